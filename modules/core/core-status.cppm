@@ -1,0 +1,62 @@
+// zt.core:status — errors as values; the only unit that includes absl.
+module;
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+export module zt.core:status;
+
+// How the codes are used throughout, and the program's exit status for each:
+//
+//   code                 meaning                                                    exit
+//   kInvalidArgument     the caller asked for something that cannot be              2
+//   kAlreadyExists       the output exists and may not be replaced                  3
+//   kDataLoss            an input is malformed, truncated or contradicts itself     4
+//   kUnimplemented       an input is well formed but of a kind we do not support    5
+//   kUnavailable         the operating system refused: read, write, space, memory   6
+//   kOutOfRange          a number does not fit its target (--on-overflow error)     7
+//   kCancelled           interrupted                                              130
+//   kFailedPrecondition  the library was called out of order (a bug in the caller)
+export namespace zt {
+
+using absl::Status;
+using absl::StatusCode;
+using absl::StatusOr;
+
+inline Status OkStatus() { return Status(); }
+
+// A status of the given kind; `message` says what is wrong and, where one can know, what to do.
+Status InvalidArgument(std::string_view message);
+Status AlreadyExists(std::string_view message);
+Status InvalidData(std::string_view message);   // kDataLoss
+Status Unsupported(std::string_view message);   // kUnimplemented
+Status NumericError(std::string_view message);  // kOutOfRange
+Status Cancelled(std::string_view message);
+Status FailedPrecondition(std::string_view message);
+Status MakeStatus(StatusCode code, std::string_view message);
+
+// kUnavailable with the system's words for `error_number`: "what: No space left on device".
+Status IoError(int error_number, std::string_view what);
+Status IoError(std::string_view message);
+
+// The message without the code. Valid as long as `status`.
+std::string_view Message(const Status& status);
+
+// The same code with "context: " put before the message; OK stays OK. Context is added outward: the tensor
+// where it is known, then the file.
+Status Annotate(const Status& status, std::string_view context);
+
+// 'name' in single quotes, control characters and quotes escaped, so that any name fits one line of an error.
+std::string Quote(std::string_view name);
+
+// "tensor 'NAME'", for Annotate.
+std::string TensorContext(std::string_view name);
+
+// The program's exit status for `status`, by the table above. 0 for OK; 70 for a code the table lacks.
+int ExitStatus(const Status& status);
+
+}  // namespace zt

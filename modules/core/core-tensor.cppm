@@ -1,0 +1,100 @@
+// zt.core:tensor — storage and logical types, shapes, checked sizes, object declarations (zTensor 1.2 §1-§3).
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+export module zt.core:tensor;
+
+import :status;
+import :value;
+
+export namespace zt {
+
+// The 13 storage types (zTensor 1.2 §2, "dtype"). A closed set: it alone fixes an element's width.
+enum class DType : std::uint8_t {
+  kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU64, kU32, kU16, kU8, kBool
+};
+inline constexpr int kDTypeCount = 13;
+
+// Bytes of one storage element: 1, 2, 4 or 8.
+std::size_t ByteWidth(DType dtype);
+// The spec's spelling: "f64" ... "bool". A literal.
+std::string_view Name(DType dtype);
+std::optional<DType> ParseDType(std::string_view name);
+bool IsFloat(DType dtype);
+bool IsSignedInt(DType dtype);
+bool IsUnsignedInt(DType dtype);  // bool is none of the three
+
+// A logical type (zTensor 1.2 §2, "type") and how it is stored. The set is open; these are the ones we can size.
+struct LogicalType {
+  std::string_view name;
+  DType storage;
+  // Storage elements for each logical element of the object's shape: 2 for complex, else 1. The packed types
+  // (f4_e2m1, f6_*) count packed bytes in the shape, so for them it is 1 as well.
+  std::uint64_t ratio;
+  // Logical elements are narrower than a byte and share bytes: conversions must leave these alone.
+  bool packed;
+};
+// f8_e4m3fn f8_e5m2 f8_e4m3fnuz f8_e5m2fnuz f8_e8m0 complex64 complex128 f4_e2m1 f6_e2m3 f6_e3m2; null otherwise.
+const LogicalType* FindLogicalType(std::string_view name);
+
+// What one element is: storage, and the logical type where it differs (empty otherwise).
+struct ElementType {
+  DType dtype = DType::kU8;
+  std::string type;
+  bool operator==(const ElementType&) const = default;
+};
+// By either kind of name: "bf16" or "f8_e4m3fn".
+std::optional<ElementType> ParseElementType(std::string_view name);
+// The logical name: `type` where set, else the dtype's.
+std::string_view Name(const ElementType& element);
+
+using Shape = std::vector<std::uint64_t>;
+inline constexpr std::size_t kMaxRank = 64;
+
+// a * b and a + b, or nothing where the result exceeds 64 bits.
+std::optional<std::uint64_t> CheckedMul(std::uint64_t a, std::uint64_t b);
+std::optional<std::uint64_t> CheckedAdd(std::uint64_t a, std::uint64_t b);
+// Product of the dimensions (1 for a scalar). An empty dimension makes it 0 whatever the others are.
+std::optional<std::uint64_t> ElementCount(std::span<const std::uint64_t> shape);
+// Bytes of a dense array of `shape`; nothing on overflow. An unknown logical type counts as ratio 1.
+std::optional<std::uint64_t> DenseBytes(std::span<const std::uint64_t> shape, const ElementType& element);
+// "[4096, 768]".
+std::string ToString(std::span<const std::uint64_t> shape);
+
+// A component's size when its writer does not know it in advance.
+inline constexpr std::uint64_t kUnknownSize = ~std::uint64_t{0};
+
+// One blob of an object, before it is stored: its role and what its decoded bytes are.
+struct Component {
+  std::string role;         // "data", "values", "indices", ...
+  ElementType element;
+  std::uint64_t bytes = 0;  // decoded size, or kUnknownSize
+};
+
+// A tensor as zTensor sees it: a shape, a format that says how the components combine, and the components in
+// the order their bytes are to be stored.
+struct Object {
+  std::string name;
+  std::string format = "dense";
+  Shape shape;
+  Value::Map attributes;
+  std::vector<Component> components;
+};
+
+// A dense object with its one component "data", sized from shape and element. Fails on overflow or rank > 64.
+StatusOr<Object> DenseObject(std::string name, Shape shape, ElementType element);
+
+// Checks what every version of the format asks of a declaration: a name that is not empty and is UTF-8, rank
+// <= 64, no size overflow, at least one component, unique roles, and for the known formats (dense, sparse_csr,
+// sparse_coo, quantized_group) the component set and every size that follows from the shape. The message does
+// not name the object; callers annotate.
+Status ValidateObject(const Object& object);
+
+}  // namespace zt

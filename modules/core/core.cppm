@@ -1,0 +1,6 @@
+// zt.core — the vocabulary every other module speaks: status, values, tensors. Imports nothing.
+export module zt.core;
+
+export import :status;
+export import :value;
+export import :tensor;

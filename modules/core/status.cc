@@ -1,0 +1,111 @@
+// zt.core:status — bodies.
+module;
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+module zt.core;
+
+namespace zt {
+
+Status MakeStatus(StatusCode code, std::string_view message) {
+  return Status(code, {message.data(), message.size()});
+}
+
+Status InvalidArgument(std::string_view message) {
+  return MakeStatus(StatusCode::kInvalidArgument, message);
+}
+Status AlreadyExists(std::string_view message) {
+  return MakeStatus(StatusCode::kAlreadyExists, message);
+}
+Status InvalidData(std::string_view message) { return MakeStatus(StatusCode::kDataLoss, message); }
+Status Unsupported(std::string_view message) {
+  return MakeStatus(StatusCode::kUnimplemented, message);
+}
+Status NumericError(std::string_view message) {
+  return MakeStatus(StatusCode::kOutOfRange, message);
+}
+Status Cancelled(std::string_view message) { return MakeStatus(StatusCode::kCancelled, message); }
+Status FailedPrecondition(std::string_view message) {
+  return MakeStatus(StatusCode::kFailedPrecondition, message);
+}
+
+Status IoError(std::string_view message) { return MakeStatus(StatusCode::kUnavailable, message); }
+
+Status IoError(int error_number, std::string_view what) {
+  char buffer[128];
+  // The GNU strerror_r may return a static string instead of filling the buffer.
+  const char* text = strerror_r(error_number, buffer, sizeof buffer);
+  std::string message(what);
+  message += ": ";
+  message += text;
+  return IoError(message);
+}
+
+std::string_view Message(const Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
+Status Annotate(const Status& status, std::string_view context) {
+  if (status.ok()) return status;
+  std::string message(context);
+  message += ": ";
+  message += Message(status);
+  return MakeStatus(status.code(), message);
+}
+
+std::string Quote(std::string_view name) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "'";
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\'' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += "\\x";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+    if (out.size() > 300) {  // a hostile name must not drown the message
+      out += "...";
+      break;
+    }
+  }
+  out += '\'';
+  return out;
+}
+
+std::string TensorContext(std::string_view name) { return "tensor " + Quote(name); }
+
+int ExitStatus(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return 0;
+    case StatusCode::kInvalidArgument:
+      return 2;
+    case StatusCode::kAlreadyExists:
+      return 3;
+    case StatusCode::kDataLoss:
+      return 4;
+    case StatusCode::kUnimplemented:
+      return 5;
+    case StatusCode::kUnavailable:
+      return 6;
+    case StatusCode::kOutOfRange:
+      return 7;
+    case StatusCode::kCancelled:
+      return 130;
+    default:
+      return 70;
+  }
+}
+
+}  // namespace zt

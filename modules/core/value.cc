@@ -1,0 +1,65 @@
+// zt.core:value — bodies.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+module zt.core;
+
+namespace zt {
+
+bool Value::operator==(const Value& other) const { return rep_ == other.rep_; }
+
+const Value* FindMember(const Value::Map& map, std::string_view key) {
+  for (const auto& [name, value] : map) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+void SetMember(Value::Map& map, std::string_view key, Value value) {
+  for (auto& [name, held] : map) {
+    if (name == key) {
+      held = std::move(value);
+      return;
+    }
+  }
+  map.emplace_back(std::string(key), std::move(value));
+}
+
+bool IsUtf8(std::string_view text) {
+  const auto* p = reinterpret_cast<const unsigned char*>(text.data());
+  const auto* const end = p + text.size();
+  while (p < end) {
+    if (*p < 0x80) {
+      ++p;
+      continue;
+    }
+    int more;
+    std::uint32_t code, least;
+    if ((*p & 0xe0) == 0xc0) {
+      more = 1, code = *p & 0x1f, least = 0x80;
+    } else if ((*p & 0xf0) == 0xe0) {
+      more = 2, code = *p & 0x0f, least = 0x800;
+    } else if ((*p & 0xf8) == 0xf0) {
+      more = 3, code = *p & 0x07, least = 0x10000;
+    } else {
+      return false;
+    }
+    if (end - p <= more) return false;
+    for (int i = 1; i <= more; ++i) {
+      if ((p[i] & 0xc0) != 0x80) return false;
+      code = code << 6 | (p[i] & 0x3f);
+    }
+    if (code < least || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return false;
+    p += more + 1;
+  }
+  return true;
+}
+
+}  // namespace zt

@@ -1,0 +1,270 @@
+// zt.source — files, pipes and memory as ByteSource; the only file that calls read(2).
+module;
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.source;
+
+namespace zt {
+namespace {
+
+Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t got) {
+  return InvalidData("it ends at byte " + std::to_string(offset + got) + ", " +
+                     std::to_string(wanted) + " bytes from " + std::to_string(offset) +
+                     " were expected; the file is truncated");
+}
+
+class FileBytes final : public ByteSource {
+ public:
+  FileBytes(int fd, bool owned, std::string name, std::uint64_t base, std::uint64_t size)
+      : fd_(fd), owned_(owned), name_(std::move(name)), base_(base), size_(size) {}
+  ~FileBytes() override {
+    if (owned_) ::close(fd_);
+  }
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  const std::string& name() const override { return name_; }
+  std::optional<std::uint64_t> size() const override { return size_; }
+  bool sequential() const override { return false; }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    std::uint64_t done = 0;
+    if (offset > size_ || out.size() > size_ - offset) {
+      return EndsEarly(offset, out.size(), offset > size_ ? 0 : size_ - offset);
+    }
+    while (done < out.size()) {
+      const ssize_t got = ::pread(fd_, out.data() + done, out.size() - done,
+                                  static_cast<off_t>(base_ + offset + done));
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
+      }
+      if (got == 0) return EndsEarly(offset, out.size(), done);
+      done += static_cast<std::uint64_t>(got);
+    }
+    return OkStatus();
+  }
+
+  Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
+    std::array<iovec, 512> vectors;
+    std::size_t count = 0, total = 0;
+    for (const std::span<std::byte> part : parts) {
+      if (part.empty()) continue;
+      if (count == vectors.size()) return ByteSource::ReadScattered(offset, parts);
+      vectors[count++] = {part.data(), part.size()};
+      total += part.size();
+    }
+    std::size_t first = 0, done = 0;
+    while (done < total) {
+      const ssize_t got = ::preadv(fd_, vectors.data() + first, static_cast<int>(count - first),
+                                   static_cast<off_t>(base_ + offset + done));
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
+      }
+      if (got == 0) return EndsEarly(offset, total, done);
+      done += static_cast<std::size_t>(got);
+      for (auto left = static_cast<std::size_t>(got); left > 0;) {
+        iovec& v = vectors[first];
+        const std::size_t take = std::min(left, v.iov_len);
+        v.iov_base = static_cast<char*>(v.iov_base) + take;
+        v.iov_len -= take;
+        left -= take;
+        if (v.iov_len == 0) ++first;
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  int fd_;
+  bool owned_;
+  std::string name_;
+  std::uint64_t base_;
+  std::uint64_t size_;
+};
+
+// A pipe. Bytes read ahead by Peek and AtEnd wait in `ahead_`.
+class StreamBytes final : public ByteSource {
+ public:
+  StreamBytes(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+
+  const std::string& name() const override { return name_; }
+  std::optional<std::uint64_t> size() const override { return std::nullopt; }
+  bool sequential() const override { return true; }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    ZT_RETURN_IF_ERROR(SkipTo(offset));
+    const std::size_t kept = std::min(out.size(), ahead_.size());
+    std::copy_n(ahead_.begin(), kept, out.begin());
+    ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(kept));
+    position_ += kept;
+    ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out.subspan(kept)));
+    position_ += got;
+    if (kept + got < out.size()) return EndsEarly(offset, out.size(), kept + got);
+    return OkStatus();
+  }
+
+  StatusOr<bool> AtEnd(std::uint64_t offset) override {
+    ZT_RETURN_IF_ERROR(SkipTo(offset));
+    ZT_RETURN_IF_ERROR(Ahead(1));
+    return ahead_.empty();
+  }
+
+  // Makes up to `count` bytes from the position available in ahead_.
+  Status Ahead(std::size_t count) {
+    const std::size_t have = ahead_.size();
+    if (have >= count) return OkStatus();
+    ahead_.resize(count);
+    auto got = ReadSome(std::span(ahead_).subspan(have));
+    ahead_.resize(have + (got.ok() ? *got : 0));
+    return got.status();
+  }
+  const std::vector<std::byte>& ahead() const { return ahead_; }
+  std::uint64_t position() const { return position_; }
+
+ private:
+  // Reads until `out` is full or the stream ends; how much.
+  StatusOr<std::size_t> ReadSome(std::span<std::byte> out) {
+    std::size_t done = 0;
+    while (done < out.size()) {
+      const ssize_t got = ::read(fd_, out.data() + done, out.size() - done);
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        return IoError(errno, "cannot read");
+      }
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  }
+
+  Status SkipTo(std::uint64_t offset) {
+    if (offset < position_) {
+      return FailedPrecondition("a pipe cannot go back from byte " + std::to_string(position_) +
+                                " to " + std::to_string(offset));
+    }
+    while (position_ < offset) {
+      const std::uint64_t left = offset - position_;
+      if (ahead_.empty()) ZT_RETURN_IF_ERROR(Ahead(std::min<std::uint64_t>(left, 1 << 16)));
+      if (ahead_.empty()) return EndsEarly(position_, left, 0);
+      const auto drop = std::min<std::uint64_t>(left, ahead_.size());
+      ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(drop));
+      position_ += drop;
+    }
+    return OkStatus();
+  }
+
+  int fd_;
+  std::string name_;
+  std::uint64_t position_ = 0;
+  std::vector<std::byte> ahead_;
+};
+
+class SpanBytes final : public ByteSource {
+ public:
+  SpanBytes(std::span<const std::byte> bytes, std::string name)
+      : bytes_(bytes), name_(std::move(name)) {}
+  const std::string& name() const override { return name_; }
+  std::optional<std::uint64_t> size() const override { return bytes_.size(); }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    if (offset > bytes_.size() || out.size() > bytes_.size() - offset) {
+      return EndsEarly(offset, out.size(), offset > bytes_.size() ? 0 : bytes_.size() - offset);
+    }
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+    return OkStatus();
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::string name_;
+};
+
+}  // namespace
+
+Status ByteSource::ReadScattered(std::uint64_t offset,
+                                 std::span<const std::span<std::byte>> parts) {
+  for (const std::span<std::byte> part : parts) {
+    ZT_RETURN_IF_ERROR(ReadAt(offset, part));
+    offset += part.size();
+  }
+  return OkStatus();
+}
+
+StatusOr<bool> ByteSource::AtEnd(std::uint64_t offset) { return size() && offset >= *size(); }
+
+StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return IoError(errno, "cannot open");
+  struct stat info;
+  if (::fstat(fd, &info) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return IoError(error, "cannot stat");
+  }
+  if (S_ISDIR(info.st_mode)) {
+    ::close(fd);
+    return InvalidArgument("it is a folder, a file is needed");
+  }
+  if (!S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return InvalidArgument("it is no regular file; give - and feed it to standard input");
+  }
+  return std::make_shared<FileBytes>(fd, true, path, 0, static_cast<std::uint64_t>(info.st_size));
+}
+
+StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name) {
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return IoError(errno, "cannot stat");
+  if (S_ISDIR(info.st_mode)) return InvalidArgument("it is a folder, a file is needed");
+  if (S_ISREG(info.st_mode)) {
+    const off_t at = ::lseek(fd, 0, SEEK_CUR);
+    if (at >= 0) {
+      const auto base = static_cast<std::uint64_t>(at);
+      const auto size = static_cast<std::uint64_t>(info.st_size);
+      return std::make_shared<FileBytes>(fd, false, std::move(name), base,
+                                         size > base ? size - base : 0);
+    }
+  }
+  return std::make_shared<StreamBytes>(fd, std::move(name));
+}
+
+std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::string name) {
+  return std::make_shared<SpanBytes>(bytes, std::move(name));
+}
+
+StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count) {
+  if (auto* stream = dynamic_cast<StreamBytes*>(&source)) {
+    if (stream->position() != 0) return FailedPrecondition("the pipe has been read from already");
+    ZT_RETURN_IF_ERROR(stream->Ahead(count));
+    const auto& ahead = stream->ahead();
+    return std::vector(ahead.begin(),
+                       ahead.begin() + static_cast<std::ptrdiff_t>(std::min(count, ahead.size())));
+  }
+  const std::uint64_t size = source.size().value_or(count);
+  std::vector<std::byte> out(std::min<std::uint64_t>(count, size));
+  ZT_RETURN_IF_ERROR(source.ReadAt(0, out));
+  return out;
+}
+
+}  // namespace zt

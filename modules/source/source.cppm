@@ -1,0 +1,135 @@
+// zt.source — where bytes come from: byte sources, and TensorSource, the seam every input format implements.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+export module zt.source;
+
+import zt.core;
+
+export namespace zt {
+
+// ---- bytes ---------------------------------------------------------------------------------------------------
+
+// Bytes that can be read by offset. A file or memory serves any range to any number of threads at once; a pipe
+// (`sequential()`) serves one caller at a time, ranges in ascending order only, and discards what is skipped.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+
+  // For messages: the path as given, or "standard input".
+  virtual const std::string& name() const = 0;
+  // Total bytes; nothing where only the end of the stream will tell.
+  virtual std::optional<std::uint64_t> size() const = 0;
+  virtual bool sequential() const = 0;
+
+  // Fills `out` from `offset`, whole, or fails: kDataLoss where the bytes end first, kUnavailable where the
+  // system refuses. The message does not name the source; callers annotate with name().
+  virtual Status ReadAt(std::uint64_t offset, std::span<std::byte> out) = 0;
+
+  // As ReadAt for consecutive bytes that go to several places (at most 512): one system call where possible.
+  virtual Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts);
+
+  // True where `offset` is the end. On a pipe this waits for a byte or the end, and the byte is kept.
+  virtual StatusOr<bool> AtEnd(std::uint64_t offset);
+};
+
+// A regular file, read with pread (never mapped: a file that shrinks is an error, not a SIGBUS). Fails with
+// kUnavailable where it cannot be opened; a directory is kInvalidArgument.
+StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path);
+
+// A file descriptor that may be a pipe. A regular file becomes a seekable source that begins at its current
+// offset; anything else is sequential. Does not close `fd`.
+StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name);
+
+// `bytes` stay the caller's and must outlive the source.
+std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::string name);
+
+// Reads the first `count` bytes, or all there are. On a pipe the bytes are kept: a later ReadAt(0, ...) still
+// sees them, provided nothing beyond them was read.
+StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count);
+
+// ---- tensors -------------------------------------------------------------------------------------------------
+
+// Names one component of a TensorSource: indices into objects() and into that object's components.
+struct ComponentId {
+  std::uint32_t object = 0;
+  std::uint32_t component = 0;
+  bool operator==(const ComponentId&) const = default;
+};
+
+// Where a component's declared bytes lie, unchanged, in a ByteSource. Two components with equal extents are tied
+// weights and share one blob; neighbouring extents are read with one call.
+struct Extent {
+  ByteSource* bytes = nullptr;  // owned by the TensorSource
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  bool operator==(const Extent&) const = default;
+};
+
+// An input: declarations first, then the bytes of each component by range. Everything format-specific is hidden
+// here; what Read serves is exactly the declared component, little-endian and in C order.
+//
+// Derived classes fill the protected members before the source is handed out; afterwards they do not change.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+
+  // What there is, in the order the bytes lie in the input (the order in which a sequential source must be read).
+  inline const std::vector<Object>& objects() const { return objects_; }
+  // Attributes of the whole file, for the manifest's root.
+  inline const Value::Map& attributes() const { return attributes_; }
+  // One line each, for the user: what was ignored or looks wrong but does no harm.
+  inline const std::vector<std::string>& warnings() const { return warnings_; }
+  // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
+  virtual std::string_view format() const = 0;
+
+  // Fills `out` with the component's declared bytes from `offset`. Thread-safe for components that are not
+  // sequential. Errors name the file; the caller adds the tensor.
+  virtual Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) = 0;
+
+  // True where this component's ranges must be read in ascending order by one thread at a time (deflated entries,
+  // pipes). If seekable() is false, components too must be read in the order of objects().
+  virtual bool sequential(ComponentId) const { return false; }
+  virtual bool seekable() const { return true; }
+
+  // Where the bytes lie, if they are served as they lie.
+  virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
+
+  // Called once after the last Read: checks what only the end can tell (trailing bytes of a pipe, an entry's CRC).
+  virtual Status Finish() { return OkStatus(); }
+
+ protected:
+  std::vector<Object> objects_;
+  Value::Map attributes_;
+  std::vector<std::string> warnings_;
+};
+
+// Tensors in memory. Spans stay the caller's and must outlive the source; equal spans are tied weights.
+class MemorySource final : public TensorSource {
+ public:
+  // `components` gives the bytes of object.components in the same order; sizes must agree.
+  Status Add(Object object, std::vector<std::span<const std::byte>> components);
+  void SetAttributes(Value::Map attributes);
+
+  std::string_view format() const override { return "memory"; }
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
+  std::optional<Extent> extent(ComponentId id) const override;
+
+ private:
+  std::vector<std::vector<std::span<const std::byte>>> bytes_;
+};
+
+// Several inputs as one, in the order given. A name in two of them, or root attributes that disagree, is
+// kDataLoss naming both files; `names` are for those messages, one for each source.
+StatusOr<std::unique_ptr<TensorSource>> MergeSources(std::vector<std::unique_ptr<TensorSource>> sources,
+                                                     std::vector<std::string> names);
+
+}  // namespace zt

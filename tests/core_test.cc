@@ -1,0 +1,109 @@
+// zt.core: types, checked sizes, declarations, status text.
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+import zt.core;
+
+namespace zt {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DType, NamesAndWidthsAreTheSpecs) {
+  const std::vector<std::pair<std::string, std::size_t>> spec = {
+      {"f64", 8}, {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"i64", 8}, {"i32", 4}, {"i16", 2},
+      {"i8", 1},  {"u64", 8}, {"u32", 4}, {"u16", 2},  {"u8", 1},  {"bool", 1}};
+  ASSERT_EQ(spec.size(), static_cast<std::size_t>(kDTypeCount));
+  for (const auto& [name, width] : spec) {
+    const auto dtype = ParseDType(name);
+    ASSERT_TRUE(dtype) << name;
+    EXPECT_EQ(Name(*dtype), name);
+    EXPECT_EQ(ByteWidth(*dtype), width) << name;
+  }
+  EXPECT_FALSE(ParseDType("F32"));
+  EXPECT_FALSE(ParseDType(""));
+  EXPECT_FALSE(ParseDType("f8_e5m2"));
+}
+
+TEST(ElementType, LogicalNamesCarryTheirStorage) {
+  EXPECT_EQ(ParseElementType("complex64")->dtype, DType::kF32);
+  EXPECT_EQ(ParseElementType("f8_e4m3fn")->dtype, DType::kU8);
+  EXPECT_EQ(ParseElementType("bf16")->type, "");
+  EXPECT_FALSE(ParseElementType("f8"));
+}
+
+TEST(Shape, CountsAndOverflow) {
+  EXPECT_EQ(ElementCount({}), 1u);
+  EXPECT_EQ(ElementCount(Shape{3, 4}), 12u);
+  const std::uint64_t huge = std::uint64_t{1} << 63;
+  EXPECT_EQ(ElementCount(Shape{huge, 2}), std::nullopt);
+  EXPECT_EQ(ElementCount(Shape{huge, 2, 0}), 0u);
+  EXPECT_EQ(DenseBytes(Shape{huge}, {DType::kF32, ""}), std::nullopt);
+  EXPECT_EQ(DenseBytes(Shape{3}, {DType::kF64, "complex128"}), 48u);
+  EXPECT_EQ(ToString(Shape{4096, 768}), "[4096, 768]");
+}
+
+TEST(ValidateObject, DenseSizeFollowsFromShape) {
+  auto object = DenseObject("w", {2, 3}, {DType::kF32, ""});
+  ASSERT_TRUE(object.ok());
+  EXPECT_TRUE(ValidateObject(*object).ok());
+  object->components[0].bytes = 25;
+  EXPECT_THAT(std::string(Message(ValidateObject(*object))), HasSubstr("asks for 24"));
+}
+
+TEST(ValidateObject, SparseComponentsMustAgree) {
+  Object csr{"m", "sparse_csr", {4, 5}, {}, {{"values", {DType::kF32, ""}, 12},
+                                               {"indices", {DType::kU64, ""}, 24},
+                                               {"indptr", {DType::kU64, ""}, 40}}};
+  EXPECT_TRUE(ValidateObject(csr).ok());
+  csr.components[1].bytes = 16;
+  EXPECT_FALSE(ValidateObject(csr).ok());
+  csr.components.pop_back();
+  EXPECT_THAT(std::string(Message(ValidateObject(csr))), HasSubstr("needs a component 'indptr'"));
+}
+
+TEST(ValidateObject, RefusesBadNamesAndRoles) {
+  auto object = *DenseObject("w", {1}, {DType::kU8, ""});
+  object.name = "\xff";
+  EXPECT_FALSE(ValidateObject(object).ok());
+  object.name = "";
+  EXPECT_FALSE(ValidateObject(object).ok());
+  object.name = "w";
+  object.format = "mine/1";
+  object.components.push_back(object.components[0]);
+  EXPECT_THAT(std::string(Message(ValidateObject(object))), HasSubstr("twice"));
+}
+
+TEST(Status, ContextGoesOutwardOnOneLine) {
+  const Status status = Annotate(Annotate(InvalidData("it is short"), TensorContext("a\nb'")), "f.zt");
+  EXPECT_EQ(std::string(Message(status)), "f.zt: tensor 'a\\nb\\'': it is short");
+  EXPECT_EQ(ExitStatus(status), 4);
+  EXPECT_TRUE(Annotate(OkStatus(), "x").ok());
+}
+
+TEST(Utf8, AcceptsAndRefuses) {
+  EXPECT_TRUE(IsUtf8("ünïcødé/路径"));
+  EXPECT_FALSE(IsUtf8("\xc0\x80"));
+  EXPECT_FALSE(IsUtf8("\xed\xa0\x80"));
+  EXPECT_FALSE(IsUtf8("\xf4\x90\x80\x80"));
+  EXPECT_FALSE(IsUtf8("\xe8\xb7"));
+}
+
+TEST(Value, IntegersHaveOneForm) {
+  EXPECT_EQ(Value(std::int64_t{5}), Value(std::uint64_t{5}));
+  EXPECT_EQ(Value(-1).kind(), Value::Kind::kInt);
+  Value::Map map;
+  SetMember(map, "k", 1);
+  SetMember(map, "k", "two");
+  ASSERT_EQ(map.size(), 1u);
+  EXPECT_EQ(*FindMember(map, "k")->AsString(), "two");
+}
+
+}  // namespace
+}  // namespace zt
