@@ -1,0 +1,39 @@
+// zt.transform:stage — Transform, the seam between the pipeline and every element-wise change.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+export module zt.transform:stage;
+
+import zt.core;
+
+export namespace zt {
+
+// What a conversion could not carry over, for one tensor. Sums of chunks are the tensor's.
+struct NumericCounts {
+  std::uint64_t overflow = 0;  // finite values beyond the target's largest, or integers beyond its range
+  std::uint64_t nan_lost = 0;  // NaN where the target has none
+  inline NumericCounts& operator+=(const NumericCounts& other) {
+    overflow += other.overflow;
+    nan_lost += other.nan_lost;
+    return *this;
+  }
+};
+
+// Turns whole input units into whole output units. Immutable, so one instance serves all threads.
+class Transform {
+ public:
+  virtual ~Transform() = default;
+  // Bytes of the smallest piece that converts by itself, in and out: (4, 2) for f32 to bf16, (144, 1024) for a
+  // Q4_K block to f32.
+  virtual std::size_t input_unit() const = 0;
+  virtual std::size_t output_unit() const = 0;
+  // in.size() / input_unit() == out.size() / output_unit(), both whole; the spans do not overlap. No alignment is
+  // asked. Adds to `counts`.
+  virtual void Apply(std::span<const std::byte> in, std::span<std::byte> out,
+                     NumericCounts& counts) const = 0;
+};
+
+}  // namespace zt

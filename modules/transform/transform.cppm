@@ -1,0 +1,5 @@
+// zt.transform — what happens to elements on their way: conversion, dequantization, byte order, transposition.
+export module zt.transform;
+
+export import :stage;
+export import :bytes;
