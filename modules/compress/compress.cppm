@@ -1,0 +1,108 @@
+// zt.compress — zstd frames and the seek table that ends a compressed component.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+export module zt.compress;
+
+import zt.core;
+
+export namespace zt {
+
+// A compressed component is a stream in the zstd seekable format (contrib/seekable_format in zstd's sources):
+// frames of frame_bytes of content each (the last may be shorter), every one with its content size and checksum,
+// then one skippable frame that holds the seek table. Any zstd decoder reads it; ours reads it by frame.
+struct ZstdOptions {
+  int level = 1;               // 1 to 19, or negative for faster
+  bool huffman = false;        // no matches, literals Huffman-coded: most of the gain on weights, at less cost
+  std::uint64_t frame_bytes = std::uint64_t{4} << 20;  // content of one frame, 1 KiB to 1 GiB
+};
+Status Validate(const ZstdOptions& options);
+
+// The largest window a decoder has to accept (zstd's own default limit).
+inline constexpr int kMaxWindowLog = 27;
+
+// The most bytes a frame of `content` bytes can take.
+std::size_t FrameBound(std::size_t content);
+
+// Compresses one frame after another. Thread-safe: contexts are pooled.
+class FrameCompressor {
+ public:
+  explicit FrameCompressor(const ZstdOptions& options);  // options must be valid
+  ~FrameCompressor();
+  FrameCompressor(const FrameCompressor&) = delete;
+  FrameCompressor& operator=(const FrameCompressor&) = delete;
+
+  // Writes one frame of `in` to `out` (at least FrameBound(in.size()) bytes); its size. The same input and options
+  // give the same bytes, whichever thread calls.
+  StatusOr<std::size_t> Compress(std::span<const std::byte> in, std::span<std::byte> out) const;
+
+ private:
+  struct Pool;
+  std::unique_ptr<Pool> pool_;
+};
+
+// One frame of a stream: where it begins in the stream and in the content, and its sizes, in bytes.
+struct Frame {
+  std::uint64_t offset = 0;
+  std::uint64_t content_offset = 0;
+  std::uint32_t bytes = 0;
+  std::uint32_t content_bytes = 0;
+};
+
+// The skippable frame that ends the stream; `frames` in order. 17 bytes and 8 for each frame.
+std::vector<std::byte> SeekTable(std::span<const Frame> frames);
+inline std::uint64_t SeekTableBytes(std::uint64_t frames) { return 17 + 8 * frames; }
+
+// Reads `out.size()` bytes of a stored stream from `offset`.
+using StreamReader = std::function<Status(std::uint64_t offset, std::span<std::byte> out)>;
+
+// The frames by the seek table at the end of a stream of `stream_bytes`; nothing where there is none. kDataLoss
+// where a table contradicts the stream's length or `content_bytes`.
+StatusOr<std::optional<std::vector<Frame>>> ReadSeekTable(const StreamReader& read, std::uint64_t stream_bytes,
+                                                          std::uint64_t content_bytes);
+
+// Decodes whole frames. Thread-safe: contexts are pooled.
+class FrameDecompressor {
+ public:
+  FrameDecompressor();
+  ~FrameDecompressor();
+  FrameDecompressor(const FrameDecompressor&) = delete;
+  FrameDecompressor& operator=(const FrameDecompressor&) = delete;
+
+  // Decodes the one frame in `in` to exactly out.size() bytes; kDataLoss otherwise. The frame's checksum, where it
+  // has one, is checked.
+  Status Decompress(std::span<const std::byte> in, std::span<std::byte> out) const;
+
+ private:
+  struct Pool;
+  std::unique_ptr<Pool> pool_;
+};
+
+// Decodes any zstd stream in order (frames and skippable frames, content sizes unknown) with bounded memory.
+class StreamDecompressor {
+ public:
+  // `stream_bytes` are read in pieces through `read`; the content must be exactly `content_bytes`.
+  StreamDecompressor(StreamReader read, std::uint64_t stream_bytes, std::uint64_t content_bytes);
+  ~StreamDecompressor();
+  StreamDecompressor(const StreamDecompressor&) = delete;
+  StreamDecompressor& operator=(const StreamDecompressor&) = delete;
+
+  // The next out.size() bytes of content; kDataLoss where the stream yields fewer.
+  Status Read(std::span<std::byte> out);
+  // After the last byte of content: the stream must end here, whole.
+  Status Finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace zt

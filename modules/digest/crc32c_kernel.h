@@ -1,0 +1,18 @@
+// CRC-32C loops, chosen for the processor at run time. No allocation, no failure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace zt::kernel {
+
+// x^(8 * bytes) modulo the Castagnoli polynomial, bits reflected: multiplying a CRC by it appends zero bytes.
+std::uint32_t Crc32cShift(std::uint64_t bytes);
+std::uint32_t Crc32cMultiply(std::uint32_t a, std::uint32_t b);
+
+// Continues the CRC `seed` over `size` bytes.
+std::uint32_t Crc32cExtend(std::uint32_t seed, const std::uint8_t* data, std::size_t size);
+// The same by table, on any processor: the reference the tests hold the other against.
+std::uint32_t Crc32cExtendPortable(std::uint32_t seed, const std::uint8_t* data, std::size_t size);
+
+}  // namespace zt::kernel

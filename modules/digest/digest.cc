@@ -1,0 +1,147 @@
+// zt.digest — bodies, over our CRC-32C kernel, libcrypto and xxHash.
+module;
+
+#include <openssl/evp.h>
+#include <xxhash.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "digest/crc32c_kernel.h"
+
+module zt.digest;
+
+namespace zt {
+namespace {
+
+constexpr std::string_view kNames[] = {"none", "crc32c", "sha256", "xxh3"};
+
+std::string Hex(std::span<const unsigned char> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (const unsigned char byte : bytes) {
+    out += kDigits[byte >> 4];
+    out += kDigits[byte & 15];
+  }
+  return out;
+}
+
+class Crc32cHasher final : public Hasher {
+ public:
+  void Update(std::span<const std::byte> bytes) override { crc_ = Crc32c(bytes, crc_); }
+  std::string Finish() override { return Crc32cText(crc_); }
+
+ private:
+  std::uint32_t crc_ = 0;
+};
+
+class Sha256Hasher final : public Hasher {
+ public:
+  Sha256Hasher() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+    EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
+  }
+  void Update(std::span<const std::byte> bytes) override {
+    EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
+  }
+  std::string Finish() override {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int size = 0;
+    EVP_DigestFinal_ex(context_.get(), digest, &size);
+    return "sha256:" + Hex({digest, size});
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+class Xxh3Hasher final : public Hasher {
+ public:
+  Xxh3Hasher() : state_(XXH3_createState(), &XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
+  void Update(std::span<const std::byte> bytes) override {
+    XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+  }
+  std::string Finish() override {
+    XXH64_canonical_t canonical;
+    XXH64_canonicalFromHash(&canonical, XXH3_64bits_digest(state_.get()));
+    return "xxh3:" + Hex(canonical.digest);
+  }
+
+ private:
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
+};
+
+}  // namespace
+
+std::string_view Name(DigestKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+
+std::optional<DigestKind> ParseDigestKind(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return static_cast<DigestKind>(i);
+  }
+  return std::nullopt;
+}
+
+std::uint32_t Crc32c(std::span<const std::byte> bytes, std::uint32_t seed) {
+  return kernel::Crc32cExtend(seed, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+}
+
+std::uint32_t Crc32cCombine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t bytes_b) {
+  return kernel::Crc32cMultiply(kernel::Crc32cShift(bytes_b), crc_a) ^ crc_b;
+}
+
+std::string Crc32cText(std::uint32_t crc) {
+  static constexpr char kDigits[] = "0123456789ABCDEF";
+  std::string out = "crc32c:0x";
+  for (int shift = 28; shift >= 0; shift -= 4) out += kDigits[crc >> shift & 15];
+  return out;
+}
+
+std::unique_ptr<Hasher> MakeHasher(DigestKind kind) {
+  switch (kind) {
+    case DigestKind::kNone:
+      return nullptr;
+    case DigestKind::kCrc32c:
+      return std::make_unique<Crc32cHasher>();
+    case DigestKind::kSha256:
+      return std::make_unique<Sha256Hasher>();
+    case DigestKind::kXxh3:
+      return std::make_unique<Xxh3Hasher>();
+  }
+  return nullptr;
+}
+
+StatusOr<DigestText> ParseDigest(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return InvalidData("digest " + Quote(text) + " is no algorithm:hex");
+  }
+  DigestText out;
+  out.algorithm = text.substr(0, colon);
+  std::string_view hex = text.substr(colon + 1);
+  const auto kind = ParseDigestKind(out.algorithm);
+  if (!kind || *kind == DigestKind::kNone) return out;  // unknown: reported, never taken for good
+  if (hex.starts_with("0x") || hex.starts_with("0X")) hex.remove_prefix(2);
+  const std::size_t digits =
+      *kind == DigestKind::kSha256 ? 64 : (*kind == DigestKind::kXxh3 ? 16 : 8);
+  if (hex.size() != digits || hex.find_first_not_of("0123456789abcdefABCDEF") != hex.npos) {
+    return InvalidData("digest " + Quote(text) + " needs " + std::to_string(digits) +
+                       " hexadecimal digits");
+  }
+  out.kind = *kind;
+  out.canonical = std::string(Name(*kind)) + ":" + (*kind == DigestKind::kCrc32c ? "0x" : "");
+  for (const char c : hex) {
+    if (*kind == DigestKind::kCrc32c) {
+      out.canonical += c >= 'a' && c <= 'f' ? static_cast<char>(c - 'a' + 'A') : c;
+    } else {
+      out.canonical += c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+  }
+  return out;
+}
+
+}  // namespace zt

@@ -1,0 +1,49 @@
+// zt.digest — checksums over stored bytes: crc32c, sha256, xxh3, and their text form in the manifest.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+export module zt.digest;
+
+import zt.core;
+
+export namespace zt {
+
+enum class DigestKind : std::uint8_t { kNone, kCrc32c, kSha256, kXxh3 };
+std::string_view Name(DigestKind kind);  // "none", "crc32c", "sha256", "xxh3"
+std::optional<DigestKind> ParseDigestKind(std::string_view name);
+
+// CRC-32C (Castagnoli) of `bytes` continuing from `seed`, the CRC of what came before (0 for nothing).
+std::uint32_t Crc32c(std::span<const std::byte> bytes, std::uint32_t seed = 0);
+// The CRC of A followed by B, from the CRC of each and B's length in bytes: how several workers hash one component.
+std::uint32_t Crc32cCombine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t bytes_b);
+// "crc32c:0x%08X".
+std::string Crc32cText(std::uint32_t crc);
+
+// A digest fed in order. Not thread-safe.
+class Hasher {
+ public:
+  virtual ~Hasher() = default;
+  virtual void Update(std::span<const std::byte> bytes) = 0;
+  // The manifest's text: "crc32c:0x1234ABCD", "sha256:" or "xxh3:" and lower-case hex. Call once.
+  virtual std::string Finish() = 0;
+};
+// Null for kNone.
+std::unique_ptr<Hasher> MakeHasher(DigestKind kind);
+
+// A digest as written in a manifest. Hex is accepted with or without "0x" and in either case.
+struct DigestText {
+  DigestKind kind = DigestKind::kNone;  // kNone: an algorithm we do not know
+  std::string algorithm;
+  std::string canonical;  // as Hasher::Finish would write it; empty for an unknown algorithm
+};
+// kDataLoss where the text is no "algorithm:hex", or the hex has the wrong length for a known algorithm.
+StatusOr<DigestText> ParseDigest(std::string_view text);
+
+}  // namespace zt

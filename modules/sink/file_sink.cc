@@ -1,0 +1,227 @@
+// zt.sink — files that appear only when whole.
+module;
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/status_macros.h"
+#include "sink/write_all.h"
+
+module zt.sink;
+
+namespace zt {
+namespace {
+
+constexpr std::string_view kSuffix = ".ztstream-tmp";
+
+// The folder and last component of `path`.
+std::pair<std::string, std::string> SplitPath(const std::string& path) {
+  const auto slash = path.rfind('/');
+  if (slash == std::string::npos) return {".", path};
+  return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
+}
+
+// ".NAME." of the temporary siblings; a name too long for the file system is cut, which only widens the search.
+std::string TemporaryPrefix(const std::string& base) { return "." + base.substr(0, 200) + "."; }
+
+// Removes what killed runs for the same output left: temporary siblings that nobody holds locked.
+void RemoveLeftovers(const std::string& folder, const std::string& prefix) {
+  DIR* dir = ::opendir(folder.c_str());
+  if (dir == nullptr) return;
+  while (const dirent* entry = ::readdir(dir)) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
+    const std::string_view middle =
+        name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size());
+    if (middle.empty() || middle.find_first_not_of("0123456789-") != std::string_view::npos) {
+      continue;
+    }
+    const int fd = ::openat(::dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlinkat(::dirfd(dir), entry->d_name, 0);
+    ::close(fd);
+  }
+  ::closedir(dir);
+}
+
+Status WriteAllAt(int fd, std::uint64_t offset, Pieces pieces) {
+  const int error = sink_io::WriteAll(pieces, [&](const iovec* v, int count, std::uint64_t done) {
+    return ::pwritev(fd, v, count, static_cast<off_t>(offset + done));
+  });
+  return error == 0 ? OkStatus() : IoError(error, "cannot write");
+}
+
+class FileSink final : public Sink {
+ public:
+  FileSink(std::string name, std::string folder, std::string target, FileSinkOptions options)
+      : name_(std::move(name)),
+        folder_(std::move(folder)),
+        target_(std::move(target)),
+        options_(options) {}
+  ~FileSink() override { FileSink::Abort(); }
+  FileSink(const FileSink&) = delete;
+  FileSink& operator=(const FileSink&) = delete;
+
+  Status Open(const std::string& prefix) {
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      temporary_ = folder_ + "/" + prefix + std::to_string(::getpid()) + "-" +
+                   std::to_string(attempt) + std::string(kSuffix);
+      fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (fd_ < 0) {
+        if (errno == EEXIST) continue;
+        const int error = errno;
+        temporary_.clear();
+        return IoError(error, "cannot create a file in " + folder_);
+      }
+      // Another run may take the file for a leftover between creation and lock; then it is gone: try again.
+      struct stat info;
+      if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd_, &info) == 0 && info.st_nlink == 1) {
+        return OkStatus();
+      }
+      ::close(fd_);
+      fd_ = -1;
+    }
+    temporary_.clear();
+    return IoError("cannot create a temporary file in " + folder_);
+  }
+
+  const std::string& name() const override { return name_; }
+  bool can_place() const override { return true; }
+
+  Status Append(Pieces pieces) override {
+    std::uint64_t bytes = 0;
+    for (const auto piece : pieces) bytes += piece.size();
+    ZT_RETURN_IF_ERROR(WriteAllAt(fd_, position_, pieces));
+    position_ += bytes;
+    return OkStatus();
+  }
+  Status WriteAt(std::uint64_t offset, Pieces pieces) override {
+    return WriteAllAt(fd_, offset, pieces);
+  }
+
+  Status Reserve(std::uint64_t bytes) override {
+    if (bytes == 0) return OkStatus();
+    int error;
+    do {
+      error = ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+    } while (error == EINTR);
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+      return IoError(error, std::to_string(bytes) + " bytes are needed");
+    }
+    return OkStatus();  // a file system without preallocation is no error
+  }
+
+  Status Finish(std::uint64_t total) override {
+    if (fd_ < 0) return FailedPrecondition("the file was finished or aborted already");
+    Status status = Publish(total);
+    if (!status.ok()) Abort();
+    return status;
+  }
+
+  void Abort() override {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    temporary_.clear();
+  }
+
+ private:
+  Status Publish(std::uint64_t total) {
+    // Sets the size where the end was never written and frees what was reserved beyond it.
+    if (::ftruncate(fd_, static_cast<off_t>(total)) != 0) return IoError(errno, "cannot set size");
+    if (options_.sync && ::fsync(fd_) != 0) return IoError(errno, "cannot sync");
+    const unsigned flags = options_.overwrite ? 0 : RENAME_NOREPLACE;
+    int error =
+        ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), flags) == 0 ? 0 : errno;
+    if (error == EINVAL && flags != 0) {  // the file system cannot rename without replacing: link and unlink
+      error = ::link(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;
+      if (error == 0) ::unlink(temporary_.c_str());
+    }
+    if (error == EEXIST) return AlreadyExists("the output exists already; use -f to replace it");
+    if (error != 0) return IoError(error, "cannot rename the finished file");
+    temporary_.clear();
+    Status status = OkStatus();
+    if (options_.sync) status = SyncFolder();
+    if (::close(fd_) != 0 && status.ok()) status = IoError(errno, "cannot close");
+    fd_ = -1;
+    return status;
+  }
+
+  Status SyncFolder() {
+    const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return IoError(errno, "cannot open " + folder_);
+    const int error = ::fsync(folder) == 0 ? 0 : errno;
+    ::close(folder);
+    // Some file systems cannot sync a folder; the rename has happened all the same.
+    return error == 0 || error == EINVAL ? OkStatus() : IoError(error, "cannot sync " + folder_);
+  }
+
+  std::string name_, folder_, target_;
+  FileSinkOptions options_;
+  std::string temporary_;
+  int fd_ = -1;
+  std::uint64_t position_ = 0;
+};
+
+// A device or named pipe: opened and written in order.
+class DirectSink final : public Sink {
+ public:
+  DirectSink(int fd, std::string name) : fd_(fd), inner_(DescriptorSink(fd, std::move(name))) {}
+  ~DirectSink() override { ::close(fd_); }
+  DirectSink(const DirectSink&) = delete;
+  DirectSink& operator=(const DirectSink&) = delete;
+  const std::string& name() const override { return inner_->name(); }
+  Status Append(Pieces pieces) override { return inner_->Append(pieces); }
+  Status Finish(std::uint64_t total) override { return inner_->Finish(total); }
+  void Abort() override { inner_->Abort(); }
+
+ private:
+  int fd_;
+  std::unique_ptr<Sink> inner_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
+                                               const FileSinkOptions& options) {
+  if (path.empty()) return InvalidArgument("the output has an empty name");
+  std::string target = path;
+  // Through a symbolic link the file it names is replaced, as other programs would write it.
+  if (char* resolved = ::realpath(path.c_str(), nullptr)) {
+    target = resolved;
+    std::free(resolved);
+  }
+  struct stat info;
+  if (::stat(target.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return InvalidArgument("the output is a folder; name a file");
+    if (!S_ISREG(info.st_mode)) {
+      const int fd = ::open(target.c_str(), O_WRONLY | O_CLOEXEC);
+      if (fd < 0) return IoError(errno, "cannot open for writing");
+      return std::make_unique<DirectSink>(fd, path);
+    }
+    if (!options.overwrite) return AlreadyExists("the output exists already; use -f to replace it");
+  }
+  auto [folder, base] = SplitPath(target);
+  if (base.empty()) return InvalidArgument("the output is a folder; name a file");
+  const std::string prefix = TemporaryPrefix(base);
+  RemoveLeftovers(folder, prefix);
+  auto sink = std::make_unique<FileSink>(path, folder, target, options);
+  ZT_RETURN_IF_ERROR(sink->Open(prefix));
+  return sink;
+}
+
+}  // namespace zt

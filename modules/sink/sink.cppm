@@ -1,0 +1,68 @@
+// zt.sink — where bytes go: append-only destinations; the only module that calls write(2).
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+export module zt.sink;
+
+import zt.core;
+
+export namespace zt {
+
+// Bytes to be written one after another; the pieces stay the caller's.
+using Pieces = std::span<const std::span<const std::byte>>;
+
+// A destination. Its one owner (zt.writer) appends, then calls Finish once or Abort; the destructor aborts what was
+// not finished and reports nothing. Not thread-safe but for WriteAt. Messages do not name the sink; callers
+// annotate with name().
+class Sink {
+ public:
+  virtual ~Sink() = default;
+
+  // For messages: the path as given, "standard output", ...
+  virtual const std::string& name() const = 0;
+
+  // True where WriteAt works. Then bytes may come in any order and from several threads, each byte once; what
+  // was skipped reads as zero. A sink is used through Append or through WriteAt, never both.
+  virtual bool can_place() const { return false; }
+
+  // Appends all pieces, in order.
+  virtual Status Append(Pieces pieces) = 0;
+  // Writes all pieces one after another from `offset`. Thread-safe for disjoint ranges.
+  virtual Status WriteAt(std::uint64_t offset, Pieces pieces);
+
+  // A hint: about `bytes` will be written in all. Fails where it is certain that they will not fit.
+  virtual Status Reserve(std::uint64_t bytes);
+
+  // Makes the `total` bytes durable and visible. After an error there is no output, and an older one is intact.
+  virtual Status Finish(std::uint64_t total) = 0;
+  // Drops everything. Idempotent.
+  virtual void Abort() = 0;
+};
+
+struct FileSinkOptions {
+  bool overwrite = false;  // replace an existing file; without it Create and Finish fail with kAlreadyExists
+  bool sync = true;        // fsync the file and its folder before Finish returns
+};
+
+// A regular file that appears under its name only when whole: bytes go to a sibling named
+// ".NAME.PID.ztstream-tmp", which Finish syncs and renames; any failure removes it. Leftovers of runs that were
+// killed carry that name and are removed by the next Create for the same output (a live run holds a lock on its
+// own). A path that names something other than a regular file (a device, a named pipe) is written to directly.
+StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path, const FileSinkOptions& options);
+
+// An open descriptor, written in order; not closed. For standard output and pipes.
+std::unique_ptr<Sink> DescriptorSink(int fd, std::string name);
+
+// Appends to `out`, which must outlive the sink. Abort clears it.
+std::unique_ptr<Sink> MemorySink(std::vector<std::byte>& out);
+
+// Counts and forgets; for measuring. Bytes may be placed.
+std::unique_ptr<Sink> DiscardSink();
+
+}  // namespace zt

@@ -1,0 +1,51 @@
+// Whole writes of several pieces, in order or at an offset: short writes and EINTR end here.
+#pragma once
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace zt::sink_io {
+
+// Writes every piece through write(vectors, count, bytes already written) -> bytes or -1. 0, or errno.
+template <typename WriteV>
+int WriteAll(std::span<const std::span<const std::byte>> pieces, WriteV&& write) {
+  std::array<iovec, 256> vectors;
+  std::uint64_t done = 0;
+  std::size_t next = 0;
+  while (next < pieces.size()) {
+    std::size_t count = 0;
+    while (next < pieces.size() && count < vectors.size()) {
+      const auto piece = pieces[next++];
+      if (piece.empty()) continue;
+      vectors[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+    }
+    std::size_t first = 0;
+    while (first < count) {
+      const ssize_t wrote = write(vectors.data() + first, static_cast<int>(count - first), done);
+      if (wrote < 0) {
+        if (errno == EINTR) continue;
+        return errno;
+      }
+      if (wrote == 0) return EIO;  // no progress and no reason
+      done += static_cast<std::uint64_t>(wrote);
+      for (auto left = static_cast<std::size_t>(wrote); left > 0;) {
+        iovec& v = vectors[first];
+        const std::size_t take = std::min(left, v.iov_len);
+        v.iov_base = static_cast<char*>(v.iov_base) + take;
+        v.iov_len -= take;
+        left -= take;
+        if (v.iov_len == 0) ++first;
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace zt::sink_io
