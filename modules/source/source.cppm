@@ -103,6 +103,9 @@ class TensorSource {
   // Where the bytes lie, if they are served as they lie.
   virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
 
+  // The component's declared bytes, where they are in memory anyway. Valid as long as the source.
+  virtual std::optional<std::span<const std::byte>> View(ComponentId) const { return std::nullopt; }
+
   // Called once after the last Read: checks what only the end can tell (trailing bytes of a pipe, an entry's CRC).
   virtual Status Finish() { return OkStatus(); }
 
@@ -122,6 +125,7 @@ class MemorySource final : public TensorSource {
   std::string_view format() const override { return "memory"; }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
   std::optional<Extent> extent(ComponentId id) const override;
+  std::optional<std::span<const std::byte>> View(ComponentId id) const override;
 
  private:
   std::vector<std::vector<std::span<const std::byte>>> bytes_;

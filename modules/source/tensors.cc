@@ -71,6 +71,9 @@ class MergedSource final : public TensorSource {
   std::optional<Extent> extent(ComponentId id) const override {
     return source(id).extent(inner(id));
   }
+  std::optional<std::span<const std::byte>> View(ComponentId id) const override {
+    return source(id).View(inner(id));
+  }
   Status Finish() override {
     for (const auto& source : sources_) ZT_RETURN_IF_ERROR(source->Finish());
     return OkStatus();
@@ -125,6 +128,10 @@ Status MemorySource::Read(ComponentId id, std::uint64_t offset, std::span<std::b
 std::optional<Extent> MemorySource::extent(ComponentId id) const {
   const std::span<const std::byte> from = bytes_[id.object][id.component];
   return Extent{nullptr, reinterpret_cast<std::uintptr_t>(from.data()), from.size()};
+}
+
+std::optional<std::span<const std::byte>> MemorySource::View(ComponentId id) const {
+  return bytes_[id.object][id.component];
 }
 
 StatusOr<std::unique_ptr<TensorSource>> MergeSources(

@@ -11,6 +11,13 @@ import zt.core;
 
 export namespace zt {
 
+// What becomes of a number its target cannot hold. Whatever is chosen, it is counted.
+enum class OnOverflow : std::uint8_t {
+  kError,     // convert as kInf; the writer then fails, naming the tensor
+  kInf,       // infinity, or NaN where the target has no infinity
+  kSaturate,  // the largest finite value of the same sign
+};
+
 // What a conversion could not carry over, for one tensor. Sums of chunks are the tensor's.
 struct NumericCounts {
   std::uint64_t overflow = 0;  // finite values beyond the target's largest, or integers beyond its range

@@ -1,0 +1,122 @@
+// zt.pipeline — pooled memory.
+module;
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "core/mutex.h"
+
+module zt.pipeline;
+
+namespace zt {
+
+using internal::Mutex;
+using internal::MutexLock;
+
+struct BufferPool::State {
+  struct Free {
+    std::byte* data;
+    std::size_t capacity;
+  };
+  explicit State(std::uint64_t keep) : keep_bytes(keep) {}
+  const std::uint64_t keep_bytes;
+  Mutex mutex;
+  std::vector<Free> free ZT_GUARDED_BY(mutex);
+  std::uint64_t kept ZT_GUARDED_BY(mutex) = 0;
+};
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::byte* Allocate(std::size_t capacity) {
+  void* data = ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<std::byte*>(data);
+}
+
+void Release(std::byte* data, std::size_t capacity) { ::munmap(data, capacity); }
+
+// Sizes are rounded so that neighbours share a class: to an eighth of the power of two below.
+std::size_t RoundUp(std::size_t size) {
+  const std::size_t step = std::max(kPage, std::bit_floor(size) / 8);
+  return (size + step - 1) / step * step;
+}
+
+}  // namespace
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      capacity_(std::exchange(other.capacity_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(capacity_, other.capacity_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (pool_ != nullptr && data_ != nullptr) pool_->Give(data_, capacity_);
+}
+
+BufferPool::BufferPool(std::uint64_t keep_bytes) : state_(std::make_unique<State>(keep_bytes)) {}
+
+BufferPool::~BufferPool() {
+  const MutexLock lock(state_->mutex);
+  for (const State::Free& entry : state_->free) Release(entry.data, entry.capacity);
+}
+
+Buffer BufferPool::Take(std::size_t size) {
+  Buffer buffer;
+  if (size == 0) return buffer;
+  const std::size_t capacity = RoundUp(size);
+  buffer.pool_ = this;
+  buffer.size_ = size;
+  {
+    const MutexLock lock(state_->mutex);
+    auto& free = state_->free;
+    for (std::size_t i = free.size(); i-- > 0;) {
+      if (free[i].capacity == capacity) {
+        buffer.data_ = free[i].data;
+        buffer.capacity_ = capacity;
+        free[i] = free.back();
+        free.pop_back();
+        state_->kept -= capacity;
+        return buffer;
+      }
+    }
+  }
+  buffer.data_ = Allocate(capacity);
+  buffer.capacity_ = capacity;
+  return buffer;
+}
+
+void BufferPool::Give(std::byte* data, std::size_t capacity) {
+  std::vector<State::Free> drop;
+  {
+    const MutexLock lock(state_->mutex);
+    state_->free.push_back({data, capacity});
+    state_->kept += capacity;
+    // The oldest go first: sizes that are no longer asked for must not fill the pool.
+    while (state_->kept > state_->keep_bytes && !state_->free.empty()) {
+      state_->kept -= state_->free.front().capacity;
+      drop.push_back(state_->free.front());
+      state_->free.erase(state_->free.begin());
+    }
+  }
+  for (const State::Free& entry : drop) Release(entry.data, entry.capacity);
+}
+
+}  // namespace zt

@@ -1,0 +1,45 @@
+// zt.pipeline — how many threads this process may use.
+module;
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+module zt.pipeline;
+
+namespace zt {
+namespace {
+
+// CPUs by the control group's quota, rounded up; 0 where there is none.
+unsigned QuotaCpus() {
+  std::string quota;
+  double period = 0;
+  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); file >> quota >> period) {  // version 2
+    if (quota == "max" || period <= 0) return 0;
+    return static_cast<unsigned>(std::ceil(std::strtod(quota.c_str(), nullptr) / period));
+  }
+  double limit = 0;
+  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (quota_file >> limit && period_file >> period && limit > 0 && period > 0) {
+    return static_cast<unsigned>(std::ceil(limit / period));
+  }
+  return 0;
+}
+
+}  // namespace
+
+unsigned UsableThreads() {
+  cpu_set_t set;
+  unsigned threads = 1;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) {
+    threads = static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+  }
+  if (const unsigned quota = QuotaCpus(); quota > 0) threads = std::min(threads, quota);
+  return threads;
+}
+
+}  // namespace zt

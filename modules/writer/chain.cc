@@ -1,0 +1,378 @@
+// zt.writer:chain — bodies of the stages.
+module;
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.writer;
+
+import :chain;
+import zt.compress;
+import zt.core;
+import zt.digest;
+import zt.format;
+import zt.pipeline;
+import zt.sink;
+import zt.source;
+import zt.transform;
+
+namespace zt::writer::internal {
+namespace {
+
+ComponentState& StateOf(const Chunk& chunk) {
+  return *static_cast<ComponentState*>(chunk.owner.get());
+}
+
+Status WithTensor(const Status& status, const Chunk& chunk) {
+  return Annotate(status, TensorContext(chunk.object->name));
+}
+
+// Fetches bytes. Chunks of sequential components are read by the in-order instance, the others by the parallel
+// one. Small chunks share the batch's arena, and neighbours in the file come with one call.
+class ReadStage final : public Stage {
+ public:
+  ReadStage(Ledger& ledger, bool sequential) : ledger_(ledger), sequential_(sequential) {}
+  StageOrder order() const override {
+    return sequential_ ? StageOrder::kInOrder : StageOrder::kParallel;
+  }
+  Status Process(Chunk&) override { return OkStatus(); }
+
+  Status ProcessBatch(Batch& batch) override {
+    std::uint64_t total = 0;
+    for (Chunk& chunk : batch.chunks) {
+      if (!Mine(chunk)) continue;
+      if (const auto view = StateOf(chunk).source->View(StateOf(chunk).id)) {
+        chunk.bytes = view->subspan(chunk.input_offset, chunk.input_bytes);
+      } else {
+        total += chunk.input_bytes;
+      }
+    }
+    if (total == 0) return OkStatus();
+    // The other instance may have filled the arena for its share of the batch already.
+    Buffer arena = ledger_.pool.Take(total);
+    std::span<std::byte> free = arena.bytes();
+    std::vector<Chunk>& chunks = batch.chunks;
+    for (std::size_t i = 0; i < chunks.size();) {
+      if (!Mine(chunks[i]) || !chunks[i].bytes.empty() || chunks[i].input_bytes == 0) {
+        ++i;
+        continue;
+      }
+      const std::size_t run = RunOfNeighbours(chunks, i);
+      std::uint64_t bytes = 0;
+      for (std::size_t k = i; k < i + run; ++k) {
+        chunks[k].bytes = free.subspan(bytes, chunks[k].input_bytes);
+        bytes += chunks[k].input_bytes;
+      }
+      const std::span<std::byte> target = free.first(bytes);
+      free = free.subspan(bytes);
+      const ComponentState& state = StateOf(chunks[i]);
+      if (run > 1) {
+        const Extent extent = *state.source->extent(state.id);
+        // Which of the neighbours failed is not known: read them one by one then, for the name.
+        if (extent.bytes->ReadAt(extent.offset + chunks[i].input_offset, target).ok()) {
+          i += run;
+          continue;
+        }
+      }
+      for (std::size_t k = i; k < i + run; ++k) {
+        Chunk& chunk = chunks[k];
+        const auto out = std::span(const_cast<std::byte*>(chunk.bytes.data()), chunk.bytes.size());
+        const ComponentState& from = StateOf(chunk);
+        ZT_RETURN_IF_ERROR(WithTensor(from.source->Read(from.id, chunk.input_offset, out), chunk));
+      }
+      i += run;
+    }
+    if (batch.arena.empty()) {
+      batch.arena = std::move(arena);
+    } else {
+      chunks.back().buffer = std::move(arena);
+    }
+    return OkStatus();
+  }
+
+ private:
+  bool Mine(const Chunk& chunk) const {
+    const ComponentState& state = StateOf(chunk);
+    return state.source != nullptr && state.sequential == sequential_;
+  }
+
+  // How many chunks from `first` on lie one after another in the same ByteSource.
+  std::size_t RunOfNeighbours(const std::vector<Chunk>& chunks, std::size_t first) const {
+    std::optional<std::uint64_t> end;
+    ByteSource* bytes = nullptr;
+    std::size_t run = 0;
+    for (std::size_t k = first; k < chunks.size(); ++k, ++run) {
+      if (!Mine(chunks[k])) break;
+      const ComponentState& state = StateOf(chunks[k]);
+      const auto extent = state.source->extent(state.id);
+      if (!extent || extent->bytes == nullptr || extent->bytes->sequential()) break;
+      const std::uint64_t begin = extent->offset + chunks[k].input_offset;
+      if (run > 0 && (extent->bytes != bytes || begin != *end)) break;
+      bytes = extent->bytes;
+      end = begin + chunks[k].input_bytes;
+    }
+    return std::max<std::size_t>(run, 1);
+  }
+
+  Ledger& ledger_;
+  bool sequential_;
+};
+
+class TransformStage final : public Stage {
+ public:
+  explicit TransformStage(Ledger& ledger) : ledger_(ledger) {}
+  Status Process(Chunk& chunk) override {
+    ComponentState& state = StateOf(chunk);
+    if (state.transform == nullptr) return OkStatus();
+    const std::size_t units = chunk.bytes.size() / state.transform->input_unit();
+    Buffer out = ledger_.pool.Take(units * state.transform->output_unit());
+    NumericCounts counts;
+    state.transform->Apply(chunk.bytes, out.bytes(), counts);
+    state.overflow += counts.overflow;
+    state.nan_lost += counts.nan_lost;
+    chunk.Replace(std::move(out));
+    return OkStatus();
+  }
+  Status ProcessBatch(Batch& batch) override {
+    ZT_RETURN_IF_ERROR(Stage::ProcessBatch(batch));
+    // A lone chunk's input is no longer needed; give it back before compression asks for more.
+    if (batch.chunks.size() == 1 && StateOf(batch.chunks[0]).transform != nullptr) {
+      batch.arena = Buffer();
+    }
+    return OkStatus();
+  }
+
+ private:
+  Ledger& ledger_;
+};
+
+class CompressStage final : public Stage {
+ public:
+  explicit CompressStage(Ledger& ledger) : ledger_(ledger) {}
+  Status Process(Chunk&) override { return OkStatus(); }
+  Status ProcessBatch(Batch& batch) override {
+    std::size_t bound = 0;
+    for (const Chunk& chunk : batch.chunks) {
+      if (Wanted(chunk)) bound += FrameBound(chunk.bytes.size());
+    }
+    if (bound == 0) return OkStatus();
+    batch.encoded_arena = ledger_.pool.Take(bound);
+    std::span<std::byte> free = batch.encoded_arena.bytes();
+    for (Chunk& chunk : batch.chunks) {
+      if (!Wanted(chunk)) continue;
+      // The wish may have changed since the bound was summed (another chunk of the component was found
+      // incompressible); then less room is used, never more.
+      auto size = ledger_.compressor.Compress(chunk.bytes, free);
+      if (!size.ok()) return WithTensor(size.status(), chunk);
+      chunk.encoded = free.first(*size);
+      free = free.subspan(*size);
+    }
+    return OkStatus();
+  }
+
+ private:
+  // Chunks are compressed before it is known whether the component gains; only once it is known that it does not is
+  // the work saved. What is stored does not depend on it.
+  static bool Wanted(const Chunk& chunk) {
+    const ComponentState& state = StateOf(chunk);
+    switch (state.storage.compression) {
+      case Compression::kNone:
+        return false;
+      case Compression::kIfGain:
+        return !chunk.bytes.empty() && state.choice != ComponentState::kRaw;
+      case Compression::kAlways:
+        return true;
+    }
+    return false;
+  }
+  Ledger& ledger_;
+};
+
+// Decides encoding and offset, in declared order.
+class PlaceStage final : public Stage {
+ public:
+  explicit PlaceStage(Ledger& ledger) : ledger_(ledger) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Chunk& chunk) override {
+    ComponentState& state = StateOf(chunk);
+    if (chunk.first) {
+      state.choice = Gains(chunk, state.storage.compression) ? ComponentState::kZstd
+                                                             : ComponentState::kRaw;
+      const std::uint64_t alignment = ledger_.traits.alignment;
+      const std::uint64_t begin = (ledger_.cursor + alignment - 1) / alignment * alignment;
+      chunk.padding = begin - ledger_.cursor;
+      ledger_.cursor = begin;
+      state.offset = begin;
+    }
+    if (state.choice == ComponentState::kZstd) {
+      chunk.stored = chunk.encoded;
+      state.frames.push_back({ledger_.cursor - state.offset, state.content,
+                              static_cast<std::uint32_t>(chunk.encoded.size()),
+                              static_cast<std::uint32_t>(chunk.bytes.size())});
+      if (state.frames.size() > (1u << 27)) {
+        return InvalidArgument("more than 2^27 zstd frames; choose a larger --chunk");
+      }
+      if (chunk.last) chunk.trailer = SeekTable(state.frames);
+    } else {
+      chunk.stored = chunk.bytes;
+    }
+    state.content += chunk.bytes.size();
+    chunk.place = ledger_.cursor;
+    ledger_.cursor += chunk.stored.size() + chunk.trailer.size();
+    return OkStatus();
+  }
+
+ private:
+  bool Gains(const Chunk& chunk, Compression compression) const {
+    if (compression == Compression::kAlways) return true;
+    if (compression == Compression::kNone || chunk.bytes.empty()) return false;
+    const std::uint64_t encoded = chunk.encoded.size() + (chunk.last ? SeekTableBytes(1) : 0);
+    return static_cast<double>(encoded) <=
+           static_cast<double>(chunk.bytes.size()) * (1.0 - ledger_.min_gain);
+  }
+  Ledger& ledger_;
+};
+
+// Digests that must see the bytes in order. CRC-32C is done where the bytes are written.
+class HashStage final : public Stage {
+ public:
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Chunk& chunk) override {
+    ComponentState& state = StateOf(chunk);
+    const DigestKind kind = state.storage.digest;
+    if (kind == DigestKind::kNone || kind == DigestKind::kCrc32c) return OkStatus();
+    if (chunk.first) state.hasher = MakeHasher(kind);
+    state.hasher->Update(chunk.stored);
+    state.hasher->Update(chunk.trailer);
+    return OkStatus();
+  }
+};
+
+class CrcStage final : public Stage {
+ public:
+  Status Process(Chunk& chunk) override {
+    if (StateOf(chunk).storage.digest == DigestKind::kCrc32c) {
+      chunk.crc = Crc32c(chunk.trailer, Crc32c(chunk.stored));
+    }
+    return OkStatus();
+  }
+};
+
+// Hands the batch to the sink with one call: by several workers where the sink can place, in order where not.
+class WriteStage final : public Stage {
+ public:
+  explicit WriteStage(Ledger& ledger) : ledger_(ledger), place_(ledger.sink.can_place()) {}
+  StageOrder order() const override {
+    return place_ ? StageOrder::kParallel : StageOrder::kInOrder;
+  }
+  Status Process(Chunk&) override { return OkStatus(); }
+  Status ProcessBatch(Batch& batch) override {
+    static constexpr std::array<std::byte, 4096> kZeros{};
+    std::vector<std::span<const std::byte>> pieces;
+    pieces.reserve(batch.chunks.size() * 3);
+    const Chunk& first = batch.chunks.front();
+    for (const Chunk& chunk : batch.chunks) {
+      // A placed file reads as zero where nothing was written, so its first gap needs no bytes.
+      std::uint64_t zeros = place_ && &chunk == &first ? 0 : chunk.padding;
+      for (; zeros > 0;) {
+        const auto some = std::min<std::uint64_t>(zeros, kZeros.size());
+        pieces.push_back(std::span(kZeros).first(some));
+        zeros -= some;
+      }
+      pieces.push_back(chunk.stored);
+      if (!chunk.trailer.empty()) pieces.push_back(chunk.trailer);
+    }
+    const Status status =
+        place_ ? ledger_.sink.WriteAt(first.place, pieces) : ledger_.sink.Append(pieces);
+    return batch.chunks.size() == 1 ? WithTensor(status, first) : status;
+  }
+
+ private:
+  Ledger& ledger_;
+  bool place_;
+};
+
+// Writes down what was stored, in declared order.
+class RecordStage final : public Stage {
+ public:
+  explicit RecordStage(Ledger& ledger) : ledger_(ledger) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Chunk& chunk) override {
+    ComponentState& state = StateOf(chunk);
+    const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();
+    state.crc = state.stored == 0 ? chunk.crc : Crc32cCombine(state.crc, chunk.crc, bytes);
+    state.stored += bytes;
+    ledger_.bytes_done += chunk.input_bytes;
+    ledger_.stored_done += bytes;
+    return chunk.last ? Complete(state) : OkStatus();
+  }
+
+ private:
+  Status Complete(ComponentState& state) {
+    if (state.declared_bytes != kUnknownSize && state.content != state.declared_bytes) {
+      return InvalidData("component " + Quote(state.entry->role) + " came out as " +
+                         std::to_string(state.content) + " bytes, " +
+                         std::to_string(state.declared_bytes) + " were declared");
+    }
+    StoredComponent& entry = *state.entry;
+    entry.offset = state.offset;
+    entry.length = state.stored;
+    entry.encoding =
+        state.choice == ComponentState::kZstd ? Encoding::kZstd : Encoding::kRaw;
+    entry.decoded_bytes = state.content;
+    if (state.storage.digest == DigestKind::kCrc32c) {
+      entry.digest = Crc32cText(state.crc);
+    } else if (state.hasher != nullptr) {
+      entry.digest = state.hasher->Finish();
+    }
+    if (state.ends_object) ++ledger_.tensors_done;
+    const NumericCounts counts{state.overflow, state.nan_lost};
+    if (counts.overflow == 0 && counts.nan_lost == 0) return OkStatus();
+    ledger_.findings.push_back({state.object->name, counts});
+    if (state.on_overflow != OnOverflow::kError) return OkStatus();
+    const std::string target(Name(entry.element));
+    std::string what;
+    if (counts.overflow > 0) {
+      what = std::to_string(counts.overflow) + " values do not fit " + target;
+    }
+    if (counts.nan_lost > 0) {
+      what += (what.empty() ? "" : ", ") + std::to_string(counts.nan_lost) +
+              " NaN have no counterpart in " + target;
+    }
+    return NumericError(what + "; choose --on-overflow inf or saturate, or another type");
+  }
+  Ledger& ledger_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<Stage>> MakeChain(Ledger& ledger,
+                                              const std::vector<std::shared_ptr<Stage>>& custom,
+                                              std::shared_ptr<Stage> after) {
+  std::vector<std::shared_ptr<Stage>> chain = {std::make_shared<ReadStage>(ledger, true),
+                                               std::make_shared<ReadStage>(ledger, false),
+                                               std::make_shared<TransformStage>(ledger)};
+  chain.insert(chain.end(), custom.begin(), custom.end());
+  chain.push_back(std::make_shared<CompressStage>(ledger));
+  chain.push_back(std::make_shared<PlaceStage>(ledger));
+  chain.push_back(std::make_shared<HashStage>());
+  chain.push_back(std::make_shared<CrcStage>());
+  chain.push_back(std::make_shared<WriteStage>(ledger));
+  chain.push_back(std::make_shared<RecordStage>(ledger));
+  if (after != nullptr) chain.push_back(std::move(after));
+  return chain;
+}
+
+}  // namespace zt::writer::internal

@@ -1,0 +1,148 @@
+// zt.writer:plan — bodies.
+module;
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.writer;
+
+import zt.core;
+import zt.digest;
+import zt.format;
+import zt.source;
+import zt.transform;
+
+namespace zt {
+namespace {
+
+// Which component carries an object's elements: the one a dtype rule converts.
+bool CarriesElements(const Object& object, const Component& component) {
+  if (object.format == "dense") return component.role == "data";
+  return (object.format == "sparse_csr" || object.format == "sparse_coo") &&
+         component.role == "values";
+}
+
+class Planner {
+ public:
+  Planner(const TensorSource& source, const PlanOptions& options)
+      : source_(source), options_(options) {}
+
+  StatusOr<Plan> Run() {
+    plan_.attributes = source_.attributes();
+    plan_.on_overflow = options_.on_overflow;
+    ZT_RETURN_IF_ERROR(CheckExpressible(plan_.attributes, options_.spec));
+    for (std::uint32_t i = 0; i < source_.objects().size(); ++i) {
+      const Object& object = source_.objects()[i];
+      if (options_.keep && !options_.keep(object)) continue;
+      ZT_RETURN_IF_ERROR(Annotate(AddObject(i, object), TensorContext(object.name)));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  Status AddObject(std::uint32_t index, const Object& from) {
+    PlannedObject planned;
+    planned.object = from;
+    if (options_.rename) planned.object.name = options_.rename(from.name);
+    const auto [held, fresh] = names_.emplace(planned.object.name, index);
+    if (!fresh) {
+      return InvalidData("it and " + TensorContext(source_.objects()[held->second].name) +
+                         " would both be named " + Quote(planned.object.name));
+    }
+    std::optional<ElementType> wanted;
+    if (options_.convert) wanted = options_.convert(from);
+    for (std::uint32_t c = 0; c < from.components.size(); ++c) {
+      PlannedComponent component;
+      component.source = {index, c};
+      component.storage = options_.storage;
+      if (wanted) {
+        ZT_RETURN_IF_ERROR(Convert(from, *wanted, planned.object, c, component));
+      }
+      planned.components.push_back(std::move(component));
+    }
+    ZT_RETURN_IF_ERROR(ValidateObject(planned.object));
+    for (std::uint32_t c = 0; c < planned.components.size(); ++c) Share(planned, c);
+    const Encoding encoding = options_.storage.compression == Compression::kNone ? Encoding::kRaw
+                                                                                 : Encoding::kZstd;
+    ZT_RETURN_IF_ERROR(CheckExpressible(planned.object, encoding,
+                                        Name(options_.storage.digest), options_.spec));
+    plan_.objects.push_back(std::move(planned));
+    return OkStatus();
+  }
+
+  Status Convert(const Object& from, const ElementType& wanted, Object& object, std::uint32_t c,
+                 PlannedComponent& component) const {
+    if (!CarriesElements(from, from.components[c])) return OkStatus();
+    Component& target = object.components[c];
+    if (target.element == wanted) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(component.transform,
+                        MakeConversion(target.element, wanted, options_.on_overflow));
+    if (target.bytes != kUnknownSize) {
+      const std::uint64_t units = target.bytes / component.transform->input_unit();
+      const auto bytes = CheckedMul(units, component.transform->output_unit());
+      if (!bytes) return InvalidData("the converted size overflows 64 bits");
+      target.bytes = *bytes;
+    }
+    target.element = wanted;
+    return OkStatus();
+  }
+
+  // Tied weights: the same source bytes, treated alike, share a blob.
+  void Share(PlannedObject& planned, std::uint32_t c) {
+    const auto extent = source_.extent(planned.components[c].source);
+    if (!extent || extent->length == 0) return;
+    const ElementType& element = planned.object.components[c].element;
+    const bool transformed = planned.components[c].transform != nullptr;
+    const auto here = ComponentId{static_cast<std::uint32_t>(plan_.objects.size()), c};
+    const auto key = std::make_tuple(extent->bytes, extent->offset, extent->length,
+                                     transformed ? std::string(Name(element)) : std::string());
+    const auto [held, fresh] = blobs_.emplace(key, here);
+    if (!fresh) planned.components[c].shared_with = held->second;
+  }
+
+  const TensorSource& source_;
+  const PlanOptions& options_;
+  Plan plan_;
+  std::unordered_map<std::string, std::uint32_t> names_;  // new name -> source object
+  std::map<std::tuple<ByteSource*, std::uint64_t, std::uint64_t, std::string>, ComponentId> blobs_;
+};
+
+}  // namespace
+
+std::uint64_t Plan::input_bytes(const TensorSource& source) const {
+  std::uint64_t total = 0;
+  for (const PlannedObject& object : objects) {
+    for (const PlannedComponent& component : object.components) {
+      if (component.shared_with) continue;
+      total += source.objects()[component.source.object].components[component.source.component].bytes;
+    }
+  }
+  return total;
+}
+
+std::uint64_t Plan::output_bytes() const {
+  std::uint64_t total = 0;
+  for (const PlannedObject& object : objects) {
+    for (std::size_t c = 0; c < object.components.size(); ++c) {
+      if (!object.components[c].shared_with) total += object.object.components[c].bytes;
+    }
+  }
+  return total;
+}
+
+StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options) {
+  return Planner(source, options).Run();
+}
+
+}  // namespace zt

@@ -1,0 +1,543 @@
+// zt.writer — bodies: cuts components into chunks, keeps the manifest, publishes the file.
+module;
+
+#include <algorithm>
+#include <atomic>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.writer;
+
+import :chain;
+import zt.compress;
+import zt.core;
+import zt.digest;
+import zt.format;
+import zt.pipeline;
+import zt.sink;
+import zt.source;
+import zt.transform;
+
+namespace zt {
+
+using writer::internal::ComponentState;
+using writer::internal::Ledger;
+using writer::internal::MakeChain;
+
+namespace {
+
+// Raw bytes travel in pieces that stay in a core's second-level cache between read, checksum and write.
+constexpr std::uint64_t kRawChunk = 1 << 20;
+// Smaller chunks share a batch of up to this many bytes and this many chunks.
+constexpr std::uint64_t kBatchBytes = 1 << 20;
+constexpr std::size_t kBatchChunks = 100;
+
+std::span<const std::byte> Bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// Tells the caller where the run stands, after each batch, in order.
+class ReportStage final : public Stage {
+ public:
+  ReportStage(const std::function<void(const Progress&)>& callback) : callback_(callback) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Chunk&) override { return OkStatus(); }
+  Status ProcessBatch(Batch&) override {
+    Progress progress;
+    progress.bytes = ledger->bytes_done;
+    progress.tensors = ledger->tensors_done;
+    progress.stored_bytes = ledger->stored_done;
+    progress.bytes_total = bytes_total;
+    progress.tensors_total = tensors_total;
+    callback_(progress);
+    return OkStatus();
+  }
+  const Ledger* ledger = nullptr;
+  std::atomic<std::uint64_t> bytes_total = 0, tensors_total = 0;
+
+ private:
+  const std::function<void(const Progress&)>& callback_;
+};
+
+}  // namespace
+
+struct Writer::State {
+  explicit State(std::unique_ptr<Sink> destination, WriterOptions writer_options)
+      : options(std::move(writer_options)),
+        sink(std::move(destination)),
+        ledger(Traits(options.spec), *sink, options.zstd, options.min_gain, options.memory_bytes / 2) {
+    if (options.progress) {
+      report = std::make_shared<ReportStage>(options.progress);
+      report->ledger = &ledger;
+    }
+    ledger.cursor = ledger.traits.header_magic.size();
+    PipelineOptions pipeline_options;
+    pipeline_options.threads = options.threads == 0 ? UsableThreads() : options.threads;
+    pipeline_options.window_bytes = options.memory_bytes / 2;
+    pipeline = std::make_unique<Pipeline>(MakeChain(ledger, options.stages, report), pipeline_options);
+  }
+
+  WriterOptions options;
+  std::unique_ptr<Sink> sink;
+  Ledger ledger;
+  std::shared_ptr<ReportStage> report;
+  std::unique_ptr<Pipeline> pipeline;  // dropped before what its stages use
+  std::unique_ptr<Batch> pending;      // small chunks not yet submitted
+  std::uint64_t pending_bytes = 0;
+  Value::Map attributes;
+  struct Shared {
+    StoredComponent* entry;
+    const StoredComponent* with;
+  };
+  std::vector<Shared> shared;
+  struct Alias {
+    std::string name;
+    std::size_t of;
+  };
+  std::vector<Alias> aliases;
+  std::unordered_map<std::string, std::size_t> names;  // -> ledger.objects
+  std::deque<MemorySource> memory;                     // of Add, until Flush
+  bool header_written = false;
+  bool object_open = false;
+  bool finished = false;
+  Status failure;
+  Manifest manifest;
+  std::vector<NumericFinding> findings;
+  std::uint64_t file_bytes = 0;
+
+  // Remembers the first failure and drops the output.
+  Status Fail(const Status& status) {
+    if (failure.ok()) {
+      failure = status;
+      pipeline->Cancel(status);
+      (void)pipeline->Drain();
+      sink->Abort();
+    }
+    return failure;
+  }
+  Status Check(const Status& status) { return status.ok() ? status : Fail(status); }
+
+  Status Usable() const {
+    if (!failure.ok()) return failure;
+    if (finished) return FailedPrecondition("the writer is finished");
+    if (object_open) return FailedPrecondition("an object is still open; call its Finish first");
+    return OkStatus();
+  }
+
+  Status WriteHeader() {
+    if (header_written) return OkStatus();
+    header_written = true;
+    const std::array pieces = {Bytes(ledger.traits.header_magic)};
+    return sink->can_place() ? sink->WriteAt(0, pieces) : sink->Append(pieces);
+  }
+
+  Status SubmitPending() {
+    if (pending == nullptr) return OkStatus();
+    pending_bytes = 0;
+    return pipeline->Submit(std::move(pending));
+  }
+
+  // The most memory a chunk holds at once, given its bytes before and after the transform.
+  static std::uint64_t Weight(const ComponentState& state, std::uint64_t in, std::uint64_t out) {
+    std::uint64_t weight = in;
+    if (state.transform != nullptr) weight += out;
+    if (state.storage.compression != Compression::kNone) weight += FrameBound(out);
+    return weight;
+  }
+
+  Status Enqueue(Chunk chunk, std::uint64_t weight, std::uint64_t bytes) {
+    ZT_RETURN_IF_ERROR(WriteHeader());
+    if (pending != nullptr &&
+        (pending_bytes + bytes > kBatchBytes || pending->chunks.size() >= kBatchChunks)) {
+      ZT_RETURN_IF_ERROR(SubmitPending());
+    }
+    if (pending == nullptr) pending = std::make_unique<Batch>();
+    pending->chunks.push_back(std::move(chunk));
+    pending->weight += weight;
+    pending_bytes += bytes;
+    return pending_bytes >= kBatchBytes ? SubmitPending() : OkStatus();
+  }
+
+  // Bytes of content a chunk of this component holds: whole units of its transform.
+  std::uint64_t ContentOfChunk(const ComponentState& state) const {
+    const std::uint64_t wanted =
+        state.storage.compression == Compression::kNone ? kRawChunk : options.zstd.frame_bytes;
+    const std::uint64_t unit = state.transform == nullptr ? ByteWidth(state.entry->element.dtype)
+                                                          : state.transform->output_unit();
+    return std::max(unit, wanted / unit * unit);
+  }
+
+  // Cuts a component of known size into chunks.
+  Status EnqueueComponent(const std::shared_ptr<ComponentState>& state, std::uint64_t input_bytes) {
+    const std::uint64_t in_unit = state->transform == nullptr ? 1 : state->transform->input_unit();
+    const std::uint64_t out_unit = state->transform == nullptr ? 1 : state->transform->output_unit();
+    const std::uint64_t step = ContentOfChunk(*state) / out_unit * in_unit;
+    std::uint64_t at = 0;
+    do {
+      Chunk chunk;
+      chunk.object = state->object.get();
+      chunk.owner = state;
+      chunk.input_offset = at;
+      chunk.input_bytes = std::min(step, input_bytes - at);
+      chunk.offset = at / in_unit * out_unit;
+      chunk.first = at == 0;
+      at += chunk.input_bytes;
+      chunk.last = at == input_bytes;
+      const std::uint64_t in = chunk.input_bytes;
+      ZT_RETURN_IF_ERROR(Enqueue(std::move(chunk), Weight(*state, in, in / in_unit * out_unit), in));
+    } while (at < input_bytes);
+    return OkStatus();
+  }
+
+  // A new entry of the manifest, without offsets yet.
+  StatusOr<StoredObject*> AddEntry(const Object& object) {
+    if (!names.emplace(object.name, ledger.objects.size()).second) {
+      return InvalidArgument(TensorContext(object.name) + ": the name was added before");
+    }
+    StoredObject& entry = ledger.objects.emplace_back();
+    entry.name = object.name;
+    entry.format = object.format;
+    entry.shape = object.shape;
+    entry.attributes = object.attributes;
+    for (const Component& component : object.components) {
+      StoredComponent& stored = entry.components.emplace_back();
+      stored.role = component.role;
+      stored.element = component.element;
+    }
+    return &entry;
+  }
+
+  Status AddPlanned(TensorSource& source, const Plan& plan) {
+    if (report != nullptr) {
+      report->bytes_total += plan.input_bytes(source);
+      report->tensors_total += plan.objects.size();
+    }
+    std::vector<StoredObject*> entries;
+    entries.reserve(plan.objects.size());
+    for (const PlannedObject& planned : plan.objects) {
+      ZT_ASSIGN_OR_RETURN(StoredObject* const entry, AddEntry(planned.object));
+      entries.push_back(entry);
+      const auto object = std::make_shared<const Object>(planned.object);
+      for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
+        const PlannedComponent& component = planned.components[c];
+        if (component.shared_with) {
+          const ComponentId with = *component.shared_with;
+          shared.push_back({&entry->components[c], &entries[with.object]->components[with.component]});
+          continue;
+        }
+        auto state = std::make_shared<ComponentState>();
+        state->object = object;
+        state->entry = &entry->components[c];
+        state->declared_bytes = object->components[c].bytes;
+        state->storage = component.storage;
+        state->on_overflow = plan.on_overflow;
+        state->source = &source;
+        state->id = component.source;
+        state->sequential = source.sequential(component.source);
+        state->transform = component.transform;
+        state->ends_object = c + 1 == planned.components.size();
+        ZT_RETURN_IF_ERROR(EnqueueComponent(
+            state, source.objects()[state->id.object].components[state->id.component].bytes));
+      }
+    }
+    return OkStatus();
+  }
+
+  Status FlushAll() {
+    ZT_RETURN_IF_ERROR(SubmitPending());
+    ZT_RETURN_IF_ERROR(pipeline->Drain());
+    findings.clear();
+    for (const auto& finding : ledger.findings) findings.push_back({finding.tensor, finding.counts});
+    memory.clear();
+    return OkStatus();
+  }
+
+  Status Publish() {
+    ZT_RETURN_IF_ERROR(FlushAll());
+    ZT_RETURN_IF_ERROR(WriteHeader());
+    for (const Shared& share : shared) {
+      const StoredComponent& with = *share.with;
+      share.entry->offset = with.offset;
+      share.entry->length = with.length;
+      share.entry->encoding = with.encoding;
+      share.entry->decoded_bytes = with.decoded_bytes;
+      share.entry->digest = with.digest;
+    }
+    for (const Alias& alias : aliases) {
+      StoredObject copy = ledger.objects[alias.of];
+      copy.name = alias.name;
+      ledger.objects.push_back(std::move(copy));
+    }
+    manifest.version = options.spec;
+    manifest.version_text = ledger.traits.text;
+    manifest.attributes = std::move(attributes);
+    manifest.objects.assign(std::make_move_iterator(ledger.objects.begin()),
+                            std::make_move_iterator(ledger.objects.end()));
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, EncodeManifest(manifest, options.spec));
+    const std::vector<std::byte> footer = EncodeFooter(bytes.size(), options.spec);
+    const std::array<std::span<const std::byte>, 2> pieces = {bytes, footer};
+    ZT_RETURN_IF_ERROR(sink->can_place() ? sink->WriteAt(ledger.cursor, pieces)
+                                         : sink->Append(pieces));
+    file_bytes = ledger.cursor + bytes.size() + footer.size();
+    return sink->Finish(file_bytes);
+  }
+};
+
+Writer::Writer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Writer::~Writer() {
+  if (!state_->finished && state_->failure.ok()) {
+    state_->Fail(Cancelled("the writer was dropped before Finish"));
+  }
+}
+
+StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink, WriterOptions options) {
+  if (!Traits(options.spec).writable) {
+    return InvalidArgument("version " + std::string(Traits(options.spec).text) + " cannot be written");
+  }
+  ZT_RETURN_IF_ERROR(Validate(options.zstd));
+  return std::unique_ptr<Writer>(
+      new Writer(std::make_unique<State>(std::move(sink), std::move(options))));
+}
+
+void Writer::SetAttribute(std::string_view key, Value value) {
+  SetMember(state_->attributes, key, std::move(value));
+}
+
+Status Writer::AddSource(TensorSource& source, const Plan& plan) {
+  State& s = *state_;
+  ZT_RETURN_IF_ERROR(s.Usable());
+  for (const auto& [key, value] : plan.attributes) SetAttribute(key, value);
+  // What is certain not to fit should fail before hours of work; what compresses may come out smaller.
+  const auto wanted = CheckedAdd(s.ledger.cursor, plan.output_bytes());
+  bool compressed = false;
+  for (const PlannedObject& object : plan.objects) {
+    for (const auto& c : object.components) compressed |= c.storage.compression != Compression::kNone;
+  }
+  if (wanted && !compressed) ZT_RETURN_IF_ERROR(s.Check(s.sink->Reserve(*wanted)));
+  ZT_RETURN_IF_ERROR(s.Check(s.AddPlanned(source, plan)));
+  if (!source.seekable()) {
+    // Only the end tells whether a pipe held what it promised.
+    ZT_RETURN_IF_ERROR(s.Check(s.FlushAll()));
+  }
+  return OkStatus();
+}
+
+Status Writer::Add(Object object, std::vector<std::span<const std::byte>> components,
+                   const Storage& storage) {
+  State& s = *state_;
+  ZT_RETURN_IF_ERROR(s.Usable());
+  MemorySource& source = s.memory.emplace_back();
+  ZT_RETURN_IF_ERROR(s.Check(source.Add(std::move(object), std::move(components))));
+  PlanOptions options;
+  options.spec = s.options.spec;
+  options.storage = storage;
+  auto plan = MakePlan(source, options);
+  if (!plan.ok()) return s.Fail(plan.status());
+  return s.Check(s.AddPlanned(source, *plan));
+}
+
+Status Writer::Add(Object object, std::vector<std::span<const std::byte>> components) {
+  return Add(std::move(object), std::move(components), state_->options.storage);
+}
+
+Status Writer::Add(std::string name, Shape shape, ElementType element,
+                   std::span<const std::byte> bytes) {
+  auto object = DenseObject(name, std::move(shape), std::move(element));
+  if (!object.ok()) return state_->Fail(Annotate(object.status(), TensorContext(name)));
+  return Add(*std::move(object), {bytes});
+}
+
+Status Writer::AddAlias(std::string name, std::string_view of) {
+  State& s = *state_;
+  ZT_RETURN_IF_ERROR(s.Usable());
+  const auto held = s.names.find(std::string(of));
+  if (held == s.names.end()) {
+    return s.Fail(InvalidArgument(TensorContext(name) + ": there is no " + TensorContext(of)));
+  }
+  for (const State::Alias& alias : s.aliases) {
+    if (alias.name == name) return s.Fail(InvalidArgument(TensorContext(name) + ": the name was added before"));
+  }
+  if (s.names.contains(name)) {
+    return s.Fail(InvalidArgument(TensorContext(name) + ": the name was added before"));
+  }
+  if (name.empty() || !IsUtf8(name)) {
+    return s.Fail(InvalidArgument("the name " + Quote(name) + " is empty or no UTF-8"));
+  }
+  s.aliases.push_back({std::move(name), held->second});
+  return OkStatus();
+}
+
+Status Writer::Flush() {
+  ZT_RETURN_IF_ERROR(state_->Usable());
+  return state_->Check(state_->FlushAll());
+}
+
+Status Writer::Finish() {
+  State& s = *state_;
+  ZT_RETURN_IF_ERROR(s.Usable());
+  s.finished = true;
+  return s.Check(s.Publish());
+}
+
+void Writer::Cancel(const Status& status) { state_->pipeline->Cancel(status); }
+
+const std::vector<NumericFinding>& Writer::numeric_findings() const { return state_->findings; }
+const Manifest& Writer::manifest() const { return state_->manifest; }
+std::uint64_t Writer::file_bytes() const { return state_->file_bytes; }
+
+// ---- ObjectWriter --------------------------------------------------------------------------------------------
+
+struct ObjectWriter::State {
+  Writer::State* writer;
+  std::shared_ptr<const Object> object;
+  StoredObject* entry;
+  std::vector<Storage> storage;
+  Object actual;  // with the sizes as they came
+  std::size_t at = 0;
+  std::shared_ptr<ComponentState> component;
+  Buffer buffer;  // bytes of the chunk under way
+  std::size_t filled = 0;
+  std::uint64_t appended = 0;  // of the component, buffer included
+  bool finished = false;
+
+  void BeginComponent() {
+    component = std::make_shared<ComponentState>();
+    component->object = object;
+    component->entry = &entry->components[at];
+    component->declared_bytes = object->components[at].bytes;
+    component->storage = storage[at];
+    component->ends_object = at + 1 == object->components.size();
+    filled = 0;
+    appended = 0;
+  }
+
+  Status Send(bool last) {
+    Chunk chunk;
+    chunk.object = object.get();
+    chunk.component = static_cast<std::uint32_t>(at);
+    chunk.owner = component;
+    chunk.input_bytes = filled;
+    chunk.offset = appended - filled;
+    chunk.first = chunk.offset == 0;
+    chunk.last = last;
+    chunk.bytes = buffer.bytes().first(filled);
+    chunk.buffer = std::move(buffer);
+    buffer = Buffer();
+    const std::uint64_t weight = Writer::State::Weight(*component, filled, filled);
+    const std::size_t bytes = filled;
+    filled = 0;
+    return writer->Enqueue(std::move(chunk), weight, bytes);
+  }
+
+  Status EndComponent() {
+    const std::uint64_t declared = object->components[at].bytes;
+    if (declared != kUnknownSize && declared != appended) {
+      return Annotate(InvalidArgument("component " + Quote(object->components[at].role) + " declares " +
+                                      std::to_string(declared) + " bytes, " +
+                                      std::to_string(appended) + " were appended"),
+                      TensorContext(object->name));
+    }
+    actual.components[at].bytes = appended;
+    return Send(true);
+  }
+};
+
+ObjectWriter::ObjectWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+ObjectWriter::~ObjectWriter() {
+  if (!state_->finished) {
+    state_->writer->Fail(FailedPrecondition(TensorContext(state_->object->name) +
+                                            ": the object was dropped before Finish"));
+  }
+}
+
+StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector<Storage> storage) {
+  State& s = *state_;
+  ZT_RETURN_IF_ERROR(s.Usable());
+  if (storage.empty()) storage.assign(object.components.size(), s.options.storage);
+  if (storage.size() != object.components.size()) {
+    return s.Fail(InvalidArgument(TensorContext(object.name) + ": storage is given for " +
+                                  std::to_string(storage.size()) + " of " +
+                                  std::to_string(object.components.size()) + " components"));
+  }
+  ZT_RETURN_IF_ERROR(s.Check(Annotate(ValidateObject(object), TensorContext(object.name))));
+  for (const Storage& each : storage) {
+    const Encoding encoding =
+        each.compression == Compression::kNone ? Encoding::kRaw : Encoding::kZstd;
+    ZT_RETURN_IF_ERROR(s.Check(Annotate(
+        CheckExpressible(object, encoding, Name(each.digest), s.options.spec), TensorContext(object.name))));
+  }
+  auto entry = s.AddEntry(object);
+  if (!entry.ok()) return s.Fail(entry.status());
+  auto state = std::make_unique<ObjectWriter::State>();
+  state->writer = &s;
+  state->entry = *entry;
+  state->storage = std::move(storage);
+  state->actual = object;
+  state->object = std::make_shared<const Object>(std::move(object));
+  state->BeginComponent();
+  s.object_open = true;
+  return std::unique_ptr<ObjectWriter>(new ObjectWriter(std::move(state)));
+}
+
+Status ObjectWriter::Append(std::span<const std::byte> bytes) {
+  State& s = *state_;
+  if (!s.writer->failure.ok()) return s.writer->failure;
+  if (s.finished) return FailedPrecondition("the object is finished");
+  const std::size_t capacity = s.writer->ContentOfChunk(*s.component);
+  while (!bytes.empty()) {
+    // A full chunk is held back until more comes: the last one must know that it is the last.
+    if (s.filled == capacity) ZT_RETURN_IF_ERROR(s.writer->Check(s.Send(false)));
+    if (s.buffer.empty()) s.buffer = s.writer->ledger.pool.Take(capacity);
+    const std::size_t take = std::min(bytes.size(), capacity - s.filled);
+    std::memcpy(s.buffer.bytes().data() + s.filled, bytes.data(), take);
+    s.filled += take;
+    s.appended += take;
+    bytes = bytes.subspan(take);
+  }
+  return OkStatus();
+}
+
+Status ObjectWriter::NextComponent() {
+  State& s = *state_;
+  if (!s.writer->failure.ok()) return s.writer->failure;
+  if (s.at + 1 >= s.object->components.size()) {
+    return s.writer->Fail(FailedPrecondition(TensorContext(s.object->name) + ": there is no further component"));
+  }
+  ZT_RETURN_IF_ERROR(s.writer->Check(s.EndComponent()));
+  ++s.at;
+  s.BeginComponent();
+  return OkStatus();
+}
+
+Status ObjectWriter::Finish() {
+  State& s = *state_;
+  if (s.finished) return FailedPrecondition("the object is finished");
+  s.finished = true;
+  s.writer->object_open = false;
+  if (!s.writer->failure.ok()) return s.writer->failure;
+  if (s.at + 1 != s.object->components.size()) {
+    return s.writer->Fail(FailedPrecondition(
+        TensorContext(s.object->name) + ": component " +
+        Quote(s.object->components[s.at + 1].role) + " was never begun"));
+  }
+  ZT_RETURN_IF_ERROR(s.writer->Check(s.EndComponent()));
+  return s.writer->Check(Annotate(ValidateObject(s.actual), TensorContext(s.object->name)));
+}
+
+}  // namespace zt

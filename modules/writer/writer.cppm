@@ -1,0 +1,130 @@
+// zt.writer — the one place where source -> transform -> compress -> digest -> sink is written down.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+export module zt.writer;
+
+export import :plan;
+import zt.compress;
+import zt.core;
+import zt.format;
+import zt.pipeline;
+import zt.sink;
+import zt.source;
+
+export namespace zt {
+
+// Where a run stands. Counts what has been recorded, in order; never decreases.
+struct Progress {
+  std::uint64_t bytes = 0;         // decoded input bytes done
+  std::uint64_t bytes_total = 0;   // 0 where unknown (streamed objects)
+  std::uint64_t tensors = 0;
+  std::uint64_t tensors_total = 0;
+  std::uint64_t stored_bytes = 0;  // written for them
+};
+
+// What conversions could not carry over for one tensor.
+struct NumericFinding {
+  std::string tensor;
+  NumericCounts counts;
+};
+
+struct WriterOptions {
+  SpecVersion spec = SpecVersion::k1_2;
+  Storage storage;           // of components added without a plan
+  ZstdOptions zstd;
+  double min_gain = 0.02;    // fraction a component must shrink by to be stored compressed
+  unsigned threads = 1;      // workers; 0 means UsableThreads()
+  std::uint64_t memory_bytes = 64 << 20;  // for chunks under way; the manifest comes on top
+  // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes; their
+  // number must come out as declared.
+  std::vector<std::shared_ptr<Stage>> stages;
+  // Called after each batch, by one thread at a time. Must not block for long.
+  std::function<void(const Progress&)> progress;
+};
+
+class ObjectWriter;
+
+// Writes one .zt file: header, blobs in the order they are added, manifest, footer. It alone decides offsets, never
+// seeks back and writes no byte twice. The same inputs and options give the same bytes for any number of threads.
+//
+// Not thread-safe: one thread adds. After an error every call returns it and the sink is aborted; so does the
+// destructor of a writer that was not finished. Errors name the tensor; callers annotate with the file.
+class Writer {
+ public:
+  static StatusOr<std::unique_ptr<Writer>> Create(std::unique_ptr<Sink> sink, WriterOptions options = {});
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  // An attribute of the file; the last one set wins.
+  void SetAttribute(std::string_view key, Value value);
+
+  // Streams everything a plan lists. The source must stay until Flush or Finish returns.
+  Status AddSource(TensorSource& source, const Plan& plan);
+
+  // One dense tensor, or any object with the bytes of its components in order. The bytes must stay until Flush or
+  // Finish returns.
+  Status Add(std::string name, Shape shape, ElementType element, std::span<const std::byte> bytes);
+  Status Add(Object object, std::vector<std::span<const std::byte>> components);
+  Status Add(Object object, std::vector<std::span<const std::byte>> components, const Storage& storage);
+
+  // A second name for an object added before: tied weights, one blob.
+  Status AddAlias(std::string name, std::string_view of);
+
+  // Begins an object whose bytes come piece by piece. Component sizes may be kUnknownSize. `storage` has one entry
+  // for each component, or is empty for the default. Finish it before anything else is added.
+  StatusOr<std::unique_ptr<ObjectWriter>> Begin(Object object, std::vector<Storage> storage = {});
+
+  // Waits until everything added so far has been written to the sink, so that its memory may be reused.
+  Status Flush();
+
+  // Writes the manifest and publishes the file. The writer is used up, whatever comes back.
+  Status Finish();
+
+  // Stops the workers as soon as possible; every call then returns `status`. Thread-safe.
+  void Cancel(const Status& status);
+
+  // After Flush or Finish: tensors with values that did not fit, in order.
+  const std::vector<NumericFinding>& numeric_findings() const;
+  // After Finish: what was stored, and the file's size in bytes.
+  const Manifest& manifest() const;
+  std::uint64_t file_bytes() const;
+
+ private:
+  friend class ObjectWriter;
+  struct State;
+  explicit Writer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Feeds the components of one object, in the order of their declaration. Not thread-safe.
+class ObjectWriter {
+ public:
+  ~ObjectWriter();
+  ObjectWriter(const ObjectWriter&) = delete;
+  ObjectWriter& operator=(const ObjectWriter&) = delete;
+
+  // Appends to the current component. The bytes are copied.
+  Status Append(std::span<const std::byte> bytes);
+  // Ends the current component and begins the next one.
+  Status NextComponent();
+  // Ends the last component. The sizes must agree with the shape.
+  Status Finish();
+
+ private:
+  friend class Writer;
+  struct State;
+  explicit ObjectWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace zt
