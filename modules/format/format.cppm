@@ -35,7 +35,12 @@ const ContainerTraits& Traits(SpecVersion version);
 std::optional<SpecVersion> ParseSpecVersion(std::string_view text);
 
 inline constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;  // every 1.x spec, §5
-inline constexpr std::size_t kMaxNesting = 64;
+inline constexpr std::size_t kMaxNesting = 64;  // of maps, arrays and tags, the root included
+// All values in all attributes of one manifest: a byte of CBOR can become a Value of 40, so that a manifest of
+// nothing else must not fill the memory.
+inline constexpr std::size_t kMaxAttributeValues = std::size_t{1} << 24;
+// An RLE block of 4 bytes yields the largest block, 128 KiB: no zstd stream expands by more.
+inline constexpr std::uint64_t kZstdMaxRatio = 32768;
 
 // ---- the model -----------------------------------------------------------------------------------------------
 
@@ -100,22 +105,54 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
 
 // ---- encoding ------------------------------------------------------------------------------------------------
 
-// Whether `version` can hold this declaration with this encoding and digest; the message says what it cannot say.
-// Asked of every object before the first byte is written.
+// Whether `version` can hold this declaration with this encoding and digest; the message says what it cannot say
+// and does not name the object. Asked of every object before the first byte is written. kInvalidArgument.
 Status CheckExpressible(const Object& object, Encoding encoding, std::string_view digest_algorithm,
                         SpecVersion version);
 Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version);
 
 // Deterministic CBOR (RFC 8949 §4.2.1): definite lengths, shortest heads and floats, maps sorted by encoded key.
-// Equal manifests give equal bytes. 0.1.0 keeps the order of `objects` in its array.
+// Equal manifests give equal bytes. 0.1.0 keeps the order of `objects` in its array. What is empty or the default
+// is left out: attributes, type, digest, encoding "raw".
 StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVersion version);
 
 // What follows the manifest: its size as u64 LE, then the footer magic where the version has one.
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_bytes, SpecVersion version);
 
-// One value, deterministically. Fails on a key twice or text that is not UTF-8.
+// One value, deterministically. Every NaN becomes the one of two bytes. Fails on a key twice or text that is not UTF-8.
 StatusOr<std::vector<std::byte>> EncodeCbor(const Value& value);
-// One value and nothing after it; nesting, sizes and kinds limited as for manifests.
+// One value and nothing after it; nesting, sizes and kinds limited as for manifests. Tags, undefined and keys that
+// are no text are refused, as in attributes: a Value cannot hold them, and dropping them would lose data silently.
 StatusOr<Value> DecodeCbor(std::span<const std::byte> bytes);
 
 }  // namespace zt
+
+// Shared by the bodies, not exported.
+namespace zt::format::internal {
+
+// A storage dtype as `version` spells it, or nothing: "f32" and, in 1.1, "f8_e4m3"; "float32" in 0.1 and 1.0.
+std::optional<ElementType> ParseSpelling(std::string_view text, SpecVersion version);
+// The `dtype` text for `element`, or nothing where the version cannot say it. 1.2 says `type` in a field of its own.
+std::optional<std::string_view> Spell(const ElementType& element, SpecVersion version);
+// As sparse_csr and sparse_coo name them: "indices", "indptr", "coords".
+bool IsIndexRole(std::string_view format, std::string_view role);
+// A component's decoded size where only the shape can tell (1.1 and 0.1 zstd): kUnknownSize where it cannot, or
+// where the shape overflows, which CheckLayout reports.
+std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& component);
+// OK where `digest` is "algorithm:value" and the value fits the algorithm, if it is a known one.
+Status CheckDigestForm(std::string_view digest);
+// The one among `keys` that occurs twice, if any. O(n log n) whatever the keys.
+std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys);
+// A map's keys, in the order of its members.
+std::vector<std::string_view> Keys(const Value::Map& map);
+// Fields of a 0.1.0 entry; a custom field cannot have such a name.
+bool IsReservedField01(std::string_view key);
+
+// Decodes the value at `*position`, which moves behind it. `depth` is how many containers may still nest, `*budget`
+// how many values may still be made.
+StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* position, std::size_t depth,
+                          std::size_t* budget);
+// Appends `value`, or fails where it nests deeper than `depth`, has a key twice or text that is not UTF-8.
+Status AppendValue(const Value& value, std::size_t depth, std::vector<std::byte>* out);
+
+}  // namespace zt::format::internal

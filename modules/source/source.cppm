@@ -8,6 +8,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 export module zt.source;
@@ -88,6 +89,7 @@ class TensorSource {
   inline const Value::Map& attributes() const { return attributes_; }
   // One line each, for the user: what was ignored or looks wrong but does no harm.
   inline const std::vector<std::string>& warnings() const { return warnings_; }
+  inline void AddWarning(std::string line) { warnings_.push_back(std::move(line)); }
   // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
 
@@ -131,8 +133,8 @@ class MemorySource final : public TensorSource {
   std::vector<std::vector<std::span<const std::byte>>> bytes_;
 };
 
-// Several inputs as one, in the order given. A name in two of them, or root attributes that disagree, is
-// kDataLoss naming both files; `names` are for those messages, one for each source.
+// Several inputs as one, in the order given. A name in two of them is kDataLoss naming both files; of attributes
+// that disagree the first is kept, with a warning. `names` are for those messages, one for each source.
 StatusOr<std::unique_ptr<TensorSource>> MergeSources(std::vector<std::unique_ptr<TensorSource>> sources,
                                                      std::vector<std::string> names);
 

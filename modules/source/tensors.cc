@@ -44,8 +44,8 @@ class MergedSource final : public TensorSource {
         if (held == nullptr) {
           attributes_.emplace_back(key, value);
         } else if (!(*held == value)) {
-          return InvalidData(names_[s] + ": attribute " + Quote(key) +
-                             " differs from the one in an earlier file");
+          warnings_.push_back(names_[s] + ": attribute " + Quote(key) +
+                              " differs from the one in an earlier file, which is kept");
         }
       }
       for (const std::string& warning : source.warnings()) {

@@ -12,6 +12,7 @@ module;
 
 module zt.writer:chain;
 
+import :plan;
 import zt.compress;
 import zt.core;
 import zt.digest;

@@ -301,7 +301,7 @@ Writer::Writer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Writer::~Writer() {
   if (!state_->finished && state_->failure.ok()) {
-    state_->Fail(Cancelled("the writer was dropped before Finish"));
+    (void)state_->Fail(Cancelled("the writer was dropped before Finish"));
   }
 }
 
@@ -461,7 +461,7 @@ ObjectWriter::ObjectWriter(std::unique_ptr<State> state) : state_(std::move(stat
 
 ObjectWriter::~ObjectWriter() {
   if (!state_->finished) {
-    state_->writer->Fail(FailedPrecondition(TensorContext(state_->object->name) +
+    (void)state_->writer->Fail(FailedPrecondition(TensorContext(state_->object->name) +
                                             ": the object was dropped before Finish"));
   }
 }

@@ -1,0 +1,42 @@
+// zt.convert.safetensors — safetensors files and sharded Hugging Face checkpoint folders as TensorSource.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+export module zt.convert.safetensors;
+
+import zt.core;
+import zt.source;
+
+export namespace zt {
+
+// The reference library's limit on the JSON header, in bytes.
+inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
+
+// True where `head` (the first 9 bytes or more) can begin a safetensors file: a header length within the limit and
+// JSON at byte 8.
+bool LooksLikeSafetensors(std::span<const std::byte> head);
+
+// One file, or a pipe that delivers one. Every dtype of the reference library 0.8; `__metadata__` becomes the root
+// attributes. As the reference demands: no key twice, no overlap, no holes, nothing after the last tensor, sizes as
+// dtype and shape ask. Tensors with identical ranges are tied weights. F4 and F6 tensors become u8 whose shape counts
+// packed bytes, with the logical shape in the attribute `logical_shape`. Objects come in the order of their offsets.
+// Errors name the tensor, not the file.
+StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
+
+struct CheckpointOptions {
+  // Shards may be symbolic links that lead out of the folder, as in the Hugging Face cache.
+  bool follow_links = false;
+};
+
+// A folder with one *.safetensors.index.json, or the index file itself: its shards as one source, checked against
+// the index both ways. Without an index, every *.safetensors file of the folder, by name. Errors name the file within
+// the folder.
+StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
+                                                              const CheckpointOptions& options = {});
+
+}  // namespace zt

@@ -1,0 +1,97 @@
+// zt.format — pull reader and head writer over libcbor; knows bytes and items, nothing of tensors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zt::format_cbor {
+
+enum class Kind : std::uint8_t {
+  kUint,
+  kNegative,  // the number is -1 - value
+  kBytes,
+  kText,
+  kArray,  // `value` items follow, or items until a break
+  kMap,    // `value` pairs follow, or pairs until a break
+  kBool,
+  kNull,
+  kUndefined,
+  kDouble,  // half and single widened
+  kTag,     // `value` is the tag's number; the tagged item follows
+  kError,   // Reader::error() says what is wrong; every later item is this one
+};
+
+// "an array", "text", ...: for messages.
+std::string_view Describe(Kind kind);
+
+struct Item {
+  Kind kind = Kind::kError;
+  bool indefinite = false;  // arrays and maps
+  std::uint64_t value = 0;
+  double number = 0;
+  std::string_view text;  // kText and kBytes: in the input, or valid until the next item
+};
+
+// What is left of an array or map while its items are read.
+struct Container {
+  std::uint64_t left = 0;
+  bool indefinite = false;
+};
+
+// Reads one item head after another. Never allocates, but for strings in chunks, which are joined.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes, std::size_t position = 0)
+      : bytes_(bytes), position_(position) {}
+
+  Item Next();
+  // True where another item (or pair) of the container follows; takes the break of an indefinite
+  // one.
+  bool More(Container& container);
+  // Passes over one item and all it holds. False, with error() set, where it is malformed or nests
+  // deeper than `depth` containers.
+  bool Skip(std::size_t depth);
+
+  inline std::size_t position() const { return position_; }
+  inline void set_position(std::size_t position) { position_ = position; }
+  inline std::size_t remaining() const { return bytes_.size() - position_; }
+  inline const std::string& error() const { return error_; }
+
+ private:
+  Item NextRaw();
+  Item JoinChunks(Kind kind);
+  Item Fail(std::string_view what);
+  bool SkipItem(const Item& item, std::size_t depth);
+
+  std::span<const std::byte> bytes_;
+  std::size_t position_;
+  std::string joined_;
+  std::string error_;
+};
+
+inline Container Open(const Item& item) { return {item.value, item.indefinite}; }
+
+// Append heads and items in the shortest form.
+using Buffer = std::vector<std::byte>;
+void AppendUint(Buffer& out, std::uint64_t value);
+void AppendNegative(Buffer& out, std::uint64_t value);  // the number -1 - value
+void AppendText(Buffer& out, std::string_view text);
+void AppendBytes(Buffer& out, std::span<const std::byte> bytes);
+void AppendArrayHead(Buffer& out, std::uint64_t count);
+void AppendMapHead(Buffer& out, std::uint64_t count);
+void AppendBool(Buffer& out, bool value);
+void AppendNull(Buffer& out);
+// The shortest of half, single and double that holds the value; every NaN becomes the half 0x7e00.
+void AppendDouble(Buffer& out, double value);
+
+// The order of map keys in deterministic CBOR: by encoded bytes, which for text is by length, then
+// bytes.
+inline bool KeyLess(std::string_view a, std::string_view b) {
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
+}  // namespace zt::format_cbor

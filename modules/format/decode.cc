@@ -1,0 +1,558 @@
+// zt.format — a manifest's CBOR into the model, whatever the version.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+#include "format/cbor.h"
+
+module zt.format;
+
+import zt.core;
+
+namespace zt {
+namespace {
+
+namespace cbor = format_cbor;
+namespace internal = format::internal;
+
+// Containers around an object's own fields: root, objects, object. Its attributes may nest within
+// the rest.
+constexpr std::size_t kObjectDepth = 3;
+// The shortest text an object or a 0.1.0 entry can have is longer; a head that claims more is not
+// believed.
+constexpr std::size_t kLeastObjectBytes = 48;
+
+// Field names seen in one map. Known fields have a bit each; names of others are kept until the map
+// ends.
+class FieldSet {
+ public:
+  // False where the bit is set already.
+  bool Add(unsigned bit) {
+    const bool fresh = (bits_ & 1u << bit) == 0;
+    bits_ |= 1u << bit;
+    return fresh;
+  }
+  void AddUnknown(std::string_view key) { unknown_.emplace_back(key); }
+  bool Has(unsigned bit) const { return (bits_ & 1u << bit) != 0; }
+  Status Check() const {
+    if (unknown_.size() < 2) return OkStatus();
+    const std::vector<std::string_view> keys(unknown_.begin(), unknown_.end());
+    const auto twice = internal::FindTwice(keys);
+    return twice ? Twice(*twice) : OkStatus();
+  }
+  static Status Twice(std::string_view key) {
+    return InvalidData("field " + Quote(key) + " occurs twice");
+  }
+
+ private:
+  unsigned bits_ = 0;
+  std::vector<std::string> unknown_;
+};
+
+class Decoder {
+ public:
+  Decoder(std::span<const std::byte> bytes, SpecVersion family)
+      : bytes_(bytes), reader_(bytes), family_(family) {}
+
+  StatusOr<Manifest> Decode() {
+    ZT_RETURN_IF_ERROR(family_ == SpecVersion::k0_1 ? DecodeIndex01() : DecodeRoot());
+    if (reader_.remaining() != 0) {
+      return InvalidData(std::to_string(reader_.remaining()) + " bytes follow the CBOR value");
+    }
+    std::vector<std::string_view> names;
+    names.reserve(manifest_.objects.size());
+    for (const StoredObject& object : manifest_.objects) names.push_back(object.name);
+    if (const auto twice = internal::FindTwice(names)) {
+      return InvalidData(TensorContext(*twice) + " occurs twice");
+    }
+    return std::move(manifest_);
+  }
+
+ private:
+  // ---- the root, 1.x ----
+  Status DecodeRoot();
+  Status SetVersion(std::string_view text);
+  Status DecodeObjects();
+  Status DecodeObject(StoredObject& object);
+  Status DecodeComponents(StoredObject& object);
+  Status DecodeComponent(StoredObject& object, StoredComponent& component);
+  // ---- the index, 0.1.0 ----
+  Status DecodeIndex01();
+  Status DecodeEntry01(StoredObject& object);
+
+  // ---- items ----
+  Status Malformed() const { return InvalidData(reader_.error()); }
+  Status Expected(const cbor::Item& item, std::string_view field, std::string_view kind) const {
+    if (item.kind == cbor::Kind::kError) return Malformed();
+    return InvalidData(Quote(field) + " is " + std::string(cbor::Describe(item.kind)) + ", " +
+                       std::string(kind) + " is needed");
+  }
+  StatusOr<cbor::Container> OpenMap(std::string_view field) {
+    const cbor::Item item = reader_.Next();
+    if (item.kind != cbor::Kind::kMap) return Expected(item, field, "a map");
+    return cbor::Open(item);
+  }
+  Status ReadKey(std::string_view* key) {
+    const cbor::Item item = reader_.Next();
+    if (item.kind == cbor::Kind::kError) return Malformed();
+    if (item.kind != cbor::Kind::kText) {
+      return InvalidData("a map key is " + std::string(cbor::Describe(item.kind)) +
+                         ", only text can be a key");
+    }
+    if (!IsUtf8(item.text)) return InvalidData("a map key is not valid UTF-8");
+    *key = item.text;
+    return OkStatus();
+  }
+  Status ReadUint(std::string_view field, std::uint64_t* value) {
+    const cbor::Item item = reader_.Next();
+    if (item.kind != cbor::Kind::kUint) return Expected(item, field, "an unsigned integer");
+    *value = item.value;
+    return OkStatus();
+  }
+  // The text is valid until the next item.
+  Status ReadText(std::string_view field, std::string_view* text) {
+    const cbor::Item item = reader_.Next();
+    if (item.kind != cbor::Kind::kText) return Expected(item, field, "text");
+    if (!IsUtf8(item.text)) return InvalidData(Quote(field) + " is not valid UTF-8");
+    *text = item.text;
+    return OkStatus();
+  }
+  // As ReadText for a field whose default is null.
+  Status ReadOptionalText(std::string_view field, std::string* text) {
+    const cbor::Item item = reader_.Next();
+    if (item.kind == cbor::Kind::kNull) return OkStatus();
+    if (item.kind != cbor::Kind::kText) return Expected(item, field, "text");
+    if (!IsUtf8(item.text)) return InvalidData(Quote(field) + " is not valid UTF-8");
+    text->assign(item.text);
+    return OkStatus();
+  }
+  // `depth`: containers already open. Null stands for no attributes.
+  Status ReadAttributes(std::size_t depth, Value::Map* attributes) {
+    ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute("attributes", depth));
+    if (value.is_null()) return OkStatus();
+    if (value.AsMap() == nullptr) return InvalidData("'attributes' is no map");
+    *attributes = std::move(*value.AsMap());
+    return OkStatus();
+  }
+  StatusOr<Value> ReadAttribute(std::string_view field, std::size_t depth) {
+    std::size_t position = reader_.position();
+    auto value = internal::ReadValue(bytes_, &position, kMaxNesting - depth, &budget_);
+    if (!value.ok()) return Annotate(value.status(), Quote(field));
+    reader_.set_position(position);
+    return value;
+  }
+  Status SkipValue(std::size_t depth) {
+    return reader_.Skip(kMaxNesting - depth) ? OkStatus() : Malformed();
+  }
+  Status ReadShape(Shape* shape);
+  Status ReadEncoding(Encoding* encoding);
+  Status ReadDtype(SpecVersion version, ElementType* element);
+
+  std::span<const std::byte> bytes_;
+  cbor::Reader reader_;
+  SpecVersion family_;
+  Manifest manifest_;
+  std::size_t budget_ = kMaxAttributeValues;
+};
+
+Status Missing(std::string_view field) {
+  return InvalidData("field " + Quote(field) + " is missing");
+}
+
+Status Decoder::ReadShape(Shape* shape) {
+  const cbor::Item head = reader_.Next();
+  if (head.kind != cbor::Kind::kArray) return Expected(head, "shape", "an array");
+  cbor::Container container = cbor::Open(head);
+  shape->reserve(std::min<std::uint64_t>(container.left, kMaxRank));
+  while (reader_.More(container)) {
+    if (shape->size() == kMaxRank) {
+      return InvalidData("the rank exceeds " + std::to_string(kMaxRank));
+    }
+    std::uint64_t dim;
+    ZT_RETURN_IF_ERROR(ReadUint("shape", &dim));
+    shape->push_back(dim);
+  }
+  return OkStatus();
+}
+
+Status Decoder::ReadEncoding(Encoding* encoding) {
+  std::string_view text;
+  ZT_RETURN_IF_ERROR(ReadText("encoding", &text));
+  if (text == "raw") {
+    *encoding = Encoding::kRaw;
+  } else if (text == "zstd") {
+    *encoding = Encoding::kZstd;
+  } else {
+    return InvalidData("encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
+  }
+  return OkStatus();
+}
+
+Status Decoder::ReadDtype(SpecVersion version, ElementType* element) {
+  std::string_view text;
+  ZT_RETURN_IF_ERROR(ReadText("dtype", &text));
+  auto parsed = internal::ParseSpelling(text, version);
+  if (!parsed) {
+    return InvalidData("dtype " + Quote(text) + " is none of version " +
+                       std::string(Traits(version).text));
+  }
+  element->dtype = parsed->dtype;
+  if (!parsed->type.empty()) element->type = std::move(parsed->type);
+  return OkStatus();
+}
+
+// ---- 1.x
+// -----------------------------------------------------------------------------------------------------
+
+Status Decoder::SetVersion(std::string_view text) {
+  const std::size_t dot = text.find('.');
+  const std::string_view major = text.substr(0, dot);
+  std::string_view minor = dot == std::string_view::npos ? "" : text.substr(dot + 1);
+  minor = minor.substr(0, minor.find('.'));
+  const auto is_number = [](std::string_view s) {
+    return !s.empty() && s.size() < 9 && s.find_first_not_of("0123456789") == s.npos;
+  };
+  if (!is_number(major) || !is_number(minor)) {
+    return InvalidData("version " + Quote(text) + " is not of the form 1.2.0");
+  }
+  const int major_number = std::stoi(std::string(major)),
+            minor_number = std::stoi(std::string(minor));
+  if (major_number > 1) {
+    return Unsupported("the file is of version " + std::string(text) +
+                       "; versions up to 1.x can be read");
+  }
+  if (major_number < 1) return InvalidData("version " + Quote(text) + " has no such container");
+  manifest_.version_text = text;
+  // A later minor version adds optional fields only: it reads as the latest we know.
+  manifest_.version = minor_number == 0   ? SpecVersion::k1_0
+                      : minor_number == 1 ? SpecVersion::k1_1
+                                          : SpecVersion::k1_2;
+  if (family_ == SpecVersion::k1_0 && manifest_.version != SpecVersion::k1_0) {
+    return InvalidData("no ZTEN1000 at the end: the file is truncated");
+  }
+  return OkStatus();
+}
+
+Status Decoder::DecodeRoot() {
+  enum : unsigned { kVersion, kAttributes, kObjects, kTensors };
+  ZT_ASSIGN_OR_RETURN(cbor::Container root, OpenMap("manifest"));
+  FieldSet fields;
+  // The order of the fields is free, but dtypes cannot be read before the version is known: where
+  // the objects come first they are passed over, and read once the root is done.
+  std::optional<std::size_t> objects_at, tensors_at;
+  const auto take_objects = [&](std::optional<std::size_t>& at) -> Status {
+    at = reader_.position();
+    return SkipValue(1);
+  };
+  while (reader_.More(root)) {
+    std::string_view key;
+    ZT_RETURN_IF_ERROR(ReadKey(&key));
+    if (key == "version") {
+      if (!fields.Add(kVersion)) return FieldSet::Twice(key);
+      std::string_view text;
+      ZT_RETURN_IF_ERROR(ReadText("version", &text));
+      ZT_RETURN_IF_ERROR(SetVersion(text));
+    } else if (key == "attributes") {
+      if (!fields.Add(kAttributes)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadAttributes(1, &manifest_.attributes));
+    } else if (key == "objects") {
+      if (!fields.Add(kObjects)) return FieldSet::Twice(key);
+      if (fields.Has(kVersion) && manifest_.version != SpecVersion::k1_0) {
+        ZT_RETURN_IF_ERROR(DecodeObjects());
+      } else {
+        ZT_RETURN_IF_ERROR(take_objects(objects_at));
+      }
+    } else if (key == "tensors") {
+      if (!fields.Add(kTensors)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(take_objects(tensors_at));
+    } else {
+      fields.AddUnknown(key);
+      ZT_RETURN_IF_ERROR(SkipValue(1));
+    }
+  }
+  ZT_RETURN_IF_ERROR(fields.Check());
+  if (!fields.Has(kVersion)) return Missing("version");
+  const bool dialect = manifest_.version == SpecVersion::k1_0;
+  if (!fields.Has(dialect ? kTensors : kObjects)) return Missing(dialect ? "tensors" : "objects");
+  const std::size_t end = reader_.position();
+  if (const auto at = dialect ? tensors_at : objects_at) {
+    reader_.set_position(*at);
+    ZT_RETURN_IF_ERROR(DecodeObjects());
+  }
+  reader_.set_position(end);
+  return OkStatus();
+}
+
+Status Decoder::DecodeObjects() {
+  ZT_ASSIGN_OR_RETURN(cbor::Container map,
+                      OpenMap(manifest_.version == SpecVersion::k1_0 ? "tensors" : "objects"));
+  manifest_.objects.reserve(
+      std::min<std::uint64_t>(map.left, reader_.remaining() / kLeastObjectBytes));
+  while (reader_.More(map)) {
+    std::string_view key;
+    ZT_RETURN_IF_ERROR(ReadKey(&key));
+    if (key.empty()) return InvalidData("an object has an empty name");
+    StoredObject& object = manifest_.objects.emplace_back();
+    object.name = key;
+    if (auto status = DecodeObject(object); !status.ok()) {
+      return Annotate(status, TensorContext(object.name));
+    }
+  }
+  return OkStatus();
+}
+
+Status Decoder::DecodeObject(StoredObject& object) {
+  enum : unsigned { kShape, kFormat, kAttributes, kComponents, kDtype };
+  const bool dialect = manifest_.version == SpecVersion::k1_0;
+  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("object"));
+  FieldSet fields;
+  ElementType element;  // 1.0 says the dtype once for all components
+  while (reader_.More(map)) {
+    std::string_view key;
+    ZT_RETURN_IF_ERROR(ReadKey(&key));
+    if (key == "shape") {
+      if (!fields.Add(kShape)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadShape(&object.shape));
+    } else if (key == "format") {
+      if (!fields.Add(kFormat)) return FieldSet::Twice(key);
+      std::string_view text;
+      ZT_RETURN_IF_ERROR(ReadText("format", &text));
+      object.format = text;
+    } else if (key == "attributes") {
+      if (!fields.Add(kAttributes)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadAttributes(kObjectDepth, &object.attributes));
+    } else if (key == "components") {
+      if (!fields.Add(kComponents)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(DecodeComponents(object));
+    } else if (dialect && key == "dtype") {
+      if (!fields.Add(kDtype)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadDtype(SpecVersion::k1_0, &element));
+    } else {
+      fields.AddUnknown(key);
+      ZT_RETURN_IF_ERROR(SkipValue(kObjectDepth));
+    }
+  }
+  ZT_RETURN_IF_ERROR(fields.Check());
+  if (!fields.Has(kShape)) return Missing("shape");
+  if (!fields.Has(kFormat)) return Missing("format");
+  if (!fields.Has(kComponents)) return Missing("components");
+  if (dialect) {
+    if (!fields.Has(kDtype)) return Missing("dtype");
+    for (StoredComponent& component : object.components) {
+      const bool index = internal::IsIndexRole(object.format, component.role);
+      component.element = index ? ElementType{DType::kU64, ""} : element;
+    }
+  }
+  for (StoredComponent& component : object.components) {
+    if (component.encoding == Encoding::kRaw) {
+      component.decoded_bytes = component.length;
+    } else if (component.decoded_bytes == kUnknownSize) {
+      if (manifest_.version == SpecVersion::k1_2) {
+        return InvalidData("component " + Quote(component.role) +
+                           " is zstd and has no 'uncompressed_length'");
+      }
+      component.decoded_bytes = internal::SizeFromShape(object, component);
+    }
+  }
+  return OkStatus();
+}
+
+Status Decoder::DecodeComponents(StoredObject& object) {
+  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("components"));
+  while (reader_.More(map)) {
+    std::string_view role;
+    ZT_RETURN_IF_ERROR(ReadKey(&role));
+    StoredComponent& component = object.components.emplace_back();
+    component.role = role;
+    if (auto status = DecodeComponent(object, component); !status.ok()) {
+      return Annotate(status, "component " + Quote(component.role));
+    }
+  }
+  if (object.components.empty()) return InvalidData("there is no component");
+  if (object.components.size() > 1) {
+    std::vector<std::string_view> roles;
+    for (const StoredComponent& component : object.components) roles.push_back(component.role);
+    if (const auto twice = internal::FindTwice(roles)) {
+      return InvalidData("component " + Quote(*twice) + " occurs twice");
+    }
+  }
+  return OkStatus();
+}
+
+Status Decoder::DecodeComponent(StoredObject& object, StoredComponent& component) {
+  enum : unsigned { kDtype, kType, kOffset, kLength, kUncompressed, kEncoding, kDigest };
+  constexpr std::size_t kDepth = kObjectDepth + 2;
+  const bool dialect = manifest_.version == SpecVersion::k1_0;
+  (void)object;
+  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("component"));
+  FieldSet fields;
+  std::string type;
+  component.decoded_bytes = kUnknownSize;
+  while (reader_.More(map)) {
+    std::string_view key;
+    ZT_RETURN_IF_ERROR(ReadKey(&key));
+    if (!dialect && key == "dtype") {
+      if (!fields.Add(kDtype)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadDtype(manifest_.version, &component.element));
+    } else if (!dialect && key == "type") {
+      if (!fields.Add(kType)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadOptionalText("type", &type));
+    } else if (key == "offset") {
+      if (!fields.Add(kOffset)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadUint("offset", &component.offset));
+    } else if (key == "length") {
+      if (!fields.Add(kLength)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadUint("length", &component.length));
+    } else if (key == "uncompressed_length") {
+      if (!fields.Add(kUncompressed)) return FieldSet::Twice(key);
+      const cbor::Item item = reader_.Next();
+      if (item.kind == cbor::Kind::kUint) {
+        component.decoded_bytes = item.value;
+      } else if (item.kind != cbor::Kind::kNull) {
+        return Expected(item, key, "an unsigned integer");
+      }
+    } else if (key == "encoding") {
+      if (!fields.Add(kEncoding)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
+    } else if (key == "digest") {
+      if (!fields.Add(kDigest)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadOptionalText("digest", &component.digest));
+      if (!component.digest.empty()) {
+        ZT_RETURN_IF_ERROR(internal::CheckDigestForm(component.digest));
+      }
+    } else {
+      fields.AddUnknown(key);
+      ZT_RETURN_IF_ERROR(SkipValue(kDepth));
+    }
+  }
+  ZT_RETURN_IF_ERROR(fields.Check());
+  if (!dialect && !fields.Has(kDtype)) return Missing("dtype");
+  if (!fields.Has(kOffset)) return Missing("offset");
+  if (!fields.Has(kLength)) return Missing("length");
+  // A logical type that only repeats the dtype says nothing.
+  if (!type.empty() && type != Name(component.element.dtype)) {
+    if (!component.element.type.empty() && component.element.type != type) {
+      return InvalidData("type " + Quote(type) + " contradicts the dtype");
+    }
+    component.element.type = std::move(type);
+  }
+  if (component.encoding == Encoding::kRaw && component.decoded_bytes != kUnknownSize &&
+      component.decoded_bytes != component.length) {
+    return InvalidData("'uncompressed_length' is " + std::to_string(component.decoded_bytes) +
+                       " where 'length' of the raw data is " + std::to_string(component.length));
+  }
+  return OkStatus();
+}
+
+// ---- 0.1.0
+// ---------------------------------------------------------------------------------------------------
+
+Status Decoder::DecodeIndex01() {
+  manifest_.version = SpecVersion::k0_1;
+  const cbor::Item head = reader_.Next();
+  if (head.kind != cbor::Kind::kArray) return Expected(head, "index", "an array");
+  cbor::Container array = cbor::Open(head);
+  manifest_.objects.reserve(
+      std::min<std::uint64_t>(array.left, reader_.remaining() / kLeastObjectBytes));
+  while (reader_.More(array)) {
+    StoredObject& object = manifest_.objects.emplace_back();
+    if (auto status = DecodeEntry01(object); !status.ok()) {
+      return Annotate(status, object.name.empty()
+                                  ? "entry " + std::to_string(manifest_.objects.size() - 1)
+                                  : TensorContext(object.name));
+    }
+  }
+  return OkStatus();
+}
+
+Status Decoder::DecodeEntry01(StoredObject& object) {
+  enum : unsigned { kName, kOffset, kSize, kDtype, kShape, kEncoding, kLayout, kEndian, kChecksum };
+  constexpr std::size_t kDepth = 2;
+  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("entry"));
+  StoredComponent& component = object.components.emplace_back();
+  component.role = "data";
+  FieldSet fields;
+  while (reader_.More(map)) {
+    std::string_view key;
+    ZT_RETURN_IF_ERROR(ReadKey(&key));
+    if (key == "name") {
+      if (!fields.Add(kName)) return FieldSet::Twice(key);
+      std::string_view text;
+      ZT_RETURN_IF_ERROR(ReadText("name", &text));
+      if (text.empty()) return InvalidData("the name is empty");
+      object.name = text;
+    } else if (key == "offset") {
+      if (!fields.Add(kOffset)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadUint("offset", &component.offset));
+    } else if (key == "size") {
+      if (!fields.Add(kSize)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadUint("size", &component.length));
+    } else if (key == "dtype") {
+      if (!fields.Add(kDtype)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadDtype(SpecVersion::k0_1, &component.element));
+    } else if (key == "shape") {
+      if (!fields.Add(kShape)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadShape(&object.shape));
+    } else if (key == "encoding") {
+      if (!fields.Add(kEncoding)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
+    } else if (key == "layout") {
+      if (!fields.Add(kLayout)) return FieldSet::Twice(key);
+      std::string_view text;
+      ZT_RETURN_IF_ERROR(ReadText("layout", &text));
+      if (text.empty()) return InvalidData("'layout' is empty");
+      object.format = text;
+    } else if (key == "data_endianness") {
+      if (!fields.Add(kEndian)) return FieldSet::Twice(key);
+      std::string text;
+      ZT_RETURN_IF_ERROR(ReadOptionalText("data_endianness", &text));
+      if (!text.empty() && text != "little" && text != "big") {
+        return InvalidData("data_endianness " + Quote(text) + " is neither 'little' nor 'big'");
+      }
+      component.big_endian = text == "big";
+    } else if (key == "checksum") {
+      if (!fields.Add(kChecksum)) return FieldSet::Twice(key);
+      ZT_RETURN_IF_ERROR(ReadOptionalText("checksum", &component.digest));
+    } else {
+      std::string name(key);
+      ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute(name, kDepth));
+      object.attributes.emplace_back(std::move(name), std::move(value));
+    }
+  }
+  if (const auto twice = internal::FindTwice(internal::Keys(object.attributes))) {
+    return FieldSet::Twice(*twice);
+  }
+  constexpr std::string_view kRequired[] = {"name", "offset", "size", "dtype", "shape", "encoding"};
+  for (unsigned bit = kName; bit <= kEncoding; ++bit) {
+    if (!fields.Has(bit)) return Missing(kRequired[bit]);
+  }
+  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(internal::CheckDigestForm(component.digest));
+  if (component.big_endian && component.encoding == Encoding::kZstd &&
+      ByteWidth(component.element.dtype) > 1) {
+    return Unsupported("data_endianness 'big' on zstd data, for which 0.1.0 gives it no meaning");
+  }
+  component.decoded_bytes = component.encoding == Encoding::kRaw
+                                ? component.length
+                                : internal::SizeFromShape(object, component);
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<Manifest> DecodeManifest(std::span<const std::byte> bytes, SpecVersion family) {
+  if (bytes.size() > kMaxManifestBytes) return InvalidData("the manifest exceeds 1 GiB");
+  auto manifest = Decoder(bytes, family).Decode();
+  if (!manifest.ok()) return Annotate(manifest.status(), "manifest");
+  return manifest;
+}
+
+}  // namespace zt

@@ -1,0 +1,311 @@
+// zt.format — the model into a manifest's CBOR, and what a version can say.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+#include "format/cbor.h"
+
+module zt.format;
+
+import zt.core;
+
+namespace zt {
+namespace {
+
+namespace cbor = format_cbor;
+namespace internal = format::internal;
+
+using Bytes = std::vector<std::byte>;
+
+// Containers that hold the attributes map itself: the root; root, objects, object; array, entry.
+constexpr std::size_t kRootDepth = 1;
+constexpr std::size_t kObjectDepth = 3;
+constexpr std::size_t kEntryDepth = 2;
+
+std::string VersionName(SpecVersion version) {
+  return "version " + std::string(Traits(version).text);
+}
+
+Status CheckAttributes(const Value::Map& attributes, std::size_t depth) {
+  if (attributes.empty()) return OkStatus();
+  Bytes scratch;
+  return Annotate(internal::AppendValue(Value(attributes), kMaxNesting - depth, &scratch),
+                  "attributes");
+}
+
+Status AppendAttributes(const Value::Map& attributes, std::size_t depth, Bytes* out) {
+  if (attributes.empty()) return OkStatus();
+  cbor::AppendText(*out, "attributes");
+  return Annotate(internal::AppendValue(Value(attributes), kMaxNesting - depth, out), "attributes");
+}
+
+// `order` in the order of deterministic map keys; fails where a key occurs twice.
+template <typename Item, typename Key>
+StatusOr<std::vector<const Item*>> SortedByKey(const std::vector<Item>& items, Key key) {
+  std::vector<const Item*> sorted;
+  sorted.reserve(items.size());
+  for (const Item& item : items) sorted.push_back(&item);
+  std::sort(sorted.begin(), sorted.end(),
+            [key](const Item* a, const Item* b) { return cbor::KeyLess((*a).*key, (*b).*key); });
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    if ((*sorted[i - 1]).*key == (*sorted[i]).*key) {
+      return InvalidArgument(Quote((*sorted[i]).*key) + " occurs twice");
+    }
+  }
+  return sorted;
+}
+
+void AppendShape(const Shape& shape, Bytes* out) {
+  cbor::AppendText(*out, "shape");
+  cbor::AppendArrayHead(*out, shape.size());
+  for (const std::uint64_t dim : shape) cbor::AppendUint(*out, dim);
+}
+
+Status CheckComponent(std::string_view format, std::string_view role, const ElementType& element,
+                      SpecVersion version) {
+  if (!internal::Spell(element, version)) {
+    return InvalidArgument(VersionName(version) + " has no type " + Quote(Name(element)));
+  }
+  if (version == SpecVersion::k1_2 && internal::IsIndexRole(format, role) &&
+      element != ElementType{DType::kU64, ""}) {
+    return InvalidArgument("component " + Quote(role) + " is " + std::string(Name(element)) +
+                           ", version 1.2.0 has u64 indices only");
+  }
+  return OkStatus();
+}
+
+// What 0.1.0 asks beyond the spelling of dtypes: one component, and attributes that are custom
+// fields.
+Status CheckObject01(std::string_view format, std::size_t components, std::string_view role,
+                     const Value::Map& attributes) {
+  const bool sparse = format == "sparse" || format == "sparsecoo" || format == "sparsecsr";
+  if (format != "dense" && !sparse) {
+    return InvalidArgument("version 0.1.0 has no format " + Quote(format));
+  }
+  if (components != 1 || role != "data") {
+    return InvalidArgument("version 0.1.0 has one component 'data' in each object");
+  }
+  for (const auto& [key, value] : attributes) {
+    if (internal::IsReservedField01(key)) {
+      return InvalidArgument("attribute " + Quote(key) +
+                             " has the name of a field of version 0.1.0");
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckWritable(SpecVersion version) {
+  if (Traits(version).writable) return OkStatus();
+  return InvalidArgument(VersionName(version) + " can be read, not written");
+}
+
+Status AppendComponent(const StoredObject& object, const StoredComponent& component,
+                       SpecVersion version, Bytes* out) {
+  ZT_RETURN_IF_ERROR(CheckComponent(object.format, component.role, component.element, version));
+  if (component.big_endian) {
+    return InvalidArgument(VersionName(version) + " has no big-endian data");
+  }
+  const bool zstd = component.encoding == Encoding::kZstd;
+  const bool has_type = version == SpecVersion::k1_2 && !component.element.type.empty();
+  const bool has_size = version == SpecVersion::k1_2 && zstd;
+  if (has_size && component.decoded_bytes == kUnknownSize) {
+    return InvalidArgument("zstd data needs its decoded size");
+  }
+  if (!zstd && component.decoded_bytes != component.length) {
+    return InvalidArgument("raw data has two sizes: " + std::to_string(component.length) + " and " +
+                           std::to_string(component.decoded_bytes));
+  }
+  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(internal::CheckDigestForm(component.digest));
+  // Sorted: type, dtype, digest, length, offset, encoding, uncompressed_length.
+  cbor::AppendMapHead(*out, 3 + has_type + !component.digest.empty() + zstd + has_size);
+  if (has_type) {
+    cbor::AppendText(*out, "type");
+    cbor::AppendText(*out, component.element.type);
+  }
+  cbor::AppendText(*out, "dtype");
+  cbor::AppendText(*out, *internal::Spell(component.element, version));
+  if (!component.digest.empty()) {
+    cbor::AppendText(*out, "digest");
+    cbor::AppendText(*out, component.digest);
+  }
+  cbor::AppendText(*out, "length");
+  cbor::AppendUint(*out, component.length);
+  cbor::AppendText(*out, "offset");
+  cbor::AppendUint(*out, component.offset);
+  if (zstd) {
+    cbor::AppendText(*out, "encoding");
+    cbor::AppendText(*out, Name(component.encoding));
+  }
+  if (has_size) {
+    cbor::AppendText(*out, "uncompressed_length");
+    cbor::AppendUint(*out, component.decoded_bytes);
+  }
+  return OkStatus();
+}
+
+Status CheckTexts(const StoredObject& object) {
+  if (object.name.empty()) return InvalidArgument("the name is empty");
+  if (!IsUtf8(object.name)) return InvalidArgument("the name is not valid UTF-8");
+  if (object.format.empty()) return InvalidArgument("the format is empty");
+  if (!IsUtf8(object.format)) return InvalidArgument("the format is not valid UTF-8");
+  if (object.shape.size() > kMaxRank) {
+    return InvalidArgument("the rank exceeds " + std::to_string(kMaxRank));
+  }
+  if (object.components.empty()) return InvalidArgument("there is no component");
+  for (const StoredComponent& component : object.components) {
+    if (!IsUtf8(component.role) || !IsUtf8(component.element.type) || !IsUtf8(component.digest)) {
+      return InvalidArgument("a component's role, type or digest is not valid UTF-8");
+    }
+  }
+  return OkStatus();
+}
+
+Status AppendObject(const StoredObject& object, SpecVersion version, Bytes* out) {
+  ZT_RETURN_IF_ERROR(CheckTexts(object));
+  // Sorted: shape, format, attributes, components.
+  cbor::AppendMapHead(*out, 3 + !object.attributes.empty());
+  AppendShape(object.shape, out);
+  cbor::AppendText(*out, "format");
+  cbor::AppendText(*out, object.format);
+  ZT_RETURN_IF_ERROR(AppendAttributes(object.attributes, kObjectDepth, out));
+  ZT_ASSIGN_OR_RETURN(const auto components,
+                      SortedByKey(object.components, &StoredComponent::role));
+  cbor::AppendText(*out, "components");
+  cbor::AppendMapHead(*out, components.size());
+  for (const StoredComponent* component : components) {
+    cbor::AppendText(*out, component->role);
+    if (auto status = AppendComponent(object, *component, version, out); !status.ok()) {
+      return Annotate(status, "component " + Quote(component->role));
+    }
+  }
+  return OkStatus();
+}
+
+Status EncodeRoot(const Manifest& manifest, SpecVersion version, Bytes* out) {
+  // Sorted: objects, version, attributes.
+  cbor::AppendMapHead(*out, 2 + !manifest.attributes.empty());
+  ZT_ASSIGN_OR_RETURN(const auto objects, SortedByKey(manifest.objects, &StoredObject::name));
+  cbor::AppendText(*out, "objects");
+  cbor::AppendMapHead(*out, objects.size());
+  for (const StoredObject* object : objects) {
+    cbor::AppendText(*out, object->name);
+    if (auto status = AppendObject(*object, version, out); !status.ok()) {
+      return Annotate(status, TensorContext(object->name));
+    }
+  }
+  cbor::AppendText(*out, "version");
+  cbor::AppendText(*out, Traits(version).text);
+  return AppendAttributes(manifest.attributes, kRootDepth, out);
+}
+
+// One field of a 0.1.0 entry, already encoded.
+using Field = std::pair<std::string, Bytes>;
+
+Status AppendEntry01(const StoredObject& object, Bytes* out) {
+  ZT_RETURN_IF_ERROR(CheckTexts(object));
+  const StoredComponent& component = object.components[0];
+  ZT_RETURN_IF_ERROR(
+      CheckObject01(object.format, object.components.size(), component.role, object.attributes));
+  ZT_RETURN_IF_ERROR(
+      CheckComponent(object.format, component.role, component.element, SpecVersion::k0_1));
+  const bool zstd = component.encoding == Encoding::kZstd;
+  if (zstd && component.big_endian) return InvalidArgument("zstd data cannot be big-endian");
+  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(internal::CheckDigestForm(component.digest));
+
+  std::vector<Field> fields;
+  const auto add = [&fields](std::string_view key, const Value& value) -> Status {
+    Bytes bytes;
+    ZT_RETURN_IF_ERROR(internal::AppendValue(value, kMaxNesting - kEntryDepth, &bytes));
+    fields.emplace_back(std::string(key), std::move(bytes));
+    return OkStatus();
+  };
+  Value::Array shape(object.shape.begin(), object.shape.end());
+  ZT_RETURN_IF_ERROR(add("name", object.name));
+  ZT_RETURN_IF_ERROR(add("offset", component.offset));
+  ZT_RETURN_IF_ERROR(add("size", component.length));
+  ZT_RETURN_IF_ERROR(add("dtype", *internal::Spell(component.element, SpecVersion::k0_1)));
+  ZT_RETURN_IF_ERROR(add("shape", std::move(shape)));
+  ZT_RETURN_IF_ERROR(add("encoding", Name(component.encoding)));
+  ZT_RETURN_IF_ERROR(add("layout", object.format));
+  if (component.big_endian) ZT_RETURN_IF_ERROR(add("data_endianness", "big"));
+  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(add("checksum", component.digest));
+  for (const auto& [key, value] : object.attributes) {
+    if (!IsUtf8(key)) return InvalidArgument("an attribute's name is not valid UTF-8");
+    if (auto status = add(key, value); !status.ok()) return Annotate(status, Quote(key));
+  }
+  ZT_ASSIGN_OR_RETURN(const auto sorted, SortedByKey(fields, &Field::first));
+  cbor::AppendMapHead(*out, sorted.size());
+  for (const Field* field : sorted) {
+    cbor::AppendText(*out, field->first);
+    out->insert(out->end(), field->second.begin(), field->second.end());
+  }
+  return OkStatus();
+}
+
+Status EncodeIndex01(const Manifest& manifest, Bytes* out) {
+  ZT_RETURN_IF_ERROR(CheckExpressible(manifest.attributes, SpecVersion::k0_1));
+  std::vector<std::string_view> names;
+  names.reserve(manifest.objects.size());
+  for (const StoredObject& object : manifest.objects) names.push_back(object.name);
+  if (const auto twice = internal::FindTwice(names)) {
+    return InvalidArgument(Quote(*twice) + " occurs twice");
+  }
+  cbor::AppendArrayHead(*out, manifest.objects.size());
+  for (const StoredObject& object : manifest.objects) {
+    if (auto status = AppendEntry01(object, out); !status.ok()) {
+      return Annotate(status, TensorContext(object.name));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckExpressible(const Object& object, Encoding encoding, std::string_view digest_algorithm,
+                        SpecVersion version) {
+  (void)encoding;          // every version has raw and zstd
+  (void)digest_algorithm;  // and leaves the set of algorithms open
+  ZT_RETURN_IF_ERROR(CheckWritable(version));
+  ZT_RETURN_IF_ERROR(ValidateObject(object));
+  if (!IsUtf8(object.format)) return InvalidArgument("the format is not valid UTF-8");
+  if (version == SpecVersion::k0_1) {
+    ZT_RETURN_IF_ERROR(CheckObject01(object.format, object.components.size(),
+                                     object.components[0].role, object.attributes));
+  }
+  for (const Component& component : object.components) {
+    if (!IsUtf8(component.element.type)) return InvalidArgument("a type is not valid UTF-8");
+    ZT_RETURN_IF_ERROR(CheckComponent(object.format, component.role, component.element, version));
+  }
+  return CheckAttributes(object.attributes,
+                         version == SpecVersion::k0_1 ? kEntryDepth - 1 : kObjectDepth);
+}
+
+Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version) {
+  ZT_RETURN_IF_ERROR(CheckWritable(version));
+  if (version == SpecVersion::k0_1 && !root_attributes.empty()) {
+    return InvalidArgument("version 0.1.0 has no attributes of the whole file, there is " +
+                           Quote(root_attributes[0].first));
+  }
+  return CheckAttributes(root_attributes, kRootDepth);
+}
+
+StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVersion version) {
+  ZT_RETURN_IF_ERROR(CheckWritable(version));
+  Bytes out;
+  ZT_RETURN_IF_ERROR(version == SpecVersion::k0_1 ? EncodeIndex01(manifest, &out)
+                                                  : EncodeRoot(manifest, version, &out));
+  if (out.size() > kMaxManifestBytes) {
+    return InvalidArgument("the manifest has " + std::to_string(out.size()) +
+                           " bytes, more than 1 GiB");
+  }
+  return out;
+}
+
+}  // namespace zt

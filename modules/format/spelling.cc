@@ -1,0 +1,158 @@
+// zt.format — how each version spells dtypes and digests, and keys that must be unique.
+module;
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+module zt.format;
+
+import zt.core;
+
+namespace zt::format::internal {
+namespace {
+
+struct LongName {
+  std::string_view text;  // 0.1 §5.1
+  DType dtype;
+};
+constexpr std::array<LongName, kDTypeCount> kLongNames = {{{"float64", DType::kF64},
+                                                           {"float32", DType::kF32},
+                                                           {"float16", DType::kF16},
+                                                           {"bfloat16", DType::kBF16},
+                                                           {"int64", DType::kI64},
+                                                           {"int32", DType::kI32},
+                                                           {"int16", DType::kI16},
+                                                           {"int8", DType::kI8},
+                                                           {"uint64", DType::kU64},
+                                                           {"uint32", DType::kU32},
+                                                           {"uint16", DType::kU16},
+                                                           {"uint8", DType::kU8},
+                                                           {"bool", DType::kBool}}};
+
+// What 1.1 says in `dtype` and 1.2 in `type`.
+struct Dtype11 {
+  std::string_view text;
+  std::string_view type;
+};
+constexpr Dtype11 kDtypes11[] = {{"f8_e4m3", "f8_e4m3fn"},
+                                 {"f8_e5m2", "f8_e5m2"},
+                                 {"complex64", "complex64"},
+                                 {"complex128", "complex128"}};
+
+bool UsesLongNames(SpecVersion version) {
+  return version == SpecVersion::k0_1 || version == SpecVersion::k1_0;
+}
+
+// Digits that follow an optional 0x: `least` to `most` of them.
+bool IsHex(std::string_view text, std::size_t least, std::size_t most) {
+  if (text.starts_with("0x") || text.starts_with("0X")) text.remove_prefix(2);
+  if (text.size() < least || text.size() > most) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  });
+}
+
+}  // namespace
+
+std::optional<ElementType> ParseSpelling(std::string_view text, SpecVersion version) {
+  if (UsesLongNames(version)) {
+    for (const LongName& name : kLongNames) {
+      if (name.text == text) return ElementType{name.dtype, ""};
+    }
+    return std::nullopt;
+  }
+  if (const auto dtype = ParseDType(text)) return ElementType{*dtype, ""};
+  if (version == SpecVersion::k1_1) {
+    for (const Dtype11& row : kDtypes11) {
+      if (row.text == text) {
+        return ElementType{FindLogicalType(row.type)->storage, std::string(row.type)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string_view> Spell(const ElementType& element, SpecVersion version) {
+  if (version == SpecVersion::k1_2) return Name(element.dtype);
+  if (UsesLongNames(version)) {
+    if (!element.type.empty()) return std::nullopt;
+    for (const LongName& name : kLongNames) {
+      if (name.dtype == element.dtype) return name.text;
+    }
+    return std::nullopt;
+  }
+  if (element.type.empty()) return Name(element.dtype);
+  for (const Dtype11& row : kDtypes11) {
+    if (row.type == element.type) return row.text;
+  }
+  return std::nullopt;
+}
+
+bool IsIndexRole(std::string_view format, std::string_view role) {
+  if (format == "sparse_csr") return role == "indices" || role == "indptr";
+  return format == "sparse_coo" && role == "coords";
+}
+
+Status CheckDigestForm(std::string_view digest) {
+  const std::size_t colon = digest.find(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return InvalidData("digest " + Quote(digest) + " is not of the form algorithm:value");
+  }
+  const std::string_view algorithm = digest.substr(0, colon), value = digest.substr(colon + 1);
+  const bool good = algorithm == "crc32c"   ? IsHex(value, 1, 8)
+                    : algorithm == "sha256" ? IsHex(value, 64, 64)
+                    : algorithm == "xxh3"   ? IsHex(value, 1, 16)
+                                            : true;
+  if (good) return OkStatus();
+  return InvalidData("digest " + Quote(digest) + " holds no " + std::string(algorithm) +
+                     " value in hexadecimal");
+}
+
+std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys) {
+  constexpr std::size_t kFew = 8;
+  if (keys.size() <= kFew) {
+    for (std::size_t i = 1; i < keys.size(); ++i) {
+      if (std::find(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(i), keys[i]) !=
+          keys.begin() + static_cast<std::ptrdiff_t>(i)) {
+        return keys[i];
+      }
+    }
+    return std::nullopt;
+  }
+  // Sorted by hash, so that most comparisons are of integers; the text decides among equal hashes,
+  // so that keys made to collide cost n log n and no more.
+  std::vector<std::pair<std::size_t, std::string_view>> sorted;
+  sorted.reserve(keys.size());
+  for (const std::string_view key : keys) {
+    sorted.emplace_back(std::hash<std::string_view>{}(key), key);
+  }
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return std::nullopt;
+  return twice->second;
+}
+
+std::vector<std::string_view> Keys(const Value::Map& map) {
+  std::vector<std::string_view> keys;
+  keys.reserve(map.size());
+  for (const auto& [key, value] : map) keys.push_back(key);
+  return keys;
+}
+
+bool IsReservedField01(std::string_view key) {
+  constexpr std::string_view kFields[] = {"name",   "offset",   "size",
+                                          "dtype",  "shape",    "encoding",
+                                          "layout", "checksum", "data_endianness"};
+  return std::find(std::begin(kFields), std::end(kFields), key) != std::end(kFields);
+}
+
+}  // namespace zt::format::internal
