@@ -102,6 +102,10 @@ class TensorSource {
   virtual bool sequential(ComponentId) const { return false; }
   virtual bool seekable() const { return true; }
 
+  // Bytes that are best read at once, from offsets that are multiples of it; 0 where it does not matter. Serving a
+  // part of a compressed frame costs as much as the whole.
+  virtual std::uint64_t preferred_read(ComponentId) const { return 0; }
+
   // Where the bytes lie, if they are served as they lie.
   virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
 

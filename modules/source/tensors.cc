@@ -62,6 +62,9 @@ class MergedSource final : public TensorSource {
     return source(id).Read(inner(id), offset, out);
   }
   bool sequential(ComponentId id) const override { return source(id).sequential(inner(id)); }
+  std::uint64_t preferred_read(ComponentId id) const override {
+    return source(id).preferred_read(inner(id));
+  }
   bool seekable() const override {
     for (const auto& source : sources_) {
       if (!source->seekable()) return false;

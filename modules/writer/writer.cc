@@ -174,8 +174,11 @@ struct Writer::State {
 
   // Bytes of content a chunk of this component holds: whole units of its transform.
   std::uint64_t ContentOfChunk(const ComponentState& state) const {
-    const std::uint64_t wanted =
+    std::uint64_t wanted =
         state.storage.compression == Compression::kNone ? kRawChunk : options.zstd.frame_bytes;
+    if (state.storage.compression == Compression::kNone && state.source != nullptr) {
+      wanted = std::max(wanted, state.source->preferred_read(state.id));
+    }
     const std::uint64_t unit = state.transform == nullptr ? ByteWidth(state.entry->element.dtype)
                                                           : state.transform->output_unit();
     return std::max(unit, wanted / unit * unit);

@@ -1,0 +1,83 @@
+// zt.reader — opens .zt files of every version: checks first, then ranges, mapped views and verification.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+export module zt.reader;
+
+import zt.core;
+import zt.format;
+import zt.source;
+
+export namespace zt {
+
+// An open .zt file. Opening reads header, footer and manifest and checks all that they say (CheckLayout), before any
+// byte of data is used. Thread-safe once open.
+class Reader {
+ public:
+  // kDataLoss where the file breaks a rule of its version, kUnimplemented for a newer major version. Errors name the
+  // object, not the file.
+  static StatusOr<std::unique_ptr<Reader>> Open(const std::string& path);
+  static StatusOr<std::unique_ptr<Reader>> Open(std::shared_ptr<ByteSource> bytes);
+  ~Reader();
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  const Manifest& manifest() const;
+  const StoredComponent& component(ComponentId id) const;
+  // The index of the object with this name in manifest().objects.
+  std::optional<std::uint32_t> Find(std::string_view name) const;
+  ByteSource& bytes() const;
+  std::uint64_t data_end() const;  // where the manifest begins
+
+  // Decoded bytes of a component from `offset`, little-endian: decompressed, and swapped where the file is big-endian.
+  // A compressed component with a seek table serves any range by decoding only the frames it touches; without one
+  // (sequential_component) ranges must ascend, or decoding begins anew. Digests are not checked here: see Verify.
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
+  bool sequential_component(ComponentId id) const;
+  // Content bytes of one frame, for readers that want whole frames; 0 for raw components.
+  std::uint64_t frame_bytes(ComponentId id) const;
+
+  // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as the reader. A file
+  // that shrinks while mapped kills the process (SIGBUS); Read does not.
+  StatusOr<std::span<const std::byte>> Map(ComponentId id) const;
+
+ private:
+  struct State;
+  explicit Reader(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+struct VerifyOptions {
+  unsigned threads = 1;  // 0 means UsableThreads()
+  std::uint64_t memory_bytes = 64 << 20;
+  std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress;
+};
+
+struct VerifyProblem {
+  std::string object, component;
+  std::string message;
+};
+
+struct VerifyReport {
+  std::vector<VerifyProblem> problems;      // empty: the file is good
+  std::vector<std::string> unverified;      // components whose digest algorithm is unknown, with its name
+  std::uint64_t objects = 0, components = 0;
+  std::uint64_t digests = 0;                // checked
+  std::uint64_t stored_bytes = 0, decoded_bytes = 0;
+};
+
+// Reads every byte: padding is zero, digests match the stored bytes, zstd streams decode to exactly the declared size,
+// bool bytes are 0 or 1, sparse indices are in range and row pointers ascend. Fails only where the file cannot be
+// read; what is wrong with it is in the report.
+StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options = {});
+
+}  // namespace zt
