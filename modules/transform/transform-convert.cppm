@@ -1,0 +1,46 @@
+// zt.transform:convert — numeric conversion between element types, rounded once, with what was lost
+// counted.
+module;
+
+#include <cstdint>
+#include <memory>
+
+export module zt.transform:convert;
+
+import zt.core;
+import :stage;
+
+export namespace zt {
+
+// What becomes of a number beyond the target's largest.
+enum class OnOverflow : std::uint8_t {
+  kError,  // the same bytes as kInf; the caller turns a count above zero into its error
+  kInf,    // infinity, or NaN where the target has none (f8_e4m3fn, f8_e4m3fnuz, f8_e5m2fnuz), as
+           // torch does
+  kSaturate,  // the largest finite value of the same sign
+};
+
+// A conversion of every element, or kUnimplemented naming both types where there is none. One unit
+// is one element (complex: one number, both parts, each part counted by itself).
+//
+// Floats (f64 f32 f16 bf16 f8_e4m3fn f8_e5m2 f8_e4m3fnuz f8_e5m2fnuz) convert to one another,
+// rounded to nearest, ties to even, in one step whatever lies between the two formats; subnormals
+// are kept.
+//   - Overflow counts finite values that round beyond the target's largest. Infinities stay
+//   infinite; a target
+//     without infinity counts them as overflow and gives NaN, or its largest under kSaturate.
+//   - NaN stays NaN, with its sign and the top of its payload where the target has room, and
+//   becomes quiet, except
+//     from bf16 to f32, where every bit is kept. The fnuz types have one NaN without sign, and no
+//     negative zero.
+// Integers (i8 ... u64) convert to floats with one rounding, to integers exactly. bool converts as
+// 0 and 1. Floats convert to integers by truncation toward zero, as numpy and torch do. Out of
+// range counts as overflow and gives the nearest end of the range, under every policy; NaN counts
+// as nan_lost and gives 0. complex64 and complex128 convert to each other. Every type converts to
+// itself, unchanged. Nothing else converts to bool or complex, and f8_e8m0 and the packed types
+// only to themselves.
+StatusOr<std::shared_ptr<const Transform>> MakeConversion(const ElementType& from,
+                                                          const ElementType& to,
+                                                          OnOverflow on_overflow);
+
+}  // namespace zt

@@ -1,0 +1,29 @@
+// target_iteration — runs a check once on every CPU target this machine has and the kernels were
+// compiled for.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+#include <hwy/targets.h>
+
+#include <cstdint>
+
+namespace zt {
+
+template <class Check>
+void ForEachTarget(const Check& check) {
+  int targets = 0;
+  for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
+    const std::int64_t target = left & -left;
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    check();
+    ++targets;
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  EXPECT_GT(targets, 1);  // the baseline and at least one vector target
+}
+
+}  // namespace zt
