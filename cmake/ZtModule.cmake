@@ -1,9 +1,11 @@
 # zt_module, zt_test, zt_bench: so that every list below the root is names only.
 
-# zt_module(NAME INTERFACE unit.cppm... [INTERNAL partition.cppm...] [SOURCES unit.cc...] [PLAIN kernel.cc...] [DEPS zt_x...] [PRIVATE lib...] [PUBLIC lib...])
+# zt_module(NAME INTERFACE unit.cppm... [INTERNAL part.cppm...] [SOURCES unit.cc...] [PLAIN kernel.cc...] [DEPS zt_x...]
+#           [PRIVATE lib...] [PUBLIC lib...])
 #
 # One folder, one named module, one static library zt_NAME. DEPS are the modules it may import; an import of
-# anything else does not build. INTERNAL partitions are seen by the module's own .cc files only. PLAIN sources hold no module code (Highway kernels) and are not scanned.
+# anything else does not build. INTERNAL partitions are for the module's own .cc files and are not installed. PLAIN
+# sources hold no module code (Highway kernels) and are not scanned.
 function(zt_module name)
   cmake_parse_arguments(ARG "" "" "INTERFACE;INTERNAL;SOURCES;PLAIN;DEPS;PRIVATE;PUBLIC" ${ARGN})
   set(target zt_${name})
@@ -13,7 +15,8 @@ function(zt_module name)
     PUBLIC FILE_SET CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARG_INTERFACE}
     PRIVATE ${ARG_SOURCES} ${ARG_PLAIN})
   if(ARG_INTERNAL)
-    target_sources(${target} PRIVATE FILE_SET internal TYPE CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARG_INTERNAL})
+    target_sources(${target}
+      PRIVATE FILE_SET internal TYPE CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARG_INTERNAL})
   endif()
   if(ARG_PLAIN)
     set_source_files_properties(${ARG_PLAIN} PROPERTIES CXX_SCAN_FOR_MODULES OFF)

@@ -1,0 +1,307 @@
+// zt.convert.npy:zip — the bytes of one entry, stored or deflated; the only file that calls zlib.
+module;
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.npy;
+
+import :zip;
+import zt.core;
+import zt.source;
+
+namespace zt::npy::internal {
+namespace {
+
+constexpr std::size_t kInputBuffer = std::size_t{256} << 10;
+constexpr std::size_t kMaxPieces = 1 << 16;
+
+std::uint32_t Crc(std::uint32_t crc, std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(
+      ::crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+Status EndsEarly(std::uint64_t offset, std::uint64_t size) {
+  return InvalidData("the entry ends at byte " + std::to_string(size) + ", byte " +
+                     std::to_string(offset) + " was expected");
+}
+
+class StoredEntry final : public ByteSource {
+ public:
+  StoredEntry(std::shared_ptr<ByteSource> archive, const ZipEntry& entry,
+              std::shared_ptr<CrcCheck> check)
+      : archive_(std::move(archive)),
+        data_(entry.data),
+        size_(entry.size),
+        check_(std::move(check)) {}
+
+  const std::string& name() const override { return archive_->name(); }
+  std::optional<std::uint64_t> size() const override { return size_; }
+  bool sequential() const override { return false; }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    if (offset > size_ || out.size() > size_ - offset) return EndsEarly(offset + out.size(), size_);
+    ZT_RETURN_IF_ERROR(archive_->ReadAt(data_ + offset, out));
+    return check_->Add(offset, out);
+  }
+
+ private:
+  std::shared_ptr<ByteSource> archive_;
+  std::uint64_t data_, size_;
+  std::shared_ptr<CrcCheck> check_;
+};
+
+// Inflates as it is read; holds the input buffer and zlib's window only between the first byte and
+// the last.
+class DeflatedEntry final : public ByteSource {
+ public:
+  DeflatedEntry(std::shared_ptr<ByteSource> archive, const ZipEntry& entry,
+                std::shared_ptr<CrcCheck> check)
+      : archive_(std::move(archive)),
+        data_(entry.data),
+        stored_size_(entry.stored_size),
+        size_(entry.size),
+        check_(std::move(check)) {}
+  ~DeflatedEntry() override { Stop(); }
+  DeflatedEntry(const DeflatedEntry&) = delete;
+  DeflatedEntry& operator=(const DeflatedEntry&) = delete;
+
+  const std::string& name() const override { return archive_->name(); }
+  std::optional<std::uint64_t> size() const override { return size_; }
+  bool sequential() const override { return true; }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    if (offset > size_ || out.size() > size_ - offset) return EndsEarly(offset + out.size(), size_);
+    if (out.empty()) return OkStatus();
+    if (!active_ || offset < position_) ZT_RETURN_IF_ERROR(Start());
+    std::array<std::byte, 16384> skipped;
+    while (position_ < offset) {
+      const auto step = std::min<std::uint64_t>(offset - position_, skipped.size());
+      ZT_RETURN_IF_ERROR(Inflate(std::span(skipped).first(step)));
+    }
+    ZT_RETURN_IF_ERROR(Inflate(out));
+    check_->Touch(position_);
+    return position_ == size_ ? CheckEnd() : OkStatus();
+  }
+
+ private:
+  Status Start() {
+    Stop();
+    stream_ = {};
+    // Negative: raw deflate, as zip has it. 15 is the largest window a stream can ask for.
+    if (::inflateInit2(&stream_, -15) != Z_OK) return IoError("out of memory for zlib");
+    active_ = true;
+    input_.resize(std::min<std::uint64_t>(stored_size_, kInputBuffer));
+    fetched_ = position_ = 0;
+    ended_ = false;
+    crc_ = 0;
+    return OkStatus();
+  }
+
+  void Stop() {
+    if (active_) ::inflateEnd(&stream_);
+    active_ = false;
+    std::vector<std::byte>().swap(input_);
+  }
+
+  // Fills `out` and nothing beyond it.
+  Status Inflate(std::span<std::byte> out) {
+    std::size_t done = 0;
+    while (done < out.size()) {
+      ZT_ASSIGN_OR_RETURN(const std::size_t got, InflateSome(out.subspan(done)));
+      if (got == 0) {
+        return InvalidData("the deflated data ends at byte " + std::to_string(position_ + done) +
+                           " of the " + std::to_string(size_) + " declared");
+      }
+      done += got;
+    }
+    crc_ = Crc(crc_, out);
+    position_ += out.size();
+    return OkStatus();
+  }
+
+  // At least one byte, or none where the data has ended.
+  StatusOr<std::size_t> InflateSome(std::span<std::byte> out) {
+    const auto room =
+        static_cast<uInt>(std::min<std::size_t>(out.size(), std::numeric_limits<uInt>::max()));
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream_.avail_out = room;
+    while (stream_.avail_out == room && !ended_) {
+      if (stream_.avail_in == 0 && fetched_ < stored_size_) {
+        const auto take = std::min<std::uint64_t>(input_.size(), stored_size_ - fetched_);
+        ZT_RETURN_IF_ERROR(archive_->ReadAt(data_ + fetched_, std::span(input_).first(take)));
+        fetched_ += take;
+        stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
+        stream_.avail_in = static_cast<uInt>(take);
+      }
+      const int code = ::inflate(&stream_, Z_NO_FLUSH);
+      if (code == Z_STREAM_END) {
+        ended_ = true;
+      } else if (code == Z_BUF_ERROR && stream_.avail_in == 0 && fetched_ == stored_size_) {
+        break;  // nothing left to inflate
+      } else if (code != Z_OK && code != Z_BUF_ERROR) {
+        return InvalidData(
+            "the deflated data is damaged" +
+            (stream_.msg == nullptr ? std::string() : ": " + std::string(stream_.msg)));
+      }
+    }
+    return room - stream_.avail_out;
+  }
+
+  // All declared bytes are out: nothing may be left, and the CRC must be the directory's.
+  Status CheckEnd() {
+    std::array<std::byte, 1> more;
+    ZT_ASSIGN_OR_RETURN(const std::size_t got, InflateSome(more));
+    if (got != 0) {
+      return InvalidData("the deflated data holds more than the " + std::to_string(size_) +
+                         " bytes declared");
+    }
+    if (!ended_) return InvalidData("the deflated data does not end where it should");
+    if (fetched_ - stream_.avail_in != stored_size_) {
+      return InvalidData(std::to_string(stored_size_ - fetched_ + stream_.avail_in) +
+                         " bytes follow the deflated data");
+    }
+    Stop();
+    return check_->SetWhole(crc_);
+  }
+
+  std::shared_ptr<ByteSource> archive_;
+  const std::uint64_t data_, stored_size_, size_;
+  std::shared_ptr<CrcCheck> check_;
+  z_stream stream_{};
+  bool active_ = false;  // stream_ and input_ are in use
+  bool ended_ = false;
+  std::vector<std::byte> input_;
+  std::uint64_t fetched_ = 0;   // of stored_size_
+  std::uint64_t position_ = 0;  // of size_
+  std::uint32_t crc_ = 0;
+};
+
+std::string MethodName(std::uint16_t method) {
+  switch (method) {
+    case 9:
+      return "deflate64";
+    case 12:
+      return "bzip2";
+    case 14:
+      return "lzma";
+    case 93:
+      return "zstd";
+    case 95:
+      return "xz";
+    default:
+      return "method " + std::to_string(method);
+  }
+}
+
+}  // namespace
+
+Status CrcCheck::CompareLocked(std::uint32_t crc) {
+  pieces_.clear();
+  checked_ = true;
+  if (crc == expected_) return OkStatus();
+  checked_ = false;
+  irregular_ = true;
+  return InvalidData("the entry's CRC-32 does not match: its bytes are damaged");
+}
+
+void CrcCheck::Touch(std::uint64_t end) {
+  const std::lock_guard lock(mutex_);
+  furthest_ = std::max(furthest_, end);
+}
+
+Status CrcCheck::SetWhole(std::uint32_t crc) {
+  const std::lock_guard lock(mutex_);
+  return CompareLocked(crc);
+}
+
+Status CrcCheck::Add(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return OkStatus();
+  {
+    const std::lock_guard lock(mutex_);
+    furthest_ = std::max<std::uint64_t>(furthest_, offset + bytes.size());
+    if (checked_ || irregular_) return OkStatus();
+  }
+  Piece piece{bytes.size(), Crc(0, bytes)};
+  const std::lock_guard lock(mutex_);
+  if (checked_ || irregular_) return OkStatus();
+  const auto combine = [](const Piece& a, const Piece& b) {
+    return Piece{a.size + b.size, static_cast<std::uint32_t>(
+                                      ::crc32_combine(a.crc, b.crc, static_cast<z_off_t>(b.size)))};
+  };
+  auto next = pieces_.lower_bound(offset);
+  auto previous = next == pieces_.begin() ? pieces_.end() : std::prev(next);
+  if ((next != pieces_.end() && next->first < offset + piece.size) ||
+      (previous != pieces_.end() && previous->first + previous->second.size > offset) ||
+      pieces_.size() >= kMaxPieces) {
+    irregular_ = true;
+    pieces_.clear();
+    return OkStatus();
+  }
+  if (next != pieces_.end() && next->first == offset + piece.size) {
+    piece = combine(piece, next->second);
+    pieces_.erase(next);
+  }
+  if (previous != pieces_.end() && previous->first + previous->second.size == offset) {
+    offset = previous->first;
+    piece = combine(previous->second, piece);
+  }
+  pieces_[offset] = piece;
+  return piece.size == size_ ? CompareLocked(piece.crc) : OkStatus();
+}
+
+bool CrcCheck::Pending(std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  return !checked_ && furthest_ > offset;
+}
+
+StatusOr<std::shared_ptr<ByteSource>> ZipArchive::OpenEntry(std::size_t index) {
+  const ZipEntry& entry = entries_[index];
+  if (entry.encrypted) return Unsupported("the entry is encrypted");
+  switch (static_cast<ZipMethod>(entry.method)) {
+    case ZipMethod::kStored:
+      return std::make_shared<StoredEntry>(bytes_, entry, checks_[index]);
+    case ZipMethod::kDeflated:
+      return std::make_shared<DeflatedEntry>(bytes_, entry, checks_[index]);
+  }
+  return Unsupported("the entry is compressed with " + MethodName(entry.method) +
+                     "; stored and deflated entries are supported");
+}
+
+Status ZipArchive::Verify(std::size_t index, std::uint64_t offset) {
+  if (!checks_[index]->Pending(offset)) return OkStatus();
+  // A check of its own: the shared one has given up on the pieces it saw.
+  const ZipEntry& entry = entries_[index];
+  auto check = std::make_shared<CrcCheck>(entry.crc, entry.size);
+  std::shared_ptr<ByteSource> bytes;
+  if (entry.method == static_cast<std::uint16_t>(ZipMethod::kStored)) {
+    bytes = std::make_shared<StoredEntry>(bytes_, entry, check);
+  } else {
+    bytes = std::make_shared<DeflatedEntry>(bytes_, entry, check);
+  }
+  std::vector<std::byte> buffer(std::min<std::uint64_t>(entry.size, std::uint64_t{1} << 20));
+  for (std::uint64_t at = 0; at < entry.size;) {
+    const auto step = std::min<std::uint64_t>(buffer.size(), entry.size - at);
+    ZT_RETURN_IF_ERROR(bytes->ReadAt(at, std::span(buffer).first(step)));
+    at += step;
+  }
+  return OkStatus();
+}
+
+}  // namespace zt::npy::internal

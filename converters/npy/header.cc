@@ -1,0 +1,240 @@
+// zt.convert.npy:header — reads .npy headers and maps numpy's types to ours.
+module;
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/status_macros.h"
+
+module zt.convert.npy;
+
+import :header;
+import zt.core;
+import zt.source;
+
+namespace zt {
+
+namespace {
+constexpr char kNpyMagic[] = "\x93NUMPY";
+constexpr std::size_t kNpyMagicSize = sizeof kNpyMagic - 1;
+
+bool BeginsWith(std::span<const std::byte> head, std::string_view magic) {
+  return head.size() >= magic.size() && std::memcmp(head.data(), magic.data(), magic.size()) == 0;
+}
+}  // namespace
+
+bool LooksLikeNpy(std::span<const std::byte> head) {
+  return BeginsWith(head, {kNpyMagic, kNpyMagicSize});
+}
+// An archive with entries, or the end record of an empty one.
+bool LooksLikeZip(std::span<const std::byte> head) {
+  return BeginsWith(head, "PK\x03\x04") || BeginsWith(head, "PK\x05\x06");
+}
+
+}  // namespace zt
+
+namespace zt::npy::internal {
+namespace {
+
+constexpr std::size_t kMaxHeader = 10000;  // numpy's own limit for files it does not trust
+
+Status NoDescr(std::string_view text) {
+  return InvalidData("the header's descr " + Quote(text) + " is no numpy type");
+}
+
+StatusOr<Descr> ParseDescr(const Literal& literal) {
+  Descr descr;
+  if (literal.kind == Literal::Kind::kList || literal.kind == Literal::Kind::kTuple) {
+    descr.kind = 'V';
+    descr.text = "structured";
+    return descr;
+  }
+  if (literal.kind != Literal::Kind::kString) return InvalidData("the header's descr is no string");
+  descr.text = literal.text;
+  std::string_view rest = descr.text;
+  if (!rest.empty() && std::string_view("<>|=").find(rest.front()) != std::string_view::npos) {
+    descr.order = rest.front();
+    rest.remove_prefix(1);
+  }
+  if (rest.empty()) return NoDescr(descr.text);
+  descr.kind = rest.front() == 'a' ? 'S' : rest.front();
+  rest.remove_prefix(1);
+  if (std::string_view("biufcVSUMmO").find(descr.kind) == std::string_view::npos) {
+    return NoDescr(descr.text);
+  }
+  if (descr.kind == 'O') return descr;  // no width, or the writer's size of a pointer
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), descr.width);
+  if (error != std::errc()) return NoDescr(descr.text);
+  rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+  const bool date = descr.kind == 'M' || descr.kind == 'm';  // '<M8[s]'
+  if (!rest.empty() && !(date && rest.front() == '[' && rest.back() == ']')) {
+    return NoDescr(descr.text);
+  }
+  return descr;
+}
+
+Status FillShape(const Literal& literal, Shape& shape) {
+  if (literal.kind != Literal::Kind::kTuple) return InvalidData("the header's shape is no tuple");
+  for (const Literal& dim : literal.items) {
+    if (dim.kind != Literal::Kind::kInt) {
+      return InvalidData("the header's shape holds something other than integers");
+    }
+    if (dim.negative && dim.magnitude != 0) return InvalidData("a dimension is negative");
+    shape.push_back(dim.magnitude);
+  }
+  return OkStatus();
+}
+
+Status FillFromDict(const Literal& dict, Header& header) {
+  if (dict.kind != Literal::Kind::kDict) return InvalidData("the header is no dictionary");
+  bool has_descr = false, has_order = false, has_shape = false;
+  for (std::size_t i = 0; i < dict.items.size(); i += 2) {
+    const Literal& key = dict.items[i];
+    const Literal& value = dict.items[i + 1];
+    if (key.kind != Literal::Kind::kString) return InvalidData("a header key is no string");
+    bool* seen = key.text == "descr"           ? &has_descr
+                 : key.text == "fortran_order" ? &has_order
+                 : key.text == "shape"         ? &has_shape
+                                               : nullptr;
+    if (seen == nullptr) return InvalidData("unknown header key " + Quote(key.text));
+    if (*seen) return InvalidData("header key " + Quote(key.text) + " is given twice");
+    *seen = true;
+    if (seen == &has_descr) {
+      ZT_ASSIGN_OR_RETURN(header.descr, ParseDescr(value));
+    } else if (seen == &has_order) {
+      if (value.kind != Literal::Kind::kBool) {
+        return InvalidData("the header's fortran_order is neither True nor False");
+      }
+      header.fortran_order = value.truth;
+    } else {
+      ZT_RETURN_IF_ERROR(FillShape(value, header.shape));
+    }
+  }
+  if (!has_descr) return InvalidData("the header lacks 'descr'");
+  if (!has_order) return InvalidData("the header lacks 'fortran_order'");
+  if (!has_shape) return InvalidData("the header lacks 'shape'");
+  return OkStatus();
+}
+
+// Kinds that are well formed but hold no numbers we can name.
+Status NoTensor(const Descr& descr) {
+  const std::string quoted = "dtype " + Quote(descr.text);
+  if (descr.text == "structured") {
+    return Unsupported("structured arrays are not supported; save each field as an array");
+  }
+  switch (descr.kind) {
+    case 'O':
+      return Unsupported("object arrays (" + quoted +
+                         ") are pickles, which run code when they are loaded; not supported");
+    case 'S':
+    case 'U':
+      return Unsupported("string arrays (" + quoted + ") are not supported");
+    case 'M':
+    case 'm':
+      return Unsupported("date and time arrays (" + quoted +
+                         ") are not supported; view them as int64");
+    case 'f':
+    case 'c':
+      if (descr.width > 8) {
+        return Unsupported("long double (" + quoted +
+                           ") differs from machine to machine; not supported");
+      }
+      [[fallthrough]];
+    default:
+      return Unsupported(quoted + " is not supported");
+  }
+}
+
+StatusOr<ArrayType> VoidType(const Descr& descr, const std::optional<ElementType>& given) {
+  const std::string quoted = "dtype " + Quote(descr.text);
+  if (!given) {
+    return Unsupported(quoted +
+                       " does not say what its elements are (bfloat16 and fp8 are saved so); name "
+                       "their type");
+  }
+  const LogicalType* logical = FindLogicalType(given->type);
+  const std::string name(Name(*given));
+  if (logical != nullptr && (logical->packed || logical->ratio != 1)) {
+    return Unsupported(quoted + " cannot be read as " + name);
+  }
+  if (ByteWidth(given->dtype) != descr.width) {
+    return Unsupported(quoted + " is " + std::to_string(descr.width) + " bytes wide, the type " +
+                       name + " given for such arrays is not");
+  }
+  if (descr.order == '>') return Unsupported(quoted + ": big-endian of an unnamed type");
+  return ArrayType{*given, descr.width, 1};
+}
+
+}  // namespace
+
+StatusOr<Header> ReadHeader(ByteSource& bytes) {
+  std::array<std::byte, 12> head;
+  ZT_RETURN_IF_ERROR(Annotate(bytes.ReadAt(0, std::span(head).first(10)), "npy header"));
+  if (!LooksLikeNpy(head)) return InvalidData("it is no npy array: the magic is missing");
+  const auto byte = [&](std::size_t i) { return std::to_integer<std::uint32_t>(head[i]); };
+  const std::uint32_t major = byte(6), minor = byte(7);
+  if (major < 1 || major > 3 || minor != 0) {
+    return Unsupported("npy version " + std::to_string(major) + "." + std::to_string(minor) +
+                       " is not supported (1.0, 2.0 and 3.0 are)");
+  }
+  Header header;
+  std::uint64_t text_size = byte(8) | byte(9) << 8;
+  header.size = 10;
+  if (major > 1) {
+    ZT_RETURN_IF_ERROR(Annotate(bytes.ReadAt(10, std::span(head).subspan(10)), "npy header"));
+    text_size |= std::uint64_t{byte(10)} << 16 | std::uint64_t{byte(11)} << 24;
+    header.size = 12;
+  }
+  if (text_size > kMaxHeader) {
+    return InvalidData("the npy header has " + std::to_string(text_size) +
+                       " characters; as in numpy, at most " + std::to_string(kMaxHeader) +
+                       " are read");
+  }
+  std::string text(text_size, ' ');
+  ZT_RETURN_IF_ERROR(
+      Annotate(bytes.ReadAt(header.size, std::as_writable_bytes(std::span(text))), "npy header"));
+  header.size += text_size;
+  ZT_ASSIGN_OR_RETURN(const Literal dict, ParseLiteral(text));
+  ZT_RETURN_IF_ERROR(FillFromDict(dict, header));
+  return header;
+}
+
+StatusOr<ArrayType> TypeOf(const Descr& descr, const std::optional<ElementType>& void_type) {
+  struct Row {
+    char kind;
+    std::uint64_t width;
+    std::string_view name;
+  };
+  static constexpr Row kRows[] = {{'f', 4, "f32"},       {'f', 2, "f16"},        {'f', 8, "f64"},
+                                  {'i', 8, "i64"},       {'i', 4, "i32"},        {'i', 2, "i16"},
+                                  {'i', 1, "i8"},        {'u', 8, "u64"},        {'u', 4, "u32"},
+                                  {'u', 2, "u16"},       {'u', 1, "u8"},         {'b', 1, "bool"},
+                                  {'c', 8, "complex64"}, {'c', 16, "complex128"}};
+  if (descr.text == "structured") return NoTensor(descr);
+  if (descr.kind == 'V' || (descr.kind == 'f' && descr.width == 1)) {
+    return VoidType(descr, void_type);
+  }
+  const auto* row = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) {
+    return r.kind == descr.kind && r.width == descr.width;
+  });
+  if (row == std::end(kRows)) return NoTensor(descr);
+  ArrayType type{*ParseElementType(row->name), row->width, 1};
+  const std::uint64_t storage = ByteWidth(type.element.dtype);
+  if (storage > 1 && descr.order != '<' && descr.order != '>') {
+    return Unsupported("dtype " + Quote(descr.text) +
+                       " does not say its byte order: it is the writer's own");
+  }
+  if (descr.order == '>') type.swap = storage;
+  return type;
+}
+
+}  // namespace zt::npy::internal

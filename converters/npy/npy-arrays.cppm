@@ -1,0 +1,61 @@
+// zt.convert.npy:arrays — the tensor sources that serve arrays as they are, and what builds them.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+module zt.convert.npy:arrays;
+
+import :array;
+import :header;
+import :zip;
+import zt.core;
+import zt.source;
+
+namespace zt::npy::internal {
+
+// Arrays as dense objects. Derived classes say what Finish checks.
+class ArraySource : public TensorSource {
+ public:
+  explicit ArraySource(std::string_view format) : format_(format) {}
+
+  // Declares an array. `bytes` hold its header and itself.
+  Status Add(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
+             const ArrayType& type, std::uint64_t memory_limit);
+  // Not for use once the source is handed out.
+  inline void Warn(std::string warning) { warnings_.push_back(std::move(warning)); }
+  inline Object& object(std::size_t index) { return objects_[index]; }
+
+  std::string_view format() const override { return format_; }
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
+  bool sequential(ComponentId id) const override { return readers_[id.object]->sequential(); }
+
+ protected:
+  std::string_view format_;
+  std::vector<std::unique_ptr<ArrayReader>> readers_;
+};
+
+// An archive's entry that holds an array.
+struct EntryArray {
+  std::size_t index = 0;  // in ZipArchive::entries
+  std::string name;       // without ".npy"
+  Header header;
+};
+
+// The scipy sparse matrix these entries are, or nothing where they are none.
+std::optional<std::string> ScipyFormat(ZipArchive& archive, std::span<const EntryArray> arrays);
+
+// The matrix as one object. `format` is what ScipyFormat said.
+StatusOr<std::unique_ptr<TensorSource>> OpenScipy(std::shared_ptr<ZipArchive> archive,
+                                                  std::span<const EntryArray> arrays,
+                                                  std::string_view format, std::string name,
+                                                  const std::optional<ElementType>& void_type,
+                                                  std::uint64_t memory_limit);
+
+}  // namespace zt::npy::internal

@@ -1,0 +1,63 @@
+// zt.convert.npy:header — the Python literal at the head of an .npy file, and what it says of the
+// array.
+module;
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+module zt.convert.npy:header;
+
+import zt.core;
+import zt.source;
+
+namespace zt::npy::internal {
+
+// A value of the subset of Python's literals that headers are made of. Strings, integers, True,
+// False, None, tuples, lists and dicts; a dict's items are its keys and values in turn.
+struct Literal {
+  enum class Kind { kString, kInt, kBool, kNone, kTuple, kList, kDict };
+  Kind kind = Kind::kNone;
+  std::string text;             // kString
+  std::uint64_t magnitude = 0;  // kInt
+  bool negative = false;        // kInt
+  bool truth = false;           // kBool
+  std::vector<Literal> items;   // kTuple, kList, kDict
+};
+
+// The one literal `text` holds, blanks around it allowed. kDataLoss with the position otherwise.
+StatusOr<Literal> ParseLiteral(std::string_view text);
+
+// numpy's array-protocol type string taken apart: "<f4" is {'<', 'f', 4}.
+struct Descr {
+  char order = 0;           // '<' '>' '|' '=', or 0 where it is not said
+  char kind = 0;            // 'b' 'i' 'u' 'f' 'c' 'V' 'S' 'U' 'M' 'm' 'O'
+  std::uint64_t width = 0;  // bytes; for 'U' characters
+  std::string text;         // as written; "structured" for lists of fields
+};
+
+struct Header {
+  Descr descr;
+  bool fortran_order = false;
+  Shape shape;
+  std::uint64_t size = 0;  // bytes from the file's beginning to the array's
+};
+
+// Reads the header at the beginning of `bytes`, in ascending order. Any descr that is well formed
+// is accepted.
+StatusOr<Header> ReadHeader(ByteSource& bytes);
+
+// The element a descr stands for and, where its bytes are big-endian, the width to swap by (else
+// 1).
+struct ArrayType {
+  ElementType element;
+  std::uint64_t width = 1;  // bytes of one logical element: 8 for complex64
+  std::uint64_t swap = 1;
+};
+// kUnimplemented, by name, for descrs that are no tensor elements.
+StatusOr<ArrayType> TypeOf(const Descr& descr, const std::optional<ElementType>& void_type);
+
+}  // namespace zt::npy::internal

@@ -1,0 +1,191 @@
+// zt.convert.npy — .npy files, alone and by the folder.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.npy;
+
+import :array;
+import :arrays;
+import :header;
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace npy::internal {
+
+Status ArraySource::Add(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
+                        const ArrayType& type, std::uint64_t memory_limit) {
+  ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::move(name), header.shape, type.element));
+  ZT_RETURN_IF_ERROR(ValidateObject(object));
+  ZT_ASSIGN_OR_RETURN(auto reader, ArrayReader::Make(std::move(bytes), header, type, memory_limit));
+  objects_.push_back(std::move(object));
+  readers_.push_back(std::move(reader));
+  return OkStatus();
+}
+
+Status ArraySource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+  ArrayReader& reader = *readers_[id.object];
+  Status status = reader.Read(offset, out);
+  return status.ok() ? status : Annotate(status, reader.bytes().name());
+}
+
+namespace {
+
+Status Trailing(std::uint64_t end) {
+  return InvalidData("bytes follow the array, which ends at byte " + std::to_string(end) +
+                     "; files of several arrays are not supported");
+}
+
+// The arrays of one file each.
+class NpySource final : public ArraySource {
+ public:
+  NpySource() : ArraySource("npy") {}
+
+  Status AddFile(std::string name, const std::shared_ptr<ByteSource>& bytes,
+                 const NpyOptions& options) {
+    ZT_ASSIGN_OR_RETURN(const Header header, ReadHeader(*bytes));
+    ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(header.descr, options.void_type));
+    ZT_RETURN_IF_ERROR(Add(std::move(name), bytes, header, type, options.memory_limit));
+    if (!bytes->size()) return OkStatus();
+    const std::uint64_t end = header.size + readers_.back()->size();
+    if (*bytes->size() < end) {
+      return InvalidData("the array ends at byte " + std::to_string(end) + ", the file at byte " +
+                         std::to_string(*bytes->size()) + "; it is truncated");
+    }
+    return *bytes->size() == end ? OkStatus() : Trailing(end);
+  }
+
+  bool seekable() const override {
+    return std::none_of(readers_.begin(), readers_.end(),
+                        [](const auto& reader) { return reader->sequential(); });
+  }
+  std::optional<Extent> extent(ComponentId id) const override {
+    const ArrayReader& reader = *readers_[id.object];
+    if (!reader.direct()) return std::nullopt;
+    return Extent{&reader.bytes(), reader.data(), reader.size()};
+  }
+  // A pipe has no size to compare before.
+  Status Finish() override {
+    for (const auto& reader : readers_) {
+      if (!reader->sequential()) continue;
+      const std::uint64_t end = reader->data() + reader->size();
+      const std::string& name = reader->bytes().name();
+      const StatusOr<bool> at_end = reader->bytes().AtEnd(end);
+      if (!at_end.ok()) return Annotate(at_end.status(), name);
+      if (!*at_end) return Annotate(Trailing(end), name);
+    }
+    return OkStatus();
+  }
+};
+
+// Keeps the files used last open, so that a folder may hold more than a process may open.
+class OpenFiles {
+ public:
+  StatusOr<std::shared_ptr<ByteSource>> Get(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(files_.begin(), files_.end(),
+                                    [&](const auto& file) { return file->name() == path; });
+    if (found != files_.end()) {
+      files_.splice(files_.begin(), files_, found);
+    } else {
+      ZT_ASSIGN_OR_RETURN(auto file, OpenFile(path));
+      files_.push_front(std::move(file));
+      if (files_.size() > kMaxOpen) files_.pop_back();  // who reads it holds it until done
+    }
+    return files_.front();
+  }
+
+ private:
+  static constexpr std::size_t kMaxOpen = 64;
+  std::mutex mutex_;
+  std::list<std::shared_ptr<ByteSource>> files_;
+};
+
+// A file that is open only while it is used.
+class FolderFile final : public ByteSource {
+ public:
+  FolderFile(std::shared_ptr<OpenFiles> files, std::string path, std::uint64_t size)
+      : files_(std::move(files)), path_(std::move(path)), size_(size) {}
+  const std::string& name() const override { return path_; }
+  std::optional<std::uint64_t> size() const override { return size_; }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));
+    return file->ReadAt(offset, out);
+  }
+  Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
+    ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));
+    return file->ReadScattered(offset, parts);
+  }
+
+ private:
+  std::shared_ptr<OpenFiles> files_;
+  std::string path_;
+  std::uint64_t size_;
+};
+
+}  // namespace
+}  // namespace npy::internal
+
+StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
+                                                std::string object_name, NpyOptions options) {
+  const std::string context = bytes->name() + ": " + TensorContext(object_name);
+  auto source = std::make_unique<npy::internal::NpySource>();
+  ZT_RETURN_IF_ERROR(Annotate(source->AddFile(std::move(object_name), bytes, options), context));
+  return source;
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path, NpyOptions options) {
+  std::vector<std::filesystem::path> arrays;
+  std::vector<std::string> others;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(path, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (entry->is_directory(error)) continue;
+    if (entry->path().extension() == ".npy") {
+      arrays.push_back(entry->path());
+    } else {
+      others.push_back(entry->path().filename().string());
+    }
+  }
+  if (error) return IoError(error.value(), path + ": cannot list");
+  if (arrays.empty()) return InvalidData(path + ": there is no .npy file in it");
+  std::sort(arrays.begin(), arrays.end());
+  std::sort(others.begin(), others.end());
+
+  auto source = std::make_unique<npy::internal::NpySource>();
+  auto files = std::make_shared<npy::internal::OpenFiles>();
+  for (const std::filesystem::path& file : arrays) {
+    const std::string name = file.stem().string();
+    const std::string context = file.string() + ": " + TensorContext(name);
+    const auto opened = files->Get(file.string());
+    if (!opened.ok()) return Annotate(opened.status(), context);
+    auto bytes = std::make_shared<npy::internal::FolderFile>(files, file.string(),
+                                                             (*opened)->size().value_or(0));
+    ZT_RETURN_IF_ERROR(Annotate(source->AddFile(name, bytes, options), context));
+  }
+  if (!others.empty()) {
+    std::string warning = path + ": " + std::to_string(others.size()) + " other files left out:";
+    for (const std::string& other : others) warning += " " + Quote(other);
+    source->Warn(std::move(warning));
+  }
+  return source;
+}
+
+}  // namespace zt

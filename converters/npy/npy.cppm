@@ -1,0 +1,58 @@
+// zt.convert.npy — numpy's files as tensor sources: .npy, .npz, folders of .npy, scipy's sparse
+// .npz.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+export module zt.convert.npy;
+
+import zt.core;
+import zt.source;
+
+export namespace zt {
+
+// True where a file that begins with `head` (8 bytes suffice) is an .npy array, or a zip archive.
+bool LooksLikeNpy(std::span<const std::byte> head);
+bool LooksLikeZip(std::span<const std::byte> head);
+
+struct NpyOptions {
+  // What the elements of '|V1', '<V2', '<f1' arrays are (ml_dtypes' bfloat16 and fp8 lose their
+  // name in the file). Nothing is guessed: without it such arrays are refused, and so is one whose
+  // width differs.
+  std::optional<ElementType> void_type;
+  // Bytes one array may hold while it is transposed from Fortran order or re-sorted. Arrays beyond
+  // it are read in several passes; those that cannot be (pipes, deflated entries) are refused.
+  std::uint64_t memory_limit = std::uint64_t{64} << 20;
+  // Leaves the entries of a scipy sparse .npz as the dense arrays they are.
+  bool keep_sparse = false;
+};
+
+// All errors, these functions' and those of Read and Finish, name the file, and the tensor where
+// the caller does not know it: kDataLoss for what is malformed, kUnimplemented for kinds of arrays
+// that are no tensors (object, structured, string, date, long double).
+
+// One array, from a file or a pipe. Bytes after it are an error, on a pipe reported by Finish:
+// numpy ignores them, but they are either damage or a second array that would be lost.
+StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
+                                                std::string object_name, NpyOptions options = {});
+
+// The arrays of an archive in the order they lie in it, each named by its entry without ".npy";
+// names are kept as they are, '../x' included, for nothing is ever written under them. A scipy
+// sparse matrix (csr, csc, coo) is one object named `stem` instead: csc becomes csr, columns ascend
+// within a row, entries given twice stay (scipy's files do not say that they are summed), coo keeps
+// its order. CRCs are checked as the bytes pass by; Finish reads again only what was read in pieces
+// that do not add up.
+StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes, std::string stem,
+                                                NpyOptions options = {});
+
+// Every *.npy directly in the folder, sorted by name, each named by its stem. Other files are named
+// in a warning.
+StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
+                                                      NpyOptions options = {});
+
+}  // namespace zt

@@ -1,0 +1,137 @@
+// zt.convert.npy — .npz archives.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.npy;
+
+import :array;
+import :arrays;
+import :header;
+import :zip;
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace npy::internal {
+namespace {
+
+class NpzSource final : public ArraySource {
+ public:
+  explicit NpzSource(std::shared_ptr<ZipArchive> archive)
+      : ArraySource("npz"), archive_(std::move(archive)) {}
+
+  Status AddEntry(const EntryArray& array, const NpyOptions& options) {
+    ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(array.header.descr, options.void_type));
+    ZT_ASSIGN_OR_RETURN(auto bytes, archive_->OpenEntry(array.index));
+    const std::uint64_t entry_size = *bytes->size();
+    ZT_RETURN_IF_ERROR(Add(array.name, std::move(bytes), array.header, type, options.memory_limit));
+    const std::uint64_t needed = array.header.size + readers_.back()->size();
+    if (needed != entry_size) {
+      return InvalidData("its header declares " + std::to_string(needed) +
+                         " bytes, its entry has " + std::to_string(entry_size));
+    }
+    entries_.push_back(array.index);
+    return OkStatus();
+  }
+
+  Status Finish() override {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      ZT_RETURN_IF_ERROR(Annotate(archive_->Verify(entries_[i], readers_[i]->data()),
+                                  archive_->name() + ": " + TensorContext(objects_[i].name)));
+    }
+    return OkStatus();
+  }
+
+ private:
+  std::shared_ptr<ZipArchive> archive_;
+  std::vector<std::size_t> entries_;  // of each object
+};
+
+struct Listing {
+  std::vector<EntryArray> arrays;
+  std::vector<std::string> others;
+};
+
+// What the entries are, by their first bytes: numpy too takes an entry for an array by its magic
+// alone.
+StatusOr<Listing> ListArrays(ZipArchive& archive) {
+  constexpr std::string_view kSuffix = ".npy";
+  Listing listing;
+  std::unordered_set<std::string_view> names;
+  for (std::size_t i = 0; i < archive.entries().size(); ++i) {
+    const ZipEntry& entry = archive.entries()[i];
+    std::string_view name = entry.name;
+    if (name.ends_with('/')) continue;  // a folder
+    const bool claims = name.ends_with(kSuffix);
+    if (claims) name.remove_suffix(kSuffix.size());
+    // Its bytes are not kept: a deflated entry holds buffers while it is read.
+    auto bytes = archive.OpenEntry(i);
+    StatusOr<Header> header = bytes.ok() ? ReadHeader(**bytes) : bytes.status();
+    if (!header.ok()) {
+      if (claims) return Annotate(header.status(), TensorContext(name));
+      listing.others.push_back(entry.name);
+      continue;
+    }
+    if (name.empty()) return InvalidData("an entry has an empty name");
+    if (name.find('\0') != std::string_view::npos) {
+      return InvalidData(TensorContext(name) + ": the name holds a NUL");
+    }
+    if (!names.insert(name).second) {
+      return InvalidData(TensorContext(name) + " is in the archive twice");
+    }
+    listing.arrays.push_back({i, std::string(name), *std::move(header)});
+  }
+  return listing;
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> bytes,
+                                                   std::string stem, const NpyOptions& options) {
+  ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(bytes));
+  ZT_ASSIGN_OR_RETURN(const Listing listing, ListArrays(*archive));
+  const auto sparse = ScipyFormat(*archive, listing.arrays);
+  if (sparse && !options.keep_sparse) {
+    auto matrix =
+        OpenScipy(archive, listing.arrays, *sparse, stem, options.void_type, options.memory_limit);
+    if (!matrix.ok()) return Annotate(matrix.status(), TensorContext(stem));
+    return matrix;
+  }
+  auto source = std::make_unique<NpzSource>(archive);
+  for (const EntryArray& array : listing.arrays) {
+    if (sparse && array.name == "format") continue;  // a string; kept as an attribute below
+    ZT_RETURN_IF_ERROR(Annotate(source->AddEntry(array, options), TensorContext(array.name)));
+    if (sparse && array.name == "data") {
+      Object& data = source->object(source->objects().size() - 1);
+      SetMember(data.attributes, "scipy_format", *sparse);
+    }
+  }
+  if (!listing.others.empty()) {
+    std::string warning = bytes->name() + ": " + std::to_string(listing.others.size()) +
+                          " entries are no arrays and are left out:";
+    for (const std::string& other : listing.others) warning += " " + Quote(other);
+    source->Warn(std::move(warning));
+  }
+  return source;
+}
+
+}  // namespace
+}  // namespace npy::internal
+
+StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes, std::string stem,
+                                                NpyOptions options) {
+  const std::string context = bytes->name();
+  auto source = npy::internal::OpenArrays(std::move(bytes), std::move(stem), options);
+  if (!source.ok()) return Annotate(source.status(), context);
+  return source;
+}
+
+}  // namespace zt
