@@ -3,3 +3,4 @@ export module zt.transform;
 
 export import :stage;
 export import :bytes;
+export import :dequant;
