@@ -4,3 +4,4 @@ export module zt.transform;
 export import :stage;
 export import :bytes;
 export import :convert;
+export import :dequant;

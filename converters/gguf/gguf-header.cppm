@@ -1,0 +1,79 @@
+// zt.convert.gguf:header — GGUF's header as a model: bytes to model to bytes, no I/O.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+export module zt.convert.gguf:header;
+
+import zt.core;
+
+export namespace zt {
+
+// A tensor type as GGUF numbers it. Plain types have one element a block.
+struct GgmlType {
+  std::uint32_t id;
+  std::string_view name;       // lower case: "f32", "q4_k"
+  std::optional<DType> plain;  // set for plain types
+  std::uint32_t elems = 1;     // elements a block
+  std::uint32_t bytes = 0;     // bytes a block
+};
+// Fails with kUnimplemented on removed and unknown ids, naming them.
+StatusOr<GgmlType> FindGgmlType(std::uint32_t id);
+// The type with this lower-case name, if it can occur in a file.
+std::optional<GgmlType> FindGgmlType(std::string_view name);
+
+inline constexpr std::uint32_t kGgufMaxDims = 4;
+inline constexpr std::uint64_t kGgufDefaultAlignment = 32;
+// A larger header cannot become a manifest (1 GiB at most), so it is refused.
+inline constexpr std::uint64_t kGgufMaxHeader = std::uint64_t{1} << 30;
+
+struct GgufTensor {
+  std::string name;
+  GgmlType type;
+  Shape shape;               // row-major: GGUF's dimensions reversed
+  std::uint64_t offset = 0;  // from the start of the data section
+  std::uint64_t bytes = 0;
+};
+
+// Metadata is held as it goes into the attribute "gguf" of a .zt file. `kv` has one array for each pair, in the
+// file's order: [key, type, value]. Types are u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. Values:
+//   integers, bool  as they are
+//   f32, f64        a double; a NaN is its 4 or 8 bytes, little-endian, so that its payload survives
+//   string, key     text; bytes where it is not UTF-8
+//   array           [element type, values]: a list, or, for u8, i8 and for more than 64 numbers, their
+//                   little-endian bytes; an array of arrays is a list of such pairs
+struct GgufHeader {
+  std::uint32_t version = 3;
+  bool big_endian = false;
+  bool swapped_magic = false;  // "FUGG", as some converters to big-endian write
+  std::uint64_t alignment = kGgufDefaultAlignment;
+  Value::Array kv;
+  std::vector<GgufTensor> tensors;  // in the order of the header
+  std::uint64_t header_bytes = 0;   // magic to the last tensor's info, without padding
+  std::uint64_t data_offset = 0;    // where the data section starts
+
+  // From the keys split.no, split.count and split.tensors.count, where present.
+  std::optional<std::uint64_t> split_no, split_count, split_tensors;
+};
+
+// Parses and checks the header of a file that begins with `head`. `file_bytes` is the file's size, or nothing
+// where it is not known yet. Nothing is returned where `head` ends before the header does; give more. Never
+// allocates more than a small multiple of head.size().
+//
+// Errors (kDataLoss; kUnimplemented for versions and types we do not know) name the key or tensor: truncation,
+// counts beyond the file's size, duplicate or empty names, bad alignment, rows that are no whole blocks, sizes
+// that overflow, tensors that overlap, are misaligned or lie beyond the end.
+StatusOr<std::optional<GgufHeader>> ParseGgufHeader(std::span<const std::byte> head,
+                                                    std::optional<std::uint64_t> file_bytes);
+
+// The bytes of `header`: magic to the last tensor's info, in the version and byte order it says. Fails with
+// kDataLoss where `kv` is not of the form above.
+StatusOr<std::vector<std::byte>> EncodeGgufHeader(const GgufHeader& header);
+
+}  // namespace zt

@@ -1,0 +1,235 @@
+// zt.convert.gguf — the source: declarations from headers, bytes swapped where the file is big-endian.
+module;
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.gguf;
+
+import zt.core;
+import zt.source;
+import zt.transform;
+import :model;
+
+namespace zt {
+using namespace gguf::internal;
+namespace {
+
+// How a type's big-endian bytes become little-endian: units of `unit` bytes, in each the listed 2-byte fields, or
+// the unit itself where it is an element.
+struct ByteOrder {
+  std::uint32_t unit = 1;
+  std::uint32_t fields = 0;  // 0: the unit is one element (of width 1: nothing to do)
+  std::array<std::uint32_t, 2> at = {};
+};
+
+struct BlockFields {
+  std::string_view type;
+  std::uint32_t fields;
+  std::array<std::uint32_t, 2> at;
+};
+// The block types for which writers of big-endian files exist and every field's width is certain.
+constexpr BlockFields kBlockFields[] = {
+    {"q4_0", 1, {0}}, {"q8_0", 1, {0}}, {"q4_k", 2, {0, 2}}, {"q6_k", 1, {208}}};
+
+StatusOr<ByteOrder> SwapOf(const GgmlType& type) {
+  if (type.plain) return ByteOrder{type.bytes, 0, {}};
+  if (type.name == "mxfp4") return ByteOrder{};  // single bytes only
+  for (const BlockFields& row : kBlockFields) {
+    if (row.type == type.name) return ByteOrder{type.bytes, row.fields, row.at};
+  }
+  return Unsupported("the byte order of " + std::string(type.name) +
+                     " blocks in a big-endian file is not certain; convert the file to "
+                     "little-endian with the tool that wrote it");
+}
+
+void Swap(const ByteOrder& order, std::span<std::byte> data) {
+  if (order.fields == 0) return SwapBytes(data, order.unit);
+  for (std::size_t i = 0; i < data.size(); i += order.unit) {
+    for (std::uint32_t f = 0; f < order.fields; ++f) {
+      std::swap(data[i + order.at[f]], data[i + order.at[f] + 1]);
+    }
+  }
+}
+
+class GgufSource final : public TensorSource {
+ public:
+  Status Init(std::vector<File> files, std::vector<std::string> warnings) {
+    warnings_ = std::move(warnings);
+    for (std::uint32_t f = 0; f < files.size(); ++f) ZT_RETURN_IF_ERROR(Add(files[f], f));
+    attributes_.emplace_back("gguf", Record(files));
+    for (File& file : files) files_.push_back(std::move(file.bytes));
+    return OkStatus();
+  }
+
+  std::string_view format() const override { return "gguf"; }
+
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    const Place& place = places_[id.object];
+    const std::uint64_t size = objects_[id.object].components[0].bytes;
+    if (offset > size || out.size() > size - offset) {
+      return InvalidArgument("range beyond the component");
+    }
+    ByteSource& bytes = *files_[place.file];
+    const std::uint32_t unit = place.swap.unit;
+    std::uint64_t at = place.offset + offset;
+    // Parts of a unit at either end go through a block of their own.
+    while (unit > 1 && !out.empty()) {
+      const std::uint64_t into = (at - place.offset) % unit;
+      if (into == 0 && out.size() >= unit) break;
+      ZT_RETURN_IF_ERROR(ReadPart(place, at - into, into, out, &at));
+    }
+    const std::size_t whole = out.size() / unit * unit;
+    ZT_RETURN_IF_ERROR(Named(bytes, bytes.ReadAt(at, out.first(whole))));
+    if (unit > 1) Swap(place.swap, out.first(whole));
+    at += whole;
+    out = out.subspan(whole);
+    if (out.empty()) return OkStatus();
+    return ReadPart(place, at, 0, out, &at);
+  }
+
+  bool sequential(ComponentId) const override { return !seekable(); }
+  bool seekable() const override {
+    for (const auto& file : files_) {
+      if (file->sequential()) return false;
+    }
+    return true;
+  }
+  std::optional<Extent> extent(ComponentId id) const override {
+    const Place& place = places_[id.object];
+    if (place.swap.unit != 1 || files_[place.file]->sequential()) return std::nullopt;
+    return Extent{files_[place.file].get(), place.offset, objects_[id.object].components[0].bytes};
+  }
+
+ private:
+  struct Place {
+    std::uint32_t file;
+    std::uint64_t offset;
+    ByteOrder swap;
+  };
+
+  static Status Named(const ByteSource& bytes, const Status& status) {
+    return Annotate(status, bytes.name());
+  }
+
+  // Serves what `out` wants of the unit at `start` from its byte `into`; moves `out` and `*at` past it.
+  Status ReadPart(const Place& place, std::uint64_t start, std::uint64_t into,
+                  std::span<std::byte>& out, std::uint64_t* at) {
+    std::array<std::byte, 512> buffer;  // larger than any block
+    const std::span<std::byte> unit(buffer.data(), place.swap.unit);
+    ByteSource& bytes = *files_[place.file];
+    ZT_RETURN_IF_ERROR(Named(bytes, bytes.ReadAt(start, unit)));
+    Swap(place.swap, unit);
+    const std::size_t take = std::min<std::size_t>(out.size(), unit.size() - into);
+    std::memcpy(out.data(), unit.data() + into, take);
+    out = out.subspan(take);
+    *at += take;
+    return OkStatus();
+  }
+
+  Status Add(const File& file, std::uint32_t index) {
+    std::vector<const GgufTensor*> order;
+    order.reserve(file.header.tensors.size());
+    for (const GgufTensor& tensor : file.header.tensors) order.push_back(&tensor);
+    std::sort(order.begin(), order.end(), [](const GgufTensor* a, const GgufTensor* b) {
+      return std::tie(a->offset, a->bytes, a) < std::tie(b->offset, b->bytes, b);
+    });
+    for (const GgufTensor* tensor : order) {
+      ByteOrder swap;
+      if (file.header.big_endian) {
+        auto found = SwapOf(tensor->type);
+        if (!found.ok()) return Annotate(found.status(), TensorContext(tensor->name));
+        swap = *found;
+      }
+      Object object;
+      object.name = tensor->name;
+      object.shape = tensor->shape;
+      Component data{"data", {DType::kU8, ""}, tensor->bytes};
+      if (tensor->type.plain) {
+        data.element.dtype = *tensor->type.plain;
+      } else {
+        object.format = "gguf." + std::string(tensor->type.name) + "/1";
+        object.attributes.emplace_back("elems_per_block", Value(tensor->type.elems));
+        object.attributes.emplace_back("block_bytes", Value(tensor->type.bytes));
+      }
+      object.components.push_back(std::move(data));
+      objects_.push_back(std::move(object));
+      places_.push_back({index, file.header.data_offset + tensor->offset, swap});
+    }
+    return OkStatus();
+  }
+
+  // The root attribute "gguf". Takes the first header's metadata.
+  static Value Record(std::vector<File>& files) {
+    GgufHeader& first = files.front().header;
+    Value::Map record;
+    record.emplace_back("version", Value(first.version));
+    record.emplace_back("byte_order", Value(first.big_endian ? "big" : "little"));
+    record.emplace_back("alignment", Value(first.alignment));
+    record.emplace_back("kv", Value(std::move(first.kv)));
+    Value::Array tensors;
+    std::uint64_t end = first.header_bytes;
+    for (const File& file : files) {
+      for (const GgufTensor& tensor : file.header.tensors) {
+        Value::Array entry{Value(tensor.name), Value(tensor.type.name)};
+        if (files.size() == 1) entry.emplace_back(tensor.offset);
+        tensors.emplace_back(std::move(entry));
+        if (tensor.bytes > 0) end = std::max(end, first.data_offset + tensor.offset + tensor.bytes);
+      }
+    }
+    record.emplace_back("tensors", Value(std::move(tensors)));
+    const auto size = files.front().bytes->size();
+    if (files.size() == 1 && size && *size >= end && *size - end < first.alignment) {
+      record.emplace_back("file_bytes", Value(*size));
+    }
+    return Value(std::move(record));
+  }
+
+  std::vector<std::shared_ptr<ByteSource>> files_;
+  std::vector<Place> places_;
+};
+
+}  // namespace
+
+namespace gguf::internal {
+
+StatusOr<GgufHeader> ReadHeader(ByteSource& bytes) {
+  constexpr std::size_t kFirst = 64 << 10;
+  for (std::size_t want = kFirst;; want *= 4) {
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(bytes, want));
+    std::optional<std::uint64_t> size = bytes.size();
+    if (!size && head.size() < want) size = head.size();
+    ZT_ASSIGN_OR_RETURN(std::optional<GgufHeader> header, ParseGgufHeader(head, size));
+    if (header) return *std::move(header);
+    if (head.size() < want) return InvalidData("the header is truncated");
+  }
+}
+
+StatusOr<std::unique_ptr<TensorSource>> MakeSource(std::vector<File> files,
+                                                   std::vector<std::string> warnings) {
+  auto source = std::make_unique<GgufSource>();
+  ZT_RETURN_IF_ERROR(source->Init(std::move(files), std::move(warnings)));
+  return source;
+}
+
+}  // namespace gguf::internal
+
+bool LooksLikeGguf(std::span<const std::byte> head) {
+  if (head.size() < 4) return false;
+  return std::memcmp(head.data(), "GGUF", 4) == 0 || std::memcmp(head.data(), "FUGG", 4) == 0;
+}
+
+}  // namespace zt

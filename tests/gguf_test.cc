@@ -1,0 +1,499 @@
+// GGUF: what a correct reader finds in files of gguf-py and llama-quantize, and the way back to the byte.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <openssl/sha.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+import zt.core;
+import zt.source;
+import zt.convert.gguf;
+
+namespace zt {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+
+std::string DataPath(const std::string& name) {
+  return std::string(ZT_TEST_DATA) + "/gguf/" + name;
+}
+
+std::string TempPath(const std::string& name) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string folder = ::testing::TempDir() + "/gguf_" + test->name();
+  std::filesystem::create_directories(folder);
+  return folder + "/" + name;
+}
+
+Bytes ReadWhole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in.good()) << path;
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return Bytes(data, data + text.size());
+}
+
+void WriteWhole(const std::string& path, std::span<const std::byte> bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  ASSERT_TRUE(out.good());
+}
+
+std::string Sha256(std::span<const std::byte> bytes) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest);
+  std::string out;
+  char hex[3];
+  for (const unsigned char c : digest) {
+    std::snprintf(hex, sizeof hex, "%02x", c);
+    out += hex;
+  }
+  return out;
+}
+
+nlohmann::json ReadJson(const std::string& name) {
+  return nlohmann::json::parse(std::ifstream(DataPath(name)));
+}
+
+std::unique_ptr<TensorSource> MustOpen(const std::string& name) {
+  auto bytes = OpenFile(DataPath(name));
+  EXPECT_TRUE(bytes.ok());
+  auto source = OpenGguf(*bytes);
+  EXPECT_TRUE(source.ok()) << Message(source.status());
+  return *std::move(source);
+}
+
+Status OpenBytes(std::span<const std::byte> bytes) {
+  auto source = OpenGguf(MemoryBytes(bytes, "memory"));
+  if (!source.ok()) return source.status();
+  for (std::uint32_t i = 0; i < (*source)->objects().size(); ++i) {
+    const Object& object = (*source)->objects()[i];
+    if (auto status = ValidateObject(object); !status.ok()) return status;
+    Bytes data(object.components[0].bytes);
+    if (auto status = (*source)->Read({i, 0}, 0, data); !status.ok()) return status;
+  }
+  return OkStatus();
+}
+
+std::optional<std::uint32_t> Find(const TensorSource& source, std::string_view name) {
+  for (std::uint32_t i = 0; i < source.objects().size(); ++i) {
+    if (source.objects()[i].name == name) return i;
+  }
+  return std::nullopt;
+}
+
+Bytes ReadTensor(TensorSource& source, std::uint32_t i) {
+  Bytes out(source.objects()[i].components[0].bytes);
+  const Status status = source.Read({i, 0}, 0, out);
+  EXPECT_TRUE(status.ok()) << Message(status);
+  return out;
+}
+
+const Value& Gguf(const TensorSource& source, std::string_view key) {
+  return *FindMember(*FindMember(source.attributes(), "gguf")->AsMap(), key);
+}
+
+// The value of a metadata key: its type and value.
+std::pair<std::string, Value> Kv(const TensorSource& source, std::string_view key) {
+  for (const Value& entry : *Gguf(source, "kv").AsArray()) {
+    const Value::Array& parts = *entry.AsArray();
+    if (*parts[0].AsString() == key) return {*parts[1].AsString(), parts[2]};
+  }
+  ADD_FAILURE() << "no key " << key;
+  return {};
+}
+
+// The GGUF that PlanGguf makes of the source, streamed front to back.
+Bytes WriteBack(TensorSource& source) {
+  auto layout = PlanGguf(source.attributes(), source.objects());
+  EXPECT_TRUE(layout.ok()) << Message(layout.status());
+  if (!layout.ok()) return {};
+  EXPECT_TRUE(layout->exact);
+  Bytes out = layout->header;
+  for (const GgufPiece& piece : layout->pieces) {
+    out.resize(out.size() + piece.padding);
+    EXPECT_EQ(out.size(), piece.offset);
+    const Bytes data = ReadTensor(source, static_cast<std::uint32_t>(piece.object));
+    EXPECT_EQ(data.size(), piece.bytes);
+    out.insert(out.end(), data.begin(), data.end());
+  }
+  out.resize(out.size() + layout->end_padding);
+  EXPECT_EQ(out.size(), layout->file_bytes);
+  return out;
+}
+
+// ---- what others wrote ---------------------------------------------------------------------------------------
+
+void ExpectTensors(const std::string& file, const nlohmann::json& expected) {
+  SCOPED_TRACE(file);
+  auto source = MustOpen(file);
+  std::size_t found = 0;
+  for (const auto& [name, want] : expected.items()) {
+    SCOPED_TRACE(name);
+    const auto i = Find(*source, name);
+    ASSERT_TRUE(i.has_value());
+    ++found;
+    const Object& object = source->objects()[*i];
+    EXPECT_TRUE(ValidateObject(object).ok());
+    EXPECT_EQ(object.shape, want["shape"].get<Shape>());
+    const Bytes data = ReadTensor(*source, *i);
+    if (want.contains("dtype")) {
+      EXPECT_EQ(Name(object.components[0].element.dtype), want["dtype"].get<std::string>());
+      EXPECT_EQ(data.size(), want["bytes"].get<std::size_t>());
+      EXPECT_EQ(Sha256(data), want["sha256"].get<std::string>());
+      continue;
+    }
+    std::string type = want["ggml_type"].get<std::string>();
+    std::transform(type.begin(), type.end(), type.begin(), ::tolower);
+    const bool plain = ParseDType(type).has_value();
+    EXPECT_EQ(object.format, plain ? "dense" : "gguf." + type + "/1");
+    EXPECT_EQ(Name(object.components[0].element.dtype), plain ? type : "u8");
+    EXPECT_EQ(data.size(), want["stored_bytes"].get<std::size_t>());
+    EXPECT_EQ(Sha256(data), want["stored_sha256"].get<std::string>());
+    if (!plain) {
+      const std::uint64_t elems = *FindMember(object.attributes, "elems_per_block")->AsUint();
+      const std::uint64_t bytes = *FindMember(object.attributes, "block_bytes")->AsUint();
+      EXPECT_EQ(*ElementCount(object.shape) / elems * bytes, data.size());
+    }
+  }
+  EXPECT_GT(found, 0u);
+}
+
+TEST(Gguf, TensorsAreTheOnesTheWritersDeclare) {
+  const auto expected = ReadJson("expected.json");
+  for (const char* file : {"quants.gguf", "little.gguf", "big.gguf"}) {
+    ExpectTensors(file, expected[file]);
+  }
+  ExpectTensors("kquants.gguf", ReadJson("kquants.expected.json"));
+}
+
+TEST(Gguf, BothByteOrdersGiveTheSameTensors) {
+  auto little = MustOpen("kinds.gguf"), big = MustOpen("kinds_big.gguf");
+  ASSERT_EQ(little->objects().size(), 4u);
+  ASSERT_EQ(big->objects().size(), 4u);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(little->objects()[i].name, big->objects()[i].name);
+    EXPECT_EQ(ReadTensor(*little, i), ReadTensor(*big, i));
+  }
+  EXPECT_EQ(Gguf(*little, "kv"), Gguf(*big, "kv"));
+  EXPECT_EQ(*Gguf(*little, "byte_order").AsString(), "little");
+  EXPECT_EQ(*Gguf(*big, "byte_order").AsString(), "big");
+}
+
+TEST(Gguf, MetadataKeepsOrderTypesAndValues) {
+  auto source = MustOpen("kinds.gguf");
+  std::vector<std::string> keys;
+  for (const Value& entry : *Gguf(*source, "kv").AsArray()) {
+    keys.push_back(*(*entry.AsArray())[0].AsString());
+  }
+  EXPECT_THAT(keys, ElementsAre("general.architecture", "general.alignment", "v.u8", "v.i8", "v.u16",
+                                "v.i16", "v.u32", "v.i32", "v.u64", "v.i64", "v.f32", "v.f32nan",
+                                "v.f64", "v.f64nan", "v.true", "v.false", "v.str", "a.str", "a.i32",
+                                "a.f32", "a.bool", "a.bytes"));
+  using P = std::pair<std::string, Value>;
+  EXPECT_EQ(Kv(*source, "v.u8"), (P{"u8", Value(std::uint64_t{255})}));
+  EXPECT_EQ(Kv(*source, "v.i8"), (P{"i8", Value(std::int64_t{-128})}));
+  EXPECT_EQ(Kv(*source, "v.i32"), (P{"i32", Value(std::int64_t{-2147483648})}));
+  EXPECT_EQ(Kv(*source, "v.u64"), (P{"u64", Value(~std::uint64_t{0})}));
+  EXPECT_EQ(Kv(*source, "v.i64"),
+            (P{"i64", Value(std::numeric_limits<std::int64_t>::min())}));
+  EXPECT_TRUE(std::signbit(*Kv(*source, "v.f32").second.AsDouble()));
+  EXPECT_EQ(Kv(*source, "v.f32nan"),
+            (P{"f32", Value(Value::Bytes{std::byte{0}, std::byte{0}, std::byte{0xc0},
+                                         std::byte{0x7f}})}));
+  EXPECT_EQ(Kv(*source, "v.f64").second, Value(1e300));
+  EXPECT_EQ(Kv(*source, "v.f64nan").second.AsBytes()->size(), 8u);
+  EXPECT_EQ(Kv(*source, "v.true"), (P{"bool", Value(true)}));
+  EXPECT_EQ(Kv(*source, "v.str"), (P{"string", Value("na\u00efve \u2713")}));
+  EXPECT_EQ(Kv(*source, "a.str"),
+            (P{"array", Value(Value::Array{Value("string"),
+                                           Value(Value::Array{Value("x"), Value(""), Value("yy")})})}));
+  EXPECT_EQ(Kv(*source, "a.f32").second,
+            Value(Value::Array{Value("f32"), Value(Value::Array{Value(0.5), Value(-1.25)})}));
+  const Value long_array = Kv(*source, "a.i32").second;
+  EXPECT_EQ(*(*long_array.AsArray())[0].AsString(), "i32");
+  const Value::Bytes& numbers = *(*long_array.AsArray())[1].AsBytes();
+  ASSERT_EQ(numbers.size(), 400u);
+  for (int i = 0; i < 100; ++i) {
+    std::int32_t v;
+    std::memcpy(&v, numbers.data() + 4 * i, 4);
+    EXPECT_EQ(v, i - 50);
+  }
+}
+
+TEST(Gguf, ObjectsComeInFileOrderAndRecordTheHeaders) {
+  // Infos in another order than the bytes: swap the first two of little.gguf's infos' offsets.
+  auto source = MustOpen("little.gguf");
+  ASSERT_EQ(source->objects().size(), 4u);
+  EXPECT_EQ(source->objects()[0].name, "tok.weight");
+  EXPECT_EQ(source->objects()[3].name, "q8");
+  const auto first = source->extent({0, 0}), second = source->extent({1, 0});
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->offset, 0x1e0u);
+  EXPECT_EQ(first->length, 512u);
+  EXPECT_EQ(second->offset, 0x1e0u + 512u);
+  const Value::Array& tensors = *Gguf(*source, "tensors").AsArray();
+  ASSERT_EQ(tensors.size(), 4u);
+  EXPECT_EQ(tensors[1], Value(Value::Array{Value("b"), Value("f16"), Value(std::uint64_t{512})}));
+}
+
+TEST(Gguf, RangesOfBigEndianTensorsNeedNotBeWhole) {
+  auto source = MustOpen("big.gguf");
+  const auto i = Find(*source, "tok.weight");
+  ASSERT_TRUE(i.has_value());
+  const Bytes whole = ReadTensor(*source, *i);
+  for (std::size_t at = 0; at < 12; ++at) {
+    for (std::size_t size = 0; size < 20; ++size) {
+      Bytes part(size);
+      ASSERT_TRUE(source->Read({*i, 0}, at, part).ok());
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + static_cast<long>(at)))
+          << at << " " << size;
+    }
+  }
+  Bytes beyond(8);
+  EXPECT_EQ(source->Read({*i, 0}, whole.size() - 4, beyond).code(), StatusCode::kInvalidArgument);
+  EXPECT_FALSE(source->extent({*i, 0}).has_value());
+}
+
+TEST(Gguf, PipeGivesWhatTheFileGives) {
+  for (const char* name : {"quants.gguf", "big.gguf", "kinds.gguf"}) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    const Bytes file = ReadWhole(DataPath(name));
+    std::thread feeder([&] {
+      std::size_t done = 0;
+      while (done < file.size()) {
+        const ssize_t n = ::write(ends[1], file.data() + done, std::min<std::size_t>(999, file.size() - done));
+        if (n <= 0) break;
+        done += static_cast<std::size_t>(n);
+      }
+      ::close(ends[1]);
+    });
+    auto bytes = OpenDescriptor(ends[0], "standard input");
+    ASSERT_TRUE(bytes.ok());
+    auto piped = OpenGguf(*bytes);
+    ASSERT_TRUE(piped.ok()) << Message(piped.status());
+    EXPECT_FALSE((*piped)->seekable());
+    auto source = MustOpen(name);
+    ASSERT_EQ((*piped)->objects().size(), source->objects().size());
+    for (std::uint32_t i = 0; i < source->objects().size(); ++i) {
+      EXPECT_EQ((*piped)->objects()[i].name, source->objects()[i].name);
+      EXPECT_EQ(ReadTensor(**piped, i), ReadTensor(*source, i));
+    }
+    EXPECT_TRUE((*piped)->Finish().ok());
+    feeder.join();
+    ::close(ends[0]);
+  }
+}
+
+// ---- the way back --------------------------------------------------------------------------------------------
+
+TEST(Gguf, RoundTripIsEqualToTheByte) {
+  for (const char* name : {"quants.gguf", "kquants.gguf", "little.gguf", "kinds.gguf"}) {
+    SCOPED_TRACE(name);
+    auto source = MustOpen(name);
+    EXPECT_TRUE(WriteBack(*source) == ReadWhole(DataPath(name)));
+  }
+}
+
+TEST(Gguf, HeadersOfEitherByteOrderAndVersionEncodeAsParsed) {
+  for (const char* name : {"big.gguf", "kinds_big.gguf", "kinds.gguf"}) {
+    SCOPED_TRACE(name);
+    const Bytes file = ReadWhole(DataPath(name));
+    auto header = ParseGgufHeader(file, file.size());
+    ASSERT_TRUE(header.ok() && header->has_value());
+    auto encoded = EncodeGgufHeader(**header);
+    ASSERT_TRUE(encoded.ok()) << Message(encoded.status());
+    EXPECT_EQ(encoded->size(), (*header)->header_bytes);
+    EXPECT_TRUE(std::equal(encoded->begin(), encoded->end(), file.begin()));
+    for (const std::uint32_t version : {1u, 2u}) {
+      (*header)->version = version;
+      auto other = EncodeGgufHeader(**header);
+      ASSERT_TRUE(other.ok());
+      // Offsets are relative, so any data section will do.
+      other->resize(other->size() + file.size());
+      auto again = ParseGgufHeader(*other, other->size());
+      ASSERT_TRUE(again.ok() && again->has_value()) << Message(again.status());
+      EXPECT_EQ((*again)->version, version);
+      EXPECT_EQ((*again)->kv.size(), (*header)->kv.size());
+      ASSERT_EQ((*again)->tensors.size(), (*header)->tensors.size());
+      for (std::size_t i = 0; i < (*again)->tensors.size(); ++i) {
+        EXPECT_EQ((*again)->tensors[i].name, (*header)->tensors[i].name);
+        EXPECT_EQ((*again)->tensors[i].shape, (*header)->tensors[i].shape);
+        EXPECT_EQ((*again)->tensors[i].offset, (*header)->tensors[i].offset);
+      }
+    }
+  }
+}
+
+TEST(Gguf, BigEndianIsWrittenBackLittleEndian) {
+  auto big = MustOpen("kinds_big.gguf");
+  auto layout = PlanGguf(big->attributes(), big->objects());
+  ASSERT_TRUE(layout.ok());
+  EXPECT_FALSE(layout->exact);
+  const Bytes little = ReadWhole(DataPath("kinds.gguf"));
+  ASSERT_LE(layout->header.size(), little.size());
+  EXPECT_TRUE(std::equal(layout->header.begin(), layout->header.end(), little.begin()));
+}
+
+TEST(Gguf, ChangedTensorsAreLaidOutAnew) {
+  auto source = MustOpen("quants.gguf");
+  std::vector<Object> objects = source->objects();
+  objects.erase(objects.begin());
+  Object& converted = objects[0];
+  converted = *DenseObject(converted.name, converted.shape, {DType::kF32, ""});
+  auto layout = PlanGguf(source->attributes(), objects);
+  ASSERT_TRUE(layout.ok()) << Message(layout.status());
+  EXPECT_FALSE(layout->exact);
+  Bytes file = layout->header;
+  file.resize(layout->file_bytes);
+  auto header = ParseGgufHeader(file, file.size());
+  ASSERT_TRUE(header.ok() && header->has_value()) << Message(header.status());
+  ASSERT_EQ((*header)->tensors.size(), objects.size());
+  EXPECT_EQ((*header)->kv, *Gguf(*source, "kv").AsArray());
+  std::uint64_t at = layout->header.size();
+  for (const GgufPiece& piece : layout->pieces) {
+    EXPECT_EQ(piece.offset, at + piece.padding);
+    EXPECT_EQ(piece.offset % 32, 0u);
+    at = piece.offset + piece.bytes;
+  }
+  EXPECT_EQ(layout->file_bytes, at + layout->end_padding);
+}
+
+TEST(Gguf, ObjectsOfOtherOriginNeedATypeOfGguf) {
+  std::vector<Object> objects = {*DenseObject("a", {3, 5}, {DType::kBF16, ""}),
+                                 *DenseObject("b", {}, {DType::kI64, ""})};
+  auto layout = PlanGguf({}, objects);
+  ASSERT_TRUE(layout.ok()) << Message(layout.status());
+  ASSERT_EQ(layout->pieces.size(), 2u);
+  Bytes file = layout->header;
+  file.resize(layout->file_bytes);
+  EXPECT_TRUE(OpenBytes(file).ok());
+  objects.push_back(*DenseObject("c", {4}, {DType::kU8, ""}));
+  const Status status = PlanGguf({}, objects).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(Message(status),
+            "tensor 'c': GGUF has no type for u8; convert it to one of f64 f32 f16 bf16 i64 i32 i16 i8");
+  objects[2] = *DenseObject("d", {1, 1, 1, 1, 1}, {DType::kF32, ""});
+  EXPECT_THAT(std::string(Message(PlanGguf({}, objects).status())),
+              HasSubstr("tensor 'd': shape [1, 1, 1, 1, 1] has more than 4 dimensions"));
+}
+
+TEST(Gguf, MalformedRecordIsAnError) {
+  auto source = MustOpen("little.gguf");
+  const Value::Map record = *FindMember(source->attributes(), "gguf")->AsMap();
+  for (const char* key : {"version", "alignment", "kv", "tensors"}) {
+    for (const Value& bad : {Value(), Value("x"), Value(Value::Array{Value(std::uint64_t{1})})}) {
+      Value::Map broken = record;
+      SetMember(broken, key, bad);
+      EXPECT_EQ(PlanGguf({{"gguf", Value(broken)}}, source->objects()).status().code(),
+                StatusCode::kDataLoss)
+          << key;
+    }
+  }
+}
+
+// ---- split sets ----------------------------------------------------------------------------------------------
+
+std::string Shard(int i) { return "split-0000" + std::to_string(i) + "-of-00003.gguf"; }
+
+TEST(GgufSet, AnyShardOpensTheSet) {
+  for (int shard = 1; shard <= 3; ++shard) {
+    auto source = OpenGgufSet(DataPath(Shard(shard)));
+    ASSERT_TRUE(source.ok()) << Message(source.status());
+    ASSERT_EQ((*source)->objects().size(), 5u);
+    for (std::uint32_t i = 0; i < 5; ++i) {
+      EXPECT_EQ((*source)->objects()[i].name, "t." + std::to_string(i));
+      const Bytes data = ReadTensor(**source, i);
+      float values[4];
+      ASSERT_EQ(data.size(), sizeof values);
+      std::memcpy(values, data.data(), sizeof values);
+      EXPECT_EQ(values[3], 10.0f * static_cast<float>(i) + 3);
+    }
+    for (const Value& entry : *Gguf(**source, "kv").AsArray()) {
+      EXPECT_THAT(*(*entry.AsArray())[0].AsString(), ::testing::Not(HasSubstr("split.")));
+    }
+    EXPECT_EQ(Kv(**source, "general.name").second, Value("set"));
+    // Merged, it can be written as one file.
+    auto layout = PlanGguf((*source)->attributes(), (*source)->objects());
+    ASSERT_TRUE(layout.ok());
+    EXPECT_EQ(layout->pieces.size(), 5u);
+    EXPECT_FALSE(layout->exact);
+  }
+}
+
+class BrokenSet : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (int i = 1; i <= 3; ++i) {
+      shards_.push_back(ReadWhole(DataPath(Shard(i))));
+      WriteWhole(TempPath(Shard(i)), shards_.back());
+    }
+  }
+  std::string Error(int shard = 1) {
+    auto source = OpenGgufSet(TempPath(Shard(shard)));
+    EXPECT_FALSE(source.ok());
+    return source.ok() ? "" : std::string(Message(source.status()));
+  }
+  std::vector<Bytes> shards_;
+};
+
+TEST_F(BrokenSet, MissingShardIsNamed) {
+  std::filesystem::remove(TempPath(Shard(2)));
+  EXPECT_EQ(Error(3), "shard 2 of 3, split-00002-of-00003.gguf: cannot open: No such file or directory");
+}
+
+TEST_F(BrokenSet, ShardOfAnotherNumberIsNamed) {
+  WriteWhole(TempPath(Shard(2)), shards_[2]);
+  EXPECT_EQ(Error(), "split-00002-of-00003.gguf: split.no is 2, its name asks for 1");
+}
+
+TEST_F(BrokenSet, DuplicateTensorIsNamed) {
+  Bytes& third = shards_[2];
+  const std::string_view name = "t.4";
+  auto at = std::search(third.begin(), third.end(),
+                        reinterpret_cast<const std::byte*>(name.data()),
+                        reinterpret_cast<const std::byte*>(name.data() + 3));
+  ASSERT_NE(at, third.end());
+  at[2] = std::byte{'0'};
+  WriteWhole(TempPath(Shard(3)), third);
+  EXPECT_EQ(Error(2), "tensor 't.0' is in both split-00001-of-00003.gguf and split-00003-of-00003.gguf");
+}
+
+TEST_F(BrokenSet, OneShardAloneIsRefused) {
+  const std::string path = TempPath("alone.gguf");
+  WriteWhole(path, shards_[1]);
+  auto source = OpenGgufSet(path);
+  EXPECT_EQ(Message(source.status()),
+            "it is shard 2 of 3 of a split set, but its name is not NAME-00001-of-0000N.gguf, so the "
+            "others cannot be found");
+  EXPECT_THAT(std::string(Message(OpenBytes(shards_[1]))),
+              HasSubstr("it is shard 2 of 3 of a split set, which holds only 2 of its tensors"));
+  EXPECT_TRUE(OpenGgufSet(path, {.allow_single_shard = true}).ok());
+}
+
+}  // namespace
+}  // namespace zt
