@@ -99,6 +99,17 @@ StatusOr<std::uint64_t> ValueCount(const Component& values) {
   return *count / ratio;
 }
 
+// A role that occurs twice, or nothing. Sorted, since hostile input may hold a million of them.
+std::string_view RoleTwice(const Object& object) {
+  if (object.components.size() < 2) return {};
+  std::vector<std::string_view> roles;
+  roles.reserve(object.components.size());
+  for (const Component& component : object.components) roles.push_back(component.role);
+  std::sort(roles.begin(), roles.end());
+  const auto twice = std::adjacent_find(roles.begin(), roles.end());
+  return twice == roles.end() ? std::string_view() : *twice;
+}
+
 Status ValidateDense(const Object& object) {
   if (auto status = RequireRoles(object, {"data"}, true); !status.ok()) return status;
   const Component& data = object.components[0];
@@ -248,14 +259,9 @@ Status ValidateObject(const Object& object) {
   }
   if (object.format.empty()) return InvalidData("the format is empty");
   if (object.components.empty()) return InvalidData("there is no component");
-  for (std::size_t i = 0; i < object.components.size(); ++i) {
-    const Component& component = object.components[i];
+  for (const Component& component : object.components) {
+    if (component.role.empty()) return InvalidData("a component's role is empty");
     if (!IsUtf8(component.role)) return InvalidData("a component's role is not valid UTF-8");
-    for (std::size_t j = 0; j < i; ++j) {
-      if (object.components[j].role == component.role) {
-        return InvalidData("component " + Quote(component.role) + " is declared twice");
-      }
-    }
     if (const LogicalType* type = FindLogicalType(component.element.type)) {
       if (type->storage != component.element.dtype) {
         return InvalidData("type " + component.element.type + " is stored as " +
@@ -263,6 +269,9 @@ Status ValidateObject(const Object& object) {
                            std::string(Name(component.element.dtype)));
       }
     }
+  }
+  if (const std::string_view twice = RoleTwice(object); !twice.empty()) {
+    return InvalidData("component " + Quote(twice) + " is declared twice");
   }
   if (object.format == "dense") return ValidateDense(object);
   if (object.format == "sparse_csr") return ValidateCsr(object);

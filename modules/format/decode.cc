@@ -31,30 +31,45 @@ constexpr std::size_t kObjectDepth = 3;
 // believed.
 constexpr std::size_t kLeastObjectBytes = 48;
 
-// Field names seen in one map. Known fields have a bit each; names of others are kept until the map
-// ends.
-class FieldSet {
+constexpr std::size_t kUnknownField = ~std::size_t{0};
+
+// The fields of one map: where a key stands among the known `names`, and which were seen. The names
+// of unknown fields are kept until the map ends, since they too may occur only once.
+class Fields {
  public:
-  // False where the bit is set already.
-  bool Add(unsigned bit) {
-    const bool fresh = (bits_ & 1u << bit) == 0;
-    bits_ |= 1u << bit;
-    return fresh;
+  explicit Fields(std::span<const std::string_view> names) : names_(names) {}
+
+  // The key's place in `names`, or kUnknownField.
+  StatusOr<std::size_t> Add(std::string_view key) {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (names_[i] != key) continue;
+      if (seen_ >> i & 1) return Twice(key);
+      seen_ |= 1u << i;
+      return i;
+    }
+    unknown_.emplace_back(key);
+    return kUnknownField;
   }
-  void AddUnknown(std::string_view key) { unknown_.emplace_back(key); }
-  bool Has(unsigned bit) const { return (bits_ & 1u << bit) != 0; }
-  Status Check() const {
-    if (unknown_.size() < 2) return OkStatus();
-    const std::vector<std::string_view> keys(unknown_.begin(), unknown_.end());
-    const auto twice = internal::FindTwice(keys);
-    return twice ? Twice(*twice) : OkStatus();
+  bool Has(std::size_t field) const { return (seen_ >> field & 1) != 0; }
+  // At the end of the map: nothing unknown twice, and the first `required` known fields are there.
+  Status Check(std::size_t required) const {
+    if (unknown_.size() > 1) {
+      const std::vector<std::string_view> keys(unknown_.begin(), unknown_.end());
+      if (const auto twice = internal::FindTwice(keys)) return Twice(*twice);
+    }
+    for (std::size_t i = 0; i < required; ++i) {
+      if (!Has(i)) return InvalidData("field " + Quote(names_[i]) + " is missing");
+    }
+    return OkStatus();
   }
+
+ private:
   static Status Twice(std::string_view key) {
     return InvalidData("field " + Quote(key) + " occurs twice");
   }
 
- private:
-  unsigned bits_ = 0;
+  std::span<const std::string_view> names_;
+  unsigned seen_ = 0;
   std::vector<std::string> unknown_;
 };
 
@@ -84,7 +99,8 @@ class Decoder {
   Status DecodeObjects();
   Status DecodeObject(StoredObject& object);
   Status DecodeComponents(StoredObject& object);
-  Status DecodeComponent(StoredObject& object, StoredComponent& component);
+  Status DecodeComponent(StoredComponent& component);
+  bool IsDialect() const { return manifest_.version == SpecVersion::k1_0; }
   // ---- the index, 0.1.0 ----
   Status DecodeIndex01();
   Status DecodeEntry01(StoredObject& object);
@@ -112,6 +128,13 @@ class Decoder {
     *key = item.text;
     return OkStatus();
   }
+  // Reads a key. A field that is not among the known ones is passed over, value and all.
+  Status ReadField(Fields& fields, std::size_t depth, std::size_t* field) {
+    std::string_view key;
+    ZT_RETURN_IF_ERROR(ReadKey(&key));
+    ZT_ASSIGN_OR_RETURN(*field, fields.Add(key));
+    return *field == kUnknownField ? SkipValue(depth) : OkStatus();
+  }
   Status ReadUint(std::string_view field, std::uint64_t* value) {
     const cbor::Item item = reader_.Next();
     if (item.kind != cbor::Kind::kUint) return Expected(item, field, "an unsigned integer");
@@ -125,6 +148,16 @@ class Decoder {
     if (!IsUtf8(item.text)) return InvalidData(Quote(field) + " is not valid UTF-8");
     *text = item.text;
     return OkStatus();
+  }
+  Status ReadText(std::string_view field, std::string* text) {
+    std::string_view view;
+    ZT_RETURN_IF_ERROR(ReadText(field, &view));
+    text->assign(view);
+    return OkStatus();
+  }
+  Status ReadDigest(std::string_view field, std::string* digest) {
+    ZT_RETURN_IF_ERROR(ReadOptionalText(field, digest));
+    return digest->empty() ? OkStatus() : internal::CheckDigestForm(*digest);
   }
   // As ReadText for a field whose default is null.
   Status ReadOptionalText(std::string_view field, std::string* text) {
@@ -164,10 +197,6 @@ class Decoder {
   std::size_t budget_ = kMaxAttributeValues;
 };
 
-Status Missing(std::string_view field) {
-  return InvalidData("field " + Quote(field) + " is missing");
-}
-
 Status Decoder::ReadShape(Shape* shape) {
   const cbor::Item head = reader_.Next();
   if (head.kind != cbor::Kind::kArray) return Expected(head, "shape", "an array");
@@ -202,8 +231,10 @@ Status Decoder::ReadDtype(SpecVersion version, ElementType* element) {
   ZT_RETURN_IF_ERROR(ReadText("dtype", &text));
   auto parsed = internal::ParseSpelling(text, version);
   if (!parsed) {
-    return InvalidData("dtype " + Quote(text) + " is none of version " +
-                       std::string(Traits(version).text));
+    // 0.1.0 leaves the set open (§8), the others do not.
+    return MakeStatus(
+        version == SpecVersion::k0_1 ? StatusCode::kUnimplemented : StatusCode::kDataLoss,
+        "dtype " + Quote(text) + " is none of version " + std::string(Traits(version).text));
   }
   element->dtype = parsed->dtype;
   if (!parsed->type.empty()) element->type = std::move(parsed->type);
@@ -243,58 +274,45 @@ Status Decoder::SetVersion(std::string_view text) {
 }
 
 Status Decoder::DecodeRoot() {
-  enum : unsigned { kVersion, kAttributes, kObjects, kTensors };
+  enum : std::size_t { kVersion, kAttributes, kObjects, kTensors };
+  constexpr std::string_view kNames[] = {"version", "attributes", "objects", "tensors"};
   ZT_ASSIGN_OR_RETURN(cbor::Container root, OpenMap("manifest"));
-  FieldSet fields;
+  Fields fields(kNames);
   // The order of the fields is free, but dtypes cannot be read before the version is known: where
   // the objects come first they are passed over, and read once the root is done.
   std::optional<std::size_t> objects_at, tensors_at;
-  const auto take_objects = [&](std::optional<std::size_t>& at) -> Status {
-    at = reader_.position();
-    return SkipValue(1);
-  };
   while (reader_.More(root)) {
-    std::string_view key;
-    ZT_RETURN_IF_ERROR(ReadKey(&key));
-    if (key == "version") {
-      if (!fields.Add(kVersion)) return FieldSet::Twice(key);
+    std::size_t field;
+    ZT_RETURN_IF_ERROR(ReadField(fields, 1, &field));
+    if (field == kVersion) {
       std::string_view text;
       ZT_RETURN_IF_ERROR(ReadText("version", &text));
       ZT_RETURN_IF_ERROR(SetVersion(text));
-    } else if (key == "attributes") {
-      if (!fields.Add(kAttributes)) return FieldSet::Twice(key);
+    } else if (field == kAttributes) {
       ZT_RETURN_IF_ERROR(ReadAttributes(1, &manifest_.attributes));
-    } else if (key == "objects") {
-      if (!fields.Add(kObjects)) return FieldSet::Twice(key);
-      if (fields.Has(kVersion) && manifest_.version != SpecVersion::k1_0) {
-        ZT_RETURN_IF_ERROR(DecodeObjects());
-      } else {
-        ZT_RETURN_IF_ERROR(take_objects(objects_at));
-      }
-    } else if (key == "tensors") {
-      if (!fields.Add(kTensors)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(take_objects(tensors_at));
-    } else {
-      fields.AddUnknown(key);
+    } else if (field == kObjects && fields.Has(kVersion) && !IsDialect()) {
+      ZT_RETURN_IF_ERROR(DecodeObjects());
+    } else if (field == kObjects || field == kTensors) {
+      (field == kObjects ? objects_at : tensors_at) = reader_.position();
       ZT_RETURN_IF_ERROR(SkipValue(1));
     }
   }
-  ZT_RETURN_IF_ERROR(fields.Check());
-  if (!fields.Has(kVersion)) return Missing("version");
-  const bool dialect = manifest_.version == SpecVersion::k1_0;
-  if (!fields.Has(dialect ? kTensors : kObjects)) return Missing(dialect ? "tensors" : "objects");
-  const std::size_t end = reader_.position();
-  if (const auto at = dialect ? tensors_at : objects_at) {
+  ZT_RETURN_IF_ERROR(fields.Check(kVersion + 1));
+  const std::size_t objects = IsDialect() ? kTensors : kObjects;
+  if (!fields.Has(objects)) {
+    return InvalidData("field " + Quote(kNames[objects]) + " is missing");
+  }
+  if (const auto at = IsDialect() ? tensors_at : objects_at) {
+    const std::size_t end = reader_.position();
     reader_.set_position(*at);
     ZT_RETURN_IF_ERROR(DecodeObjects());
+    reader_.set_position(end);
   }
-  reader_.set_position(end);
   return OkStatus();
 }
 
 Status Decoder::DecodeObjects() {
-  ZT_ASSIGN_OR_RETURN(cbor::Container map,
-                      OpenMap(manifest_.version == SpecVersion::k1_0 ? "tensors" : "objects"));
+  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap(IsDialect() ? "tensors" : "objects"));
   manifest_.objects.reserve(
       std::min<std::uint64_t>(map.left, reader_.remaining() / kLeastObjectBytes));
   while (reader_.More(map)) {
@@ -311,48 +329,40 @@ Status Decoder::DecodeObjects() {
 }
 
 Status Decoder::DecodeObject(StoredObject& object) {
-  enum : unsigned { kShape, kFormat, kAttributes, kComponents, kDtype };
-  const bool dialect = manifest_.version == SpecVersion::k1_0;
+  enum : std::size_t { kShape, kFormat, kComponents, kAttributes, kDtype };
+  constexpr std::string_view kNames[] = {"shape", "format", "components", "attributes", "dtype"};
   ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("object"));
-  FieldSet fields;
-  ElementType element;  // 1.0 says the dtype once for all components
+  // 1.0 says the dtype here, once for all components.
+  Fields fields(std::span(kNames).first(IsDialect() ? 5 : 4));
+  ElementType element;
   while (reader_.More(map)) {
-    std::string_view key;
-    ZT_RETURN_IF_ERROR(ReadKey(&key));
-    if (key == "shape") {
-      if (!fields.Add(kShape)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadShape(&object.shape));
-    } else if (key == "format") {
-      if (!fields.Add(kFormat)) return FieldSet::Twice(key);
-      std::string_view text;
-      ZT_RETURN_IF_ERROR(ReadText("format", &text));
-      object.format = text;
-    } else if (key == "attributes") {
-      if (!fields.Add(kAttributes)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadAttributes(kObjectDepth, &object.attributes));
-    } else if (key == "components") {
-      if (!fields.Add(kComponents)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(DecodeComponents(object));
-    } else if (dialect && key == "dtype") {
-      if (!fields.Add(kDtype)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadDtype(SpecVersion::k1_0, &element));
-    } else {
-      fields.AddUnknown(key);
-      ZT_RETURN_IF_ERROR(SkipValue(kObjectDepth));
+    std::size_t field;
+    ZT_RETURN_IF_ERROR(ReadField(fields, kObjectDepth, &field));
+    switch (field) {
+      case kShape:
+        ZT_RETURN_IF_ERROR(ReadShape(&object.shape));
+        break;
+      case kFormat:
+        ZT_RETURN_IF_ERROR(ReadText("format", &object.format));
+        break;
+      case kComponents:
+        ZT_RETURN_IF_ERROR(DecodeComponents(object));
+        break;
+      case kAttributes:
+        ZT_RETURN_IF_ERROR(ReadAttributes(kObjectDepth, &object.attributes));
+        break;
+      case kDtype:
+        ZT_RETURN_IF_ERROR(ReadDtype(SpecVersion::k1_0, &element));
+        break;
     }
   }
-  ZT_RETURN_IF_ERROR(fields.Check());
-  if (!fields.Has(kShape)) return Missing("shape");
-  if (!fields.Has(kFormat)) return Missing("format");
-  if (!fields.Has(kComponents)) return Missing("components");
-  if (dialect) {
-    if (!fields.Has(kDtype)) return Missing("dtype");
-    for (StoredComponent& component : object.components) {
+  ZT_RETURN_IF_ERROR(fields.Check(kComponents + 1));
+  if (IsDialect() && !fields.Has(kDtype)) return InvalidData("field 'dtype' is missing");
+  for (StoredComponent& component : object.components) {
+    if (IsDialect()) {
       const bool index = internal::IsIndexRole(object.format, component.role);
       component.element = index ? ElementType{DType::kU64, ""} : element;
     }
-  }
-  for (StoredComponent& component : object.components) {
     if (component.encoding == Encoding::kRaw) {
       component.decoded_bytes = component.length;
     } else if (component.decoded_bytes == kUnknownSize) {
@@ -373,7 +383,7 @@ Status Decoder::DecodeComponents(StoredObject& object) {
     ZT_RETURN_IF_ERROR(ReadKey(&role));
     StoredComponent& component = object.components.emplace_back();
     component.role = role;
-    if (auto status = DecodeComponent(object, component); !status.ok()) {
+    if (auto status = DecodeComponent(component); !status.ok()) {
       return Annotate(status, "component " + Quote(component.role));
     }
   }
@@ -388,56 +398,50 @@ Status Decoder::DecodeComponents(StoredObject& object) {
   return OkStatus();
 }
 
-Status Decoder::DecodeComponent(StoredObject& object, StoredComponent& component) {
-  enum : unsigned { kDtype, kType, kOffset, kLength, kUncompressed, kEncoding, kDigest };
+Status Decoder::DecodeComponent(StoredComponent& component) {
+  enum : std::size_t { kOffset, kLength, kUncompressed, kEncoding, kDigest, kDtype, kType };
+  constexpr std::string_view kNames[] = {
+      "offset", "length", "uncompressed_length", "encoding", "digest", "dtype", "type"};
   constexpr std::size_t kDepth = kObjectDepth + 2;
-  const bool dialect = manifest_.version == SpecVersion::k1_0;
-  (void)object;
   ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("component"));
-  FieldSet fields;
+  Fields fields(std::span(kNames).first(IsDialect() ? 5 : 7));
   std::string type;
   component.decoded_bytes = kUnknownSize;
   while (reader_.More(map)) {
-    std::string_view key;
-    ZT_RETURN_IF_ERROR(ReadKey(&key));
-    if (!dialect && key == "dtype") {
-      if (!fields.Add(kDtype)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadDtype(manifest_.version, &component.element));
-    } else if (!dialect && key == "type") {
-      if (!fields.Add(kType)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadOptionalText("type", &type));
-    } else if (key == "offset") {
-      if (!fields.Add(kOffset)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadUint("offset", &component.offset));
-    } else if (key == "length") {
-      if (!fields.Add(kLength)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadUint("length", &component.length));
-    } else if (key == "uncompressed_length") {
-      if (!fields.Add(kUncompressed)) return FieldSet::Twice(key);
-      const cbor::Item item = reader_.Next();
-      if (item.kind == cbor::Kind::kUint) {
-        component.decoded_bytes = item.value;
-      } else if (item.kind != cbor::Kind::kNull) {
-        return Expected(item, key, "an unsigned integer");
+    std::size_t field;
+    ZT_RETURN_IF_ERROR(ReadField(fields, kDepth, &field));
+    switch (field) {
+      case kOffset:
+        ZT_RETURN_IF_ERROR(ReadUint("offset", &component.offset));
+        break;
+      case kLength:
+        ZT_RETURN_IF_ERROR(ReadUint("length", &component.length));
+        break;
+      case kUncompressed: {
+        const cbor::Item item = reader_.Next();
+        if (item.kind == cbor::Kind::kUint) {
+          component.decoded_bytes = item.value;
+        } else if (item.kind != cbor::Kind::kNull) {
+          return Expected(item, "uncompressed_length", "an unsigned integer");
+        }
+        break;
       }
-    } else if (key == "encoding") {
-      if (!fields.Add(kEncoding)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
-    } else if (key == "digest") {
-      if (!fields.Add(kDigest)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadOptionalText("digest", &component.digest));
-      if (!component.digest.empty()) {
-        ZT_RETURN_IF_ERROR(internal::CheckDigestForm(component.digest));
-      }
-    } else {
-      fields.AddUnknown(key);
-      ZT_RETURN_IF_ERROR(SkipValue(kDepth));
+      case kEncoding:
+        ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
+        break;
+      case kDigest:
+        ZT_RETURN_IF_ERROR(ReadDigest("digest", &component.digest));
+        break;
+      case kDtype:
+        ZT_RETURN_IF_ERROR(ReadDtype(manifest_.version, &component.element));
+        break;
+      case kType:
+        ZT_RETURN_IF_ERROR(ReadOptionalText("type", &type));
+        break;
     }
   }
-  ZT_RETURN_IF_ERROR(fields.Check());
-  if (!dialect && !fields.Has(kDtype)) return Missing("dtype");
-  if (!fields.Has(kOffset)) return Missing("offset");
-  if (!fields.Has(kLength)) return Missing("length");
+  ZT_RETURN_IF_ERROR(fields.Check(kLength + 1));
+  if (!IsDialect() && !fields.Has(kDtype)) return InvalidData("field 'dtype' is missing");
   // A logical type that only repeats the dtype says nothing.
   if (!type.empty() && type != Name(component.element.dtype)) {
     if (!component.element.type.empty() && component.element.type != type) {
@@ -475,67 +479,73 @@ Status Decoder::DecodeIndex01() {
 }
 
 Status Decoder::DecodeEntry01(StoredObject& object) {
-  enum : unsigned { kName, kOffset, kSize, kDtype, kShape, kEncoding, kLayout, kEndian, kChecksum };
+  enum : std::size_t {
+    kName,
+    kOffset,
+    kSize,
+    kDtype,
+    kShape,
+    kEncoding,
+    kLayout,
+    kEndian,
+    kChecksum
+  };
+  constexpr std::string_view kNames[] = {"name",   "offset",          "size",
+                                         "dtype",  "shape",           "encoding",
+                                         "layout", "data_endianness", "checksum"};
   constexpr std::size_t kDepth = 2;
   ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("entry"));
   StoredComponent& component = object.components.emplace_back();
   component.role = "data";
-  FieldSet fields;
+  Fields fields(kNames);
   while (reader_.More(map)) {
     std::string_view key;
     ZT_RETURN_IF_ERROR(ReadKey(&key));
-    if (key == "name") {
-      if (!fields.Add(kName)) return FieldSet::Twice(key);
-      std::string_view text;
-      ZT_RETURN_IF_ERROR(ReadText("name", &text));
-      if (text.empty()) return InvalidData("the name is empty");
-      object.name = text;
-    } else if (key == "offset") {
-      if (!fields.Add(kOffset)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadUint("offset", &component.offset));
-    } else if (key == "size") {
-      if (!fields.Add(kSize)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadUint("size", &component.length));
-    } else if (key == "dtype") {
-      if (!fields.Add(kDtype)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadDtype(SpecVersion::k0_1, &component.element));
-    } else if (key == "shape") {
-      if (!fields.Add(kShape)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadShape(&object.shape));
-    } else if (key == "encoding") {
-      if (!fields.Add(kEncoding)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
-    } else if (key == "layout") {
-      if (!fields.Add(kLayout)) return FieldSet::Twice(key);
-      std::string_view text;
-      ZT_RETURN_IF_ERROR(ReadText("layout", &text));
-      if (text.empty()) return InvalidData("'layout' is empty");
-      object.format = text;
-    } else if (key == "data_endianness") {
-      if (!fields.Add(kEndian)) return FieldSet::Twice(key);
-      std::string text;
-      ZT_RETURN_IF_ERROR(ReadOptionalText("data_endianness", &text));
-      if (!text.empty() && text != "little" && text != "big") {
-        return InvalidData("data_endianness " + Quote(text) + " is neither 'little' nor 'big'");
+    ZT_ASSIGN_OR_RETURN(const std::size_t field, fields.Add(key));
+    switch (field) {
+      case kName:
+        ZT_RETURN_IF_ERROR(ReadText("name", &object.name));
+        if (object.name.empty()) return InvalidData("the name is empty");
+        break;
+      case kOffset:
+        ZT_RETURN_IF_ERROR(ReadUint("offset", &component.offset));
+        break;
+      case kSize:
+        ZT_RETURN_IF_ERROR(ReadUint("size", &component.length));
+        break;
+      case kDtype:
+        ZT_RETURN_IF_ERROR(ReadDtype(SpecVersion::k0_1, &component.element));
+        break;
+      case kShape:
+        ZT_RETURN_IF_ERROR(ReadShape(&object.shape));
+        break;
+      case kEncoding:
+        ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
+        break;
+      case kLayout:
+        ZT_RETURN_IF_ERROR(ReadText("layout", &object.format));
+        if (object.format.empty()) return InvalidData("'layout' is empty");
+        break;
+      case kEndian: {
+        std::string text;
+        ZT_RETURN_IF_ERROR(ReadOptionalText("data_endianness", &text));
+        if (!text.empty() && text != "little" && text != "big") {
+          return InvalidData("data_endianness " + Quote(text) + " is neither 'little' nor 'big'");
+        }
+        component.big_endian = text == "big";
+        break;
       }
-      component.big_endian = text == "big";
-    } else if (key == "checksum") {
-      if (!fields.Add(kChecksum)) return FieldSet::Twice(key);
-      ZT_RETURN_IF_ERROR(ReadOptionalText("checksum", &component.digest));
-    } else {
-      std::string name(key);
-      ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute(name, kDepth));
-      object.attributes.emplace_back(std::move(name), std::move(value));
+      case kChecksum:
+        ZT_RETURN_IF_ERROR(ReadDigest("checksum", &component.digest));
+        break;
+      default: {  // a custom field
+        std::string name(key);
+        ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute(name, kDepth));
+        object.attributes.emplace_back(std::move(name), std::move(value));
+      }
     }
   }
-  if (const auto twice = internal::FindTwice(internal::Keys(object.attributes))) {
-    return FieldSet::Twice(*twice);
-  }
-  constexpr std::string_view kRequired[] = {"name", "offset", "size", "dtype", "shape", "encoding"};
-  for (unsigned bit = kName; bit <= kEncoding; ++bit) {
-    if (!fields.Has(bit)) return Missing(kRequired[bit]);
-  }
-  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(internal::CheckDigestForm(component.digest));
+  ZT_RETURN_IF_ERROR(fields.Check(kEncoding + 1));
   if (component.big_endian && component.encoding == Encoding::kZstd &&
       ByteWidth(component.element.dtype) > 1) {
     return Unsupported("data_endianness 'big' on zstd data, for which 0.1.0 gives it no meaning");

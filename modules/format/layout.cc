@@ -7,6 +7,7 @@ module;
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "core/status_macros.h"
@@ -102,15 +103,21 @@ Status CheckIndexDtype(const StoredObject& object, const StoredComponent& compon
 // Blobs may be shared whole, as tied weights are, but not in part.
 Status CheckDisjoint(const Manifest& manifest, std::vector<Blob>& blobs) {
   std::sort(blobs.begin(), blobs.end(), [](const Blob& a, const Blob& b) {
-    return a.offset != b.offset ? a.offset < b.offset : a.length < b.length;
+    return std::tie(a.offset, a.length, a.object, a.component) <
+           std::tie(b.offset, b.length, b.object, b.component);
   });
-  for (std::size_t i = 1; i < blobs.size(); ++i) {
-    const Blob &before = blobs[i - 1], &blob = blobs[i];
-    if (blob.offset == before.offset && blob.length == before.length) continue;
-    if (blob.offset >= before.offset + before.length) continue;
-    return InvalidData(Where(manifest, blob) + ": blob at " + std::to_string(blob.offset) +
-                       " overlaps that of " + Where(manifest, before) + ", which ends at " +
-                       std::to_string(before.offset + before.length));
+  const Blob* before = nullptr;  // the first of those that share its bytes
+  for (const Blob& blob : blobs) {
+    if (before != nullptr) {
+      if (blob.offset == before->offset && blob.length == before->length) continue;
+      const std::uint64_t end = before->offset + before->length;
+      if (blob.offset < end) {
+        return InvalidData(Where(manifest, blob) + ": blob at " + std::to_string(blob.offset) +
+                           " overlaps that of " + Where(manifest, *before) + ", which ends at " +
+                           std::to_string(end));
+      }
+    }
+    before = &blob;
   }
   return OkStatus();
 }
