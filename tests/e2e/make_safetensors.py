@@ -1,9 +1,12 @@
 """Reads and writes safetensors files without the safetensors package, including files no correct writer makes.
 
 As a library: encode(), write(), read(), raw(). As a program it makes small example files:
-  make_safetensors.py OUT [--tensors N] [--shape AxB] [--dtype BF16]
+  make_safetensors.py FILE [--tensors N] [--shape AxB] [--dtype BF16]
+or prints the expected.json of one that is there:
+  make_safetensors.py FILE --expect
 """
 import argparse
+import hashlib
 import json
 import struct
 import sys
@@ -97,15 +100,28 @@ def read(path):
     return tensors, metadata
 
 
+def expectation(path):
+    """What expected.json says of a file: logical dtype, shape, size and SHA-256 of every tensor."""
+    tensors, _ = read(path)
+    return {name: {"dtype": ZTENSOR[dtype][1] or ZTENSOR[dtype][0], "shape": shape, "bytes": len(data),
+                   "sha256": hashlib.sha256(data).hexdigest()}
+            for name, (dtype, shape, data) in tensors.items()}
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
     parser.add_argument("--tensors", type=int, default=4)
     parser.add_argument("--shape", default="64x32")
     parser.add_argument("--dtype", default="BF16", choices=sorted(BITS))
+    parser.add_argument("--expect", action="store_true", help="print what a correct reader finds in FILE")
     options = parser.parse_args()
+    if options.expect:
+        name = options.file.rpartition("/")[2]
+        print(json.dumps({name: expectation(options.file)}, indent=1, ensure_ascii=False))
+        return 0
     shape = [int(dimension) for dimension in options.shape.split("x")]
-    write(options.out, sample([f"tensor.{i}" for i in range(options.tensors)], options.dtype, shape))
+    write(options.file, sample([f"tensor.{i}" for i in range(options.tensors)], options.dtype, shape))
     return 0
 
 
