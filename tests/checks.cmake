@@ -4,6 +4,11 @@
 add_test(NAME lint COMMAND ${PROJECT_SOURCE_DIR}/tests/lint.sh)
 set_tests_properties(lint PROPERTIES LABELS style TIMEOUT 120)
 
+# A project outside the tree builds against the installed package and runs.
+add_test(NAME install CONFIGURATIONS Ci COMMAND ${PROJECT_SOURCE_DIR}/tests/install/run.sh ${PROJECT_BINARY_DIR}
+  $<$<TARGET_EXISTS:ztstream>:$<TARGET_FILE:ztstream>>)
+set_tests_properties(install PROPERTIES LABELS ci RUN_SERIAL ON TIMEOUT 600)
+
 # zt_ci_check(stage TIMEOUT seconds): scripts/check.sh STAGE as a test of the Ci configuration, alone on the
 # machine. Each builds a preset of its own below build/.
 function(zt_ci_check stage)
