@@ -2,15 +2,17 @@
 # Installs what a fresh Debian 12 lacks to build and test ztstream; does nothing where all is there.
 #
 #   scripts/setup.sh            compiler, build tools, libraries, the tests' Python readers
-#   scripts/setup.sh --tools    also clang-format, clang-tidy and what coverage and profiling need
+#   scripts/setup.sh --lint     also clang-format and clang-tidy, which .ci/run needs
+#   scripts/setup.sh --tools    also those, and what documentation and profiling need
 #   scripts/setup.sh --check    installs nothing; says what is missing and exits 1 if anything is
 #
-# Runs as root or through sudo. On a system without apt it names what is missing and stops.
+# Runs as root or through sudo. CMake comes from the suite's backports, whose apt source is derived from the
+# machine's own. On a system without apt it names what is missing and stops.
 set -euo pipefail
 
 packages=(
   # compiler, linker and build tools (g++ is never called: its libstdc++ headers are used)
-  clang-19 clang-tools-19 libclang-rt-19-dev lld-19 llvm-19 libstdc++-12-dev ninja-build cmake pkg-config
+  clang-19 clang-tools-19 libclang-rt-19-dev lld-19 llvm-19 libstdc++-12-dev ninja-build pkg-config
   # libraries
   libzstd-dev libhwy-dev libabsl-dev libcbor-dev libsimdjson-dev libssl-dev libxxhash-dev
   libzip-dev zlib1g-dev libcli11-dev nlohmann-json3-dev libre2-dev
@@ -18,15 +20,17 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-cbor2 python3-zstandard python3-numpy python3-xxhash zstd
 )
-tools=(clang-format-19 clang-tidy-19 doxygen linux-perf valgrind)
+lint=(clang-format-19 clang-tidy-19)
+tools=(doxygen linux-perf valgrind)
 cmake_needed=3.28
 
 mode=install
 for arg in "$@"; do
   case "$arg" in
-    --tools) packages+=("${tools[@]}") ;;
+    --lint) packages+=("${lint[@]}") ;;
+    --tools) packages+=("${lint[@]}" "${tools[@]}") ;;
     --check) mode=check ;;
-    -h|--help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup.sh: unknown option $arg" >&2; exit 2 ;;
   esac
 done
@@ -58,19 +62,26 @@ lacking=()
 for package in "${packages[@]}"; do
   installed "$package" || lacking+=("$package")
 done
-backport_cmake=false
-cmake_new_enough || backport_cmake=true
+new_cmake=false
+cmake_new_enough || new_cmake=true
 
-if [ ${#lacking[@]} -eq 0 ] && ! $backport_cmake; then
+if [ ${#lacking[@]} -eq 0 ] && ! $new_cmake; then
   exit 0
 fi
 if [ "$mode" = check ]; then
-  say "missing: ${lacking[*]}$($backport_cmake && echo " cmake>=$cmake_needed")"
+  say "missing: ${lacking[*]}$($new_cmake && echo " cmake>=$cmake_needed")"
   exit 1
 fi
 
+if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+  say "needs root or sudo to install: ${lacking[*]}$($new_cmake && echo " cmake>=$cmake_needed")"
+  exit 1
+fi
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
-apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 -qq "$@"; }
+apt() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 \
+    -o Acquire::Retries=3 "$@"
+}
 
 # The backports source is the machine's own Debian source with the suite's name changed.
 backports_source() {
@@ -106,23 +117,25 @@ backports_source() {
   return 1
 }
 
-if $backport_cmake; then
-  codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-  if [ "$codename" = bookworm ] && ! apt-cache policy cmake 2>/dev/null | grep -q backports; then
-    entry=$(backports_source "$codename") || { say "found no apt source for $codename to derive backports from; cmake >= $cmake_needed is needed"; exit 1; }
-    case "$entry" in
-      Types:*) target=/etc/apt/sources.list.d/ztstream-backports.sources ;;
-      *) target=/etc/apt/sources.list.d/ztstream-backports.list ;;
-    esac
-    say "adding $codename-backports for cmake >= $cmake_needed"
-    printf '%s\n' "$entry" | as_root tee "$target" >/dev/null
-  fi
+codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+if $new_cmake && [ "$codename" = bookworm ] &&
+  ! grep -rqsE "^[^#]*$codename-backports" /etc/apt/sources.list /etc/apt/sources.list.d --include='*.list' --include='*.sources'; then
+  entry=$(backports_source "$codename") ||
+    { say "found no apt source for $codename to derive backports from; please provide cmake >= $cmake_needed"; exit 1; }
+  case "$entry" in
+    Types:*) target=/etc/apt/sources.list.d/ztstream-backports.sources ;;
+    *) target=/etc/apt/sources.list.d/ztstream-backports.list ;;
+  esac
+  say "adding $codename-backports ($target) for cmake >= $cmake_needed"
+  printf '%s\n' "$entry" | as_root tee "$target" >/dev/null
 fi
 
-say "installing ${#lacking[@]} packages$($backport_cmake && echo ' and a newer cmake')"
+say "installing: ${lacking[*]}$($new_cmake && echo " cmake")"
 apt update >/dev/null || say "apt could not refresh every source; going on with what it has"
 [ ${#lacking[@]} -eq 0 ] || apt install --no-install-recommends "${lacking[@]}" >/dev/null
-if $backport_cmake && ! cmake_new_enough; then
-  apt install --no-install-recommends -t "$(. /etc/os-release && echo "$VERSION_CODENAME")-backports" cmake cmake-data >/dev/null
+if $new_cmake; then
+  release=()
+  [ "$codename" != bookworm ] || release=(-t "$codename-backports")
+  apt install --no-install-recommends "${release[@]}" cmake >/dev/null
 fi
-cmake_new_enough || { say "cmake is still older than $cmake_needed"; exit 1; }
+cmake_new_enough || { say "$(command -v cmake || echo cmake) is older than $cmake_needed"; exit 1; }

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# One of CI's longer checks. The release tests run them all under `ctest -C Ci` (.ci/run).
+#
+#   scripts/check.sh asan       every test but the style's under the address and undefined-behaviour sanitizers
+#   scripts/check.sh tsan       the tests that use threads under the thread sanitizer
+#   scripts/check.sh tidy       clang-tidy over every source of the release build, which must be up to date
+#   scripts/check.sh fuzz [S]   each fuzz target for S seconds (default 20) from its seeds
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stage=${1:-}
+jobs=$(nproc)
+
+build() {  # build PRESET [TARGET...]
+  local preset=$1
+  shift
+  cmake --preset "$preset" --log-level=WARNING
+  cmake --build --preset "$preset" ${1:+--target "$@"}
+}
+
+case "$stage" in
+  asan)
+    build asan
+    exec ctest --preset asan --no-tests=error -LE style -j "$jobs"
+    ;;
+  tsan)
+    build tsan
+    exec ctest --preset tsan --no-tests=error -L threads -j "$jobs"
+    ;;
+  tidy)
+    command -v clang-tidy-19 >/dev/null || { echo "check.sh: clang-tidy-19 is missing: scripts/setup.sh --lint" >&2; exit 1; }
+    [ -f build/release/compile_commands.json ] || { echo "check.sh: build the release preset first" >&2; exit 1; }
+    # Interfaces and implementations of the project itself; the BMIs they import lie in the build folder.
+    git ls-files '*.cc' '*.cppm' ':!tests/install/' ':!tests/fuzz/' |
+      while read -r file; do grep -q "/$file\"" build/release/compile_commands.json && echo "$file"; done |
+      xargs -P "$jobs" -n 1 clang-tidy-19 -p build/release --quiet --warnings-as-errors='*' 2> >(grep -vE '^[0-9]+ warnings? (and|gen)' >&2)
+    ;;
+  fuzz)
+    seconds=${2:-20}
+    build fuzz
+    ZT_FUZZ_SECONDS=$seconds exec ctest --test-dir build/fuzz --output-on-failure --no-tests=error -L fuzz -j "$jobs"
+    ;;
+  *)
+    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    exit 2
+    ;;
+esac

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Tries README's two commands in a clean Debian 12 root, as a stranger's first five minutes would go.
+#
+#   scripts/try-clean-debian.sh FOLDER [--sources list|deb822] [--run COMMAND]... [--keep]
+#
+# Makes FOLDER (new or empty) with debootstrap from the mirror this machine's own apt uses, clones the last commit
+# into it, runs each COMMAND there (default: scripts/quickstart.sh, then scripts/test.sh) and prints how long each
+# step took. --sources picks the form of the root's apt sources: one-line (default, as debootstrap leaves
+# it) or deb822 (as the container images have it). FOLDER is removed when all went well, unless --keep.
+#
+# Needs root, debootstrap and about 4 GB. Exit status: that of the first step that failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+suite=bookworm
+root= form=list keep=false
+commands=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --sources) form=${2:?list or deb822}; shift ;;
+    --run) commands+=("${2:?a command}"); shift ;;
+    --keep) keep=true ;;
+    -h|--help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "try-clean-debian.sh: unknown option $1" >&2; exit 2 ;;
+    *) root=$1 ;;
+  esac
+  shift
+done
+[ -n "$root" ] || { echo "try-clean-debian.sh: name a folder for the root" >&2; exit 2; }
+case "$form" in list|deb822) ;; *) echo "try-clean-debian.sh: --sources is list or deb822" >&2; exit 2 ;; esac
+[ ${#commands[@]} -gt 0 ] || commands=(scripts/quickstart.sh scripts/test.sh)
+[ "$(id -u)" = 0 ] || { echo "try-clean-debian.sh: needs root (debootstrap, chroot)" >&2; exit 1; }
+command -v debootstrap >/dev/null || { echo "try-clean-debian.sh: please install debootstrap" >&2; exit 1; }
+if [ -d "$root" ] && [ -n "$(ls -A "$root")" ]; then
+  echo "try-clean-debian.sh: $root is not empty" >&2
+  exit 2
+fi
+mkdir -p "$root"
+root=$(realpath "$root")
+
+# The mirror: where this machine's own apt has the suite's main component from.
+mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
+  awk -v suite="$suite" '$2 == suite && $3 == "main" { print $1; exit }')
+security=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
+  awk -v suite="$suite-security" '$2 == suite && $3 == "main" { print $1; exit }')
+[ -n "$mirror" ] || { echo "try-clean-debian.sh: this machine's apt has no source for $suite" >&2; exit 1; }
+
+report=$(mktemp)
+cleanup() {
+  umount "$root/proc" "$root/dev/shm" "$root/dev" 2>/dev/null || true
+  rm -f "$report"
+}
+trap cleanup EXIT
+
+step() {  # step NAME COMMAND...: runs it and notes how long it took
+  local name=$1 start=$SECONDS status=0
+  shift
+  echo "=== $name" >&2
+  "$@" || status=$?
+  printf '%6d s  %s%s\n' $((SECONDS - start)) "$name" "$([ $status = 0 ] || echo "  FAILED ($status)")" >>"$report"
+  if [ $status != 0 ]; then
+    echo "--- $form sources" && cat "$report"
+    exit $status
+  fi
+}
+
+inside() {
+  chroot "$root" /usr/bin/env -i HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -c "cd /root/ztstream && $1"
+}
+
+include=()
+case "$mirror" in https:*) include=(--include=ca-certificates) ;; esac
+step "debootstrap $suite (minimal)" debootstrap --variant=minbase "${include[@]}" "$suite" "$root" "$mirror" >/dev/null
+
+# What the machine's own apt needs to reach its mirror (a proxy, a frozen archive's dates) holds inside as well.
+apt-config dump | grep -E '^Acquire::(http|https|Check-)[^ ]* "[^"]' >"$root/etc/apt/apt.conf.d/90outer" || true
+[ ! -e /etc/resolv.conf ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+if [ "$form" = deb822 ]; then
+  rm -f "$root/etc/apt/sources.list"
+  entry() { printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n\n' "$1" "$2"; }
+  {
+    entry "$mirror" "$suite $suite-updates"
+    [ -z "$security" ] || entry "$security" "$suite-security"
+  } >"$root/etc/apt/sources.list.d/debian.sources"
+fi
+mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
+[ ! -d /dev/shm ] || mount --bind /dev/shm "$root/dev/shm" 2>/dev/null || true
+
+step "git clone" git clone -q --no-hardlinks "$PWD" "$root/root/ztstream"
+for command in "${commands[@]}"; do
+  step "$command" inside "$command"
+done
+
+echo "--- a clean Debian 12 root, $form sources, $(nproc) cores"
+cat "$report"
+if ! $keep; then
+  cleanup
+  trap - EXIT
+  rm -rf --one-file-system "$root"
+fi

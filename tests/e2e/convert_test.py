@@ -1,0 +1,343 @@
+"""A conversion keeps every byte, says what it did, and gives the same file every time."""
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+import support
+from support import DATA, EXISTS, PROGRAM, USAGE
+
+import make_safetensors
+import ztread
+
+SINGLE_FILES = [
+    "safetensors/zoo.safetensors", "safetensors/library.safetensors", "real/ppocr-cls.safetensors",
+]
+ALIGNMENT = 64
+
+
+def expected(relative):
+    """{tensor: {"dtype", "shape", "bytes", "sha256"}} of a file of tests/data, or of a sharded folder."""
+    path = DATA / relative
+    if path.is_dir():
+        return json.loads((path / "expected.json").read_text())
+    return json.loads((path.parent / "expected.json").read_text())[path.name]
+
+
+class Bytes(support.EndToEnd):
+
+    def check_against(self, output, tensors):
+        """Every object of the .zt file `output` is as `tensors` says, and there is no other."""
+        content = ztread.read(output)
+        self.assertEqual(sorted(content["objects"]), sorted(tensors))
+        for name, want in tensors.items():
+            got = content["objects"][name]
+            self.assertEqual(got["format"], "dense", name)
+            self.assertEqual(list(got["shape"]), want["shape"], name)
+            self.assertEqual(list(got["components"]), ["data"], name)
+            data = got["components"]["data"]
+            self.assertEqual(data.get("type") or data["dtype"], want["dtype"], name)
+            self.assertEqual(len(data["data"]), want["bytes"], name)
+            self.assertEqual(hashlib.sha256(data["data"]).hexdigest(), want["sha256"], name)
+        return content
+
+    def test_single_files_keep_every_byte(self):
+        for relative in SINGLE_FILES:
+            with self.subTest(relative):
+                output = self.path(pathlib.Path(relative).stem + ".zt")
+                self.succeed("convert", DATA / relative, "-o", output)
+                content = self.check_against(output, expected(relative))
+                self.assertTrue(content["version"].startswith("1.2"))
+
+    def test_sharded_folder_and_its_index_keep_every_byte(self):
+        tensors = expected("hf-sharded")
+        for number, source in enumerate([DATA / "hf-sharded", DATA / "hf-sharded/model.safetensors.index.json"]):
+            with self.subTest(source):
+                output = self.path(f"{number}.zt")
+                self.succeed("convert", source, "-o", output)
+                self.check_against(output, tensors)
+
+    def test_shards_given_by_hand_keep_every_byte(self):
+        shards = sorted((DATA / "hf-sharded").glob("*.safetensors"))
+        self.assertEqual(len(shards), 3)
+        self.succeed("convert", *shards, "-o", self.path("o.zt"))
+        self.check_against(self.path("o.zt"), expected("hf-sharded"))
+
+    def test_compressed_conversion_keeps_every_byte(self):
+        for relative in [*SINGLE_FILES, "hf-sharded"]:
+            with self.subTest(relative):
+                output = self.path("o.zt")
+                self.succeed("convert", "--zstd", "-f", DATA / relative, "-o", output)
+                self.check_against(output, expected(relative))
+
+    def test_every_digest_verifies(self):
+        for digest in ["none", "crc32c", "sha256"]:
+            with self.subTest(digest):
+                output = self.path("o.zt")
+                self.succeed("convert", "--digest", digest, "-f", DATA / "hf-sharded", "-o", output)
+                self.check_against(output, expected("hf-sharded"))
+                self.succeed("verify", output)
+
+    def test_every_dtype_of_the_format(self):
+        tensors = {}
+        for seed, dtype in enumerate(make_safetensors.BITS):
+            shape = (4, 8)
+            data = make_safetensors.pattern(make_safetensors.byte_count(dtype, shape), seed)
+            if dtype == "BOOL":
+                data = bytes(byte & 1 for byte in data)
+            tensors[dtype.lower()] = (dtype, shape, data)
+        self.assertEqual(len(tensors), 22)
+        make_safetensors.write(self.path("all.safetensors"), tensors)
+        self.succeed("convert", self.path("all.safetensors"), "-o", self.path("all.zt"))
+        self.succeed("verify", self.path("all.zt"))
+        objects = ztread.read(self.path("all.zt"))["objects"]
+        self.assertEqual(sorted(objects), sorted(tensors))
+        for name, (dtype, shape, data) in tensors.items():
+            storage, logical = make_safetensors.ZTENSOR[dtype]
+            component = objects[name]["components"]["data"]
+            self.assertEqual((component["dtype"], component.get("type")), (storage, logical), name)
+            self.assertEqual(component["data"], data, name)
+            if make_safetensors.BITS[dtype] >= 8:
+                self.assertEqual(list(objects[name]["shape"]), list(shape), name)
+
+    def test_scalars_empty_tensors_metadata_and_names(self):
+        tensors = {
+            "scalar": ("F64", [], make_safetensors.pattern(8)),
+            "empty": ("BF16", [3, 0, 5], b""),
+            "also empty": ("I64", [0], b""),
+            "ünïcødé/路径 \"q\"\n": ("U8", [3], b"abc"),
+            "n" * 65536: ("U8", [1], b"x"),
+        }
+        metadata = {"format": "pt", "note": "käse \"x\"", "json": "{\"a\": [1, 2]}"}
+        make_safetensors.write(self.path("i.safetensors"), tensors, metadata)
+        self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
+        content = ztread.read(self.path("o.zt"))
+        for name, (_, shape, data) in tensors.items():
+            self.assertEqual(content["objects"][name]["components"]["data"]["data"], data)
+            self.assertEqual(list(content["objects"][name]["shape"]), list(shape))
+        kept = json.dumps(content["attributes"], ensure_ascii=False)
+        for value in metadata.values():
+            self.assertIn(json.dumps(value, ensure_ascii=False)[1:-1], kept)
+
+    def test_header_order_need_not_be_file_order(self):
+        data = make_safetensors.pattern(48)
+        header = {
+            "last": {"dtype": "U8", "shape": [16], "data_offsets": [32, 48]},
+            "first": {"dtype": "U8", "shape": [16], "data_offsets": [0, 16]},
+            "none": {"dtype": "U8", "shape": [0], "data_offsets": [32, 32]},
+            "middle": {"dtype": "U8", "shape": [16], "data_offsets": [16, 32]},
+        }
+        self.put("i.safetensors", make_safetensors.raw(header, data))
+        self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
+        objects = ztread.read(self.path("o.zt"))["objects"]
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            self.assertEqual(objects[name]["components"]["data"]["data"], data[begin:end], name)
+
+    def test_no_tensors_at_all(self):
+        self.put("i.safetensors", make_safetensors.raw({"__metadata__": {"a": "b"}}))
+        self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
+        self.assertEqual(ztread.read(self.path("o.zt"))["objects"], {})
+        self.succeed("verify", self.path("o.zt"))
+
+    def test_space_around_the_header(self):
+        header, data = make_safetensors.layout(make_safetensors.sample())
+        padded = json.dumps(header) + " " * 13
+        self.put("i.safetensors", make_safetensors.raw(padded, data))
+        self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
+        self.assertEqual(len(ztread.read(self.path("o.zt"))["objects"]), 3)
+
+    def test_content_decides_not_the_extension(self):
+        make_safetensors.write(self.path("weights.gguf"), make_safetensors.sample())
+        self.succeed("convert", self.path("weights.gguf"), "-o", self.path("o.zt"))
+        self.assertEqual(sorted(ztread.read(self.path("o.zt"))["objects"]), ["a", "b", "c"])
+
+
+class SameBytes(support.EndToEnd):
+    """Equal inputs give equal files, whatever the threads and whichever way the bytes come and go."""
+
+    OPTION_SETS = [[], ["--zstd"], ["--zstd=3", "--chunk", "64KiB", "--digest", "sha256"]]
+
+    def setUp(self):
+        super().setUp()
+        tensors = make_safetensors.sample([f"small.{i:03}" for i in range(200)], "F32", (5, 7))
+        big = (numpy_weights(1 << 20), numpy_weights(3 << 19))
+        for number, data in enumerate(big):
+            tensors[f"big.{number}"] = ("BF16", (len(data) // 2,), data)
+        make_safetensors.write(self.path("i.safetensors"), tensors, {"k": "v", "a": "b"})
+
+    def test_twice_and_for_any_number_of_threads(self):
+        for options in self.OPTION_SETS:
+            with self.subTest(options):
+                outputs = []
+                for number, threads in enumerate(["1", "1", "2", "3", "8"]):
+                    output = self.path(f"{number}.zt")
+                    self.succeed("convert", *options, "-f", "-T", threads, self.path("i.safetensors"), "-o", output)
+                    outputs.append(output.read_bytes())
+                self.assertEqual(len(set(outputs)), 1)
+
+    def test_file_pipe_and_standard_input(self):
+        source = self.path("i.safetensors")
+        for options in self.OPTION_SETS:
+            with self.subTest(options):
+                self.succeed("convert", *options, "-f", source, "-o", self.path("o.zt"))
+                want = self.path("o.zt").read_bytes()
+                self.assertEqual(self.succeed("convert", *options, source, "-o", "-"), want)
+                content = source.read_bytes()
+                self.assertEqual(self.succeed("convert", *options, "-", "-o", "-", stdin=content), want)
+                self.succeed("convert", *options, "-f", "-", "-o", self.path("p.zt"), stdin=content)
+                self.assertEqual(self.path("p.zt").read_bytes(), want)
+
+    def test_the_order_of_the_index_does_not_matter(self):
+        shutil.copytree(DATA / "hf-sharded", self.path("m"))
+        index_path = self.path("m/model.safetensors.index.json")
+        os.chmod(index_path, 0o644)
+        self.succeed("convert", self.path("m"), "-o", self.path("1.zt"))
+        index = json.loads(index_path.read_text())
+        index["weight_map"] = dict(reversed(index["weight_map"].items()))
+        index_path.write_text(json.dumps(index))
+        self.succeed("convert", self.path("m"), "-o", self.path("2.zt"))
+        self.assertEqual(self.path("1.zt").read_bytes(), self.path("2.zt").read_bytes())
+
+
+def numpy_weights(count):
+    """`count` bf16 weights as a trained network has them."""
+    import numpy
+    values = numpy.random.default_rng(7).standard_normal(count, dtype=numpy.float32) * 0.02
+    return (values.view(numpy.uint32) >> 16).astype("<u2").tobytes()
+
+
+class Layout(support.EndToEnd):
+
+    def test_blobs_are_aligned_padded_with_zeros_and_cover_the_file(self):
+        self.succeed("convert", DATA / "safetensors/zoo.safetensors", "-o", self.path("o.zt"))
+        content = self.path("o.zt").read_bytes()
+        self.assertEqual(content[:8], b"ZTEN1000")
+        self.assertEqual(content[-8:], b"ZTEN1000")
+        listing = self.json("inspect", "--json", self.path("o.zt"))
+        blobs = sorted((component["offset"], component["length"]) for object_ in listing["objects"]
+                       for component in object_["components"])
+        at = 8
+        for offset, length in blobs:
+            self.assertEqual(offset % ALIGNMENT, 0)
+            self.assertEqual(content[at:offset], bytes(max(0, offset - at)))
+            at = max(at, offset + length)
+        manifest_bytes = int.from_bytes(content[-16:-8], "little")
+        self.assertEqual(at, len(content) - 16 - manifest_bytes)
+
+
+class Command(support.EndToEnd):
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.path("i.safetensors")
+        make_safetensors.write(self.source, make_safetensors.sample())
+        self.output = self.path("o.zt")
+
+    def test_existing_output_is_kept_without_force(self):
+        self.output.write_bytes(b"precious")
+        self.fail_with(EXISTS, "convert", self.source, "-o", self.output, says="o.zt")
+        self.assertEqual(self.output.read_bytes(), b"precious")
+        self.assertEqual(self.entries(), ["i.safetensors", "o.zt"])
+        self.succeed("convert", self.source, "-f", "-o", self.output)
+        self.succeed("verify", self.output)
+
+    def test_dry_run_writes_nothing_and_finds_the_same_faults(self):
+        plan = self.succeed("convert", "-n", self.source, "-o", self.output).decode()
+        for name in "abc":
+            self.assertRegex(plan, rf"\b{name}\b")
+        self.assertEqual(self.entries(), ["i.safetensors"])
+        self.assertIsInstance(self.json("convert", "--dry-run", "--json", self.source, "-o", self.output), dict)
+        self.assertEqual(self.entries(), ["i.safetensors"])
+        self.output.write_bytes(b"precious")
+        self.fail_with(EXISTS, "convert", "-n", self.source, "-o", self.output)
+
+    def test_standard_output_carries_the_product_alone(self):
+        process = self.run_program("convert", self.source, "-o", self.output)
+        self.assertEqual((process.returncode, process.stdout), (0, b""))
+        process = self.run_program("convert", "-q", "-f", self.source, "-o", self.output)
+        self.assertEqual((process.returncode, process.stdout, process.stderr), (0, b"", b""))
+
+    def test_convert_json_is_one_object(self):
+        self.assertIsInstance(self.json("convert", "--json", self.source, "-o", self.output), dict)
+
+    def test_inspect_json(self):
+        self.succeed("convert", self.source, "-o", self.output)
+        listing = self.json("inspect", "--json", self.output)
+        self.assertEqual(set(listing) - {"attributes"}, {"file", "format", "version", "objects"})
+        self.assertEqual((listing["format"], listing["version"]), ("zt", "1.2.0"))
+        self.assertEqual([entry["name"] for entry in listing["objects"]], ["a", "b", "c"])
+        for entry in listing["objects"]:
+            self.assertEqual((entry["shape"], entry["format"]), ([16, 8], "dense"))
+            (component,) = entry["components"]
+            self.assertEqual((component["role"], component["dtype"], component["length"]), ("data", "bf16", 256))
+            self.assertEqual(component["offset"] % ALIGNMENT, 0)
+            self.assertRegex(component["digest"], r"\Acrc32c:0x[0-9A-F]{8}\Z")
+            self.assertLessEqual(set(component), {"role", "dtype", "type", "offset", "length", "encoding",
+                                                  "uncompressed_length", "digest"})
+
+    def test_inspect_reads_safetensors_too(self):
+        listing = self.json("inspect", "--json", self.source)
+        self.assertEqual(listing["format"], "safetensors")
+        self.assertEqual([entry["name"] for entry in listing["objects"]], ["a", "b", "c"])
+
+    def test_inspect_lists_every_tensor(self):
+        self.succeed("convert", DATA / "hf-sharded", "-o", self.output)
+        listing = self.succeed("inspect", self.output).decode()
+        for name in expected("hf-sharded"):
+            self.assertIn(name, listing)
+
+    def test_verify_against_its_source(self):
+        self.succeed("convert", "--zstd", self.source, "-o", self.output)
+        self.succeed("verify", self.output, "--against", self.source)
+        tensors = make_safetensors.sample()
+        dtype, shape, data = tensors["b"]
+        tensors["b"] = (dtype, shape, data[:-1] + bytes([data[-1] ^ 1]))
+        make_safetensors.write(self.path("other.safetensors"), tensors)
+        process = self.run_program("verify", self.output, "--against", self.path("other.safetensors"))
+        self.assertEqual(process.returncode, support.DIFFERS)
+        self.assertIn(b"'b'", process.stdout + process.stderr)
+
+    def test_verify_json_is_one_object(self):
+        self.succeed("convert", self.source, "-o", self.output)
+        self.assertIsInstance(self.json("verify", "--json", self.output), dict)
+
+    def test_wrong_usage(self):
+        for arguments in [
+            [], ["frobnicate"], ["convert"], ["convert", self.source], ["convert", "-o", self.output],
+            ["convert", self.source, "-o", self.output, "--no-such-option"],
+            ["convert", self.source, "-o", self.output, "--spec", "7"],
+            ["convert", self.source, "-o", self.output, "--digest", "md5"],
+            ["convert", self.source, "-o", self.output, "-T", "-3"],
+            ["convert", self.source, "-o", self.output, "--chunk", "lots"],
+            ["inspect"], ["verify"],
+        ]:
+            with self.subTest(arguments):
+                process = self.run_program(*arguments)
+                self.assertEqual(process.returncode, USAGE, process.stderr)
+                self.assertEqual(process.stdout, b"")
+                self.assertNotEqual(process.stderr, b"")
+        self.assertEqual(self.entries(), ["i.safetensors"])
+
+    def test_help_and_version(self):
+        for arguments in [["--help"], ["convert", "--help"], ["inspect", "--help"], ["verify", "--help"]]:
+            self.assertIn(b"ztstream", self.succeed(*arguments))
+        self.assertRegex(self.succeed("--version").decode(), r"\d+\.\d+\.\d+")
+
+    def test_output_on_a_closed_pipe_is_an_error_not_a_crash(self):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        try:
+            process = subprocess.run([PROGRAM, "convert", self.source, "-o", "-"], stdout=write_end,
+                                     stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+        finally:
+            os.close(write_end)
+        self.assertEqual(process.returncode, support.IO, process.stderr)
+        self.assertRegex(process.stderr.decode(), r"\Aztstream: [^\n]+\n\Z")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,75 @@
+"""What the end-to-end tests share: the program under test, a folder for each test, and what a failure looks like.
+
+The program is named by the environment variable ZTSTREAM, the data folder by ZT_TEST_DATA (ctest sets both).
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent))
+
+PROGRAM = os.environ.get("ZTSTREAM") or str(HERE.parents[1] / "build/release/bin/ztstream")
+DATA = pathlib.Path(os.environ.get("ZT_TEST_DATA") or HERE.parent / "data")
+
+# Exit statuses of the program.
+DONE, DIFFERS, USAGE, EXISTS, INVALID, UNSUPPORTED, IO, NUMERIC, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 7, 130
+
+
+class EndToEnd(unittest.TestCase):
+    """Each test gets an empty folder, self.folder."""
+
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-e2e-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def run_program(self, *arguments, stdin=None, timeout=120, env=None):
+        """Runs the program; `stdin` is bytes or nothing. Returns the finished process, output as bytes."""
+        environment = dict(os.environ, **(env or {}))
+        return subprocess.run(
+            [PROGRAM, *map(str, arguments)], input=stdin if stdin is not None else b"",
+            capture_output=True, timeout=timeout, env=environment, cwd=self.folder)
+
+    def succeed(self, *arguments, stdin=None):
+        """Runs the program, which must exit 0; returns its standard output."""
+        process = self.run_program(*arguments, stdin=stdin)
+        self.assertEqual(process.returncode, DONE, f"{arguments}: {process.stderr.decode(errors='replace')}")
+        return process.stdout
+
+    def json(self, *arguments):
+        return json.loads(self.succeed(*arguments))
+
+    def fail_with(self, status, *arguments, stdin=None, says=()):
+        """Runs the program, which must exit with `status` (or one of a tuple of them), print nothing on standard
+        output and exactly one line, `ztstream: ...`, on standard error. The line holds every text in `says`.
+        Returns the line."""
+        process = self.run_program(*arguments, stdin=stdin)
+        errors = process.stderr.decode()
+        statuses = status if isinstance(status, tuple) else (status,)
+        self.assertIn(process.returncode, statuses, f"{arguments}: {errors}")
+        self.assertEqual(process.stdout, b"", arguments)
+        self.assertRegex(errors, r"\Aztstream: [^\n]+\n\Z", f"{arguments}: not one line: {errors!r}")
+        for text in (says,) if isinstance(says, str) else says:
+            self.assertIn(text, errors)
+        return errors
+
+    def entries(self, folder=None):
+        return sorted(entry.name for entry in (folder or self.folder).iterdir())
+
+    def path(self, name):
+        return self.folder / name
+
+    def put(self, name, content):
+        """Writes a file below the test's folder, making folders as needed."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Checks the house rules that no compiler checks (CONTRIBUTING.md explains them), and the formatting.
+#
+#   tests/lint.sh           every rule; exit status 1 if any is broken
+#   tests/lint.sh --fix     formats the C++ sources in place first
+#
+# Looks at the files git tracks, or at every file of the source folders where there is no git.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+broken=0
+rule() {  # rule TEXT COMMAND...: each line the command prints, "file:line: what", breaks the rule
+  local text=$1 found
+  shift
+  found=$("$@")
+  [ -z "$found" ] && return 0
+  printf '%s\n%s\n\n' "$text" "$(sed 's/^/    /' <<<"$found")"
+  broken=1
+}
+
+if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+  mapfile -t files < <(git ls-files -co --exclude-standard | while read -r file; do [ -f "$file" ] && echo "$file"; done)
+else
+  mapfile -t files < <(find . -path ./build -prune -o -type f -print | sed 's|^\./||')
+fi
+matching() { printf '%s\n' "${files[@]}" | grep -E "$1" || true; }
+mapfile -t interfaces < <(matching '\.cppm$')
+mapfile -t sources < <(matching '\.cc$')
+
+mapfile -t cpp < <(matching '\.(cppm|cc|h)$')
+search() { [ $# -lt 2 ] || grep -nE "$@" /dev/null || true; }  # search PATTERN FILE...
+
+# ---- modules: what clang 19 compiles without a word, and wrongly -------------------------------------------------
+rule 'No static and no unnamed namespace in an interface (.cppm): importers may get another function.' \
+  search '^(static |namespace \{|namespace$)' "${interfaces[@]}"
+rule 'No intrinsics, Highway or Abseil in an interface; Abseil is in modules/core/core-status.cppm alone.' \
+  search '#include *[<"](immintrin\.h|hwy/|absl/)' $(matching '\.cppm$' | grep -v '^modules/core/core-status\.cppm$')
+rule 'Headers that the standard library of Debian 12 lacks.' \
+  search '#include *<(format|print|generator|flat_map|mdspan)>' "${cpp[@]}"
+included_in_purview() {
+  awk 'FNR == 1 { purview = 0 }
+       /^(export )?module [a-z]/ { purview = 1 }
+       purview && /^#[ \t]*include/ { print FILENAME ":" FNR ": " $0 }' "$@" /dev/null
+}
+rule 'Includes stand in the global module fragment, above the module line.' \
+  included_in_purview "${interfaces[@]}" "${sources[@]}"
+included_after_import() {
+  awk 'FNR == 1 { imported = 0 }
+       /^import / { imported = 1 }
+       imported && /^#[ \t]*include/ { print FILENAME ":" FNR ": " $0 }' "$@" /dev/null
+}
+rule 'Includes come before imports.' included_after_import "${sources[@]}"
+rule 'A kernel is a plain translation unit: no import, no module.' \
+  search '^(export )?(import|module)[ ;]' $(matching '_kernel\.(cc|h)$')
+
+# ---- size and shape ----------------------------------------------------------------------------------------------
+too_long() {  # too_long LIMIT FILE...
+  local limit=$1
+  shift
+  awk -v limit="$limit" 'FNR == limit + 1 { print FILENAME ": more than " limit " lines" }' "$@" /dev/null
+}
+rule 'An interface of more than 300 lines wants a partition.' too_long 300 "${interfaces[@]}"
+rule 'A source of more than 500 lines has more than one topic.' \
+  too_long 500 $(matching '\.cc$' | grep -v '^tests/')
+without_purpose() {
+  local file
+  for file in "$@"; do
+    case "$(head -n 1 "$file")" in '// '*) ;; *) echo "$file:1: $(head -n 1 "$file")" ;; esac
+  done
+}
+rule 'The first line of a C++ file says its name and purpose.' without_purpose "${cpp[@]}"
+
+# ---- nothing of the machine it was written on --------------------------------------------------------------------
+mapfile -t text < <(matching '\.(cppm|cc|h|py|sh|md|txt|cmake|in|json|yml|yaml)$|(^|/)(run|\.clang-[a-z]+)$' |
+  grep -vE '^tests/(lint\.sh|data/)')
+rule 'No path of a machine.' search '(^|[^A-Za-z0-9_.])/(work|home|mnt)/[a-z]' "${text[@]}"
+rule 'No package host: set-up uses the sources that the machine has.' \
+  search '(https?|ftp)://[^/ ]*(mirror|debian\.org|deb\.|apt\.|archive\.|pypi|npmjs|crates\.io)' "${text[@]}"
+rule 'No space at the end of a line.' search '[ 	]+$' $(matching '\.(cppm|cc|h|py|sh|cmake)$')
+
+# ---- formatting --------------------------------------------------------------------------------------------------
+if command -v clang-format-19 >/dev/null; then
+  [ "${1:-}" != --fix ] || clang-format-19 -i "${cpp[@]}"
+  unformatted() { clang-format-19 --dry-run "$@" 2>&1 | grep -E 'warning:|error:' || true; }
+  rule 'Formatting: tests/lint.sh --fix mends it.' unformatted "${cpp[@]}"
+else
+  echo 'clang-format-19 is not installed (scripts/setup.sh --lint): formatting is not checked'
+fi
+
+[ $broken = 0 ] && echo "lint: ${#files[@]} files keep the rules"
+exit $broken
