@@ -14,16 +14,22 @@ module;
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "core/mutex.h"
 #include "core/status_macros.h"
 #include "sink/write_all.h"
 
 module zt.sink;
 
 namespace zt {
+
+using internal::Mutex;
+using internal::MutexLock;
+
 namespace {
 
 constexpr std::string_view kSuffix = ".ztstream-tmp";
@@ -58,6 +64,16 @@ void RemoveLeftovers(const std::string& folder, const std::string& prefix) {
   ::closedir(dir);
 }
 
+// Names of the temporary files that exist now.
+struct Temporaries {
+  Mutex mutex;
+  std::set<std::string> names ZT_GUARDED_BY(mutex);
+};
+Temporaries& LiveTemporaries() {
+  static Temporaries* const live = new Temporaries;  // outlives every sink
+  return *live;
+}
+
 Status WriteAllAt(int fd, std::uint64_t offset, Pieces pieces) {
   const int error = sink_io::WriteAll(pieces, [&](const iovec* v, int count, std::uint64_t done) {
     return ::pwritev(fd, v, count, static_cast<off_t>(offset + done));
@@ -90,6 +106,9 @@ class FileSink final : public Sink {
       // Another run may take the file for a leftover between creation and lock; then it is gone: try again.
       struct stat info;
       if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd_, &info) == 0 && info.st_nlink == 1) {
+        Temporaries& live = LiveTemporaries();
+        const MutexLock lock(live.mutex);
+        live.names.insert(temporary_);
         return OkStatus();
       }
       ::close(fd_);
@@ -136,10 +155,18 @@ class FileSink final : public Sink {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
     if (!temporary_.empty()) ::unlink(temporary_.c_str());
-    temporary_.clear();
+    Forget();
   }
 
  private:
+  void Forget() {
+    Temporaries& live = LiveTemporaries();
+    const MutexLock lock(live.mutex);
+    live.names.erase(temporary_);
+    temporary_.clear();
+  }
+
+
   Status Publish(std::uint64_t total) {
     // Sets the size where the end was never written and frees what was reserved beyond it.
     if (::ftruncate(fd_, static_cast<off_t>(total)) != 0) return IoError(errno, "cannot set size");
@@ -153,7 +180,7 @@ class FileSink final : public Sink {
     }
     if (error == EEXIST) return AlreadyExists("the output exists already; use -f to replace it");
     if (error != 0) return IoError(error, "cannot rename the finished file");
-    temporary_.clear();
+    Forget();
     Status status = OkStatus();
     if (options_.sync) status = SyncFolder();
     if (::close(fd_) != 0 && status.ok()) status = IoError(errno, "cannot close");
@@ -195,6 +222,12 @@ class DirectSink final : public Sink {
 };
 
 }  // namespace
+
+void AbandonTemporaryFiles() {
+  Temporaries& live = LiveTemporaries();
+  const MutexLock lock(live.mutex);
+  for (const std::string& name : live.names) ::unlink(name.c_str());
+}
 
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
                                                const FileSinkOptions& options) {

@@ -56,6 +56,10 @@ struct FileSinkOptions {
 // own). A path that names something other than a regular file (a device, a named pipe) is written to directly.
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path, const FileSinkOptions& options);
 
+// Unlinks the temporary files of all file sinks of this process that are not finished; their Finish then fails. For a
+// program that has to end at once. Thread-safe.
+void AbandonTemporaryFiles();
+
 // An open descriptor, written in order; not closed. For standard output and pipes.
 std::unique_ptr<Sink> DescriptorSink(int fd, std::string name);
 

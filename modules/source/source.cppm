@@ -90,11 +90,14 @@ class TensorSource {
   // One line each, for the user: what was ignored or looks wrong but does no harm.
   inline const std::vector<std::string>& warnings() const { return warnings_; }
   inline void AddWarning(std::string line) { warnings_.push_back(std::move(line)); }
+  // The file (or "standard input") that holds this component, for messages. Set by whoever opened it.
+  virtual const std::string& file(ComponentId) const { return file_; }
+  inline void SetFile(std::string name) { file_ = std::move(name); }
   // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
 
   // Fills `out` with the component's declared bytes from `offset`. Thread-safe for components that are not
-  // sequential. Errors name the file; the caller adds the tensor.
+  // sequential. Errors name neither tensor nor file; the caller adds both.
   virtual Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) = 0;
 
   // True where this component's ranges must be read in ascending order by one thread at a time (deflated entries,
@@ -119,6 +122,7 @@ class TensorSource {
   std::vector<Object> objects_;
   Value::Map attributes_;
   std::vector<std::string> warnings_;
+  std::string file_;
 };
 
 // Tensors in memory. Spans stay the caller's and must outlive the source; equal spans are tied weights.
@@ -138,7 +142,8 @@ class MemorySource final : public TensorSource {
 };
 
 // Several inputs as one, in the order given. A name in two of them is kDataLoss naming both files; of attributes
-// that disagree the first is kept, with a warning. `names` are for those messages, one for each source.
+// that disagree the first is kept, with a warning. `names`, one for each source, are for messages: they become the
+// file() of those sources that have none.
 StatusOr<std::unique_ptr<TensorSource>> MergeSources(std::vector<std::unique_ptr<TensorSource>> sources,
                                                      std::vector<std::string> names);
 

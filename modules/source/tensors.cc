@@ -29,6 +29,7 @@ class MergedSource final : public TensorSource {
     std::unordered_map<std::string, std::size_t> owner;  // object name -> source
     for (std::size_t s = 0; s < sources_.size(); ++s) {
       TensorSource& source = *sources_[s];
+      if (source.file({}).empty()) source.SetFile(names_[s]);
       for (std::size_t i = 0; i < source.objects().size(); ++i) {
         const Object& object = source.objects()[i];
         const auto [held, fresh] = owner.emplace(object.name, s);
@@ -55,6 +56,9 @@ class MergedSource final : public TensorSource {
     return OkStatus();
   }
 
+  const std::string& file(ComponentId id) const override {
+    return origin_.empty() ? file_ : source(id).file(inner(id));
+  }
   std::string_view format() const override {
     return sources_.empty() ? std::string_view("none") : sources_.front()->format();
   }
@@ -78,7 +82,9 @@ class MergedSource final : public TensorSource {
     return source(id).View(inner(id));
   }
   Status Finish() override {
-    for (const auto& source : sources_) ZT_RETURN_IF_ERROR(source->Finish());
+    for (std::size_t s = 0; s < sources_.size(); ++s) {
+      ZT_RETURN_IF_ERROR(Annotate(sources_[s]->Finish(), names_[s]));
+    }
     return OkStatus();
   }
 

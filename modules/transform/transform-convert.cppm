@@ -12,14 +12,6 @@ import :stage;
 
 export namespace zt {
 
-// What becomes of a number beyond the target's largest.
-enum class OnOverflow : std::uint8_t {
-  kError,  // the same bytes as kInf; the caller turns a count above zero into its error
-  kInf,    // infinity, or NaN where the target has none (f8_e4m3fn, f8_e4m3fnuz, f8_e5m2fnuz), as
-           // torch does
-  kSaturate,  // the largest finite value of the same sign
-};
-
 // A conversion of every element, or kUnimplemented naming both types where there is none. One unit
 // is one element (complex: one number, both parts, each part counted by itself).
 //

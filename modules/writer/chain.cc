@@ -35,8 +35,13 @@ ComponentState& StateOf(const Chunk& chunk) {
   return *static_cast<ComponentState*>(chunk.owner.get());
 }
 
+// "FILE: tensor 'NAME': what": the tensor as the source names it, and the file it comes from.
 Status WithTensor(const Status& status, const Chunk& chunk) {
-  return Annotate(status, TensorContext(chunk.object->name));
+  if (status.ok()) return status;
+  const ComponentState& state = StateOf(chunk);
+  const Status named = Annotate(status, TensorContext(chunk.object->name));
+  if (state.source == nullptr || state.source->file(state.id).empty()) return named;
+  return Annotate(named, state.source->file(state.id));
 }
 
 // Fetches bytes. Chunks of sequential components are read by the in-order instance, the others by the parallel
@@ -296,7 +301,8 @@ class WriteStage final : public Stage {
     }
     const Status status =
         place_ ? ledger_.sink.WriteAt(first.place, pieces) : ledger_.sink.Append(pieces);
-    return batch.chunks.size() == 1 ? WithTensor(status, first) : status;
+    if (status.ok()) return status;
+    return Annotate(Annotate(status, TensorContext(first.object->name)), ledger_.sink.name());
   }
 
  private:
@@ -309,6 +315,10 @@ class RecordStage final : public Stage {
  public:
   explicit RecordStage(Ledger& ledger) : ledger_(ledger) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
+  Status ProcessBatch(Batch& batch) override {
+    for (Chunk& chunk : batch.chunks) ZT_RETURN_IF_ERROR(WithTensor(Process(chunk), chunk));
+    return OkStatus();
+  }
   Status Process(Chunk& chunk) override {
     ComponentState& state = StateOf(chunk);
     const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();

@@ -26,6 +26,12 @@ import zt.transform;
 namespace zt {
 namespace {
 
+// "q4_k" of format "gguf.q4_k/1"; empty for other formats.
+std::string_view GgmlType(std::string_view format) {
+  if (!format.starts_with("gguf.") || !format.ends_with("/1")) return {};
+  return format.substr(5, format.size() - 7);
+}
+
 // Which component carries an object's elements: the one a dtype rule converts.
 bool CarriesElements(const Object& object, const Component& component) {
   if (object.format == "dense") return component.role == "data";
@@ -83,11 +89,20 @@ class Planner {
 
   Status Convert(const Object& from, const ElementType& wanted, Object& object, std::uint32_t c,
                  PlannedComponent& component) const {
-    if (!CarriesElements(from, from.components[c])) return OkStatus();
     Component& target = object.components[c];
-    if (target.element == wanted) return OkStatus();
-    component.transform = nullptr;
-    return Unsupported("conversion is not there yet");
+    if (const std::string_view blocks = GgmlType(from.format); !blocks.empty()) {
+      if (!wanted.type.empty()) {
+        return Unsupported(std::string(blocks) + " cannot be dequantized to " + wanted.type);
+      }
+      ZT_ASSIGN_OR_RETURN(component.transform,
+                          MakeDequantize(blocks, wanted.dtype, options_.on_overflow == OnOverflow::kSaturate));
+      object.format = "dense";
+      object.attributes.clear();  // the geometry of blocks that are no more
+    } else {
+      if (!CarriesElements(from, from.components[c]) || target.element == wanted) return OkStatus();
+      ZT_ASSIGN_OR_RETURN(component.transform,
+                          MakeConversion(target.element, wanted, options_.on_overflow));
+    }
     if (target.bytes != kUnknownSize) {
       const std::uint64_t units = target.bytes / component.transform->input_unit();
       const auto bytes = CheckedMul(units, component.transform->output_unit());

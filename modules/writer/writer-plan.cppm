@@ -59,7 +59,8 @@ struct PlanOptions {
   Storage storage;
   OnOverflow on_overflow = OnOverflow::kError;
   // Each may be empty. keep: false drops the object. rename: its new name. convert: the element type it should have
-  // (called with the declaration as the source gives it), or nothing to leave it.
+  // (called with the declaration as the source gives it), or nothing to leave it. Objects of ggml blocks
+  // (format "gguf.<type>/1") are dequantized to it and become dense.
   std::function<bool(const Object&)> keep;
   std::function<std::string(const std::string& name)> rename;
   std::function<std::optional<ElementType>(const Object&)> convert;

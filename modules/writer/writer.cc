@@ -142,7 +142,7 @@ struct Writer::State {
     if (header_written) return OkStatus();
     header_written = true;
     const std::array pieces = {Bytes(ledger.traits.header_magic)};
-    return sink->can_place() ? sink->WriteAt(0, pieces) : sink->Append(pieces);
+    return Annotate(sink->can_place() ? sink->WriteAt(0, pieces) : sink->Append(pieces), sink->name());
   }
 
   Status SubmitPending() {
@@ -293,10 +293,10 @@ struct Writer::State {
     ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, EncodeManifest(manifest, options.spec));
     const std::vector<std::byte> footer = EncodeFooter(bytes.size(), options.spec);
     const std::array<std::span<const std::byte>, 2> pieces = {bytes, footer};
-    ZT_RETURN_IF_ERROR(sink->can_place() ? sink->WriteAt(ledger.cursor, pieces)
-                                         : sink->Append(pieces));
+    ZT_RETURN_IF_ERROR(Annotate(
+        sink->can_place() ? sink->WriteAt(ledger.cursor, pieces) : sink->Append(pieces), sink->name()));
     file_bytes = ledger.cursor + bytes.size() + footer.size();
-    return sink->Finish(file_bytes);
+    return Annotate(sink->Finish(file_bytes), sink->name());
   }
 };
 
@@ -331,7 +331,7 @@ Status Writer::AddSource(TensorSource& source, const Plan& plan) {
   for (const PlannedObject& object : plan.objects) {
     for (const auto& c : object.components) compressed |= c.storage.compression != Compression::kNone;
   }
-  if (wanted && !compressed) ZT_RETURN_IF_ERROR(s.Check(s.sink->Reserve(*wanted)));
+  if (wanted && !compressed) ZT_RETURN_IF_ERROR(s.Check(Annotate(s.sink->Reserve(*wanted), s.sink->name())));
   ZT_RETURN_IF_ERROR(s.Check(s.AddPlanned(source, plan)));
   if (!source.seekable()) {
     // Only the end tells whether a pipe held what it promised.

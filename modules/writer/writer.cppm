@@ -57,7 +57,8 @@ class ObjectWriter;
 // seeks back and writes no byte twice. The same inputs and options give the same bytes for any number of threads.
 //
 // Not thread-safe: one thread adds. After an error every call returns it and the sink is aborted; so does the
-// destructor of a writer that was not finished. Errors name the tensor; callers annotate with the file.
+// destructor of a writer that was not finished. Errors name the tensor, and the file they concern: the source's or the
+// sink's.
 class Writer {
  public:
   static StatusOr<std::unique_ptr<Writer>> Create(std::unique_ptr<Sink> sink, WriterOptions options = {});
