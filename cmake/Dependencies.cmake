@@ -15,6 +15,11 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(re2 REQUIRED IMPORTED_TARGET re2)
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
 
+# A flag such as -pthread on one target alone would make its module files differ from everybody else's.
+foreach(package zstd cbor simdjson xxhash re2 libzip)
+  set_target_properties(PkgConfig::${package} PROPERTIES INTERFACE_COMPILE_OPTIONS "")
+endforeach()
+
 if(ZT_DEVELOPER OR (NOT DEFINED ZT_DEVELOPER AND PROJECT_IS_TOP_LEVEL))
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)

@@ -1,0 +1,59 @@
+// zt.cli:args — what each command is told, parsed but not yet checked.
+module;
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+export module zt.cli:args;
+
+export namespace zt::cli {
+
+enum class ProgressMode { kAuto, kAlways, kNever };
+
+// What every command takes.
+struct Common {
+  bool json = false, quiet = false, verbose = false;
+  ProgressMode progress = ProgressMode::kAuto;
+  unsigned threads = 0;
+  std::uint64_t memory = 64 << 20;
+};
+
+// How inputs are opened.
+struct InputOptions {
+  std::string from;  // a format's name, or empty: by content
+  bool follow_links = false;
+  std::string npy_void;  // element type of '|V' arrays, or empty
+  bool keep_sparse = false;
+  std::uint64_t memory = 64 << 20;
+};
+
+struct ConvertArgs {
+  Common common;
+  InputOptions input;
+  std::vector<std::string> inputs;
+  std::string output;
+  std::string spec = "1.2";
+  std::string zstd;  // empty: raw; a level, or "huffman"
+  double min_gain_percent = 2.0;
+  std::string chunk = "4MiB";
+  std::string digest = "crc32c";
+  std::vector<std::string> dtype;
+  std::string on_overflow = "error";
+  std::string dequantize;
+  std::vector<std::string> include, exclude, rename;
+  bool dry_run = false, force = false, no_sync = false;
+};
+
+struct InspectArgs {
+  Common common;
+  InputOptions input;
+  std::string file;
+};
+
+struct VerifyArgs {
+  Common common;
+  std::string file;
+};
+
+}  // namespace zt::cli
