@@ -180,7 +180,7 @@ class Decoder {
     std::size_t position = reader_.position();
     auto value = internal::ReadValue(bytes_, &position, kMaxNesting - depth, &budget_);
     if (!value.ok()) return Annotate(value.status(), Quote(field));
-    reader_.set_position(position);
+    reader_.Rewind(position);
     return value;
   }
   Status SkipValue(std::size_t depth) {
@@ -278,8 +278,9 @@ Status Decoder::DecodeRoot() {
   constexpr std::string_view kNames[] = {"version", "attributes", "objects", "tensors"};
   ZT_ASSIGN_OR_RETURN(cbor::Container root, OpenMap("manifest"));
   Fields fields(kNames);
-  // The order of the fields is free, but dtypes cannot be read before the version is known: where
-  // the objects come first they are passed over, and read once the root is done.
+  // The order of the fields is free, but how dtypes are spelled is the version's. Where the objects
+  // come first, as in deterministic CBOR, they are read as the latest version's, and once more if
+  // that was wrong.
   std::optional<std::size_t> objects_at, tensors_at;
   while (reader_.More(root)) {
     std::size_t field;
@@ -288,12 +289,18 @@ Status Decoder::DecodeRoot() {
       std::string_view text;
       ZT_RETURN_IF_ERROR(ReadText("version", &text));
       ZT_RETURN_IF_ERROR(SetVersion(text));
+      if (manifest_.version != SpecVersion::k1_2) manifest_.objects.clear();
     } else if (field == kAttributes) {
       ZT_RETURN_IF_ERROR(ReadAttributes(1, &manifest_.attributes));
-    } else if (field == kObjects && fields.Has(kVersion) && !IsDialect()) {
-      ZT_RETURN_IF_ERROR(DecodeObjects());
     } else if (field == kObjects || field == kTensors) {
-      (field == kObjects ? objects_at : tensors_at) = reader_.position();
+      const std::size_t at = reader_.position(), budget = budget_;
+      (field == kObjects ? objects_at : tensors_at) = at;
+      if (field == kObjects && !IsDialect() && DecodeObjects().ok()) {
+        continue;
+      }
+      manifest_.objects.clear();
+      budget_ = budget;
+      reader_.Rewind(at);
       ZT_RETURN_IF_ERROR(SkipValue(1));
     }
   }
@@ -302,12 +309,11 @@ Status Decoder::DecodeRoot() {
   if (!fields.Has(objects)) {
     return InvalidData("field " + Quote(kNames[objects]) + " is missing");
   }
-  if (const auto at = IsDialect() ? tensors_at : objects_at) {
-    const std::size_t end = reader_.position();
-    reader_.set_position(*at);
-    ZT_RETURN_IF_ERROR(DecodeObjects());
-    reader_.set_position(end);
-  }
+  if (!manifest_.objects.empty()) return OkStatus();
+  const std::size_t end = reader_.position();
+  reader_.Rewind(IsDialect() ? *tensors_at : *objects_at);
+  ZT_RETURN_IF_ERROR(DecodeObjects());
+  reader_.Rewind(end);
   return OkStatus();
 }
 

@@ -154,5 +154,6 @@ StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* positio
                           std::size_t* budget);
 // Appends `value`, or fails where it nests deeper than `depth`, has a key twice or text that is not UTF-8.
 Status AppendValue(const Value& value, std::size_t depth, std::vector<std::byte>* out);
+Status AppendMap(const Value::Map& map, std::size_t depth, std::vector<std::byte>* out);
 
 }  // namespace zt::format::internal
