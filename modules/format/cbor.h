@@ -57,7 +57,11 @@ class Reader {
   bool Skip(std::size_t depth);
 
   inline std::size_t position() const { return position_; }
-  inline void set_position(std::size_t position) { position_ = position; }
+  // Goes to where an item begins, back or forth, and forgets an error.
+  inline void Rewind(std::size_t position) {
+    position_ = position;
+    error_.clear();
+  }
   inline std::size_t remaining() const { return bytes_.size() - position_; }
   inline const std::string& error() const { return error_; }
 

@@ -16,6 +16,7 @@ module;
 
 module zt.format;
 
+import :fields;
 import zt.core;
 
 namespace zt {
@@ -23,6 +24,7 @@ namespace {
 
 namespace cbor = format_cbor;
 namespace internal = format::internal;
+using internal::Fields;
 
 // Containers around an object's own fields: root, objects, object. Its attributes may nest within
 // the rest.
@@ -31,52 +33,10 @@ constexpr std::size_t kObjectDepth = 3;
 // believed.
 constexpr std::size_t kLeastObjectBytes = 48;
 
-constexpr std::size_t kUnknownField = ~std::size_t{0};
-
-// The fields of one map: where a key stands among the known `names`, and which were seen. The names
-// of unknown fields are kept until the map ends, since they too may occur only once.
-class Fields {
- public:
-  explicit Fields(std::span<const std::string_view> names) : names_(names) {}
-
-  // The key's place in `names`, or kUnknownField.
-  StatusOr<std::size_t> Add(std::string_view key) {
-    for (std::size_t i = 0; i < names_.size(); ++i) {
-      if (names_[i] != key) continue;
-      if (seen_ >> i & 1) return Twice(key);
-      seen_ |= 1u << i;
-      return i;
-    }
-    unknown_.emplace_back(key);
-    return kUnknownField;
-  }
-  bool Has(std::size_t field) const { return (seen_ >> field & 1) != 0; }
-  // At the end of the map: nothing unknown twice, and the first `required` known fields are there.
-  Status Check(std::size_t required) const {
-    if (unknown_.size() > 1) {
-      const std::vector<std::string_view> keys(unknown_.begin(), unknown_.end());
-      if (const auto twice = internal::FindTwice(keys)) return Twice(*twice);
-    }
-    for (std::size_t i = 0; i < required; ++i) {
-      if (!Has(i)) return InvalidData("field " + Quote(names_[i]) + " is missing");
-    }
-    return OkStatus();
-  }
-
- private:
-  static Status Twice(std::string_view key) {
-    return InvalidData("field " + Quote(key) + " occurs twice");
-  }
-
-  std::span<const std::string_view> names_;
-  unsigned seen_ = 0;
-  std::vector<std::string> unknown_;
-};
-
-class Decoder {
+class Decoder : private internal::FieldReader {
  public:
   Decoder(std::span<const std::byte> bytes, SpecVersion family)
-      : bytes_(bytes), reader_(bytes), family_(family) {}
+      : FieldReader(bytes, kMaxAttributeValues), family_(family) {}
 
   StatusOr<Manifest> Decode() {
     ZT_RETURN_IF_ERROR(family_ == SpecVersion::k0_1 ? DecodeIndex01() : DecodeRoot());
@@ -105,113 +65,13 @@ class Decoder {
   Status DecodeIndex01();
   Status DecodeEntry01(StoredObject& object);
 
-  // ---- items ----
-  Status Malformed() const { return InvalidData(reader_.error()); }
-  Status Expected(const cbor::Item& item, std::string_view field, std::string_view kind) const {
-    if (item.kind == cbor::Kind::kError) return Malformed();
-    return InvalidData(Quote(field) + " is " + std::string(cbor::Describe(item.kind)) + ", " +
-                       std::string(kind) + " is needed");
-  }
-  StatusOr<cbor::Container> OpenMap(std::string_view field) {
-    const cbor::Item item = reader_.Next();
-    if (item.kind != cbor::Kind::kMap) return Expected(item, field, "a map");
-    return cbor::Open(item);
-  }
-  Status ReadKey(std::string_view* key) {
-    const cbor::Item item = reader_.Next();
-    if (item.kind == cbor::Kind::kError) return Malformed();
-    if (item.kind != cbor::Kind::kText) {
-      return InvalidData("a map key is " + std::string(cbor::Describe(item.kind)) +
-                         ", only text can be a key");
-    }
-    if (!IsUtf8(item.text)) return InvalidData("a map key is not valid UTF-8");
-    *key = item.text;
-    return OkStatus();
-  }
-  // Reads a key. A field that is not among the known ones is passed over, value and all.
-  Status ReadField(Fields& fields, std::size_t depth, std::size_t* field) {
-    std::string_view key;
-    ZT_RETURN_IF_ERROR(ReadKey(&key));
-    ZT_ASSIGN_OR_RETURN(*field, fields.Add(key));
-    return *field == kUnknownField ? SkipValue(depth) : OkStatus();
-  }
-  Status ReadUint(std::string_view field, std::uint64_t* value) {
-    const cbor::Item item = reader_.Next();
-    if (item.kind != cbor::Kind::kUint) return Expected(item, field, "an unsigned integer");
-    *value = item.value;
-    return OkStatus();
-  }
-  // The text is valid until the next item.
-  Status ReadText(std::string_view field, std::string_view* text) {
-    const cbor::Item item = reader_.Next();
-    if (item.kind != cbor::Kind::kText) return Expected(item, field, "text");
-    if (!IsUtf8(item.text)) return InvalidData(Quote(field) + " is not valid UTF-8");
-    *text = item.text;
-    return OkStatus();
-  }
-  Status ReadText(std::string_view field, std::string* text) {
-    std::string_view view;
-    ZT_RETURN_IF_ERROR(ReadText(field, &view));
-    text->assign(view);
-    return OkStatus();
-  }
-  Status ReadDigest(std::string_view field, std::string* digest) {
-    ZT_RETURN_IF_ERROR(ReadOptionalText(field, digest));
-    return digest->empty() ? OkStatus() : internal::CheckDigestForm(*digest);
-  }
-  // As ReadText for a field whose default is null.
-  Status ReadOptionalText(std::string_view field, std::string* text) {
-    const cbor::Item item = reader_.Next();
-    if (item.kind == cbor::Kind::kNull) return OkStatus();
-    if (item.kind != cbor::Kind::kText) return Expected(item, field, "text");
-    if (!IsUtf8(item.text)) return InvalidData(Quote(field) + " is not valid UTF-8");
-    text->assign(item.text);
-    return OkStatus();
-  }
-  // `depth`: containers already open. Null stands for no attributes.
-  Status ReadAttributes(std::size_t depth, Value::Map* attributes) {
-    ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute("attributes", depth));
-    if (value.is_null()) return OkStatus();
-    if (value.AsMap() == nullptr) return InvalidData("'attributes' is no map");
-    *attributes = std::move(*value.AsMap());
-    return OkStatus();
-  }
-  StatusOr<Value> ReadAttribute(std::string_view field, std::size_t depth) {
-    std::size_t position = reader_.position();
-    auto value = internal::ReadValue(bytes_, &position, kMaxNesting - depth, &budget_);
-    if (!value.ok()) return Annotate(value.status(), Quote(field));
-    reader_.set_position(position);
-    return value;
-  }
-  Status SkipValue(std::size_t depth) {
-    return reader_.Skip(kMaxNesting - depth) ? OkStatus() : Malformed();
-  }
-  Status ReadShape(Shape* shape);
+  // ---- fields of both ----
   Status ReadEncoding(Encoding* encoding);
   Status ReadDtype(SpecVersion version, ElementType* element);
 
-  std::span<const std::byte> bytes_;
-  cbor::Reader reader_;
   SpecVersion family_;
   Manifest manifest_;
-  std::size_t budget_ = kMaxAttributeValues;
 };
-
-Status Decoder::ReadShape(Shape* shape) {
-  const cbor::Item head = reader_.Next();
-  if (head.kind != cbor::Kind::kArray) return Expected(head, "shape", "an array");
-  cbor::Container container = cbor::Open(head);
-  shape->reserve(std::min<std::uint64_t>(container.left, kMaxRank));
-  while (reader_.More(container)) {
-    if (shape->size() == kMaxRank) {
-      return InvalidData("the rank exceeds " + std::to_string(kMaxRank));
-    }
-    std::uint64_t dim;
-    ZT_RETURN_IF_ERROR(ReadUint("shape", &dim));
-    shape->push_back(dim);
-  }
-  return OkStatus();
-}
 
 Status Decoder::ReadEncoding(Encoding* encoding) {
   std::string_view text;
@@ -241,8 +101,7 @@ Status Decoder::ReadDtype(SpecVersion version, ElementType* element) {
   return OkStatus();
 }
 
-// ---- 1.x
-// -----------------------------------------------------------------------------------------------------
+// ---- 1.x ----
 
 Status Decoder::SetVersion(std::string_view text) {
   const std::size_t dot = text.find('.');
@@ -276,10 +135,12 @@ Status Decoder::SetVersion(std::string_view text) {
 Status Decoder::DecodeRoot() {
   enum : std::size_t { kVersion, kAttributes, kObjects, kTensors };
   constexpr std::string_view kNames[] = {"version", "attributes", "objects", "tensors"};
-  ZT_ASSIGN_OR_RETURN(cbor::Container root, OpenMap("manifest"));
+  cbor::Container root;
+  ZT_RETURN_IF_ERROR(OpenMap("manifest", &root));
   Fields fields(kNames);
-  // The order of the fields is free, but dtypes cannot be read before the version is known: where
-  // the objects come first they are passed over, and read once the root is done.
+  // The order of the fields is free, but how dtypes are spelled is the version's. Where the objects
+  // come first, as in deterministic CBOR, they are read as the latest version's, and once more if
+  // that was wrong.
   std::optional<std::size_t> objects_at, tensors_at;
   while (reader_.More(root)) {
     std::size_t field;
@@ -288,12 +149,18 @@ Status Decoder::DecodeRoot() {
       std::string_view text;
       ZT_RETURN_IF_ERROR(ReadText("version", &text));
       ZT_RETURN_IF_ERROR(SetVersion(text));
+      if (manifest_.version != SpecVersion::k1_2) manifest_.objects.clear();
     } else if (field == kAttributes) {
       ZT_RETURN_IF_ERROR(ReadAttributes(1, &manifest_.attributes));
-    } else if (field == kObjects && fields.Has(kVersion) && !IsDialect()) {
-      ZT_RETURN_IF_ERROR(DecodeObjects());
     } else if (field == kObjects || field == kTensors) {
-      (field == kObjects ? objects_at : tensors_at) = reader_.position();
+      const std::size_t at = reader_.position(), budget = budget_;
+      (field == kObjects ? objects_at : tensors_at) = at;
+      if (field == kObjects && !IsDialect() && DecodeObjects().ok()) {
+        continue;
+      }
+      manifest_.objects.clear();
+      budget_ = budget;
+      reader_.Rewind(at);
       ZT_RETURN_IF_ERROR(SkipValue(1));
     }
   }
@@ -302,17 +169,17 @@ Status Decoder::DecodeRoot() {
   if (!fields.Has(objects)) {
     return InvalidData("field " + Quote(kNames[objects]) + " is missing");
   }
-  if (const auto at = IsDialect() ? tensors_at : objects_at) {
-    const std::size_t end = reader_.position();
-    reader_.set_position(*at);
-    ZT_RETURN_IF_ERROR(DecodeObjects());
-    reader_.set_position(end);
-  }
+  if (!manifest_.objects.empty()) return OkStatus();
+  const std::size_t end = reader_.position();
+  reader_.Rewind(IsDialect() ? *tensors_at : *objects_at);
+  ZT_RETURN_IF_ERROR(DecodeObjects());
+  reader_.Rewind(end);
   return OkStatus();
 }
 
 Status Decoder::DecodeObjects() {
-  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap(IsDialect() ? "tensors" : "objects"));
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap(IsDialect() ? "tensors" : "objects", &map));
   manifest_.objects.reserve(
       std::min<std::uint64_t>(map.left, reader_.remaining() / kLeastObjectBytes));
   while (reader_.More(map)) {
@@ -331,7 +198,8 @@ Status Decoder::DecodeObjects() {
 Status Decoder::DecodeObject(StoredObject& object) {
   enum : std::size_t { kShape, kFormat, kComponents, kAttributes, kDtype };
   constexpr std::string_view kNames[] = {"shape", "format", "components", "attributes", "dtype"};
-  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("object"));
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("object", &map));
   // 1.0 says the dtype here, once for all components.
   Fields fields(std::span(kNames).first(IsDialect() ? 5 : 4));
   ElementType element;
@@ -377,7 +245,8 @@ Status Decoder::DecodeObject(StoredObject& object) {
 }
 
 Status Decoder::DecodeComponents(StoredObject& object) {
-  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("components"));
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("components", &map));
   while (reader_.More(map)) {
     std::string_view role;
     ZT_RETURN_IF_ERROR(ReadKey(&role));
@@ -403,7 +272,8 @@ Status Decoder::DecodeComponent(StoredComponent& component) {
   constexpr std::string_view kNames[] = {
       "offset", "length", "uncompressed_length", "encoding", "digest", "dtype", "type"};
   constexpr std::size_t kDepth = kObjectDepth + 2;
-  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("component"));
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("component", &map));
   Fields fields(std::span(kNames).first(IsDialect() ? 5 : 7));
   std::string type;
   component.decoded_bytes = kUnknownSize;
@@ -457,8 +327,7 @@ Status Decoder::DecodeComponent(StoredComponent& component) {
   return OkStatus();
 }
 
-// ---- 0.1.0
-// ---------------------------------------------------------------------------------------------------
+// ---- 0.1.0 ----
 
 Status Decoder::DecodeIndex01() {
   manifest_.version = SpecVersion::k0_1;
@@ -494,14 +363,16 @@ Status Decoder::DecodeEntry01(StoredObject& object) {
                                          "dtype",  "shape",           "encoding",
                                          "layout", "data_endianness", "checksum"};
   constexpr std::size_t kDepth = 2;
-  ZT_ASSIGN_OR_RETURN(cbor::Container map, OpenMap("entry"));
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("entry", &map));
   StoredComponent& component = object.components.emplace_back();
   component.role = "data";
   Fields fields(kNames);
   while (reader_.More(map)) {
     std::string_view key;
     ZT_RETURN_IF_ERROR(ReadKey(&key));
-    ZT_ASSIGN_OR_RETURN(const std::size_t field, fields.Add(key));
+    std::size_t field;
+    ZT_RETURN_IF_ERROR(fields.Add(key, &field));
     switch (field) {
       case kName:
         ZT_RETURN_IF_ERROR(ReadText("name", &object.name));

@@ -36,14 +36,13 @@ std::string VersionName(SpecVersion version) {
 Status CheckAttributes(const Value::Map& attributes, std::size_t depth) {
   if (attributes.empty()) return OkStatus();
   Bytes scratch;
-  return Annotate(internal::AppendValue(Value(attributes), kMaxNesting - depth, &scratch),
-                  "attributes");
+  return Annotate(internal::AppendMap(attributes, kMaxNesting - depth, &scratch), "attributes");
 }
 
 Status AppendAttributes(const Value::Map& attributes, std::size_t depth, Bytes* out) {
   if (attributes.empty()) return OkStatus();
   cbor::AppendText(*out, "attributes");
-  return Annotate(internal::AppendValue(Value(attributes), kMaxNesting - depth, out), "attributes");
+  return Annotate(internal::AppendMap(attributes, kMaxNesting - depth, out), "attributes");
 }
 
 // `order` in the order of deterministic map keys; fails where a key occurs twice.

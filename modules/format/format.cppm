@@ -24,10 +24,10 @@ enum class SpecVersion : std::uint8_t { k0_1, k1_0, k1_1, k1_2 };
 // their own, so that a version with another alignment or footer is a new row.
 struct ContainerTraits {
   SpecVersion version;
-  std::string_view text;           // "1.2.0": what the manifest's `version` says
-  std::string_view header_magic;   // 8 bytes at offset 0
-  std::string_view footer_magic;   // 8 bytes at the end, or empty
-  std::uint64_t alignment;         // every blob's offset is a multiple
+  std::string_view text;          // "1.2.0": what the manifest's `version` says
+  std::string_view header_magic;  // 8 bytes at offset 0
+  std::string_view footer_magic;  // 8 bytes at the end, or empty
+  std::uint64_t alignment;        // every blob's offset is a multiple
   bool writable;
 };
 const ContainerTraits& Traits(SpecVersion version);
@@ -83,8 +83,9 @@ Object Declare(const StoredObject& object);
 
 // Where the manifest lies. `head` is the file's first 8 bytes, `tail` its last 16 (or all there are).
 struct Trailer {
-  SpecVersion family = SpecVersion::k1_2;  // k1_2 for any ZTEN1000 footer; DecodeManifest refines it
-  std::uint64_t manifest_offset = 0;       // also the end of the data region
+  SpecVersion family =
+      SpecVersion::k1_2;              // k1_2 for any ZTEN1000 footer; DecodeManifest refines it
+  std::uint64_t manifest_offset = 0;  // also the end of the data region
   std::uint64_t manifest_bytes = 0;
 };
 StatusOr<Trailer> LocateManifest(std::span<const std::byte> head, std::span<const std::byte> tail,
@@ -150,9 +151,10 @@ bool IsReservedField01(std::string_view key);
 
 // Decodes the value at `*position`, which moves behind it. `depth` is how many containers may still nest, `*budget`
 // how many values may still be made.
-StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* position, std::size_t depth,
-                          std::size_t* budget);
+StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* position,
+                          std::size_t depth, std::size_t* budget);
 // Appends `value`, or fails where it nests deeper than `depth`, has a key twice or text that is not UTF-8.
 Status AppendValue(const Value& value, std::size_t depth, std::vector<std::byte>* out);
+Status AppendMap(const Value::Map& map, std::size_t depth, std::vector<std::byte>* out);
 
 }  // namespace zt::format::internal

@@ -116,6 +116,11 @@ StatusOr<Value> FromItem(cbor::Reader& reader, const cbor::Item& item, std::size
   return InvalidData("the CBOR is malformed");
 }
 
+Status TooDeep() {
+  return InvalidArgument("the attributes nest deeper than " + std::to_string(kMaxNesting) +
+                         " levels");
+}
+
 }  // namespace
 
 StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* position,
@@ -154,16 +159,16 @@ Status AppendValue(const Value& value, std::size_t depth, std::vector<std::byte>
     case Value::Kind::kMap:
       break;
   }
-  if (depth == 0) {
-    return InvalidArgument("the attributes nest deeper than " + std::to_string(kMaxNesting) +
-                           " levels");
-  }
-  if (const Value::Array* array = value.AsArray()) {
-    cbor::AppendArrayHead(*out, array->size());
-    for (const Value& item : *array) ZT_RETURN_IF_ERROR(AppendValue(item, depth - 1, out));
-    return OkStatus();
-  }
-  const Value::Map& map = *value.AsMap();
+  if (const Value::Map* map = value.AsMap()) return AppendMap(*map, depth, out);
+  if (depth == 0) return TooDeep();
+  const Value::Array& array = *value.AsArray();
+  cbor::AppendArrayHead(*out, array.size());
+  for (const Value& item : array) ZT_RETURN_IF_ERROR(AppendValue(item, depth - 1, out));
+  return OkStatus();
+}
+
+Status AppendMap(const Value::Map& map, std::size_t depth, std::vector<std::byte>* out) {
+  if (depth == 0) return TooDeep();
   std::vector<const Value::Member*> members;
   members.reserve(map.size());
   for (const Value::Member& member : map) {

@@ -1,0 +1,161 @@
+// zt.format:fields — bodies.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+#include "format/cbor.h"
+
+module zt.format;
+
+import :fields;
+import zt.core;
+
+namespace zt::format::internal {
+
+namespace cbor = format_cbor;
+
+namespace {
+
+Status Twice(std::string_view key) { return InvalidData("field " + Quote(key) + " occurs twice"); }
+
+}  // namespace
+
+Status Fields::Add(std::string_view key, std::size_t* field) {
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i] != key) continue;
+    if (seen_ >> i & 1) return Twice(key);
+    seen_ |= std::uint32_t{1} << i;
+    *field = i;
+    return OkStatus();
+  }
+  unknown_.emplace_back(key);
+  *field = kUnknownField;
+  return OkStatus();
+}
+
+Status Fields::Check(std::size_t required) const {
+  if (unknown_.size() > 1) {
+    const std::vector<std::string_view> keys(unknown_.begin(), unknown_.end());
+    if (const auto twice = FindTwice(keys)) return Twice(*twice);
+  }
+  for (std::size_t i = 0; i < required; ++i) {
+    if (!Has(i)) return InvalidData("field " + Quote(names_[i]) + " is missing");
+  }
+  return OkStatus();
+}
+
+Status FieldReader::Malformed() const { return InvalidData(reader_.error()); }
+
+Status FieldReader::Expected(const cbor::Item& item, std::string_view field,
+                             std::string_view kind) const {
+  if (item.kind == cbor::Kind::kError) return Malformed();
+  return InvalidData(Quote(field) + " is " + std::string(cbor::Describe(item.kind)) + ", " +
+                     std::string(kind) + " is needed");
+}
+
+Status FieldReader::OpenMap(std::string_view field, cbor::Container* map) {
+  const cbor::Item item = reader_.Next();
+  if (item.kind != cbor::Kind::kMap) return Expected(item, field, "a map");
+  *map = cbor::Open(item);
+  return OkStatus();
+}
+
+Status FieldReader::ReadKey(std::string_view* key) {
+  const cbor::Item item = reader_.Next();
+  if (item.kind == cbor::Kind::kError) return Malformed();
+  if (item.kind != cbor::Kind::kText) {
+    return InvalidData("a map key is " + std::string(cbor::Describe(item.kind)) +
+                       ", only text can be a key");
+  }
+  if (!IsUtf8(item.text)) return InvalidData("a map key is not valid UTF-8");
+  *key = item.text;
+  return OkStatus();
+}
+
+Status FieldReader::ReadField(Fields& fields, std::size_t depth, std::size_t* field) {
+  std::string_view key;
+  ZT_RETURN_IF_ERROR(ReadKey(&key));
+  ZT_RETURN_IF_ERROR(fields.Add(key, field));
+  return *field == kUnknownField ? SkipValue(depth) : OkStatus();
+}
+
+Status FieldReader::ReadUint(std::string_view field, std::uint64_t* value) {
+  const cbor::Item item = reader_.Next();
+  if (item.kind != cbor::Kind::kUint) return Expected(item, field, "an unsigned integer");
+  *value = item.value;
+  return OkStatus();
+}
+
+Status FieldReader::ReadText(std::string_view field, std::string_view* text) {
+  const cbor::Item item = reader_.Next();
+  if (item.kind != cbor::Kind::kText) return Expected(item, field, "text");
+  if (!IsUtf8(item.text)) return InvalidData(Quote(field) + " is not valid UTF-8");
+  *text = item.text;
+  return OkStatus();
+}
+
+Status FieldReader::ReadText(std::string_view field, std::string* text) {
+  std::string_view view;
+  ZT_RETURN_IF_ERROR(ReadText(field, &view));
+  text->assign(view);
+  return OkStatus();
+}
+
+Status FieldReader::ReadOptionalText(std::string_view field, std::string* text) {
+  const cbor::Item item = reader_.Next();
+  if (item.kind == cbor::Kind::kNull) return OkStatus();
+  if (item.kind != cbor::Kind::kText) return Expected(item, field, "text");
+  if (!IsUtf8(item.text)) return InvalidData(Quote(field) + " is not valid UTF-8");
+  text->assign(item.text);
+  return OkStatus();
+}
+
+Status FieldReader::ReadDigest(std::string_view field, std::string* digest) {
+  ZT_RETURN_IF_ERROR(ReadOptionalText(field, digest));
+  return digest->empty() ? OkStatus() : CheckDigestForm(*digest);
+}
+
+Status FieldReader::ReadShape(Shape* shape) {
+  const cbor::Item head = reader_.Next();
+  if (head.kind != cbor::Kind::kArray) return Expected(head, "shape", "an array");
+  cbor::Container container = cbor::Open(head);
+  shape->reserve(std::min<std::uint64_t>(container.left, kMaxRank));
+  while (reader_.More(container)) {
+    if (shape->size() == kMaxRank) {
+      return InvalidData("the rank exceeds " + std::to_string(kMaxRank));
+    }
+    std::uint64_t dim;
+    ZT_RETURN_IF_ERROR(ReadUint("shape", &dim));
+    shape->push_back(dim);
+  }
+  return OkStatus();
+}
+
+Status FieldReader::ReadAttributes(std::size_t depth, Value::Map* attributes) {
+  ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute("attributes", depth));
+  if (value.is_null()) return OkStatus();
+  if (value.AsMap() == nullptr) return InvalidData("'attributes' is no map");
+  *attributes = std::move(*value.AsMap());
+  return OkStatus();
+}
+
+StatusOr<Value> FieldReader::ReadAttribute(std::string_view field, std::size_t depth) {
+  std::size_t position = reader_.position();
+  auto value = ReadValue(bytes_, &position, kMaxNesting - depth, &budget_);
+  if (!value.ok()) return Annotate(value.status(), Quote(field));
+  reader_.Rewind(position);
+  return value;
+}
+
+Status FieldReader::SkipValue(std::size_t depth) {
+  return reader_.Skip(kMaxNesting - depth) ? OkStatus() : Malformed();
+}
+
+}  // namespace zt::format::internal
