@@ -1,9 +1,15 @@
-// zt.transform:dequant — the block types and the binding to their kernels.
+// zt.transform:dequant — the block types, and the binding to their kernels.
 module;
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
+
+#include "transform/dequant_kernel.h"
 
 module zt.transform;
 
@@ -12,23 +18,101 @@ import zt.core;
 namespace zt {
 namespace {
 
-constexpr GgmlBlock kBlocks[] = {
-    {"q4_0", 32, 18},     {"q4_1", 32, 20},     {"q5_0", 32, 22},     {"q5_1", 32, 24},
-    {"q8_0", 32, 34},     {"q8_1", 32, 36},     {"q2_k", 256, 84},    {"q3_k", 256, 110},
-    {"q4_k", 256, 144},   {"q5_k", 256, 176},   {"q6_k", 256, 210},   {"q8_k", 256, 292},
-    {"iq2_xxs", 256, 66}, {"iq2_xs", 256, 74},  {"iq2_s", 256, 82},   {"iq3_xxs", 256, 98},
-    {"iq3_s", 256, 110},  {"iq1_s", 256, 50},   {"iq1_m", 256, 56},   {"iq4_nl", 32, 18},
-    {"iq4_xs", 256, 136}, {"tq1_0", 256, 54},   {"tq2_0", 256, 66},   {"mxfp4", 32, 17},
-    {"nvfp4", 64, 36},    {"q1_0", 128, 18},    {"q2_0", 64, 18},
+struct Row {
+  GgmlBlock block;
+  kernel::DequantFn* kernel;  // null where ggml defines no values
+};
+constexpr Row kRows[] = {
+    {{"q4_0", 32, 18}, kernel::DequantQ4_0},
+    {{"q4_1", 32, 20}, kernel::DequantQ4_1},
+    {{"q5_0", 32, 22}, kernel::DequantQ5_0},
+    {{"q5_1", 32, 24}, kernel::DequantQ5_1},
+    {{"q8_0", 32, 34}, kernel::DequantQ8_0},
+    {{"q8_1", 32, 36}, nullptr},
+    {{"q2_k", 256, 84}, kernel::DequantQ2_K},
+    {{"q3_k", 256, 110}, kernel::DequantQ3_K},
+    {{"q4_k", 256, 144}, kernel::DequantQ4_K},
+    {{"q5_k", 256, 176}, kernel::DequantQ5_K},
+    {{"q6_k", 256, 210}, kernel::DequantQ6_K},
+    {{"q8_k", 256, 292}, kernel::DequantQ8_K},
+    {{"iq2_xxs", 256, 66}, kernel::DequantIQ2_XXS},
+    {{"iq2_xs", 256, 74}, kernel::DequantIQ2_XS},
+    {{"iq2_s", 256, 82}, kernel::DequantIQ2_S},
+    {{"iq3_xxs", 256, 98}, kernel::DequantIQ3_XXS},
+    {{"iq3_s", 256, 110}, kernel::DequantIQ3_S},
+    {{"iq1_s", 256, 50}, kernel::DequantIQ1_S},
+    {{"iq1_m", 256, 56}, kernel::DequantIQ1_M},
+    {{"iq4_nl", 32, 18}, kernel::DequantIQ4_NL},
+    {{"iq4_xs", 256, 136}, kernel::DequantIQ4_XS},
+    {{"tq1_0", 256, 54}, kernel::DequantTQ1_0},
+    {{"tq2_0", 256, 66}, kernel::DequantTQ2_0},
+    {{"mxfp4", 32, 17}, kernel::DequantMXFP4},
+    {{"nvfp4", 64, 36}, kernel::DequantNVFP4},
+    {{"q1_0", 128, 18}, kernel::DequantQ1_0},
+    {{"q2_0", 64, 18}, kernel::DequantQ2_0},
+};
+
+const Row* FindRow(std::string_view name) {
+  for (const Row& row : kRows) {
+    if (row.block.name == name) return &row;
+  }
+  return nullptr;
+}
+
+class Dequantize final : public Transform {
+ public:
+  Dequantize(const Row& row, DType to, bool saturate) : row_(row), to_(to), saturate_(saturate) {}
+
+  std::size_t input_unit() const override { return row_.block.bytes; }
+  std::size_t output_unit() const override { return row_.block.elems * ByteWidth(to_); }
+
+  void Apply(std::span<const std::byte> in, std::span<std::byte> out,
+             NumericCounts& counts) const override {
+    const auto* from = reinterpret_cast<const std::uint8_t*>(in.data());
+    std::size_t blocks = in.size() / row_.block.bytes;
+    if (to_ == DType::kF32) {
+      row_.kernel(from, reinterpret_cast<float*>(out.data()), blocks);
+      return;
+    }
+    // Through floats that stay in the first-level cache.
+    constexpr std::size_t kStage = 2048;
+    alignas(64) float stage[kStage];
+    auto* to = reinterpret_cast<std::uint16_t*>(out.data());
+    while (blocks > 0) {
+      const std::size_t some = std::min<std::size_t>(blocks, kStage / row_.block.elems);
+      const std::size_t elems = some * row_.block.elems;
+      row_.kernel(from, stage, some);
+      counts.overflow += to_ == DType::kF16 ? kernel::NarrowToF16(stage, to, elems, saturate_)
+                                            : kernel::NarrowToBF16(stage, to, elems, saturate_);
+      from += some * row_.block.bytes;
+      to += elems;
+      blocks -= some;
+    }
+  }
+
+ private:
+  const Row& row_;
+  DType to_;
+  bool saturate_;
 };
 
 }  // namespace
 
 const GgmlBlock* FindGgmlBlock(std::string_view name) {
-  for (const GgmlBlock& block : kBlocks) {
-    if (block.name == name) return &block;
+  const Row* row = FindRow(name);
+  return row == nullptr ? nullptr : &row->block;
+}
+
+StatusOr<std::shared_ptr<const Transform>> MakeDequantize(std::string_view ggml_type, DType to,
+                                                          bool saturate) {
+  const Row* row = FindRow(ggml_type);
+  if (row == nullptr || row->kernel == nullptr) {
+    return Unsupported("blocks of ggml type " + Quote(ggml_type) + " cannot be dequantized");
   }
-  return nullptr;
+  if (to != DType::kF32 && to != DType::kF16 && to != DType::kBF16) {
+    return Unsupported("dequantization gives f32, f16 or bf16, not " + std::string(Name(to)));
+  }
+  return std::make_shared<const Dequantize>(*row, to, saturate);
 }
 
 }  // namespace zt

@@ -1,0 +1,280 @@
+// Dequantization: every Highway target against a scalar reference and against gguf-py, bit for bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dequant_reference.h"
+#include "transform/dequant_kernel.h"
+
+#include <hwy/highway.h>
+
+import zt.core;
+import zt.source;
+import zt.transform;
+import zt.convert.gguf;
+
+namespace zt {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::string_view kTypes[] = {
+    "q4_0",    "q4_1",  "q5_0",    "q5_1",  "q8_0",  "q2_k",  "q3_k",   "q4_k",   "q5_k",
+    "q6_k",    "q8_k",  "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m",
+    "iq4_nl",  "iq4_xs", "tq1_0",  "tq2_0", "mxfp4", "nvfp4", "q1_0",   "q2_0"};
+
+// The bytes of the splitmix64 sequence from `seed`, each u64 little-endian.
+Bytes RandomBytes(std::uint64_t seed, std::size_t count) {
+  Bytes out(count);
+  for (std::size_t i = 0; i < count; i += 8) {
+    std::uint64_t z = seed += 0x9E3779B97F4A7C15;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+    z = (z ^ z >> 27) * 0x94D049BB133111EB;
+    z ^= z >> 31;
+    std::memcpy(out.data() + i, &z, std::min<std::size_t>(8, count - i));
+  }
+  return out;
+}
+
+std::string Sha256(std::span<const std::byte> bytes) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest);
+  std::string out;
+  char hex[3];
+  for (const unsigned char c : digest) {
+    std::snprintf(hex, sizeof hex, "%02x", c);
+    out += hex;
+  }
+  return out;
+}
+
+Bytes Apply(std::string_view type, DType to, std::span<const std::byte> blocks,
+            NumericCounts* counts = nullptr, bool saturate = false) {
+  auto transform = MakeDequantize(type, to, saturate);
+  EXPECT_TRUE(transform.ok()) << type;
+  if (!transform.ok()) return {};
+  NumericCounts ignored;
+  Bytes out(blocks.size() / (*transform)->input_unit() * (*transform)->output_unit());
+  (*transform)->Apply(blocks, out, counts == nullptr ? ignored : *counts);
+  return out;
+}
+
+template <typename T>
+T Get(const Bytes& bytes, std::size_t i) {
+  T v;
+  std::memcpy(&v, bytes.data() + i * sizeof(T), sizeof(T));
+  return v;
+}
+
+// Every NaN of the dtype becomes the one with only the top bit of its mantissa set.
+Bytes OneNaN(Bytes bytes, DType dtype) {
+  const std::size_t width = ByteWidth(dtype);
+  const std::uint32_t infinity = dtype == DType::kF32    ? 0x7f800000
+                                 : dtype == DType::kF16  ? 0x7c00
+                                                         : 0x7f80;
+  const std::uint32_t nan = dtype == DType::kF32 ? 0x7fc00000 : dtype == DType::kF16 ? 0x7e00 : 0x7fc0;
+  const std::uint32_t magnitude = dtype == DType::kF32 ? 0x7fffffff : 0x7fff;
+  for (std::size_t i = 0; i < bytes.size(); i += width) {
+    std::uint32_t v = 0;
+    std::memcpy(&v, bytes.data() + i, width);
+    if ((v & magnitude) > infinity) std::memcpy(bytes.data() + i, &nan, width);
+  }
+  return bytes;
+}
+
+nlohmann::json ReadJson(const std::string& name) {
+  return nlohmann::json::parse(std::ifstream(std::string(ZT_TEST_DATA) + "/gguf/" + name));
+}
+
+// Runs the tests once for each target that this machine has.
+class Dequant : public ::testing::TestWithParam<std::int64_t> {
+ protected:
+  void SetUp() override {
+    hwy::SetSupportedTargetsForTest(GetParam());
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  void TearDown() override {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Targets, Dequant, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
+
+TEST_P(Dequant, EqualsTheScalarReference) {
+  for (const std::string_view type : kTypes) {
+    SCOPED_TRACE(type);
+    const GgmlBlock& block = *FindGgmlBlock(type);
+    // From an odd address, to an odd address.
+    const Bytes random = RandomBytes(type.size() + block.bytes, block.bytes * 65 + 1);
+    const auto blocks = std::span(random).subspan(1);
+    auto transform = MakeDequantize(type, DType::kF32);
+    ASSERT_TRUE(transform.ok());
+    EXPECT_EQ((*transform)->input_unit(), block.bytes);
+    EXPECT_EQ((*transform)->output_unit(), block.elems * 4);
+    Bytes room(65 * block.elems * 4 + 2, std::byte{0x5a});
+    NumericCounts counts;
+    (*transform)->Apply(blocks, std::span(room).subspan(1, room.size() - 2), counts);
+    EXPECT_EQ(room.front(), std::byte{0x5a});
+    EXPECT_EQ(room.back(), std::byte{0x5a});
+    EXPECT_EQ(counts.overflow + counts.nan_lost, 0u);
+    const auto* from = reinterpret_cast<const std::uint8_t*>(blocks.data());
+    for (std::size_t i = 0; i < 65 * block.elems; ++i) {
+      const float want = reference::Element(type, from + i / block.elems * block.bytes,
+                                            static_cast<int>(i % block.elems));
+      float got;
+      std::memcpy(&got, room.data() + 1 + 4 * i, 4);
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(got)) << i;
+      } else {
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(got), std::bit_cast<std::uint32_t>(want))
+            << i << ": " << got << ", not " << want;
+      }
+    }
+  }
+}
+
+TEST_P(Dequant, EqualsGgufPyForRandomBlocks) {
+  std::size_t seen = 0;
+  const nlohmann::json expected = ReadJson("dequant.expected.json");
+  for (const auto& [type, want] : expected.items()) {
+    SCOPED_TRACE(type);
+    ++seen;
+    const std::size_t blocks = want["blocks"].get<std::size_t>();
+    const Bytes random =
+        RandomBytes(want["seed"].get<std::uint64_t>(), blocks * FindGgmlBlock(type)->bytes);
+    NumericCounts counts;
+    EXPECT_EQ(Sha256(OneNaN(Apply(type, DType::kF32, random, &counts), DType::kF32)),
+              want["f32"].get<std::string>());
+    EXPECT_EQ(counts.overflow, 0u);
+    EXPECT_EQ(Sha256(OneNaN(Apply(type, DType::kF16, random, &counts), DType::kF16)),
+              want["f16"].get<std::string>());
+    EXPECT_EQ(counts.overflow, want["f16_overflow"].get<std::uint64_t>());
+    counts = {};
+    EXPECT_EQ(Sha256(OneNaN(Apply(type, DType::kBF16, random, &counts), DType::kBF16)),
+              want["bf16"].get<std::string>());
+    EXPECT_EQ(counts.overflow, want["bf16_overflow"].get<std::uint64_t>());
+  }
+  EXPECT_EQ(seen, 23u);
+}
+
+TEST_P(Dequant, EqualsGgufPyForFiles) {
+  std::size_t seen = 0;
+  for (const auto& [file, json] :
+       {std::pair{"quants.gguf", ReadJson("expected.json")["quants.gguf"]},
+        std::pair{"kquants.gguf", ReadJson("kquants.expected.json")}}) {
+    auto bytes = OpenFile(std::string(ZT_TEST_DATA) + "/gguf/" + file);
+    ASSERT_TRUE(bytes.ok());
+    auto source = OpenGguf(*bytes);
+    ASSERT_TRUE(source.ok());
+    for (std::uint32_t i = 0; i < (*source)->objects().size(); ++i) {
+      const Object& object = (*source)->objects()[i];
+      if (!object.format.starts_with("gguf.") || !json.contains(object.name)) continue;
+      SCOPED_TRACE(object.name);
+      ++seen;
+      Bytes data(object.components[0].bytes);
+      ASSERT_TRUE((*source)->Read({i, 0}, 0, data).ok());
+      const std::string type = object.format.substr(5, object.format.size() - 7);
+      EXPECT_EQ(Sha256(Apply(type, DType::kF32, data)),
+                json[object.name]["dequantized_f32_sha256"].get<std::string>());
+    }
+  }
+  EXPECT_EQ(seen, 20u);
+}
+
+// f16 and bf16 of one float, by way of a q8_k block whose scale is that float and whose first element is 1.
+TEST_P(Dequant, RoundsOnceToNearestEven) {
+  struct Case {
+    float in;
+    std::uint16_t f16, bf16;
+    bool f16_overflow, bf16_overflow;
+  };
+  const float most = std::bit_cast<float>(0x7f7fffffu);
+  const Case cases[] = {
+      {0.0f, 0, 0, false, false},
+      {-0.0f, 0x8000, 0x8000, false, false},
+      {65504.0f, 0x7bff, 0x4780, false, false},
+      {65519.996f, 0x7bff, 0x4780, false, false},
+      {65520.0f, 0x7c00, 0x4780, true, false},
+      {-1e6f, 0xfc00, 0xc974, true, false},
+      {most, 0x7c00, 0x7f80, true, true},
+      {std::bit_cast<float>(0x7f7f7fffu), 0x7c00, 0x7f7f, true, false},
+      {INFINITY, 0x7c00, 0x7f80, false, false},
+      {0x1p-24f, 0x0001, 0x3380, false, false},
+      {0x1p-25f, 0x0000, 0x3300, false, false},
+      {0x1.8p-24f, 0x0002, 0x33c0, false, false},
+      {0x1.002p-14f, 0x0400, 0x3880, false, false},
+      {0x1.ffap-15f, 0x03ff, 0x3880, false, false},
+      {0x1.ffcp-15f, 0x0400, 0x3880, false, false},
+      {0x1.ffep-15f, 0x0400, 0x3880, false, false},
+      {1.0009766f, 0x3c01, 0x3f80, false, false},
+      {0x1.002p0f, 0x3c00, 0x3f80, false, false},
+      {0x1.006p0f, 0x3c02, 0x3f80, false, false},
+      {0x1.01p0f, 0x3c04, 0x3f80, false, false},
+      {0x1.03p0f, 0x3c0c, 0x3f82, false, false},
+      {0x1p-140f, 0x0000, 0x0000, false, false},
+  };
+  for (const Case& c : cases) {
+    Bytes block(292);
+    std::memcpy(block.data(), &c.in, 4);
+    block[4] = std::byte{1};
+    NumericCounts half, brain;
+    SCOPED_TRACE(c.in);
+    const bool infinite = std::isinf(c.in);  // infinity times the zeros after it is NaN
+    EXPECT_EQ(Get<std::uint16_t>(Apply("q8_k", DType::kF16, block, &half), 0), c.f16);
+    EXPECT_EQ(half.overflow, c.f16_overflow ? 1u : 0u);
+    if (std::fabs(c.in) != 0x1p-140f) {
+      EXPECT_EQ(Get<std::uint16_t>(Apply("q8_k", DType::kBF16, block, &brain), 0), c.bf16);
+      EXPECT_EQ(brain.overflow, c.bf16_overflow ? 1u : 0u);
+    }
+    const std::uint16_t sign = c.f16 & 0x8000;
+    EXPECT_EQ(Get<std::uint16_t>(Apply("q8_k", DType::kF16, block, nullptr, true), 0),
+              c.f16_overflow ? sign | 0x7bff : c.f16);
+    EXPECT_EQ(Get<std::uint16_t>(Apply("q8_k", DType::kBF16, block, nullptr, true), 0),
+              c.bf16_overflow ? 0x7f7f : Get<std::uint16_t>(Apply("q8_k", DType::kBF16, block), 0));
+    if (infinite) EXPECT_TRUE((Get<std::uint16_t>(Apply("q8_k", DType::kF16, block), 1) & 0x7fff) > 0x7c00);
+  }
+}
+
+TEST_P(Dequant, AnyCountNarrows) {
+  std::vector<float> in(70);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = i % 3 == 0 ? 1e6f : static_cast<float>(i);
+  for (std::size_t count = 0; count <= 69; ++count) {
+    std::vector<std::uint16_t> out(count + 1, 0xabcd);
+    EXPECT_EQ(kernel::NarrowToF16(in.data(), out.data(), count, false), (count + 2) / 3);
+    EXPECT_EQ(out[count], 0xabcd);
+    if (count > 1) EXPECT_EQ(out[1], 0x3c00);
+    EXPECT_EQ(kernel::NarrowToBF16(in.data(), out.data(), count, false), 0u);
+    EXPECT_EQ(out[count], 0xabcd);
+  }
+}
+
+TEST(DequantBinding, RefusesWhatHasNoValues) {
+  const Status q8_1 = MakeDequantize("q8_1", DType::kF32).status();
+  EXPECT_EQ(q8_1.code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(Message(q8_1), "blocks of ggml type 'q8_1' cannot be dequantized");
+  EXPECT_EQ(MakeDequantize("f32", DType::kF32).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(Message(MakeDequantize("q4_0", DType::kF64).status()),
+            "dequantization gives f32, f16 or bf16, not f64");
+  EXPECT_EQ(FindGgmlBlock("f32"), nullptr);
+}
+
+}  // namespace
+}  // namespace zt
