@@ -79,13 +79,19 @@ inline Result FromValue(const FloatFormat& to, double value, bool saturate) {
   };
   if (std::isinf(value)) return beyond(true);
   if (magnitude == 0) return {to.fnuz ? 0 : sign, false};
-  int exponent;
-  std::frexp(magnitude, &exponent);
   const int least = 1 - to.bias;
-  exponent = exponent - 1 < least ? least : exponent - 1;
+  int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(magnitude) >> 52) - 1023;
+  if (exponent < least) exponent = least;
   // In units of the last place; the halves go to even. The sum carries into the exponent where it
   // must.
-  const double units = std::nearbyint(std::ldexp(magnitude, to.mantissa_bits - exponent));
+  double units;
+  if (to.width == 8) {
+    units = std::ldexp(magnitude, to.mantissa_bits - exponent);  // exact
+  } else {
+    const auto scale = static_cast<std::uint64_t>(1023 + to.mantissa_bits - exponent) << 52;
+    units = magnitude * std::bit_cast<double>(scale);
+    units = units + 0x1p52 - 0x1p52;  // doubles from 2^52 to 2^53 are the whole numbers
+  }
   const std::uint64_t bits = static_cast<std::uint64_t>(units) +
                              (static_cast<std::uint64_t>(exponent - least) << to.mantissa_bits);
   if (bits > LargestFinite(to)) return beyond(false);
@@ -104,7 +110,7 @@ inline Result Convert(const FloatFormat& from, const FloatFormat& to, std::uint6
   payload = from.mantissa_bits > to.mantissa_bits
                 ? payload >> (from.mantissa_bits - to.mantissa_bits)
                 : payload << (to.mantissa_bits - from.mantissa_bits);
-  const bool verbatim = std::string(from.name) == "bf16" && std::string(to.name) == "f32";
+  const bool verbatim = from.width == 2 && from.exponent_bits == 8 && to.width == 4;  // bf16 to f32
   if (!verbatim) payload |= std::uint64_t{1} << (to.mantissa_bits - 1);
   return {nan | payload, false};
 }

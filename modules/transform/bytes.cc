@@ -1,77 +1,74 @@
 // zt.transform:bytes — bodies.
 module;
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 
+#include "transform/bytes_kernel.h"
+#include "transform/streaming.h"
+
 module zt.transform;
 
 import zt.core;
 
 namespace zt {
+namespace {
+
+const std::uint8_t* Octets(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
+std::uint8_t* Octets(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
+
+std::int64_t SignedAt(std::span<const std::byte> in, std::size_t width, std::size_t i) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, in.data() + i * width, width);
+  const auto unused = 64 - width * 8;
+  return static_cast<std::int64_t>(bits << unused) >> unused;
+}
+
+}  // namespace
 
 void SwapBytes(std::span<std::byte> data, std::size_t width) {
-  for (std::size_t i = 0; i + width <= data.size(); i += width) {
-    std::reverse(data.begin() + static_cast<std::ptrdiff_t>(i),
-                 data.begin() + static_cast<std::ptrdiff_t>(i + width));
-  }
+  if (width > 1) kernel::SwapBytes(Octets(data.data()), Octets(data.data()), data.size(), width);
 }
 
 void SwapBytes(std::span<const std::byte> in, std::span<std::byte> out, std::size_t width) {
-  std::copy(in.begin(), in.end(), out.begin());
-  SwapBytes(out, width);
-}
-
-namespace {
-template <typename T>
-Status Widen(std::span<const std::byte> in, std::span<std::uint64_t> out) {
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    T value;
-    std::memcpy(&value, in.data() + i * sizeof(T), sizeof(T));
-    if (value < 0) {
-      return InvalidData("index " + std::to_string(i) + " is negative: " + std::to_string(value));
-    }
-    out[i] = static_cast<std::uint64_t>(value);
+  if (width == 1) {
+    if (!in.empty()) std::memcpy(out.data(), in.data(), in.size());
+    return;
   }
-  return OkStatus();
+  const std::uint8_t* const from = Octets(in.data());
+  kernel::ForEachBlock(from, width, Octets(out.data()), width, in.size() / width,
+                       [&](std::size_t first, std::size_t count, std::uint8_t* to) {
+                         kernel::SwapBytes(from + first * width, to, count * width, width);
+                       });
 }
-}  // namespace
 
 Status WidenToU64(std::span<const std::byte> in, DType from, std::span<std::uint64_t> out) {
-  if (in.size() != out.size() * ByteWidth(from)) return InvalidArgument("sizes disagree");
-  switch (from) {
-    case DType::kI64:
-      return Widen<std::int64_t>(in, out);
-    case DType::kI32:
-      return Widen<std::int32_t>(in, out);
-    case DType::kI16:
-      return Widen<std::int16_t>(in, out);
-    case DType::kI8:
-      return Widen<std::int8_t>(in, out);
-    case DType::kU64:
-      return Widen<std::uint64_t>(in, out);
-    case DType::kU32:
-      return Widen<std::uint32_t>(in, out);
-    case DType::kU16:
-      return Widen<std::uint16_t>(in, out);
-    case DType::kU8:
-      return Widen<std::uint8_t>(in, out);
-    default:
-      return Unsupported("indices of dtype " + std::string(Name(from)));
+  const std::size_t width = ByteWidth(from);
+  if (in.size() != out.size() * width) return InvalidArgument("sizes disagree");
+  if (!IsSignedInt(from) && !IsUnsignedInt(from)) {
+    return Unsupported("indices of dtype " + std::string(Name(from)));
   }
+  const std::uint8_t* const source = Octets(in.data());
+  bool good = true;
+  kernel::ForEachBlock(source, width, reinterpret_cast<std::uint8_t*>(out.data()), 8, out.size(),
+                       [&](std::size_t first, std::size_t count, std::uint8_t* to) {
+                         good &= kernel::WidenToU64(source + first * width, width,
+                                                    IsSignedInt(from), count, to);
+                       });
+  for (std::size_t i = 0; !good && i < out.size(); ++i) {
+    if (const std::int64_t value = SignedAt(in, width, i); value < 0) {
+      return InvalidData("index " + std::to_string(i) + " is negative: " + std::to_string(value));
+    }
+  }
+  return OkStatus();
 }
 
 void Transpose(const std::byte* in, std::size_t in_stride, std::byte* out, std::size_t out_stride,
                std::size_t rows, std::size_t cols, std::size_t width) {
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t c = 0; c < cols; ++c) {
-      std::memcpy(out + (c * out_stride + r) * width, in + (r * in_stride + c) * width, width);
-    }
-  }
+  kernel::Transpose(Octets(in), in_stride, Octets(out), out_stride, rows, cols, width);
 }
 
 }  // namespace zt

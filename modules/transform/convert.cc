@@ -16,6 +16,7 @@ module;
 #include <vector>
 
 #include "transform/convert_kernel.h"
+#include "transform/streaming.h"
 
 module zt.transform;
 
@@ -33,14 +34,12 @@ struct Step {
 };
 using Steps = std::vector<Step>;
 
-void Run(const Step& step, const std::byte* in, std::byte* out, std::size_t count, bool saturate,
-         kernel::Counts& counts) {
-  const auto* from = reinterpret_cast<const std::uint8_t*>(in);
-  auto* to = reinterpret_cast<std::uint8_t*>(out);
+void Run(const Step& step, const std::uint8_t* in, std::uint8_t* out, std::size_t count,
+         bool saturate, kernel::Counts& counts) {
   if (const auto* code = std::get_if<FloatStep>(&step.code)) {
-    kernel::RunStep(*code, from, to, count, saturate, counts);
+    kernel::RunStep(*code, in, out, count, saturate, counts);
   } else {
-    kernel::RunStep(std::get<IntStep>(step.code), from, to, count, counts);
+    kernel::RunStep(std::get<IntStep>(step.code), in, out, count, counts);
   }
 }
 
@@ -61,12 +60,12 @@ class Conversion final : public Transform {
       std::memcpy(out.data(), in.data(), in.size());
       return;
     }
+    const auto* const from = reinterpret_cast<const std::uint8_t*>(in.data());
     kernel::Counts found;
-    if (steps_.size() == 1) {
-      Run(steps_.front(), in.data(), out.data(), count, saturate_, found);
-    } else {
-      ApplyInBlocks(in.data(), out.data(), count, found);
-    }
+    kernel::ForEachBlock(from, in_width_, reinterpret_cast<std::uint8_t*>(out.data()), out_width(),
+                         count, [&](std::size_t first, std::size_t n, std::uint8_t* to) {
+                           ApplyToBlock(from + first * in_width_, to, n, found);
+                         });
     counts.overflow += found.overflow;
     counts.nan_lost += found.nan_lost;
   }
@@ -74,22 +73,16 @@ class Conversion final : public Transform {
  private:
   std::size_t out_width() const { return steps_.empty() ? in_width_ : steps_.back().out_width; }
 
-  void ApplyInBlocks(const std::byte* in, std::byte* out, std::size_t count,
-                     kernel::Counts& counts) const {
-    constexpr std::size_t kBlock =
-        512;  // elements; two blocks of the widest type take 8 KiB of cache
-    alignas(64) std::byte blocks[2][kBlock * sizeof(double)];
-    for (std::size_t done = 0; done < count; done += kBlock) {
-      const std::size_t n = std::min(kBlock, count - done);
-      const std::byte* from = in + done * in_width_;
-      kernel::Counts ignored;  // a step on the way clamps only what the last one will count
-      for (std::size_t s = 0; s < steps_.size(); ++s) {
-        const bool last = s + 1 == steps_.size();
-        std::byte* to = last ? out + done * out_width() : blocks[s % 2];
-        Run(steps_[s], from, to, n, saturate_, last ? counts : ignored);
-        from = to;
-      }
+  void ApplyToBlock(const std::uint8_t* in, std::uint8_t* out, std::size_t count,
+                    kernel::Counts& counts) const {
+    alignas(64) std::uint8_t blocks[2][kernel::kStreamBlock * sizeof(double)];
+    kernel::Counts ignored;  // a step on the way clamps only what the last one will count
+    for (std::size_t s = 0; s + 1 < steps_.size(); ++s) {
+      std::uint8_t* const between = blocks[s % 2];
+      Run(steps_[s], in, between, count, saturate_, ignored);
+      in = between;
     }
+    Run(steps_.back(), in, out, count, saturate_, counts);
   }
 
   Steps steps_;

@@ -1,0 +1,31 @@
+// bytes_kernel — byte order, widening, transposition and streaming stores; plain loops for every
+// CPU target.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace zt::kernel {
+
+// Reverses each `width` bytes (2, 4 or 8) of `bytes`, a multiple of it. `out` is `in` or does not
+// overlap it.
+void SwapBytes(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes, std::size_t width);
+
+// Widens `count` integers of `width` bytes. False where one was negative; `out` is then of no use.
+bool WidenToU64(const std::uint8_t* in, std::size_t width, bool is_signed, std::size_t count,
+                std::uint8_t* out);
+
+// out[c * out_stride + r] = in[r * in_stride + c], strides in elements of `width` bytes (1, 2, 4,
+// 8, 16).
+void Transpose(const std::uint8_t* in, std::size_t in_stride, std::uint8_t* out,
+               std::size_t out_stride, std::size_t rows, std::size_t cols, std::size_t width);
+
+// Writes past the caches: `out` is 64-byte aligned, `in` too. FlushStreamed() follows the last such
+// write.
+void CopyStreamed(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes);
+void FlushStreamed();
+
+// Asks for `bytes` that will be read soon.
+void Prefetch(const std::uint8_t* in, std::size_t bytes);
+
+}  // namespace zt::kernel
