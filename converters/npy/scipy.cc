@@ -283,7 +283,7 @@ class ScipySource final : public TensorSource {
     for (const EntryArray& array : arrays_) {
       if (used_.contains(array.index)) continue;
       if (array.name == "format" || array.name == "_is_array") continue;  // said by our format
-      warnings_.push_back(archive_->name() + ": entry " + Quote(array.name) +
+      warnings_.push_back("entry " + Quote(array.name) +
                           " is no part of the sparse matrix and is left out");
     }
     objects_.front().name = std::move(name);
@@ -451,7 +451,7 @@ class ScipySource final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(const PointerArray pointers, ReadPointers(majors, data.count));
     const std::uint64_t entries = pointers->back();
     if (entries < data.count) {
-      warnings_.push_back(archive_->name() + ": " + std::to_string(data.count - entries) +
+      warnings_.push_back(std::to_string(data.count - entries) +
                           " elements of 'indices' and 'data' lie beyond the last row and are left "
                           "out");
     }
