@@ -115,21 +115,22 @@ struct ZipOptions {
 inline std::string Zip(const std::vector<Entry>& entries, const ZipOptions& options = {}) {
   std::string out, directory;
   for (const Entry& entry : entries) {
-    const std::string stored = (entry.deflate ? Deflate(entry.content) : entry.content) + entry.tail;
+    const std::string stored =
+        (entry.deflate ? Deflate(entry.content) : entry.content) + entry.tail;
     const auto size = entry.declared >= 0 ? static_cast<std::uint64_t>(entry.declared)
                                           : std::uint64_t{entry.content.size()};
-    std::uint64_t crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(entry.content.data()),
-                                  entry.content.size());
+    std::uint64_t crc =
+        ::crc32_z(0, reinterpret_cast<const Bytef*>(entry.content.data()), entry.content.size());
     if (entry.bad_crc) crc ^= 1;
     const int method = entry.method >= 0 ? entry.method : entry.deflate ? 8 : 0;
     const std::string& local_name = entry.local_name.empty() ? entry.name : entry.local_name;
     const std::uint64_t offset = out.size();
     const std::string common = Le(method, 2) + Le(0, 2) + Le(0x21, 2) + Le(crc, 4);
     const auto in64 = [&](std::uint64_t value) { return Le(entry.zip64 ? 0xffffffff : value, 4); };
-    const std::string extra =
-        entry.zip64 ? Le(0x9999, 2) + Le(3, 2) + "abc" + Le(1, 2) + Le(24, 2) + Le(size, 8) +
-                          Le(stored.size(), 8) + Le(offset, 8)
-                    : "";
+    const std::string extra = entry.zip64
+                                  ? Le(0x9999, 2) + Le(3, 2) + "abc" + Le(1, 2) + Le(24, 2) +
+                                        Le(size, 8) + Le(stored.size(), 8) + Le(offset, 8)
+                                  : "";
     out += "PK\x03\x04" + Le(45, 2) + Le(entry.flags, 2) + common + in64(stored.size()) +
            in64(size) + Le(local_name.size(), 2) + Le(extra.size(), 2) + local_name + extra +
            stored;

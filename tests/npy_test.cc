@@ -62,10 +62,10 @@ Failure Fail(std::string_view file, NpyOptions options = {}) {
   if (source.ok()) return {StatusCode::kOk, ""};
   return {source.status().code(), std::string(Message(source.status()))};
 }
-#define EXPECT_FAILS(file, expected_code, expected_message)     \
-  do {                                                          \
-    const Failure failure = Fail(file);                         \
-    EXPECT_EQ(failure.code, StatusCode::expected_code);         \
+#define EXPECT_FAILS(file, expected_code, expected_message)      \
+  do {                                                           \
+    const Failure failure = Fail(file);                          \
+    EXPECT_EQ(failure.code, StatusCode::expected_code);          \
     EXPECT_EQ(failure.message, "tensor 'x': " expected_message); \
   } while (false)
 
@@ -76,7 +76,8 @@ TEST(Npy, FixturesGiveTheirBytes) {
     ++files;
     const std::string name = tensors.begin().key();
     const nlohmann::json& tensor = tensors.begin().value();
-    for (const std::uint64_t limit : {std::uint64_t{1}, std::uint64_t{64}, std::uint64_t{1} << 20}) {
+    for (const std::uint64_t limit :
+         {std::uint64_t{1}, std::uint64_t{64}, std::uint64_t{1} << 20}) {
       auto bytes = OpenFile(DataPath(path));
       ASSERT_TRUE(bytes.ok()) << path;
       auto source = OpenNpy(*bytes, name, {.memory_limit = limit});
@@ -104,7 +105,8 @@ TEST(Npy, FixturesThatAreNoTensorsAreRefusedByName) {
       {"datetime", "date and time arrays (dtype '<M8[s]') are not supported; view them as int64"},
       {"longdouble", "long double (dtype '<f16') differs from machine to machine; not supported"},
       {"object",
-       "object arrays (dtype '|O') are pickles, which run code when they are loaded; not supported"},
+       "object arrays (dtype '|O') are pickles, which run code when they are loaded; not "
+       "supported"},
       {"structured", "structured arrays are not supported; save each field as an array"},
       {"unicode", "string arrays (dtype '<U1') are not supported"}};
   for (const auto& [name, reason] : reasons) {
@@ -118,10 +120,10 @@ TEST(Npy, FixturesThatAreNoTensorsAreRefusedByName) {
 
 TEST(Npy, EveryNumericType) {
   const std::vector<std::pair<std::string, std::string>> types = {
-      {"|b1", "bool"}, {"b1", "bool"},  {"|u1", "u8"},  {"<u1", "u8"},  {"|i1", "i8"},
-      {"<u2", "u16"},  {"<i2", "i16"},  {"<u4", "u32"}, {"<i4", "i32"}, {"<u8", "u64"},
-      {"<i8", "i64"},  {"<f2", "f16"},  {"<f4", "f32"}, {"<f8", "f64"}, {"<c8", "complex64"},
-      {"<c16", "complex128"}};
+      {"|b1", "bool"}, {"b1", "bool"}, {"|u1", "u8"},        {"<u1", "u8"},
+      {"|i1", "i8"},   {"<u2", "u16"}, {"<i2", "i16"},       {"<u4", "u32"},
+      {"<i4", "i32"},  {"<u8", "u64"}, {"<i8", "i64"},       {"<f2", "f16"},
+      {"<f4", "f32"},  {"<f8", "f64"}, {"<c8", "complex64"}, {"<c16", "complex128"}};
   for (const auto& [descr, name] : types) {
     const auto element = ParseElementType(name);
     const std::uint64_t bytes = *DenseBytes(Shape{2}, *element);
@@ -163,8 +165,7 @@ TEST(Npy, TypesThatCannotBe) {
   EXPECT_FAILS(Npy("<c32", "(1,)", ""), kUnimplemented,
                "long double (dtype '<c32') differs from machine to machine; not supported");
   EXPECT_FAILS(Npy("<f3", "(1,)", "abc"), kUnimplemented, "dtype '<f3' is not supported");
-  EXPECT_FAILS(Npy("<x4", "(1,)", "abcd"), kDataLoss,
-               "the header's descr '<x4' is no numpy type");
+  EXPECT_FAILS(Npy("<x4", "(1,)", "abcd"), kDataLoss, "the header's descr '<x4' is no numpy type");
   EXPECT_FAILS(Npy("", "(1,)", "abcd"), kDataLoss, "the header's descr '' is no numpy type");
   EXPECT_FAILS(Npy("<f4x", "(1,)", "abcd"), kDataLoss,
                "the header's descr '<f4x' is no numpy type");
@@ -261,10 +262,8 @@ TEST(Npy, MalformedHeaders) {
   fails("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}",
         "the header's fortran_order is neither True nor False");
   fails("{'descr': 4, 'fortran_order': False, 'shape': (1,)}", "the header's descr is no string");
-  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (3)}",
-        "the header's shape is no tuple");
-  fails("{'descr': '<f4', 'fortran_order': False, 'shape': [3]}",
-        "the header's shape is no tuple");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (3)}", "the header's shape is no tuple");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': [3]}", "the header's shape is no tuple");
   fails("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}", "a dimension is negative");
   fails("{'descr': '<f4', 'fortran_order': False, 'shape': (True,)}",
         "the header's shape holds something other than integers");
@@ -281,11 +280,9 @@ TEST(Npy, MalformedHeaders) {
 TEST(Npy, VersionsAndLimits) {
   std::string file = Npy("<f4", "(1,)", "abcd");
   file[6] = 4;
-  EXPECT_FAILS(file, kUnimplemented,
-               "npy version 4.0 is not supported (1.0, 2.0 and 3.0 are)");
+  EXPECT_FAILS(file, kUnimplemented, "npy version 4.0 is not supported (1.0, 2.0 and 3.0 are)");
   file[6] = 1, file[7] = 1;
-  EXPECT_FAILS(file, kUnimplemented,
-               "npy version 1.1 is not supported (1.0, 2.0 and 3.0 are)");
+  EXPECT_FAILS(file, kUnimplemented, "npy version 1.1 is not supported (1.0, 2.0 and 3.0 are)");
   file[0] = 'x';
   EXPECT_FAILS(file, kDataLoss, "it is no npy array: the magic is missing");
   const std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}";
@@ -366,10 +363,10 @@ const char* DescrOfWidth(int width) {
 
 TEST(NpyFortran, AnyShapeAnyLimitAnyRange) {
   const std::vector<FortranCase> cases = {
-      {{2, 3}, 4},          {{3, 2}, 1},          {{1, 5}, 8},        {{5, 1}, 8},
-      {{7, 11, 13}, 2},     {{3, 3, 40, 50}, 4},  {{2, 1, 3, 1, 4}, 16}, {{1000, 3}, 8},
-      {{3, 1000}, 8},       {{2, 3, 4, 5, 6}, 1}, {{130, 70}, 4},     {{4, 1, 1, 2000}, 2},
-      {{3000, 2, 2}, 4},    {{2, 3000, 2}, 4},    {{2, 2, 3000}, 4},  {{64, 64, 3}, 16}};
+      {{2, 3}, 4},       {{3, 2}, 1},          {{1, 5}, 8},           {{5, 1}, 8},
+      {{7, 11, 13}, 2},  {{3, 3, 40, 50}, 4},  {{2, 1, 3, 1, 4}, 16}, {{1000, 3}, 8},
+      {{3, 1000}, 8},    {{2, 3, 4, 5, 6}, 1}, {{130, 70}, 4},        {{4, 1, 1, 2000}, 2},
+      {{3000, 2, 2}, 4}, {{2, 3000, 2}, 4},    {{2, 2, 3000}, 4},     {{64, 64, 3}, 16}};
   std::mt19937_64 random(7);
   for (const auto& [shape, width] : cases) {
     const Orders orders = BothOrders(shape, width);
@@ -406,8 +403,8 @@ TEST(NpyFortran, ThreadsReadWhatOneReads) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (std::uint64_t at; (at = next.fetch_add(kPiece)) < out.size();) {
-        const auto part = std::as_writable_bytes(std::span(out)).subspan(
-            at, std::min<std::uint64_t>(kPiece, out.size() - at));
+        const auto part = std::as_writable_bytes(std::span(out))
+                              .subspan(at, std::min<std::uint64_t>(kPiece, out.size() - at));
         if (!(*source)->Read({}, at, part).ok()) ++failures;
       }
     });
@@ -528,8 +525,7 @@ TEST_F(NpyFolder, FilesByNameOthersInAWarning) {
   EXPECT_EQ((*source)->objects()[1].name, "b");
   EXPECT_EQ(*ReadAll(**source, {0, 0}), "aaaa");
   EXPECT_EQ(*ReadAll(**source, {1, 0}), "bbbb");
-  EXPECT_THAT((*source)->warnings(),
-              ElementsAre("files left out: 'README'"));
+  EXPECT_THAT((*source)->warnings(), ElementsAre("files left out: 'README'"));
 }
 
 TEST_F(NpyFolder, MoreFilesThanMayBeOpen) {
@@ -546,8 +542,7 @@ TEST_F(NpyFolder, MoreFilesThanMayBeOpen) {
 }
 
 TEST_F(NpyFolder, ErrorsNameTheFile) {
-  EXPECT_EQ(Message(OpenNpyFolder(folder_.string()).status()),
-            "there is no .npy file in it");
+  EXPECT_EQ(Message(OpenNpyFolder(folder_.string()).status()), "there is no .npy file in it");
   Write("bad.npy", "nothing of the kind");
   EXPECT_EQ(Message(OpenNpyFolder(folder_.string()).status()),
             "bad.npy: tensor 'bad': it is no npy array: the magic is missing");

@@ -191,7 +191,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path, N
     ZT_RETURN_IF_ERROR(Annotate(source->AddFile(name, bytes, options), context));
   }
   if (!others.empty()) {
-    source->AddWarning(ListNames("files left out:", others));
+    source->AddWarning(npy::internal::ListNames("files left out:", others));
   }
   return source;
 }

@@ -149,7 +149,7 @@ class SortedBands final : public ComponentReader {
         indices_(std::move(indices)),
         data_(std::move(data)),
         width_(width),
-        max_entries_(std::max<std::uint64_t>(memory_limit / kBytesPerEntry, 1)) {}
+        max_entries_(std::max<std::uint64_t>(memory_limit / (columns ? width : kSortBytes), 1)) {}
 
   Status Read(std::uint64_t offset, std::span<std::byte> out) override {
     const std::lock_guard lock(mutex_);
@@ -169,8 +169,8 @@ class SortedBands final : public ComponentReader {
   }
 
  private:
-  // What sorting holds for each: index, order, the value as read and as served.
-  static constexpr std::uint64_t kBytesPerEntry = 8 + 8 + 16 + 16;
+  // What sorting holds for an entry: column, order, the value as read and as served.
+  static constexpr std::uint64_t kSortBytes = 8 + 8 + 16 + 16;
 
   Status Load(std::uint64_t entry) {
     const std::vector<std::uint64_t>& rows = *rows_;
