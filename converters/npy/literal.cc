@@ -30,12 +30,13 @@ class Parser {
 
   StatusOr<Literal> ParseAll() {
     ZT_ASSIGN_OR_RETURN(Literal value, ParseValue(0));
-    if (Next() != kEnd) return Malformed("text after the literal");
+    Next();
+    if (at_ < text_.size()) return Malformed("text after the literal");
     return value;
   }
 
  private:
-  static constexpr char kEnd = '\0';  // never valid in a literal, so it may stand for the end too
+  static constexpr char kEnd = '\0';  // no character of a literal
 
   Status Malformed(std::string_view what) const {
     return InvalidData("the header is no Python literal: " + std::string(what) + " at character " +

@@ -28,8 +28,6 @@ class ArraySource : public TensorSource {
   // Declares an array. `bytes` hold its header and itself.
   Status Add(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
              const ArrayType& type, std::uint64_t memory_limit);
-  // Not for use once the source is handed out.
-  inline void Warn(std::string warning) { warnings_.push_back(std::move(warning)); }
   inline Object& object(std::size_t index) { return objects_[index]; }
 
   std::string_view format() const override { return format_; }
@@ -40,6 +38,9 @@ class ArraySource : public TensorSource {
   std::string_view format_;
   std::vector<std::unique_ptr<ArrayReader>> readers_;
 };
+
+// "what 'a' 'b'", of many names the first ones.
+std::string ListNames(std::string_view what, std::span<const std::string> names);
 
 // An archive's entry that holds an array.
 struct EntryArray {

@@ -45,6 +45,16 @@ Status ArraySource::Read(ComponentId id, std::uint64_t offset, std::span<std::by
   return status.ok() ? status : Annotate(status, reader.bytes().name());
 }
 
+std::string ListNames(std::string_view what, std::span<const std::string> names) {
+  constexpr std::size_t kMost = 20;
+  std::string line(what);
+  for (const std::string& name : names.first(std::min(names.size(), kMost))) {
+    line += " " + Quote(name);
+  }
+  if (names.size() > kMost) line += " and " + std::to_string(names.size() - kMost) + " more";
+  return line;
+}
+
 namespace {
 
 Status Trailing(std::uint64_t end) {
@@ -145,7 +155,7 @@ class FolderFile final : public ByteSource {
 
 StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
                                                 std::string object_name, NpyOptions options) {
-  const std::string context = bytes->name() + ": " + TensorContext(object_name);
+  const std::string context = TensorContext(object_name);
   auto source = std::make_unique<npy::internal::NpySource>();
   ZT_RETURN_IF_ERROR(Annotate(source->AddFile(std::move(object_name), bytes, options), context));
   return source;
@@ -164,8 +174,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path, N
       others.push_back(entry->path().filename().string());
     }
   }
-  if (error) return IoError(error.value(), path + ": cannot list");
-  if (arrays.empty()) return InvalidData(path + ": there is no .npy file in it");
+  if (error) return IoError(error.value(), "cannot list the folder");
+  if (arrays.empty()) return InvalidData("there is no .npy file in it");
   std::sort(arrays.begin(), arrays.end());
   std::sort(others.begin(), others.end());
 
@@ -173,7 +183,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path, N
   auto files = std::make_shared<npy::internal::OpenFiles>();
   for (const std::filesystem::path& file : arrays) {
     const std::string name = file.stem().string();
-    const std::string context = file.string() + ": " + TensorContext(name);
+    const std::string context = file.filename().string() + ": " + TensorContext(name);
     const auto opened = files->Get(file.string());
     if (!opened.ok()) return Annotate(opened.status(), context);
     auto bytes = std::make_shared<npy::internal::FolderFile>(files, file.string(),
@@ -181,9 +191,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path, N
     ZT_RETURN_IF_ERROR(Annotate(source->AddFile(name, bytes, options), context));
   }
   if (!others.empty()) {
-    std::string warning = path + ": " + std::to_string(others.size()) + " other files left out:";
-    for (const std::string& other : others) warning += " " + Quote(other);
-    source->Warn(std::move(warning));
+    source->AddWarning(npy::internal::ListNames("files left out:", others));
   }
   return source;
 }

@@ -24,7 +24,7 @@ struct NpyOptions {
   // What the elements of '|V1', '<V2', '<f1' arrays are (ml_dtypes' bfloat16 and fp8 lose their
   // name in the file). Nothing is guessed: without it such arrays are refused, and so is one whose
   // width differs.
-  std::optional<ElementType> void_type;
+  std::optional<ElementType> void_type = std::nullopt;
   // Bytes one array may hold while it is transposed from Fortran order or re-sorted. Arrays beyond
   // it are read in several passes; those that cannot be (pipes, deflated entries) are refused.
   std::uint64_t memory_limit = std::uint64_t{64} << 20;
@@ -32,9 +32,9 @@ struct NpyOptions {
   bool keep_sparse = false;
 };
 
-// All errors, these functions' and those of Read and Finish, name the file, and the tensor where
-// the caller does not know it: kDataLoss for what is malformed, kUnimplemented for kinds of arrays
-// that are no tensors (object, structured, string, date, long double).
+// Errors of these functions name the tensor, and in a folder the file; those of Read and Finish name the file:
+// kDataLoss for what is malformed, kUnimplemented for arrays that are no tensors (object, structured, string, date,
+// long double).
 
 // One array, from a file or a pipe. Bytes after it are an error, on a pipe reported by Finish:
 // numpy ignores them, but they are either damage or a second array that would be lost.

@@ -115,10 +115,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
     }
   }
   if (!listing.others.empty()) {
-    std::string warning = bytes->name() + ": " + std::to_string(listing.others.size()) +
-                          " entries are no arrays and are left out:";
-    for (const std::string& other : listing.others) warning += " " + Quote(other);
-    source->Warn(std::move(warning));
+    source->AddWarning(ListNames("entries that are no arrays left out:", listing.others));
   }
   return source;
 }
@@ -128,10 +125,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
 
 StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes, std::string stem,
                                                 NpyOptions options) {
-  const std::string context = bytes->name();
-  auto source = npy::internal::OpenArrays(std::move(bytes), std::move(stem), options);
-  if (!source.ok()) return Annotate(source.status(), context);
-  return source;
+  return npy::internal::OpenArrays(std::move(bytes), std::move(stem), options);
 }
 
 }  // namespace zt

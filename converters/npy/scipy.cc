@@ -149,7 +149,7 @@ class SortedBands final : public ComponentReader {
         indices_(std::move(indices)),
         data_(std::move(data)),
         width_(width),
-        max_entries_(std::max<std::uint64_t>(memory_limit / kBytesPerEntry, 1)) {}
+        max_entries_(std::max<std::uint64_t>(memory_limit / (columns ? width : kSortBytes), 1)) {}
 
   Status Read(std::uint64_t offset, std::span<std::byte> out) override {
     const std::lock_guard lock(mutex_);
@@ -169,8 +169,8 @@ class SortedBands final : public ComponentReader {
   }
 
  private:
-  // What sorting holds for each: index, order, the value as read and as served.
-  static constexpr std::uint64_t kBytesPerEntry = 8 + 8 + 16 + 16;
+  // What sorting holds for an entry: column, order, the value as read and as served.
+  static constexpr std::uint64_t kSortBytes = 8 + 8 + 16 + 16;
 
   Status Load(std::uint64_t entry) {
     const std::vector<std::uint64_t>& rows = *rows_;
@@ -283,7 +283,7 @@ class ScipySource final : public TensorSource {
     for (const EntryArray& array : arrays_) {
       if (used_.contains(array.index)) continue;
       if (array.name == "format" || array.name == "_is_array") continue;  // said by our format
-      warnings_.push_back(archive_->name() + ": entry " + Quote(array.name) +
+      warnings_.push_back("entry " + Quote(array.name) +
                           " is no part of the sparse matrix and is left out");
     }
     objects_.front().name = std::move(name);
@@ -451,7 +451,7 @@ class ScipySource final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(const PointerArray pointers, ReadPointers(majors, data.count));
     const std::uint64_t entries = pointers->back();
     if (entries < data.count) {
-      warnings_.push_back(archive_->name() + ": " + std::to_string(data.count - entries) +
+      warnings_.push_back(std::to_string(data.count - entries) +
                           " elements of 'indices' and 'data' lie beyond the last row and are left "
                           "out");
     }

@@ -1,0 +1,553 @@
+// zt.convert.npy — .npy files: headers, types, byte order, Fortran order, pipes, folders.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "npy_files.h"
+
+import zt.convert.npy;
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using namespace zt_test;
+
+StatusOr<std::unique_ptr<TensorSource>> OpenText(std::string_view file, NpyOptions options = {}) {
+  return OpenNpy(MemoryBytes(Bytes(file), "f.npy"), "x", options);
+}
+
+// The whole component in pieces of `piece` bytes.
+StatusOr<std::string> ReadAll(TensorSource& source, ComponentId id = {},
+                              std::size_t piece = ~std::size_t{0}) {
+  const std::uint64_t size = source.objects()[id.object].components[id.component].bytes;
+  std::string out(size, '\xcc');
+  for (std::uint64_t at = 0; at < size;) {
+    const auto step = std::min<std::uint64_t>(piece, size - at);
+    auto part = std::as_writable_bytes(std::span(out)).subspan(at, step);
+    if (Status status = source.Read(id, at, part); !status.ok()) return status;
+    at += step;
+  }
+  return out;
+}
+
+struct Failure {
+  StatusCode code;
+  std::string message;
+};
+Failure Fail(std::string_view file, NpyOptions options = {}) {
+  auto source = OpenText(file, options);
+  if (source.ok()) return {StatusCode::kOk, ""};
+  return {source.status().code(), std::string(Message(source.status()))};
+}
+#define EXPECT_FAILS(file, expected_code, expected_message)      \
+  do {                                                           \
+    const Failure failure = Fail(file);                          \
+    EXPECT_EQ(failure.code, StatusCode::expected_code);          \
+    EXPECT_EQ(failure.message, "tensor 'x': " expected_message); \
+  } while (false)
+
+TEST(Npy, FixturesGiveTheirBytes) {
+  int files = 0;
+  for (const auto& [path, tensors] : Expected().items()) {
+    if (!path.starts_with("npy/")) continue;
+    ++files;
+    const std::string name = tensors.begin().key();
+    const nlohmann::json& tensor = tensors.begin().value();
+    for (const std::uint64_t limit :
+         {std::uint64_t{1}, std::uint64_t{64}, std::uint64_t{1} << 20}) {
+      auto bytes = OpenFile(DataPath(path));
+      ASSERT_TRUE(bytes.ok()) << path;
+      auto source = OpenNpy(*bytes, name, {.memory_limit = limit});
+      ASSERT_TRUE(source.ok()) << Message(source.status());
+      EXPECT_EQ((*source)->format(), "npy");
+      ASSERT_EQ((*source)->objects().size(), 1u);
+      const Object& object = (*source)->objects()[0];
+      EXPECT_EQ(object.name, name);
+      EXPECT_EQ(object.shape, tensor["shape"].get<Shape>());
+      EXPECT_EQ(Name(object.components[0].element), tensor["dtype"].get<std::string>());
+      EXPECT_EQ(object.components[0].bytes, tensor["bytes"].get<std::uint64_t>());
+      for (const std::size_t piece : {1u, 3u, 16u, 1u << 20}) {
+        const auto content = ReadAll(**source, {}, piece);
+        ASSERT_TRUE(content.ok()) << path;
+        EXPECT_EQ(Sha256(*content), tensor["sha256"].get<std::string>()) << path << " " << piece;
+      }
+      EXPECT_TRUE((*source)->Finish().ok());
+    }
+  }
+  EXPECT_EQ(files, 14);
+}
+
+TEST(Npy, FixturesThatAreNoTensorsAreRefusedByName) {
+  const std::vector<std::pair<std::string, std::string>> reasons = {
+      {"datetime", "date and time arrays (dtype '<M8[s]') are not supported; view them as int64"},
+      {"longdouble", "long double (dtype '<f16') differs from machine to machine; not supported"},
+      {"object",
+       "object arrays (dtype '|O') are pickles, which run code when they are loaded; not "
+       "supported"},
+      {"structured", "structured arrays are not supported; save each field as an array"},
+      {"unicode", "string arrays (dtype '<U1') are not supported"}};
+  for (const auto& [name, reason] : reasons) {
+    const std::string file = Slurp(DataPath("npy-reject/" + name + ".npy"));
+    ASSERT_FALSE(file.empty());
+    const Failure failure = Fail(file);
+    EXPECT_EQ(failure.code, StatusCode::kUnimplemented);
+    EXPECT_EQ(failure.message, "tensor 'x': " + reason);
+  }
+}
+
+TEST(Npy, EveryNumericType) {
+  const std::vector<std::pair<std::string, std::string>> types = {
+      {"|b1", "bool"}, {"b1", "bool"}, {"|u1", "u8"},        {"<u1", "u8"},
+      {"|i1", "i8"},   {"<u2", "u16"}, {"<i2", "i16"},       {"<u4", "u32"},
+      {"<i4", "i32"},  {"<u8", "u64"}, {"<i8", "i64"},       {"<f2", "f16"},
+      {"<f4", "f32"},  {"<f8", "f64"}, {"<c8", "complex64"}, {"<c16", "complex128"}};
+  for (const auto& [descr, name] : types) {
+    const auto element = ParseElementType(name);
+    const std::uint64_t bytes = *DenseBytes(Shape{2}, *element);
+    const std::string data = std::string("0123456789abcdefghijklmnopqrstuv").substr(0, bytes);
+    const std::string file = Npy(descr, "(2,)", data);
+    auto source = OpenText(file);
+    ASSERT_TRUE(source.ok()) << descr << Message(source.status());
+    EXPECT_EQ((*source)->objects()[0].components[0].element, *element);
+    EXPECT_EQ(*ReadAll(**source), data);
+    const auto extent = (*source)->extent({});
+    ASSERT_TRUE(extent);
+    EXPECT_EQ(extent->offset, file.size() - bytes);
+    EXPECT_EQ(extent->length, bytes);
+  }
+}
+
+TEST(Npy, BigEndianIsSwappedByComponent) {
+  const std::string complex = Npy(">c16", "(1,)", "01234567abcdefgh");
+  auto source = OpenText(complex);
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ(*ReadAll(**source), "76543210hgfedcba");
+  EXPECT_FALSE((*source)->extent({}));
+  const std::string half = Npy(">f2", "(3,)", "abcdef");
+  source = OpenText(half);
+  for (const std::size_t piece : {1u, 2u, 3u, 5u, 6u}) {
+    EXPECT_EQ(*ReadAll(**source, {}, piece), "badcfe");
+  }
+}
+
+TEST(Npy, TypesThatCannotBe) {
+  EXPECT_FAILS(Npy("=f4", "(1,)", "abcd"), kUnimplemented,
+               "dtype '=f4' does not say its byte order: it is the writer's own");
+  EXPECT_FAILS(Npy("f4", "(1,)", "abcd"), kUnimplemented,
+               "dtype 'f4' does not say its byte order: it is the writer's own");
+  EXPECT_FAILS(Npy("|S3", "(1,)", "abc"), kUnimplemented,
+               "string arrays (dtype '|S3') are not supported");
+  EXPECT_FAILS(Npy("<m8[ns]", "(1,)", "12345678"), kUnimplemented,
+               "date and time arrays (dtype '<m8[ns]') are not supported; view them as int64");
+  EXPECT_FAILS(Npy("<c32", "(1,)", ""), kUnimplemented,
+               "long double (dtype '<c32') differs from machine to machine; not supported");
+  EXPECT_FAILS(Npy("<f3", "(1,)", "abc"), kUnimplemented, "dtype '<f3' is not supported");
+  EXPECT_FAILS(Npy("<x4", "(1,)", "abcd"), kDataLoss, "the header's descr '<x4' is no numpy type");
+  EXPECT_FAILS(Npy("", "(1,)", "abcd"), kDataLoss, "the header's descr '' is no numpy type");
+  EXPECT_FAILS(Npy("<f4x", "(1,)", "abcd"), kDataLoss,
+               "the header's descr '<f4x' is no numpy type");
+  EXPECT_FAILS(Npy("<f99999999999999999999999", "(1,)", "abcd"), kDataLoss,
+               "the header's descr '<f99999999999999999999999' is no numpy type");
+  EXPECT_FAILS(
+      NpyRaw("{'descr': ('<f4', (2,)), 'fortran_order': False, 'shape': (1,)}", "12345678"),
+      kUnimplemented, "structured arrays are not supported; save each field as an array");
+}
+
+TEST(Npy, VoidNeedsATypeOfItsWidth) {
+  const std::string v2 = Npy("<V2", "(2,)", "abcd"), v1 = Npy("|V1", "(2,)", "ab"),
+                    f1 = Npy("<f1", "(2,)", "ab");
+  EXPECT_FAILS(v2, kUnimplemented,
+               "dtype '<V2' does not say what its elements are (bfloat16 and fp8 are saved so); "
+               "name their type");
+  const NpyOptions bf16{.void_type = ParseElementType("bf16")};
+  const NpyOptions fp8{.void_type = ParseElementType("f8_e5m2")};
+  auto source = OpenText(v2, bf16);
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ((*source)->objects()[0].components[0].element.dtype, DType::kBF16);
+  EXPECT_EQ(*ReadAll(**source), "abcd");
+  for (const std::string& file : {v1, f1}) {
+    source = OpenText(file, fp8);
+    ASSERT_TRUE(source.ok());
+    EXPECT_EQ(Name((*source)->objects()[0].components[0].element), "f8_e5m2");
+    EXPECT_EQ(*ReadAll(**source), "ab");
+  }
+  EXPECT_EQ(Fail(v1, bf16).message,
+            "tensor 'x': dtype '|V1' is 1 bytes wide, the type bf16 given for such arrays "
+            "is not");
+  EXPECT_EQ(Fail(v2, fp8).code, StatusCode::kUnimplemented);
+  EXPECT_EQ(Fail(v1, {.void_type = ParseElementType("f4_e2m1")}).message,
+            "tensor 'x': dtype '|V1' cannot be read as f4_e2m1");
+  EXPECT_EQ(Fail(Npy(">V2", "(2,)", "abcd"), bf16).code, StatusCode::kUnimplemented);
+}
+
+TEST(Npy, HeadersAsPythonWouldReadThem) {
+  const std::vector<std::string> same = {
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n",
+      "{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\"<f4\"}",
+      "  { u'descr' : u'<f4' ,\n'fortran_order':False,\t'shape':(2L, 3L,)}  \n",
+      "{'shape': (2, +3), 'descr': ('<f4'), 'fortran_order': (False),}"};
+  for (const std::string& header : same) {
+    for (const int major : {1, 2, 3}) {
+      const std::string file = NpyRaw(header, std::string(24, 'x'), major);
+      auto source = OpenText(file);
+      ASSERT_TRUE(source.ok()) << header << Message(source.status());
+      EXPECT_THAT((*source)->objects()[0].shape, ElementsAre(2, 3)) << header;
+    }
+  }
+  const std::string scalar = Npy("<f4", "()", "abcd");
+  auto source = OpenText(scalar);
+  ASSERT_TRUE(source.ok());
+  EXPECT_TRUE((*source)->objects()[0].shape.empty());
+  EXPECT_EQ(*ReadAll(**source), "abcd");
+  const std::string empty = Npy("<f4", "(0, 18446744073709551615, 3)", "", true);
+  source = OpenText(empty);
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ((*source)->objects()[0].components[0].bytes, 0u);
+}
+
+TEST(Npy, MalformedHeaders) {
+  const auto fails = [](std::string_view header, std::string_view reason) {
+    const std::string file = NpyRaw(header, std::string(64, 'x'));
+    const Failure failure = Fail(file);
+    EXPECT_EQ(failure.code, StatusCode::kDataLoss) << header;
+    EXPECT_EQ(failure.message, "tensor 'x': " + std::string(reason)) << header;
+  };
+  const auto literal = [&](std::string_view header, std::string_view what, int at) {
+    fails(header, "the header is no Python literal: " + std::string(what) + " at character " +
+                      std::to_string(at));
+  };
+  literal("", "the end", 0);
+  literal("{'descr': '<f4'", "no ',' between items", 15);
+  literal("{'descr' '<f4'}", "no ':' after a key", 9);
+  literal("{'descr': '<f4", "an open string", 14);
+  literal("{'descr': true}", "an unknown word", 10);
+  literal("{} x", "text after the literal", 3);
+  literal("{'a': 1.5}", "no integer", 7);
+  literal("{'a': -}", "a sign without a number", 7);
+  literal("{'a': 'x\\n'}", "an unknown escape", 10);
+  literal(std::string(2000, '('), "nesting too deep", 33);
+  literal("{'a': __import__('os')}", "an unknown word", 6);
+  fails("[]", "the header is no dictionary");
+  fails("{1: 2}", "a header key is no string");
+  fails("{'descr': '<f4', 'fortran_order': False}", "the header lacks 'shape'");
+  fails("{'descr': '<f4', 'shape': (1,)}", "the header lacks 'fortran_order'");
+  fails("{'fortran_order': False, 'shape': (1,)}", "the header lacks 'descr'");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}",
+        "unknown header key 'x'");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': (1,)}",
+        "header key 'shape' is given twice");
+  fails("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}",
+        "the header's fortran_order is neither True nor False");
+  fails("{'descr': 4, 'fortran_order': False, 'shape': (1,)}", "the header's descr is no string");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (3)}", "the header's shape is no tuple");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': [3]}", "the header's shape is no tuple");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}", "a dimension is negative");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (True,)}",
+        "the header's shape holds something other than integers");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551616,)}",
+        "the header holds a number beyond 64 bits");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+        "shape [4294967296, 4294967296] overflows 64 bits");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387903,)}",
+        "shape [4611686018427387903] overflows 64 bits");
+  fails(std::string("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\0", 56),
+        "the header is no Python literal: text after the literal at character 55");
+}
+
+TEST(Npy, VersionsAndLimits) {
+  std::string file = Npy("<f4", "(1,)", "abcd");
+  file[6] = 4;
+  EXPECT_FAILS(file, kUnimplemented, "npy version 4.0 is not supported (1.0, 2.0 and 3.0 are)");
+  file[6] = 1, file[7] = 1;
+  EXPECT_FAILS(file, kUnimplemented, "npy version 1.1 is not supported (1.0, 2.0 and 3.0 are)");
+  file[0] = 'x';
+  EXPECT_FAILS(file, kDataLoss, "it is no npy array: the magic is missing");
+  const std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}";
+  EXPECT_TRUE(OpenText(NpyRaw(dict + std::string(10000 - dict.size(), ' '), "abcd", 2)).ok());
+  EXPECT_FAILS(NpyRaw(dict + std::string(10001 - dict.size(), ' '), "abcd", 2), kDataLoss,
+               "the npy header has 10001 characters; as in numpy, at most 10000 are read");
+  // A header length that lies must not be believed before it is checked.
+  EXPECT_FAILS(std::string("\x93NUMPY\x02\0\xff\xff\xff\xff", 12), kDataLoss,
+               "the npy header has 4294967295 characters; as in numpy, at most 10000 are read");
+  std::string ones = "(";
+  for (int i = 0; i < 65; ++i) ones += "1, ";
+  EXPECT_FAILS(Npy("<f4", ones + ")", "abcd"), kDataLoss, "rank 65 exceeds 64");
+}
+
+TEST(Npy, TruncatedAtEveryByte) {
+  const std::string file = Slurp(DataPath("npy/f2_big_fortran.npy"));
+  for (std::size_t size = 0; size < file.size(); ++size) {
+    const Failure failure = Fail(std::string_view(file).substr(0, size));
+    EXPECT_EQ(failure.code, StatusCode::kDataLoss) << size;
+    EXPECT_THAT(failure.message, HasSubstr("truncated")) << size;
+  }
+  EXPECT_EQ(Fail(file).code, StatusCode::kOk);
+}
+
+TEST(Npy, BytesAfterTheArrayAreAnError) {
+  EXPECT_FAILS(Npy("<f4", "(1,)", "abcde"), kDataLoss,
+               "bytes follow the array, which ends at byte 132; files of several arrays are not "
+               "supported");
+}
+
+TEST(Npy, LooksLike) {
+  EXPECT_TRUE(LooksLikeNpy(Bytes("\x93NUMPY\x01")));
+  EXPECT_FALSE(LooksLikeNpy(Bytes("\x93NUMP")));
+  EXPECT_TRUE(LooksLikeZip(Bytes("PK\x03\x04....")));
+  EXPECT_TRUE(LooksLikeZip(Bytes("PK\x05\x06....")));
+  EXPECT_FALSE(LooksLikeZip(Bytes("PK\x01\x02....")));
+  EXPECT_FALSE(LooksLikeZip(Bytes("PK")));
+}
+
+// ---- Fortran order ----
+
+struct FortranCase {
+  Shape shape;
+  int width;
+};
+
+std::string ShapeText(const Shape& shape) {
+  std::string text = "(";
+  for (const std::uint64_t dim : shape) text += std::to_string(dim) + ", ";
+  return text + ")";
+}
+
+// Column-major bytes whose element n (in C order) is n, and the same in C order.
+struct Orders {
+  std::string fortran, c;
+};
+Orders BothOrders(const Shape& shape, int width) {
+  const std::uint64_t count = *ElementCount(shape);
+  Orders orders{std::string(count * width, '\0'), ""};
+  for (std::uint64_t n = 0; n < count; ++n) {
+    std::uint64_t rest = n, at = 0, stride = count;
+    for (std::size_t k = shape.size(); k-- > 0;) {
+      stride /= shape[k];  // product of the dimensions before k
+      at += rest % shape[k] * stride;
+      rest /= shape[k];
+    }
+    std::string element = Le(n * 0x9e3779b97f4a7c15, std::min(width, 8));
+    if (width == 16) element += Le(n, 8);
+    orders.c += element;
+    std::memcpy(orders.fortran.data() + at * width, element.data(), width);
+  }
+  return orders;
+}
+
+const char* DescrOfWidth(int width) {
+  return width == 1 ? "|u1" : width == 2 ? "<i2" : width == 4 ? "<f4" : width == 8 ? "<i8" : "<c16";
+}
+
+TEST(NpyFortran, AnyShapeAnyLimitAnyRange) {
+  const std::vector<FortranCase> cases = {
+      {{2, 3}, 4},       {{3, 2}, 1},          {{1, 5}, 8},           {{5, 1}, 8},
+      {{7, 11, 13}, 2},  {{3, 3, 40, 50}, 4},  {{2, 1, 3, 1, 4}, 16}, {{1000, 3}, 8},
+      {{3, 1000}, 8},    {{2, 3, 4, 5, 6}, 1}, {{130, 70}, 4},        {{4, 1, 1, 2000}, 2},
+      {{3000, 2, 2}, 4}, {{2, 3000, 2}, 4},    {{2, 2, 3000}, 4},     {{64, 64, 3}, 16}};
+  std::mt19937_64 random(7);
+  for (const auto& [shape, width] : cases) {
+    const Orders orders = BothOrders(shape, width);
+    const std::string file = Npy(DescrOfWidth(width), ShapeText(shape), orders.fortran, true);
+    for (const std::uint64_t limit : {0, 1, 100, 1000, 5000, 30000, 1 << 20, 1 << 26}) {
+      auto source = OpenText(file, {.memory_limit = limit});
+      ASSERT_TRUE(source.ok());
+      EXPECT_EQ((*source)->objects()[0].shape, shape);
+      ASSERT_EQ(*ReadAll(**source), orders.c) << ToString(shape) << " limit " << limit;
+      ASSERT_EQ(*ReadAll(**source, {}, 1 + random() % orders.c.size()), orders.c)
+          << ToString(shape) << " limit " << limit;
+      for (int i = 0; i < 20; ++i) {
+        const std::size_t from = random() % (orders.c.size() + 1);
+        std::string part(random() % (orders.c.size() - from + 1), '\0');
+        ASSERT_TRUE((*source)->Read({}, from, std::as_writable_bytes(std::span(part))).ok());
+        ASSERT_EQ(part, orders.c.substr(from, part.size())) << ToString(shape) << " " << limit;
+      }
+    }
+  }
+}
+
+TEST(NpyFortran, ThreadsReadWhatOneReads) {
+  const Shape shape{300, 7, 90};
+  const Orders orders = BothOrders(shape, 8);
+  const std::string file = Npy("<i8", ShapeText(shape), orders.fortran, true);
+  auto source = OpenText(file, {.memory_limit = 100000});
+  ASSERT_TRUE(source.ok());
+  EXPECT_FALSE((*source)->sequential({}));
+  std::string out(orders.c.size(), '\0');
+  std::atomic<std::uint64_t> next = 0;
+  std::atomic<int> failures = 0;
+  constexpr std::uint64_t kPiece = 4099;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (std::uint64_t at; (at = next.fetch_add(kPiece)) < out.size();) {
+        const auto part = std::as_writable_bytes(std::span(out))
+                              .subspan(at, std::min<std::uint64_t>(kPiece, out.size() - at));
+        if (!(*source)->Read({}, at, part).ok()) ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(out, orders.c);
+}
+
+// ---- pipes ----
+
+class Pipe {
+ public:
+  explicit Pipe(std::string content) {
+    EXPECT_EQ(::pipe(ends_), 0);
+    writer_ = std::thread([this, content = std::move(content)] {
+      for (std::size_t at = 0; at < content.size();) {
+        const ssize_t done = ::write(ends_[1], content.data() + at, content.size() - at);
+        if (done <= 0) break;
+        at += static_cast<std::size_t>(done);
+      }
+      ::close(ends_[1]);
+    });
+  }
+  ~Pipe() {
+    char rest[4096];
+    while (::read(ends_[0], rest, sizeof rest) > 0) {
+    }
+    writer_.join();
+    ::close(ends_[0]);
+  }
+  std::shared_ptr<ByteSource> bytes() { return *OpenDescriptor(ends_[0], "standard input"); }
+
+ private:
+  int ends_[2];
+  std::thread writer_;
+};
+
+TEST(NpyPipe, ReadsInOrder) {
+  const std::string data(200000, 'q');
+  for (const char* descr : {"<f4", ">f4"}) {
+    Pipe pipe(Npy(descr, "(50000,)", data));
+    auto bytes = pipe.bytes();
+    EXPECT_TRUE(LooksLikeNpy(*Peek(*bytes, 8)));
+    auto source = OpenNpy(bytes, "in");
+    ASSERT_TRUE(source.ok()) << Message(source.status());
+    EXPECT_TRUE((*source)->sequential({}));
+    EXPECT_FALSE((*source)->seekable());
+    EXPECT_EQ(*ReadAll(**source, {}, 4097), data);
+    EXPECT_TRUE((*source)->Finish().ok());
+  }
+}
+
+TEST(NpyPipe, TrailingAndMissingBytes) {
+  {
+    Pipe pipe(Npy("<f4", "(2,)", "12345678!"));
+    auto source = OpenNpy(pipe.bytes(), "in");
+    ASSERT_TRUE(source.ok());
+    EXPECT_EQ(*ReadAll(**source), "12345678");
+    const Status status = (*source)->Finish();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(Message(status), HasSubstr("standard input: bytes follow the array"));
+  }
+  Pipe pipe(Npy("<f4", "(2,)", "1234567"));
+  auto source = OpenNpy(pipe.bytes(), "in");
+  ASSERT_TRUE(source.ok());
+  const auto content = ReadAll(**source);
+  EXPECT_EQ(content.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(Message(content.status()), HasSubstr("standard input: it ends at byte 135"));
+}
+
+TEST(NpyPipe, FortranOrderIsHeldOrRefused) {
+  const Shape shape{50, 40};
+  const Orders orders = BothOrders(shape, 4);
+  const std::string file = Npy("<f4", ShapeText(shape), orders.fortran, true);
+  {
+    Pipe pipe(file);
+    auto source = OpenNpy(pipe.bytes(), "in", {.memory_limit = 16000});
+    ASSERT_TRUE(source.ok());
+    EXPECT_EQ(*ReadAll(**source, {}, 333), orders.c);
+    EXPECT_TRUE((*source)->Finish().ok());
+  }
+  Pipe pipe(file);
+  auto source = OpenNpy(pipe.bytes(), "in", {.memory_limit = 15999});
+  EXPECT_EQ(source.status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(Message(source.status()),
+            "tensor 'in': it is in Fortran order, and its 8000 bytes cannot be read "
+            "twice here (a pipe or a deflated entry): they would have to be held, which takes more "
+            "than half the memory limit of 15999; raise the limit, or give an uncompressed file");
+}
+
+// ---- folders ----
+
+class NpyFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* base = std::getenv("TEST_TMPDIR");
+    std::string path = (base != nullptr ? std::string(base) : ::testing::TempDir()) + "/npyXXXXXX";
+    ASSERT_NE(::mkdtemp(path.data()), nullptr);
+    folder_ = path;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void Write(const std::string& name, const std::string& content) {
+    std::ofstream(folder_ / name, std::ios::binary) << content;
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(NpyFolder, FilesByNameOthersInAWarning) {
+  Write("b.npy", Npy("<f4", "(1,)", "bbbb"));
+  Write("a.weight.npy", Npy("<f4", "(1,)", "aaaa"));
+  Write("README", "x");
+  std::filesystem::create_directory(folder_ / "deeper.npy");
+  auto source = OpenNpyFolder(folder_.string());
+  ASSERT_TRUE(source.ok()) << Message(source.status());
+  ASSERT_EQ((*source)->objects().size(), 2u);
+  EXPECT_EQ((*source)->objects()[0].name, "a.weight");
+  EXPECT_EQ((*source)->objects()[1].name, "b");
+  EXPECT_EQ(*ReadAll(**source, {0, 0}), "aaaa");
+  EXPECT_EQ(*ReadAll(**source, {1, 0}), "bbbb");
+  EXPECT_THAT((*source)->warnings(), ElementsAre("files left out: 'README'"));
+}
+
+TEST_F(NpyFolder, MoreFilesThanMayBeOpen) {
+  for (int i = 0; i < 300; ++i) {
+    Write("t" + std::to_string(1000 + i) + ".npy", Npy("<u2", "(1,)", Le(i, 2)));
+  }
+  auto source = OpenNpyFolder(folder_.string());
+  ASSERT_TRUE(source.ok());
+  ASSERT_EQ((*source)->objects().size(), 300u);
+  const auto open = std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                                  std::filesystem::directory_iterator());
+  EXPECT_LT(open, 100);
+  for (std::uint32_t i = 0; i < 300; ++i) EXPECT_EQ(*ReadAll(**source, {i, 0}), Le(i, 2));
+}
+
+TEST_F(NpyFolder, ErrorsNameTheFile) {
+  EXPECT_EQ(Message(OpenNpyFolder(folder_.string()).status()), "there is no .npy file in it");
+  Write("bad.npy", "nothing of the kind");
+  EXPECT_EQ(Message(OpenNpyFolder(folder_.string()).status()),
+            "bad.npy: tensor 'bad': it is no npy array: the magic is missing");
+  EXPECT_EQ(OpenNpyFolder((folder_ / "none").string()).status().code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace zt
