@@ -3,14 +3,13 @@
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ztstream)
 
-# ztstream::ztstream: every module, as one thing to link.
+# ztstream::ztstream is the module zt, which brings the others along (an INTERFACE library would not: CMake looks for
+# interfaces to build only through libraries that have some).
 get_property(modules GLOBAL PROPERTY ZT_MODULE_TARGETS)
-add_library(ztstream_modules INTERFACE)
-set_target_properties(ztstream_modules PROPERTIES EXPORT_NAME ztstream)
-target_link_libraries(ztstream_modules INTERFACE ${modules})
+set_target_properties(zt_all PROPERTIES EXPORT_NAME ztstream)
 
 # Interfaces are installed as sources: whoever imports them builds them with flags of its own.
-install(TARGETS ztstream_modules ${modules} EXPORT ztstream-targets
+install(TARGETS ${modules} EXPORT ztstream-targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET CXX_MODULES DESTINATION ${package_dir}/interfaces)
 install(EXPORT ztstream-targets NAMESPACE ztstream:: DESTINATION ${package_dir} CXX_MODULES_DIRECTORY cxx-modules)

@@ -7,9 +7,7 @@
 #include <utility>
 #include <vector>
 
-import zt.core;
-import zt.sink;
-import zt.writer;
+import zt;
 
 namespace {
 
