@@ -8,10 +8,9 @@ import subprocess
 import unittest
 
 import support
-from support import DATA, EXISTS, PROGRAM, USAGE
+from support import DATA, EXISTS, PROGRAM, USAGE, read_zt
 
 import make_safetensors
-import ztread
 
 SINGLE_FILES = [
     "safetensors/zoo.safetensors", "safetensors/library.safetensors", "real/ppocr-cls.safetensors",
@@ -31,7 +30,7 @@ class Bytes(support.EndToEnd):
 
     def check_against(self, output, tensors):
         """Every object of the .zt file `output` is as `tensors` says, and there is no other."""
-        content = ztread.read(output)
+        content = read_zt(output)
         self.assertEqual(sorted(content["objects"]), sorted(tensors))
         for name, want in tensors.items():
             got = content["objects"][name]
@@ -40,8 +39,8 @@ class Bytes(support.EndToEnd):
             self.assertEqual(list(got["components"]), ["data"], name)
             data = got["components"]["data"]
             self.assertEqual(data.get("type") or data["dtype"], want["dtype"], name)
-            self.assertEqual(len(data["data"]), want["bytes"], name)
-            self.assertEqual(hashlib.sha256(data["data"]).hexdigest(), want["sha256"], name)
+            self.assertEqual(len(data["bytes"]), want["bytes"], name)
+            self.assertEqual(hashlib.sha256(data["bytes"]).hexdigest(), want["sha256"], name)
         return content
 
     def test_single_files_keep_every_byte(self):
@@ -93,13 +92,13 @@ class Bytes(support.EndToEnd):
         make_safetensors.write(self.path("all.safetensors"), tensors)
         self.succeed("convert", self.path("all.safetensors"), "-o", self.path("all.zt"))
         self.succeed("verify", self.path("all.zt"))
-        objects = ztread.read(self.path("all.zt"))["objects"]
+        objects = read_zt(self.path("all.zt"))["objects"]
         self.assertEqual(sorted(objects), sorted(tensors))
         for name, (dtype, shape, data) in tensors.items():
             storage, logical = make_safetensors.ZTENSOR[dtype]
             component = objects[name]["components"]["data"]
             self.assertEqual((component["dtype"], component.get("type")), (storage, logical), name)
-            self.assertEqual(component["data"], data, name)
+            self.assertEqual(component["bytes"], data, name)
             if make_safetensors.BITS[dtype] >= 8:
                 self.assertEqual(list(objects[name]["shape"]), list(shape), name)
 
@@ -114,9 +113,9 @@ class Bytes(support.EndToEnd):
         metadata = {"format": "pt", "note": "käse \"x\"", "json": "{\"a\": [1, 2]}"}
         make_safetensors.write(self.path("i.safetensors"), tensors, metadata)
         self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
-        content = ztread.read(self.path("o.zt"))
+        content = read_zt(self.path("o.zt"))
         for name, (_, shape, data) in tensors.items():
-            self.assertEqual(content["objects"][name]["components"]["data"]["data"], data)
+            self.assertEqual(content["objects"][name]["components"]["data"]["bytes"], data)
             self.assertEqual(list(content["objects"][name]["shape"]), list(shape))
         kept = json.dumps(content["attributes"], ensure_ascii=False)
         for value in metadata.values():
@@ -132,15 +131,15 @@ class Bytes(support.EndToEnd):
         }
         self.put("i.safetensors", make_safetensors.raw(header, data))
         self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
-        objects = ztread.read(self.path("o.zt"))["objects"]
+        objects = read_zt(self.path("o.zt"))["objects"]
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
-            self.assertEqual(objects[name]["components"]["data"]["data"], data[begin:end], name)
+            self.assertEqual(objects[name]["components"]["data"]["bytes"], data[begin:end], name)
 
     def test_no_tensors_at_all(self):
         self.put("i.safetensors", make_safetensors.raw({"__metadata__": {"a": "b"}}))
         self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
-        self.assertEqual(ztread.read(self.path("o.zt"))["objects"], {})
+        self.assertEqual(read_zt(self.path("o.zt"))["objects"], {})
         self.succeed("verify", self.path("o.zt"))
 
     def test_space_around_the_header(self):
@@ -148,12 +147,12 @@ class Bytes(support.EndToEnd):
         padded = json.dumps(header) + " " * 13
         self.put("i.safetensors", make_safetensors.raw(padded, data))
         self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
-        self.assertEqual(len(ztread.read(self.path("o.zt"))["objects"]), 3)
+        self.assertEqual(len(read_zt(self.path("o.zt"))["objects"]), 3)
 
     def test_content_decides_not_the_extension(self):
         make_safetensors.write(self.path("weights.gguf"), make_safetensors.sample())
         self.succeed("convert", self.path("weights.gguf"), "-o", self.path("o.zt"))
-        self.assertEqual(sorted(ztread.read(self.path("o.zt"))["objects"]), ["a", "b", "c"])
+        self.assertEqual(sorted(read_zt(self.path("o.zt"))["objects"]), ["a", "b", "c"])
 
 
 class SameBytes(support.EndToEnd):
