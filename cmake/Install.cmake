@@ -14,6 +14,15 @@ install(TARGETS ${modules} EXPORT ztstream-targets
   FILE_SET CXX_MODULES DESTINATION ${package_dir}/interfaces)
 install(EXPORT ztstream-targets NAMESPACE ztstream:: DESTINATION ${package_dir} CXX_MODULES_DIRECTORY cxx-modules)
 
+# CMake writes the source folder's path into cxx-modules/; the installed interfaces are what is meant.
+install(CODE "
+  file(GLOB files \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${package_dir}/cxx-modules/*.cmake\")
+  foreach(file IN LISTS files)
+    file(READ \"\${file}\" text)
+    string(REPLACE \"${PROJECT_SOURCE_DIR}/\" \"\\\${_IMPORT_PREFIX}/${package_dir}/interfaces/\" text \"\${text}\")
+    file(WRITE \"\${file}\" \"\${text}\")
+  endforeach()")
+
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ztstream-config.cmake.in
   ${PROJECT_BINARY_DIR}/ztstream-config.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ztstream-config-version.cmake COMPATIBILITY SameMinorVersion)

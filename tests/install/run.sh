@@ -21,4 +21,5 @@ cmake -S "$here" -B "$scratch/build" -G Ninja --log-level=WARNING -DCMAKE_PREFIX
   -DCMAKE_CXX_FLAGS="$(cache CMAKE_CXX_FLAGS)"
 cmake --build "$scratch/build"
 "$scratch/build/exporter" "$scratch/tied.zt"
+/usr/bin/python3 -B "$here/../ztread.py" "$scratch/tied.zt"
 [ -z "$program" ] || "$program" verify "$scratch/tied.zt"
