@@ -21,10 +21,10 @@ build() {  # build PRESET [TARGET...]
 case "$stage" in
   asan)
     build asan
-    exec ctest --preset asan --no-tests=error -LE style -j "$jobs"
+    exec ctest --preset asan --no-tests=error -LE 'style|ci' -j "$jobs"
     ;;
   tsan)
-    build tsan
+    build tsan thread_tests
     exec ctest --preset tsan --no-tests=error -L threads -j "$jobs"
     ;;
   tidy)
@@ -37,7 +37,7 @@ case "$stage" in
     ;;
   fuzz)
     seconds=${2:-20}
-    build fuzz
+    build fuzz fuzz_targets
     ZT_FUZZ_SECONDS=$seconds exec ctest --test-dir build/fuzz --output-on-failure --no-tests=error -L fuzz -j "$jobs"
     ;;
   *)

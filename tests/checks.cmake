@@ -9,6 +9,18 @@ add_test(NAME install CONFIGURATIONS Ci COMMAND ${PROJECT_SOURCE_DIR}/tests/inst
   $<$<TARGET_EXISTS:ztstream>:$<TARGET_FILE:ztstream>>)
 set_tests_properties(install PROPERTIES LABELS ci RUN_SERIAL ON TIMEOUT 600)
 
+# What the thread sanitizer runs, beside the end-to-end tests with this label.
+add_custom_target(thread_tests)
+foreach(test IN ITEMS pipeline_test writer_test reader_test sink_test compress_test)
+  if(TARGET ${test})
+    set_property(TEST ${test} APPEND PROPERTY LABELS threads)
+    add_dependencies(thread_tests ${test})
+  endif()
+endforeach()
+if(TARGET ztstream)
+  add_dependencies(thread_tests ztstream)
+endif()
+
 # zt_ci_check(stage TIMEOUT seconds): scripts/check.sh STAGE as a test of the Ci configuration, alone on the
 # machine. Each builds a preset of its own below build/.
 function(zt_ci_check stage)
@@ -20,4 +32,6 @@ endfunction()
 if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   zt_ci_check(tidy TIMEOUT 1200)
   zt_ci_check(asan TIMEOUT 1800)
+  zt_ci_check(tsan TIMEOUT 1200)
+  zt_ci_check(fuzz TIMEOUT 1200)
 endif()
