@@ -89,7 +89,7 @@ struct Element16 {
   std::uint64_t half[2];
 };
 
-// One element at a time: the edges, and whole tiles of 16-byte elements.
+// One element at a time: the edges, and all of 16-byte elements.
 template <typename T>
 HWY_INLINE void TransposeElements(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
                                   std::uint8_t* HWY_RESTRICT out, std::size_t out_stride,
@@ -133,37 +133,70 @@ HWY_INLINE void TransposeSquare(const std::uint8_t* HWY_RESTRICT in, std::size_t
 }
 #endif
 
-// Tiles whose rows and columns are whole cache lines, so that each line is fetched once, both ways.
+// Past the caches where `bytes` of it make whole lines; the ends of a run that do not are stored as
+// usual.
+HWY_INLINE void StreamRun(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
+                          std::size_t bytes) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t head = std::min(bytes, (64 - reinterpret_cast<std::uintptr_t>(out) % 64) % 64);
+  std::memcpy(out, in, head);
+  std::size_t i = head;
+  for (; i + 64 <= bytes; i += 64) {
+    for (std::size_t j = i; j < i + 64; j += lanes) hn::Stream(hn::LoadU(d, in + j), d, out + j);
+  }
+  std::memcpy(out + i, in + i, bytes - i);
+}
+
+// Tiles one cache line wide and a few hundred rows high: each line of the input is read once, in
+// full, and becomes part of a long run of the output, put together in a buffer, so that page and
+// line changes are few on either side.
 template <typename T>
 void TransposeTiles(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
                     std::uint8_t* HWY_RESTRICT out, std::size_t out_stride, std::size_t rows,
                     std::size_t cols) {
-  constexpr std::size_t kSide = sizeof(T) >= 16 ? 1 : 16 / sizeof(T);
-  constexpr std::size_t kTile =
-      std::max<std::size_t>(64 / sizeof(T), 16) * (sizeof(T) == 1 ? 1 : 2);
-  const auto from = [&](std::size_t r, std::size_t c) {
-    return in + (r * in_stride + c) * sizeof(T);
-  };
-  const auto to = [&](std::size_t r, std::size_t c) {
-    return out + (c * out_stride + r) * sizeof(T);
-  };
-  for (std::size_t r0 = 0; r0 < rows; r0 += kTile) {
-    const std::size_t r1 = std::min(rows, r0 + kTile);
-    for (std::size_t c0 = 0; c0 < cols; c0 += kTile) {
-      const std::size_t c1 = std::min(cols, c0 + kTile);
-      std::size_t c = c0;
+  constexpr std::size_t kTileCols = 64 / sizeof(T), kTileRows = sizeof(T) <= 2 ? 512 : 256;
+  HWY_ALIGN std::uint8_t tile[kTileCols * kTileRows * sizeof(T)];
+  const bool streamed = rows * cols * sizeof(T) >= kStreamedBytes;
+  for (std::size_t r0 = 0; r0 < rows; r0 += kTileRows) {
+    const std::size_t height = std::min(kTileRows, rows - r0);
+    for (std::size_t c0 = 0; c0 < cols; c0 += kTileCols) {
+      const std::size_t width = std::min(kTileCols, cols - c0);
+      const std::uint8_t* const from = in + (r0 * in_stride + c0) * sizeof(T);
+      const auto at = [&](std::size_t r, std::size_t c) {
+        return from + (r * in_stride + c) * sizeof(T);
+      };
+      const auto to = [&](std::size_t r, std::size_t c) {
+        return tile + (c * kTileRows + r) * sizeof(T);
+      };
+      std::size_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
-      if constexpr (kSide > 1) {
-        for (; c + kSide <= c1; c += kSide) {
-          std::size_t r = r0;
-          for (; r + kSide <= r1; r += kSide) {
-            TransposeSquare<T>(from(r, c), in_stride, to(r, c), out_stride);
+      if constexpr (sizeof(T) < 16) {
+        constexpr std::size_t kSide = 16 / sizeof(T);
+        for (; r + kSide <= height; r += kSide) {
+          if (c0 + 2 * kTileCols <= cols) {
+            for (std::size_t i = r; i < r + kSide; ++i) hwy::Prefetch(at(i, kTileCols));
           }
-          TransposeElements<T>(from(r, c), in_stride, to(r, c), out_stride, r1 - r, kSide);
+          std::size_t c = 0;
+          for (; c + kSide <= width; c += kSide) {
+            TransposeSquare<T>(at(r, c), in_stride, to(r, c), kTileRows);
+          }
+          TransposeElements<T>(at(r, c), in_stride, to(r, c), kTileRows, kSide, width - c);
         }
       }
 #endif
-      TransposeElements<T>(from(r0, c), in_stride, to(r0, c), out_stride, r1 - r0, c1 - c);
+      for (; r < height; ++r) {
+        if (c0 + 2 * kTileCols <= cols) hwy::Prefetch(at(r, kTileCols));
+        TransposeElements<T>(at(r, 0), in_stride, to(r, 0), kTileRows, 1, width);
+      }
+      for (std::size_t c = 0; c < width; ++c) {
+        std::uint8_t* const run = out + ((c0 + c) * out_stride + r0) * sizeof(T);
+        if (streamed) {
+          StreamRun(to(0, c), run, height * sizeof(T));
+        } else {
+          std::memcpy(run, to(0, c), height * sizeof(T));
+        }
+      }
     }
   }
 }
@@ -213,6 +246,7 @@ bool WidenToU64(const std::uint8_t* in, std::size_t width, bool is_signed, std::
 void Transpose(const std::uint8_t* in, std::size_t in_stride, std::uint8_t* out,
                std::size_t out_stride, std::size_t rows, std::size_t cols, std::size_t width) {
   HWY_DYNAMIC_DISPATCH(RunTranspose)(in, in_stride, out, out_stride, rows, cols, width);
+  FlushStreamed();
 }
 void CopyStreamed(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes) {
   HWY_DYNAMIC_DISPATCH(RunCopyStreamed)(in, out, bytes);

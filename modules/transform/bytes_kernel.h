@@ -7,6 +7,11 @@
 
 namespace zt::kernel {
 
+// Results from here on are stored past the caches, which spares reading each line before it is
+// written. Above any chunk of a pipeline: those are read again at once (digest, write), and are
+// best left in cache.
+inline constexpr std::size_t kStreamedBytes = std::size_t{12} << 20;
+
 // Reverses each `width` bytes (2, 4 or 8) of `bytes`, a multiple of it. `out` is `in` or does not
 // overlap it.
 void SwapBytes(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes, std::size_t width);

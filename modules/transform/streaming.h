@@ -10,10 +10,6 @@
 
 namespace zt::kernel {
 
-// Results from here on are stored past the caches, which spares reading each line before it is
-// written. Above any chunk of a pipeline: those are read again at once (digest, write), and are
-// best left in cache.
-inline constexpr std::size_t kStreamedBytes = std::size_t{12} << 20;
 inline constexpr std::size_t kStreamBlock = 512;  // elements
 
 // Calls produce(first, count, out) for consecutive blocks of elements; `out` is where their results
