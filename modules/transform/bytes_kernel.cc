@@ -181,7 +181,9 @@ void TransposeTiles(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
           for (; c + kSide <= width; c += kSide) {
             TransposeSquare<T>(at(r, c), in_stride, to(r, c), kTileRows);
           }
-          TransposeElements<T>(at(r, c), in_stride, to(r, c), kTileRows, kSide, width - c);
+          if (c < width) {
+            TransposeElements<T>(at(r, c), in_stride, to(r, c), kTileRows, kSide, width - c);
+          }
         }
       }
 #endif
