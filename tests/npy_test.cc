@@ -473,7 +473,7 @@ TEST(NpyPipe, TrailingAndMissingBytes) {
   ASSERT_TRUE(source.ok());
   const auto content = ReadAll(**source);
   EXPECT_EQ(content.status().code(), StatusCode::kDataLoss);
-  EXPECT_THAT(Message(content.status()), HasSubstr("standard input: it ends at byte 135"));
+  EXPECT_THAT(Message(content.status()), HasSubstr("it ends at byte 135"));
 }
 
 TEST(NpyPipe, FortranOrderIsHeldOrRefused) {

@@ -206,7 +206,7 @@ void ExpectReadFails(const std::vector<Entry>& entries, std::string_view message
     ASSERT_TRUE(source.ok()) << Message(source.status());
     const auto content = ReadAll(**source, {0, 0}, piece);
     EXPECT_EQ(content.status().code(), StatusCode::kDataLoss);
-    EXPECT_EQ(Message(content.status()), "f.npz: " + std::string(message));
+    EXPECT_EQ(Message(content.status()), message);
   }
 }
 

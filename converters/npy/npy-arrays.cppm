@@ -32,6 +32,9 @@ class ArraySource : public TensorSource {
 
   std::string_view format() const override { return format_; }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
+  const std::string& file(ComponentId id) const override {
+    return readers_[id.object]->bytes().name();
+  }
   bool sequential(ComponentId id) const override { return readers_[id.object]->sequential(); }
 
  protected:

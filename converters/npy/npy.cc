@@ -40,9 +40,7 @@ Status ArraySource::Add(std::string name, std::shared_ptr<ByteSource> bytes, con
 }
 
 Status ArraySource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
-  ArrayReader& reader = *readers_[id.object];
-  Status status = reader.Read(offset, out);
-  return status.ok() ? status : Annotate(status, reader.bytes().name());
+  return readers_[id.object]->Read(offset, out);
 }
 
 std::string ListNames(std::string_view what, std::span<const std::string> names) {

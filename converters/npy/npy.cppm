@@ -32,7 +32,7 @@ struct NpyOptions {
   bool keep_sparse = false;
 };
 
-// Errors of these functions name the tensor, and in a folder the file; those of Read and Finish name the file:
+// Errors of these functions name the tensor, and in a folder the file; those of Finish the file:
 // kDataLoss for what is malformed, kUnimplemented for arrays that are no tensors (object, structured, string, date,
 // long double).
 

@@ -62,13 +62,13 @@ class ScipySource final : public TensorSource {
   }
 
   std::string_view format() const override { return "npz"; }
+  const std::string& file(ComponentId) const override { return archive_->name(); }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     const std::uint64_t size = objects_[id.object].components[id.component].bytes;
     if (offset > size || out.size() > size - offset) {
       return InvalidArgument("a range beyond the component's " + std::to_string(size) + " bytes");
     }
-    const Status status = components_[id.component]->Read(offset, out);
-    return status.ok() ? status : Annotate(status, archive_->name());
+    return components_[id.component]->Read(offset, out);
   }
   bool sequential(ComponentId id) const override { return components_[id.component]->sequential(); }
   Status Finish() override {
