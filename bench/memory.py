@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Peak memory of conversions of generated checkpoints, against the limit of 96 MiB at 2 threads.
 
   memory.py [--program P] [--folder DIR] [--size 4GiB] [--threads 1,2] [--huge]
