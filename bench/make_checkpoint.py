@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Writes a safetensors checkpoint of any size to measure with: bf16 weights laid out as a decoder's are.
 
   make_checkpoint.py SIZE OUT                 Gaussian weights (sigma 0.02), unlike from tensor to tensor

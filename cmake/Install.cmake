@@ -1,4 +1,4 @@
-# What `cmake --install` lays down: the libraries, their module interfaces, the package ztstream, the program.
+# What `cmake --install` lays down beside the program: the libraries, their interfaces, the package ztstream.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ztstream)
@@ -28,7 +28,3 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ztstream-config.cmake.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ztstream-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ztstream-config.cmake ${PROJECT_BINARY_DIR}/ztstream-config-version.cmake
   DESTINATION ${package_dir})
-
-if(TARGET ztstream)
-  install(TARGETS ztstream RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()

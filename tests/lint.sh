@@ -60,8 +60,8 @@ too_long() {  # too_long LIMIT FILE...
   awk -v limit="$limit" 'FNR == limit + 1 { print FILENAME ": more than " limit " lines" }' "$@" /dev/null
 }
 rule 'An interface of more than 300 lines wants a partition.' too_long 300 "${interfaces[@]}"
-rule 'A source of more than 500 lines has more than one topic.' \
-  too_long 500 $(matching '\.cc$' | grep -v '^tests/')
+rule 'A source of more than 600 lines (500 is the aim) has more than one topic.' \
+  too_long 600 $(matching '\.cc$' | grep -v '^tests/')
 without_purpose() {
   local file
   for file in "$@"; do

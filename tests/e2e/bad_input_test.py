@@ -58,7 +58,9 @@ class BadFile(support.EndToEnd):
                 self.succeed("convert", source, "-o", self.path("o.zt"))
                 self.path("o.zt").unlink()
             else:
-                self.fail_with(INVALID, "convert", source, "-o", self.path("o.zt"), says="100000000")
+                self.fail_with(INVALID, "convert", source, "-o", self.path("o.zt"), says="limit.safetensors")
+                self.fail_with(INVALID, "convert", "--from", "safetensors", source, "-o", self.path("o.zt"),
+                               says="100000000")
             source.unlink()
 
     def test_not_json(self):
@@ -122,10 +124,15 @@ class BadFile(support.EndToEnd):
 
     def test_offsets_beyond_the_file_or_backwards(self):
         top = (1 << 64) - 1
-        for begin, end in [(0, 5), (4, 0), (2, 6), (4, 8), (top - 3, top), (top, 3), (0, top), (0, 1 << 63),
-                           (1 << 64, (1 << 64) + 4), (0, 1 << 70)]:
+        for begin, end in [(0, 5), (4, 0), (2, 6), (4, 8), (top - 3, top), (top, 3), (0, top), (0, 1 << 63)]:
             with self.subTest(begin=begin, end=end):
                 self.refuse_header({"a": entry(begin=begin, end=end)}, b"abcd", says="'a'")
+
+    def test_numbers_beyond_64_bits(self):
+        for number in [1 << 64, 1 << 70, 1 << 200]:
+            with self.subTest(number):
+                self.refuse_header({"a": entry(shape=[number])}, b"abcd", says="number")
+                self.refuse_header({"a": entry(begin=number, end=number + 4)}, b"abcd", says="number")
 
     def test_size_that_does_not_follow_from_the_shape(self):
         for dtype, shape in [("U8", [3]), ("U8", [5]), ("F32", [4]), ("F32", []), ("F64", []), ("U8", []),
@@ -145,7 +152,7 @@ class BadFile(support.EndToEnd):
         self.refuse_header({"a": entry("F6_E2M3", [3], 0, 2)}, b"ab", says="'a'")
 
     def test_shapes_that_overflow(self):
-        for shape in [[1 << 32, 1 << 32], [1 << 63, 2], [(1 << 64) - 1] * 8, [1 << 62, 4, 4], [1 << 64], [1 << 200]]:
+        for shape in [[1 << 32, 1 << 32], [1 << 63, 2], [(1 << 64) - 1] * 8, [1 << 62, 4, 4]]:
             with self.subTest(shape):
                 self.refuse_header({"a": entry("F32", shape)}, b"abcd", says="'a'")
 
@@ -286,7 +293,7 @@ class BadFolder(support.EndToEnd):
 
     def test_empty_folder(self):
         (self.folder / "empty").mkdir()
-        self.fail_with((INVALID, UNSUPPORTED, IO), "convert", self.path("empty"), "-o", self.path("o.zt"), says="empty")
+        self.fail_with(support.USAGE, "convert", self.path("empty"), "-o", self.path("o.zt"), says="empty")
 
     def test_name_in_two_files_given_by_hand(self):
         for number in range(2):
