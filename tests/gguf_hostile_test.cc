@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -352,13 +353,12 @@ TEST(GgufHostile, LargeTokenizerOpensInMilliseconds) {
   for (int i = 0; i < kTokens; ++i) file.U32(0x3f800000);
   file.Text("tokenizer.ggml.token_type").U32(9).U32(5).U64(kTokens);
   for (int i = 0; i < kTokens; ++i) file.U32(1);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   auto source = OpenGguf(MemoryBytes(file.bytes(), "memory"));
-  const auto took = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start);
+  const double took = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ASSERT_TRUE(source.ok()) << Message(source.status());
-  RecordProperty("milliseconds", std::to_string(took.count()));
-  std::printf("%d tokens, %zu bytes: %.1f ms\n", kTokens, file.bytes().size(), took.count());
-  EXPECT_LT(took.count(), 2000);  // far above what it takes, for sanitizers on a busy machine
+  std::printf("%d tokens, %zu bytes: %.1f ms of CPU time\n", kTokens, file.bytes().size(), took);
+  EXPECT_LT(took, 2000);  // far above what it takes, for sanitizers on a busy machine
   auto layout = PlanGguf((*source)->attributes(), (*source)->objects());
   ASSERT_TRUE(layout.ok());
   EXPECT_TRUE(std::equal(layout->header.begin(), layout->header.end(), file.bytes().begin(),

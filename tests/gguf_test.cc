@@ -245,7 +245,6 @@ TEST(Gguf, MetadataKeepsOrderTypesAndValues) {
 }
 
 TEST(Gguf, ObjectsComeInFileOrderAndRecordTheHeaders) {
-  // Infos in another order than the bytes: swap the first two of little.gguf's infos' offsets.
   auto source = MustOpen("little.gguf");
   ASSERT_EQ(source->objects().size(), 4u);
   EXPECT_EQ(source->objects()[0].name, "tok.weight");
@@ -345,6 +344,29 @@ TEST(Gguf, HeadersOfEitherByteOrderAndVersionEncodeAsParsed) {
         EXPECT_EQ((*again)->tensors[i].shape, (*header)->tensors[i].shape);
         EXPECT_EQ((*again)->tensors[i].offset, (*header)->tensors[i].offset);
       }
+    }
+  }
+}
+
+TEST(Gguf, EndsAndMagicsThatAreNotUsual) {
+  Bytes file = ReadWhole(DataPath("kinds.gguf"));
+  std::memcpy(file.data(), "FUGG", 4);
+  auto header = ParseGgufHeader(file, file.size());
+  ASSERT_TRUE(header.ok() && header->has_value());
+  std::uint64_t end = 0;
+  for (const GgufTensor& tensor : (*header)->tensors) {
+    end = std::max(end, (*header)->data_offset + tensor.offset + tensor.bytes);
+  }
+  for (const std::uint64_t size : {end, end + 1, (end + 63) / 64 * 64, end + 100}) {
+    file.resize(size);
+    auto source = OpenGguf(MemoryBytes(file, "memory"));
+    ASSERT_TRUE(source.ok()) << Message(source.status());
+    if (size < end + 100) {
+      EXPECT_TRUE(WriteBack(**source) == file) << size;
+      EXPECT_TRUE((*source)->warnings().empty());
+    } else {
+      EXPECT_FALSE(PlanGguf((*source)->attributes(), (*source)->objects())->exact);
+      EXPECT_THAT((*source)->warnings(), ElementsAre("100 bytes after the last tensor are ignored"));
     }
   }
 }

@@ -34,7 +34,7 @@ struct GgufOptions {
 //
 // The root attribute "gguf" holds what is needed to write the header back: version, byte_order ("little", "big"),
 // alignment, kv (see GgufHeader), tensors: in the header's order [name, type, offset in the data section], and
-// file_bytes where the file ends within the last tensor's padding. Read is thread-safe unless `bytes` is a pipe.
+// file_bytes where the size is known. Read is thread-safe unless `bytes` is a pipe.
 StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> bytes,
                                                  GgufOptions options = {});
 

@@ -18,6 +18,7 @@ module;
 module zt.convert.gguf;
 
 import zt.core;
+import zt.transform;
 
 namespace zt {
 namespace {
@@ -67,6 +68,7 @@ StatusOr<Record> ReadRecord(const Value& value) {
   out.little_endian =
       order != nullptr && order->AsString() != nullptr && *order->AsString() == "little";
   if (!out.little_endian) out.header.version = 3;
+  out.header.swapped_magic = out.little_endian && FindMember(*map, "magic") != nullptr;
   const Value* kv = FindMember(*map, "kv");
   if (kv == nullptr || kv->AsArray() == nullptr) return Malformed("no list 'kv'");
   out.header.kv = *kv->AsArray();
@@ -103,11 +105,8 @@ StatusOr<GgmlType> TypeOf(const Object& object) {
                          "; convert it to one of f64 f32 f16 bf16 i64 i32 i16 i8");
     }
   } else {
-    std::string_view name = object.format;
-    if (name.starts_with("gguf.") && name.ends_with("/1")) {
-      name = name.substr(5, name.size() - 7);
-      type = FindGgmlType(name);
-      if (type && type->plain) type.reset();
+    if (const GgmlBlock* block = FindGgmlBlockOfFormat(object.format)) {
+      type = FindGgmlType(block->name);
     }
     if (!type) {
       return Unsupported("format " + Quote(object.format) + " cannot be written to GGUF");
@@ -232,9 +231,10 @@ StatusOr<GgufLayout> PlanGguf(const Value::Map& root_attributes, std::span<const
     at = *end;
   }
   layout.file_bytes = AlignUp(at, header.alignment);
-  if (unchanged && record.file_bytes && *record.file_bytes >= at &&
-      *record.file_bytes < layout.file_bytes) {
-    layout.file_bytes = *record.file_bytes;
+  if (unchanged && record.file_bytes) {
+    // The padding after the last tensor may be missing; anything more was not kept.
+    unchanged = *record.file_bytes >= at && *record.file_bytes <= layout.file_bytes;
+    if (unchanged) layout.file_bytes = *record.file_bytes;
   }
   layout.end_padding = layout.file_bytes - at;
   layout.exact = unchanged;

@@ -70,7 +70,7 @@ class GgufSource final : public TensorSource {
   Status Init(std::vector<File> files, std::vector<std::string> warnings) {
     warnings_ = std::move(warnings);
     for (std::uint32_t f = 0; f < files.size(); ++f) ZT_RETURN_IF_ERROR(Add(files[f], f));
-    attributes_.emplace_back("gguf", Record(files));
+    attributes_.emplace_back("gguf", RecordOf(files));
     for (File& file : files) files_.push_back(std::move(file.bytes));
     return OkStatus();
   }
@@ -161,7 +161,7 @@ class GgufSource final : public TensorSource {
       if (tensor->type.plain) {
         data.element.dtype = *tensor->type.plain;
       } else {
-        object.format = "gguf." + std::string(tensor->type.name) + "/1";
+        object.format = GgmlFormat(tensor->type.name);
         object.attributes.emplace_back("elems_per_block", Value(tensor->type.elems));
         object.attributes.emplace_back("block_bytes", Value(tensor->type.bytes));
       }
@@ -173,9 +173,10 @@ class GgufSource final : public TensorSource {
   }
 
   // The root attribute "gguf". Takes the first header's metadata.
-  static Value Record(std::vector<File>& files) {
+  Value RecordOf(std::vector<File>& files) {
     GgufHeader& first = files.front().header;
     Value::Map record;
+    if (first.swapped_magic) record.emplace_back("magic", Value("FUGG"));
     record.emplace_back("version", Value(first.version));
     record.emplace_back("byte_order", Value(first.big_endian ? "big" : "little"));
     record.emplace_back("alignment", Value(first.alignment));
@@ -192,8 +193,11 @@ class GgufSource final : public TensorSource {
     }
     record.emplace_back("tensors", Value(std::move(tensors)));
     const auto size = files.front().bytes->size();
-    if (files.size() == 1 && size && *size >= end && *size - end < first.alignment) {
+    if (files.size() == 1 && size) {
       record.emplace_back("file_bytes", Value(*size));
+      if (*size >= end && *size - end >= first.alignment) {
+        warnings_.push_back(std::to_string(*size - end) + " bytes after the last tensor are ignored");
+      }
     }
     return Value(std::move(record));
   }

@@ -103,6 +103,13 @@ const GgmlBlock* FindGgmlBlock(std::string_view name) {
   return row == nullptr ? nullptr : &row->block;
 }
 
+std::string GgmlFormat(std::string_view name) { return "gguf." + std::string(name) + "/1"; }
+
+const GgmlBlock* FindGgmlBlockOfFormat(std::string_view format) {
+  if (!format.starts_with("gguf.") || !format.ends_with("/1")) return nullptr;
+  return FindGgmlBlock(format.substr(5, format.size() - 7));
+}
+
 StatusOr<std::shared_ptr<const Transform>> MakeDequantize(std::string_view ggml_type, DType to,
                                                           bool saturate) {
   const Row* row = FindRow(ggml_type);

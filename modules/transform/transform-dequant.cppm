@@ -3,6 +3,7 @@ module;
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 export module zt.transform:dequant;
@@ -21,6 +22,10 @@ struct GgmlBlock {
 
 // By lower-case name; null for plain and unknown types.
 const GgmlBlock* FindGgmlBlock(std::string_view name);
+
+// The object format that holds such blocks as they are, "gguf.q4_k/1", and the way back: null for other formats.
+std::string GgmlFormat(std::string_view name);
+const GgmlBlock* FindGgmlBlockOfFormat(std::string_view format);
 
 // A transform from blocks of `ggml_type` ("q4_k") to `to`, one of f32, f16 and bf16: input_unit is one block,
 // output_unit its elements. The f32 values are those of gguf-py, bit for bit (of ggml for q8_k, q1_0 and q2_0,
