@@ -184,8 +184,7 @@ HWY_INLINE VI Ternary(VI scaled) {
 void TQ1_0(const std::uint8_t* in, float* out, std::size_t blocks) {
   const auto triple = [](VI v) HWY_ATTR { return hn::Add(v, hn::Add(v, v)); };
   for (; blocks > 0; --blocks, in += 54, out += 256) {
-    const float scale = LoadF16(in + 52);
-    const VF d = Splat(scale);
+    const VF d = Splat(LoadF16(in + 52));
     for (std::size_t i = 0; i < 32; i += hn::Lanes(DF())) {
       VI q = LoadBytes(in + i);
       for (std::size_t n = 0; n < 5; ++n, q = triple(q)) {
@@ -198,13 +197,10 @@ void TQ1_0(const std::uint8_t* in, float* out, std::size_t blocks) {
         PutScaled(d, Ternary(q), out + 160 + 16 * n + i);
       }
     }
-    for (int i = 0; i < 4; ++i) {
-      std::uint32_t q = in[48 + i];
-      for (int n = 0; n < 4; ++n, q *= 3) {
-        const int digit = static_cast<int>((q & 255) * 3 >> 8) - 1;
-        const float value = scale * static_cast<float>(digit);
-        std::memcpy(out + 240 + 4 * n + i, &value, sizeof value);
-      }
+    std::uint8_t last[16];  // the four bytes, and times 3, 9, 27
+    for (int i = 0; i < 16; ++i) last[i] = static_cast<std::uint8_t>(i < 4 ? in[48 + i] : last[i - 4] * 3);
+    for (std::size_t i = 0; i < 16; i += hn::Lanes(DF())) {
+      PutScaled(d, Ternary(LoadBytes(last + i)), out + 240 + i);
     }
   }
 }
