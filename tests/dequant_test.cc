@@ -35,9 +35,9 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 constexpr std::string_view kTypes[] = {
-    "q4_0",    "q4_1",  "q5_0",    "q5_1",  "q8_0",  "q2_k",  "q3_k",   "q4_k",   "q5_k",
-    "q6_k",    "q8_k",  "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m",
-    "iq4_nl",  "iq4_xs", "tq1_0",  "tq2_0", "mxfp4", "nvfp4", "q1_0",   "q2_0"};
+    "q4_0",   "q4_1",   "q5_0",    "q5_1",   "q8_0",  "q2_k",    "q3_k",  "q4_k",  "q5_k",
+    "q6_k",   "q8_k",   "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m",
+    "iq4_nl", "iq4_xs", "tq1_0",   "tq2_0",  "mxfp4", "nvfp4",   "q1_0",  "q2_0"};
 
 // The bytes of the splitmix64 sequence from `seed`, each u64 little-endian.
 Bytes RandomBytes(std::uint64_t seed, std::size_t count) {
@@ -85,10 +85,12 @@ T Get(const Bytes& bytes, std::size_t i) {
 // Every NaN of the dtype becomes the one with only the top bit of its mantissa set.
 Bytes OneNaN(Bytes bytes, DType dtype) {
   const std::size_t width = ByteWidth(dtype);
-  const std::uint32_t infinity = dtype == DType::kF32    ? 0x7f800000
-                                 : dtype == DType::kF16  ? 0x7c00
-                                                         : 0x7f80;
-  const std::uint32_t nan = dtype == DType::kF32 ? 0x7fc00000 : dtype == DType::kF16 ? 0x7e00 : 0x7fc0;
+  const std::uint32_t infinity = dtype == DType::kF32   ? 0x7f800000
+                                 : dtype == DType::kF16 ? 0x7c00
+                                                        : 0x7f80;
+  const std::uint32_t nan = dtype == DType::kF32   ? 0x7fc00000
+                            : dtype == DType::kF16 ? 0x7e00
+                                                   : 0x7fc0;
   const std::uint32_t magnitude = dtype == DType::kF32 ? 0x7fffffff : 0x7fff;
   for (std::size_t i = 0; i < bytes.size(); i += width) {
     std::uint32_t v = 0;
@@ -147,6 +149,33 @@ TEST_P(Dequant, EqualsTheScalarReference) {
         ASSERT_EQ(std::bit_cast<std::uint32_t>(got), std::bit_cast<std::uint32_t>(want))
             << i << ": " << got << ", not " << want;
       }
+    }
+  }
+}
+
+TEST_P(Dequant, LargeResultsAreTheSame) {
+  for (const std::string_view type : {"q4_k", "q8_0", "nvfp4"}) {
+    const GgmlBlock& block = *FindGgmlBlock(type);
+    const std::size_t some = (4 << 20) / 4 / block.elems;  // 4 MiB of floats
+    const std::size_t blocks = 4 * some + 3;
+    const Bytes random = RandomBytes(block.bytes, blocks * block.bytes);
+    auto transform = MakeDequantize(type, DType::kF32);
+    ASSERT_TRUE(transform.ok());
+    const std::size_t unit = (*transform)->output_unit();
+    Bytes whole(blocks * unit + 65), piece(blocks * unit);
+    NumericCounts counts;
+    for (std::size_t done = 0; done < blocks; done += some) {
+      const std::size_t n = std::min(some, blocks - done);
+      (*transform)
+          ->Apply(std::span(random).subspan(done * block.bytes, n * block.bytes),
+                  std::span(piece).subspan(done * unit, n * unit), counts);
+    }
+    for (const std::size_t shift : {0, 1, 4, 48, 64}) {
+      std::fill(whole.begin(), whole.end(), std::byte{0x5a});
+      (*transform)->Apply(random, std::span(whole).subspan(shift, piece.size()), counts);
+      ASSERT_EQ(std::memcmp(whole.data() + shift, piece.data(), piece.size()), 0) << type << shift;
+      if (shift > 0) ASSERT_EQ(whole[shift - 1], std::byte{0x5a});
+      if (shift < 65) ASSERT_EQ(whole[shift + piece.size()], std::byte{0x5a});
     }
   }
 }
@@ -249,7 +278,8 @@ TEST_P(Dequant, RoundsOnceToNearestEven) {
               c.f16_overflow ? sign | 0x7bff : c.f16);
     EXPECT_EQ(Get<std::uint16_t>(Apply("q8_k", DType::kBF16, block, nullptr, true), 0),
               c.bf16_overflow ? 0x7f7f : Get<std::uint16_t>(Apply("q8_k", DType::kBF16, block), 0));
-    if (infinite) EXPECT_TRUE((Get<std::uint16_t>(Apply("q8_k", DType::kF16, block), 1) & 0x7fff) > 0x7c00);
+    if (infinite)
+      EXPECT_TRUE((Get<std::uint16_t>(Apply("q8_k", DType::kF16, block), 1) & 0x7fff) > 0x7c00);
   }
 }
 

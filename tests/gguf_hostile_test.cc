@@ -87,7 +87,7 @@ Status OpenBounded(std::span<const std::byte> bytes) {
   return status;
 }
 
-const char* const kFiles[] = {"little.gguf", "big.gguf",    "kinds.gguf",
+const char* const kFiles[] = {"little.gguf",  "big.gguf",       "kinds.gguf",
                               "kquants.gguf", "kinds_big.gguf", "quants.gguf"};
 
 TEST(GgufHostile, TruncationAnywhereIsAnError) {
@@ -190,7 +190,8 @@ class Builder {
 constexpr std::uint64_t kHuge = ~std::uint64_t{0};
 
 TEST(GgufHostile, NoGguf) {
-  EXPECT_EQ(Message(OpenAndRead({})), "the header is truncated: 8 bytes from 0 are needed, the file has 0");
+  EXPECT_EQ(Message(OpenAndRead({})),
+            "the header is truncated: 8 bytes from 0 are needed, the file has 0");
   EXPECT_EQ(Builder(0, 0, 4).Error(), "GGUF version 4 is not known; 1, 2 and 3 are");
   EXPECT_EQ(Builder(0, 0, 0).Error(), "GGUF version 0 is not known; 1, 2 and 3 are");
   EXPECT_EQ(Builder(0, 0, 0x05000000).Error(), "GGUF version 5 is not known; 1, 2 and 3 are");
@@ -210,8 +211,9 @@ TEST(GgufHostile, CountsBeyondTheFile) {
             "1073741824 key-value pairs are declared, more than the file can hold");
   EXPECT_EQ(Builder(0, 1).Text("k").U32(9).U32(8).U64(1 << 20).Error(),
             "key 'k': 1048576 array elements are declared, more than the file can hold");
-  EXPECT_EQ(Builder(0, 1).Text("k").U32(9).U32(4).U64(kHuge / 2).Error(),
-            "key 'k': 9223372036854775807 array elements are declared, more than the file can hold");
+  EXPECT_EQ(
+      Builder(0, 1).Text("k").U32(9).U32(4).U64(kHuge / 2).Error(),
+      "key 'k': 9223372036854775807 array elements are declared, more than the file can hold");
   EXPECT_THAT(Builder(0, 1).Text("k").U32(8).U64(kHuge).Error(),
               HasSubstr("key 'k': the header is truncated: 18446744073709551615 bytes from"));
 }
@@ -284,9 +286,10 @@ TEST(GgufHostile, Tensors) {
   EXPECT_EQ(Builder(1, 0).Tensor("t", {4}, 0, 64).Error(64),
             "tensor 't': 16 bytes at offset 64 of the data section lie beyond the end of the file "
             "(128 bytes)");
-  EXPECT_THAT(Builder(1, 0).Tensor("t", {4}, 0, kHuge - 31).Error(64),
-              HasSubstr("tensor 't': 16 bytes at offset 18446744073709551584 of the data section lie "
-                        "beyond the end of the file"));
+  EXPECT_THAT(
+      Builder(1, 0).Tensor("t", {4}, 0, kHuge - 31).Error(64),
+      HasSubstr("tensor 't': 16 bytes at offset 18446744073709551584 of the data section lie "
+                "beyond the end of the file"));
   // Empty tensors may lie anywhere and share their place.
   EXPECT_EQ(Builder(3, 0)
                 .Tensor("a", {0, 7}, 0, 0)
@@ -304,8 +307,9 @@ TEST(GgufHostile, BlocksOfUncertainByteOrderAreRefused) {
   file.resize(file.size() + 64);
   const Status status = OpenAndRead(file);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(Message(status)),
-              HasSubstr("tensor 't': the byte order of q5_0 blocks in a big-endian file is not certain"));
+  EXPECT_THAT(
+      std::string(Message(status)),
+      HasSubstr("tensor 't': the byte order of q5_0 blocks in a big-endian file is not certain"));
 }
 
 TEST(GgufHostile, CertainBlocksAreSwappedByField) {

@@ -58,7 +58,8 @@ Bytes ReadWhole(const std::string& path) {
 
 void WriteWhole(const std::string& path, std::span<const std::byte> bytes) {
   std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  out.write(reinterpret_cast<const char*>(bytes.data()),
+            static_cast<std::streamsize>(bytes.size()));
   ASSERT_TRUE(out.good());
 }
 
@@ -209,28 +210,28 @@ TEST(Gguf, MetadataKeepsOrderTypesAndValues) {
   for (const Value& entry : *Gguf(*source, "kv").AsArray()) {
     keys.push_back(*(*entry.AsArray())[0].AsString());
   }
-  EXPECT_THAT(keys, ElementsAre("general.architecture", "general.alignment", "v.u8", "v.i8", "v.u16",
-                                "v.i16", "v.u32", "v.i32", "v.u64", "v.i64", "v.f32", "v.f32nan",
-                                "v.f64", "v.f64nan", "v.true", "v.false", "v.str", "a.str", "a.i32",
-                                "a.f32", "a.bool", "a.bytes"));
+  EXPECT_THAT(keys, ElementsAre("general.architecture", "general.alignment", "v.u8", "v.i8",
+                                "v.u16", "v.i16", "v.u32", "v.i32", "v.u64", "v.i64", "v.f32",
+                                "v.f32nan", "v.f64", "v.f64nan", "v.true", "v.false", "v.str",
+                                "a.str", "a.i32", "a.f32", "a.bool", "a.bytes"));
   using P = std::pair<std::string, Value>;
   EXPECT_EQ(Kv(*source, "v.u8"), (P{"u8", Value(std::uint64_t{255})}));
   EXPECT_EQ(Kv(*source, "v.i8"), (P{"i8", Value(std::int64_t{-128})}));
   EXPECT_EQ(Kv(*source, "v.i32"), (P{"i32", Value(std::int64_t{-2147483648})}));
   EXPECT_EQ(Kv(*source, "v.u64"), (P{"u64", Value(~std::uint64_t{0})}));
-  EXPECT_EQ(Kv(*source, "v.i64"),
-            (P{"i64", Value(std::numeric_limits<std::int64_t>::min())}));
+  EXPECT_EQ(Kv(*source, "v.i64"), (P{"i64", Value(std::numeric_limits<std::int64_t>::min())}));
   EXPECT_TRUE(std::signbit(*Kv(*source, "v.f32").second.AsDouble()));
   EXPECT_EQ(Kv(*source, "v.f32nan"),
-            (P{"f32", Value(Value::Bytes{std::byte{0}, std::byte{0}, std::byte{0xc0},
-                                         std::byte{0x7f}})}));
+            (P{"f32",
+               Value(Value::Bytes{std::byte{0}, std::byte{0}, std::byte{0xc0}, std::byte{0x7f}})}));
   EXPECT_EQ(Kv(*source, "v.f64").second, Value(1e300));
   EXPECT_EQ(Kv(*source, "v.f64nan").second.AsBytes()->size(), 8u);
   EXPECT_EQ(Kv(*source, "v.true"), (P{"bool", Value(true)}));
   EXPECT_EQ(Kv(*source, "v.str"), (P{"string", Value("na\u00efve \u2713")}));
-  EXPECT_EQ(Kv(*source, "a.str"),
-            (P{"array", Value(Value::Array{Value("string"),
-                                           Value(Value::Array{Value("x"), Value(""), Value("yy")})})}));
+  EXPECT_EQ(
+      Kv(*source, "a.str"),
+      (P{"array", Value(Value::Array{Value("string"),
+                                     Value(Value::Array{Value("x"), Value(""), Value("yy")})})}));
   EXPECT_EQ(Kv(*source, "a.f32").second,
             Value(Value::Array{Value("f32"), Value(Value::Array{Value(0.5), Value(-1.25)})}));
   const Value long_array = Kv(*source, "a.i32").second;
@@ -285,7 +286,8 @@ TEST(Gguf, PipeGivesWhatTheFileGives) {
     std::thread feeder([&] {
       std::size_t done = 0;
       while (done < file.size()) {
-        const ssize_t n = ::write(ends[1], file.data() + done, std::min<std::size_t>(999, file.size() - done));
+        const ssize_t n =
+            ::write(ends[1], file.data() + done, std::min<std::size_t>(999, file.size() - done));
         if (n <= 0) break;
         done += static_cast<std::size_t>(n);
       }
@@ -366,7 +368,8 @@ TEST(Gguf, EndsAndMagicsThatAreNotUsual) {
       EXPECT_TRUE((*source)->warnings().empty());
     } else {
       EXPECT_FALSE(PlanGguf((*source)->attributes(), (*source)->objects())->exact);
-      EXPECT_THAT((*source)->warnings(), ElementsAre("100 bytes after the last tensor are ignored"));
+      EXPECT_THAT((*source)->warnings(),
+                  ElementsAre("100 bytes after the last tensor are ignored"));
     }
   }
 }
@@ -417,8 +420,9 @@ TEST(Gguf, ObjectsOfOtherOriginNeedATypeOfGguf) {
   objects.push_back(*DenseObject("c", {4}, {DType::kU8, ""}));
   const Status status = PlanGguf({}, objects).status();
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(Message(status),
-            "tensor 'c': GGUF has no type for u8; convert it to one of f64 f32 f16 bf16 i64 i32 i16 i8");
+  EXPECT_EQ(
+      Message(status),
+      "tensor 'c': GGUF has no type for u8; convert it to one of f64 f32 f16 bf16 i64 i32 i16 i8");
   objects[2] = *DenseObject("d", {1, 1, 1, 1, 1}, {DType::kF32, ""});
   EXPECT_THAT(std::string(Message(PlanGguf({}, objects).status())),
               HasSubstr("tensor 'd': shape [1, 1, 1, 1, 1] has more than 4 dimensions"));
@@ -485,7 +489,8 @@ class BrokenSet : public ::testing::Test {
 
 TEST_F(BrokenSet, MissingShardIsNamed) {
   std::filesystem::remove(TempPath(Shard(2)));
-  EXPECT_EQ(Error(3), "shard 2 of 3, split-00002-of-00003.gguf: cannot open: No such file or directory");
+  EXPECT_EQ(Error(3),
+            "shard 2 of 3, split-00002-of-00003.gguf: cannot open: No such file or directory");
 }
 
 TEST_F(BrokenSet, ShardOfAnotherNumberIsNamed) {
@@ -496,22 +501,23 @@ TEST_F(BrokenSet, ShardOfAnotherNumberIsNamed) {
 TEST_F(BrokenSet, DuplicateTensorIsNamed) {
   Bytes& third = shards_[2];
   const std::string_view name = "t.4";
-  auto at = std::search(third.begin(), third.end(),
-                        reinterpret_cast<const std::byte*>(name.data()),
+  auto at = std::search(third.begin(), third.end(), reinterpret_cast<const std::byte*>(name.data()),
                         reinterpret_cast<const std::byte*>(name.data() + 3));
   ASSERT_NE(at, third.end());
   at[2] = std::byte{'0'};
   WriteWhole(TempPath(Shard(3)), third);
-  EXPECT_EQ(Error(2), "tensor 't.0' is in both split-00001-of-00003.gguf and split-00003-of-00003.gguf");
+  EXPECT_EQ(Error(2),
+            "tensor 't.0' is in both split-00001-of-00003.gguf and split-00003-of-00003.gguf");
 }
 
 TEST_F(BrokenSet, OneShardAloneIsRefused) {
   const std::string path = TempPath("alone.gguf");
   WriteWhole(path, shards_[1]);
   auto source = OpenGgufSet(path);
-  EXPECT_EQ(Message(source.status()),
-            "it is shard 2 of 3 of a split set, but its name is not NAME-00001-of-0000N.gguf, so the "
-            "others cannot be found");
+  EXPECT_EQ(
+      Message(source.status()),
+      "it is shard 2 of 3 of a split set, but its name is not NAME-00001-of-0000N.gguf, so the "
+      "others cannot be found");
   EXPECT_THAT(std::string(Message(OpenBytes(shards_[1]))),
               HasSubstr("it is shard 2 of 3 of a split set, which holds only 2 of its tensors"));
   EXPECT_TRUE(OpenGgufSet(path, {.allow_single_shard = true}).ok());

@@ -48,7 +48,9 @@ class Encoder {
 
  private:
   void Raw(std::string_view text) { Raw(std::as_bytes(std::span(text))); }
-  void Raw(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void Raw(std::span<const std::byte> bytes) {
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
 
   template <typename T>
   void Put(T v) {
@@ -74,7 +76,8 @@ class Encoder {
     return OkStatus();
   }
   Status PutText(const Value& value) {
-    if (const std::string* text = value.AsString()) return PutSized(std::as_bytes(std::span(*text)));
+    if (const std::string* text = value.AsString())
+      return PutSized(std::as_bytes(std::span(*text)));
     if (const Value::Bytes* bytes = value.AsBytes()) return PutSized(*bytes);
     return InvalidData("a string is neither text nor bytes");
   }

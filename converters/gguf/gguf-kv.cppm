@@ -14,7 +14,19 @@ import zt.core;
 namespace zt::gguf::internal {
 
 enum class KvType : std::uint32_t {
-  kU8 = 0, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64
+  kU8 = 0,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
 };
 inline constexpr std::uint32_t kKvTypeCount = 13;
 

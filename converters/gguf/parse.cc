@@ -53,7 +53,8 @@ class Parser {
   // True where `count` more bytes are at hand; else asks for more, or fails where there can be no more.
   bool Need(std::uint64_t count) {
     if (count <= head_.size() - pos_) return true;
-    const std::uint64_t limit = file_bytes_ ? std::min(*file_bytes_, kGgufMaxHeader) : kGgufMaxHeader;
+    const std::uint64_t limit =
+        file_bytes_ ? std::min(*file_bytes_, kGgufMaxHeader) : kGgufMaxHeader;
     if (pos_ > limit || count > limit - pos_) {
       if (limit == kGgufMaxHeader) {
         return Fail(Unsupported(Where() + "the header is larger than " +
@@ -68,7 +69,8 @@ class Parser {
   // `count` items of at least `least` bytes each must fit into what is left of the file.
   bool NeedItems(std::uint64_t count, std::uint64_t least, std::string_view what) {
     const auto bytes = CheckedMul(count, least);
-    const std::uint64_t limit = file_bytes_ ? std::min(*file_bytes_, kGgufMaxHeader) : kGgufMaxHeader;
+    const std::uint64_t limit =
+        file_bytes_ ? std::min(*file_bytes_, kGgufMaxHeader) : kGgufMaxHeader;
     if (!bytes || pos_ > limit || *bytes > limit - pos_) {
       return Fail(Where() + std::to_string(count) + " " + std::string(what) +
                   " are declared, more than the file can hold");
@@ -145,8 +147,8 @@ bool Parser::Preamble() {
     version = __builtin_bswap32(version);
   }
   if (version < 1 || version > 3) {
-    return Fail(Unsupported("GGUF version " + std::to_string(version) +
-                            " is not known; 1, 2 and 3 are"));
+    return Fail(
+        Unsupported("GGUF version " + std::to_string(version) + " is not known; 1, 2 and 3 are"));
   }
   out_.version = version;
   return ReadCount(&tensor_count_) && ReadCount(&kv_count_);
@@ -208,8 +210,9 @@ bool Parser::ReadArray(int depth, Value* out) {
     return Fail(Unsupported(Where() + "value type " + std::to_string(raw) + " is not known"));
   }
   const std::size_t width = KvWidth(*type);
-  const std::uint64_t least =
-      width != 0 ? width : *type == KvType::kString ? CountWidth() : 4 + CountWidth();
+  const std::uint64_t least = width != 0                 ? width
+                              : *type == KvType::kString ? CountWidth()
+                                                         : 4 + CountWidth();
   if (!NeedItems(count, least, "array elements")) return false;
   Value items;
   if (width != 0 && KeepAsBytes(*type, count)) {
@@ -378,8 +381,7 @@ bool Parser::Layout() {
             [](const GgufTensor* a, const GgufTensor* b) { return a->offset < b->offset; });
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (order[i]->offset - order[i - 1]->offset < order[i - 1]->bytes) {
-      return Fail(TensorContext(order[i]->name) + " overlaps " +
-                  TensorContext(order[i - 1]->name));
+      return Fail(TensorContext(order[i]->name) + " overlaps " + TensorContext(order[i - 1]->name));
     }
   }
   return true;

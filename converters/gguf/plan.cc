@@ -160,8 +160,8 @@ StatusOr<GgufLayout> PlanGguf(const Value::Map& root_attributes, std::span<const
   if (by_name.size() != objects.size()) return InvalidData("two objects have the same name");
   std::vector<std::size_t> which;  // header.tensors[i] is objects[which[i]]
   std::vector<bool> taken(objects.size(), false);
-  bool unchanged = attribute != nullptr && record.little_endian &&
-                   record.tensors.size() == objects.size();
+  bool unchanged =
+      attribute != nullptr && record.little_endian && record.tensors.size() == objects.size();
   const auto add = [&](std::size_t index) -> Status {
     const Object& object = objects[index];
     auto type = TypeOf(object);

@@ -196,7 +196,8 @@ class GgufSource final : public TensorSource {
     if (files.size() == 1 && size) {
       record.emplace_back("file_bytes", Value(*size));
       if (*size >= end && *size - end >= first.alignment) {
-        warnings_.push_back(std::to_string(*size - end) + " bytes after the last tensor are ignored");
+        warnings_.push_back(std::to_string(*size - end) +
+                            " bytes after the last tensor are ignored");
       }
     }
     return Value(std::move(record));

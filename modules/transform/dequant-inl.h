@@ -94,7 +94,8 @@ HWY_INLINE void LookupNibbles(const std::int8_t* HWY_RESTRICT table, const std::
 }
 
 // The 32 elements of 16 bytes of nibbles, each an index into `table`, times `scale`.
-HWY_INLINE void PutLookup(float scale, const std::int8_t* table, const std::uint8_t* p, float* out) {
+HWY_INLINE void PutLookup(float scale, const std::int8_t* table, const std::uint8_t* p,
+                          float* out) {
   HWY_ALIGN std::int8_t values[32];
   LookupNibbles(table, p, values);
   const VF d = Splat(scale);

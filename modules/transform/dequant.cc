@@ -4,12 +4,14 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "transform/dequant_kernel.h"
+#include "transform/streaming.h"
 
 module zt.transform;
 
@@ -23,32 +25,19 @@ struct Row {
   kernel::DequantFn* kernel;  // null where ggml defines no values
 };
 constexpr Row kRows[] = {
-    {{"q4_0", 32, 18}, kernel::DequantQ4_0},
-    {{"q4_1", 32, 20}, kernel::DequantQ4_1},
-    {{"q5_0", 32, 22}, kernel::DequantQ5_0},
-    {{"q5_1", 32, 24}, kernel::DequantQ5_1},
-    {{"q8_0", 32, 34}, kernel::DequantQ8_0},
-    {{"q8_1", 32, 36}, nullptr},
-    {{"q2_k", 256, 84}, kernel::DequantQ2_K},
-    {{"q3_k", 256, 110}, kernel::DequantQ3_K},
-    {{"q4_k", 256, 144}, kernel::DequantQ4_K},
-    {{"q5_k", 256, 176}, kernel::DequantQ5_K},
-    {{"q6_k", 256, 210}, kernel::DequantQ6_K},
-    {{"q8_k", 256, 292}, kernel::DequantQ8_K},
-    {{"iq2_xxs", 256, 66}, kernel::DequantIQ2_XXS},
-    {{"iq2_xs", 256, 74}, kernel::DequantIQ2_XS},
-    {{"iq2_s", 256, 82}, kernel::DequantIQ2_S},
-    {{"iq3_xxs", 256, 98}, kernel::DequantIQ3_XXS},
-    {{"iq3_s", 256, 110}, kernel::DequantIQ3_S},
-    {{"iq1_s", 256, 50}, kernel::DequantIQ1_S},
-    {{"iq1_m", 256, 56}, kernel::DequantIQ1_M},
-    {{"iq4_nl", 32, 18}, kernel::DequantIQ4_NL},
-    {{"iq4_xs", 256, 136}, kernel::DequantIQ4_XS},
-    {{"tq1_0", 256, 54}, kernel::DequantTQ1_0},
-    {{"tq2_0", 256, 66}, kernel::DequantTQ2_0},
-    {{"mxfp4", 32, 17}, kernel::DequantMXFP4},
-    {{"nvfp4", 64, 36}, kernel::DequantNVFP4},
-    {{"q1_0", 128, 18}, kernel::DequantQ1_0},
+    {{"q4_0", 32, 18}, kernel::DequantQ4_0},        {{"q4_1", 32, 20}, kernel::DequantQ4_1},
+    {{"q5_0", 32, 22}, kernel::DequantQ5_0},        {{"q5_1", 32, 24}, kernel::DequantQ5_1},
+    {{"q8_0", 32, 34}, kernel::DequantQ8_0},        {{"q8_1", 32, 36}, nullptr},
+    {{"q2_k", 256, 84}, kernel::DequantQ2_K},       {{"q3_k", 256, 110}, kernel::DequantQ3_K},
+    {{"q4_k", 256, 144}, kernel::DequantQ4_K},      {{"q5_k", 256, 176}, kernel::DequantQ5_K},
+    {{"q6_k", 256, 210}, kernel::DequantQ6_K},      {{"q8_k", 256, 292}, kernel::DequantQ8_K},
+    {{"iq2_xxs", 256, 66}, kernel::DequantIQ2_XXS}, {{"iq2_xs", 256, 74}, kernel::DequantIQ2_XS},
+    {{"iq2_s", 256, 82}, kernel::DequantIQ2_S},     {{"iq3_xxs", 256, 98}, kernel::DequantIQ3_XXS},
+    {{"iq3_s", 256, 110}, kernel::DequantIQ3_S},    {{"iq1_s", 256, 50}, kernel::DequantIQ1_S},
+    {{"iq1_m", 256, 56}, kernel::DequantIQ1_M},     {{"iq4_nl", 32, 18}, kernel::DequantIQ4_NL},
+    {{"iq4_xs", 256, 136}, kernel::DequantIQ4_XS},  {{"tq1_0", 256, 54}, kernel::DequantTQ1_0},
+    {{"tq2_0", 256, 66}, kernel::DequantTQ2_0},     {{"mxfp4", 32, 17}, kernel::DequantMXFP4},
+    {{"nvfp4", 64, 36}, kernel::DequantNVFP4},      {{"q1_0", 128, 18}, kernel::DequantQ1_0},
     {{"q2_0", 64, 18}, kernel::DequantQ2_0},
 };
 
@@ -69,28 +58,61 @@ class Dequantize final : public Transform {
   void Apply(std::span<const std::byte> in, std::span<std::byte> out,
              NumericCounts& counts) const override {
     const auto* from = reinterpret_cast<const std::uint8_t*>(in.data());
-    std::size_t blocks = in.size() / row_.block.bytes;
-    if (to_ == DType::kF32) {
-      row_.kernel(from, reinterpret_cast<float*>(out.data()), blocks);
-      return;
-    }
-    // Through floats that stay in the first-level cache.
-    constexpr std::size_t kStage = 2048;
-    alignas(64) float stage[kStage];
-    auto* to = reinterpret_cast<std::uint16_t*>(out.data());
-    while (blocks > 0) {
-      const std::size_t some = std::min<std::size_t>(blocks, kStage / row_.block.elems);
-      const std::size_t elems = some * row_.block.elems;
-      row_.kernel(from, stage, some);
-      counts.overflow += to_ == DType::kF16 ? kernel::NarrowToF16(stage, to, elems, saturate_)
-                                            : kernel::NarrowToBF16(stage, to, elems, saturate_);
-      from += some * row_.block.bytes;
-      to += elems;
-      blocks -= some;
+    auto* to = reinterpret_cast<std::uint8_t*>(out.data());
+    const std::size_t blocks = in.size() / row_.block.bytes;
+    if (to_ != DType::kF32) {
+      counts.overflow += Narrow(from, to, blocks);
+    } else if (out.size() >= kernel::kStreamedBytes) {
+      Stream(from, to, blocks);
+    } else {
+      row_.kernel(from, reinterpret_cast<float*>(to), blocks);
     }
   }
 
  private:
+  // Floats on their way elsewhere: a piece that stays in the first-level cache.
+  static constexpr std::size_t kStage = 2048;
+
+  // Calls take(elements) for consecutive pieces, which lie at `stage`.
+  template <class Take>
+  void ForEachPiece(const std::uint8_t* from, std::size_t blocks, float* stage,
+                    const Take& take) const {
+    while (blocks > 0) {
+      const std::size_t some = std::min<std::size_t>(blocks, kStage / row_.block.elems);
+      row_.kernel(from, stage, some);
+      take(some * row_.block.elems);
+      from += some * row_.block.bytes;
+      blocks -= some;
+    }
+  }
+
+  std::uint64_t Narrow(const std::uint8_t* from, std::uint8_t* to, std::size_t blocks) const {
+    alignas(64) float stage[kStage];
+    std::uint64_t overflow = 0;
+    ForEachPiece(from, blocks, stage, [&](std::size_t count) {
+      auto* halves = reinterpret_cast<std::uint16_t*>(to);
+      overflow += to_ == DType::kF16 ? kernel::NarrowToF16(stage, halves, count, saturate_)
+                                     : kernel::NarrowToBF16(stage, halves, count, saturate_);
+      to += count * sizeof(std::uint16_t);
+    });
+    return overflow;
+  }
+
+  // Stores past the caches. The stage is as far from a cache line's start as the output is, so whole
+  // lines are copied from aligned to aligned.
+  void Stream(const std::uint8_t* from, std::uint8_t* to, std::size_t blocks) const {
+    alignas(64) std::uint8_t stage[kStage * sizeof(float) + 64];
+    std::uint8_t* const start = stage + reinterpret_cast<std::uintptr_t>(to) % 64;
+    ForEachPiece(from, blocks, reinterpret_cast<float*>(start), [&](std::size_t count) {
+      const std::size_t bytes = count * sizeof(float);
+      const std::size_t head = static_cast<std::size_t>(stage + 64 - start) % 64;
+      std::memcpy(to, start, head);
+      kernel::CopyStreamed(start + head, to + head, bytes - head);
+      to += bytes;
+    });
+    kernel::FlushStreamed();
+  }
+
   const Row& row_;
   DType to_;
   bool saturate_;

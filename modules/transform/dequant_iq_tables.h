@@ -26,7 +26,8 @@ constexpr std::array<Word, N> UnpackGrid(const std::uint16_t (&packed)[N],
 }
 
 inline constexpr std::uint8_t kIq2Coordinates[] = {0x08, 0x19, 0x2b};
-inline constexpr std::uint8_t kIq3XxsCoordinates[] = {0x04, 0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3e};
+inline constexpr std::uint8_t kIq3XxsCoordinates[] = {0x04, 0x0c, 0x14, 0x1c,
+                                                      0x24, 0x2c, 0x34, 0x3e};
 inline constexpr std::uint8_t kIq3SCoordinates[] = {1, 3, 5, 7, 9, 11, 13, 15};
 inline constexpr std::uint8_t kIq1Coordinates[] = {0xff, 0x00, 0x01};  // -1, 0, 1
 

@@ -198,7 +198,8 @@ void TQ1_0(const std::uint8_t* in, float* out, std::size_t blocks) {
       }
     }
     std::uint8_t last[16];  // the four bytes, and times 3, 9, 27
-    for (int i = 0; i < 16; ++i) last[i] = static_cast<std::uint8_t>(i < 4 ? in[48 + i] : last[i - 4] * 3);
+    for (int i = 0; i < 16; ++i)
+      last[i] = static_cast<std::uint8_t>(i < 4 ? in[48 + i] : last[i - 4] * 3);
     for (std::size_t i = 0; i < 16; i += hn::Lanes(DF())) {
       PutScaled(d, Ternary(LoadBytes(last + i)), out + 240 + i);
     }
@@ -226,10 +227,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zt::kernel {
 
-#define ZT_DISPATCH(name)                                                              \
-  HWY_EXPORT(name);                                                                    \
-  void Dequant##name(const std::uint8_t* in, float* out, std::size_t blocks) {         \
-    HWY_DYNAMIC_DISPATCH(name)(in, out, blocks);                                       \
+#define ZT_DISPATCH(name)                                                      \
+  HWY_EXPORT(name);                                                            \
+  void Dequant##name(const std::uint8_t* in, float* out, std::size_t blocks) { \
+    HWY_DYNAMIC_DISPATCH(name)(in, out, blocks);                               \
   }
 ZT_DISPATCH(Q2_K)
 ZT_DISPATCH(Q3_K)

@@ -24,20 +24,21 @@ HWY_INLINE V RoundF16(D d, V magnitude) {
       hn::Add(hn::Sub(magnitude, hn::Set(d, (127u - 15) << 23)), hn::Add(odd, hn::Set(d, 0xfff))));
   // Below 2^-14 the target's unit is 2^-24, which is that of floats from 0.5: adding 0.5 rounds to it.
   const V half = hn::Set(d, 0x3f000000u);
-  const V subnormal = hn::Sub(
-      hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, half))), half);
+  const V subnormal =
+      hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, half))), half);
   const V finite = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0x38800000u)), subnormal, normal);
-  const V nan = hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 0x3ff)), hn::Set(d, 0x7e00));
+  const V nan =
+      hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 0x3ff)), hn::Set(d, 0x7e00));
   const V capped = hn::Min(finite, hn::Set(d, 0x7c00));
-  const V large = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0x47800000u)), capped, hn::Set(d, 0x7c00));
+  const V large =
+      hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0x47800000u)), capped, hn::Set(d, 0x7c00));
   return hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7f800000u)), nan, large);
 }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V RoundBF16(D d, V magnitude) {
   const auto odd = hn::And(hn::ShiftRight<16>(magnitude), hn::Set(d, 1));
-  const V rounded =
-      hn::ShiftRight<16>(hn::Add(magnitude, hn::Add(odd, hn::Set(d, 0x7fff))));
+  const V rounded = hn::ShiftRight<16>(hn::Add(magnitude, hn::Add(odd, hn::Set(d, 0x7fff))));
   const V nan = hn::Or(hn::ShiftRight<16>(magnitude), hn::Set(d, 0x40));
   return hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7f800000u)), nan, rounded);
 }
@@ -52,8 +53,8 @@ HWY_INLINE std::size_t Narrow(const float* in, std::uint16_t* out, std::size_t c
     const auto bits = hn::BitCast(d, hn::LoadU(df, in + i));
     const auto magnitude = hn::And(bits, hn::Set(d, 0x7fffffffu));
     auto q = round(d, magnitude);
-    const auto lost = hn::And(hn::Eq(q, hn::Set(d, kInfinity)),
-                              hn::Lt(magnitude, hn::Set(d, 0x7f800000u)));
+    const auto lost =
+        hn::And(hn::Eq(q, hn::Set(d, kInfinity)), hn::Lt(magnitude, hn::Set(d, 0x7f800000u)));
     if (HWY_UNLIKELY(!hn::AllFalse(d, lost))) {
       overflow += hn::CountTrue(d, lost);
       if (saturate) q = hn::IfThenElse(lost, hn::Set(d, kInfinity - 1), q);

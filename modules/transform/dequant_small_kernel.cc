@@ -170,10 +170,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zt::kernel {
 
-#define ZT_DISPATCH(name)                                                              \
-  HWY_EXPORT(name);                                                                    \
-  void Dequant##name(const std::uint8_t* in, float* out, std::size_t blocks) {         \
-    HWY_DYNAMIC_DISPATCH(name)(in, out, blocks);                                       \
+#define ZT_DISPATCH(name)                                                      \
+  HWY_EXPORT(name);                                                            \
+  void Dequant##name(const std::uint8_t* in, float* out, std::size_t blocks) { \
+    HWY_DYNAMIC_DISPATCH(name)(in, out, blocks);                               \
   }
 ZT_DISPATCH(Q4_0)
 ZT_DISPATCH(Q4_1)
