@@ -27,6 +27,7 @@
 #include <vector>
 
 import zt.core;
+import zt.format;
 import zt.source;
 import zt.convert.gguf;
 
@@ -320,6 +321,32 @@ TEST(Gguf, RoundTripIsEqualToTheByte) {
   }
 }
 
+TEST(Gguf, RoundTripThroughAManifestIsEqualToTheByte) {
+  for (const char* name : {"quants.gguf", "kquants.gguf", "little.gguf", "kinds.gguf"}) {
+    SCOPED_TRACE(name);
+    auto source = MustOpen(name);
+    // Sorted maps, shortest floats, objects by name: all that a .zt file does to them.
+    auto cbor = EncodeCbor(Value(source->attributes()));
+    ASSERT_TRUE(cbor.ok()) << Message(cbor.status());
+    auto decoded = DecodeCbor(*cbor);
+    ASSERT_TRUE(decoded.ok()) << Message(decoded.status());
+    std::vector<Object> objects = source->objects();
+    std::reverse(objects.begin(), objects.end());
+    auto layout = PlanGguf(*decoded->AsMap(), objects);
+    ASSERT_TRUE(layout.ok()) << Message(layout.status());
+    EXPECT_TRUE(layout->exact);
+    const Bytes file = ReadWhole(DataPath(name));
+    EXPECT_EQ(layout->file_bytes, file.size());
+    ASSERT_LE(layout->header.size(), file.size());
+    EXPECT_TRUE(std::equal(layout->header.begin(), layout->header.end(), file.begin()));
+    for (const GgufPiece& piece : layout->pieces) {
+      const auto i = static_cast<std::uint32_t>(objects.size() - 1 - piece.object);
+      EXPECT_EQ(source->extent({i, 0})->offset, piece.offset);
+      EXPECT_EQ(source->extent({i, 0})->length, piece.bytes);
+    }
+  }
+}
+
 TEST(Gguf, HeadersOfEitherByteOrderAndVersionEncodeAsParsed) {
   for (const char* name : {"big.gguf", "kinds_big.gguf", "kinds.gguf"}) {
     SCOPED_TRACE(name);
@@ -458,6 +485,7 @@ TEST(GgufSet, AnyShardOpensTheSet) {
       ASSERT_EQ(data.size(), sizeof values);
       std::memcpy(values, data.data(), sizeof values);
       EXPECT_EQ(values[3], 10.0f * static_cast<float>(i) + 3);
+      EXPECT_EQ((*source)->file({i, 0}), DataPath(Shard(static_cast<int>(i) / 2 + 1)));
     }
     for (const Value& entry : *Gguf(**source, "kv").AsArray()) {
       EXPECT_THAT(*(*entry.AsArray())[0].AsString(), ::testing::Not(HasSubstr("split.")));
