@@ -142,7 +142,7 @@ class SafetensorsSource final : public TensorSource {
       if (name == "__metadata__") {
         ZT_RETURN_IF_ERROR(ParseMetadata(entry));
       } else {
-        ZT_RETURN_IF_ERROR(Annotate(ParseTensor(name, entry), TensorContext(name)));
+        ZT_RETURN_IF_ERROR(AnnotateTensor(ParseTensor(name, entry), name));
       }
     }
     return OkStatus();

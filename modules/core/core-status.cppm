@@ -55,6 +55,10 @@ std::string Quote(std::string_view name);
 
 // "tensor 'NAME'", for Annotate.
 std::string TensorContext(std::string_view name);
+// Annotate(status, TensorContext(name)), at no cost where `status` is OK.
+inline Status AnnotateTensor(const Status& status, std::string_view name) {
+  return status.ok() ? status : Annotate(status, TensorContext(name));
+}
 
 // The program's exit status for `status`, by the table above. 0 for OK; 70 for a code the table lacks.
 int ExitStatus(const Status& status);

@@ -96,8 +96,8 @@ std::uint32_t Crc32cCombine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint6
 
 std::string Crc32cText(std::uint32_t crc) {
   static constexpr char kDigits[] = "0123456789ABCDEF";
-  std::string out = "crc32c:0x";
-  for (int shift = 28; shift >= 0; shift -= 4) out += kDigits[crc >> shift & 15];
+  std::string out = "crc32c:0x00000000";
+  for (std::size_t i = out.size(); crc != 0; crc >>= 4) out[--i] = kDigits[crc & 15];
   return out;
 }
 

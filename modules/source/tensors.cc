@@ -103,7 +103,7 @@ class MergedSource final : public TensorSource {
 }  // namespace
 
 Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> components) {
-  ZT_RETURN_IF_ERROR(Annotate(ValidateObject(object), TensorContext(object.name)));
+  ZT_RETURN_IF_ERROR(AnnotateTensor(ValidateObject(object), object.name));
   if (components.size() != object.components.size()) {
     return InvalidArgument(TensorContext(object.name) + ": " +
                            std::to_string(object.components.size()) + " components declared, " +

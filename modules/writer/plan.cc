@@ -7,8 +7,6 @@ module;
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
-#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,6 +37,19 @@ bool CarriesElements(const Object& object, const Component& component) {
          component.role == "values";
 }
 
+// What makes two components one blob: the same bytes, converted to the same type ("" for not at all).
+struct Blob {
+  Extent extent;
+  std::string converted;
+  bool operator==(const Blob&) const = default;
+};
+struct HashBlob {
+  std::size_t operator()(const Blob& blob) const {
+    return std::hash<std::uint64_t>()(blob.extent.offset * 0x9e3779b97f4a7c15u ^ blob.extent.length) ^
+           std::hash<const void*>()(blob.extent.bytes);
+  }
+};
+
 class Planner {
  public:
   Planner(const TensorSource& source, const PlanOptions& options)
@@ -48,10 +59,12 @@ class Planner {
     plan_.attributes = source_.attributes();
     plan_.on_overflow = options_.on_overflow;
     ZT_RETURN_IF_ERROR(CheckExpressible(plan_.attributes, options_.spec));
+    plan_.objects.reserve(source_.objects().size());
+    blobs_.reserve(source_.objects().size());
     for (std::uint32_t i = 0; i < source_.objects().size(); ++i) {
       const Object& object = source_.objects()[i];
       if (options_.keep && !options_.keep(object)) continue;
-      ZT_RETURN_IF_ERROR(Annotate(AddObject(i, object), TensorContext(object.name)));
+      ZT_RETURN_IF_ERROR(AnnotateTensor(AddObject(i, object), object.name));
     }
     return std::move(plan_);
   }
@@ -60,11 +73,13 @@ class Planner {
   Status AddObject(std::uint32_t index, const Object& from) {
     PlannedObject planned;
     planned.object = from;
-    if (options_.rename) planned.object.name = options_.rename(from.name);
-    const auto [held, fresh] = names_.emplace(planned.object.name, index);
-    if (!fresh) {
-      return InvalidData("it and " + TensorContext(source_.objects()[held->second].name) +
-                         " would both be named " + Quote(planned.object.name));
+    if (options_.rename) {  // a source's own names are unique; new ones need not be
+      planned.object.name = options_.rename(from.name);
+      const auto [held, fresh] = names_.emplace(planned.object.name, index);
+      if (!fresh) {
+        return InvalidData("it and " + TensorContext(source_.objects()[held->second].name) +
+                           " would both be named " + Quote(planned.object.name));
+      }
     }
     std::optional<ElementType> wanted;
     if (options_.convert) wanted = options_.convert(from);
@@ -120,9 +135,8 @@ class Planner {
     const ElementType& element = planned.object.components[c].element;
     const bool transformed = planned.components[c].transform != nullptr;
     const auto here = ComponentId{static_cast<std::uint32_t>(plan_.objects.size()), c};
-    const auto key = std::make_tuple(extent->bytes, extent->offset, extent->length,
-                                     transformed ? std::string(Name(element)) : std::string());
-    const auto [held, fresh] = blobs_.emplace(key, here);
+    const Blob blob{*extent, transformed ? std::string(Name(element)) : std::string()};
+    const auto [held, fresh] = blobs_.emplace(blob, here);
     if (!fresh) planned.components[c].shared_with = held->second;
   }
 
@@ -130,7 +144,7 @@ class Planner {
   const PlanOptions& options_;
   Plan plan_;
   std::unordered_map<std::string, std::uint32_t> names_;  // new name -> source object
-  std::map<std::tuple<ByteSource*, std::uint64_t, std::uint64_t, std::string>, ComponentId> blobs_;
+  std::unordered_map<Blob, ComponentId, HashBlob> blobs_;
 };
 
 }  // namespace

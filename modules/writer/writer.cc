@@ -109,8 +109,12 @@ struct Writer::State {
     std::size_t of;
   };
   std::vector<Alias> aliases;
-  std::unordered_map<std::string, std::size_t> names;  // -> ledger.objects
-  std::deque<MemorySource> memory;                     // of Add, until Flush
+  std::unordered_map<std::string_view, std::size_t> names;  // of ledger.objects, which do not move -> index
+  struct InMemory {
+    MemorySource source;
+    Plan plan;
+  };
+  std::deque<InMemory> memory;  // of Add, until Flush
   bool header_written = false;
   bool object_open = false;
   bool finished = false;
@@ -208,11 +212,12 @@ struct Writer::State {
 
   // A new entry of the manifest, without offsets yet.
   StatusOr<StoredObject*> AddEntry(const Object& object) {
-    if (!names.emplace(object.name, ledger.objects.size()).second) {
+    if (names.contains(object.name)) {
       return InvalidArgument(TensorContext(object.name) + ": the name was added before");
     }
     StoredObject& entry = ledger.objects.emplace_back();
     entry.name = object.name;
+    names.emplace(entry.name, ledger.objects.size() - 1);
     entry.format = object.format;
     entry.shape = object.shape;
     entry.attributes = object.attributes;
@@ -231,10 +236,11 @@ struct Writer::State {
     }
     std::vector<StoredObject*> entries;
     entries.reserve(plan.objects.size());
+    names.reserve(names.size() + plan.objects.size());
     for (const PlannedObject& planned : plan.objects) {
       ZT_ASSIGN_OR_RETURN(StoredObject* const entry, AddEntry(planned.object));
       entries.push_back(entry);
-      const auto object = std::make_shared<const Object>(planned.object);
+      const std::shared_ptr<const Object> object(std::shared_ptr<void>(), &planned.object);  // the plan's
       for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
         const PlannedComponent& component = planned.components[c];
         if (component.shared_with) {
@@ -344,14 +350,15 @@ Status Writer::Add(Object object, std::vector<std::span<const std::byte>> compon
                    const Storage& storage) {
   State& s = *state_;
   ZT_RETURN_IF_ERROR(s.Usable());
-  MemorySource& source = s.memory.emplace_back();
+  auto& [source, plan] = s.memory.emplace_back();
   ZT_RETURN_IF_ERROR(s.Check(source.Add(std::move(object), std::move(components))));
   PlanOptions options;
   options.spec = s.options.spec;
   options.storage = storage;
-  auto plan = MakePlan(source, options);
-  if (!plan.ok()) return s.Fail(plan.status());
-  return s.Check(s.AddPlanned(source, *plan));
+  auto made = MakePlan(source, options);
+  if (!made.ok()) return s.Fail(made.status());
+  plan = *std::move(made);
+  return s.Check(s.AddPlanned(source, plan));
 }
 
 Status Writer::Add(Object object, std::vector<std::span<const std::byte>> components) {
@@ -368,7 +375,7 @@ Status Writer::Add(std::string name, Shape shape, ElementType element,
 Status Writer::AddAlias(std::string name, std::string_view of) {
   State& s = *state_;
   ZT_RETURN_IF_ERROR(s.Usable());
-  const auto held = s.names.find(std::string(of));
+  const auto held = s.names.find(of);
   if (held == s.names.end()) {
     return s.Fail(InvalidArgument(TensorContext(name) + ": there is no " + TensorContext(of)));
   }

@@ -69,7 +69,7 @@ class Writer {
   // An attribute of the file; the last one set wins.
   void SetAttribute(std::string_view key, Value value);
 
-  // Streams everything a plan lists. The source must stay until Flush or Finish returns.
+  // Streams everything a plan lists. Source and plan must stay until Flush or Finish returns.
   Status AddSource(TensorSource& source, const Plan& plan);
 
   // One dense tensor, or any object with the bytes of its components in order. The bytes must stay until Flush or
