@@ -6,6 +6,7 @@ module;
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -133,15 +134,12 @@ class FileSink final : public Sink {
   }
 
   Status Reserve(std::uint64_t bytes) override {
-    if (bytes == 0) return OkStatus();
-    int error;
-    do {
-      error = ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-    } while (error == EINTR);
-    if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-      return IoError(error, std::to_string(bytes) + " bytes are needed");
-    }
-    return OkStatus();  // a file system without preallocation is no error
+    // Asked, not preallocated: writing into preallocated extents costs ext4 nearly twice the time.
+    struct statvfs info;
+    if (::fstatvfs(fd_, &info) != 0) return OkStatus();
+    const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
+    if (bytes <= free) return OkStatus();
+    return IoError(ENOSPC, std::to_string(bytes) + " bytes are needed, " + std::to_string(free) + " are free");
   }
 
   Status Finish(std::uint64_t total) override {

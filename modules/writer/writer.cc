@@ -41,9 +41,9 @@ using writer::internal::MakeChain;
 namespace {
 
 // Raw bytes travel in pieces that stay in a core's second-level cache between read, checksum and write.
-constexpr std::uint64_t kRawChunk = 1 << 20;
+constexpr std::uint64_t kRawChunk = 256 << 10;
 // Smaller chunks share a batch of up to this many bytes and this many chunks.
-constexpr std::uint64_t kBatchBytes = 1 << 20;
+constexpr std::uint64_t kBatchBytes = 256 << 10;
 constexpr std::size_t kBatchChunks = 100;
 
 std::span<const std::byte> Bytes(std::string_view text) {
