@@ -84,7 +84,9 @@ Status InspectZt(const InspectArgs& args) {
         row["offset"] = c.offset;
         row["length"] = c.length;
         row["encoding"] = Name(c.encoding);
-        if (c.encoding == Encoding::kZstd) row["uncompressed_length"] = c.decoded_bytes;
+        if (c.encoding == Encoding::kZstd && c.decoded_bytes != kUnknownSize) {
+          row["uncompressed_length"] = c.decoded_bytes;
+        }
         if (!c.digest.empty()) row["digest"] = c.digest;
         components.push_back(std::move(row));
       }
@@ -104,14 +106,16 @@ Status InspectZt(const InspectArgs& args) {
     for (const StoredComponent& c : object.components) {
       ++components;
       stored += c.length;
-      decoded += c.decoded_bytes;
+      const bool sized = c.decoded_bytes != kUnknownSize;
+      decoded += sized ? c.decoded_bytes : c.length;
       Row row;
       row.name = object.components.size() == 1 ? object.name : object.name + "/" + c.role;
       row.element = Name(c.element);
       row.shape = ToString(object.shape);
       row.format = object.format;
       row.stored = HumanBytes(c.length);
-      row.encoding = c.encoding == Encoding::kRaw ? "raw" : "zstd of " + HumanBytes(c.decoded_bytes);
+      row.encoding = c.encoding == Encoding::kRaw ? "raw" : sized ? "zstd of " + HumanBytes(c.decoded_bytes) : "zstd";
+      if (c.big_endian) row.encoding += ", big-endian";
       row.digest = args.common.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'));
       rows.push_back(std::move(row));
     }

@@ -38,6 +38,10 @@ class Reader {
   ByteSource& bytes() const;
   std::uint64_t data_end() const;  // where the manifest begins
 
+  // The component's decoded size. Where the version leaves it open (1.1 and 0.1 zstd whose shape does not tell), it
+  // is that of the seek table, or else counted by decoding once.
+  StatusOr<std::uint64_t> DecodedBytes(ComponentId id) const;
+
   // Decoded bytes of a component from `offset`, little-endian: decompressed, and swapped where the file is big-endian.
   // A compressed component with a seek table serves any range by decoding only the frames it touches; without one
   // (sequential_component) ranges must ascend, or decoding begins anew. Digests are not checked here: see Verify.
