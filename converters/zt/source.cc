@@ -2,6 +2,7 @@
 module;
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -70,13 +71,19 @@ class ZtSource final : public TensorSource {
     const Manifest& manifest = reader_->manifest();
     attributes_ = manifest.attributes;
     ZT_RETURN_IF_ERROR(Guard());
-    std::vector<std::pair<std::uint64_t, std::uint32_t>> order;  // where each begins
+    std::vector<Place> order;
     order.reserve(manifest.objects.size());
-    for (std::uint32_t i = 0; i < manifest.objects.size(); ++i) order.emplace_back(Begin(manifest.objects[i]), i);
+    for (std::uint32_t i = 0; i < manifest.objects.size(); ++i) {
+      Place& place = order.emplace_back(Place{~std::uint64_t{0}, 0, i});
+      for (const StoredComponent& c : manifest.objects[i].components) {
+        place.begin = std::min(place.begin, c.offset);
+        place.end = std::max(place.end, c.offset + c.length);
+      }
+    }
     std::sort(order.begin(), order.end());
     objects_.reserve(order.size());
     parts_.reserve(order.size());
-    for (const auto& [begin, index] : order) {
+    for (const auto& [begin, end, index] : order) {
       auto served = IsSparse01(*reader_, index) ? ServeSparse01(*reader_, index) : Serve(index);
       if (!served.ok()) return Annotate(served.status(), TensorContext(manifest.objects[index].name));
       if (!served->refusal.ok()) {
@@ -164,11 +171,12 @@ class ZtSource final : public TensorSource {
   }
 
  private:
-  static std::uint64_t Begin(const StoredObject& object) {
-    std::uint64_t begin = ~std::uint64_t{0};
-    for (const StoredComponent& component : object.components) begin = std::min(begin, component.offset);
-    return begin;
-  }
+  // Where an object or a component lies. An empty one comes before what lies at the same offset, as it was written.
+  struct Place {
+    std::uint64_t begin, end;
+    std::uint32_t index;
+    auto operator<=>(const Place&) const = default;
+  };
 
   // Puts every blob with a digest we know under guard, and remembers which component has each blob first.
   Status Guard() {
@@ -229,11 +237,14 @@ class ZtSource final : public TensorSource {
     const StoredObject& stored = reader_->manifest().objects[index];
     Served served;
     served.object = Declare(stored);
-    std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
-    for (std::uint32_t c = 0; c < stored.components.size(); ++c) order.emplace_back(stored.components[c].offset, c);
+    std::vector<Place> order;
+    for (std::uint32_t c = 0; c < stored.components.size(); ++c) {
+      const StoredComponent& component = stored.components[c];
+      order.push_back({component.offset, component.offset + component.length, c});
+    }
     std::sort(order.begin(), order.end());
     served.object.components.clear();
-    for (const auto& [begin, c] : order) {
+    for (const auto& [begin, end, c] : order) {
       const StoredComponent& from = stored.components[c];
       Component component{from.role, from.element, from.decoded_bytes};
       Part part;
