@@ -36,12 +36,9 @@ namespace zt {
 
 using internal::Mutex;
 using internal::MutexLock;
+using reader::internal::kMaxFrameContent;
 
 namespace {
-
-// A seek table may promise frames of up to 4 GiB; beyond this the stream is decoded in order instead, so that a
-// lie costs no memory.
-constexpr std::uint64_t kMaxFrameContent = std::uint64_t{64} << 20;
 
 // How a compressed component is decoded.
 struct Compressed {

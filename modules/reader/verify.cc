@@ -33,11 +33,11 @@ namespace zt {
 
 using internal::Mutex;
 using internal::MutexLock;
+using reader::internal::kMaxFrameContent;
 
 namespace {
 
 constexpr std::uint64_t kRange = 4 << 20;  // stored bytes of one chunk of a raw component
-constexpr std::uint64_t kMaxFrameContent = std::uint64_t{64} << 20;
 
 std::uint64_t LoadLittle(const std::byte* p, std::size_t width) {
   std::uint64_t value = 0;
