@@ -44,7 +44,8 @@ class WatchedBytes final : public ByteSource {
   std::optional<std::uint64_t> size() const override { return bytes_.size(); }
   bool sequential() const override { return false; }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    if (offset > bytes_.size() || out.size() > bytes_.size() - offset) return InvalidData("ends early");
+    if (offset > bytes_.size() || out.size() > bytes_.size() - offset)
+      return InvalidData("ends early");
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
     read_bytes += out.size();
     return OkStatus();
@@ -68,7 +69,8 @@ Written Write(const std::vector<Bytes>& data, WriterOptions options) {
   auto writer = Writer::Create(MemorySink(out.file), options);
   EXPECT_TRUE(writer.ok());
   for (std::size_t i = 0; i < data.size(); ++i) {
-    EXPECT_TRUE((*writer)->Add("t" + std::to_string(i), {data[i].size()}, {DType::kU8, ""}, data[i]).ok());
+    EXPECT_TRUE(
+        (*writer)->Add("t" + std::to_string(i), {data[i].size()}, {DType::kU8, ""}, data[i]).ok());
   }
   EXPECT_TRUE((*writer)->Finish().ok());
   out.manifest = (*writer)->manifest();
@@ -88,7 +90,9 @@ std::unique_ptr<TensorSource> MustOpen(std::shared_ptr<ByteSource> bytes) {
   return source.ok() ? *std::move(source) : nullptr;
 }
 
-std::unique_ptr<TensorSource> MustOpen(const Bytes& file) { return MustOpen(std::make_shared<WatchedBytes>(file)); }
+std::unique_ptr<TensorSource> MustOpen(const Bytes& file) {
+  return MustOpen(std::make_shared<WatchedBytes>(file));
+}
 
 Status Read(TensorSource& source, ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
   return source.Read(id, offset, out);
@@ -126,7 +130,8 @@ TEST(ZtSource, DeclaresWhatTheManifestSaysInTheOrderOfTheBytes) {
 TEST(ZtSource, ServesAnyRangeOfRawAndOfCompressedData) {
   const std::vector<Bytes> data = {Pattern(300'001, 2), Pattern(1, 3), Pattern(65'536, 4)};
   for (const auto compression : {Compression::kNone, Compression::kAlways}) {
-    for (const auto digest : {DigestKind::kNone, DigestKind::kCrc32c, DigestKind::kSha256, DigestKind::kXxh3}) {
+    for (const auto digest :
+         {DigestKind::kNone, DigestKind::kCrc32c, DigestKind::kSha256, DigestKind::kXxh3}) {
       const auto source = MustOpen(Write(data, Options(compression, digest)).file);
       std::mt19937 random(5);
       for (int round = 0; round < 200; ++round) {
@@ -135,7 +140,8 @@ TEST(ZtSource, ServesAnyRangeOfRawAndOfCompressedData) {
         const std::size_t count = random() % (data[object].size() - offset + 1);
         Bytes out(count);
         ASSERT_TRUE(Read(*source, {object, 0}, offset, out).ok());
-        ASSERT_TRUE(std::equal(out.begin(), out.end(), data[object].begin() + static_cast<std::ptrdiff_t>(offset)));
+        ASSERT_TRUE(std::equal(out.begin(), out.end(),
+                               data[object].begin() + static_cast<std::ptrdiff_t>(offset)));
       }
       Bytes one(1);
       const Status beyond = Read(*source, {1, 0}, 1, one);
@@ -155,18 +161,22 @@ TEST(ZtSource, SaysHowItIsBestRead) {
   ASSERT_TRUE(extent.has_value());
   EXPECT_EQ(extent->offset, 64u);
   EXPECT_EQ(extent->length, 300'000u);
-  const auto packed = MustOpen(Write(data, Options(Compression::kAlways, DigestKind::kCrc32c)).file);
+  const auto packed =
+      MustOpen(Write(data, Options(Compression::kAlways, DigestKind::kCrc32c)).file);
   EXPECT_FALSE(packed->sequential({}));
   EXPECT_EQ(packed->preferred_read({}), 64u << 10);
   EXPECT_FALSE(packed->extent({}).has_value());
   EXPECT_TRUE(packed->identity({}).has_value());
   // These digests cannot be put together from pieces.
-  EXPECT_TRUE(MustOpen(Write(data, Options(Compression::kNone, DigestKind::kSha256)).file)->sequential({}));
-  EXPECT_TRUE(MustOpen(Write(data, Options(Compression::kAlways, DigestKind::kXxh3)).file)->sequential({}));
+  EXPECT_TRUE(
+      MustOpen(Write(data, Options(Compression::kNone, DigestKind::kSha256)).file)->sequential({}));
+  EXPECT_TRUE(
+      MustOpen(Write(data, Options(Compression::kAlways, DigestKind::kXxh3)).file)->sequential({}));
 }
 
 TEST(ZtSource, ReadsNoMoreOfTheFileThanAFrameForARange) {
-  const Written written = Write({Pattern(4 << 20, 7)}, Options(Compression::kAlways, DigestKind::kCrc32c));
+  const Written written =
+      Write({Pattern(4 << 20, 7)}, Options(Compression::kAlways, DigestKind::kCrc32c));
   const auto bytes = std::make_shared<WatchedBytes>(written.file);
   const auto source = MustOpen(bytes);
   Bytes out(100);
@@ -194,7 +204,8 @@ TEST(ZtSource, ServesManyThreadsAtOnce) {
           Bytes out;
           for (const auto& [o, at] : pieces) {
             out.resize(std::min(kStep, data[o].size() - at));
-            if (!Read(*source, {o, 0}, at, out).ok() || std::memcmp(out.data(), data[o].data() + at, out.size()) != 0) {
+            if (!Read(*source, {o, 0}, at, out).ok() ||
+                std::memcmp(out.data(), data[o].data() + at, out.size()) != 0) {
               ++wrong;
             }
           }
@@ -241,7 +252,8 @@ TEST(ZtSource, FindsAWrongByteUnderADigestThatNeedsTheOrder) {
       const Written good = Write({data}, Options(compression, kind, 16 << 10));
       const StoredComponent& stored = good.manifest.objects[0].components[0];
       // The last 4 bytes of a compressed component belong to its seek table: no frame would tell.
-      for (const std::uint64_t at : {std::uint64_t{0}, stored.length - (compression == Compression::kNone ? 1 : 20)}) {
+      for (const std::uint64_t at :
+           {std::uint64_t{0}, stored.length - (compression == Compression::kNone ? 1 : 20)}) {
         const auto bytes = std::make_shared<WatchedBytes>(good.file);
         const auto source = MustOpen(bytes);
         bytes->bytes()[stored.offset + at] ^= std::byte{4};
@@ -288,7 +300,8 @@ Status ConvertAll(const std::shared_ptr<ByteSource>& file, unsigned threads, Byt
 }
 
 TEST(ZtSource, ACorruptFrameIsOneErrorThatNamesFileAndTensor) {
-  const std::vector<Bytes> data = {Pattern(200'000, 30), Pattern(300'000, 31), Pattern(200'000, 32)};
+  const std::vector<Bytes> data = {Pattern(200'000, 30), Pattern(300'000, 31),
+                                   Pattern(200'000, 32)};
   // Without a digest: the frame's own checksum tells.
   const Written good = Write(data, Options(Compression::kAlways, DigestKind::kNone, 32 << 10));
   const StoredComponent& stored = good.manifest.objects[1].components[0];
@@ -317,8 +330,14 @@ TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
   StoredObject& object = manifest.objects.emplace_back();
   object.name = "s";
   object.shape = {data.size()};
-  object.components.push_back({"data", {DType::kU8, ""}, 64, frame.size(), Encoding::kZstd, data.size(),
-                               Crc32cText(Crc32c(frame)), false});
+  object.components.push_back({"data",
+                               {DType::kU8, ""},
+                               64,
+                               frame.size(),
+                               Encoding::kZstd,
+                               data.size(),
+                               Crc32cText(Crc32c(frame)),
+                               false});
   Bytes file(64);
   std::memcpy(file.data(), "ZTEN1000", 8);
   file.insert(file.end(), frame.begin(), frame.end());
@@ -333,7 +352,8 @@ TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
   for (int pass = 0; pass < 2; ++pass) {
     Bytes out(data.size());
     for (std::size_t at = 0; at < data.size(); at += 99'999) {
-      const auto piece = std::span(out).subspan(at, std::min<std::size_t>(99'999, data.size() - at));
+      const auto piece =
+          std::span(out).subspan(at, std::min<std::size_t>(99'999, data.size() - at));
       ASSERT_TRUE(Read(*source, {}, at, piece).ok());
     }
     EXPECT_EQ(out, data);

@@ -34,7 +34,8 @@ constexpr std::uint64_t kMaxKept = 4 << 20;
 
 }  // namespace
 
-GuardedBlob::GuardedBlob(std::uint64_t offset, std::uint64_t length, DigestText expected, std::string text)
+GuardedBlob::GuardedBlob(std::uint64_t offset, std::uint64_t length, DigestText expected,
+                         std::string text)
     : offset_(offset), length_(length), expected_(std::move(expected)), text_(std::move(text)) {
   if (ordered()) hasher_ = MakeHasher(expected_.kind);
 }
@@ -54,7 +55,8 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
   while (!ahead_.empty() && ahead_.begin()->first <= position_) {
     const auto next = ahead_.extract(ahead_.begin());
     kept_ -= next.mapped().bytes.size();
-    if (next.key() == position_) Absorb(next.mapped().bytes, next.mapped().crc, next.mapped().length);
+    if (next.key() == position_)
+      Absorb(next.mapped().bytes, next.mapped().crc, next.mapped().length);
   }
   if (position_ < length_) return OkStatus();
   const std::string found = ordered() ? hasher_->Finish() : Crc32cText(crc_);
@@ -64,7 +66,8 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
   return failure_;
 }
 
-void GuardedBlob::Absorb(std::span<const std::byte> bytes, std::uint32_t crc, std::uint64_t length) {
+void GuardedBlob::Absorb(std::span<const std::byte> bytes, std::uint32_t crc,
+                         std::uint64_t length) {
   if (ordered()) {
     hasher_->Update(bytes);
   } else {

@@ -56,7 +56,8 @@ Part InlinePart(const Indices& indices) {
   Part part;
   part.kind = Part::Kind::kInline;
   part.bytes.resize(indices.size() * kIndexBytes);
-  for (std::size_t i = 0; i < indices.size(); ++i) StoreIndex(indices[i], part.bytes.data() + i * kIndexBytes);
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    StoreIndex(indices[i], part.bytes.data() + i * kIndexBytes);
   return part;
 }
 
@@ -67,7 +68,11 @@ void Erase(Value::Map& map, std::string_view key) {
 class Sparse01 {
  public:
   Sparse01(const Reader& reader, std::uint32_t index, std::uint64_t bytes, Served& served)
-      : reader_(reader), stored_{index, 0}, bytes_(bytes), object_(served.object), parts_(served.parts) {
+      : reader_(reader),
+        stored_{index, 0},
+        bytes_(bytes),
+        object_(served.object),
+        parts_(served.parts) {
     element_ = object_.components[0].element;
     width_ = ByteWidth(element_.dtype);
     object_.components.clear();
@@ -79,7 +84,9 @@ class Sparse01 {
     if (object_.format == kCsr01) return ConcatenatedCsr();
     const Value* kind = FindMember(object_.attributes, "sparse_format");
     const std::string* text = kind == nullptr ? nullptr : kind->AsString();
-    if (text == nullptr) return Unsupported("layout 'sparse' without 'sparse_format': nothing describes its structure");
+    if (text == nullptr)
+      return Unsupported(
+          "layout 'sparse' without 'sparse_format': nothing describes its structure");
     if (*text == "csr") return InlineCsr();
     if (*text == "coo") return InlineCoo();
     return Unsupported("sparse_format " + Quote(*text) + " is neither 'csr' nor 'coo'");
@@ -102,8 +109,9 @@ class Sparse01 {
     if (object_.shape.empty()) return InvalidData("layout 'sparsecoo' of a scalar");
     const std::uint64_t entry = object_.shape.size() * kIndexBytes + width_;
     if (bytes_ % entry != 0) {
-      return InvalidData("the blob of " + std::to_string(bytes_) + " bytes is no whole number of entries of " +
-                         std::to_string(entry) + " bytes, as layout 'sparsecoo' has them");
+      return InvalidData("the blob of " + std::to_string(bytes_) +
+                         " bytes is no whole number of entries of " + std::to_string(entry) +
+                         " bytes, as layout 'sparsecoo' has them");
     }
     Part part;
     part.entries = bytes_ / entry;
@@ -116,19 +124,23 @@ class Sparse01 {
   }
 
   Status ConcatenatedCsr() {
-    if (object_.shape.size() != 2) return InvalidData("layout 'sparsecsr' of shape " + ToString(object_.shape));
+    if (object_.shape.size() != 2)
+      return InvalidData("layout 'sparsecsr' of shape " + ToString(object_.shape));
     const auto pointers = CheckedMul(object_.shape[0], kIndexBytes);
     if (!pointers || bytes_ < kIndexBytes || *pointers > bytes_ - kIndexBytes) {
-      return InvalidData("the blob of " + std::to_string(bytes_) + " bytes cannot hold the pointers of " +
-                         std::to_string(object_.shape[0]) + " rows");
+      return InvalidData("the blob of " + std::to_string(bytes_) +
+                         " bytes cannot hold the pointers of " + std::to_string(object_.shape[0]) +
+                         " rows");
     }
     const std::uint64_t rest = bytes_ - *pointers - kIndexBytes;
     const std::uint64_t count = rest / (kIndexBytes + width_);
     std::byte last[kIndexBytes];
     ZT_RETURN_IF_ERROR(reader_.Read(stored_, *pointers, last));
     if (rest % (kIndexBytes + width_) != 0 || LoadLittle(last, kIndexBytes) != count) {
-      return InvalidData("the last row pointer is " + std::to_string(LoadLittle(last, kIndexBytes)) + ", the blob has " +
-                         std::to_string(rest) + " bytes for indices and values of " + std::to_string(width_) + " bytes");
+      return InvalidData("the last row pointer is " +
+                         std::to_string(LoadLittle(last, kIndexBytes)) + ", the blob has " +
+                         std::to_string(rest) + " bytes for indices and values of " +
+                         std::to_string(width_) + " bytes");
     }
     AddRange("indptr", kIndex, 0, *pointers + kIndexBytes);
     AddRange("indices", kIndex, *pointers + kIndexBytes, count * kIndexBytes);
@@ -142,7 +154,8 @@ class Sparse01 {
     const Value* value = FindMember(object_.attributes, key);
     const std::string what(key);
     if (value == nullptr) {
-      return Unsupported("layout 'sparse' without " + Quote(what) + ": nothing describes its structure");
+      return Unsupported("layout 'sparse' without " + Quote(what) +
+                         ": nothing describes its structure");
     }
     auto indices = IndicesOf(*value);
     if (!indices.ok()) return Annotate(indices.status(), what);
@@ -165,11 +178,13 @@ class Sparse01 {
   }
 
   Status InlineCoo() {
-    const std::string_view key = FindMember(object_.attributes, "coords") != nullptr ? "coords" : "indices";
+    const std::string_view key =
+        FindMember(object_.attributes, "coords") != nullptr ? "coords" : "indices";
     const Value* value = FindMember(object_.attributes, key);
     const Value::Array* rows = value == nullptr ? nullptr : value->AsArray();
     if (rows == nullptr) {
-      return Unsupported("layout 'sparse' without an array 'coords': nothing describes its structure");
+      return Unsupported(
+          "layout 'sparse' without an array 'coords': nothing describes its structure");
     }
     const std::uint64_t rank = object_.shape.size(), count = bytes_ / width_;
     std::vector<Indices> lists;
@@ -181,19 +196,21 @@ class Sparse01 {
     }
     const auto are = [&lists](std::uint64_t number, std::uint64_t size) {
       return lists.size() == number &&
-             std::all_of(lists.begin(), lists.end(), [size](const Indices& list) { return list.size() == size; });
+             std::all_of(lists.begin(), lists.end(),
+                         [size](const Indices& list) { return list.size() == size; });
     };
     const bool by_dimension = are(rank, count), by_entry = are(count, rank);
     if (!by_dimension && !by_entry) {
-      return InvalidData(Quote(key) + " does not hold " + std::to_string(rank) + " indices for each of " +
-                         std::to_string(count) + " values");
+      return InvalidData(Quote(key) + " does not hold " + std::to_string(rank) +
+                         " indices for each of " + std::to_string(count) + " values");
     }
     if (by_dimension && by_entry && rank > 1) {
       return Unsupported(Quote(key) + " may go by dimension or by value: nothing says which");
     }
     Indices coords(rank * count);
     for (std::uint64_t d = 0; d < rank; ++d) {
-      for (std::uint64_t i = 0; i < count; ++i) coords[d * count + i] = by_dimension ? lists[d][i] : lists[i][d];
+      for (std::uint64_t i = 0; i < count; ++i)
+        coords[d * count + i] = by_dimension ? lists[d][i] : lists[i][d];
     }
     AddComponent("coords", kIndex, coords.size() * kIndexBytes, InlinePart(coords));
     AddRange("values", element_, 0, bytes_);
@@ -214,14 +231,15 @@ class Sparse01 {
 
 // Calls `each(entry, bytes)` for `count` interleaved entries from `first`.
 template <typename Each>
-Status ForEntries(const Reader& reader, const Part& part, std::size_t entry, std::uint64_t first, std::uint64_t count,
-                  Each each) {
+Status ForEntries(const Reader& reader, const Part& part, std::size_t entry, std::uint64_t first,
+                  std::uint64_t count, Each each) {
   const std::uint64_t block = std::max<std::uint64_t>(1, kBlock / entry);
   std::vector<std::byte> bytes(std::min(block, count) * entry);
   for (std::uint64_t at = first, end = first + count; at < end;) {
     const std::uint64_t step = std::min(block, end - at);
     ZT_RETURN_IF_ERROR(reader.Read(part.stored, at * entry, std::span(bytes).first(step * entry)));
-    for (std::uint64_t i = 0; i < step; ++i) ZT_RETURN_IF_ERROR(each(at + i, bytes.data() + i * entry));
+    for (std::uint64_t i = 0; i < step; ++i)
+      ZT_RETURN_IF_ERROR(each(at + i, bytes.data() + i * entry));
     at += step;
   }
   return OkStatus();
@@ -255,21 +273,22 @@ StatusOr<Served> ServeSparse01(const Reader& reader, std::uint32_t index) {
   return served;
 }
 
-Status ReadCoords(const Reader& reader, const Object& object, const Part& part, std::uint64_t offset,
-                  std::span<std::byte> out) {
-  const std::size_t entry = object.shape.size() * kIndexBytes + ByteWidth(object.components[1].element.dtype);
+Status ReadCoords(const Reader& reader, const Object& object, const Part& part,
+                  std::uint64_t offset, std::span<std::byte> out) {
+  const std::size_t entry =
+      object.shape.size() * kIndexBytes + ByteWidth(object.components[1].element.dtype);
   std::uint64_t element = offset / kIndexBytes;
   std::byte* to = out.data();
   for (std::uint64_t left = out.size() / kIndexBytes; left > 0;) {
     const std::uint64_t dimension = element / part.entries, first = element % part.entries;
     const std::uint64_t count = std::min(left, part.entries - first);
-    ZT_RETURN_IF_ERROR(
-        ForEntries(reader, part, entry, first, count, [&](std::uint64_t at, const std::byte* from) -> Status {
+    ZT_RETURN_IF_ERROR(ForEntries(
+        reader, part, entry, first, count, [&](std::uint64_t at, const std::byte* from) -> Status {
           const std::uint64_t index = LoadLittle(from + dimension * kIndexBytes, kIndexBytes);
           if (index >= object.shape[dimension]) {
-            return InvalidData("index " + std::to_string(index) + " of entry " + std::to_string(at) +
-                               " is beyond dimension " + std::to_string(dimension) + " of shape " +
-                               ToString(object.shape));
+            return InvalidData("index " + std::to_string(index) + " of entry " +
+                               std::to_string(at) + " is beyond dimension " +
+                               std::to_string(dimension) + " of shape " + ToString(object.shape));
           }
           StoreIndex(index, to);
           to += kIndexBytes;
@@ -281,8 +300,8 @@ Status ReadCoords(const Reader& reader, const Object& object, const Part& part, 
   return OkStatus();
 }
 
-Status ReadValues(const Reader& reader, const Object& object, const Part& part, std::uint64_t offset,
-                  std::span<std::byte> out) {
+Status ReadValues(const Reader& reader, const Object& object, const Part& part,
+                  std::uint64_t offset, std::span<std::byte> out) {
   const std::size_t width = ByteWidth(object.components[1].element.dtype);
   const std::size_t indices = object.shape.size() * kIndexBytes;
   std::byte* to = out.data();

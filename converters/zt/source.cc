@@ -33,15 +33,18 @@ namespace zt_source::internal {
 
 std::uint64_t LoadLittle(const std::byte* from, std::size_t width) {
   std::uint64_t value = 0;
-  for (std::size_t i = width; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(from[i]);
+  for (std::size_t i = width; i-- > 0;)
+    value = value << 8 | std::to_integer<std::uint64_t>(from[i]);
   return value;
 }
 
 void StoreIndex(std::uint64_t index, std::byte* to) {
-  for (std::size_t i = 0; i < kIndexBytes; ++i) to[i] = static_cast<std::byte>(index >> (8 * i) & 0xff);
+  for (std::size_t i = 0; i < kIndexBytes; ++i)
+    to[i] = static_cast<std::byte>(index >> (8 * i) & 0xff);
 }
 
-Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset, std::span<std::byte> out) {
+Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
+                   std::span<std::byte> out) {
   const DType dtype = reader.component(part.stored).element.dtype;
   const std::size_t width = ByteWidth(dtype);
   const std::size_t count = out.size() / kIndexBytes;
@@ -85,7 +88,8 @@ class ZtSource final : public TensorSource {
     parts_.reserve(order.size());
     for (const auto& [begin, end, index] : order) {
       auto served = IsSparse01(*reader_, index) ? ServeSparse01(*reader_, index) : Serve(index);
-      if (!served.ok()) return Annotate(served.status(), TensorContext(manifest.objects[index].name));
+      if (!served.ok())
+        return Annotate(served.status(), TensorContext(manifest.objects[index].name));
       if (!served->refusal.ok()) {
         refusals_.emplace(static_cast<std::uint32_t>(objects_.size()), served->refusal);
       }
@@ -107,7 +111,8 @@ class ZtSource final : public TensorSource {
     const Object& object = objects_[id.object];
     const Part& part = parts_[id.object][id.component];
     const std::uint64_t bytes = object.components[id.component].bytes;
-    if (offset > bytes || out.size() > bytes - offset) return InvalidArgument("the range lies beyond the component");
+    if (offset > bytes || out.size() > bytes - offset)
+      return InvalidArgument("the range lies beyond the component");
     if (out.empty()) return OkStatus();
     const std::size_t width = ByteWidth(object.components[id.component].element.dtype);
     const bool elements = part.kind == Part::Kind::kWidened || part.kind == Part::Kind::kCoords ||
@@ -198,11 +203,14 @@ class ZtSource final : public TensorSource {
         }
         const auto [held, fresh] = seen.emplace(component.offset, *digest);
         if (fresh) {
-          blobs.push_back(std::make_unique<GuardedBlob>(component.offset, component.length, *std::move(digest),
-                                                        component.digest));
-        } else if (held->second.kind == digest->kind && held->second.canonical != digest->canonical) {
-          return Annotate(InvalidData("the digest " + component.digest + " is not that of another tensor with the "
-                                      "same bytes, " + held->second.canonical),
+          blobs.push_back(std::make_unique<GuardedBlob>(component.offset, component.length,
+                                                        *std::move(digest), component.digest));
+        } else if (held->second.kind == digest->kind &&
+                   held->second.canonical != digest->canonical) {
+          return Annotate(InvalidData("the digest " + component.digest +
+                                      " is not that of another tensor with the "
+                                      "same bytes, " +
+                                      held->second.canonical),
                           TensorContext(objects[o].name));
         }
       }
@@ -261,7 +269,8 @@ class ZtSource final : public TensorSource {
           return InvalidData("component " + Quote(from.role) + " is no whole number of indices");
         }
         const auto bytes = CheckedMul(component.bytes / width, kIndexBytes);
-        if (!bytes) return InvalidData("component " + Quote(from.role) + " overflows 64 bits as u64");
+        if (!bytes)
+          return InvalidData("component " + Quote(from.role) + " overflows 64 bits as u64");
         part.kind = Part::Kind::kWidened;
         component.bytes = *bytes;
         component.element = {DType::kU64, ""};
@@ -275,7 +284,7 @@ class ZtSource final : public TensorSource {
 
   std::shared_ptr<GuardedBytes> bytes_;
   std::unique_ptr<Reader> reader_;
-  std::vector<std::vector<Part>> parts_;  // as objects_
+  std::vector<std::vector<Part>> parts_;                  // as objects_
   std::unordered_map<std::uint64_t, ComponentId> first_;  // by offset: the first with that blob
   std::unordered_map<std::uint32_t, Status> refusals_;
 };

@@ -16,12 +16,12 @@ namespace zt::zt_source::internal {
 
 struct Part {
   enum class Kind : std::uint8_t {
-    kWhole,   // the stored component as it is
-    kWidened, // its integers, as u64
-    kRange,   // `object.components[].bytes` of its bytes from `base`
-    kCoords,  // of interleaved entries: the indices, dimension by dimension
-    kValues,  // of interleaved entries: the values
-    kInline,  // `bytes`, which stood in the manifest
+    kWhole,    // the stored component as it is
+    kWidened,  // its integers, as u64
+    kRange,    // `object.components[].bytes` of its bytes from `base`
+    kCoords,   // of interleaved entries: the indices, dimension by dimension
+    kValues,   // of interleaved entries: the values
+    kInline,   // `bytes`, which stood in the manifest
   };
   Kind kind = Kind::kWhole;
   ComponentId stored;
@@ -43,11 +43,12 @@ bool IsSparse01(const Reader& reader, std::uint32_t index);
 StatusOr<Served> ServeSparse01(const Reader& reader, std::uint32_t index);
 
 // Whole elements of a part, from the element at byte `offset` of what is served.
-Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset, std::span<std::byte> out);
-Status ReadCoords(const Reader& reader, const Object& object, const Part& part, std::uint64_t offset,
-                  std::span<std::byte> out);
-Status ReadValues(const Reader& reader, const Object& object, const Part& part, std::uint64_t offset,
-                  std::span<std::byte> out);
+Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
+                   std::span<std::byte> out);
+Status ReadCoords(const Reader& reader, const Object& object, const Part& part,
+                  std::uint64_t offset, std::span<std::byte> out);
+Status ReadValues(const Reader& reader, const Object& object, const Part& part,
+                  std::uint64_t offset, std::span<std::byte> out);
 
 inline constexpr std::size_t kIndexBytes = 8;
 std::uint64_t LoadLittle(const std::byte* from, std::size_t width);
