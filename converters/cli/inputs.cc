@@ -26,6 +26,7 @@ import zt;
 import zt.convert.gguf;
 import zt.convert.npy;
 import zt.convert.safetensors;
+import zt.convert.zt;
 
 namespace zt::cli::internal {
 namespace {
@@ -72,7 +73,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> by
   }
   if (format == "npz") return OpenNpz(std::move(bytes), stem, npy);
   if (format == "gguf") return path.empty() ? OpenGguf(std::move(bytes)) : OpenGgufSet(path);
-  return Unsupported("zt is not an input yet");
+  return OpenZt(std::move(bytes));
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path, const InputOptions& options) {

@@ -67,6 +67,26 @@ std::string AttributesText(const Value::Map& attributes) {
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
+Json ObjectJson(const StoredObject& object) {
+  Json components = Json::array();
+  for (const StoredComponent& c : object.components) {
+    Json row = {{"role", c.role}, {"dtype", Name(c.element.dtype)}};
+    if (!c.element.type.empty()) row["type"] = c.element.type;
+    row["offset"] = c.offset;
+    row["length"] = c.length;
+    row["encoding"] = Name(c.encoding);
+    if (c.encoding == Encoding::kZstd && c.decoded_bytes != kUnknownSize) {
+      row["uncompressed_length"] = c.decoded_bytes;
+    }
+    if (!c.digest.empty()) row["digest"] = c.digest;
+    components.push_back(std::move(row));
+  }
+  Json out = {{"name", object.name}, {"shape", object.shape}, {"format", object.format}};
+  if (!object.attributes.empty()) out["attributes"] = ToJson(object.attributes);
+  out["components"] = std::move(components);
+  return out;
+}
+
 Status InspectZt(const InspectArgs& args) {
   auto opened = Reader::Open(args.file);
   if (!opened.ok()) return Annotate(opened.status(), args.file);
@@ -75,28 +95,18 @@ Status InspectZt(const InspectArgs& args) {
                                   ? std::string(Traits(manifest.version).text)
                                   : manifest.version_text;
   if (args.common.json) {
-    Json objects = Json::array();
-    for (const StoredObject& object : manifest.objects) {
-      Json components = Json::array();
-      for (const StoredComponent& c : object.components) {
-        Json row = {{"role", c.role}, {"dtype", Name(c.element.dtype)}};
-        if (!c.element.type.empty()) row["type"] = c.element.type;
-        row["offset"] = c.offset;
-        row["length"] = c.length;
-        row["encoding"] = Name(c.encoding);
-        if (c.encoding == Encoding::kZstd) row["uncompressed_length"] = c.decoded_bytes;
-        if (!c.digest.empty()) row["digest"] = c.digest;
-        components.push_back(std::move(row));
-      }
-      Json entry = {{"name", object.name}, {"shape", object.shape}, {"format", object.format}};
-      if (!object.attributes.empty()) entry["attributes"] = ToJson(object.attributes);
-      entry["components"] = std::move(components);
-      objects.push_back(std::move(entry));
-    }
     Json json = {{"file", args.file}, {"format", "zt"}, {"version", version}};
     if (!manifest.attributes.empty()) json["attributes"] = ToJson(manifest.attributes);
-    json["objects"] = std::move(objects);
-    return Print(Dump(json));
+    // Object by object: the tree of 100,000 would take longer to build and to free than all the rest.
+    std::string out = Dump(json);
+    out.resize(out.rfind('}'));
+    out += ",\"objects\":[";
+    for (const StoredObject& object : manifest.objects) {
+      if (&object != manifest.objects.data()) out += ',';
+      out += Dump(ObjectJson(object));
+      out.pop_back();  // the newline
+    }
+    return Print(out + "]}\n");
   }
   std::uint64_t stored = 0, decoded = 0, components = 0;
   std::vector<Row> rows;
@@ -104,14 +114,16 @@ Status InspectZt(const InspectArgs& args) {
     for (const StoredComponent& c : object.components) {
       ++components;
       stored += c.length;
-      decoded += c.decoded_bytes;
+      const bool sized = c.decoded_bytes != kUnknownSize;
+      decoded += sized ? c.decoded_bytes : c.length;
       Row row;
       row.name = object.components.size() == 1 ? object.name : object.name + "/" + c.role;
       row.element = Name(c.element);
       row.shape = ToString(object.shape);
       row.format = object.format;
       row.stored = HumanBytes(c.length);
-      row.encoding = c.encoding == Encoding::kRaw ? "raw" : "zstd of " + HumanBytes(c.decoded_bytes);
+      row.encoding = c.encoding == Encoding::kRaw ? "raw" : sized ? "zstd of " + HumanBytes(c.decoded_bytes) : "zstd";
+      if (c.big_endian) row.encoding += ", big-endian";
       row.digest = args.common.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'));
       rows.push_back(std::move(row));
     }

@@ -65,7 +65,7 @@ inline std::uint64_t SeekTableBytes(std::uint64_t frames) { return 17 + 8 * fram
 using StreamReader = std::function<Status(std::uint64_t offset, std::span<std::byte> out)>;
 
 // The frames by the seek table at the end of a stream of `stream_bytes`; nothing where there is none. kDataLoss
-// where a table contradicts the stream's length or `content_bytes`.
+// where a table contradicts the stream's length or `content_bytes` (unless that is kUnknownSize).
 StatusOr<std::optional<std::vector<Frame>>> ReadSeekTable(const StreamReader& read, std::uint64_t stream_bytes,
                                                           std::uint64_t content_bytes);
 
@@ -89,7 +89,8 @@ class FrameDecompressor {
 // Decodes any zstd stream in order (frames and skippable frames, content sizes unknown) with bounded memory.
 class StreamDecompressor {
  public:
-  // `stream_bytes` are read in pieces through `read`; the content must be exactly `content_bytes`.
+  // `stream_bytes` are read in pieces through `read`; the content must be exactly `content_bytes`, which may be
+  // kUnknownSize for ReadSome.
   StreamDecompressor(StreamReader read, std::uint64_t stream_bytes, std::uint64_t content_bytes);
   ~StreamDecompressor();
   StreamDecompressor(const StreamDecompressor&) = delete;
@@ -97,6 +98,8 @@ class StreamDecompressor {
 
   // The next out.size() bytes of content; kDataLoss where the stream yields fewer.
   Status Read(std::span<std::byte> out);
+  // As Read, but the stream may end first: the bytes of content there were. kDataLoss where it is cut short.
+  StatusOr<std::size_t> ReadSome(std::span<std::byte> out);
   // After the last byte of content: the stream must end here, whole.
   Status Finish();
 

@@ -76,11 +76,12 @@ StatusOr<std::optional<std::vector<Frame>>> ReadSeekTable(const StreamReader& re
     next.offset += next.bytes;
     next.content_offset += next.content_bytes;
   }
-  if (next.offset != stream_bytes - table || next.content_offset != content_bytes) {
+  const bool known = content_bytes != kUnknownSize;
+  if (next.offset != stream_bytes - table || (known && next.content_offset != content_bytes)) {
     return InvalidData("the zstd seek table speaks of " + std::to_string(next.offset) + " bytes for " +
                        std::to_string(next.content_offset) + ", the stream has " +
-                       std::to_string(stream_bytes - table) + " for " +
-                       std::to_string(content_bytes));
+                       std::to_string(stream_bytes - table) +
+                       (known ? " for " + std::to_string(content_bytes) : ""));
   }
   return frames;
 }
@@ -146,6 +147,25 @@ struct StreamDecompressor::State {
     in = {buffer.data(), buffer.size(), 0};
     return OkStatus();
   }
+
+  bool Drained() const { return in.pos == in.size && fetched == stream_bytes; }
+
+  // Fills `out` as far as the stream goes.
+  StatusOr<std::size_t> Fill(std::span<std::byte> out) {
+    if (context == nullptr) return IoError("cannot make a zstd context: out of memory");
+    ZSTD_outBuffer target{out.data(), out.size(), 0};
+    while (target.pos < target.size) {
+      ZT_RETURN_IF_ERROR(Refill());
+      if (at_frame_end && Drained()) break;
+      const std::size_t before_in = in.pos, before_out = target.pos;
+      const std::size_t left = ZSTD_decompressStream(context.get(), &target, &in);
+      if (ZSTD_isError(left)) return ZstdError(left);
+      at_frame_end = left == 0;
+      if (in.pos == before_in && target.pos == before_out && fetched == stream_bytes) break;
+    }
+    produced += target.pos;
+    return target.pos;
+  }
 };
 
 StreamDecompressor::StreamDecompressor(StreamReader read, std::uint64_t stream_bytes,
@@ -158,22 +178,18 @@ StreamDecompressor::StreamDecompressor(StreamReader read, std::uint64_t stream_b
 StreamDecompressor::~StreamDecompressor() = default;
 
 Status StreamDecompressor::Read(std::span<std::byte> out) {
-  State& s = *state_;
-  if (s.context == nullptr) return IoError("cannot make a zstd context: out of memory");
-  ZSTD_outBuffer target{out.data(), out.size(), 0};
-  while (target.pos < target.size) {
-    ZT_RETURN_IF_ERROR(s.Refill());
-    const std::size_t before_in = s.in.pos, before_out = target.pos;
-    const std::size_t left = ZSTD_decompressStream(s.context.get(), &target, &s.in);
-    if (ZSTD_isError(left)) return ZstdError(left);
-    s.at_frame_end = left == 0;
-    if (s.in.pos == before_in && target.pos == before_out && s.fetched == s.stream_bytes) {
-      return InvalidData("the zstd stream yields " + std::to_string(s.produced + target.pos) +
-                         " bytes, " + std::to_string(s.content_bytes) + " were declared");
-    }
+  ZT_ASSIGN_OR_RETURN(const std::size_t filled, state_->Fill(out));
+  if (filled == out.size()) return OkStatus();
+  return InvalidData("the zstd stream yields " + std::to_string(state_->produced) + " bytes, " +
+                     std::to_string(state_->content_bytes) + " were declared");
+}
+
+StatusOr<std::size_t> StreamDecompressor::ReadSome(std::span<std::byte> out) {
+  ZT_ASSIGN_OR_RETURN(const std::size_t filled, state_->Fill(out));
+  if (filled < out.size() && !state_->at_frame_end) {
+    return InvalidData("the zstd stream is cut short");
   }
-  s.produced += out.size();
-  return OkStatus();
+  return filled;
 }
 
 Status StreamDecompressor::Finish() {
@@ -182,7 +198,7 @@ Status StreamDecompressor::Finish() {
   std::byte extra;
   while (true) {
     ZT_RETURN_IF_ERROR(s.Refill());
-    const bool drained = s.in.pos == s.in.size && s.fetched == s.stream_bytes;
+    const bool drained = s.Drained();
     if (drained && s.at_frame_end) return OkStatus();
     ZSTD_outBuffer target{&extra, 1, 0};
     const std::size_t before_in = s.in.pos;

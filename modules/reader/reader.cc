@@ -36,16 +36,14 @@ namespace zt {
 
 using internal::Mutex;
 using internal::MutexLock;
+using reader::internal::kMaxFrameContent;
 
 namespace {
 
-// A seek table may promise frames of up to 4 GiB; beyond this the stream is decoded in order instead, so that a
-// lie costs no memory.
-constexpr std::uint64_t kMaxFrameContent = std::uint64_t{64} << 20;
-
 // How a compressed component is decoded.
 struct Compressed {
-  std::vector<Frame> frames;  // empty: no usable seek table
+  std::vector<Frame> frames;        // empty: no usable seek table
+  std::uint64_t content_bytes = 0;  // as declared, or found
   Mutex mutex;
   std::unique_ptr<StreamDecompressor> stream ZT_GUARDED_BY(mutex);
   std::uint64_t position ZT_GUARDED_BY(mutex) = 0;
@@ -116,8 +114,28 @@ struct Reader::State {
       });
       if (sane) fresh->frames = *std::move(table);
     }
+    fresh->content_bytes = c.decoded_bytes;
+    if (c.decoded_bytes == kUnknownSize) {
+      if (fresh->frames.empty()) {
+        ZT_ASSIGN_OR_RETURN(fresh->content_bytes, CountContent(c));
+      } else {
+        const Frame& last = fresh->frames.back();
+        fresh->content_bytes = last.content_offset + last.content_bytes;
+      }
+    }
     const MutexLock lock(mutex);
     return compressed.emplace(key, std::move(fresh)).first->second;
+  }
+
+  StatusOr<std::uint64_t> CountContent(const StoredComponent& c) {
+    StreamDecompressor stream(ReaderOf(c), c.length, kUnknownSize);
+    std::vector<std::byte> piece(256 << 10);
+    std::uint64_t total = 0;
+    while (true) {
+      ZT_ASSIGN_OR_RETURN(const std::size_t got, stream.ReadSome(piece));
+      total += got;
+      if (got < piece.size()) return total;
+    }
   }
 
   Status ReadFrames(const StoredComponent& c, const std::vector<Frame>& all, std::uint64_t offset,
@@ -150,7 +168,7 @@ struct Reader::State {
                     std::span<std::byte> out) {
     const MutexLock lock(how.mutex);
     if (how.stream == nullptr || offset < how.position) {
-      how.stream = std::make_unique<StreamDecompressor>(ReaderOf(c), c.length, c.decoded_bytes);
+      how.stream = std::make_unique<StreamDecompressor>(ReaderOf(c), c.length, how.content_bytes);
       how.position = 0;
     }
     std::vector<std::byte> skipped(std::min<std::uint64_t>(offset - how.position, 1 << 20));
@@ -161,7 +179,7 @@ struct Reader::State {
     }
     ZT_RETURN_IF_ERROR(how.stream->Read(out));
     how.position += out.size();
-    if (how.position == c.decoded_bytes) {
+    if (how.position == how.content_bytes) {
       ZT_RETURN_IF_ERROR(how.stream->Finish());
       how.stream.reset();
       how.position = 0;
@@ -200,8 +218,8 @@ std::optional<std::uint32_t> Reader::Find(std::string_view name) const {
 
 Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
   const StoredComponent& c = component(id);
-  if (c.decoded_bytes != kUnknownSize &&
-      (offset > c.decoded_bytes || out.size() > c.decoded_bytes - offset)) {
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, DecodedBytes(id));
+  if (offset > size || out.size() > size - offset) {
     return InvalidArgument("the range lies beyond the component");
   }
   if (out.empty()) return OkStatus();
@@ -218,6 +236,13 @@ Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> o
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<Compressed> how, state_->Open(id));
   return how->frames.empty() ? state_->ReadStream(c, *how, offset, out)
                              : state_->ReadFrames(c, how->frames, offset, out);
+}
+
+StatusOr<std::uint64_t> Reader::DecodedBytes(ComponentId id) const {
+  const StoredComponent& c = component(id);
+  if (c.decoded_bytes != kUnknownSize) return c.decoded_bytes;
+  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<Compressed> how, state_->Open(id));
+  return how->content_bytes;
 }
 
 bool Reader::sequential_component(ComponentId id) const {

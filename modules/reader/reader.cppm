@@ -38,9 +38,14 @@ class Reader {
   ByteSource& bytes() const;
   std::uint64_t data_end() const;  // where the manifest begins
 
+  // The component's decoded size. Where the version leaves it open (1.1 and 0.1 zstd whose shape does not tell), it
+  // is that of the seek table, or else counted by decoding once.
+  StatusOr<std::uint64_t> DecodedBytes(ComponentId id) const;
+
   // Decoded bytes of a component from `offset`, little-endian: decompressed, and swapped where the file is big-endian.
-  // A compressed component with a seek table serves any range by decoding only the frames it touches; without one
-  // (sequential_component) ranges must ascend, or decoding begins anew. Digests are not checked here: see Verify.
+  // A compressed component with a seek table serves any range by decoding only the frames it touches; without one, or
+  // with frames beyond 16 MiB (sequential_component), ranges must ascend, or decoding begins anew. Digests are not
+  // checked here: see Verify.
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
   bool sequential_component(ComponentId id) const;
   // Content bytes of one frame, for readers that want whole frames; 0 for raw components.
@@ -81,3 +86,12 @@ struct VerifyReport {
 StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options = {});
 
 }  // namespace zt
+
+// Shared by the bodies, not exported.
+namespace zt::reader::internal {
+
+// A seek table may promise frames of up to 4 GiB. Beyond this the stream is decoded in order instead: a lie then costs
+// no memory, and the memory of a reader with several threads stays bounded.
+inline constexpr std::uint64_t kMaxFrameContent = std::uint64_t{16} << 20;
+
+}  // namespace zt::reader::internal

@@ -1,6 +1,7 @@
 // zt.source — where bytes come from: byte sources, and TensorSource, the seam every input format implements.
 module;
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -66,13 +67,21 @@ struct ComponentId {
   bool operator==(const ComponentId&) const = default;
 };
 
-// Where a component's declared bytes lie, unchanged, in a ByteSource. Two components with equal extents are tied
-// weights and share one blob; neighbouring extents are read with one call.
+// Where a component's declared bytes lie, unchanged, in a ByteSource: neighbouring extents are read with one call.
 struct Extent {
   ByteSource* bytes = nullptr;  // owned by the TensorSource
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
   bool operator==(const Extent&) const = default;
+};
+
+// What tells components with the same bytes: of two that have equal identities the declared bytes are equal. They
+// are tied weights and share one blob. `space` is an address of the source's that keeps its numbers from others'.
+struct Identity {
+  const void* space = nullptr;
+  std::uint64_t value = 0;
+  std::uint64_t length = 0;  // of the declared bytes
+  auto operator<=>(const Identity&) const = default;
 };
 
 // An input: declarations first, then the bytes of each component by range. Everything format-specific is hidden
@@ -96,6 +105,9 @@ class TensorSource {
   // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
 
+  // Why an object that is listed cannot be converted; asked of those that are kept, before anything is written.
+  virtual Status CheckReadable(std::uint32_t /*object*/) const { return OkStatus(); }
+
   // Fills `out` with the component's declared bytes from `offset`. Thread-safe for components that are not
   // sequential. Errors name neither tensor nor file; the caller adds both.
   virtual Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) = 0;
@@ -111,6 +123,9 @@ class TensorSource {
 
   // Where the bytes lie, if they are served as they lie.
   virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
+
+  // Of the bytes as declared; nothing where the source does not know. By default, where they lie.
+  virtual std::optional<Identity> identity(ComponentId id) const;
 
   // The component's declared bytes, where they are in memory anyway. Valid as long as the source.
   virtual std::optional<std::span<const std::byte>> View(ComponentId) const { return std::nullopt; }

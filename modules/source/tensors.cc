@@ -62,6 +62,9 @@ class MergedSource final : public TensorSource {
   std::string_view format() const override {
     return sources_.empty() ? std::string_view("none") : sources_.front()->format();
   }
+  Status CheckReadable(std::uint32_t object) const override {
+    return source({object, 0}).CheckReadable(inner({object, 0}).object);
+  }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     return source(id).Read(inner(id), offset, out);
   }
@@ -77,6 +80,9 @@ class MergedSource final : public TensorSource {
   }
   std::optional<Extent> extent(ComponentId id) const override {
     return source(id).extent(inner(id));
+  }
+  std::optional<Identity> identity(ComponentId id) const override {
+    return source(id).identity(inner(id));
   }
   std::optional<std::span<const std::byte>> View(ComponentId id) const override {
     return source(id).View(inner(id));
@@ -101,6 +107,12 @@ class MergedSource final : public TensorSource {
 };
 
 }  // namespace
+
+std::optional<Identity> TensorSource::identity(ComponentId id) const {
+  const auto at = extent(id);
+  if (!at) return std::nullopt;
+  return Identity{at->bytes, at->offset, at->length};
+}
 
 Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> components) {
   ZT_RETURN_IF_ERROR(AnnotateTensor(ValidateObject(object), object.name));

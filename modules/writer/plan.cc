@@ -37,16 +37,16 @@ bool CarriesElements(const Object& object, const Component& component) {
          component.role == "values";
 }
 
-// What makes two components one blob: the same bytes, converted to the same type ("" for not at all).
+// What makes two components one blob: the same bytes, treated alike ("" for as they are).
 struct Blob {
-  Extent extent;
-  std::string converted;
+  Identity identity;
+  std::string treatment;
   bool operator==(const Blob&) const = default;
 };
 struct HashBlob {
   std::size_t operator()(const Blob& blob) const {
-    return std::hash<std::uint64_t>()(blob.extent.offset * 0x9e3779b97f4a7c15u ^ blob.extent.length) ^
-           std::hash<const void*>()(blob.extent.bytes);
+    return std::hash<std::uint64_t>()(blob.identity.value * 0x9e3779b97f4a7c15u ^ blob.identity.length) ^
+           std::hash<const void*>()(blob.identity.space);
   }
 };
 
@@ -71,6 +71,7 @@ class Planner {
 
  private:
   Status AddObject(std::uint32_t index, const Object& from) {
+    ZT_RETURN_IF_ERROR(source_.CheckReadable(index));
     PlannedObject planned;
     planned.object = from;
     if (options_.rename) {  // a source's own names are unique; new ones need not be
@@ -93,7 +94,7 @@ class Planner {
       planned.components.push_back(std::move(component));
     }
     ZT_RETURN_IF_ERROR(ValidateObject(planned.object));
-    for (std::uint32_t c = 0; c < planned.components.size(); ++c) Share(planned, c);
+    for (std::uint32_t c = 0; c < planned.components.size(); ++c) Share(from, planned, c);
     const Encoding encoding = options_.storage.compression == Compression::kNone ? Encoding::kRaw
                                                                                  : Encoding::kZstd;
     ZT_RETURN_IF_ERROR(CheckExpressible(planned.object, encoding,
@@ -129,14 +130,16 @@ class Planner {
   }
 
   // Tied weights: the same source bytes, treated alike, share a blob.
-  void Share(PlannedObject& planned, std::uint32_t c) {
-    const auto extent = source_.extent(planned.components[c].source);
-    if (!extent || extent->length == 0) return;
-    const ElementType& element = planned.object.components[c].element;
-    const bool transformed = planned.components[c].transform != nullptr;
+  void Share(const Object& from, PlannedObject& planned, std::uint32_t c) {
+    const auto identity = source_.identity(planned.components[c].source);
+    if (!identity || identity->length == 0) return;
+    std::string treatment;
+    if (planned.components[c].transform != nullptr) {
+      treatment = from.format + " " + std::string(Name(from.components[c].element)) + " " +
+                  std::string(Name(planned.object.components[c].element));
+    }
     const auto here = ComponentId{static_cast<std::uint32_t>(plan_.objects.size()), c};
-    const Blob blob{*extent, transformed ? std::string(Name(element)) : std::string()};
-    const auto [held, fresh] = blobs_.emplace(blob, here);
+    const auto [held, fresh] = blobs_.emplace(Blob{*identity, std::move(treatment)}, here);
     if (!fresh) planned.components[c].shared_with = held->second;
   }
 

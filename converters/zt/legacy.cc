@@ -1,0 +1,316 @@
+// zt.convert.zt:parts — the sparse entries of 0.1.0. The spec names `sparse` with `sparse_format` and "any additional
+// fields required"; the released 0.1 writers wrote `sparsecoo` and `sparsecsr` without any, and their readers took the
+// blob apart as follows, all little-endian:
+//   sparsecoo   for each non-zero: its index in each dimension (u64), then its value
+//   sparsecsr   row pointers (u64, rows + 1), column indices (u64), values
+// `sparse` is read where the index arrays stand in the entry and the blob holds the values:
+//   csr         `indptr` and `indices`, arrays of integers
+//   coo         `coords` or `indices`, an array of arrays: one for each dimension, or one for each non-zero
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.zt;
+
+import :parts;
+import zt.core;
+import zt.format;
+import zt.reader;
+import zt.source;
+
+namespace zt::zt_source::internal {
+namespace {
+
+constexpr std::string_view kCoo01 = "sparsecoo", kCsr01 = "sparsecsr", kSparse01 = "sparse";
+const ElementType kIndex{DType::kU64, ""};
+constexpr std::size_t kBlock = 64 << 10;  // of interleaved entries, read at once
+
+using Indices = std::vector<std::uint64_t>;
+
+// The array of integers under `key`; nothing where there is none.
+StatusOr<std::optional<Indices>> IndicesOf(const Value& value) {
+  const Value::Array* array = value.AsArray();
+  if (array == nullptr) return std::optional<Indices>();
+  Indices out;
+  out.reserve(array->size());
+  for (const Value& each : *array) {
+    const std::uint64_t* index = each.AsUint();
+    if (index == nullptr) return InvalidData("an index is no unsigned integer");
+    out.push_back(*index);
+  }
+  return std::optional(std::move(out));
+}
+
+Part InlinePart(const Indices& indices) {
+  Part part;
+  part.kind = Part::Kind::kInline;
+  part.bytes.resize(indices.size() * kIndexBytes);
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    StoreIndex(indices[i], part.bytes.data() + i * kIndexBytes);
+  return part;
+}
+
+void Erase(Value::Map& map, std::string_view key) {
+  std::erase_if(map, [key](const Value::Member& member) { return member.first == key; });
+}
+
+class Sparse01 {
+ public:
+  Sparse01(const Reader& reader, std::uint32_t index, std::uint64_t bytes, Served& served)
+      : reader_(reader),
+        stored_{index, 0},
+        bytes_(bytes),
+        object_(served.object),
+        parts_(served.parts) {
+    element_ = object_.components[0].element;
+    width_ = ByteWidth(element_.dtype);
+    object_.components.clear();
+    parts_.clear();
+  }
+
+  Status Describe() {
+    if (object_.format == kCoo01) return InterleavedCoo();
+    if (object_.format == kCsr01) return ConcatenatedCsr();
+    const Value* kind = FindMember(object_.attributes, "sparse_format");
+    const std::string* text = kind == nullptr ? nullptr : kind->AsString();
+    if (text == nullptr)
+      return Unsupported(
+          "layout 'sparse' without 'sparse_format': nothing describes its structure");
+    if (*text == "csr") return InlineCsr();
+    if (*text == "coo") return InlineCoo();
+    return Unsupported("sparse_format " + Quote(*text) + " is neither 'csr' nor 'coo'");
+  }
+
+ private:
+  void AddComponent(std::string role, ElementType element, std::uint64_t bytes, Part part) {
+    part.stored = stored_;
+    object_.components.push_back({std::move(role), std::move(element), bytes});
+    parts_.push_back(std::move(part));
+  }
+  void AddRange(std::string role, ElementType element, std::uint64_t base, std::uint64_t bytes) {
+    Part part;
+    part.kind = Part::Kind::kRange;
+    part.base = base;
+    AddComponent(std::move(role), std::move(element), bytes, std::move(part));
+  }
+
+  Status InterleavedCoo() {
+    if (object_.shape.empty()) return InvalidData("layout 'sparsecoo' of a scalar");
+    const std::uint64_t entry = object_.shape.size() * kIndexBytes + width_;
+    if (bytes_ % entry != 0) {
+      return InvalidData("the blob of " + std::to_string(bytes_) +
+                         " bytes is no whole number of entries of " + std::to_string(entry) +
+                         " bytes, as layout 'sparsecoo' has them");
+    }
+    Part part;
+    part.entries = bytes_ / entry;
+    part.kind = Part::Kind::kCoords;
+    AddComponent("coords", kIndex, part.entries * object_.shape.size() * kIndexBytes, part);
+    part.kind = Part::Kind::kValues;
+    AddComponent("values", element_, part.entries * width_, part);
+    object_.format = "sparse_coo";
+    return OkStatus();
+  }
+
+  Status ConcatenatedCsr() {
+    if (object_.shape.size() != 2)
+      return InvalidData("layout 'sparsecsr' of shape " + ToString(object_.shape));
+    const auto pointers = CheckedMul(object_.shape[0], kIndexBytes);
+    if (!pointers || bytes_ < kIndexBytes || *pointers > bytes_ - kIndexBytes) {
+      return InvalidData("the blob of " + std::to_string(bytes_) +
+                         " bytes cannot hold the pointers of " + std::to_string(object_.shape[0]) +
+                         " rows");
+    }
+    const std::uint64_t rest = bytes_ - *pointers - kIndexBytes;
+    const std::uint64_t count = rest / (kIndexBytes + width_);
+    std::byte last[kIndexBytes];
+    ZT_RETURN_IF_ERROR(reader_.Read(stored_, *pointers, last));
+    if (rest % (kIndexBytes + width_) != 0 || LoadLittle(last, kIndexBytes) != count) {
+      return InvalidData("the last row pointer is " +
+                         std::to_string(LoadLittle(last, kIndexBytes)) + ", the blob has " +
+                         std::to_string(rest) + " bytes for indices and values of " +
+                         std::to_string(width_) + " bytes");
+    }
+    AddRange("indptr", kIndex, 0, *pointers + kIndexBytes);
+    AddRange("indices", kIndex, *pointers + kIndexBytes, count * kIndexBytes);
+    AddRange("values", element_, *pointers + kIndexBytes + count * kIndexBytes, count * width_);
+    object_.format = "sparse_csr";
+    return OkStatus();
+  }
+
+  // The index array under `key`, taken out of the attributes.
+  Status TakeIndices(std::string_view key, Indices& out) {
+    const Value* value = FindMember(object_.attributes, key);
+    const std::string what(key);
+    if (value == nullptr) {
+      return Unsupported("layout 'sparse' without " + Quote(what) +
+                         ": nothing describes its structure");
+    }
+    auto indices = IndicesOf(*value);
+    if (!indices.ok()) return Annotate(indices.status(), what);
+    if (!indices->has_value()) return Unsupported(Quote(what) + " is no array");
+    out = **std::move(indices);
+    Erase(object_.attributes, key);
+    return OkStatus();
+  }
+
+  Status InlineCsr() {
+    Indices pointers, indices;
+    ZT_RETURN_IF_ERROR(TakeIndices("indptr", pointers));
+    ZT_RETURN_IF_ERROR(TakeIndices("indices", indices));
+    AddComponent("indptr", kIndex, pointers.size() * kIndexBytes, InlinePart(pointers));
+    AddComponent("indices", kIndex, indices.size() * kIndexBytes, InlinePart(indices));
+    AddRange("values", element_, 0, bytes_);
+    Erase(object_.attributes, "sparse_format");
+    object_.format = "sparse_csr";
+    return OkStatus();
+  }
+
+  Status InlineCoo() {
+    const std::string_view key =
+        FindMember(object_.attributes, "coords") != nullptr ? "coords" : "indices";
+    const Value* value = FindMember(object_.attributes, key);
+    const Value::Array* rows = value == nullptr ? nullptr : value->AsArray();
+    if (rows == nullptr) {
+      return Unsupported(
+          "layout 'sparse' without an array 'coords': nothing describes its structure");
+    }
+    const std::uint64_t rank = object_.shape.size(), count = bytes_ / width_;
+    std::vector<Indices> lists;
+    for (const Value& row : *rows) {
+      auto list = IndicesOf(row);
+      if (!list.ok()) return Annotate(list.status(), std::string(key));
+      if (!list->has_value()) return Unsupported(Quote(key) + " is no array of arrays");
+      lists.push_back(**std::move(list));
+    }
+    const auto are = [&lists](std::uint64_t number, std::uint64_t size) {
+      return lists.size() == number &&
+             std::all_of(lists.begin(), lists.end(),
+                         [size](const Indices& list) { return list.size() == size; });
+    };
+    const bool by_dimension = are(rank, count), by_entry = are(count, rank);
+    if (!by_dimension && !by_entry) {
+      return InvalidData(Quote(key) + " does not hold " + std::to_string(rank) +
+                         " indices for each of " + std::to_string(count) + " values");
+    }
+    if (by_dimension && by_entry && rank > 1) {
+      return Unsupported(Quote(key) + " may go by dimension or by value: nothing says which");
+    }
+    Indices coords(rank * count);
+    for (std::uint64_t d = 0; d < rank; ++d) {
+      for (std::uint64_t i = 0; i < count; ++i)
+        coords[d * count + i] = by_dimension ? lists[d][i] : lists[i][d];
+    }
+    AddComponent("coords", kIndex, coords.size() * kIndexBytes, InlinePart(coords));
+    AddRange("values", element_, 0, bytes_);
+    Erase(object_.attributes, key);
+    Erase(object_.attributes, "sparse_format");
+    object_.format = "sparse_coo";
+    return OkStatus();
+  }
+
+  const Reader& reader_;
+  ComponentId stored_;
+  std::uint64_t bytes_;  // of the decoded blob
+  Object& object_;
+  std::vector<Part>& parts_;
+  ElementType element_;
+  std::size_t width_;
+};
+
+// Calls `each(entry, bytes)` for `count` interleaved entries from `first`.
+template <typename Each>
+Status ForEntries(const Reader& reader, const Part& part, std::size_t entry, std::uint64_t first,
+                  std::uint64_t count, Each each) {
+  const std::uint64_t block = std::max<std::uint64_t>(1, kBlock / entry);
+  std::vector<std::byte> bytes(std::min(block, count) * entry);
+  for (std::uint64_t at = first, end = first + count; at < end;) {
+    const std::uint64_t step = std::min(block, end - at);
+    ZT_RETURN_IF_ERROR(reader.Read(part.stored, at * entry, std::span(bytes).first(step * entry)));
+    for (std::uint64_t i = 0; i < step; ++i)
+      ZT_RETURN_IF_ERROR(each(at + i, bytes.data() + i * entry));
+    at += step;
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+bool IsSparse01(const Reader& reader, std::uint32_t index) {
+  const std::string& format = reader.manifest().objects[index].format;
+  return reader.manifest().version == SpecVersion::k0_1 &&
+         (format == kSparse01 || format == kCoo01 || format == kCsr01);
+}
+
+StatusOr<Served> ServeSparse01(const Reader& reader, std::uint32_t index) {
+  Served served;
+  const Object stored = Declare(reader.manifest().objects[index]);
+  served.object = stored;
+  const auto bytes = reader.DecodedBytes({index, 0});
+  Status status = bytes.status();
+  if (status.ok()) {
+    status = Sparse01(reader, index, *bytes, served).Describe();
+    if (status.ok()) status = ValidateObject(served.object);
+  }
+  if (status.ok()) return served;
+  if (status.code() == StatusCode::kUnavailable) return status;
+  served.object = stored;
+  served.object.components[0].bytes = bytes.ok() ? *bytes : 0;
+  served.parts.assign(1, Part{});
+  served.parts[0].stored = {index, 0};
+  served.refusal = status;
+  return served;
+}
+
+Status ReadCoords(const Reader& reader, const Object& object, const Part& part,
+                  std::uint64_t offset, std::span<std::byte> out) {
+  const std::size_t entry =
+      object.shape.size() * kIndexBytes + ByteWidth(object.components[1].element.dtype);
+  std::uint64_t element = offset / kIndexBytes;
+  std::byte* to = out.data();
+  for (std::uint64_t left = out.size() / kIndexBytes; left > 0;) {
+    const std::uint64_t dimension = element / part.entries, first = element % part.entries;
+    const std::uint64_t count = std::min(left, part.entries - first);
+    ZT_RETURN_IF_ERROR(ForEntries(
+        reader, part, entry, first, count, [&](std::uint64_t at, const std::byte* from) -> Status {
+          const std::uint64_t index = LoadLittle(from + dimension * kIndexBytes, kIndexBytes);
+          if (index >= object.shape[dimension]) {
+            return InvalidData("index " + std::to_string(index) + " of entry " +
+                               std::to_string(at) + " is beyond dimension " +
+                               std::to_string(dimension) + " of shape " + ToString(object.shape));
+          }
+          StoreIndex(index, to);
+          to += kIndexBytes;
+          return OkStatus();
+        }));
+    element += count;
+    left -= count;
+  }
+  return OkStatus();
+}
+
+Status ReadValues(const Reader& reader, const Object& object, const Part& part,
+                  std::uint64_t offset, std::span<std::byte> out) {
+  const std::size_t width = ByteWidth(object.components[1].element.dtype);
+  const std::size_t indices = object.shape.size() * kIndexBytes;
+  std::byte* to = out.data();
+  return ForEntries(reader, part, indices + width, offset / width, out.size() / width,
+                    [&](std::uint64_t, const std::byte* from) {
+                      std::memcpy(to, from + indices, width);
+                      to += width;
+                      return OkStatus();
+                    });
+}
+
+}  // namespace zt::zt_source::internal

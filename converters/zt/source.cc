@@ -1,0 +1,302 @@
+// zt.convert.zt — the source: declarations from the manifest, bytes through a Reader over guarded bytes.
+module;
+
+#include <algorithm>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.zt;
+
+import :guard;
+import :parts;
+import zt.core;
+import zt.digest;
+import zt.format;
+import zt.reader;
+import zt.source;
+
+namespace zt {
+
+namespace zt_source::internal {
+
+std::uint64_t LoadLittle(const std::byte* from, std::size_t width) {
+  std::uint64_t value = 0;
+  for (std::size_t i = width; i-- > 0;)
+    value = value << 8 | std::to_integer<std::uint64_t>(from[i]);
+  return value;
+}
+
+void StoreIndex(std::uint64_t index, std::byte* to) {
+  for (std::size_t i = 0; i < kIndexBytes; ++i)
+    to[i] = static_cast<std::byte>(index >> (8 * i) & 0xff);
+}
+
+Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
+                   std::span<std::byte> out) {
+  const DType dtype = reader.component(part.stored).element.dtype;
+  const std::size_t width = ByteWidth(dtype);
+  const std::size_t count = out.size() / kIndexBytes;
+  // The narrow integers at the end of `out`, so that widening from the front never overtakes them.
+  const std::span<std::byte> narrow = out.last(count * width);
+  ZT_RETURN_IF_ERROR(reader.Read(part.stored, offset / kIndexBytes * width, narrow));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t index = LoadLittle(narrow.data() + i * width, width);
+    if (IsSignedInt(dtype) && (index >> (8 * width - 1)) != 0) {
+      return InvalidData("index " + std::to_string(offset / kIndexBytes + i) + " is negative");
+    }
+    StoreIndex(index, out.data() + i * kIndexBytes);
+  }
+  return OkStatus();
+}
+
+namespace {
+
+bool IsSparse(std::string_view format) { return format == "sparse_csr" || format == "sparse_coo"; }
+
+class ZtSource final : public TensorSource {
+ public:
+  explicit ZtSource(std::shared_ptr<GuardedBytes> bytes) : bytes_(std::move(bytes)) {}
+
+  Status Init() {
+    ZT_ASSIGN_OR_RETURN(reader_, Reader::Open(bytes_));
+    const Manifest& manifest = reader_->manifest();
+    attributes_ = manifest.attributes;
+    ZT_RETURN_IF_ERROR(Guard());
+    std::vector<Place> order;
+    order.reserve(manifest.objects.size());
+    for (std::uint32_t i = 0; i < manifest.objects.size(); ++i) {
+      Place& place = order.emplace_back(Place{~std::uint64_t{0}, 0, i});
+      for (const StoredComponent& c : manifest.objects[i].components) {
+        place.begin = std::min(place.begin, c.offset);
+        place.end = std::max(place.end, c.offset + c.length);
+      }
+    }
+    std::sort(order.begin(), order.end());
+    objects_.reserve(order.size());
+    parts_.reserve(order.size());
+    for (const auto& [begin, end, index] : order) {
+      auto served = IsSparse01(*reader_, index) ? ServeSparse01(*reader_, index) : Serve(index);
+      if (!served.ok())
+        return Annotate(served.status(), TensorContext(manifest.objects[index].name));
+      if (!served->refusal.ok()) {
+        refusals_.emplace(static_cast<std::uint32_t>(objects_.size()), served->refusal);
+      }
+      objects_.push_back(std::move(served->object));
+      parts_.push_back(std::move(served->parts));
+    }
+    return OkStatus();
+  }
+
+  std::string_view format() const override { return "zt"; }
+
+  Status CheckReadable(std::uint32_t object) const override {
+    const auto refused = refusals_.find(object);
+    return refused == refusals_.end() ? OkStatus() : refused->second;
+  }
+
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    ZT_RETURN_IF_ERROR(CheckReadable(id.object));
+    const Object& object = objects_[id.object];
+    const Part& part = parts_[id.object][id.component];
+    const std::uint64_t bytes = object.components[id.component].bytes;
+    if (offset > bytes || out.size() > bytes - offset)
+      return InvalidArgument("the range lies beyond the component");
+    if (out.empty()) return OkStatus();
+    const std::size_t width = ByteWidth(object.components[id.component].element.dtype);
+    const bool elements = part.kind == Part::Kind::kWidened || part.kind == Part::Kind::kCoords ||
+                          part.kind == Part::Kind::kValues;
+    if (elements && (offset % width != 0 || out.size() % width != 0)) {
+      return InvalidArgument("converted data is read in whole elements");
+    }
+    switch (part.kind) {
+      case Part::Kind::kWhole:
+        return reader_->Read(part.stored, offset, out);
+      case Part::Kind::kWidened:
+        return ReadWidened(*reader_, part, offset, out);
+      case Part::Kind::kRange:
+        return reader_->Read(part.stored, part.base + offset, out);
+      case Part::Kind::kCoords:
+        return ReadCoords(*reader_, object, part, offset, out);
+      case Part::Kind::kValues:
+        return ReadValues(*reader_, object, part, offset, out);
+      case Part::Kind::kInline:
+        std::memcpy(out.data(), part.bytes.data() + offset, out.size());
+        return OkStatus();
+    }
+    return OkStatus();
+  }
+
+  // Besides streams without a seek table: blobs whose digest needs the bytes in order, and those that several
+  // components are taken from.
+  bool sequential(ComponentId id) const override {
+    const Part& part = parts_[id.object][id.component];
+    if (part.kind == Part::Kind::kInline) return false;
+    if (part.kind != Part::Kind::kWhole && part.kind != Part::Kind::kWidened) return true;
+    const GuardedBlob* blob = bytes_->Find(reader_->component(part.stored).offset);
+    return (blob != nullptr && blob->ordered()) || reader_->sequential_component(part.stored);
+  }
+
+  std::uint64_t preferred_read(ComponentId id) const override {
+    const Part& part = parts_[id.object][id.component];
+    const std::uint64_t frame = reader_->frame_bytes(part.stored);
+    if (part.kind == Part::Kind::kWhole) return frame;
+    if (part.kind != Part::Kind::kWidened) return 0;
+    return frame / ByteWidth(reader_->component(part.stored).element.dtype) * kIndexBytes;
+  }
+
+  std::optional<Extent> extent(ComponentId id) const override {
+    const Part& part = parts_[id.object][id.component];
+    const StoredComponent& stored = reader_->component(part.stored);
+    if (part.kind != Part::Kind::kWhole || stored.encoding != Encoding::kRaw || stored.big_endian ||
+        refusals_.contains(id.object)) {
+      return std::nullopt;
+    }
+    return Extent{bytes_.get(), stored.offset, stored.length};
+  }
+
+  std::optional<Identity> identity(ComponentId id) const override {
+    const Part& part = parts_[id.object][id.component];
+    const std::uint64_t bytes = objects_[id.object].components[id.component].bytes;
+    const bool whole = part.kind == Part::Kind::kWhole || part.kind == Part::Kind::kWidened;
+    if (!whole || bytes == 0) return std::nullopt;
+    const ComponentId first = First(part.stored);
+    return Identity{this, std::uint64_t{first.object} << 32 | first.component, bytes};
+  }
+
+ private:
+  // Where an object or a component lies. An empty one comes before what lies at the same offset, as it was written.
+  struct Place {
+    std::uint64_t begin, end;
+    std::uint32_t index;
+    auto operator<=>(const Place&) const = default;
+  };
+
+  // Puts every blob with a digest we know under guard, and remembers which component has each blob first.
+  Status Guard() {
+    const auto& objects = reader_->manifest().objects;
+    std::unordered_map<std::uint64_t, DigestText> seen;  // by offset
+    std::vector<std::unique_ptr<GuardedBlob>> blobs;
+    for (std::uint32_t o = 0; o < objects.size(); ++o) {
+      for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
+        const StoredComponent& component = objects[o].components[c];
+        if (component.length == 0) continue;
+        first_.emplace(component.offset, ComponentId{o, c});
+        if (component.digest.empty()) continue;
+        auto digest = ParseDigest(component.digest);
+        if (!digest.ok()) return Annotate(digest.status(), TensorContext(objects[o].name));
+        if (digest->kind == DigestKind::kNone) {
+          AddWarning(TensorContext(objects[o].name) + ": " + Quote(digest->algorithm) +
+                     " is no digest algorithm known here; its bytes are taken as they are");
+          continue;
+        }
+        const auto [held, fresh] = seen.emplace(component.offset, *digest);
+        if (fresh) {
+          blobs.push_back(std::make_unique<GuardedBlob>(component.offset, component.length,
+                                                        *std::move(digest), component.digest));
+        } else if (held->second.kind == digest->kind &&
+                   held->second.canonical != digest->canonical) {
+          return Annotate(InvalidData("the digest " + component.digest +
+                                      " is not that of another tensor with the "
+                                      "same bytes, " +
+                                      held->second.canonical),
+                          TensorContext(objects[o].name));
+        }
+      }
+    }
+    bytes_->Guard(std::move(blobs));
+    return OkStatus();
+  }
+
+  // The component whose bytes `stored` shares, as they are decoded; itself where it is the first or alone.
+  ComponentId First(ComponentId stored) const {
+    const StoredComponent& component = reader_->component(stored);
+    const auto held = first_.find(component.offset);
+    if (held == first_.end()) return stored;
+    const StoredComponent& first = reader_->component(held->second);
+    const bool swapped = component.big_endian || first.big_endian;
+    const bool same = first.length == component.length && first.encoding == component.encoding &&
+                      first.big_endian == component.big_endian &&
+                      (!swapped || first.element.dtype == component.element.dtype) &&
+                      IsWidened(held->second) == IsWidened(stored) &&
+                      (!IsWidened(stored) || first.element.dtype == component.element.dtype);
+    return same ? held->second : stored;
+  }
+
+  bool IsWidened(ComponentId stored) const {
+    const StoredObject& object = reader_->manifest().objects[stored.object];
+    const StoredComponent& component = object.components[stored.component];
+    return IsSparse(object.format) && component.role != "values" &&
+           component.element != ElementType{DType::kU64, ""};
+  }
+
+  StatusOr<Served> Serve(std::uint32_t index) const {
+    const StoredObject& stored = reader_->manifest().objects[index];
+    Served served;
+    served.object = Declare(stored);
+    std::vector<Place> order;
+    for (std::uint32_t c = 0; c < stored.components.size(); ++c) {
+      const StoredComponent& component = stored.components[c];
+      order.push_back({component.offset, component.offset + component.length, c});
+    }
+    std::sort(order.begin(), order.end());
+    served.object.components.clear();
+    for (const auto& [begin, end, c] : order) {
+      const StoredComponent& from = stored.components[c];
+      Component component{from.role, from.element, from.decoded_bytes};
+      Part part;
+      part.stored = {index, c};
+      if (component.bytes == kUnknownSize) {
+        auto bytes = reader_->DecodedBytes(part.stored);
+        if (bytes.status().code() == StatusCode::kUnavailable) return bytes.status();
+        if (!bytes.ok()) served.refusal = Annotate(bytes.status(), "component " + Quote(from.role));
+        component.bytes = bytes.ok() ? *bytes : 0;
+      }
+      if (IsWidened(part.stored)) {
+        const std::size_t width = ByteWidth(from.element.dtype);
+        if (component.bytes % width != 0) {
+          return InvalidData("component " + Quote(from.role) + " is no whole number of indices");
+        }
+        const auto bytes = CheckedMul(component.bytes / width, kIndexBytes);
+        if (!bytes)
+          return InvalidData("component " + Quote(from.role) + " overflows 64 bits as u64");
+        part.kind = Part::Kind::kWidened;
+        component.bytes = *bytes;
+        component.element = {DType::kU64, ""};
+      }
+      served.object.components.push_back(std::move(component));
+      served.parts.push_back(std::move(part));
+    }
+    if (served.refusal.ok()) served.refusal = ValidateObject(served.object);
+    return served;
+  }
+
+  std::shared_ptr<GuardedBytes> bytes_;
+  std::unique_ptr<Reader> reader_;
+  std::vector<std::vector<Part>> parts_;                  // as objects_
+  std::unordered_map<std::uint64_t, ComponentId> first_;  // by offset: the first with that blob
+  std::unordered_map<std::uint32_t, Status> refusals_;
+};
+
+}  // namespace
+}  // namespace zt_source::internal
+
+StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes) {
+  using namespace zt_source::internal;
+  auto source = std::make_unique<ZtSource>(std::make_shared<GuardedBytes>(std::move(bytes)));
+  ZT_RETURN_IF_ERROR(source->Init());
+  return source;
+}
+
+}  // namespace zt

@@ -1,0 +1,84 @@
+// zt.convert.zt:guard — a ByteSource that checks blobs against their digests as the bytes pass. Internal.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/mutex.h"
+
+module zt.convert.zt:guard;
+
+import zt.core;
+import zt.digest;
+import zt.source;
+
+namespace zt::zt_source::internal {
+
+// A blob under its digest. Ranges may come in any order and from many threads; when they have covered the blob from
+// its first byte to its last, the digest is compared, and a mismatch is what every further read of the blob returns.
+class GuardedBlob {
+ public:
+  GuardedBlob(std::uint64_t offset, std::uint64_t length, DigestText expected, std::string text);
+
+  std::uint64_t offset() const { return offset_; }
+  std::uint64_t length() const { return length_; }
+  // The digests other than crc32c need the bytes in order: such blobs should be read so.
+  bool ordered() const { return expected_.kind != DigestKind::kCrc32c; }
+
+  // Bytes of the blob from `begin`, counted from its start.
+  Status Passed(std::uint64_t begin, std::span<const std::byte> bytes);
+
+ private:
+  // A range that came before those it follows.
+  struct Ahead {
+    std::uint64_t length = 0;
+    std::uint32_t crc = 0;
+    std::vector<std::byte> bytes;  // for hashers, within kMaxKept
+  };
+  void Absorb(std::span<const std::byte> bytes, std::uint32_t crc, std::uint64_t length)
+      ZT_REQUIRES(mutex_);
+  void Keep(std::uint64_t begin, std::span<const std::byte> bytes, std::uint32_t crc)
+      ZT_REQUIRES(mutex_);
+
+  const std::uint64_t offset_, length_;
+  const DigestText expected_;
+  const std::string text_;  // as in the manifest
+  zt::internal::Mutex mutex_;
+  std::uint64_t position_ ZT_GUARDED_BY(mutex_) = 0;  // all before it has passed
+  std::uint32_t crc_ ZT_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<Hasher> hasher_ ZT_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Ahead> ahead_ ZT_GUARDED_BY(mutex_);
+  std::uint64_t kept_ ZT_GUARDED_BY(mutex_) = 0;
+  Status failure_ ZT_GUARDED_BY(mutex_);
+};
+
+// The file's bytes, each blob's seen by its guard.
+class GuardedBytes final : public ByteSource {
+ public:
+  explicit GuardedBytes(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
+
+  const std::string& name() const override { return bytes_->name(); }
+  std::optional<std::uint64_t> size() const override { return bytes_->size(); }
+  bool sequential() const override { return bytes_->sequential(); }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override;
+
+  // Before any reading by several threads. `blobs` do not overlap.
+  void Guard(std::vector<std::unique_ptr<GuardedBlob>> blobs);
+  // The guard of the blob at `offset`, or null.
+  const GuardedBlob* Find(std::uint64_t offset) const;
+
+ private:
+  std::size_t FirstAfter(std::uint64_t offset) const;  // the first blob that ends behind it
+
+  std::shared_ptr<ByteSource> bytes_;
+  std::vector<std::unique_ptr<GuardedBlob>> blobs_;  // by offset
+};
+
+}  // namespace zt::zt_source::internal

@@ -1,0 +1,393 @@
+// zt.convert.zt — .zt files as sources: any range of any component, from many threads, under their digests.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+import zt;
+import zt.convert.zt;
+
+namespace zt {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using Bytes = std::vector<std::byte>;
+
+Bytes Pattern(std::size_t count, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  Bytes out(count);
+  for (std::byte& b : out) b = static_cast<std::byte>(random() & 0x3f);  // compressible
+  return out;
+}
+
+// Counts what is read, and can spoil bytes.
+class WatchedBytes final : public ByteSource {
+ public:
+  explicit WatchedBytes(Bytes bytes) : bytes_(std::move(bytes)) {}
+  const std::string& name() const override { return name_; }
+  std::optional<std::uint64_t> size() const override { return bytes_.size(); }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    if (offset > bytes_.size() || out.size() > bytes_.size() - offset)
+      return InvalidData("ends early");
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+    read_bytes += out.size();
+    return OkStatus();
+  }
+  Bytes& bytes() { return bytes_; }
+  std::atomic<std::uint64_t> read_bytes = 0;
+
+ private:
+  Bytes bytes_;
+  std::string name_ = "f.zt";
+};
+
+struct Written {
+  Bytes file;
+  Manifest manifest;
+};
+
+// One dense u8 tensor for each of `data`, named t0, t1, ...
+Written Write(const std::vector<Bytes>& data, WriterOptions options) {
+  Written out;
+  auto writer = Writer::Create(MemorySink(out.file), options);
+  EXPECT_TRUE(writer.ok());
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    EXPECT_TRUE(
+        (*writer)->Add("t" + std::to_string(i), {data[i].size()}, {DType::kU8, ""}, data[i]).ok());
+  }
+  EXPECT_TRUE((*writer)->Finish().ok());
+  out.manifest = (*writer)->manifest();
+  return out;
+}
+
+WriterOptions Options(Compression compression, DigestKind digest, std::uint64_t frame = 64 << 10) {
+  WriterOptions options;
+  options.storage = {compression, digest};
+  options.zstd.frame_bytes = frame;
+  return options;
+}
+
+std::unique_ptr<TensorSource> MustOpen(std::shared_ptr<ByteSource> bytes) {
+  auto source = OpenZt(std::move(bytes));
+  EXPECT_TRUE(source.ok()) << Message(source.status());
+  return source.ok() ? *std::move(source) : nullptr;
+}
+
+std::unique_ptr<TensorSource> MustOpen(const Bytes& file) {
+  return MustOpen(std::make_shared<WatchedBytes>(file));
+}
+
+Status Read(TensorSource& source, ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+  return source.Read(id, offset, out);
+}
+
+TEST(ZtSource, DeclaresWhatTheManifestSaysInTheOrderOfTheBytes) {
+  const Bytes data = Pattern(64, 1);
+  Bytes file;
+  auto writer = *Writer::Create(MemorySink(file), {});
+  writer->SetAttribute("made", Value::Map{{"by", "hand"}});
+  Object object{"z", "my.format", {4, 8}, {{"k", std::uint64_t{7}}}, {}};
+  object.components = {{"b", {DType::kU8, "f8_e5m2"}, 32}, {"a", {DType::kI16, ""}, 20}};
+  ASSERT_TRUE(writer->Add(object, {std::span(data).first(32), std::span(data).first(20)}).ok());
+  ASSERT_TRUE(writer->Add("empty", {0, 3}, {DType::kF32, ""}, {}).ok());
+  ASSERT_TRUE(writer->Add("m", {8}, {DType::kF64, ""}, data).ok());
+  ASSERT_TRUE(writer->Finish().ok());
+  const auto source = MustOpen(file);
+  EXPECT_EQ(source->format(), "zt");
+  EXPECT_EQ(source->attributes(), (Value::Map{{"made", Value::Map{{"by", "hand"}}}}));
+  ASSERT_EQ(source->objects().size(), 3u);
+  const Object& first = source->objects()[0];
+  EXPECT_EQ(first.name, "z");
+  EXPECT_EQ(first.format, "my.format");
+  EXPECT_THAT(first.shape, ElementsAre(4, 8));
+  EXPECT_EQ(first.attributes, object.attributes);
+  ASSERT_EQ(first.components.size(), 2u);
+  EXPECT_EQ(first.components[0].role, "b");
+  EXPECT_EQ(first.components[0].element, (ElementType{DType::kU8, "f8_e5m2"}));
+  EXPECT_EQ(first.components[1].role, "a");
+  EXPECT_EQ(first.components[1].bytes, 20u);
+  EXPECT_EQ(source->objects()[1].name, "empty");
+  EXPECT_EQ(source->objects()[2].name, "m");
+}
+
+TEST(ZtSource, ServesAnyRangeOfRawAndOfCompressedData) {
+  const std::vector<Bytes> data = {Pattern(300'001, 2), Pattern(1, 3), Pattern(65'536, 4)};
+  for (const auto compression : {Compression::kNone, Compression::kAlways}) {
+    for (const auto digest :
+         {DigestKind::kNone, DigestKind::kCrc32c, DigestKind::kSha256, DigestKind::kXxh3}) {
+      const auto source = MustOpen(Write(data, Options(compression, digest)).file);
+      std::mt19937 random(5);
+      for (int round = 0; round < 200; ++round) {
+        const std::uint32_t object = random() % 3;
+        const std::size_t offset = random() % (data[object].size() + 1);
+        const std::size_t count = random() % (data[object].size() - offset + 1);
+        Bytes out(count);
+        ASSERT_TRUE(Read(*source, {object, 0}, offset, out).ok());
+        ASSERT_TRUE(std::equal(out.begin(), out.end(),
+                               data[object].begin() + static_cast<std::ptrdiff_t>(offset)));
+      }
+      Bytes one(1);
+      const Status beyond = Read(*source, {1, 0}, 1, one);
+      EXPECT_EQ(beyond.code(), StatusCode::kInvalidArgument);
+      EXPECT_TRUE(source->Finish().ok());
+    }
+  }
+}
+
+TEST(ZtSource, SaysHowItIsBestRead) {
+  const std::vector<Bytes> data = {Pattern(300'000, 6)};
+  const Bytes raw = Write(data, Options(Compression::kNone, DigestKind::kCrc32c)).file;
+  const auto plain = MustOpen(raw);
+  EXPECT_FALSE(plain->sequential({}));
+  EXPECT_EQ(plain->preferred_read({}), 0u);
+  const auto extent = plain->extent({});
+  ASSERT_TRUE(extent.has_value());
+  EXPECT_EQ(extent->offset, 64u);
+  EXPECT_EQ(extent->length, 300'000u);
+  const auto packed =
+      MustOpen(Write(data, Options(Compression::kAlways, DigestKind::kCrc32c)).file);
+  EXPECT_FALSE(packed->sequential({}));
+  EXPECT_EQ(packed->preferred_read({}), 64u << 10);
+  EXPECT_FALSE(packed->extent({}).has_value());
+  EXPECT_TRUE(packed->identity({}).has_value());
+  // These digests cannot be put together from pieces.
+  EXPECT_TRUE(
+      MustOpen(Write(data, Options(Compression::kNone, DigestKind::kSha256)).file)->sequential({}));
+  EXPECT_TRUE(
+      MustOpen(Write(data, Options(Compression::kAlways, DigestKind::kXxh3)).file)->sequential({}));
+}
+
+TEST(ZtSource, ReadsNoMoreOfTheFileThanAFrameForARange) {
+  const Written written =
+      Write({Pattern(4 << 20, 7)}, Options(Compression::kAlways, DigestKind::kCrc32c));
+  const auto bytes = std::make_shared<WatchedBytes>(written.file);
+  const auto source = MustOpen(bytes);
+  Bytes out(100);
+  ASSERT_TRUE(Read(*source, {}, 1'000'000, out).ok());
+  EXPECT_LT(bytes->read_bytes, 128u << 10);
+}
+
+TEST(ZtSource, ServesManyThreadsAtOnce) {
+  std::vector<Bytes> data;
+  for (std::uint32_t i = 0; i < 4; ++i) data.push_back(Pattern(500'000 + i, 10 + i));
+  for (const auto compression : {Compression::kNone, Compression::kAlways}) {
+    const auto source = MustOpen(Write(data, Options(compression, DigestKind::kCrc32c)).file);
+    std::atomic<int> wrong = 0;
+    {
+      std::vector<std::jthread> threads;
+      for (std::uint32_t t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+          // All of every component, each thread in an order of its own.
+          constexpr std::size_t kStep = 30'000;
+          std::vector<std::pair<std::uint32_t, std::size_t>> pieces;
+          for (std::uint32_t o = 0; o < data.size(); ++o) {
+            for (std::size_t at = 0; at < data[o].size(); at += kStep) pieces.emplace_back(o, at);
+          }
+          std::shuffle(pieces.begin(), pieces.end(), std::mt19937(t));
+          Bytes out;
+          for (const auto& [o, at] : pieces) {
+            out.resize(std::min(kStep, data[o].size() - at));
+            if (!Read(*source, {o, 0}, at, out).ok() ||
+                std::memcmp(out.data(), data[o].data() + at, out.size()) != 0) {
+              ++wrong;
+            }
+          }
+        });
+      }
+    }
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
+TEST(ZtSource, FindsAWrongByteInWhateverOrderTheBytesCome) {
+  const Bytes data = Pattern(100'000, 20);
+  for (const auto compression : {Compression::kNone, Compression::kAlways}) {
+    const Written good = Write({data}, Options(compression, DigestKind::kCrc32c, 16 << 10));
+    const StoredComponent& stored = good.manifest.objects[0].components[0];
+    const auto bytes = std::make_shared<WatchedBytes>(good.file);
+    bytes->bytes()[stored.offset + stored.length / 2] ^= std::byte{1};
+    const auto source = MustOpen(bytes);
+    std::vector<std::size_t> pieces;
+    for (std::size_t at = 0; at < data.size(); at += 16 << 10) pieces.push_back(at);
+    std::shuffle(pieces.begin(), pieces.end(), std::mt19937(1));
+    int failures = 0;
+    Bytes out;
+    for (const std::size_t at : pieces) {
+      out.resize(std::min<std::size_t>(16 << 10, data.size() - at));
+      const Status status = Read(*source, {}, at, out);
+      if (status.ok()) continue;
+      ++failures;
+      EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    }
+    EXPECT_GE(failures, 1);
+    if (compression == Compression::kNone) {
+      const Status again = Read(*source, {}, 0, out);  // what was found stays found
+      EXPECT_THAT(std::string(Message(again)), StartsWith("the digest is crc32c:0x"));
+      EXPECT_THAT(std::string(Message(again)), HasSubstr(", the manifest says " + stored.digest));
+    }
+  }
+}
+
+TEST(ZtSource, FindsAWrongByteUnderADigestThatNeedsTheOrder) {
+  const Bytes data = Pattern(100'000, 21);
+  for (const auto kind : {DigestKind::kSha256, DigestKind::kXxh3}) {
+    for (const auto compression : {Compression::kNone, Compression::kAlways}) {
+      const Written good = Write({data}, Options(compression, kind, 16 << 10));
+      const StoredComponent& stored = good.manifest.objects[0].components[0];
+      // The last 4 bytes of a compressed component belong to its seek table: no frame would tell.
+      for (const std::uint64_t at :
+           {std::uint64_t{0}, stored.length - (compression == Compression::kNone ? 1 : 20)}) {
+        const auto bytes = std::make_shared<WatchedBytes>(good.file);
+        const auto source = MustOpen(bytes);
+        bytes->bytes()[stored.offset + at] ^= std::byte{4};
+        Status status;
+        Bytes out;
+        for (std::size_t from = 0; from < data.size() && status.ok(); from += 7'000) {
+          out.resize(std::min<std::size_t>(7'000, data.size() - from));
+          status = Read(*source, {}, from, out);
+        }
+        EXPECT_EQ(status.code(), StatusCode::kDataLoss) << Name(kind) << " " << at;
+      }
+    }
+  }
+}
+
+TEST(ZtSource, ADigestOfNeighboursReadWithOneCallIsChecked) {
+  const Written good = Write({Pattern(64, 1), Pattern(64, 2), Pattern(64, 3)},
+                             Options(Compression::kNone, DigestKind::kCrc32c));
+  const auto bytes = std::make_shared<WatchedBytes>(good.file);
+  bytes->bytes()[64 + 64 + 5] ^= std::byte{1};
+  const auto source = MustOpen(bytes);
+  const Extent first = *source->extent({0, 0});
+  Bytes all(192);
+  EXPECT_EQ(first.bytes->ReadAt(first.offset, all).code(), StatusCode::kDataLoss);
+  Bytes one(64);
+  EXPECT_TRUE(Read(*source, {0, 0}, 0, one).ok());
+  EXPECT_EQ(Read(*source, {1, 0}, 0, one).code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(Read(*source, {2, 0}, 0, one).ok());
+}
+
+// Everything of `file` into another one.
+Status ConvertAll(const std::shared_ptr<ByteSource>& file, unsigned threads, Bytes* out) {
+  auto source = OpenZt(file);
+  if (!source.ok()) return source.status();
+  (*source)->SetFile("f.zt");
+  auto plan = MakePlan(**source, {});
+  if (!plan.ok()) return plan.status();
+  WriterOptions options;
+  options.threads = threads;
+  auto writer = Writer::Create(MemorySink(*out), options);
+  if (!writer.ok()) return writer.status();
+  if (Status status = (*writer)->AddSource(**source, *plan); !status.ok()) return status;
+  return (*writer)->Finish();
+}
+
+TEST(ZtSource, ACorruptFrameIsOneErrorThatNamesFileAndTensor) {
+  const std::vector<Bytes> data = {Pattern(200'000, 30), Pattern(300'000, 31),
+                                   Pattern(200'000, 32)};
+  // Without a digest: the frame's own checksum tells.
+  const Written good = Write(data, Options(Compression::kAlways, DigestKind::kNone, 32 << 10));
+  const StoredComponent& stored = good.manifest.objects[1].components[0];
+  for (const unsigned threads : {1u, 4u}) {
+    Bytes out;
+    ASSERT_TRUE(ConvertAll(std::make_shared<WatchedBytes>(good.file), threads, &out).ok());
+    EXPECT_EQ(out, Write(data, {}).file);
+    for (const std::uint64_t at : {std::uint64_t{2}, stored.length / 3, stored.length / 2}) {
+      const auto bytes = std::make_shared<WatchedBytes>(good.file);
+      bytes->bytes()[stored.offset + at] ^= std::byte{0x20};
+      const Status status = ConvertAll(bytes, threads, &out);
+      EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+      EXPECT_THAT(std::string(Message(status)), StartsWith("f.zt: tensor 't1': "));
+      EXPECT_TRUE(out.empty());
+    }
+  }
+}
+
+TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
+  // One frame, and no seek table: what FrameCompressor yields, as a component of its own.
+  const Bytes data = Pattern(1'000'000, 40);
+  const FrameCompressor compressor({.frame_bytes = 1 << 20});
+  Bytes frame(FrameBound(data.size()));
+  frame.resize(*compressor.Compress(data, frame));
+  Manifest manifest;
+  StoredObject& object = manifest.objects.emplace_back();
+  object.name = "s";
+  object.shape = {data.size()};
+  object.components.push_back({"data",
+                               {DType::kU8, ""},
+                               64,
+                               frame.size(),
+                               Encoding::kZstd,
+                               data.size(),
+                               Crc32cText(Crc32c(frame)),
+                               false});
+  Bytes file(64);
+  std::memcpy(file.data(), "ZTEN1000", 8);
+  file.insert(file.end(), frame.begin(), frame.end());
+  const Bytes encoded = *EncodeManifest(manifest, SpecVersion::k1_2);
+  file.insert(file.end(), encoded.begin(), encoded.end());
+  const Bytes footer = EncodeFooter(encoded.size(), SpecVersion::k1_2);
+  file.insert(file.end(), footer.begin(), footer.end());
+
+  const auto source = MustOpen(file);
+  EXPECT_TRUE(source->sequential({}));
+  EXPECT_EQ(source->preferred_read({}), 0u);
+  for (int pass = 0; pass < 2; ++pass) {
+    Bytes out(data.size());
+    for (std::size_t at = 0; at < data.size(); at += 99'999) {
+      const auto piece =
+          std::span(out).subspan(at, std::min<std::size_t>(99'999, data.size() - at));
+      ASSERT_TRUE(Read(*source, {}, at, piece).ok());
+    }
+    EXPECT_EQ(out, data);
+  }
+  Bytes converted;
+  ASSERT_TRUE(ConvertAll(std::make_shared<WatchedBytes>(file), 4, &converted).ok());
+  const auto again = MustOpen(converted);
+  Bytes out(data.size());
+  ASSERT_TRUE(Read(*again, {}, 0, out).ok());
+  EXPECT_EQ(out, data);
+}
+
+TEST(ZtSource, RefusesWhatIsNoZt) {
+  const Bytes junk = Pattern(200, 50);
+  const auto source = OpenZt(MemoryBytes(junk, "f"));
+  EXPECT_EQ(source.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(Message(source.status())), HasSubstr("this is no .zt file"));
+}
+
+TEST(ZtSource, TiedComponentsHaveOneIdentity) {
+  const Bytes data = Pattern(1000, 60), other = Pattern(1000, 61);
+  for (const auto compression : {Compression::kNone, Compression::kAlways}) {
+    Bytes file;
+    auto writer = *Writer::Create(MemorySink(file), Options(compression, DigestKind::kCrc32c));
+    ASSERT_TRUE(writer->Add("a", {1000}, {DType::kU8, ""}, data).ok());
+    ASSERT_TRUE(writer->AddAlias("b", "a").ok());
+    ASSERT_TRUE(writer->Add("c", {1000}, {DType::kU8, ""}, other).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+    const auto source = MustOpen(file);
+    ASSERT_EQ(source->objects().size(), 3u);
+    EXPECT_EQ(source->identity({0, 0}), source->identity({1, 0}));
+    EXPECT_NE(source->identity({0, 0}), source->identity({2, 0}));
+  }
+}
+
+}  // namespace
+}  // namespace zt
