@@ -72,11 +72,10 @@ class Writer {
   // Streams everything a plan lists. Source and plan must stay until Flush or Finish returns.
   Status AddSource(TensorSource& source, const Plan& plan);
 
-  // One dense tensor, or any object with the bytes of its components in order. The bytes must stay until Flush or
-  // Finish returns.
+  // One dense tensor, or an object of any format with the bytes of its components in order. `storage` has one entry
+  // for each component, or is empty for the default. The bytes must stay until Flush or Finish returns.
   Status Add(std::string name, Shape shape, ElementType element, std::span<const std::byte> bytes);
-  Status Add(Object object, std::vector<std::span<const std::byte>> components);
-  Status Add(Object object, std::vector<std::span<const std::byte>> components, const Storage& storage);
+  Status Add(Object object, std::vector<std::span<const std::byte>> components, std::vector<Storage> storage = {});
 
   // A second name for an object added before: tied weights, one blob.
   Status AddAlias(std::string name, std::string_view of);
