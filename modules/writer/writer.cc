@@ -123,12 +123,12 @@ struct Writer::State {
   std::vector<NumericFinding> findings;
   std::uint64_t file_bytes = 0;
 
-  // Remembers the first failure and drops the output.
+  // Remembers the first failure and drops the output. Where a batch before the one that failed was still under way,
+  // it may fail too, and its error is the one that every number of threads reports.
   Status Fail(const Status& status) {
     if (failure.ok()) {
-      failure = status;
       pipeline->Cancel(status);
-      (void)pipeline->Drain();
+      failure = pipeline->Drain();
       sink->Abort();
     }
     return failure;
@@ -367,7 +367,12 @@ Status Writer::Add(Object object, std::vector<std::span<const std::byte>> compon
   if (!made.ok()) return s.Fail(made.status());
   plan = *std::move(made);
   std::vector<PlannedComponent>& planned = plan.objects[0].components;
-  for (std::size_t c = 0; c < planned.size(); ++c) planned[c].storage = storage[c];
+  for (std::size_t c = 0; c < planned.size(); ++c) {
+    planned[c].storage = storage[c];
+    // The same bytes twice in one object share a blob only where they are to be stored alike.
+    auto& shared = planned[c].shared_with;
+    if (shared && storage[shared->component] != storage[c]) shared.reset();
+  }
   return s.Check(s.AddPlanned(source, plan));
 }
 
@@ -459,14 +464,16 @@ struct ObjectWriter::State {
     return writer->Enqueue(std::move(chunk), weight, bytes);
   }
 
+  Status WrongSize(std::uint64_t bytes) const {
+    return Annotate(InvalidArgument("component " + Quote(object->components[at].role) + " declares " +
+                                    std::to_string(object->components[at].bytes) + " bytes, " +
+                                    std::to_string(bytes) + " were appended"),
+                    TensorContext(object->name));
+  }
+
   Status EndComponent() {
     const std::uint64_t declared = object->components[at].bytes;
-    if (declared != kUnknownSize && declared != appended) {
-      return Annotate(InvalidArgument("component " + Quote(object->components[at].role) + " declares " +
-                                      std::to_string(declared) + " bytes, " +
-                                      std::to_string(appended) + " were appended"),
-                      TensorContext(object->name));
-    }
+    if (declared != kUnknownSize && declared != appended) return WrongSize(appended);
     actual.components[at].bytes = appended;
     return Send(true);
   }
@@ -509,6 +516,10 @@ Status ObjectWriter::Append(std::span<const std::byte> bytes) {
   State& s = *state_;
   if (!s.writer->failure.ok()) return s.writer->failure;
   if (s.finished) return FailedPrecondition("the object is finished");
+  const std::uint64_t declared = s.component->declared_bytes;
+  if (declared != kUnknownSize && bytes.size() > declared - s.appended) {
+    return s.writer->Fail(s.WrongSize(s.appended + bytes.size()));
+  }
   const std::size_t capacity = s.writer->ContentOfChunk(*s.component);
   while (!bytes.empty()) {
     // A full chunk is held back until more comes: the last one must know that it is the last.
