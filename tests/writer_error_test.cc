@@ -73,7 +73,8 @@ Status UseEverything(Writer& writer) {
   (void)writer.AddSource(source, *plan);
   (void)writer.Add("small", {10}, U8(), std::span(data).first(10));
   (void)writer.AddAlias("tied", "small");
-  auto object = writer.Begin({.name = "streamed", .shape = {1 << 20}, .components = {{"data", U8()}}});
+  auto object =
+      writer.Begin({.name = "streamed", .shape = {1 << 20}, .components = {{"data", U8()}}});
   if (object.ok()) {
     for (int i = 0; i < 16; ++i) (void)(*object)->Append(std::span(data).first(1 << 16));
     (void)(*object)->Finish();
@@ -87,7 +88,8 @@ TEST(FailingSink, AtEveryCallGivesOneErrorAndNoOutput) {
     for (const unsigned threads : {1U, 4U}) {
       auto counts = std::make_shared<FaultySink::Counts>();
       {
-        auto writer = Writer::Create(std::make_unique<FaultySink>(0, place, counts), {.threads = threads});
+        auto writer =
+            Writer::Create(std::make_unique<FaultySink>(0, place, counts), {.threads = threads});
         ASSERT_TRUE(UseEverything(**writer).ok());
       }
       EXPECT_EQ(counts->finished, 1);
@@ -95,7 +97,8 @@ TEST(FailingSink, AtEveryCallGivesOneErrorAndNoOutput) {
       EXPECT_GT(calls, 6);
       for (int fail_at = 1; fail_at <= calls; ++fail_at) {
         counts = std::make_shared<FaultySink::Counts>();
-        auto writer = Writer::Create(std::make_unique<FaultySink>(fail_at, place, counts), {.threads = threads});
+        auto writer = Writer::Create(std::make_unique<FaultySink>(fail_at, place, counts),
+                                     {.threads = threads});
         const Status status = UseEverything(**writer);
         EXPECT_EQ(status.code(), StatusCode::kUnavailable) << fail_at;
         const std::string message(Message(status));
@@ -110,8 +113,8 @@ TEST(FailingSink, AtEveryCallGivesOneErrorAndNoOutput) {
 }
 
 // One call that must fail with `code` and `message`, after which there is no output and every call says so.
-void Refuses(StatusCode code, const std::string& message, const std::function<Status(Writer&)>& call,
-             WriterOptions options = {}) {
+void Refuses(StatusCode code, const std::string& message,
+             const std::function<Status(Writer&)>& call, WriterOptions options = {}) {
   Bytes file;
   auto writer = Writer::Create(MemorySink(file), std::move(options));
   ASSERT_TRUE(writer.ok());
@@ -129,9 +132,11 @@ TEST(Refused, NamesTwice) {
   const StatusCode code = StatusCode::kInvalidArgument;
   Refuses(code, "tensor 'held': the name was added before",
           [&](Writer& w) { return w.Add("held", {8}, U8(), data); });
+  Refuses(code, "tensor 'held': the name was added before", [&](Writer& w) {
+    return w.Begin({.name = "held", .shape = {8}, .components = {{"data", U8()}}}).status();
+  });
   Refuses(code, "tensor 'held': the name was added before",
-          [&](Writer& w) { return w.Begin({.name = "held", .shape = {8}, .components = {{"data", U8()}}}).status(); });
-  Refuses(code, "tensor 'held': the name was added before", [&](Writer& w) { return w.AddAlias("held", "held"); });
+          [&](Writer& w) { return w.AddAlias("held", "held"); });
   const auto alias_then = [](const std::function<Status(Writer&)>& call) {
     return [call](Writer& w) {
       const Status status = w.AddAlias("alias", "held");
@@ -144,7 +149,8 @@ TEST(Refused, NamesTwice) {
           alias_then([&](Writer& w) { return w.Add("alias", {8}, U8(), data); }));
   Refuses(code, "tensor 'alias': there is no tensor 'nobody'",
           [](Writer& w) { return w.AddAlias("alias", "nobody"); });
-  Refuses(code, "the name '' is empty or no UTF-8", [](Writer& w) { return w.AddAlias("", "held"); });
+  Refuses(code, "the name '' is empty or no UTF-8",
+          [](Writer& w) { return w.AddAlias("", "held"); });
 }
 
 TEST(Refused, SizesThatDoNotFit) {
@@ -155,11 +161,13 @@ TEST(Refused, SizesThatDoNotFit) {
   Refuses(code, "tensor 't': 1 components declared, 2 given", [&](Writer& w) {
     return w.Add({.name = "t", .shape = {8}, .components = {{"data", U8()}}}, {data, data});
   });
-  Refuses(StatusCode::kDataLoss, "tensor 't': data has 8 bytes, shape [3] of u16 asks for 6", [&](Writer& w) {
-    return w.Add({.name = "t", .shape = {3}, .components = {{"data", {DType::kU16}}}}, {data});
-  });
-  Refuses(StatusCode::kDataLoss, "tensor 't': component 'x' has 7 bytes, no whole number of u16 elements",
+  Refuses(StatusCode::kDataLoss, "tensor 't': data has 8 bytes, shape [3] of u16 asks for 6",
           [&](Writer& w) {
+            return w.Add({.name = "t", .shape = {3}, .components = {{"data", {DType::kU16}}}},
+                         {data});
+          });
+  Refuses(StatusCode::kDataLoss,
+          "tensor 't': component 'x' has 7 bytes, no whole number of u16 elements", [&](Writer& w) {
             return w.Add({.name = "t", .format = "own", .components = {{"x", {DType::kU16}}}},
                          {std::span(data).first(7)});
           });
@@ -172,9 +180,11 @@ TEST(Refused, WhatTheVersionCannotSay) {
   const Bytes data(8);
   Object group = {.name = "q", .format = "quantized_group", .shape = {8}};
   group.components = {{"packed_weight", U8()}, {"scales", U8()}};
-  Refuses(StatusCode::kInvalidArgument, "tensor 'q': version 1.1.0 requires a component 'zeros' in quantized_group",
+  Refuses(StatusCode::kInvalidArgument,
+          "tensor 'q': version 1.1.0 requires a component 'zeros' in quantized_group",
           [&](Writer& w) { return w.Add(group, {data, data}); }, {.spec = SpecVersion::k1_1});
-  Refuses(StatusCode::kInvalidArgument, "tensor 'q': version 1.1.0 requires a component 'zeros' in quantized_group",
+  Refuses(StatusCode::kInvalidArgument,
+          "tensor 'q': version 1.1.0 requires a component 'zeros' in quantized_group",
           [&](Writer& w) { return w.Begin(group).status(); }, {.spec = SpecVersion::k1_1});
   Refuses(StatusCode::kInvalidArgument, "tensor 'q': version 0.1.0 has no format 'quantized_group'",
           [&](Writer& w) { return w.Begin(group).status(); }, {.spec = SpecVersion::k0_1});
@@ -182,19 +192,24 @@ TEST(Refused, WhatTheVersionCannotSay) {
 
 TEST(Refused, StreamsOfTheWrongSize) {
   const Bytes data(8);
-  const auto stream = [&](std::vector<Component> components, std::function<Status(ObjectWriter&)> feed) {
+  const auto stream = [&](std::vector<Component> components,
+                          std::function<Status(ObjectWriter&)> feed) {
     return [=](Writer& w) {
-      auto object = w.Begin({.name = "t", .format = components.size() == 1 ? "dense" : "own",
-                             .shape = {9}, .components = components});
+      auto object = w.Begin({.name = "t",
+                             .format = components.size() == 1 ? "dense" : "own",
+                             .shape = {9},
+                             .components = components});
       return object.ok() ? feed(**object) : object.status();
     };
   };
-  Refuses(StatusCode::kInvalidArgument, "tensor 't': component 'data' declares 9 bytes, 8 were appended",
+  Refuses(StatusCode::kInvalidArgument,
+          "tensor 't': component 'data' declares 9 bytes, 8 were appended",
           stream({{"data", U8(), 9}}, [&](ObjectWriter& o) {
             const Status status = o.Append(data);
             return status.ok() ? o.Finish() : status;
           }));
-  Refuses(StatusCode::kInvalidArgument, "tensor 't': component 'data' declares 9 bytes, 16 were appended",
+  Refuses(StatusCode::kInvalidArgument,
+          "tensor 't': component 'data' declares 9 bytes, 16 were appended",
           stream({{"data", U8(), 9}}, [&](ObjectWriter& o) {
             const Status status = o.Append(data);
             return status.ok() ? o.Append(data) : status;
@@ -208,7 +223,8 @@ TEST(Refused, StreamsOfTheWrongSize) {
           stream({{"a", U8()}, {"b", U8()}}, [](ObjectWriter& o) { return o.Finish(); }));
   Refuses(StatusCode::kFailedPrecondition, "tensor 't': there is no further component",
           stream({{"data", U8()}}, [](ObjectWriter& o) { return o.NextComponent(); }));
-  Refuses(StatusCode::kDataLoss, "tensor 't': component 'b' has 1 bytes, no whole number of f32 elements",
+  Refuses(StatusCode::kDataLoss,
+          "tensor 't': component 'b' has 1 bytes, no whole number of f32 elements",
           stream({{"a", U8()}, {"b", {DType::kF32}}}, [&](ObjectWriter& o) {
             Status status = o.NextComponent();
             if (status.ok()) status = o.Append(std::span(data).first(1));
@@ -217,10 +233,14 @@ TEST(Refused, StreamsOfTheWrongSize) {
 }
 
 TEST(Order, AnObjectThatIsDroppedFailsTheWriter) {
-  Refuses(StatusCode::kFailedPrecondition, "tensor 't': the object was dropped before Finish", [](Writer& w) {
-    { const auto object = w.Begin({.name = "t", .shape = {9}, .components = {{"data", U8()}}}); }
-    return w.Flush();
-  });
+  Refuses(StatusCode::kFailedPrecondition, "tensor 't': the object was dropped before Finish",
+          [](Writer& w) {
+            {
+              const auto object =
+                  w.Begin({.name = "t", .shape = {9}, .components = {{"data", U8()}}});
+            }
+            return w.Flush();
+          });
 }
 
 TEST(Order, NothingElseWhileAnObjectIsOpen) {
@@ -273,7 +293,8 @@ TEST(Cancel, FromAnotherThread) {
       while (batches < 3) std::this_thread::yield();
       (*writer)->Cancel(Cancelled("enough"));
     });
-    auto object = (*writer)->Begin({.name = "endless", .shape = {1}, .components = {{"data", U8()}}});
+    auto object =
+        (*writer)->Begin({.name = "endless", .shape = {1}, .components = {{"data", U8()}}});
     ASSERT_TRUE(object.ok());
     const Bytes data(1 << 20);
     Status status;

@@ -17,7 +17,6 @@ import zt;
 namespace zt {
 namespace {
 
-
 using ::testing::StartsWith;
 
 using Bytes = std::vector<std::byte>;
@@ -59,13 +58,15 @@ Manifest Parse(const Bytes& file) {
   const std::span all(file);
   const auto trailer = LocateManifest(all.first(8), all.last(16), file.size());
   EXPECT_TRUE(trailer.ok());
-  auto manifest = DecodeManifest(all.subspan(trailer->manifest_offset, trailer->manifest_bytes), trailer->family);
+  auto manifest = DecodeManifest(all.subspan(trailer->manifest_offset, trailer->manifest_bytes),
+                                 trailer->family);
   EXPECT_TRUE(manifest.ok()) << Message(manifest.status());
   EXPECT_TRUE(CheckLayout(*manifest, trailer->manifest_offset).ok());
   return *std::move(manifest);
 }
 
-const StoredComponent& ComponentOf(const Manifest& manifest, std::string_view name, std::size_t at = 0) {
+const StoredComponent& ComponentOf(const Manifest& manifest, std::string_view name,
+                                   std::size_t at = 0) {
   for (const StoredObject& object : manifest.objects) {
     if (object.name == name) return object.components.at(at);
   }
@@ -178,7 +179,9 @@ Bytes Everything(unsigned threads, std::uint64_t memory) {
   MemorySource source;
   for (int i = 0; i < 300; ++i) {
     auto object = DenseObject("small." + std::to_string(i), {100}, {DType::kF16});
-    EXPECT_TRUE(source.Add(*std::move(object), {std::span(noise).subspan(static_cast<std::size_t>(i), 200)}).ok());
+    EXPECT_TRUE(
+        source.Add(*std::move(object), {std::span(noise).subspan(static_cast<std::size_t>(i), 200)})
+            .ok());
   }
   PlanOptions plan_options;
   plan_options.convert = [](const Object&) { return ElementType{DType::kBF16}; };
@@ -189,7 +192,8 @@ Bytes Everything(unsigned threads, std::uint64_t memory) {
   EXPECT_TRUE(writer->Add("ramp", {ramp.size() / 2}, {DType::kF16}, ramp).ok());
   EXPECT_TRUE(writer->Add("noise", {noise.size()}, U8(), noise).ok());
   Object sparse = {.name = "sparse", .format = "sparse_csr", .shape = {2, 3}};
-  sparse.components = {{"values", {DType::kU8}}, {"indices", {DType::kU64}}, {"indptr", {DType::kU64}}};
+  sparse.components = {
+      {"values", {DType::kU8}}, {"indices", {DType::kU64}}, {"indptr", {DType::kU64}}};
   EXPECT_TRUE(writer->Add(sparse, {std::span(noise).first(2), indices, pointers}).ok());
   EXPECT_TRUE(writer->AddAlias("tied", "noise").ok());
   Object streamed = {.name = "streamed", .format = "two", .shape = {1}};
@@ -209,14 +213,16 @@ TEST(Bytes, AreTheSameForAnyThreadsAndMemory) {
   EXPECT_EQ(Parse(once).objects.size(), 305U);
   for (const unsigned threads : {1U, 2U, 3U, 8U}) {
     for (const std::uint64_t memory : {std::uint64_t{0}, 8 * kMiB, 64 * kMiB}) {
-      EXPECT_TRUE(Everything(threads, memory) == once) << threads << " threads, " << memory << " bytes";
+      EXPECT_TRUE(Everything(threads, memory) == once)
+          << threads << " threads, " << memory << " bytes";
     }
   }
 }
 
 TEST(Bytes, AreTheSameWhetherStreamedOrNot) {
   const Bytes data = Ramp(9 * kMiB + 5);
-  for (const Compression compression : {Compression::kNone, Compression::kIfGain, Compression::kAlways}) {
+  for (const Compression compression :
+       {Compression::kNone, Compression::kIfGain, Compression::kAlways}) {
     WriterOptions options;
     options.storage.compression = compression;
     Bytes at_once;
@@ -234,7 +240,9 @@ TEST(Bytes, AreTheSameWhetherStreamedOrNot) {
         auto object = writer->Begin(declaration);
         ASSERT_TRUE(object.ok());
         for (std::size_t at = 0; at < data.size(); at += piece) {
-          ASSERT_TRUE((*object)->Append(std::span(data).subspan(at, std::min(piece, data.size() - at))).ok());
+          ASSERT_TRUE((*object)
+                          ->Append(std::span(data).subspan(at, std::min(piece, data.size() - at)))
+                          .ok());
         }
         ASSERT_TRUE((*object)->Finish().ok());
         ASSERT_TRUE(writer->Finish().ok());
@@ -271,9 +279,9 @@ TEST(Compression, IsKeptOnlyWhereItGains) {
 }
 
 TEST(Compression, EmptyComponents) {
-  for (const auto& [compression, encoding] :
-       {std::pair(Compression::kNone, Encoding::kRaw), std::pair(Compression::kIfGain, Encoding::kRaw),
-        std::pair(Compression::kAlways, Encoding::kZstd)}) {
+  for (const auto& [compression, encoding] : {std::pair(Compression::kNone, Encoding::kRaw),
+                                              std::pair(Compression::kIfGain, Encoding::kRaw),
+                                              std::pair(Compression::kAlways, Encoding::kZstd)}) {
     for (const bool streamed : {false, true}) {
       Bytes file;
       WriterOptions options;
@@ -303,9 +311,11 @@ TEST(Digests, AreOverTheStoredBytes) {
   for (const Compression compression : {Compression::kNone, Compression::kAlways}) {
     Bytes file;
     const auto writer = MakeWriter(file, {.threads = 3});
-    const DigestKind kinds[] = {DigestKind::kCrc32c, DigestKind::kSha256, DigestKind::kXxh3, DigestKind::kNone};
+    const DigestKind kinds[] = {DigestKind::kCrc32c, DigestKind::kSha256, DigestKind::kXxh3,
+                                DigestKind::kNone};
     for (const DigestKind kind : kinds) {
-      Object object = {.name = std::string(Name(kind)), .shape = {data.size()}, .components = {{"data", U8()}}};
+      Object object = {
+          .name = std::string(Name(kind)), .shape = {data.size()}, .components = {{"data", U8()}}};
       ASSERT_TRUE(writer->Add(object, {data}, {{compression, kind}}).ok());
     }
     ASSERT_TRUE(writer->Finish().ok());
@@ -327,8 +337,10 @@ TEST(Digests, KnownAnswer) {
   Bytes file;
   const auto writer = MakeWriter(file);
   const Bytes abc = Text("abc"), digits = Text("123456789");
-  ASSERT_TRUE(writer->Add({.name = "abc", .shape = {3}, .components = {{"data", U8()}}}, {abc},
-                          {{Compression::kNone, DigestKind::kSha256}}).ok());
+  ASSERT_TRUE(writer
+                  ->Add({.name = "abc", .shape = {3}, .components = {{"data", U8()}}}, {abc},
+                        {{Compression::kNone, DigestKind::kSha256}})
+                  .ok());
   ASSERT_TRUE(writer->Add("digits", {9}, U8(), digits).ok());
   ASSERT_TRUE(writer->Finish().ok());
   const Manifest manifest = Parse(file);
@@ -344,14 +356,19 @@ TEST(Components, EachWithItsOwnStorage) {
   Object object = {.name = "q", .format = "quantized_group", .shape = {100, 100}};
   object.attributes = {{"bits", 8}};
   object.components = {{"packed_weight", U8()}, {"scales", U8()}, {"zeros", U8()}, {"extra", U8()}};
-  ASSERT_TRUE(writer->Add(object, {ramp, ramp, ramp, {}},
-                          {{Compression::kAlways, DigestKind::kSha256}, {Compression::kNone, DigestKind::kXxh3},
-                           {Compression::kNone, DigestKind::kNone}, {}}).ok());
+  ASSERT_TRUE(writer
+                  ->Add(object, {ramp, ramp, ramp, {}},
+                        {{Compression::kAlways, DigestKind::kSha256},
+                         {Compression::kNone, DigestKind::kXxh3},
+                         {Compression::kNone, DigestKind::kNone},
+                         {}})
+                  .ok());
   ASSERT_TRUE(writer->Finish().ok());
   const Manifest manifest = Parse(file);
   std::vector<std::string> found;
   for (const StoredComponent& c : manifest.objects[0].components) {
-    found.push_back(c.role + " " + std::string(Name(c.encoding)) + " " + c.digest.substr(0, c.digest.find(':')));
+    found.push_back(c.role + " " + std::string(Name(c.encoding)) + " " +
+                    c.digest.substr(0, c.digest.find(':')));
   }
   EXPECT_THAT(found, ::testing::UnorderedElementsAre("packed_weight zstd sha256", "scales raw xxh3",
                                                      "zeros raw ", "extra raw crc32c"));
@@ -378,7 +395,8 @@ class XorStage final : public Stage {
  public:
   Status Process(Chunk& chunk) override {
     Buffer out = pool_.Take(chunk.bytes.size());
-    for (std::size_t i = 0; i < chunk.bytes.size(); ++i) out.bytes()[i] = chunk.bytes[i] ^ std::byte{0x5a};
+    for (std::size_t i = 0; i < chunk.bytes.size(); ++i)
+      out.bytes()[i] = chunk.bytes[i] ^ std::byte{0x5a};
     chunk.Replace(std::move(out));
     return OkStatus();
   }
@@ -416,7 +434,8 @@ TEST(Stages, TheErrorOfACustomOneNamesTheTensor) {
   const Bytes data = Noise(4 * kMiB);
   for (const unsigned threads : {1U, 4U}) {
     Bytes file;
-    const auto writer = MakeWriter(file, {.threads = threads, .stages = {std::make_shared<FailingStage>()}});
+    const auto writer =
+        MakeWriter(file, {.threads = threads, .stages = {std::make_shared<FailingStage>()}});
     (void)writer->Add("good", {1000}, U8(), std::span(data).first(1000));
     (void)writer->Add("bad", {data.size()}, U8(), data);
     EXPECT_EQ(Message(writer->Finish()), "tensor 'bad': the stage's own words");
@@ -428,9 +447,13 @@ TEST(Numbers, TheErrorNamesTheTensorAndCountsAll) {
   std::vector<float> values(3 << 20, 1.0F);  // several chunks
   for (std::size_t i = 0; i < values.size(); i += 1 << 18) values[i] = 1e38F;
   MemorySource source;
-  ASSERT_TRUE(source.Add(*DenseObject("fine", {16}, {DType::kF32}), {std::as_bytes(std::span(values)).subspan(4, 64)})
+  ASSERT_TRUE(source
+                  .Add(*DenseObject("fine", {16}, {DType::kF32}),
+                       {std::as_bytes(std::span(values)).subspan(4, 64)})
                   .ok());
-  ASSERT_TRUE(source.Add(*DenseObject("layer.3", {values.size()}, {DType::kF32}), {std::as_bytes(std::span(values))})
+  ASSERT_TRUE(source
+                  .Add(*DenseObject("layer.3", {values.size()}, {DType::kF32}),
+                       {std::as_bytes(std::span(values))})
                   .ok());
   source.SetFile("model.bin");
   for (const OnOverflow policy : {OnOverflow::kError, OnOverflow::kInf, OnOverflow::kSaturate}) {

@@ -13,6 +13,7 @@ module;
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 
 #include "core/status_macros.h"
@@ -36,9 +37,9 @@ StatusOr<Value> ToValue(const dom::element& element, int depth);
 
 StatusOr<Value::Map> ToMap(const dom::object& object, int depth) {
   Value::Map map;
+  std::unordered_set<std::string_view> keys;
   for (const auto& [key, value] : object) {
-    if (FindMember(map, key) != nullptr)
-      return InvalidData("member " + Quote(key) + " is there twice");
+    if (!keys.insert(key).second) return InvalidData("member " + Quote(key) + " is there twice");
     ZT_ASSIGN_OR_RETURN(Value member, ToValue(value, depth));
     map.emplace_back(std::string(key), std::move(member));
   }

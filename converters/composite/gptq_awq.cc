@@ -43,6 +43,9 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
     return Unsupported("checkpoint format " + Quote(*format) +
                        " is not supported, only gptq and gptq_v2");
   }
+  if (Flag(config, "is_marlin_format").value_or(false)) {
+    return Unsupported("checkpoint format 'marlin' is not supported, only gptq and gptq_v2");
+  }
   Members members(tensors, module);
   ZT_ASSIGN_OR_RETURN(const Object* const weight,
                       members.Need("packed_weight", ".qweight", {DType::kI32}, 2));

@@ -1,6 +1,7 @@
 // zt.convert.composite — a checkpoint's quantized modules as one object each.
 module;
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -100,6 +101,9 @@ StatusOr<Recipe> RecognizeNamed(Scheme scheme, const QuantConfig& config, const 
   return Recognize(scheme, config.content, tensors, module);
 }
 
+// Modules that are named one by one where they stay as they are.
+constexpr std::size_t kWarnings = 20;
+
 // A reason that holds for the whole checkpoint is told once.
 std::string AllDense(std::string_view file, std::size_t modules, const std::string& first,
                      std::string_view why) {
@@ -180,7 +184,13 @@ StatusOr<std::unique_ptr<TensorSource>> GroupQuantized(std::unique_ptr<TensorSou
     grouped->Add(std::move(object), std::move(components));
   }
   if (!recipes.empty()) SetMember(grouped->root(), kQuantConfigAttribute, std::move(kept));
-  for (std::string& warning : warnings) grouped->AddWarning(std::move(warning));
+  for (std::size_t i = 0; i < std::min(warnings.size(), kWarnings); ++i) {
+    grouped->AddWarning(std::move(warnings[i]));
+  }
+  if (warnings.size() > kWarnings) {
+    grouped->AddWarning(std::to_string(warnings.size() - kWarnings) +
+                        " more modules stay as separate tensors");
+  }
   return grouped;
 }
 

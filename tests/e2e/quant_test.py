@@ -331,6 +331,7 @@ class Grouping(support.EndToEnd):
     def test_unknown_formats(self):
         arrays = gptq_arrays("a.b")
         self.check_dense(arrays, dict(GPTQ, checkpoint_format="marlin"), "module 'a.b'", "'marlin' is not supported")
+        self.check_dense(arrays, dict(GPTQ, is_marlin_format=True), "module 'a.b'", "'marlin' is not supported")
         self.check_dense(arrays, {"quant_method": "awq", "bits": 4, "version": "gemv"}, "'a.b'", "'gemv'")
         self.check_dense(arrays, {"quant_method": "new"}, "config.json", "'new' is not supported")
         self.check_dense(arrays, None, "1 quantized module", "no quantization configuration", folder="bare")
@@ -349,6 +350,13 @@ class Grouping(support.EndToEnd):
         self.assertEqual(content["objects"]["wide.qweight"]["format"], "dense")
         self.assertEqual(len(warnings), 1)
         self.assertIn("module 'wide'", warnings[0])
+
+    def test_a_hundred_bad_modules_are_twenty_one_warnings(self):
+        arrays = {name: array for i in range(100) for name, array in gptq_arrays(f"m.{i}", 8, seed=i).items()}
+        content, warnings = self.convert(self.checkpoint(arrays, GPTQ))
+        self.check_kept(content, arrays)
+        self.assertEqual(len(warnings), 21)
+        self.assertIn("80 more modules stay as separate tensors", warnings[-1])
 
     def test_a_pipe_is_not_grouped(self):
         process = self.run_program("convert", "-", "--quant", "group", "-o", "out.zt",
