@@ -41,6 +41,7 @@ struct ConvertArgs {
   std::vector<std::string> dtype;
   std::string on_overflow = "error";
   std::string dequantize;
+  bool group_quantized = false;
   std::vector<std::string> include, exclude, rename;
   bool dry_run = false, force = false, no_sync = false;
 };

@@ -23,6 +23,7 @@ module zt.cli;
 import :support;
 import :rules;
 import zt;
+import zt.convert.composite;
 
 namespace zt::cli {
 
@@ -152,7 +153,11 @@ Status Convert(const ConvertArgs& args) {
   if (args.output != "-" && !args.force && std::filesystem::is_regular_file(args.output, error)) {
     return Annotate(AlreadyExists("the output exists already; use -f to replace it"), args.output);
   }
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenInputs(args.inputs, args.input));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(args.inputs, args.input));
+  if (args.group_quantized) {
+    ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(args.inputs));
+    ZT_ASSIGN_OR_RETURN(source, GroupQuantized(std::move(source), config));
+  }
   if (!args.common.quiet) {
     for (const std::string& warning : source->warnings()) Warn(warning);
   }

@@ -91,6 +91,9 @@ int Run(int argc, char** argv) {
   c->add_option("--dtype", convert.dtype, "[REGEX=]TYPE or REGEX=keep; repeatable, first match wins")->take_all();
   c->add_option("--on-overflow", convert.on_overflow, "error, inf or saturate")->capture_default_str();
   c->add_option("--dequantize", convert.dequantize, "Quantized GGUF blocks to f32, f16 or bf16");
+  std::string quant = "keep";
+  c->add_option("--quant", quant, "keep, or group: a GPTQ, AWQ or compressed-tensors module as one object")
+      ->capture_default_str();
   std::string sparse = "auto";
   c->add_option("--sparse", sparse, "auto, or keep: scipy archives stay dense entries")->capture_default_str();
   c->add_option("--include", convert.include, "REGEX: only tensors whose name matches")->take_all();
@@ -124,6 +127,8 @@ int Run(int argc, char** argv) {
   if (auto status = Settle(common, texts); !status.ok()) return Usage(status);
   convert.input.memory = convert.common.memory;
   convert.input.keep_sparse = sparse == "keep";
+  convert.group_quantized = quant == "group";
+  if (quant != "keep" && quant != "group") return Usage(zt::InvalidArgument("--quant takes keep or group"));
   if (sparse != "auto" && sparse != "keep") return Usage(zt::InvalidArgument("--sparse takes auto or keep"));
 
   if (*c) return zt::cli::RunConvert(convert);

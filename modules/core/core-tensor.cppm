@@ -47,7 +47,7 @@ const LogicalType* FindLogicalType(std::string_view name);
 // What one element is: storage, and the logical type where it differs (empty otherwise).
 struct ElementType {
   DType dtype = DType::kU8;
-  std::string type;
+  std::string type = {};
   bool operator==(const ElementType&) const = default;
 };
 // By either kind of name: "bf16" or "f8_e4m3fn".
@@ -73,19 +73,19 @@ inline constexpr std::uint64_t kUnknownSize = ~std::uint64_t{0};
 
 // One blob of an object, before it is stored: its role and what its decoded bytes are.
 struct Component {
-  std::string role;         // "data", "values", "indices", ...
-  ElementType element;
-  std::uint64_t bytes = 0;  // decoded size, or kUnknownSize
+  std::string role = {};    // "data", "values", "indices", ...
+  ElementType element = {};
+  std::uint64_t bytes = kUnknownSize;  // decoded size
 };
 
 // A tensor as zTensor sees it: a shape, a format that says how the components combine, and the components in
 // the order their bytes are to be stored.
 struct Object {
-  std::string name;
+  std::string name = {};
   std::string format = "dense";
-  Shape shape;
-  Value::Map attributes;
-  std::vector<Component> components;
+  Shape shape = {};
+  Value::Map attributes = {};
+  std::vector<Component> components = {};
 };
 
 // A dense object with its one component "data", sized from shape and element. Fails on overflow or rank > 64.

@@ -278,6 +278,7 @@ Status CheckExpressible(const Object& object, Encoding encoding, std::string_vie
     ZT_RETURN_IF_ERROR(CheckObject01(object.format, object.components.size(),
                                      object.components[0].role, object.attributes));
   }
+  ZT_RETURN_IF_ERROR(internal::CheckRoles(object, version));
   for (const Component& component : object.components) {
     if (!IsUtf8(component.element.type)) return InvalidArgument("a type is not valid UTF-8");
     ZT_RETURN_IF_ERROR(CheckComponent(object.format, component.role, component.element, version));

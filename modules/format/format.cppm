@@ -137,6 +137,8 @@ std::optional<ElementType> ParseSpelling(std::string_view text, SpecVersion vers
 std::optional<std::string_view> Spell(const ElementType& element, SpecVersion version);
 // As sparse_csr and sparse_coo name them: "indices", "indptr", "coords".
 bool IsIndexRole(std::string_view format, std::string_view role);
+// What `version` asks of an object's components beyond ValidateObject.
+Status CheckRoles(const Object& object, SpecVersion version);
 // A component's decoded size where only the shape can tell (1.1 and 0.1 zstd): kUnknownSize where it cannot, or
 // where the shape overflows, which CheckLayout reports.
 std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& component);

@@ -34,6 +34,14 @@ std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& c
   return kUnknownSize;
 }
 
+Status CheckRoles(const Object& object, SpecVersion version) {
+  if (version != SpecVersion::k1_1 || object.format != "quantized_group") return OkStatus();
+  for (const Component& component : object.components) {
+    if (component.role == "zeros") return OkStatus();
+  }
+  return InvalidArgument("version 1.1.0 requires a component 'zeros' in quantized_group");
+}
+
 }  // namespace format::internal
 
 namespace {
@@ -151,7 +159,11 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) {
         return Annotate(status, TensorContext(object.name));
       }
     }
-    if (auto status = ValidateObject(declared); !status.ok()) {
+    auto status = ValidateObject(declared);
+    if (status.ok() && !internal::CheckRoles(declared, manifest.version).ok()) {
+      status = InvalidData("component 'zeros' is missing, which version 1.1.0 requires");
+    }
+    if (!status.ok()) {
       return Annotate(status, TensorContext(object.name));
     }
   }

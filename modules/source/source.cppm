@@ -143,7 +143,7 @@ class TensorSource {
 // Tensors in memory. Spans stay the caller's and must outlive the source; equal spans are tied weights.
 class MemorySource final : public TensorSource {
  public:
-  // `components` gives the bytes of object.components in the same order; sizes must agree.
+  // `components` gives the bytes of object.components in the same order; declared sizes must agree.
   Status Add(Object object, std::vector<std::span<const std::byte>> components);
   void SetAttributes(Value::Map attributes);
 

@@ -115,13 +115,13 @@ std::optional<Identity> TensorSource::identity(ComponentId id) const {
 }
 
 Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> components) {
-  ZT_RETURN_IF_ERROR(AnnotateTensor(ValidateObject(object), object.name));
   if (components.size() != object.components.size()) {
     return InvalidArgument(TensorContext(object.name) + ": " +
                            std::to_string(object.components.size()) + " components declared, " +
                            std::to_string(components.size()) + " given");
   }
   for (std::size_t i = 0; i < components.size(); ++i) {
+    if (object.components[i].bytes == kUnknownSize) object.components[i].bytes = components[i].size();
     if (object.components[i].bytes != components[i].size()) {
       return InvalidArgument(TensorContext(object.name) + ": component " +
                              Quote(object.components[i].role) + " declares " +
@@ -129,6 +129,7 @@ Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> 
                              std::to_string(components[i].size()) + " given");
     }
   }
+  ZT_RETURN_IF_ERROR(AnnotateTensor(ValidateObject(object), object.name));
   objects_.push_back(std::move(object));
   bytes_.push_back(std::move(components));
   return OkStatus();

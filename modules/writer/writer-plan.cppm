@@ -30,6 +30,7 @@ enum class Compression : std::uint8_t {
 struct Storage {
   Compression compression = Compression::kNone;
   DigestKind digest = DigestKind::kCrc32c;  // over the stored bytes
+  bool operator==(const Storage&) const = default;
 };
 
 struct PlannedComponent {
@@ -56,14 +57,14 @@ struct Plan {
 
 struct PlanOptions {
   SpecVersion spec = SpecVersion::k1_2;
-  Storage storage;
+  Storage storage = {};
   OnOverflow on_overflow = OnOverflow::kError;
   // Each may be empty. keep: false drops the object. rename: its new name. convert: the element type it should have
   // (called with the declaration as the source gives it), or nothing to leave it. Objects of ggml blocks
   // (format "gguf.<type>/1") are dequantized to it and become dense.
-  std::function<bool(const Object&)> keep;
-  std::function<std::string(const std::string& name)> rename;
-  std::function<std::optional<ElementType>(const Object&)> convert;
+  std::function<bool(const Object&)> keep = {};
+  std::function<std::string(const std::string& name)> rename = {};
+  std::function<std::optional<ElementType>(const Object&)> convert = {};
 };
 
 // Decides everything: names (a collision is kDataLoss naming both), conversions (kUnimplemented where there is

@@ -108,8 +108,8 @@ struct Writer::State {
     std::string name;
     std::size_t of;
   };
-  std::vector<Alias> aliases;
-  std::unordered_map<std::string_view, std::size_t> names;  // of ledger.objects, which do not move -> index
+  std::deque<Alias> aliases;
+  std::unordered_map<std::string_view, std::size_t> names;  // of ledger.objects and aliases, which do not move -> index
   struct InMemory {
     MemorySource source;
     Plan plan;
@@ -123,12 +123,12 @@ struct Writer::State {
   std::vector<NumericFinding> findings;
   std::uint64_t file_bytes = 0;
 
-  // Remembers the first failure and drops the output.
+  // Remembers the first failure and drops the output. Where a batch before the one that failed was still under way,
+  // it may fail too, and its error is the one that every number of threads reports.
   Status Fail(const Status& status) {
     if (failure.ok()) {
-      failure = status;
       pipeline->Cancel(status);
-      (void)pipeline->Drain();
+      failure = pipeline->Drain();
       sink->Abort();
     }
     return failure;
@@ -140,6 +140,14 @@ struct Writer::State {
     if (finished) return FailedPrecondition("the writer is finished");
     if (object_open) return FailedPrecondition("an object is still open; call its Finish first");
     return OkStatus();
+  }
+
+  // One entry for each component: the default where none is given.
+  Status SettleStorage(const Object& object, std::vector<Storage>& storage) const {
+    if (storage.empty()) storage.assign(object.components.size(), options.storage);
+    if (storage.size() == object.components.size()) return OkStatus();
+    return InvalidArgument(TensorContext(object.name) + ": storage is given for " + std::to_string(storage.size()) +
+                           " of " + std::to_string(object.components.size()) + " components");
   }
 
   Status WriteHeader() {
@@ -347,22 +355,25 @@ Status Writer::AddSource(TensorSource& source, const Plan& plan) {
 }
 
 Status Writer::Add(Object object, std::vector<std::span<const std::byte>> components,
-                   const Storage& storage) {
+                   std::vector<Storage> storage) {
   State& s = *state_;
   ZT_RETURN_IF_ERROR(s.Usable());
+  ZT_RETURN_IF_ERROR(s.Check(s.SettleStorage(object, storage)));
   auto& [source, plan] = s.memory.emplace_back();
   ZT_RETURN_IF_ERROR(s.Check(source.Add(std::move(object), std::move(components))));
   PlanOptions options;
   options.spec = s.options.spec;
-  options.storage = storage;
   auto made = MakePlan(source, options);
   if (!made.ok()) return s.Fail(made.status());
   plan = *std::move(made);
+  std::vector<PlannedComponent>& planned = plan.objects[0].components;
+  for (std::size_t c = 0; c < planned.size(); ++c) {
+    planned[c].storage = storage[c];
+    // The same bytes twice in one object share a blob only where they are to be stored alike.
+    auto& shared = planned[c].shared_with;
+    if (shared && storage[shared->component] != storage[c]) shared.reset();
+  }
   return s.Check(s.AddPlanned(source, plan));
-}
-
-Status Writer::Add(Object object, std::vector<std::span<const std::byte>> components) {
-  return Add(std::move(object), std::move(components), state_->options.storage);
 }
 
 Status Writer::Add(std::string name, Shape shape, ElementType element,
@@ -379,16 +390,15 @@ Status Writer::AddAlias(std::string name, std::string_view of) {
   if (held == s.names.end()) {
     return s.Fail(InvalidArgument(TensorContext(name) + ": there is no " + TensorContext(of)));
   }
-  for (const State::Alias& alias : s.aliases) {
-    if (alias.name == name) return s.Fail(InvalidArgument(TensorContext(name) + ": the name was added before"));
-  }
-  if (s.names.contains(name)) {
-    return s.Fail(InvalidArgument(TensorContext(name) + ": the name was added before"));
-  }
   if (name.empty() || !IsUtf8(name)) {
     return s.Fail(InvalidArgument("the name " + Quote(name) + " is empty or no UTF-8"));
   }
-  s.aliases.push_back({std::move(name), held->second});
+  const std::size_t object = held->second;
+  if (s.names.contains(name)) {
+    return s.Fail(InvalidArgument(TensorContext(name) + ": the name was added before"));
+  }
+  s.aliases.push_back({std::move(name), object});
+  s.names.emplace(s.aliases.back().name, object);
   return OkStatus();
 }
 
@@ -454,14 +464,16 @@ struct ObjectWriter::State {
     return writer->Enqueue(std::move(chunk), weight, bytes);
   }
 
+  Status WrongSize(std::uint64_t bytes) const {
+    return Annotate(InvalidArgument("component " + Quote(object->components[at].role) + " declares " +
+                                    std::to_string(object->components[at].bytes) + " bytes, " +
+                                    std::to_string(bytes) + " were appended"),
+                    TensorContext(object->name));
+  }
+
   Status EndComponent() {
     const std::uint64_t declared = object->components[at].bytes;
-    if (declared != kUnknownSize && declared != appended) {
-      return Annotate(InvalidArgument("component " + Quote(object->components[at].role) + " declares " +
-                                      std::to_string(declared) + " bytes, " +
-                                      std::to_string(appended) + " were appended"),
-                      TensorContext(object->name));
-    }
+    if (declared != kUnknownSize && declared != appended) return WrongSize(appended);
     actual.components[at].bytes = appended;
     return Send(true);
   }
@@ -479,12 +491,7 @@ ObjectWriter::~ObjectWriter() {
 StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector<Storage> storage) {
   State& s = *state_;
   ZT_RETURN_IF_ERROR(s.Usable());
-  if (storage.empty()) storage.assign(object.components.size(), s.options.storage);
-  if (storage.size() != object.components.size()) {
-    return s.Fail(InvalidArgument(TensorContext(object.name) + ": storage is given for " +
-                                  std::to_string(storage.size()) + " of " +
-                                  std::to_string(object.components.size()) + " components"));
-  }
+  ZT_RETURN_IF_ERROR(s.Check(s.SettleStorage(object, storage)));
   ZT_RETURN_IF_ERROR(s.Check(Annotate(ValidateObject(object), TensorContext(object.name))));
   for (const Storage& each : storage) {
     const Encoding encoding =
@@ -509,6 +516,10 @@ Status ObjectWriter::Append(std::span<const std::byte> bytes) {
   State& s = *state_;
   if (!s.writer->failure.ok()) return s.writer->failure;
   if (s.finished) return FailedPrecondition("the object is finished");
+  const std::uint64_t declared = s.component->declared_bytes;
+  if (declared != kUnknownSize && bytes.size() > declared - s.appended) {
+    return s.writer->Fail(s.WrongSize(s.appended + bytes.size()));
+  }
   const std::size_t capacity = s.writer->ContentOfChunk(*s.component);
   while (!bytes.empty()) {
     // A full chunk is held back until more comes: the last one must know that it is the last.

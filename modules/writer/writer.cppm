@@ -39,16 +39,16 @@ struct NumericFinding {
 
 struct WriterOptions {
   SpecVersion spec = SpecVersion::k1_2;
-  Storage storage;           // of components added without a plan
-  ZstdOptions zstd;
+  Storage storage = {};      // of components added without a plan
+  ZstdOptions zstd = {};
   double min_gain = 0.02;    // fraction a component must shrink by to be stored compressed
   unsigned threads = 1;      // workers; 0 means UsableThreads()
   std::uint64_t memory_bytes = 64 << 20;  // for chunks under way; the manifest comes on top
   // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes; their
   // number must come out as declared.
-  std::vector<std::shared_ptr<Stage>> stages;
+  std::vector<std::shared_ptr<Stage>> stages = {};
   // Called after each batch, by one thread at a time. Must not block for long.
-  std::function<void(const Progress&)> progress;
+  std::function<void(const Progress&)> progress = {};
 };
 
 class ObjectWriter;
@@ -72,11 +72,11 @@ class Writer {
   // Streams everything a plan lists. Source and plan must stay until Flush or Finish returns.
   Status AddSource(TensorSource& source, const Plan& plan);
 
-  // One dense tensor, or any object with the bytes of its components in order. The bytes must stay until Flush or
-  // Finish returns.
+  // One dense tensor, or an object of any format with the bytes of its components in order; their sizes need not be
+  // declared. `storage` has one entry for each component, or is empty for the default. The bytes must stay until
+  // Flush or Finish returns.
   Status Add(std::string name, Shape shape, ElementType element, std::span<const std::byte> bytes);
-  Status Add(Object object, std::vector<std::span<const std::byte>> components);
-  Status Add(Object object, std::vector<std::span<const std::byte>> components, const Storage& storage);
+  Status Add(Object object, std::vector<std::span<const std::byte>> components, std::vector<Storage> storage = {});
 
   // A second name for an object added before: tied weights, one blob.
   Status AddAlias(std::string name, std::string_view of);
@@ -107,7 +107,7 @@ class Writer {
   std::unique_ptr<State> state_;
 };
 
-// Feeds the components of one object, in the order of their declaration. Not thread-safe.
+// Feeds the components of one object, in the order of their declaration. Must not outlive its Writer. Not thread-safe.
 class ObjectWriter {
  public:
   ~ObjectWriter();

@@ -1,0 +1,197 @@
+// zt.convert.composite — a checkpoint's quantized modules as one object each.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.composite;
+
+import :regroup;
+import :scheme;
+import zt.core;
+import zt.source;
+
+namespace zt {
+
+namespace composite::internal {
+
+RegroupedSource::RegroupedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {
+  attributes_ = inner_->attributes();
+  warnings_ = inner_->warnings();
+  file_ = inner_->file({});
+}
+
+void RegroupedSource::Add(Object object, std::vector<ComponentId> components) {
+  objects_.push_back(std::move(object));
+  origin_.push_back(std::move(components));
+}
+
+void RegroupedSource::Keep(std::uint32_t object) {
+  std::vector<ComponentId> components;
+  for (std::uint32_t c = 0; c < inner_->objects()[object].components.size(); ++c)
+    components.push_back({object, c});
+  Add(inner_->objects()[object], std::move(components));
+}
+
+const std::string& RegroupedSource::file(ComponentId id) const {
+  return id.object < origin_.size() ? inner_->file(Inner(id)) : file_;
+}
+
+Status RegroupedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+  return inner_->Read(Inner(id), offset, out);
+}
+
+}  // namespace composite::internal
+
+namespace {
+
+using composite::internal::Anchor;
+using composite::internal::DeclaredScheme;
+using composite::internal::Recipe;
+using composite::internal::Recognize;
+using composite::internal::RegroupedSource;
+using composite::internal::Scheme;
+using composite::internal::Tensors;
+
+// "model.layers.0.q_proj" of "model.layers.0.q_proj.qweight"; nothing where `name` has neither scheme's anchor.
+std::optional<std::pair<std::string, std::string_view>> SplitAnchor(std::string_view name) {
+  for (const Scheme scheme : {Scheme::kGptq, Scheme::kPackQuantized}) {
+    const std::string_view anchor = Anchor(scheme);
+    if (name.size() > anchor.size() && name.ends_with(anchor)) {
+      return std::pair(std::string(name.substr(0, name.size() - anchor.size())), anchor);
+    }
+  }
+  return std::nullopt;
+}
+
+Value SourceTensors(const Tensors& tensors, const Recipe& recipe) {
+  Value::Map out;
+  for (const auto& [role, index] : recipe.members) {
+    const Object& tensor = tensors[index];
+    Value::Array shape;
+    for (const std::uint64_t dimension : tensor.shape) shape.emplace_back(dimension);
+    Value::Map entry;
+    entry.emplace_back("name", tensor.name);
+    entry.emplace_back("dtype", Name(tensor.components[0].element));
+    entry.emplace_back("shape", std::move(shape));
+    out.emplace_back(role, std::move(entry));
+  }
+  return out;
+}
+
+// One module, with its name checked against the tensors that will stay.
+StatusOr<Recipe> RecognizeNamed(Scheme scheme, const QuantConfig& config, const Tensors& tensors,
+                                const std::string& module, std::string_view anchor) {
+  if (anchor != Anchor(scheme)) {
+    return Unsupported("it has " + Quote(anchor) +
+                       ", which is not of the scheme the configuration declares");
+  }
+  if (tensors.Find(module)) return Unsupported("a tensor has the module's name");
+  return Recognize(scheme, config.content, tensors, module);
+}
+
+// Modules that are named one by one where they stay as they are.
+constexpr std::size_t kWarnings = 20;
+
+// A reason that holds for the whole checkpoint is told once.
+std::string AllDense(std::string_view file, std::size_t modules, const std::string& first,
+                     std::string_view why) {
+  std::string out = std::to_string(modules) +
+                    (modules == 1 ? " quantized module stays" : " quantized modules stay") +
+                    " as separate tensors (" + Quote(first) +
+                    (modules == 1 ? "): " : " is the first): ");
+  if (!file.empty()) out += std::string(file) + ": ";
+  return out + std::string(why);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<TensorSource>> GroupQuantized(std::unique_ptr<TensorSource> source,
+                                                       const QuantConfig& config) {
+  std::vector<std::pair<std::string, std::string_view>> modules;
+  for (const Object& object : source->objects()) {
+    if (auto split = SplitAnchor(object.name)) modules.push_back(*std::move(split));
+  }
+  if (modules.empty()) return source;
+  const auto all_dense = [&](std::string_view why) -> StatusOr<std::unique_ptr<TensorSource>> {
+    source->AddWarning(AllDense(config.file, modules.size(), modules[0].first, why));
+    return std::move(source);
+  };
+  if (!source->seekable()) return all_dense("a pipe cannot be reordered; name a file");
+  if (config.file.empty())
+    return all_dense("the checkpoint has no quantization configuration to check them against");
+  const auto scheme = DeclaredScheme(config.content);
+  if (!scheme.ok()) return all_dense(Message(scheme.status()));
+  Value kept = Value::Map{{"file", config.file}, {"content", config.content}};
+  const Value* taken = FindMember(source->attributes(), kQuantConfigAttribute);
+  if (taken != nullptr && !(*taken == kept)) {
+    return all_dense("the input has another attribute " + Quote(kQuantConfigAttribute));
+  }
+
+  const Tensors tensors(*source);
+  std::vector<Recipe> recipes;
+  std::vector<std::string> names;
+  std::vector<std::string> warnings;
+  std::unordered_map<std::uint32_t, std::size_t> member_of;  // source object -> recipe
+  for (const auto& [module, anchor] : modules) {
+    auto recipe = RecognizeNamed(*scheme, config, tensors, module, anchor);
+    if (!recipe.ok()) {
+      if (recipe.status().code() != StatusCode::kUnimplemented) return recipe.status();
+      warnings.push_back("module " + Quote(module) +
+                         " stays as separate tensors: " + std::string(Message(recipe.status())));
+      continue;
+    }
+    for (const auto& [role, index] : recipe->members) member_of.emplace(index, recipes.size());
+    recipes.push_back(*std::move(recipe));
+    names.push_back(module);
+  }
+
+  TensorSource& inner = *source;
+  auto grouped = std::make_unique<RegroupedSource>(std::move(source));
+  std::vector<bool> added(recipes.size());
+  for (std::uint32_t i = 0; i < inner.objects().size(); ++i) {
+    const auto member = member_of.find(i);
+    if (member == member_of.end()) {
+      grouped->Keep(i);
+      continue;
+    }
+    if (added[member->second]) continue;
+    added[member->second] = true;
+    Recipe& recipe = recipes[member->second];
+    Object object;
+    object.name = names[member->second];
+    object.format = "quantized_group";
+    object.shape = recipe.shape;
+    object.attributes = std::move(recipe.attributes);
+    object.attributes.emplace_back(kSourceTensorsAttribute, SourceTensors(tensors, recipe));
+    std::vector<ComponentId> components;
+    for (const auto& [role, index] : recipe.members) {
+      const Component& data = tensors[index].components[0];
+      object.components.push_back({role, data.element, data.bytes});
+      components.push_back({index, 0});
+    }
+    grouped->Add(std::move(object), std::move(components));
+  }
+  if (!recipes.empty()) SetMember(grouped->root(), kQuantConfigAttribute, std::move(kept));
+  for (std::size_t i = 0; i < std::min(warnings.size(), kWarnings); ++i) {
+    grouped->AddWarning(std::move(warnings[i]));
+  }
+  if (warnings.size() > kWarnings) {
+    grouped->AddWarning(std::to_string(warnings.size() - kWarnings) +
+                        " more modules stay as separate tensors");
+  }
+  return grouped;
+}
+
+}  // namespace zt

@@ -1,0 +1,338 @@
+// zt.writer: what is refused, and that every failure gives one error and no output.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+import zt;
+
+namespace zt {
+namespace {
+
+using ::testing::HasSubstr;
+
+using Bytes = std::vector<std::byte>;
+
+ElementType U8() { return {DType::kU8}; }
+
+// Forwards to memory until call number `fail_at`, which fails; counts what happens.
+class FaultySink final : public Sink {
+ public:
+  struct Counts {
+    int calls = 0;  // Reserve, Append, WriteAt and Finish
+    int finished = 0, aborted = 0;
+    int after_failure = 0;
+  };
+  FaultySink(int fail_at, bool place, std::shared_ptr<Counts> counts)
+      : fail_at_(fail_at), place_(place), counts_(std::move(counts)) {}
+  ~FaultySink() override { Abort(); }
+  const std::string& name() const override { return name_; }
+  bool can_place() const override { return place_; }
+  Status Append(Pieces) override { return Call(); }
+  Status WriteAt(std::uint64_t, Pieces) override { return Call(); }
+  Status Reserve(std::uint64_t) override { return Call(); }
+  Status Finish(std::uint64_t) override {
+    const Status status = Call();
+    if (status.ok()) ++counts_->finished;
+    return status;
+  }
+  void Abort() override {
+    if (!aborted_) ++counts_->aborted;
+    aborted_ = true;
+  }
+
+ private:
+  Status Call() {
+    const int call = ++calls_;
+    counts_->calls = call;
+    return call == fail_at_ ? IoError("no space") : OkStatus();
+  }
+  const int fail_at_;
+  const bool place_;
+  std::atomic<int> calls_ = 0;
+  bool aborted_ = false;
+  std::shared_ptr<Counts> counts_;
+  std::string name_ = "disk";
+};
+
+// Everything a caller may do, going on after errors as a careless one would; the error of Finish.
+Status UseEverything(Writer& writer) {
+  static const Bytes data(3 << 20);
+  MemorySource source;
+  EXPECT_TRUE(source.Add(*DenseObject("planned", {data.size()}, U8()), {data}).ok());
+  const auto plan = MakePlan(source, {});
+  (void)writer.AddSource(source, *plan);
+  (void)writer.Add("small", {10}, U8(), std::span(data).first(10));
+  (void)writer.AddAlias("tied", "small");
+  auto object =
+      writer.Begin({.name = "streamed", .shape = {1 << 20}, .components = {{"data", U8()}}});
+  if (object.ok()) {
+    for (int i = 0; i < 16; ++i) (void)(*object)->Append(std::span(data).first(1 << 16));
+    (void)(*object)->Finish();
+  }
+  (void)writer.Flush();
+  return writer.Finish();
+}
+
+TEST(FailingSink, AtEveryCallGivesOneErrorAndNoOutput) {
+  for (const bool place : {false, true}) {
+    for (const unsigned threads : {1U, 4U}) {
+      auto counts = std::make_shared<FaultySink::Counts>();
+      {
+        auto writer =
+            Writer::Create(std::make_unique<FaultySink>(0, place, counts), {.threads = threads});
+        ASSERT_TRUE(UseEverything(**writer).ok());
+      }
+      EXPECT_EQ(counts->finished, 1);
+      const int calls = counts->calls;
+      EXPECT_GT(calls, 6);
+      for (int fail_at = 1; fail_at <= calls; ++fail_at) {
+        counts = std::make_shared<FaultySink::Counts>();
+        auto writer = Writer::Create(std::make_unique<FaultySink>(fail_at, place, counts),
+                                     {.threads = threads});
+        const Status status = UseEverything(**writer);
+        EXPECT_EQ(status.code(), StatusCode::kUnavailable) << fail_at;
+        const std::string message(Message(status));
+        EXPECT_THAT(message, ::testing::MatchesRegex("disk: (tensor '[a-z]+': )?no space"));
+        EXPECT_EQ(counts->finished, 0) << fail_at;
+        EXPECT_EQ(counts->aborted, 1) << fail_at;
+        EXPECT_EQ(Message((*writer)->Flush()), message);
+        EXPECT_EQ(Message((*writer)->Add("more", {0}, U8(), {})), message);
+      }
+    }
+  }
+}
+
+// One call that must fail with `code` and `message`, after which there is no output and every call says so.
+void Refuses(StatusCode code, const std::string& message,
+             const std::function<Status(Writer&)>& call, WriterOptions options = {}) {
+  Bytes file;
+  auto writer = Writer::Create(MemorySink(file), std::move(options));
+  ASSERT_TRUE(writer.ok());
+  static const Bytes kData(64);
+  ASSERT_TRUE((*writer)->Add("held", {8}, U8(), std::span(kData).first(8)).ok());
+  const Status status = call(**writer);
+  EXPECT_EQ(status.code(), code) << message;
+  EXPECT_EQ(Message(status), message);
+  EXPECT_EQ(Message((*writer)->Finish()), message);
+  EXPECT_TRUE(file.empty()) << message;
+}
+
+TEST(Refused, NamesTwice) {
+  const Bytes data(8);
+  const StatusCode code = StatusCode::kInvalidArgument;
+  Refuses(code, "tensor 'held': the name was added before",
+          [&](Writer& w) { return w.Add("held", {8}, U8(), data); });
+  Refuses(code, "tensor 'held': the name was added before", [&](Writer& w) {
+    return w.Begin({.name = "held", .shape = {8}, .components = {{"data", U8()}}}).status();
+  });
+  Refuses(code, "tensor 'held': the name was added before",
+          [&](Writer& w) { return w.AddAlias("held", "held"); });
+  const auto alias_then = [](const std::function<Status(Writer&)>& call) {
+    return [call](Writer& w) {
+      const Status status = w.AddAlias("alias", "held");
+      return status.ok() ? call(w) : status;
+    };
+  };
+  Refuses(code, "tensor 'alias': the name was added before",
+          alias_then([](Writer& w) { return w.AddAlias("alias", "held"); }));
+  Refuses(code, "tensor 'alias': the name was added before",
+          alias_then([&](Writer& w) { return w.Add("alias", {8}, U8(), data); }));
+  Refuses(code, "tensor 'alias': there is no tensor 'nobody'",
+          [](Writer& w) { return w.AddAlias("alias", "nobody"); });
+  Refuses(code, "the name '' is empty or no UTF-8",
+          [](Writer& w) { return w.AddAlias("", "held"); });
+}
+
+TEST(Refused, SizesThatDoNotFit) {
+  const Bytes data(8);
+  const StatusCode code = StatusCode::kInvalidArgument;
+  Refuses(code, "tensor 't': component 'data' declares 9 bytes, 8 given",
+          [&](Writer& w) { return w.Add("t", {9}, U8(), data); });
+  Refuses(code, "tensor 't': 1 components declared, 2 given", [&](Writer& w) {
+    return w.Add({.name = "t", .shape = {8}, .components = {{"data", U8()}}}, {data, data});
+  });
+  Refuses(StatusCode::kDataLoss, "tensor 't': data has 8 bytes, shape [3] of u16 asks for 6",
+          [&](Writer& w) {
+            return w.Add({.name = "t", .shape = {3}, .components = {{"data", {DType::kU16}}}},
+                         {data});
+          });
+  Refuses(StatusCode::kDataLoss,
+          "tensor 't': component 'x' has 7 bytes, no whole number of u16 elements", [&](Writer& w) {
+            return w.Add({.name = "t", .format = "own", .components = {{"x", {DType::kU16}}}},
+                         {std::span(data).first(7)});
+          });
+  Refuses(code, "tensor 't': storage is given for 2 of 1 components", [&](Writer& w) {
+    return w.Add({.name = "t", .shape = {8}, .components = {{"data", U8()}}}, {data}, {{}, {}});
+  });
+}
+
+TEST(Refused, WhatTheVersionCannotSay) {
+  const Bytes data(8);
+  Object group = {.name = "q", .format = "quantized_group", .shape = {8}};
+  group.components = {{"packed_weight", U8()}, {"scales", U8()}};
+  Refuses(StatusCode::kInvalidArgument,
+          "tensor 'q': version 1.1.0 requires a component 'zeros' in quantized_group",
+          [&](Writer& w) { return w.Add(group, {data, data}); }, {.spec = SpecVersion::k1_1});
+  Refuses(StatusCode::kInvalidArgument,
+          "tensor 'q': version 1.1.0 requires a component 'zeros' in quantized_group",
+          [&](Writer& w) { return w.Begin(group).status(); }, {.spec = SpecVersion::k1_1});
+  Refuses(StatusCode::kInvalidArgument, "tensor 'q': version 0.1.0 has no format 'quantized_group'",
+          [&](Writer& w) { return w.Begin(group).status(); }, {.spec = SpecVersion::k0_1});
+}
+
+TEST(Refused, StreamsOfTheWrongSize) {
+  const Bytes data(8);
+  const auto stream = [&](std::vector<Component> components,
+                          std::function<Status(ObjectWriter&)> feed) {
+    return [=](Writer& w) {
+      auto object = w.Begin({.name = "t",
+                             .format = components.size() == 1 ? "dense" : "own",
+                             .shape = {9},
+                             .components = components});
+      return object.ok() ? feed(**object) : object.status();
+    };
+  };
+  Refuses(StatusCode::kInvalidArgument,
+          "tensor 't': component 'data' declares 9 bytes, 8 were appended",
+          stream({{"data", U8(), 9}}, [&](ObjectWriter& o) {
+            const Status status = o.Append(data);
+            return status.ok() ? o.Finish() : status;
+          }));
+  Refuses(StatusCode::kInvalidArgument,
+          "tensor 't': component 'data' declares 9 bytes, 16 were appended",
+          stream({{"data", U8(), 9}}, [&](ObjectWriter& o) {
+            const Status status = o.Append(data);
+            return status.ok() ? o.Append(data) : status;
+          }));
+  Refuses(StatusCode::kDataLoss, "tensor 't': data has 8 bytes, shape [9] of u8 asks for 9",
+          stream({{"data", U8()}}, [&](ObjectWriter& o) {
+            const Status status = o.Append(data);
+            return status.ok() ? o.Finish() : status;
+          }));
+  Refuses(StatusCode::kFailedPrecondition, "tensor 't': component 'b' was never begun",
+          stream({{"a", U8()}, {"b", U8()}}, [](ObjectWriter& o) { return o.Finish(); }));
+  Refuses(StatusCode::kFailedPrecondition, "tensor 't': there is no further component",
+          stream({{"data", U8()}}, [](ObjectWriter& o) { return o.NextComponent(); }));
+  Refuses(StatusCode::kDataLoss,
+          "tensor 't': component 'b' has 1 bytes, no whole number of f32 elements",
+          stream({{"a", U8()}, {"b", {DType::kF32}}}, [&](ObjectWriter& o) {
+            Status status = o.NextComponent();
+            if (status.ok()) status = o.Append(std::span(data).first(1));
+            return status.ok() ? o.Finish() : status;
+          }));
+}
+
+TEST(Order, AnObjectThatIsDroppedFailsTheWriter) {
+  Refuses(StatusCode::kFailedPrecondition, "tensor 't': the object was dropped before Finish",
+          [](Writer& w) {
+            {
+              const auto object =
+                  w.Begin({.name = "t", .shape = {9}, .components = {{"data", U8()}}});
+            }
+            return w.Flush();
+          });
+}
+
+TEST(Order, NothingElseWhileAnObjectIsOpen) {
+  Bytes file;
+  const Bytes data(8);
+  auto writer = Writer::Create(MemorySink(file));
+  auto object = (*writer)->Begin({.name = "t", .shape = {8}, .components = {{"data", U8()}}});
+  ASSERT_TRUE(object.ok());
+  EXPECT_EQ((*writer)->Add("u", {8}, U8(), data).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ((*writer)->Finish().code(), StatusCode::kFailedPrecondition);
+  // That was the caller's mistake, and no harm is done.
+  ASSERT_TRUE((*object)->Append(data).ok());
+  ASSERT_TRUE((*object)->Finish().ok());
+  EXPECT_EQ((*object)->Finish().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ((*object)->Append(data).code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE((*writer)->Finish().ok());
+  EXPECT_EQ((*writer)->Finish().code(), StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(file.empty());
+}
+
+TEST(Order, AWriterThatIsDroppedLeavesNothing) {
+  Bytes file;
+  const Bytes data(8);
+  {
+    auto writer = Writer::Create(MemorySink(file));
+    ASSERT_TRUE((*writer)->Add("t", {8}, U8(), data).ok());
+    ASSERT_TRUE((*writer)->Flush().ok());
+    EXPECT_FALSE(file.empty());
+  }
+  EXPECT_TRUE(file.empty());
+}
+
+TEST(Options, AreChecked) {
+  Bytes file;
+  EXPECT_EQ(Writer::Create(MemorySink(file), {.spec = SpecVersion::k1_0}).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(Writer::Create(MemorySink(file), {.zstd = {.frame_bytes = 1}}).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(Cancel, FromAnotherThread) {
+  for (const unsigned threads : {1U, 4U}) {
+    Bytes file;
+    std::atomic<int> batches = 0;
+    WriterOptions options;
+    options.threads = threads;
+    options.progress = [&](const Progress&) { ++batches; };
+    auto writer = Writer::Create(MemorySink(file), std::move(options));
+    std::thread other([&] {
+      while (batches < 3) std::this_thread::yield();
+      (*writer)->Cancel(Cancelled("enough"));
+    });
+    auto object =
+        (*writer)->Begin({.name = "endless", .shape = {1}, .components = {{"data", U8()}}});
+    ASSERT_TRUE(object.ok());
+    const Bytes data(1 << 20);
+    Status status;
+    while (status.ok()) status = (*object)->Append(data);
+    other.join();
+    EXPECT_EQ(status.code(), StatusCode::kCancelled);
+    EXPECT_EQ(Message(status), "enough");
+    EXPECT_EQ(Message((*object)->Finish()), "enough");
+    EXPECT_EQ(Message((*writer)->Finish()), "enough");
+    EXPECT_TRUE(file.empty());
+  }
+}
+
+TEST(Progress, NeverGoesBack) {
+  for (const unsigned threads : {1U, 4U}) {
+    Bytes file;
+    Progress last;
+    WriterOptions options;
+    options.threads = threads;
+    options.progress = [&](const Progress& now) {
+      EXPECT_GE(now.bytes, last.bytes);
+      EXPECT_GE(now.tensors, last.tensors);
+      EXPECT_GE(now.stored_bytes, last.stored_bytes);
+      last = now;
+    };
+    auto writer = Writer::Create(MemorySink(file), std::move(options));
+    const Bytes data(5 << 20);
+    for (int i = 0; i < 5; ++i) {
+      ASSERT_TRUE((*writer)->Add(std::to_string(i), {data.size()}, U8(), data).ok());
+    }
+    ASSERT_TRUE((*writer)->Finish().ok());
+    EXPECT_EQ(last.bytes, 25U << 20);
+    EXPECT_EQ(last.bytes_total, 25U << 20);
+    EXPECT_EQ(last.tensors, 5U);
+    EXPECT_EQ(last.tensors_total, 5U);
+    EXPECT_EQ(last.stored_bytes, 25U << 20);
+  }
+}
+
+}  // namespace
+}  // namespace zt
