@@ -54,7 +54,25 @@ struct InspectArgs {
 
 struct VerifyArgs {
   Common common;
+  InputOptions input;  // of `against`
   std::string file;
+  std::vector<std::string> against;
+};
+
+struct ExtractArgs {
+  Common common;
+  InputOptions input;
+  std::string file;
+  std::vector<std::string> names;  // empty: all
+  std::string output;
+  std::string to;  // a format's name, or empty: by the output's suffix
+  bool force = false, no_sync = false;
+};
+
+struct DiffArgs {
+  Common common;
+  InputOptions input;
+  std::string first, second;
 };
 
 }  // namespace zt::cli

@@ -28,6 +28,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string
 // True where the file begins like a .zt file.
 StatusOr<bool> IsZt(const std::string& path);
 
+// The file at `output`, or standard output for "-", which must not be a terminal. Errors name it.
+StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output, const FileSinkOptions& options);
+// kAlreadyExists where `output` is a file that may not be replaced: found before any work is done.
+Status CheckOutput(const std::string& output, bool force);
+
 // "ztstream: message" on standard error; the exit status of `status`.
 int Fail(const Status& status);
 void Warn(std::string_view message);

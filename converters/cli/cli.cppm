@@ -15,6 +15,8 @@ export namespace zt::cli {
 int RunConvert(const ConvertArgs& args);
 int RunInspect(const InspectArgs& args);
 int RunVerify(const VerifyArgs& args);
+int RunExtract(const ExtractArgs& args);
+int RunDiff(const DiffArgs& args);
 
 // SIGINT, SIGTERM and SIGHUP end the run cleanly; SIGPIPE becomes a write error. Call before any thread starts.
 void InstallSignals();

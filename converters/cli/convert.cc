@@ -1,16 +1,12 @@
 // zt.cli — convert: open, plan, stream, publish.
 module;
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -134,25 +130,10 @@ void ReportFindings(const Writer& writer, OnOverflow policy) {
   }
 }
 
-StatusOr<std::unique_ptr<Sink>> OpenSink(const ConvertArgs& args) {
-  if (args.output == "-") {
-    if (::isatty(STDOUT_FILENO) != 0) {
-      return InvalidArgument("standard output is a terminal; redirect it or name a file with -o");
-    }
-    return DescriptorSink(STDOUT_FILENO, "standard output");
-  }
-  auto sink = CreateFileSink(args.output, {.overwrite = args.force, .sync = !args.no_sync});
-  if (!sink.ok()) return Annotate(sink.status(), args.output);
-  return sink;
-}
-
 Status Convert(const ConvertArgs& args) {
   ZT_ASSIGN_OR_RETURN(const PlanOptions plan_options, MakePlanOptions(args));
   ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, plan_options));
-  std::error_code error;
-  if (args.output != "-" && !args.force && std::filesystem::is_regular_file(args.output, error)) {
-    return Annotate(AlreadyExists("the output exists already; use -f to replace it"), args.output);
-  }
+  ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(args.inputs, args.input));
   if (args.group_quantized) {
     ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(args.inputs));
@@ -170,7 +151,8 @@ Status Convert(const ConvertArgs& args) {
     return Print(json.dump() + "\n");
   }
 
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink, OpenSink(args));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink,
+                      OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
   ProgressBar bar(args.common, "convert");
   options.progress = [&](const Progress& p) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);

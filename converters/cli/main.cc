@@ -112,7 +112,29 @@ int Run(int argc, char** argv) {
 
   CLI::App* v = app.add_subcommand("verify", "Check every byte of a .zt file");
   v->add_option("FILE", verify.file, "The file")->required();
+  v->add_option("--against", verify.against, "SOURCE...: the inputs it was made of, compared value by value");
+  AddInput(*v, verify.input);
   AddCommon(*v, verify.common, texts);
+
+  zt::cli::ExtractArgs extract;
+  CLI::App* x = app.add_subcommand("extract", "Write tensors back as safetensors, npz, npy or GGUF");
+  x->add_option("FILE", extract.file, "A file of any format it reads, or a checkpoint folder")->required();
+  x->add_option("NAME", extract.names, "Only these tensors");
+  x->add_option("-o,--output", extract.output,
+                "OUT.safetensors, OUT.npz, OUT.npy, OUT.gguf, a folder for one .npy each (DIR/), or -")
+      ->required();
+  x->add_option("--to", extract.to, "safetensors, npz, npy or gguf; else by the output's suffix");
+  x->add_flag("-f,--force", extract.force, "Replace an existing output");
+  x->add_flag("--no-sync", extract.no_sync, "Do not wait until the disk has it");
+  AddInput(*x, extract.input);
+  AddCommon(*x, extract.common, texts);
+
+  zt::cli::DiffArgs diff;
+  CLI::App* d = app.add_subcommand("diff", "Compare two inputs by name, shape, type and values");
+  d->add_option("A", diff.first, "A file of any format it reads, or a checkpoint folder")->required();
+  d->add_option("B", diff.second, "Another")->required();
+  AddInput(*d, diff.input);
+  AddCommon(*d, diff.common, texts);
 
   try {
     app.parse(Arguments(argc, argv));
@@ -123,7 +145,11 @@ int Run(int argc, char** argv) {
     std::fprintf(stderr, "ztstream: %s; see ztstream --help\n", what.c_str());
     return 2;
   }
-  Common& common = *c ? convert.common : *i ? inspect.common : verify.common;
+  Common& common = *c   ? convert.common
+                   : *i ? inspect.common
+                   : *v ? verify.common
+                   : *x ? extract.common
+                        : diff.common;
   if (auto status = Settle(common, texts); !status.ok()) return Usage(status);
   convert.input.memory = convert.common.memory;
   convert.input.keep_sparse = sparse == "keep";
@@ -133,6 +159,9 @@ int Run(int argc, char** argv) {
 
   if (*c) return zt::cli::RunConvert(convert);
   if (*i) return zt::cli::RunInspect(inspect);
+  for (InputOptions* input : {&verify.input, &extract.input, &diff.input}) input->memory = common.memory;
+  if (*x) return zt::cli::RunExtract(extract);
+  if (*d) return zt::cli::RunDiff(diff);
   return zt::cli::RunVerify(verify);
 }
 

@@ -12,7 +12,9 @@ module;
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -103,6 +105,24 @@ OnSignal::OnSignal(std::function<void()> cancel) {
 OnSignal::~OnSignal() {
   const std::lock_guard lock(g_mutex);
   delete std::exchange(g_cancel, nullptr);
+}
+
+StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output, const FileSinkOptions& options) {
+  if (output == "-") {
+    if (::isatty(STDOUT_FILENO) != 0) {
+      return InvalidArgument("standard output is a terminal; redirect it or name a file with -o");
+    }
+    return DescriptorSink(STDOUT_FILENO, "standard output");
+  }
+  auto sink = CreateFileSink(output, options);
+  if (!sink.ok()) return Annotate(sink.status(), output);
+  return sink;
+}
+
+Status CheckOutput(const std::string& output, bool force) {
+  std::error_code error;
+  if (output == "-" || force || !std::filesystem::is_regular_file(output, error)) return OkStatus();
+  return Annotate(AlreadyExists("the output exists already; use -f to replace it"), output);
 }
 
 int Fail(const Status& status) {

@@ -14,6 +14,7 @@ module;
 
 module zt.cli;
 
+import :compare;
 import :support;
 import zt;
 
@@ -41,6 +42,13 @@ int Refuse(const VerifyArgs& args, const Status& status) {
   return status.code() == StatusCode::kDataLoss ? 1 : exit;
 }
 
+// What differs from the sources, which are read again.
+StatusOr<Comparison> CompareAgainst(const VerifyArgs& args) {
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenInputs({args.file}, {}));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenInputs(args.against, args.input));
+  return CompareSources(*file, *source, args.common, "compare");
+}
+
 }  // namespace
 
 int RunVerify(const VerifyArgs& args) {
@@ -54,7 +62,13 @@ int RunVerify(const VerifyArgs& args) {
   auto report = Verify(**reader, options);
   bar.End();
   if (!report.ok()) return Refuse(args, report.status());
-  const bool good = report->problems.empty();
+  Comparison compared;
+  if (!args.against.empty() && report->problems.empty()) {
+    auto comparison = CompareAgainst(args);
+    if (!comparison.ok()) return Fail(comparison.status());
+    compared = *std::move(comparison);
+  }
+  const bool good = report->problems.empty() && compared.differences.empty();
   if (args.common.json) {
     Json problems = Json::array();
     for (const VerifyProblem& problem : report->problems) {
@@ -64,7 +78,7 @@ int RunVerify(const VerifyArgs& args) {
       row["message"] = problem.message;
       problems.push_back(std::move(row));
     }
-    const Json json = {{"file", args.file},
+    Json json = {{"file", args.file},
                        {"ok", good},
                        {"objects", report->objects},
                        {"components", report->components},
@@ -73,12 +87,23 @@ int RunVerify(const VerifyArgs& args) {
                        {"stored_bytes", report->stored_bytes},
                        {"decoded_bytes", report->decoded_bytes},
                        {"problems", std::move(problems)}};
+    if (!args.against.empty()) {
+      Json differences = Json::array();
+      for (const Difference& each : compared.differences) differences.push_back(ToJson(each));
+      json["against"] = args.against;
+      json["compared"] = compared.tensors;
+      json["differences"] = std::move(differences);
+    }
     if (auto status = Print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"); !status.ok()) {
       return Fail(status);
     }
   }
   for (const VerifyProblem& problem : report->problems) {
     std::fprintf(stderr, "ztstream: %s: %s\n", args.file.c_str(), ProblemText(problem).c_str());
+  }
+  for (const Difference& each : compared.differences) {
+    std::fprintf(stderr, "ztstream: %s: %s: %s\n", args.file.c_str(), TensorContext(each.tensor).c_str(),
+                 Text(each, "the file", "the source").c_str());
   }
   if (!args.common.quiet) {
     for (const std::string& each : report->unverified) {
@@ -92,7 +117,8 @@ int RunVerify(const VerifyArgs& args) {
     const Status status = Print(
         args.file + ": good: " + std::to_string(report->objects) + " objects, " +
         std::to_string(report->components) + " components, " + std::to_string(report->digests) +
-        " digests match, " + HumanBytes(report->stored_bytes) + " in " + text + "\n");
+        " digests match, " + HumanBytes(report->stored_bytes) + " in " + text +
+        (args.against.empty() ? "" : "; " + std::to_string(compared.tensors) + " tensors equal the source") + "\n");
     if (!status.ok()) return Fail(status);
   }
   return good ? 0 : 1;

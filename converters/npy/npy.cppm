@@ -11,6 +11,7 @@ module;
 
 export module zt.convert.npy;
 
+import zt.convert.layout;
 import zt.core;
 import zt.source;
 
@@ -54,5 +55,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> byte
 // in a warning.
 StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
                                                       NpyOptions options = {});
+
+// ---- writing -------------------------------------------------------------------------------------------------
+
+// Plans an .npy file of one dense object, with the header that numpy.save writes. Elements that numpy has no name for
+// (bf16, f8_*, packed types) are '|V' of their width, which a warning of the layout says. kUnimplemented where the
+// object is no array; errors name the tensor.
+StatusOr<FileLayout> PlanNpy(const TensorSource& source, std::uint32_t object);
+
+// Plans an .npz archive: stored entries NAME.npy in the order given, CRCs behind the data, zip64 where needed, no
+// timestamps. A sparse object must be the only one and becomes an archive that scipy.sparse.load_npz reads.
+StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::uint32_t> objects);
 
 }  // namespace zt

@@ -1,4 +1,4 @@
-// zt.convert.safetensors — safetensors files and sharded Hugging Face checkpoint folders as TensorSource.
+// zt.convert.safetensors — safetensors files and sharded Hugging Face folders as TensorSource, and their layout.
 module;
 
 #include <cstddef>
@@ -6,9 +6,12 @@ module;
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 export module zt.convert.safetensors;
 
+import zt.convert.layout;
 import zt.core;
 import zt.source;
 
@@ -38,5 +41,11 @@ struct CheckpointOptions {
 // the folder.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
                                                               const CheckpointOptions& options = {});
+
+// Plans a safetensors file of these objects of `source`, with this `__metadata__`. Tensors lie as the reference
+// writer orders them: by element type, widest first, then by name. Equal inputs give equal bytes. Fails with
+// kUnimplemented naming the tensor where safetensors cannot say it: formats other than dense, types it lacks.
+StatusOr<FileLayout> PlanSafetensors(const TensorSource& source, std::span<const std::uint32_t> objects,
+                                     std::span<const std::pair<std::string, std::string>> metadata);
 
 }  // namespace zt

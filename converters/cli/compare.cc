@@ -1,0 +1,480 @@
+// zt.cli:compare — matching by name, reading both sides in parallel, counting what differs.
+module;
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import :compare;
+import :support;
+import zt;
+
+namespace zt::cli::internal {
+namespace {
+
+constexpr std::uint64_t kRange = std::uint64_t{2} << 20;  // of one side
+constexpr std::uint64_t kAligned = 16;                    // the largest element
+constexpr std::size_t kBlock = 4096;                      // elements looked at at once
+
+// Two components of the same declaration.
+struct Pair {
+  ComponentId first, second;
+  const Object* object = nullptr;
+  const Component* component = nullptr;
+  std::size_t unit = 1;  // bytes of an element
+  // How elements become numbers; none where only their bits count.
+  enum class Numbers { kNone, kFloat, kSigned, kUnsigned, kComplex } numbers = Numbers::kNone;
+  std::shared_ptr<const Transform> to_f64;
+
+  // Gathered in order.
+  std::uint64_t differing = 0, nan = 0;
+  std::optional<double> largest;
+};
+
+struct Counts {
+  std::uint64_t differing = 0, nan = 0;
+  std::optional<double> largest;
+  void Add(double difference) {
+    if (std::isnan(difference)) {
+      ++nan;
+    } else if (!largest || difference > *largest) {
+      largest = difference;
+    }
+  }
+};
+
+Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
+  if (status.ok()) return status;
+  return Annotate(Annotate(status, TensorContext(source.objects()[id.object].name)), source.file(id));
+}
+
+std::uint64_t LoadLittle(const std::byte* p, std::size_t width) {
+  std::uint64_t value = 0;
+  for (std::size_t i = width; i-- > 0;) value = value << 8 | static_cast<std::uint64_t>(p[i]);
+  return value;
+}
+
+std::uint64_t Distance(const std::byte* a, const std::byte* b, std::size_t width, bool is_signed) {
+  std::uint64_t x = LoadLittle(a, width), y = LoadLittle(b, width);
+  if (is_signed) {  // the order of signed numbers, shifted
+    const std::uint64_t sign = std::uint64_t{1} << (8 * width - 1);
+    x ^= sign;
+    y ^= sign;
+  }
+  return x > y ? x - y : y - x;
+}
+
+// Unequal blocks of at most kBlock elements.
+void CountBlock(const Pair& pair, std::span<const std::byte> a, std::span<const std::byte> b, Counts& counts) {
+  const std::size_t count = a.size() / pair.unit;
+  const std::size_t parts = pair.numbers == Pair::Numbers::kComplex ? 2 : 1;
+  std::vector<double> x, y;
+  if (pair.to_f64 != nullptr) {
+    NumericCounts ignored;
+    x.resize(count * parts);
+    y.resize(count * parts);
+    pair.to_f64->Apply(a, std::as_writable_bytes(std::span(x)), ignored);
+    pair.to_f64->Apply(b, std::as_writable_bytes(std::span(y)), ignored);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::byte* left = a.data() + i * pair.unit;
+    const std::byte* right = b.data() + i * pair.unit;
+    if (std::memcmp(left, right, pair.unit) == 0) continue;
+    ++counts.differing;
+    switch (pair.numbers) {
+      case Pair::Numbers::kNone:
+        break;
+      case Pair::Numbers::kFloat:
+        counts.Add(x[i] == y[i] ? 0 : std::abs(x[i] - y[i]));
+        break;
+      case Pair::Numbers::kComplex:
+        counts.Add(std::hypot(x[2 * i] == y[2 * i] ? 0 : x[2 * i] - y[2 * i],
+                              x[2 * i + 1] == y[2 * i + 1] ? 0 : x[2 * i + 1] - y[2 * i + 1]));
+        break;
+      default:
+        counts.Add(static_cast<double>(
+            Distance(left, right, pair.unit, pair.numbers == Pair::Numbers::kSigned)));
+    }
+  }
+}
+
+Counts CountRange(const Pair& pair, std::span<const std::byte> a, std::span<const std::byte> b) {
+  Counts counts;
+  const std::size_t step = kBlock * pair.unit;
+  for (std::size_t at = 0; at < a.size(); at += step) {
+    const std::size_t size = std::min(step, a.size() - at);
+    if (std::memcmp(a.data() + at, b.data() + at, size) == 0) continue;
+    CountBlock(pair, a.subspan(at, size), b.subspan(at, size), counts);
+  }
+  return counts;
+}
+
+void Interpret(Pair& pair) {
+  const Component& component = *pair.component;
+  const ElementType& element = component.element;
+  const LogicalType* logical = FindLogicalType(element.type);
+  pair.unit = ByteWidth(element.dtype) * (logical == nullptr ? 1 : logical->ratio);
+  if (component.bytes % pair.unit != 0) pair.unit = 1;
+  const std::string_view format = pair.object->format;
+  if (format != "dense" && !format.starts_with("sparse_")) return;  // blocks and packed numbers
+  if (element.type.starts_with("complex")) {
+    if (auto made = MakeConversion(element, *ParseElementType("complex128"), OnOverflow::kInf); made.ok()) {
+      pair.to_f64 = *made;
+      pair.numbers = Pair::Numbers::kComplex;
+    }
+  } else if (IsFloat(element.dtype) || element.type.starts_with("f8_")) {
+    if (auto made = MakeConversion(element, {DType::kF64, ""}, OnOverflow::kInf); made.ok()) {
+      pair.to_f64 = *made;
+      pair.numbers = Pair::Numbers::kFloat;
+    }
+  } else if (element.type.empty() && element.dtype != DType::kBool) {
+    pair.numbers = IsSignedInt(element.dtype) ? Pair::Numbers::kSigned : Pair::Numbers::kUnsigned;
+  }
+}
+
+// A chunk's `component` is the index of its pair; its counts hang at `owner` where the bytes differ.
+class Comparer {
+ public:
+  Comparer(TensorSource& first, TensorSource& second, const CompareOptions& options)
+      : first_(first), second_(second), options_(options), pool_(options.memory_bytes / 2) {}
+
+  StatusOr<Comparison> Run() {
+    if (!first_.seekable() && !second_.seekable()) {
+      return Unsupported("two pipes cannot be compared; name a file for one of them");
+    }
+    Match();
+    if (!second_.seekable()) {
+      std::sort(pairs_.begin(), pairs_.end(), [](const Pair& a, const Pair& b) {
+        return std::pair(a.second.object, a.second.component) < std::pair(b.second.object, b.second.component);
+      });
+    }
+    ZT_RETURN_IF_ERROR(CompareValues());
+    ZT_RETURN_IF_ERROR(Annotate(first_.Finish(), first_.file({})));
+    ZT_RETURN_IF_ERROR(Annotate(second_.Finish(), second_.file({})));
+    Report();
+    return std::move(result_);
+  }
+
+ private:
+  class CompareStage;
+  class SumStage;
+
+  void Match() {
+    std::unordered_map<std::string_view, std::uint32_t> by_name;
+    const auto& theirs = second_.objects();
+    for (std::uint32_t i = 0; i < theirs.size(); ++i) by_name.emplace(theirs[i].name, i);
+    std::vector<bool> taken(theirs.size(), false);
+    for (std::uint32_t i = 0; i < first_.objects().size(); ++i) {
+      const Object& object = first_.objects()[i];
+      const auto found = by_name.find(object.name);
+      if (found == by_name.end()) {
+        found_.push_back({i, {.kind = DifferenceKind::kOnlyFirst, .tensor = object.name}});
+        continue;
+      }
+      taken[found->second] = true;
+      ++result_.tensors;
+      MatchObjects(i, found->second);
+    }
+    for (std::uint32_t i = 0; i < theirs.size(); ++i) {
+      if (taken[i]) continue;
+      found_.push_back({kLast, {.kind = DifferenceKind::kOnlySecond, .tensor = theirs[i].name}});
+    }
+  }
+
+  void MatchObjects(std::uint32_t i, std::uint32_t j) {
+    const Object& a = first_.objects()[i];
+    const Object& b = second_.objects()[j];
+    const auto add = [&](DifferenceKind kind, std::string role, std::string first, std::string second) {
+      found_.push_back({i, {.kind = kind, .tensor = a.name, .component = std::move(role),
+                            .first = std::move(first), .second = std::move(second)}});
+    };
+    const std::size_t before = found_.size();
+    if (a.format != b.format) return add(DifferenceKind::kFormat, "", a.format, b.format);
+    if (a.shape != b.shape) add(DifferenceKind::kShape, "", ToString(a.shape), ToString(b.shape));
+    std::vector<Pair> pairs;
+    for (std::uint32_t c = 0; c < a.components.size(); ++c) {
+      const Component& component = a.components[c];
+      const auto other = std::find_if(b.components.begin(), b.components.end(),
+                                      [&](const Component& each) { return each.role == component.role; });
+      if (other == b.components.end() || a.components.size() != b.components.size()) {
+        return add(DifferenceKind::kComponents, "", Roles(a), Roles(b));
+      }
+      if (!(component.element == other->element)) {
+        add(DifferenceKind::kDType, component.role, std::string(Name(component.element)),
+            std::string(Name(other->element)));
+      } else if (component.bytes != other->bytes && a.shape == b.shape) {
+        add(DifferenceKind::kComponents, component.role, std::to_string(component.bytes) + " bytes",
+            std::to_string(other->bytes) + " bytes");
+      }
+      Pair pair;
+      pair.first = {i, c};
+      pair.second = {j, static_cast<std::uint32_t>(other - b.components.begin())};
+      pair.object = &a;
+      pair.component = &component;
+      pairs.push_back(pair);
+    }
+    if (found_.size() != before) return;
+    for (Pair& pair : pairs) {
+      Interpret(pair);
+      total_ += pair.component->bytes;
+      pairs_.push_back(std::move(pair));
+    }
+  }
+
+  static std::string Roles(const Object& object) {
+    std::string out;
+    for (const Component& component : object.components) out += (out.empty() ? "" : ", ") + component.role;
+    return out;
+  }
+
+  Status Fill(Batch& batch) {
+    std::uint64_t total = 0;
+    for (const Chunk& chunk : batch.chunks) total += 2 * chunk.input_bytes;
+    if (total == 0) return OkStatus();
+    batch.arena = pool_.Take(total);
+    std::size_t at = 0;
+    for (Chunk& chunk : batch.chunks) {
+      const Pair& pair = pairs_[chunk.component];
+      const auto a = batch.arena.bytes().subspan(at, chunk.input_bytes);
+      const auto b = batch.arena.bytes().subspan(at + a.size(), chunk.input_bytes);
+      at += 2 * a.size();
+      ZT_RETURN_IF_ERROR(AtTensor(first_, pair.first, first_.Read(pair.first, chunk.input_offset, a)));
+      ZT_RETURN_IF_ERROR(AtTensor(second_, pair.second, second_.Read(pair.second, chunk.input_offset, b)));
+      chunk.bytes = a;
+      chunk.stored = b;
+    }
+    return OkStatus();
+  }
+
+  Status CompareValues();
+  Status Send(Pipeline& pipeline, bool ordered) {
+    if (batch_ == nullptr) return OkStatus();
+    if (ordered) ZT_RETURN_IF_ERROR(Fill(*batch_));
+    return pipeline.Submit(std::exchange(batch_, nullptr));
+  }
+
+  void Report() {
+    for (const Pair& pair : pairs_) {
+      if (pair.differing == 0) continue;
+      found_.push_back({pair.first.object,
+                        {.kind = DifferenceKind::kValues,
+                         .tensor = pair.object->name,
+                         .component = pair.component->role,
+                         .elements = pair.component->bytes / pair.unit,
+                         .differing = pair.differing,
+                         .nan = pair.nan,
+                         .largest = pair.largest}});
+    }
+    for (std::size_t i = 0; i < found_.size(); ++i) found_[i].order = i;
+    std::sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) {
+      return std::pair(a.object, a.order) < std::pair(b.object, b.order);
+    });
+    std::uint64_t last = kLast;
+    for (Found& found : found_) {
+      if (found.object != kLast && found.object != last &&
+          found.difference.kind != DifferenceKind::kOnlyFirst) {
+        ++result_.differing;
+      }
+      last = found.object;
+      result_.differences.push_back(std::move(found.difference));
+    }
+    result_.bytes = total_;
+  }
+
+  static constexpr std::uint64_t kLast = ~std::uint64_t{0};
+  struct Found {
+    std::uint64_t object;  // of the first input, for the order
+    Difference difference;
+    std::size_t order = 0;  // of finding
+  };
+
+  TensorSource& first_;
+  TensorSource& second_;
+  const CompareOptions& options_;
+  BufferPool pool_;
+  std::vector<Pair> pairs_;
+  std::vector<Found> found_;
+  std::unique_ptr<Batch> batch_;
+  std::uint64_t total_ = 0;
+  Comparison result_;
+};
+
+class Comparer::CompareStage final : public Stage {
+ public:
+  explicit CompareStage(Comparer& comparer) : comparer_(comparer) {}
+  Status Process(Chunk&) override { return OkStatus(); }
+  Status ProcessBatch(Batch& batch) override {
+    if (batch.arena.empty()) ZT_RETURN_IF_ERROR(comparer_.Fill(batch));
+    for (Chunk& chunk : batch.chunks) {
+      const Pair& pair = comparer_.pairs_[chunk.component];
+      const Counts counts = CountRange(pair, chunk.bytes, chunk.stored);
+      if (counts.differing > 0) chunk.owner = std::make_shared<Counts>(counts);
+    }
+    return OkStatus();
+  }
+
+ private:
+  Comparer& comparer_;
+};
+
+class Comparer::SumStage final : public Stage {
+ public:
+  explicit SumStage(Comparer& comparer) : comparer_(comparer) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Chunk& chunk) override {
+    const CompareOptions& options = comparer_.options_;
+    if (options.cancelled != nullptr && *options.cancelled) return Cancelled("interrupted");
+    done_ += chunk.input_bytes;
+    if (options.progress) options.progress(done_, comparer_.total_);
+    if (chunk.owner == nullptr) return OkStatus();
+    const Counts& counts = *static_cast<const Counts*>(chunk.owner.get());
+    Pair& pair = comparer_.pairs_[chunk.component];
+    pair.differing += counts.differing;
+    pair.nan += counts.nan;
+    if (counts.largest) pair.largest = std::max(pair.largest.value_or(0), *counts.largest);
+    return OkStatus();
+  }
+
+ private:
+  Comparer& comparer_;
+  std::uint64_t done_ = 0;
+};
+
+Status Comparer::CompareValues() {
+  Pipeline pipeline({std::make_shared<CompareStage>(*this), std::make_shared<SumStage>(*this)},
+                    {.threads = options_.threads == 0 ? UsableThreads() : options_.threads,
+                     .window_bytes = options_.memory_bytes / 2});
+  bool ordered = false;
+  for (std::uint32_t i = 0; i < pairs_.size(); ++i) {
+    const Pair& pair = pairs_[i];
+    const bool now_ordered = first_.sequential(pair.first) || second_.sequential(pair.second);
+    // Whole frames of a compressed side, if they hold whole elements.
+    const std::uint64_t preferred =
+        std::max(first_.preferred_read(pair.first), second_.preferred_read(pair.second));
+    const std::uint64_t range = preferred == 0 || preferred % kAligned != 0
+                                    ? kRange
+                                    : std::max<std::uint64_t>(kRange / preferred, 1) * preferred;
+    for (std::uint64_t at = 0; at < pair.component->bytes;) {
+      Chunk chunk;
+      chunk.component = i;
+      chunk.input_offset = at;
+      chunk.input_bytes = std::min(range, pair.component->bytes - at);
+      at += chunk.input_bytes;
+      if (batch_ != nullptr && (batch_->weight + 2 * chunk.input_bytes > kRange || now_ordered != ordered)) {
+        ZT_RETURN_IF_ERROR(Send(pipeline, ordered));
+      }
+      ordered = now_ordered;
+      if (batch_ == nullptr) batch_ = std::make_unique<Batch>();
+      batch_->weight += 2 * chunk.input_bytes;
+      batch_->chunks.push_back(std::move(chunk));
+    }
+  }
+  ZT_RETURN_IF_ERROR(Send(pipeline, ordered));
+  return pipeline.Drain();
+}
+
+std::string_view Name(DifferenceKind kind) {
+  switch (kind) {
+    case DifferenceKind::kOnlyFirst:
+      return "only_first";
+    case DifferenceKind::kOnlySecond:
+      return "only_second";
+    case DifferenceKind::kFormat:
+      return "format";
+    case DifferenceKind::kShape:
+      return "shape";
+    case DifferenceKind::kComponents:
+      return "components";
+    case DifferenceKind::kDType:
+      return "dtype";
+    case DifferenceKind::kValues:
+      return "values";
+  }
+  return "";
+}
+
+std::string NumberText(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+}  // namespace
+
+std::string Text(const Difference& d, std::string_view first, std::string_view second) {
+  const std::string component =
+      d.component.empty() || d.component == "data" ? "" : "component " + Quote(d.component) + ": ";
+  switch (d.kind) {
+    case DifferenceKind::kOnlyFirst:
+      return "only in " + std::string(first);
+    case DifferenceKind::kOnlySecond:
+      return "only in " + std::string(second);
+    case DifferenceKind::kValues: {
+      std::string out = component + std::to_string(d.differing) + " of " + std::to_string(d.elements) +
+                        " elements differ";
+      if (d.largest) out += ", by at most " + NumberText(*d.largest);
+      if (d.nan > 0) out += ", " + std::to_string(d.nan) + " of them with NaN";
+      return out;
+    }
+    default:
+      return component + std::string(Name(d.kind)) + " " + d.first + " in " + std::string(first) + ", " +
+             d.second + " in " + std::string(second);
+  }
+}
+
+Json ToJson(const Difference& d) {
+  Json out = {{"tensor", d.tensor}, {"kind", Name(d.kind)}};
+  if (!d.component.empty()) out["component"] = d.component;
+  if (d.kind == DifferenceKind::kValues) {
+    out["elements"] = d.elements;
+    out["differing"] = d.differing;
+    if (d.nan > 0) out["nan"] = d.nan;
+    if (d.largest && std::isfinite(*d.largest)) out["largest"] = *d.largest;
+    if (d.largest && !std::isfinite(*d.largest)) out["largest"] = "inf";
+  } else if (d.kind != DifferenceKind::kOnlyFirst && d.kind != DifferenceKind::kOnlySecond) {
+    out["first"] = d.first;
+    out["second"] = d.second;
+  }
+  return out;
+}
+
+StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second, const CompareOptions& options) {
+  return Comparer(first, second, options).Run();
+}
+
+StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, const Common& common,
+                                    std::string_view verb) {
+  if (!common.quiet) {
+    for (const std::string& warning : first.warnings()) Warn(warning);
+    for (const std::string& warning : second.warnings()) Warn(warning);
+  }
+  ProgressBar bar(common, verb);
+  std::atomic<bool> cancelled = false;
+  const OnSignal on_signal([&] { cancelled = true; });
+  return Compare(first, second,
+                 {.threads = common.threads,
+                  .memory_bytes = common.memory,
+                  .cancelled = &cancelled,
+                  .progress = [&](std::uint64_t done, std::uint64_t total) { bar.Update(done, total, 0, 0); }});
+}
+
+}  // namespace zt::cli::internal

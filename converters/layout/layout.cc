@@ -1,0 +1,238 @@
+// zt.convert.layout — reading ahead in parallel, appending in order.
+module;
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.layout;
+
+import zt.core;
+import zt.pipeline;
+import zt.sink;
+import zt.source;
+
+namespace zt {
+namespace {
+
+constexpr std::uint64_t kRange = std::uint64_t{4} << 20;  // of one read
+constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;  // pieces are gathered up to this
+constexpr std::size_t kMostChunks = 256;                  // of one batch
+constexpr std::array<std::byte, 4096> kZeros{};
+
+Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
+  if (status.ok()) return status;
+  const Status named = Annotate(status, TensorContext(source.objects()[id.object].name));
+  return source.file(id).empty() ? named : Annotate(named, source.file(id));
+}
+
+std::uint32_t Crc32(std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+// A chunk's `component` is the index of its piece; `owner` is unused.
+ComponentId SourceOf(const FileLayout& layout, const Chunk& chunk) {
+  return layout.pieces[chunk.component].source;
+}
+
+// Fills the batch's arena, chunk after chunk.
+Status ReadBatch(TensorSource& source, const FileLayout& layout, BufferPool& pool, Batch& batch) {
+  std::uint64_t total = 0;
+  for (const Chunk& chunk : batch.chunks) total += chunk.input_bytes;
+  if (total > 0) batch.arena = pool.Take(total);
+  std::size_t at = 0;
+  for (Chunk& chunk : batch.chunks) {
+    const auto out = batch.arena.bytes().subspan(at, chunk.input_bytes);
+    at += out.size();
+    if (!out.empty()) {
+      const ComponentId id = SourceOf(layout, chunk);
+      ZT_RETURN_IF_ERROR(AtTensor(source, id, source.Read(id, chunk.input_offset, out)));
+    }
+    chunk.bytes = out;
+    if (layout.trailer != nullptr) chunk.crc = Crc32(out);
+  }
+  return OkStatus();
+}
+
+class ReadStage final : public Stage {
+ public:
+  ReadStage(TensorSource& source, const FileLayout& layout, BufferPool& pool)
+      : source_(source), layout_(layout), pool_(pool) {}
+  Status Process(Chunk&) override { return OkStatus(); }
+  Status ProcessBatch(Batch& batch) override {
+    if (!batch.arena.empty()) return OkStatus();  // read already, where order mattered
+    return ReadBatch(source_, layout_, pool_, batch);
+  }
+
+ private:
+  TensorSource& source_;
+  const FileLayout& layout_;
+  BufferPool& pool_;
+};
+
+class AppendStage final : public Stage {
+ public:
+  AppendStage(const FileLayout& layout, Sink& sink, const LayoutOptions& options)
+      : layout_(layout), sink_(sink), options_(options) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Chunk&) override { return OkStatus(); }
+
+  Status ProcessBatch(Batch& batch) override {
+    if (options_.cancelled != nullptr && *options_.cancelled) return Cancelled("interrupted");
+    std::vector<std::span<const std::byte>> pieces;
+    std::vector<std::vector<std::byte>> trailers;
+    trailers.reserve(batch.chunks.size());
+    for (const Chunk& chunk : batch.chunks) {
+      const LayoutPiece& piece = layout_.pieces[chunk.component];
+      if (chunk.first) {
+        pieces.emplace_back(piece.before);
+        AddZeros(piece.zeros, pieces);
+        crc_ = 0;
+      }
+      pieces.push_back(chunk.bytes);
+      done_ += chunk.bytes.size();
+      if (layout_.trailer == nullptr) continue;
+      crc_ = static_cast<std::uint32_t>(
+          crc32_combine(crc_, chunk.crc, static_cast<z_off_t>(chunk.bytes.size())));
+      if (!chunk.last) continue;
+      trailers.push_back(layout_.trailer->AfterPiece(chunk.component, crc_));
+      pieces.emplace_back(trailers.back());
+    }
+    ZT_RETURN_IF_ERROR(Annotate(sink_.Append(pieces), sink_.name()));
+    if (options_.progress) options_.progress(done_);
+    return OkStatus();
+  }
+
+  Status End() {
+    std::vector<std::byte> last;
+    if (layout_.trailer != nullptr) last = layout_.trailer->End();
+    std::vector<std::span<const std::byte>> pieces = {layout_.end, last};
+    AddZeros(layout_.end_zeros, pieces);
+    return Annotate(sink_.Append(pieces), sink_.name());
+  }
+
+ private:
+  void AddZeros(std::uint64_t count, std::vector<std::span<const std::byte>>& pieces) {
+    while (count > 0) {
+      const std::size_t take = std::min<std::uint64_t>(count, kZeros.size());
+      pieces.push_back(std::span(kZeros).first(take));
+      count -= take;
+    }
+  }
+
+  const FileLayout& layout_;
+  Sink& sink_;
+  const LayoutOptions& options_;
+  std::uint32_t crc_ = 0;
+  std::uint64_t done_ = 0;
+};
+
+class LayoutWriter {
+ public:
+  LayoutWriter(TensorSource& source, const FileLayout& layout, Sink& sink,
+               const LayoutOptions& options)
+      : source_(source),
+        layout_(layout),
+        pool_(options.memory_bytes / 2),
+        append_(std::make_shared<AppendStage>(layout, sink, options)),
+        pipeline_({std::make_shared<ReadStage>(source, layout, pool_), append_},
+                  {.threads = options.threads == 0 ? UsableThreads() : options.threads,
+                   .window_bytes = options.memory_bytes / 2}) {}
+
+  Status Run() {
+    for (std::uint32_t i = 0; i < layout_.pieces.size(); ++i) ZT_RETURN_IF_ERROR(AddPiece(i));
+    ZT_RETURN_IF_ERROR(Send());
+    ZT_RETURN_IF_ERROR(pipeline_.Drain());
+    return append_->End();
+  }
+
+ private:
+  Status AddPiece(std::uint32_t index) {
+    const LayoutPiece& piece = layout_.pieces[index];
+    const bool ordered = source_.sequential(piece.source);
+    // Whole frames where the source is made of them.
+    const std::uint64_t preferred = source_.preferred_read(piece.source);
+    const std::uint64_t range =
+        preferred == 0 ? kRange : std::max<std::uint64_t>(kRange / preferred, 1) * preferred;
+    std::uint64_t at = piece.offset;
+    const std::uint64_t end = piece.offset + piece.bytes;
+    do {
+      Chunk chunk;
+      chunk.component = index;
+      chunk.first = at == piece.offset;
+      chunk.input_offset = at;
+      chunk.input_bytes = std::min(end - at, range - at % range);
+      at += chunk.input_bytes;
+      chunk.last = at == end;
+      ZT_RETURN_IF_ERROR(AddChunk(std::move(chunk), ordered));
+    } while (at < end);
+    return OkStatus();
+  }
+
+  Status AddChunk(Chunk chunk, bool ordered) {
+    const std::uint64_t bytes = chunk.input_bytes;
+    if (batch_ != nullptr && (batch_->weight + bytes > kSmall || ordered != ordered_ ||
+                              batch_->chunks.size() == kMostChunks)) {
+      ZT_RETURN_IF_ERROR(Send());
+    }
+    if (batch_ == nullptr) batch_ = std::make_unique<Batch>();
+    ordered_ = ordered;
+    batch_->weight += bytes;
+    batch_->chunks.push_back(std::move(chunk));
+    return OkStatus();
+  }
+
+  Status Send() {
+    if (batch_ == nullptr) return OkStatus();
+    if (ordered_) ZT_RETURN_IF_ERROR(ReadBatch(source_, layout_, pool_, *batch_));
+    return pipeline_.Submit(std::exchange(batch_, nullptr));
+  }
+
+  TensorSource& source_;
+  const FileLayout& layout_;
+  BufferPool pool_;
+  std::unique_ptr<Batch> batch_;
+  bool ordered_ = false;
+  std::shared_ptr<AppendStage> append_;
+  Pipeline pipeline_;
+};
+
+// A source that cannot seek gives its components in their order, each once.
+Status CheckOrder(const TensorSource& source, const FileLayout& layout) {
+  if (source.seekable()) return OkStatus();
+  std::pair<std::uint64_t, std::uint64_t> last = {0, 0};
+  std::uint64_t end = 0;
+  for (const LayoutPiece& piece : layout.pieces) {
+    const std::pair<std::uint64_t, std::uint64_t> at = {piece.source.object, piece.source.component};
+    if (at < last || (at == last && piece.offset < end)) {
+      return AtTensor(source, piece.source,
+                      Unsupported("this output has its tensors in another order, and a pipe cannot be read "
+                                  "out of order; name a file as input"));
+    }
+    last = at;
+    end = piece.offset + piece.bytes;
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status WriteLayout(TensorSource& source, const FileLayout& layout, Sink& sink,
+                   const LayoutOptions& options) {
+  ZT_RETURN_IF_ERROR(CheckOrder(source, layout));
+  ZT_RETURN_IF_ERROR(Annotate(sink.Reserve(layout.bytes), sink.name()));
+  return LayoutWriter(source, layout, sink, options).Run();
+}
+
+}  // namespace zt

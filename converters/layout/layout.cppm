@@ -1,0 +1,65 @@
+// zt.convert.layout — a foreign file planned front to back, and its one-pass writing into a sink.
+module;
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+export module zt.convert.layout;
+
+import zt.core;
+import zt.sink;
+import zt.source;
+
+export namespace zt {
+
+// Bytes of one component, and what the file has before them.
+struct LayoutPiece {
+  std::vector<std::byte> before = {};  // written first
+  std::uint64_t zeros = 0;        // then so many zeros
+  ComponentId source = {};        // then these bytes of the component
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+// What depends on the data of the pieces. Called in the order of the file, one call at a time.
+class LayoutTrailer {
+ public:
+  virtual ~LayoutTrailer() = default;
+  // What follows the bytes of piece `index`, whose CRC-32 (zip's) is `crc`.
+  virtual std::vector<std::byte> AfterPiece(std::size_t index, std::uint32_t crc) = 0;
+  // What ends the file.
+  virtual std::vector<std::byte> End() = 0;
+};
+
+// A file of a foreign format: its pieces, one after another, and its end. Planned from declarations alone, so
+// whatever the format cannot say is found before anything is written.
+struct FileLayout {
+  std::vector<LayoutPiece> pieces;
+  std::vector<std::byte> end;
+  std::uint64_t end_zeros = 0;
+  std::shared_ptr<LayoutTrailer> trailer;  // or null; CRCs are computed for it alone
+  std::uint64_t bytes = 0;                 // of the file
+  std::vector<std::string> warnings;       // what the format does not keep; one line each
+};
+
+struct LayoutOptions {
+  unsigned threads = 1;  // 0 means UsableThreads()
+  std::uint64_t memory_bytes = 64 << 20;
+  const std::atomic<bool>* cancelled = nullptr;
+  // Called in order, by one thread at a time, with the bytes of components written so far.
+  std::function<void(std::uint64_t bytes)> progress;
+};
+
+// Streams the layout into `sink`, reading ahead on several threads; calls neither sink.Finish nor source.Finish.
+// A source that is not seekable is kUnimplemented where the layout asks for another order than its own. Errors
+// name file and tensor.
+Status WriteLayout(TensorSource& source, const FileLayout& layout, Sink& sink,
+                   const LayoutOptions& options = {});
+
+}  // namespace zt

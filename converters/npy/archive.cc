@@ -1,0 +1,352 @@
+// zt.convert.npy — planning an .npz archive, of arrays or of one scipy sparse matrix.
+module;
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.npy;
+
+import :plan;
+import zt.convert.layout;
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace {
+
+using namespace npy::internal;
+
+constexpr std::uint64_t kMax32 = 0xffffffff;
+constexpr std::size_t kMaxEntryName = 65000;     // a directory record has at most 65535 bytes
+constexpr std::uint16_t kDate = (0 << 9) | (1 << 5) | 1;  // 1 January 1980, zip's first day
+constexpr std::uint16_t kDescriptor = 1 << 3, kUtf8 = 1 << 11;
+constexpr std::uint16_t kVersion = 20, kVersion64 = 45;
+constexpr std::uint64_t kMaxI64 = std::numeric_limits<std::int64_t>::max();
+
+using Bytes = std::vector<std::byte>;
+
+void Put(std::uint64_t value, std::size_t width, Bytes& out) {
+  for (std::size_t i = 0; i < width; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
+}
+void Put(std::string_view text, Bytes& out) {
+  const auto bytes = std::as_bytes(std::span(text));
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+std::uint32_t Crc32(std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+struct Entry {
+  std::string name;
+  std::uint64_t size = 0;
+  std::uint64_t local = 0;   // offset of its local header
+  std::uint32_t crc = 0;     // of what is known: the array's header, then all
+  std::uint64_t data = 0;    // bytes that are not: the array
+  bool streamed = false;     // the CRC follows the data
+  inline bool large() const { return size >= kMax32; }
+  inline std::uint16_t flags() const {
+    const bool ascii = std::all_of(name.begin(), name.end(), [](char c) { return (c & 0x80) == 0; });
+    return static_cast<std::uint16_t>((streamed ? kDescriptor : 0) | (ascii ? 0 : kUtf8));
+  }
+};
+
+// The sizes stand in the local header although the CRC follows the data: readers that go from header to header then
+// find their way.
+void PutLocalHeader(const Entry& entry, Bytes& out) {
+  Put(0x04034b50, 4, out);
+  Put(entry.large() ? kVersion64 : kVersion, 2, out);
+  Put(entry.flags(), 2, out);
+  Put(0, 2, out);  // stored
+  Put(0, 2, out);  // midnight
+  Put(kDate, 2, out);
+  Put(entry.streamed ? 0 : entry.crc, 4, out);
+  for (int i = 0; i < 2; ++i) Put(entry.large() ? kMax32 : entry.size, 4, out);
+  Put(entry.name.size(), 2, out);
+  Put(entry.large() ? 20 : 0, 2, out);
+  Put(entry.name, out);
+  if (!entry.large()) return;
+  Put(1, 2, out);
+  Put(16, 2, out);
+  for (int i = 0; i < 2; ++i) Put(entry.size, 8, out);
+}
+
+void PutDescriptor(const Entry& entry, Bytes& out) {
+  Put(0x08074b50, 4, out);
+  Put(entry.crc, 4, out);
+  for (int i = 0; i < 2; ++i) Put(entry.size, entry.large() ? 8 : 4, out);
+}
+
+void PutDirectoryRecord(const Entry& entry, Bytes& out) {
+  const bool far = entry.local >= kMax32;
+  const std::uint64_t extra = (entry.large() ? 16 : 0) + (far ? 8 : 0);
+  const std::uint16_t version = extra > 0 ? kVersion64 : kVersion;
+  Put(0x02014b50, 4, out);
+  Put(version | 3 << 8, 2, out);  // made on Unix
+  Put(version, 2, out);
+  Put(entry.flags(), 2, out);
+  Put(0, 2, out);
+  Put(0, 2, out);
+  Put(kDate, 2, out);
+  Put(entry.crc, 4, out);
+  for (int i = 0; i < 2; ++i) Put(entry.large() ? kMax32 : entry.size, 4, out);
+  Put(entry.name.size(), 2, out);
+  Put(extra > 0 ? extra + 4 : 0, 2, out);
+  Put(0, 2, out);  // comment
+  Put(0, 2, out);  // disk
+  Put(0, 2, out);
+  Put(std::uint64_t{0600} << 16, 4, out);
+  Put(far ? kMax32 : entry.local, 4, out);
+  Put(entry.name, out);
+  if (extra == 0) return;
+  Put(1, 2, out);
+  Put(extra, 2, out);
+  if (entry.large()) {
+    for (int i = 0; i < 2; ++i) Put(entry.size, 8, out);
+  }
+  if (far) Put(entry.local, 8, out);
+}
+
+class Directory final : public LayoutTrailer {
+ public:
+  std::vector<Entry> entries;
+  std::vector<std::size_t> streamed;  // the entry of each piece
+  std::uint64_t begin = 0;            // of the directory
+
+  Bytes AfterPiece(std::size_t index, std::uint32_t crc) override {
+    Entry& entry = entries[streamed[index]];
+    entry.crc = static_cast<std::uint32_t>(
+        crc32_combine(entry.crc, crc, static_cast<z_off_t>(entry.data)));
+    Bytes out;
+    PutDescriptor(entry, out);
+    return out;
+  }
+
+  Bytes End() override {
+    Bytes out;
+    for (const Entry& entry : entries) PutDirectoryRecord(entry, out);
+    const std::uint64_t size = out.size(), count = entries.size();
+    if (begin >= kMax32 || size >= kMax32 || count >= 0xffff) {
+      Put(0x06064b50, 4, out);
+      Put(44, 8, out);
+      Put(kVersion64 | 3 << 8, 2, out);
+      Put(kVersion64, 2, out);
+      Put(0, 4, out);
+      Put(0, 4, out);
+      for (int i = 0; i < 2; ++i) Put(count, 8, out);
+      Put(size, 8, out);
+      Put(begin, 8, out);
+      Put(0x07064b50, 4, out);
+      Put(0, 4, out);
+      Put(begin + size, 8, out);
+      Put(1, 4, out);
+    }
+    Put(0x06054b50, 4, out);
+    Put(0, 4, out);
+    for (int i = 0; i < 2; ++i) Put(std::min<std::uint64_t>(count, 0xffff), 2, out);
+    Put(std::min(size, kMax32), 4, out);
+    Put(std::min(begin, kMax32), 4, out);
+    Put(0, 2, out);
+    return out;
+  }
+};
+
+class ArchivePlan {
+ public:
+  ArchivePlan() : directory_(std::make_shared<Directory>()) {}
+
+  // An array whose bytes are a range of a component.
+  Status AddArray(std::string_view name, std::string_view descr, std::span<const std::uint64_t> shape,
+                  LayoutPiece piece) {
+    const Bytes header = EncodeHeader(descr, shape);
+    const auto size = CheckedAdd(header.size(), piece.bytes);
+    Entry entry = {.name = std::string(name) + ".npy",
+                   .size = size.value_or(0),
+                   .local = at_ + before_.size(),
+                   .crc = Crc32(header),
+                   .data = piece.bytes,
+                   .streamed = true};
+    if (!size || *size > kMaxI64 - entry.local - 4 * kMaxEntryName) {
+      return InvalidData("the sizes overflow 63 bits");
+    }
+    ZT_RETURN_IF_ERROR(CheckName(entry.name));
+    PutLocalHeader(entry, before_);
+    before_.insert(before_.end(), header.begin(), header.end());
+    at_ += before_.size() + piece.bytes;
+    Bytes descriptor;
+    PutDescriptor(entry, descriptor);
+    at_ += descriptor.size();
+    piece.before = std::exchange(before_, {});
+    layout_.pieces.push_back(std::move(piece));
+    directory_->streamed.push_back(directory_->entries.size());
+    directory_->entries.push_back(std::move(entry));
+    return OkStatus();
+  }
+
+  // An array of some bytes.
+  void AddSmall(std::string_view name, std::string_view descr, std::span<const std::uint64_t> shape,
+                std::span<const std::byte> data) {
+    Bytes content = EncodeHeader(descr, shape);
+    content.insert(content.end(), data.begin(), data.end());
+    const Entry entry = {.name = std::string(name) + ".npy",
+                         .size = content.size(),
+                         .local = at_ + before_.size(),
+                         .crc = Crc32(content)};
+    PutLocalHeader(entry, before_);
+    before_.insert(before_.end(), content.begin(), content.end());
+    directory_->entries.push_back(entry);
+  }
+
+  FileLayout Finish(const Losses& losses) {
+    at_ += before_.size();
+    layout_.end = std::move(before_);
+    directory_->begin = at_;
+    layout_.bytes = at_ + directory_->End().size();
+    layout_.trailer = std::move(directory_);
+    layout_.warnings = losses.Lines();
+    return std::move(layout_);
+  }
+
+ private:
+  Status CheckName(const std::string& name) {
+    if (name.find('\0') != std::string::npos) {
+      return Unsupported("a zip archive's names cannot hold a NUL");
+    }
+    if (name.size() > kMaxEntryName) return Unsupported("its name is too long for a zip archive");
+    return OkStatus();
+  }
+
+  FileLayout layout_;
+  std::shared_ptr<Directory> directory_;
+  Bytes before_;           // written before the next piece
+  std::uint64_t at_ = 0;   // bytes of the file before `before_`
+};
+
+// ---- sparse ----------------------------------------------------------------------------------------------------
+
+bool IsSparse(const Object& object) {
+  return object.format == "sparse_csr" || object.format == "sparse_coo";
+}
+
+// scipy wants signed indices: unsigned ones below 2^63 are the same bytes.
+StatusOr<std::string> IndexDescr(const ElementType& element, std::uint64_t bound) {
+  std::string descr = DescrOf(element).text;
+  if (!IsUnsignedInt(element.dtype)) return descr;
+  const std::size_t bits = 8 * ByteWidth(element.dtype);
+  if (bound == 0 || (bound - 1) >> (bits - 1) == 0) {
+    descr[1] = 'i';
+  } else if (bits == 64) {
+    return Unsupported("scipy's indices are below 2^63");
+  }
+  return descr;
+}
+
+// The component with this role.
+StatusOr<std::uint32_t> Find(const Object& object, std::string_view role) {
+  for (std::uint32_t i = 0; i < object.components.size(); ++i) {
+    if (object.components[i].role == role) return i;
+  }
+  return InvalidData("it has no component " + Quote(role));
+}
+
+Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& plan) {
+  const Object& object = source.objects()[index];
+  ZT_RETURN_IF_ERROR(ValidateObject(object));
+  const bool csr = object.format == "sparse_csr";
+  const std::size_t rank = object.shape.size();
+  Bytes dims;
+  for (const std::uint64_t dim : object.shape) {
+    if (dim > kMaxI64) return Unsupported("scipy's dimensions are below 2^63");
+    Put(dim, 8, dims);
+  }
+  const std::string_view kind = csr ? "csr" : "coo";
+  plan.AddSmall("format", "|S3", {}, std::as_bytes(std::span(kind)));
+  plan.AddSmall("shape", "<i8", std::array<std::uint64_t, 1>{rank}, dims);
+  // scipy's matrices have two dimensions, its arrays any number.
+  static constexpr std::array<std::byte, 1> kTrue = {std::byte{1}};
+  if (rank != 2) plan.AddSmall("_is_array", "|b1", {}, kTrue);
+
+  ZT_ASSIGN_OR_RETURN(const std::uint32_t values_at, Find(object, "values"));
+  const Component& values = object.components[values_at];
+  const DescrText value_type = DescrOf(values.element);
+  if (!value_type.named) {
+    return Unsupported("scipy has no matrices of " + std::string(Name(values.element)) +
+                       "; convert it with --dtype first");
+  }
+  const LogicalType* logical = FindLogicalType(values.element.type);
+  const std::uint64_t count =
+      values.bytes / (ByteWidth(values.element.dtype) * (logical == nullptr ? 1 : logical->ratio));
+  for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+    const Component& component = object.components[c];
+    const std::uint64_t length = component.bytes / ByteWidth(component.element.dtype);
+    const LayoutPiece whole = {.source = {index, c}, .bytes = component.bytes};
+    if (c == values_at) {
+      ZT_RETURN_IF_ERROR(
+          plan.AddArray("data", value_type.text, std::array<std::uint64_t, 1>{count}, whole));
+    } else if (csr) {
+      const bool pointers = component.role == "indptr";
+      ZT_ASSIGN_OR_RETURN(const std::string descr,
+                          IndexDescr(component.element, pointers ? count + 1 : object.shape[1]));
+      ZT_RETURN_IF_ERROR(
+          plan.AddArray(component.role, descr, std::array<std::uint64_t, 1>{length}, whole));
+    } else if (rank != 2) {
+      const std::uint64_t bound =
+          rank == 0 ? 0 : *std::max_element(object.shape.begin(), object.shape.end());
+      ZT_ASSIGN_OR_RETURN(const std::string descr, IndexDescr(component.element, bound));
+      ZT_RETURN_IF_ERROR(
+          plan.AddArray("coords", descr, std::array<std::uint64_t, 2>{rank, count}, whole));
+    } else {
+      for (std::size_t k = 0; k < 2; ++k) {
+        ZT_ASSIGN_OR_RETURN(const std::string descr, IndexDescr(component.element, object.shape[k]));
+        LayoutPiece half = whole;
+        half.bytes = component.bytes / 2;
+        half.offset = k * half.bytes;
+        ZT_RETURN_IF_ERROR(plan.AddArray(k == 0 ? "row" : "col", descr,
+                                         std::array<std::uint64_t, 1>{count}, std::move(half)));
+      }
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::uint32_t> objects) {
+  ArchivePlan plan;
+  Losses losses;
+  for (const std::uint32_t index : objects) {
+    const Object& object = source.objects()[index];
+    const auto add = [&]() -> Status {
+      if (IsSparse(object)) {
+        if (objects.size() > 1) {
+          return Unsupported("an .npz holds one sparse matrix and nothing else; name it alone, or write to a folder");
+        }
+        losses.Add(object, {DType::kU8, ""});
+        return AddSparse(source, index, plan);
+      }
+      ZT_RETURN_IF_ERROR(CheckDense(object));
+      const Component& data = object.components.front();
+      losses.Add(object, data.element);
+      return plan.AddArray(object.name, DescrOf(data.element).text, object.shape,
+                           {.source = {index, 0}, .bytes = data.bytes});
+    };
+    if (auto status = add(); !status.ok()) return Annotate(status, TensorContext(object.name));
+  }
+  return plan.Finish(losses);
+}
+
+}  // namespace zt

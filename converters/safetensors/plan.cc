@@ -1,0 +1,200 @@
+// zt.convert.safetensors — planning a file to be written.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.safetensors;
+
+import :dtypes;
+import zt.convert.layout;
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace {
+
+using safetensors::internal::DTypeRow;
+using safetensors::internal::kDTypes;
+using safetensors::internal::kLogicalShape;
+
+constexpr std::string_view kMetadata = "__metadata__";
+
+void AppendJson(std::string_view text, std::string& out) {
+  static constexpr std::string_view kHex = "0123456789abcdef";
+  out += '"';
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (code < 0x20) {
+      static constexpr std::string_view kShort = "btn_fr";  // 8 to 13; 11 has none
+      if (code >= 8 && code <= 13 && code != 11) {
+        out += '\\';
+        out += kShort[code - 8];
+      } else {
+        out += "\\u00";
+        out += kHex[code >> 4];
+        out += kHex[code & 15];
+      }
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+// The shape that the file states: that of a packed type counts its elements, not its bytes.
+StatusOr<Shape> StatedShape(const Object& object, const DTypeRow& row) {
+  if (row.bits >= 8) return object.shape;
+  const Component& data = object.components.front();
+  const Value* attribute = FindMember(object.attributes, kLogicalShape);
+  Shape shape = object.shape;
+  if (attribute != nullptr) {
+    shape.clear();
+    const Value::Array* dims = attribute->AsArray();
+    if (dims == nullptr) return InvalidData("attribute 'logical_shape' is no list");
+    for (const Value& dim : *dims) {
+      if (dim.AsUint() == nullptr) return InvalidData("attribute 'logical_shape' holds no dimensions");
+      shape.push_back(*dim.AsUint());
+    }
+  } else if (!shape.empty() && shape.back() <= ~std::uint64_t{0} / 8 && shape.back() * 8 % row.bits == 0) {
+    shape.back() = shape.back() * 8 / row.bits;
+  }
+  const auto count = ElementCount(shape);
+  const auto bits = count ? CheckedMul(*count, row.bits) : std::nullopt;
+  if (!bits || *bits % 8 != 0 || *bits / 8 != data.bytes) {
+    return InvalidData("shape " + ToString(shape) + " of " + std::string(row.name) + " does not fit its " +
+                       std::to_string(data.bytes) + " bytes");
+  }
+  return shape;
+}
+
+struct Tensor {
+  std::uint32_t object = 0;
+  std::size_t rank = 0;  // of its type in kDTypes
+  Shape shape;
+};
+
+StatusOr<Tensor> MakeTensor(const Object& object) {
+  if (object.format != "dense" || object.components.size() != 1) {
+    return Unsupported("format " + Quote(object.format) + " cannot be written to safetensors" +
+                       (object.format.starts_with("gguf.") ? "; convert it with --dequantize first"
+                        : object.format.starts_with("sparse") ? "; write it to .npz"
+                                                              : ""));
+  }
+  if (object.name == kMetadata) return Unsupported("safetensors keeps this name for itself");
+  const Component& data = object.components.front();
+  const std::string_view name = Name(data.element);
+  Tensor tensor;
+  while (tensor.rank < std::size(kDTypes) && kDTypes[tensor.rank].name != name) ++tensor.rank;
+  if (tensor.rank == std::size(kDTypes)) {
+    return Unsupported("safetensors has no type for " + std::string(name));
+  }
+  if (data.bytes == kUnknownSize) return Unsupported("its size is not known in advance");
+  ZT_ASSIGN_OR_RETURN(tensor.shape, StatedShape(object, kDTypes[tensor.rank]));
+  return tensor;
+}
+
+void AppendTensor(const Object& object, const Tensor& tensor, std::uint64_t begin, std::string& out) {
+  AppendJson(object.name, out);
+  out += ":{\"dtype\":\"" + std::string(kDTypes[tensor.rank].tag) + "\",\"shape\":[";
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    if (i > 0) out += ',';
+    out += std::to_string(tensor.shape[i]);
+  }
+  out += "],\"data_offsets\":[" + std::to_string(begin) + "," +
+         std::to_string(begin + object.components.front().bytes) + "]}";
+}
+
+StatusOr<std::string> MetadataJson(std::span<const std::pair<std::string, std::string>> metadata) {
+  std::string out;
+  std::unordered_set<std::string_view> keys;
+  for (const auto& [key, value] : metadata) {
+    if (!keys.insert(key).second) return InvalidData("root attribute " + Quote(key) + " is there twice");
+    if (!out.empty()) out += ',';
+    AppendJson(key, out);
+    out += ':';
+    AppendJson(value, out);
+  }
+  return out;
+}
+
+// What of the objects' attributes is lost, as one line or none.
+void WarnOfAttributes(const TensorSource& source, std::span<const std::uint32_t> objects, FileLayout& layout) {
+  std::uint64_t count = 0;
+  const std::string* first = nullptr;
+  for (const std::uint32_t index : objects) {
+    const Object& object = source.objects()[index];
+    const auto lost = std::count_if(object.attributes.begin(), object.attributes.end(),
+                                    [](const auto& member) { return member.first != kLogicalShape; });
+    if (lost > 0 && ++count == 1) first = &object.name;
+  }
+  if (count == 0) return;
+  layout.warnings.push_back("safetensors does not keep the attributes of " + std::to_string(count) +
+                            " tensors, " + Quote(*first) + " the first");
+}
+
+}  // namespace
+
+StatusOr<FileLayout> PlanSafetensors(const TensorSource& source, std::span<const std::uint32_t> objects,
+                                     std::span<const std::pair<std::string, std::string>> metadata) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(objects.size());
+  for (const std::uint32_t index : objects) {
+    auto tensor = MakeTensor(source.objects()[index]);
+    if (!tensor.ok()) return Annotate(tensor.status(), TensorContext(source.objects()[index].name));
+    tensor->object = index;
+    tensors.push_back(*std::move(tensor));
+  }
+  std::sort(tensors.begin(), tensors.end(), [&](const Tensor& a, const Tensor& b) {
+    if (a.rank != b.rank) return a.rank > b.rank;
+    return source.objects()[a.object].name < source.objects()[b.object].name;
+  });
+
+  FileLayout layout;
+  ZT_ASSIGN_OR_RETURN(const std::string metadata_json, MetadataJson(metadata));
+  std::string header = "{";
+  if (!metadata_json.empty()) header += "\"__metadata__\":{" + metadata_json + "}";
+  std::uint64_t at = 0;
+  for (const Tensor& tensor : tensors) {
+    const Object& object = source.objects()[tensor.object];
+    const std::uint64_t bytes = object.components.front().bytes;
+    const auto end = CheckedAdd(at, bytes);
+    if (!end || *end > ~std::uint64_t{0} - 2 * kMaxSafetensorsHeader) {
+      return Annotate(InvalidData("the sizes overflow 64 bits"), TensorContext(object.name));
+    }
+    if (header.size() > 1) header += ',';
+    AppendTensor(object, tensor, at, header);
+    layout.pieces.push_back({.source = {tensor.object, 0}, .bytes = bytes});
+    at = *end;
+  }
+  header += '}';
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (header.size() > kMaxSafetensorsHeader) {
+    return Unsupported("the header would have " + std::to_string(header.size()) + " bytes, the limit is " +
+                       std::to_string(kMaxSafetensorsHeader));
+  }
+  std::vector<std::byte> head;
+  for (int i = 0; i < 8; ++i) head.push_back(static_cast<std::byte>(header.size() >> (8 * i)));
+  const auto text = std::as_bytes(std::span(header));
+  head.insert(head.end(), text.begin(), text.end());
+  layout.bytes = head.size() + at;
+  (layout.pieces.empty() ? layout.end : layout.pieces.front().before) = std::move(head);
+  WarnOfAttributes(source, objects, layout);
+  return layout;
+}
+
+}  // namespace zt

@@ -1,0 +1,110 @@
+"""diff and verify --against: what differs, by how much, and the exit status that says so."""
+import json
+import struct
+import unittest
+
+import numpy
+
+import support
+from support import DATA, DIFFERS, DONE, INVALID, IO
+
+from extract_test import make_safetensors
+
+
+def tensor(dtype, array):
+    return (dtype, list(array.shape), array.tobytes())
+
+
+class Diff(support.EndToEnd):
+
+    def put_tensors(self, name, tensors):
+        return self.put(name, make_safetensors(tensors))
+
+    def differences(self, a, b):
+        process = self.run_program("diff", "--json", a, b)
+        result = json.loads(process.stdout)
+        self.assertEqual(process.returncode, DONE if result["equal"] else DIFFERS, process.stderr)
+        self.assertEqual(result["equal"], not result["differences"])
+        return result["differences"]
+
+    def test_equal_across_formats(self):
+        source = DATA / "npz/stored.npz"
+        self.succeed("extract", source, "-o", self.path("out.npz"))
+        self.assertIn(b"equal: ", self.succeed("diff", source, self.path("out.npz")))
+        self.assertEqual(self.differences(DATA / "gguf/little.gguf", DATA / "gguf/little.gguf"), [])
+
+    def test_every_kind_of_difference(self):
+        base = {"same": ("F32", [2], bytes(8)), "left": ("U8", [1], b"x"), "shape": ("F32", [2, 1], bytes(8)),
+                "type": ("F16", [2], bytes(4)), "both": ("F16", [2], bytes(4))}
+        other = {"same": ("F32", [2], bytes(8)), "right": ("U8", [1], b"x"), "shape": ("F32", [1, 2], bytes(8)),
+                 "type": ("BF16", [2], bytes(4)), "both": ("F32", [3], bytes(12))}
+        a, b = self.put_tensors("a.safetensors", base), self.put_tensors("b.safetensors", other)
+        self.assertEqual(self.differences(a, b), [
+            {"tensor": "left", "kind": "only_first"},
+            {"tensor": "shape", "kind": "shape", "first": "[2, 1]", "second": "[1, 2]"},
+            {"tensor": "type", "kind": "dtype", "component": "data", "first": "f16", "second": "bf16"},
+            {"tensor": "both", "kind": "shape", "first": "[2]", "second": "[3]"},
+            {"tensor": "both", "kind": "dtype", "component": "data", "first": "f16", "second": "f32"},
+            {"tensor": "right", "kind": "only_second"}])
+
+    def test_values(self):
+        rng = numpy.random.default_rng(1)
+        cases = {}
+        for dtype, name in [("<f8", "F64"), ("<f4", "F32"), ("<f2", "F16"), ("<i8", "I64"), ("<u8", "U64"),
+                            ("|i1", "I8"), ("|u1", "U8"), ("<u2", "U16")]:
+            array = rng.integers(0, 100, 3_000_000).astype(dtype)
+            changed = array.copy()
+            where = rng.choice(array.size, 17, replace=False)
+            changed[where] += rng.integers(1, 20, 17).astype(dtype)
+            cases[name] = (array, changed)
+        a = self.put_tensors("a.safetensors", {k: tensor(k, v[0]) for k, v in cases.items()})
+        b = self.put_tensors("b.safetensors", {k: tensor(k, v[1]) for k, v in cases.items()})
+        found = {row["tensor"]: row for row in self.differences(a, b)}
+        self.assertEqual(sorted(found), sorted(cases))
+        for name, (array, changed) in cases.items():
+            self.assertEqual(found[name]["elements"], array.size)
+            self.assertEqual(found[name]["differing"], 17)
+            self.assertEqual(found[name]["largest"],
+                             numpy.abs(array.astype("f8") - changed.astype("f8")).max(), name)
+
+    def test_extremes(self):
+        nan1, nan2 = struct.pack("<I", 0x7fc00000), struct.pack("<I", 0x7fc00001)
+        f = lambda *v: struct.pack(f"<{len(v)}f", *v)
+        inf = float("inf")
+        rows = {
+            "same nan": ("F32", nan1, nan1), "other nan": ("F32", nan1, nan2), "zero": ("F32", f(0.0), f(-0.0)),
+            "inf": ("F32", f(inf, 1), f(1, 1)), "i64": ("I64", struct.pack("<q", -2**63), struct.pack("<q", 2**63 - 1)),
+            "one": ("U64", struct.pack("<Q", 2**63), struct.pack("<Q", 2**63 + 1)),
+            "complex": ("C64", f(3, 4), f(0, 0)), "bool": ("BOOL", b"\0\1", b"\1\1"),
+            "bf16": ("BF16", b"\x80\x3f", b"\0\x40"), "f8": ("F8_E4M3", b"\x38", b"\x40")}
+        width = {"F32": 4, "I64": 8, "U64": 8, "C64": 8, "BOOL": 1, "BF16": 2, "F8_E4M3": 1}
+        files = [self.put_tensors(f"{side}.safetensors", {
+            k: (r[0], [len(r[side]) // width[r[0]]], r[side]) for k, r in rows.items()}) for side in (1, 2)]
+        found = {row["tensor"]: row for row in self.differences(*files)}
+        self.assertNotIn("same nan", found)
+        self.assertEqual((found["other nan"]["nan"], found["other nan"].get("largest")), (1, None))
+        self.assertEqual(found["zero"]["largest"], 0)
+        self.assertEqual((found["inf"]["largest"], found["inf"]["differing"]), ("inf", 1))
+        self.assertEqual(found["i64"]["largest"], float(2**64))
+        self.assertEqual(found["one"]["largest"], 1)
+        self.assertEqual((found["complex"]["largest"], found["complex"]["elements"]), (5, 1))
+        self.assertEqual((found["bool"]["differing"], found["bool"].get("largest")), (1, None))
+        self.assertEqual(found["bf16"]["largest"], 1)
+        self.assertEqual(found["f8"]["largest"], 1)
+
+    def test_sparse_components(self):
+        self.succeed("extract", DATA / "scipy/csr.npz", "-o", self.path("csr.npz"))
+        self.assertEqual(self.differences(DATA / "scipy/csr.npz", self.path("csr.npz")), [])
+
+    def test_text_and_exit_statuses(self):
+        a = self.put_tensors("a.safetensors", {"w": ("F32", [1], struct.pack("<f", 1.5))})
+        b = self.put_tensors("b.safetensors", {"w": ("F32", [1], struct.pack("<f", 1.0))})
+        process = self.run_program("diff", a, b)
+        self.assertEqual((process.returncode, process.stderr), (DIFFERS, b""))
+        self.assertEqual(process.stdout, b"tensor 'w': 1 of 1 elements differ, by at most 0.5\n")
+        self.fail_with(IO, "diff", a, self.path("missing"), says="missing")
+        self.fail_with(INVALID, "diff", a, self.put("bad", b"nothing"), says="bad")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,285 @@
+"""The way back: extract writes files that other readers take for their own, and equal to what they came from."""
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import unittest
+import zipfile
+
+import numpy
+
+import support
+from support import DATA, DONE, EXISTS, INVALID, PROGRAM, UNSUPPORTED, USAGE
+
+try:
+    import scipy.sparse
+except ImportError:
+    scipy = None
+
+REFERENCE_SAFETENSORS = ["safetensors/zoo.safetensors", "safetensors/library.safetensors",
+                         "real/ppocr-cls.safetensors"]
+GGUF_FILES = ["gguf/little.gguf", "gguf/quants.gguf", "gguf/kquants.gguf", "gguf/kinds.gguf"]
+
+
+def read_safetensors(path):
+    """(metadata, {name: (dtype, shape, bytes)}, names in the order of their bytes); checks the layout's rules."""
+    content = pathlib.Path(path).read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    assert size % 8 == 0
+    header = json.loads(content[8:8 + size])
+    metadata = header.pop("__metadata__", None)
+    data = content[8 + size:]
+    at = 0
+    order = sorted(header, key=lambda name: tuple(header[name]["data_offsets"]))
+    tensors = {}
+    for name in order:
+        begin, end = header[name]["data_offsets"]
+        assert begin == at, name
+        at = end
+        tensors[name] = (header[name]["dtype"], header[name]["shape"], data[begin:end])
+    assert at == len(data)
+    return metadata, tensors, order
+
+
+def make_safetensors(tensors, metadata=None):
+    """Bytes of a file; `tensors` is {name: (dtype, shape, bytes)}."""
+    header, data = {}, b""
+    if metadata is not None:
+        header["__metadata__"] = metadata
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+class Safetensors(support.EndToEnd):
+
+    def test_reference_files_come_back(self):
+        for relative in REFERENCE_SAFETENSORS:
+            with self.subTest(relative):
+                output = self.path("out.safetensors")
+                self.succeed("extract", "-f", DATA / relative, "-o", output)
+                want, got = read_safetensors_loosely(DATA / relative), read_safetensors(output)
+                self.assertEqual(got[0], want[0])
+                self.assertEqual(got[1], want[1])
+                # Once more gives the same bytes: the order is a fixed one.
+                self.succeed("extract", "-f", output, "-o", self.path("again.safetensors"))
+                self.assertEqual(self.path("again.safetensors").read_bytes(), output.read_bytes())
+
+    def test_a_file_of_the_reference_writer_is_equal_to_the_byte(self):
+        source = DATA / "safetensors/library.safetensors"
+        self.succeed("extract", source, "-o", self.path("out.safetensors"))
+        self.assertEqual(self.path("out.safetensors").read_bytes(), source.read_bytes())
+
+    def test_order_is_widest_type_first_then_name(self):
+        source = self.put("in.safetensors", make_safetensors({
+            "b": ("U8", [1], b"\1"), "a": ("U8", [1], b"\2"), "z": ("F64", [1], bytes(8)),
+            "m": ("BF16", [2], bytes(4)), "n": ("I64", [0], b"")}))
+        self.succeed("extract", source, "-o", self.path("out.safetensors"))
+        _, tensors, order = read_safetensors(self.path("out.safetensors"))
+        self.assertEqual(order, ["n", "z", "m", "a", "b"])
+        self.assertEqual(tensors["a"][2], b"\2")
+
+    def test_metadata_and_names_of_all_kinds(self):
+        metadata = {"quote\"d": "back\\slash", "control": "\0\1\b\t\n\v\f\r\x1f\x7f", "é": "日本 \U0001f600", "": ""}
+        source = self.put("in.safetensors", make_safetensors({
+            "a/../b \"c\"\n": ("F32", [], bytes(4))}, metadata))
+        self.succeed("extract", source, "-o", self.path("out.safetensors"))
+        got = read_safetensors(self.path("out.safetensors"))
+        self.assertEqual(got[0], metadata)
+        self.assertEqual(list(got[1]), ["a/../b \"c\"\n"])
+
+    def test_sharded_folder_becomes_one_file(self):
+        self.succeed("extract", DATA / "hf-sharded", "-o", self.path("out.safetensors"))
+        want = {}
+        for shard in sorted((DATA / "hf-sharded").glob("*.safetensors")):
+            want.update(read_safetensors_loosely(shard)[1])
+        self.assertEqual(read_safetensors(self.path("out.safetensors"))[1], want)
+
+    def test_what_it_cannot_say_is_refused_by_name(self):
+        for source, says in [(DATA / "scipy/csr.npz", "sparse_csr"), (DATA / "npy/c16_big.npy", "complex128"),
+                             (DATA / "gguf/quants.gguf", "gguf.")]:
+            self.fail_with(UNSUPPORTED, "extract", "-q", source, "-o", self.path("out.safetensors"),
+                           says=("tensor '", says))
+        self.assertEqual(self.entries(), [])
+
+    def test_selection(self):
+        source = DATA / "safetensors/zoo.safetensors"
+        names = sorted(read_safetensors_loosely(source)[1])[:2]
+        self.succeed("extract", source, *names, "-o", self.path("out.safetensors"))
+        self.assertEqual(sorted(read_safetensors(self.path("out.safetensors"))[1]), names)
+        self.fail_with(USAGE, "extract", source, "no such", "-o", self.path("x.npz"), says="'no such'")
+
+    def test_pipes(self):
+        source = self.put("in.safetensors", make_safetensors({"w": ("F32", [2], b"abcdefgh"), "u": ("U8", [1], b"x")}))
+        out = self.succeed("extract", "-q", "-", "--to", "safetensors", "-o", "-", stdin=source.read_bytes())
+        self.put("out.safetensors", out)
+        self.assertEqual(read_safetensors(self.path("out.safetensors"))[1]["w"][2], b"abcdefgh")
+        unordered = make_safetensors({"u": ("U8", [1], b"x"), "w": ("F32", [2], b"abcdefgh")})
+        self.fail_with(UNSUPPORTED, "extract", "-q", "-", "-o", self.path("x.safetensors"), stdin=unordered,
+                       says="out of order")
+        self.succeed("extract", "-q", "-", "-o", self.path("x.npz"), stdin=unordered)
+        self.assertEqual(numpy.load(self.path("x.npz"))["w"].tobytes(), b"abcdefgh")
+
+    def test_existing_outputs_and_failures(self):
+        source = DATA / "safetensors/library.safetensors"
+        output = self.put("out.safetensors", b"old")
+        self.fail_with(EXISTS, "extract", "-q", source, "-o", output, says="-f")
+        self.assertEqual(output.read_bytes(), b"old")
+        truncated = self.put("bad.npz", (DATA / "npz/stored.npz").read_bytes()[:-30])
+        self.fail_with(INVALID, "extract", "-q", truncated, "-f", "-o", output)
+        self.assertEqual(output.read_bytes(), b"old")
+        self.fail_with(USAGE, "extract", source, "-o", self.path("out.bin"), says="--to")
+        self.fail_with(USAGE, "extract", source, "-o", self.path("out.zt"), says="convert")
+        self.assertEqual(self.entries(), ["bad.npz", "out.safetensors"])
+
+
+def read_safetensors_loosely(path):
+    """As read_safetensors, but of any order, tied ranges allowed."""
+    content = pathlib.Path(path).read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8:8 + size])
+    metadata = header.pop("__metadata__", None)
+    data = content[8 + size:]
+    return metadata, {name: (row["dtype"], row["shape"], data[slice(*row["data_offsets"])])
+                      for name, row in header.items()}
+
+
+class Numpy(support.EndToEnd):
+
+    def test_npz_reads_in_numpy(self):
+        for relative in ["npz/stored.npz", "npz/deflated.npz"]:
+            output = self.path("out.npz")
+            self.succeed("extract", "-f", DATA / relative, "-o", output)
+            want, got = numpy.load(DATA / relative), numpy.load(output)
+            self.assertEqual(sorted(got.files), sorted(want.files))
+            for name in want.files:
+                self.assertEqual(got[name].shape, want[name].shape, name)
+                self.assertEqual(got[name].dtype, want[name].dtype.newbyteorder("<"), name)
+                self.assertEqual(got[name].tobytes(), want[name].astype(want[name].dtype.newbyteorder("<")).tobytes())
+            self.assertIsNone(zipfile.ZipFile(output).testzip())
+
+    def test_npy_is_what_numpy_saves(self):
+        for source in sorted((DATA / "npy").glob("*.npy")):
+            output, want = self.path("out.npy"), self.path("want.npy")
+            self.succeed("extract", "-f", source, "-o", output)
+            array = numpy.load(source)
+            numpy.save(want, numpy.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C"))
+            self.assertEqual(output.read_bytes(), want.read_bytes(), source.name)
+
+    def test_types_without_a_name_are_void_with_a_warning(self):
+        source = self.put("in.safetensors", make_safetensors({
+            "b": ("BF16", [2], b"\x80\x3f\0\x40"), "q": ("F8_E4M3", [3], b"\1\2\3"), "f": ("F32", [], bytes(4))}))
+        process = self.run_program("extract", source, "-o", self.path("out.npz"))
+        self.assertEqual(process.returncode, DONE)
+        warnings = [line for line in process.stderr.decode().splitlines() if "warning" in line]
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("bf16, f8_e4m3fn: 2 arrays are written as '|V'", warnings[0])
+        got = numpy.load(self.path("out.npz"))
+        self.assertEqual((got["b"].dtype.str, got["q"].dtype.str), ("|V2", "|V1"))
+        self.assertEqual(got["b"].tobytes(), b"\x80\x3f\0\x40")
+
+    def test_one_array_for_one_npy(self):
+        source = DATA / "npz/stored.npz"
+        self.fail_with(USAGE, "extract", source, "-o", self.path("out.npy"), says="one tensor")
+        name = numpy.load(source).files[0]
+        self.succeed("extract", source, name, "-o", self.path("out.npy"))
+        self.assertEqual(numpy.load(self.path("out.npy")).tobytes(), numpy.load(source)[name].tobytes())
+
+    def test_output_is_the_same_for_any_number_of_threads(self):
+        tensors = {f"t{i}": ("U8", [9_000_000 // (i + 1)], os.urandom(9_000_000 // (i + 1))) for i in range(5)}
+        tensors |= {f"s{i}": ("U8", [i], bytes([i]) * i) for i in range(200)}
+        source = self.put("in.safetensors", make_safetensors(tensors))
+        for suffix in ["npz", "safetensors"]:
+            for threads in [1, 4]:
+                self.succeed("extract", source, "-T", threads, "-o", self.path(f"{threads}.{suffix}"))
+            self.assertEqual(self.path(f"1.{suffix}").read_bytes(), self.path(f"4.{suffix}").read_bytes())
+        with numpy.load(self.path("4.npz")) as got:
+            for name, (_, _, content) in tensors.items():
+                self.assertEqual(got[name].tobytes(), content)
+
+
+@unittest.skipIf(scipy is None, "scipy is not installed")
+class Scipy(support.EndToEnd):
+
+    def test_matrices_come_back(self):
+        for name in ["csr", "csc", "coo"]:
+            with self.subTest(name):
+                output = self.path(f"{name}.npz")
+                self.succeed("extract", DATA / f"scipy/{name}.npz", "-o", output)
+                want, got = scipy.sparse.load_npz(DATA / f"scipy/{name}.npz"), scipy.sparse.load_npz(output)
+                self.assertEqual(got.format, "csr" if name == "csc" else name)
+                self.assertEqual(got.shape, want.shape)
+                self.assertEqual(got.dtype, want.dtype)
+                numpy.testing.assert_array_equal(got.toarray(), want.toarray())
+                self.assertIsNone(zipfile.ZipFile(output).testzip())
+
+
+class Folder(support.EndToEnd):
+
+    def test_names_are_safe_and_can_be_undone(self):
+        names = ["../../escape", "/abs", "..", ".hidden", "a/b", "a\\b", "%2F", "Case", "case", "dot.", "nul\1", "日本"]
+        source = self.put("in.safetensors", make_safetensors({
+            name: ("U8", [1], bytes([i])) for i, name in enumerate(names)}))
+        result = self.json("extract", "--json", "-q", source, "-o", str(self.path("out")) + "/")
+        self.assertEqual(self.entries(), ["in.safetensors", "out"])
+        self.assertEqual(self.entries(self.path("out")), sorted([
+            "%2E%2E.npy", "%2E.%2F..%2Fescape.npy", "%2Fabs.npy", "%2Ehidden.npy", "a%2Fb.npy", "a%5Cb.npy",
+            "%252F.npy", "%43ase.npy", "case.npy", "dot%2E.npy", "nul%01.npy", "日本.npy"]))
+        from urllib.parse import unquote
+        files = {row["file"]: row["tensor"] for row in result["output"]["files"]}
+        for i, name in enumerate(names):
+            file = next(file for file, tensor in files.items() if tensor == name)
+            self.assertEqual(unquote(file[:-4]), name)
+            self.assertEqual(numpy.load(self.path("out") / file).tobytes(), bytes([i]))
+
+    def test_all_or_nothing(self):
+        source = self.put("in.safetensors", make_safetensors({
+            "a": ("U8", [1], b"a"), "b": ("U8", [1], b"b")}))
+        folder = self.path("out")
+        folder.mkdir()
+        self.put("out/b.npy", b"old")
+        self.fail_with(EXISTS, "extract", source, "-o", folder, says="b.npy")
+        self.assertEqual(self.entries(folder), ["b.npy"])
+        self.assertEqual((folder / "b.npy").read_bytes(), b"old")
+        self.succeed("extract", "-f", source, "-o", folder)
+        self.assertEqual(self.entries(folder), ["a.npy", "b.npy"])
+        self.assertEqual(numpy.load(folder / "b.npy").tobytes(), b"b")
+
+    def test_a_failure_leaves_no_folder(self):
+        archive = bytearray((DATA / "npz/stored.npz").read_bytes())
+        with zipfile.ZipFile(DATA / "npz/stored.npz") as zipped:
+            info = zipped.infolist()[-1]
+            name, extra = struct.unpack("<HH", archive[info.header_offset + 26:info.header_offset + 30])
+            archive[info.header_offset + 30 + name + extra + info.file_size - 1] ^= 1
+        source = self.put("bad.npz", bytes(archive))
+        self.fail_with(INVALID, "extract", "-q", source, "-o", str(self.path("out")) + "/", says="bad.npz")
+        self.assertEqual(self.entries(), ["bad.npz"])
+
+    def test_too_long_a_name_is_refused(self):
+        source = self.put("in.safetensors", make_safetensors({"x" * 300: ("U8", [1], b"a")}))
+        self.fail_with(UNSUPPORTED, "extract", source, "-o", str(self.path("out")) + "/", says="300 bytes")
+        self.assertEqual(self.entries(), ["in.safetensors"])
+
+
+class Gguf(support.EndToEnd):
+
+    def test_gguf_comes_back_to_the_byte(self):
+        for relative in GGUF_FILES:
+            with self.subTest(relative):
+                output = self.path("out.gguf")
+                self.succeed("extract", "-f", DATA / relative, "-o", output)
+                self.assertEqual(output.read_bytes(), (DATA / relative).read_bytes())
+
+    def test_safetensors_to_gguf_and_back(self):
+        source = self.put("in.safetensors", make_safetensors({
+            "w": ("F32", [2, 3], bytes(range(24))), "h": ("BF16", [5], bytes(range(10)))}))
+        self.succeed("extract", source, "-o", self.path("out.gguf"))
+        self.succeed("diff", source, self.path("out.gguf"))
+
+
+if __name__ == "__main__":
+    unittest.main()
