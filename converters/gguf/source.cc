@@ -76,6 +76,9 @@ class GgufSource final : public TensorSource {
   }
 
   std::string_view format() const override { return "gguf"; }
+  const std::string& file(ComponentId id) const override {
+    return places_.empty() ? file_ : files_[places_[id.object].file]->name();
+  }
 
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     const Place& place = places_[id.object];
@@ -93,7 +96,7 @@ class GgufSource final : public TensorSource {
       ZT_RETURN_IF_ERROR(ReadPart(place, at - into, into, out, &at));
     }
     const std::size_t whole = out.size() / unit * unit;
-    ZT_RETURN_IF_ERROR(Named(bytes, bytes.ReadAt(at, out.first(whole))));
+    ZT_RETURN_IF_ERROR(bytes.ReadAt(at, out.first(whole)));
     if (unit > 1) Swap(place.swap, out.first(whole));
     at += whole;
     out = out.subspan(whole);
@@ -113,6 +116,12 @@ class GgufSource final : public TensorSource {
     if (place.swap.unit != 1 || files_[place.file]->sequential()) return std::nullopt;
     return Extent{files_[place.file].get(), place.offset, objects_[id.object].components[0].bytes};
   }
+  Status Finish() override {
+    for (const auto& file : files_) {
+      ZT_RETURN_IF_ERROR(Annotate(file->CheckUnchanged(), file->name()));
+    }
+    return OkStatus();
+  }
 
  private:
   struct Place {
@@ -121,17 +130,13 @@ class GgufSource final : public TensorSource {
     ByteOrder swap;
   };
 
-  static Status Named(const ByteSource& bytes, const Status& status) {
-    return Annotate(status, bytes.name());
-  }
-
   // Serves what `out` wants of the unit at `start` from its byte `into`; moves `out` and `*at` past it.
   Status ReadPart(const Place& place, std::uint64_t start, std::uint64_t into,
                   std::span<std::byte>& out, std::uint64_t* at) {
     std::array<std::byte, 512> buffer;  // larger than any block
     const std::span<std::byte> unit(buffer.data(), place.swap.unit);
     ByteSource& bytes = *files_[place.file];
-    ZT_RETURN_IF_ERROR(Named(bytes, bytes.ReadAt(start, unit)));
+    ZT_RETURN_IF_ERROR(bytes.ReadAt(start, unit));
     Swap(place.swap, unit);
     const std::size_t take = std::min<std::size_t>(out.size(), unit.size() - into);
     std::memcpy(out.data(), unit.data() + into, take);

@@ -45,6 +45,7 @@ class NpzSource final : public ArraySource {
   }
 
   Status Finish() override {
+    ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       ZT_RETURN_IF_ERROR(Annotate(archive_->Verify(entries_[i], readers_[i]->data()),
                                   archive_->name() + ": " + TensorContext(objects_[i].name)));

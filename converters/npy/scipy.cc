@@ -72,10 +72,12 @@ class ScipySource final : public TensorSource {
   }
   bool sequential(ComponentId id) const override { return components_[id.component]->sequential(); }
   Status Finish() override {
+    ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
     for (const auto& [entry, data] : used_) {
       ZT_RETURN_IF_ERROR(
           Annotate(archive_->Verify(entry, data),
-                   archive_->name() + ": entry " + Quote(archive_->entries()[entry].name)));
+                   archive_->name() + ": " + TensorContext(objects_.front().name) + ": entry " +
+                       Quote(archive_->entries()[entry].name)));
     }
     return OkStatus();
   }

@@ -1,4 +1,4 @@
-// Whole writes of several pieces, in order or at an offset: short writes and EINTR end here.
+// System calls that are called again after EINTR, and whole writes of several pieces, in order or at an offset.
 #pragma once
 
 #include <sys/uio.h>
@@ -12,6 +12,20 @@
 #include <span>
 
 namespace zt::sink_io {
+
+// call(), again as long as a signal interrupts it; its result.
+template <typename Call>
+auto Retry(Call&& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+// As Retry: 0, or errno.
+template <typename Call>
+int ErrorOf(Call&& call) {
+  return Retry(call) < 0 ? errno : 0;
+}
 
 // Writes every piece through write(vectors, count, bytes already written) -> bytes or -1. 0, or errno.
 template <typename WriteV>
@@ -28,11 +42,9 @@ int WriteAll(std::span<const std::span<const std::byte>> pieces, WriteV&& write)
     }
     std::size_t first = 0;
     while (first < count) {
-      const ssize_t wrote = write(vectors.data() + first, static_cast<int>(count - first), done);
-      if (wrote < 0) {
-        if (errno == EINTR) continue;
-        return errno;
-      }
+      const ssize_t wrote =
+          Retry([&] { return write(vectors.data() + first, static_cast<int>(count - first), done); });
+      if (wrote < 0) return errno;
       if (wrote == 0) return EIO;  // no progress and no reason
       done += static_cast<std::uint64_t>(wrote);
       for (auto left = static_cast<std::size_t>(wrote); left > 0;) {

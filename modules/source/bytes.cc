@@ -26,8 +26,8 @@ module zt.source;
 namespace zt {
 namespace {
 
-Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t got) {
-  return InvalidData("it ends at byte " + std::to_string(offset + got) + ", " +
+Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t end) {
+  return InvalidData("it ends at byte " + std::to_string(end) + ", " +
                      std::to_string(wanted) + " bytes from " + std::to_string(offset) +
                      " were expected; the file is truncated");
 }
@@ -49,7 +49,7 @@ class FileBytes final : public ByteSource {
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     std::uint64_t done = 0;
     if (offset > size_ || out.size() > size_ - offset) {
-      return EndsEarly(offset, out.size(), offset > size_ ? 0 : size_ - offset);
+      return EndsEarly(offset, out.size(), size_);
     }
     while (done < out.size()) {
       const ssize_t got = ::pread(fd_, out.data() + done, out.size() - done,
@@ -58,10 +58,19 @@ class FileBytes final : public ByteSource {
         if (errno == EINTR) continue;
         return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
       }
-      if (got == 0) return EndsEarly(offset, out.size(), done);
+      if (got == 0) return EndsEarly(offset, out.size(), offset + done);
       done += static_cast<std::uint64_t>(got);
     }
     return OkStatus();
+  }
+
+  Status CheckUnchanged() override {
+    struct stat info;
+    if (::fstat(fd_, &info) != 0) return IoError(errno, "cannot stat");
+    const auto now = static_cast<std::uint64_t>(info.st_size);
+    if (now == base_ + size_) return OkStatus();
+    return InvalidData("its size has changed since it was opened, from " + std::to_string(base_ + size_) +
+                       " to " + std::to_string(now) + " bytes; wait until it is written");
   }
 
   Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
@@ -73,6 +82,9 @@ class FileBytes final : public ByteSource {
       vectors[count++] = {part.data(), part.size()};
       total += part.size();
     }
+    if (offset > size_ || total > size_ - offset) {
+      return EndsEarly(offset, total, size_);
+    }
     std::size_t first = 0, done = 0;
     while (done < total) {
       const ssize_t got = ::preadv(fd_, vectors.data() + first, static_cast<int>(count - first),
@@ -81,7 +93,7 @@ class FileBytes final : public ByteSource {
         if (errno == EINTR) continue;
         return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
       }
-      if (got == 0) return EndsEarly(offset, total, done);
+      if (got == 0) return EndsEarly(offset, total, offset + done);
       done += static_cast<std::size_t>(got);
       for (auto left = static_cast<std::size_t>(got); left > 0;) {
         iovec& v = vectors[first];
@@ -120,7 +132,7 @@ class StreamBytes final : public ByteSource {
     position_ += kept;
     ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out.subspan(kept)));
     position_ += got;
-    if (kept + got < out.size()) return EndsEarly(offset, out.size(), kept + got);
+    if (kept + got < out.size()) return EndsEarly(offset, out.size(), offset + kept + got);
     return OkStatus();
   }
 
@@ -166,7 +178,7 @@ class StreamBytes final : public ByteSource {
     while (position_ < offset) {
       const std::uint64_t left = offset - position_;
       if (ahead_.empty()) ZT_RETURN_IF_ERROR(Ahead(std::min<std::uint64_t>(left, 1 << 16)));
-      if (ahead_.empty()) return EndsEarly(position_, left, 0);
+      if (ahead_.empty()) return EndsEarly(position_, left, position_);
       const auto drop = std::min<std::uint64_t>(left, ahead_.size());
       ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(drop));
       position_ += drop;
@@ -189,7 +201,7 @@ class SpanBytes final : public ByteSource {
   bool sequential() const override { return false; }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     if (offset > bytes_.size() || out.size() > bytes_.size() - offset) {
-      return EndsEarly(offset, out.size(), offset > bytes_.size() ? 0 : bytes_.size() - offset);
+      return EndsEarly(offset, out.size(), bytes_.size());
     }
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
     return OkStatus();
