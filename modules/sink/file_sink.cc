@@ -8,6 +8,7 @@ module;
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstddef>
@@ -20,6 +21,7 @@ module;
 #include <utility>
 
 #include "core/mutex.h"
+#include "core/retry.h"
 #include "core/status_macros.h"
 #include "sink/write_all.h"
 
@@ -27,8 +29,10 @@ module zt.sink;
 
 namespace zt {
 
+using internal::ErrorOf;
 using internal::Mutex;
 using internal::MutexLock;
+using internal::Retry;
 
 namespace {
 
@@ -93,10 +97,11 @@ class FileSink final : public Sink {
   FileSink& operator=(const FileSink&) = delete;
 
   Status Open(const std::string& prefix) {
+    static std::atomic<unsigned> next = 0;  // no name is used twice, so that nobody removes another's file
     for (int attempt = 0; attempt < 100; ++attempt) {
       temporary_ = folder_ + "/" + prefix + std::to_string(::getpid()) + "-" +
-                   std::to_string(attempt) + std::string(kSuffix);
-      fd_ = sink_io::Retry([&] {
+                   std::to_string(next++) + std::string(kSuffix);
+      fd_ = Retry([&] {
         return ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       });
       if (fd_ < 0) {
@@ -107,7 +112,7 @@ class FileSink final : public Sink {
       }
       // Another run may take the file for a leftover between creation and lock, and holds the lock while it removes
       // it: try again. On a file system that has no locks nobody can take it for one.
-      const int locked = sink_io::Retry([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); });
+      const int locked = Retry([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); });
       struct stat info;
       if ((locked == 0 || errno != EWOULDBLOCK) && (::fstat(fd_, &info) != 0 || info.st_nlink == 1)) {
         Temporaries& live = LiveTemporaries();
@@ -138,7 +143,7 @@ class FileSink final : public Sink {
 
   Status Reserve(std::uint64_t bytes) override {
     if (bytes == 0) return OkStatus();
-    const int error = sink_io::ErrorOf(
+    const int error = ErrorOf(
         [&] { return ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)); });
     if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
       return IoError(error, std::to_string(bytes) + " bytes are needed");
@@ -172,13 +177,13 @@ class FileSink final : public Sink {
   // the change is undone.
   Status Publish(std::uint64_t total) {
     // Sets the size where the end was never written and frees what was reserved beyond it.
-    int error = sink_io::ErrorOf([&] { return ::ftruncate(fd_, static_cast<off_t>(total)); });
+    int error = ErrorOf([&] { return ::ftruncate(fd_, static_cast<off_t>(total)); });
     if (error != 0) return IoError(error, "cannot set the size");
     int folder = -1;
     if (options_.sync) {
-      error = sink_io::ErrorOf([&] { return ::fsync(fd_); });
+      error = ErrorOf([&] { return ::fsync(fd_); });
       if (error != 0) return IoError(error, "cannot sync");
-      folder = sink_io::Retry(
+      folder = Retry(
           [&] { return ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
       if (folder < 0) return IoError(errno, "cannot open " + folder_);
     }
@@ -199,7 +204,7 @@ class FileSink final : public Sink {
   // Gives the finished file its name. An older output changes places with it where the file system can do that.
   Status Rename() {
     const auto rename = [&](unsigned flags) {
-      return sink_io::ErrorOf([&] {
+      return ErrorOf([&] {
         return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), flags);
       });
     };
@@ -227,7 +232,7 @@ class FileSink final : public Sink {
   }
 
   Status SyncFolder(int folder) {
-    const int error = sink_io::ErrorOf([&] { return ::fsync(folder); });
+    const int error = ErrorOf([&] { return ::fsync(folder); });
     // Some file systems cannot sync a folder.
     return error == 0 || error == EINVAL ? OkStatus() : IoError(error, "cannot sync " + folder_);
   }
@@ -279,7 +284,7 @@ StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
     if (S_ISDIR(info.st_mode)) return InvalidArgument("the output is a folder; name a file");
     if (!S_ISREG(info.st_mode)) {
       const int fd =
-          sink_io::Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC); });
+          Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC); });
       if (fd < 0) return IoError(errno, "cannot open for writing");
       return std::make_unique<DirectSink>(fd, path);
     }

@@ -1,4 +1,4 @@
-// System calls that are called again after EINTR, and whole writes of several pieces, in order or at an offset.
+// Whole writes of several pieces, in order or at an offset: short writes and EINTR end here.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,21 +11,9 @@
 #include <cstdint>
 #include <span>
 
+#include "core/retry.h"
+
 namespace zt::sink_io {
-
-// call(), again as long as a signal interrupts it; its result.
-template <typename Call>
-auto Retry(Call&& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
-// As Retry: 0, or errno.
-template <typename Call>
-int ErrorOf(Call&& call) {
-  return Retry(call) < 0 ? errno : 0;
-}
 
 // Writes every piece through write(vectors, count, bytes already written) -> bytes or -1. 0, or errno.
 template <typename WriteV>
@@ -43,7 +31,7 @@ int WriteAll(std::span<const std::span<const std::byte>> pieces, WriteV&& write)
     std::size_t first = 0;
     while (first < count) {
       const ssize_t wrote =
-          Retry([&] { return write(vectors.data() + first, static_cast<int>(count - first), done); });
+          internal::Retry([&] { return write(vectors.data() + first, static_cast<int>(count - first), done); });
       if (wrote < 0) return errno;
       if (wrote == 0) return EIO;  // no progress and no reason
       done += static_cast<std::uint64_t>(wrote);

@@ -19,11 +19,15 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/retry.h"
 #include "core/status_macros.h"
 
 module zt.source;
 
 namespace zt {
+
+using internal::Retry;
+
 namespace {
 
 Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t end) {
@@ -52,12 +56,11 @@ class FileBytes final : public ByteSource {
       return EndsEarly(offset, out.size(), size_);
     }
     while (done < out.size()) {
-      const ssize_t got = ::pread(fd_, out.data() + done, out.size() - done,
-                                  static_cast<off_t>(base_ + offset + done));
-      if (got < 0) {
-        if (errno == EINTR) continue;
-        return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
-      }
+      const ssize_t got = Retry([&] {
+        return ::pread(fd_, out.data() + done, out.size() - done,
+                       static_cast<off_t>(base_ + offset + done));
+      });
+      if (got < 0) return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
       if (got == 0) return EndsEarly(offset, out.size(), offset + done);
       done += static_cast<std::uint64_t>(got);
     }
@@ -87,12 +90,11 @@ class FileBytes final : public ByteSource {
     }
     std::size_t first = 0, done = 0;
     while (done < total) {
-      const ssize_t got = ::preadv(fd_, vectors.data() + first, static_cast<int>(count - first),
-                                   static_cast<off_t>(base_ + offset + done));
-      if (got < 0) {
-        if (errno == EINTR) continue;
-        return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
-      }
+      const ssize_t got = Retry([&] {
+        return ::preadv(fd_, vectors.data() + first, static_cast<int>(count - first),
+                        static_cast<off_t>(base_ + offset + done));
+      });
+      if (got < 0) return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
       if (got == 0) return EndsEarly(offset, total, offset + done);
       done += static_cast<std::size_t>(got);
       for (auto left = static_cast<std::size_t>(got); left > 0;) {
@@ -159,11 +161,8 @@ class StreamBytes final : public ByteSource {
   StatusOr<std::size_t> ReadSome(std::span<std::byte> out) {
     std::size_t done = 0;
     while (done < out.size()) {
-      const ssize_t got = ::read(fd_, out.data() + done, out.size() - done);
-      if (got < 0) {
-        if (errno == EINTR) continue;
-        return IoError(errno, "cannot read");
-      }
+      const ssize_t got = Retry([&] { return ::read(fd_, out.data() + done, out.size() - done); });
+      if (got < 0) return IoError(errno, "cannot read");
       if (got == 0) break;
       done += static_cast<std::size_t>(got);
     }
@@ -226,7 +225,7 @@ Status ByteSource::ReadScattered(std::uint64_t offset,
 StatusOr<bool> ByteSource::AtEnd(std::uint64_t offset) { return size() && offset >= *size(); }
 
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (fd < 0) return IoError(errno, "cannot open");
   struct stat info;
   if (::fstat(fd, &info) != 0) {
