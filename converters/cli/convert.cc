@@ -162,8 +162,7 @@ Status Convert(const ConvertArgs& args) {
     const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
     ZT_RETURN_IF_ERROR(writer->AddSource(*source, *plan));
     ZT_RETURN_IF_ERROR(writer->Flush());
-    ZT_RETURN_IF_ERROR(Annotate(source->Finish(), source->objects().empty() ? args.inputs.front()
-                                                                            : source->file({})));
+    ZT_RETURN_IF_ERROR(source->Finish());
     ZT_RETURN_IF_ERROR(writer->Finish());
   }
   bar.End();

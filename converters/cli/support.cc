@@ -82,7 +82,8 @@ void Catch(const sigset_t& set) {
 }  // namespace
 
 void InstallSignals() {
-  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGPIPE, SIG_IGN);  // both are errors of write(2)
+  ::signal(SIGXFSZ, SIG_IGN);
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
@@ -92,7 +93,11 @@ void InstallSignals() {
     ::sigaddset(&set, signal);
   }
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  std::thread([set] { Catch(set); }).detach();
+  try {
+    std::thread([set] { Catch(set); }).detach();
+  } catch (const std::system_error&) {  // no thread to be had: signals end the program at once
+    ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  }
 }
 
 namespace internal {

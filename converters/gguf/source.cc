@@ -77,7 +77,8 @@ class GgufSource final : public TensorSource {
 
   std::string_view format() const override { return "gguf"; }
   const std::string& file(ComponentId id) const override {
-    return files_.size() == 1 && !file_.empty() ? file_ : files_[places_[id.object].file]->name();
+    const bool own = places_.empty() || (files_.size() == 1 && !file_.empty());
+    return own ? file_ : files_[places_[id.object].file]->name();
   }
 
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
@@ -115,6 +116,12 @@ class GgufSource final : public TensorSource {
     const Place& place = places_[id.object];
     if (place.swap.unit != 1 || files_[place.file]->sequential()) return std::nullopt;
     return Extent{files_[place.file].get(), place.offset, objects_[id.object].components[0].bytes};
+  }
+  Status Finish() override {
+    for (const auto& file : files_) {
+      ZT_RETURN_IF_ERROR(Annotate(file->CheckUnchanged(), file->name()));
+    }
+    return OkStatus();
   }
 
  private:

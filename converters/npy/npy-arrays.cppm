@@ -53,7 +53,8 @@ struct EntryArray {
 };
 
 // The scipy sparse matrix these entries are, or nothing where they are none.
-std::optional<std::string> ScipyFormat(ZipArchive& archive, std::span<const EntryArray> arrays);
+StatusOr<std::optional<std::string>> ScipyFormat(ZipArchive& archive,
+                                                 std::span<const EntryArray> arrays);
 
 // The matrix as one object. `format` is what ScipyFormat said.
 StatusOr<std::unique_ptr<TensorSource>> OpenScipy(std::shared_ptr<ZipArchive> archive,

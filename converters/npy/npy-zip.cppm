@@ -72,6 +72,7 @@ class ZipArchive {
   // In the order in which they lie in the archive; disjoint and within it.
   inline const std::vector<ZipEntry>& entries() const { return entries_; }
   inline const std::string& name() const { return bytes_->name(); }
+  inline Status CheckUnchanged() const { return bytes_->CheckUnchanged(); }
 
   // The decoded bytes of an entry. A stored one serves any range to any thread; a deflated one is
   // sequential, and going back makes it start anew. Encrypted entries and other methods are

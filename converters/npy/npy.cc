@@ -91,9 +91,10 @@ class NpySource final : public ArraySource {
   // A pipe has no size to compare before.
   Status Finish() override {
     for (const auto& reader : readers_) {
+      const std::string& name = reader->bytes().name();
+      ZT_RETURN_IF_ERROR(Annotate(reader->bytes().CheckUnchanged(), name));
       if (!reader->sequential()) continue;
       const std::uint64_t end = reader->data() + reader->size();
-      const std::string& name = reader->bytes().name();
       const StatusOr<bool> at_end = reader->bytes().AtEnd(end);
       if (!at_end.ok()) return Annotate(at_end.status(), name);
       if (!*at_end) return Annotate(Trailing(end), name);
@@ -136,6 +137,10 @@ class FolderFile final : public ByteSource {
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));
     return file->ReadAt(offset, out);
+  }
+  Status CheckUnchanged() override {
+    ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));
+    return file->size() == size_ ? file->CheckUnchanged() : InvalidData("its size has changed since it was opened");
   }
   Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
     ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));

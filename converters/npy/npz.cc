@@ -45,6 +45,7 @@ class NpzSource final : public ArraySource {
   }
 
   Status Finish() override {
+    ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       ZT_RETURN_IF_ERROR(Annotate(archive_->Verify(entries_[i], readers_[i]->data()),
                                   archive_->name() + ": " + TensorContext(objects_[i].name)));
@@ -78,7 +79,10 @@ StatusOr<Listing> ListArrays(ZipArchive& archive) {
     auto bytes = archive.OpenEntry(i);
     StatusOr<Header> header = bytes.ok() ? ReadHeader(**bytes) : bytes.status();
     if (!header.ok()) {
-      if (claims) return Annotate(header.status(), TensorContext(name));
+      // A system that cannot read says nothing about what the entry is.
+      if (claims || header.status().code() == StatusCode::kUnavailable) {
+        return Annotate(header.status(), TensorContext(name));
+      }
       listing.others.push_back(entry.name);
       continue;
     }
@@ -98,7 +102,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
                                                    std::string stem, const NpyOptions& options) {
   ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(bytes));
   ZT_ASSIGN_OR_RETURN(const Listing listing, ListArrays(*archive));
-  const auto sparse = ScipyFormat(*archive, listing.arrays);
+  ZT_ASSIGN_OR_RETURN(const auto sparse, ScipyFormat(*archive, listing.arrays));
   if (sparse && !options.keep_sparse) {
     auto matrix =
         OpenScipy(archive, listing.arrays, *sparse, stem, options.void_type, options.memory_limit);

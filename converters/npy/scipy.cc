@@ -72,10 +72,12 @@ class ScipySource final : public TensorSource {
   }
   bool sequential(ComponentId id) const override { return components_[id.component]->sequential(); }
   Status Finish() override {
+    ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
     for (const auto& [entry, data] : used_) {
       ZT_RETURN_IF_ERROR(
           Annotate(archive_->Verify(entry, data),
-                   archive_->name() + ": entry " + Quote(archive_->entries()[entry].name)));
+                   archive_->name() + ": " + TensorContext(objects_.front().name) + ": entry " +
+                       Quote(archive_->entries()[entry].name)));
     }
     return OkStatus();
   }
@@ -300,7 +302,8 @@ class ScipySource final : public TensorSource {
 
 }  // namespace
 
-std::optional<std::string> ScipyFormat(ZipArchive& archive, std::span<const EntryArray> arrays) {
+StatusOr<std::optional<std::string>> ScipyFormat(ZipArchive& archive,
+                                                 std::span<const EntryArray> arrays) {
   const EntryArray* format = nullptr;
   bool shape = false, data = false;
   for (const EntryArray& array : arrays) {
@@ -319,13 +322,15 @@ std::optional<std::string> ScipyFormat(ZipArchive& archive, std::span<const Entr
   auto bytes = archive.OpenEntry(format->index);
   std::array<std::byte, 32> raw;
   const auto text_bytes = std::span(raw).first(descr.width * unit);
-  if (!bytes.ok() || !(*bytes)->ReadAt(format->header.size, text_bytes).ok()) return std::nullopt;
+  if (!bytes.ok()) return std::nullopt;
+  ZT_RETURN_IF_ERROR(
+      Annotate((*bytes)->ReadAt(format->header.size, text_bytes), TensorContext(format->name)));
   std::string text;
   for (const std::byte letter : text_bytes) {
     if (letter != std::byte{0}) text += static_cast<char>(letter);
   }
   for (const std::string_view known : {"csr", "csc", "coo", "bsr", "dia"}) {
-    if (text == known) return text;
+    if (text == known) return std::optional(text);
   }
   return std::nullopt;
 }

@@ -89,13 +89,15 @@ class SafetensorsSource final : public TensorSource {
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     return bytes_->ReadAt(data_begin_ + ranges_[id.object].begin + offset, out);
   }
-  Status Finish() override {
-    if (bytes_->size()) return OkStatus();
+  Status Finish() override { return Annotate(CheckEnd(), bytes_->name()); }
+
+ private:
+  Status CheckEnd() {
+    if (bytes_->size()) return bytes_->CheckUnchanged();
     ZT_ASSIGN_OR_RETURN(const bool at_end, bytes_->AtEnd(data_begin_ + data_bytes_));
     return at_end ? OkStatus() : InvalidData("there are bytes after the last tensor");
   }
 
- private:
   // A pipe's claim is not believed before the bytes have come.
   StatusOr<std::string> ReadHeader(std::uint64_t header_bytes) {
     std::string header;

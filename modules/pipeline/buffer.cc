@@ -103,20 +103,23 @@ Buffer BufferPool::Take(std::size_t size) {
   return buffer;
 }
 
+// Called where nothing may be thrown.
 void BufferPool::Give(std::byte* data, std::size_t capacity) {
-  std::vector<State::Free> drop;
-  {
-    const MutexLock lock(state_->mutex);
-    state_->free.push_back({data, capacity});
-    state_->kept += capacity;
-    // The oldest go first: sizes that are no longer asked for must not fill the pool.
-    while (state_->kept > state_->keep_bytes && !state_->free.empty()) {
-      state_->kept -= state_->free.front().capacity;
-      drop.push_back(state_->free.front());
-      state_->free.erase(state_->free.begin());
-    }
+  const MutexLock lock(state_->mutex);
+  auto& free = state_->free;
+  try {
+    free.push_back({data, capacity});
+  } catch (const std::bad_alloc&) {
+    Release(data, capacity);
+    return;
   }
-  for (const State::Free& entry : drop) Release(entry.data, entry.capacity);
+  state_->kept += capacity;
+  // The oldest go first: sizes that are no longer asked for must not fill the pool.
+  while (state_->kept > state_->keep_bytes) {
+    state_->kept -= free.front().capacity;
+    Release(free.front().data, free.front().capacity);
+    free.erase(free.begin());
+  }
 }
 
 }  // namespace zt

@@ -4,13 +4,13 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <limits>
 #include <map>
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -37,14 +37,18 @@ Status Stage::ProcessBatch(Batch& batch) {
 
 namespace {
 
-// Memory can run out anywhere below; nothing thrown crosses the API.
-Status RunStage(Stage& stage, Batch& batch) {
+// Memory can run out anywhere below; nothing thrown crosses the API. `out_of_memory` is made in time.
+Status RunStage(Stage& stage, Batch& batch, const Status& out_of_memory) {
   try {
-    return stage.ProcessBatch(batch);
-  } catch (const std::bad_alloc&) {
-    return IoError("out of memory");
-  } catch (const std::exception& error) {
-    return MakeStatus(StatusCode::kInternal, error.what());
+    try {
+      return stage.ProcessBatch(batch);
+    } catch (const std::bad_alloc&) {
+      return out_of_memory;
+    } catch (const std::exception& error) {
+      return MakeStatus(StatusCode::kInternal, error.what());
+    }
+  } catch (...) {
+    return out_of_memory;
   }
 }
 
@@ -53,11 +57,15 @@ Status RunStage(Stage& stage, Batch& batch) {
 // A batch is a task at some stage. It runs through parallel stages on one worker without a stop. At an in-order
 // stage it goes on if its turn has come, else it is parked there, and whoever finishes its predecessor there makes
 // it ready again. So order costs no waiting, and no worker is ever blocked by another.
+//
+// A task is a map's node that moves between maps: a worker needs no memory of its own, so it cannot run out.
 struct Pipeline::State {
-  struct Task {
+  struct Work {
     std::unique_ptr<Batch> batch;
     std::size_t stage = 0;
   };
+  using Tasks = std::map<std::uint64_t, Work>;  // by sequence
+  using Task = Tasks::node_type;
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
   std::vector<std::shared_ptr<Stage>> stages;
@@ -66,15 +74,16 @@ struct Pipeline::State {
   Mutex mutex;
   CondVar work;  // ready tasks, or stopping
   CondVar room;  // the window shrank, or everything is done
-  std::deque<Task> ready ZT_GUARDED_BY(mutex);
-  std::vector<std::map<std::uint64_t, Task>> parked ZT_GUARDED_BY(mutex);  // by stage, then sequence
-  std::vector<std::uint64_t> turn ZT_GUARDED_BY(mutex);                    // by stage: whose turn it is
+  Tasks ready ZT_GUARDED_BY(mutex);  // the earliest first: it is the furthest along, and frees memory soonest
+  std::vector<Tasks> parked ZT_GUARDED_BY(mutex);        // by stage
+  std::vector<std::uint64_t> turn ZT_GUARDED_BY(mutex);  // by stage: whose turn it is
   std::uint64_t next_sequence ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t in_flight ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t weight ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t failed_at ZT_GUARDED_BY(mutex) = kNever;  // batches from this sequence on are skipped
   Status failure ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
+  const Status out_of_memory = IoError("out of memory");
   std::vector<std::thread> workers;
 
   void FailLocked(std::uint64_t sequence, const Status& status) ZT_REQUIRES(mutex) {
@@ -87,22 +96,23 @@ struct Pipeline::State {
 
   // Runs the task until it is done or parked.
   void Run(Task task) {
-    const std::uint64_t sequence = task.batch->sequence;
-    while (task.stage < stages.size()) {
-      Stage& stage = *stages[task.stage];
+    const std::uint64_t sequence = task.key();
+    Work& state = task.mapped();
+    while (state.stage < stages.size()) {
+      const std::size_t at = state.stage;
+      Stage& stage = *stages[at];
       const bool ordered = stage.order() == StageOrder::kInOrder;
       bool skip;
       {
         const MutexLock lock(mutex);
-        if (ordered && turn[task.stage] != sequence) {
-          const std::size_t at = task.stage;
-          parked[at].emplace(sequence, std::move(task));
+        if (ordered && turn[at] != sequence) {
+          parked[at].insert(std::move(task));
           return;
         }
         skip = sequence >= failed_at;
       }
       if (!skip) {
-        const Status status = RunStage(stage, *task.batch);
+        const Status status = RunStage(stage, *state.batch, out_of_memory);
         if (!status.ok()) {
           const MutexLock lock(mutex);
           FailLocked(sequence, status);
@@ -110,33 +120,29 @@ struct Pipeline::State {
       }
       if (ordered) {
         const MutexLock lock(mutex);
-        const std::uint64_t next = ++turn[task.stage];
-        auto& waiting = parked[task.stage];
-        if (auto it = waiting.find(next); it != waiting.end()) {
-          ready.push_front(std::move(it->second));  // the further along, the sooner it frees memory
-          waiting.erase(it);
+        if (Task next = parked[at].extract(++turn[at])) {
+          ready.insert(std::move(next));
           work.NotifyOne();
         }
       }
-      ++task.stage;
+      ++state.stage;
     }
-    const std::uint64_t released = task.batch->weight;
-    task.batch.reset();  // returns its buffers before the window opens
+    const std::uint64_t released = state.batch->weight;
+    state.batch.reset();  // returns its buffers before the window opens
     const MutexLock lock(mutex);
     weight -= released;
     --in_flight;
     room.NotifyAll();
   }
 
-  void Work() {
+  void RunWorker() {
     while (true) {
       Task task;
       {
         const MutexLock lock(mutex);
         while (ready.empty() && !stopping) work.Wait(mutex);
         if (ready.empty()) return;
-        task = std::move(ready.front());
-        ready.pop_front();
+        task = ready.extract(ready.begin());
       }
       Run(std::move(task));
     }
@@ -153,8 +159,12 @@ Pipeline::Pipeline(std::vector<std::shared_ptr<Stage>> stages, const PipelineOpt
     state_->turn.resize(state_->stages.size());
   }
   if (options.threads > 1) {
-    for (unsigned i = 0; i < options.threads; ++i) {
-      state_->workers.emplace_back([state = state_.get()] { state->Work(); });
+    state_->workers.reserve(options.threads);
+    try {
+      for (unsigned i = 0; i < options.threads; ++i) {
+        state_->workers.emplace_back([state = state_.get()] { state->RunWorker(); });
+      }
+    } catch (const std::system_error&) {  // no more threads to be had: those there are will do, or the caller's
     }
   }
 }
@@ -172,19 +182,22 @@ Pipeline::~Pipeline() {
 
 Status Pipeline::Submit(std::unique_ptr<Batch> batch) {
   State& s = *state_;
-  State::Task task{std::move(batch), 0};
+  const std::uint64_t weight = batch->weight;
+  State::Tasks made;
+  made[0].batch = std::move(batch);
+  State::Task task = made.extract(made.begin());
   {
     const MutexLock lock(s.mutex);
-    while (s.failed_at == State::kNever && s.in_flight > 0 &&
-           s.weight + task.batch->weight > s.options.window_bytes) {
+    while (s.failed_at == State::kNever && s.in_flight > 0 && s.weight + weight > s.options.window_bytes) {
       s.room.Wait(s.mutex);
     }
     if (s.failed_at != State::kNever) return s.failure;
-    task.batch->sequence = s.next_sequence++;
-    s.weight += task.batch->weight;
+    task.key() = s.next_sequence++;
+    task.mapped().batch->sequence = task.key();
+    s.weight += weight;
     ++s.in_flight;
     if (!s.workers.empty()) {
-      s.ready.push_back(std::move(task));
+      s.ready.insert(std::move(task));
       s.work.NotifyOne();
       return OkStatus();
     }

@@ -119,7 +119,7 @@ class Stage {
 unsigned UsableThreads();
 
 struct PipelineOptions {
-  unsigned threads = 1;               // 1 runs every stage in Submit, on the caller's thread
+  unsigned threads = 1;  // 1 runs every stage in Submit, on the caller's thread, as do those that cannot be had
   std::uint64_t window_bytes = 32 << 20;  // weight in flight; one batch is always let in
 };
 

@@ -9,6 +9,7 @@ module;
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstddef>
@@ -21,6 +22,7 @@ module;
 #include <utility>
 
 #include "core/mutex.h"
+#include "core/retry.h"
 #include "core/status_macros.h"
 #include "sink/write_all.h"
 
@@ -28,8 +30,10 @@ module zt.sink;
 
 namespace zt {
 
+using internal::ErrorOf;
 using internal::Mutex;
 using internal::MutexLock;
+using internal::Retry;
 
 namespace {
 
@@ -94,19 +98,24 @@ class FileSink final : public Sink {
   FileSink& operator=(const FileSink&) = delete;
 
   Status Open(const std::string& prefix) {
+    static std::atomic<unsigned> next = 0;  // no name is used twice, so that nobody removes another's file
     for (int attempt = 0; attempt < 100; ++attempt) {
       temporary_ = folder_ + "/" + prefix + std::to_string(::getpid()) + "-" +
-                   std::to_string(attempt) + std::string(kSuffix);
-      fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+                   std::to_string(next++) + std::string(kSuffix);
+      fd_ = Retry([&] {
+        return ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      });
       if (fd_ < 0) {
         if (errno == EEXIST) continue;
         const int error = errno;
         temporary_.clear();
         return IoError(error, "cannot create a file in " + folder_);
       }
-      // Another run may take the file for a leftover between creation and lock; then it is gone: try again.
+      // Another run may take the file for a leftover between creation and lock, and holds the lock while it removes
+      // it: try again. On a file system that has no locks nobody can take it for one.
+      const int locked = Retry([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); });
       struct stat info;
-      if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd_, &info) == 0 && info.st_nlink == 1) {
+      if ((locked == 0 || errno != EWOULDBLOCK) && (::fstat(fd_, &info) != 0 || info.st_nlink == 1)) {
         Temporaries& live = LiveTemporaries();
         const MutexLock lock(live.mutex);
         live.names.insert(temporary_);
@@ -164,34 +173,67 @@ class FileSink final : public Sink {
     temporary_.clear();
   }
 
-
+  // Everything that can fail comes before the name changes, but for what makes that change durable: if this fails,
+  // the change is undone.
   Status Publish(std::uint64_t total) {
     // Sets the size where the end was never written and frees what was reserved beyond it.
-    if (::ftruncate(fd_, static_cast<off_t>(total)) != 0) return IoError(errno, "cannot set size");
-    if (options_.sync && ::fsync(fd_) != 0) return IoError(errno, "cannot sync");
-    const unsigned flags = options_.overwrite ? 0 : RENAME_NOREPLACE;
-    int error =
-        ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), flags) == 0 ? 0 : errno;
-    if (error == EINVAL && flags != 0) {  // the file system cannot rename without replacing: link and unlink
+    int error = ErrorOf([&] { return ::ftruncate(fd_, static_cast<off_t>(total)); });
+    if (error != 0) return IoError(error, "cannot set the size");
+    int folder = -1;
+    if (options_.sync) {
+      error = ErrorOf([&] { return ::fsync(fd_); });
+      if (error != 0) return IoError(error, "cannot sync");
+      folder = Retry(
+          [&] { return ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+      if (folder < 0) return IoError(errno, "cannot open " + folder_);
+    }
+    Status status = Rename();
+    if (status.ok()) {
+      if (options_.sync) status = SyncFolder(folder);
+      error = ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno;
+      if (error != 0 && error != EINTR && status.ok()) status = IoError(error, "cannot close");
+      if (!status.ok()) Undo();
+    }
+    if (folder >= 0) ::close(folder);
+    if (!status.ok()) return status;
+    if (exchanged_) ::unlink(temporary_.c_str());  // the older output
+    Forget();
+    return OkStatus();
+  }
+
+  // Gives the finished file its name. An older output changes places with it where the file system can do that.
+  Status Rename() {
+    const auto rename = [&](unsigned flags) {
+      return ErrorOf([&] {
+        return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), flags);
+      });
+    };
+    if (options_.overwrite) {
+      exchanged_ = rename(RENAME_EXCHANGE) == 0;
+      const int error = exchanged_ ? 0 : rename(0);
+      return error == 0 ? OkStatus() : IoError(error, "cannot rename the finished file");
+    }
+    int error = rename(RENAME_NOREPLACE);
+    if (error == EINVAL) {  // the file system cannot rename without replacing: link and unlink
       error = ::link(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;
       if (error == 0) ::unlink(temporary_.c_str());
     }
     if (error == EEXIST) return AlreadyExists("the output exists already; use -f to replace it");
-    if (error != 0) return IoError(error, "cannot rename the finished file");
-    Forget();
-    Status status = OkStatus();
-    if (options_.sync) status = SyncFolder();
-    if (::close(fd_) != 0 && status.ok()) status = IoError(errno, "cannot close");
-    fd_ = -1;
-    return status;
+    return error == 0 ? OkStatus() : IoError(error, "cannot rename the finished file");
   }
 
-  Status SyncFolder() {
-    const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return IoError(errno, "cannot open " + folder_);
-    const int error = ::fsync(folder) == 0 ? 0 : errno;
-    ::close(folder);
-    // Some file systems cannot sync a folder; the rename has happened all the same.
+  // The output as it was before Rename. Where the older one is gone for good, the new one is left: it is whole.
+  void Undo() {
+    if (exchanged_) {
+      ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE);
+    } else if (!options_.overwrite) {
+      ::unlink(target_.c_str());
+    }
+  }
+
+  Status SyncFolder(int folder) {
+    const int error = ErrorOf([&] { return ::fsync(folder); });
+    // Some file systems cannot sync a folder.
     return error == 0 || error == EINVAL ? OkStatus() : IoError(error, "cannot sync " + folder_);
   }
 
@@ -199,6 +241,7 @@ class FileSink final : public Sink {
   FileSinkOptions options_;
   std::string temporary_;
   int fd_ = -1;
+  bool exchanged_ = false;  // temporary_ names the older output
   std::uint64_t position_ = 0;
 };
 
@@ -240,7 +283,8 @@ StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
   if (::stat(target.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) return InvalidArgument("the output is a folder; name a file");
     if (!S_ISREG(info.st_mode)) {
-      const int fd = ::open(target.c_str(), O_WRONLY | O_CLOEXEC);
+      const int fd =
+          Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC); });
       if (fd < 0) return IoError(errno, "cannot open for writing");
       return std::make_unique<DirectSink>(fd, path);
     }

@@ -51,7 +51,7 @@ struct FileSinkOptions {
 };
 
 // A regular file that appears under its name only when whole: bytes go to a sibling named
-// ".NAME.PID.ztstream-tmp", which Finish syncs and renames; any failure removes it. Leftovers of runs that were
+// ".NAME.PID-NUMBER.ztstream-tmp", which Finish syncs and renames; any failure removes it. Leftovers of runs that were
 // killed carry that name and are removed by the next Create for the same output (a live run holds a lock on its
 // own). A path that names something other than a regular file (a device, a named pipe) is written to directly.
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path, const FileSinkOptions& options);

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <span>
 
+#include "core/retry.h"
+
 namespace zt::sink_io {
 
 // Writes every piece through write(vectors, count, bytes already written) -> bytes or -1. 0, or errno.
@@ -28,11 +30,9 @@ int WriteAll(std::span<const std::span<const std::byte>> pieces, WriteV&& write)
     }
     std::size_t first = 0;
     while (first < count) {
-      const ssize_t wrote = write(vectors.data() + first, static_cast<int>(count - first), done);
-      if (wrote < 0) {
-        if (errno == EINTR) continue;
-        return errno;
-      }
+      const ssize_t wrote =
+          internal::Retry([&] { return write(vectors.data() + first, static_cast<int>(count - first), done); });
+      if (wrote < 0) return errno;
       if (wrote == 0) return EIO;  // no progress and no reason
       done += static_cast<std::uint64_t>(wrote);
       for (auto left = static_cast<std::size_t>(wrote); left > 0;) {

@@ -19,15 +19,19 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/retry.h"
 #include "core/status_macros.h"
 
 module zt.source;
 
 namespace zt {
+
+using internal::Retry;
+
 namespace {
 
-Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t got) {
-  return InvalidData("it ends at byte " + std::to_string(offset + got) + ", " +
+Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t end) {
+  return InvalidData("it ends at byte " + std::to_string(end) + ", " +
                      std::to_string(wanted) + " bytes from " + std::to_string(offset) +
                      " were expected; the file is truncated");
 }
@@ -49,19 +53,27 @@ class FileBytes final : public ByteSource {
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     std::uint64_t done = 0;
     if (offset > size_ || out.size() > size_ - offset) {
-      return EndsEarly(offset, out.size(), offset > size_ ? 0 : size_ - offset);
+      return EndsEarly(offset, out.size(), size_);
     }
     while (done < out.size()) {
-      const ssize_t got = ::pread(fd_, out.data() + done, out.size() - done,
-                                  static_cast<off_t>(base_ + offset + done));
-      if (got < 0) {
-        if (errno == EINTR) continue;
-        return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
-      }
-      if (got == 0) return EndsEarly(offset, out.size(), done);
+      const ssize_t got = Retry([&] {
+        return ::pread(fd_, out.data() + done, out.size() - done,
+                       static_cast<off_t>(base_ + offset + done));
+      });
+      if (got < 0) return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
+      if (got == 0) return EndsEarly(offset, out.size(), offset + done);
       done += static_cast<std::uint64_t>(got);
     }
     return OkStatus();
+  }
+
+  Status CheckUnchanged() override {
+    struct stat info;
+    if (::fstat(fd_, &info) != 0) return IoError(errno, "cannot stat");
+    const auto now = static_cast<std::uint64_t>(info.st_size);
+    if (now == base_ + size_) return OkStatus();
+    return InvalidData("its size has changed since it was opened, from " + std::to_string(base_ + size_) +
+                       " to " + std::to_string(now) + " bytes; wait until it is written");
   }
 
   Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
@@ -73,15 +85,17 @@ class FileBytes final : public ByteSource {
       vectors[count++] = {part.data(), part.size()};
       total += part.size();
     }
+    if (offset > size_ || total > size_ - offset) {
+      return EndsEarly(offset, total, size_);
+    }
     std::size_t first = 0, done = 0;
     while (done < total) {
-      const ssize_t got = ::preadv(fd_, vectors.data() + first, static_cast<int>(count - first),
-                                   static_cast<off_t>(base_ + offset + done));
-      if (got < 0) {
-        if (errno == EINTR) continue;
-        return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
-      }
-      if (got == 0) return EndsEarly(offset, total, done);
+      const ssize_t got = Retry([&] {
+        return ::preadv(fd_, vectors.data() + first, static_cast<int>(count - first),
+                        static_cast<off_t>(base_ + offset + done));
+      });
+      if (got < 0) return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
+      if (got == 0) return EndsEarly(offset, total, offset + done);
       done += static_cast<std::size_t>(got);
       for (auto left = static_cast<std::size_t>(got); left > 0;) {
         iovec& v = vectors[first];
@@ -120,7 +134,7 @@ class StreamBytes final : public ByteSource {
     position_ += kept;
     ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out.subspan(kept)));
     position_ += got;
-    if (kept + got < out.size()) return EndsEarly(offset, out.size(), kept + got);
+    if (kept + got < out.size()) return EndsEarly(offset, out.size(), offset + kept + got);
     return OkStatus();
   }
 
@@ -147,11 +161,8 @@ class StreamBytes final : public ByteSource {
   StatusOr<std::size_t> ReadSome(std::span<std::byte> out) {
     std::size_t done = 0;
     while (done < out.size()) {
-      const ssize_t got = ::read(fd_, out.data() + done, out.size() - done);
-      if (got < 0) {
-        if (errno == EINTR) continue;
-        return IoError(errno, "cannot read");
-      }
+      const ssize_t got = Retry([&] { return ::read(fd_, out.data() + done, out.size() - done); });
+      if (got < 0) return IoError(errno, "cannot read");
       if (got == 0) break;
       done += static_cast<std::size_t>(got);
     }
@@ -166,7 +177,7 @@ class StreamBytes final : public ByteSource {
     while (position_ < offset) {
       const std::uint64_t left = offset - position_;
       if (ahead_.empty()) ZT_RETURN_IF_ERROR(Ahead(std::min<std::uint64_t>(left, 1 << 16)));
-      if (ahead_.empty()) return EndsEarly(position_, left, 0);
+      if (ahead_.empty()) return EndsEarly(position_, left, position_);
       const auto drop = std::min<std::uint64_t>(left, ahead_.size());
       ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(drop));
       position_ += drop;
@@ -189,7 +200,7 @@ class SpanBytes final : public ByteSource {
   bool sequential() const override { return false; }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     if (offset > bytes_.size() || out.size() > bytes_.size() - offset) {
-      return EndsEarly(offset, out.size(), offset > bytes_.size() ? 0 : bytes_.size() - offset);
+      return EndsEarly(offset, out.size(), bytes_.size());
     }
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
     return OkStatus();
@@ -214,7 +225,7 @@ Status ByteSource::ReadScattered(std::uint64_t offset,
 StatusOr<bool> ByteSource::AtEnd(std::uint64_t offset) { return size() && offset >= *size(); }
 
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (fd < 0) return IoError(errno, "cannot open");
   struct stat info;
   if (::fstat(fd, &info) != 0) {

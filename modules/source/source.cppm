@@ -39,6 +39,9 @@ class ByteSource {
   // As ReadAt for consecutive bytes that go to several places (at most 512): one system call where possible.
   virtual Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts);
 
+  // Fails with kDataLoss where a file has another size now than when it was opened: somebody writes to it.
+  virtual Status CheckUnchanged() { return OkStatus(); }
+
   // True where `offset` is the end. On a pipe this waits for a byte or the end, and the byte is kept.
   virtual StatusOr<bool> AtEnd(std::uint64_t offset);
 };
@@ -130,7 +133,8 @@ class TensorSource {
   // The component's declared bytes, where they are in memory anyway. Valid as long as the source.
   virtual std::optional<std::span<const std::byte>> View(ComponentId) const { return std::nullopt; }
 
-  // Called once after the last Read: checks what only the end can tell (trailing bytes of a pipe, an entry's CRC).
+  // Called once after the last Read: checks what only the end can tell (trailing bytes of a pipe, an entry's CRC, a
+  // file that has grown). Errors name the file, and the tensor where it is one tensor's: the caller cannot know.
   virtual Status Finish() { return OkStatus(); }
 
  protected:

@@ -88,9 +88,7 @@ class MergedSource final : public TensorSource {
     return source(id).View(inner(id));
   }
   Status Finish() override {
-    for (std::size_t s = 0; s < sources_.size(); ++s) {
-      ZT_RETURN_IF_ERROR(Annotate(sources_[s]->Finish(), names_[s]));
-    }
+    for (const auto& source : sources_) ZT_RETURN_IF_ERROR(source->Finish());
     return OkStatus();
   }
 

@@ -1,0 +1,391 @@
+// zt.sink: files that appear only when whole, descriptors, memory.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "temp_folder.h"
+
+import zt.core;
+import zt.sink;
+
+namespace zt {
+namespace {
+
+using testing_files::BytesOf;
+using testing_files::ReadFile;
+using testing_files::TempFolder;
+using testing_files::WriteFile;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+Status Append(Sink& sink, std::string_view text) {
+  const std::array pieces = {BytesOf(text)};
+  return sink.Append(pieces);
+}
+
+Status Place(Sink& sink, std::uint64_t offset, std::string_view text) {
+  const std::array pieces = {BytesOf(text)};
+  return sink.WriteAt(offset, pieces);
+}
+
+std::unique_ptr<Sink> Create(const std::string& path, bool overwrite = false) {
+  auto sink = CreateFileSink(path, {.overwrite = overwrite});
+  EXPECT_TRUE(sink.ok()) << Message(sink.status());
+  return sink.ok() ? *std::move(sink) : nullptr;
+}
+
+TEST(FileSink, AppearsUnderItsNameOnlyWhenFinished) {
+  const TempFolder folder;
+  auto sink = Create(folder / "o.zt");
+  ASSERT_TRUE(Append(*sink, "abc").ok());
+  const std::string temporary = folder.Entries().at(0);
+  EXPECT_EQ(folder.Entries().size(), 1u);
+  EXPECT_THAT(temporary, StartsWith(".o.zt." + std::to_string(::getpid()) + "-"));
+  EXPECT_THAT(temporary, EndsWith(".ztstream-tmp"));
+  ASSERT_TRUE(Append(*sink, "def").ok());
+  ASSERT_TRUE(sink->Finish(6).ok());
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "abcdef");
+  EXPECT_EQ(sink->Finish(6).code(), StatusCode::kFailedPrecondition);
+  sink->Abort();
+  sink.reset();
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "abcdef");
+}
+
+TEST(FileSink, ModeFollowsTheUmask) {
+  const TempFolder folder;
+  const mode_t before = ::umask(027);
+  ASSERT_TRUE(Create(folder / "o.zt")->Finish(0).ok());
+  ::umask(before);
+  struct stat info;
+  ASSERT_EQ(::stat((folder / "o.zt").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0640u);
+}
+
+TEST(FileSink, PlacedBytesAndGapsThatReadAsZero) {
+  const TempFolder folder;
+  auto sink = Create(folder / "o.zt");
+  ASSERT_TRUE(sink->can_place());
+  ASSERT_TRUE(Place(*sink, 6, "xyz").ok());
+  ASSERT_TRUE(Place(*sink, 0, "ab").ok());
+  ASSERT_TRUE(sink->Finish(11).ok());
+  EXPECT_EQ(ReadFile(folder / "o.zt"), std::string("ab\0\0\0\0xyz\0\0", 11));
+}
+
+TEST(FileSink, MorePiecesThanOneCallTakes) {
+  const TempFolder folder;
+  auto sink = Create(folder / "o.zt");
+  std::string want;
+  for (int i = 0; i < 3000; ++i) want += static_cast<char>(i * 7);
+  std::vector<std::span<const std::byte>> pieces;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    pieces.push_back(BytesOf(std::string_view(want).substr(i, 1)));
+    pieces.push_back({});
+  }
+  ASSERT_TRUE(sink->Append(pieces).ok());
+  ASSERT_TRUE(sink->Finish(want.size()).ok());
+  EXPECT_EQ(ReadFile(folder / "o.zt"), want);
+}
+
+TEST(FileSink, ReservedBytesBeyondTheEndAreGivenBack) {
+  const TempFolder folder;
+  auto sink = Create(folder / "o.zt");
+  ASSERT_TRUE(sink->Reserve(8 << 20).ok());
+  ASSERT_TRUE(Append(*sink, "abc").ok());
+  ASSERT_TRUE(sink->Finish(3).ok());
+  struct stat info;
+  ASSERT_EQ(::stat((folder / "o.zt").c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 3);
+  EXPECT_LT(info.st_blocks * 512, 1 << 20);
+}
+
+TEST(FileSink, ReserveFailsWhereTheBytesCannotFit) {
+  const TempFolder folder;
+  auto sink = Create(folder / "o.zt");
+  const Status status = sink->Reserve(std::uint64_t{1} << 62);
+  if (status.ok()) GTEST_SKIP() << "this file system does not preallocate";
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("4611686018427387904 bytes are needed"));
+}
+
+TEST(FileSink, AnExistingFileIsKeptUnlessItMayBeReplaced) {
+  const TempFolder folder;
+  WriteFile(folder / "o.zt", "old");
+  const auto refused = CreateFileSink(folder / "o.zt", {});
+  EXPECT_EQ(refused.status().code(), StatusCode::kAlreadyExists);
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+
+  auto sink = Create(folder / "o.zt", true);
+  ASSERT_TRUE(Append(*sink, "new").ok());
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "old");
+  ASSERT_TRUE(sink->Finish(3).ok());
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "new");
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+}
+
+TEST(FileSink, AFileThatAppearsMeanwhileIsKept) {
+  const TempFolder folder;
+  auto sink = Create(folder / "o.zt");
+  ASSERT_TRUE(Append(*sink, "mine").ok());
+  WriteFile(folder / "o.zt", "theirs");
+  EXPECT_EQ(sink->Finish(4).code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "theirs");
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+}
+
+TEST(FileSink, AFileThatVanishesMeanwhileIsNoMatter) {
+  const TempFolder folder;
+  WriteFile(folder / "o.zt", "old");
+  auto sink = Create(folder / "o.zt", true);
+  ASSERT_TRUE(Append(*sink, "new").ok());
+  ASSERT_EQ(::unlink((folder / "o.zt").c_str()), 0);
+  ASSERT_TRUE(sink->Finish(3).ok());
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "new");
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+}
+
+TEST(FileSink, AbortRemovesTheTemporaryFileAndIsIdempotent) {
+  const TempFolder folder;
+  WriteFile(folder / "o.zt", "old");
+  auto sink = Create(folder / "o.zt", true);
+  ASSERT_TRUE(Append(*sink, "new").ok());
+  sink->Abort();
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+  sink->Abort();
+  EXPECT_EQ(sink->Finish(3).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "old");
+}
+
+TEST(FileSink, TheDestructorAborts) {
+  const TempFolder folder;
+  Create(folder / "o.zt");
+  EXPECT_THAT(folder.Entries(), IsEmpty());
+}
+
+TEST(FileSink, LeftoversGoUnlessSomebodyHoldsThemLocked) {
+  const TempFolder folder;
+  WriteFile(folder / ".o.zt.123-0.ztstream-tmp", "left");
+  WriteFile(folder / ".o.zt.124-0.ztstream-tmp", "live");
+  WriteFile(folder / ".p.zt.123-0.ztstream-tmp", "another output's");
+  WriteFile(folder / ".o.zt.x-0.ztstream-tmp", "no process");
+  WriteFile(folder / ".o.zt..ztstream-tmp", "no process either");
+  WriteFile(folder / ".o.zt.123-0.tmp", "another program's");
+  const int live = ::open((folder / ".o.zt.124-0.ztstream-tmp").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(live, LOCK_EX | LOCK_NB), 0);
+  ASSERT_TRUE(Create(folder / "o.zt")->Finish(0).ok());
+  EXPECT_THAT(folder.Entries(),
+              ElementsAre(".o.zt..ztstream-tmp", ".o.zt.123-0.tmp", ".o.zt.124-0.ztstream-tmp",
+                          ".o.zt.x-0.ztstream-tmp", ".p.zt.123-0.ztstream-tmp", "o.zt"));
+  ::close(live);
+  ASSERT_TRUE(Create(folder / "o.zt", true)->Finish(0).ok());
+  EXPECT_THAT(folder.Entries(), ::testing::Not(::testing::Contains(".o.zt.124-0.ztstream-tmp")));
+}
+
+TEST(FileSink, TwoForOneOutputDoNotDisturbEachOther) {
+  const TempFolder folder;
+  auto first = Create(folder / "o.zt", true);
+  auto second = Create(folder / "o.zt", true);
+  EXPECT_EQ(folder.Entries().size(), 2u);
+  ASSERT_TRUE(Append(*first, "first").ok());
+  ASSERT_TRUE(Append(*second, "second").ok());
+  ASSERT_TRUE(first->Finish(5).ok());
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "first");
+  ASSERT_TRUE(second->Finish(6).ok());
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "second");
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+}
+
+TEST(FileSink, ManyAtOnceForOneOutputLeaveOneWholeFile) {
+  const TempFolder folder;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 25; ++i) {
+        auto sink = CreateFileSink(folder / "o.zt", {.overwrite = true, .sync = false});
+        ASSERT_TRUE(sink.ok()) << Message(sink.status());
+        ASSERT_TRUE(Append(**sink, std::string(1000, static_cast<char>('a' + t))).ok());
+        const Status status = (*sink)->Finish(1000);
+        ASSERT_TRUE(status.ok()) << Message(status);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+  const std::string content = ReadFile(folder / "o.zt");
+  EXPECT_EQ(content, std::string(1000, content.at(0)));
+}
+
+TEST(FileSink, ThroughASymbolicLinkTheFileItNamesIsReplaced) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkdir((folder / "real").c_str(), 0777), 0);
+  WriteFile(folder / "real/o.zt", "old");
+  ASSERT_EQ(::symlink("real/o.zt", (folder / "link").c_str()), 0);
+  auto sink = Create(folder / "link", true);
+  ASSERT_TRUE(Append(*sink, "new").ok());
+  EXPECT_EQ(sink->name(), folder / "link");
+  ASSERT_TRUE(sink->Finish(3).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(ReadFile(folder / "real/o.zt"), "new");
+}
+
+TEST(FileSink, ADanglingLinkIsNotFollowed) {
+  const TempFolder folder;
+  ASSERT_EQ(::symlink("nowhere/o.zt", (folder / "link").c_str()), 0);
+  auto sink = Create(folder / "link");
+  EXPECT_EQ(sink->Finish(0).code(), StatusCode::kAlreadyExists);
+  EXPECT_THAT(folder.Entries(), ElementsAre("link"));
+}
+
+TEST(FileSink, ANameAsLongAsTheFileSystemAllows) {
+  const TempFolder folder;
+  const std::string name(255, 'n');
+  auto sink = Create(folder / name);
+  ASSERT_NE(sink, nullptr);
+  EXPECT_THAT(folder.Entries().at(0), StartsWith(".nnn"));
+  EXPECT_THAT(folder.Entries().at(0), EndsWith(".ztstream-tmp"));
+  ASSERT_TRUE(sink->Finish(0).ok());
+  EXPECT_THAT(folder.Entries(), ElementsAre(name));
+  auto long_one = CreateFileSink(folder / std::string(256, 'n'), {});
+  if (long_one.ok()) EXPECT_EQ((*long_one)->Finish(0).code(), StatusCode::kUnavailable);
+  EXPECT_THAT(folder.Entries(), ElementsAre(name));
+}
+
+TEST(FileSink, FoldersAndEmptyNamesAreNoOutputs) {
+  const TempFolder folder;
+  EXPECT_EQ(CreateFileSink("", {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(CreateFileSink(folder.path(), {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(CreateFileSink(folder / "none/", {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(CreateFileSink(folder / "none/o.zt", {}).status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(folder.Entries(), IsEmpty());
+}
+
+TEST(FileSink, AReadOnlyFolderRefusesAtOnce) {
+  if (::geteuid() == 0) GTEST_SKIP() << "the superuser may write anywhere";
+  const TempFolder folder;
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0555), 0);
+  EXPECT_EQ(CreateFileSink(folder / "o.zt", {}).status().code(), StatusCode::kUnavailable);
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0777), 0);
+}
+
+TEST(FileSink, AFileSizeLimitIsAnErrorOfTheWrite) {
+  const TempFolder folder;
+  ::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit limit = {4096, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  auto sink = Create(folder / "o.zt");
+  const Status reserve = sink->Reserve(8192);
+  EXPECT_TRUE(reserve.ok() || reserve.code() == StatusCode::kUnavailable);
+  const Status status = Append(*sink, std::string(8192, 'x'));
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("File too large"));
+  sink.reset();
+  EXPECT_THAT(folder.Entries(), IsEmpty());
+}
+
+TEST(FileSink, AbandonedTemporaryFilesGoAndTheirFinishFails) {
+  const TempFolder folder;
+  WriteFile(folder / "p.zt", "old");
+  auto fresh = Create(folder / "o.zt");
+  auto over = Create(folder / "p.zt", true);
+  auto done = Create(folder / "q.zt");
+  ASSERT_TRUE(done->Finish(0).ok());
+  AbandonTemporaryFiles();
+  EXPECT_THAT(folder.Entries(), ElementsAre("p.zt", "q.zt"));
+  EXPECT_EQ(fresh->Finish(0).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(over->Finish(0).code(), StatusCode::kUnavailable);
+  EXPECT_THAT(folder.Entries(), ElementsAre("p.zt", "q.zt"));
+  EXPECT_EQ(ReadFile(folder / "p.zt"), "old");
+}
+
+TEST(DirectSink, DevicesAreWrittenTo) {
+  auto null = CreateFileSink("/dev/null", {});
+  ASSERT_TRUE(null.ok()) << Message(null.status());
+  EXPECT_FALSE((*null)->can_place());
+  EXPECT_TRUE(Append(**null, "abc").ok());
+  EXPECT_EQ(Place(**null, 0, "abc").code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE((*null)->Finish(3).ok());
+
+  auto full = CreateFileSink("/dev/full", {});
+  ASSERT_TRUE(full.ok());
+  const Status status = Append(**full, "abc");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(std::string(Message(status)), "cannot write: No space left on device");
+}
+
+TEST(DirectSink, NamedPipesAreWrittenTo) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0666), 0);
+  std::string read;
+  std::thread reader([&] { read = ReadFile(folder / "fifo"); });
+  {
+    auto sink = CreateFileSink(folder / "fifo", {});
+    ASSERT_TRUE(sink.ok()) << Message(sink.status());
+    EXPECT_TRUE(Append(**sink, "abc").ok());
+    EXPECT_TRUE(Append(**sink, "def").ok());
+    EXPECT_TRUE((*sink)->Finish(6).ok());
+  }
+  reader.join();
+  EXPECT_EQ(read, "abcdef");
+  EXPECT_THAT(folder.Entries(), ElementsAre("fifo"));
+}
+
+TEST(DescriptorSink, AClosedPipeIsAnError) {
+  ::signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  auto sink = DescriptorSink(ends[1], "standard output");
+  EXPECT_EQ(sink->name(), "standard output");
+  EXPECT_TRUE(Append(*sink, "abc").ok());
+  ::close(ends[0]);
+  const Status status = Append(*sink, "abc");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(std::string(Message(status)), "cannot write: Broken pipe");
+  sink.reset();
+  EXPECT_EQ(::close(ends[1]), 0);  // it was not the sink's to close
+}
+
+TEST(MemorySink, AppendsAndForgetsOnAbort) {
+  std::vector<std::byte> out;
+  auto sink = MemorySink(out);
+  EXPECT_FALSE(sink->can_place());
+  ASSERT_TRUE(Append(*sink, "ab").ok());
+  ASSERT_TRUE(Append(*sink, "c").ok());
+  ASSERT_TRUE(sink->Finish(3).ok());
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(out.data()), out.size()), "abc");
+  sink->Abort();
+  EXPECT_TRUE(out.empty());
+}
+
+TEST(DiscardSink, TakesAnything) {
+  auto sink = DiscardSink();
+  EXPECT_TRUE(sink->can_place());
+  EXPECT_TRUE(Append(*sink, "ab").ok());
+  EXPECT_TRUE(Place(*sink, std::uint64_t{1} << 60, "c").ok());
+  EXPECT_TRUE(sink->Finish(3).ok());
+}
+
+}  // namespace
+}  // namespace zt

@@ -1,0 +1,335 @@
+// zt.source: files, pipes and memory by offset; sources in memory and several as one.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "temp_folder.h"
+
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace {
+
+using testing_files::BytesOf;
+using testing_files::TempFolder;
+using testing_files::WriteFile;
+using ::testing::HasSubstr;
+
+std::string Read(ByteSource& source, std::uint64_t offset, std::size_t size) {
+  std::string out(size, '?');
+  const Status status = source.ReadAt(offset, std::as_writable_bytes(std::span(out)));
+  return status.ok() ? out : "error: " + std::string(Message(status));
+}
+
+Status Why(ByteSource& source, std::uint64_t offset, std::size_t size) {
+  std::vector<std::byte> out(size);
+  return source.ReadAt(offset, out);
+}
+
+std::string Content(std::size_t size) {
+  std::string out(size, 0);
+  std::mt19937 random(9);
+  for (char& c : out) c = static_cast<char>(random());
+  return out;
+}
+
+// A pipe that a thread feeds in pieces of changing size, with pauses.
+class Dribble {
+ public:
+  explicit Dribble(std::string content) : content_(std::move(content)) {
+    EXPECT_EQ(::pipe2(ends_, O_CLOEXEC), 0);
+    writer_ = std::thread([this] {
+      std::mt19937 random(3);
+      for (std::size_t at = 0; at < content_.size();) {
+        const std::size_t take = std::min<std::size_t>(1 + random() % 3000, content_.size() - at);
+        const ssize_t wrote = ::write(ends_[1], content_.data() + at, take);
+        if (wrote < 0) break;
+        at += static_cast<std::size_t>(wrote);
+        if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+      ::close(ends_[1]);
+    });
+  }
+  ~Dribble() {
+    char rest[4096];
+    while (::read(ends_[0], rest, sizeof rest) > 0) {
+    }
+    writer_.join();
+    ::close(ends_[0]);
+  }
+  std::shared_ptr<ByteSource> Open() { return *OpenDescriptor(ends_[0], "standard input"); }
+
+ private:
+  std::string content_;
+  int ends_[2];
+  std::thread writer_;
+};
+
+TEST(OpenFile, ServesAnyRange) {
+  const TempFolder folder;
+  const std::string content = Content(1000);
+  WriteFile(folder / "f", content);
+  const auto source = *OpenFile(folder / "f");
+  EXPECT_EQ(source->name(), folder / "f");
+  EXPECT_EQ(source->size(), 1000u);
+  EXPECT_FALSE(source->sequential());
+  EXPECT_EQ(Read(*source, 500, 100), content.substr(500, 100));
+  EXPECT_EQ(Read(*source, 0, 1000), content);
+  EXPECT_EQ(Read(*source, 1000, 0), "");
+  EXPECT_FALSE(*source->AtEnd(999));
+  EXPECT_TRUE(*source->AtEnd(1000));
+}
+
+TEST(OpenFile, RangesBeyondTheEndAreTruncation) {
+  const TempFolder folder;
+  WriteFile(folder / "f", "abcdef");
+  const auto source = *OpenFile(folder / "f");
+  for (const auto& [offset, size] : std::vector<std::pair<std::uint64_t, std::size_t>>{
+           {0, 7}, {6, 1}, {7, 0}, {100, 1}, {~std::uint64_t{0}, 2}}) {
+    const Status status = Why(*source, offset, size);
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << offset;
+    EXPECT_THAT(std::string(Message(status)), HasSubstr("it ends at byte 6, ")) << offset;
+  }
+}
+
+TEST(OpenFile, WhatIsNoFileIsRefused) {
+  const TempFolder folder;
+  EXPECT_EQ(OpenFile(folder / "none").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(OpenFile(folder.path()).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(OpenFile("/dev/zero").status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(OpenFile, AFileThatShrinksOrGrowsIsNoticed) {
+  const TempFolder folder;
+  WriteFile(folder / "f", "abcdef");
+  const auto source = *OpenFile(folder / "f");
+  EXPECT_TRUE(source->CheckUnchanged().ok());
+  std::filesystem::resize_file(folder / "f", 3);
+  const Status status = Why(*source, 0, 6);
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("it ends at byte 3, "));
+  EXPECT_THAT(std::string(Message(source->CheckUnchanged())), HasSubstr("from 6 to 3 bytes"));
+  std::filesystem::resize_file(folder / "f", 7);
+  EXPECT_THAT(std::string(Message(source->CheckUnchanged())), HasSubstr("from 6 to 7 bytes"));
+}
+
+TEST(OpenDescriptor, ARegularFileBeginsAtItsOffset) {
+  const TempFolder folder;
+  WriteFile(folder / "f", "abcdef");
+  const int fd = ::open((folder / "f").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::lseek(fd, 2, SEEK_SET), 2);
+  {
+    const auto source = *OpenDescriptor(fd, "standard input");
+    EXPECT_FALSE(source->sequential());
+    EXPECT_EQ(source->size(), 4u);
+    EXPECT_EQ(Read(*source, 1, 3), "def");
+    EXPECT_TRUE(source->CheckUnchanged().ok());
+  }
+  EXPECT_EQ(::close(fd), 0);  // still ours
+  EXPECT_EQ(OpenDescriptor(-1, "none").status().code(), StatusCode::kUnavailable);
+}
+
+TEST(Scattered, FillsEveryPartInOrder) {
+  const TempFolder folder;
+  const std::string content = Content(5000);
+  WriteFile(folder / "f", content);
+  const auto file = *OpenFile(folder / "f");
+  const auto memory = MemoryBytes(BytesOf(content), "memory");
+  Dribble dribble(content);
+  const auto pipe = dribble.Open();
+  for (ByteSource* source : {file.get(), memory.get(), pipe.get()}) {
+    for (const std::size_t count : {3u, 512u, 600u}) {  // 600: more than one call takes
+      if (source == pipe.get() && count != 512) continue;
+      std::string out(count * 7, '?');
+      std::vector<std::span<std::byte>> parts;
+      for (std::size_t i = 0; i < count; ++i) {
+        parts.push_back(std::as_writable_bytes(std::span(out).subspan(i * 7, i % 2 == 0 ? 14 : 0)));
+      }
+      if (count % 2 == 1) parts.back() = parts.back().first(7);
+      const Status status = source->ReadScattered(11, parts);
+      ASSERT_TRUE(status.ok()) << Message(status);
+      EXPECT_EQ(out, content.substr(11, out.size())) << source->name() << count;
+    }
+  }
+  std::array<std::byte, 10> a, b;
+  const std::array parts = {std::span<std::byte>(a), std::span<std::byte>(b)};
+  EXPECT_EQ(file->ReadScattered(4990, parts).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(file->ReadScattered(~std::uint64_t{0}, parts).code(), StatusCode::kDataLoss);
+}
+
+TEST(Pipe, AscendingRangesAndNothingElse) {
+  const std::string content = Content(200000);
+  Dribble dribble(content);
+  const auto source = dribble.Open();
+  EXPECT_TRUE(source->sequential());
+  EXPECT_EQ(source->size(), std::nullopt);
+  EXPECT_EQ(Read(*source, 0, 10), content.substr(0, 10));
+  EXPECT_EQ(Read(*source, 10, 50000), content.substr(10, 50000));
+  EXPECT_EQ(Read(*source, 150000, 100), content.substr(150000, 100));  // what lies between is dropped
+  EXPECT_EQ(Why(*source, 150099, 1).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Read(*source, 150100, 1), content.substr(150100, 1));
+}
+
+TEST(Pipe, PeekKeepsTheBytes) {
+  const std::string content = Content(5000);
+  Dribble dribble(content);
+  const auto source = dribble.Open();
+  for (const std::size_t count : {3u, 100u, 8u}) {
+    const auto head = Peek(*source, count);
+    ASSERT_TRUE(head.ok());
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(head->data()), head->size()), content.substr(0, count));
+  }
+  EXPECT_EQ(Read(*source, 0, 2000), content.substr(0, 2000));
+  EXPECT_EQ(Peek(*source, 8).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(Pipe, PeekOfAShortStreamGivesWhatThereIs) {
+  Dribble dribble("abc");
+  const auto source = dribble.Open();
+  EXPECT_EQ(Peek(*source, 100)->size(), 3u);
+  EXPECT_EQ(Read(*source, 0, 3), "abc");
+  EXPECT_TRUE(*source->AtEnd(3));
+}
+
+TEST(Pipe, AtEndKeepsTheByteItWaitedFor) {
+  Dribble dribble("abcdef");
+  const auto source = dribble.Open();
+  EXPECT_FALSE(*source->AtEnd(2));
+  EXPECT_EQ(Read(*source, 2, 3), "cde");
+  EXPECT_FALSE(*source->AtEnd(5));
+  EXPECT_TRUE(*source->AtEnd(6));
+}
+
+TEST(Pipe, TruncationSaysWhere) {
+  Dribble dribble("abcdef");
+  const auto source = dribble.Open();
+  const Status status = Why(*source, 4, 10);
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(std::string(Message(status)),
+            "it ends at byte 6, 10 bytes from 4 were expected; the file is truncated");
+  Dribble skipped("abcdef");
+  const auto other = skipped.Open();
+  EXPECT_THAT(std::string(Message(Why(*other, 100, 1))), HasSubstr("it ends at byte 6, "));
+}
+
+TEST(Peek, OfFilesAndMemory) {
+  const auto source = MemoryBytes(BytesOf("abc"), "memory");
+  EXPECT_EQ(Peek(*source, 2)->size(), 2u);
+  EXPECT_EQ(Peek(*source, 9)->size(), 3u);
+  EXPECT_EQ(Peek(*MemoryBytes({}, "none"), 9)->size(), 0u);
+  EXPECT_EQ(Why(*source, 2, 2).code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(source->CheckUnchanged().ok());
+}
+
+std::unique_ptr<MemorySource> Source(std::vector<std::pair<std::string, std::string_view>> tensors,
+                                     Value::Map attributes = {}) {
+  auto source = std::make_unique<MemorySource>();
+  for (auto& [name, text] : tensors) {
+    const Status status = source->Add(*DenseObject(name, {text.size()}, {DType::kU8, ""}), {BytesOf(text)});
+    EXPECT_TRUE(status.ok()) << Message(status);
+  }
+  source->SetAttributes(std::move(attributes));
+  return source;
+}
+
+TEST(MemorySource, DeclaresAndServes) {
+  auto source = Source({{"a", "abc"}, {"b", ""}});
+  std::string out(2, '?');
+  ASSERT_TRUE(source->Read({0, 0}, 1, std::as_writable_bytes(std::span(out))).ok());
+  EXPECT_EQ(out, "bc");
+  EXPECT_EQ(source->Read({0, 0}, 2, std::as_writable_bytes(std::span(out))).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(source->Finish().ok());
+  const Status size = source->Add(*DenseObject("c", {4}, {DType::kU8, ""}), {BytesOf("abc")});
+  EXPECT_EQ(std::string(Message(size)), "tensor 'c': component 'data' declares 4 bytes, 3 given");
+  EXPECT_FALSE(source->Add(*DenseObject("c", {3}, {DType::kU8, ""}), {}).ok());
+  EXPECT_EQ(source->objects().size(), 2u);
+}
+
+TEST(MergeSources, InOrderUnderTheirOwnFiles) {
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  sources.push_back(Source({{"b", "bb"}, {"a", "aaa"}}));
+  sources.push_back(Source({}));
+  sources.push_back(Source({{"c", "c"}}));
+  const auto merged = *MergeSources(std::move(sources), {"1", "2", "3"});
+  ASSERT_EQ(merged->objects().size(), 3u);
+  EXPECT_EQ(merged->objects()[1].name, "a");
+  EXPECT_EQ(merged->file({1, 0}), "1");
+  EXPECT_EQ(merged->file({2, 0}), "3");
+  EXPECT_EQ(merged->format(), "memory");
+  EXPECT_TRUE(merged->seekable());
+  std::string out(3, '?');
+  ASSERT_TRUE(merged->Read({1, 0}, 0, std::as_writable_bytes(std::span(out))).ok());
+  EXPECT_EQ(out, "aaa");
+  EXPECT_EQ(merged->View({2, 0})->size(), 1u);
+  EXPECT_EQ(merged->extent({1, 0})->length, 3u);
+  EXPECT_TRUE(merged->Finish().ok());
+}
+
+TEST(MergeSources, ANameInTwoFilesNamesBoth) {
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  sources.push_back(Source({{"a", "x"}}));
+  sources.push_back(Source({{"b", "x"}, {"a", "y"}}));
+  const auto merged = MergeSources(std::move(sources), {"1.npy", "2.npy"});
+  EXPECT_EQ(merged.status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(std::string(Message(merged.status())), "tensor 'a' is in both 1.npy and 2.npy");
+}
+
+TEST(MergeSources, OfAttributesThatDisagreeTheFirstIsKept) {
+  Value::Map first, second;
+  SetMember(first, "same", 1);
+  SetMember(first, "other", 1);
+  SetMember(second, "same", 1);
+  SetMember(second, "other", 2);
+  SetMember(second, "new", 3);
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  sources.push_back(Source({{"a", "x"}}, first));
+  sources.push_back(Source({{"b", "x"}}, second));
+  const auto merged = *MergeSources(std::move(sources), {"1", "2"});
+  EXPECT_EQ(merged->attributes().size(), 3u);
+  EXPECT_EQ(*FindMember(merged->attributes(), "other"), Value(1));
+  ASSERT_EQ(merged->warnings().size(), 1u);
+  EXPECT_EQ(merged->warnings()[0], "2: attribute 'other' differs from the one in an earlier file, which is kept");
+}
+
+TEST(MergeSources, OneAloneIsItself) {
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  sources.push_back(Source({{"a", "x"}}));
+  const TensorSource* const alone = sources[0].get();
+  EXPECT_EQ(MergeSources(std::move(sources), {"1"})->get(), alone);
+}
+
+// Fails at its end as a source does: naming its file.
+class Ends final : public TensorSource {
+ public:
+  std::string_view format() const override { return "test"; }
+  Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override { return OkStatus(); }
+  Status Finish() override { return InvalidData("f: the end is wrong"); }
+};
+
+TEST(MergeSources, AnErrorAtTheEndIsPassedAsItIs) {
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  sources.push_back(Source({{"a", "x"}}));
+  sources.push_back(std::make_unique<Ends>());
+  const auto merged = *MergeSources(std::move(sources), {"1", "f"});
+  EXPECT_EQ(std::string(Message(merged->Finish())), "f: the end is wrong");
+}
+
+}  // namespace
+}  // namespace zt
