@@ -28,9 +28,8 @@ ElementType U8() { return {DType::kU8}; }
 class FaultySink final : public Sink {
  public:
   struct Counts {
-    int calls = 0;  // Reserve, Append, WriteAt and Finish
-    int finished = 0, aborted = 0;
-    int after_failure = 0;
+    std::atomic<int> calls = 0;  // Reserve, Append, WriteAt and Finish
+    std::atomic<int> finished = 0, aborted = 0;
   };
   FaultySink(int fail_at, bool place, std::shared_ptr<Counts> counts)
       : fail_at_(fail_at), place_(place), counts_(std::move(counts)) {}
