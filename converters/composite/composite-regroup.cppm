@@ -29,6 +29,10 @@ class RegroupedSource final : public TensorSource {
   inline Value::Map& root() { return attributes_; }
 
   const std::string& file(ComponentId id) const override;
+  Status CheckReadable(std::uint32_t object) const override;
+  std::optional<Identity> identity(ComponentId id) const override {
+    return inner_->identity(Inner(id));
+  }
   std::string_view format() const override { return inner_->format(); }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
   bool sequential(ComponentId id) const override { return inner_->sequential(Inner(id)); }

@@ -48,6 +48,13 @@ const std::string& RegroupedSource::file(ComponentId id) const {
   return id.object < origin_.size() ? inner_->file(Inner(id)) : file_;
 }
 
+Status RegroupedSource::CheckReadable(std::uint32_t object) const {
+  for (const ComponentId id : origin_[object]) {
+    ZT_RETURN_IF_ERROR(inner_->CheckReadable(id.object));
+  }
+  return OkStatus();
+}
+
 Status RegroupedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
   return inner_->Read(Inner(id), offset, out);
 }
