@@ -24,8 +24,8 @@ using namespace internal;
 namespace {
 
 StatusOr<Comparison> Diff(const DiffArgs& args) {
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> first, OpenInputs({args.first}, args.input));
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> second, OpenInputs({args.second}, args.input));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> first, OpenUngrouped({args.first}, args.input));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> second, OpenUngrouped({args.second}, args.input));
   return CompareSources(*first, *second, args.common, "diff");
 }
 

@@ -266,7 +266,7 @@ class Extraction {
 Status Extract(const ExtractArgs& args) {
   ZT_ASSIGN_OR_RETURN(const Target target, TargetOf(args));
   if (target != Target::kFolder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenInputs({args.file}, args.input));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenUngrouped({args.file}, args.input));
   ZT_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> selected, Select(*source, args));
   auto outputs = LayOut(*source, selected, target);
   if (!outputs.ok()) {

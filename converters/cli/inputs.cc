@@ -23,6 +23,7 @@ module zt.cli;
 
 import :support;
 import zt;
+import zt.convert.composite;
 import zt.convert.gguf;
 import zt.convert.npy;
 import zt.convert.safetensors;
@@ -144,6 +145,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string
     names.push_back(name);
   }
   return MergeSources(std::move(sources), std::move(names));
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
+                                                      const InputOptions& options) {
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(paths, options));
+  auto ungrouped = Ungroup(std::move(source));
+  if (!ungrouped.ok()) return Annotate(ungrouped.status(), paths.front());
+  return ungrouped;
 }
 
 }  // namespace zt::cli::internal

@@ -44,8 +44,8 @@ int Refuse(const VerifyArgs& args, const Status& status) {
 
 // What differs from the sources, which are read again.
 StatusOr<Comparison> CompareAgainst(const VerifyArgs& args) {
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenInputs({args.file}, {}));
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenInputs(args.against, args.input));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenUngrouped({args.file}, {}));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenUngrouped(args.against, args.input));
   return CompareSources(*file, *source, args.common, "compare");
 }
 
