@@ -1,0 +1,100 @@
+"""There and back: every fixture through a .zt file and out again, and verify --against what it was made of."""
+import json
+import os
+import pathlib
+import struct
+import unittest
+
+import numpy
+
+import support
+from support import DATA, DIFFERS, DONE
+
+from extract_test import GGUF_FILES, make_safetensors, read_safetensors, read_safetensors_loosely
+
+SAFETENSORS = ["safetensors/zoo.safetensors", "safetensors/library.safetensors", "real/ppocr-cls.safetensors"]
+GROUPED = ["gptq", "awq"]
+OPTIONS = [[], ["--zstd"], ["--spec", "1.1"]]
+
+
+class WayBack(support.EndToEnd):
+
+    def test_safetensors(self):
+        for relative in SAFETENSORS:
+            for options in OPTIONS[:2]:
+                with self.subTest(relative, options=options):
+                    zt, out = self.path("a.zt"), self.path("b.safetensors")
+                    self.succeed("convert", "-f", *options, DATA / relative, "-o", zt)
+                    self.succeed("extract", "-f", zt, "-o", out)
+                    want, got = read_safetensors_loosely(DATA / relative), read_safetensors(out)
+                    self.assertEqual(got[0], want[0])
+                    self.assertEqual(got[1], want[1])
+                    self.succeed("verify", zt, "--against", DATA / relative)
+                    self.succeed("diff", zt, DATA / relative)
+
+    def test_sharded_folder(self):
+        self.succeed("convert", DATA / "hf-sharded", "-o", self.path("a.zt"))
+        self.succeed("extract", self.path("a.zt"), "-o", self.path("b.safetensors"))
+        want = {}
+        for shard in sorted((DATA / "hf-sharded").glob("*.safetensors")):
+            want.update(read_safetensors_loosely(shard)[1])
+        self.assertEqual(read_safetensors(self.path("b.safetensors"))[1], want)
+        self.succeed("verify", self.path("a.zt"), "--against", *sorted((DATA / "hf-sharded").glob("*.safetensors")))
+
+    def test_grouped_modules_become_their_tensors_again(self):
+        for name in GROUPED:
+            with self.subTest(name):
+                zt, out = self.path(f"{name}.zt"), self.path(f"{name}.safetensors")
+                self.succeed("convert", "--quant", "group", DATA / name, "-o", zt)
+                formats = {o["format"] for o in json.loads(self.succeed("inspect", "--json", zt))["objects"]}
+                self.assertIn("quantized_group", formats)
+                self.succeed("extract", zt, "-o", out)
+                want, got = read_safetensors_loosely(DATA / name / "model.safetensors"), read_safetensors(out)
+                self.assertEqual(got[0], want[0])
+                self.assertEqual(got[1], want[1])
+                self.succeed("verify", zt, "--against", DATA / name)
+                self.succeed("diff", zt, DATA / name)
+
+    def test_gguf_to_the_byte(self):
+        for relative in GGUF_FILES:
+            for options in OPTIONS[:2]:
+                with self.subTest(relative, options=options):
+                    zt, out = self.path("a.zt"), self.path("b.gguf")
+                    self.succeed("convert", "-f", *options, DATA / relative, "-o", zt)
+                    self.succeed("extract", "-f", zt, "-o", out)
+                    self.assertEqual(out.read_bytes(), (DATA / relative).read_bytes())
+                    self.succeed("verify", zt, "--against", DATA / relative)
+
+    def test_numpy(self):
+        for relative in ["npz/stored.npz", "npz/deflated.npz", "scipy/csr.npz", "scipy/csc.npz", "scipy/coo.npz"]:
+            with self.subTest(relative):
+                zt, out = self.path("a.zt"), self.path("b.npz")
+                self.succeed("convert", "-f", DATA / relative, "-o", zt)
+                self.succeed("extract", "-f", zt, "-o", out)
+                self.succeed("verify", zt, "--against", DATA / relative)
+                name = pathlib.Path(relative).stem
+                renamed = self.path(f"{name}.npz")  # a sparse matrix is named by its file
+                out.rename(renamed)
+                self.succeed("diff", DATA / relative, renamed)
+
+    def test_verify_against_names_what_differs(self):
+        f = lambda *v: struct.pack(f"<{len(v)}f", *v)
+        tensors = {"same": ("F32", [2], f(1, 2)), "value": ("F32", [2], f(1, 2)), "type": ("F32", [1], f(1)),
+                   "missing": ("U8", [1], b"x")}
+        source = self.put("a.safetensors", make_safetensors(tensors))
+        self.succeed("convert", source, "--dtype", "type=bf16", "--exclude", "missing", "-o", self.path("a.zt"))
+        tensors["value"] = ("F32", [2], f(1, 2.5))
+        other = self.put("b.safetensors", make_safetensors(tensors))
+        process = self.run_program("verify", self.path("a.zt"), "--against", other)
+        self.assertEqual((process.returncode, process.stdout), (DIFFERS, b""))
+        prefix = f"ztstream: {self.path('a.zt')}: "
+        self.assertEqual(sorted(process.stderr.decode().splitlines()), sorted([
+            prefix + "tensor 'value': 1 of 2 elements differ, by at most 0.5",
+            prefix + "tensor 'type': dtype bf16 in the file, f32 in the source",
+            prefix + "tensor 'missing': only in the source"]))
+        result = json.loads(self.run_program("verify", "--json", self.path("a.zt"), "--against", other).stdout)
+        self.assertEqual((result["ok"], result["compared"], len(result["differences"])), (False, 3, 3))
+
+
+if __name__ == "__main__":
+    unittest.main()
