@@ -53,7 +53,7 @@ struct LayoutOptions {
   std::uint64_t memory_bytes = 64 << 20;
   const std::atomic<bool>* cancelled = nullptr;
   // Called in order, by one thread at a time, with the bytes of components written so far.
-  std::function<void(std::uint64_t bytes)> progress;
+  std::function<void(std::uint64_t bytes)> progress = {};
 };
 
 // Streams the layout into `sink`, reading ahead on several threads; calls neither sink.Finish nor source.Finish.
