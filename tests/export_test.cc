@@ -66,7 +66,8 @@ class FakeSource : public zt::TensorSource {
   bool seekable() const override { return seekable_; }
   bool sequential(zt::ComponentId) const override { return !seekable_; }
   zt::Status Read(zt::ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    if (id.object == fail_object_ && offset >= fail_offset_) return zt::InvalidData("it is damaged");
+    if (id.object == fail_object_ && offset >= fail_offset_)
+      return zt::InvalidData("it is damaged");
     std::memset(out.data(), 'x', out.size());
     return zt::OkStatus();
   }
@@ -120,7 +121,8 @@ TEST(Safetensors, PackedTypesStateTheirLogicalShape) {
   ASSERT_TRUE(layout.ok());
   const std::string out = Write(source, *layout);
   EXPECT_NE(out.find(R"("p":{"dtype":"F4","shape":[2,2],"data_offsets":[3,5]})"), out.npos) << out;
-  EXPECT_NE(out.find(R"("q":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]})"), out.npos) << out;
+  EXPECT_NE(out.find(R"("q":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]})"), out.npos)
+      << out;
 
   object.attributes = {{"logical_shape", zt::Value::Array{zt::Value(5u)}}};
   FakeSource wrong({object});
@@ -135,12 +137,14 @@ TEST(Safetensors, RefusesByName) {
     EXPECT_EQ(layout.status().code(), zt::StatusCode::kUnimplemented);
     return std::string(zt::Message(layout.status()));
   };
-  EXPECT_EQ(refusal(Dense("c", {1}, "complex128")), "tensor 'c': safetensors has no type for complex128");
+  EXPECT_EQ(refusal(Dense("c", {1}, "complex128")),
+            "tensor 'c': safetensors has no type for complex128");
   EXPECT_EQ(refusal(Dense("__metadata__", {1}, "u8")),
             "tensor '__metadata__': safetensors keeps this name for itself");
   zt::Object group = Dense("g", {1}, "u8");
   group.format = "quantized_group";
-  EXPECT_EQ(refusal(group), "tensor 'g': format 'quantized_group' cannot be written to safetensors");
+  EXPECT_EQ(refusal(group),
+            "tensor 'g': format 'quantized_group' cannot be written to safetensors");
 }
 
 TEST(Safetensors, WarnsOfAttributes) {
@@ -148,7 +152,8 @@ TEST(Safetensors, WarnsOfAttributes) {
   object.attributes = {{"note", zt::Value("x")}};
   FakeSource source({object});
   EXPECT_EQ(zt::PlanSafetensors(source, All(source), {})->warnings,
-            std::vector<std::string>{"safetensors does not keep the attributes of 1 tensors, 't' the first"});
+            std::vector<std::string>{
+                "safetensors does not keep the attributes of 1 tensors, 't' the first"});
 }
 
 TEST(Npz, SmallArchiveToTheByte) {
@@ -161,7 +166,7 @@ TEST(Npz, SmallArchiveToTheByte) {
   ASSERT_TRUE(layout.ok());
   const std::string out = Write(source, *layout);
   EXPECT_EQ(out.substr(0, 4), "PK\x03\x04");
-  EXPECT_EQ(Little(out, 6, 2), 8u);         // the CRC follows
+  EXPECT_EQ(Little(out, 6, 2), 8u);  // the CRC follows
   EXPECT_EQ(Little(out, 14, 4), 0u);
   EXPECT_EQ(Little(out, 18, 4), 131u);
   EXPECT_EQ(Little(out, 22, 4), 131u);
@@ -201,7 +206,8 @@ TEST(Npz, Zip64WhereAnEntryOrAnOffsetNeedsIt) {
   EXPECT_EQ(Little(end, 71 + 46 + 5 + 4, 8), head.size() + huge + 24);
   EXPECT_EQ(end.substr(134, 4), "PK\x06\x06");
   EXPECT_EQ(Little(end, end.size() - 6, 4), 0xffffffffu);
-  EXPECT_EQ(layout->bytes, head.size() + huge + 24 + layout->pieces[1].before.size() + 1 + 16 + end.size());
+  EXPECT_EQ(layout->bytes,
+            head.size() + huge + 24 + layout->pieces[1].before.size() + 1 + 16 + end.size());
 }
 
 TEST(Npz, RefusesByName) {
@@ -212,14 +218,16 @@ TEST(Npz, RefusesByName) {
   sparse.format = "sparse_coo";
   FakeSource two({Dense("d", {1}, "u8"), sparse});
   EXPECT_EQ(zt::Message(zt::PlanNpz(two, All(two)).status()),
-            "tensor 's': an .npz holds one sparse matrix and nothing else; name it alone, or write to a folder");
+            "tensor 's': an .npz holds one sparse matrix and nothing else; name it alone, or write "
+            "to a folder");
   EXPECT_EQ(zt::Message(zt::PlanNpy(two, 1).status()),
             "tensor 's': format 'sparse_coo' is no array; a sparse matrix is an .npz of its own");
 }
 
 TEST(Layout, ManyPiecesInOrderForAnyThreads) {
   std::vector<zt::Object> objects;
-  for (std::uint64_t i = 0; i < 700; ++i) objects.push_back(Dense("t" + std::to_string(i), {i * i % 977}, "u8"));
+  for (std::uint64_t i = 0; i < 700; ++i)
+    objects.push_back(Dense("t" + std::to_string(i), {i * i % 977}, "u8"));
   objects.push_back(Dense("big", {(9 << 20) + 5}, "u8"));
   FakeSource source(std::move(objects));
   const auto layout = zt::PlanNpz(source, All(source));

@@ -19,28 +19,38 @@ import zt;
 
 namespace zt::cli::internal {
 
-enum class DifferenceKind { kOnlyFirst, kOnlySecond, kFormat, kShape, kComponents, kDType, kValues };
+enum class DifferenceKind {
+  kOnlyFirst,
+  kOnlySecond,
+  kFormat,
+  kShape,
+  kComponents,
+  kDType,
+  kValues
+};
 
 // One way in which a tensor differs. Values are compared only where format, shape and element types agree.
 struct Difference {
   DifferenceKind kind = DifferenceKind::kValues;
   std::string tensor = {};
-  std::string component = {};  // kDType and kValues: its role
+  std::string component = {};           // kDType and kValues: its role
   std::string first = {}, second = {};  // what each says of format, shape, components or type
   // kValues. Elements are equal where their bits are.
   std::uint64_t elements = 0, differing = 0;
-  std::uint64_t nan = 0;          // of the differing: NaN on one side, or different NaN
-  std::optional<double> largest = std::nullopt;  // absolute difference of numbers; nothing where they are none
+  std::uint64_t nan = 0;  // of the differing: NaN on one side, or different NaN
+  std::optional<double> largest =
+      std::nullopt;  // absolute difference of numbers; nothing where they are none
 };
 // "3 of 100 elements differ, by at most 0.5": without the tensor's name.
 std::string Text(const Difference& difference, std::string_view first, std::string_view second);
 Json ToJson(const Difference& difference);
 
 struct Comparison {
-  std::vector<Difference> differences;  // in the order of the first input, then what only the second has
-  std::uint64_t tensors = 0;            // in both
-  std::uint64_t differing = 0;          // tensors in both that differ
-  std::uint64_t bytes = 0;              // compared, of one side
+  std::vector<Difference>
+      differences;              // in the order of the first input, then what only the second has
+  std::uint64_t tensors = 0;    // in both
+  std::uint64_t differing = 0;  // tensors in both that differ
+  std::uint64_t bytes = 0;      // compared, of one side
 };
 
 struct CompareOptions {
@@ -51,7 +61,8 @@ struct CompareOptions {
 };
 
 // Streams both in bounded memory. At most one may be unseekable. Both are finished. Errors name file and tensor.
-StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second, const CompareOptions& options);
+StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second,
+                             const CompareOptions& options);
 // The same for a command: prints the inputs' warnings, shows progress, ends on a signal.
 StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, const Common& common,
                                     std::string_view verb);

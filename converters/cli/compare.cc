@@ -64,7 +64,8 @@ struct Counts {
 
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
   if (status.ok()) return status;
-  return Annotate(Annotate(status, TensorContext(source.objects()[id.object].name)), source.file(id));
+  return Annotate(Annotate(status, TensorContext(source.objects()[id.object].name)),
+                  source.file(id));
 }
 
 std::uint64_t LoadLittle(const std::byte* p, std::size_t width) {
@@ -84,7 +85,8 @@ std::uint64_t Distance(const std::byte* a, const std::byte* b, std::size_t width
 }
 
 // Unequal blocks of at most kBlock elements.
-void CountBlock(const Pair& pair, std::span<const std::byte> a, std::span<const std::byte> b, Counts& counts) {
+void CountBlock(const Pair& pair, std::span<const std::byte> a, std::span<const std::byte> b,
+                Counts& counts) {
   const std::size_t count = a.size() / pair.unit;
   const std::size_t parts = pair.numbers == Pair::Numbers::kComplex ? 2 : 1;
   std::vector<double> x, y;
@@ -137,7 +139,8 @@ void Interpret(Pair& pair) {
   const std::string_view format = pair.object->format;
   if (format != "dense" && !format.starts_with("sparse_")) return;  // blocks and packed numbers
   if (element.type.starts_with("complex")) {
-    if (auto made = MakeConversion(element, *ParseElementType("complex128"), OnOverflow::kInf); made.ok()) {
+    if (auto made = MakeConversion(element, *ParseElementType("complex128"), OnOverflow::kInf);
+        made.ok()) {
       pair.to_f64 = *made;
       pair.numbers = Pair::Numbers::kComplex;
     }
@@ -164,7 +167,8 @@ class Comparer {
     Match();
     if (!second_.seekable()) {
       std::sort(pairs_.begin(), pairs_.end(), [](const Pair& a, const Pair& b) {
-        return std::pair(a.second.object, a.second.component) < std::pair(b.second.object, b.second.component);
+        return std::pair(a.second.object, a.second.component) <
+               std::pair(b.second.object, b.second.component);
       });
     }
     ZT_RETURN_IF_ERROR(CompareValues());
@@ -203,9 +207,14 @@ class Comparer {
   void MatchObjects(std::uint32_t i, std::uint32_t j) {
     const Object& a = first_.objects()[i];
     const Object& b = second_.objects()[j];
-    const auto add = [&](DifferenceKind kind, std::string role, std::string first, std::string second) {
-      found_.push_back({i, {.kind = kind, .tensor = a.name, .component = std::move(role),
-                            .first = std::move(first), .second = std::move(second)}});
+    const auto add = [&](DifferenceKind kind, std::string role, std::string first,
+                         std::string second) {
+      found_.push_back({i,
+                        {.kind = kind,
+                         .tensor = a.name,
+                         .component = std::move(role),
+                         .first = std::move(first),
+                         .second = std::move(second)}});
     };
     const std::size_t before = found_.size();
     if (a.format != b.format) return add(DifferenceKind::kFormat, "", a.format, b.format);
@@ -213,8 +222,9 @@ class Comparer {
     std::vector<Pair> pairs;
     for (std::uint32_t c = 0; c < a.components.size(); ++c) {
       const Component& component = a.components[c];
-      const auto other = std::find_if(b.components.begin(), b.components.end(),
-                                      [&](const Component& each) { return each.role == component.role; });
+      const auto other =
+          std::find_if(b.components.begin(), b.components.end(),
+                       [&](const Component& each) { return each.role == component.role; });
       if (other == b.components.end() || a.components.size() != b.components.size()) {
         return add(DifferenceKind::kComponents, "", Roles(a), Roles(b));
       }
@@ -242,7 +252,8 @@ class Comparer {
 
   static std::string Roles(const Object& object) {
     std::string out;
-    for (const Component& component : object.components) out += (out.empty() ? "" : ", ") + component.role;
+    for (const Component& component : object.components)
+      out += (out.empty() ? "" : ", ") + component.role;
     return out;
   }
 
@@ -257,8 +268,10 @@ class Comparer {
       const auto a = batch.arena.bytes().subspan(at, chunk.input_bytes);
       const auto b = batch.arena.bytes().subspan(at + a.size(), chunk.input_bytes);
       at += 2 * a.size();
-      ZT_RETURN_IF_ERROR(AtTensor(first_, pair.first, first_.Read(pair.first, chunk.input_offset, a)));
-      ZT_RETURN_IF_ERROR(AtTensor(second_, pair.second, second_.Read(pair.second, chunk.input_offset, b)));
+      ZT_RETURN_IF_ERROR(
+          AtTensor(first_, pair.first, first_.Read(pair.first, chunk.input_offset, a)));
+      ZT_RETURN_IF_ERROR(
+          AtTensor(second_, pair.second, second_.Read(pair.second, chunk.input_offset, b)));
       chunk.bytes = a;
       chunk.stored = b;
     }
@@ -379,7 +392,8 @@ Status Comparer::CompareValues() {
       chunk.input_offset = at;
       chunk.input_bytes = std::min(range, pair.component->bytes - at);
       at += chunk.input_bytes;
-      if (batch_ != nullptr && (batch_->weight + 2 * chunk.input_bytes > kRange || now_ordered != ordered)) {
+      if (batch_ != nullptr &&
+          (batch_->weight + 2 * chunk.input_bytes > kRange || now_ordered != ordered)) {
         ZT_RETURN_IF_ERROR(Send(pipeline, ordered));
       }
       ordered = now_ordered;
@@ -429,15 +443,15 @@ std::string Text(const Difference& d, std::string_view first, std::string_view s
     case DifferenceKind::kOnlySecond:
       return "only in " + std::string(second);
     case DifferenceKind::kValues: {
-      std::string out = component + std::to_string(d.differing) + " of " + std::to_string(d.elements) +
-                        " elements differ";
+      std::string out = component + std::to_string(d.differing) + " of " +
+                        std::to_string(d.elements) + " elements differ";
       if (d.largest) out += ", by at most " + NumberText(*d.largest);
       if (d.nan > 0) out += ", " + std::to_string(d.nan) + " of them with NaN";
       return out;
     }
     default:
-      return component + std::string(Name(d.kind)) + " " + d.first + " in " + std::string(first) + ", " +
-             d.second + " in " + std::string(second);
+      return component + std::string(Name(d.kind)) + " " + d.first + " in " + std::string(first) +
+             ", " + d.second + " in " + std::string(second);
   }
 }
 
@@ -457,7 +471,8 @@ Json ToJson(const Difference& d) {
   return out;
 }
 
-StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second, const CompareOptions& options) {
+StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second,
+                             const CompareOptions& options) {
   return Comparer(first, second, options).Run();
 }
 
@@ -474,7 +489,9 @@ StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, c
                  {.threads = common.threads,
                   .memory_bytes = common.memory,
                   .cancelled = &cancelled,
-                  .progress = [&](std::uint64_t done, std::uint64_t total) { bar.Update(done, total, 0, 0); }});
+                  .progress = [&](std::uint64_t done, std::uint64_t total) {
+                    bar.Update(done, total, 0, 0);
+                  }});
 }
 
 }  // namespace zt::cli::internal

@@ -54,10 +54,12 @@ std::string_view NameOf(Target target) {
 StatusOr<Target> TargetOf(const ExtractArgs& args) {
   std::error_code error;
   const std::string& output = args.output;
-  const bool folder = output != "-" && (output.ends_with('/') || std::filesystem::is_directory(output, error));
+  const bool folder =
+      output != "-" && (output.ends_with('/') || std::filesystem::is_directory(output, error));
   if (folder) {
     if (args.to.empty() || args.to == "npy") return Target::kFolder;
-    return InvalidArgument(output + " is a folder, which takes .npy files; name a file for " + args.to);
+    return InvalidArgument(output + " is a folder, which takes .npy files; name a file for " +
+                           args.to);
   }
   for (const TargetName& each : kTargets) {
     if (args.to.empty() ? output.ends_with(each.suffix) : args.to == each.name) return each.target;
@@ -66,10 +68,12 @@ StatusOr<Target> TargetOf(const ExtractArgs& args) {
     return InvalidArgument("--to takes safetensors, npz, npy or gguf, not " + Quote(args.to));
   }
   if (output == "-") return InvalidArgument("standard output has no suffix; say --to FORMAT");
-  if (output.ends_with(".zt")) return InvalidArgument("extract does not write .zt files; see ztstream convert");
-  return InvalidArgument(Quote(output) +
-                         " ends in none of .safetensors, .npz, .npy and .gguf; say --to FORMAT, or end "
-                         "a folder's name with /");
+  if (output.ends_with(".zt"))
+    return InvalidArgument("extract does not write .zt files; see ztstream convert");
+  return InvalidArgument(
+      Quote(output) +
+      " ends in none of .safetensors, .npz, .npy and .gguf; say --to FORMAT, or end "
+      "a folder's name with /");
 }
 
 // Indices of the named objects, or of all, in the order of the input.
@@ -85,7 +89,8 @@ StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Ex
   for (const std::string& name : args.names) {
     const auto found = by_name.find(name);
     if (found == by_name.end()) {
-      return InvalidArgument(args.file + ": there is no tensor " + Quote(name) + "; ztstream inspect lists them");
+      return InvalidArgument(args.file + ": there is no tensor " + Quote(name) +
+                             "; ztstream inspect lists them");
     }
     selected.push_back(found->second);
   }
@@ -103,14 +108,16 @@ std::string Listed(const std::vector<std::string>& names) {
 }
 
 // Root attributes as __metadata__, which holds text alone: others become JSON.
-StatusOr<FileLayout> LayOutSafetensors(const TensorSource& source, const std::vector<std::uint32_t>& selected) {
+StatusOr<FileLayout> LayOutSafetensors(const TensorSource& source,
+                                       const std::vector<std::uint32_t>& selected) {
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::string> as_json;
   for (const auto& [key, value] : source.attributes()) {
     if (const std::string* text = value.AsString()) {
       metadata.emplace_back(key, *text);
     } else {
-      metadata.emplace_back(key, ToJson(value).dump(-1, ' ', false, Json::error_handler_t::replace));
+      metadata.emplace_back(key,
+                            ToJson(value).dump(-1, ' ', false, Json::error_handler_t::replace));
       as_json.push_back(key);
     }
   }
@@ -121,13 +128,15 @@ StatusOr<FileLayout> LayOutSafetensors(const TensorSource& source, const std::ve
   return layout;
 }
 
-StatusOr<FileLayout> LayOutGguf(const TensorSource& source, const std::vector<std::uint32_t>& selected) {
+StatusOr<FileLayout> LayOutGguf(const TensorSource& source,
+                                const std::vector<std::uint32_t>& selected) {
   std::vector<Object> objects;
   for (const std::uint32_t index : selected) objects.push_back(source.objects()[index]);
   ZT_ASSIGN_OR_RETURN(GgufLayout gguf, PlanGguf(source.attributes(), objects));
   FileLayout layout;
   for (const GgufPiece& piece : gguf.pieces) {
-    layout.pieces.push_back({.zeros = piece.padding, .source = {selected[piece.object], 0}, .bytes = piece.bytes});
+    layout.pieces.push_back(
+        {.zeros = piece.padding, .source = {selected[piece.object], 0}, .bytes = piece.bytes});
   }
   (layout.pieces.empty() ? layout.end : layout.pieces.front().before) = std::move(gguf.header);
   layout.end_zeros = gguf.end_padding;
@@ -136,7 +145,8 @@ StatusOr<FileLayout> LayOutGguf(const TensorSource& source, const std::vector<st
   for (const auto& [key, value] : source.attributes()) {
     if (key != "gguf") lost.push_back(key);
   }
-  if (!lost.empty()) layout.warnings.push_back("GGUF does not keep root attributes: " + Listed(lost));
+  if (!lost.empty())
+    layout.warnings.push_back("GGUF does not keep root attributes: " + Listed(lost));
   return layout;
 }
 
@@ -160,11 +170,12 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
   return outputs;
 }
 
-StatusOr<std::vector<Output>> LayOut(const TensorSource& source, const std::vector<std::uint32_t>& selected,
-                                     Target target) {
+StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
+                                     const std::vector<std::uint32_t>& selected, Target target) {
   if (target == Target::kFolder) return LayOutFolder(source, selected);
   if (target == Target::kNpy && selected.size() != 1) {
-    return InvalidArgument("an .npy file holds one tensor, there are " + std::to_string(selected.size()) +
+    return InvalidArgument("an .npy file holds one tensor, there are " +
+                           std::to_string(selected.size()) +
                            "; name one, or write to a folder or .npz");
   }
   auto layout = target == Target::kSafetensors ? LayOutSafetensors(source, selected)
@@ -177,11 +188,13 @@ StatusOr<std::vector<Output>> LayOut(const TensorSource& source, const std::vect
   return outputs;
 }
 
-std::vector<std::string> Warnings(const TensorSource& source, const std::vector<Output>& outputs, Target target) {
+std::vector<std::string> Warnings(const TensorSource& source, const std::vector<Output>& outputs,
+                                  Target target) {
   std::vector<std::string> warnings = source.warnings();
   for (const Output& output : outputs) {
     for (const std::string& warning : output.layout.warnings) {
-      if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end()) warnings.push_back(warning);
+      if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end())
+        warnings.push_back(warning);
     }
   }
   const bool numpy = target != Target::kSafetensors && target != Target::kGguf;
@@ -195,8 +208,13 @@ std::vector<std::string> Warnings(const TensorSource& source, const std::vector<
 
 class Extraction {
  public:
-  Extraction(const ExtractArgs& args, TensorSource& source, Target target, const std::vector<Output>& outputs)
-      : args_(args), source_(source), target_(target), outputs_(outputs), bar_(args.common, "extract") {
+  Extraction(const ExtractArgs& args, TensorSource& source, Target target,
+             const std::vector<Output>& outputs)
+      : args_(args),
+        source_(source),
+        target_(target),
+        outputs_(outputs),
+        bar_(args.common, "extract") {
     for (const Output& output : outputs_) {
       file_bytes_ += output.layout.bytes;
       for (const LayoutPiece& piece : output.layout.pieces) total_ += piece.bytes;
@@ -220,14 +238,17 @@ class Extraction {
   std::uint64_t file_bytes() const { return file_bytes_; }
 
  private:
-  static constexpr std::uint64_t kOneThread = std::uint64_t{8} << 20;  // a file that is not worth several
+  static constexpr std::uint64_t kOneThread = std::uint64_t{8}
+                                              << 20;  // a file that is not worth several
 
   Status Write(const FileLayout& layout, Sink& sink) {
     LayoutOptions options;
     options.threads = layout.bytes < kOneThread ? 1 : args_.common.threads;
     options.memory_bytes = args_.common.memory;
     options.cancelled = &cancelled_;
-    options.progress = [this](std::uint64_t bytes) { bar_.Update(done_ + bytes, total_, files_, outputs_.size()); };
+    options.progress = [this](std::uint64_t bytes) {
+      bar_.Update(done_ + bytes, total_, files_, outputs_.size());
+    };
     ZT_RETURN_IF_ERROR(WriteLayout(source_, layout, sink, options));
     for (const LayoutPiece& piece : layout.pieces) done_ += piece.bytes;
     ++files_;
@@ -245,7 +266,8 @@ class Extraction {
     ZT_RETURN_IF_ERROR(folder.Check(files));
     ZT_RETURN_IF_ERROR(folder.Create());
     for (const Output& output : outputs_) {
-      ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, OpenSink(folder.Staged(output.file), {.sync = false}));
+      ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
+                          OpenSink(folder.Staged(output.file), {.sync = false}));
       ZT_RETURN_IF_ERROR(Write(output.layout, *sink));
       ZT_RETURN_IF_ERROR(Annotate(sink->Finish(output.layout.bytes), sink->name()));
       if (cancelled_) return Cancelled("interrupted");
@@ -266,12 +288,14 @@ class Extraction {
 Status Extract(const ExtractArgs& args) {
   ZT_ASSIGN_OR_RETURN(const Target target, TargetOf(args));
   if (target != Target::kFolder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenUngrouped({args.file}, args.input));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
+                      OpenUngrouped({args.file}, args.input));
   ZT_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> selected, Select(*source, args));
   auto outputs = LayOut(*source, selected, target);
   if (!outputs.ok()) {
-    return outputs.status().code() == StatusCode::kInvalidArgument ? outputs.status()
-                                                                   : Annotate(outputs.status(), args.file);
+    return outputs.status().code() == StatusCode::kInvalidArgument
+               ? outputs.status()
+               : Annotate(outputs.status(), args.file);
   }
   const std::vector<std::string> warnings = Warnings(*source, *outputs, target);
   if (!args.common.quiet) {
@@ -283,13 +307,18 @@ Status Extract(const ExtractArgs& args) {
   ZT_RETURN_IF_ERROR(status);
   const double seconds = extraction.seconds();
   if (args.common.json) {
-    Json json = {{"schema", "ztstream/1"}, {"cmd", "extract"}, {"ok", true}, {"input", args.file},
+    Json json = {{"schema", "ztstream/1"},
+                 {"cmd", "extract"},
+                 {"ok", true},
+                 {"input", args.file},
                  {"input_format", source->format()}};
-    json["output"] = {{"path", args.output}, {"format", NameOf(target)}, {"bytes", extraction.file_bytes()}};
+    json["output"] = {
+        {"path", args.output}, {"format", NameOf(target)}, {"bytes", extraction.file_bytes()}};
     if (target == Target::kFolder) {
       Json files = Json::array();
       for (std::size_t i = 0; i < selected.size(); ++i) {
-        files.push_back({{"tensor", source->objects()[selected[i]].name}, {"file", (*outputs)[i].file}});
+        files.push_back(
+            {{"tensor", source->objects()[selected[i]].name}, {"file", (*outputs)[i].file}});
       }
       json["output"]["files"] = std::move(files);
     }
@@ -303,9 +332,10 @@ Status Extract(const ExtractArgs& args) {
   } else if (!args.common.quiet) {
     char text[64];
     std::snprintf(text, sizeof text, "%.2f s", seconds);
-    std::fprintf(stderr, "ztstream: %s: %zu tensors, %s out, %s, %s\n", args.output.c_str(), selected.size(),
-                 HumanBytes(extraction.file_bytes()).c_str(), text,
-                 HumanRate(static_cast<double>(extraction.bytes()) / std::max(seconds, 1e-6)).c_str());
+    std::fprintf(
+        stderr, "ztstream: %s: %zu tensors, %s out, %s, %s\n", args.output.c_str(), selected.size(),
+        HumanBytes(extraction.file_bytes()).c_str(), text,
+        HumanRate(static_cast<double>(extraction.bytes()) / std::max(seconds, 1e-6)).c_str());
   }
   return OkStatus();
 }

@@ -47,7 +47,8 @@ std::string Escape(std::string_view name, bool capitals) {
     const char c = name[i];
     const auto code = static_cast<unsigned char>(c);
     const bool edge = i == 0 || i + 1 == name.size();
-    if (code < 0x20 || code == 0x7f || std::string_view("%/\\<>:\"|?*").find(c) != std::string_view::npos ||
+    if (code < 0x20 || code == 0x7f ||
+        std::string_view("%/\\<>:\"|?*").find(c) != std::string_view::npos ||
         (edge && (c == '.' || c == ' ')) || (capitals && IsCapital(c))) {
       out += '%';
       out += kHex[code >> 4];
@@ -69,9 +70,10 @@ StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> t
   for (const std::string_view name : tensors) {
     names.push_back(Escape(name, folded[Folded(name)] > 1));
     if (names.back().size() > kMaxStem) {
-      return Annotate(Unsupported("as the name of a file it would have " + std::to_string(names.back().size()) +
-                                  " bytes, the limit is " + std::to_string(kMaxStem) + "; write to .npz"),
-                      TensorContext(name));
+      return Annotate(
+          Unsupported("as the name of a file it would have " + std::to_string(names.back().size()) +
+                      " bytes, the limit is " + std::to_string(kMaxStem) + "; write to .npz"),
+          TensorContext(name));
     }
   }
   return names;

@@ -214,11 +214,13 @@ Status CheckOrder(const TensorSource& source, const FileLayout& layout) {
   std::pair<std::uint64_t, std::uint64_t> last = {0, 0};
   std::uint64_t end = 0;
   for (const LayoutPiece& piece : layout.pieces) {
-    const std::pair<std::uint64_t, std::uint64_t> at = {piece.source.object, piece.source.component};
+    const std::pair<std::uint64_t, std::uint64_t> at = {piece.source.object,
+                                                        piece.source.component};
     if (at < last || (at == last && piece.offset < end)) {
-      return AtTensor(source, piece.source,
-                      Unsupported("this output has its tensors in another order, and a pipe cannot be read "
-                                  "out of order; name a file as input"));
+      return AtTensor(
+          source, piece.source,
+          Unsupported("this output has its tensors in another order, and a pipe cannot be read "
+                      "out of order; name a file as input"));
     }
     last = at;
     end = piece.offset + piece.bytes;

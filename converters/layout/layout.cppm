@@ -21,8 +21,8 @@ export namespace zt {
 // Bytes of one component, and what the file has before them.
 struct LayoutPiece {
   std::vector<std::byte> before = {};  // written first
-  std::uint64_t zeros = 0;        // then so many zeros
-  ComponentId source = {};        // then these bytes of the component
+  std::uint64_t zeros = 0;             // then so many zeros
+  ComponentId source = {};             // then these bytes of the component
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };

@@ -31,7 +31,7 @@ namespace {
 using namespace npy::internal;
 
 constexpr std::uint64_t kMax32 = 0xffffffff;
-constexpr std::size_t kMaxEntryName = 65000;     // a directory record has at most 65535 bytes
+constexpr std::size_t kMaxEntryName = 65000;  // a directory record has at most 65535 bytes
 constexpr std::uint16_t kDate = (0 << 9) | (1 << 5) | 1;  // 1 January 1980, zip's first day
 constexpr std::uint16_t kDescriptor = 1 << 3, kUtf8 = 1 << 11;
 constexpr std::uint16_t kVersion = 20, kVersion64 = 45;
@@ -54,13 +54,14 @@ std::uint32_t Crc32(std::span<const std::byte> bytes) {
 struct Entry {
   std::string name;
   std::uint64_t size = 0;
-  std::uint64_t local = 0;   // offset of its local header
-  std::uint32_t crc = 0;     // of what is known: the array's header, then all
-  std::uint64_t data = 0;    // bytes that are not: the array
-  bool streamed = false;     // the CRC follows the data
+  std::uint64_t local = 0;  // offset of its local header
+  std::uint32_t crc = 0;    // of what is known: the array's header, then all
+  std::uint64_t data = 0;   // bytes that are not: the array
+  bool streamed = false;    // the CRC follows the data
   inline bool large() const { return size >= kMax32; }
   inline std::uint16_t flags() const {
-    const bool ascii = std::all_of(name.begin(), name.end(), [](char c) { return (c & 0x80) == 0; });
+    const bool ascii =
+        std::all_of(name.begin(), name.end(), [](char c) { return (c & 0x80) == 0; });
     return static_cast<std::uint16_t>((streamed ? kDescriptor : 0) | (ascii ? 0 : kUtf8));
   }
 };
@@ -129,8 +130,8 @@ class Directory final : public LayoutTrailer {
 
   Bytes AfterPiece(std::size_t index, std::uint32_t crc) override {
     Entry& entry = entries[streamed[index]];
-    entry.crc = static_cast<std::uint32_t>(
-        crc32_combine(entry.crc, crc, static_cast<z_off_t>(entry.data)));
+    entry.crc =
+        static_cast<std::uint32_t>(crc32_combine(entry.crc, crc, static_cast<z_off_t>(entry.data)));
     Bytes out;
     PutDescriptor(entry, out);
     return out;
@@ -170,8 +171,8 @@ class ArchivePlan {
   ArchivePlan() : directory_(std::make_shared<Directory>()) {}
 
   // An array whose bytes are a range of a component.
-  Status AddArray(std::string_view name, std::string_view descr, std::span<const std::uint64_t> shape,
-                  LayoutPiece piece) {
+  Status AddArray(std::string_view name, std::string_view descr,
+                  std::span<const std::uint64_t> shape, LayoutPiece piece) {
     const Bytes header = EncodeHeader(descr, shape);
     const auto size = CheckedAdd(header.size(), piece.bytes);
     Entry entry = {.name = std::string(name) + ".npy",
@@ -232,8 +233,8 @@ class ArchivePlan {
 
   FileLayout layout_;
   std::shared_ptr<Directory> directory_;
-  Bytes before_;           // written before the next piece
-  std::uint64_t at_ = 0;   // bytes of the file before `before_`
+  Bytes before_;          // written before the next piece
+  std::uint64_t at_ = 0;  // bytes of the file before `before_`
 };
 
 // ---- sparse ----------------------------------------------------------------------------------------------------
@@ -311,7 +312,8 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
           plan.AddArray("coords", descr, std::array<std::uint64_t, 2>{rank, count}, whole));
     } else {
       for (std::size_t k = 0; k < 2; ++k) {
-        ZT_ASSIGN_OR_RETURN(const std::string descr, IndexDescr(component.element, object.shape[k]));
+        ZT_ASSIGN_OR_RETURN(const std::string descr,
+                            IndexDescr(component.element, object.shape[k]));
         LayoutPiece half = whole;
         half.bytes = component.bytes / 2;
         half.offset = k * half.bytes;
@@ -333,7 +335,9 @@ StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::ui
     const auto add = [&]() -> Status {
       if (IsSparse(object)) {
         if (objects.size() > 1) {
-          return Unsupported("an .npz holds one sparse matrix and nothing else; name it alone, or write to a folder");
+          return Unsupported(
+              "an .npz holds one sparse matrix and nothing else; name it alone, or write to a "
+              "folder");
         }
         losses.Add(object, {DType::kU8, ""});
         return AddSparse(source, index, plan);

@@ -26,11 +26,12 @@ DescrText DescrOf(const ElementType& element) {
   const std::size_t width = ByteWidth(element.dtype);
   if (element.type == "complex64") return {"<c8"};
   if (element.type == "complex128") return {"<c16"};
-  if (!element.type.empty() || element.dtype == DType::kBF16) return {"|V" + std::to_string(width), false};
-  const char kind = element.dtype == DType::kBool   ? 'b'
-                    : IsFloat(element.dtype)        ? 'f'
-                    : IsSignedInt(element.dtype)    ? 'i'
-                                                    : 'u';
+  if (!element.type.empty() || element.dtype == DType::kBF16)
+    return {"|V" + std::to_string(width), false};
+  const char kind = element.dtype == DType::kBool ? 'b'
+                    : IsFloat(element.dtype)      ? 'f'
+                    : IsSignedInt(element.dtype)  ? 'i'
+                                                  : 'u';
   return {std::string(width == 1 ? "|" : "<") + kind + std::to_string(width)};
 }
 
@@ -59,9 +60,10 @@ std::vector<std::byte> EncodeHeader(std::string_view descr, std::span<const std:
 Status CheckDense(const Object& object) {
   if (object.format != "dense" || object.components.size() != 1) {
     return Unsupported("format " + Quote(object.format) + " is no array" +
-                       (object.format.starts_with("gguf.")    ? "; convert it with --dequantize first"
-                        : object.format.starts_with("sparse") ? "; a sparse matrix is an .npz of its own"
-                                                              : ""));
+                       (object.format.starts_with("gguf.") ? "; convert it with --dequantize first"
+                        : object.format.starts_with("sparse")
+                            ? "; a sparse matrix is an .npz of its own"
+                            : ""));
   }
   if (object.components.front().bytes == kUnknownSize) {
     return Unsupported("its size is not known in advance");
@@ -83,12 +85,13 @@ std::vector<std::string> Losses::Lines() const {
   if (unnamed_ > 0) {
     std::string types;
     for (const std::string& type : types_) types += (types.empty() ? "" : ", ") + type;
-    lines.push_back("numpy has no name for " + types + ": " + std::to_string(unnamed_) +
-                    " arrays are written as '|V', as ml_dtypes writes them; view them as their type");
+    lines.push_back(
+        "numpy has no name for " + types + ": " + std::to_string(unnamed_) +
+        " arrays are written as '|V', as ml_dtypes writes them; view them as their type");
   }
   if (attributed_ > 0) {
-    lines.push_back("numpy's files do not keep the attributes of " + std::to_string(attributed_) + " tensors, " +
-                    Quote(first_) + " the first");
+    lines.push_back("numpy's files do not keep the attributes of " + std::to_string(attributed_) +
+                    " tensors, " + Quote(first_) + " the first");
   }
   return lines;
 }
@@ -99,7 +102,8 @@ using namespace npy::internal;
 
 StatusOr<FileLayout> PlanNpy(const TensorSource& source, std::uint32_t index) {
   const Object& object = source.objects()[index];
-  if (auto status = CheckDense(object); !status.ok()) return Annotate(status, TensorContext(object.name));
+  if (auto status = CheckDense(object); !status.ok())
+    return Annotate(status, TensorContext(object.name));
   const Component& data = object.components.front();
   FileLayout layout;
   layout.pieces.push_back({.before = EncodeHeader(DescrOf(data.element).text, object.shape),

@@ -67,17 +67,19 @@ StatusOr<Shape> StatedShape(const Object& object, const DTypeRow& row) {
     const Value::Array* dims = attribute->AsArray();
     if (dims == nullptr) return InvalidData("attribute 'logical_shape' is no list");
     for (const Value& dim : *dims) {
-      if (dim.AsUint() == nullptr) return InvalidData("attribute 'logical_shape' holds no dimensions");
+      if (dim.AsUint() == nullptr)
+        return InvalidData("attribute 'logical_shape' holds no dimensions");
       shape.push_back(*dim.AsUint());
     }
-  } else if (!shape.empty() && shape.back() <= ~std::uint64_t{0} / 8 && shape.back() * 8 % row.bits == 0) {
+  } else if (!shape.empty() && shape.back() <= ~std::uint64_t{0} / 8 &&
+             shape.back() * 8 % row.bits == 0) {
     shape.back() = shape.back() * 8 / row.bits;
   }
   const auto count = ElementCount(shape);
   const auto bits = count ? CheckedMul(*count, row.bits) : std::nullopt;
   if (!bits || *bits % 8 != 0 || *bits / 8 != data.bytes) {
-    return InvalidData("shape " + ToString(shape) + " of " + std::string(row.name) + " does not fit its " +
-                       std::to_string(data.bytes) + " bytes");
+    return InvalidData("shape " + ToString(shape) + " of " + std::string(row.name) +
+                       " does not fit its " + std::to_string(data.bytes) + " bytes");
   }
   return shape;
 }
@@ -108,7 +110,8 @@ StatusOr<Tensor> MakeTensor(const Object& object) {
   return tensor;
 }
 
-void AppendTensor(const Object& object, const Tensor& tensor, std::uint64_t begin, std::string& out) {
+void AppendTensor(const Object& object, const Tensor& tensor, std::uint64_t begin,
+                  std::string& out) {
   AppendJson(object.name, out);
   out += ":{\"dtype\":\"" + std::string(kDTypes[tensor.rank].tag) + "\",\"shape\":[";
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -123,7 +126,8 @@ StatusOr<std::string> MetadataJson(std::span<const std::pair<std::string, std::s
   std::string out;
   std::unordered_set<std::string_view> keys;
   for (const auto& [key, value] : metadata) {
-    if (!keys.insert(key).second) return InvalidData("root attribute " + Quote(key) + " is there twice");
+    if (!keys.insert(key).second)
+      return InvalidData("root attribute " + Quote(key) + " is there twice");
     if (!out.empty()) out += ',';
     AppendJson(key, out);
     out += ':';
@@ -133,13 +137,15 @@ StatusOr<std::string> MetadataJson(std::span<const std::pair<std::string, std::s
 }
 
 // What of the objects' attributes is lost, as one line or none.
-void WarnOfAttributes(const TensorSource& source, std::span<const std::uint32_t> objects, FileLayout& layout) {
+void WarnOfAttributes(const TensorSource& source, std::span<const std::uint32_t> objects,
+                      FileLayout& layout) {
   std::uint64_t count = 0;
   const std::string* first = nullptr;
   for (const std::uint32_t index : objects) {
     const Object& object = source.objects()[index];
-    const auto lost = std::count_if(object.attributes.begin(), object.attributes.end(),
-                                    [](const auto& member) { return member.first != kLogicalShape; });
+    const auto lost =
+        std::count_if(object.attributes.begin(), object.attributes.end(),
+                      [](const auto& member) { return member.first != kLogicalShape; });
     if (lost > 0 && ++count == 1) first = &object.name;
   }
   if (count == 0) return;
@@ -149,8 +155,9 @@ void WarnOfAttributes(const TensorSource& source, std::span<const std::uint32_t>
 
 }  // namespace
 
-StatusOr<FileLayout> PlanSafetensors(const TensorSource& source, std::span<const std::uint32_t> objects,
-                                     std::span<const std::pair<std::string, std::string>> metadata) {
+StatusOr<FileLayout> PlanSafetensors(
+    const TensorSource& source, std::span<const std::uint32_t> objects,
+    std::span<const std::pair<std::string, std::string>> metadata) {
   std::vector<Tensor> tensors;
   tensors.reserve(objects.size());
   for (const std::uint32_t index : objects) {
@@ -184,8 +191,8 @@ StatusOr<FileLayout> PlanSafetensors(const TensorSource& source, std::span<const
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > kMaxSafetensorsHeader) {
-    return Unsupported("the header would have " + std::to_string(header.size()) + " bytes, the limit is " +
-                       std::to_string(kMaxSafetensorsHeader));
+    return Unsupported("the header would have " + std::to_string(header.size()) +
+                       " bytes, the limit is " + std::to_string(kMaxSafetensorsHeader));
   }
   std::vector<std::byte> head;
   for (int i = 0; i < 8; ++i) head.push_back(static_cast<std::byte>(header.size() >> (8 * i)));
