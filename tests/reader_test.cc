@@ -1,0 +1,402 @@
+// zt.reader: ranges over frames, maps, and what verification finds when any byte of a file changes.
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "temp_folder.h"
+
+import zt.compress;
+import zt.core;
+import zt.digest;
+import zt.format;
+import zt.reader;
+import zt.sink;
+import zt.source;
+import zt.writer;
+
+namespace zt {
+namespace {
+
+using testing_files::TempFolder;
+using testing_files::WriteFile;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Bytes = std::vector<std::byte>;
+
+Bytes Sample(std::size_t size, unsigned seed = 1) {
+  std::mt19937 random(seed);
+  Bytes out(size);
+  for (std::byte& byte : out) byte = static_cast<std::byte>(random() % 11);
+  return out;
+}
+
+Bytes WordsOf(std::initializer_list<std::uint64_t> values) {
+  Bytes out;
+  for (const std::uint64_t value : values) {
+    for (int i = 0; i < 8; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
+  }
+  return out;
+}
+
+struct Tensor {
+  Object object;
+  std::vector<Bytes> components;
+  Storage storage;
+};
+
+Bytes Write(const std::vector<Tensor>& tensors, SpecVersion spec = SpecVersion::k1_2, std::uint64_t frame = 1024) {
+  Bytes out;
+  WriterOptions options;
+  options.spec = spec;
+  options.zstd.frame_bytes = frame;
+  auto writer = *Writer::Create(MemorySink(out), options);
+  for (const Tensor& tensor : tensors) {
+    std::vector<std::span<const std::byte>> components(tensor.components.begin(), tensor.components.end());
+    const Status status = writer->Add(tensor.object, components, tensor.storage);
+    EXPECT_TRUE(status.ok()) << Message(status);
+  }
+  const Status status = writer->Finish();
+  EXPECT_TRUE(status.ok()) << Message(status);
+  return out;
+}
+
+Tensor Dense(std::string name, Bytes bytes, Compression compression, DigestKind digest = DigestKind::kCrc32c,
+             DType dtype = DType::kU8) {
+  Tensor tensor;
+  tensor.object = *DenseObject(std::move(name), {bytes.size() / ByteWidth(dtype)}, {dtype, ""});
+  tensor.components = {std::move(bytes)};
+  tensor.storage.compression = compression;
+  tensor.storage.digest = digest;
+  return tensor;
+}
+
+Tensor Csr(std::vector<Bytes> components) {
+  Tensor tensor;
+  tensor.object = {"m", "sparse_csr", {2, 5}, {}, {{"values", {DType::kU8, ""}, components[0].size()},
+                                                   {"indices", {DType::kU64, ""}, components[1].size()},
+                                                   {"indptr", {DType::kU64, ""}, components[2].size()}}};
+  tensor.components = std::move(components);
+  return tensor;
+}
+
+StatusOr<std::unique_ptr<Reader>> Open(const Bytes& file) { return Reader::Open(MemoryBytes(file, "memory")); }
+
+VerifyOptions Options(unsigned threads) {
+  VerifyOptions options;
+  options.threads = threads;
+  return options;
+}
+
+VerifyReport Check(const Bytes& file, unsigned threads = 1) {
+  auto reader = Open(file);
+  EXPECT_TRUE(reader.ok()) << Message(reader.status());
+  auto report = Verify(**reader, Options(threads));
+  EXPECT_TRUE(report.ok()) << Message(report.status());
+  return *report;
+}
+
+// The end of a string, so that literals can be found in a file.
+std::size_t Find(const Bytes& file, std::string_view text) {
+  const auto at = std::search(file.begin(), file.end(), testing_files::BytesOf(text).begin(),
+                              testing_files::BytesOf(text).end());
+  EXPECT_NE(at, file.end()) << text;
+  return static_cast<std::size_t>(at - file.begin());
+}
+
+TEST(Reader, EveryRangeOverFrames) {
+  const Bytes content = Sample(4500);
+  const Bytes file = Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
+  const auto reader = *Open(file);
+  EXPECT_EQ(reader->frame_bytes({0, 0}), 1024u);
+  EXPECT_EQ(reader->frame_bytes({1, 0}), 0u);
+  EXPECT_FALSE(reader->sequential_component({0, 0}));
+  for (const std::uint32_t object : {0u, 1u}) {
+    for (std::size_t at = 0; at <= content.size(); ++at) {
+      for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1024}, std::size_t{2500},
+                                     content.size() - at}) {
+        Bytes out(std::min(size, content.size() - at));
+        ASSERT_TRUE(reader->Read({object, 0}, at, out).ok());
+        ASSERT_TRUE(std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at))) << at;
+      }
+    }
+    Bytes out(2);
+    EXPECT_EQ(reader->Read({object, 0}, 4499, out).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(reader->Read({object, 0}, ~std::uint64_t{0}, out).code(), StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(Reader, RangesWithoutASeekTable) {
+  const Bytes content = Sample(4500);
+  Bytes file = Write({Dense("z", content, Compression::kAlways, DigestKind::kNone)});
+  {
+    // The footer's magic of the table: without it the stream has none.
+    const auto reader = *Open(file);
+    const StoredComponent& c = reader->component({0, 0});
+    file[c.offset + c.length - 1] ^= std::byte{1};
+  }
+  const auto reader = *Open(file);
+  EXPECT_TRUE(reader->sequential_component({0, 0}));
+  EXPECT_EQ(reader->frame_bytes({0, 0}), 0u);
+  for (const std::size_t at : {0u, 100u, 3000u, 2000u, 4499u, 0u}) {
+    Bytes out(std::min<std::size_t>(700, content.size() - at));
+    ASSERT_TRUE(reader->Read({0, 0}, at, out).ok());
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at))) << at;
+  }
+  EXPECT_THAT(Check(file).problems, IsEmpty());
+}
+
+TEST(Reader, FromManyThreads) {
+  const Bytes content = Sample(40000);
+  const Bytes file = Write({Dense("z", content, Compression::kAlways)});
+  const auto reader = *Open(file);
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      for (int i = 0; i < 200; ++i) {
+        const std::size_t at = random() % content.size();
+        Bytes out(std::min<std::size_t>(random() % 5000, content.size() - at));
+        ASSERT_TRUE(reader->Read({0, 0}, at, out).ok());
+        ASSERT_TRUE(std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Reader, FindsByName) {
+  const Bytes file = Write({Dense("a", Sample(3), Compression::kNone), Dense("b", Sample(4), Compression::kNone)});
+  const auto reader = *Open(file);
+  EXPECT_EQ(reader->Find("b"), 1u);
+  EXPECT_EQ(reader->Find("c"), std::nullopt);
+  EXPECT_EQ(reader->component({1, 0}).decoded_bytes, 4u);
+}
+
+TEST(Reader, MapsRawComponentsOfAFile) {
+  const TempFolder folder;
+  const Bytes content = Sample(5000);
+  const Bytes file = Write({Dense("r", content, Compression::kNone), Dense("z", content, Compression::kAlways)});
+  WriteFile(folder / "f.zt", {reinterpret_cast<const char*>(file.data()), file.size()});
+  const auto reader = *Reader::Open(folder / "f.zt");
+  const auto view = reader->Map({0, 0});
+  ASSERT_TRUE(view.ok()) << Message(view.status());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(view->data()) % 64, 0u);
+  EXPECT_TRUE(std::equal(view->begin(), view->end(), content.begin(), content.end()));
+  EXPECT_EQ(reader->Map({1, 0}).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ((*Open(file))->Map({0, 0}).status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST(Reader, AFileThatChangedIsNotMapped) {
+  const TempFolder folder;
+  const Bytes file = Write({Dense("r", Sample(5000), Compression::kNone)});
+  WriteFile(folder / "f.zt", {reinterpret_cast<const char*>(file.data()), file.size()});
+  const auto reader = *Reader::Open(folder / "f.zt");
+  std::filesystem::resize_file(folder / "f.zt", 3000);
+  EXPECT_EQ(reader->Map({0, 0}).status().code(), StatusCode::kDataLoss);
+  Bytes out(5000);
+  EXPECT_EQ(reader->Read({0, 0}, 0, out).code(), StatusCode::kDataLoss);
+  EXPECT_FALSE(Verify(*reader).ok());
+}
+
+TEST(Verify, CountsWhatItChecked) {
+  const Bytes content = Sample(4500);
+  const Bytes file = Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone),
+                            Dense("c", content, Compression::kNone, DigestKind::kNone), Dense("d", {}, Compression::kNone)});
+  for (const unsigned threads : {1u, 2u, 3u}) {
+    const VerifyReport report = Check(file, threads);
+    EXPECT_THAT(report.problems, IsEmpty());
+    EXPECT_EQ(report.objects, 4u);
+    EXPECT_EQ(report.components, 4u);
+    EXPECT_EQ(report.digests, 3u);
+    EXPECT_EQ(report.decoded_bytes, 13500u);
+  }
+}
+
+TEST(Verify, NamesWhatIsWrong) {
+  const Bytes content = Sample(4500);
+  Bytes file = Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
+  const auto reader = *Open(file);
+  file[reader->component({0, 0}).offset + 20] ^= std::byte{1};
+  file[reader->component({1, 0}).offset + 20] ^= std::byte{1};
+  for (const unsigned threads : {1u, 2u, 3u}) {
+    std::set<std::string> objects;
+    for (const VerifyProblem& problem : Check(file, threads).problems) objects.insert(problem.object);
+    EXPECT_EQ(objects, (std::set<std::string>{"a", "b"}));
+  }
+}
+
+TEST(Verify, ContentsThatTheirTypeForbids) {
+  const auto problem = [](const Tensor& tensor) {
+    Tensor copy = tensor;
+    copy.storage.digest = DigestKind::kNone;
+    const VerifyReport report = Check(Write({copy}));
+    return report.problems.empty() ? std::string() : report.problems[0].message;
+  };
+  const Bytes bools = {std::byte{1}, std::byte{0}, std::byte{2}};
+  EXPECT_EQ(problem(Dense("a", bools, Compression::kNone, DigestKind::kNone, DType::kBool)),
+            "element 2 of bool is 2, neither 0 nor 1");
+  EXPECT_EQ(problem(Dense("a", bools, Compression::kAlways, DigestKind::kNone, DType::kBool)),
+            "element 2 of bool is 2, neither 0 nor 1");
+  EXPECT_EQ(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({0, 2, 3})})), "");
+  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 5, 1}), WordsOf({0, 2, 3})})),
+              HasSubstr("index 1 is 5, beyond the dimension of 5"));
+  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({1, 2, 3})})), HasSubstr("row pointer 0 is 1, not 0"));
+  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({0, 4, 3})})),
+              HasSubstr("row pointer 2 is 3, less than the one before"));
+  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({0, 2, 2})})),
+              HasSubstr("the last row pointer is 2, there are 3 indices"));
+}
+
+TEST(Verify, AnUnknownAlgorithmIsReportedNotTrusted) {
+  Bytes file = Write({Dense("a", Sample(100), Compression::kNone)});
+  file[Find(file, "crc32c:0x")] = std::byte{'k'};
+  const VerifyReport report = Check(file);
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_EQ(report.digests, 0u);
+  ASSERT_EQ(report.unverified.size(), 1u);
+  EXPECT_THAT(report.unverified[0], HasSubstr("krc32c"));
+}
+
+// Fails from a given read on.
+class FailingBytes final : public ByteSource {
+ public:
+  FailingBytes(const Bytes& file, int good) : inner_(MemoryBytes(file, "memory")), good_(good) {}
+  const std::string& name() const override { return inner_->name(); }
+  std::optional<std::uint64_t> size() const override { return inner_->size(); }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    return good_-- > 0 ? inner_->ReadAt(offset, out) : IoError("broken");
+  }
+
+ private:
+  std::shared_ptr<ByteSource> inner_;
+  std::atomic<int> good_;
+};
+
+TEST(Verify, AReadErrorAtAnyCallIsNoVerdict) {
+  const Bytes content = Sample(4500);
+  const Bytes file = Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
+  int faults = 0;
+  for (const unsigned threads : {1u, 2u, 3u}) {
+    for (int good = 0;; ++good) {
+      auto reader = Reader::Open(std::make_shared<FailingBytes>(file, good));
+      if (!reader.ok()) {
+        ASSERT_EQ(reader.status().code(), StatusCode::kUnavailable);
+        ++faults;
+        continue;
+      }
+      auto report = Verify(**reader, Options(threads));
+      if (report.ok()) {
+        EXPECT_THAT(report->problems, IsEmpty());
+        break;
+      }
+      ASSERT_EQ(report.status().code(), StatusCode::kUnavailable) << Message(report.status());
+      ++faults;
+    }
+  }
+  EXPECT_GT(faults, 30);
+}
+
+// What a manifest says otherwise than another.
+std::string Difference(const Manifest& a, const Manifest& b) {
+  if (a.objects.size() != b.objects.size()) return "objects";
+  std::string out;
+  const auto differs = [&out](const char* what) {
+    if (out.find(what) == std::string::npos) out += (out.empty() ? "" : " and ") + std::string(what);
+  };
+  if (a.version_text != b.version_text) differs("version");
+  if (a.attributes != b.attributes) differs("attributes");
+  for (std::size_t o = 0; o < a.objects.size(); ++o) {
+    const StoredObject &x = a.objects[o], &y = b.objects[o];
+    if (x.name != y.name) differs("name");
+    if (x.format != y.format) differs("format");
+    if (x.shape != y.shape) differs("shape");
+    if (x.attributes != y.attributes) differs("attributes");
+    if (x.components.size() != y.components.size()) return "components";
+    for (std::size_t c = 0; c < x.components.size(); ++c) {
+      const StoredComponent &p = x.components[c], &q = y.components[c];
+      if (p.role != q.role) differs("role");
+      if (!(p.element == q.element)) differs("element type");
+      if (p.offset != q.offset || p.length != q.length) differs("place");
+      if (p.encoding != q.encoding || p.decoded_bytes != q.decoded_bytes) differs("encoding");
+      if (p.digest == q.digest) continue;
+      if (q.digest.empty()) {
+        differs("no digest");  // the key is another, and an unknown one
+      } else if (ParseDigest(p.digest)->canonical != ParseDigest(q.digest)->canonical) {
+        differs("digest");
+      }
+    }
+  }
+  return out;
+}
+
+// Every bit of a file: opening or verifying notices that it changed, or it is one of the manifest's few that make
+// another well-formed manifest. No digest covers a manifest of 1.x; what may differ unnoticed is listed here.
+void FlipEveryByte(SpecVersion spec, Compression compression, DigestKind digest) {
+  const Bytes content = Sample(1500);
+  std::vector<Tensor> tensors = {Dense("alpha", content, compression, digest, DType::kU16),
+                                 Dense("beta", {std::byte{1}, std::byte{0}}, compression, digest, DType::kBool)};
+  const Bytes file = Write(tensors, spec);
+  const auto original = *Open(file);
+  const std::uint64_t manifest = original->data_end();
+  std::size_t noticed = 0, unknown = 0, unnoticed = 0;
+  std::map<std::string, int> other;
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      Bytes bad = file;
+      bad[i] ^= static_cast<std::byte>(1 << bit);
+      auto reader = Open(bad);
+      if (!reader.ok()) {
+        ++noticed;
+        continue;
+      }
+      const auto report = Verify(**reader);
+      ASSERT_TRUE(report.ok());
+      if (!report->problems.empty()) {
+        ++noticed;
+      } else if (!report->unverified.empty()) {
+        ++unknown;  // the digest's algorithm is another one: said so
+      } else {
+        // Blobs, padding, header and footer are covered by digests and rules; the manifest alone is not.
+        ASSERT_TRUE(i >= manifest && i < file.size() - 16) << "byte " << i << " bit " << bit;
+        ++unnoticed;
+        ++other[Difference(original->manifest(), (*reader)->manifest())];
+      }
+    }
+  }
+  std::printf("%zu flips: %zu noticed, %zu an unknown digest, %zu another manifest\n", 8 * file.size(), noticed,
+              unknown, unnoticed);
+  for (const auto& [what, count] : other) {
+    std::printf("  %d: %s\n", count, what.empty() ? "the same in another spelling" : what.c_str());
+    EXPECT_THAT(what, ::testing::AnyOf("", "name", "format", "role", "version", "no digest")) << count;
+  }
+}
+
+TEST(Verify, EveryFlippedBitOfARawFile) { FlipEveryByte(SpecVersion::k1_2, Compression::kNone, DigestKind::kCrc32c); }
+TEST(Verify, EveryFlippedBitOfACompressedFile) {
+  FlipEveryByte(SpecVersion::k1_2, Compression::kAlways, DigestKind::kSha256);
+}
+TEST(Verify, EveryFlippedBitOfAFileOf1_1) {
+  FlipEveryByte(SpecVersion::k1_1, Compression::kNone, DigestKind::kCrc32c);
+}
+
+}  // namespace
+}  // namespace zt
