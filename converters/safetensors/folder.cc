@@ -52,8 +52,9 @@ StatusOr<WeightMap> ReadIndex(const fs::path& path) {
   ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
   dom::parser parser;
   dom::element root;
-  const simdjson::padded_string json(text);
-  if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS) {
+  text.reserve(text.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
+  if (const auto error = parser.parse(text).get(root); error != simdjson::SUCCESS) {
+    if (error == simdjson::MEMALLOC) return IoError("out of memory");
     return InvalidData(std::string("it is no JSON: ") + simdjson::error_message(error));
   }
   dom::object members;

@@ -73,9 +73,9 @@ class SafetensorsSource final : public TensorSource {
       return InvalidData("the header claims " + std::to_string(header_bytes) + " bytes, the file has " +
                          std::to_string(*size) + " in all");
     }
-    ZT_ASSIGN_OR_RETURN(const std::string header, ReadHeader(header_bytes));
+    ZT_ASSIGN_OR_RETURN(std::string header, ReadHeader(header_bytes));
     data_begin_ = header_bytes + 8;
-    ZT_RETURN_IF_ERROR(ParseHeader(header));
+    ZT_RETURN_IF_ERROR(ParseHeader(std::move(header)));
     return CheckCoverage();
   }
 
@@ -112,11 +112,12 @@ class SafetensorsSource final : public TensorSource {
     return header;
   }
 
-  Status ParseHeader(const std::string& header) {
+  Status ParseHeader(std::string header) {
     dom::parser parser;
     dom::element root;
-    const simdjson::padded_string json(header);
-    if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS) {
+    header.reserve(header.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
+    if (const auto error = parser.parse(header).get(root); error != simdjson::SUCCESS) {
+      if (error == simdjson::MEMALLOC) return IoError("out of memory");
       return InvalidData(std::string("the header is no JSON: ") + simdjson::error_message(error));
     }
     dom::object entries;

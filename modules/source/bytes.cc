@@ -61,19 +61,17 @@ class FileBytes final : public ByteSource {
                        static_cast<off_t>(base_ + offset + done));
       });
       if (got < 0) return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
-      if (got == 0) return EndsEarly(offset, out.size(), offset + done);
+      if (got == 0) return EndsEarly(offset, out.size(), SizeNow());
       done += static_cast<std::uint64_t>(got);
     }
     return OkStatus();
   }
 
   Status CheckUnchanged() override {
-    struct stat info;
-    if (::fstat(fd_, &info) != 0) return IoError(errno, "cannot stat");
-    const auto now = static_cast<std::uint64_t>(info.st_size);
-    if (now == base_ + size_) return OkStatus();
-    return InvalidData("its size has changed since it was opened, from " + std::to_string(base_ + size_) +
-                       " to " + std::to_string(now) + " bytes; wait until it is written");
+    const std::uint64_t now = SizeNow();
+    if (now == size_) return OkStatus();
+    return InvalidData("its size has changed since it was opened, from " + std::to_string(size_) + " to " +
+                       std::to_string(now) + " bytes; wait until it is written");
   }
 
   Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
@@ -95,7 +93,7 @@ class FileBytes final : public ByteSource {
                         static_cast<off_t>(base_ + offset + done));
       });
       if (got < 0) return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
-      if (got == 0) return EndsEarly(offset, total, offset + done);
+      if (got == 0) return EndsEarly(offset, total, SizeNow());
       done += static_cast<std::size_t>(got);
       for (auto left = static_cast<std::size_t>(got); left > 0;) {
         iovec& v = vectors[first];
@@ -110,6 +108,13 @@ class FileBytes final : public ByteSource {
   }
 
  private:
+  std::uint64_t SizeNow() const {
+    struct stat info;
+    if (::fstat(fd_, &info) != 0) return 0;
+    const auto size = static_cast<std::uint64_t>(info.st_size);
+    return size > base_ ? size - base_ : 0;
+  }
+
   int fd_;
   bool owned_;
   std::string name_;
