@@ -11,7 +11,7 @@ set_tests_properties(install PROPERTIES LABELS ci RUN_SERIAL ON TIMEOUT 600)
 
 # What the thread sanitizer runs, beside the end-to-end tests with this label.
 add_custom_target(thread_tests)
-foreach(test IN ITEMS pipeline_test writer_test reader_test sink_test compress_test)
+foreach(test IN ITEMS pipeline_test writer_test reader_test sink_test compress_test fault_test)
   if(TARGET ${test})
     set_property(TEST ${test} APPEND PROPERTY LABELS threads)
     add_dependencies(thread_tests ${test})
