@@ -70,7 +70,7 @@ Bytes Write(const std::vector<Tensor>& tensors, SpecVersion spec = SpecVersion::
   auto writer = *Writer::Create(MemorySink(out), options);
   for (const Tensor& tensor : tensors) {
     std::vector<std::span<const std::byte>> components(tensor.components.begin(), tensor.components.end());
-    const Status status = writer->Add(tensor.object, components, tensor.storage);
+    const Status status = writer->Add(tensor.object, components, std::vector<Storage>(components.size(), tensor.storage));
     EXPECT_TRUE(status.ok()) << Message(status);
   }
   const Status status = writer->Finish();
