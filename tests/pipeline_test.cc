@@ -269,7 +269,7 @@ TEST_P(Threads, CancellationAtRandomMoments) {
     if (!status.ok()) {
       ASSERT_EQ(drained.code(), StatusCode::kCancelled);
       ++cancelled;
-    } else {
+    } else if (drained.ok()) {  // cancelled after the last Submit, some batches may be skipped
       ASSERT_EQ(order.size(), 200u);
     }
     if (round % 2 == 1) {
