@@ -15,18 +15,25 @@
 
 namespace zt::sink_io {
 
+// The most bytes handed over with one call. Measured on ext4 (Linux 6.18): 4 MiB in one call cost four times the
+// processor time of the same bytes in calls of up to 1 MiB.
+inline constexpr std::size_t kBytesPerCall = 512 << 10;
+
 // Writes every piece through write(vectors, count, bytes already written) -> bytes or -1. 0, or errno.
 template <typename WriteV>
 int WriteAll(std::span<const std::span<const std::byte>> pieces, WriteV&& write) {
   std::array<iovec, 256> vectors;
   std::uint64_t done = 0;
-  std::size_t next = 0;
+  std::size_t next = 0, taken = 0;  // the piece to go on with, and how much of it is in earlier calls
   while (next < pieces.size()) {
-    std::size_t count = 0;
-    while (next < pieces.size() && count < vectors.size()) {
-      const auto piece = pieces[next++];
-      if (piece.empty()) continue;
-      vectors[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+    std::size_t count = 0, room = kBytesPerCall;
+    while (next < pieces.size() && count < vectors.size() && room > 0) {
+      const auto rest = pieces[next].subspan(taken);
+      const std::size_t take = std::min(rest.size(), room);
+      if (take > 0) vectors[count++] = {const_cast<std::byte*>(rest.data()), take};
+      room -= take;
+      taken += take;
+      if (take == rest.size()) ++next, taken = 0;
     }
     std::size_t first = 0;
     while (first < count) {
