@@ -49,7 +49,8 @@ struct Stream {
   std::vector<Frame> frames;
 };
 
-Stream Encode(std::span<const std::byte> content, std::size_t frame, const ZstdOptions& options = {}) {
+Stream Encode(std::span<const std::byte> content, std::size_t frame,
+              const ZstdOptions& options = {}) {
   Stream stream;
   for (std::size_t at = 0; at < content.size(); at += frame) {
     const auto piece = content.subspan(at, std::min(frame, content.size() - at));
@@ -83,7 +84,8 @@ std::optional<Bytes> DecodeByLibrary(std::span<const std::byte> stream) {
 
 StreamReader From(const Bytes& stream) {
   return [&stream](std::uint64_t offset, std::span<std::byte> out) {
-    if (offset > stream.size() || out.size() > stream.size() - offset) return InvalidData("beyond the stream");
+    if (offset > stream.size() || out.size() > stream.size() - offset)
+      return InvalidData("beyond the stream");
     if (!out.empty()) std::memcpy(out.data(), stream.data() + offset, out.size());
     return OkStatus();
   };
@@ -94,7 +96,8 @@ StatusOr<Bytes> DecodeAll(const Bytes& stream, std::size_t content, std::size_t 
   StreamDecompressor decompressor(From(stream), stream.size(), content);
   Bytes out(content);
   for (std::size_t at = 0; at < content; at += step) {
-    const Status status = decompressor.Read(std::span(out).subspan(at, std::min(step, content - at)));
+    const Status status =
+        decompressor.Read(std::span(out).subspan(at, std::min(step, content - at)));
     if (!status.ok()) return status;
   }
   const Status status = decompressor.Finish();
@@ -118,11 +121,13 @@ std::string Hex(std::span<const std::byte> bytes) {
 std::string Why(const Status& status) { return std::string(Message(status)); }
 
 TEST(ZstdOptions, Limits) {
-  for (const int level : {1, 19, -1, ZSTD_minCLevel()}) EXPECT_TRUE(Validate({.level = level}).ok()) << level;
+  for (const int level : {1, 19, -1, ZSTD_minCLevel()})
+    EXPECT_TRUE(Validate({.level = level}).ok()) << level;
   for (const int level : {0, 20, 22, ZSTD_minCLevel() - 1}) {
     EXPECT_EQ(Validate({.level = level}).code(), StatusCode::kInvalidArgument) << level;
   }
-  for (const std::uint64_t bytes : {1024ull, 1ull << 30}) EXPECT_TRUE(Validate({.frame_bytes = bytes}).ok());
+  for (const std::uint64_t bytes : {1024ull, 1ull << 30})
+    EXPECT_TRUE(Validate({.frame_bytes = bytes}).ok());
   for (const std::uint64_t bytes : {0ull, 1023ull, (1ull << 30) + 1}) {
     EXPECT_FALSE(Validate({.frame_bytes = bytes}).ok()) << bytes;
   }
@@ -191,10 +196,24 @@ TEST(FrameCompressor, TooLittleRoomIsAnError) {
 
 // The layout of contrib/seekable_format, byte by byte.
 TEST(SeekTable, GoldenBytes) {
-  EXPECT_EQ(Hex(SeekTable({})), "5e2a4d18" "09000000" "00000000" "00" "b1ea928f");
-  const std::vector<Frame> frames = {{0, 0, 0x1234, 0x400000}, {0x1234, 0x400000, 0xabcdef01, 0x10}};
+  EXPECT_EQ(Hex(SeekTable({})),
+            "5e2a4d18"
+            "09000000"
+            "00000000"
+            "00"
+            "b1ea928f");
+  const std::vector<Frame> frames = {{0, 0, 0x1234, 0x400000},
+                                     {0x1234, 0x400000, 0xabcdef01, 0x10}};
   EXPECT_EQ(Hex(SeekTable(frames)),
-            "5e2a4d18" "19000000" "34120000" "00004000" "01efcdab" "10000000" "02000000" "00" "b1ea928f");
+            "5e2a4d18"
+            "19000000"
+            "34120000"
+            "00004000"
+            "01efcdab"
+            "10000000"
+            "02000000"
+            "00"
+            "b1ea928f");
   EXPECT_EQ(SeekTable(frames).size(), SeekTableBytes(2));
   EXPECT_EQ(DecodeByLibrary(SeekTable(frames)), Bytes());  // a skippable frame to any decoder
 }
@@ -255,8 +274,9 @@ TEST(SeekTable, LiesAreFoundOut) {
     EXPECT_EQ(table.status().code(), StatusCode::kDataLoss) << field;
     EXPECT_THAT(Why(table.status()), HasSubstr("seek table")) << field;
   }
-  EXPECT_EQ(ReadSeekTable(From(stream.bytes), stream.bytes.size(), content.size() + 1).status().code(),
-            StatusCode::kDataLoss);
+  EXPECT_EQ(
+      ReadSeekTable(From(stream.bytes), stream.bytes.size(), content.size() + 1).status().code(),
+      StatusCode::kDataLoss);
   // A count that the stream cannot hold is no table; nothing is allocated for it.
   for (const std::uint32_t count : {5u, 0x7fffffffu, 0xffffffffu}) {
     Bytes lie = stream.bytes;
@@ -283,11 +303,14 @@ TEST(FrameDecompressor, OneWholeFrameAndNothingElse) {
   two.insert(two.end(), frame.begin(), frame.end());
   Bytes twice(2 * content.size());
   EXPECT_THAT(Why(decompressor.Decompress(two, twice)), HasSubstr("seek table does not match"));
-  EXPECT_EQ(decompressor.Decompress(std::span(frame).first(frame.size() - 1), out).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(decompressor.Decompress(std::span(frame).first(frame.size() - 1), out).code(),
+            StatusCode::kDataLoss);
   EXPECT_EQ(decompressor.Decompress({}, out).code(), StatusCode::kDataLoss);
-  EXPECT_EQ(decompressor.Decompress(frame, std::span(out).first(4999)).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(decompressor.Decompress(frame, std::span(out).first(4999)).code(),
+            StatusCode::kDataLoss);
   Bytes larger(5001);
-  EXPECT_THAT(Why(decompressor.Decompress(frame, larger)), HasSubstr("yields 5000 bytes, 5001 were declared"));
+  EXPECT_THAT(Why(decompressor.Decompress(frame, larger)),
+              HasSubstr("yields 5000 bytes, 5001 were declared"));
 }
 
 TEST(FrameDecompressor, EveryFlippedByteIsNoticed) {
@@ -305,7 +328,8 @@ TEST(FrameDecompressor, EveryFlippedByteIsNoticed) {
     }
   }
   Bytes out(content.size());
-  EXPECT_TRUE(decompressor.Decompress(frame, out).ok()) << "a context spoilt by an error was used again";
+  EXPECT_TRUE(decompressor.Decompress(frame, out).ok())
+      << "a context spoilt by an error was used again";
 }
 
 TEST(StreamDecompressor, ReadsInPiecesOfAnySize) {
@@ -323,7 +347,8 @@ TEST(StreamDecompressor, SkippableFramesAnywhere) {
   const Bytes frame = CompressFrame(content);
   const Bytes skip = SeekTable({});
   Bytes stream = skip;
-  for (const Bytes* part : {&frame, &skip, &skip}) stream.insert(stream.end(), part->begin(), part->end());
+  for (const Bytes* part : {&frame, &skip, &skip})
+    stream.insert(stream.end(), part->begin(), part->end());
   EXPECT_EQ(*DecodeAll(stream, content.size()), content);
   EXPECT_TRUE(DecodeAll(skip, 0)->empty());
 }
@@ -333,7 +358,8 @@ TEST(StreamDecompressor, FramesWithoutTheirSize) {
   ZSTD_CCtx* const context = ZSTD_createCCtx();
   ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);
   Bytes stream(ZSTD_compressBound(content.size()));
-  stream.resize(ZSTD_compress2(context, stream.data(), stream.size(), content.data(), content.size()));
+  stream.resize(
+      ZSTD_compress2(context, stream.data(), stream.size(), content.data(), content.size()));
   ZSTD_freeCCtx(context);
   EXPECT_EQ(*DecodeAll(stream, content.size()), content);
 }
@@ -341,7 +367,8 @@ TEST(StreamDecompressor, FramesWithoutTheirSize) {
 TEST(StreamDecompressor, TooLittleTooMuchAndCutShort) {
   const Bytes content = Sample(5000);
   const Bytes frame = CompressFrame(content);
-  EXPECT_THAT(Why(DecodeAll(frame, 5001).status()), HasSubstr("yields 5000 bytes, 5001 were declared"));
+  EXPECT_THAT(Why(DecodeAll(frame, 5001).status()),
+              HasSubstr("yields 5000 bytes, 5001 were declared"));
   EXPECT_THAT(Why(DecodeAll(frame, 4999).status()), HasSubstr("more than the 4999 bytes declared"));
   EXPECT_THAT(Why(DecodeAll(frame, 0).status()), HasSubstr("more than the 0 bytes declared"));
   for (std::size_t size = 0; size < frame.size(); ++size) {
@@ -362,7 +389,8 @@ TEST(StreamDecompressor, TrailingGarbage) {
 }
 
 TEST(StreamDecompressor, AReadErrorPassesThrough) {
-  StreamDecompressor decompressor([](std::uint64_t, std::span<std::byte>) { return IoError("broken"); }, 100, 10);
+  StreamDecompressor decompressor(
+      [](std::uint64_t, std::span<std::byte>) { return IoError("broken"); }, 100, 10);
   Bytes out(10);
   EXPECT_EQ(decompressor.Read(out).code(), StatusCode::kUnavailable);
 }
@@ -392,11 +420,11 @@ TEST(StreamDecompressor, WindowsUpTo2To27) {
 TEST(StreamDecompressor, AClaimedSizeIsNotAllocated) {
   Bytes frame(16);
   Put32(frame, 0, ZSTD_MAGICNUMBER);
-  frame[4] = std::byte{0xc0};               // eight bytes of content size, a window
-  frame[5] = std::byte{(20 - 10) << 3};     // of 1 MiB
+  frame[4] = std::byte{0xc0};            // eight bytes of content size, a window
+  frame[5] = std::byte{(20 - 10) << 3};  // of 1 MiB
   Put32(frame, 6, 0);
-  Put32(frame, 10, 1u << 18);               // 2^50 bytes of content
-  frame[14] = std::byte{1};                 // an empty last block
+  Put32(frame, 10, 1u << 18);  // 2^50 bytes of content
+  frame[14] = std::byte{1};    // an empty last block
   struct rusage before, after;
   ::getrusage(RUSAGE_SELF, &before);
   StreamDecompressor decompressor(From(frame), frame.size(), std::uint64_t{1} << 50);

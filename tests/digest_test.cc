@@ -19,8 +19,8 @@ import zt.digest;
 namespace zt {
 namespace {
 
-using testing_files::BytesOf;
 using ::testing::HasSubstr;
+using testing_files::BytesOf;
 
 std::vector<std::byte> RandomBytes(std::size_t size, unsigned seed) {
   std::mt19937 random(seed);
@@ -154,7 +154,8 @@ TEST(DigestKind, Names) {
        {DigestKind::kNone, DigestKind::kCrc32c, DigestKind::kSha256, DigestKind::kXxh3}) {
     EXPECT_EQ(ParseDigestKind(Name(kind)), kind);
   }
-  for (const auto* name : {"", "CRC32C", "crc32", "md5"}) EXPECT_FALSE(ParseDigestKind(name)) << name;
+  for (const auto* name : {"", "CRC32C", "crc32", "md5"})
+    EXPECT_FALSE(ParseDigestKind(name)) << name;
 }
 
 TEST(ParseDigest, FormsThatMeanTheSame) {
@@ -177,7 +178,8 @@ TEST(ParseDigest, AnUnknownAlgorithmIsSaidToBeUnknown) {
     ASSERT_TRUE(digest.ok()) << text;
     EXPECT_EQ(digest->kind, DigestKind::kNone) << text;
     EXPECT_EQ(digest->canonical, "") << text;
-    EXPECT_EQ(digest->algorithm, std::string_view(text).substr(0, std::string_view(text).find(':')));
+    EXPECT_EQ(digest->algorithm,
+              std::string_view(text).substr(0, std::string_view(text).find(':')));
   }
 }
 
@@ -187,8 +189,9 @@ TEST(ParseDigest, RefusesWhatIsNoDigest) {
     EXPECT_EQ(digest.status().code(), StatusCode::kDataLoss) << text;
     EXPECT_THAT(std::string(Message(digest.status())), HasSubstr("no algorithm:hex")) << text;
   }
-  for (const auto* text : {"crc32c:", "crc32c:0x", "crc32c:0x1234567", "crc32c:0x123456789", "crc32c:0x1234567g",
-                           "crc32c: 1234567", "sha256:00", "xxh3:0x", "crc32c:0x0x123456"}) {
+  for (const auto* text :
+       {"crc32c:", "crc32c:0x", "crc32c:0x1234567", "crc32c:0x123456789", "crc32c:0x1234567g",
+        "crc32c: 1234567", "sha256:00", "xxh3:0x", "crc32c:0x0x123456"}) {
     const auto digest = ParseDigest(text);
     EXPECT_EQ(digest.status().code(), StatusCode::kDataLoss) << text;
     EXPECT_THAT(std::string(Message(digest.status())), HasSubstr("hexadecimal digits")) << text;

@@ -35,7 +35,8 @@ using ::testing::StartsWith;
 // Counts calls; the one at `at` fails, every third is slow.
 struct Faults {
   enum Kind { kFail, kEnd, kThrow };
-  explicit Faults(int call, Kind how = kFail, bool slow = false) : at(call), kind(how), stall(slow) {}
+  explicit Faults(int call, Kind how = kFail, bool slow = false)
+      : at(call), kind(how), stall(slow) {}
   const int at;
   const Kind kind;
   const bool stall;
@@ -78,9 +79,11 @@ class FaultySource final : public TensorSource {
   FaultySource(bool sequential, Faults& faults) {
     file_ = "in";
     std::uint64_t at = 0;
-    for (const std::uint64_t count : {std::uint64_t{1} << 19, std::uint64_t{100}, std::uint64_t{0}, std::uint64_t{200},
-                                      std::uint64_t{300}, std::uint64_t{700'000}}) {
-      objects_.push_back(*DenseObject("t" + std::to_string(objects_.size()), {count}, {DType::kF32, ""}));
+    for (const std::uint64_t count :
+         {std::uint64_t{1} << 19, std::uint64_t{100}, std::uint64_t{0}, std::uint64_t{200},
+          std::uint64_t{300}, std::uint64_t{700'000}}) {
+      objects_.push_back(
+          *DenseObject("t" + std::to_string(objects_.size()), {count}, {DType::kF32, ""}));
       offsets_.push_back(at);
       at += 4 * count;
     }
@@ -159,7 +162,8 @@ struct Way {
   unsigned threads = 1;
 };
 
-Status Convert(const Way& way, Faults& in, Faults& out, std::vector<std::byte>& file, Outcome& outcome) {
+Status Convert(const Way& way, Faults& in, Faults& out, std::vector<std::byte>& file,
+               Outcome& outcome) {
   file.assign(8 << 20, std::byte{0});
   FaultySource source(way.sequential, in);
   PlanOptions plan_options;
@@ -171,7 +175,8 @@ Status Convert(const Way& way, Faults& in, Faults& out, std::vector<std::byte>& 
   options.threads = way.threads;
   options.zstd.frame_bytes = 256 << 10;
   options.memory_bytes = 4 << 20;
-  auto writer = *Writer::Create(std::make_unique<FaultySink>(file, way.place, out, outcome), options);
+  auto writer =
+      *Writer::Create(std::make_unique<FaultySink>(file, way.place, out, outcome), options);
   const Status added = writer->AddSource(source, *plan);
   const Status finished = writer->Finish();
   if (!added.ok()) EXPECT_EQ(added, finished) << "the first error is the one that stays";
@@ -184,7 +189,8 @@ INSTANTIATE_TEST_SUITE_P(Faults, EveryCall, ::testing::Values(1, 2, 3));
 
 TEST_P(EveryCall, OfSourceAndSink) {
   int injected = 0, recovered = 0;
-  for (const Compression compression : {Compression::kNone, Compression::kIfGain, Compression::kAlways}) {
+  for (const Compression compression :
+       {Compression::kNone, Compression::kIfGain, Compression::kAlways}) {
     for (const DigestKind digest : {DigestKind::kNone, DigestKind::kCrc32c, DigestKind::kSha256}) {
       for (const bool direct : {false, true}) {
         const Way way{compression, digest, direct, !direct, GetParam()};
@@ -200,7 +206,8 @@ TEST_P(EveryCall, OfSourceAndSink) {
             // Reserve, the header, the manifest and Finish are called from the caller's thread: it may throw there.
             if (!of_source && kind != Faults::kFail) continue;
             for (int at = 1;; ++at) {
-              Faults in(of_source ? at : 0, kind, at % 2 == 0), out(of_source ? 0 : at, kind, at % 2 == 0);
+              Faults in(of_source ? at : 0, kind, at % 2 == 0),
+                  out(of_source ? 0 : at, kind, at % 2 == 0);
               Outcome outcome;
               const Status status = Convert(way, in, out, file, outcome);
               if (!in.fired && !out.fired) break;
@@ -219,7 +226,8 @@ TEST_P(EveryCall, OfSourceAndSink) {
                 ASSERT_EQ(message, "out of memory");
               } else if (of_source) {
                 ASSERT_THAT(message, StartsWith("in: tensor 't"));
-                ASSERT_EQ(status.code(), kind == Faults::kEnd ? StatusCode::kDataLoss : StatusCode::kUnavailable);
+                ASSERT_EQ(status.code(),
+                          kind == Faults::kEnd ? StatusCode::kDataLoss : StatusCode::kUnavailable);
               } else {
                 ASSERT_THAT(message, StartsWith("out: "));
                 ASSERT_EQ(status.code(), StatusCode::kUnavailable);
@@ -230,7 +238,8 @@ TEST_P(EveryCall, OfSourceAndSink) {
       }
     }
   }
-  std::printf("%d faults injected with %u threads, %d recovered from\n", injected, GetParam(), recovered);
+  std::printf("%d faults injected with %u threads, %d recovered from\n", injected, GetParam(),
+              recovered);
   EXPECT_GT(injected, 200);
 }
 

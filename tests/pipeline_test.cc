@@ -28,7 +28,8 @@ namespace {
 // A stage made of a function on the batch.
 class Step final : public Stage {
  public:
-  Step(StageOrder order, std::function<Status(Batch&)> body) : order_(order), body_(std::move(body)) {}
+  Step(StageOrder order, std::function<Status(Batch&)> body)
+      : order_(order), body_(std::move(body)) {}
   StageOrder order() const override { return order_; }
   Status Process(Chunk&) override { return OkStatus(); }
   Status ProcessBatch(Batch& batch) override { return body_(batch); }
@@ -100,7 +101,8 @@ TEST_P(Threads, TheWindowBoundsTheWeightUnderWay) {
   constexpr std::uint64_t kWindow = 1000;
   Pipeline pipeline({Parallel([&](Batch& b) {
                        const std::uint64_t all = now += b.weight;
-                       for (std::uint64_t seen = most; seen < all && !most.compare_exchange_weak(seen, all);) {
+                       for (std::uint64_t seen = most;
+                            seen < all && !most.compare_exchange_weak(seen, all);) {
                        }
                        Jitter(b.sequence + 1);
                        return OkStatus();
@@ -155,7 +157,8 @@ TEST_P(Threads, TheSameErrorAtAnyTiming) {
   for (unsigned round = 0; round < 50; ++round) {
     Pipeline pipeline({Parallel([&](Batch& b) {
                         Jitter(round * 1000 + b.sequence + 1);
-                        return b.sequence % 5 == 3 ? IoError(std::to_string(b.sequence)) : OkStatus();
+                        return b.sequence % 5 == 3 ? IoError(std::to_string(b.sequence))
+                                                   : OkStatus();
                       })},
                       Options(8));
     Status status = OkStatus();
@@ -166,9 +169,10 @@ TEST_P(Threads, TheSameErrorAtAnyTiming) {
 
 TEST_P(Threads, NothingAfterTheErrorReachesALaterStage) {
   std::vector<std::uint64_t> done;
-  Pipeline pipeline({Parallel([](Batch& b) { return b.sequence == 7 ? IoError("seven") : OkStatus(); }),
-                     InOrder([&](Batch& b) { return done.push_back(b.sequence), OkStatus(); })},
-                    Options());
+  Pipeline pipeline(
+      {Parallel([](Batch& b) { return b.sequence == 7 ? IoError("seven") : OkStatus(); }),
+       InOrder([&](Batch& b) { return done.push_back(b.sequence), OkStatus(); })},
+      Options());
   Status status = OkStatus();
   for (int i = 0; i < 100 && status.ok(); ++i) status = pipeline.Submit(MakeBatch());
   EXPECT_EQ(std::string(Message(pipeline.Drain())), "seven");
@@ -225,9 +229,10 @@ TEST_P(Threads, TheFirstCancelIsTheOneThatCounts) {
 TEST_P(Threads, DroppingAFullPipelineJoinsEverything) {
   for (int round = 0; round < 30; ++round) {
     BufferPool pool(1 << 20);
-    Pipeline pipeline({Parallel([&](Batch& b) { return b.arena = pool.Take(5000), OkStatus(); }),
-                       InOrder([](Batch&) { return OkStatus(); }), Parallel([](Batch&) { return OkStatus(); })},
-                      Options());
+    Pipeline pipeline(
+        {Parallel([&](Batch& b) { return b.arena = pool.Take(5000), OkStatus(); }),
+         InOrder([](Batch&) { return OkStatus(); }), Parallel([](Batch&) { return OkStatus(); })},
+        Options());
     for (int i = 0; i < 50; ++i) ASSERT_TRUE(pipeline.Submit(MakeBatch()).ok());
   }
 }
@@ -242,7 +247,9 @@ TEST_P(Threads, CancellationAtRandomMoments) {
     std::atomic<int> inside = 0;
     auto pipeline = std::make_unique<Pipeline>(
         std::vector<std::shared_ptr<Stage>>{
-            Parallel([&](Batch& b) { return b.arena = pool.Take(4096 * (1 + b.sequence % 3)), OkStatus(); }),
+            Parallel([&](Batch& b) {
+              return b.arena = pool.Take(4096 * (1 + b.sequence % 3)), OkStatus();
+            }),
             InOrder([&](Batch& b) {
               if (++inside != 1) return IoError("two at once");
               order.push_back(b.sequence);
@@ -262,7 +269,8 @@ TEST_P(Threads, CancellationAtRandomMoments) {
     });
     Status status = OkStatus();
     // Every other round goes on until it is stopped.
-    for (int i = 0; (i < 200 || round % 2 == 1) && status.ok(); ++i) status = pipeline->Submit(MakeBatch());
+    for (int i = 0; (i < 200 || round % 2 == 1) && status.ok(); ++i)
+      status = pipeline->Submit(MakeBatch());
     const Status drained = pipeline->Drain();
     canceller.join();
     ASSERT_TRUE(drained.ok() || drained.code() == StatusCode::kCancelled) << Message(drained);

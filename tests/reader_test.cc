@@ -35,10 +35,10 @@ import zt.writer;
 namespace zt {
 namespace {
 
-using testing_files::TempFolder;
-using testing_files::WriteFile;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing_files::TempFolder;
+using testing_files::WriteFile;
 using Bytes = std::vector<std::byte>;
 
 Bytes Sample(std::size_t size, unsigned seed = 1) {
@@ -62,15 +62,18 @@ struct Tensor {
   Storage storage;
 };
 
-Bytes Write(const std::vector<Tensor>& tensors, SpecVersion spec = SpecVersion::k1_2, std::uint64_t frame = 1024) {
+Bytes Write(const std::vector<Tensor>& tensors, SpecVersion spec = SpecVersion::k1_2,
+            std::uint64_t frame = 1024) {
   Bytes out;
   WriterOptions options;
   options.spec = spec;
   options.zstd.frame_bytes = frame;
   auto writer = *Writer::Create(MemorySink(out), options);
   for (const Tensor& tensor : tensors) {
-    std::vector<std::span<const std::byte>> components(tensor.components.begin(), tensor.components.end());
-    const Status status = writer->Add(tensor.object, components, std::vector<Storage>(components.size(), tensor.storage));
+    std::vector<std::span<const std::byte>> components(tensor.components.begin(),
+                                                       tensor.components.end());
+    const Status status = writer->Add(tensor.object, components,
+                                      std::vector<Storage>(components.size(), tensor.storage));
     EXPECT_TRUE(status.ok()) << Message(status);
   }
   const Status status = writer->Finish();
@@ -78,8 +81,8 @@ Bytes Write(const std::vector<Tensor>& tensors, SpecVersion spec = SpecVersion::
   return out;
 }
 
-Tensor Dense(std::string name, Bytes bytes, Compression compression, DigestKind digest = DigestKind::kCrc32c,
-             DType dtype = DType::kU8) {
+Tensor Dense(std::string name, Bytes bytes, Compression compression,
+             DigestKind digest = DigestKind::kCrc32c, DType dtype = DType::kU8) {
   Tensor tensor;
   tensor.object = *DenseObject(std::move(name), {bytes.size() / ByteWidth(dtype)}, {dtype, ""});
   tensor.components = {std::move(bytes)};
@@ -90,14 +93,20 @@ Tensor Dense(std::string name, Bytes bytes, Compression compression, DigestKind 
 
 Tensor Csr(std::vector<Bytes> components) {
   Tensor tensor;
-  tensor.object = {"m", "sparse_csr", {2, 5}, {}, {{"values", {DType::kU8, ""}, components[0].size()},
-                                                   {"indices", {DType::kU64, ""}, components[1].size()},
-                                                   {"indptr", {DType::kU64, ""}, components[2].size()}}};
+  tensor.object = {"m",
+                   "sparse_csr",
+                   {2, 5},
+                   {},
+                   {{"values", {DType::kU8, ""}, components[0].size()},
+                    {"indices", {DType::kU64, ""}, components[1].size()},
+                    {"indptr", {DType::kU64, ""}, components[2].size()}}};
   tensor.components = std::move(components);
   return tensor;
 }
 
-StatusOr<std::unique_ptr<Reader>> Open(const Bytes& file) { return Reader::Open(MemoryBytes(file, "memory")); }
+StatusOr<std::unique_ptr<Reader>> Open(const Bytes& file) {
+  return Reader::Open(MemoryBytes(file, "memory"));
+}
 
 VerifyOptions Options(unsigned threads) {
   VerifyOptions options;
@@ -123,23 +132,27 @@ std::size_t Find(const Bytes& file, std::string_view text) {
 
 TEST(Reader, EveryRangeOverFrames) {
   const Bytes content = Sample(4500);
-  const Bytes file = Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
+  const Bytes file =
+      Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
   const auto reader = *Open(file);
   EXPECT_EQ(reader->frame_bytes({0, 0}), 1024u);
   EXPECT_EQ(reader->frame_bytes({1, 0}), 0u);
   EXPECT_FALSE(reader->sequential_component({0, 0}));
   for (const std::uint32_t object : {0u, 1u}) {
     for (std::size_t at = 0; at <= content.size(); ++at) {
-      for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1024}, std::size_t{2500},
-                                     content.size() - at}) {
+      for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1024},
+                                     std::size_t{2500}, content.size() - at}) {
         Bytes out(std::min(size, content.size() - at));
         ASSERT_TRUE(reader->Read({object, 0}, at, out).ok());
-        ASSERT_TRUE(std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at))) << at;
+        ASSERT_TRUE(
+            std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)))
+            << at;
       }
     }
     Bytes out(2);
     EXPECT_EQ(reader->Read({object, 0}, 4499, out).code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(reader->Read({object, 0}, ~std::uint64_t{0}, out).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(reader->Read({object, 0}, ~std::uint64_t{0}, out).code(),
+              StatusCode::kInvalidArgument);
   }
 }
 
@@ -158,7 +171,9 @@ TEST(Reader, RangesWithoutASeekTable) {
   for (const std::size_t at : {0u, 100u, 3000u, 2000u, 4499u, 0u}) {
     Bytes out(std::min<std::size_t>(700, content.size() - at));
     ASSERT_TRUE(reader->Read({0, 0}, at, out).ok());
-    EXPECT_TRUE(std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at))) << at;
+    EXPECT_TRUE(
+        std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)))
+        << at;
   }
   EXPECT_THAT(Check(file).problems, IsEmpty());
 }
@@ -175,7 +190,8 @@ TEST(Reader, FromManyThreads) {
         const std::size_t at = random() % content.size();
         Bytes out(std::min<std::size_t>(random() % 5000, content.size() - at));
         ASSERT_TRUE(reader->Read({0, 0}, at, out).ok());
-        ASSERT_TRUE(std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)));
+        ASSERT_TRUE(
+            std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)));
       }
     });
   }
@@ -183,7 +199,8 @@ TEST(Reader, FromManyThreads) {
 }
 
 TEST(Reader, FindsByName) {
-  const Bytes file = Write({Dense("a", Sample(3), Compression::kNone), Dense("b", Sample(4), Compression::kNone)});
+  const Bytes file =
+      Write({Dense("a", Sample(3), Compression::kNone), Dense("b", Sample(4), Compression::kNone)});
   const auto reader = *Open(file);
   EXPECT_EQ(reader->Find("b"), 1u);
   EXPECT_EQ(reader->Find("c"), std::nullopt);
@@ -193,7 +210,8 @@ TEST(Reader, FindsByName) {
 TEST(Reader, MapsRawComponentsOfAFile) {
   const TempFolder folder;
   const Bytes content = Sample(5000);
-  const Bytes file = Write({Dense("r", content, Compression::kNone), Dense("z", content, Compression::kAlways)});
+  const Bytes file =
+      Write({Dense("r", content, Compression::kNone), Dense("z", content, Compression::kAlways)});
   WriteFile(folder / "f.zt", {reinterpret_cast<const char*>(file.data()), file.size()});
   const auto reader = *Reader::Open(folder / "f.zt");
   const auto view = reader->Map({0, 0});
@@ -218,8 +236,10 @@ TEST(Reader, AFileThatChangedIsNotMapped) {
 
 TEST(Verify, CountsWhatItChecked) {
   const Bytes content = Sample(4500);
-  const Bytes file = Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone),
-                            Dense("c", content, Compression::kNone, DigestKind::kNone), Dense("d", {}, Compression::kNone)});
+  const Bytes file =
+      Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone),
+             Dense("c", content, Compression::kNone, DigestKind::kNone),
+             Dense("d", {}, Compression::kNone)});
   for (const unsigned threads : {1u, 2u, 3u}) {
     const VerifyReport report = Check(file, threads);
     EXPECT_THAT(report.problems, IsEmpty());
@@ -232,13 +252,15 @@ TEST(Verify, CountsWhatItChecked) {
 
 TEST(Verify, NamesWhatIsWrong) {
   const Bytes content = Sample(4500);
-  Bytes file = Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
+  Bytes file =
+      Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
   const auto reader = *Open(file);
   file[reader->component({0, 0}).offset + 20] ^= std::byte{1};
   file[reader->component({1, 0}).offset + 20] ^= std::byte{1};
   for (const unsigned threads : {1u, 2u, 3u}) {
     std::set<std::string> objects;
-    for (const VerifyProblem& problem : Check(file, threads).problems) objects.insert(problem.object);
+    for (const VerifyProblem& problem : Check(file, threads).problems)
+      objects.insert(problem.object);
     EXPECT_EQ(objects, (std::set<std::string>{"a", "b"}));
   }
 }
@@ -258,7 +280,8 @@ TEST(Verify, ContentsThatTheirTypeForbids) {
   EXPECT_EQ(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({0, 2, 3})})), "");
   EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 5, 1}), WordsOf({0, 2, 3})})),
               HasSubstr("index 1 is 5, beyond the dimension of 5"));
-  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({1, 2, 3})})), HasSubstr("row pointer 0 is 1, not 0"));
+  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({1, 2, 3})})),
+              HasSubstr("row pointer 0 is 1, not 0"));
   EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({0, 4, 3})})),
               HasSubstr("row pointer 2 is 3, less than the one before"));
   EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({0, 2, 2})})),
@@ -293,7 +316,8 @@ class FailingBytes final : public ByteSource {
 
 TEST(Verify, AReadErrorAtAnyCallIsNoVerdict) {
   const Bytes content = Sample(4500);
-  const Bytes file = Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
+  const Bytes file =
+      Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
   int faults = 0;
   for (const unsigned threads : {1u, 2u, 3u}) {
     for (int good = 0;; ++good) {
@@ -320,7 +344,8 @@ std::string Difference(const Manifest& a, const Manifest& b) {
   if (a.objects.size() != b.objects.size()) return "objects";
   std::string out;
   const auto differs = [&out](const char* what) {
-    if (out.find(what) == std::string::npos) out += (out.empty() ? "" : " and ") + std::string(what);
+    if (out.find(what) == std::string::npos)
+      out += (out.empty() ? "" : " and ") + std::string(what);
   };
   if (a.version_text != b.version_text) differs("version");
   if (a.attributes != b.attributes) differs("attributes");
@@ -352,8 +377,9 @@ std::string Difference(const Manifest& a, const Manifest& b) {
 // another well-formed manifest. No digest covers a manifest of 1.x; what may differ unnoticed is listed here.
 void FlipEveryByte(SpecVersion spec, Compression compression, DigestKind digest) {
   const Bytes content = Sample(1500);
-  std::vector<Tensor> tensors = {Dense("alpha", content, compression, digest, DType::kU16),
-                                 Dense("beta", {std::byte{1}, std::byte{0}}, compression, digest, DType::kBool)};
+  std::vector<Tensor> tensors = {
+      Dense("alpha", content, compression, digest, DType::kU16),
+      Dense("beta", {std::byte{1}, std::byte{0}}, compression, digest, DType::kBool)};
   const Bytes file = Write(tensors, spec);
   const auto original = *Open(file);
   const std::uint64_t manifest = original->data_end();
@@ -382,15 +408,18 @@ void FlipEveryByte(SpecVersion spec, Compression compression, DigestKind digest)
       }
     }
   }
-  std::printf("%zu flips: %zu noticed, %zu an unknown digest, %zu another manifest\n", 8 * file.size(), noticed,
-              unknown, unnoticed);
+  std::printf("%zu flips: %zu noticed, %zu an unknown digest, %zu another manifest\n",
+              8 * file.size(), noticed, unknown, unnoticed);
   for (const auto& [what, count] : other) {
     std::printf("  %d: %s\n", count, what.empty() ? "the same in another spelling" : what.c_str());
-    EXPECT_THAT(what, ::testing::AnyOf("", "name", "format", "role", "version", "no digest")) << count;
+    EXPECT_THAT(what, ::testing::AnyOf("", "name", "format", "role", "version", "no digest"))
+        << count;
   }
 }
 
-TEST(Verify, EveryFlippedBitOfARawFile) { FlipEveryByte(SpecVersion::k1_2, Compression::kNone, DigestKind::kCrc32c); }
+TEST(Verify, EveryFlippedBitOfARawFile) {
+  FlipEveryByte(SpecVersion::k1_2, Compression::kNone, DigestKind::kCrc32c);
+}
 TEST(Verify, EveryFlippedBitOfACompressedFile) {
   FlipEveryByte(SpecVersion::k1_2, Compression::kAlways, DigestKind::kSha256);
 }

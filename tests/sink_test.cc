@@ -28,15 +28,15 @@ import zt.sink;
 namespace zt {
 namespace {
 
-using testing_files::BytesOf;
-using testing_files::ReadFile;
-using testing_files::TempFolder;
-using testing_files::WriteFile;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
+using testing_files::BytesOf;
+using testing_files::ReadFile;
+using testing_files::TempFolder;
+using testing_files::WriteFile;
 
 Status Append(Sink& sink, std::string_view text) {
   const std::array pieces = {BytesOf(text)};

@@ -27,10 +27,10 @@ import zt.source;
 namespace zt {
 namespace {
 
+using ::testing::HasSubstr;
 using testing_files::BytesOf;
 using testing_files::TempFolder;
 using testing_files::WriteFile;
-using ::testing::HasSubstr;
 
 std::string Read(ByteSource& source, std::uint64_t offset, std::size_t size) {
   std::string out(size, '?');
@@ -182,7 +182,8 @@ TEST(Pipe, AscendingRangesAndNothingElse) {
   EXPECT_EQ(source->size(), std::nullopt);
   EXPECT_EQ(Read(*source, 0, 10), content.substr(0, 10));
   EXPECT_EQ(Read(*source, 10, 50000), content.substr(10, 50000));
-  EXPECT_EQ(Read(*source, 150000, 100), content.substr(150000, 100));  // what lies between is dropped
+  EXPECT_EQ(Read(*source, 150000, 100),
+            content.substr(150000, 100));  // what lies between is dropped
   EXPECT_EQ(Why(*source, 150099, 1).code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Read(*source, 150100, 1), content.substr(150100, 1));
 }
@@ -194,7 +195,8 @@ TEST(Pipe, PeekKeepsTheBytes) {
   for (const std::size_t count : {3u, 100u, 8u}) {
     const auto head = Peek(*source, count);
     ASSERT_TRUE(head.ok());
-    EXPECT_EQ(std::string(reinterpret_cast<const char*>(head->data()), head->size()), content.substr(0, count));
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(head->data()), head->size()),
+              content.substr(0, count));
   }
   EXPECT_EQ(Read(*source, 0, 2000), content.substr(0, 2000));
   EXPECT_EQ(Peek(*source, 8).status().code(), StatusCode::kFailedPrecondition);
@@ -242,7 +244,8 @@ std::unique_ptr<MemorySource> Source(std::vector<std::pair<std::string, std::str
                                      Value::Map attributes = {}) {
   auto source = std::make_unique<MemorySource>();
   for (auto& [name, text] : tensors) {
-    const Status status = source->Add(*DenseObject(name, {text.size()}, {DType::kU8, ""}), {BytesOf(text)});
+    const Status status =
+        source->Add(*DenseObject(name, {text.size()}, {DType::kU8, ""}), {BytesOf(text)});
     EXPECT_TRUE(status.ok()) << Message(status);
   }
   source->SetAttributes(std::move(attributes));
@@ -254,7 +257,8 @@ TEST(MemorySource, DeclaresAndServes) {
   std::string out(2, '?');
   ASSERT_TRUE(source->Read({0, 0}, 1, std::as_writable_bytes(std::span(out))).ok());
   EXPECT_EQ(out, "bc");
-  EXPECT_EQ(source->Read({0, 0}, 2, std::as_writable_bytes(std::span(out))).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(source->Read({0, 0}, 2, std::as_writable_bytes(std::span(out))).code(),
+            StatusCode::kInvalidArgument);
   EXPECT_TRUE(source->Finish().ok());
   const Status size = source->Add(*DenseObject("c", {4}, {DType::kU8, ""}), {BytesOf("abc")});
   EXPECT_EQ(std::string(Message(size)), "tensor 'c': component 'data' declares 4 bytes, 3 given");
@@ -305,7 +309,8 @@ TEST(MergeSources, OfAttributesThatDisagreeTheFirstIsKept) {
   EXPECT_EQ(merged->attributes().size(), 3u);
   EXPECT_EQ(*FindMember(merged->attributes(), "other"), Value(1));
   ASSERT_EQ(merged->warnings().size(), 1u);
-  EXPECT_EQ(merged->warnings()[0], "2: attribute 'other' differs from the one in an earlier file, which is kept");
+  EXPECT_EQ(merged->warnings()[0],
+            "2: attribute 'other' differs from the one in an earlier file, which is kept");
 }
 
 TEST(MergeSources, OneAloneIsItself) {

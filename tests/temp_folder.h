@@ -17,7 +17,8 @@ namespace zt::testing_files {
 class TempFolder {
  public:
   TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "ztstream-test-XXXXXX").string();
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "ztstream-test-XXXXXX").string();
     if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
   }
   ~TempFolder() {

@@ -156,6 +156,8 @@ class ZtSource final : public TensorSource {
     return frame / ByteWidth(reader_->component(part.stored).element.dtype) * kIndexBytes;
   }
 
+  Status Finish() override { return Annotate(bytes_->CheckUnchanged(), bytes_->name()); }
+
   std::optional<Extent> extent(ComponentId id) const override {
     const Part& part = parts_[id.object][id.component];
     const StoredComponent& stored = reader_->component(part.stored);

@@ -68,6 +68,7 @@ class GuardedBytes final : public ByteSource {
   std::optional<std::uint64_t> size() const override { return bytes_->size(); }
   bool sequential() const override { return bytes_->sequential(); }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override;
+  Status CheckUnchanged() override { return bytes_->CheckUnchanged(); }
 
   // Before any reading by several threads. `blobs` do not overlap.
   void Guard(std::vector<std::unique_ptr<GuardedBlob>> blobs);

@@ -38,7 +38,8 @@ namespace {
 constexpr std::size_t kPage = 4096;
 
 std::byte* Allocate(std::size_t capacity) {
-  void* data = ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data =
+      ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) throw std::bad_alloc();
   return static_cast<std::byte*>(data);
 }

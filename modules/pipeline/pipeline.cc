@@ -74,13 +74,15 @@ struct Pipeline::State {
   Mutex mutex;
   CondVar work;  // ready tasks, or stopping
   CondVar room;  // the window shrank, or everything is done
-  Tasks ready ZT_GUARDED_BY(mutex);  // the earliest first: it is the furthest along, and frees memory soonest
+  Tasks ready ZT_GUARDED_BY(
+      mutex);  // the earliest first: it is the furthest along, and frees memory soonest
   std::vector<Tasks> parked ZT_GUARDED_BY(mutex);        // by stage
   std::vector<std::uint64_t> turn ZT_GUARDED_BY(mutex);  // by stage: whose turn it is
   std::uint64_t next_sequence ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t in_flight ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t weight ZT_GUARDED_BY(mutex) = 0;
-  std::uint64_t failed_at ZT_GUARDED_BY(mutex) = kNever;  // batches from this sequence on are skipped
+  std::uint64_t failed_at ZT_GUARDED_BY(mutex) =
+      kNever;  // batches from this sequence on are skipped
   Status failure ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
   const Status out_of_memory = IoError("out of memory");
@@ -164,7 +166,9 @@ Pipeline::Pipeline(std::vector<std::shared_ptr<Stage>> stages, const PipelineOpt
       for (unsigned i = 0; i < options.threads; ++i) {
         state_->workers.emplace_back([state = state_.get()] { state->RunWorker(); });
       }
-    } catch (const std::system_error&) {  // no more threads to be had: those there are will do, or the caller's
+    } catch (
+        const std::
+            system_error&) {  // no more threads to be had: those there are will do, or the caller's
     }
   }
 }
@@ -188,7 +192,8 @@ Status Pipeline::Submit(std::unique_ptr<Batch> batch) {
   State::Task task = made.extract(made.begin());
   {
     const MutexLock lock(s.mutex);
-    while (s.failed_at == State::kNever && s.in_flight > 0 && s.weight + weight > s.options.window_bytes) {
+    while (s.failed_at == State::kNever && s.in_flight > 0 &&
+           s.weight + weight > s.options.window_bytes) {
       s.room.Wait(s.mutex);
     }
     if (s.failed_at != State::kNever) return s.failure;

@@ -98,13 +98,13 @@ class FileSink final : public Sink {
   FileSink& operator=(const FileSink&) = delete;
 
   Status Open(const std::string& prefix) {
-    static std::atomic<unsigned> next = 0;  // no name is used twice, so that nobody removes another's file
+    static std::atomic<unsigned> next =
+        0;  // no name is used twice, so that nobody removes another's file
     for (int attempt = 0; attempt < 100; ++attempt) {
       temporary_ = folder_ + "/" + prefix + std::to_string(::getpid()) + "-" +
                    std::to_string(next++) + std::string(kSuffix);
-      fd_ = Retry([&] {
-        return ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      });
+      fd_ = Retry(
+          [&] { return ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
       if (fd_ < 0) {
         if (errno == EEXIST) continue;
         const int error = errno;
@@ -115,7 +115,8 @@ class FileSink final : public Sink {
       // it: try again. On a file system that has no locks nobody can take it for one.
       const int locked = Retry([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); });
       struct stat info;
-      if ((locked == 0 || errno != EWOULDBLOCK) && (::fstat(fd_, &info) != 0 || info.st_nlink == 1)) {
+      if ((locked == 0 || errno != EWOULDBLOCK) &&
+          (::fstat(fd_, &info) != 0 || info.st_nlink == 1)) {
         Temporaries& live = LiveTemporaries();
         const MutexLock lock(live.mutex);
         live.names.insert(temporary_);
@@ -148,7 +149,8 @@ class FileSink final : public Sink {
     if (::fstatvfs(fd_, &info) != 0) return OkStatus();
     const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
     if (bytes <= free) return OkStatus();
-    return IoError(ENOSPC, std::to_string(bytes) + " bytes are needed, " + std::to_string(free) + " are free");
+    return IoError(
+        ENOSPC, std::to_string(bytes) + " bytes are needed, " + std::to_string(free) + " are free");
   }
 
   Status Finish(std::uint64_t total) override {
@@ -183,8 +185,7 @@ class FileSink final : public Sink {
     if (options_.sync) {
       error = ErrorOf([&] { return ::fsync(fd_); });
       if (error != 0) return IoError(error, "cannot sync");
-      folder = Retry(
-          [&] { return ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+      folder = Retry([&] { return ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
       if (folder < 0) return IoError(errno, "cannot open " + folder_);
     }
     Status status = Rename();
@@ -283,8 +284,7 @@ StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
   if (::stat(target.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) return InvalidArgument("the output is a folder; name a file");
     if (!S_ISREG(info.st_mode)) {
-      const int fd =
-          Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC); });
+      const int fd = Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC); });
       if (fd < 0) return IoError(errno, "cannot open for writing");
       return std::make_unique<DirectSink>(fd, path);
     }

@@ -31,8 +31,8 @@ using internal::Retry;
 namespace {
 
 Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t end) {
-  return InvalidData("it ends at byte " + std::to_string(end) + ", " +
-                     std::to_string(wanted) + " bytes from " + std::to_string(offset) +
+  return InvalidData("it ends at byte " + std::to_string(end) + ", " + std::to_string(wanted) +
+                     " bytes from " + std::to_string(offset) +
                      " were expected; the file is truncated");
 }
 
@@ -70,8 +70,8 @@ class FileBytes final : public ByteSource {
   Status CheckUnchanged() override {
     const std::uint64_t now = SizeNow();
     if (now == size_) return OkStatus();
-    return InvalidData("its size has changed since it was opened, from " + std::to_string(size_) + " to " +
-                       std::to_string(now) + " bytes; wait until it is written");
+    return InvalidData("its size has changed since it was opened, from " + std::to_string(size_) +
+                       " to " + std::to_string(now) + " bytes; wait until it is written");
   }
 
   Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {

@@ -112,6 +112,10 @@ class Faults(support.EndToEnd):
         shutil.copy(DATA / "gguf" / "kquants.gguf", gguf)
         yield "gguf", Input(gguf, [gguf])
         yield "dequantized", Input(gguf, [gguf], options=("--dequantize", "f32"))
+        for kind, options in (("zt", ()), ("compressed zt", ("--zstd", "--chunk", "1MiB"))):
+            zt = self.path(f"{kind.replace(' ', '-')}.zt")
+            self.succeed("convert", "-q", *options, plain, "-o", zt)
+            yield kind, Input(zt, [zt])
 
     def run_with_fault(self, number, given, options, calls, kind, at, older, to_stdout):
         """One run in a folder of its own. (process, fault, count, folder): fault is (call, offset, path) or None."""

@@ -5,6 +5,7 @@ The program is named by the environment variable ZTSTREAM, the data folder by ZT
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,15 @@ class EndToEnd(unittest.TestCase):
         self.assertRegex(errors, r"\Aztstream: [^\n]+\n\Z", f"{arguments}: not one line: {errors!r}")
         for text in (says,) if isinstance(says, str) else says:
             self.assertIn(text, errors)
+        self.check_form(errors)
         return errors
+
+    def check_form(self, line):
+        """`ztstream: FILE: tensor 'NAME': what`: each part once, the tensor after the file."""
+        parts = line.rstrip("\n").split(": ")
+        self.assertEqual(len(parts), len(set(parts)), f"a part comes twice: {line}")
+        tensors = [place for place, part in enumerate(parts) if re.fullmatch(r"tensor '(?:[^'\\]|\\.)*'", part)]
+        self.assertLessEqual(len(tensors), 1, f"two tensors: {line}")
 
     def entries(self, folder=None):
         return sorted(entry.name for entry in (folder or self.folder).iterdir())
