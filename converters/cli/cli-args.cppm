@@ -75,4 +75,12 @@ struct DiffArgs {
   std::string first, second;
 };
 
+struct BenchArgs {
+  Common common;
+  InputOptions input;
+  std::vector<std::string> inputs;
+  std::string folder;  // to write in; empty: the first input's
+  std::string limit = "4GiB";
+};
+
 }  // namespace zt::cli

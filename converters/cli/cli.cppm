@@ -17,6 +17,7 @@ int RunInspect(const InspectArgs& args);
 int RunVerify(const VerifyArgs& args);
 int RunExtract(const ExtractArgs& args);
 int RunDiff(const DiffArgs& args);
+int RunBench(const BenchArgs& args);
 
 // SIGINT, SIGTERM and SIGHUP end the run cleanly; SIGPIPE becomes a write error. Call before any thread starts.
 void InstallSignals();

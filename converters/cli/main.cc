@@ -136,6 +136,14 @@ int Run(int argc, char** argv) {
   AddInput(*d, diff.input);
   AddCommon(*d, diff.common, texts);
 
+  zt::cli::BenchArgs bench;
+  CLI::App* b = app.add_subcommand("bench", "Measure reading, converting, compressing and writing here");
+  b->add_option("INPUT", bench.inputs, "Files or a checkpoint folder")->required();
+  b->add_option("--folder", bench.folder, "Where to write a temporary file; else the input's folder");
+  b->add_option("--limit", bench.limit, "Bytes of the input each measurement takes at most")->capture_default_str();
+  AddInput(*b, bench.input);
+  AddCommon(*b, bench.common, texts);
+
   try {
     app.parse(Arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
@@ -149,6 +157,7 @@ int Run(int argc, char** argv) {
                    : *i ? inspect.common
                    : *v ? verify.common
                    : *x ? extract.common
+                   : *b ? bench.common
                         : diff.common;
   if (auto status = Settle(common, texts); !status.ok()) return Usage(status);
   convert.input.memory = convert.common.memory;
@@ -159,9 +168,10 @@ int Run(int argc, char** argv) {
 
   if (*c) return zt::cli::RunConvert(convert);
   if (*i) return zt::cli::RunInspect(inspect);
-  for (InputOptions* input : {&verify.input, &extract.input, &diff.input}) input->memory = common.memory;
+  for (InputOptions* input : {&verify.input, &extract.input, &diff.input, &bench.input}) input->memory = common.memory;
   if (*x) return zt::cli::RunExtract(extract);
   if (*d) return zt::cli::RunDiff(diff);
+  if (*b) return zt::cli::RunBench(bench);
   return zt::cli::RunVerify(verify);
 }
 

@@ -50,38 +50,7 @@ StatusOr<WeightMap> ReadIndex(const fs::path& path) {
   if (*bytes->size() > kMaxIndexBytes) return InvalidData("the index is larger than 1 GiB");
   std::string text(*bytes->size(), '\0');
   ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
-  dom::parser parser;
-  dom::element root;
-  text.reserve(text.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
-  if (const auto error = parser.parse(text).get(root); error != simdjson::SUCCESS) {
-    if (error == simdjson::MEMALLOC) return IoError("out of memory");
-    return InvalidData(std::string("it is no JSON: ") + simdjson::error_message(error));
-  }
-  dom::object members;
-  if (root.get_object().get(members) != simdjson::SUCCESS) return InvalidData("it is no JSON object");
-  bool found = false;
-  WeightMap map;
-  for (const auto& [key, value] : members) {
-    if (key != "weight_map") continue;
-    if (found) return InvalidData("weight_map is there twice");
-    found = true;
-    dom::object entries;
-    if (value.get_object().get(entries) != simdjson::SUCCESS) {
-      return InvalidData("weight_map is no JSON object");
-    }
-    for (const auto& [tensor, shard] : entries) {
-      std::string_view file;
-      if (shard.get_string().get(file) != simdjson::SUCCESS) {
-        return Annotate(InvalidData("its shard is no string"), TensorContext(tensor));
-      }
-      ZT_RETURN_IF_ERROR(Annotate(CheckShardName(file), TensorContext(tensor)));
-      if (!map.emplace(std::string(tensor), std::string(file)).second) {
-        return Annotate(InvalidData("weight_map has it twice"), TensorContext(tensor));
-      }
-    }
-  }
-  if (!found) return InvalidData("there is no weight_map");
-  return map;
+  return ParseSafetensorsIndex(std::move(text));
 }
 
 // A link may point anywhere; what lies outside the folder is read only where the user said so.
@@ -151,6 +120,41 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder, cons
 }
 
 }  // namespace
+
+StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string text) {
+  dom::parser parser;
+  dom::element root;
+  text.reserve(text.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
+  if (const auto error = parser.parse(text).get(root); error != simdjson::SUCCESS) {
+    if (error == simdjson::MEMALLOC) return IoError("out of memory");
+    return InvalidData(std::string("it is no JSON: ") + simdjson::error_message(error));
+  }
+  dom::object members;
+  if (root.get_object().get(members) != simdjson::SUCCESS) return InvalidData("it is no JSON object");
+  bool found = false;
+  WeightMap map;
+  for (const auto& [key, value] : members) {
+    if (key != "weight_map") continue;
+    if (found) return InvalidData("weight_map is there twice");
+    found = true;
+    dom::object entries;
+    if (value.get_object().get(entries) != simdjson::SUCCESS) {
+      return InvalidData("weight_map is no JSON object");
+    }
+    for (const auto& [tensor, shard] : entries) {
+      std::string_view file;
+      if (shard.get_string().get(file) != simdjson::SUCCESS) {
+        return Annotate(InvalidData("its shard is no string"), TensorContext(tensor));
+      }
+      ZT_RETURN_IF_ERROR(Annotate(CheckShardName(file), TensorContext(tensor)));
+      if (!map.emplace(std::string(tensor), std::string(file)).second) {
+        return Annotate(InvalidData("weight_map has it twice"), TensorContext(tensor));
+      }
+    }
+  }
+  if (!found) return InvalidData("there is no weight_map");
+  return map;
+}
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
                                                               const CheckpointOptions& options) {

@@ -3,6 +3,7 @@ module;
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,6 +31,10 @@ bool LooksLikeSafetensors(std::span<const std::byte> head);
 // packed bytes, with the logical shape in the attribute `logical_shape`. Objects come in the order of their offsets.
 // Errors name the tensor, not the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
+
+// The `weight_map` of a sharded checkpoint's index.json: tensor to shard. A shard that is no plain file name is
+// kDataLoss, so that an index reads nothing outside its folder.
+StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string text);
 
 struct CheckpointOptions {
   // Shards may be symbolic links that lead out of the folder, as in the Hugging Face cache.

@@ -1,0 +1,27 @@
+// Any bytes as an .npy array: what opens, serves every byte it declares.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "fuzz.h"
+
+import zt.convert.npy;
+import zt.core;
+import zt.source;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  zt::NpyOptions options;
+  options.void_type = zt::ParseElementType("bf16");
+  options.memory_limit = 4096;  // Fortran order in several passes
+  const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source =
+      zt::OpenNpy(zt::MemoryBytes(FuzzBytes(data, size), "input"), "array", options);
+  if (!source.ok()) return 0;
+  for (const zt::Object& object : (*source)->objects()) {
+    for (const zt::Component& component : object.components) {
+      ZT_FUZZ_CHECK(component.bytes <= size);
+    }
+  }
+  ZT_FUZZ_CHECK(FuzzReadAll<zt::ComponentId>(**source, kFuzzReadLimit));
+  (void)(*source)->Finish().ok();
+  return 0;
+}

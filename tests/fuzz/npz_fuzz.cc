@@ -1,0 +1,24 @@
+// Any bytes as an .npz archive, sparse ones included: opening and reading neither crash nor outgrow the input.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "fuzz.h"
+
+import zt.convert.npy;
+import zt.core;
+import zt.source;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  zt::NpyOptions options;
+  options.memory_limit = std::uint64_t{1} << 20;
+  for (const bool keep_sparse : {false, true}) {
+    options.keep_sparse = keep_sparse;
+    const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source =
+        zt::OpenNpz(zt::MemoryBytes(FuzzBytes(data, size), "input"), "stem", options);
+    if (!source.ok()) continue;
+    (void)FuzzReadAll<zt::ComponentId>(**source, kFuzzReadLimit);
+    (void)(*source)->Finish().ok();
+  }
+  return 0;
+}
