@@ -6,7 +6,7 @@ _ztstream() {
   local input='--from --follow-links --npy-void'
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W 'convert inspect verify extract diff --help --version' -- "$cur"))
+    COMPREPLY=($(compgen -W 'convert inspect verify extract diff bench --help --version' -- "$cur"))
     return
   fi
   local values=
@@ -22,7 +22,7 @@ _ztstream() {
     --to) values='safetensors npy npz gguf' ;;
     --npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     --dtype) values='f32 f16 bf16 f8_e4m3fn f8_e5m2' ;;
-    -T|--threads|--memory|--chunk|--min-gain|--include|--exclude|--rename) return ;;
+    -T|--threads|--memory|--chunk|--limit|--min-gain|--include|--exclude|--rename) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))
@@ -35,6 +35,7 @@ _ztstream() {
         convert) options+=' -o --output --spec --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --sparse --include --exclude --rename -n --dry-run -f --force --no-sync' ;;
         verify) options+=' --against' ;;
         extract) options+=' -o --output --to -f --force --no-sync' ;;
+        bench) options+=' --folder --limit' ;;
         inspect|diff) ;;
         *) return ;;
       esac

@@ -1,6 +1,6 @@
 # fish completion for ztstream
 
-set -l commands convert inspect verify extract diff
+set -l commands convert inspect verify extract diff bench
 complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -f -a "$commands"
 complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -l version -d 'Versions'
 complete -c ztstream -s h -l help -d 'Options'
@@ -22,6 +22,8 @@ complete -c ztstream -n $writes -s f -l force -d 'Replace an existing output'
 complete -c ztstream -n $writes -l no-sync -d 'Do not wait until the disk has it'
 complete -c ztstream -n '__fish_seen_subcommand_from extract' -l to -x -a 'safetensors npz npy gguf' -d 'Output format'
 complete -c ztstream -n '__fish_seen_subcommand_from verify' -l against -r -d 'The inputs it was made of'
+complete -c ztstream -n '__fish_seen_subcommand_from bench' -l folder -r -d 'Where to write a temporary file'
+complete -c ztstream -n '__fish_seen_subcommand_from bench' -l limit -x -d 'Bytes each measurement takes at most'
 
 set -l convert '__fish_seen_subcommand_from convert'
 complete -c ztstream -n $convert -l spec -x -a '1.2 1.1 0.1' -d 'Version to write'

@@ -12,7 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
-COMMANDS = ["convert", "inspect", "verify", "extract", "diff"]
+COMMANDS = ["convert", "inspect", "verify", "extract", "diff", "bench"]
 
 
 def run(*arguments):

@@ -40,6 +40,8 @@ constexpr Row kRows[] = {
     {"--from", "Input", "FORMAT"},
     {"--follow-links", "Input", ""},
     {"--npy-void", "Input", "TYPE"},
+    {"--folder", "Measurements", "DIR"},
+    {"--limit", "Measurements", "SIZE"},
     {"--threads", kCommon, "N"},
     {"--memory", kCommon, "SIZE"},
     {"--progress", kCommon, "WHEN"},
