@@ -10,9 +10,10 @@ set_target_properties(zt_all PROPERTIES EXPORT_NAME ztstream)
 
 # Interfaces are installed as sources: whoever imports them builds them with flags of its own.
 install(TARGETS ${modules} EXPORT ztstream-targets
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  FILE_SET CXX_MODULES DESTINATION ${package_dir}/interfaces)
-install(EXPORT ztstream-targets NAMESPACE ztstream:: DESTINATION ${package_dir} CXX_MODULES_DIRECTORY cxx-modules)
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
+  FILE_SET CXX_MODULES DESTINATION ${package_dir}/interfaces COMPONENT dev)
+install(EXPORT ztstream-targets NAMESPACE ztstream:: DESTINATION ${package_dir} CXX_MODULES_DIRECTORY cxx-modules
+  COMPONENT dev)
 
 # CMake writes the source folder's path into cxx-modules/; the installed interfaces are what is meant.
 install(CODE "
@@ -21,10 +22,44 @@ install(CODE "
     file(READ \"\${file}\" text)
     string(REPLACE \"${PROJECT_SOURCE_DIR}/\" \"\\\${_IMPORT_PREFIX}/${package_dir}/interfaces/\" text \"\${text}\")
     file(WRITE \"\${file}\" \"\${text}\")
-  endforeach()")
+  endforeach()" COMPONENT dev)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ztstream-config.cmake.in
   ${PROJECT_BINARY_DIR}/ztstream-config.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ztstream-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ztstream-config.cmake ${PROJECT_BINARY_DIR}/ztstream-config-version.cmake
-  DESTINATION ${package_dir})
+  DESTINATION ${package_dir} COMPONENT dev)
+
+# What belongs to the program, where the system looks for it.
+install(FILES ${PROJECT_SOURCE_DIR}/docs/man/ztstream.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+install(FILES ${PROJECT_SOURCE_DIR}/completions/ztstream.bash RENAME ztstream
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT program)
+install(FILES ${PROJECT_SOURCE_DIR}/completions/_ztstream
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT program)
+install(FILES ${PROJECT_SOURCE_DIR}/completions/ztstream.fish
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE RENAME copyright
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/ztstream COMPONENT program)
+
+# Packages are made of what is built; the tests need not be.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
+
+# `cpack -G DEB` in the build folder: ztstream (the program) and ztstream-dev (the library).
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME ztstream)
+set(CPACK_PACKAGE_CONTACT "ztstream <ztstream@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL program dev)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ztstream)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME ztstream-dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+# What cmake/ztstream-config.cmake.in looks for.
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libzstd-dev, libhwy-dev, libcbor-dev, libsimdjson-dev, libssl-dev, \
+libxxhash-dev, libzip-dev, zlib1g-dev, libre2-dev, nlohmann-json3-dev")
+include(CPack)

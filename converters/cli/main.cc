@@ -7,6 +7,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/help.h"
+
 import zt;
 import zt.cli;
 
@@ -27,12 +29,14 @@ void AddCommon(CLI::App& app, Common& common, Texts& texts) {
   app.add_flag("-v,--verbose", common.verbose, "Say more");
   app.add_option("--progress", texts.progress, "auto, always or never")->capture_default_str();
   app.add_option("-T,--threads", common.threads, "Workers; 0: all usable")->capture_default_str();
-  app.add_option("--memory", texts.memory, "Bytes of data under way at once")->capture_default_str();
+  app.add_option("--memory", texts.memory, "Bytes of data under way at once")
+      ->capture_default_str();
 }
 
 void AddInput(CLI::App& app, InputOptions& input) {
   app.add_option("--from", input.from, "safetensors, npy, npz, gguf or zt; else by content");
-  app.add_flag("--follow-links", input.follow_links, "Shards may be symbolic links out of the folder");
+  app.add_flag("--follow-links", input.follow_links,
+               "Shards may be symbolic links out of the folder");
   app.add_option("--npy-void", input.npy_void, "Element type of npy's '|V' arrays, e.g. bf16");
 }
 
@@ -70,9 +74,20 @@ std::vector<std::string> Arguments(int argc, char** argv) {
   return {out.rbegin(), out.rend()};  // CLI11 takes them reversed
 }
 
+std::string Version() {
+  std::string targets;
+  for (const std::string& target : zt::SimdTargets())
+    targets += (targets.empty() ? "" : " ") + target;
+  return "ztstream " ZT_VERSION "\nwrites   zTensor 1.2.0, 1.1.0, 0.1.0\npackages zstd " +
+         std::string(zt::ZstdVersion()) + ", Highway " + std::string(zt::HighwayVersion()) +
+         "\nSIMD     " + targets;
+}
+
 int Run(int argc, char** argv) {
-  CLI::App app("Streams tensors from safetensors, npy, npz and GGUF into zTensor .zt files.", "ztstream");
-  app.set_version_flag("--version", "ztstream " ZT_VERSION " (zTensor 1.2.0, 1.1.0, 0.1.0)");
+  CLI::App app("Streams tensors from safetensors, npy, npz and GGUF into zTensor .zt files.",
+               "ztstream");
+  app.set_version_flag(
+      "--version", [] { return Version(); }, "Versions of the program, the formats, the packages");
   app.require_subcommand(1);
 
   zt::cli::ConvertArgs convert;
@@ -80,48 +95,61 @@ int Run(int argc, char** argv) {
   zt::cli::VerifyArgs verify;
   Texts texts;
 
-  CLI::App* c = app.add_subcommand("convert", "Convert files or a checkpoint folder to one .zt file");
-  c->add_option("INPUT", convert.inputs, "Files, a checkpoint folder, or - for standard input")->required();
-  c->add_option("-o,--output", convert.output, "The .zt file, or - for standard output")->required();
+  CLI::App* c =
+      app.add_subcommand("convert", "Convert files or a checkpoint folder to one .zt file");
+  c->add_option("INPUT", convert.inputs, "Files, a checkpoint folder, or - for standard input")
+      ->required();
+  c->add_option("-o,--output", convert.output, "The .zt file, or - for standard output")
+      ->required();
   c->add_option("--spec", convert.spec, "Version to write: 1.2, 1.1 or 0.1")->capture_default_str();
   c->add_option("--zstd", convert.zstd, "Compress; =LEVEL (1 to 19, negative: faster) or =huffman");
-  c->add_option("--min-gain", convert.min_gain_percent, "Percent a component must shrink by")->capture_default_str();
+  c->add_option("--min-gain", convert.min_gain_percent, "Percent a component must shrink by")
+      ->capture_default_str();
   c->add_option("--chunk", convert.chunk, "Content of one zstd frame")->capture_default_str();
   c->add_option("--digest", convert.digest, "none, crc32c, sha256 or xxh3")->capture_default_str();
-  c->add_option("--dtype", convert.dtype, "[REGEX=]TYPE or REGEX=keep; repeatable, first match wins")->take_all();
-  c->add_option("--on-overflow", convert.on_overflow, "error, inf or saturate")->capture_default_str();
+  c->add_option("--dtype", convert.dtype,
+                "[REGEX=]TYPE or REGEX=keep; repeatable, first match wins")
+      ->take_all();
+  c->add_option("--on-overflow", convert.on_overflow, "error, inf or saturate")
+      ->capture_default_str();
   c->add_option("--dequantize", convert.dequantize, "Quantized GGUF blocks to f32, f16 or bf16");
   std::string quant = "keep";
-  c->add_option("--quant", quant, "keep, or group: a GPTQ, AWQ or compressed-tensors module as one object")
+  c->add_option("--quant", quant,
+                "keep, or group: each GPTQ, AWQ, compressed-tensors module one object")
       ->capture_default_str();
   std::string sparse = "auto";
-  c->add_option("--sparse", sparse, "auto, or keep: scipy archives stay dense entries")->capture_default_str();
-  c->add_option("--include", convert.include, "REGEX: only tensors whose name matches")->take_all();
-  c->add_option("--exclude", convert.exclude, "REGEX: not these")->take_all();
-  c->add_option("--rename", convert.rename, "s/REGEX/TEXT/")->take_all();
+  c->add_option("--sparse", sparse, "auto, or keep: scipy archives stay dense entries")
+      ->capture_default_str();
+  c->add_option("--include", convert.include, "Only tensors whose name matches; repeatable")
+      ->take_all();
+  c->add_option("--exclude", convert.exclude, "Not these; repeatable")->take_all();
+  c->add_option("--rename", convert.rename, "New names; repeatable, in order")->take_all();
   c->add_flag("-n,--dry-run", convert.dry_run, "Print the plan and write nothing");
   c->add_flag("-f,--force", convert.force, "Replace an existing output");
   c->add_flag("--no-sync", convert.no_sync, "Do not wait until the disk has it");
   AddInput(*c, convert.input);
   AddCommon(*c, convert.common, texts);
 
-  CLI::App* i = app.add_subcommand("inspect", "List a file of any format it reads, from its header");
+  CLI::App* i =
+      app.add_subcommand("inspect", "List a file of any format it reads, from its header");
   i->add_option("FILE", inspect.file, "The file")->required();
   AddInput(*i, inspect.input);
   AddCommon(*i, inspect.common, texts);
 
   CLI::App* v = app.add_subcommand("verify", "Check every byte of a .zt file");
   v->add_option("FILE", verify.file, "The file")->required();
-  v->add_option("--against", verify.against, "SOURCE...: the inputs it was made of, compared value by value");
+  v->add_option("--against", verify.against, "The inputs it was made of, compared value by value");
   AddInput(*v, verify.input);
   AddCommon(*v, verify.common, texts);
 
   zt::cli::ExtractArgs extract;
-  CLI::App* x = app.add_subcommand("extract", "Write tensors back as safetensors, npz, npy or GGUF");
-  x->add_option("FILE", extract.file, "A file of any format it reads, or a checkpoint folder")->required();
+  CLI::App* x =
+      app.add_subcommand("extract", "Write tensors back as safetensors, npz, npy or GGUF");
+  x->add_option("FILE", extract.file, "A file of any format it reads, or a checkpoint folder")
+      ->required();
   x->add_option("NAME", extract.names, "Only these tensors");
   x->add_option("-o,--output", extract.output,
-                "OUT.safetensors, OUT.npz, OUT.npy, OUT.gguf, a folder for one .npy each (DIR/), or -")
+                "OUT.safetensors, .npz, .npy or .gguf; DIR/ for one .npy each; or -")
       ->required();
   x->add_option("--to", extract.to, "safetensors, npz, npy or gguf; else by the output's suffix");
   x->add_flag("-f,--force", extract.force, "Replace an existing output");
@@ -131,19 +159,24 @@ int Run(int argc, char** argv) {
 
   zt::cli::DiffArgs diff;
   CLI::App* d = app.add_subcommand("diff", "Compare two inputs by name, shape, type and values");
-  d->add_option("A", diff.first, "A file of any format it reads, or a checkpoint folder")->required();
+  d->add_option("A", diff.first, "A file of any format it reads, or a checkpoint folder")
+      ->required();
   d->add_option("B", diff.second, "Another")->required();
   AddInput(*d, diff.input);
   AddCommon(*d, diff.common, texts);
 
   zt::cli::BenchArgs bench;
-  CLI::App* b = app.add_subcommand("bench", "Measure reading, converting, compressing and writing here");
+  CLI::App* b =
+      app.add_subcommand("bench", "Measure reading, converting, compressing and writing here");
   b->add_option("INPUT", bench.inputs, "Files or a checkpoint folder")->required();
-  b->add_option("--folder", bench.folder, "Where to write a temporary file; else the input's folder");
-  b->add_option("--limit", bench.limit, "Bytes of the input each measurement takes at most")->capture_default_str();
+  b->add_option("--folder", bench.folder,
+                "Where to write a temporary file; else the input's folder");
+  b->add_option("--limit", bench.limit, "Bytes of the input each measurement takes at most")
+      ->capture_default_str();
   AddInput(*b, bench.input);
   AddCommon(*b, bench.common, texts);
 
+  zt::cli::ArrangeHelp(app);
   try {
     app.parse(Arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
@@ -163,12 +196,15 @@ int Run(int argc, char** argv) {
   convert.input.memory = convert.common.memory;
   convert.input.keep_sparse = sparse == "keep";
   convert.group_quantized = quant == "group";
-  if (quant != "keep" && quant != "group") return Usage(zt::InvalidArgument("--quant takes keep or group"));
-  if (sparse != "auto" && sparse != "keep") return Usage(zt::InvalidArgument("--sparse takes auto or keep"));
+  if (quant != "keep" && quant != "group")
+    return Usage(zt::InvalidArgument("--quant takes keep or group"));
+  if (sparse != "auto" && sparse != "keep")
+    return Usage(zt::InvalidArgument("--sparse takes auto or keep"));
 
   if (*c) return zt::cli::RunConvert(convert);
   if (*i) return zt::cli::RunInspect(inspect);
-  for (InputOptions* input : {&verify.input, &extract.input, &diff.input, &bench.input}) input->memory = common.memory;
+  for (InputOptions* input : {&verify.input, &extract.input, &diff.input, &bench.input})
+    input->memory = common.memory;
   if (*x) return zt::cli::RunExtract(extract);
   if (*d) return zt::cli::RunDiff(diff);
   if (*b) return zt::cli::RunBench(bench);

@@ -8,6 +8,7 @@ module;
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 export module zt.compress;
@@ -25,6 +26,9 @@ struct ZstdOptions {
   std::uint64_t frame_bytes = std::uint64_t{4} << 20;  // content of one frame, 1 KiB to 1 GiB
 };
 Status Validate(const ZstdOptions& options);
+
+// The version of libzstd in use, "1.5.4". A literal.
+std::string_view ZstdVersion();
 
 // The largest window a decoder has to accept (zstd's own default limit).
 inline constexpr int kMaxWindowLog = 27;

@@ -9,6 +9,7 @@ module;
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/mutex.h"
@@ -31,6 +32,8 @@ Status Validate(const ZstdOptions& options) {
   }
   return OkStatus();
 }
+
+std::string_view ZstdVersion() { return ZSTD_versionString(); }
 
 std::size_t FrameBound(std::size_t content) { return ZSTD_compressBound(content); }
 

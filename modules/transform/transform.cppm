@@ -5,3 +5,4 @@ export import :stage;
 export import :bytes;
 export import :convert;
 export import :dequant;
+export import :simd;

@@ -7,7 +7,7 @@ import unittest
 import numpy
 
 import support
-from support import IO, PROGRAM, read_zt
+from support import INVALID, IO, PROGRAM, read_zt
 
 EXAMPLES = pathlib.Path(os.environ.get("ZT_EXAMPLES") or pathlib.Path(PROGRAM).parent)
 
@@ -57,6 +57,104 @@ class Examples(support.EndToEnd):
         head, embedding = (objects[name]["components"]["data"] for name in sorted(objects))
         self.assertEqual(head, embedding)
         self.assertEqual(numpy.frombuffer(head["bytes"], "<f4").tolist(), list(range(12)))
+
+    def run_example(self, name, *arguments):
+        return subprocess.run([EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=120)
+
+    def test_read_checkpoint(self):
+        path = self.path("model.zt")
+        subprocess.run([EXAMPLES / "write_checkpoint", path], check=True, timeout=120)
+        process = self.run_example("read_checkpoint", path)
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertEqual(process.stdout,
+                         "lm_head.weight dense [4, 3] sum 66\nmodel.embed_tokens.weight dense [4, 3] sum 66\n")
+        content = bytearray(path.read_bytes())
+        content[64] ^= 1
+        path.write_bytes(content)
+        process = self.run_example("read_checkpoint", path)
+        self.assertEqual(process.returncode, INVALID)
+        self.assertIn(": the file is damaged", process.stderr)
+
+    def test_optimizer_state_of_unknown_size(self):
+        path = self.path("state.zt")
+        process = self.run_example("optimizer_state", path)
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.succeed("verify", path)
+        read = read_zt(path)
+        steps = read["attributes"]["steps"]
+        history = read["objects"]["adam.history"]
+        self.assertEqual(history["attributes"], {"columns": ["weight", "mean", "variance"]})
+        rows = numpy.frombuffer(history["components"]["rows"]["bytes"], "<f4").reshape(-1, 3)
+        self.assertEqual(len(rows), steps)
+        self.assertGreater(steps, 10)
+        self.assertAlmostEqual(rows[-1, 0], 3, delta=1e-3)
+        self.assertEqual(history["components"]["final"]["bytes"], rows[-1, :1].tobytes())
+
+    # Sizes for llama2.c: dim, hidden_dim, layers, heads, kv_heads, vocabulary, context.
+    SIZES = (8, 12, 2, 2, 1, 5, 6)
+
+    def llama2c(self, name, tied=True):
+        dim, hidden, layers, heads, kv_heads, vocabulary, context = self.SIZES
+        kv, head = dim // heads * kv_heads, dim // heads
+        shapes = {"token_embedding": (vocabulary, dim), "rms_att": (layers, dim), "wq": (layers, dim, dim),
+                  "wk": (layers, kv, dim), "wv": (layers, kv, dim), "wo": (layers, dim, dim),
+                  "rms_ffn": (layers, dim), "w1": (layers, hidden, dim), "w2": (layers, dim, hidden),
+                  "w3": (layers, hidden, dim), "rms_final": (dim,), "freq_cos": (context, head // 2),
+                  "freq_sin": (context, head // 2)}
+        if not tied:
+            shapes["wcls"] = (vocabulary, dim)
+        random = numpy.random.default_rng(7)
+        arrays = {key: random.standard_normal(shape).astype("<f4") for key, shape in shapes.items()}
+        header = numpy.array([*self.SIZES[:5], vocabulary if tied else -vocabulary, context], "<i4").tobytes()
+        return self.put(name, header + b"".join(array.tobytes() for array in arrays.values())), arrays
+
+    @staticmethod
+    def rounded(array):
+        """To 11 significant bits, ties to even."""
+        bits = array.view("<u4").astype("<u8")
+        return ((bits + 0xfff + (bits >> 13 & 1)) & 0xffffe000).astype("<u4").tobytes()
+
+    def test_transcoder_of_a_format_of_its_own(self):
+        for tied in (True, False):
+            source, arrays = self.llama2c("model.bin", tied)
+            path = self.path("model.zt")
+            process = self.run_example("transcoder", source, path)
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+            self.succeed("verify", path)
+            read = read_zt(path)
+            self.assertEqual(read["attributes"], {"heads": 2, "kv_heads": 1, "context": 6})
+            parts = {name: object["components"]["data"] for name, object in read["objects"].items()}
+            if tied:
+                self.assertEqual(parts.pop("wcls"), parts["token_embedding"])
+            self.assertEqual(sorted(parts), sorted(arrays))
+            for name, array in arrays.items():
+                self.assertEqual(list(read["objects"][name]["shape"]), list(array.shape))
+                self.assertEqual(parts[name]["bytes"], self.rounded(array), name)
+                self.assertRegex(parts[name]["digest"], "^sha256:")
+
+    def test_transcoder_reads_safetensors_too(self):
+        header = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+        values = numpy.array([1.0001, -3], "<f4")
+        source = self.put("a.safetensors", len(header).to_bytes(8, "little") + header + values.tobytes())
+        process = self.run_example("transcoder", source, self.path("a.zt"))
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertEqual(read_zt(self.path("a.zt"))["objects"]["a"]["components"]["data"]["bytes"],
+                         self.rounded(values))
+
+    def test_transcoder_refuses_bad_input_and_leaves_nothing(self):
+        good, _ = self.llama2c("model.bin")
+        content = good.read_bytes()
+        nan = bytearray(content)
+        nan[28:32] = b"\0\0\xc0\x7f"
+        for broken, says in ((content[:-1], "broken.bin: the header asks"), (content + b"\0", "broken.bin: the header"),
+                             (b"\xff" * 40, "broken.bin: no llama2.c header: a size"), (content[:10], "broken.bin: "),
+                             (bytes(nan), "tensor 'token_embedding': a value is NaN or infinite")):
+            source = self.put("broken.bin", broken)
+            process = self.run_example("transcoder", source, self.path("out.zt"))
+            self.assertEqual(process.returncode, INVALID, process.stderr)
+            self.assertRegex(process.stderr, r"\A[^\n]+\n\Z")
+            self.assertIn(says, process.stderr)
+            self.assertEqual(self.entries(), ["broken.bin", "model.bin"])
 
 
 if __name__ == "__main__":

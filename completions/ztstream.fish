@@ -1,0 +1,42 @@
+# fish completion for ztstream
+
+set -l commands convert inspect verify extract diff bench
+complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -f -a "$commands"
+complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -l version -d 'Versions'
+complete -c ztstream -s h -l help -d 'Options'
+
+set -l any "__fish_seen_subcommand_from $commands"
+complete -c ztstream -n $any -s T -l threads -x -d 'Workers; 0: all usable'
+complete -c ztstream -n $any -l memory -x -d 'Bytes of data under way at once'
+complete -c ztstream -n $any -l progress -x -a 'auto always never' -d 'When to show progress'
+complete -c ztstream -n $any -l json -d 'Machine-readable output'
+complete -c ztstream -n $any -s q -l quiet -d 'No progress, summary or warnings'
+complete -c ztstream -n $any -s v -l verbose -d 'Say more'
+complete -c ztstream -n $any -l from -x -a 'safetensors npy npz gguf zt' -d 'Input format'
+complete -c ztstream -n $any -l follow-links -d 'Shards may be links out of the folder'
+complete -c ztstream -n $any -l npy-void -x -a 'bf16 f8_e4m3fn f8_e5m2' -d "Element type of npy's |V arrays"
+
+set -l writes '__fish_seen_subcommand_from convert extract'
+complete -c ztstream -n $writes -s o -l output -r -d 'The file to write'
+complete -c ztstream -n $writes -s f -l force -d 'Replace an existing output'
+complete -c ztstream -n $writes -l no-sync -d 'Do not wait until the disk has it'
+complete -c ztstream -n '__fish_seen_subcommand_from extract' -l to -x -a 'safetensors npz npy gguf' -d 'Output format'
+complete -c ztstream -n '__fish_seen_subcommand_from verify' -l against -r -d 'The inputs it was made of'
+complete -c ztstream -n '__fish_seen_subcommand_from bench' -l folder -r -d 'Where to write a temporary file'
+complete -c ztstream -n '__fish_seen_subcommand_from bench' -l limit -x -d 'Bytes each measurement takes at most'
+
+set -l convert '__fish_seen_subcommand_from convert'
+complete -c ztstream -n $convert -l spec -x -a '1.2 1.1 0.1' -d 'Version to write'
+complete -c ztstream -n $convert -l zstd -d 'Compress (=LEVEL or =huffman)'
+complete -c ztstream -n $convert -l min-gain -x -d 'Percent a component must shrink by'
+complete -c ztstream -n $convert -l chunk -x -d 'Content of one zstd frame'
+complete -c ztstream -n $convert -l digest -x -a 'none crc32c sha256 xxh3' -d 'Checksum of each component'
+complete -c ztstream -n $convert -l dtype -x -a 'f32 f16 bf16 f8_e4m3fn f8_e5m2' -d '[REGEX=]TYPE'
+complete -c ztstream -n $convert -l on-overflow -x -a 'error inf saturate' -d 'Numbers that do not fit'
+complete -c ztstream -n $convert -l dequantize -x -a 'f32 f16 bf16' -d 'GGUF blocks to floats'
+complete -c ztstream -n $convert -l quant -x -a 'keep group' -d 'Quantized modules'
+complete -c ztstream -n $convert -l sparse -x -a 'auto keep' -d 'scipy archives'
+complete -c ztstream -n $convert -l include -x -d 'Only tensors that match'
+complete -c ztstream -n $convert -l exclude -x -d 'Not these'
+complete -c ztstream -n $convert -l rename -x -d 's/REGEX/TEXT/'
+complete -c ztstream -n $convert -s n -l dry-run -d 'Print the plan'

@@ -1,0 +1,147 @@
+// ztstream — the layout of --help: groups without blank lines, options common to all commands told once.
+#include "cli/help.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+namespace zt::cli {
+namespace {
+
+constexpr std::string_view kCommon = "Every command";
+
+struct Row {
+  std::string_view option, group, value;
+};
+
+// What the declarations in main.cc leave open. An option that is missing here shows up under "Options".
+constexpr Row kRows[] = {
+    {"--output", "Output", "OUT"},
+    {"--spec", "Output", "VERSION"},
+    {"--to", "Output", "FORMAT"},
+    {"--zstd", "Output", "[=LEVEL]"},
+    {"--min-gain", "Output", "PCT"},
+    {"--chunk", "Output", "SIZE"},
+    {"--digest", "Output", "KIND"},
+    {"--dry-run", "Output", ""},
+    {"--force", "Output", ""},
+    {"--no-sync", "Output", ""},
+    {"--include", "Tensors", "REGEX"},
+    {"--exclude", "Tensors", "REGEX"},
+    {"--rename", "Tensors", "s/RE/TEXT/"},
+    {"--dtype", "Tensors", "[RE=]TYPE"},
+    {"--on-overflow", "Tensors", "WHAT"},
+    {"--dequantize", "Tensors", "TYPE"},
+    {"--quant", "Tensors", "HOW"},
+    {"--sparse", "Tensors", "HOW"},
+    {"--against", "Input", "SOURCE..."},
+    {"--from", "Input", "FORMAT"},
+    {"--follow-links", "Input", ""},
+    {"--npy-void", "Input", "TYPE"},
+    {"--folder", "Measurements", "DIR"},
+    {"--limit", "Measurements", "SIZE"},
+    {"--threads", kCommon, "N"},
+    {"--memory", kCommon, "SIZE"},
+    {"--progress", kCommon, "WHEN"},
+    {"--json", kCommon, ""},
+    {"--quiet", kCommon, ""},
+    {"--verbose", kCommon, ""},
+    {"--help", kCommon, ""},
+    {"--version", kCommon, ""},
+};
+
+std::string Line(std::string left, const std::string& right) {
+  left = "  " + left;
+  left.resize(left.size() < 29 ? 30 : left.size() + 2, ' ');
+  return left + right + "\n";
+}
+
+std::string OptionLine(const CLI::Option& option) {
+  std::string left = option.get_name(false, true);
+  if (const std::string value = option.get_type_name(); !value.empty()) {
+    left += (value.front() == '[' && value[1] == '=' ? "" : " ") + value;
+  }
+  std::string right = option.get_description();
+  if (!option.get_default_str().empty()) right += " [" + option.get_default_str() + "]";
+  return Line(left, right);
+}
+
+class Layout final : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
+    return app->get_parent() == nullptr ? Program(*app) : Command(*app);
+  }
+
+ private:
+  static std::string Group(const CLI::App& app, const std::string& group) {
+    std::string lines;
+    for (const CLI::Option* option :
+         app.get_options([&](const CLI::Option* each) { return each->get_group() == group; })) {
+      if (!option->get_positional()) lines += OptionLine(*option);
+    }
+    return lines.empty() ? "" : group + ":\n" + lines;
+  }
+
+  static std::string Program(const CLI::App& app) {
+    std::string out = "Usage: ztstream COMMAND ...\n" + app.get_description() + "\n\nCommands:\n";
+    const auto commands = app.get_subcommands({});
+    for (const CLI::App* command : commands)
+      out += Line(command->get_name(), command->get_description());
+    out += "\n" + Group(*commands.front(), std::string(kCommon));
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_name() == "--version") out += OptionLine(*option);
+    }
+    return out +
+           "\nThe product goes to standard output, all else to standard error. Exit status: 0 "
+           "done, 1 differs,\n"
+           "2 usage, 3 output exists, 4 input invalid, 5 unsupported, 6 I/O, 7 number does not "
+           "fit,\n"
+           "130 interrupted. `ztstream COMMAND --help` and `man ztstream` have the rest.\n";
+  }
+
+  static std::string Command(const CLI::App& app) {
+    std::string usage = "Usage: ztstream " + app.get_name() + " [OPTION]...", positionals;
+    for (const CLI::Option* option : app.get_options()) {
+      if (!option->get_positional()) continue;
+      const bool many = option->get_items_expected_max() > 1;
+      const std::string name = option->get_name() + (many ? "..." : "");
+      usage += option->get_required() ? " " + name : " [" + name + "]";
+      positionals += Line(name, option->get_description());
+    }
+    for (const CLI::Option* option : app.get_options()) {
+      if (!option->get_positional() && option->get_required())
+        usage += " -o " + option->get_type_name();
+    }
+    std::string out = usage + "\n" + app.get_description() + ".\n\n" + positionals;
+    for (const std::string& group : app.get_groups()) {
+      if (group != kCommon) out += Group(app, group);
+    }
+    return out +
+           "\nAlso -T N, --memory SIZE, --progress WHEN, --json, -q, -v: see ztstream --help.\n";
+  }
+};
+
+void Arrange(CLI::App& app) {
+  for (const Row& row : kRows) {
+    CLI::Option* option = app.get_option_no_throw(std::string(row.option));
+    if (option == nullptr) continue;
+    option->group(std::string(row.group));
+    option->type_name(std::string(row.value));
+  }
+}
+
+}  // namespace
+
+void ArrangeHelp(CLI::App& app) {
+  const auto layout = std::make_shared<Layout>();
+  app.formatter(layout);
+  Arrange(app);
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->formatter(layout);
+    Arrange(*command);
+  }
+}
+
+}  // namespace zt::cli

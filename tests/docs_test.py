@@ -1,0 +1,82 @@
+"""The code in README.md and docs/ is compiled code: each ```cpp block is, word for word, part of a program in examples/.
+
+With the program in ZTSTREAM also: every option of --help is in the man page and the completions, and each --help
+fits a screen.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import textwrap
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
+COMMANDS = ["convert", "inspect", "verify", "extract", "diff", "bench"]
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+class Pages(unittest.TestCase):
+
+    def test_blocks_are_parts_of_examples(self):
+        programs = {path.name: path.read_text().splitlines() for path in (ROOT / "examples").glob("*.cc")}
+        listed = (ROOT / "examples/CMakeLists.txt").read_text()
+        for name in programs:
+            self.assertRegex(listed, rf"\b{name.removesuffix('.cc')}\b", "an example that is not built")
+        blocks = 0
+        for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+            for block in re.findall(r"^```cpp\n(.*?)^```$", page.read_text(), re.M | re.S):
+                lines = block.splitlines()
+                self.assertTrue(any(self.holds(program, lines) for program in programs.values()),
+                                f"{page.name}: not part of any program in examples/:\n{block}")
+                blocks += 1
+        self.assertGreaterEqual(blocks, 8)
+
+    @staticmethod
+    def holds(program, lines):
+        return any(textwrap.dedent("\n".join(program[at:at + len(lines)])).splitlines() == lines
+                   for at in range(len(program) - len(lines) + 1))
+
+    def test_links_lead_to_files(self):
+        for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))]:
+            for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+                self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
+
+
+class Help(unittest.TestCase):
+
+    def test_fits_a_screen(self):
+        for command in [[], *([name] for name in COMMANDS)]:
+            lines = run(*command, "--help").splitlines()
+            self.assertLessEqual(len(lines), 40, command)
+            self.assertLessEqual(max(map(len, lines)), 100, (command, max(lines, key=len)))
+            self.assertNotIn("Options:", lines, "an option without a group: converters/cli/help.cc")
+
+    def test_pages_and_completions_know_every_option(self):
+        manual = (ROOT / "docs/man/ztstream.1").read_text().replace("\\-", "-")
+        shells = {path.name: path.read_text() for path in (ROOT / "completions").iterdir()}
+        self.assertEqual(sorted(shells), ["_ztstream", "ztstream.bash", "ztstream.fish"])
+        everywhere = run("--help")
+        commands = re.findall(r"^  ([a-z]+) ", everywhere.split("Commands:")[1].split("\n\n")[0], re.M)
+        self.assertEqual(commands, COMMANDS)
+        for command in commands:
+            self.assertRegex(manual, rf"(?m)^\.SS {command}$")
+            for text in shells.values():
+                self.assertRegex(text, rf"\b{command}\b")
+        for text in [everywhere, *(run(name, "--help") for name in commands)]:
+            for option in re.findall(r"^  (?:-\w,)?--([a-z-]+)", text, re.M):
+                self.assertIn(f"--{option}", manual)
+                self.assertIn(f"--{option}", shells["ztstream.bash"])
+                self.assertIn(f"--{option}", shells["_ztstream"])
+                self.assertRegex(shells["ztstream.fish"], rf"-l {option}\b")
+
+    def test_version_names_formats_packages_and_instructions(self):
+        self.assertRegex(run("--version"), r"\Aztstream \d+\.\d+\.\d+\nwrites   zTensor 1\.2\.0, 1\.1\.0, 0\.1\.0\n"
+                         r"packages zstd \d+\.\d+\.\d+, Highway \d+\.\d+\.\d+\nSIMD     [A-Z0-9_]+( [A-Z0-9_]+)*\n\Z")
+
+
+if __name__ == "__main__":
+    unittest.main()
