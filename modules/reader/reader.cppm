@@ -64,7 +64,7 @@ class Reader {
 struct VerifyOptions {
   unsigned threads = 1;  // 0 means UsableThreads()
   std::uint64_t memory_bytes = 64 << 20;
-  std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress;
+  std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress = {};
 };
 
 struct VerifyProblem {
