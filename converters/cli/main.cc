@@ -114,8 +114,7 @@ int Run(int argc, char** argv) {
       ->capture_default_str();
   c->add_option("--dequantize", convert.dequantize, "Quantized GGUF blocks to f32, f16 or bf16");
   std::string quant = "keep";
-  c->add_option("--quant", quant,
-                "keep, or group: each GPTQ, AWQ, compressed-tensors module one object")
+  c->add_option("--quant", quant, "keep, or group: quantized modules as one object each")
       ->capture_default_str();
   std::string sparse = "auto";
   c->add_option("--sparse", sparse, "auto, or keep: scipy archives stay dense entries")
