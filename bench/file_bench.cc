@@ -34,8 +34,10 @@ void SetBytes(benchmark::State& state, std::size_t each) {
 }
 
 void Compress(benchmark::State& state) {
-  const zt::ZstdOptions options = {.level = static_cast<int>(state.range(0)), .huffman = state.range(0) == 0};
-  const zt::FrameCompressor compressor(options.huffman ? zt::ZstdOptions{.huffman = true} : options);
+  const zt::ZstdOptions options = {.level = static_cast<int>(state.range(0)),
+                                   .huffman = state.range(0) == 0};
+  const zt::FrameCompressor compressor(options.huffman ? zt::ZstdOptions{.huffman = true}
+                                                       : options);
   const std::vector<std::byte> in = Weights(kFrame);
   std::vector<std::byte> out(zt::FrameBound(kFrame));
   for (auto _ : state) {
@@ -73,8 +75,8 @@ void Digest(benchmark::State& state) {
 BENCHMARK(Digest)->Arg(1)->Arg(2)->Arg(3);
 
 // A file of `count` tensors of `bytes` each, written to `sink`; what it stored.
-zt::Manifest Write(std::unique_ptr<zt::Sink> sink, std::int64_t count, std::span<const std::byte> bytes,
-                   zt::Compression compression) {
+zt::Manifest Write(std::unique_ptr<zt::Sink> sink, std::int64_t count,
+                   std::span<const std::byte> bytes, zt::Compression compression) {
   zt::WriterOptions options;
   options.storage.compression = compression;
   const auto writer = zt::Writer::Create(std::move(sink), options);
@@ -89,7 +91,8 @@ zt::Manifest Write(std::unique_ptr<zt::Sink> sink, std::int64_t count, std::span
 void EncodeManifest(benchmark::State& state) {
   const zt::Manifest manifest =
       Write(zt::DiscardSink(), state.range(0), Weights(64), zt::Compression::kNone);
-  for (auto _ : state) benchmark::DoNotOptimize(zt::EncodeManifest(manifest, manifest.version).ok());
+  for (auto _ : state)
+    benchmark::DoNotOptimize(zt::EncodeManifest(manifest, manifest.version).ok());
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(EncodeManifest)->RangeMultiplier(100)->Range(1, 100000);
@@ -107,7 +110,8 @@ void WriteFile(benchmark::State& state) {
   const std::vector<std::byte> bytes = Weights(static_cast<std::size_t>(state.range(0)));
   const std::int64_t count = (std::int64_t{64} << 20) / state.range(0);
   const auto compression = state.range(1) != 0 ? zt::Compression::kAlways : zt::Compression::kNone;
-  for (auto _ : state) benchmark::DoNotOptimize(Write(zt::DiscardSink(), count, bytes, compression));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(Write(zt::DiscardSink(), count, bytes, compression));
   SetBytes(state, static_cast<std::size_t>(count) * bytes.size());
 }
 BENCHMARK(WriteFile)->ArgNames({"tensor", "zstd"})->ArgsProduct({{10240, 16 << 20}, {0, 1}});
@@ -115,7 +119,8 @@ BENCHMARK(WriteFile)->ArgNames({"tensor", "zstd"})->ArgsProduct({{10240, 16 << 2
 void ReadFile(benchmark::State& state) {
   const std::vector<std::byte> bytes = Weights(std::size_t{16} << 20);
   std::vector<std::byte> file, out(bytes.size());
-  Write(zt::MemorySink(file), 4, bytes, state.range(0) != 0 ? zt::Compression::kAlways : zt::Compression::kNone);
+  Write(zt::MemorySink(file), 4, bytes,
+        state.range(0) != 0 ? zt::Compression::kAlways : zt::Compression::kNone);
   for (auto _ : state) {
     const auto reader = zt::Reader::Open(zt::MemoryBytes(file, "file"));
     for (std::uint32_t i = 0; i < 4; ++i) {

@@ -58,9 +58,13 @@ TEST(ValidateObject, DenseSizeFollowsFromShape) {
 }
 
 TEST(ValidateObject, SparseComponentsMustAgree) {
-  Object csr{"m", "sparse_csr", {4, 5}, {}, {{"values", {DType::kF32, ""}, 12},
-                                               {"indices", {DType::kU64, ""}, 24},
-                                               {"indptr", {DType::kU64, ""}, 40}}};
+  Object csr{"m",
+             "sparse_csr",
+             {4, 5},
+             {},
+             {{"values", {DType::kF32, ""}, 12},
+              {"indices", {DType::kU64, ""}, 24},
+              {"indptr", {DType::kU64, ""}, 40}}};
   EXPECT_TRUE(ValidateObject(csr).ok());
   csr.components[1].bytes = 16;
   EXPECT_FALSE(ValidateObject(csr).ok());
@@ -81,7 +85,8 @@ TEST(ValidateObject, RefusesBadNamesAndRoles) {
 }
 
 TEST(Status, ContextGoesOutwardOnOneLine) {
-  const Status status = Annotate(Annotate(InvalidData("it is short"), TensorContext("a\nb'")), "f.zt");
+  const Status status =
+      Annotate(Annotate(InvalidData("it is short"), TensorContext("a\nb'")), "f.zt");
   EXPECT_EQ(std::string(Message(status)), "f.zt: tensor 'a\\nb\\'': it is short");
   EXPECT_EQ(ExitStatus(status), 4);
   EXPECT_TRUE(Annotate(OkStatus(), "x").ok());

@@ -325,8 +325,10 @@ TEST(CheckLayout, GroupsAndOtherFormats) {
   const auto component = [](std::string role, DType dtype, std::uint64_t length) {
     return StoredComponent{std::move(role), {dtype, ""}, 64, length, Encoding::kRaw, length, ""};
   };
-  manifest.objects = {{"q", "quantized_group", {8, 8}, {}, {component("packed_weight", DType::kI32, 32)}}};
-  EXPECT_EQ(Error(CheckLayout(manifest, 128)), "tensor 'q': quantized_group needs a component 'scales'");
+  manifest.objects = {
+      {"q", "quantized_group", {8, 8}, {}, {component("packed_weight", DType::kI32, 32)}}};
+  EXPECT_EQ(Error(CheckLayout(manifest, 128)),
+            "tensor 'q': quantized_group needs a component 'scales'");
   manifest.objects[0].components.push_back(component("scales", DType::kF16, 32));
   EXPECT_TRUE(CheckLayout(manifest, 128).ok()) << Error(CheckLayout(manifest, 128));
   manifest.version = SpecVersion::k1_1;
@@ -335,7 +337,8 @@ TEST(CheckLayout, GroupsAndOtherFormats) {
   manifest.objects[0].components.push_back(component("zeros", DType::kI32, 32));
   manifest.objects[0].components.push_back(component("g_idx", DType::kI32, 32));
   EXPECT_TRUE(CheckLayout(manifest, 128).ok()) << Error(CheckLayout(manifest, 128));
-  for (StoredComponent& each : manifest.objects[0].components) each.length = each.decoded_bytes = 30;
+  for (StoredComponent& each : manifest.objects[0].components)
+    each.length = each.decoded_bytes = 30;
   EXPECT_EQ(Error(CheckLayout(manifest, 128)),
             "tensor 'q': component 'packed_weight' has 30 bytes, no whole number of i32 elements");
   manifest.objects[0].format = "anything/1";

@@ -102,20 +102,23 @@ std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
   for (const Object& object : source.objects()) {
     const std::uint64_t bytes = Bytes(object);
     seen += bytes;
-    if (taken + bytes > limit || static_cast<double>(taken) > share * static_cast<double>(seen)) continue;
+    if (taken + bytes > limit || static_cast<double>(taken) > share * static_cast<double>(seen))
+      continue;
     taken += bytes;
     names.insert(object.name);
   }
   if (names.empty() && !source.objects().empty()) {
-    names.insert(std::min_element(source.objects().begin(), source.objects().end(),
-                                  [](const Object& a, const Object& b) { return Bytes(a) < Bytes(b); })
-                     ->name);
+    names.insert(
+        std::min_element(source.objects().begin(), source.objects().end(),
+                         [](const Object& a, const Object& b) { return Bytes(a) < Bytes(b); })
+            ->name);
   }
   return names;
 }
 
-StatusOr<Row> MeasureConvert(TensorSource& source, const std::set<std::string>& names, const Work& work,
-                             unsigned threads, const Common& common, Running& running) {
+StatusOr<Row> MeasureConvert(TensorSource& source, const std::set<std::string>& names,
+                             const Work& work, unsigned threads, const Common& common,
+                             Running& running) {
   PlanOptions plan_options;
   plan_options.storage = {work.compress ? Compression::kIfGain : Compression::kNone, work.digest};
   plan_options.keep = [&](const Object& object) { return names.contains(object.name); };
@@ -126,28 +129,33 @@ StatusOr<Row> MeasureConvert(TensorSource& source, const std::set<std::string>& 
   options.threads = threads;
   options.memory_bytes = common.memory;
   const Clock::time_point begin = Clock::now();
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer, Writer::Create(DiscardSink(), std::move(options)));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                      Writer::Create(DiscardSink(), std::move(options)));
   running.Set(writer.get());
   Status status = writer->AddSource(source, plan);
   if (status.ok()) status = writer->Finish();
   running.Set(nullptr);
   ZT_RETURN_IF_ERROR(status);
   Row row = {std::string(work.name), threads, plan.input_bytes(source), Since(begin)};
-  row.ratio = static_cast<double>(writer->file_bytes()) / static_cast<double>(std::max<std::uint64_t>(row.bytes, 1));
+  row.ratio = static_cast<double>(writer->file_bytes()) /
+              static_cast<double>(std::max<std::uint64_t>(row.bytes, 1));
   return row;
 }
 
 // Bytes that no disk shrinks, written to a file of their own and synced; the file is removed.
 StatusOr<Row> MeasureWrite(const std::string& folder, std::uint64_t bytes, Running& running) {
-  const std::string path = (fs::path(folder) / ("ztstream-bench-" + std::to_string(getpid()) + ".tmp")).string();
+  const std::string path =
+      (fs::path(folder) / ("ztstream-bench-" + std::to_string(getpid()) + ".tmp")).string();
   std::vector<std::byte> block(std::size_t{4} << 20);
   std::mt19937_64 random(1);
   for (std::size_t i = 0; i + 8 <= block.size(); i += 8) {
     const std::uint64_t word = random();
-    std::copy_n(reinterpret_cast<const std::byte*>(&word), 8, block.begin() + static_cast<std::ptrdiff_t>(i));
+    std::copy_n(reinterpret_cast<const std::byte*>(&word), 8,
+                block.begin() + static_cast<std::ptrdiff_t>(i));
   }
   const Clock::time_point begin = Clock::now();
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, OpenSink(path, {.overwrite = false, .sync = true}));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
+                      OpenSink(path, {.overwrite = false, .sync = true}));
   Status status = sink->Reserve(bytes);
   for (std::uint64_t at = 0; status.ok() && at < bytes; at += block.size()) {
     if (running.cancelled()) {
@@ -165,13 +173,14 @@ StatusOr<Row> MeasureWrite(const std::string& folder, std::uint64_t bytes, Runni
   }
   Row row = {"write and sync", 1, bytes, Since(begin)};
   std::error_code error;
-  if (!fs::remove(path, error)) return Annotate(IoError(error.value(), "cannot remove the temporary file"), path);
+  if (!fs::remove(path, error))
+    return Annotate(IoError(error.value(), "cannot remove the temporary file"), path);
   return row;
 }
 
 struct Suggestion {
-  std::string options;   // of `convert`
-  double seconds = 0;    // for the whole input, estimated
+  std::string options;      // of `convert`
+  double seconds = 0;       // for the whole input, estimated
   std::uint64_t bytes = 0;  // of the output, estimated
 };
 
@@ -193,16 +202,19 @@ void Suggest(Report& report) {
       if (best == nullptr || row.rate() > best->rate()) best = &row;
     }
     const auto spent = [&](const Row& row) {
-      return static_cast<double>(report.input_bytes) * std::max(1 / row.rate(), row.ratio / write.rate());
+      return static_cast<double>(report.input_bytes) *
+             std::max(1 / row.rate(), row.ratio / write.rate());
     };
     Suggestion made;
     made.options = std::string(work.options);
-    if (one != best && spent(*one) < 1.05 * spent(*best)) {  // more threads gain nothing: the disk is the limit
+    if (one != best &&
+        spent(*one) < 1.05 * spent(*best)) {  // more threads gain nothing: the disk is the limit
       best = one;
       made.options += " --threads 1";
     }
     made.seconds = spent(*best);
-    made.bytes = static_cast<std::uint64_t>(std::llround(static_cast<double>(report.input_bytes) * best->ratio));
+    made.bytes = static_cast<std::uint64_t>(
+        std::llround(static_cast<double>(report.input_bytes) * best->ratio));
     report.suggestions.push_back(std::move(made));
   }
   std::stable_sort(report.suggestions.begin(), report.suggestions.end(),
@@ -213,18 +225,24 @@ StatusOr<Report> Measure(const BenchArgs& args) {
   ZT_ASSIGN_OR_RETURN(const std::uint64_t limit, ParseSize(args.limit));
   if (limit == 0) return InvalidArgument("--limit takes at least one byte");
   for (const std::string& input : args.inputs) {
-    if (input == "-") return InvalidArgument("bench reads its input several times; standard input cannot be");
+    if (input == "-")
+      return InvalidArgument("bench reads its input several times; standard input cannot be");
   }
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenInputs(args.inputs, args.input));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
+                      OpenInputs(args.inputs, args.input));
   if (!source->seekable()) {
-    return Annotate(InvalidArgument("bench reads its input several times; a pipe cannot be"), args.inputs.front());
+    return Annotate(InvalidArgument("bench reads its input several times; a pipe cannot be"),
+                    args.inputs.front());
   }
   const std::set<std::string> names = Sample(*source, limit);
-  if (names.empty()) return Annotate(InvalidArgument("there is no tensor to measure with"), args.inputs.front());
+  if (names.empty())
+    return Annotate(InvalidArgument("there is no tensor to measure with"), args.inputs.front());
   std::string folder = args.folder;
   if (folder.empty()) {
     const fs::path first = args.inputs.front();
-    folder = fs::is_directory(first) ? first.string() : first.parent_path().empty() ? "." : first.parent_path().string();
+    folder = fs::is_directory(first)       ? first.string()
+             : first.parent_path().empty() ? "."
+                                           : first.parent_path().string();
   }
 
   Report report;
@@ -242,11 +260,14 @@ StatusOr<Report> Measure(const BenchArgs& args) {
   }
   for (const Work& work : {kRead, kRaw, kZstd, kHuffman}) {
     for (const unsigned threads : counts) {
-      ZT_ASSIGN_OR_RETURN(Row row, MeasureConvert(*source, names, work, threads, args.common, running));
+      ZT_ASSIGN_OR_RETURN(Row row,
+                          MeasureConvert(*source, names, work, threads, args.common, running));
       report.rows.push_back(std::move(row));
     }
   }
-  ZT_ASSIGN_OR_RETURN(Row write, MeasureWrite(folder, std::max<std::uint64_t>(report.rows.front().bytes, 1), running));
+  ZT_ASSIGN_OR_RETURN(
+      Row write,
+      MeasureWrite(folder, std::max<std::uint64_t>(report.rows.front().bytes, 1), running));
   report.rows.push_back(std::move(write));
   Suggest(report);
   return report;
@@ -255,18 +276,19 @@ StatusOr<Report> Measure(const BenchArgs& args) {
 std::string ToText(const Report& report) {
   char line[160];
   std::snprintf(line, sizeof line, "%s of %s a measurement\n%-24s %8s %10s %14s %8s\n",
-                HumanBytes(report.rows.front().bytes).c_str(), HumanBytes(report.input_bytes).c_str(), "work", "threads",
-                "seconds", "MB/s", "size");
+                HumanBytes(report.rows.front().bytes).c_str(),
+                HumanBytes(report.input_bytes).c_str(), "work", "threads", "seconds", "MB/s",
+                "size");
   std::string out = line;
   for (const Row& row : report.rows) {
-    std::snprintf(line, sizeof line, "%-24s %8u %10.3f %14.1f %7.1f%%\n", row.name.c_str(), row.threads, row.seconds,
-                  row.rate() / 1e6, 100 * row.ratio);
+    std::snprintf(line, sizeof line, "%-24s %8u %10.3f %14.1f %7.1f%%\n", row.name.c_str(),
+                  row.threads, row.seconds, row.rate() / 1e6, 100 * row.ratio);
     out += line;
   }
   out += "estimated for all of it, fastest first\n";
   for (const Suggestion& each : report.suggestions) {
-    std::snprintf(line, sizeof line, "  ztstream convert%-24s %10.1f s   %s\n", each.options.c_str(), each.seconds,
-                  HumanBytes(each.bytes).c_str());
+    std::snprintf(line, sizeof line, "  ztstream convert%-24s %10.1f s   %s\n",
+                  each.options.c_str(), each.seconds, HumanBytes(each.bytes).c_str());
     out += line;
   }
   return out;
@@ -275,15 +297,24 @@ std::string ToText(const Report& report) {
 Json ToJson(const Report& report, const BenchArgs& args) {
   Json rows = Json::array(), suggestions = Json::array();
   for (const Row& row : report.rows) {
-    rows.push_back({{"work", row.name}, {"threads", row.threads}, {"bytes", row.bytes}, {"seconds", row.seconds},
-                    {"bytes_per_second", row.rate()}, {"ratio", row.ratio}});
+    rows.push_back({{"work", row.name},
+                    {"threads", row.threads},
+                    {"bytes", row.bytes},
+                    {"seconds", row.seconds},
+                    {"bytes_per_second", row.rate()},
+                    {"ratio", row.ratio}});
   }
   for (const Suggestion& each : report.suggestions) {
     suggestions.push_back({{"options", each.options.empty() ? "" : each.options.substr(1)},
-                           {"seconds", each.seconds}, {"bytes", each.bytes}});
+                           {"seconds", each.seconds},
+                           {"bytes", each.bytes}});
   }
-  return {{"schema", "ztstream/1"}, {"cmd", "bench"},          {"ok", true},
-          {"inputs", args.inputs},  {"bytes_in", report.input_bytes}, {"measurements", std::move(rows)},
+  return {{"schema", "ztstream/1"},
+          {"cmd", "bench"},
+          {"ok", true},
+          {"inputs", args.inputs},
+          {"bytes_in", report.input_bytes},
+          {"measurements", std::move(rows)},
           {"suggestions", std::move(suggestions)}};
 }
 
@@ -292,7 +323,8 @@ Json ToJson(const Report& report, const BenchArgs& args) {
 int RunBench(const BenchArgs& args) {
   auto report = Measure(args);
   if (!report.ok()) return Fail(report.status());
-  const Status status = Print(args.common.json ? ToJson(*report, args).dump() + "\n" : ToText(*report));
+  const Status status =
+      Print(args.common.json ? ToJson(*report, args).dump() + "\n" : ToText(*report));
   return status.ok() ? 0 : Fail(status);
 }
 

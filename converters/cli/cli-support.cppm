@@ -58,7 +58,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
   // Cheap; draws at most ten times a second. One caller at a time.
-  void Update(std::uint64_t bytes, std::uint64_t bytes_total, std::uint64_t tensors, std::uint64_t tensors_total);
+  void Update(std::uint64_t bytes, std::uint64_t bytes_total, std::uint64_t tensors,
+              std::uint64_t tensors_total);
   // Clears the bar.
   void End();
   double seconds() const;

@@ -53,7 +53,8 @@ std::string Describe(const Object& object) {
   std::string out;
   if (object.format != "dense") out = object.format + " ";
   for (const Component& component : object.components) {
-    if (component.role == "data" || component.role == "values") out += std::string(Name(component.element)) + " ";
+    if (component.role == "data" || component.role == "values")
+      out += std::string(Name(component.element)) + " ";
   }
   return out + ToString(object.shape);
 }
@@ -73,9 +74,10 @@ std::string PlanText(const TensorSource& source, const Plan& plan, const Convert
     }
     out += "\n";
   }
-  out += args.output + ": zTensor " + args.spec + ", " + std::to_string(plan.objects.size()) + " of " +
-         std::to_string(source.objects().size()) + " tensors, " + HumanBytes(plan.input_bytes(source)) + " in, " +
-         HumanBytes(plan.output_bytes()) + (args.zstd.empty() ? "" : " before compression") + "\n";
+  out += args.output + ": zTensor " + args.spec + ", " + std::to_string(plan.objects.size()) +
+         " of " + std::to_string(source.objects().size()) + " tensors, " +
+         HumanBytes(plan.input_bytes(source)) + " in, " + HumanBytes(plan.output_bytes()) +
+         (args.zstd.empty() ? "" : " before compression") + "\n";
   return out;
 }
 
@@ -87,16 +89,21 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
       const ComponentId id = planned.components[c].source;
       const Component& from = source.objects()[id.object].components[id.component];
       const Component& to = planned.object.components[c];
-      Json row = {{"role", to.role}, {"from", Name(from.element)}, {"to", Name(to.element)},
-                  {"bytes_in", from.bytes}, {"bytes_out", to.bytes}};
+      Json row = {{"role", to.role},
+                  {"from", Name(from.element)},
+                  {"to", Name(to.element)},
+                  {"bytes_in", from.bytes},
+                  {"bytes_out", to.bytes}};
       if (const auto& shared = planned.components[c].shared_with) {
         row["shared_with"] = plan.objects[shared->object].object.name;
       }
       components.push_back(std::move(row));
     }
     const Object& from = source.objects()[planned.components.front().source.object];
-    tensors.push_back({{"name", planned.object.name}, {"source_name", from.name},
-                       {"format", planned.object.format}, {"shape", planned.object.shape},
+    tensors.push_back({{"name", planned.object.name},
+                       {"source_name", from.name},
+                       {"format", planned.object.format},
+                       {"shape", planned.object.shape},
                        {"components", std::move(components)}});
   }
   return tensors;
@@ -157,7 +164,8 @@ Status Convert(const ConvertArgs& args) {
   options.progress = [&](const Progress& p) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer, Writer::Create(std::move(sink), std::move(options)));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                      Writer::Create(std::move(sink), std::move(options)));
   {
     const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
     ZT_RETURN_IF_ERROR(writer->AddSource(*source, *plan));
@@ -175,7 +183,8 @@ Status Convert(const ConvertArgs& args) {
     json["timing"] = {{"wall_s", seconds}};
     Json numeric = Json::array();
     for (const NumericFinding& finding : writer->numeric_findings()) {
-      numeric.push_back({{"tensor", finding.tensor}, {"overflow", finding.counts.overflow},
+      numeric.push_back({{"tensor", finding.tensor},
+                         {"overflow", finding.counts.overflow},
                          {"nan_lost", finding.counts.nan_lost}});
     }
     json["numeric"] = std::move(numeric);
@@ -186,7 +195,8 @@ Status Convert(const ConvertArgs& args) {
     char text[64];
     std::snprintf(text, sizeof text, "%.2f s", seconds);
     std::fprintf(stderr, "ztstream: %s: %zu tensors, %s in, %s out, %s, %s\n", args.output.c_str(),
-                 plan->objects.size(), HumanBytes(bytes).c_str(), HumanBytes(writer->file_bytes()).c_str(), text,
+                 plan->objects.size(), HumanBytes(bytes).c_str(),
+                 HumanBytes(writer->file_bytes()).c_str(), text,
                  HumanRate(static_cast<double>(bytes) / std::max(seconds, 1e-6)).c_str());
   }
   return OkStatus();

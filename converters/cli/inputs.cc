@@ -54,7 +54,8 @@ StatusOr<NpyOptions> NpyOptionsOf(const InputOptions& options) {
   npy.keep_sparse = options.keep_sparse;
   if (!options.npy_void.empty()) {
     npy.void_type = ParseElementType(options.npy_void);
-    if (!npy.void_type) return InvalidArgument("--npy-void: unknown type " + Quote(options.npy_void));
+    if (!npy.void_type)
+      return InvalidArgument("--npy-void: unknown type " + Quote(options.npy_void));
   }
   return npy;
 }
@@ -77,7 +78,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> by
   return OpenZt(std::move(bytes));
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path, const InputOptions& options) {
+StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
+                                                   const InputOptions& options) {
   std::error_code error;
   std::string gguf;
   bool safetensors = false, npy = false;
@@ -96,11 +98,13 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path, cons
     ZT_ASSIGN_OR_RETURN(const NpyOptions npy_options, NpyOptionsOf(options));
     return OpenNpyFolder(path, npy_options);
   }
-  if (!gguf.empty() && (any || options.from == "gguf")) return OpenGgufSet((fs::path(path) / gguf).string());
+  if (!gguf.empty() && (any || options.from == "gguf"))
+    return OpenGgufSet((fs::path(path) / gguf).string());
   return InvalidArgument("the folder holds no checkpoint: no *.safetensors, *.npy or *.gguf file");
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const InputOptions& options) {
+StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
+                                                const InputOptions& options) {
   if (path == "-") {
     ZT_ASSIGN_OR_RETURN(auto bytes, OpenDescriptor(STDIN_FILENO, "standard input"));
     return OpenBytes(std::move(bytes), "", "data", options);

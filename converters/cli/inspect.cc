@@ -32,8 +32,9 @@ struct Row {
 };
 
 std::string Table(const std::vector<Row>& rows) {
-  static constexpr std::string Row::*kColumns[] = {&Row::name,   &Row::element,  &Row::shape, &Row::format,
-                                                   &Row::stored, &Row::encoding, &Row::digest};
+  static constexpr std::string Row::* kColumns[] = {&Row::name,   &Row::element, &Row::shape,
+                                                    &Row::format, &Row::stored,  &Row::encoding,
+                                                    &Row::digest};
   std::vector<std::size_t> widths;
   for (const auto column : kColumns) {
     std::size_t width = 0;
@@ -46,7 +47,8 @@ std::string Table(const std::vector<Row>& rows) {
     for (std::size_t c = 0; c < widths.size(); ++c) {
       if (widths[c] == 0) continue;
       line += row.*kColumns[c];
-      if ((row.*kColumns[c]).size() < widths[c]) line.append(widths[c] - (row.*kColumns[c]).size(), ' ');
+      if ((row.*kColumns[c]).size() < widths[c])
+        line.append(widths[c] - (row.*kColumns[c]).size(), ' ');
       line += "  ";
     }
     while (!line.empty() && line.back() == ' ') line.pop_back();
@@ -65,7 +67,9 @@ std::string AttributesText(const Value::Map& attributes) {
   return out;
 }
 
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 Json ObjectJson(const StoredObject& object) {
   Json components = Json::array();
@@ -122,14 +126,17 @@ Status InspectZt(const InspectArgs& args) {
       row.shape = ToString(object.shape);
       row.format = object.format;
       row.stored = HumanBytes(c.length);
-      row.encoding = c.encoding == Encoding::kRaw ? "raw" : sized ? "zstd of " + HumanBytes(c.decoded_bytes) : "zstd";
+      row.encoding = c.encoding == Encoding::kRaw ? "raw"
+                     : sized                      ? "zstd of " + HumanBytes(c.decoded_bytes)
+                                                  : "zstd";
       if (c.big_endian) row.encoding += ", big-endian";
       row.digest = args.common.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'));
       rows.push_back(std::move(row));
     }
   }
-  std::string out = args.file + ": zTensor " + version + ", " + std::to_string(manifest.objects.size()) +
-                    " objects, " + std::to_string(components) + " components, " + HumanBytes(stored) + " stored";
+  std::string out = args.file + ": zTensor " + version + ", " +
+                    std::to_string(manifest.objects.size()) + " objects, " +
+                    std::to_string(components) + " components, " + HumanBytes(stored) + " stored";
   if (decoded != stored) out += ", " + HumanBytes(decoded) + " decoded";
   return Print(out + "\n" + AttributesText(manifest.attributes) + Table(rows));
 }
@@ -185,7 +192,8 @@ Status InspectOther(const InspectArgs& args) {
 
 Status Inspect(const InspectArgs& args) {
   std::error_code error;
-  if (args.file != "-" && args.input.from.empty() && !std::filesystem::is_directory(args.file, error)) {
+  if (args.file != "-" && args.input.from.empty() &&
+      !std::filesystem::is_directory(args.file, error)) {
     ZT_ASSIGN_OR_RETURN(const bool zt, IsZt(args.file));
     if (zt) return InspectZt(args);
   }

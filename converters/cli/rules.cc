@@ -30,7 +30,9 @@ StatusOr<Regex> Compile(const std::string& pattern, const std::string& option) {
   return regex;
 }
 
-bool Matches(const Regex& regex, const std::string& name) { return RE2::PartialMatch(name, *regex); }
+bool Matches(const Regex& regex, const std::string& name) {
+  return RE2::PartialMatch(name, *regex);
+}
 
 struct RenameRule {
   Regex from;
@@ -41,7 +43,8 @@ struct RenameRule {
 // s/REGEX/TEXT/ or s/REGEX/TEXT/g, with any delimiter; \1 in TEXT is a group.
 StatusOr<RenameRule> ParseRename(const std::string& text) {
   const auto wrong = [&](std::string_view why) {
-    return InvalidArgument("--rename " + Quote(text) + ": " + std::string(why) + "; write 's/REGEX/TEXT/'");
+    return InvalidArgument("--rename " + Quote(text) + ": " + std::string(why) +
+                           "; write 's/REGEX/TEXT/'");
   };
   if (text.size() < 4 || text[0] != 's') return wrong("it does not begin with s/");
   const char delimiter = text[1];
@@ -68,7 +71,7 @@ StatusOr<RenameRule> ParseRename(const std::string& text) {
 }
 
 struct DTypeRule {
-  Regex names;  // null: every float tensor
+  Regex names;                        // null: every float tensor
   std::optional<ElementType> target;  // nothing: leave it
 };
 
@@ -81,7 +84,8 @@ StatusOr<DTypeRule> ParseDTypeRule(const std::string& text) {
   }
   if (type == "keep") return rule;
   rule.target = ParseElementType(type);
-  if (!rule.target) return InvalidArgument("--dtype " + Quote(text) + ": unknown type " + Quote(type));
+  if (!rule.target)
+    return InvalidArgument("--dtype " + Quote(text) + ": unknown type " + Quote(type));
   return rule;
 }
 
@@ -106,7 +110,8 @@ StatusOr<OnOverflow> ParseOnOverflow(const std::string& text) {
   return InvalidArgument("--on-overflow takes error, inf or saturate, not " + Quote(text));
 }
 
-StatusOr<std::vector<Regex>> CompileAll(const std::vector<std::string>& patterns, const std::string& option) {
+StatusOr<std::vector<Regex>> CompileAll(const std::vector<std::string>& patterns,
+                                        const std::string& option) {
   std::vector<Regex> out;
   for (const std::string& pattern : patterns) {
     ZT_ASSIGN_OR_RETURN(Regex regex, Compile(pattern, option));
@@ -125,7 +130,9 @@ StatusOr<PlanOptions> MakePlanOptions(const ConvertArgs& args) {
   }
   options.spec = *spec;
   const auto digest = ParseDigestKind(args.digest);
-  if (!digest) return InvalidArgument("--digest takes none, crc32c, sha256 or xxh3, not " + Quote(args.digest));
+  if (!digest)
+    return InvalidArgument("--digest takes none, crc32c, sha256 or xxh3, not " +
+                           Quote(args.digest));
   options.storage.digest = *digest;
   options.storage.compression = args.zstd.empty() ? Compression::kNone : Compression::kIfGain;
   ZT_ASSIGN_OR_RETURN(options.on_overflow, ParseOnOverflow(args.on_overflow));

@@ -112,7 +112,8 @@ OnSignal::~OnSignal() {
   delete std::exchange(g_cancel, nullptr);
 }
 
-StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output, const FileSinkOptions& options) {
+StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
+                                         const FileSinkOptions& options) {
   if (output == "-") {
     if (::isatty(STDOUT_FILENO) != 0) {
       return InvalidArgument("standard output is a terminal; redirect it or name a file with -o");
@@ -206,7 +207,8 @@ ProgressBar::ProgressBar(const Common& common, std::string_view verb)
     : verb_(verb), start_(Clock::now()), last_(start_) {
   terminal_ = ::isatty(STDERR_FILENO) != 0;
   shown_ = !common.quiet && common.progress != ProgressMode::kNever &&
-           (terminal_ || common.progress == ProgressMode::kAlways || common.progress == ProgressMode::kAuto);
+           (terminal_ || common.progress == ProgressMode::kAlways ||
+            common.progress == ProgressMode::kAuto);
 }
 
 ProgressBar::~ProgressBar() { End(); }
@@ -230,7 +232,8 @@ void ProgressBar::Update(std::uint64_t bytes, std::uint64_t bytes_total, std::ui
       rate <= 0 ? 0 : static_cast<std::uint64_t>(static_cast<double>(bytes_total - bytes) / rate);
   char eta[32];
   std::snprintf(eta, sizeof eta, "%llu:%02llu:%02llu", static_cast<unsigned long long>(left / 3600),
-                static_cast<unsigned long long>(left / 60 % 60), static_cast<unsigned long long>(left % 60));
+                static_cast<unsigned long long>(left / 60 % 60),
+                static_cast<unsigned long long>(left % 60));
   std::string counts = std::to_string(tensors) + "/" + std::to_string(tensors_total) + " tensors";
   std::string line;
   if (terminal_) {
@@ -243,8 +246,8 @@ void ProgressBar::Update(std::uint64_t bytes, std::uint64_t bytes_total, std::ui
   }
   char percent[16];
   std::snprintf(percent, sizeof percent, "%3.0f%%", share * 100);
-  line += std::string(percent) + "  " + HumanBytes(bytes) + " of " + HumanBytes(bytes_total) + "  " +
-          HumanRate(rate) + "  " + eta + " left  " + counts + (terminal_ ? "\x1b[K" : "\n");
+  line += std::string(percent) + "  " + HumanBytes(bytes) + " of " + HumanBytes(bytes_total) +
+          "  " + HumanRate(rate) + "  " + eta + " left  " + counts + (terminal_ ? "\x1b[K" : "\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
   drawn_ = terminal_;

@@ -27,14 +27,16 @@ namespace {
 std::string ProblemText(const VerifyProblem& problem) {
   std::string out;
   if (!problem.object.empty()) out += TensorContext(problem.object) + ": ";
-  if (!problem.component.empty() && problem.component != "data") out += "component " + Quote(problem.component) + ": ";
+  if (!problem.component.empty() && problem.component != "data")
+    out += "component " + Quote(problem.component) + ": ";
   return out + problem.message;
 }
 
 // What the manifest already gives away: damage, found before any byte of data is read.
 int Refuse(const VerifyArgs& args, const Status& status) {
   if (args.common.json) {
-    const Json json = {{"file", args.file}, {"ok", false},
+    const Json json = {{"file", args.file},
+                       {"ok", false},
                        {"problems", Json::array({{{"message", std::string(Message(status))}}})}};
     (void)Print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
@@ -45,7 +47,8 @@ int Refuse(const VerifyArgs& args, const Status& status) {
 // What differs from the sources, which are read again.
 StatusOr<Comparison> CompareAgainst(const VerifyArgs& args) {
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenUngrouped({args.file}, {}));
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenUngrouped(args.against, args.input));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
+                      OpenUngrouped(args.against, args.input));
   return CompareSources(*file, *source, args.common, "compare");
 }
 
@@ -58,7 +61,9 @@ int RunVerify(const VerifyArgs& args) {
   VerifyOptions options;
   options.threads = args.common.threads;
   options.memory_bytes = args.common.memory;
-  options.progress = [&](std::uint64_t done, std::uint64_t total) { bar.Update(done, total, 0, 0); };
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    bar.Update(done, total, 0, 0);
+  };
   auto report = Verify(**reader, options);
   bar.End();
   if (!report.ok()) return Refuse(args, report.status());
@@ -79,14 +84,14 @@ int RunVerify(const VerifyArgs& args) {
       problems.push_back(std::move(row));
     }
     Json json = {{"file", args.file},
-                       {"ok", good},
-                       {"objects", report->objects},
-                       {"components", report->components},
-                       {"digests", report->digests},
-                       {"unverified", report->unverified},
-                       {"stored_bytes", report->stored_bytes},
-                       {"decoded_bytes", report->decoded_bytes},
-                       {"problems", std::move(problems)}};
+                 {"ok", good},
+                 {"objects", report->objects},
+                 {"components", report->components},
+                 {"digests", report->digests},
+                 {"unverified", report->unverified},
+                 {"stored_bytes", report->stored_bytes},
+                 {"decoded_bytes", report->decoded_bytes},
+                 {"problems", std::move(problems)}};
     if (!args.against.empty()) {
       Json differences = Json::array();
       for (const Difference& each : compared.differences) differences.push_back(ToJson(each));
@@ -94,7 +99,8 @@ int RunVerify(const VerifyArgs& args) {
       json["compared"] = compared.tensors;
       json["differences"] = std::move(differences);
     }
-    if (auto status = Print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"); !status.ok()) {
+    if (auto status = Print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+        !status.ok()) {
       return Fail(status);
     }
   }
@@ -102,12 +108,13 @@ int RunVerify(const VerifyArgs& args) {
     std::fprintf(stderr, "ztstream: %s: %s\n", args.file.c_str(), ProblemText(problem).c_str());
   }
   for (const Difference& each : compared.differences) {
-    std::fprintf(stderr, "ztstream: %s: %s: %s\n", args.file.c_str(), TensorContext(each.tensor).c_str(),
-                 Text(each, "the file", "the source").c_str());
+    std::fprintf(stderr, "ztstream: %s: %s: %s\n", args.file.c_str(),
+                 TensorContext(each.tensor).c_str(), Text(each, "the file", "the source").c_str());
   }
   if (!args.common.quiet) {
     for (const std::string& each : report->unverified) {
-      Warn(args.file + ": " + each + " is no digest algorithm known here; those bytes are unverified");
+      Warn(args.file + ": " + each +
+           " is no digest algorithm known here; those bytes are unverified");
     }
   }
   if (good && !args.common.json) {
@@ -118,7 +125,10 @@ int RunVerify(const VerifyArgs& args) {
         args.file + ": good: " + std::to_string(report->objects) + " objects, " +
         std::to_string(report->components) + " components, " + std::to_string(report->digests) +
         " digests match, " + HumanBytes(report->stored_bytes) + " in " + text +
-        (args.against.empty() ? "" : "; " + std::to_string(compared.tensors) + " tensors equal the source") + "\n");
+        (args.against.empty()
+             ? ""
+             : "; " + std::to_string(compared.tensors) + " tensors equal the source") +
+        "\n");
     if (!status.ok()) return Fail(status);
   }
   return good ? 0 : 1;

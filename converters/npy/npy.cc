@@ -140,7 +140,8 @@ class FolderFile final : public ByteSource {
   }
   Status CheckUnchanged() override {
     ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));
-    return file->size() == size_ ? file->CheckUnchanged() : InvalidData("its size has changed since it was opened");
+    return file->size() == size_ ? file->CheckUnchanged()
+                                 : InvalidData("its size has changed since it was opened");
   }
   Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
     ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));

@@ -74,10 +74,9 @@ class ScipySource final : public TensorSource {
   Status Finish() override {
     ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
     for (const auto& [entry, data] : used_) {
-      ZT_RETURN_IF_ERROR(
-          Annotate(archive_->Verify(entry, data),
-                   archive_->name() + ": " + TensorContext(objects_.front().name) + ": entry " +
-                       Quote(archive_->entries()[entry].name)));
+      ZT_RETURN_IF_ERROR(Annotate(archive_->Verify(entry, data),
+                                  archive_->name() + ": " + TensorContext(objects_.front().name) +
+                                      ": entry " + Quote(archive_->entries()[entry].name)));
     }
     return OkStatus();
   }

@@ -79,7 +79,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
 }
 
 // The shards of an index, in the order of their names, with every (tensor, shard) pair checked both ways.
-StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder, const std::string& index,
+StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
+                                                    const std::string& index,
                                                     std::vector<std::string> present,
                                                     const CheckpointOptions& options) {
   auto map = ReadIndex(folder / index);
@@ -107,14 +108,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder, cons
   }
   for (const auto& [tensor, shard] : *map) {
     if (!seen.contains(tensor)) {
-      return InvalidData(TensorContext(tensor) + " is not in " + shard + ", where " + index + " puts it");
+      return InvalidData(TensorContext(tensor) + " is not in " + shard + ", where " + index +
+                         " puts it");
     }
   }
   if (sources.empty()) return InvalidData(index + " names no tensor");
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,
                       MergeSources(std::move(sources), std::move(names)));
   for (const std::string& file : present) {
-    if (!shards.contains(file)) merged->AddWarning(file + " is not in " + index + " and is left out");
+    if (!shards.contains(file))
+      merged->AddWarning(file + " is not in " + index + " and is left out");
   }
   return merged;
 }
@@ -130,7 +133,8 @@ StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string t
     return InvalidData(std::string("it is no JSON: ") + simdjson::error_message(error));
   }
   dom::object members;
-  if (root.get_object().get(members) != simdjson::SUCCESS) return InvalidData("it is no JSON object");
+  if (root.get_object().get(members) != simdjson::SUCCESS)
+    return InvalidData("it is no JSON object");
   bool found = false;
   WeightMap map;
   for (const auto& [key, value] : members) {
@@ -178,7 +182,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string&
                            " among them; name one");
   }
   if (indices.size() == 1) return OpenIndexed(folder, indices[0], std::move(files), options);
-  if (files.empty()) return InvalidArgument("the folder has neither an index nor *.safetensors files");
+  if (files.empty())
+    return InvalidArgument("the folder has neither an index nor *.safetensors files");
   std::vector<std::unique_ptr<TensorSource>> sources;
   for (const std::string& file : files) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenShard(folder, file, options));

@@ -48,7 +48,8 @@ StatusOr<std::uint64_t> Unsigned(const dom::element& value, std::string_view wha
 // tensor is flat.
 Shape PackedShape(const Shape& logical, unsigned bits, std::uint64_t bytes) {
   Shape packed = logical;
-  if (!packed.empty() && packed.back() <= (~std::uint64_t{0}) / bits && packed.back() * bits % 8 == 0) {
+  if (!packed.empty() && packed.back() <= (~std::uint64_t{0}) / bits &&
+      packed.back() * bits % 8 == 0) {
     packed.back() = packed.back() * bits / 8;
     return packed;
   }
@@ -63,15 +64,16 @@ class SafetensorsSource final : public TensorSource {
     std::byte length[8];
     ZT_RETURN_IF_ERROR(bytes_->ReadAt(0, length));
     std::uint64_t header_bytes = 0;
-    for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | static_cast<std::uint64_t>(length[i]);
+    for (int i = 7; i >= 0; --i)
+      header_bytes = header_bytes << 8 | static_cast<std::uint64_t>(length[i]);
     if (header_bytes > kMaxSafetensorsHeader) {
-      return InvalidData("the header claims " + std::to_string(header_bytes) + " bytes, the limit is " +
-                         std::to_string(kMaxSafetensorsHeader));
+      return InvalidData("the header claims " + std::to_string(header_bytes) +
+                         " bytes, the limit is " + std::to_string(kMaxSafetensorsHeader));
     }
     const auto size = bytes_->size();
     if (size && header_bytes + 8 > *size) {
-      return InvalidData("the header claims " + std::to_string(header_bytes) + " bytes, the file has " +
-                         std::to_string(*size) + " in all");
+      return InvalidData("the header claims " + std::to_string(header_bytes) +
+                         " bytes, the file has " + std::to_string(*size) + " in all");
     }
     ZT_ASSIGN_OR_RETURN(std::string header, ReadHeader(header_bytes));
     data_begin_ = header_bytes + 8;
@@ -106,8 +108,8 @@ class SafetensorsSource final : public TensorSource {
       const std::uint64_t step =
           bytes_->size() ? header_bytes : std::min<std::uint64_t>(header_bytes - have, 1 << 20);
       header.resize(have + step);
-      ZT_RETURN_IF_ERROR(bytes_->ReadAt(
-          8 + have, std::as_writable_bytes(std::span(header.data() + have, step))));
+      ZT_RETURN_IF_ERROR(
+          bytes_->ReadAt(8 + have, std::as_writable_bytes(std::span(header.data() + have, step))));
     }
     return header;
   }
@@ -157,7 +159,8 @@ class SafetensorsSource final : public TensorSource {
 
   Status ParseTensor(std::string_view name, const dom::element& entry) {
     dom::object fields;
-    if (entry.get_object().get(fields) != simdjson::SUCCESS) return InvalidData("it is no JSON object");
+    if (entry.get_object().get(fields) != simdjson::SUCCESS)
+      return InvalidData("it is no JSON object");
     std::optional<std::string_view> tag;
     std::optional<Shape> shape;
     std::optional<Range> range;
@@ -165,13 +168,15 @@ class SafetensorsSource final : public TensorSource {
       if (key == "dtype") {
         std::string_view text;
         if (tag) return InvalidData("dtype is there twice");
-        if (value.get_string().get(text) != simdjson::SUCCESS) return InvalidData("dtype is no string");
+        if (value.get_string().get(text) != simdjson::SUCCESS)
+          return InvalidData("dtype is no string");
         tag = text;
       } else if (key == "shape") {
         if (shape) return InvalidData("shape is there twice");
         shape.emplace();
         dom::array dims;
-        if (value.get_array().get(dims) != simdjson::SUCCESS) return InvalidData("shape is no array");
+        if (value.get_array().get(dims) != simdjson::SUCCESS)
+          return InvalidData("shape is no array");
         for (const dom::element dim : dims) {
           ZT_ASSIGN_OR_RETURN(const std::uint64_t number, Unsigned(dim, "a dimension"));
           shape->push_back(number);
@@ -190,7 +195,10 @@ class SafetensorsSource final : public TensorSource {
       }
     }
     if (!tag || !shape || !range) {
-      return InvalidData(std::string(!tag ? "dtype" : !shape ? "shape" : "data_offsets") + " is missing");
+      return InvalidData(std::string(!tag     ? "dtype"
+                                     : !shape ? "shape"
+                                              : "data_offsets") +
+                         " is missing");
     }
     return Declare(name, *tag, *std::move(shape), *range);
   }
@@ -209,7 +217,8 @@ class SafetensorsSource final : public TensorSource {
     const auto bits = count ? CheckedMul(*count, row->bits) : std::nullopt;
     if (!bits) return InvalidData("shape " + ToString(shape) + " overflows 64 bits");
     if (*bits % 8 != 0) {
-      return InvalidData("shape " + ToString(shape) + " of " + std::string(tag) + " ends within a byte");
+      return InvalidData("shape " + ToString(shape) + " of " + std::string(tag) +
+                         " ends within a byte");
     }
     if (range.end - range.begin != *bits / 8) {
       return InvalidData("shape " + ToString(shape) + " of " + std::string(tag) + " asks for " +
@@ -222,8 +231,8 @@ class SafetensorsSource final : public TensorSource {
       attributes.emplace_back(kLogicalShape, std::move(logical));
       shape = PackedShape(shape, row->bits, *bits / 8);
     }
-    ZT_ASSIGN_OR_RETURN(Object object,
-                        DenseObject(std::string(name), std::move(shape), *ParseElementType(row->name)));
+    ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::string(name), std::move(shape),
+                                                   *ParseElementType(row->name)));
     object.attributes = std::move(attributes);
     ZT_RETURN_IF_ERROR(ValidateObject(object));
     objects_.push_back(std::move(object));
@@ -251,8 +260,9 @@ class SafetensorsSource final : public TensorSource {
       const bool tied = !ranges.empty() && range.begin < range.end &&
                         range.begin == ranges.back().begin && range.end == ranges.back().end;
       if (!tied && range.begin != at) {
-        const std::string what = range.begin < at ? "overlaps the tensor before, which ends at "
-                                                  : "leaves a hole after the tensor before, which ends at ";
+        const std::string what = range.begin < at
+                                     ? "overlaps the tensor before, which ends at "
+                                     : "leaves a hole after the tensor before, which ends at ";
         return Annotate(InvalidData("begins at " + std::to_string(range.begin) + " and " + what +
                                     std::to_string(at)),
                         TensorContext(objects_[i].name));
@@ -272,7 +282,8 @@ class SafetensorsSource final : public TensorSource {
                          std::to_string(present) + " of them; it is truncated");
     }
     if (present > at) {
-      return InvalidData("there are " + std::to_string(present - at) + " bytes after the last tensor");
+      return InvalidData("there are " + std::to_string(present - at) +
+                         " bytes after the last tensor");
     }
     return OkStatus();
   }
@@ -287,7 +298,8 @@ class SafetensorsSource final : public TensorSource {
 bool LooksLikeSafetensors(std::span<const std::byte> head) {
   if (head.size() < 9) return false;
   std::uint64_t header_bytes = 0;
-  for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | static_cast<std::uint64_t>(head[i]);
+  for (int i = 7; i >= 0; --i)
+    header_bytes = header_bytes << 8 | static_cast<std::uint64_t>(head[i]);
   const auto first = static_cast<char>(head[8]);
   return header_bytes <= kMaxSafetensorsHeader &&
          (first == '{' || first == ' ' || first == '\t' || first == '\n' || first == '\r');

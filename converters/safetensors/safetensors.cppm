@@ -44,13 +44,14 @@ struct CheckpointOptions {
 // A folder with one *.safetensors.index.json, or the index file itself: its shards as one source, checked against
 // the index both ways. Without an index, every *.safetensors file of the folder, by name. Errors name the file within
 // the folder.
-StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
-                                                              const CheckpointOptions& options = {});
+StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(
+    const std::string& path, const CheckpointOptions& options = {});
 
 // Plans a safetensors file of these objects of `source`, with this `__metadata__`. Tensors lie as the reference
 // writer orders them: by element type, widest first, then by name. Equal inputs give equal bytes. Fails with
 // kUnimplemented naming the tensor where safetensors cannot say it: formats other than dense, types it lacks.
-StatusOr<FileLayout> PlanSafetensors(const TensorSource& source, std::span<const std::uint32_t> objects,
+StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
+                                     std::span<const std::uint32_t> objects,
                                      std::span<const std::pair<std::string, std::string>> metadata);
 
 }  // namespace zt

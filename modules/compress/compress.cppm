@@ -21,8 +21,9 @@ export namespace zt {
 // frames of frame_bytes of content each (the last may be shorter), every one with its content size and checksum,
 // then one skippable frame that holds the seek table. Any zstd decoder reads it; ours reads it by frame.
 struct ZstdOptions {
-  int level = 1;               // 1 to 19, or negative for faster
-  bool huffman = false;        // no matches, literals Huffman-coded: most of the gain on weights, at less cost
+  int level = 1;  // 1 to 19, or negative for faster
+  bool huffman =
+      false;  // no matches, literals Huffman-coded: most of the gain on weights, at less cost
   std::uint64_t frame_bytes = std::uint64_t{4} << 20;  // content of one frame, 1 KiB to 1 GiB
 };
 Status Validate(const ZstdOptions& options);
@@ -70,7 +71,8 @@ using StreamReader = std::function<Status(std::uint64_t offset, std::span<std::b
 
 // The frames by the seek table at the end of a stream of `stream_bytes`; nothing where there is none. kDataLoss
 // where a table contradicts the stream's length or `content_bytes` (unless that is kUnknownSize).
-StatusOr<std::optional<std::vector<Frame>>> ReadSeekTable(const StreamReader& read, std::uint64_t stream_bytes,
+StatusOr<std::optional<std::vector<Frame>>> ReadSeekTable(const StreamReader& read,
+                                                          std::uint64_t stream_bytes,
                                                           std::uint64_t content_bytes);
 
 // Decodes whole frames. Thread-safe: contexts are pooled.

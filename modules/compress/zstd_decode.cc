@@ -78,8 +78,8 @@ StatusOr<std::optional<std::vector<Frame>>> ReadSeekTable(const StreamReader& re
   }
   const bool known = content_bytes != kUnknownSize;
   if (next.offset != stream_bytes - table || (known && next.content_offset != content_bytes)) {
-    return InvalidData("the zstd seek table speaks of " + std::to_string(next.offset) + " bytes for " +
-                       std::to_string(next.content_offset) + ", the stream has " +
+    return InvalidData("the zstd seek table speaks of " + std::to_string(next.offset) +
+                       " bytes for " + std::to_string(next.content_offset) + ", the stream has " +
                        std::to_string(stream_bytes - table) +
                        (known ? " for " + std::to_string(content_bytes) : ""));
   }
@@ -206,8 +206,8 @@ Status StreamDecompressor::Finish() {
     if (ZSTD_isError(left)) return ZstdError(left);
     s.at_frame_end = left == 0;
     if (target.pos != 0) {
-      return InvalidData("the zstd stream yields more than the " +
-                         std::to_string(s.content_bytes) + " bytes declared");
+      return InvalidData("the zstd stream yields more than the " + std::to_string(s.content_bytes) +
+                         " bytes declared");
     }
     if (drained && !s.at_frame_end && s.in.pos == before_in) {
       return InvalidData("the zstd stream is cut short");

@@ -18,7 +18,19 @@ export namespace zt {
 
 // The 13 storage types (zTensor 1.2 §2, "dtype"). A closed set: it alone fixes an element's width.
 enum class DType : std::uint8_t {
-  kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU64, kU32, kU16, kU8, kBool
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool
 };
 inline constexpr int kDTypeCount = 13;
 
@@ -64,7 +76,8 @@ std::optional<std::uint64_t> CheckedAdd(std::uint64_t a, std::uint64_t b);
 // Product of the dimensions (1 for a scalar). An empty dimension makes it 0 whatever the others are.
 std::optional<std::uint64_t> ElementCount(std::span<const std::uint64_t> shape);
 // Bytes of a dense array of `shape`; nothing on overflow. An unknown logical type counts as ratio 1.
-std::optional<std::uint64_t> DenseBytes(std::span<const std::uint64_t> shape, const ElementType& element);
+std::optional<std::uint64_t> DenseBytes(std::span<const std::uint64_t> shape,
+                                        const ElementType& element);
 // "[4096, 768]".
 std::string ToString(std::span<const std::uint64_t> shape);
 
@@ -73,7 +86,7 @@ inline constexpr std::uint64_t kUnknownSize = ~std::uint64_t{0};
 
 // One blob of an object, before it is stored: its role and what its decoded bytes are.
 struct Component {
-  std::string role = {};    // "data", "values", "indices", ...
+  std::string role = {};  // "data", "values", "indices", ...
   ElementType element = {};
   std::uint64_t bytes = kUnknownSize;  // decoded size
 };

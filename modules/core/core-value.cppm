@@ -63,7 +63,9 @@ class Value {
     else
       rep_ = v;
   }
-  std::variant<std::monostate, bool, std::uint64_t, std::int64_t, double, std::string, Bytes, Array, Map> rep_;
+  std::variant<std::monostate, bool, std::uint64_t, std::int64_t, double, std::string, Bytes, Array,
+               Map>
+      rep_;
 };
 
 // The member of `map` with this key, or null. Linear: attribute maps are small.

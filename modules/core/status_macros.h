@@ -1,10 +1,9 @@
 // The only macros: propagate an error, or unwrap a StatusOr. Usable in module units and plain files alike.
 #pragma once
 
-#define ZT_RETURN_IF_ERROR(expr)                    \
-  do {                                              \
-    if (auto zt_status_ = (expr); !zt_status_.ok()) \
-      return zt_status_;                            \
+#define ZT_RETURN_IF_ERROR(expr)                                       \
+  do {                                                                 \
+    if (auto zt_status_ = (expr); !zt_status_.ok()) return zt_status_; \
   } while (false)
 
 #define ZT_CONCAT_INNER_(a, b) a##b

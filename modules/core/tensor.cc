@@ -277,7 +277,8 @@ Status ValidateObject(const Object& object) {
   if (object.format == "sparse_csr") return ValidateCsr(object);
   if (object.format == "sparse_coo") return ValidateCoo(object);
   if (object.format == "quantized_group") {
-    if (auto status = RequireRoles(object, {"packed_weight", "scales"}, false); !status.ok()) return status;
+    if (auto status = RequireRoles(object, {"packed_weight", "scales"}, false); !status.ok())
+      return status;
   }
   for (const Component& component : object.components) {
     if (component.bytes == kUnknownSize) continue;

@@ -48,16 +48,23 @@ inline bool HaveCrc() { return __builtin_cpu_supports("sse4.2"); }
 ZT_CRC_TARGET inline std::uint32_t Step64(std::uint32_t crc, std::uint64_t v) {
   return static_cast<std::uint32_t>(_mm_crc32_u64(crc, v));
 }
-ZT_CRC_TARGET inline std::uint32_t Step8(std::uint32_t crc, std::uint8_t v) { return _mm_crc32_u8(crc, v); }
+ZT_CRC_TARGET inline std::uint32_t Step8(std::uint32_t crc, std::uint8_t v) {
+  return _mm_crc32_u8(crc, v);
+}
 #elif defined(__aarch64__) && defined(__linux__)
 #define ZT_CRC_TARGET __attribute__((target("crc")))
 inline bool HaveCrc() { return (getauxval(AT_HWCAP) & (1 << 7)) != 0; }  // HWCAP_CRC32
-ZT_CRC_TARGET inline std::uint32_t Step64(std::uint32_t crc, std::uint64_t v) { return __crc32cd(crc, v); }
-ZT_CRC_TARGET inline std::uint32_t Step8(std::uint32_t crc, std::uint8_t v) { return __crc32cb(crc, v); }
+ZT_CRC_TARGET inline std::uint32_t Step64(std::uint32_t crc, std::uint64_t v) {
+  return __crc32cd(crc, v);
+}
+ZT_CRC_TARGET inline std::uint32_t Step8(std::uint32_t crc, std::uint8_t v) {
+  return __crc32cb(crc, v);
+}
 #endif
 
 #if defined(ZT_CRC_TARGET)
-ZT_CRC_TARGET std::uint32_t ExtendHardware(std::uint32_t seed, const std::uint8_t* p, std::size_t n) {
+ZT_CRC_TARGET std::uint32_t ExtendHardware(std::uint32_t seed, const std::uint8_t* p,
+                                           std::size_t n) {
   static const std::uint32_t shift = Crc32cShift(kStream);
   std::uint32_t crc = ~seed;
   while (n >= 3 * kStream) {

@@ -87,7 +87,8 @@ std::optional<DigestKind> ParseDigestKind(std::string_view name) {
 }
 
 std::uint32_t Crc32c(std::span<const std::byte> bytes, std::uint32_t seed) {
-  return kernel::Crc32cExtend(seed, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  return kernel::Crc32cExtend(seed, reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                              bytes.size());
 }
 
 std::uint32_t Crc32cCombine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t bytes_b) {

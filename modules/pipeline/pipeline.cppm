@@ -92,9 +92,10 @@ struct Chunk {
 // costs microseconds.
 struct Batch {
   std::vector<Chunk> chunks;
-  Buffer arena;              // bytes as read; small chunks share it
+  Buffer arena;  // bytes as read; small chunks share it
   Buffer encoded_arena;
-  std::uint64_t weight = 0;  // the most memory it will hold at once, in bytes; counts against the window
+  std::uint64_t weight =
+      0;  // the most memory it will hold at once, in bytes; counts against the window
   std::uint64_t sequence = 0;  // given by Submit
 };
 
@@ -119,7 +120,8 @@ class Stage {
 unsigned UsableThreads();
 
 struct PipelineOptions {
-  unsigned threads = 1;  // 1 runs every stage in Submit, on the caller's thread, as do those that cannot be had
+  unsigned threads =
+      1;  // 1 runs every stage in Submit, on the caller's thread, as do those that cannot be had
   std::uint64_t window_bytes = 32 << 20;  // weight in flight; one batch is always let in
 };
 

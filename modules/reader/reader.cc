@@ -140,10 +140,9 @@ struct Reader::State {
 
   Status ReadFrames(const StoredComponent& c, const std::vector<Frame>& all, std::uint64_t offset,
                     std::span<std::byte> out) const {
-    auto frame = std::upper_bound(all.begin(), all.end(), offset,
-                                  [](std::uint64_t at, const Frame& f) {
-                                    return at < f.content_offset + f.content_bytes;
-                                  });
+    auto frame = std::upper_bound(
+        all.begin(), all.end(), offset,
+        [](std::uint64_t at, const Frame& f) { return at < f.content_offset + f.content_bytes; });
     std::vector<std::byte> stored, content;
     for (; !out.empty() && frame != all.end(); ++frame) {
       if (frame->content_bytes == 0) continue;
@@ -268,9 +267,10 @@ StatusOr<std::span<const std::byte>> Reader::Map(ComponentId id) const {
     const int fd = ::open(state_->path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return IoError(errno, "cannot open");
     struct stat info;
-    const bool same = ::fstat(fd, &info) == 0 &&
-                      static_cast<std::uint64_t>(info.st_size) == state_->file_bytes;
-    void* data = same ? ::mmap(nullptr, state_->file_bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+    const bool same =
+        ::fstat(fd, &info) == 0 && static_cast<std::uint64_t>(info.st_size) == state_->file_bytes;
+    void* data =
+        same ? ::mmap(nullptr, state_->file_bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
     const int error = errno;
     ::close(fd);
     if (!same) return InvalidData("the file has changed since it was opened");

@@ -73,10 +73,11 @@ struct VerifyProblem {
 };
 
 struct VerifyReport {
-  std::vector<VerifyProblem> problems;      // empty: the file is good
-  std::vector<std::string> unverified;      // components whose digest algorithm is unknown, with its name
+  std::vector<VerifyProblem> problems;  // empty: the file is good
+  std::vector<std::string>
+      unverified;  // components whose digest algorithm is unknown, with its name
   std::uint64_t objects = 0, components = 0;
-  std::uint64_t digests = 0;                // checked
+  std::uint64_t digests = 0;  // checked
   std::uint64_t stored_bytes = 0, decoded_bytes = 0;
 };
 

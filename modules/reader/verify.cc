@@ -69,7 +69,8 @@ enum class Check { kNone, kBool, kColumns, kPointers, kCoords };
 
 Check CheckOf(const StoredObject& object, const StoredComponent& component) {
   if (component.element.dtype == DType::kBool) return Check::kBool;
-  const bool integer = IsSignedInt(component.element.dtype) || IsUnsignedInt(component.element.dtype);
+  const bool integer =
+      IsSignedInt(component.element.dtype) || IsUnsignedInt(component.element.dtype);
   if (!integer) return Check::kNone;
   if (object.format == "sparse_csr" && component.role == "indices") return Check::kColumns;
   if (object.format == "sparse_csr" && component.role == "indptr") return Check::kPointers;
@@ -136,8 +137,8 @@ class FetchStage final : public Stage {
     Status status = OkStatus();
     std::uint64_t at = 0;
     while (at < c.decoded_bytes && status.ok()) {
-      const auto piece =
-          content.bytes().first(std::min<std::uint64_t>(content.bytes().size(), c.decoded_bytes - at));
+      const auto piece = content.bytes().first(
+          std::min<std::uint64_t>(content.bytes().size(), c.decoded_bytes - at));
       status = stream.Read(piece);
       if (!status.ok()) break;
       CheckContent(item, piece, at);
@@ -164,8 +165,10 @@ class FetchStage final : public Stage {
         const auto bad = std::find_if(bytes.begin(), bytes.end(),
                                       [](std::byte b) { return static_cast<unsigned>(b) > 1; });
         if (bad != bytes.end()) {
-          item.Found("element " + std::to_string(offset + static_cast<std::uint64_t>(bad - bytes.begin())) +
-                     " of bool is " + std::to_string(static_cast<unsigned>(*bad)) + ", neither 0 nor 1");
+          item.Found("element " +
+                     std::to_string(offset + static_cast<std::uint64_t>(bad - bytes.begin())) +
+                     " of bool is " + std::to_string(static_cast<unsigned>(*bad)) +
+                     ", neither 0 nor 1");
         }
         break;
       }
@@ -334,7 +337,8 @@ class Verifier {
           copy.components[c].decoded_bytes = *size;
           continue;
         }
-        report_.problems.push_back({copy.name, copy.components[c].role, std::string(Message(size.status()))});
+        report_.problems.push_back(
+            {copy.name, copy.components[c].role, std::string(Message(size.status()))});
         copy.components.clear();
         return nullptr;
       }
@@ -448,11 +452,14 @@ class Verifier {
     for (std::uint64_t at = begin; at < end;) {
       const auto piece = std::span(gap).first(std::min<std::uint64_t>(gap.size(), end - at));
       ZT_RETURN_IF_ERROR(reader_.bytes().ReadAt(at, piece));
-      const auto bad = std::find_if(piece.begin(), piece.end(), [](std::byte b) { return b != std::byte{0}; });
+      const auto bad =
+          std::find_if(piece.begin(), piece.end(), [](std::byte b) { return b != std::byte{0}; });
       if (bad != piece.end()) {
         report_.problems.push_back(
-            {"", "", "padding byte " + std::to_string(at + static_cast<std::uint64_t>(bad - piece.begin())) +
-                         " is not zero"});
+            {"", "",
+             "padding byte " +
+                 std::to_string(at + static_cast<std::uint64_t>(bad - piece.begin())) +
+                 " is not zero"});
         return OkStatus();
       }
       at += piece.size();

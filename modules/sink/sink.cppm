@@ -46,15 +46,17 @@ class Sink {
 };
 
 struct FileSinkOptions {
-  bool overwrite = false;  // replace an existing file; without it Create and Finish fail with kAlreadyExists
-  bool sync = true;        // fsync the file and its folder before Finish returns
+  bool overwrite =
+      false;  // replace an existing file; without it Create and Finish fail with kAlreadyExists
+  bool sync = true;  // fsync the file and its folder before Finish returns
 };
 
 // A regular file that appears under its name only when whole: bytes go to a sibling named
 // ".NAME.PID-NUMBER.ztstream-tmp", which Finish syncs and renames; any failure removes it. Leftovers of runs that were
 // killed carry that name and are removed by the next Create for the same output (a live run holds a lock on its
 // own). A path that names something other than a regular file (a device, a named pipe) is written to directly.
-StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path, const FileSinkOptions& options);
+StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
+                                               const FileSinkOptions& options);
 
 // Unlinks the temporary files of all file sinks of this process that are not finished; their Finish then fails. For a
 // program that has to end at once. Thread-safe.

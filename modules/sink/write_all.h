@@ -24,7 +24,8 @@ template <typename WriteV>
 int WriteAll(std::span<const std::span<const std::byte>> pieces, WriteV&& write) {
   std::array<iovec, 256> vectors;
   std::uint64_t done = 0;
-  std::size_t next = 0, taken = 0;  // the piece to go on with, and how much of it is in earlier calls
+  std::size_t next = 0,
+              taken = 0;  // the piece to go on with, and how much of it is in earlier calls
   while (next < pieces.size()) {
     std::size_t count = 0, room = kBytesPerCall;
     while (next < pieces.size() && count < vectors.size() && room > 0) {
@@ -37,8 +38,8 @@ int WriteAll(std::span<const std::span<const std::byte>> pieces, WriteV&& write)
     }
     std::size_t first = 0;
     while (first < count) {
-      const ssize_t wrote =
-          internal::Retry([&] { return write(vectors.data() + first, static_cast<int>(count - first), done); });
+      const ssize_t wrote = internal::Retry(
+          [&] { return write(vectors.data() + first, static_cast<int>(count - first), done); });
       if (wrote < 0) return errno;
       if (wrote == 0) return EIO;  // no progress and no reason
       done += static_cast<std::uint64_t>(wrote);

@@ -163,7 +163,7 @@ class MemorySource final : public TensorSource {
 // Several inputs as one, in the order given. A name in two of them is kDataLoss naming both files; of attributes
 // that disagree the first is kept, with a warning. `names`, one for each source, are for messages: they become the
 // file() of those sources that have none.
-StatusOr<std::unique_ptr<TensorSource>> MergeSources(std::vector<std::unique_ptr<TensorSource>> sources,
-                                                     std::vector<std::string> names);
+StatusOr<std::unique_ptr<TensorSource>> MergeSources(
+    std::vector<std::unique_ptr<TensorSource>> sources, std::vector<std::string> names);
 
 }  // namespace zt

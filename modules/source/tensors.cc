@@ -119,7 +119,8 @@ Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> 
                            std::to_string(components.size()) + " given");
   }
   for (std::size_t i = 0; i < components.size(); ++i) {
-    if (object.components[i].bytes == kUnknownSize) object.components[i].bytes = components[i].size();
+    if (object.components[i].bytes == kUnknownSize)
+      object.components[i].bytes = components[i].size();
     if (object.components[i].bytes != components[i].size()) {
       return InvalidArgument(TensorContext(object.name) + ": component " +
                              Quote(object.components[i].role) + " declares " +

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+// clang-format off
 namespace zt::kernel::packed {
 
 inline constexpr std::uint16_t kIq2Xxs[256] = {

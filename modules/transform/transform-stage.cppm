@@ -20,7 +20,8 @@ enum class OnOverflow : std::uint8_t {
 
 // What a conversion could not carry over, for one tensor. Sums of chunks are the tensor's.
 struct NumericCounts {
-  std::uint64_t overflow = 0;  // finite values beyond the target's largest, or integers beyond its range
+  std::uint64_t overflow =
+      0;  // finite values beyond the target's largest, or integers beyond its range
   std::uint64_t nan_lost = 0;  // NaN where the target has none
   inline NumericCounts& operator+=(const NumericCounts& other) {
     overflow += other.overflow;

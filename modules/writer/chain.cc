@@ -213,8 +213,8 @@ class PlaceStage final : public Stage {
   Status Process(Chunk& chunk) override {
     ComponentState& state = StateOf(chunk);
     if (chunk.first) {
-      state.choice = Gains(chunk, state.storage.compression) ? ComponentState::kZstd
-                                                             : ComponentState::kRaw;
+      state.choice =
+          Gains(chunk, state.storage.compression) ? ComponentState::kZstd : ComponentState::kRaw;
       const std::uint64_t alignment = ledger_.traits.alignment;
       const std::uint64_t begin = (ledger_.cursor + alignment - 1) / alignment * alignment;
       chunk.padding = begin - ledger_.cursor;
@@ -339,8 +339,7 @@ class RecordStage final : public Stage {
     StoredComponent& entry = *state.entry;
     entry.offset = state.offset;
     entry.length = state.stored;
-    entry.encoding =
-        state.choice == ComponentState::kZstd ? Encoding::kZstd : Encoding::kRaw;
+    entry.encoding = state.choice == ComponentState::kZstd ? Encoding::kZstd : Encoding::kRaw;
     entry.decoded_bytes = state.content;
     if (state.storage.digest == DigestKind::kCrc32c) {
       entry.digest = Crc32cText(state.crc);

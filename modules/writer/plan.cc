@@ -45,7 +45,8 @@ struct Blob {
 };
 struct HashBlob {
   std::size_t operator()(const Blob& blob) const {
-    return std::hash<std::uint64_t>()(blob.identity.value * 0x9e3779b97f4a7c15u ^ blob.identity.length) ^
+    return std::hash<std::uint64_t>()(blob.identity.value * 0x9e3779b97f4a7c15u ^
+                                      blob.identity.length) ^
            std::hash<const void*>()(blob.identity.space);
   }
 };
@@ -95,10 +96,10 @@ class Planner {
     }
     ZT_RETURN_IF_ERROR(ValidateObject(planned.object));
     for (std::uint32_t c = 0; c < planned.components.size(); ++c) Share(from, planned, c);
-    const Encoding encoding = options_.storage.compression == Compression::kNone ? Encoding::kRaw
-                                                                                 : Encoding::kZstd;
-    ZT_RETURN_IF_ERROR(CheckExpressible(planned.object, encoding,
-                                        Name(options_.storage.digest), options_.spec));
+    const Encoding encoding =
+        options_.storage.compression == Compression::kNone ? Encoding::kRaw : Encoding::kZstd;
+    ZT_RETURN_IF_ERROR(
+        CheckExpressible(planned.object, encoding, Name(options_.storage.digest), options_.spec));
     plan_.objects.push_back(std::move(planned));
     return OkStatus();
   }
@@ -110,8 +111,9 @@ class Planner {
       if (!wanted.type.empty()) {
         return Unsupported(std::string(blocks) + " cannot be dequantized to " + wanted.type);
       }
-      ZT_ASSIGN_OR_RETURN(component.transform,
-                          MakeDequantize(blocks, wanted.dtype, options_.on_overflow == OnOverflow::kSaturate));
+      ZT_ASSIGN_OR_RETURN(
+          component.transform,
+          MakeDequantize(blocks, wanted.dtype, options_.on_overflow == OnOverflow::kSaturate));
       object.format = "dense";
       object.attributes.clear();  // the geometry of blocks that are no more
     } else {
@@ -157,7 +159,8 @@ std::uint64_t Plan::input_bytes(const TensorSource& source) const {
   for (const PlannedObject& object : objects) {
     for (const PlannedComponent& component : object.components) {
       if (component.shared_with) continue;
-      total += source.objects()[component.source.object].components[component.source.component].bytes;
+      total +=
+          source.objects()[component.source.object].components[component.source.component].bytes;
     }
   }
   return total;

@@ -30,7 +30,8 @@ struct ComponentState {
 
   // Fixed before the first chunk is submitted.
   std::shared_ptr<const Object> object;
-  StoredComponent* entry = nullptr;  // in the ledger's manifest, filled when the last chunk is recorded
+  StoredComponent* entry =
+      nullptr;  // in the ledger's manifest, filled when the last chunk is recorded
   std::uint64_t declared_bytes = 0;  // or kUnknownSize
   Storage storage;
   OnOverflow on_overflow = OnOverflow::kError;
@@ -59,9 +60,13 @@ struct Finding {
 // What the stages share. The in-order stages own the fields they change; the submitting thread only appends to
 // `objects`, whose elements do not move.
 struct Ledger {
-  Ledger(const ContainerTraits& container, Sink& destination, const ZstdOptions& zstd_options, double gain,
-         std::uint64_t pool_bytes)
-      : traits(container), sink(destination), compressor(zstd_options), min_gain(gain), pool(pool_bytes) {}
+  Ledger(const ContainerTraits& container, Sink& destination, const ZstdOptions& zstd_options,
+         double gain, std::uint64_t pool_bytes)
+      : traits(container),
+        sink(destination),
+        compressor(zstd_options),
+        min_gain(gain),
+        pool(pool_bytes) {}
 
   const ContainerTraits& traits;
   Sink& sink;
@@ -69,15 +74,16 @@ struct Ledger {
   double min_gain;
   BufferPool pool;
   std::deque<StoredObject> objects;
-  std::uint64_t cursor = 0;          // place: end of what has been placed
-  std::vector<Finding> findings;     // record
+  std::uint64_t cursor = 0;       // place: end of what has been placed
+  std::vector<Finding> findings;  // record
   // record: read by the progress callback only
   std::uint64_t bytes_done = 0, tensors_done = 0, stored_done = 0;
 };
 
 // The chain, in the order of DESIGN's picture: read, transform, the caller's own, compress, place, hash, write,
 // record.
-std::vector<std::shared_ptr<Stage>> MakeChain(Ledger& ledger, const std::vector<std::shared_ptr<Stage>>& custom,
+std::vector<std::shared_ptr<Stage>> MakeChain(Ledger& ledger,
+                                              const std::vector<std::shared_ptr<Stage>>& custom,
                                               std::shared_ptr<Stage> after);
 
 }  // namespace zt::writer::internal

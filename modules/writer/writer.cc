@@ -2,8 +2,8 @@
 module;
 
 #include <algorithm>
-#include <atomic>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -79,7 +79,8 @@ struct Writer::State {
   explicit State(std::unique_ptr<Sink> destination, WriterOptions writer_options)
       : options(std::move(writer_options)),
         sink(std::move(destination)),
-        ledger(Traits(options.spec), *sink, options.zstd, options.min_gain, options.memory_bytes / 2) {
+        ledger(Traits(options.spec), *sink, options.zstd, options.min_gain,
+               options.memory_bytes / 2) {
     if (options.progress) {
       report = std::make_shared<ReportStage>(options.progress);
       report->ledger = &ledger;
@@ -88,7 +89,8 @@ struct Writer::State {
     PipelineOptions pipeline_options;
     pipeline_options.threads = options.threads == 0 ? UsableThreads() : options.threads;
     pipeline_options.window_bytes = options.memory_bytes / 2;
-    pipeline = std::make_unique<Pipeline>(MakeChain(ledger, options.stages, report), pipeline_options);
+    pipeline =
+        std::make_unique<Pipeline>(MakeChain(ledger, options.stages, report), pipeline_options);
   }
 
   WriterOptions options;
@@ -109,7 +111,8 @@ struct Writer::State {
     std::size_t of;
   };
   std::deque<Alias> aliases;
-  std::unordered_map<std::string_view, std::size_t> names;  // of ledger.objects and aliases, which do not move -> index
+  std::unordered_map<std::string_view, std::size_t>
+      names;  // of ledger.objects and aliases, which do not move -> index
   struct InMemory {
     MemorySource source;
     Plan plan;
@@ -146,15 +149,17 @@ struct Writer::State {
   Status SettleStorage(const Object& object, std::vector<Storage>& storage) const {
     if (storage.empty()) storage.assign(object.components.size(), options.storage);
     if (storage.size() == object.components.size()) return OkStatus();
-    return InvalidArgument(TensorContext(object.name) + ": storage is given for " + std::to_string(storage.size()) +
-                           " of " + std::to_string(object.components.size()) + " components");
+    return InvalidArgument(TensorContext(object.name) + ": storage is given for " +
+                           std::to_string(storage.size()) + " of " +
+                           std::to_string(object.components.size()) + " components");
   }
 
   Status WriteHeader() {
     if (header_written) return OkStatus();
     header_written = true;
     const std::array pieces = {Bytes(ledger.traits.header_magic)};
-    return Annotate(sink->can_place() ? sink->WriteAt(0, pieces) : sink->Append(pieces), sink->name());
+    return Annotate(sink->can_place() ? sink->WriteAt(0, pieces) : sink->Append(pieces),
+                    sink->name());
   }
 
   Status SubmitPending() {
@@ -199,7 +204,8 @@ struct Writer::State {
   // Cuts a component of known size into chunks.
   Status EnqueueComponent(const std::shared_ptr<ComponentState>& state, std::uint64_t input_bytes) {
     const std::uint64_t in_unit = state->transform == nullptr ? 1 : state->transform->input_unit();
-    const std::uint64_t out_unit = state->transform == nullptr ? 1 : state->transform->output_unit();
+    const std::uint64_t out_unit =
+        state->transform == nullptr ? 1 : state->transform->output_unit();
     const std::uint64_t step = ContentOfChunk(*state) / out_unit * in_unit;
     std::uint64_t at = 0;
     do {
@@ -213,7 +219,8 @@ struct Writer::State {
       at += chunk.input_bytes;
       chunk.last = at == input_bytes;
       const std::uint64_t in = chunk.input_bytes;
-      ZT_RETURN_IF_ERROR(Enqueue(std::move(chunk), Weight(*state, in, in / in_unit * out_unit), in));
+      ZT_RETURN_IF_ERROR(
+          Enqueue(std::move(chunk), Weight(*state, in, in / in_unit * out_unit), in));
     } while (at < input_bytes);
     return OkStatus();
   }
@@ -248,12 +255,14 @@ struct Writer::State {
     for (const PlannedObject& planned : plan.objects) {
       ZT_ASSIGN_OR_RETURN(StoredObject* const entry, AddEntry(planned.object));
       entries.push_back(entry);
-      const std::shared_ptr<const Object> object(std::shared_ptr<void>(), &planned.object);  // the plan's
+      const std::shared_ptr<const Object> object(std::shared_ptr<void>(),
+                                                 &planned.object);  // the plan's
       for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
         const PlannedComponent& component = planned.components[c];
         if (component.shared_with) {
           const ComponentId with = *component.shared_with;
-          shared.push_back({&entry->components[c], &entries[with.object]->components[with.component]});
+          shared.push_back(
+              {&entry->components[c], &entries[with.object]->components[with.component]});
           continue;
         }
         auto state = std::make_shared<ComponentState>();
@@ -278,7 +287,8 @@ struct Writer::State {
     ZT_RETURN_IF_ERROR(SubmitPending());
     ZT_RETURN_IF_ERROR(pipeline->Drain());
     findings.clear();
-    for (const auto& finding : ledger.findings) findings.push_back({finding.tensor, finding.counts});
+    for (const auto& finding : ledger.findings)
+      findings.push_back({finding.tensor, finding.counts});
     memory.clear();
     return OkStatus();
   }
@@ -307,8 +317,9 @@ struct Writer::State {
     ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, EncodeManifest(manifest, options.spec));
     const std::vector<std::byte> footer = EncodeFooter(bytes.size(), options.spec);
     const std::array<std::span<const std::byte>, 2> pieces = {bytes, footer};
-    ZT_RETURN_IF_ERROR(Annotate(
-        sink->can_place() ? sink->WriteAt(ledger.cursor, pieces) : sink->Append(pieces), sink->name()));
+    ZT_RETURN_IF_ERROR(
+        Annotate(sink->can_place() ? sink->WriteAt(ledger.cursor, pieces) : sink->Append(pieces),
+                 sink->name()));
     file_bytes = ledger.cursor + bytes.size() + footer.size();
     return Annotate(sink->Finish(file_bytes), sink->name());
   }
@@ -322,9 +333,11 @@ Writer::~Writer() {
   }
 }
 
-StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink, WriterOptions options) {
+StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
+                                                 WriterOptions options) {
   if (!Traits(options.spec).writable) {
-    return InvalidArgument("version " + std::string(Traits(options.spec).text) + " cannot be written");
+    return InvalidArgument("version " + std::string(Traits(options.spec).text) +
+                           " cannot be written");
   }
   ZT_RETURN_IF_ERROR(Validate(options.zstd));
   return std::unique_ptr<Writer>(
@@ -343,9 +356,11 @@ Status Writer::AddSource(TensorSource& source, const Plan& plan) {
   const auto wanted = CheckedAdd(s.ledger.cursor, plan.output_bytes());
   bool compressed = false;
   for (const PlannedObject& object : plan.objects) {
-    for (const auto& c : object.components) compressed |= c.storage.compression != Compression::kNone;
+    for (const auto& c : object.components)
+      compressed |= c.storage.compression != Compression::kNone;
   }
-  if (wanted && !compressed) ZT_RETURN_IF_ERROR(s.Check(Annotate(s.sink->Reserve(*wanted), s.sink->name())));
+  if (wanted && !compressed)
+    ZT_RETURN_IF_ERROR(s.Check(Annotate(s.sink->Reserve(*wanted), s.sink->name())));
   ZT_RETURN_IF_ERROR(s.Check(s.AddPlanned(source, plan)));
   if (!source.seekable()) {
     // Only the end tells whether a pipe held what it promised.
@@ -465,9 +480,9 @@ struct ObjectWriter::State {
   }
 
   Status WrongSize(std::uint64_t bytes) const {
-    return Annotate(InvalidArgument("component " + Quote(object->components[at].role) + " declares " +
-                                    std::to_string(object->components[at].bytes) + " bytes, " +
-                                    std::to_string(bytes) + " were appended"),
+    return Annotate(InvalidArgument("component " + Quote(object->components[at].role) +
+                                    " declares " + std::to_string(object->components[at].bytes) +
+                                    " bytes, " + std::to_string(bytes) + " were appended"),
                     TensorContext(object->name));
   }
 
@@ -484,7 +499,7 @@ ObjectWriter::ObjectWriter(std::unique_ptr<State> state) : state_(std::move(stat
 ObjectWriter::~ObjectWriter() {
   if (!state_->finished) {
     (void)state_->writer->Fail(FailedPrecondition(TensorContext(state_->object->name) +
-                                            ": the object was dropped before Finish"));
+                                                  ": the object was dropped before Finish"));
   }
 }
 
@@ -496,8 +511,9 @@ StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector
   for (const Storage& each : storage) {
     const Encoding encoding =
         each.compression == Compression::kNone ? Encoding::kRaw : Encoding::kZstd;
-    ZT_RETURN_IF_ERROR(s.Check(Annotate(
-        CheckExpressible(object, encoding, Name(each.digest), s.options.spec), TensorContext(object.name))));
+    ZT_RETURN_IF_ERROR(
+        s.Check(Annotate(CheckExpressible(object, encoding, Name(each.digest), s.options.spec),
+                         TensorContext(object.name))));
   }
   auto entry = s.AddEntry(object);
   if (!entry.ok()) return s.Fail(entry.status());
@@ -538,7 +554,8 @@ Status ObjectWriter::NextComponent() {
   State& s = *state_;
   if (!s.writer->failure.ok()) return s.writer->failure;
   if (s.at + 1 >= s.object->components.size()) {
-    return s.writer->Fail(FailedPrecondition(TensorContext(s.object->name) + ": there is no further component"));
+    return s.writer->Fail(
+        FailedPrecondition(TensorContext(s.object->name) + ": there is no further component"));
   }
   ZT_RETURN_IF_ERROR(s.writer->Check(s.EndComponent()));
   ++s.at;
@@ -553,9 +570,9 @@ Status ObjectWriter::Finish() {
   s.writer->object_open = false;
   if (!s.writer->failure.ok()) return s.writer->failure;
   if (s.at + 1 != s.object->components.size()) {
-    return s.writer->Fail(FailedPrecondition(
-        TensorContext(s.object->name) + ": component " +
-        Quote(s.object->components[s.at + 1].role) + " was never begun"));
+    return s.writer->Fail(FailedPrecondition(TensorContext(s.object->name) + ": component " +
+                                             Quote(s.object->components[s.at + 1].role) +
+                                             " was never begun"));
   }
   ZT_RETURN_IF_ERROR(s.writer->Check(s.EndComponent()));
   return s.writer->Check(Annotate(ValidateObject(s.actual), TensorContext(s.object->name)));

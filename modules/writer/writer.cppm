@@ -24,8 +24,8 @@ export namespace zt {
 
 // Where a run stands. Counts what has been recorded, in order; never decreases.
 struct Progress {
-  std::uint64_t bytes = 0;         // decoded input bytes done
-  std::uint64_t bytes_total = 0;   // 0 where unknown (streamed objects)
+  std::uint64_t bytes = 0;        // decoded input bytes done
+  std::uint64_t bytes_total = 0;  // 0 where unknown (streamed objects)
   std::uint64_t tensors = 0;
   std::uint64_t tensors_total = 0;
   std::uint64_t stored_bytes = 0;  // written for them
@@ -39,10 +39,10 @@ struct NumericFinding {
 
 struct WriterOptions {
   SpecVersion spec = SpecVersion::k1_2;
-  Storage storage = {};      // of components added without a plan
+  Storage storage = {};  // of components added without a plan
   ZstdOptions zstd = {};
-  double min_gain = 0.02;    // fraction a component must shrink by to be stored compressed
-  unsigned threads = 1;      // workers; 0 means UsableThreads()
+  double min_gain = 0.02;  // fraction a component must shrink by to be stored compressed
+  unsigned threads = 1;    // workers; 0 means UsableThreads()
   std::uint64_t memory_bytes = 64 << 20;  // for chunks under way; the manifest comes on top
   // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes; their
   // number must come out as declared.
@@ -61,7 +61,8 @@ class ObjectWriter;
 // sink's.
 class Writer {
  public:
-  static StatusOr<std::unique_ptr<Writer>> Create(std::unique_ptr<Sink> sink, WriterOptions options = {});
+  static StatusOr<std::unique_ptr<Writer>> Create(std::unique_ptr<Sink> sink,
+                                                  WriterOptions options = {});
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
@@ -76,7 +77,8 @@ class Writer {
   // declared. `storage` has one entry for each component, or is empty for the default. The bytes must stay until
   // Flush or Finish returns.
   Status Add(std::string name, Shape shape, ElementType element, std::span<const std::byte> bytes);
-  Status Add(Object object, std::vector<std::span<const std::byte>> components, std::vector<Storage> storage = {});
+  Status Add(Object object, std::vector<std::span<const std::byte>> components,
+             std::vector<Storage> storage = {});
 
   // A second name for an object added before: tied weights, one blob.
   Status AddAlias(std::string name, std::string_view of);

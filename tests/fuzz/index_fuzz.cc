@@ -11,7 +11,8 @@ import zt.convert.safetensors;
 import zt.core;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto map = zt::ParseSafetensorsIndex(std::string(reinterpret_cast<const char*>(data), size));
+  const auto map =
+      zt::ParseSafetensorsIndex(std::string(reinterpret_cast<const char*>(data), size));
   if (!map.ok()) return 0;
   for (const auto& [tensor, shard] : *map) {
     const std::filesystem::path path(shard);

@@ -46,7 +46,8 @@ struct Made {
 std::vector<std::byte> Content(Choices& choices, const zt::Component& component) {
   std::vector<std::byte> out(component.bytes);
   const auto pattern = choices.Take(choices.Below(64));
-  for (std::size_t i = 0; i < out.size() && !pattern.empty(); ++i) out[i] = pattern[i % pattern.size()];
+  for (std::size_t i = 0; i < out.size() && !pattern.empty(); ++i)
+    out[i] = pattern[i % pattern.size()];
   if (component.element.dtype == zt::DType::kBool) {
     for (std::byte& byte : out) byte &= std::byte{1};
   }
@@ -54,12 +55,14 @@ std::vector<std::byte> Content(Choices& choices, const zt::Component& component)
 }
 
 std::optional<Made> MakeObject(Choices& choices) {
-  static constexpr const char* kElements[] = {"f64", "f32", "f16", "bf16", "i64",  "i32",       "i16",       "i8",
-                                              "u64", "u32", "u16", "u8",   "bool", "f8_e4m3fn", "complex64", "f4_e2m1"};
+  static constexpr const char* kElements[] = {
+      "f64", "f32", "f16", "bf16", "i64",  "i32",       "i16",       "i8",
+      "u64", "u32", "u16", "u8",   "bool", "f8_e4m3fn", "complex64", "f4_e2m1"};
   Made made;
   const auto name = choices.Take(1 + choices.Below(8));
   made.object.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
-  for (unsigned rank = choices.Below(4); rank > 0; --rank) made.object.shape.push_back(choices.Below(24));
+  for (unsigned rank = choices.Below(4); rank > 0; --rank)
+    made.object.shape.push_back(choices.Below(24));
   const zt::ElementType element = *zt::ParseElementType(kElements[choices.Below(16)]);
   if (choices.Flip()) {
     made.object.format = "fuzz.pair/1";
@@ -68,7 +71,8 @@ std::optional<Made> MakeObject(Choices& choices) {
   } else {
     made.object.components = {{"data", element, *zt::DenseBytes(made.object.shape, element)}};
   }
-  if (choices.Flip()) made.object.attributes.push_back({"count", zt::Value(std::int64_t{choices.Wide()})});
+  if (choices.Flip())
+    made.object.attributes.push_back({"count", zt::Value(std::int64_t{choices.Wide()})});
   for (const zt::Component& component : made.object.components) {
     made.components.push_back(Content(choices, component));
     made.storage.push_back({static_cast<zt::Compression>(choices.Below(3)),
@@ -113,14 +117,17 @@ bool Covered(const zt::Manifest& manifest, std::uint64_t at) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static constexpr zt::SpecVersion kVersions[] = {zt::SpecVersion::k1_2, zt::SpecVersion::k1_1, zt::SpecVersion::k0_1};
+  static constexpr zt::SpecVersion kVersions[] = {zt::SpecVersion::k1_2, zt::SpecVersion::k1_1,
+                                                  zt::SpecVersion::k0_1};
   Choices choices(FuzzBytes(data, size));
   const unsigned damage_at = choices.Wide();
   const std::byte damage{static_cast<unsigned char>(1 + choices.Below(255))};
   zt::WriterOptions options;
   options.spec = kVersions[choices.Below(3)];
   options.threads = 1 + choices.Below(2);
-  options.zstd = {.level = 1 + static_cast<int>(choices.Below(3)), .huffman = choices.Flip(), .frame_bytes = 1024};
+  options.zstd = {.level = 1 + static_cast<int>(choices.Below(3)),
+                  .huffman = choices.Flip(),
+                  .frame_bytes = 1024};
   std::vector<Made> objects;
   for (unsigned left = choices.Below(6); left > 0; --left) {
     if (auto made = MakeObject(choices)) objects.push_back(*std::move(made));
@@ -130,7 +137,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto writer = zt::Writer::Create(zt::MemorySink(file), options);
   ZT_FUZZ_CHECK(writer.ok());
   for (const Made& made : objects) {
-    std::vector<std::span<const std::byte>> components(made.components.begin(), made.components.end());
+    std::vector<std::span<const std::byte>> components(made.components.begin(),
+                                                       made.components.end());
     // A name twice or not UTF-8, or what the version cannot say.
     if (!(*writer)->Add(made.object, std::move(components), made.storage).ok()) return 0;
   }
