@@ -13,10 +13,9 @@ pkg_check_modules(cbor REQUIRED IMPORTED_TARGET libcbor)
 pkg_check_modules(simdjson REQUIRED IMPORTED_TARGET simdjson)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(re2 REQUIRED IMPORTED_TARGET re2)
-pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
 
 # A flag such as -pthread on one target alone would make its module files differ from everybody else's.
-foreach(package zstd cbor simdjson xxhash re2 libzip)
+foreach(package zstd cbor simdjson xxhash re2)
   set_target_properties(PkgConfig::${package} PROPERTIES INTERFACE_COMPILE_OPTIONS "")
 endforeach()
 

@@ -61,5 +61,5 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME ztstream-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 # What cmake/ztstream-config.cmake.in looks for.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libzstd-dev, libhwy-dev, libcbor-dev, libsimdjson-dev, libssl-dev, \
-libxxhash-dev, libzip-dev, zlib1g-dev, libre2-dev, nlohmann-json3-dev")
+libxxhash-dev, zlib1g-dev, libre2-dev, nlohmann-json3-dev")
 include(CPack)
