@@ -23,6 +23,7 @@ module;
 module zt.writer;
 
 import :chain;
+import :feed;
 import zt.compress;
 import zt.core;
 import zt.digest;
@@ -75,7 +76,7 @@ class ReportStage final : public Stage {
 
 }  // namespace
 
-struct Writer::State {
+struct Writer::State final : ObjectWriter::Feed {
   explicit State(std::unique_ptr<Sink> destination, WriterOptions writer_options)
       : options(std::move(writer_options)),
         sink(std::move(destination)),
@@ -128,7 +129,7 @@ struct Writer::State {
 
   // Remembers the first failure and drops the output. Where a batch before the one that failed was still under way,
   // it may fail too, and its error is the one that every number of threads reports.
-  Status Fail(const Status& status) {
+  Status Fail(const Status& status) override {
     if (failure.ok()) {
       pipeline->Cancel(status);
       failure = pipeline->Drain();
@@ -136,7 +137,6 @@ struct Writer::State {
     }
     return failure;
   }
-  Status Check(const Status& status) { return status.ok() ? status : Fail(status); }
 
   Status Usable() const {
     if (!failure.ok()) return failure;
@@ -200,6 +200,18 @@ struct Writer::State {
                                                           : state.transform->output_unit();
     return std::max(unit, wanted / unit * unit);
   }
+
+  // What an ObjectWriter asks for.
+  const Status& Failure() const override { return failure; }
+  Buffer Room(const ComponentState& state) override {
+    return ledger.pool.Take(ContentOfChunk(state));
+  }
+  Status Send(Chunk chunk) override {
+    const std::uint64_t bytes = chunk.input_bytes;
+    const auto& state = *static_cast<const ComponentState*>(chunk.owner.get());
+    return Enqueue(std::move(chunk), Weight(state, bytes, bytes), bytes);
+  }
+  void Close() override { object_open = false; }
 
   // Cuts a component of known size into chunks.
   Status EnqueueComponent(const std::shared_ptr<ComponentState>& state, std::uint64_t input_bytes) {
@@ -435,74 +447,6 @@ const std::vector<NumericFinding>& Writer::numeric_findings() const { return sta
 const Manifest& Writer::manifest() const { return state_->manifest; }
 std::uint64_t Writer::file_bytes() const { return state_->file_bytes; }
 
-// ---- ObjectWriter --------------------------------------------------------------------------------------------
-
-struct ObjectWriter::State {
-  Writer::State* writer;
-  std::shared_ptr<const Object> object;
-  StoredObject* entry;
-  std::vector<Storage> storage;
-  Object actual;  // with the sizes as they came
-  std::size_t at = 0;
-  std::shared_ptr<ComponentState> component;
-  Buffer buffer;  // bytes of the chunk under way
-  std::size_t filled = 0;
-  std::uint64_t appended = 0;  // of the component, buffer included
-  bool finished = false;
-
-  void BeginComponent() {
-    component = std::make_shared<ComponentState>();
-    component->object = object;
-    component->entry = &entry->components[at];
-    component->declared_bytes = object->components[at].bytes;
-    component->storage = storage[at];
-    component->ends_object = at + 1 == object->components.size();
-    filled = 0;
-    appended = 0;
-  }
-
-  Status Send(bool last) {
-    Chunk chunk;
-    chunk.object = object.get();
-    chunk.component = static_cast<std::uint32_t>(at);
-    chunk.owner = component;
-    chunk.input_bytes = filled;
-    chunk.offset = appended - filled;
-    chunk.first = chunk.offset == 0;
-    chunk.last = last;
-    chunk.bytes = buffer.bytes().first(filled);
-    chunk.buffer = std::move(buffer);
-    buffer = Buffer();
-    const std::uint64_t weight = Writer::State::Weight(*component, filled, filled);
-    const std::size_t bytes = filled;
-    filled = 0;
-    return writer->Enqueue(std::move(chunk), weight, bytes);
-  }
-
-  Status WrongSize(std::uint64_t bytes) const {
-    return Annotate(InvalidArgument("component " + Quote(object->components[at].role) +
-                                    " declares " + std::to_string(object->components[at].bytes) +
-                                    " bytes, " + std::to_string(bytes) + " were appended"),
-                    TensorContext(object->name));
-  }
-
-  Status EndComponent() {
-    const std::uint64_t declared = object->components[at].bytes;
-    if (declared != kUnknownSize && declared != appended) return WrongSize(appended);
-    actual.components[at].bytes = appended;
-    return Send(true);
-  }
-};
-
-ObjectWriter::ObjectWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
-
-ObjectWriter::~ObjectWriter() {
-  if (!state_->finished) {
-    (void)state_->writer->Fail(FailedPrecondition(TensorContext(state_->object->name) +
-                                                  ": the object was dropped before Finish"));
-  }
-}
-
 StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector<Storage> storage) {
   State& s = *state_;
   ZT_RETURN_IF_ERROR(s.Usable());
@@ -517,65 +461,10 @@ StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector
   }
   auto entry = s.AddEntry(object);
   if (!entry.ok()) return s.Fail(entry.status());
-  auto state = std::make_unique<ObjectWriter::State>();
-  state->writer = &s;
-  state->entry = *entry;
-  state->storage = std::move(storage);
-  state->actual = object;
-  state->object = std::make_shared<const Object>(std::move(object));
-  state->BeginComponent();
+  auto state =
+      std::make_unique<ObjectWriter::State>(s, *entry, std::move(storage), std::move(object));
   s.object_open = true;
   return std::unique_ptr<ObjectWriter>(new ObjectWriter(std::move(state)));
-}
-
-Status ObjectWriter::Append(std::span<const std::byte> bytes) {
-  State& s = *state_;
-  if (!s.writer->failure.ok()) return s.writer->failure;
-  if (s.finished) return FailedPrecondition("the object is finished");
-  const std::uint64_t declared = s.component->declared_bytes;
-  if (declared != kUnknownSize && bytes.size() > declared - s.appended) {
-    return s.writer->Fail(s.WrongSize(s.appended + bytes.size()));
-  }
-  const std::size_t capacity = s.writer->ContentOfChunk(*s.component);
-  while (!bytes.empty()) {
-    // A full chunk is held back until more comes: the last one must know that it is the last.
-    if (s.filled == capacity) ZT_RETURN_IF_ERROR(s.writer->Check(s.Send(false)));
-    if (s.buffer.empty()) s.buffer = s.writer->ledger.pool.Take(capacity);
-    const std::size_t take = std::min(bytes.size(), capacity - s.filled);
-    std::memcpy(s.buffer.bytes().data() + s.filled, bytes.data(), take);
-    s.filled += take;
-    s.appended += take;
-    bytes = bytes.subspan(take);
-  }
-  return OkStatus();
-}
-
-Status ObjectWriter::NextComponent() {
-  State& s = *state_;
-  if (!s.writer->failure.ok()) return s.writer->failure;
-  if (s.at + 1 >= s.object->components.size()) {
-    return s.writer->Fail(
-        FailedPrecondition(TensorContext(s.object->name) + ": there is no further component"));
-  }
-  ZT_RETURN_IF_ERROR(s.writer->Check(s.EndComponent()));
-  ++s.at;
-  s.BeginComponent();
-  return OkStatus();
-}
-
-Status ObjectWriter::Finish() {
-  State& s = *state_;
-  if (s.finished) return FailedPrecondition("the object is finished");
-  s.finished = true;
-  s.writer->object_open = false;
-  if (!s.writer->failure.ok()) return s.writer->failure;
-  if (s.at + 1 != s.object->components.size()) {
-    return s.writer->Fail(FailedPrecondition(TensorContext(s.object->name) + ": component " +
-                                             Quote(s.object->components[s.at + 1].role) +
-                                             " was never begun"));
-  }
-  ZT_RETURN_IF_ERROR(s.writer->Check(s.EndComponent()));
-  return s.writer->Check(Annotate(ValidateObject(s.actual), TensorContext(s.object->name)));
 }
 
 }  // namespace zt

@@ -12,6 +12,7 @@ module;
 
 export module zt.writer;
 
+export import :object;
 export import :plan;
 import zt.compress;
 import zt.core;
@@ -50,8 +51,6 @@ struct WriterOptions {
   // Called after each batch, by one thread at a time. Must not block for long.
   std::function<void(const Progress&)> progress = {};
 };
-
-class ObjectWriter;
 
 // Writes one .zt file: header, blobs in the order they are added, manifest, footer. It alone decides offsets, never
 // seeks back and writes no byte twice. The same inputs and options give the same bytes for any number of threads.
@@ -103,30 +102,8 @@ class Writer {
   std::uint64_t file_bytes() const;
 
  private:
-  friend class ObjectWriter;
   struct State;
   explicit Writer(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
-};
-
-// Feeds the components of one object, in the order of their declaration. Must not outlive its Writer. Not thread-safe.
-class ObjectWriter {
- public:
-  ~ObjectWriter();
-  ObjectWriter(const ObjectWriter&) = delete;
-  ObjectWriter& operator=(const ObjectWriter&) = delete;
-
-  // Appends to the current component. The bytes are copied.
-  Status Append(std::span<const std::byte> bytes);
-  // Ends the current component and begins the next one.
-  Status NextComponent();
-  // Ends the last component. The sizes must agree with the shape.
-  Status Finish();
-
- private:
-  friend class Writer;
-  struct State;
-  explicit ObjectWriter(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 
