@@ -189,6 +189,28 @@ TEST(Refused, WhatTheVersionCannotSay) {
           [&](Writer& w) { return w.Begin(group).status(); }, {.spec = SpecVersion::k0_1});
 }
 
+TEST(Refused, PlansOfAnotherVersion) {
+  const Bytes data(8);
+  MemorySource source;
+  ASSERT_TRUE(source.Add(*DenseObject("t", {8}, U8()), {data}).ok());
+  const auto plan = MakePlan(source, {});
+  ASSERT_TRUE(plan.ok());
+  Refuses(StatusCode::kInvalidArgument, "the plan is for version 1.2.0, the writer writes 1.1.0",
+          [&](Writer& w) { return w.AddSource(source, *plan); }, {.spec = SpecVersion::k1_1});
+}
+
+TEST(Plans, ErrorsNameTheTensorAndItsFile) {
+  const Bytes data(8);
+  MemorySource source;
+  ASSERT_TRUE(source.Add(*DenseObject("a", {8}, U8()), {data}).ok());
+  ASSERT_TRUE(source.Add(*DenseObject("b", {1}, {DType::kF64}), {data}).ok());
+  source.SetFile("model.bin");
+  PlanOptions options;
+  options.rename = [](const std::string&) { return "c"; };
+  EXPECT_EQ(Message(MakePlan(source, options).status()),
+            "model.bin: tensor 'b': it and tensor 'a' would both be named 'c'");
+}
+
 TEST(Refused, StreamsOfTheWrongSize) {
   const Bytes data(8);
   const auto stream = [&](std::vector<Component> components,

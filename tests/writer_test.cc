@@ -394,15 +394,12 @@ TEST(Aliases, ShareABlob) {
 class XorStage final : public Stage {
  public:
   Status Process(Chunk& chunk) override {
-    Buffer out = pool_.Take(chunk.bytes.size());
+    Buffer out = chunk.pool->Take(chunk.bytes.size());
     for (std::size_t i = 0; i < chunk.bytes.size(); ++i)
       out.bytes()[i] = chunk.bytes[i] ^ std::byte{0x5a};
     chunk.Replace(std::move(out));
     return OkStatus();
   }
-
- private:
-  BufferPool pool_{kMiB};
 };
 
 TEST(Stages, ACustomOneSeesEveryChunk) {
@@ -439,6 +436,23 @@ TEST(Stages, TheErrorOfACustomOneNamesTheTensor) {
     (void)writer->Add("good", {1000}, U8(), std::span(data).first(1000));
     (void)writer->Add("bad", {data.size()}, U8(), data);
     EXPECT_EQ(Message(writer->Finish()), "tensor 'bad': the stage's own words");
+    EXPECT_TRUE(file.empty());
+  }
+}
+
+TEST(Stages, TheErrorOfACustomOneNamesTheFileOfASource) {
+  const Bytes data = Noise(4 * kMiB);
+  MemorySource source;
+  ASSERT_TRUE(source.Add(*DenseObject("bad", {data.size()}, U8()), {data}).ok());
+  source.SetFile("model.bin");
+  const auto plan = MakePlan(source, {});
+  ASSERT_TRUE(plan.ok());
+  for (const unsigned threads : {1U, 4U}) {
+    Bytes file;
+    const auto writer =
+        MakeWriter(file, {.threads = threads, .stages = {std::make_shared<FailingStage>()}});
+    (void)writer->AddSource(source, *plan);
+    EXPECT_EQ(Message(writer->Finish()), "model.bin: tensor 'bad': the stage's own words");
     EXPECT_TRUE(file.empty());
   }
 }

@@ -50,7 +50,7 @@ struct Pair {
   std::optional<double> largest;
 };
 
-struct Counts {
+struct Counts final : ChunkOwner {
   std::uint64_t differing = 0, nan = 0;
   std::optional<double> largest;
   void Add(double difference) {

@@ -149,12 +149,11 @@ Status Convert(const ConvertArgs& args) {
   if (!args.common.quiet) {
     for (const std::string& warning : source->warnings()) Warn(warning);
   }
-  auto plan = MakePlan(*source, plan_options);
-  if (!plan.ok()) return Annotate(plan.status(), args.inputs.front());
+  ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
   if (args.dry_run) {
-    if (!args.common.json) return Print(PlanText(*source, *plan, args));
-    Json json = Summary(args, *source, *plan, true);
-    json["plan"] = PlanJson(*source, *plan);
+    if (!args.common.json) return Print(PlanText(*source, plan, args));
+    Json json = Summary(args, *source, plan, true);
+    json["plan"] = PlanJson(*source, plan);
     return Print(json.dump() + "\n");
   }
 
@@ -168,17 +167,17 @@ Status Convert(const ConvertArgs& args) {
                       Writer::Create(std::move(sink), std::move(options)));
   {
     const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
-    ZT_RETURN_IF_ERROR(writer->AddSource(*source, *plan));
+    ZT_RETURN_IF_ERROR(writer->AddSource(*source, plan));
     ZT_RETURN_IF_ERROR(writer->Flush());
     ZT_RETURN_IF_ERROR(source->Finish());
     ZT_RETURN_IF_ERROR(writer->Finish());
   }
   bar.End();
-  ReportFindings(*writer, plan->on_overflow);
+  ReportFindings(*writer, plan.on_overflow);
   const double seconds = bar.seconds();
-  const std::uint64_t bytes = plan->input_bytes(*source);
+  const std::uint64_t bytes = plan.input_bytes(*source);
   if (args.common.json) {
-    Json json = Summary(args, *source, *plan, false);
+    Json json = Summary(args, *source, plan, false);
     json["output"]["bytes"] = writer->file_bytes();
     json["timing"] = {{"wall_s", seconds}};
     Json numeric = Json::array();
@@ -195,7 +194,7 @@ Status Convert(const ConvertArgs& args) {
     char text[64];
     std::snprintf(text, sizeof text, "%.2f s", seconds);
     std::fprintf(stderr, "ztstream: %s: %zu tensors, %s in, %s out, %s, %s\n", args.output.c_str(),
-                 plan->objects.size(), HumanBytes(bytes).c_str(),
+                 plan.objects.size(), HumanBytes(bytes).c_str(),
                  HumanBytes(writer->file_bytes()).c_str(), text,
                  HumanRate(static_cast<double>(bytes) / std::max(seconds, 1e-6)).c_str());
   }

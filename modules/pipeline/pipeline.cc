@@ -10,6 +10,7 @@ module;
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -28,11 +29,16 @@ using internal::MutexLock;
 
 Status Stage::ProcessBatch(Batch& batch) {
   for (Chunk& chunk : batch.chunks) {
-    if (auto status = Process(chunk); !status.ok()) {
-      return chunk.object == nullptr ? status : Annotate(status, TensorContext(chunk.object->name));
-    }
+    if (auto status = Process(chunk); !status.ok()) return AnnotateChunk(status, chunk);
   }
   return OkStatus();
+}
+
+Status AnnotateChunk(const Status& status, const Chunk& chunk) {
+  if (status.ok() || chunk.object == nullptr) return status;
+  const Status named = Annotate(status, TensorContext(chunk.object->name));
+  const std::string_view file = chunk.owner == nullptr ? std::string_view() : chunk.owner->file();
+  return file.empty() ? named : Annotate(named, file);
 }
 
 namespace {

@@ -46,7 +46,7 @@ std::uint64_t LoadLittle(const std::byte* p, std::size_t width) {
 }
 
 // One component under verification.
-struct Item {
+struct Item final : ChunkOwner {
   const StoredObject* object = nullptr;
   const StoredComponent* component = nullptr;
   DigestText expected;

@@ -35,15 +35,6 @@ ComponentState& StateOf(const Chunk& chunk) {
   return *static_cast<ComponentState*>(chunk.owner.get());
 }
 
-// "FILE: tensor 'NAME': what": the tensor as the source names it, and the file it comes from.
-Status WithTensor(const Status& status, const Chunk& chunk) {
-  if (status.ok()) return status;
-  const ComponentState& state = StateOf(chunk);
-  const Status named = Annotate(status, TensorContext(chunk.object->name));
-  if (state.source == nullptr || state.source->file(state.id).empty()) return named;
-  return Annotate(named, state.source->file(state.id));
-}
-
 // Fetches bytes. Chunks of sequential components are read by the in-order instance, the others by the parallel
 // one. Small chunks share the batch's arena, and neighbours in the file come with one call.
 class ReadStage final : public Stage {
@@ -95,7 +86,8 @@ class ReadStage final : public Stage {
         Chunk& chunk = chunks[k];
         const auto out = std::span(const_cast<std::byte*>(chunk.bytes.data()), chunk.bytes.size());
         const ComponentState& from = StateOf(chunk);
-        ZT_RETURN_IF_ERROR(WithTensor(from.source->Read(from.id, chunk.input_offset, out), chunk));
+        ZT_RETURN_IF_ERROR(
+            AnnotateChunk(from.source->Read(from.id, chunk.input_offset, out), chunk));
       }
       i += run;
     }
@@ -180,7 +172,7 @@ class CompressStage final : public Stage {
       // The wish may have changed since the bound was summed (another chunk of the component was found
       // incompressible); then less room is used, never more.
       auto size = ledger_.compressor.Compress(chunk.bytes, free);
-      if (!size.ok()) return WithTensor(size.status(), chunk);
+      if (!size.ok()) return AnnotateChunk(size.status(), chunk);
       chunk.encoded = free.first(*size);
       free = free.subspan(*size);
     }
@@ -315,10 +307,6 @@ class RecordStage final : public Stage {
  public:
   explicit RecordStage(Ledger& ledger) : ledger_(ledger) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status ProcessBatch(Batch& batch) override {
-    for (Chunk& chunk : batch.chunks) ZT_RETURN_IF_ERROR(WithTensor(Process(chunk), chunk));
-    return OkStatus();
-  }
   Status Process(Chunk& chunk) override {
     ComponentState& state = StateOf(chunk);
     const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();

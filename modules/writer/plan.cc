@@ -57,20 +57,28 @@ class Planner {
       : source_(source), options_(options) {}
 
   StatusOr<Plan> Run() {
+    plan_.spec = options_.spec;
     plan_.attributes = source_.attributes();
     plan_.on_overflow = options_.on_overflow;
-    ZT_RETURN_IF_ERROR(CheckExpressible(plan_.attributes, options_.spec));
+    ZT_RETURN_IF_ERROR(InFile(CheckExpressible(plan_.attributes, options_.spec), 0));
     plan_.objects.reserve(source_.objects().size());
     blobs_.reserve(source_.objects().size());
     for (std::uint32_t i = 0; i < source_.objects().size(); ++i) {
       const Object& object = source_.objects()[i];
       if (options_.keep && !options_.keep(object)) continue;
-      ZT_RETURN_IF_ERROR(AnnotateTensor(AddObject(i, object), object.name));
+      ZT_RETURN_IF_ERROR(InFile(AnnotateTensor(AddObject(i, object), object.name), i));
     }
     return std::move(plan_);
   }
 
  private:
+  // The file that holds the object, where the source knows it, before the message.
+  Status InFile(const Status& status, std::uint32_t object) const {
+    if (status.ok() || source_.objects().empty()) return status;
+    const std::string& file = source_.file({object, 0});
+    return file.empty() ? status : Annotate(status, file);
+  }
+
   Status AddObject(std::uint32_t index, const Object& from) {
     ZT_RETURN_IF_ERROR(source_.CheckReadable(index));
     PlannedObject planned;

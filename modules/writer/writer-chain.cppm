@@ -7,6 +7,7 @@ module;
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,8 +26,12 @@ import zt.transform;
 namespace zt::writer::internal {
 
 // One component under way. Each field is touched by one stage, or is fixed, or is atomic.
-struct ComponentState {
+struct ComponentState final : ChunkOwner {
   enum Choice { kUndecided, kRaw, kZstd };
+
+  std::string_view file() const override {
+    return source == nullptr ? std::string_view() : source->file(id);
+  }
 
   // Fixed before the first chunk is submitted.
   std::shared_ptr<const Object> object;

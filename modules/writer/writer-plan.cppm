@@ -21,54 +21,61 @@ export namespace zt {
 
 // Whether a component is compressed.
 enum class Compression : std::uint8_t {
-  kNone,
+  kNone,    // stored raw
   kIfGain,  // unless it would shrink by less than WriterOptions::min_gain; decided by its first frame
-  kAlways,
+  kAlways,  // whatever it gains
 };
 
 // How a component is stored.
 struct Storage {
-  Compression compression = Compression::kNone;
-  DigestKind digest = DigestKind::kCrc32c;  // over the stored bytes
-  bool operator==(const Storage&) const = default;
+  Compression compression = Compression::kNone;     // raw or zstd
+  DigestKind digest = DigestKind::kCrc32c;          // over the stored bytes
+  bool operator==(const Storage&) const = default;  // both equal
 };
 
+// What becomes of one component of a source.
 struct PlannedComponent {
-  ComponentId source;
+  ComponentId source;                          // where its bytes come from
   std::shared_ptr<const Transform> transform;  // null: the bytes go as they are
-  Storage storage;
+  Storage storage;                             // how it is stored
   // Set where an earlier component of the plan has the same bytes: this one gets no blob but shares that one's.
   std::optional<ComponentId> shared_with;  // indices into Plan::objects and its components
 };
 
+// One object of the file to be written.
 struct PlannedObject {
   Object object;  // as it will be stored: new name, new element types and sizes
-  std::vector<PlannedComponent> components;
+  std::vector<PlannedComponent> components;  // one for each of object.components
 };
 
+// What a Writer is to do with a source. Plain data: it may be changed before it is handed to Writer::AddSource, as
+// long as objects and components agree.
 struct Plan {
-  Value::Map attributes;  // of the file
-  std::vector<PlannedObject> objects;
-  OnOverflow on_overflow = OnOverflow::kError;
+  SpecVersion spec = SpecVersion::k1_2;         // the version it was checked for
+  Value::Map attributes;                        // of the file
+  std::vector<PlannedObject> objects;           // in the order of the source
+  OnOverflow on_overflow = OnOverflow::kError;  // for all conversions
 
   std::uint64_t input_bytes(const TensorSource& source) const;  // that will be read
   std::uint64_t output_bytes() const;                           // decoded; shared blobs once
 };
 
+// What MakePlan should decide. The functions may be empty; they see declarations as the source gives them.
 struct PlanOptions {
-  SpecVersion spec = SpecVersion::k1_2;
-  Storage storage = {};
-  OnOverflow on_overflow = OnOverflow::kError;
-  // Each may be empty. keep: false drops the object. rename: its new name. convert: the element type it should have
-  // (called with the declaration as the source gives it), or nothing to leave it. Objects of ggml blocks
-  // (format "gguf.<type>/1") are dequantized to it and become dense.
+  SpecVersion spec = SpecVersion::k1_2;         // of the file; the Writer's must be the same
+  Storage storage = {};                         // of every component
+  OnOverflow on_overflow = OnOverflow::kError;  // for all conversions
+  // False drops the object.
   std::function<bool(const Object&)> keep = {};
+  // The new name of the object called `name`.
   std::function<std::string(const std::string& name)> rename = {};
+  // The element type the object should have, or nothing to leave it. Objects of ggml blocks (format "gguf.<type>/1")
+  // are dequantized to it and become dense.
   std::function<std::optional<ElementType>(const Object&)> convert = {};
 };
 
-// Decides everything: names (a collision is kDataLoss naming both), conversions (kUnimplemented where there is
-// none), shared blobs, and whether the spec can hold the result (CheckExpressible).
+// Decides everything: names (a collision is kDataLoss naming both), conversions (kUnimplemented where there is none),
+// shared blobs, and whether the spec can hold the result (CheckExpressible). Reads no tensor bytes. Errors name the tensor and its file.
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
 
 }  // namespace zt

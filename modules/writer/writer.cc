@@ -169,9 +169,9 @@ struct Writer::State final : ObjectWriter::Feed {
   }
 
   // The most memory a chunk holds at once, given its bytes before and after the transform.
-  static std::uint64_t Weight(const ComponentState& state, std::uint64_t in, std::uint64_t out) {
+  std::uint64_t Weight(const ComponentState& state, std::uint64_t in, std::uint64_t out) const {
     std::uint64_t weight = in;
-    if (state.transform != nullptr) weight += out;
+    if (state.transform != nullptr || !options.stages.empty()) weight += out;
     if (state.storage.compression != Compression::kNone) weight += FrameBound(out);
     return weight;
   }
@@ -183,6 +183,7 @@ struct Writer::State final : ObjectWriter::Feed {
       ZT_RETURN_IF_ERROR(SubmitPending());
     }
     if (pending == nullptr) pending = std::make_unique<Batch>();
+    chunk.pool = &ledger.pool;
     pending->chunks.push_back(std::move(chunk));
     pending->weight += weight;
     pending_bytes += bytes;
@@ -363,6 +364,10 @@ void Writer::SetAttribute(std::string_view key, Value value) {
 Status Writer::AddSource(TensorSource& source, const Plan& plan) {
   State& s = *state_;
   ZT_RETURN_IF_ERROR(s.Usable());
+  if (plan.spec != s.options.spec) {
+    return s.Fail(InvalidArgument("the plan is for version " + std::string(Traits(plan.spec).text) +
+                                  ", the writer writes " + std::string(s.ledger.traits.text)));
+  }
   for (const auto& [key, value] : plan.attributes) SetAttribute(key, value);
   // What is certain not to fit should fail before hours of work; what compresses may come out smaller.
   const auto wanted = CheckedAdd(s.ledger.cursor, plan.output_bytes());

@@ -25,41 +25,44 @@ export namespace zt {
 
 // Where a run stands. Counts what has been recorded, in order; never decreases.
 struct Progress {
-  std::uint64_t bytes = 0;        // decoded input bytes done
-  std::uint64_t bytes_total = 0;  // 0 where unknown (streamed objects)
-  std::uint64_t tensors = 0;
-  std::uint64_t tensors_total = 0;
-  std::uint64_t stored_bytes = 0;  // written for them
+  std::uint64_t bytes = 0;          // decoded input bytes done
+  std::uint64_t bytes_total = 0;    // 0 where unknown (streamed objects)
+  std::uint64_t tensors = 0;        // whole ones
+  std::uint64_t tensors_total = 0;  // of the plans added so far
+  std::uint64_t stored_bytes = 0;   // written for them
 };
 
 // What conversions could not carry over for one tensor.
 struct NumericFinding {
-  std::string tensor;
-  NumericCounts counts;
+  std::string tensor;    // its name in the file
+  NumericCounts counts;  // of all its values
 };
 
+// How a Writer writes. Only `threads` and `memory_bytes` leave the file's bytes as they are.
 struct WriterOptions {
-  SpecVersion spec = SpecVersion::k1_2;
-  Storage storage = {};  // of components added without a plan
-  ZstdOptions zstd = {};
+  SpecVersion spec = SpecVersion::k1_2;  // the version of the file
+  Storage storage = {};                  // of components added without a plan
+  ZstdOptions zstd = {};                 // level and frames of what is compressed
   double min_gain = 0.02;  // fraction a component must shrink by to be stored compressed
   unsigned threads = 1;    // workers; 0 means UsableThreads()
   std::uint64_t memory_bytes = 64 << 20;  // for chunks under way; the manifest comes on top
-  // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes; their
-  // number must come out as declared.
+  // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes (with
+  // a buffer of chunk.pool) but not their number. Its errors get the tensor's name and the source's file.
   std::vector<std::shared_ptr<Stage>> stages = {};
   // Called after each batch, by one thread at a time. Must not block for long.
   std::function<void(const Progress&)> progress = {};
 };
 
-// Writes one .zt file: header, blobs in the order they are added, manifest, footer. It alone decides offsets, never
-// seeks back and writes no byte twice. The same inputs and options give the same bytes for any number of threads.
+// Writes one .zt file (zTensor 1.2 §4): header, blobs in the order they are added, manifest, footer. It alone decides
+// offsets, never seeks back and writes no byte twice. The same inputs and options give the same bytes for any number
+// of threads.
 //
 // Not thread-safe: one thread adds. After an error every call returns it and the sink is aborted; so does the
 // destructor of a writer that was not finished. Errors name the tensor, and the file they concern: the source's or the
 // sink's.
 class Writer {
  public:
+  // A writer that owns `sink`. Nothing is written yet. kInvalidArgument where the options are out of range.
   static StatusOr<std::unique_ptr<Writer>> Create(std::unique_ptr<Sink> sink,
                                                   WriterOptions options = {});
   ~Writer();
@@ -69,13 +72,16 @@ class Writer {
   // An attribute of the file; the last one set wins.
   void SetAttribute(std::string_view key, Value value);
 
-  // Streams everything a plan lists. Source and plan must stay until Flush or Finish returns.
+  // Streams everything a plan lists. Source and plan must stay until Flush or Finish returns. kInvalidArgument where
+  // the plan was made for another version.
   Status AddSource(TensorSource& source, const Plan& plan);
 
-  // One dense tensor, or an object of any format with the bytes of its components in order; their sizes need not be
-  // declared. `storage` has one entry for each component, or is empty for the default. The bytes must stay until
-  // Flush or Finish returns.
+  // One dense tensor: little-endian, in C order, DenseBytes(shape, element) of them. The bytes must stay until Flush
+  // or Finish returns. Components with the same bytes (the same span) share a blob within one object; for a second
+  // name see AddAlias.
   Status Add(std::string name, Shape shape, ElementType element, std::span<const std::byte> bytes);
+  // An object of any format with the bytes of its components in order; their sizes need not be declared. `storage` has
+  // one entry for each component, or is empty for the default. The bytes must stay until Flush or Finish returns.
   Status Add(Object object, std::vector<std::span<const std::byte>> components,
              std::vector<Storage> storage = {});
 
@@ -97,8 +103,9 @@ class Writer {
 
   // After Flush or Finish: tensors with values that did not fit, in order.
   const std::vector<NumericFinding>& numeric_findings() const;
-  // After Finish: what was stored, and the file's size in bytes.
+  // After Finish: what was stored.
   const Manifest& manifest() const;
+  // After Finish: the file's size in bytes.
   std::uint64_t file_bytes() const;
 
  private:
