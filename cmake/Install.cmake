@@ -11,6 +11,7 @@ set_target_properties(zt_all PROPERTIES EXPORT_NAME ztstream)
 # Interfaces are installed as sources: whoever imports them builds them with flags of its own.
 install(TARGETS ${modules} EXPORT ztstream-targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
   FILE_SET CXX_MODULES DESTINATION ${package_dir}/interfaces COMPONENT dev)
 install(EXPORT ztstream-targets NAMESPACE ztstream:: DESTINATION ${package_dir} CXX_MODULES_DIRECTORY cxx-modules
   COMPONENT dev)
@@ -61,5 +62,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME ztstream-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 # What cmake/ztstream-config.cmake.in looks for.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libzstd-dev, libhwy-dev, libcbor-dev, libsimdjson-dev, libssl-dev, \
-libxxhash-dev, zlib1g-dev, libre2-dev, nlohmann-json3-dev")
+libxxhash-dev, zlib1g-dev, libre2-dev, nlohmann-json3-dev, pkg-config")
+# What a project that imports the modules is built with.
+set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "clang-19, clang-tools-19, lld-19, ninja-build")
 include(CPack)

@@ -2,10 +2,12 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
+#include <iostream>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
+
+#include "ztstream/status_macros.h"
 
 import zt;
 
@@ -27,32 +29,29 @@ zt::Status Export(const Tensors& t, zt::Writer& writer) {
   const zt::Storage raw, zstd = {zt::Compression::kAlways, zt::DigestKind::kSha256};
   zt::Object graph = {.name = "graph", .format = "sparse_csr", .shape = {2, 3}};
   graph.components = {{"values", {kF32}}, {"indices", {kU64}}, {"indptr", {kU64}}};
-  zt::Status status =
-      writer.Add(graph, {Bytes(t.values), Bytes(t.columns), Bytes(t.rows)}, {raw, zstd, zstd});
-  if (!status.ok()) return status;
+  ZT_RETURN_IF_ERROR(
+      writer.Add(graph, {Bytes(t.values), Bytes(t.columns), Bytes(t.rows)}, {raw, zstd, zstd}));
 
   zt::Object layer = {.name = "layer", .format = "quantized_group", .shape = {2, 8}};
   layer.attributes = {{"bits", 4}, {"group_size", 8}, {"packing", "8_per_u32_lsb_first"}};
   layer.components = {{"packed_weight", {kU32}}, {"scales", {kF32}}, {"zeros", {kF32}}};
-  status = writer.Add(layer, {Bytes(t.codes), Bytes(t.scales), Bytes(t.zeros)});
-  if (!status.ok()) return status;
+  ZT_RETURN_IF_ERROR(writer.Add(layer, {Bytes(t.codes), Bytes(t.scales), Bytes(t.zeros)}));
 
   // A tensor made row by row, compressed as it comes: nobody knows how small it will be.
   zt::Object stream = {.name = "stream", .shape = {1000, 1024}, .components = {{"data", {kF32}}}};
-  auto object = writer.Begin(stream, {zstd});
-  if (!object.ok()) return object.status();
+  ZT_ASSIGN_OR_RETURN(auto object, writer.Begin(stream, {zstd}));
   for (int row = 0; row < 1000; ++row) {
-    status = (*object)->Append(Bytes(std::vector<float>(1024, static_cast<float>(row))));
-    if (!status.ok()) return status;
+    const std::vector<float> values(1024, static_cast<float>(row));
+    ZT_RETURN_IF_ERROR(object->Append(Bytes(values)));
   }
-  status = (*object)->Finish();
-  return status.ok() ? writer.Finish() : status;
+  ZT_RETURN_IF_ERROR(object->Finish());
+  return writer.Finish();
 }
 
 int main() {
   const Tensors tensors;
   auto writer = zt::Writer::Create(zt::DescriptorSink(STDOUT_FILENO, "standard output"));
   const zt::Status status = writer.ok() ? Export(tensors, **writer) : writer.status();
-  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(zt::Message(status)).c_str());
+  if (!status.ok()) std::cerr << zt::Message(status) << '\n';
   return zt::ExitStatus(status);
 }

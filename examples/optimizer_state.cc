@@ -2,13 +2,14 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
-#include <memory>
+#include <iostream>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "ztstream/status_macros.h"
 
 import zt;
 
@@ -32,10 +33,8 @@ struct Adam {
 };
 
 zt::Status Train(const std::string& path) {
-  auto sink = zt::CreateFileSink(path, {.overwrite = true});
-  if (!sink.ok()) return sink.status();
-  auto writer = zt::Writer::Create(*std::move(sink), {.threads = 2});
-  if (!writer.ok()) return writer.status();
+  ZT_ASSIGN_OR_RETURN(auto sink, zt::CreateFileSink(path, {.overwrite = true}));
+  ZT_ASSIGN_OR_RETURN(auto writer, zt::Writer::Create(std::move(sink), {.threads = 2}));
 
   // Every step appends one row; how many there will be, only the loss decides. A format of one's own says what
   // the two components are: `dense` would need a shape now.
@@ -43,28 +42,25 @@ zt::Status Train(const std::string& path) {
   history.attributes = {{"columns", zt::Value::Array{"weight", "mean", "variance"}}};
   history.components = {{"rows", {kF32}}, {"final", {kF32}}};
   const zt::Storage zstd = {.compression = zt::Compression::kIfGain};
-  auto object = (*writer)->Begin(history, {zstd, {}});
-  if (!object.ok()) return object.status();
+  ZT_ASSIGN_OR_RETURN(auto object, writer->Begin(history, {zstd, {}}));
   Adam adam;
   for (bool more = true; more;) {
     more = adam.Step();
     const std::array<float, 3> row = {adam.weight, adam.mean, adam.variance};
-    zt::Status status = (*object)->Append(std::as_bytes(std::span(row)));
-    if (!status.ok()) return status;
+    ZT_RETURN_IF_ERROR(object->Append(std::as_bytes(std::span(row))));
   }
-  zt::Status status = (*object)->NextComponent();
-  if (status.ok()) status = (*object)->Append(std::as_bytes(std::span(&adam.weight, 1)));
-  if (status.ok()) status = (*object)->Finish();
-  if (!status.ok()) return status;
+  ZT_RETURN_IF_ERROR(object->NextComponent());
+  ZT_RETURN_IF_ERROR(object->Append(std::as_bytes(std::span(&adam.weight, 1))));
+  ZT_RETURN_IF_ERROR(object->Finish());
 
   // An attribute may be set last: the manifest is written at the end.
-  (*writer)->SetAttribute("steps", adam.steps);
-  return (*writer)->Finish();
+  writer->SetAttribute("steps", adam.steps);
+  return writer->Finish();
 }
 
 int main(int argc, char** argv) {
-  if (argc != 2) return std::fprintf(stderr, "usage: optimizer_state FILE.zt\n"), 2;
+  if (argc != 2) return std::cerr << "usage: optimizer_state FILE.zt\n", 2;
   const zt::Status status = Train(argv[1]);
-  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(zt::Message(status)).c_str());
+  if (!status.ok()) std::cerr << zt::Message(status) << '\n';
   return zt::ExitStatus(status);
 }

@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "ztstream/status_macros.h"
 
 import zt;
 import zt.convert.safetensors;
@@ -24,8 +26,7 @@ class Llama2cSource final : public zt::TensorSource {
       std::shared_ptr<zt::ByteSource> bytes) {
     auto source = std::make_unique<Llama2cSource>();
     source->bytes_ = std::move(bytes);
-    zt::Status status = source->ReadHeader();
-    if (!status.ok()) return status;
+    ZT_RETURN_IF_ERROR(source->ReadHeader());
     return std::unique_ptr<zt::TensorSource>(std::move(source));
   }
 
@@ -41,8 +42,7 @@ class Llama2cSource final : public zt::TensorSource {
  private:
   zt::Status ReadHeader() {
     std::array<std::int32_t, 7> header;
-    zt::Status status = bytes_->ReadAt(0, std::as_writable_bytes(std::span(header)));
-    if (!status.ok()) return status;
+    ZT_RETURN_IF_ERROR(bytes_->ReadAt(0, std::as_writable_bytes(std::span(header))));
     const bool tied = header[5] > 0;
     header[5] = tied ? header[5] : -header[5];
     for (std::int32_t field : header) {
@@ -101,7 +101,7 @@ class RoundStage final : public zt::Stage {
   zt::Status Process(zt::Chunk& chunk) override {
     const zt::ElementType& element = chunk.object->components[chunk.component].element;
     if (element.dtype != zt::DType::kF32) return zt::OkStatus();
-    zt::Buffer rounded = pool_.Take(chunk.bytes.size());
+    zt::Buffer rounded = chunk.pool->Take(chunk.bytes.size());
     for (std::size_t at = 0; at < chunk.bytes.size(); at += 4) {
       std::uint32_t bits;
       std::memcpy(&bits, &chunk.bytes[at], 4);
@@ -112,9 +112,6 @@ class RoundStage final : public zt::Stage {
     chunk.Replace(std::move(rounded));
     return zt::OkStatus();
   }
-
- private:
-  zt::BufferPool pool_{16 << 20};
 };
 
 // The formats this program reads. The last one has no magic: its sizes must agree.
@@ -128,14 +125,12 @@ constexpr Format kFormats[] = {
 };
 
 zt::StatusOr<std::unique_ptr<zt::TensorSource>> OpenAny(const std::string& path) {
-  auto bytes = zt::OpenFile(path);
-  if (!bytes.ok()) return bytes.status();
-  auto head = zt::Peek(**bytes, 16);
-  if (!head.ok()) return head.status();
+  ZT_ASSIGN_OR_RETURN(const auto bytes, zt::OpenFile(path));
+  ZT_ASSIGN_OR_RETURN(const auto head, zt::Peek(*bytes, 16));
   for (const Format& format : kFormats) {
-    if (!format.looks_like(*head)) continue;
-    auto source = format.open(*bytes);
-    if (source.ok()) (*source)->SetFile(path);
+    if (!format.looks_like(head)) continue;
+    ZT_ASSIGN_OR_RETURN(auto source, format.open(bytes));
+    source->SetFile(path);
     return source;
   }
   return zt::Unsupported("no known format");
@@ -144,21 +139,19 @@ zt::StatusOr<std::unique_ptr<zt::TensorSource>> OpenAny(const std::string& path)
 zt::Status Transcode(const std::string& input, const std::string& output) {
   auto source = OpenAny(input);
   if (!source.ok()) return zt::Annotate(source.status(), input);
-  auto plan =
-      zt::MakePlan(**source, {.storage = {zt::Compression::kIfGain, zt::DigestKind::kSha256}});
-  if (!plan.ok()) return zt::Annotate(plan.status(), input);
-  auto sink = zt::CreateFileSink(output, {.overwrite = true});
-  if (!sink.ok()) return sink.status();
-  auto writer = zt::Writer::Create(*std::move(sink),
-                                   {.threads = 0, .stages = {std::make_shared<RoundStage>()}});
-  if (!writer.ok()) return writer.status();
-  zt::Status status = (*writer)->AddSource(**source, *plan);
-  return status.ok() ? (*writer)->Finish() : status;
+  const zt::Storage storage = {zt::Compression::kIfGain, zt::DigestKind::kSha256};
+  ZT_ASSIGN_OR_RETURN(const zt::Plan plan, zt::MakePlan(**source, {.storage = storage}));
+  ZT_ASSIGN_OR_RETURN(auto sink, zt::CreateFileSink(output, {.overwrite = true}));
+  ZT_ASSIGN_OR_RETURN(
+      auto writer, zt::Writer::Create(std::move(sink),
+                                      {.threads = 0, .stages = {std::make_shared<RoundStage>()}}));
+  ZT_RETURN_IF_ERROR(writer->AddSource(**source, plan));
+  return writer->Finish();
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) return std::fprintf(stderr, "usage: transcoder INPUT FILE.zt\n"), 2;
+  if (argc != 3) return std::cerr << "usage: transcoder INPUT FILE.zt\n", 2;
   const zt::Status status = Transcode(argv[1], argv[2]);
-  if (!status.ok()) std::fprintf(stderr, "%s\n", std::string(zt::Message(status)).c_str());
+  if (!status.ok()) std::cerr << zt::Message(status) << '\n';
   return zt::ExitStatus(status);
 }
