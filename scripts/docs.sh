@@ -2,7 +2,7 @@
 # Builds the reference of exported names into build/docs/html. Any warning of doxygen is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-command -v doxygen >/dev/null || { echo "docs.sh: doxygen is missing: scripts/setup.sh --tools" >&2; exit 1; }
+command -v doxygen >/dev/null || { echo "docs.sh: doxygen is missing: scripts/setup.sh --lint" >&2; exit 1; }
 mkdir -p build/docs
 doxygen docs/Doxyfile 2>build/docs/warnings
 if [ -s build/docs/warnings ]; then

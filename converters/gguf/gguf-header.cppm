@@ -17,7 +17,7 @@ export namespace zt {
 
 // A tensor type as GGUF numbers it. Plain types have one element a block.
 struct GgmlType {
-  std::uint32_t id;
+  std::uint32_t id;            // as in the file
   std::string_view name;       // lower case: "f32", "q4_k"
   std::optional<DType> plain;  // set for plain types
   std::uint32_t elems = 1;     // elements a block
@@ -28,17 +28,20 @@ StatusOr<GgmlType> FindGgmlType(std::uint32_t id);
 // The type with this lower-case name, if it can occur in a file.
 std::optional<GgmlType> FindGgmlType(std::string_view name);
 
+// GGUF's limit on dimensions.
 inline constexpr std::uint32_t kGgufMaxDims = 4;
+// Bytes; where the key general.alignment is missing.
 inline constexpr std::uint64_t kGgufDefaultAlignment = 32;
 // A larger header cannot become a manifest (1 GiB at most), so it is refused.
 inline constexpr std::uint64_t kGgufMaxHeader = std::uint64_t{1} << 30;
 
+// A tensor's info in the header.
 struct GgufTensor {
-  std::string name;
-  GgmlType type;
+  std::string name;          // unique in the file
+  GgmlType type;             // of its elements or blocks
   Shape shape;               // row-major: GGUF's dimensions reversed
   std::uint64_t offset = 0;  // from the start of the data section
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;   // as type and shape ask
 };
 
 // Metadata is held as it goes into the attribute "gguf" of a .zt file. `kv` has one array for each pair, in the
@@ -49,17 +52,18 @@ struct GgufTensor {
 //   array           [element type, values]: a list, or, for u8, i8 and for more than 64 numbers, their
 //                   little-endian bytes; an array of arrays is a list of such pairs
 struct GgufHeader {
-  std::uint32_t version = 3;
-  bool big_endian = false;
+  std::uint32_t version = 3;   // 1, 2 or 3
+  bool big_endian = false;     // all numbers, of header and tensors
   bool swapped_magic = false;  // "FUGG", as some converters to big-endian write
-  std::uint64_t alignment = kGgufDefaultAlignment;
-  Value::Array kv;
-  std::vector<GgufTensor> tensors;  // in the order of the header
-  std::uint64_t header_bytes = 0;   // magic to the last tensor's info, without padding
-  std::uint64_t data_offset = 0;    // where the data section starts
+  std::uint64_t alignment = kGgufDefaultAlignment;  // of every tensor, in bytes
+  Value::Array kv;                                  // metadata, as above
+  std::vector<GgufTensor> tensors;                  // in the order of the header
+  std::uint64_t header_bytes = 0;  // magic to the last tensor's info, without padding
+  std::uint64_t data_offset = 0;   // where the data section starts
 
-  // From the keys split.no, split.count and split.tensors.count, where present.
-  std::optional<std::uint64_t> split_no, split_count, split_tensors;
+  std::optional<std::uint64_t> split_no;       // the key split.no: this shard's number, from 0
+  std::optional<std::uint64_t> split_count;    // the key split.count: shards in the set
+  std::optional<std::uint64_t> split_tensors;  // the key split.tensors.count: tensors in the set
 };
 
 // Parses and checks the header of a file that begins with `head`. `file_bytes` is the file's size, or nothing

@@ -20,6 +20,7 @@ export namespace zt {
 // True where `head` (the first bytes, at least 4) begins like a GGUF file of either byte order.
 bool LooksLikeGguf(std::span<const std::byte> head);
 
+// How GGUF files are opened.
 struct GgufOptions {
   // Accept one shard of a split set by itself. Otherwise it is kDataLoss: tensors would be missing.
   bool allow_single_shard = false;
@@ -47,6 +48,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path,
 
 // ---- writing -------------------------------------------------------------------------------------------------
 
+// One tensor of a file to be written.
 struct GgufPiece {
   std::size_t object = 0;     // index into the objects given
   std::uint64_t padding = 0;  // zeros to write before the bytes
@@ -57,10 +59,10 @@ struct GgufPiece {
 // A GGUF file to be written front to back: `header`, then for each piece its padding and its bytes, then
 // `end_padding` zeros.
 struct GgufLayout {
-  std::vector<std::byte> header;
-  std::vector<GgufPiece> pieces;
-  std::uint64_t end_padding = 0;
-  std::uint64_t file_bytes = 0;
+  std::vector<std::byte> header;  // magic to the last tensor's info
+  std::vector<GgufPiece> pieces;  // in the order of the file
+  std::uint64_t end_padding = 0;  // zeros after the last piece
+  std::uint64_t file_bytes = 0;   // of the whole
   // True where the result has the bytes of the GGUF the objects came from: nothing dropped, added, renamed or
   // converted, the file little-endian, one file and with zeros between its tensors.
   bool exact = false;

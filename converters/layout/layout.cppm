@@ -23,8 +23,8 @@ struct LayoutPiece {
   std::vector<std::byte> before = {};  // written first
   std::uint64_t zeros = 0;             // then so many zeros
   ComponentId source = {};             // then these bytes of the component
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t offset = 0;            // the first of them, in the component
+  std::uint64_t bytes = 0;             // how many
 };
 
 // What depends on the data of the pieces. Called in the order of the file, one call at a time.
@@ -40,18 +40,19 @@ class LayoutTrailer {
 // A file of a foreign format: its pieces, one after another, and its end. Planned from declarations alone, so
 // whatever the format cannot say is found before anything is written.
 struct FileLayout {
-  std::vector<LayoutPiece> pieces;
-  std::vector<std::byte> end;
-  std::uint64_t end_zeros = 0;
+  std::vector<LayoutPiece> pieces;         // in the order of the file
+  std::vector<std::byte> end;              // after the last piece
+  std::uint64_t end_zeros = 0;             // then so many zeros
   std::shared_ptr<LayoutTrailer> trailer;  // or null; CRCs are computed for it alone
   std::uint64_t bytes = 0;                 // of the file
   std::vector<std::string> warnings;       // what the format does not keep; one line each
 };
 
+// How WriteLayout works.
 struct LayoutOptions {
-  unsigned threads = 1;  // 0 means UsableThreads()
-  std::uint64_t memory_bytes = 64 << 20;
-  const std::atomic<bool>* cancelled = nullptr;
+  unsigned threads = 1;                          // 0 means UsableThreads()
+  std::uint64_t memory_bytes = 64 << 20;         // for bytes under way
+  const std::atomic<bool>* cancelled = nullptr;  // or where another thread asks to stop: kCancelled
   // Called in order, by one thread at a time, with the bytes of components written so far.
   std::function<void(std::uint64_t bytes)> progress = {};
 };

@@ -17,10 +17,12 @@ import zt.source;
 
 export namespace zt {
 
-// True where a file that begins with `head` (8 bytes suffice) is an .npy array, or a zip archive.
+// True where a file that begins with `head` (8 bytes suffice) is an .npy array.
 bool LooksLikeNpy(std::span<const std::byte> head);
+// True where it is a zip archive, as .npz files are.
 bool LooksLikeZip(std::span<const std::byte> head);
 
+// How numpy files are opened.
 struct NpyOptions {
   // What the elements of '|V1', '<V2', '<f1' arrays are (ml_dtypes' bfloat16 and fp8 lose their
   // name in the file). Nothing is guessed: without it such arrays are refused, and so is one whose

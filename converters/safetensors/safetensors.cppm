@@ -36,6 +36,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSour
 // kDataLoss, so that an index reads nothing outside its folder.
 StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string text);
 
+// How checkpoint folders are opened.
 struct CheckpointOptions {
   // Shards may be symbolic links that lead out of the folder, as in the Hugging Face cache.
   bool follow_links = false;

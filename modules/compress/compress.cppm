@@ -22,10 +22,11 @@ export namespace zt {
 // then one skippable frame that holds the seek table. Any zstd decoder reads it; ours reads it by frame.
 struct ZstdOptions {
   int level = 1;  // 1 to 19, or negative for faster
-  bool huffman =
-      false;  // no matches, literals Huffman-coded: most of the gain on weights, at less cost
+  // No matches, literals Huffman-coded: most of the gain on weights, at less cost.
+  bool huffman = false;
   std::uint64_t frame_bytes = std::uint64_t{4} << 20;  // content of one frame, 1 KiB to 1 GiB
 };
+// kInvalidArgument where a field is out of its range, saying which.
 Status Validate(const ZstdOptions& options);
 
 // The version of libzstd in use, "1.5.4". A literal.
@@ -54,16 +55,17 @@ class FrameCompressor {
   std::unique_ptr<Pool> pool_;
 };
 
-// One frame of a stream: where it begins in the stream and in the content, and its sizes, in bytes.
+// One frame of a stream. All in bytes.
 struct Frame {
-  std::uint64_t offset = 0;
-  std::uint64_t content_offset = 0;
-  std::uint32_t bytes = 0;
-  std::uint32_t content_bytes = 0;
+  std::uint64_t offset = 0;          // where it begins in the stream
+  std::uint64_t content_offset = 0;  // where what it holds begins in the content
+  std::uint32_t bytes = 0;           // of the frame
+  std::uint32_t content_bytes = 0;   // of what it holds
 };
 
 // The skippable frame that ends the stream; `frames` in order. 17 bytes and 8 for each frame.
 std::vector<std::byte> SeekTable(std::span<const Frame> frames);
+// Its size in bytes.
 inline std::uint64_t SeekTableBytes(std::uint64_t frames) { return 17 + 8 * frames; }
 
 // Reads `out.size()` bytes of a stored stream from `offset`.

@@ -23,24 +23,29 @@ export module zt.core:status;
 //   kFailedPrecondition  the library was called out of order (a bug in the caller)
 export namespace zt {
 
+// Abseil's: a code with a message, a code, and a value or else a Status. All is returned, nothing thrown.
 using absl::Status;
 using absl::StatusCode;
 using absl::StatusOr;
 
+// Success.
 inline Status OkStatus() { return Status(); }
 
-// A status of the given kind; `message` says what is wrong and, where one can know, what to do.
-Status InvalidArgument(std::string_view message);
-Status AlreadyExists(std::string_view message);
-Status InvalidData(std::string_view message);   // kDataLoss
-Status Unsupported(std::string_view message);   // kUnimplemented
-Status NumericError(std::string_view message);  // kOutOfRange
-Status Cancelled(std::string_view message);
-Status FailedPrecondition(std::string_view message);
+// A status of the given kind; `message` says what is wrong and, where one can know, what to do. It is copied. These are
+// how statuses are made: absl's own factories take another string_view.
+Status InvalidArgument(std::string_view message);     // kInvalidArgument
+Status AlreadyExists(std::string_view message);       // kAlreadyExists
+Status InvalidData(std::string_view message);         // kDataLoss
+Status Unsupported(std::string_view message);         // kUnimplemented
+Status NumericError(std::string_view message);        // kOutOfRange
+Status Cancelled(std::string_view message);           // kCancelled
+Status FailedPrecondition(std::string_view message);  // kFailedPrecondition
+// A status of any kind; for errors of other libraries.
 Status MakeStatus(StatusCode code, std::string_view message);
 
 // kUnavailable with the system's words for `error_number`: "what: No space left on device".
 Status IoError(int error_number, std::string_view what);
+// kUnavailable, where there is no number.
 Status IoError(std::string_view message);
 
 // The message without the code. Valid as long as `status`.

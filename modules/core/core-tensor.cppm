@@ -32,21 +32,22 @@ enum class DType : std::uint8_t {
   kU8,
   kBool
 };
-inline constexpr int kDTypeCount = 13;
+inline constexpr int kDTypeCount = 13;  // values of DType
 
 // Bytes of one storage element: 1, 2, 4 or 8.
 std::size_t ByteWidth(DType dtype);
 // The spec's spelling: "f64" ... "bool". A literal.
 std::string_view Name(DType dtype);
+// The dtype of that spelling; nothing for others. Aliases of other formats are not known.
 std::optional<DType> ParseDType(std::string_view name);
-bool IsFloat(DType dtype);
-bool IsSignedInt(DType dtype);
-bool IsUnsignedInt(DType dtype);  // bool is none of the three
+bool IsFloat(DType dtype);        // f64 f32 f16 bf16
+bool IsSignedInt(DType dtype);    // i64 i32 i16 i8
+bool IsUnsignedInt(DType dtype);  // u64 u32 u16 u8; bool is none of the three
 
 // A logical type (zTensor 1.2 §2, "type") and how it is stored. The set is open; these are the ones we can size.
 struct LogicalType {
-  std::string_view name;
-  DType storage;
+  std::string_view name;  // as `type` spells it, "f8_e4m3fn"
+  DType storage;          // its `dtype`
   // Storage elements for each logical element of the object's shape: 2 for complex, else 1. The packed types
   // (f4_e2m1, f6_*) count packed bytes in the shape, so for them it is 1 as well.
   std::uint64_t ratio;
@@ -58,24 +59,28 @@ const LogicalType* FindLogicalType(std::string_view name);
 
 // What one element is: storage, and the logical type where it differs (empty otherwise).
 struct ElementType {
-  DType dtype = DType::kU8;
-  std::string type = {};
-  bool operator==(const ElementType&) const = default;
+  DType dtype = DType::kU8;  // of storage
+  std::string type = {};     // logical, empty where it is the dtype; any text, see LogicalType
+  bool operator==(const ElementType&) const = default;  // both equal
 };
 // By either kind of name: "bf16" or "f8_e4m3fn".
 std::optional<ElementType> ParseElementType(std::string_view name);
 // The logical name: `type` where set, else the dtype's.
 std::string_view Name(const ElementType& element);
 
+// Dimensions in elements, the slowest first (C order); empty for a scalar. zTensor 1.2 §1 "shape".
 using Shape = std::vector<std::uint64_t>;
+// The most dimensions a shape may have, in every file that is read or written.
 inline constexpr std::size_t kMaxRank = 64;
 
-// a * b and a + b, or nothing where the result exceeds 64 bits.
+// a * b, or nothing where the result exceeds 64 bits. For sizes that a file states.
 std::optional<std::uint64_t> CheckedMul(std::uint64_t a, std::uint64_t b);
+// a + b, or nothing where the result exceeds 64 bits.
 std::optional<std::uint64_t> CheckedAdd(std::uint64_t a, std::uint64_t b);
 // Product of the dimensions (1 for a scalar). An empty dimension makes it 0 whatever the others are.
 std::optional<std::uint64_t> ElementCount(std::span<const std::uint64_t> shape);
-// Bytes of a dense array of `shape`; nothing on overflow. An unknown logical type counts as ratio 1.
+// Bytes of a dense array of `shape` (zTensor 1.2 §2 "Computing data size"); nothing on overflow. An unknown logical
+// type counts as ratio 1.
 std::optional<std::uint64_t> DenseBytes(std::span<const std::uint64_t> shape,
                                         const ElementType& element);
 // "[4096, 768]".
@@ -84,21 +89,21 @@ std::string ToString(std::span<const std::uint64_t> shape);
 // A component's size when its writer does not know it in advance.
 inline constexpr std::uint64_t kUnknownSize = ~std::uint64_t{0};
 
-// One blob of an object, before it is stored: its role and what its decoded bytes are.
+// One blob of an object, before it is stored: its role and what its decoded bytes are (zTensor 1.2 §1 "Component").
 struct Component {
-  std::string role = {};  // "data", "values", "indices", ...
-  ElementType element = {};
+  std::string role = {};               // "data", "values", "indices", ...; unique within the object
+  ElementType element = {};            // of one element; the bytes are little-endian and in C order
   std::uint64_t bytes = kUnknownSize;  // decoded size
 };
 
 // A tensor as zTensor sees it: a shape, a format that says how the components combine, and the components in
-// the order their bytes are to be stored.
+// the order their bytes are to be stored (zTensor 1.2 §1 "Object", §3).
 struct Object {
-  std::string name = {};
-  std::string format = "dense";
-  Shape shape = {};
-  Value::Map attributes = {};
-  std::vector<Component> components = {};
+  std::string name = {};         // UTF-8, not empty, unique within a file
+  std::string format = "dense";  // one of §3's, or a name of one's own: "example.growing/1"
+  Shape shape = {};              // logical, in elements
+  Value::Map attributes = {};    // what the format needs beside the components, or metadata
+  std::vector<Component> components = {};  // at least one
 };
 
 // A dense object with its one component "data", sized from shape and element. Fails on overflow or rank > 64.

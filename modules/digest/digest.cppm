@@ -15,8 +15,10 @@ import zt.core;
 
 export namespace zt {
 
+// The algorithms that can be computed and checked (zTensor 1.2 §1 "digest").
 enum class DigestKind : std::uint8_t { kNone, kCrc32c, kSha256, kXxh3 };
 std::string_view Name(DigestKind kind);  // "none", "crc32c", "sha256", "xxh3"
+// The kind of that name; nothing for others.
 std::optional<DigestKind> ParseDigestKind(std::string_view name);
 
 // CRC-32C (Castagnoli) of `bytes` continuing from `seed`, the CRC of what came before (0 for nothing).
@@ -30,17 +32,18 @@ std::string Crc32cText(std::uint32_t crc);
 class Hasher {
  public:
   virtual ~Hasher() = default;
+  // Takes the next bytes; they need not stay.
   virtual void Update(std::span<const std::byte> bytes) = 0;
   // The manifest's text: "crc32c:0x1234ABCD", "sha256:" or "xxh3:" and lower-case hex. Call once.
   virtual std::string Finish() = 0;
 };
-// Null for kNone.
+// A fresh one; null for kNone.
 std::unique_ptr<Hasher> MakeHasher(DigestKind kind);
 
 // A digest as written in a manifest. Hex is accepted with or without "0x" and in either case.
 struct DigestText {
   DigestKind kind = DigestKind::kNone;  // kNone: an algorithm we do not know
-  std::string algorithm;
+  std::string algorithm;                // before the colon, as written
   std::string canonical;  // as Hasher::Finish would write it; empty for an unknown algorithm
 };
 // kDataLoss where the text is no "algorithm:hex", or the hex has the wrong length for a known algorithm.

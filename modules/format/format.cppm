@@ -20,22 +20,25 @@ export namespace zt {
 // k1_0 is the dialect 1.0.x writers produced between 0.1 and 1.1; it can be read, not written.
 enum class SpecVersion : std::uint8_t { k0_1, k1_0, k1_1, k1_2 };
 
-// What a version fixes about the container. Writers and readers take these from here, never from constants of
+// What a version fixes about the container (1.2 §4). Writers and readers take these from here, never from constants of
 // their own, so that a version with another alignment or footer is a new row.
 struct ContainerTraits {
-  SpecVersion version;
+  SpecVersion version;            // which row this is
   std::string_view text;          // "1.2.0": what the manifest's `version` says
   std::string_view header_magic;  // 8 bytes at offset 0
   std::string_view footer_magic;  // 8 bytes at the end, or empty
   std::uint64_t alignment;        // every blob's offset is a multiple
-  bool writable;
+  bool writable;                  // whether EncodeManifest writes it
 };
+// The row of a version. Static.
 const ContainerTraits& Traits(SpecVersion version);
 // "1.2", "1.2.0", "1.1", "0.1" ...: nothing for others.
 std::optional<SpecVersion> ParseSpecVersion(std::string_view text);
 
-inline constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;  // every 1.x spec, §5
-inline constexpr std::size_t kMaxNesting = 64;  // of maps, arrays and tags, the root included
+// The largest manifest that is read or written, in bytes (every 1.x spec, §5).
+inline constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
+// The deepest nesting of maps, arrays and tags, the root included.
+inline constexpr std::size_t kMaxNesting = 64;
 // All values in all attributes of one manifest: a byte of CBOR can become a Value of 40, so that a manifest of
 // nothing else must not fill the memory.
 inline constexpr std::size_t kMaxAttributeValues = std::size_t{1} << 24;
@@ -44,16 +47,18 @@ inline constexpr std::uint64_t kZstdMaxRatio = 32768;
 
 // ---- the model -----------------------------------------------------------------------------------------------
 
+// How a component's bytes are stored (zTensor 1.2 §1 "encoding"): as they are, or as a zstd stream.
 enum class Encoding : std::uint8_t { kRaw, kZstd };
+// The manifest's spelling: "raw", "zstd".
 std::string_view Name(Encoding encoding);
 
 // A component as stored: what it is and where its blob lies (1.2 §1 "Component").
 struct StoredComponent {
-  std::string role;
-  ElementType element;
-  std::uint64_t offset = 0;  // absolute, in bytes
-  std::uint64_t length = 0;  // bytes on disk
-  Encoding encoding = Encoding::kRaw;
+  std::string role;                    // "data", "values", ...
+  ElementType element;                 // of the decoded bytes
+  std::uint64_t offset = 0;            // absolute, in bytes
+  std::uint64_t length = 0;            // bytes on disk
+  Encoding encoding = Encoding::kRaw;  // of the stored bytes
   // Bytes after decoding: equal to `length` when raw. For zstd the manifest's uncompressed_length; where the
   // version has no such field (1.1, 0.1) it follows from the shape, or is kUnknownSize where nothing says.
   std::uint64_t decoded_bytes = 0;
@@ -61,19 +66,22 @@ struct StoredComponent {
   bool big_endian = false;  // 0.1.0 `data_endianness: big` on raw data
 };
 
+// An object as stored: Object with components that lie somewhere (1.2 §1 "Object").
 struct StoredObject {
-  std::string name;
-  std::string format = "dense";
-  Shape shape;
-  Value::Map attributes;  // in 0.1.0: custom fields of the entry
-  std::vector<StoredComponent> components;
+  std::string name;                         // unique in the file
+  std::string format = "dense";             // how the components combine
+  Shape shape;                              // logical, in elements
+  Value::Map attributes;                    // in 0.1.0: custom fields of the entry
+  std::vector<StoredComponent> components;  // in the order of the manifest
 };
 
+// What a file says of itself (1.2 §1 "Manifest"). Plain data: as DecodeManifest found it, or as EncodeManifest is to
+// write it.
 struct Manifest {
-  SpecVersion version = SpecVersion::k1_2;
-  std::string version_text;  // as written in the file, "" for 0.1.0
-  Value::Map attributes;
-  std::vector<StoredObject> objects;
+  SpecVersion version = SpecVersion::k1_2;  // what its rules are
+  std::string version_text;                 // as written in the file, "" for 0.1.0
+  Value::Map attributes;                    // of the whole file
+  std::vector<StoredObject> objects;        // in the order of the manifest
 };
 
 // The declaration a stored object stands for.
@@ -81,27 +89,29 @@ Object Declare(const StoredObject& object);
 
 // ---- finding and decoding ------------------------------------------------------------------------------------
 
-// Where the manifest lies. `head` is the file's first 8 bytes, `tail` its last 16 (or all there are).
+// Where the manifest lies, as the end of the file says.
 struct Trailer {
   SpecVersion family =
       SpecVersion::k1_2;              // k1_2 for any ZTEN1000 footer; DecodeManifest refines it
   std::uint64_t manifest_offset = 0;  // also the end of the data region
-  std::uint64_t manifest_bytes = 0;
+  std::uint64_t manifest_bytes = 0;   // its size, at most kMaxManifestBytes
 };
+// Reads the magics and the size of the manifest (1.2 §5, steps 1 to 4). `head` is the file's first 8 bytes, `tail`
+// its last 16 (or all there are). kDataLoss where they are no .zt file's, or the manifest would not fit the file.
 StatusOr<Trailer> LocateManifest(std::span<const std::byte> head, std::span<const std::byte> tail,
                                  std::uint64_t file_bytes);
 
 // True where `head` (at least 8 bytes) begins like a .zt file of any version.
 bool LooksLikeZt(std::span<const std::byte> head);
 
-// Decodes and checks all that needs no other byte of the file: CBOR within limits, required fields, kinds, the
-// version, known dtypes and encodings, no key twice, names valid UTF-8 and unique, digests well formed. Unknown
-// fields are ignored, as the version policy asks. Errors are kDataLoss (kUnimplemented for a newer major version)
-// and name the object.
+// Decodes a manifest (1.2 §1, §5) and checks all that needs no other byte of the file: CBOR within limits, required
+// fields, kinds, the version, known dtypes and encodings, no key twice, names valid UTF-8 and unique, digests well
+// formed. Unknown fields are ignored, as the version policy asks. Errors are kDataLoss (kUnimplemented for a newer
+// major version) and name the object.
 StatusOr<Manifest> DecodeManifest(std::span<const std::byte> bytes, SpecVersion family);
 
-// Checks the layout: every blob aligned, within [header, data_end), blobs disjoint or identical, raw lengths and
-// decoded sizes as shape and dtype ask, component sets of the known formats, index dtypes of the version.
+// Checks the layout (1.2 §3 to §5): every blob aligned, within [header, data_end), blobs disjoint or identical, raw
+// lengths and decoded sizes as shape and dtype ask, component sets of the known formats, index dtypes of the version.
 Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
 
 // ---- encoding ------------------------------------------------------------------------------------------------
@@ -110,6 +120,7 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
 // and does not name the object. Asked of every object before the first byte is written. kInvalidArgument.
 Status CheckExpressible(const Object& object, Encoding encoding, std::string_view digest_algorithm,
                         SpecVersion version);
+// The same for the attributes of the file.
 Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version);
 
 // Deterministic CBOR (RFC 8949 §4.2.1): definite lengths, shortest heads and floats, maps sorted by encoded key.
@@ -117,7 +128,7 @@ Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version);
 // is left out: attributes, type, digest, encoding "raw".
 StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVersion version);
 
-// What follows the manifest: its size as u64 LE, then the footer magic where the version has one.
+// What follows the manifest (1.2 §4): its size as u64 LE, then the footer magic where the version has one.
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_bytes, SpecVersion version);
 
 // One value, deterministically. Every NaN becomes the one of two bytes. Fails on a key twice or text that is not UTF-8.

@@ -19,22 +19,26 @@ import zt.source;
 
 export namespace zt {
 
-// An open .zt file. Opening reads header, footer and manifest and checks all that they say (CheckLayout), before any
-// byte of data is used. Thread-safe once open.
+// An open .zt file (zTensor 1.2 §5). Opening reads header, footer and manifest and checks all that they say
+// (CheckLayout), before any byte of data is used. Thread-safe once open.
 class Reader {
  public:
   // kDataLoss where the file breaks a rule of its version, kUnimplemented for a newer major version. Errors name the
   // object, not the file.
   static StatusOr<std::unique_ptr<Reader>> Open(const std::string& path);
+  // The same from bytes of any kind that can be read by offset; a pipe is kInvalidArgument.
   static StatusOr<std::unique_ptr<Reader>> Open(std::shared_ptr<ByteSource> bytes);
   ~Reader();
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
+  // What the file says of itself, checked.
   const Manifest& manifest() const;
+  // Short for the entry in manifest(). `id` must be one of its indices, here and below.
   const StoredComponent& component(ComponentId id) const;
   // The index of the object with this name in manifest().objects.
   std::optional<std::uint32_t> Find(std::string_view name) const;
+  // The file.
   ByteSource& bytes() const;
   std::uint64_t data_end() const;  // where the manifest begins
 
@@ -47,6 +51,7 @@ class Reader {
   // with frames beyond 16 MiB (sequential_component), ranges must ascend, or decoding begins anew. Digests are not
   // checked here: see Verify.
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
+  // True where ranges of this component should be read in ascending order (see Read).
   bool sequential_component(ComponentId id) const;
   // Content bytes of one frame, for readers that want whole frames; 0 for raw components.
   std::uint64_t frame_bytes(ComponentId id) const;
@@ -61,24 +66,31 @@ class Reader {
   std::unique_ptr<State> state_;
 };
 
+// How Verify works.
 struct VerifyOptions {
-  unsigned threads = 1;  // 0 means UsableThreads()
-  std::uint64_t memory_bytes = 64 << 20;
+  unsigned threads = 1;                   // 0 means UsableThreads()
+  std::uint64_t memory_bytes = 64 << 20;  // for chunks under way
+  // Called with the bytes done, by one thread at a time, in ascending order.
   std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress = {};
 };
 
+// One thing that is wrong with a file.
 struct VerifyProblem {
-  std::string object, component;
-  std::string message;
+  std::string object;     // its name, empty where it is the file's
+  std::string component;  // its role, empty where it is the object's
+  std::string message;    // what is wrong, in one line
 };
 
+// What Verify found.
 struct VerifyReport {
   std::vector<VerifyProblem> problems;  // empty: the file is good
-  std::vector<std::string>
-      unverified;  // components whose digest algorithm is unknown, with its name
-  std::uint64_t objects = 0, components = 0;
-  std::uint64_t digests = 0;  // checked
-  std::uint64_t stored_bytes = 0, decoded_bytes = 0;
+  // Components whose digest algorithm is unknown, with its name.
+  std::vector<std::string> unverified;
+  std::uint64_t objects = 0;        // in the file
+  std::uint64_t components = 0;     // in the file
+  std::uint64_t digests = 0;        // checked
+  std::uint64_t stored_bytes = 0;   // read, shared blobs once
+  std::uint64_t decoded_bytes = 0;  // what they decoded to
 };
 
 // Reads every byte: padding is zero, digests match the stored bytes, zstd streams decode to exactly the declared size,

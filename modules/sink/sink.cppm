@@ -45,9 +45,10 @@ class Sink {
   virtual void Abort() = 0;
 };
 
+// How CreateFileSink treats the file system.
 struct FileSinkOptions {
-  bool overwrite =
-      false;  // replace an existing file; without it Create and Finish fail with kAlreadyExists
+  // Replace an existing file; without it CreateFileSink and Finish fail with kAlreadyExists.
+  bool overwrite = false;
   bool sync = true;  // fsync the file and its folder before Finish returns
 };
 

@@ -30,6 +30,7 @@ class ByteSource {
   virtual const std::string& name() const = 0;
   // Total bytes; nothing where only the end of the stream will tell.
   virtual std::optional<std::uint64_t> size() const = 0;
+  // True for a pipe: one caller, ascending ranges.
   virtual bool sequential() const = 0;
 
   // Fills `out` from `offset`, whole, or fails: kDataLoss where the bytes end first, kUnavailable where the
@@ -65,26 +66,27 @@ StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count);
 
 // Names one component of a TensorSource: indices into objects() and into that object's components.
 struct ComponentId {
-  std::uint32_t object = 0;
-  std::uint32_t component = 0;
-  bool operator==(const ComponentId&) const = default;
+  std::uint32_t object = 0;                             // index into objects()
+  std::uint32_t component = 0;                          // index into that object's components
+  bool operator==(const ComponentId&) const = default;  // both indices equal
 };
 
 // Where a component's declared bytes lie, unchanged, in a ByteSource: neighbouring extents are read with one call.
 struct Extent {
-  ByteSource* bytes = nullptr;  // owned by the TensorSource
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
-  bool operator==(const Extent&) const = default;
+  ByteSource* bytes = nullptr;                     // owned by the TensorSource
+  std::uint64_t offset = 0;                        // of the first byte in `bytes`
+  std::uint64_t length = 0;                        // in bytes
+  bool operator==(const Extent&) const = default;  // the same bytes of the same source
 };
 
 // What tells components with the same bytes: of two that have equal identities the declared bytes are equal. They
-// are tied weights and share one blob. `space` is an address of the source's that keeps its numbers from others'.
+// are tied weights and share one blob.
 struct Identity {
-  const void* space = nullptr;
-  std::uint64_t value = 0;
-  std::uint64_t length = 0;  // of the declared bytes
-  auto operator<=>(const Identity&) const = default;
+  const void* space = nullptr;  // an address of the source's, which keeps its numbers from others'
+  std::uint64_t value = 0;      // the source's own number for these bytes: an offset, an index
+  std::uint64_t length = 0;     // of the declared bytes
+  auto operator<=>(const Identity&) const =
+      default;  // by space, value, length; the order means nothing
 };
 
 // An input: declarations first, then the bytes of each component by range. Everything format-specific is hidden
@@ -101,9 +103,11 @@ class TensorSource {
   inline const Value::Map& attributes() const { return attributes_; }
   // One line each, for the user: what was ignored or looks wrong but does no harm.
   inline const std::vector<std::string>& warnings() const { return warnings_; }
+  // Adds a warning; before the source is handed out.
   inline void AddWarning(std::string line) { warnings_.push_back(std::move(line)); }
   // The file (or "standard input") that holds this component, for messages. Set by whoever opened it.
   virtual const std::string& file(ComponentId) const { return file_; }
+  // Names the file; before the source is handed out.
   inline void SetFile(std::string name) { file_ = std::move(name); }
   // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
@@ -118,6 +122,7 @@ class TensorSource {
   // True where this component's ranges must be read in ascending order by one thread at a time (deflated entries,
   // pipes). If seekable() is false, components too must be read in the order of objects().
   virtual bool sequential(ComponentId) const { return false; }
+  // False for an input that can be read front to back only: a pipe.
   virtual bool seekable() const { return true; }
 
   // Bytes that are best read at once, from offsets that are multiples of it; 0 where it does not matter. Serving a
@@ -138,17 +143,19 @@ class TensorSource {
   virtual Status Finish() { return OkStatus(); }
 
  protected:
-  std::vector<Object> objects_;
-  Value::Map attributes_;
-  std::vector<std::string> warnings_;
-  std::string file_;
+  std::vector<Object> objects_;        // see objects()
+  Value::Map attributes_;              // see attributes()
+  std::vector<std::string> warnings_;  // see warnings()
+  std::string file_;                   // see file()
 };
 
 // Tensors in memory. Spans stay the caller's and must outlive the source; equal spans are tied weights.
 class MemorySource final : public TensorSource {
  public:
-  // `components` gives the bytes of object.components in the same order; declared sizes must agree.
+  // Adds an object. `components` gives the bytes of object.components in the same order; declared sizes must agree,
+  // or be kUnknownSize. kInvalidArgument otherwise, and where ValidateObject refuses; the message names the tensor.
   Status Add(Object object, std::vector<std::span<const std::byte>> components);
+  // The attributes of the whole file, in place of those before.
   void SetAttributes(Value::Map attributes);
 
   std::string_view format() const override { return "memory"; }

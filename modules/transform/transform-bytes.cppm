@@ -12,8 +12,9 @@ import zt.core;
 export namespace zt {
 
 // Reverses the bytes of each `width`-byte element (1, 2, 4 or 8; 1 changes nothing). Any length that is a whole
-// number of elements, any alignment. The two-span form copies; the spans are of equal size and do not overlap.
+// number of elements, any alignment.
 void SwapBytes(std::span<std::byte> data, std::size_t width);
+// The same from `in` to `out`, which are of equal size and do not overlap.
 void SwapBytes(std::span<const std::byte> in, std::span<std::byte> out, std::size_t width);
 
 // Widens unsigned or signed integers of `from` to u64. kDataLoss on a negative value (indices have none).

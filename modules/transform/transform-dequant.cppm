@@ -23,8 +23,9 @@ struct GgmlBlock {
 // By lower-case name; null for plain and unknown types.
 const GgmlBlock* FindGgmlBlock(std::string_view name);
 
-// The object format that holds such blocks as they are, "gguf.q4_k/1", and the way back: null for other formats.
+// The object format that holds blocks of that type as they are: "gguf.q4_k/1".
 std::string GgmlFormat(std::string_view name);
+// The block type of such a format; null for other formats.
 const GgmlBlock* FindGgmlBlockOfFormat(std::string_view format);
 
 // A transform from blocks of `ggml_type` ("q4_k") to `to`, one of f32, f16 and bf16: input_unit is one block,

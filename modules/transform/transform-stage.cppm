@@ -20,9 +20,10 @@ enum class OnOverflow : std::uint8_t {
 
 // What a conversion could not carry over, for one tensor. Sums of chunks are the tensor's.
 struct NumericCounts {
-  std::uint64_t overflow =
-      0;  // finite values beyond the target's largest, or integers beyond its range
+  // Finite values beyond the target's largest, or integers beyond its range.
+  std::uint64_t overflow = 0;
   std::uint64_t nan_lost = 0;  // NaN where the target has none
+  // Adds both counts.
   inline NumericCounts& operator+=(const NumericCounts& other) {
     overflow += other.overflow;
     nan_lost += other.nan_lost;
@@ -34,12 +35,12 @@ struct NumericCounts {
 class Transform {
  public:
   virtual ~Transform() = default;
-  // Bytes of the smallest piece that converts by itself, in and out: (4, 2) for f32 to bf16, (144, 1024) for a
-  // Q4_K block to f32.
+  // Bytes of the smallest piece that converts by itself: 4 for f32 to bf16, 144 for a Q4_K block to f32.
   virtual std::size_t input_unit() const = 0;
+  // Bytes that come of it: 2 for f32 to bf16, 1024 for a Q4_K block to f32.
   virtual std::size_t output_unit() const = 0;
-  // in.size() / input_unit() == out.size() / output_unit(), both whole; the spans do not overlap. No alignment is
-  // asked. Adds to `counts`.
+  // Converts in.size() / input_unit() units, a whole number of them, to as many of output_unit() bytes. The spans do
+  // not overlap; no alignment is asked. Adds to `counts`. Called by several threads at once; cannot fail.
   virtual void Apply(std::span<const std::byte> in, std::span<std::byte> out,
                      NumericCounts& counts) const = 0;
 };
