@@ -6,7 +6,9 @@ _ztstream() {
   local input='--from --follow-links --npy-void'
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W 'convert inspect verify extract diff bench --help --version' -- "$cur"))
+    local first='convert inspect verify extract diff bench'
+    [[ $cur != -* ]] || first='-h --help --version'
+    COMPREPLY=($(compgen -W "$first" -- "$cur"))
     return
   fi
   local values=

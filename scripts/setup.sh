@@ -2,8 +2,8 @@
 # Installs what a fresh Debian 12 lacks to build and test ztstream; does nothing where all is there.
 #
 #   scripts/setup.sh            compiler, build tools, libraries, the tests' Python readers
-#   scripts/setup.sh --lint     also clang-format and clang-tidy, which .ci/run needs
-#   scripts/setup.sh --tools    also those, and what documentation and profiling need
+#   scripts/setup.sh --lint     also clang-format, clang-tidy, doxygen and the shells whose completions are tested: for CI
+#   scripts/setup.sh --tools    also those, and what profiling needs
 #   scripts/setup.sh --check    installs nothing; says what is missing and exits 1 if anything is
 #
 # Runs as root or through sudo. CMake comes from the suite's backports, whose apt source is derived from the
@@ -20,8 +20,8 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-cbor2 python3-zstandard python3-numpy python3-xxhash zstd
 )
-lint=(clang-format-19 clang-tidy-19)
-tools=(doxygen linux-perf valgrind)
+lint=(clang-format-19 clang-tidy-19 doxygen zsh fish)
+tools=(linux-perf valgrind)
 cmake_needed=3.28
 
 mode=install
