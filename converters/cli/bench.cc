@@ -217,8 +217,8 @@ void Suggest(Report& report) {
         std::llround(static_cast<double>(report.input_bytes) * best->ratio));
     report.suggestions.push_back(std::move(made));
   }
-  std::stable_sort(report.suggestions.begin(), report.suggestions.end(),
-                   [](const Suggestion& a, const Suggestion& b) { return a.seconds < b.seconds; });
+  std::sort(report.suggestions.begin(), report.suggestions.end(),
+            [](const Suggestion& a, const Suggestion& b) { return a.seconds < b.seconds; });
 }
 
 StatusOr<Report> Measure(const BenchArgs& args) {
