@@ -51,8 +51,8 @@ class Help(unittest.TestCase):
     def test_fits_a_screen(self):
         for command in [[], *([name] for name in COMMANDS)]:
             lines = run(*command, "--help").splitlines()
-            self.assertLessEqual(len(lines), 40, command)
-            self.assertLessEqual(max(map(len, lines)), 100, (command, max(lines, key=len)))
+            self.assertLessEqual(len(lines), 32 if command == ["convert"] else 24, command)
+            self.assertLessEqual(max(map(len, lines)), 80, (command, max(lines, key=len)))
             self.assertNotIn("Options:", lines, "an option without a group: converters/cli/help.cc")
 
     def test_pages_and_completions_know_every_option(self):
@@ -75,7 +75,11 @@ class Help(unittest.TestCase):
 
     def test_version_names_formats_packages_and_instructions(self):
         self.assertRegex(run("--version"), r"\Aztstream \d+\.\d+\.\d+\nwrites   zTensor 1\.2\.0, 1\.1\.0, 0\.1\.0\n"
-                         r"packages zstd \d+\.\d+\.\d+, Highway \d+\.\d+\.\d+\nSIMD     [A-Z0-9_]+( [A-Z0-9_]+)*\n\Z")
+                         r"reads    zTensor 1\.x, 0\.1; safetensors, npy 1 to 3, npz, GGUF 1 to 3\n"
+                         r"packages zstd \d+\.\d+\.\d+, Highway \d+\.\d+\.\d+\n"
+                         r"built on Abseil \d+, CLI11 [\d.]+, JSON [\d.]+, libcbor [\d.]+,\n"
+                         r"         OpenSSL [\d.]+, simdjson [\d.]+, xxHash [\d.]+, zlib [\d.]+\n"
+                         r"SIMD     [A-Z0-9_]+( [A-Z0-9_]+)*\n\Z")
 
 
 if __name__ == "__main__":

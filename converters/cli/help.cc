@@ -54,7 +54,7 @@ constexpr Row kRows[] = {
 
 std::string Line(std::string left, const std::string& right) {
   left = "  " + left;
-  left.resize(left.size() < 29 ? 30 : left.size() + 2, ' ');
+  left.resize(left.size() < 24 ? 24 : left.size() + 2, ' ');
   return left + right + "\n";
 }
 
@@ -94,11 +94,9 @@ class Layout final : public CLI::Formatter {
       if (option->get_name() == "--version") out += OptionLine(*option);
     }
     return out +
-           "\nThe product goes to standard output, all else to standard error. Exit status: 0 "
-           "done, 1 differs,\n"
-           "2 usage, 3 output exists, 4 input invalid, 5 unsupported, 6 I/O, 7 number does not "
-           "fit,\n"
-           "130 interrupted. `ztstream COMMAND --help` and `man ztstream` have the rest.\n";
+           "\nExit status: 0 done, 1 differs, 2 usage, 3 output exists, 4 input invalid,\n"
+           "5 unsupported, 6 I/O, 7 number does not fit, 130 interrupted.\n"
+           "`ztstream COMMAND --help` and `man ztstream` have the rest.\n";
   }
 
   static std::string Command(const CLI::App& app) {

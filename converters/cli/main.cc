@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/help.h"
+#include "cli/versions.h"
 
 import zt;
 import zt.cli;
@@ -78,9 +79,11 @@ std::string Version() {
   std::string targets;
   for (const std::string& target : zt::SimdTargets())
     targets += (targets.empty() ? "" : " ") + target;
-  return "ztstream " ZT_VERSION "\nwrites   zTensor 1.2.0, 1.1.0, 0.1.0\npackages zstd " +
+  return "ztstream " ZT_VERSION
+         "\nwrites   zTensor 1.2.0, 1.1.0, 0.1.0\nreads    zTensor 1.x, 0.1; safetensors, npy 1 to "
+         "3, npz, GGUF 1 to 3\npackages zstd " +
          std::string(zt::ZstdVersion()) + ", Highway " + std::string(zt::HighwayVersion()) +
-         "\nSIMD     " + targets;
+         "\nbuilt on " ZT_PACKAGES "\nSIMD     " + targets;
 }
 
 int Run(int argc, char** argv) {
@@ -102,23 +105,21 @@ int Run(int argc, char** argv) {
   c->add_option("-o,--output", convert.output, "The .zt file, or - for standard output")
       ->required();
   c->add_option("--spec", convert.spec, "Version to write: 1.2, 1.1 or 0.1")->capture_default_str();
-  c->add_option("--zstd", convert.zstd, "Compress; =LEVEL (1 to 19, negative: faster) or =huffman");
+  c->add_option("--zstd", convert.zstd, "Compress; =LEVEL (1 to 19, or negative) or =huffman");
   c->add_option("--min-gain", convert.min_gain_percent, "Percent a component must shrink by")
       ->capture_default_str();
   c->add_option("--chunk", convert.chunk, "Content of one zstd frame")->capture_default_str();
   c->add_option("--digest", convert.digest, "none, crc32c, sha256 or xxh3")->capture_default_str();
-  c->add_option("--dtype", convert.dtype,
-                "[REGEX=]TYPE or REGEX=keep; repeatable, first match wins")
+  c->add_option("--dtype", convert.dtype, "TYPE, or keep, of matching names; the first rule wins")
       ->take_all();
   c->add_option("--on-overflow", convert.on_overflow, "error, inf or saturate")
       ->capture_default_str();
   c->add_option("--dequantize", convert.dequantize, "Quantized GGUF blocks to f32, f16 or bf16");
   std::string quant = "keep";
-  c->add_option("--quant", quant, "keep, or group: quantized modules as one object each")
+  c->add_option("--quant", quant, "keep; group: one object a quantized module")
       ->capture_default_str();
   std::string sparse = "auto";
-  c->add_option("--sparse", sparse, "auto, or keep: scipy archives stay dense entries")
-      ->capture_default_str();
+  c->add_option("--sparse", sparse, "auto; keep: scipy archives stay dense")->capture_default_str();
   c->add_option("--include", convert.include, "Only tensors whose name matches; repeatable")
       ->take_all();
   c->add_option("--exclude", convert.exclude, "Not these; repeatable")->take_all();
@@ -137,7 +138,7 @@ int Run(int argc, char** argv) {
 
   CLI::App* v = app.add_subcommand("verify", "Check every byte of a .zt file");
   v->add_option("FILE", verify.file, "The file")->required();
-  v->add_option("--against", verify.against, "The inputs it was made of, compared value by value");
+  v->add_option("--against", verify.against, "The inputs it was made of; values are compared");
   AddInput(*v, verify.input);
   AddCommon(*v, verify.common, texts);
 
@@ -148,9 +149,9 @@ int Run(int argc, char** argv) {
       ->required();
   x->add_option("NAME", extract.names, "Only these tensors");
   x->add_option("-o,--output", extract.output,
-                "OUT.safetensors, .npz, .npy or .gguf; DIR/ for one .npy each; or -")
+                ".safetensors, .npz, .npy, .gguf; DIR/: .npy each; or -")
       ->required();
-  x->add_option("--to", extract.to, "safetensors, npz, npy or gguf; else by the output's suffix");
+  x->add_option("--to", extract.to, "safetensors, npz, npy or gguf; else by OUT's suffix");
   x->add_flag("-f,--force", extract.force, "Replace an existing output");
   x->add_flag("--no-sync", extract.no_sync, "Do not wait until the disk has it");
   AddInput(*x, extract.input);
@@ -165,12 +166,10 @@ int Run(int argc, char** argv) {
   AddCommon(*d, diff.common, texts);
 
   zt::cli::BenchArgs bench;
-  CLI::App* b =
-      app.add_subcommand("bench", "Measure reading, converting, compressing and writing here");
+  CLI::App* b = app.add_subcommand("bench", "Measure reading, converting, compressing and writing");
   b->add_option("INPUT", bench.inputs, "Files or a checkpoint folder")->required();
-  b->add_option("--folder", bench.folder,
-                "Where to write a temporary file; else the input's folder");
-  b->add_option("--limit", bench.limit, "Bytes of the input each measurement takes at most")
+  b->add_option("--folder", bench.folder, "For a temporary file; else the input's folder");
+  b->add_option("--limit", bench.limit, "Bytes each measurement takes at most")
       ->capture_default_str();
   AddInput(*b, bench.input);
   AddCommon(*b, bench.common, texts);
