@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Tries README's two commands in a clean Debian 12 root, as a stranger's first five minutes would go.
 #
-#   scripts/try-clean-debian.sh FOLDER [--sources list|deb822] [--run COMMAND]... [--keep]
+#   scripts/try-clean-debian.sh FOLDER [--sources list|deb822] [--copy FILE]... [--run COMMAND]... [--keep]
 #
 # Makes FOLDER (new or empty) with debootstrap from the mirror this machine's own apt uses, clones the last commit
 # into it, runs each COMMAND there (default: scripts/quickstart.sh, then scripts/test.sh) and prints how long each
 # step took. --sources picks the form of the root's apt sources: one-line (default, as debootstrap leaves
-# it) or deb822 (as the container images have it). FOLDER is removed when all went well, unless --keep.
+# it) or deb822 (as the container images have it). --copy puts a file into the root user's home, one above the clone.
+# FOLDER is removed when all went well, unless --keep.
 #
 # Needs root, debootstrap and about 4 GB. Exit status: that of the first step that failed.
 set -euo pipefail
@@ -14,13 +15,14 @@ cd "$(dirname "$0")/.."
 
 suite=bookworm
 root= form=list keep=false
-commands=()
+commands=() copies=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --sources) form=${2:?list or deb822}; shift ;;
+    --copy) copies+=("${2:?a file}"); shift ;;
     --run) commands+=("${2:?a command}"); shift ;;
     --keep) keep=true ;;
-    -h|--help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "try-clean-debian.sh: unknown option $1" >&2; exit 2 ;;
     *) root=$1 ;;
   esac
@@ -88,6 +90,7 @@ mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
 [ ! -d /dev/shm ] || mount --bind /dev/shm "$root/dev/shm" 2>/dev/null || true
 
+[ ${#copies[@]} = 0 ] || cp "${copies[@]}" "$root/root/"
 step "git clone" git clone -q --no-hardlinks "$PWD" "$root/root/ztstream"
 for command in "${commands[@]}"; do
   step "$command" inside "$command"
