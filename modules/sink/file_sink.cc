@@ -141,8 +141,7 @@ class FileSink final : public Sink {
   }
   Status WriteAt(std::uint64_t offset, Pieces pieces) override {
     ZT_RETURN_IF_ERROR(WriteAllAt(fd_, offset, pieces));
-    if (options_.sync) StartWriteback(pieces);
-    return OkStatus();
+    return options_.sync ? WriteBack(pieces) : OkStatus();
   }
 
   Status Reserve(std::uint64_t bytes) override {
@@ -170,18 +169,34 @@ class FileSink final : public Sink {
   }
 
  private:
-  // Sends what was written to the disk in steps, so that the sync at the end finds little left: a third less time
-  // for 1.5 GiB (ext4). Writes come nearly in order; the few that lag behind their step are the last sync's.
-  void StartWriteback(Pieces pieces) {
-    constexpr std::uint64_t kStep = 16 << 20;
+  // What was written goes to the disk in steps, so that the sync at the end finds little left, and beyond the first
+  // gigabyte it leaves the page cache, so that a large conversion does not displace all else and its pages are used
+  // again: measured on ext4, a third less time for 1.5 GiB and two thirds less for 4 GiB. Writes come nearly in
+  // order; the few that lag behind their step are the last sync's.
+  Status WriteBack(Pieces pieces) {
+    constexpr std::uint64_t kStep = 16 << 20, kBehind = 3 * kStep, kCached = 1 << 30;
     std::uint64_t bytes = 0;
     for (const auto piece : pieces) bytes += piece.size();
     const std::uint64_t before = written_.fetch_add(bytes, std::memory_order_relaxed);
     const std::uint64_t begin = before / kStep * kStep, end = (before + bytes) / kStep * kStep;
-    if (begin == end) return;
-    // A hint: what fails here fails again, and is reported, in fsync.
-    (void)::sync_file_range(fd_, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
-                            SYNC_FILE_RANGE_WRITE);
+    if (begin == end) return OkStatus();
+    ZT_RETURN_IF_ERROR(SyncRange(begin, end - begin, SYNC_FILE_RANGE_WRITE));
+    if (begin < kCached + kBehind) return OkStatus();
+    ZT_RETURN_IF_ERROR(SyncRange(begin - kBehind, end - begin,
+                                 SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                                     SYNC_FILE_RANGE_WAIT_AFTER));
+    (void)::posix_fadvise(fd_, static_cast<off_t>(begin - kBehind), static_cast<off_t>(end - begin),
+                          POSIX_FADV_DONTNEED);
+    return OkStatus();
+  }
+
+  // Fails where the disk does; that a file system cannot do this is no failure.
+  Status SyncRange(std::uint64_t begin, std::uint64_t bytes, unsigned how) {
+    const int error = ErrorOf([&] {
+      return ::sync_file_range(fd_, static_cast<off_t>(begin), static_cast<off_t>(bytes), how);
+    });
+    const bool real = error == EIO || error == ENOSPC || error == EDQUOT;
+    return real ? IoError(error, "cannot write") : OkStatus();
   }
 
   void Forget() {
