@@ -5,14 +5,16 @@
 
 Sections: raw zstd small decode memory sparse same (all by default). DIR wants about three times the size free. Each
 run begins with `sync`; inputs are read once beforehand, so they come from the page cache; outputs are removed between
-runs. Nothing here waits for the disk (cp does not either, so ztstream runs with --no-sync): section `raw` adds a row
-for each with the disk's share, `cp` and `sync` against ztstream as it is. Needs python3-numpy and the zstd program.
+runs, and the order changes from round to round: what ran before decides which memory the page cache finds. Nothing
+here waits for the disk (cp does not either, so ztstream runs with --no-sync): section `raw` adds rows with the disk's
+share, `cp` and `sync` against ztstream as it is. Needs python3-numpy and the zstd program.
 """
 import argparse
 import filecmp
 import os
 import pathlib
 import platform
+import random
 import statistics
 import subprocess
 import sys
@@ -29,6 +31,7 @@ class Bench:
         self.size = options.size
         self.runs = options.runs
         self.failed = False
+        self.random = random.Random(1)
 
     def path(self, name):
         return str(self.folder / name)
@@ -53,6 +56,7 @@ class Bench:
         for left in self.folder.glob("out*"):
             left.unlink()
         os.sync()
+        time.sleep(0.3)
         begin = time.perf_counter()
         process = subprocess.Popen(command, shell=isinstance(command, str), stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
@@ -65,8 +69,10 @@ class Bench:
         """Runs every contender in turn, `runs` times over; median seconds and largest resident size by name."""
         times = {name: [] for name in contenders}
         peaks = {name: 0 for name in contenders}
+        order = list(contenders.items())
         for _ in range(self.runs):
-            for name, command in contenders.items():
+            self.random.shuffle(order)
+            for name, command in order:
                 seconds, peak = self.once(command)
                 times[name].append(seconds)
                 peaks[name] = max(peaks[name], peak)
@@ -91,11 +97,15 @@ class Bench:
             "ztstream -T1": self.convert(w, "-T1"),
             "ztstream -T2": self.convert(w, "-T2"),
             "cp, then sync": f"cp {w} {self.path('out.cp')} && sync {self.path('out.cp')}",
+            "ztstream -T1, synced": self.convert(w, "-T1", sync=True),
             "ztstream -T2, synced": self.convert(w, "-T2", sync=True),
         })
         self.goal("raw, 1 thread / cp", medians["ztstream -T1"] / medians["cp"], 0.9)
         self.goal("raw, 2 threads / cp", medians["ztstream -T2"] / medians["cp"], 0.6)
-        print(f"         synced, 2 threads / cp: {medians['ztstream -T2, synced'] / medians['cp, then sync']:.3f}")
+        for threads in "12":
+            synced = medians[f"ztstream -T{threads}, synced"]
+            print(f"         synced, {threads} threads / cp, then sync: {synced / medians['cp, then sync']:.3f}; "
+                  f"/ cp alone: {synced / medians['cp']:.3f}")
 
     def zstd(self):
         w = self.make("weights.safetensors", self.size)
