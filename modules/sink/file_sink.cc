@@ -182,9 +182,9 @@ class FileSink final : public Sink {
     if (begin == end) return OkStatus();
     ZT_RETURN_IF_ERROR(SyncRange(begin, end - begin, SYNC_FILE_RANGE_WRITE));
     if (begin < kCached + kBehind) return OkStatus();
-    ZT_RETURN_IF_ERROR(SyncRange(begin - kBehind, end - begin,
-                                 SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-                                     SYNC_FILE_RANGE_WAIT_AFTER));
+    ZT_RETURN_IF_ERROR(SyncRange(
+        begin - kBehind, end - begin,
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER));
     (void)::posix_fadvise(fd_, static_cast<off_t>(begin - kBehind), static_cast<off_t>(end - begin),
                           POSIX_FADV_DONTNEED);
     return OkStatus();

@@ -118,7 +118,7 @@ struct Writer::State final : ObjectWriter::Feed {
     MemorySource source;
     Plan plan;
   };
-  std::deque<InMemory> memory;  // of Add, until Flush
+  std::deque<InMemory> memory;         // of Add, until Flush
   std::optional<std::uint64_t> place;  // end of what was enqueued, where known beforehand
   bool header_written = false;
   bool object_open = false;
