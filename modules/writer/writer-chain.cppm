@@ -85,7 +85,7 @@ struct Ledger {
   std::uint64_t bytes_done = 0, tensors_done = 0, stored_done = 0;
 };
 
-// The chain, in the order of DESIGN's picture: read, transform, the caller's own, compress, place, hash, write,
+// The chain, in order: read, transform, the caller's own, compress, place, hash, write,
 // record.
 std::vector<std::shared_ptr<Stage>> MakeChain(Ledger& ledger,
                                               const std::vector<std::shared_ptr<Stage>>& custom,
