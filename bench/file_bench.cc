@@ -85,7 +85,7 @@ zt::Manifest Write(std::unique_ptr<zt::Sink> sink, std::int64_t count,
     if (!(*writer)->Add(name, {bytes.size() / 2}, {zt::DType::kBF16, ""}, bytes).ok()) return {};
   }
   if (!(*writer)->Finish().ok()) return {};
-  return (*writer)->manifest();
+  return *(*writer)->manifest();
 }
 
 void EncodeManifest(benchmark::State& state) {

@@ -73,7 +73,7 @@ Written Write(const std::vector<Bytes>& data, WriterOptions options) {
         (*writer)->Add("t" + std::to_string(i), {data[i].size()}, {DType::kU8, ""}, data[i]).ok());
   }
   EXPECT_TRUE((*writer)->Finish().ok());
-  out.manifest = (*writer)->manifest();
+  out.manifest = *(*writer)->manifest();
   return out;
 }
 

@@ -64,13 +64,13 @@ std::string PlanText(const TensorSource& source, const Plan& plan, const Convert
   std::string out;
   for (const PlannedObject& planned : plan.objects) {
     const Object& from = source.objects()[planned.components.front().source.object];
-    const std::string before = Describe(from), after = Describe(planned.object);
-    out += planned.object.name;
-    if (from.name != planned.object.name) out += "  (was " + from.name + ")";
+    const std::string before = Describe(from), after = Describe(*planned.object);
+    out += planned.object->name;
+    if (from.name != planned.object->name) out += "  (was " + from.name + ")";
     out += "  " + before;
     if (before != after) out += " -> " + after;
     if (planned.components.front().shared_with) {
-      out += "  = " + plan.objects[planned.components.front().shared_with->object].object.name;
+      out += "  = " + plan.objects[planned.components.front().shared_with->object].object->name;
     }
     out += "\n";
   }
@@ -88,22 +88,22 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
     for (std::size_t c = 0; c < planned.components.size(); ++c) {
       const ComponentId id = planned.components[c].source;
       const Component& from = source.objects()[id.object].components[id.component];
-      const Component& to = planned.object.components[c];
+      const Component& to = planned.object->components[c];
       Json row = {{"role", to.role},
                   {"from", Name(from.element)},
                   {"to", Name(to.element)},
                   {"bytes_in", from.bytes},
                   {"bytes_out", to.bytes}};
       if (const auto& shared = planned.components[c].shared_with) {
-        row["shared_with"] = plan.objects[shared->object].object.name;
+        row["shared_with"] = plan.objects[shared->object].object->name;
       }
       components.push_back(std::move(row));
     }
     const Object& from = source.objects()[planned.components.front().source.object];
-    tensors.push_back({{"name", planned.object.name},
+    tensors.push_back({{"name", planned.object->name},
                        {"source_name", from.name},
-                       {"format", planned.object.format},
-                       {"shape", planned.object.shape},
+                       {"format", planned.object->format},
+                       {"shape", planned.object->shape},
                        {"components", std::move(components)}});
   }
   return tensors;

@@ -7,6 +7,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +32,9 @@ namespace dom = simdjson::dom;
 using safetensors::internal::DTypeRow;
 using safetensors::internal::kDTypes;
 using safetensors::internal::kLogicalShape;
+
+// Of a tensor's entry in the header: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
+constexpr std::size_t kLeastEntryBytes = 48;
 
 struct Range {
   std::uint64_t begin = 0, end = 0;
@@ -126,7 +130,13 @@ class SafetensorsSource final : public TensorSource {
     if (root.get_object().get(entries) != simdjson::SUCCESS) {
       return InvalidData("the header is no JSON object");
     }
-    std::unordered_set<std::string_view> names;
+    std::pmr::monotonic_buffer_resource memory;
+    std::pmr::unordered_set<std::string_view> names(&memory);
+    // What a claim of entries may cost is bounded by what whole ones take.
+    const std::size_t expected = std::min(entries.size(), header.size() / kLeastEntryBytes);
+    names.reserve(expected);
+    objects_.reserve(expected);
+    ranges_.reserve(expected);
     for (const auto& [name, entry] : entries) {
       if (!names.insert(name).second) return InvalidData("key " + Quote(name) + " is there twice");
       if (name == "__metadata__") {
@@ -177,6 +187,7 @@ class SafetensorsSource final : public TensorSource {
         dom::array dims;
         if (value.get_array().get(dims) != simdjson::SUCCESS)
           return InvalidData("shape is no array");
+        shape->reserve(dims.size());
         for (const dom::element dim : dims) {
           ZT_ASSIGN_OR_RETURN(const std::uint64_t number, Unsigned(dim, "a dimension"));
           shape->push_back(number);
@@ -240,25 +251,36 @@ class SafetensorsSource final : public TensorSource {
     return OkStatus();
   }
 
-  // Puts objects into file order and checks that the ranges cover the data exactly, tied weights aside.
-  Status CheckCoverage() {
+  // Puts objects into file order. Most writers list them so.
+  void SortByOffset() {
+    const auto before = [&](std::size_t a, std::size_t b) {
+      return std::tie(ranges_[a].begin, ranges_[a].end, objects_[a].name) <
+             std::tie(ranges_[b].begin, ranges_[b].end, objects_[b].name);
+    };
     std::vector<std::size_t> order(objects_.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      const auto key = [&](std::size_t i) {
-        return std::tie(ranges_[i].begin, ranges_[i].end, objects_[i].name);
-      };
-      return key(a) < key(b);
-    });
+    if (std::is_sorted(order.begin(), order.end(), before)) return;
+    std::sort(order.begin(), order.end(), before);
     std::vector<Object> objects;
     std::vector<Range> ranges;
     objects.reserve(order.size());
     ranges.reserve(order.size());
-    std::uint64_t at = 0;
     for (const std::size_t i : order) {
+      objects.push_back(std::move(objects_[i]));
+      ranges.push_back(ranges_[i]);
+    }
+    objects_ = std::move(objects);
+    ranges_ = std::move(ranges);
+  }
+
+  // Checks that the ranges cover the data exactly, tied weights aside.
+  Status CheckCoverage() {
+    SortByOffset();
+    std::uint64_t at = 0;
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
       const Range range = ranges_[i];
-      const bool tied = !ranges.empty() && range.begin < range.end &&
-                        range.begin == ranges.back().begin && range.end == ranges.back().end;
+      const bool tied = i > 0 && range.begin < range.end && range.begin == ranges_[i - 1].begin &&
+                        range.end == ranges_[i - 1].end;
       if (!tied && range.begin != at) {
         const std::string what = range.begin < at
                                      ? "overlaps the tensor before, which ends at "
@@ -268,11 +290,7 @@ class SafetensorsSource final : public TensorSource {
                         TensorContext(objects_[i].name));
       }
       at = range.end;
-      objects.push_back(std::move(objects_[i]));
-      ranges.push_back(range);
     }
-    objects_ = std::move(objects);
-    ranges_ = std::move(ranges);
     data_bytes_ = at;
     const auto size = bytes_->size();
     if (!size) return OkStatus();

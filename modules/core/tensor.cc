@@ -178,6 +178,7 @@ bool IsSignedInt(DType dtype) { return dtype >= DType::kI64 && dtype <= DType::k
 bool IsUnsignedInt(DType dtype) { return dtype >= DType::kU64 && dtype <= DType::kU8; }
 
 const LogicalType* FindLogicalType(std::string_view name) {
+  if (name.empty()) return nullptr;
   for (const LogicalType& type : kLogicalTypes) {
     if (type.name == name) return &type;
   }

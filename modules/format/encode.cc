@@ -4,6 +4,8 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -187,27 +189,11 @@ Status AppendObject(const StoredObject& object, SpecVersion version, Bytes* out)
   return OkStatus();
 }
 
-Status EncodeRoot(const Manifest& manifest, SpecVersion version, Bytes* out) {
-  // Sorted: objects, version, attributes.
-  cbor::AppendMapHead(*out, 2 + !manifest.attributes.empty());
-  ZT_ASSIGN_OR_RETURN(const auto objects, SortedByKey(manifest.objects, &StoredObject::name));
-  cbor::AppendText(*out, "objects");
-  cbor::AppendMapHead(*out, objects.size());
-  for (const StoredObject* object : objects) {
-    cbor::AppendText(*out, object->name);
-    if (auto status = AppendObject(*object, version, out); !status.ok()) {
-      return Annotate(status, TensorContext(object->name));
-    }
-  }
-  cbor::AppendText(*out, "version");
-  cbor::AppendText(*out, Traits(version).text);
-  return AppendAttributes(manifest.attributes, kRootDepth, out);
-}
-
 // One field of a 0.1.0 entry, already encoded.
 using Field = std::pair<std::string, Bytes>;
 
-Status AppendEntry01(const StoredObject& object, Bytes* out) {
+// Appends the entry without the name's text, which belongs at `*name_at`.
+Status AppendEntry01(const StoredObject& object, Bytes* out, std::size_t* name_at) {
   ZT_RETURN_IF_ERROR(CheckTexts(object));
   const StoredComponent& component = object.components[0];
   ZT_RETURN_IF_ERROR(
@@ -226,7 +212,7 @@ Status AppendEntry01(const StoredObject& object, Bytes* out) {
     return OkStatus();
   };
   Value::Array shape(object.shape.begin(), object.shape.end());
-  ZT_RETURN_IF_ERROR(add("name", object.name));
+  fields.emplace_back("name", Bytes());
   ZT_RETURN_IF_ERROR(add("offset", component.offset));
   ZT_RETURN_IF_ERROR(add("size", component.length));
   ZT_RETURN_IF_ERROR(add("dtype", *internal::Spell(component.element, SpecVersion::k0_1)));
@@ -243,26 +229,18 @@ Status AppendEntry01(const StoredObject& object, Bytes* out) {
   cbor::AppendMapHead(*out, sorted.size());
   for (const Field* field : sorted) {
     cbor::AppendText(*out, field->first);
+    if (field->first == "name") *name_at = out->size();
     out->insert(out->end(), field->second.begin(), field->second.end());
   }
   return OkStatus();
 }
 
-Status EncodeIndex01(const Manifest& manifest, Bytes* out) {
-  ZT_RETURN_IF_ERROR(CheckExpressible(manifest.attributes, SpecVersion::k0_1));
-  std::vector<std::string_view> names;
-  names.reserve(manifest.objects.size());
-  for (const StoredObject& object : manifest.objects) names.push_back(object.name);
-  if (const auto twice = internal::FindTwice(names)) {
-    return InvalidArgument(Quote(*twice) + " occurs twice");
-  }
-  cbor::AppendArrayHead(*out, manifest.objects.size());
-  for (const StoredObject& object : manifest.objects) {
-    if (auto status = AppendEntry01(object, out); !status.ok()) {
-      return Annotate(status, TensorContext(object.name));
-    }
-  }
-  return OkStatus();
+// The least bytes of a block: a manifest that grows is never copied.
+constexpr std::size_t kBlockBytes = 256 << 10;
+
+Status TooLarge(std::uint64_t bytes) {
+  return InvalidArgument("the manifest has " + std::to_string(bytes) +
+                         " bytes or more, the limit is 1 GiB");
 }
 
 }  // namespace
@@ -296,16 +274,119 @@ Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version) 
   return CheckAttributes(root_attributes, kRootDepth);
 }
 
-StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVersion version) {
-  ZT_RETURN_IF_ERROR(CheckWritable(version));
-  Bytes out;
-  ZT_RETURN_IF_ERROR(version == SpecVersion::k0_1 ? EncodeIndex01(manifest, &out)
-                                                  : EncodeRoot(manifest, version, &out));
-  if (out.size() > kMaxManifestBytes) {
-    return InvalidArgument("the manifest has " + std::to_string(out.size()) +
-                           " bytes, more than 1 GiB");
+ManifestEncoder::ManifestEncoder(SpecVersion version) : version_(version) {}
+
+Status ManifestEncoder::Add(const StoredObject& object) {
+  ZT_RETURN_IF_ERROR(CheckWritable(version_));
+  Bytes& out = RoomyBlock();
+  Entry entry;
+  entry.block = static_cast<std::uint32_t>(blocks_.size() - 1);
+  entry.name = static_cast<std::uint32_t>(out.size());
+  const auto name = std::as_bytes(std::span(object.name));
+  out.insert(out.end(), name.begin(), name.end());
+  entry.head = static_cast<std::uint32_t>(out.size());
+  std::size_t name_at = out.size();
+  auto status = version_ == SpecVersion::k0_1 ? AppendEntry01(object, &out, &name_at)
+                                              : AppendObject(object, version_, &out);
+  const std::uint64_t size = out.size() - entry.name;
+  if (status.ok() && bytes_ + size > kMaxManifestBytes) status = TooLarge(bytes_ + size);
+  if (!status.ok()) {
+    out.resize(entry.name);
+    return status;
   }
+  entry.tail = static_cast<std::uint32_t>(name_at);
+  entry.end = static_cast<std::uint32_t>(out.size());
+  bytes_ += size;
+  entries_.push_back(entry);
+  return OkStatus();
+}
+
+void ManifestEncoder::AddAlias(std::string name, std::size_t index) {
+  aliases_.push_back({std::move(name), index});
+}
+
+Bytes& ManifestEncoder::RoomyBlock() {
+  if (blocks_.empty() || blocks_.back().size() >= kBlockBytes) {
+    blocks_.emplace_back().reserve(kBlockBytes + kBlockBytes / 16);
+  }
+  return blocks_.back();
+}
+
+std::span<const std::byte> ManifestEncoder::Part(const Entry& entry, std::uint32_t begin,
+                                                 std::uint32_t end) const {
+  return std::span(blocks_[entry.block]).subspan(begin, end - begin);
+}
+
+// The names in the order of their entries; of 1.x that of deterministic map keys, by length and then by bytes. Fails
+// where one occurs twice.
+StatusOr<std::vector<ManifestEncoder::Line>> ManifestEncoder::Lines() const {
+  std::vector<Line> lines;
+  lines.reserve(entries_.size() + aliases_.size());
+  for (const Entry& entry : entries_) {
+    const auto name = Part(entry, entry.name, entry.head);
+    lines.push_back({{reinterpret_cast<const char*>(name.data()), name.size()}, &entry});
+  }
+  for (const Alias& alias : aliases_) lines.push_back({alias.name, &entries_[alias.index]});
+
+  // Names of one length are mostly in order already: sources list them so.
+  std::map<std::size_t, std::vector<Line>> by_length;
+  for (const Line& line : lines) by_length[line.name.size()].push_back(line);
+  if (version_ != SpecVersion::k0_1) lines.clear();
+  for (auto& [length, group] : by_length) {
+    const auto less = [](const Line& a, const Line& b) { return a.name < b.name; };
+    if (!std::is_sorted(group.begin(), group.end(), less)) {
+      std::sort(group.begin(), group.end(), less);
+    }
+    for (std::size_t i = 1; i < group.size(); ++i) {
+      if (group[i - 1].name == group[i].name) {
+        return InvalidArgument(Quote(group[i].name) + " occurs twice");
+      }
+    }
+    if (version_ != SpecVersion::k0_1) lines.insert(lines.end(), group.begin(), group.end());
+  }
+  return lines;
+}
+
+StatusOr<std::vector<std::byte>> ManifestEncoder::Finish(const Value::Map& attributes) const {
+  ZT_RETURN_IF_ERROR(CheckExpressible(attributes, version_));
+  ZT_ASSIGN_OR_RETURN(const std::vector<Line> lines, Lines());
+  std::uint64_t bytes = 0;  // but for some heads and the root
+  for (const Line& line : lines) {
+    bytes += line.name.size() + line.entry->end - line.entry->head;
+    if (bytes > kMaxManifestBytes) return TooLarge(bytes);
+  }
+  Bytes out;
+  out.reserve(bytes + lines.size() * 2 + 4096);
+  const bool array = version_ == SpecVersion::k0_1;
+  if (array) {
+    cbor::AppendArrayHead(out, lines.size());
+  } else {  // sorted: objects, version, attributes
+    cbor::AppendMapHead(out, 2 + !attributes.empty());
+    cbor::AppendText(out, "objects");
+    cbor::AppendMapHead(out, lines.size());
+  }
+  for (const auto& [name, entry] : lines) {
+    const auto head = Part(*entry, entry->head, entry->tail);
+    const auto tail = Part(*entry, entry->tail, entry->end);
+    out.insert(out.end(), head.begin(), head.end());
+    cbor::AppendText(out, name);
+    out.insert(out.end(), tail.begin(), tail.end());
+  }
+  if (!array) {
+    cbor::AppendText(out, "version");
+    cbor::AppendText(out, Traits(version_).text);
+    ZT_RETURN_IF_ERROR(AppendAttributes(attributes, kRootDepth, &out));
+  }
+  if (out.size() > kMaxManifestBytes) return TooLarge(out.size());
   return out;
+}
+
+StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVersion version) {
+  ManifestEncoder encoder(version);
+  for (const StoredObject& object : manifest.objects) {
+    ZT_RETURN_IF_ERROR(AnnotateTensor(encoder.Add(object), object.name));
+  }
+  return encoder.Finish(manifest.attributes);
 }
 
 }  // namespace zt

@@ -3,6 +3,7 @@ module;
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -127,6 +128,44 @@ Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version);
 // Equal manifests give equal bytes. 0.1.0 keeps the order of `objects` in its array. What is empty or the default
 // is left out: attributes, type, digest, encoding "raw".
 StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVersion version);
+
+// EncodeManifest object by object: what is kept of one is its encoded entry, some hundred bytes where a StoredObject of
+// one component takes four times that. Not thread-safe.
+class ManifestEncoder {
+ public:
+  explicit ManifestEncoder(SpecVersion version);
+
+  // Appends an entry. After an error the others are as they were; the message does not name the object.
+  Status Add(const StoredObject& object);
+  // One more entry, after all others: that of the object added as number `index`, under another name. The object may
+  // be added later.
+  void AddAlias(std::string name, std::size_t index);
+  // The manifest. Fails where a name occurs twice.
+  StatusOr<std::vector<std::byte>> Finish(const Value::Map& attributes) const;
+
+ private:
+  // Where an entry's parts lie in its block: the name's text, and what is encoded before and after it.
+  struct Entry {
+    std::uint32_t block, name, head, tail, end;
+  };
+  struct Alias {
+    std::string name;
+    std::size_t index;
+  };
+  struct Line {
+    std::string_view name;
+    const Entry* entry;
+  };
+  std::vector<std::byte>& RoomyBlock();
+  std::span<const std::byte> Part(const Entry& entry, std::uint32_t begin, std::uint32_t end) const;
+  StatusOr<std::vector<Line>> Lines() const;
+
+  SpecVersion version_;
+  std::deque<std::vector<std::byte>> blocks_;
+  std::vector<Entry> entries_;
+  std::vector<Alias> aliases_;
+  std::uint64_t bytes_ = 0;
+};
 
 // What follows the manifest (1.2 §4): its size as u64 LE, then the footer magic where the version has one.
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_bytes, SpecVersion version);

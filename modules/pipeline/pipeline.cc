@@ -140,7 +140,10 @@ struct Pipeline::State {
     const MutexLock lock(mutex);
     weight -= released;
     --in_flight;
-    room.NotifyAll();
+    // Whoever submits is woken for some batches at once, not for each.
+    if (in_flight == 0 || weight <= options.window_bytes - options.window_bytes / 8) {
+      room.NotifyAll();
+    }
   }
 
   void RunWorker() {

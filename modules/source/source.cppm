@@ -68,7 +68,7 @@ StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count);
 struct ComponentId {
   std::uint32_t object = 0;                             // index into objects()
   std::uint32_t component = 0;                          // index into that object's components
-  bool operator==(const ComponentId&) const = default;  // both indices equal
+  auto operator<=>(const ComponentId&) const = default;  // by object, then component
 };
 
 // Where a component's declared bytes lie, unchanged, in a ByteSource: neighbouring extents are read with one call.

@@ -6,7 +6,7 @@ module;
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +29,12 @@ import zt.source;
 import zt.transform;
 
 namespace zt::writer::internal {
+
+bool OnlyShares(const PlannedObject& object) {
+  return std::all_of(object.components.begin(), object.components.end(),
+                     [](const PlannedComponent& each) { return each.shared_with.has_value(); });
+}
+
 namespace {
 
 ComponentState& StateOf(const Chunk& chunk) {
@@ -278,18 +284,25 @@ class WriteStage final : public Stage {
   Status ProcessBatch(Batch& batch) override {
     static constexpr std::array<std::byte, 4096> kZeros{};
     std::vector<std::span<const std::byte>> pieces;
-    pieces.reserve(batch.chunks.size() * 3);
+    const auto append = [&pieces](std::span<const std::byte> piece) {
+      // Chunks that were read with one call mostly lie one after another here as well.
+      if (!pieces.empty() && pieces.back().data() + pieces.back().size() == piece.data()) {
+        pieces.back() = {pieces.back().data(), pieces.back().size() + piece.size()};
+      } else {
+        pieces.push_back(piece);
+      }
+    };
     const Chunk& first = batch.chunks.front();
     for (const Chunk& chunk : batch.chunks) {
       // A placed file reads as zero where nothing was written, so its first gap needs no bytes.
       std::uint64_t zeros = place_ && &chunk == &first ? 0 : chunk.padding;
       for (; zeros > 0;) {
         const auto some = std::min<std::uint64_t>(zeros, kZeros.size());
-        pieces.push_back(std::span(kZeros).first(some));
+        append(std::span(kZeros).first(some));
         zeros -= some;
       }
-      pieces.push_back(chunk.stored);
-      if (!chunk.trailer.empty()) pieces.push_back(chunk.trailer);
+      append(chunk.stored);
+      if (!chunk.trailer.empty()) append(chunk.trailer);
     }
     const Status status =
         place_ ? ledger_.sink.WriteAt(first.place, pieces) : ledger_.sink.Append(pieces);
@@ -302,7 +315,7 @@ class WriteStage final : public Stage {
   bool place_;
 };
 
-// Writes down what was stored, in declared order.
+// Writes down what was stored, in declared order: an object's entry is complete with its last blob.
 class RecordStage final : public Stage {
  public:
   explicit RecordStage(Ledger& ledger) : ledger_(ledger) {}
@@ -319,27 +332,38 @@ class RecordStage final : public Stage {
 
  private:
   Status Complete(ComponentState& state) {
+    const Component& component = state.object->components[state.at.component];
     if (state.declared_bytes != kUnknownSize && state.content != state.declared_bytes) {
-      return InvalidData("component " + Quote(state.entry->role) + " came out as " +
+      return InvalidData("component " + Quote(component.role) + " came out as " +
                          std::to_string(state.content) + " bytes, " +
                          std::to_string(state.declared_bytes) + " were declared");
     }
-    StoredComponent& entry = *state.entry;
-    entry.offset = state.offset;
-    entry.length = state.stored;
-    entry.encoding = state.choice == ComponentState::kZstd ? Encoding::kZstd : Encoding::kRaw;
-    entry.decoded_bytes = state.content;
+    Blob blob = {state.offset,
+                 state.stored,
+                 state.content,
+                 state.choice == ComponentState::kZstd ? Encoding::kZstd : Encoding::kRaw,
+                 {}};
     if (state.storage.digest == DigestKind::kCrc32c) {
-      entry.digest = Crc32cText(state.crc);
+      blob.digest = Crc32cText(state.crc);
     } else if (state.hasher != nullptr) {
-      entry.digest = state.hasher->Finish();
+      blob.digest = state.hasher->Finish();
     }
-    if (state.ends_object) ++ledger_.tensors_done;
+    ZT_RETURN_IF_ERROR(CheckNumbers(state, component.element));
+    if (state.plan != nullptr && !state.plan->shared.empty()) {
+      const auto shared = state.plan->shared.find(state.at);
+      if (shared != state.plan->shared.end()) shared->second = blob;
+    }
+    if (!begun_) Begin(*state.object);
+    Fill(state.at.component, std::move(blob));
+    return state.ends_object ? End(state) : OkStatus();
+  }
+
+  Status CheckNumbers(const ComponentState& state, const ElementType& element) {
     const NumericCounts counts{state.overflow, state.nan_lost};
     if (counts.overflow == 0 && counts.nan_lost == 0) return OkStatus();
     ledger_.findings.push_back({state.object->name, counts});
     if (state.on_overflow != OnOverflow::kError) return OkStatus();
-    const std::string target(Name(entry.element));
+    const std::string target(Name(element));
     std::string what;
     if (counts.overflow > 0) {
       what = std::to_string(counts.overflow) + " values do not fit " + target;
@@ -350,7 +374,54 @@ class RecordStage final : public Stage {
     }
     return NumericError(what + "; choose --on-overflow inf or saturate, or another type");
   }
+
+  void Begin(const Object& object) {
+    begun_ = true;
+    entry_.name = object.name;
+    entry_.format = object.format;
+    entry_.shape = object.shape;
+    entry_.attributes = object.attributes;
+    entry_.components.resize(object.components.size());
+    for (std::size_t c = 0; c < object.components.size(); ++c) {
+      entry_.components[c].role = object.components[c].role;
+      entry_.components[c].element = object.components[c].element;
+    }
+  }
+
+  void Fill(std::uint32_t component, Blob blob) {
+    StoredComponent& stored = entry_.components[component];
+    stored.offset = blob.offset;
+    stored.length = blob.length;
+    stored.decoded_bytes = blob.decoded_bytes;
+    stored.encoding = blob.encoding;
+    stored.digest = std::move(blob.digest);
+  }
+
+  // The object's last blob is known; so is all of those objects that follow and only share blobs.
+  Status End(const ComponentState& state) {
+    if (state.plan == nullptr) return Add();
+    const std::vector<PlannedObject>& objects = state.plan->plan.objects;
+    std::size_t i = state.at.object;
+    do {
+      if (!begun_) Begin(*objects[i].object);
+      const std::vector<PlannedComponent>& components = objects[i].components;
+      for (std::uint32_t c = 0; c < components.size(); ++c) {
+        if (components[c].shared_with) Fill(c, state.plan->shared.at(*components[c].shared_with));
+      }
+      ZT_RETURN_IF_ERROR(Add());
+    } while (++i < objects.size() && OnlyShares(objects[i]));
+    return OkStatus();
+  }
+
+  Status Add() {
+    begun_ = false;
+    ++ledger_.tensors_done;
+    return ledger_.manifest.Add(entry_);
+  }
+
   Ledger& ledger_;
+  StoredObject entry_;  // the object under way; its memory serves one after the other
+  bool begun_ = false;
 };
 
 }  // namespace

@@ -18,17 +18,12 @@ module zt.writer;
 import :chain;
 import :feed;
 import zt.core;
-import zt.format;
 import zt.pipeline;
 
 namespace zt {
 
-using writer::internal::ComponentState;
-
-ObjectWriter::State::State(Feed& writer_feed, StoredObject* manifest_entry,
-                           std::vector<Storage> storages, Object declared)
+ObjectWriter::State::State(Feed& writer_feed, std::vector<Storage> storages, Object declared)
     : feed(writer_feed),
-      entry(manifest_entry),
       storage(std::move(storages)),
       object(std::make_shared<const Object>(std::move(declared))),
       actual(*object) {
@@ -36,9 +31,9 @@ ObjectWriter::State::State(Feed& writer_feed, StoredObject* manifest_entry,
 }
 
 void ObjectWriter::State::BeginComponent() {
-  component = std::make_shared<ComponentState>();
+  component = feed.NewState();
   component->object = object;
-  component->entry = &entry->components[at];
+  component->at.component = static_cast<std::uint32_t>(at);
   component->declared_bytes = object->components[at].bytes;
   component->storage = storage[at];
   component->ends_object = at + 1 == object->components.size();

@@ -1,8 +1,10 @@
 // zt.writer:plan — bodies.
 module;
 
+#include <algorithm>
+#include <compare>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,20 +39,6 @@ bool CarriesElements(const Object& object, const Component& component) {
          component.role == "values";
 }
 
-// What makes two components one blob: the same bytes, treated alike ("" for as they are).
-struct Blob {
-  Identity identity;
-  std::string treatment;
-  bool operator==(const Blob&) const = default;
-};
-struct HashBlob {
-  std::size_t operator()(const Blob& blob) const {
-    return std::hash<std::uint64_t>()(blob.identity.value * 0x9e3779b97f4a7c15u ^
-                                      blob.identity.length) ^
-           std::hash<const void*>()(blob.identity.space);
-  }
-};
-
 class Planner {
  public:
   Planner(const TensorSource& source, const PlanOptions& options)
@@ -62,12 +50,12 @@ class Planner {
     plan_.on_overflow = options_.on_overflow;
     ZT_RETURN_IF_ERROR(InFile(CheckExpressible(plan_.attributes, options_.spec), 0));
     plan_.objects.reserve(source_.objects().size());
-    blobs_.reserve(source_.objects().size());
     for (std::uint32_t i = 0; i < source_.objects().size(); ++i) {
       const Object& object = source_.objects()[i];
       if (options_.keep && !options_.keep(object)) continue;
       ZT_RETURN_IF_ERROR(InFile(AnnotateTensor(AddObject(i, object), object.name), i));
     }
+    ShareBlobs();
     return std::move(plan_);
   }
 
@@ -81,54 +69,62 @@ class Planner {
 
   Status AddObject(std::uint32_t index, const Object& from) {
     ZT_RETURN_IF_ERROR(source_.CheckReadable(index));
-    PlannedObject planned;
-    planned.object = from;
-    if (options_.rename) {  // a source's own names are unique; new ones need not be
-      planned.object.name = options_.rename(from.name);
-      const auto [held, fresh] = names_.emplace(planned.object.name, index);
+    std::shared_ptr<Object> changed;  // a copy of `from`, once something is to change
+    if (options_.rename) {            // a source's own names are unique; new ones need not be
+      std::string name = options_.rename(from.name);
+      const auto [held, fresh] = names_.emplace(name, index);
       if (!fresh) {
         return InvalidData("it and " + TensorContext(source_.objects()[held->second].name) +
-                           " would both be named " + Quote(planned.object.name));
+                           " would both be named " + Quote(name));
+      }
+      if (name != from.name) {
+        changed = std::make_shared<Object>(from);
+        changed->name = std::move(name);
       }
     }
     std::optional<ElementType> wanted;
     if (options_.convert) wanted = options_.convert(from);
+    PlannedObject& planned = plan_.objects.emplace_back();
+    planned.components.resize(from.components.size());
     for (std::uint32_t c = 0; c < from.components.size(); ++c) {
-      PlannedComponent component;
+      PlannedComponent& component = planned.components[c];
       component.source = {index, c};
       component.storage = options_.storage;
-      if (wanted) {
-        ZT_RETURN_IF_ERROR(Convert(from, *wanted, planned.object, c, component));
-      }
-      planned.components.push_back(std::move(component));
+      if (wanted) ZT_RETURN_IF_ERROR(Convert(from, *wanted, c, component, changed));
     }
-    ZT_RETURN_IF_ERROR(ValidateObject(planned.object));
-    for (std::uint32_t c = 0; c < planned.components.size(); ++c) Share(from, planned, c);
+    if (changed != nullptr) {
+      planned.object = std::move(changed);
+    } else {
+      planned.object = {std::shared_ptr<void>(), &from};
+    }
     const Encoding encoding =
         options_.storage.compression == Compression::kNone ? Encoding::kRaw : Encoding::kZstd;
-    ZT_RETURN_IF_ERROR(
-        CheckExpressible(planned.object, encoding, Name(options_.storage.digest), options_.spec));
-    plan_.objects.push_back(std::move(planned));
-    return OkStatus();
+    return CheckExpressible(*planned.object, encoding, Name(options_.storage.digest),
+                            options_.spec);
   }
 
-  Status Convert(const Object& from, const ElementType& wanted, Object& object, std::uint32_t c,
-                 PlannedComponent& component) const {
-    Component& target = object.components[c];
-    if (const std::string_view blocks = GgmlType(from.format); !blocks.empty()) {
+  Status Convert(const Object& from, const ElementType& wanted, std::uint32_t c,
+                 PlannedComponent& component, std::shared_ptr<Object>& changed) const {
+    const Component& declared = from.components[c];
+    const std::string_view blocks = GgmlType(from.format);
+    if (!blocks.empty()) {
       if (!wanted.type.empty()) {
         return Unsupported(std::string(blocks) + " cannot be dequantized to " + wanted.type);
       }
       ZT_ASSIGN_OR_RETURN(
           component.transform,
           MakeDequantize(blocks, wanted.dtype, options_.on_overflow == OnOverflow::kSaturate));
-      object.format = "dense";
-      object.attributes.clear();  // the geometry of blocks that are no more
     } else {
-      if (!CarriesElements(from, from.components[c]) || target.element == wanted) return OkStatus();
+      if (!CarriesElements(from, declared) || declared.element == wanted) return OkStatus();
       ZT_ASSIGN_OR_RETURN(component.transform,
-                          MakeConversion(target.element, wanted, options_.on_overflow));
+                          MakeConversion(declared.element, wanted, options_.on_overflow));
     }
+    if (changed == nullptr) changed = std::make_shared<Object>(from);
+    if (!blocks.empty()) {
+      changed->format = "dense";
+      changed->attributes.clear();  // the geometry of blocks that are no more
+    }
+    Component& target = changed->components[c];
     if (target.bytes != kUnknownSize) {
       const std::uint64_t units = target.bytes / component.transform->input_unit();
       const auto bytes = CheckedMul(units, component.transform->output_unit());
@@ -139,25 +135,50 @@ class Planner {
     return OkStatus();
   }
 
-  // Tied weights: the same source bytes, treated alike, share a blob.
-  void Share(const Object& from, PlannedObject& planned, std::uint32_t c) {
-    const auto identity = source_.identity(planned.components[c].source);
-    if (!identity || identity->length == 0) return;
-    std::string treatment;
-    if (planned.components[c].transform != nullptr) {
-      treatment = from.format + " " + std::string(Name(from.components[c].element)) + " " +
-                  std::string(Name(planned.object.components[c].element));
+  // Tied weights: of components with the same source bytes, treated alike, all share the first one's blob.
+  void ShareBlobs() {
+    struct Blob {
+      Identity identity;
+      ComponentId at;  // in the plan
+      auto operator<=>(const Blob&) const = default;
+    };
+    std::vector<Blob> blobs;
+    blobs.reserve(plan_.objects.size());
+    for (std::uint32_t i = 0; i < plan_.objects.size(); ++i) {
+      for (std::uint32_t c = 0; c < plan_.objects[i].components.size(); ++c) {
+        const auto identity = source_.identity(plan_.objects[i].components[c].source);
+        if (identity && identity->length > 0) blobs.push_back({*identity, {i, c}});
+      }
     }
-    const auto here = ComponentId{static_cast<std::uint32_t>(plan_.objects.size()), c};
-    const auto [held, fresh] = blobs_.emplace(Blob{*identity, std::move(treatment)}, here);
-    if (!fresh) planned.components[c].shared_with = held->second;
+    if (!std::is_sorted(blobs.begin(), blobs.end())) std::sort(blobs.begin(), blobs.end());
+    for (std::size_t begin = 0, end; begin < blobs.size(); begin = end) {
+      std::map<std::string, ComponentId> first;  // by treatment
+      for (end = begin + 1; end < blobs.size() && blobs[end].identity == blobs[begin].identity;
+           ++end) {
+        if (first.empty()) first.emplace(Treatment(blobs[begin].at), blobs[begin].at);
+        const auto [held, fresh] = first.emplace(Treatment(blobs[end].at), blobs[end].at);
+        if (!fresh) {
+          plan_.objects[blobs[end].at.object].components[blobs[end].at.component].shared_with =
+              held->second;
+        }
+      }
+    }
+  }
+
+  // What is done to a component's bytes; "" where they go as they are.
+  std::string Treatment(ComponentId at) const {
+    const PlannedObject& planned = plan_.objects[at.object];
+    const PlannedComponent& component = planned.components[at.component];
+    if (component.transform == nullptr) return {};
+    const Object& from = source_.objects()[component.source.object];
+    return from.format + " " + std::string(Name(from.components[at.component].element)) + " " +
+           std::string(Name(planned.object->components[at.component].element));
   }
 
   const TensorSource& source_;
   const PlanOptions& options_;
   Plan plan_;
   std::unordered_map<std::string, std::uint32_t> names_;  // new name -> source object
-  std::unordered_map<Blob, ComponentId, HashBlob> blobs_;
 };
 
 }  // namespace
@@ -178,7 +199,7 @@ std::uint64_t Plan::output_bytes() const {
   std::uint64_t total = 0;
   for (const PlannedObject& object : objects) {
     for (std::size_t c = 0; c < object.components.size(); ++c) {
-      if (!object.components[c].shared_with) total += object.object.components[c].bytes;
+      if (!object.components[c].shared_with) total += object.object->components[c].bytes;
     }
   }
   return total;

@@ -4,7 +4,7 @@ module;
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +25,24 @@ import zt.transform;
 
 namespace zt::writer::internal {
 
+// Where a blob lies, and what the manifest says of it.
+struct Blob {
+  std::uint64_t offset = 0, length = 0, decoded_bytes = 0;
+  Encoding encoding = Encoding::kRaw;
+  std::string digest;
+};
+
+// A plan under way.
+struct PlanState {
+  explicit PlanState(const Plan& running) : plan(running) {}
+  const Plan& plan;
+  // The blobs that others share, by their place in the plan. The keys are fixed; the blobs are record's.
+  std::map<ComponentId, Blob> shared;
+};
+
+// True where no component has a blob of its own.
+bool OnlyShares(const PlannedObject& object);
+
 // One component under way. Each field is touched by one stage, or is fixed, or is atomic.
 struct ComponentState final : ChunkOwner {
   enum Choice { kUndecided, kRaw, kZstd };
@@ -35,8 +53,8 @@ struct ComponentState final : ChunkOwner {
 
   // Fixed before the first chunk is submitted.
   std::shared_ptr<const Object> object;
-  StoredComponent* entry =
-      nullptr;  // in the ledger's manifest, filled when the last chunk is recorded
+  PlanState* plan = nullptr;         // null where the object was not planned
+  ComponentId at;                    // in the plan; of others only the component
   std::uint64_t declared_bytes = 0;  // or kUnknownSize
   Storage storage;
   OnOverflow on_overflow = OnOverflow::kError;
@@ -44,7 +62,7 @@ struct ComponentState final : ChunkOwner {
   ComponentId id;
   bool sequential = false;
   std::shared_ptr<const Transform> transform;
-  bool ends_object = false;
+  bool ends_object = false;  // no component with a blob of its own follows
 
   std::atomic<std::uint64_t> overflow = 0, nan_lost = 0;  // transform
   std::atomic<int> choice = kUndecided;                   // place decides; compress looks ahead
@@ -62,8 +80,7 @@ struct Finding {
   NumericCounts counts;
 };
 
-// What the stages share. The in-order stages own the fields they change; the submitting thread only appends to
-// `objects`, whose elements do not move.
+// What the stages share. The in-order stages own the fields they change.
 struct Ledger {
   Ledger(const ContainerTraits& container, Sink& destination, const ZstdOptions& zstd_options,
          double gain, std::uint64_t pool_bytes)
@@ -71,14 +88,15 @@ struct Ledger {
         sink(destination),
         compressor(zstd_options),
         min_gain(gain),
-        pool(pool_bytes) {}
+        pool(pool_bytes),
+        manifest(container.version) {}
 
   const ContainerTraits& traits;
   Sink& sink;
   FrameCompressor compressor;
   double min_gain;
   BufferPool pool;
-  std::deque<StoredObject> objects;
+  ManifestEncoder manifest;       // record
   std::uint64_t cursor = 0;       // place: end of what has been placed
   std::vector<Finding> findings;  // record
   // record: read by the progress callback only

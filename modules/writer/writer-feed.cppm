@@ -12,7 +12,6 @@ import :chain;
 import :object;
 import :plan;
 import zt.core;
-import zt.format;
 import zt.pipeline;
 
 namespace zt {
@@ -25,6 +24,7 @@ class ObjectWriter::Feed {
   virtual const Status& Failure() const = 0;
   // Fails the writer; returns the failure that counts.
   virtual Status Fail(const Status& status) = 0;
+  virtual std::shared_ptr<writer::internal::ComponentState> NewState() = 0;
   // Memory for one full chunk of a component.
   virtual Buffer Room(const writer::internal::ComponentState& component) = 0;
   virtual Status Send(Chunk chunk) = 0;
@@ -35,11 +35,9 @@ class ObjectWriter::Feed {
 };
 
 struct ObjectWriter::State {
-  State(Feed& writer_feed, StoredObject* manifest_entry, std::vector<Storage> storages,
-        Object declared);
+  State(Feed& writer_feed, std::vector<Storage> storages, Object declared);
 
   Feed& feed;
-  StoredObject* entry;
   std::vector<Storage> storage;
   std::shared_ptr<const Object> object;
   Object actual;  // with the sizes as they came

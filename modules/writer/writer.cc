@@ -9,7 +9,9 @@ module;
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +40,7 @@ namespace zt {
 using writer::internal::ComponentState;
 using writer::internal::Ledger;
 using writer::internal::MakeChain;
+using writer::internal::PlanState;
 
 namespace {
 
@@ -102,29 +105,30 @@ struct Writer::State final : ObjectWriter::Feed {
   std::unique_ptr<Batch> pending;      // small chunks not yet submitted
   std::uint64_t pending_bytes = 0;
   Value::Map attributes;
-  struct Shared {
-    StoredComponent* entry;
-    const StoredComponent* with;
-  };
-  std::vector<Shared> shared;
+  // Names taken, and the number of the object each stands for. Names and nodes lie in one piece of memory.
+  std::pmr::monotonic_buffer_resource name_memory;
+  std::pmr::unordered_map<std::string_view, std::uint32_t> names{&name_memory};
+  std::uint32_t objects = 0;  // begun, without aliases
   struct Alias {
     std::string name;
-    std::size_t of;
+    std::uint32_t of;
   };
-  std::deque<Alias> aliases;
-  std::unordered_map<std::string_view, std::size_t>
-      names;  // of ledger.objects and aliases, which do not move -> index
+  std::vector<Alias> aliases;
   struct InMemory {
     MemorySource source;
     Plan plan;
   };
   std::deque<InMemory> memory;         // of Add, until Flush
   std::optional<std::uint64_t> place;  // end of what was enqueued, where known beforehand
+  std::deque<PlanState> plans;         // under way
+  using StateBlock = std::array<ComponentState, 32>;
+  std::shared_ptr<StateBlock> states;
+  std::size_t states_used = 0;
   bool header_written = false;
   bool object_open = false;
   bool finished = false;
   Status failure;
-  Manifest manifest;
+  std::vector<std::byte> manifest;
   std::vector<NumericFinding> findings;
   std::uint64_t file_bytes = 0;
 
@@ -198,8 +202,10 @@ struct Writer::State final : ObjectWriter::Feed {
     if (state.storage.compression == Compression::kNone && state.source != nullptr) {
       wanted = std::max(wanted, state.source->preferred_read(state.id));
     }
-    const std::uint64_t unit = state.transform == nullptr ? ByteWidth(state.entry->element.dtype)
-                                                          : state.transform->output_unit();
+    const std::uint64_t unit =
+        state.transform == nullptr
+            ? ByteWidth(state.object->components[state.at.component].element.dtype)
+            : state.transform->output_unit();
     return std::max(unit, wanted / unit * unit);
   }
 
@@ -251,6 +257,7 @@ struct Writer::State final : ObjectWriter::Feed {
     do {
       Chunk chunk;
       chunk.object = state->object.get();
+      chunk.component = state->at.component;
       chunk.owner = state;
       chunk.input_offset = at;
       chunk.input_bytes = std::min(step, input_bytes - at);
@@ -266,23 +273,21 @@ struct Writer::State final : ObjectWriter::Feed {
     return OkStatus();
   }
 
-  // A new entry of the manifest, without offsets yet.
-  StatusOr<StoredObject*> AddEntry(const Object& object) {
-    if (names.contains(object.name)) {
-      return InvalidArgument(TensorContext(object.name) + ": the name was added before");
+  // A component's state, in memory shared with those around it: it lives as long as one of them is under way.
+  std::shared_ptr<ComponentState> NewState() override {
+    if (states == nullptr || states_used == states->size()) {
+      states = std::make_shared<StateBlock>();
+      states_used = 0;
     }
-    StoredObject& entry = ledger.objects.emplace_back();
-    entry.name = object.name;
-    names.emplace(entry.name, ledger.objects.size() - 1);
-    entry.format = object.format;
-    entry.shape = object.shape;
-    entry.attributes = object.attributes;
-    for (const Component& component : object.components) {
-      StoredComponent& stored = entry.components.emplace_back();
-      stored.role = component.role;
-      stored.element = component.element;
-    }
-    return &entry;
+    return {states, &(*states)[states_used++]};
+  }
+
+  // Takes a name for object number `of`.
+  Status AddName(std::string_view name, std::uint32_t of) {
+    auto* const kept = static_cast<char*>(name_memory.allocate(name.size(), 1));
+    std::copy(name.begin(), name.end(), kept);
+    if (names.try_emplace(std::string_view(kept, name.size()), of).second) return OkStatus();
+    return InvalidArgument(TensorContext(name) + ": the name was added before");
   }
 
   Status AddPlanned(TensorSource& source, const Plan& plan) {
@@ -290,35 +295,50 @@ struct Writer::State final : ObjectWriter::Feed {
       report->bytes_total += plan.input_bytes(source);
       report->tensors_total += plan.objects.size();
     }
-    std::vector<StoredObject*> entries;
-    entries.reserve(plan.objects.size());
+    PlanState& run = plans.emplace_back(plan);
+    ZT_RETURN_IF_ERROR(NoteShared(run));
     names.reserve(names.size() + plan.objects.size());
-    for (const PlannedObject& planned : plan.objects) {
-      ZT_ASSIGN_OR_RETURN(StoredObject* const entry, AddEntry(planned.object));
-      entries.push_back(entry);
-      const std::shared_ptr<const Object> object(std::shared_ptr<void>(),
-                                                 &planned.object);  // the plan's
-      for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
+    for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
+      const PlannedObject& planned = plan.objects[i];
+      ZT_RETURN_IF_ERROR(AddName(planned.object->name, objects++));
+      std::uint32_t end = static_cast<std::uint32_t>(planned.components.size());
+      while (end > 0 && planned.components[end - 1].shared_with) --end;
+      for (std::uint32_t c = 0; c < end; ++c) {
         const PlannedComponent& component = planned.components[c];
-        if (component.shared_with) {
-          const ComponentId with = *component.shared_with;
-          shared.push_back(
-              {&entry->components[c], &entries[with.object]->components[with.component]});
-          continue;
-        }
-        auto state = std::make_shared<ComponentState>();
-        state->object = object;
-        state->entry = &entry->components[c];
-        state->declared_bytes = object->components[c].bytes;
+        if (component.shared_with) continue;
+        const std::shared_ptr<ComponentState> state = NewState();
+        state->object = planned.object;
+        state->plan = &run;
+        state->at = {i, c};
+        state->declared_bytes = planned.object->components[c].bytes;
         state->storage = component.storage;
         state->on_overflow = plan.on_overflow;
         state->source = &source;
         state->id = component.source;
         state->sequential = source.sequential(component.source);
         state->transform = component.transform;
-        state->ends_object = c + 1 == planned.components.size();
+        state->ends_object = c + 1 == end;
         ZT_RETURN_IF_ERROR(EnqueueComponent(
             state, source.objects()[state->id.object].components[state->id.component].bytes));
+      }
+    }
+    return OkStatus();
+  }
+
+  // Notes which blobs of the plan others share.
+  static Status NoteShared(PlanState& run) {
+    const std::vector<PlannedObject>& objects = run.plan.objects;
+    for (std::uint32_t i = 0; i < objects.size(); ++i) {
+      const std::vector<PlannedComponent>& components = objects[i].components;
+      for (std::uint32_t c = 0; c < components.size(); ++c) {
+        const auto& with = components[c].shared_with;
+        if (!with) continue;
+        if (!(*with < ComponentId{i, c}) ||
+            objects[with->object].components[with->component].shared_with) {
+          return InvalidArgument(TensorContext(objects[i].object->name) +
+                                 ": the plan has it share the blob of a component that has none");
+        }
+        run.shared.try_emplace(*with);
       }
     }
     return OkStatus();
@@ -330,6 +350,7 @@ struct Writer::State final : ObjectWriter::Feed {
     findings.clear();
     for (const auto& finding : ledger.findings)
       findings.push_back({finding.tensor, finding.counts});
+    plans.clear();
     memory.clear();
     return OkStatus();
   }
@@ -337,31 +358,14 @@ struct Writer::State final : ObjectWriter::Feed {
   Status Publish() {
     ZT_RETURN_IF_ERROR(FlushAll());
     ZT_RETURN_IF_ERROR(WriteHeader());
-    for (const Shared& share : shared) {
-      const StoredComponent& with = *share.with;
-      share.entry->offset = with.offset;
-      share.entry->length = with.length;
-      share.entry->encoding = with.encoding;
-      share.entry->decoded_bytes = with.decoded_bytes;
-      share.entry->digest = with.digest;
-    }
-    for (const Alias& alias : aliases) {
-      StoredObject copy = ledger.objects[alias.of];
-      copy.name = alias.name;
-      ledger.objects.push_back(std::move(copy));
-    }
-    manifest.version = options.spec;
-    manifest.version_text = ledger.traits.text;
-    manifest.attributes = std::move(attributes);
-    manifest.objects.assign(std::make_move_iterator(ledger.objects.begin()),
-                            std::make_move_iterator(ledger.objects.end()));
-    ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, EncodeManifest(manifest, options.spec));
-    const std::vector<std::byte> footer = EncodeFooter(bytes.size(), options.spec);
-    const std::array<std::span<const std::byte>, 2> pieces = {bytes, footer};
+    for (Alias& alias : aliases) ledger.manifest.AddAlias(std::move(alias.name), alias.of);
+    ZT_ASSIGN_OR_RETURN(manifest, ledger.manifest.Finish(attributes));
+    const std::vector<std::byte> footer = EncodeFooter(manifest.size(), options.spec);
+    const std::array<std::span<const std::byte>, 2> pieces = {manifest, footer};
     ZT_RETURN_IF_ERROR(
         Annotate(sink->can_place() ? sink->WriteAt(ledger.cursor, pieces) : sink->Append(pieces),
                  sink->name()));
-    file_bytes = ledger.cursor + bytes.size() + footer.size();
+    file_bytes = ledger.cursor + manifest.size() + footer.size();
     return Annotate(sink->Finish(file_bytes), sink->name());
   }
 };
@@ -453,12 +457,9 @@ Status Writer::AddAlias(std::string name, std::string_view of) {
   if (name.empty() || !IsUtf8(name)) {
     return s.Fail(InvalidArgument("the name " + Quote(name) + " is empty or no UTF-8"));
   }
-  const std::size_t object = held->second;
-  if (s.names.contains(name)) {
-    return s.Fail(InvalidArgument(TensorContext(name) + ": the name was added before"));
-  }
+  const std::uint32_t object = held->second;
+  ZT_RETURN_IF_ERROR(s.Check(s.AddName(name, object)));
   s.aliases.push_back({std::move(name), object});
-  s.names.emplace(s.aliases.back().name, object);
   return OkStatus();
 }
 
@@ -477,7 +478,9 @@ Status Writer::Finish() {
 void Writer::Cancel(const Status& status) { state_->pipeline->Cancel(status); }
 
 const std::vector<NumericFinding>& Writer::numeric_findings() const { return state_->findings; }
-const Manifest& Writer::manifest() const { return state_->manifest; }
+StatusOr<Manifest> Writer::manifest() const {
+  return DecodeManifest(state_->manifest, state_->options.spec);
+}
 std::uint64_t Writer::file_bytes() const { return state_->file_bytes; }
 
 StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector<Storage> storage) {
@@ -492,10 +495,8 @@ StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector
         s.Check(Annotate(CheckExpressible(object, encoding, Name(each.digest), s.options.spec),
                          TensorContext(object.name))));
   }
-  auto entry = s.AddEntry(object);
-  if (!entry.ok()) return s.Fail(entry.status());
-  auto state =
-      std::make_unique<ObjectWriter::State>(s, *entry, std::move(storage), std::move(object));
+  ZT_RETURN_IF_ERROR(s.Check(s.AddName(object.name, s.objects++)));
+  auto state = std::make_unique<ObjectWriter::State>(s, std::move(storage), std::move(object));
   s.object_open = true;
   s.place.reset();
   return std::unique_ptr<ObjectWriter>(new ObjectWriter(std::move(state)));

@@ -103,8 +103,8 @@ class Writer {
 
   // After Flush or Finish: tensors with values that did not fit, in order.
   const std::vector<NumericFinding>& numeric_findings() const;
-  // After Finish: what was stored.
-  const Manifest& manifest() const;
+  // After Finish: what was stored, read back from the manifest's bytes.
+  StatusOr<Manifest> manifest() const;
   // After Finish: the file's size in bytes.
   std::uint64_t file_bytes() const;
 
