@@ -39,9 +39,6 @@ std::uint64_t LoadLittle64(const std::uint8_t* p) {
   return value;
 }
 
-// Bytes of each of the three streams: the instruction has a latency of three cycles and one a cycle begins.
-constexpr std::size_t kStream = 4096;
-
 #if defined(__x86_64__)
 #define ZT_CRC_TARGET __attribute__((target("sse4.2")))
 inline bool HaveCrc() { return __builtin_cpu_supports("sse4.2"); }
@@ -63,21 +60,48 @@ ZT_CRC_TARGET inline std::uint32_t Step8(std::uint32_t crc, std::uint8_t v) {
 #endif
 
 #if defined(ZT_CRC_TARGET)
+// Moves a CRC past kBytes of zeros: the product with one constant, by tables of each of its bytes.
+template <std::size_t kBytes>
+struct Shift {
+  Shift() {
+    const std::uint32_t power = Crc32cShift(kBytes);
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      for (int k = 0; k < 4; ++k) table[k][i] = Crc32cMultiply(power, i << (8 * k));
+    }
+  }
+  std::uint32_t operator()(std::uint32_t crc) const {
+    return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^
+           table[3][crc >> 24];
+  }
+  std::uint32_t table[4][256];
+};
+
+// Three streams of kBytes side by side, as often as they fit: the instruction has a latency of three cycles, and one
+// can begin each cycle.
+template <std::size_t kBytes>
+ZT_CRC_TARGET std::uint32_t ThreeStreams(std::uint32_t crc, const std::uint8_t*& p,
+                                         std::size_t& n) {
+  static const Shift<kBytes> shift;
+  while (n >= 3 * kBytes) {
+    std::uint32_t b = 0, c = 0;
+    for (std::size_t i = 0; i < kBytes; i += 8) {
+      crc = Step64(crc, LoadLittle64(p + i));
+      b = Step64(b, LoadLittle64(p + kBytes + i));
+      c = Step64(c, LoadLittle64(p + 2 * kBytes + i));
+    }
+    crc = shift(shift(crc) ^ b) ^ c;
+    p += 3 * kBytes;
+    n -= 3 * kBytes;
+  }
+  return crc;
+}
+
 ZT_CRC_TARGET std::uint32_t ExtendHardware(std::uint32_t seed, const std::uint8_t* p,
                                            std::size_t n) {
-  static const std::uint32_t shift = Crc32cShift(kStream);
   std::uint32_t crc = ~seed;
-  while (n >= 3 * kStream) {
-    std::uint32_t b = 0, c = 0;
-    for (std::size_t i = 0; i < kStream; i += 8) {
-      crc = Step64(crc, LoadLittle64(p + i));
-      b = Step64(b, LoadLittle64(p + kStream + i));
-      c = Step64(c, LoadLittle64(p + 2 * kStream + i));
-    }
-    crc = Crc32cMultiply(shift, Crc32cMultiply(shift, crc) ^ b) ^ c;
-    p += 3 * kStream;
-    n -= 3 * kStream;
-  }
+  crc = ThreeStreams<4096>(crc, p, n);
+  crc = ThreeStreams<512>(crc, p, n);
+  crc = ThreeStreams<128>(crc, p, n);
   for (; n >= 8; n -= 8, p += 8) crc = Step64(crc, LoadLittle64(p));
   for (; n > 0; --n, ++p) crc = Step8(crc, *p);
   return ~crc;

@@ -86,6 +86,16 @@ void Append(Buffer& out, Encode encode) {
   out.insert(out.end(), bytes, bytes + size);
 }
 
+// A head and the bytes after it.
+template <typename Encode>
+void AppendString(Buffer& out, const void* data, std::size_t size, Encode encode) {
+  const std::size_t at = out.size();
+  out.resize(at + kMaxHead + size);
+  const std::size_t head = encode(reinterpret_cast<unsigned char*>(out.data() + at));
+  if (size > 0) std::memcpy(out.data() + at + head, data, size);
+  out.resize(at + head + size);
+}
+
 void AppendRaw(Buffer& out, const void* data, std::size_t size) {
   const auto* bytes = static_cast<const std::byte*>(data);
   out.insert(out.end(), bytes, bytes + size);
@@ -242,15 +252,14 @@ void AppendNegative(Buffer& out, std::uint64_t value) {
   Append(out, [&](unsigned char* to) { return cbor_encode_negint(value, to, kMaxHead); });
 }
 void AppendText(Buffer& out, std::string_view text) {
-  Append(out,
-         [&](unsigned char* to) { return cbor_encode_string_start(text.size(), to, kMaxHead); });
-  AppendRaw(out, text.data(), text.size());
+  AppendString(out, text.data(), text.size(), [&](unsigned char* to) {
+    return cbor_encode_string_start(text.size(), to, kMaxHead);
+  });
 }
 void AppendBytes(Buffer& out, std::span<const std::byte> bytes) {
-  Append(out, [&](unsigned char* to) {
+  AppendString(out, bytes.data(), bytes.size(), [&](unsigned char* to) {
     return cbor_encode_bytestring_start(bytes.size(), to, kMaxHead);
   });
-  AppendRaw(out, bytes.data(), bytes.size());
 }
 void AppendArrayHead(Buffer& out, std::uint64_t count) {
   Append(out, [&](unsigned char* to) { return cbor_encode_array_start(count, to, kMaxHead); });

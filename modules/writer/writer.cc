@@ -297,10 +297,13 @@ struct Writer::State final : ObjectWriter::Feed {
     }
     PlanState& run = plans.emplace_back(plan);
     ZT_RETURN_IF_ERROR(NoteShared(run));
+    // All names at once: between copies of data the table would not stay in the cache.
     names.reserve(names.size() + plan.objects.size());
+    for (const PlannedObject& planned : plan.objects) {
+      ZT_RETURN_IF_ERROR(AddName(planned.object->name, objects++));
+    }
     for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
       const PlannedObject& planned = plan.objects[i];
-      ZT_RETURN_IF_ERROR(AddName(planned.object->name, objects++));
       std::uint32_t end = static_cast<std::uint32_t>(planned.components.size());
       while (end > 0 && planned.components[end - 1].shared_with) --end;
       for (std::uint32_t c = 0; c < end; ++c) {
