@@ -428,6 +428,24 @@ TEST(EncodeManifest, RefusesByName) {
   EXPECT_TRUE(EncodeManifest(manifest, SpecVersion::k1_1).ok());
 }
 
+TEST(ManifestEncoder, AnAliasIsTheEntryUnderAnotherName) {
+  Manifest manifest;
+  for (const char* name : {"weights", "w", "a rather longer name"}) {
+    manifest.objects.push_back(Blob(name, 64, 2));
+    manifest.objects.back().attributes = {{"a", 1}, {"zz top", "text"}};  // around "name" in 0.1.0
+  }
+  for (const SpecVersion version : {SpecVersion::k0_1, SpecVersion::k1_1, SpecVersion::k1_2}) {
+    ManifestEncoder encoder(version);
+    encoder.AddAlias("a rather longer name", 1);
+    ASSERT_TRUE(encoder.Add(manifest.objects[0]).ok());
+    EXPECT_EQ(Error(encoder.Add(Blob("\xff", 64, 2))), "the name is not valid UTF-8");
+    ASSERT_TRUE(encoder.Add(manifest.objects[1]).ok());
+    EXPECT_EQ(*encoder.Finish({}), *EncodeManifest(manifest, version));
+    encoder.AddAlias("weights", 1);
+    EXPECT_EQ(Error(encoder.Finish({})), "'weights' occurs twice");
+  }
+}
+
 // ---- speed
 // --------------------------------------------------------------------------------------------------
 
