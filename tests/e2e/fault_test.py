@@ -56,7 +56,7 @@ def tensor_data(seed, count):
 
 
 def tensors():
-    sizes = {"large": 1 << 20, "small.a": 100, "small.b": 3, "empty": 0, "last": 300_000}
+    sizes = {"large": 300_000, "small.a": 100, "small.b": 3, "empty": 0, "last": 150_000}
     return {name: ("F16", (count,), tensor_data(seed, count).tobytes())
             for seed, (name, count) in enumerate(sizes.items())}
 
@@ -92,7 +92,7 @@ class Faults(support.EndToEnd):
         numpy.save(one, arrays["large"])
         yield "npy", Input(one, [one])
         fortran = self.path("fortran.npy")
-        numpy.save(fortran, numpy.asfortranarray(arrays["large"].reshape(1024, 1024)))
+        numpy.save(fortran, numpy.asfortranarray(arrays["large"].reshape(600, 500)))
         yield "fortran", Input(fortran, [fortran])
         stored = self.path("stored.npz")
         numpy.savez(stored, **arrays)
@@ -112,7 +112,7 @@ class Faults(support.EndToEnd):
         shutil.copy(DATA / "gguf" / "kquants.gguf", gguf)
         yield "gguf", Input(gguf, [gguf])
         yield "dequantized", Input(gguf, [gguf], options=("--dequantize", "f32"))
-        for kind, options in (("zt", ()), ("compressed zt", ("--zstd", "--chunk", "1MiB"))):
+        for kind, options in (("zt", ()), ("compressed zt", ("--zstd", "--chunk", "256KiB"))):
             zt = self.path(f"{kind.replace(' ', '-')}.zt")
             self.succeed("convert", "-q", *options, plain, "-o", zt)
             yield kind, Input(zt, [zt])
