@@ -133,6 +133,7 @@ StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVe
 // one component takes four times that. Not thread-safe.
 class ManifestEncoder {
  public:
+  // Of an empty manifest. `version` must be writable.
   explicit ManifestEncoder(SpecVersion version);
 
   // Appends an entry. After an error the others are as they were; the message does not name the object.

@@ -66,8 +66,8 @@ StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count);
 
 // Names one component of a TensorSource: indices into objects() and into that object's components.
 struct ComponentId {
-  std::uint32_t object = 0;                             // index into objects()
-  std::uint32_t component = 0;                          // index into that object's components
+  std::uint32_t object = 0;                              // index into objects()
+  std::uint32_t component = 0;                           // index into that object's components
   auto operator<=>(const ComponentId&) const = default;  // by object, then component
 };
 
