@@ -298,7 +298,7 @@ struct Writer::State final : ObjectWriter::Feed {
     PlanState& run = plans.emplace_back(plan);
     ZT_RETURN_IF_ERROR(NoteShared(run));
     // All names at once: between copies of data the table would not stay in the cache.
-    names.reserve(names.size() + plan.objects.size());
+    if (plan.objects.size() > names.size()) names.reserve(names.size() + plan.objects.size());
     for (const PlannedObject& planned : plan.objects) {
       ZT_RETURN_IF_ERROR(AddName(planned.object->name, objects++));
     }
