@@ -37,7 +37,7 @@ _ztstream() {
         convert) options+=' -o --output --spec --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --sparse --include --exclude --rename -n --dry-run -f --force --no-sync' ;;
         verify) options+=' --against' ;;
         extract) options+=' -o --output --to -f --force --no-sync' ;;
-        bench) options+=' --folder --limit' ;;
+        bench) options+=' --folder --limit --runs' ;;
         inspect|diff) ;;
         *) return ;;
       esac

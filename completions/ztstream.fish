@@ -23,7 +23,8 @@ complete -c ztstream -n $writes -l no-sync -d 'Do not wait until the disk has it
 complete -c ztstream -n '__fish_seen_subcommand_from extract' -l to -x -a 'safetensors npz npy gguf' -d 'Output format'
 complete -c ztstream -n '__fish_seen_subcommand_from verify' -l against -r -d 'The inputs it was made of'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l folder -r -d 'Where to write a temporary file'
-complete -c ztstream -n '__fish_seen_subcommand_from bench' -l limit -x -d 'Bytes each measurement takes at most'
+complete -c ztstream -n '__fish_seen_subcommand_from bench' -l limit -x -d 'Bytes each run takes at most'
+complete -c ztstream -n '__fish_seen_subcommand_from bench' -l runs -x -d 'Runs of each measurement'
 
 set -l convert '__fish_seen_subcommand_from convert'
 complete -c ztstream -n $convert -l spec -x -a '1.2 1.1 0.1' -d 'Version to write'

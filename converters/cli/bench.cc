@@ -53,13 +53,25 @@ constexpr Work kRaw = {"convert", ""};
 constexpr Work kZstd = {"convert --zstd", " --zstd", true};
 constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", true, true};
 
-struct Row {
-  std::string name;
-  unsigned threads = 1;
+struct Run {
   std::uint64_t bytes = 0;  // of the sample
   double seconds = 0;
   double ratio = 1;  // stored bytes for each byte
-  inline double rate() const { return static_cast<double>(bytes) / seconds; }
+};
+
+// What several runs of the same work came to.
+struct Row {
+  std::string name;
+  unsigned threads = 1;
+  std::vector<Run> runs;  // the fastest first, once all are there
+  double seconds() const {
+    const std::size_t middle = runs.size() / 2;
+    return runs.size() % 2 == 1 ? runs[middle].seconds
+                                : (runs[middle - 1].seconds + runs[middle].seconds) / 2;
+  }
+  std::uint64_t bytes() const { return runs.front().bytes; }
+  double ratio() const { return runs.front().ratio; }
+  double rate() const { return static_cast<double>(bytes()) / seconds(); }
 };
 
 // A run that a signal can end: the writer under way, or the word that there shall be no other.
@@ -116,7 +128,7 @@ std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
   return names;
 }
 
-StatusOr<Row> MeasureConvert(TensorSource& source, const std::set<std::string>& names,
+StatusOr<Run> MeasureConvert(TensorSource& source, const std::set<std::string>& names,
                              const Work& work, unsigned threads, const Common& common,
                              Running& running) {
   PlanOptions plan_options;
@@ -136,14 +148,14 @@ StatusOr<Row> MeasureConvert(TensorSource& source, const std::set<std::string>& 
   if (status.ok()) status = writer->Finish();
   running.Set(nullptr);
   ZT_RETURN_IF_ERROR(status);
-  Row row = {std::string(work.name), threads, plan.input_bytes(source), Since(begin)};
-  row.ratio = static_cast<double>(writer->file_bytes()) /
-              static_cast<double>(std::max<std::uint64_t>(row.bytes, 1));
-  return row;
+  Run run = {plan.input_bytes(source), Since(begin)};
+  run.ratio = static_cast<double>(writer->file_bytes()) /
+              static_cast<double>(std::max<std::uint64_t>(run.bytes, 1));
+  return run;
 }
 
 // Bytes that no disk shrinks, written to a file of their own and synced; the file is removed.
-StatusOr<Row> MeasureWrite(const std::string& folder, std::uint64_t bytes, Running& running) {
+StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes, Running& running) {
   const std::string path =
       (fs::path(folder) / ("ztstream-bench-" + std::to_string(getpid()) + ".tmp")).string();
   std::vector<std::byte> block(std::size_t{4} << 20);
@@ -171,11 +183,11 @@ StatusOr<Row> MeasureWrite(const std::string& folder, std::uint64_t bytes, Runni
     sink->Abort();
     return Annotate(status, path);
   }
-  Row row = {"write and sync", 1, bytes, Since(begin)};
+  const Run run = {bytes, Since(begin)};
   std::error_code error;
   if (!fs::remove(path, error))
     return Annotate(IoError(error.value(), "cannot remove the temporary file"), path);
-  return row;
+  return run;
 }
 
 struct Suggestion {
@@ -203,7 +215,7 @@ void Suggest(Report& report) {
     }
     const auto spent = [&](const Row& row) {
       return static_cast<double>(report.input_bytes) *
-             std::max(1 / row.rate(), row.ratio / write.rate());
+             std::max(1 / row.rate(), row.ratio() / write.rate());
     };
     Suggestion made;
     made.options = std::string(work.options);
@@ -214,16 +226,16 @@ void Suggest(Report& report) {
     }
     made.seconds = spent(*best);
     made.bytes = static_cast<std::uint64_t>(
-        std::llround(static_cast<double>(report.input_bytes) * best->ratio));
+        std::llround(static_cast<double>(report.input_bytes) * best->ratio()));
     report.suggestions.push_back(std::move(made));
   }
-  std::sort(report.suggestions.begin(), report.suggestions.end(),
-            [](const Suggestion& a, const Suggestion& b) { return a.seconds < b.seconds; });
+  std::ranges::sort(report.suggestions, {}, &Suggestion::seconds);
 }
 
 StatusOr<Report> Measure(const BenchArgs& args) {
   ZT_ASSIGN_OR_RETURN(const std::uint64_t limit, ParseSize(args.limit));
   if (limit == 0) return InvalidArgument("--limit takes at least one byte");
+  if (args.runs == 0) return InvalidArgument("--runs takes at least 1");
   for (const std::string& input : args.inputs) {
     if (input == "-")
       return InvalidArgument("bench reads its input several times; standard input cannot be");
@@ -250,39 +262,49 @@ StatusOr<Report> Measure(const BenchArgs& args) {
   Running running;
   const OnSignal on_signal([&] { running.Cancel(); });
   const unsigned all = args.common.threads == 0 ? UsableThreads() : args.common.threads;
-  std::vector<unsigned> counts = {1};
-  if (all > 1) counts.push_back(all);
-  {
-    // What the disk gives, unless the system still holds the input in memory.
-    ZT_ASSIGN_OR_RETURN(Row row, MeasureConvert(*source, names, kRead, all, args.common, running));
-    row.name = "read, first time";
-    report.rows.push_back(std::move(row));
+  const auto measure = [&](Row& row, const Work& work) -> Status {
+    ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(),
+                        MeasureConvert(*source, names, work, row.threads, args.common, running));
+    return OkStatus();
+  };
+  // What the disk gives, unless the system still holds the input in memory. It can be had but once.
+  ZT_RETURN_IF_ERROR(measure(report.rows.emplace_back(Row{"read, first time", all, {}}), kRead));
+  const std::uint64_t sample = std::max<std::uint64_t>(report.rows.front().bytes(), 1);
+  const Work works[] = {kRead, kRaw, kZstd, kHuffman};
+  for (const Work& work : works) {
+    report.rows.push_back({std::string(work.name), 1, {}});
+    if (all > 1) report.rows.push_back({std::string(work.name), all, {}});
   }
-  for (const Work& work : {kRead, kRaw, kZstd, kHuffman}) {
-    for (const unsigned threads : counts) {
-      ZT_ASSIGN_OR_RETURN(Row row,
-                          MeasureConvert(*source, names, work, threads, args.common, running));
-      report.rows.push_back(std::move(row));
+  report.rows.push_back({"write and sync", 1, {}});
+  for (unsigned run = 0; run < args.runs; ++run) {  // in turn: all meet the same machine
+    for (Row& row : std::span(report.rows).subspan(1)) {
+      const auto work = std::ranges::find(works, row.name, &Work::name);
+      if (work != std::end(works)) {
+        ZT_RETURN_IF_ERROR(measure(row, *work));
+      } else {
+        ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), MeasureWrite(folder, sample, running));
+      }
     }
   }
-  ZT_ASSIGN_OR_RETURN(
-      Row write,
-      MeasureWrite(folder, std::max<std::uint64_t>(report.rows.front().bytes, 1), running));
-  report.rows.push_back(std::move(write));
+  for (Row& row : report.rows) std::ranges::sort(row.runs, {}, &Run::seconds);
   Suggest(report);
   return report;
 }
 
 std::string ToText(const Report& report) {
   char line[160];
-  std::snprintf(line, sizeof line, "%s of %s a measurement\n%-24s %8s %10s %14s %8s\n",
-                HumanBytes(report.rows.front().bytes).c_str(),
-                HumanBytes(report.input_bytes).c_str(), "work", "threads", "seconds", "MB/s",
-                "size");
+  std::snprintf(line, sizeof line,
+                "%s of %s a run; medians of %zu runs in turn\n%-24s %8s %10s %20s %10s %8s\n",
+                HumanBytes(report.rows.front().bytes()).c_str(),
+                HumanBytes(report.input_bytes).c_str(), report.rows.back().runs.size(), "work",
+                "threads", "seconds", "fastest to slowest", "MB/s", "size");
   std::string out = line;
   for (const Row& row : report.rows) {
-    std::snprintf(line, sizeof line, "%-24s %8u %10.3f %14.1f %7.1f%%\n", row.name.c_str(),
-                  row.threads, row.seconds, row.rate() / 1e6, 100 * row.ratio);
+    char spread[32];
+    std::snprintf(spread, sizeof spread, "%.3f to %.3f", row.runs.front().seconds,
+                  row.runs.back().seconds);
+    std::snprintf(line, sizeof line, "%-24s %8u %10.3f %20s %10.1f %7.1f%%\n", row.name.c_str(),
+                  row.threads, row.seconds(), spread, row.rate() / 1e6, 100 * row.ratio());
     out += line;
   }
   out += "estimated for all of it, fastest first\n";
@@ -299,10 +321,13 @@ Json ToJson(const Report& report, const BenchArgs& args) {
   for (const Row& row : report.rows) {
     rows.push_back({{"work", row.name},
                     {"threads", row.threads},
-                    {"bytes", row.bytes},
-                    {"seconds", row.seconds},
+                    {"bytes", row.bytes()},
+                    {"runs", row.runs.size()},
+                    {"seconds", row.seconds()},
+                    {"seconds_min", row.runs.front().seconds},
+                    {"seconds_max", row.runs.back().seconds},
                     {"bytes_per_second", row.rate()},
-                    {"ratio", row.ratio}});
+                    {"ratio", row.ratio()}});
   }
   for (const Suggestion& each : report.suggestions) {
     suggestions.push_back({{"options", each.options.empty() ? "" : each.options.substr(1)},

@@ -80,7 +80,8 @@ struct BenchArgs {
   InputOptions input;
   std::vector<std::string> inputs;
   std::string folder;  // to write in; empty: the first input's
-  std::string limit = "4GiB";
+  std::string limit = "1GiB";
+  unsigned runs = 3;
 };
 
 }  // namespace zt::cli

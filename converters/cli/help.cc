@@ -42,6 +42,7 @@ constexpr Row kRows[] = {
     {"--npy-void", "Input", "TYPE"},
     {"--folder", "Measurements", "DIR"},
     {"--limit", "Measurements", "SIZE"},
+    {"--runs", "Measurements", "N"},
     {"--threads", kCommon, "N"},
     {"--memory", kCommon, "SIZE"},
     {"--progress", kCommon, "WHEN"},

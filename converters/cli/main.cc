@@ -169,7 +169,8 @@ int Run(int argc, char** argv) {
   CLI::App* b = app.add_subcommand("bench", "Measure reading, converting, compressing and writing");
   b->add_option("INPUT", bench.inputs, "Files or a checkpoint folder")->required();
   b->add_option("--folder", bench.folder, "For a temporary file; else the input's folder");
-  b->add_option("--limit", bench.limit, "Bytes each measurement takes at most")
+  b->add_option("--limit", bench.limit, "Bytes each run takes at most")->capture_default_str();
+  b->add_option("--runs", bench.runs, "Runs of each measurement; the median counts")
       ->capture_default_str();
   AddInput(*b, bench.input);
   AddCommon(*b, bench.common, texts);
