@@ -1,216 +1,197 @@
-#!/usr/bin/env python3
-"""Measures the pipeline's goals: contenders interleaved in one sitting, medians and ratios.
+"""The goals: what the program is measured against, each a ratio with its bound. bench/compare.py runs them.
 
-  goals.py [--program build/release/bin/ztstream] [--folder DIR] [--size 4GiB] [--runs 5] [SECTION...]
-
-Sections: raw zstd small decode memory sparse same (all by default). DIR wants about three times the size free. Each
-run begins with `sync`; inputs are read once beforehand, so they come from the page cache; outputs are removed between
-runs, and the order changes from round to round: what ran before decides which memory the page cache finds. Nothing
-here waits for the disk (cp does not either, so ztstream runs with --no-sync): section `raw` adds rows with the disk's
-share, `cp` and `sync` against ztstream as it is. Needs python3-numpy and the zstd program.
+A step returns {"rows": [...], "goals": [{"what", "value", "bound", "at_most", "unit", "note"}]}; a goal that cannot be
+measured has "missing", why, in place of "value".
 """
-import argparse
-import filecmp
+import json
 import os
 import pathlib
-import platform
-import random
 import statistics
 import subprocess
-import sys
-import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-SECTIONS = ["raw", "zstd", "small", "decode", "memory", "sparse", "same"]
+from measure import CPUS, Failed, medians
 
 
-class Bench:
-    def __init__(self, options):
-        self.program = str(options.program.resolve())
-        self.folder = options.folder
-        self.size = options.size
-        self.runs = options.runs
-        self.failed = False
-        self.random = random.Random(1)
-
-    def path(self, name):
-        return str(self.folder / name)
-
-    def make(self, name, size, *extra):
-        out = self.path(name)
-        if not os.path.exists(out):
-            subprocess.run([sys.executable, str(HERE / "make_checkpoint.py"), size, out, *extra], check=True,
-                           stdout=subprocess.DEVNULL)
-        with open(out, "rb") as f:  # into the page cache
-            if "--sparse" not in extra:
-                while f.read(1 << 24):
-                    pass
-        return out
-
-    def convert(self, source, *options, out="out.zt", sync=False):
-        target = out if out.startswith("/") else self.path(out)
-        return [self.program, "convert", "-q", "-f", source, "-o", target, *options, *([] if sync else ["--no-sync"])]
-
-    def once(self, command):
-        """Seconds and peak resident bytes of one run."""
-        for left in self.folder.glob("out*"):
-            left.unlink()
-        os.sync()
-        time.sleep(0.3)
-        begin = time.perf_counter()
-        process = subprocess.Popen(command, shell=isinstance(command, str), stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - begin
-        if status != 0:
-            sys.exit(f"failed with status {status}: {command}")
-        return seconds, usage.ru_maxrss * 1024
-
-    def compare(self, contenders):
-        """Runs every contender in turn, `runs` times over; median seconds and largest resident size by name."""
-        times = {name: [] for name in contenders}
-        peaks = {name: 0 for name in contenders}
-        order = list(contenders.items())
-        for _ in range(self.runs):
-            self.random.shuffle(order)
-            for name, command in order:
-                seconds, peak = self.once(command)
-                times[name].append(seconds)
-                peaks[name] = max(peaks[name], peak)
-        medians = {name: statistics.median(values) for name, values in times.items()}
-        for name in contenders:
-            low, high = min(times[name]), max(times[name])
-            print(f"  {name:34} {medians[name]:8.3f} s   ({low:.3f} to {high:.3f})   {peaks[name] / 2**20:6.1f} MiB resident")
-        return medians, peaks
-
-    def goal(self, what, value, bound, at_most=True):
-        met = value <= bound if at_most else value >= bound
-        self.failed |= not met
-        sign = "<=" if at_most else ">="
-        print(f"  {'met   ' if met else 'MISSED'} {what}: {value:.3f} (goal {sign} {bound})")
-
-    # ---- sections --------------------------------------------------------------------------------------------
-
-    def raw(self):
-        w = self.make("weights.safetensors", self.size)
-        medians, _ = self.compare({
-            "cp": ["cp", w, self.path("out.cp")],
-            "ztstream -T1": self.convert(w, "-T1"),
-            "ztstream -T2": self.convert(w, "-T2"),
-            "cp, then sync": f"cp {w} {self.path('out.cp')} && sync {self.path('out.cp')}",
-            "ztstream -T1, synced": self.convert(w, "-T1", sync=True),
-            "ztstream -T2, synced": self.convert(w, "-T2", sync=True),
-        })
-        self.goal("raw, 1 thread / cp", medians["ztstream -T1"] / medians["cp"], 0.9)
-        self.goal("raw, 2 threads / cp", medians["ztstream -T2"] / medians["cp"], 0.6)
-        for threads in "12":
-            synced = medians[f"ztstream -T{threads}, synced"]
-            print(f"         synced, {threads} threads / cp, then sync: {synced / medians['cp, then sync']:.3f}; "
-                  f"/ cp alone: {synced / medians['cp']:.3f}")
-
-    def zstd(self):
-        w = self.make("weights.safetensors", self.size)
-        medians, _ = self.compare({
-            "zstd -1 -T2": ["zstd", "-q", "-f", "-1", "-T2", w, "-o", self.path("out.zst")],
-            "ztstream --zstd -T1": self.convert(w, "--zstd", "-T1"),
-            "ztstream --zstd -T2": self.convert(w, "--zstd", "-T2"),
-            "ztstream --zstd=huffman -T2": self.convert(w, "--zstd=huffman", "-T2"),
-        })
-        sizes = {}
-        for name, command in {"zstd": ["zstd", "-q", "-f", "-1", "-T2", w, "-o", self.path("keep.size")],
-                              "level 1": self.convert(w, "--zstd", out="keep.size"),
-                              "huffman": self.convert(w, "--zstd=huffman", out="keep.size")}.items():
-            subprocess.run(command, check=True)
-            sizes[name] = os.path.getsize(self.path("keep.size"))
-            os.unlink(self.path("keep.size"))
-        base = medians["zstd -1 -T2"]
-        self.goal("zstd, 2 threads / zstd -1 -T2", medians["ztstream --zstd -T2"] / base, 0.75)
-        self.goal("huffman, 2 threads / zstd -1 -T2", medians["ztstream --zstd=huffman -T2"] / base, 0.6)
-        self.goal("1 thread / 2 threads", medians["ztstream --zstd -T1"] / medians["ztstream --zstd -T2"], 1.8, False)
-        self.goal("size, level 1 / zstd -1", sizes["level 1"] / sizes["zstd"], 1.0)
-        self.goal("size, huffman / zstd -1", sizes["huffman"] / sizes["zstd"], 1.0)
-
-    def small(self):
-        small = self.make("small.safetensors", "512MB", "--tensor-bytes", "10240")
-        large = self.make("large.safetensors", "512MB")
-        for threads in ("1", "2"):
-            medians, _ = self.compare({
-                f"50,000 tensors of 10 KB, -T{threads}": self.convert(small, "-T" + threads),
-                f"the same bytes, large, -T{threads}": self.convert(large, "-T" + threads),
-            })
-            low, high = medians.values()
-            rates = os.path.getsize(small) / low, os.path.getsize(large) / high
-            self.goal(f"throughput, small / large, {threads} threads", rates[0] / rates[1], 0.6, False)
-
-    def decode(self):
-        w = self.make("weights.safetensors", self.size)
-        subprocess.run(self.convert(w, "--zstd", out="keep.zt"), check=True)
-        subprocess.run(["zstd", "-q", "-f", "-1", "-T2", w, "-o", self.path("keep.zst")], check=True)
-        z = self.path("keep.zt")
-        medians, _ = self.compare({
-            "zstd -d to nowhere": ["zstd", "-q", "-f", "-d", self.path("keep.zst"), "-o", "/dev/null"],
-            "ztstream -T1 to nowhere": self.convert(z, "-T1", "--digest", "none", out="/dev/null"),
-            "ztstream -T2 to nowhere": self.convert(z, "-T2", "--digest", "none", out="/dev/null"),
-        })
-        one, two = medians["ztstream -T1 to nowhere"], medians["ztstream -T2 to nowhere"]
-        self.goal("decode, 1 thread / 2 threads", one / two, 1.8, False)
-        self.goal("decode, 2 threads / zstd -d", two / medians["zstd -d to nowhere"], 1.0)
-        for left in ("keep.zt", "keep.zst"):
-            os.unlink(self.path(left))
-
-    def memory(self):
-        w = self.make("weights.safetensors", self.size)
-        for options in (["-T2"], ["-T2", "--zstd"], ["-T2", "--zstd=huffman"]):
-            _, peak = self.once(self.convert(w, *options))
-            self.goal(f"resident MiB, {' '.join(options)}", peak / 2**20, 96)
-
-    def sparse(self):
-        hole = self.make("hole.safetensors", "1TB", "--sparse")
-        for options in (["-T2"], ["-T2", "--zstd"]):
-            if "--zstd" in options:
-                hole = self.make("hole64.safetensors", "64GB", "--sparse")
-            seconds, peak = self.once(self.convert(hole, *options, out="/dev/null"))
-            print(f"  {os.path.getsize(hole) / 1e9:.0f} GB of holes, {' '.join(options)}: {seconds:.1f} s")
-            self.goal(f"resident MiB, {' '.join(options)}", peak / 2**20, 96)
-
-    def same(self):
-        w = self.make("small-weights.safetensors", "96MB")
-        for options in ([], ["--zstd"], ["--zstd=huffman", "--digest", "sha256"]):
-            reference = self.path("keep.zt")
-            subprocess.run(self.convert(w, "-T1", *options, out="keep.zt"), check=True)
-            count = 0
-            for threads in ("1", "2", "3", "8"):
-                for memory in ("1MiB", "16MiB", "64MiB"):
-                    common = ["-T" + threads, "--memory", memory, *options]
-                    runs = [" ".join(self.convert(w, *common)),
-                            f"{self.program} convert -q - -o {self.path('out.zt')} {' '.join(common)} < {w}",
-                            f"cat {w} | {self.program} convert -q - -o - {' '.join(common)} | cat > {self.path('out.zt')}"]
-                    for run in runs:
-                        subprocess.run("rm -f " + self.path("out.zt") + "; " + run, shell=True, check=True)
-                        count += 1
-                        if not filecmp.cmp(reference, self.path("out.zt"), shallow=False):
-                            self.failed = True
-                            print(f"  DIFFERENT BYTES: {run}")
-            os.unlink(reference)
-            print(f"  {' '.join(options) or 'raw'}: {count} runs compared with -T1 from a file to a file")
+def goal(what, value, bound, at_most=True, unit="", note=""):
+    met = value <= bound if at_most else value >= bound
+    print(f"  {'met   ' if met else 'MISSED'} {what}: {value:.3f}{unit} ({'<=' if at_most else '>='} {bound}{unit}) {note}",
+          flush=True)
+    return {"what": what, "value": value, "bound": bound, "at_most": at_most, "unit": unit, "note": note}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", type=pathlib.Path, default=HERE.parent / "build/release/bin/ztstream")
-    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/bench"))
-    parser.add_argument("--size", default="4GiB")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], default=[])
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    bench = Bench(options)
-    load = os.getloadavg()[0]
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {load:.1f}, {options.size}, medians of {options.runs}")
-    for section in options.sections or SECTIONS:
-        print(section)
-        getattr(bench, section)()
-    sys.exit(1 if bench.failed else 0)
+def missing(what, bound, why, at_most=True):
+    print(f"  not measured: {what}: {why}", flush=True)
+    return {"what": what, "bound": bound, "at_most": at_most, "missing": why}
 
 
-if __name__ == "__main__":
-    main()
+def rate(row):
+    return row["input"] / row["median"]
+
+
+def raw(bench, options):
+    source = bench.make(options.goal_size)
+    warm = bench.compare(source, {"cp": ["cp", source, bench.output], "ztstream -T1": bench.convert(source, "-T1"),
+                                  "ztstream -T2": bench.convert(source, "-T2")}, options.runs)
+    synced = bench.compare(source, {"cp, synced": ["cp", source, bench.output],
+                                    "ztstream -T2, synced": bench.convert(source, "-T2")}, options.runs, sync=True)
+    cp, one, two = medians(warm, "cp", "ztstream -T1", "ztstream -T2")
+    return {"rows": warm + synced,
+            "goals": [goal("raw conversion with 2 threads, of `cp`", two / cp, 0.6),
+                      goal("raw conversion with 1 thread, of `cp`", one / cp, 0.9)]}
+
+
+def zstd(bench, options):
+    source = bench.make(options.goal_size)
+    rows = bench.compare(source, {"zstd -1 -T2": bench.zstd(source, threads=2),
+                                  "ztstream --zstd -T1": bench.convert(source, "--zstd", "-T1"),
+                                  "ztstream --zstd -T2": bench.convert(source, "--zstd", "-T2"),
+                                  "ztstream --zstd=huffman -T2": bench.convert(source, "--zstd=huffman", "-T2")},
+                         options.runs)
+    base, one, two, huffman = medians(rows, "zstd -1 -T2", "ztstream --zstd -T1", "ztstream --zstd -T2",
+                                      "ztstream --zstd=huffman -T2")
+    size = {row["name"]: row["output"] for row in rows}
+    level_1 = size["ztstream --zstd -T2"] - size["zstd -1 -T2"]
+    huffman_only = size["ztstream --zstd=huffman -T2"] - size["zstd -1 -T2"]
+    return {"rows": rows, "goals": [
+        goal("`--zstd` with 2 threads, of `zstd -1 -T2`", two / base, 0.75),
+        goal("`--zstd=huffman` with 2 threads, of `zstd -1 -T2`", huffman / base, 0.6),
+        goal("`--zstd`: 1 thread, of 2 threads", one / two, 1.8, at_most=False),
+        goal("size with `--zstd`, of `zstd -1`", size["ztstream --zstd -T2"] / size["zstd -1 -T2"], 1.0,
+             note=f"{level_1:+,} bytes"),
+        goal("size with `--zstd=huffman`, of `zstd -1`",
+             size["ztstream --zstd=huffman -T2"] / size["zstd -1 -T2"], 1.0, note=f"{huffman_only:+,} bytes")]}
+
+
+def reference(bench, options):
+    if not bench.reference:
+        return {"rows": [], "goals": [
+            missing("raw conversion with 2 threads, times as fast as the reference", 4, "--reference was not given", False),
+            missing("compressed with 2 threads, times as fast as the reference", 2, "--reference was not given", False)]}
+    source = bench.make(options.size)
+    rows = bench.compare(source, {
+        "reference": bench.reference_convert(source),
+        "ztstream -T2": bench.convert(source, "-T2"),
+        "reference --compress": bench.reference_convert(source, "--compress"),
+        "ztstream --zstd -T2": bench.convert(source, "--zstd", "-T2"),
+        "ztstream --zstd=3 -T2": bench.convert(source, "--zstd=3", "-T2")}, options.runs)
+    theirs, ours, their_zstd, our_zstd, same_level = medians(rows, "reference", "ztstream -T2", "reference --compress",
+                                                             "ztstream --zstd -T2", "ztstream --zstd=3 -T2")
+    return {"rows": rows, "goals": [
+        goal("raw conversion with 2 threads, times as fast as the reference", theirs / ours, 4, False,
+             note="the reference writes no digest by default, ztstream does"),
+        goal("compressed with 2 threads, times as fast as the reference", their_zstd / our_zstd, 2, False,
+             note=f"defaults of both: levels 3 and 1; {their_zstd / same_level:.2f} with level 3 for both")]}
+
+
+def small(bench, options):
+    count, size = (2000, 2000 * 10240) if options.quick else (50000, 512_000_000)
+    many, few = bench.make(size, "--tensor-bytes", 10240), bench.make(size)
+    rows, goals = [], []
+    for threads in (1, 2):
+        pair = {}
+        # In turn, each from its own input.
+        for run in range(options.runs):
+            for name, source in ((f"{count:,} tensors of 10 KB, -T{threads}", many),
+                                 (f"the same bytes in large ones, -T{threads}", few)):
+                pair.setdefault(name, (source, []))[1].append(bench.once(bench.convert(source, f"-T{threads}"), source))
+        for name, (source, values) in pair.items():
+            seconds, cpu, peak = zip(*values)
+            rows.append({"name": name, "median": statistics.median(seconds), "low": min(seconds), "high": max(seconds),
+                         "cpu": statistics.median(cpu), "peak": max(peak), "input": os.path.getsize(source),
+                         "output": os.path.getsize(bench.output)})
+            print(f"  {name:40} {rows[-1]['median']:8.3f} s  ({min(seconds):.3f} to {max(seconds):.3f})", flush=True)
+        goals.append(goal(f"{count:,} tensors of 10 KB with {threads} thread{'s' * (threads > 1)}, of the throughput of "
+                          "large ones", rate(rows[-2]) / rate(rows[-1]), 0.6, False))
+    return {"rows": rows, "goals": goals}
+
+
+def decode(bench, options):
+    source = bench.make(options.goal_size)
+    packed, theirs = bench.path("packed.zt"), bench.path("packed.zst")
+    bench.once(bench.convert(source, "--zstd", out=packed))
+    bench.once(["zstd", "-q", "-f", "-1", f"-T{CPUS}", source, "-o", theirs])
+    to_nowhere = ["--digest", "none"]
+    rows = bench.compare(None, {
+        "zstd -d, to nowhere": ["zstd", "-q", "-f", "-d", theirs, "-o", "/dev/null"],
+        "ztstream -T1 from compressed, to nowhere": bench.convert(packed, "-T1", *to_nowhere, out="/dev/null"),
+        "ztstream -T2 from compressed, to nowhere": bench.convert(packed, "-T2", *to_nowhere, out="/dev/null")},
+        options.runs)
+    for row in rows:
+        row["input"] = os.path.getsize(source)  # rates are of decoded bytes
+    base, one, two = medians(rows, *(row["name"] for row in rows))
+    for path in (packed, theirs):
+        os.unlink(path)
+    return {"rows": rows, "goals": [goal("decoding: 1 thread, of 2 threads", one / two, 1.8, False),
+                                    goal("decoding with 2 threads, times as fast as `zstd -d`", base / two, 1, False)]}
+
+
+def memory(bench, options):
+    """The worst of many inputs. What a dry run takes beyond a run that reads nothing is the source's index: names,
+    shapes and places, set aside by the goal, and shown in the note."""
+    _, _, idle = bench.once([bench.program, "--version"])
+    inputs = [("weights", [options.goal_size], [[], ["--zstd"], ["--zstd=huffman"]]),
+              ("tensors of 10 KB", [512_000_000, "--tensor-bytes", 10240], [[], ["--zstd"]]),
+              ("holes", ["1GB" if options.quick else "1TB", "--sparse"], [[]]),
+              ("holes", ["1GB" if options.quick else "64GB", "--sparse"], [["--zstd"]])]
+    rows, worst = [], {}
+    for name, arguments, option_sets in inputs:
+        source = bench.make(*arguments)
+        _, _, dry = bench.once([bench.program, "convert", "-q", "-f", "-n", source, "-o", bench.output])
+        index = max(0, dry - idle)
+        for extra in option_sets:
+            out = "/dev/null" if "--sparse" in arguments else None
+            what = f"{os.path.getsize(source) / 1e9:,.1f} GB of {name}, {' '.join(extra) or 'raw'}"
+            seconds, cpu, peak = bench.once(bench.convert(source, "-T2", *extra, out=out))
+            rows.append({"name": what, "median": seconds, "low": seconds, "high": seconds, "cpu": cpu, "peak": peak,
+                         "index": index, "input": os.path.getsize(source), "output": 0})
+            worst[what] = (peak - index) / 2**20
+            print(f"  {what:28} {peak / 2**20:.1f} MiB, {index / 2**20:.1f} of it the index  {seconds:.1f} s", flush=True)
+    name = max(worst, key=worst.get)
+    return {"rows": rows, "goals": [goal("peak resident memory with 2 threads, any input", worst[name], 96, unit=" MiB",
+                                         note=f"the worst: {name}")]}
+
+
+def inspect(bench, options):
+    count = 2000 if options.quick else 100000
+    packed = bench.path("packed.zt")
+    bench.once(bench.convert(bench.make(count * 64, "--sparse", "--tensor-bytes", 64), out=packed))
+    rows = bench.compare(None, {"inspect": [bench.program, "inspect", packed],
+                                "inspect --json": [bench.program, "inspect", "--json", packed]}, options.runs)
+    text, machine = medians(rows, "inspect", "inspect --json")
+    os.unlink(packed)
+    return {"rows": rows, "goals": [goal(f"`inspect` of {count:,} objects", text, 0.5, unit=" s"),
+                                    goal(f"`inspect --json` of {count:,} objects", machine, 0.5, unit=" s")]}
+
+
+def benchmark_program(bench, name, *arguments):
+    program = pathlib.Path(bench.program).with_name(name)
+    if not program.exists():
+        raise Failed(f"{name} is not built beside the program")
+    return json.loads(subprocess.run([program, "--benchmark_format=json", *arguments], check=True, capture_output=True,
+                                     text=True).stdout)["benchmarks"]
+
+
+def kernels(bench, options):
+    filters = ["--benchmark_filter=f32_to_bf16|swap/"] if options.quick else []
+    rows = [{"name": row["name"].removesuffix("/manual_time").rpartition("/iterations")[0], "of_memcpy": row["of_memcpy"],
+             "bytes_per_second": row["GB/s"] * 1e9}
+            for row in benchmark_program(bench, "kernels_bench", *filters) if "of_memcpy" in row]
+    conversions = {row["name"].split("/")[1]: row["of_memcpy"] for row in rows
+                   if row["name"].startswith("convert/") and row["name"].endswith("/out_of_cache")}
+    below = {name: value for name, value in conversions.items() if value < 0.9}
+    note = f"the slowest of {len(conversions)}; below the goal: " + (
+        ", ".join(f"{name} {value:.2f}" for name, value in sorted(below.items(), key=lambda p: p[1])) or "none")
+    return {"rows": rows, "goals": [goal("dtype kernels out of cache, of the bandwidth of `memcpy`",
+                                         min(conversions.values()), 0.9, False, note=note)]}
+
+
+def dequantize(bench, options):
+    found = {row["name"]: row["bytes_per_second"]
+             for row in benchmark_program(bench, "dequant_bench", "--benchmark_filter=^(memcpy|q4_k/f32|q8_0/f32)$")}
+    return {"rows": [{"name": name, "bytes_per_second": value} for name, value in found.items()], "goals": [
+        goal(f"{name.partition('/')[0].upper()} to f32 out of cache, of `memcpy` of as many bytes",
+             found[name] / found["memcpy"], 0.7, False) for name in ("q4_k/f32", "q8_0/f32")]}
+
+
+STEPS = {"raw": raw, "zstd": zstd, "decode": decode, "memory": memory, "reference": reference, "small": small,
+         "inspect": inspect, "kernels": kernels, "dequantize": dequantize}

@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh            compiler, build tools, libraries, the tests' Python readers
 #   scripts/setup.sh --lint     also clang-format, clang-tidy, doxygen and the shells whose completions are tested: for CI
-#   scripts/setup.sh --tools    also those, and what profiling needs
+#   scripts/setup.sh --tools    also those, and what profiling and the benchmarks' pictures need
 #   scripts/setup.sh --check    installs nothing; says what is missing and exits 1 if anything is
 #
 # Runs as root or through sudo. CMake comes from the suite's backports, whose apt source is derived from the
@@ -21,7 +21,7 @@ packages=(
   python3 python3-cbor2 python3-zstandard python3-numpy python3-xxhash zstd
 )
 lint=(clang-format-19 clang-tidy-19 doxygen zsh fish)
-tools=(linux-perf valgrind)
+tools=(linux-perf valgrind python3-matplotlib)
 cmake_needed=3.28
 
 mode=install

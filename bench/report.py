@@ -1,0 +1,347 @@
+"""Tables and pictures of what bench/compare.py measured: BENCHMARKS.md, benchmarks/*.svg.
+
+What a person has to say about the figures stands in docs/benchmarks/notes.md, which is put in as it is.
+"""
+import pathlib
+
+LIMIT_MIB = 96
+# One look for each contender in every picture; the colours are Okabe and Ito's, told apart by the colour-blind too.
+COLORS = {"cp": "#999999", "numpy.save": "#CC79A7", "safetensors (Python)": "#000000", "zstd -1": "#009E73",
+          "ztstream": "#0072B2", "ztstream --zstd": "#D55E00", "ztstream --zstd=huffman": "#E69F00",
+          "reference": "#56B4E9", "reference --compress": "#F0E442"}
+SETTINGS = {"raw": ("ztstream", "o"), "--zstd": ("ztstream --zstd", "s"),
+            "--zstd=huffman": ("ztstream --zstd=huffman", "^")}
+# Who is compared with whom: those that copy with cp, those that compress with zstd.
+COPIES = ["cp", "numpy.save", "safetensors (Python)", "reference", "ztstream"]
+COMPRESSES = ["zstd -1", "reference --compress", "ztstream --zstd", "ztstream --zstd=huffman"]
+
+
+def rate(row):
+    return row["input"] / row["median"] / 1e6
+
+
+def section(results, name):
+    """{rest of the step's name: its result} of the steps that have rows."""
+    return {step[len(name) + 1:]: value for step, value in results["steps"].items()
+            if step.startswith(name + "/") and "rows" in value}
+
+
+def measured(rows):
+    return [row for row in rows if "median" in row]
+
+
+def worse_than_linear(rows):
+    """Steps that cost more than 1.5 times the processor time linear growth would; below a tenth of a second start-up
+    is the cost."""
+    return [f"{a['at']:,} to {b['at']:,} ({b['cpu'] / a['cpu']:.1f} times the time for {b['at'] / a['at']:.3g} times as much)"
+            for a, b in zip(rows, rows[1:])
+            if a["cpu"] > 0.1 and b["cpu"] / a["cpu"] > 1.5 * b["at"] / a["at"]]
+
+
+# ---- tables ------------------------------------------------------------------------------------------------------
+
+def table(head, rows):
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head),
+            *("| " + " | ".join(map(str, row)) + " |" for row in rows), ""]
+
+
+def spread(row):
+    return f"{row['low']:.3f} to {row['high']:.3f}"
+
+
+def verdict(goal):
+    value, bound = goal["value"], goal["bound"]
+    if (value <= bound) if goal["at_most"] else (value >= bound):
+        return "met"
+    by = 100 * (value / bound - 1 if goal["at_most"] else 1 - value / bound)
+    return f"missed by {by:.0f} %" if by >= 10 else f"missed by {by:.2g} %"
+
+
+def goals_table(results):
+    rows = []
+    for result in section(results, "goals").values():
+        for goal in result["goals"]:
+            bound = f"{'at most' if goal['at_most'] else 'at least'} {goal['bound']}{goal.get('unit', '')}"
+            if "missing" in goal:
+                rows.append([goal["what"], bound, "", f"not measured: {goal['missing']}"])
+            else:
+                rows.append([goal["what"], bound, f"{goal['value']:.{6 if 0.999 < goal['value'] < 1.001 else 3}g}{goal['unit']}",
+                             "; ".join(filter(None, (verdict(goal), goal["note"])))])
+    return table(["goal", "bound", "measured", ""], rows)
+
+
+def contenders_table(rows):
+    base = {row["name"]: row["median"] for row in measured(rows)}
+    out = []
+    for row in rows:
+        if "error" in row:
+            out.append([row["name"], "failed", row["error"], "", "", "", "", ""])
+            continue
+        ratios = [f"{row['median'] / base[name]:.2f}" if name in base else "" for name in ("cp", "zstd -1")]
+        out.append([row["name"], f"{row['median']:.3f}", spread(row), f"{rate(row):,.0f}", *ratios,
+                    f"{100 * row['output'] / row['input']:.1f} %", f"{row['peak'] / 2**20:.0f}"])
+    return table(["contender", "s", "fastest to slowest", "MB/s", "of cp", "of zstd -1", "output", "resident MiB"], out)
+
+
+def plain_table(rows):
+    """Rows of one goal: input in MB for each second where there is an input."""
+    out = []
+    for row in rows:
+        if "error" in row:
+            out.append([row["name"], "failed", row["error"], "", ""])
+        elif "median" in row:
+            out.append([row["name"], f"{row['median']:.3f}", spread(row), f"{rate(row):,.0f}" if row["input"] else "",
+                        f"{row['peak'] / 2**20:.0f}"])
+    return table(["", "s", "fastest to slowest", "MB/s", "resident MiB"], out) if out else []
+
+
+def kernels_table(rows):
+    where = {}
+    for row in rows:
+        name, _, place = row["name"].rpartition("/")
+        where.setdefault(name, {})[place] = row
+    return table(["kernel", "out of cache, of memcpy", "GB/s moved", "in cache, of memcpy"],
+                 [[name, *(f"{row['of_memcpy']:.2f}" if row else "" for row in [places.get("out_of_cache")]),
+                   *(f"{row['bytes_per_second'] / 1e9:.1f}" if row else "" for row in [places.get("out_of_cache")]),
+                   *(f"{row['of_memcpy']:.2f}" if row else "" for row in [places.get("in_cache")])]
+                  for name, places in where.items()])
+
+
+def growth_table(rows, what):
+    return table([what, "s", "fastest to slowest", "processor s", "resident MiB"],
+                 [[f"{row['at']:,}", f"{row['median']:.3f}", spread(row), f"{row['cpu']:.3f}", f"{row['peak'] / 2**20:.0f}"]
+                  for row in measured(rows)])
+
+
+def document(results, pictures, notes):
+    """The text of BENCHMARKS.md."""
+    loads = [step["load"] for step in results["steps"].values()]
+    out = ["# Benchmarks", "",
+           "Written by `bench/compare.py` (`--help` says how); the explanations are from `docs/benchmarks/notes.md`, all "
+           "figures in `docs/benchmarks/results.json`.", "",
+           "One machine, one sitting; contenders take turns. Figures are medians with the fastest and slowest run. Absolute "
+           "times move with the machine, ratios less.", ""]
+    out += table(["machine", ""], [*results["machine"].items(), *results["settings"].items(),
+                                   ("load average", f"{min(loads)} to {max(loads)}")])
+    out += ["## Goals", ""] + goals_table(results)
+    if notes:
+        out += [notes.strip(), ""]
+    failed = {name: step["error"] for name, step in results["steps"].items() if "error" in step}
+    if failed:
+        out += ["## Not measured", ""] + [f"- {name}: {error}" for name, error in failed.items()] + [""]
+
+    def picture(name, text):
+        return [f"![{text}](benchmarks/{name}.svg)", ""] if name in pictures else []
+
+    out += ["## Throughput by workload", "", "Warm page cache, not synced.", ""]
+    out += picture("throughput", "Throughput of every contender by workload")
+    out += picture("cache-and-disk", "The same with cold cache and with sync")
+    variants = {}
+    for name, step in section(results, "throughput").items():
+        workload, _, variant = name.rpartition("/")
+        variants.setdefault(variant, {})[workload] = step["rows"]
+    for variant, by_workload in variants.items():
+        for workload, rows in by_workload.items():
+            out += [f"### {workload}, {variant}", ""] + contenders_table(rows)
+
+    if threads := section(results, "threads"):
+        out += ["## Scaling with threads", "", "bf16, to nowhere.", ""]
+        out += picture("threads", "Throughput by number of threads")
+        out += table(["setting", "threads", "s", "fastest to slowest", "MB/s", "times 1 thread"],
+                     [[setting, row["name"], f"{row['median']:.3f}", spread(row), f"{rate(row):,.0f}",
+                       f"{measured(step['rows'])[0]['median'] / row['median']:.2f}"]
+                      for setting, step in threads.items() for row in measured(step["rows"])])
+    if levels := section(results, "levels"):
+        out += ["## Ratio against speed", "", "bf16; `zstd` is the program with as many threads.", ""]
+        out += picture("ratio", "Size of the output against speed, by setting")
+        out += table(["setting", "s", "fastest to slowest", "MB/s", "output"],
+                     [[row["name"], f"{row['median']:.3f}", spread(row), f"{rate(row):,.0f}",
+                       f"{100 * row['output'] / row['input']:.1f} %"]
+                      for step in levels.values() for row in measured(step["rows"])])
+    if growth := section(results, "growth"):
+        out += ["## How cost grows", "", "Holes, written to nowhere.", ""]
+        out += picture("growth", "Seconds by bytes and by number of tensors")
+        out += picture("memory", "Peak resident memory by bytes and by number of tensors")
+        worse = []
+        for name, step in growth.items():
+            what = "tensors of 1 KB" if name == "tensors" else f"bytes, {name.removeprefix('bytes/')}"
+            out += growth_table(step["rows"], what)
+            worse += [f"{what}: {text}" for text in worse_than_linear(measured(step["rows"]))]
+        out += ["Steps that take more than 1.5 times what linear growth would: " + ("; ".join(worse) or "none") + ".", ""]
+    out += ["## What the goals were measured with", ""]
+    for name, step in section(results, "goals").items():
+        if body := kernels_table(step["rows"]) if name == "kernels" else plain_table(step["rows"]):
+            out += [f"### {name}", ""] + body
+    return "\n".join(out).rstrip("\n") + "\n"
+
+
+# ---- pictures ----------------------------------------------------------------------------------------------------
+
+class Pictures:
+    def __init__(self, results, folder):
+        import matplotlib
+        matplotlib.use("svg")
+        matplotlib.rcParams.update({"svg.hashsalt": "ztstream", "font.size": 9, "axes.spines.top": False,
+                                    "axes.spines.right": False, "axes.titlesize": 10, "axes.titleweight": "bold",
+                                    "savefig.facecolor": "white", "svg.fonttype": "none",
+                                    "font.family": "sans-serif"})
+        from matplotlib import pyplot
+        self.pyplot, self.results, self.folder, self.names = pyplot, results, folder, []
+
+    def save(self, name, figure):
+        figure.savefig(self.folder / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
+        self.pyplot.close(figure)
+        self.names.append(name)
+
+    def bars(self, axes, rows, title, widest):
+        """One workload: copies above, compressors below, each bar with its rate and its speed beside cp or zstd."""
+        rows = {row["name"]: row for row in rows}
+        at, places, labels = 0, [], []
+        for group in (COPIES, COMPRESSES):
+            for name in filter(rows.__contains__, group):
+                row = rows[name]
+                places.append(at)
+                labels.append(name)
+                at += 1
+                if "error" in row:
+                    axes.text(widest * 0.015, places[-1], row["error"].rpartition("Error: ")[2], va="center", fontsize=8)
+                    continue
+                axes.barh(places[-1], rate(row), 0.8, color=COLORS[name], edgecolor="black", linewidth=0.4)
+                low, high = (row["input"] / row[key] / 1e6 for key in ("high", "low"))
+                axes.plot([low, high], [places[-1]] * 2, color="black", linewidth=1)
+                text = f"{rate(row):,.0f}"
+                if name != group[0] and "median" in rows.get(group[0], {}):
+                    text += f" · {rows[group[0]]['median'] / row['median']:.2f} × {group[0]}"
+                axes.text(high + widest * 0.015, places[-1], text, va="center", fontsize=8)
+            at += 0.5
+        axes.set_yticks(places, labels)
+        axes.invert_yaxis()
+        axes.set_xlim(0, widest * 1.35)
+        axes.set_title(title, loc="left")
+
+    def grid(self, name, columns, panels, title):
+        """`panels`: [(title, rows)]; all on one scale."""
+        widest = max(row["input"] / row["low"] / 1e6 for _, rows in panels for row in measured(rows))
+        lines = -(-len(panels) // columns)
+        figure, axes = self.pyplot.subplots(lines, columns, figsize=(5.6 * columns, 2.3 * lines), squeeze=False,
+                                            sharex=True)
+        for place, (what, rows) in zip(axes.flat, panels):
+            self.bars(place, rows, what, widest)
+        for place in list(axes.flat)[len(panels):]:
+            place.set_visible(False)
+        for place in axes[-1]:
+            place.set_xlabel("MB of input a second (line: slowest to fastest run)")
+        figure.suptitle(title, fontsize=12, x=0.01, ha="left")
+        figure.tight_layout(rect=(0, 0, 1, 0.99))
+        self.save(name, figure)
+
+    def throughput(self):
+        steps = section(self.results, "throughput")
+        if warm := [(name.rpartition("/")[0], step["rows"]) for name, step in steps.items() if name.endswith("/warm")]:
+            self.grid("throughput", 2, warm, "Throughput by workload, warm page cache, not synced (longer is faster)")
+        several = {name.rpartition("/")[0] for name in steps if not name.endswith("/warm")}
+        if several:
+            panels = [(name.replace("/", ": "), step["rows"]) for name, step in steps.items()
+                      if name.rpartition("/")[0] in several]
+            self.grid("cache-and-disk", 2, panels, "Warm and cold page cache, with and without waiting for the disk")
+
+    def threads(self):
+        steps = section(self.results, "threads")
+        if not steps:
+            return
+        figure, axes = self.pyplot.subplots(figsize=(6, 4))
+        counts = []
+        for setting, step in steps.items():
+            rows = measured(step["rows"])
+            if not rows:
+                continue
+            name, marker = SETTINGS[setting]
+            counts = [int(row["name"]) for row in rows]
+            rates = [rate(row) for row in rows]
+            axes.plot(counts, rates, marker=marker, color=COLORS[name], label=f"{name}: {rates[-1] / rates[0]:.2f} times "
+                      f"with {counts[-1]}")
+            axes.plot(counts, [rates[0] * n / counts[0] for n in counts], linestyle=":", color=COLORS[name])
+        axes.plot([], [], ":", color="black", label="as many times as threads")
+        axes.set_xticks(counts)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("threads")
+        axes.set_ylabel("MB of input a second")
+        axes.set_title("Scaling with threads, bf16, to nowhere", loc="left")
+        axes.legend(frameon=False)
+        self.save("threads", figure)
+
+    def ratio(self):
+        rows = [row for step in section(self.results, "levels").values() for row in measured(step["rows"])]
+        if not rows:
+            return
+        figure, axes = self.pyplot.subplots(figsize=(7, 4.5))
+        for who, color, marker in (("ztstream", COLORS["ztstream --zstd"], "s"), ("zstd", COLORS["zstd -1"], "o")):
+            mine = sorted(([rate(row), 100 * row["output"] / row["input"], row["name"].removeprefix(who + " ")]
+                           for row in rows if row["name"].startswith(who + " ")), reverse=True)
+            axes.plot([x for x, _, _ in mine], [y for _, y, _ in mine], marker, color=color, markeredgecolor="black",
+                      label="ztstream --zstd=" if who == "ztstream" else "zstd program, level")
+            for index, (x, y, text) in enumerate(mine):
+                above = who == "ztstream"
+                axes.annotate(text, (x, y), xytext=(0, 7 if above else -14), textcoords="offset points", ha="center",
+                              fontsize=8, color=color)
+        axes.set_xlim(left=0)
+        axes.margins(y=0.25)
+        axes.set_xlabel("MB of input a second (right is faster)")
+        axes.set_ylabel("output, % of the input (down is smaller)")
+        axes.set_title("Ratio against speed for each setting, bf16", loc="left")
+        axes.legend(frameon=False)
+        self.save("ratio", figure)
+
+    def growth(self):
+        steps = section(self.results, "growth")
+        curves = {key: measured(step["rows"]) for key, step in steps.items() if measured(step["rows"])}
+        if not curves:
+            return
+        for name, value, label in (("growth", lambda row: row["median"], "seconds"),
+                                   ("memory", lambda row: row["peak"] / 2**20, "peak resident MiB")):
+            figure, axes = self.pyplot.subplots(1, 2, figsize=(11, 4))
+            for key, rows in curves.items():
+                by_count = int(key == "tensors")
+                setting = "raw" if key == "tensors" else key.removeprefix("bytes/")
+                who, marker = SETTINGS[setting]
+                x, y = [row["at"] for row in rows], [value(row) for row in rows]
+                axes[by_count].plot(x, y, marker=marker, color=COLORS[who], label=who)
+                if name == "growth" and setting == "raw":
+                    axes[by_count].plot(x, [y[-1] * at / x[-1] for at in x], ":", color="black",
+                                        label="linear, through the last")
+            for place, what in zip(axes, ("bytes of input, in 16 tensors", "tensors of 1 KB")):
+                place.set_xscale("log")
+                place.set_yscale("log")
+                if name == "growth":
+                    place.set_ylim(bottom=0.002)
+                else:
+                    place.axhline(LIMIT_MIB, linestyle="--", color="black", linewidth=0.8)
+                    place.annotate(f"limit {LIMIT_MIB} MiB, index and manifest aside", (0.02, LIMIT_MIB),
+                                   xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
+                                   fontsize=8)
+                    place.set_ylim(bottom=4)
+                    place.set_ylim(top=max(200, place.get_ylim()[1]))
+                place.set_xlabel(what)
+                place.set_ylabel(label)
+                if place.get_legend_handles_labels()[0]:
+                    place.legend(frameon=False)
+            figure.suptitle(("Time" if name == "growth" else "Memory") + " by bytes and by number of tensors: holes, to "
+                            "nowhere", fontsize=12, x=0.01, ha="left")
+            figure.tight_layout()
+            self.save(name, figure)
+
+
+def write(results, docs):
+    """BENCHMARKS.md and the pictures, of what there is."""
+    folder = docs / "benchmarks"
+    names = []
+    try:
+        pictures = Pictures(results, folder)
+        for draw in (pictures.throughput, pictures.threads, pictures.ratio, pictures.growth):
+            draw()
+        names = pictures.names
+    except ImportError:
+        print("no pictures: python3-matplotlib is not installed")
+    notes = folder / "notes.md"
+    text = document(results, names, notes.read_text() if notes.exists() else "")
+    pathlib.Path(docs / "BENCHMARKS.md").write_text(text)
