@@ -26,7 +26,12 @@ class MergedSource final : public TensorSource {
       : sources_(std::move(sources)), names_(std::move(names)) {}
 
   Status Init() {
-    std::unordered_map<std::string, std::size_t> owner;  // object name -> source
+    std::size_t total = 0;
+    for (const auto& source : sources_) total += source->objects().size();
+    std::unordered_map<std::string_view, std::size_t> owner;  // object name -> source
+    owner.reserve(total);
+    objects_.reserve(total);
+    origin_.reserve(total);
     for (std::size_t s = 0; s < sources_.size(); ++s) {
       TensorSource& source = *sources_[s];
       if (source.file({}).empty()) source.SetFile(names_[s]);
