@@ -164,15 +164,16 @@ class Bench:
         return seconds, cpu, peak
 
     def compare(self, source, contenders, runs, **how):
-        """[{name, median, low, high, cpu, peak, input, output}], contenders run in turn, `runs` times over; one that
-        fails is [{name, error}], and the others go on."""
+        """[{name, median, low, high, cpu, peak, input, output}], contenders run in turn, `runs` times over, each time
+        from another one on; one that fails is [{name, error}], and the others go on."""
         taken, sizes, errors = {name: [] for name in contenders}, {}, {}
-        for _ in range(runs):
-            for name, command in contenders.items():
+        for run in range(runs):
+            order = list(contenders)
+            for name in order[run % len(order):] + order[:run % len(order)]:
                 if name in errors:
                     continue
                 try:
-                    taken[name].append(self.once(command, source, **how))
+                    taken[name].append(self.once(contenders[name], source, **how))
                     sizes[name] = os.path.getsize(self.output) if os.path.exists(self.output) else 0
                 except (Failed, OSError) as error:
                     errors[name] = str(error)

@@ -267,7 +267,7 @@ class Pictures:
         axes.set_xlabel("threads")
         axes.set_ylabel("MB of input a second")
         axes.set_title("Scaling with threads, bf16, to nowhere", loc="left")
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
         self.save("threads", figure)
 
     def ratio(self):
@@ -280,16 +280,16 @@ class Pictures:
                            for row in rows if row["name"].startswith(who + " ")), reverse=True)
             axes.plot([x for x, _, _ in mine], [y for _, y, _ in mine], marker, color=color, markeredgecolor="black",
                       label="ztstream --zstd=" if who == "ztstream" else "zstd program, level")
-            for index, (x, y, text) in enumerate(mine):
-                above = who == "ztstream"
-                axes.annotate(text, (x, y), xytext=(0, 7 if above else -14), textcoords="offset points", ha="center",
-                              fontsize=8, color=color)
+            for index, (x, y, text) in enumerate(mine):  # above and below, every other one further away
+                away = 8 + 11 * (index % 2)
+                axes.annotate(text, (x, y), xytext=(0, away if who == "ztstream" else -away - 6),
+                              textcoords="offset points", ha="center", fontsize=8, color=color)
         axes.set_xlim(left=0)
         axes.margins(y=0.25)
         axes.set_xlabel("MB of input a second (right is faster)")
         axes.set_ylabel("output, % of the input (down is smaller)")
         axes.set_title("Ratio against speed for each setting, bf16", loc="left")
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper left")
         self.save("ratio", figure)
 
     def growth(self):
