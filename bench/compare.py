@@ -4,7 +4,7 @@
   compare.py [--folder DIR] [--reference PATH]     all of it: some 30 minutes, 15 GB of DIR
   compare.py --quick --docs DIR                    a smoke run of small sizes, a minute
   compare.py throughput goals/raw ...              these sections or steps alone; the others' results are kept
-  compare.py --resume                              what has no result yet
+  compare.py --resume                              what has no result yet, e.g. after an interruption
   compare.py --draw                                measures nothing: tables and pictures from the results there are
   compare.py --list                                the steps
 
@@ -28,6 +28,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -183,6 +184,7 @@ def main():
     options.folder.mkdir(parents=True, exist_ok=True)
     sizes(options)
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its data are removed then too
     todo = steps(options)
     if options.list:
         print("\n".join(todo))

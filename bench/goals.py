@@ -33,6 +33,7 @@ def raw(bench, options):
     warm = bench.compare(source, {"cp": ["cp", source, bench.output], "ztstream -T1": bench.convert(source, "-T1"),
                                   "ztstream -T2": bench.convert(source, "-T2")}, options.runs)
     synced = bench.compare(source, {"cp, synced": ["cp", source, bench.output],
+                                    "ztstream -T1, synced": bench.convert(source, "-T1"),
                                     "ztstream -T2, synced": bench.convert(source, "-T2")}, options.runs, sync=True)
     cp, one, two = medians(warm, "cp", "ztstream -T1", "ztstream -T2")
     return {"rows": warm + synced,

@@ -2,6 +2,7 @@
 import importlib.util
 import os
 import pathlib
+import random
 import shutil
 import statistics
 import subprocess
@@ -134,6 +135,7 @@ class Bench:
         if os.path.exists(self.output):
             os.unlink(self.output)
         os.sync()
+        time.sleep(0.2)
         if source is not None and prepare:
             with open(source, "rb") as f:
                 if cold:
@@ -164,12 +166,12 @@ class Bench:
         return seconds, cpu, peak
 
     def compare(self, source, contenders, runs, **how):
-        """[{name, median, low, high, cpu, peak, input, output}], contenders run in turn, `runs` times over, each time
-        from another one on; one that fails is [{name, error}], and the others go on."""
+        """[{name, median, low, high, cpu, peak, input, output}]. Contenders run in turn, `runs` times over, in an order
+        that changes: what ran before decides which memory the page cache finds. One that fails is {name, error}, and
+        the others go on."""
         taken, sizes, errors = {name: [] for name in contenders}, {}, {}
         for run in range(runs):
-            order = list(contenders)
-            for name in order[run % len(order):] + order[:run % len(order)]:
+            for name in random.Random(run).sample(list(contenders), len(contenders)):
                 if name in errors:
                     continue
                 try:
