@@ -27,8 +27,9 @@ function(zt_module name)
   set_property(GLOBAL APPEND PROPERTY ZT_MODULE_TARGETS ${target})
 endfunction()
 
-# zt_test(name [SOURCES file.cc...] DEPS zt_x...): a GoogleTest program, name.cc unless SOURCES says otherwise.
-# ZT_TEST_DATA names tests/data; tests may write below the folder in TEST_TMPDIR.
+# zt_test(name [SOURCES file.cc...] DEPS zt_x...): a GoogleTest program, name.cc unless SOURCES says otherwise, with
+# the label `module`; the target module_tests builds them all. ZT_TEST_DATA names tests/data; tests may write below the
+# folder in TEST_TMPDIR.
 function(zt_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;PRIVATE" ${ARGN})
   if(NOT ARG_SOURCES)
@@ -40,9 +41,10 @@ function(zt_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_PRIVATE} GTest::gmock GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 600)
+    set(ARG_TIMEOUT 1800)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS module)
+  add_dependencies(module_tests ${name})
 endfunction()
 
 # zt_bench(name DEPS zt_x...): a Google Benchmark program.

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # One of CI's longer checks. The release tests run them all under `ctest -C Ci` (.ci/run).
 #
-#   scripts/check.sh asan       every test but the style's under the address and undefined-behaviour sanitizers
-#   scripts/check.sh tsan       the tests that use threads under the thread sanitizer
-#   scripts/check.sh tidy       clang-tidy over every source of the release build, which must be up to date
-#   scripts/check.sh fuzz [S]   each fuzz target for S seconds (default 20) from its seeds
+#   scripts/check.sh asan         every test but the style's under the address and undefined-behaviour sanitizers
+#   scripts/check.sh tsan         the tests that use threads under the thread sanitizer
+#   scripts/check.sh tidy         clang-tidy over every source of the release build, which must be up to date
+#   scripts/check.sh fuzz [S]     each fuzz target for S seconds (default 10) from its seeds
+#   scripts/check.sh asan+fuzz    both in one build: the fuzz preset has the same sanitizers
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +21,7 @@ build() {  # build PRESET [TARGET...]
 
 case "$stage" in
   asan)
-    build asan
+    build asan test_programs
     exec ctest --preset asan --no-tests=error -LE 'style|ci' -j "$jobs"
     ;;
   tsan)
@@ -36,12 +37,15 @@ case "$stage" in
       xargs -P "$jobs" -n 1 clang-tidy-19 -p build/release --quiet --warnings-as-errors='*' 2> >(grep -vE '^[0-9]+ warnings? (and|gen)' >&2)
     ;;
   fuzz)
-    seconds=${2:-20}
     build fuzz fuzz_targets
-    ZT_FUZZ_SECONDS=$seconds exec ctest --test-dir build/fuzz --output-on-failure --no-tests=error -L fuzz -j "$jobs"
+    ZT_FUZZ_SECONDS=${2:-10} exec ctest --preset fuzz --no-tests=error -L fuzz -j "$jobs"
+    ;;
+  asan+fuzz)
+    build fuzz test_programs
+    ZT_FUZZ_SECONDS=10 exec ctest --preset fuzz --no-tests=error -LE 'style|ci' -j "$jobs"
     ;;
   *)
-    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    sed -n '2,8s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac

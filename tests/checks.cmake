@@ -2,12 +2,12 @@
 
 # The house rules and the formatting.
 add_test(NAME lint COMMAND ${PROJECT_SOURCE_DIR}/tests/lint.sh)
-set_tests_properties(lint PROPERTIES LABELS style TIMEOUT 120)
+set_tests_properties(lint PROPERTIES LABELS style TIMEOUT 600)
 
 # examples/exporter, a project of its own, builds against the installed package and runs.
 add_test(NAME install CONFIGURATIONS Ci COMMAND ${PROJECT_SOURCE_DIR}/tests/install/run.sh ${PROJECT_BINARY_DIR}
   $<$<TARGET_EXISTS:ztstream>:$<TARGET_FILE:ztstream>>)
-set_tests_properties(install PROPERTIES LABELS ci RUN_SERIAL ON TIMEOUT 600)
+set_tests_properties(install PROPERTIES LABELS ci RUN_SERIAL ON TIMEOUT 1800)
 
 # What the thread sanitizer runs, beside the end-to-end tests with this label.
 add_custom_target(thread_tests)
@@ -33,8 +33,7 @@ if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   # Every exported name is documented where it is declared, or this fails.
   add_test(NAME reference CONFIGURATIONS Ci COMMAND ${PROJECT_SOURCE_DIR}/scripts/docs.sh)
   set_tests_properties(reference PROPERTIES LABELS ci TIMEOUT 300)
-  zt_ci_check(tidy TIMEOUT 1200)
-  zt_ci_check(asan TIMEOUT 1800)
-  zt_ci_check(tsan TIMEOUT 1200)
-  zt_ci_check(fuzz TIMEOUT 1200)
+  zt_ci_check(tidy TIMEOUT 2400)
+  zt_ci_check(tsan TIMEOUT 2400)
+  zt_ci_check(asan+fuzz TIMEOUT 2400)
 endif()

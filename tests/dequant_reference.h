@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "little_endian.h"
 #include "transform/dequant_iq_tables.h"
 
 namespace zt::reference {
@@ -126,7 +127,7 @@ inline float Element(std::string_view type, const std::uint8_t* b, int j) {
   if (type == "q8_k") {
     float d;
     std::memcpy(&d, b, 4);
-    return d * static_cast<float>(static_cast<std::int8_t>(b[4 + j]));
+    return Little(d) * static_cast<float>(static_cast<std::int8_t>(b[4 + j]));
   }
   if (type == "iq4_xs") {
     const int scale = Nibble(b + 4, run) + ((U16(b + 2) >> (2 * run) & 3) << 4) - 32;

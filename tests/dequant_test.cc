@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "dequant_reference.h"
+#include "little_endian.h"
 #include "transform/dequant_kernel.h"
 
 #include <hwy/highway.h>
@@ -47,7 +48,8 @@ Bytes RandomBytes(std::uint64_t seed, std::size_t count) {
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
     z = (z ^ z >> 27) * 0x94D049BB133111EB;
     z ^= z >> 31;
-    std::memcpy(out.data() + i, &z, std::min<std::size_t>(8, count - i));
+    const std::uint64_t bytes = Little(z);
+    std::memcpy(out.data() + i, &bytes, std::min<std::size_t>(8, count - i));
   }
   return out;
 }
@@ -79,7 +81,7 @@ template <typename T>
 T Get(const Bytes& bytes, std::size_t i) {
   T v;
   std::memcpy(&v, bytes.data() + i * sizeof(T), sizeof(T));
-  return v;
+  return Little(v);
 }
 
 // Every NaN of the dtype becomes the one with only the top bit of its mantissa set.
@@ -91,11 +93,13 @@ Bytes OneNaN(Bytes bytes, DType dtype) {
   const std::uint32_t nan = dtype == DType::kF32   ? 0x7fc00000
                             : dtype == DType::kF16 ? 0x7e00
                                                    : 0x7fc0;
+  const std::uint32_t nan_bytes = Little(nan);
   const std::uint32_t magnitude = dtype == DType::kF32 ? 0x7fffffff : 0x7fff;
   for (std::size_t i = 0; i < bytes.size(); i += width) {
     std::uint32_t v = 0;
     std::memcpy(&v, bytes.data() + i, width);
-    if ((v & magnitude) > infinity) std::memcpy(bytes.data() + i, &nan, width);
+    v = Little(v);
+    if ((v & magnitude) > infinity) std::memcpy(bytes.data() + i, &nan_bytes, width);
   }
   return bytes;
 }
@@ -143,6 +147,7 @@ TEST_P(Dequant, EqualsTheScalarReference) {
                                             static_cast<int>(i % block.elems));
       float got;
       std::memcpy(&got, room.data() + 1 + 4 * i, 4);
+      got = Little(got);
       if (std::isnan(want)) {
         ASSERT_TRUE(std::isnan(got)) << i;
       } else {
@@ -262,7 +267,8 @@ TEST_P(Dequant, RoundsOnceToNearestEven) {
   };
   for (const Case& c : cases) {
     Bytes block(292);
-    std::memcpy(block.data(), &c.in, 4);
+    const float in = Little(c.in);
+    std::memcpy(block.data(), &in, 4);
     block[4] = std::byte{1};
     NumericCounts half, brain;
     SCOPED_TRACE(c.in);

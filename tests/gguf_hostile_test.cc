@@ -20,6 +20,8 @@
 #include <string_view>
 #include <vector>
 
+#include "little_endian.h"
+
 import zt.core;
 import zt.source;
 import zt.convert.gguf;
@@ -180,6 +182,7 @@ class Builder {
   template <typename T>
   Builder& Put(T v) {
     std::byte raw[sizeof(T)];
+    v = Little(v);
     std::memcpy(raw, &v, sizeof(T));
     out_.insert(out_.end(), raw, raw + sizeof(T));
     return *this;

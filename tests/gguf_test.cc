@@ -26,6 +26,8 @@
 #include <thread>
 #include <vector>
 
+#include "little_endian.h"
+
 import zt.core;
 import zt.format;
 import zt.source;
@@ -242,7 +244,7 @@ TEST(Gguf, MetadataKeepsOrderTypesAndValues) {
   for (int i = 0; i < 100; ++i) {
     std::int32_t v;
     std::memcpy(&v, numbers.data() + 4 * i, 4);
-    EXPECT_EQ(v, i - 50);
+    EXPECT_EQ(Little(v), i - 50);
   }
 }
 
@@ -484,7 +486,7 @@ TEST(GgufSet, AnyShardOpensTheSet) {
       float values[4];
       ASSERT_EQ(data.size(), sizeof values);
       std::memcpy(values, data.data(), sizeof values);
-      EXPECT_EQ(values[3], 10.0f * static_cast<float>(i) + 3);
+      EXPECT_EQ(Little(values[3]), 10.0f * static_cast<float>(i) + 3);
       EXPECT_EQ((*source)->file({i, 0}), DataPath(Shard(static_cast<int>(i) / 2 + 1)));
     }
     for (const Value& entry : *Gguf(**source, "kv").AsArray()) {

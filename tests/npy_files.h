@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "little_endian.h"
+
 namespace zt_test {
 
 inline std::string DataPath(std::string_view path) {
@@ -57,7 +59,8 @@ inline std::string Le(std::uint64_t value, int width) {
 }
 
 template <typename T>
-std::string Raw(const std::vector<T>& values) {
+std::string Raw(const std::vector<T>& native) {
+  const std::vector<T> values = zt::Little(native);
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "little_endian.h"
 #include "npy_files.h"
 
 import zt.convert.npy;
@@ -444,10 +445,11 @@ TEST(Scipy, FixturesGiveTheirBytes) {
       const auto at = [](const std::string& part, std::uint64_t i) {
         std::uint64_t value;
         std::memcpy(&value, part.data() + i * 8, 8);
-        return value;
+        return Little(value);
       };
       std::vector<float> values(parts[0].size() / 4);
       std::memcpy(values.data(), parts[0].data(), parts[0].size());
+      values = Little(values);
       if (name == "coo") {
         EXPECT_EQ(object.format, "sparse_coo");
         for (std::size_t i = 0; i < 120; ++i) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "little_endian.h"
 #include "target_iteration.h"
 
 import zt.core;
@@ -112,7 +113,8 @@ void CheckWidening(DType dtype) {
       const auto value = i % 5 == 0 ? std::numeric_limits<T>::max()
                                     : static_cast<T>(random() & static_cast<std::uint64_t>(
                                                                     std::numeric_limits<T>::max()));
-      std::memcpy(in.data() + 1 + i * sizeof(T), &value, sizeof(T));
+      const T bytes = Little(value);
+      std::memcpy(in.data() + 1 + i * sizeof(T), &bytes, sizeof(T));
       wanted[i] = static_cast<std::uint64_t>(value);
     }
     const auto source = std::span(std::as_const(in)).subspan(1);
@@ -121,7 +123,8 @@ void CheckWidening(DType dtype) {
     if (std::numeric_limits<T>::is_signed && count > 2) {
       const std::size_t at = count - 1 - count / 3;
       const T negative = std::numeric_limits<T>::min();
-      std::memcpy(in.data() + 1 + at * sizeof(T), &negative, sizeof(T));
+      const T bytes = Little(negative);
+      std::memcpy(in.data() + 1 + at * sizeof(T), &bytes, sizeof(T));
       const Status status = WidenToU64(source, dtype, out);
       ASSERT_EQ(status.code(), StatusCode::kDataLoss);
       ASSERT_EQ(Message(status), "index " + std::to_string(at) + " is negative: " +

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "convert_reference.h"
+#include "little_endian.h"
 #include "target_iteration.h"
 
 import zt.core;
@@ -41,7 +42,8 @@ std::shared_ptr<const Transform> Conversion(std::string_view from, std::string_v
 Bytes Pack(const std::vector<std::uint64_t>& patterns, int width) {
   Bytes out(patterns.size() * static_cast<std::size_t>(width));
   for (std::size_t i = 0; i < patterns.size(); ++i) {
-    std::memcpy(out.data() + i * static_cast<std::size_t>(width), &patterns[i],
+    const std::uint64_t bytes = Little(patterns[i]);
+    std::memcpy(out.data() + i * static_cast<std::size_t>(width), &bytes,
                 static_cast<std::size_t>(width));
   }
   return out;
@@ -50,7 +52,7 @@ std::uint64_t PatternAt(const Bytes& bytes, std::size_t i, int width) {
   std::uint64_t out = 0;
   std::memcpy(&out, bytes.data() + i * static_cast<std::size_t>(width),
               static_cast<std::size_t>(width));
-  return out;
+  return Little(out);
 }
 
 struct Expected {
@@ -379,28 +381,29 @@ TEST(Conversion, BoolsAreZeroAndOne) {
   Conversion("bool", "u8")->Apply(in, u8, counts);
   EXPECT_EQ(u8, (Bytes{std::byte{0}, std::byte{1}, std::byte{1}, std::byte{1}}));
   Conversion("bool", "f32")->Apply(in, f32, counts);
-  const float ones[] = {0, 1, 1, 1};
+  const float ones[] = {0, Little(1.0f), Little(1.0f), Little(1.0f)};
   EXPECT_EQ(std::memcmp(f32.data(), ones, 16), 0);
   EXPECT_EQ(counts.overflow + counts.nan_lost, 0u);
 }
 
 TEST(Conversion, ComplexConvertsPartByPart) {
-  const double in[] = {1.5, -1e300, std::numeric_limits<double>::infinity(), 2};
+  const std::vector<double> in =
+      Little(std::vector<double>{1.5, -1e300, std::numeric_limits<double>::infinity(), 2});
   const auto conversion = Conversion("complex128", "complex64");
   EXPECT_EQ(conversion->input_unit(), 16u);
   EXPECT_EQ(conversion->output_unit(), 8u);
   float out[4];
   NumericCounts counts;
   conversion->Apply(std::as_bytes(std::span(in)), std::as_writable_bytes(std::span(out)), counts);
-  EXPECT_EQ(out[0], 1.5f);
-  EXPECT_EQ(out[1], -std::numeric_limits<float>::infinity());
-  EXPECT_EQ(out[2], std::numeric_limits<float>::infinity());
-  EXPECT_EQ(out[3], 2.0f);
+  EXPECT_EQ(Little(out[0]), 1.5f);
+  EXPECT_EQ(Little(out[1]), -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(Little(out[2]), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(Little(out[3]), 2.0f);
   EXPECT_EQ(counts.overflow, 1u);
   double back[4];
   Conversion("complex64", "complex128")
       ->Apply(std::as_bytes(std::span(out)), std::as_writable_bytes(std::span(back)), counts);
-  EXPECT_EQ(back[0], 1.5);
+  EXPECT_EQ(Little(back[0]), 1.5);
   EXPECT_EQ(counts.overflow, 1u);
 }
 

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <random>
 #include <span>
 #include <string>
 #include <thread>
@@ -29,7 +31,7 @@ class FaultySink final : public Sink {
  public:
   struct Counts {
     std::atomic<int> calls = 0;  // Reserve, Append, WriteAt and Finish
-    std::atomic<int> finished = 0, aborted = 0;
+    std::atomic<int> finished = 0, aborted = 0, calls_after_abort = 0;
   };
   FaultySink(int fail_at, bool place, std::shared_ptr<Counts> counts)
       : fail_at_(fail_at), place_(place), counts_(std::move(counts)) {}
@@ -51,6 +53,7 @@ class FaultySink final : public Sink {
 
  private:
   Status Call() {
+    if (aborted_) ++counts_->calls_after_abort;
     const int call = ++calls_;
     counts_->calls = call;
     return call == fail_at_ ? IoError("no space") : OkStatus();
@@ -58,7 +61,7 @@ class FaultySink final : public Sink {
   const int fail_at_;
   const bool place_;
   std::atomic<int> calls_ = 0;
-  bool aborted_ = false;
+  std::atomic<bool> aborted_ = false;
   std::shared_ptr<Counts> counts_;
   std::string name_ = "disk";
 };
@@ -327,6 +330,83 @@ TEST(Cancel, FromAnotherThread) {
     EXPECT_EQ(Message((*writer)->Finish()), "enough");
     EXPECT_TRUE(file.empty());
   }
+}
+
+// Fails at a chunk chosen beforehand; 0 is never.
+class FaultyStage final : public Stage {
+ public:
+  explicit FaultyStage(int fail_at) : fail_at_(fail_at) {}
+  Status Process(Chunk&) override {
+    return ++calls_ == fail_at_ ? IoError("stage broken") : OkStatus();
+  }
+
+ private:
+  const int fail_at_;
+  std::atomic<int> calls_ = 0;
+};
+
+// Cancels at random moments while sinks and stages fail at random calls: one error, one abort, nothing after it.
+TEST(Cancel, AtRandomMomentsWhileSinksAndStagesFail) {
+  std::mt19937 random(7);
+  int done = 0, cancelled = 0, of_sink = 0, of_stage = 0;
+  for (const unsigned threads : {1U, 2U, 3U, 8U}) {
+    for (int round = 0; round < 60; ++round) {
+      auto counts = std::make_shared<FaultySink::Counts>();
+      WriterOptions options;
+      options.threads = threads;
+      options.memory_bytes = 1 << 20;
+      if (round % 5 == 4) options.storage = {.compression = Compression::kAlways};
+      // Of every four rounds two fail at a call that is reached where nobody cancels.
+      const int fail_sink = round % 4 == 1 ? 1 + static_cast<int>(random() % 5) : 0;
+      const int fail_stage = round % 4 == 2 ? 1 + static_cast<int>(random() % 8) : 0;
+      options.stages = {std::make_shared<FaultyStage>(fail_stage)};
+      {
+        auto writer = Writer::Create(
+            std::make_unique<FaultySink>(fail_sink, random() % 2 == 0, counts), std::move(options));
+        if (!writer.ok()) {  // the header was the call to fail
+          ASSERT_EQ(fail_sink, 1);
+          ++of_sink;
+          continue;
+        }
+        // A third is never cancelled, some before they begin, the others on the way.
+        const auto moment = std::chrono::microseconds(random() % 4000);
+        std::thread canceller([&writer, round, moment] {
+          if (round % 3 == 0) return;
+          std::this_thread::sleep_for(moment);
+          (*writer)->Cancel(Cancelled("enough"));
+        });
+        if (round % 12 == 1) canceller.join();
+        const Status status = UseEverything(**writer);
+        if (canceller.joinable()) canceller.join();
+        const std::string message(Message(status));
+        if (status.ok()) {
+          ++done;
+        } else if (message == "enough") {
+          ASSERT_NE(round % 3, 0);
+          ++cancelled;
+        } else if (fail_sink != 0) {
+          ASSERT_THAT(message, ::testing::MatchesRegex("disk: (tensor '[a-z]+': )?no space"));
+          ++of_sink;
+        } else {
+          ASSERT_NE(fail_stage, 0) << message;
+          ASSERT_THAT(message, ::testing::MatchesRegex("tensor '[a-z]+': stage broken"));
+          ++of_stage;
+        }
+        ASSERT_EQ(counts->finished, status.ok() ? 1 : 0);
+        if (!status.ok()) {
+          ASSERT_EQ(Message((*writer)->Flush()), message);
+          ASSERT_EQ(Message((*writer)->Finish()), message);
+        }
+      }
+      ASSERT_EQ(counts->aborted, 1);  // by the writer or, once finished, by the sink's destructor
+      ASSERT_EQ(counts->calls_after_abort, 0);
+    }
+  }
+  // A third of the rounds is not cancelled, and every twelfth was before it began.
+  EXPECT_GE(done, 20);
+  EXPECT_GE(cancelled, 20);
+  EXPECT_GE(of_sink, 20);
+  EXPECT_GE(of_stage, 20);
 }
 
 TEST(Progress, NeverGoesBack) {

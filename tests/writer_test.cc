@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "little_endian.h"
+
 import zt;
 
 namespace zt {
@@ -99,7 +101,7 @@ Bytes Decoded(const Bytes& file, const StoredComponent& component) {
 // ---- the bytes -----------------------------------------------------------------------------------------------
 
 TEST(Golden, OneTensorOfTwoFloats) {
-  const std::vector<float> values = {1.0F, -2.0F};
+  const std::vector<float> values = Little(std::vector<float>{1.0F, -2.0F});
   Bytes file;
   const auto writer = MakeWriter(file);
   ASSERT_TRUE(writer->Add("w", {2}, {DType::kF32}, std::as_bytes(std::span(values))).ok());
@@ -167,7 +169,8 @@ TEST(Layout, BlobsAreAlignedAndTheGapsZero) {
 // A file of large and small, dense and sparse, raw and compressed, planned and streamed objects.
 Bytes Everything(unsigned threads, std::uint64_t memory) {
   const Bytes ramp = Ramp(11 * kMiB + 6), noise = Noise(5 * kMiB + 2);
-  const std::vector<std::uint64_t> columns = {1, 2}, rows = {0, 1, 2};
+  const auto columns = Little(std::vector<std::uint64_t>{1, 2});
+  const auto rows = Little(std::vector<std::uint64_t>{0, 1, 2});
   const auto pointers = std::as_bytes(std::span(rows)), indices = std::as_bytes(std::span(columns));
   Bytes file;
   WriterOptions options;
@@ -460,6 +463,7 @@ TEST(Stages, TheErrorOfACustomOneNamesTheFileOfASource) {
 TEST(Numbers, TheErrorNamesTheTensorAndCountsAll) {
   std::vector<float> values(3 << 20, 1.0F);  // several chunks
   for (std::size_t i = 0; i < values.size(); i += 1 << 18) values[i] = 1e38F;
+  values = Little(std::move(values));
   MemorySource source;
   ASSERT_TRUE(source
                   .Add(*DenseObject("fine", {16}, {DType::kF32}),

@@ -96,6 +96,8 @@ void CountBlock(const Pair& pair, std::span<const std::byte> a, std::span<const 
     y.resize(count * parts);
     pair.to_f64->Apply(a, std::as_writable_bytes(std::span(x)), ignored);
     pair.to_f64->Apply(b, std::as_writable_bytes(std::span(y)), ignored);
+    LittleEndian(std::as_writable_bytes(std::span(x)), sizeof(double));
+    LittleEndian(std::as_writable_bytes(std::span(y)), sizeof(double));
   }
   for (std::size_t i = 0; i < count; ++i) {
     const std::byte* left = a.data() + i * pair.unit;

@@ -56,7 +56,9 @@ class Encoder {
   void Put(T v) {
     std::array<std::byte, sizeof(T)> bytes;
     std::memcpy(bytes.data(), &v, sizeof(T));
-    if (header_.big_endian) std::reverse(bytes.begin(), bytes.end());
+    if (header_.big_endian != (std::endian::native == std::endian::big)) {
+      std::reverse(bytes.begin(), bytes.end());
+    }
     Raw(bytes);
   }
   Status PutCount(std::uint64_t count) {

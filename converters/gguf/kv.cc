@@ -3,6 +3,7 @@ module;
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,7 @@ Value Held(T v) {
   if (!std::isnan(v)) return Value(static_cast<double>(v));
   Value::Bytes bytes(sizeof(T));
   std::memcpy(bytes.data(), &v, sizeof(T));
+  if constexpr (std::endian::native == std::endian::big) std::reverse(bytes.begin(), bytes.end());
   return Value(std::move(bytes));
 }
 

@@ -87,7 +87,7 @@ class Parser {
   bool Read(T* out) {
     if (!Need(sizeof(T))) return false;
     std::memcpy(out, head_.data() + pos_, sizeof(T));
-    if (out_.big_endian) {
+    if (out_.big_endian != (std::endian::native == std::endian::big)) {
       auto* bytes = reinterpret_cast<std::byte*>(out);
       std::reverse(bytes, bytes + sizeof(T));
     }

@@ -2,6 +2,7 @@
 module;
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -52,6 +53,7 @@ class WidenedIndicesReader final : public ComponentReader {
       const std::uint64_t wanted = (skip + out.size() + 7) / 8;
       indices.resize(std::min({wanted, count_ - at, std::uint64_t{kScan}}));
       ZT_RETURN_IF_ERROR(arrays_[which].Get(first_[which] + at, indices));
+      LittleEndian(std::as_writable_bytes(std::span(indices)), 8);
       const std::size_t take = std::min<std::size_t>(indices.size() * 8 - skip, out.size());
       std::memcpy(out.data(), reinterpret_cast<const std::byte*>(indices.data()) + skip, take);
       out = out.subspan(take);
@@ -80,7 +82,7 @@ class PointersReader final : public ComponentReader {
   bool sequential() const override { return false; }
 
  private:
-  PointerArray rows_;
+  PointerArray rows_;  // little-endian
 };
 
 class SortedBandsReader final : public ComponentReader {
@@ -130,6 +132,7 @@ class SortedBandsReader final : public ComponentReader {
     begin_ = end_ = 0;  // nothing valid, should this fail
     band_.resize((rows[last] - rows[first]) * width_);
     ZT_RETURN_IF_ERROR(columns_ ? Gather(first, last) : Sort(first, last));
+    if (data_ == nullptr) LittleEndian(band_, width_);  // they are the indices
     begin_ = rows[first];
     end_ = rows[last];
     return OkStatus();
@@ -231,6 +234,11 @@ std::unique_ptr<ComponentReader> WidenedIndices(std::vector<IndexArray> arrays,
 }
 
 std::unique_ptr<ComponentReader> Pointers(PointerArray rows) {
+  if constexpr (std::endian::native == std::endian::big) {
+    auto little = std::make_shared<std::vector<std::uint64_t>>(*rows);
+    LittleEndian(std::as_writable_bytes(std::span(*little)), 8);
+    rows = std::move(little);
+  }
   return std::make_unique<PointersReader>(std::move(rows));
 }
 

@@ -1,6 +1,7 @@
 // zt.transform:bytes — bodies.
 module;
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,7 +23,9 @@ std::uint8_t* Octets(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); 
 
 std::int64_t SignedAt(std::span<const std::byte> in, std::size_t width, std::size_t i) {
   std::uint64_t bits = 0;
-  std::memcpy(&bits, in.data() + i * width, width);
+  for (std::size_t b = width; b-- > 0;) {
+    bits = bits << 8 | static_cast<std::uint64_t>(in[i * width + b]);
+  }
   const auto unused = 64 - width * 8;
   return static_cast<std::int64_t>(bits << unused) >> unused;
 }
@@ -43,6 +46,10 @@ void SwapBytes(std::span<const std::byte> in, std::span<std::byte> out, std::siz
                        [&](std::size_t first, std::size_t count, std::uint8_t* to) {
                          kernel::SwapBytes(from + first * width, to, count * width, width);
                        });
+}
+
+void LittleEndian(std::span<std::byte> data, std::size_t width) {
+  if constexpr (std::endian::native == std::endian::big) SwapBytes(data, width);
 }
 
 Status WidenToU64(std::span<const std::byte> in, DType from, std::span<std::uint64_t> out) {

@@ -2,6 +2,7 @@
 #include "transform/bytes_kernel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,9 +20,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <typename T>
 HWY_INLINE T Reversed(T value) {
-  if constexpr (sizeof(T) == 2) return __builtin_bswap16(value);
-  if constexpr (sizeof(T) == 4) return __builtin_bswap32(value);
-  if constexpr (sizeof(T) == 8) return __builtin_bswap64(value);
+  if constexpr (sizeof(T) == 1) return value;
+  if constexpr (sizeof(T) == 2) return static_cast<T>(__builtin_bswap16(value));
+  if constexpr (sizeof(T) == 4) return static_cast<T>(__builtin_bswap32(value));
+  if constexpr (sizeof(T) == 8) return static_cast<T>(__builtin_bswap64(value));
 }
 
 template <typename T>
@@ -64,6 +66,7 @@ bool Widen(const std::uint8_t* HWY_RESTRICT in, std::size_t count, std::uint8_t*
   for (std::size_t i = 0; i < count; ++i) {
     T value;
     std::memcpy(&value, in + i * sizeof(T), sizeof(T));
+    if constexpr (std::endian::native == std::endian::big) value = Reversed(value);
     if constexpr (std::is_signed_v<T>) signs |= static_cast<std::make_unsigned_t<T>>(value);
     const auto wide = static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<T>>(value));
     std::memcpy(out + i * 8, &wide, 8);

@@ -3,6 +3,7 @@
 module;
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,7 @@ module;
 #include <variant>
 #include <vector>
 
+#include "transform/bytes_kernel.h"
 #include "transform/convert_kernel.h"
 #include "transform/streaming.h"
 
@@ -27,6 +29,8 @@ namespace {
 
 using kernel::FloatStep;
 using kernel::IntStep;
+
+constexpr bool kBigEndian = std::endian::native == std::endian::big;
 
 struct Step {
   std::variant<FloatStep, IntStep> code;
@@ -76,6 +80,13 @@ class Conversion final : public Transform {
   void ApplyToBlock(const std::uint8_t* in, std::uint8_t* out, std::size_t count,
                     kernel::Counts& counts) const {
     alignas(64) std::uint8_t blocks[2][kernel::kStreamBlock * sizeof(double)];
+    // The steps know the machine's own numbers.
+    alignas(64) std::uint8_t native[kBigEndian ? kernel::kStreamBlock * sizeof(double) : 1];
+    if constexpr (kBigEndian) {
+      std::memcpy(native, in, count * in_width_);
+      kernel::SwapBytes(native, native, count * in_width_, in_width_);
+      in = native;
+    }
     kernel::Counts ignored;  // a step on the way clamps only what the last one will count
     for (std::size_t s = 0; s + 1 < steps_.size(); ++s) {
       std::uint8_t* const between = blocks[s % 2];
@@ -83,6 +94,7 @@ class Conversion final : public Transform {
       in = between;
     }
     Run(steps_.back(), in, out, count, saturate_, counts);
+    if constexpr (kBigEndian) kernel::SwapBytes(out, out, count * out_width(), out_width());
   }
 
   Steps steps_;

@@ -8,6 +8,7 @@
 #define ZT_TRANSFORM_DEQUANT_INL_H_
 #endif
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,7 +32,13 @@ using VI = hn::Vec<DI>;
 template <typename T>
 HWY_INLINE T LoadAs(const std::uint8_t* p) {
   T v;
-  std::memcpy(&v, p, sizeof v);
+  if constexpr (std::endian::native == std::endian::big) {
+    std::uint8_t reversed[sizeof v];
+    for (std::size_t i = 0; i < sizeof v; ++i) reversed[i] = p[sizeof v - 1 - i];
+    std::memcpy(&v, reversed, sizeof v);
+  } else {
+    std::memcpy(&v, p, sizeof v);
+  }
   return v;
 }
 

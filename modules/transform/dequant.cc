@@ -67,6 +67,7 @@ class Dequantize final : public Transform {
     } else {
       row_.kernel(from, reinterpret_cast<float*>(to), blocks);
     }
+    LittleEndian(out, ByteWidth(to_));
   }
 
  private:

@@ -1,4 +1,5 @@
 // Dequantization kernels for the iq types whose elements are coordinates of grid points.
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,7 +19,8 @@ namespace zt::kernel::HWY_NAMESPACE {
 using DF8 = hn::CappedTag<float, 8>;
 
 // Eight signed bytes, the first lowest, as the lanes from `i`.
-HWY_INLINE hn::Vec<DF8> Coordinates(const std::uint64_t& eight, std::size_t i) {
+HWY_INLINE hn::Vec<DF8> Coordinates(std::uint64_t eight, std::size_t i) {
+  if constexpr (std::endian::native == std::endian::big) eight = __builtin_bswap64(eight);
   const hn::Rebind<std::int8_t, DF8> di8;
   const hn::Rebind<std::int32_t, DF8> di;
   const auto* bytes = reinterpret_cast<const std::int8_t*>(&eight);

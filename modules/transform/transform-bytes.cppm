@@ -17,7 +17,11 @@ void SwapBytes(std::span<std::byte> data, std::size_t width);
 // The same from `in` to `out`, which are of equal size and do not overlap.
 void SwapBytes(std::span<const std::byte> in, std::span<std::byte> out, std::size_t width);
 
-// Widens unsigned or signed integers of `from` to u64. kDataLoss on a negative value (indices have none).
+// Between the machine's byte order and little-endian, which is how tensor bytes travel, in place: SwapBytes on a
+// big-endian machine, nothing on others.
+void LittleEndian(std::span<std::byte> data, std::size_t width);
+
+// Widens unsigned or signed integers of `from`, little-endian, to u64, the machine's own. kDataLoss on a negative value (indices have none).
 Status WidenToU64(std::span<const std::byte> in, DType from, std::span<std::uint64_t> out);
 
 // out[c * rows + r] = in[r * cols + c] for elements of `width` bytes (1, 2, 4, 8 or 16), in cache-sized tiles.

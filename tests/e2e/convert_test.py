@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 import support
-from support import DATA, EXISTS, PROGRAM, USAGE, read_zt
+from support import DATA, EXISTS, PATIENCE, PROGRAM, USAGE, read_zt
 
 import make_safetensors
 
@@ -320,7 +320,7 @@ class Command(support.EndToEnd):
         os.close(read_end)
         try:
             process = subprocess.run([PROGRAM, "convert", self.source, "-o", "-"], stdout=write_end,
-                                     stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+                                     stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=PATIENCE)
         finally:
             os.close(write_end)
         self.assertEqual(process.returncode, support.IO, process.stderr)

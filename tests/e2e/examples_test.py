@@ -7,7 +7,7 @@ import unittest
 import numpy
 
 import support
-from support import INVALID, IO, PROGRAM, read_zt
+from support import INVALID, IO, PATIENCE, PROGRAM, read_zt
 
 EXAMPLES = pathlib.Path(os.environ.get("ZT_EXAMPLES") or pathlib.Path(PROGRAM).parent)
 
@@ -15,7 +15,7 @@ EXAMPLES = pathlib.Path(os.environ.get("ZT_EXAMPLES") or pathlib.Path(PROGRAM).p
 class Examples(support.EndToEnd):
 
     def test_custom_exporter_through_a_pipe(self):
-        process = subprocess.run([EXAMPLES / "custom_exporter"], capture_output=True, timeout=120)
+        process = subprocess.run([EXAMPLES / "custom_exporter"], capture_output=True, timeout=PATIENCE)
         self.assertEqual(process.returncode, 0, process.stderr)
         path = self.put("out.zt", process.stdout)
         self.succeed("verify", path)
@@ -44,13 +44,13 @@ class Examples(support.EndToEnd):
 
     def test_custom_exporter_says_that_the_pipe_is_gone(self):
         with open("/dev/full", "wb") as full:
-            process = subprocess.run([EXAMPLES / "custom_exporter"], stdout=full, stderr=subprocess.PIPE, timeout=120)
+            process = subprocess.run([EXAMPLES / "custom_exporter"], stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE)
         self.assertEqual(process.returncode, IO)
         self.assertRegex(process.stderr.decode(), r"\A[^\n]*standard output[^\n]*No space left on device\n\Z")
 
     def test_write_checkpoint(self):
         path = self.path("model.zt")
-        subprocess.run([EXAMPLES / "write_checkpoint", path], check=True, timeout=120)
+        subprocess.run([EXAMPLES / "write_checkpoint", path], check=True, timeout=PATIENCE)
         self.succeed("verify", path)
         objects = read_zt(path)["objects"]
         self.assertEqual(sorted(objects), ["lm_head.weight", "model.embed_tokens.weight"])
@@ -59,11 +59,11 @@ class Examples(support.EndToEnd):
         self.assertEqual(numpy.frombuffer(head["bytes"], "<f4").tolist(), list(range(12)))
 
     def run_example(self, name, *arguments):
-        return subprocess.run([EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=120)
+        return subprocess.run([EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=PATIENCE)
 
     def test_read_checkpoint(self):
         path = self.path("model.zt")
-        subprocess.run([EXAMPLES / "write_checkpoint", path], check=True, timeout=120)
+        subprocess.run([EXAMPLES / "write_checkpoint", path], check=True, timeout=PATIENCE)
         process = self.run_example("read_checkpoint", path)
         self.assertEqual((process.returncode, process.stderr), (0, ""))
         self.assertEqual(process.stdout,

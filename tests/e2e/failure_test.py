@@ -7,7 +7,7 @@ import time
 import unittest
 
 import support
-from support import INTERRUPTED, INVALID, IO, PROGRAM
+from support import INTERRUPTED, INVALID, IO, PATIENCE, PROGRAM
 
 import make_safetensors
 
@@ -56,7 +56,7 @@ class Failure(support.EndToEnd):
         for kept in self.both_ways():
             process = subprocess.run(
                 ["bash", "-c", 'trap "" XFSZ; ulimit -f 1024; exec "$@"', "bash", PROGRAM, "convert", "-f", source,
-                 "-o", self.output], capture_output=True, timeout=60)
+                 "-o", self.output], capture_output=True, timeout=PATIENCE)
             self.assertEqual(process.returncode, IO, process.stderr)
             self.assertRegex(process.stderr.decode(), r"\Aztstream: [^\n]+\n\Z")
             self.check_nothing_new(kept)
@@ -75,16 +75,14 @@ class Failure(support.EndToEnd):
         self.assertEqual(self.entries(self.out), [])
 
     def interrupt(self, process, when, signal_number=signal.SIGINT):
-        """Sends the signal once `when()` holds; the process must end with the interrupted status soon after."""
-        deadline = time.monotonic() + 60
+        """Sends the signal once `when()` holds; the process must end with the interrupted status, before its work is done."""
+        deadline = time.monotonic() + PATIENCE
         while not when():
             self.assertIsNone(process.poll(), "ended before it could be interrupted")
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.001)
         process.send_signal(signal_number)
-        start = time.monotonic()
-        process.wait(timeout=60)    # before its standard input is closed, so that its end is no reason to stop
-        self.assertLess(time.monotonic() - start, 20)
+        process.wait(timeout=PATIENCE)    # before its standard input is closed, so that its end is no reason to stop
         output, errors = process.communicate()
         self.assertEqual((process.returncode, output), (INTERRUPTED, b""), errors)
         self.assertRegex(errors.decode(), r"\Aztstream: [^\n]*interrupted[^\n]*\n\Z")
@@ -105,7 +103,7 @@ class Failure(support.EndToEnd):
 
     def test_interrupted_while_converting_a_file(self):
         """A sparse input that takes a while: compressed, so that little is written to the disk."""
-        size = 4 << 30
+        size = 64 << 30
         header = b'{"a":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
         source = self.path("i.safetensors")
         with open(source, "wb") as out:
@@ -130,7 +128,7 @@ class Failure(support.EndToEnd):
             self.assertIsNone(process.poll())
             time.sleep(0.001)
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, -signal.SIGKILL)
         self.assertEqual(self.output.read_bytes(), OLD)
 
@@ -141,7 +139,7 @@ class Failure(support.EndToEnd):
             source = self.put("bad.safetensors", make_safetensors.raw(header, bytes(8)))
             process = subprocess.run(
                 ["bash", "-c", 'ulimit -v "$1"; shift; exec "$@"', "bash", str(1 << 20), PROGRAM, "convert", source,
-                 "-o", self.output], capture_output=True, timeout=60)
+                 "-o", self.output], capture_output=True, timeout=PATIENCE)
             if b"AddressSanitizer" in process.stderr or b"ThreadSanitizer" in process.stderr:
                 self.skipTest("the sanitizers need more address space than the limit leaves")
             self.assertEqual(process.returncode, INVALID, process.stderr)

@@ -21,7 +21,7 @@ import unittest
 import numpy
 
 import support
-from support import DATA, DONE, INVALID, IO, PROGRAM
+from support import DATA, DONE, INVALID, IO, PATIENCE, PROGRAM
 
 import make_safetensors
 
@@ -129,7 +129,7 @@ class Faults(support.EndToEnd):
         process = subprocess.run(
             [PROGRAM, "convert", "-q", *(["-f"] if older else []), *options, *given.options, str(given.argument), "-o",
              "-" if to_stdout else str(output)],
-            input=given.stdin if given.stdin is not None else b"", capture_output=True, timeout=120, env=environment)
+            input=given.stdin if given.stdin is not None else b"", capture_output=True, timeout=PATIENCE, env=environment)
         lines = log.read_text().splitlines()
         log.unlink()
         count = next(int(line.split()[1]) for line in lines if line.startswith("calls "))

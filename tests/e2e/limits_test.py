@@ -12,7 +12,7 @@ import time
 import unittest
 
 import support
-from support import DONE, INVALID, IO, PROGRAM, USAGE
+from support import DONE, INVALID, IO, PATIENCE, PROGRAM, USAGE
 
 import make_safetensors
 
@@ -43,7 +43,7 @@ class Limits(support.EndToEnd):
 
     def shell(self, script, *arguments):
         """Runs bash with $PROGRAM set; `script` sees the arguments as $1..."""
-        return subprocess.run(["bash", "-c", script, "bash", *map(str, arguments)], capture_output=True, timeout=300,
+        return subprocess.run(["bash", "-c", script, "bash", *map(str, arguments)], capture_output=True, timeout=PATIENCE,
                               stdin=subprocess.DEVNULL, env=dict(os.environ, PROGRAM=PROGRAM))
 
     def mounted(self, mount_options, script, *arguments):
@@ -93,13 +93,13 @@ class Limits(support.EndToEnd):
             size = os.path.getsize(source)
             process = subprocess.Popen([PROGRAM, "convert", "-q", *options, "-T", threads, source, "-o", self.output],
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE
             while not any(entry.stat().st_size > 1000 for entry in self.out.iterdir()):
                 self.assertIsNone(process.poll(), "ended before the input could change")
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.001)
             change(source, size)
-            output, errors = process.communicate(timeout=240)
+            output, errors = process.communicate(timeout=PATIENCE)
             os.truncate(source, size)
             self.assertEqual((process.returncode, output), (status, b""), errors)
             self.assertRegex(errors.decode(), ONE_LINE)

@@ -21,6 +21,9 @@ import ztread
 PROGRAM = os.environ.get("ZTSTREAM") or str(HERE.parents[1] / "build/release/bin/ztstream")
 DATA = pathlib.Path(os.environ.get("ZT_TEST_DATA") or HERE.parent / "data")
 
+# Seconds after which what has not ended is called hanging: no measure of speed, for machines are busy and sanitizers slow.
+PATIENCE = 400
+
 # Exit statuses of the program.
 DONE, DIFFERS, USAGE, EXISTS, INVALID, UNSUPPORTED, IO, NUMERIC, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 7, 130
 
@@ -40,7 +43,7 @@ class EndToEnd(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-e2e-"))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def run_program(self, *arguments, stdin=None, timeout=120, env=None):
+    def run_program(self, *arguments, stdin=None, timeout=PATIENCE, env=None):
         """Runs the program; `stdin` is bytes or nothing. Returns the finished process, output as bytes."""
         environment = dict(os.environ, **(env or {}))
         return subprocess.run(

@@ -1,0 +1,132 @@
+"""Compares two builds of ztstream: the same commands on the same fixtures must give the same bytes.
+
+    compare_hosts.py NATIVE FOREIGN      FOREIGN: a build for another host, or a command that emulates it
+
+For every fixture and every option set: exit status, standard error, standard output and every file written. Prints
+counts; exit status 1 on any difference. scripts/try-host.sh runs it.
+"""
+import collections
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+DATA = pathlib.Path(__file__).resolve().parents[1] / "data"
+
+# What `convert` is tried with, for every fixture.
+OPTIONS = [
+    (),
+    ("--zstd", "--min-gain", "-1000", "-T", "2"),
+    ("--zstd=9", "--chunk", "64KiB", "--digest", "sha256"),
+    ("--spec", "1.1"),
+    ("--spec", "1.1", "--zstd", "--digest", "none"),
+    ("--spec", "0.1"),
+    ("--digest", "xxh3", "-T", "2"),
+]
+# Those that change values, for formats that hold numbers.
+CONVERSIONS = [("--dtype", dtype, "--on-overflow", "saturate")
+               for dtype in ("f16", "bf16", "f32", "f64", "f8_e4m3", "f8_e5m2")]
+# What is tried with one kind alone.
+SPECIAL = {
+    "gguf": [("--dequantize", "f32"), ("--dequantize", "f16"), ("--dequantize", "bf16")],
+    "gptq": [("--quant", "group")],
+    "awq": [("--quant", "group")],
+}
+
+
+def fixtures():
+    """(kind, inputs): every fixture of every format that is read."""
+    for path in sorted(DATA.glob("*/*")):
+        kind = path.parent.name
+        if kind in ("gptq", "awq", "manifests", "hf-sharded"):
+            continue
+        if path.name.startswith("split-"):
+            continue
+        if path.suffix in (".safetensors", ".npy", ".npz", ".gguf", ".zt"):
+            yield kind, path
+    yield "gguf", DATA / "gguf/split-00001-of-00003.gguf"
+    for folder in ("gptq", "awq", "hf-sharded"):
+        yield folder, DATA / folder
+
+
+def jobs():
+    """(kind, commands): commands run one after the other in one folder."""
+    for kind, path in fixtures():
+        yield kind, [("inspect", "--json", path), ("verify", "--json", path)]
+        options = [*OPTIONS, *SPECIAL.get(kind, []), *CONVERSIONS]
+        if kind == "convert":  # the same few values in many types
+            options = [(), *CONVERSIONS]
+        elif kind in ("corpus", "npy-reject"):  # most of these are refused
+            options = OPTIONS[:2]
+        for option_set in options:
+            yield kind, [("convert", path, "-o", "out.zt", *option_set), ("verify", "--json", "out.zt")]
+        if kind not in ("convert", "corpus", "npy-reject"):
+            back = [("extract", "out.zt", "-o", name)
+                    for name in ("back.safetensors", "back.npz", "back.gguf", "folder")]
+            yield kind, [("convert", path, "-o", "out.zt"), *back, ("diff", path, "out.zt")]
+
+
+def run(program, commands):
+    """What the commands left: their results, and every file below the folder they ran in."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-hosts-"))
+    try:
+        results = []
+        for command in commands:
+            process = subprocess.run([program, *map(str, command)], stdin=subprocess.DEVNULL, capture_output=True,
+                                     cwd=folder, timeout=600)
+            results.append((process.returncode, process.stdout, without_time(process.stderr)))
+        files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
+                 if path.is_file()}
+        return results, files
+    finally:
+        shutil.rmtree(folder)
+
+
+def without_time(errors):
+    """The line that sums up a conversion, without how long it took."""
+    return re.sub(rb", [0-9.]+ s, [0-9.]+ [KMGT]?i?B/s$", b"", errors, flags=re.MULTILINE)
+
+
+def first_difference(one, other):
+    at = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
+    return f"{len(one)} and {len(other)} bytes, different from byte {at}"
+
+
+def differences(commands, native, foreign):
+    for command, one, other in zip(commands, native[0], foreign[0]):
+        for what, a, b in zip(("exit status", "standard output", "standard error"), one, other):
+            if a != b:
+                yield f"{' '.join(map(str, command))}: {what}\n  here:  {a!r:.300}\n  there: {b!r:.300}"
+    for name in sorted(set(native[1]) | set(foreign[1])):
+        a, b = native[1].get(name), foreign[1].get(name)
+        if a is None or b is None:
+            yield f"{commands}: {name} was written {'there' if a is None else 'here'} alone"
+        elif a != b:
+            yield f"{commands}: {name}: {first_difference(a, b)}"
+
+
+def main():
+    native, foreign = (os.path.abspath(path) for path in sys.argv[1:3])
+    work = list(jobs())
+    ran, files, written, different = collections.Counter(), collections.Counter(), 0, 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        pairs = pool.map(lambda job: (job, run(native, job[1]), run(foreign, job[1])), work)
+        for (kind, commands), here, there in pairs:
+            for line in differences(commands, here, there):
+                print(f"DIFFERENT: {kind}: {line}", flush=True)
+                different += 1
+            ran[kind] += len(commands)
+            files[kind] += len(here[1])
+            written += sum(map(len, here[1].values()))
+    for kind in sorted(ran):
+        print(f"  {kind:12} {ran[kind]:5} commands, {files[kind]:4} files")
+    print(f"compared {ran.total()} commands and {files.total()} files ({written} bytes): {different} differences")
+    return 1 if different or not files.total() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
