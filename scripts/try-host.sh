@@ -77,7 +77,7 @@ cmake --preset release -B "$folder/build" --log-level=WARNING \
   -DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=NEVER -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY \
   -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
   -DCMAKE_CROSSCOMPILING_EMULATOR="$qemu;-L;$sysroot"
-nice cmake --build "$folder/build" --target module_tests fuzz_targets ztstream
+cmake --build "$folder/build" --target module_tests fuzz_targets ztstream
 built=$SECONDS
 
 status=0

@@ -1,6 +1,7 @@
 """Compares two builds of ztstream: the same commands on the same fixtures must give the same bytes.
 
-    compare_hosts.py NATIVE FOREIGN      FOREIGN: a build for another host, or a command that emulates it
+    compare_hosts.py NATIVE FOREIGN [KIND...]      FOREIGN: a build for another host, or a command that emulates it;
+                                                   KIND: a folder of tests/data, all of them by default
 
 For every fixture and every option set: exit status, standard error, standard output and every file written. Prints
 counts; exit status 1 on any difference. scripts/try-host.sh runs it.
@@ -76,7 +77,7 @@ def run(program, commands):
     try:
         results = []
         for command in commands:
-            process = subprocess.run([program, *map(str, command)], stdin=subprocess.DEVNULL, capture_output=True,
+            process = subprocess.run([program, *map(str, command), "--progress", "never"], stdin=subprocess.DEVNULL, capture_output=True,
                                      cwd=folder, timeout=600)
             results.append((process.returncode, process.stdout, without_time(process.stderr)))
         files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
@@ -111,7 +112,8 @@ def differences(commands, native, foreign):
 
 def main():
     native, foreign = (os.path.abspath(path) for path in sys.argv[1:3])
-    work = list(jobs())
+    kinds = set(sys.argv[3:])
+    work = [job for job in jobs() if not kinds or job[0] in kinds]
     ran, files, written, different = collections.Counter(), collections.Counter(), 0, 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         pairs = pool.map(lambda job: (job, run(native, job[1]), run(foreign, job[1])), work)
