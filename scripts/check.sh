@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One of CI's longer checks. The release tests run them all under `ctest -C Ci` (.ci/run).
+# One of CI's longer checks. The release tests run them all under `ctest -C Ci` (scripts/test.sh --ci).
 #
 #   scripts/check.sh asan         every test but the style's under the address and undefined-behaviour sanitizers
 #   scripts/check.sh tsan         the tests that use threads under the thread sanitizer

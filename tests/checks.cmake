@@ -1,4 +1,4 @@
-# Checks that are no GoogleTest program: the house rules (every run), and CI's longer ones (ctest -C Ci, .ci/run).
+# Checks that are no GoogleTest program: the house rules (every run), and CI's longer ones (ctest -C Ci, scripts/test.sh --ci).
 
 # The house rules and the formatting.
 add_test(NAME lint COMMAND ${PROJECT_SOURCE_DIR}/tests/lint.sh)
