@@ -99,8 +99,8 @@ struct Ledger {
   ManifestEncoder manifest;       // record
   std::uint64_t cursor = 0;       // place: end of what has been placed
   std::vector<Finding> findings;  // record
-  // record: read by the progress callback only
-  std::uint64_t bytes_done = 0, tensors_done = 0, stored_done = 0;
+  // record; the progress callback reads them while the next batch is being recorded
+  std::atomic<std::uint64_t> bytes_done = 0, tensors_done = 0, stored_done = 0;
 };
 
 // The chain, in order: read, transform, the caller's own, compress, place, hash, write,
