@@ -21,7 +21,6 @@
 
 #include "dequant_reference.h"
 #include "little_endian.h"
-#include "transform/dequant_kernel.h"
 
 #include <hwy/highway.h>
 
@@ -286,19 +285,6 @@ TEST_P(Dequant, RoundsOnceToNearestEven) {
               c.bf16_overflow ? 0x7f7f : Get<std::uint16_t>(Apply("q8_k", DType::kBF16, block), 0));
     if (infinite)
       EXPECT_TRUE((Get<std::uint16_t>(Apply("q8_k", DType::kF16, block), 1) & 0x7fff) > 0x7c00);
-  }
-}
-
-TEST_P(Dequant, AnyCountNarrows) {
-  std::vector<float> in(70);
-  for (std::size_t i = 0; i < in.size(); ++i) in[i] = i % 3 == 0 ? 1e6f : static_cast<float>(i);
-  for (std::size_t count = 0; count <= 69; ++count) {
-    std::vector<std::uint16_t> out(count + 1, 0xabcd);
-    EXPECT_EQ(kernel::NarrowToF16(in.data(), out.data(), count, false), (count + 2) / 3);
-    EXPECT_EQ(out[count], 0xabcd);
-    if (count > 1) EXPECT_EQ(out[1], 0x3c00);
-    EXPECT_EQ(kernel::NarrowToBF16(in.data(), out.data(), count, false), 0u);
-    EXPECT_EQ(out[count], 0xabcd);
   }
 }
 

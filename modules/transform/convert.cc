@@ -13,7 +13,6 @@ module;
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "transform/bytes_kernel.h"
@@ -27,23 +26,22 @@ import zt.core;
 namespace zt {
 namespace {
 
-using kernel::FloatStep;
-using kernel::IntStep;
+using kernel::Number;
 
 constexpr bool kBigEndian = std::endian::native == std::endian::big;
 
 struct Step {
-  std::variant<FloatStep, IntStep> code;
-  std::size_t out_width;
+  Number from;
+  Number to;
 };
 using Steps = std::vector<Step>;
 
 void Run(const Step& step, const std::uint8_t* in, std::uint8_t* out, std::size_t count,
          bool saturate, kernel::Counts& counts) {
-  if (const auto* code = std::get_if<FloatStep>(&step.code)) {
-    kernel::RunStep(*code, in, out, count, saturate, counts);
+  if (kernel::IsFloat(step.from) && kernel::IsFloat(step.to)) {
+    kernel::ConvertFloats(step.from, step.to, in, out, count, saturate, counts);
   } else {
-    kernel::RunStep(std::get<IntStep>(step.code), in, out, count, counts);
+    kernel::ConvertIntegers(step.from, step.to, in, out, count, counts);
   }
 }
 
@@ -75,7 +73,7 @@ class Conversion final : public Transform {
   }
 
  private:
-  std::size_t out_width() const { return steps_.empty() ? in_width_ : steps_.back().out_width; }
+  std::size_t out_width() const { return steps_.empty() ? in_width_ : kernel::WidthOf(steps_.back().to); }
 
   void ApplyToBlock(const std::uint8_t* in, std::uint8_t* out, std::size_t count,
                     kernel::Counts& counts) const {
@@ -103,105 +101,58 @@ class Conversion final : public Transform {
   bool saturate_;
 };
 
-struct NarrowFloat {
+struct Named {
   std::string_view name;
-  std::size_t width;
-  FloatStep to_f32;
-  FloatStep from_f32;
+  Number number;
 };
-constexpr NarrowFloat kNarrowFloats[] = {
-    {"f16", 2, FloatStep::kF16ToF32, FloatStep::kF32ToF16},
-    {"bf16", 2, FloatStep::kBf16ToF32, FloatStep::kF32ToBf16},
-    {"f8_e4m3fn", 1, FloatStep::kE4m3fnToF32, FloatStep::kF32ToE4m3fn},
-    {"f8_e5m2", 1, FloatStep::kE5m2ToF32, FloatStep::kF32ToE5m2},
-    {"f8_e4m3fnuz", 1, FloatStep::kE4m3fnuzToF32, FloatStep::kF32ToE4m3fnuz},
-    {"f8_e5m2fnuz", 1, FloatStep::kE5m2fnuzToF32, FloatStep::kF32ToE5m2fnuz},
-};
-
-struct Integer {
-  std::string_view name;
-  std::size_t width;
-  IntStep to_float;               // exact for f32 (up to 16 bits) or f64 (32 bits); odd for 64 bits
-  std::optional<IntStep> to_i64;  // none for i64
-  std::optional<IntStep> from_i64;  // none for i64
-  IntStep from_f64;
-};
-constexpr Integer kIntegers[] = {
-    {"i8", 1, IntStep::kI8ToF32, IntStep::kI8ToI64, IntStep::kI64ToI8, IntStep::kF64ToI8},
-    {"u8", 1, IntStep::kU8ToF32, IntStep::kU8ToI64, IntStep::kI64ToU8, IntStep::kF64ToU8},
-    {"i16", 2, IntStep::kI16ToF32, IntStep::kI16ToI64, IntStep::kI64ToI16, IntStep::kF64ToI16},
-    {"u16", 2, IntStep::kU16ToF32, IntStep::kU16ToI64, IntStep::kI64ToU16, IntStep::kF64ToU16},
-    {"i32", 4, IntStep::kI32ToF64, IntStep::kI32ToI64, IntStep::kI64ToI32, IntStep::kF64ToI32},
-    {"u32", 4, IntStep::kU32ToF64, IntStep::kU32ToI64, IntStep::kI64ToU32, IntStep::kF64ToU32},
-    {"i64", 8, IntStep::kI64ToF64Odd, std::nullopt, std::nullopt, IntStep::kF64ToI64},
-    {"u64", 8, IntStep::kU64ToF64Odd, IntStep::kU64ToI64, IntStep::kI64ToU64, IntStep::kF64ToU64},
+constexpr Named kNumbers[] = {
+    {"bool", Number::kBool},
+    {"i8", Number::kI8},
+    {"u8", Number::kU8},
+    {"i16", Number::kI16},
+    {"u16", Number::kU16},
+    {"i32", Number::kI32},
+    {"u32", Number::kU32},
+    {"i64", Number::kI64},
+    {"u64", Number::kU64},
+    {"f64", Number::kF64},
+    {"f32", Number::kF32},
+    {"f16", Number::kF16},
+    {"bf16", Number::kBf16},
+    {"f8_e4m3fn", Number::kE4m3fn},
+    {"f8_e5m2", Number::kE5m2},
+    {"f8_e4m3fnuz", Number::kE4m3fnuz},
+    {"f8_e5m2fnuz", Number::kE5m2fnuz},
 };
 
-template <typename Row, std::size_t kRows>
-const Row* Find(const Row (&rows)[kRows], std::string_view name) {
-  for (const Row& row : rows) {
-    if (row.name == name) return &row;
+std::optional<Number> FindNumber(std::string_view name) {
+  for (const Named& named : kNumbers) {
+    if (named.name == name) return named.number;
   }
-  return nullptr;
-}
-
-bool IsFloatName(std::string_view name) {
-  return name == "f32" || name == "f64" || Find(kNarrowFloats, name) != nullptr;
-}
-
-// Appends the steps from f32 or f64 (`at`, which each step moves) to a float type.
-void AppendToFloat(std::string_view at, std::string_view to, Steps& steps) {
-  if (at == to) return;
-  if (to == "f64") {
-    steps.push_back({FloatStep::kF32ToF64, 8});
-  } else if (to == "f32") {
-    steps.push_back({FloatStep::kF64ToF32, 4});
-  } else {
-    if (at == "f64") steps.push_back({FloatStep::kF64ToF32Odd, 4});
-    const NarrowFloat* narrow = Find(kNarrowFloats, to);
-    steps.push_back({narrow->from_f32, narrow->width});
-  }
+  return std::nullopt;
 }
 
 // Steps from one type to another, or nothing where there is no way.
-std::optional<Steps> FindSteps(std::string_view from, std::string_view to) {
+std::optional<Steps> FindSteps(std::string_view from_name, std::string_view to_name) {
   Steps steps;
-  if (from == to) return steps;
-  if (from == "bool") {
-    steps.push_back({IntStep::kBoolToU8, 1});
-    if (to == "u8") return steps;
-    from = "u8";
+  if (from_name == to_name) return steps;
+  const auto found = FindNumber(from_name), to = FindNumber(to_name);
+  if (!found || !to || *to == Number::kBool) return std::nullopt;
+  Number at = *found;
+  const auto go = [&](Number next) {
+    if (at != next) steps.push_back({at, next});
+    at = next;
+  };
+  if (at == Number::kBool) go(Number::kU8);
+  const bool to_float = kernel::IsFloat(*to);
+  const bool narrow_to = to_float && *to != Number::kF32 && *to != Number::kF64;
+  if (!kernel::IsFloat(at) && narrow_to) {  // through a float that holds the integer, or is odd
+    const std::size_t width = kernel::WidthOf(at);
+    go(width <= 2 ? Number::kF32 : width == 4 ? Number::kF64 : Number::kOddF64);
+  } else if (kernel::IsFloat(at) && !to_float && at != Number::kF64) {
+    go(Number::kF32);
   }
-  const Integer* to_integer = Find(kIntegers, to);
-  if (const Integer* integer = Find(kIntegers, from)) {
-    if (to_integer != nullptr) {
-      if (integer->to_i64) steps.push_back({*integer->to_i64, 8});
-      if (to_integer->from_i64) steps.push_back({*to_integer->from_i64, to_integer->width});
-      return steps;
-    }
-    if (!IsFloatName(to)) return std::nullopt;
-    const bool f32 = integer->width <= 2;
-    if (integer->width == 8 && to == "f64") {
-      steps.push_back({from == "i64" ? IntStep::kI64ToF64 : IntStep::kU64ToF64, 8});
-      return steps;
-    }
-    steps.push_back({integer->to_float, f32 ? 4u : 8u});
-    AppendToFloat(f32 ? "f32" : "f64", to, steps);
-    return steps;
-  }
-  if (!IsFloatName(from)) return std::nullopt;
-  std::string_view at = from;
-  if (const NarrowFloat* narrow = Find(kNarrowFloats, from)) {
-    steps.push_back({narrow->to_f32, 4});
-    at = "f32";
-  }
-  if (to_integer != nullptr) {
-    AppendToFloat(at, "f64", steps);
-    steps.push_back({to_integer->from_f64, to_integer->width});
-    return steps;
-  }
-  if (!IsFloatName(to)) return std::nullopt;
-  AppendToFloat(at, to, steps);
+  go(*to);
   return steps;
 }
 

@@ -1,11 +1,15 @@
-// convert_int_kernel — integers to and from f32, f64 and i64: plain loops, vectorised by the
-// compiler for each target.
+// convert_int_kernel — integers to and from integers, f32 and f64: plain loops, vectorised by the compiler for each
+// target.
+//
+// What is out of range is rare. The loops clamp every element and remember whether that changed any; only then are
+// the elements looked at once more, to count.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "transform/convert_kernel.h"
 
@@ -33,7 +37,7 @@ void BoolToU8(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
   for (std::size_t i = 0; i < count; ++i) out[i] = in[i] != 0 ? 1 : 0;
 }
 
-// To a type that holds every value, or f64 from 64 bits, where the cast rounds to nearest even.
+// To a type that holds every value, or a float, where the cast rounds to nearest even.
 template <typename From, typename To>
 void Cast(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) StoreAt(static_cast<To>(LoadAt<From>(in, i)), out, i);
@@ -56,132 +60,116 @@ void CastOdd(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out
   }
 }
 
-template <typename To>
+template <typename From, typename To>
 void Clamp(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count,
            Counts& counts) {
-  constexpr std::int64_t kLow = std::is_signed_v<To> ? std::numeric_limits<To>::min() : 0;
-  constexpr std::int64_t kHigh = sizeof(To) == 8
-                                     ? std::numeric_limits<std::int64_t>::max()
-                                     : static_cast<std::int64_t>(std::numeric_limits<To>::max());
-  std::uint64_t overflow = 0;
+  using LimitsTo = std::numeric_limits<To>;
+  constexpr From kLow = std::in_range<From>(LimitsTo::min()) ? static_cast<From>(LimitsTo::min())
+                                                             : std::numeric_limits<From>::min();
+  constexpr From kHigh = std::in_range<From>(LimitsTo::max()) ? static_cast<From>(LimitsTo::max())
+                                                              : std::numeric_limits<From>::max();
+  const auto clamp = [](From value) HWY_ATTR {
+    const From above = value < kLow ? kLow : value;
+    return above > kHigh ? kHigh : above;
+  };
+  std::make_unsigned_t<From> changed = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto value = LoadAt<std::int64_t>(in, i);
-    const std::int64_t clamped = value < kLow ? kLow : value > kHigh ? kHigh : value;
-    overflow += clamped != value ? 1 : 0;
+    const auto value = LoadAt<From>(in, i), clamped = clamp(value);
+    changed |= static_cast<std::make_unsigned_t<From>>(value ^ clamped);
     StoreAt(static_cast<To>(clamped), out, i);
   }
-  counts.overflow += overflow;
-}
-
-void U64ToI64(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-              std::size_t count, Counts& counts) {
-  constexpr std::uint64_t kHigh = std::numeric_limits<std::int64_t>::max();
-  std::uint64_t overflow = 0;
+  if (HWY_LIKELY(changed == 0)) return;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto value = LoadAt<std::uint64_t>(in, i);
-    overflow += value > kHigh ? 1 : 0;
-    StoreAt(value > kHigh ? kHigh : value, out, i);
+    const auto value = LoadAt<From>(in, i);
+    counts.overflow += clamp(value) != value ? 1 : 0;
   }
-  counts.overflow += overflow;
 }
 
-template <typename To>
+template <typename From, typename To>
 void Truncate(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
               std::size_t count, Counts& counts) {
-  // Whole numbers are exact in a double up to 2^53, so for the 64-bit types the upper bound is the
-  // power of two that is just out of range, and the largest value below it the last that fits.
-  constexpr double kLow = static_cast<double>(std::numeric_limits<To>::min());
-  constexpr double kBeyond =
-      static_cast<double>(To{1} << (std::numeric_limits<To>::digits - 1)) * 2;
-  constexpr double kLast = sizeof(To) == 8
-                               ? kBeyond - kBeyond * (std::numeric_limits<double>::epsilon() / 2)
-                               : kBeyond - 1;
-  std::uint64_t overflow = 0, nan_lost = 0;
+  // Whole numbers are not exact in a float to the end of every type's range. The power of two that is just out of
+  // range is, and so is the largest float below it.
+  constexpr From kLow = static_cast<From>(std::numeric_limits<To>::min());
+  constexpr From kBeyond = static_cast<From>(To{1} << (std::numeric_limits<To>::digits - 1)) * 2;
+  constexpr From kLast = kBeyond - kBeyond * (std::numeric_limits<From>::epsilon() / 2);
+  bool changed = false;
   for (std::size_t i = 0; i < count; ++i) {
-    const double value = LoadAt<double>(in, i);
-    const bool nan = value != value;
-    const double whole = nan ? 0.0 : std::trunc(value);
-    const bool low = whole < kLow, high = whole >= kBeyond;
-    const double within = low ? kLow : high ? kLast : whole;
-    const To cast = static_cast<To>(within);
-    nan_lost += nan ? 1 : 0;
-    overflow += low || high ? 1 : 0;
-    StoreAt(high ? std::numeric_limits<To>::max() : cast, out, i);
+    const auto value = LoadAt<From>(in, i);
+    const From above = value >= kLow ? value : kLow;  // NaN too becomes kLow
+    const From within = above <= kLast ? above : kLast;
+    changed |= within != value;
+    StoreAt(static_cast<To>(within), out, i);
   }
-  counts.overflow += overflow;
-  counts.nan_lost += nan_lost;
+  if (HWY_LIKELY(!changed)) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = LoadAt<From>(in, i);
+    const From whole = std::trunc(value);
+    if (value != value) {
+      ++counts.nan_lost;
+      StoreAt(To{0}, out, i);
+    } else if (whole < kLow) {
+      ++counts.overflow;  // the lowest is there
+    } else if (whole >= kBeyond) {
+      ++counts.overflow;
+      StoreAt(std::numeric_limits<To>::max(), out, i);
+    }
+  }
 }
 
-void RunInt(IntStep step, const std::uint8_t* in, std::uint8_t* out, std::size_t count,
-            Counts& counts) {
-  switch (step) {
-    case IntStep::kBoolToU8:
-      return BoolToU8(in, out, count);
-    case IntStep::kI8ToF32:
-      return Cast<std::int8_t, float>(in, out, count);
-    case IntStep::kU8ToF32:
-      return Cast<std::uint8_t, float>(in, out, count);
-    case IntStep::kI16ToF32:
-      return Cast<std::int16_t, float>(in, out, count);
-    case IntStep::kU16ToF32:
-      return Cast<std::uint16_t, float>(in, out, count);
-    case IntStep::kI32ToF64:
-      return Cast<std::int32_t, double>(in, out, count);
-    case IntStep::kU32ToF64:
-      return Cast<std::uint32_t, double>(in, out, count);
-    case IntStep::kI64ToF64:
-      return Cast<std::int64_t, double>(in, out, count);
-    case IntStep::kU64ToF64:
-      return Cast<std::uint64_t, double>(in, out, count);
-    case IntStep::kI64ToF64Odd:
-      return CastOdd<std::int64_t>(in, out, count);
-    case IntStep::kU64ToF64Odd:
-      return CastOdd<std::uint64_t>(in, out, count);
-    case IntStep::kI8ToI64:
-      return Cast<std::int8_t, std::int64_t>(in, out, count);
-    case IntStep::kU8ToI64:
-      return Cast<std::uint8_t, std::int64_t>(in, out, count);
-    case IntStep::kI16ToI64:
-      return Cast<std::int16_t, std::int64_t>(in, out, count);
-    case IntStep::kU16ToI64:
-      return Cast<std::uint16_t, std::int64_t>(in, out, count);
-    case IntStep::kI32ToI64:
-      return Cast<std::int32_t, std::int64_t>(in, out, count);
-    case IntStep::kU32ToI64:
-      return Cast<std::uint32_t, std::int64_t>(in, out, count);
-    case IntStep::kU64ToI64:
-      return U64ToI64(in, out, count, counts);
-    case IntStep::kI64ToI8:
-      return Clamp<std::int8_t>(in, out, count, counts);
-    case IntStep::kI64ToU8:
-      return Clamp<std::uint8_t>(in, out, count, counts);
-    case IntStep::kI64ToI16:
-      return Clamp<std::int16_t>(in, out, count, counts);
-    case IntStep::kI64ToU16:
-      return Clamp<std::uint16_t>(in, out, count, counts);
-    case IntStep::kI64ToI32:
-      return Clamp<std::int32_t>(in, out, count, counts);
-    case IntStep::kI64ToU32:
-      return Clamp<std::uint32_t>(in, out, count, counts);
-    case IntStep::kI64ToU64:
-      return Clamp<std::uint64_t>(in, out, count, counts);
-    case IntStep::kF64ToI8:
-      return Truncate<std::int8_t>(in, out, count, counts);
-    case IntStep::kF64ToU8:
-      return Truncate<std::uint8_t>(in, out, count, counts);
-    case IntStep::kF64ToI16:
-      return Truncate<std::int16_t>(in, out, count, counts);
-    case IntStep::kF64ToU16:
-      return Truncate<std::uint16_t>(in, out, count, counts);
-    case IntStep::kF64ToI32:
-      return Truncate<std::int32_t>(in, out, count, counts);
-    case IntStep::kF64ToU32:
-      return Truncate<std::uint32_t>(in, out, count, counts);
-    case IntStep::kF64ToI64:
-      return Truncate<std::int64_t>(in, out, count, counts);
-    case IntStep::kF64ToU64:
-      return Truncate<std::uint64_t>(in, out, count, counts);
+// Calls use(T()) with the integer type of that name.
+template <class Use>
+HWY_INLINE void WithInteger(Number type, const Use& use) {
+  switch (type) {
+    case Number::kI8:
+      return use(std::int8_t());
+    case Number::kU8:
+      return use(std::uint8_t());
+    case Number::kI16:
+      return use(std::int16_t());
+    case Number::kU16:
+      return use(std::uint16_t());
+    case Number::kI32:
+      return use(std::int32_t());
+    case Number::kU32:
+      return use(std::uint32_t());
+    case Number::kI64:
+      return use(std::int64_t());
+    case Number::kU64:
+      return use(std::uint64_t());
+    default:
+      return;
   }
+}
+
+void RunIntegers(Number from, Number to, const std::uint8_t* in, std::uint8_t* out,
+                 std::size_t count, Counts& counts) {
+  if (from == Number::kBool) return BoolToU8(in, out, count);
+  if (IsFloat(from)) {
+    return WithInteger(to, [&](auto integer) {
+      using To = decltype(integer);
+      if (from == Number::kF32) return Truncate<float, To>(in, out, count, counts);
+      return Truncate<double, To>(in, out, count, counts);
+    });
+  }
+  WithInteger(from, [&](auto integer) {
+    using From = decltype(integer);
+    if (to == Number::kF32) return Cast<From, float>(in, out, count);
+    if (to == Number::kF64) return Cast<From, double>(in, out, count);
+    if constexpr (sizeof(From) == 8) {
+      if (to == Number::kOddF64) return CastOdd<From>(in, out, count);
+    }
+    WithInteger(to, [&](auto target) {
+      using To = decltype(target);
+      constexpr bool kHoldsAll = std::in_range<To>(std::numeric_limits<From>::min()) &&
+                                 std::in_range<To>(std::numeric_limits<From>::max());
+      if constexpr (kHoldsAll) {
+        Cast<From, To>(in, out, count);
+      } else {
+        Clamp<From, To>(in, out, count, counts);
+      }
+    });
+  });
 }
 
 }  // namespace zt::kernel::HWY_NAMESPACE
@@ -189,10 +177,10 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace zt::kernel {
-HWY_EXPORT(RunInt);
-void RunStep(IntStep step, const std::uint8_t* in, std::uint8_t* out, std::size_t count,
-             Counts& counts) {
-  HWY_DYNAMIC_DISPATCH(RunInt)(step, in, out, count, counts);
+HWY_EXPORT(RunIntegers);
+void ConvertIntegers(Number from, Number to, const std::uint8_t* in, std::uint8_t* out,
+                     std::size_t count, Counts& counts) {
+  HWY_DYNAMIC_DISPATCH(RunIntegers)(from, to, in, out, count, counts);
 }
 }  // namespace zt::kernel
 #endif  // HWY_ONCE

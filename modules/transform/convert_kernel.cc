@@ -1,69 +1,23 @@
-// convert_kernel — floats to and from f32 in Highway vectors, identical bits on every target.
+// convert_kernel — floats to floats in Highway vectors, identical bits on every target.
+//
+// What is common runs without a branch: a block of elements is narrowed as if each were finite and in range, while
+// the largest magnitude is remembered. Where that one was beyond the range, infinite or NaN, the block is narrowed
+// again by a loop that looks at each vector and counts.
 #include "transform/convert_kernel.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+
+#include "transform/convert_formats.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transform/convert_kernel.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-// What does not depend on the target: the formats, as constants derived from their widths.
-#ifndef ZT_CONVERT_KERNEL_FORMATS_
-#define ZT_CONVERT_KERNEL_FORMATS_
-namespace zt::kernel::format {
-
-enum class Specials {
-  kIeee,
-  kFn,
-  kFnuz
-};  // inf and NaN; NaN at all ones only; NaN at the sign bit alone
-
-inline constexpr std::uint32_t kF32Inf = 0x7f800000, kF32Quiet = 0x00400000;
-
-template <typename StorageT, int kExponentBits, int kMantissaBits, int kBiasValue,
-          Specials kKindValue>
-struct Float {
-  using Storage = StorageT;
-  static constexpr Specials kKind = kKindValue;
-  static constexpr int kMantissa = kMantissaBits;
-  static constexpr int kShift = 23 - kMantissaBits;  // f32 mantissa bits beyond ours
-  static constexpr int kSignShift = 31 - kExponentBits - kMantissaBits;
-  static constexpr std::uint32_t kSign = 1u << (kExponentBits + kMantissaBits);
-  static constexpr std::uint32_t kAllOnes = kSign - 1;
-  static constexpr std::uint32_t kExponentMask = kAllOnes & ~((1u << kMantissaBits) - 1);
-  static constexpr std::uint32_t kQuiet = 1u << (kMantissaBits - 1);
-  static constexpr std::uint32_t kMax = kKind == Specials::kIeee ? kExponentMask - 1
-                                        : kKind == Specials::kFn ? kAllOnes - 1
-                                                                 : kAllOnes;
-  // Added to an f32's exponent field, the difference of the biases, as f32 bits.
-  static constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(127 - kBiasValue) << 23;
-  // f32 bits of our smallest normal number. bf16 shares f32's exponents: it has the same
-  // subnormals.
-  static constexpr bool kSharesExponent = kBiasValue == 127;
-  static constexpr std::uint32_t kMinNormal = kRebias + (1u << 23);
-  // f32 bits of a power of two whose last place weighs as much as our smallest subnormal: adding it
-  // rounds there.
-  static constexpr std::uint32_t kMagic =
-      static_cast<std::uint32_t>(127 + 1 - kBiasValue - kMantissaBits + 23) << 23;
-  // f32 bits of the least magnitude that rounds beyond kMax: half a step above it, the tie itself
-  // going to even.
-  static constexpr std::uint32_t kOverflow =
-      (kMax << kShift) + kRebias + (1u << (kShift - 1)) + (kMax % 2 == 0 ? 1 : 0);
-};
-
-using F16 = Float<std::uint16_t, 5, 10, 15, Specials::kIeee>;
-using Bf16 = Float<std::uint16_t, 8, 7, 127, Specials::kIeee>;
-using E5m2 = Float<std::uint8_t, 5, 2, 15, Specials::kIeee>;
-using E4m3fn = Float<std::uint8_t, 4, 3, 7, Specials::kFn>;
-using E4m3fnuz = Float<std::uint8_t, 4, 3, 8, Specials::kFnuz>;
-using E5m2fnuz = Float<std::uint8_t, 5, 2, 16, Specials::kFnuz>;
-
-}  // namespace zt::kernel::format
-#endif  // ZT_CONVERT_KERNEL_FORMATS_
 
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
@@ -77,6 +31,8 @@ using format::Specials;
 #else
 #define ZT_HAVE_F16C 0
 #endif
+
+constexpr std::size_t kBlock = 512;  // elements between two looks at the largest magnitude
 
 // Calls step(in, out) for each whole vector of `lanes` elements, then once more on padded copies
 // for the rest.
@@ -119,108 +75,89 @@ HWY_INLINE void StoreNarrow(D32, V v, std::uint8_t* out, std::uint8_t) {
 #endif
 }
 
-// Replaces the lanes of `magnitude` whose f32 magnitude `abs` is beyond F's range, infinite or NaN;
-// counts them. Rare in real tensors, so the loops branch to it. Clears `sign` where F has no signed
-// special value.
+// Replaces the lanes of `narrow` whose f32 magnitude `abs` is beyond F's range, infinite or NaN, and counts them.
 template <class F, class D, class V>
-HWY_NOINLINE V FixSpecials(D d, V abs, V magnitude, V& sign, bool saturate, Counts& counts) {
+HWY_NOINLINE V FixSpecials(D d, V f32, V abs, V narrow, bool saturate, Counts& counts) {
   const hn::RebindToSigned<D> di;
   const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
   const auto above = [&](std::uint32_t v) HWY_ATTR {  // magnitudes are positive as signed integers
     return hn::RebindMask(d,
                           hn::Gt(hn::BitCast(di, abs), hn::Set(di, static_cast<std::int32_t>(v))));
   };
+  const V sign = hn::And(hn::ShiftRight<F::kSignShift>(f32), bits(F::kSign));
   const auto special = above(F::kOverflow - 1);
   const auto nan = above(format::kF32Inf);
   const auto infinite_or_nan = above(format::kF32Inf - 1);
   const auto finite = hn::AndNot(infinite_or_nan, special);
-  const auto infinite = hn::AndNot(nan, infinite_or_nan);
   if constexpr (F::kKind == Specials::kIeee) {
     counts.overflow += hn::CountTrue(d, finite);
     // A NaN keeps the top bits of its payload and becomes quiet.
     const V payload = hn::And(hn::ShiftRight<F::kShift>(abs), bits(F::kAllOnes));
     const V quiet = hn::Or(payload, bits(F::kExponentMask | F::kQuiet));
-    magnitude = hn::IfThenElse(finite, bits(saturate ? F::kMax : F::kExponentMask), magnitude);
-    magnitude = hn::IfThenElse(infinite, bits(F::kExponentMask), magnitude);
-    return hn::IfThenElse(nan, quiet, magnitude);
+    V fixed = hn::IfThenElse(nan, quiet, bits(F::kExponentMask));
+    if (saturate) fixed = hn::IfThenElse(finite, bits(F::kMax), fixed);
+    return hn::IfThenElse(special, hn::Or(fixed, sign), narrow);
   } else {
     counts.overflow += hn::CountTrue(d, hn::AndNot(nan, special));
-    constexpr std::uint32_t kNan = F::kKind == Specials::kFn ? F::kAllOnes : F::kSign;
-    const auto to_nan = saturate ? nan : special;
-    if (F::kKind == Specials::kFnuz) sign = hn::IfThenZeroElse(to_nan, sign);
-    magnitude = hn::IfThenElse(special, bits(F::kMax), magnitude);
-    return hn::IfThenElse(to_nan, bits(kNan), magnitude);
+    constexpr bool kSignedNan = F::kKind == Specials::kFn;
+    const V the_nan = kSignedNan ? hn::Or(bits(F::kAllOnes), sign) : bits(F::kSign);
+    const V largest = hn::Or(bits(F::kMax), sign);
+    narrow = hn::IfThenElse(special, saturate ? largest : the_nan, narrow);
+    return hn::IfThenElse(nan, the_nan, narrow);
   }
 }
 
-// f32 bits to F's bits in 32-bit lanes, rounded to nearest, ties to even.
+template <class D, class V>
+HWY_INLINE V Magnitude(D d, V f32) {
+  return hn::And(f32, hn::Set(d, 0x7fffffffu));
+}
+
+// f32 bits within F's range to F's bits, rounded to nearest, ties to even; anything beyond gives nonsense.
 template <class F, class D, class V>
-HWY_INLINE V Encode(D d, V f32, bool saturate, Counts& counts) {
-  const hn::RebindToSigned<D> di;
+HWY_INLINE V EncodeInRange(D d, V f32, V abs) {
   const hn::RebindToFloat<D> df;
   const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
-  const V abs = hn::And(f32, bits(0x7fffffff));
-  V sign = hn::And(hn::ShiftRight<F::kSignShift>(f32), bits(F::kSign));
-  // Normal results: drop kShift bits, rounding by addition; a carry into the exponent is what it
-  // should be.
-  const V odd = hn::And(hn::ShiftRight<F::kShift>(abs), bits(1));
-  const V half = bits((1u << (F::kShift - 1)) - 1 - F::kRebias);
-  V magnitude = hn::ShiftRight<F::kShift>(hn::Add(hn::Add(abs, odd), half));
-  if constexpr (!F::kSharesExponent) {
-    // Subnormal results: the addition of kMagic rounds at the right place and leaves the result in
-    // the low bits.
-    const V sum = hn::BitCast(d, hn::Add(hn::BitCast(df, abs), hn::BitCast(df, bits(F::kMagic))));
-    const auto small =
-        hn::Lt(hn::BitCast(di, abs), hn::Set(di, static_cast<std::int32_t>(F::kMinNormal)));
-    magnitude = hn::IfThenElse(hn::RebindMask(d, small), hn::Sub(sum, bits(F::kMagic)), magnitude);
+  V magnitude;
+  if constexpr (F::kSharesExponent) {
+    // Rounding by addition: a carry into the exponent is what it should be.
+    const V odd = hn::And(hn::ShiftRight<F::kShift>(f32), bits(1));
+    return hn::ShiftRight<F::kShift>(hn::Add(hn::Add(f32, odd), bits((1u << (F::kShift - 1)) - 1)));
+  } else {
+    // Adding a float 2^kShift times the number's own power of two (of the smallest normal's, where that is more)
+    // makes the hardware round at F's last place, and leaves the significand in units of that place in the low
+    // bits. kBase is so chosen that together with the exponent's low bits it counts from F's least exponent.
+    constexpr std::uint32_t kBase = (0 - (F::kMinNormal >> F::kShift)) & F::kAllOnes;
+    static_assert(kBase % 2 == 0, "an odd one would turn ties to odd");
+    const V exponent = hn::And(hn::Max(abs, bits(F::kMinNormal)), bits(format::kF32Inf));
+    const V magic = hn::Add(exponent, bits((static_cast<std::uint32_t>(F::kShift) << 23) + kBase));
+    const V sum = hn::BitCast(d, hn::Add(hn::BitCast(df, abs), hn::BitCast(df, magic)));
+    magnitude = hn::Add(sum, hn::Sub(hn::ShiftRight<F::kShift>(exponent), exponent));
   }
+  const V narrow = hn::Or(hn::And(magnitude, bits(F::kAllOnes)),
+                          hn::AndNot(bits(F::kAllOnes), hn::ShiftRight<F::kSignShift>(f32)));
   if constexpr (F::kKind == Specials::kFnuz) {  // there is no -0: that pattern is NaN
-    const auto nonzero = hn::Gt(hn::BitCast(di, magnitude), hn::Zero(di));
-    sign = hn::IfThenElseZero(hn::RebindMask(d, nonzero), sign);
+    return hn::IfThenZeroElse(hn::Eq(narrow, bits(F::kSign)), narrow);
   }
-  const auto special =
-      hn::Gt(hn::BitCast(di, abs), hn::Set(di, static_cast<std::int32_t>(F::kOverflow - 1)));
-  if (HWY_UNLIKELY(!hn::AllFalse(di, special))) {
-    magnitude = FixSpecials<F>(d, abs, magnitude, sign, saturate, counts);
-  }
-  return hn::Or(magnitude, sign);
+  return narrow;
 }
 
-template <class F>
-void F32ToNarrow(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-                 std::size_t count, bool saturate, Counts& counts) {
-  const hn::ScalableTag<std::uint32_t> d;
-  using Storage = typename F::Storage;
-  Counts local;
-  ForEachVector<4, sizeof(Storage)>(
-      in, out, count, hn::Lanes(d), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
-        StoreNarrow(d, Encode<F>(d, LoadBytes(d, from), saturate, local), to, Storage{});
-      });
-  counts.overflow += local.overflow;
-}
+// Where vectors of f32 bits come from. Load() gives the d lanes that start at p.
+struct FromF32 {
+  static constexpr std::size_t kWidth = 4;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
+    return LoadBytes(d, p);
+  }
+};
 
-#if ZT_HAVE_F16C
-void F32ToF16(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-              std::size_t count, bool saturate, Counts& counts) {
-  const hn::ScalableTag<float> df;
-  const hn::RebindToUnsigned<decltype(df)> d;
-  const hn::RebindToSigned<decltype(df)> di;
-  const hn::Rebind<hwy::float16_t, decltype(df)> dh;
-  Counts local;
-  ForEachVector<4, 2>(
-      in, out, count, hn::Lanes(df), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
-        const auto bits = LoadBytes(d, from);
-        const auto abs = hn::BitCast(di, hn::And(bits, hn::Set(d, 0x7fffffffu)));
-        StoreBytes(hn::DemoteTo(dh, hn::BitCast(df, bits)), dh, to);
-        if (HWY_UNLIKELY(!hn::AllFalse(
-                di,
-                hn::Gt(abs, hn::Set(di, static_cast<std::int32_t>(format::F16::kOverflow - 1)))))) {
-          StoreNarrow(d, Encode<format::F16>(d, bits, saturate, local), to, std::uint16_t{});
-        }
-      });
-  counts.overflow += local.overflow;
-}
-#endif
+struct FromBf16 {
+  static constexpr std::size_t kWidth = 2;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
+    const hn::Rebind<std::uint16_t, D> dn;
+    return hn::ShiftLeft<16>(hn::PromoteTo(d, LoadBytes(dn, p)));
+  }
+};
 
 // F's bits in 32-bit lanes to f32 bits, exactly.
 template <class F, class D, class V>
@@ -258,38 +195,62 @@ HWY_INLINE V Decode(D d, V narrow) {
 }
 
 template <class F>
-void NarrowToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-                 std::size_t count) {
-  const hn::ScalableTag<std::uint32_t> d;
-  using Storage = typename F::Storage;
-  const hn::Rebind<Storage, decltype(d)> dn;
-  ForEachVector<sizeof(Storage), 4>(
-      in, out, count, hn::Lanes(d), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
-        StoreBytes(Decode<F>(d, hn::PromoteTo(d, LoadBytes(dn, from))), d, to);
-      });
-}
+struct FromSmall {
+  static constexpr std::size_t kWidth = sizeof(typename F::Storage);
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
+    const hn::Rebind<typename F::Storage, D> dn;
+    return Decode<F>(d, hn::PromoteTo(d, LoadBytes(dn, p)));
+  }
+};
 
-void F16ToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-              std::size_t count) {
 #if ZT_HAVE_F16C
-  const hn::ScalableTag<float> df;
-  const hn::Rebind<hwy::float16_t, decltype(df)> dh;
-  ForEachVector<2, 4>(in, out, count, hn::Lanes(df),
-                      [&](const std::uint8_t* from, std::uint8_t* to)
-                          HWY_ATTR { StoreBytes(hn::PromoteTo(df, LoadBytes(dh, from)), df, to); });
+struct FromF16 {
+  static constexpr std::size_t kWidth = 2;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
+    const hn::RebindToFloat<D> df;
+    const hn::Rebind<hwy::float16_t, D> dh;
+    return hn::BitCast(d, hn::PromoteTo(df, LoadBytes(dh, p)));
+  }
+};
 #else
-  NarrowToF32<format::F16>(in, out, count);
+using FromF16 = FromSmall<format::F16>;
 #endif
-}
 
-void Bf16ToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-               std::size_t count) {
+// The upper halves of f64, their lowest bit set where any bit below is: rounded to odd at 21 digits. What f32's
+// exponents do not reach becomes infinite or NaN where large; where small, a subnormal that is less than it should
+// be, which only F that shares f32's exponents could tell.
+struct FromF64 {
+  static constexpr std::size_t kWidth = 8;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
+    using V = hn::Vec<D>;
+    const hn::RebindToSigned<D> di;
+    const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
+#if HWY_TARGET == HWY_SCALAR
+    std::uint32_t halves[2];
+    std::memcpy(halves, p, 8);
+    const V low = hn::Set(d, halves[0]), upper = hn::Set(d, halves[1]);
+#else
+    const V first = LoadBytes(d, p), second = LoadBytes(d, p + hn::Lanes(d) * 4);
+    const V low = hn::ConcatEven(d, second, first), upper = hn::ConcatOdd(d, second, first);
+#endif
+    const V magnitude = Magnitude(d, hn::Or(upper, hn::Min(low, bits(1))));
+    const auto rebiased = hn::BitCast(di, hn::Sub(magnitude, bits((1023u - 127) << 20)));
+    const auto least = hn::BitCast(di, hn::Min(magnitude, bits(1)));  // not zero unless it is
+    const auto clamped = hn::Min(hn::Max(rebiased, least), hn::Set(di, (1 << 28) - 1));
+    return hn::Or(hn::ShiftLeft<3>(hn::BitCast(d, clamped)), hn::And(upper, bits(1u << 31)));
+  }
+};
+
+// Every element of a source as f32, exactly.
+template <class Source>
+void ToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count) {
   const hn::ScalableTag<std::uint32_t> d;
-  const hn::Rebind<std::uint16_t, decltype(d)> dn;
-  ForEachVector<2, 4>(in, out, count, hn::Lanes(d),
-                      [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
-                        StoreBytes(hn::ShiftLeft<16>(hn::PromoteTo(d, LoadBytes(dn, from))), d, to);
-                      });
+  ForEachVector<Source::kWidth, 4>(in, out, count, hn::Lanes(d),
+                                   [&](const std::uint8_t* from, std::uint8_t* to)
+                                       HWY_ATTR { StoreBytes(Source::Load(d, from), d, to); });
 }
 
 void F32ToF64(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
@@ -317,27 +278,32 @@ HWY_INLINE hn::Vec<DF> Round64To32(DF df, DD dd, V v) {
 #endif
 }
 
+// Through f32 bits: what came out infinite or NaN is looked at again.
 void F64ToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
               std::size_t count, bool saturate, Counts& counts) {
   const hn::ScalableTag<double> dd;
   const hn::Rebind<float, decltype(dd)> df;
-  const auto limit =
-      hn::Set(dd, 0x1.ffffffp127);  // half a step above f32's largest, odd, so the tie is beyond
-  std::uint64_t overflow = 0;
+  const hn::RebindToSigned<decltype(df)> di;
+  const auto infinity = hn::Set(di, static_cast<std::int32_t>(format::kF32Inf));
+  auto largest = hn::Zero(di);
   ForEachVector<8, 4>(
       in, out, count, hn::Lanes(dd), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
-        auto v = LoadBytes(dd, from);
-        const auto beyond = hn::Ge(hn::Abs(v), limit);  // not NaN
-        if (HWY_UNLIKELY(!hn::AllFalse(dd, beyond))) {
-          const auto finite = hn::And(beyond, hn::Lt(hn::Abs(v), hn::Inf(dd)));
-          overflow += hn::CountTrue(dd, finite);
-          if (saturate) {
-            v = hn::IfThenElse(finite, hn::CopySign(hn::Set(dd, 0x1.fffffep127), v), v);
-          }
-        }
-        StoreBytes(Round64To32(df, dd, v), df, to);
+        const auto narrow = Round64To32(df, dd, LoadBytes(dd, from));
+        largest = hn::Max(largest, hn::BitCast(di, hn::Abs(narrow)));
+        StoreBytes(narrow, df, to);
       });
-  counts.overflow += overflow;
+  if (HWY_LIKELY(hn::AllTrue(di, hn::Lt(largest, infinity)))) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    double exact;
+    float narrow;
+    std::memcpy(&exact, in + i * 8, 8);
+    std::memcpy(&narrow, out + i * 4, 4);
+    if (!std::isinf(narrow) || std::isinf(exact)) continue;
+    ++counts.overflow;
+    if (!saturate) continue;
+    const float limit = std::copysign(0x1.fffffep127f, narrow);
+    std::memcpy(out + i * 4, &limit, 4);
+  }
 }
 
 void F64ToF32Odd(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
@@ -362,43 +328,221 @@ void F64ToF32Odd(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT
       });
 }
 
-void Run(FloatStep step, const std::uint8_t* in, std::uint8_t* out, std::size_t count,
-         bool saturate, Counts& counts) {
-  switch (step) {
-    case FloatStep::kF16ToF32:
-      return F16ToF32(in, out, count);
-    case FloatStep::kBf16ToF32:
-      return Bf16ToF32(in, out, count);
-    case FloatStep::kE4m3fnToF32:
-      return NarrowToF32<format::E4m3fn>(in, out, count);
-    case FloatStep::kE5m2ToF32:
-      return NarrowToF32<format::E5m2>(in, out, count);
-    case FloatStep::kE4m3fnuzToF32:
-      return NarrowToF32<format::E4m3fnuz>(in, out, count);
-    case FloatStep::kE5m2fnuzToF32:
-      return NarrowToF32<format::E5m2fnuz>(in, out, count);
-    case FloatStep::kF32ToF64:
-      return F32ToF64(in, out, count);
-    case FloatStep::kF64ToF32Odd:
-      return F64ToF32Odd(in, out, count);
-    case FloatStep::kF64ToF32:
-      return F64ToF32(in, out, count, saturate, counts);
-    case FloatStep::kF32ToF16:
+// Looks at every vector. Slower, and right for all f32.
+template <class F>
+void NarrowChecked(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
+                   std::size_t count, bool saturate, Counts& counts) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  using Storage = typename F::Storage;
+  const auto limit = hn::Set(di, static_cast<std::int32_t>(F::kOverflow - 1));
+  Counts local;
+  ForEachVector<4, sizeof(Storage)>(
+      in, out, count, hn::Lanes(d), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
+        const auto f32 = LoadBytes(d, from), abs = Magnitude(d, f32);
+        auto narrow = EncodeInRange<F>(d, f32, abs);
+        if (HWY_UNLIKELY(!hn::AllFalse(di, hn::Gt(hn::BitCast(di, abs), limit)))) {
+          narrow = FixSpecials<F>(d, f32, abs, narrow, saturate, local);
+        }
+        StoreNarrow(d, narrow, to, Storage{});
+      });
+  counts.overflow += local.overflow;
+}
+
+// False where something was beyond F's range, infinite, NaN, or, for Bf16, too small for FromF64.
+template <class F, class Source>
+HWY_INLINE bool NarrowInRange(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
+                              std::size_t count) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  using Storage = typename F::Storage;
+  constexpr bool kMayBeTooSmall = std::is_same_v<Source, FromF64> && F::kSharesExponent;
+  auto largest = hn::Zero(di);
+  auto least = hn::Set(d, ~0u);
+  ForEachVector<Source::kWidth, sizeof(Storage)>(
+      in, out, count, hn::Lanes(d), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
+        const auto f32 = Source::Load(d, from), abs = Magnitude(d, f32);
+        largest = hn::Max(largest, hn::BitCast(di, abs));
+        if constexpr (kMayBeTooSmall) least = hn::Min(least, hn::Sub(abs, hn::Set(d, 1)));
 #if ZT_HAVE_F16C
-      return F32ToF16(in, out, count, saturate, counts);
-#else
-      return F32ToNarrow<format::F16>(in, out, count, saturate, counts);
+        if constexpr (std::is_same_v<F, format::F16>) {
+          const hn::RebindToFloat<decltype(d)> df;
+          const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+          StoreBytes(hn::DemoteTo(dh, hn::BitCast(df, f32)), dh, to);
+          return;
+        }
 #endif
-    case FloatStep::kF32ToBf16:
-      return F32ToNarrow<format::Bf16>(in, out, count, saturate, counts);
-    case FloatStep::kF32ToE4m3fn:
-      return F32ToNarrow<format::E4m3fn>(in, out, count, saturate, counts);
-    case FloatStep::kF32ToE5m2:
-      return F32ToNarrow<format::E5m2>(in, out, count, saturate, counts);
-    case FloatStep::kF32ToE4m3fnuz:
-      return F32ToNarrow<format::E4m3fnuz>(in, out, count, saturate, counts);
-    case FloatStep::kF32ToE5m2fnuz:
-      return F32ToNarrow<format::E5m2fnuz>(in, out, count, saturate, counts);
+        StoreNarrow(d, EncodeInRange<F>(d, f32, abs), to, Storage{});
+      });
+  const auto limit = hn::Set(di, static_cast<std::int32_t>(F::kOverflow));
+  return hn::AllTrue(di, hn::Lt(largest, limit)) &&
+         (!kMayBeTooSmall || hn::AllFalse(d, hn::Lt(least, hn::Set(d, (1u << 23) - 1))));
+}
+
+template <class F, class Source>
+void Narrow(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count,
+            bool saturate, Counts& counts) {
+  for (std::size_t n; count > 0; count -= n) {
+    n = std::min(count, kBlock);
+    if (HWY_UNLIKELY(!(NarrowInRange<F, Source>(in, out, n)))) {
+      HWY_ALIGN std::uint8_t f32[kBlock * 4];
+      if constexpr (std::is_same_v<Source, FromF64>) {
+        F64ToF32Odd(in, f32, n);
+      } else {
+        ToF32<Source>(in, f32, n);
+      }
+      NarrowChecked<F>(f32, out, n, saturate, counts);
+    }
+    in += n * Source::kWidth;
+    out += n * sizeof(typename F::Storage);
+  }
+}
+
+// 8-bit formats to 16-bit ones, exactly, in 16-bit lanes.
+template <class From, class To>
+void SmallToHalf(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
+                 std::size_t count) {
+  const hn::ScalableTag<std::uint16_t> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, static_cast<std::uint16_t>(v)); };
+  HWY_ALIGN static constexpr auto kLeast = format::LeastMagnitudes<From, To>();
+#if HWY_TARGET != HWY_SCALAR
+  const auto least = hn::LoadDup128(d, kLeast.data());
+#endif
+  constexpr int kLift = To::kMantissa - From::kMantissa;
+  constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(To::kBias - From::kBias)
+                                    << To::kMantissa;
+  ForEachVector<1, 2>(
+      in, out, count, hn::Lanes(d), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
+        const auto narrow = hn::PromoteTo(d, LoadBytes(d8, from));
+        const auto magnitude = hn::And(narrow, bits(From::kAllOnes));
+        const auto sign = hn::ShiftLeft<8>(hn::And(narrow, bits(From::kSign)));
+        const auto above = [&](std::uint32_t v) HWY_ATTR {
+          return hn::RebindMask(
+              d, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, static_cast<std::int16_t>(v))));
+        };
+        const auto lifted = hn::ShiftLeft<kLift>(magnitude);
+        auto wide = hn::Add(lifted, bits(kRebias));
+        const auto entry = hn::And(magnitude, bits(7));
+#if HWY_TARGET == HWY_SCALAR
+        const auto looked_up = hn::Set(d, kLeast[hn::GetLane(entry)]);
+#else
+        // Bytes 2i and 2i + 1 of the table.
+        const auto index = hn::Add(hn::Mul(entry, bits(0x0202)), bits(0x0100));
+        const auto looked_up = hn::TableLookupBytes(least, index);
+#endif
+        wide = hn::IfThenElse(above(7), wide, looked_up);
+        if constexpr (From::kKind == Specials::kFnuz) {
+          wide = hn::IfThenElse(hn::Eq(narrow, bits(From::kSign)),
+                                bits(To::kExponentMask | To::kQuiet), hn::Or(wide, sign));
+        } else {
+          if constexpr (From::kKind == Specials::kIeee) {
+            const auto infinite_or_nan = hn::Or(lifted, bits(To::kExponentMask));
+            wide = hn::IfThenElse(above(From::kExponentMask - 1), infinite_or_nan, wide);
+            wide = hn::IfThenElse(above(From::kExponentMask), hn::Or(wide, bits(To::kQuiet)), wide);
+          } else {
+            wide = hn::IfThenElse(above(From::kMax), bits(To::kExponentMask | To::kQuiet), wide);
+          }
+          wide = hn::Or(wide, sign);
+        }
+        StoreBytes(wide, d, to);
+      });
+}
+
+void AnyToF32(Number from, const std::uint8_t* in, std::uint8_t* out, std::size_t count,
+              bool saturate, Counts& counts) {
+  switch (from) {
+    case Number::kF64:
+      return F64ToF32(in, out, count, saturate, counts);
+    case Number::kF32:
+      std::memcpy(out, in, count * 4);
+      return;
+    case Number::kF16:
+      return ToF32<FromF16>(in, out, count);
+    case Number::kBf16:
+      return ToF32<FromBf16>(in, out, count);
+    case Number::kE4m3fn:
+      return ToF32<FromSmall<format::E4m3fn>>(in, out, count);
+    case Number::kE5m2:
+      return ToF32<FromSmall<format::E5m2>>(in, out, count);
+    case Number::kE4m3fnuz:
+      return ToF32<FromSmall<format::E4m3fnuz>>(in, out, count);
+    default:
+      return ToF32<FromSmall<format::E5m2fnuz>>(in, out, count);
+  }
+}
+
+// Calls finish(f32, out, n) for blocks of a type that f32 holds.
+template <std::size_t kOutWidth, class Finish>
+HWY_INLINE void ByWayOfF32(Number from, const std::uint8_t* in, std::uint8_t* out,
+                           std::size_t count, const Finish& finish) {
+  const std::size_t width = WidthOf(from);
+  HWY_ALIGN std::uint8_t f32[kBlock * 4];
+  Counts none;
+  for (std::size_t n; count > 0; count -= n, in += n * width, out += n * kOutWidth) {
+    n = std::min(count, kBlock);
+    AnyToF32(from, in, f32, n, false, none);
+    finish(f32, out, n);
+  }
+}
+
+template <class F>
+void AnyToNarrow(Number from, const std::uint8_t* in, std::uint8_t* out, std::size_t count,
+                 bool saturate, Counts& counts) {
+  constexpr std::size_t kWidth = sizeof(typename F::Storage);
+  switch (from) {
+    case Number::kF64:
+    case Number::kOddF64:
+      return Narrow<F, FromF64>(in, out, count, saturate, counts);
+    case Number::kF32:
+      return Narrow<F, FromF32>(in, out, count, saturate, counts);
+    case Number::kF16:
+      return Narrow<F, FromF16>(in, out, count, saturate, counts);
+    case Number::kBf16:
+      return Narrow<F, FromBf16>(in, out, count, saturate, counts);
+    default:
+      break;
+  }
+  if constexpr (kWidth == 2) {
+    switch (from) {
+      case Number::kE4m3fn:
+        return SmallToHalf<format::E4m3fn, F>(in, out, count);
+      case Number::kE5m2:
+        return SmallToHalf<format::E5m2, F>(in, out, count);
+      case Number::kE4m3fnuz:
+        return SmallToHalf<format::E4m3fnuz, F>(in, out, count);
+      default:
+        return SmallToHalf<format::E5m2fnuz, F>(in, out, count);
+    }
+  } else {
+    ByWayOfF32<kWidth>(
+        from, in, out, count, [&](const std::uint8_t* f32, std::uint8_t* to, std::size_t n) {
+          Narrow<F, FromF32>(f32, to, n, saturate, counts);
+        });
+  }
+}
+
+void RunFloats(Number from, Number to, const std::uint8_t* in, std::uint8_t* out,
+               std::size_t count, bool saturate, Counts& counts) {
+  switch (to) {
+    case Number::kF64:
+      if (from == Number::kF32) return F32ToF64(in, out, count);
+      return ByWayOfF32<8>(from, in, out, count, F32ToF64);
+    case Number::kF32:
+      return AnyToF32(from, in, out, count, saturate, counts);
+    case Number::kF16:
+      return AnyToNarrow<format::F16>(from, in, out, count, saturate, counts);
+    case Number::kBf16:
+      return AnyToNarrow<format::Bf16>(from, in, out, count, saturate, counts);
+    case Number::kE4m3fn:
+      return AnyToNarrow<format::E4m3fn>(from, in, out, count, saturate, counts);
+    case Number::kE5m2:
+      return AnyToNarrow<format::E5m2>(from, in, out, count, saturate, counts);
+    case Number::kE4m3fnuz:
+      return AnyToNarrow<format::E4m3fnuz>(from, in, out, count, saturate, counts);
+    default:
+      return AnyToNarrow<format::E5m2fnuz>(from, in, out, count, saturate, counts);
   }
 }
 
@@ -408,10 +552,10 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace zt::kernel {
-HWY_EXPORT(Run);
-void RunStep(FloatStep step, const std::uint8_t* in, std::uint8_t* out, std::size_t count,
-             bool saturate, Counts& counts) {
-  HWY_DYNAMIC_DISPATCH(Run)(step, in, out, count, saturate, counts);
+HWY_EXPORT(RunFloats);
+void ConvertFloats(Number from, Number to, const std::uint8_t* in, std::uint8_t* out,
+                   std::size_t count, bool saturate, Counts& counts) {
+  HWY_DYNAMIC_DISPATCH(RunFloats)(from, to, in, out, count, saturate, counts);
 }
 }  // namespace zt::kernel
 #endif  // HWY_ONCE

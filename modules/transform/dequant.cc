@@ -10,6 +10,7 @@ module;
 #include <string>
 #include <string_view>
 
+#include "transform/convert_kernel.h"
 #include "transform/dequant_kernel.h"
 #include "transform/streaming.h"
 
@@ -89,14 +90,15 @@ class Dequantize final : public Transform {
 
   std::uint64_t Narrow(const std::uint8_t* from, std::uint8_t* to, std::size_t blocks) const {
     alignas(64) float stage[kStage];
-    std::uint64_t overflow = 0;
+    kernel::Counts found;
     ForEachPiece(from, blocks, stage, [&](std::size_t count) {
-      auto* halves = reinterpret_cast<std::uint16_t*>(to);
-      overflow += to_ == DType::kF16 ? kernel::NarrowToF16(stage, halves, count, saturate_)
-                                     : kernel::NarrowToBF16(stage, halves, count, saturate_);
+      kernel::ConvertFloats(kernel::Number::kF32,
+                            to_ == DType::kF16 ? kernel::Number::kF16 : kernel::Number::kBf16,
+                            reinterpret_cast<const std::uint8_t*>(stage), to, count, saturate_,
+                            found);
       to += count * sizeof(std::uint16_t);
     });
-    return overflow;
+    return found.overflow;
   }
 
   // Stores past the caches. The stage is as far from a cache line's start as the output is, so whole

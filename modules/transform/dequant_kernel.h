@@ -21,9 +21,4 @@ DequantFn DequantQ2_K, DequantQ3_K, DequantQ4_K, DequantQ5_K, DequantQ6_K, Dequa
 DequantFn DequantIQ2_XXS, DequantIQ2_XS, DequantIQ2_S, DequantIQ3_XXS, DequantIQ3_S, DequantIQ1_S,
     DequantIQ1_M;
 
-// Round `count` floats to the nearest f16 or bf16, ties to even; NaN stays NaN. Return how many finite values
-// rounded beyond the largest; they become infinity, or the largest if `saturate`. dequant_narrow_kernel.cc.
-std::size_t NarrowToF16(const float* in, std::uint16_t* out, std::size_t count, bool saturate);
-std::size_t NarrowToBF16(const float* in, std::uint16_t* out, std::size_t count, bool saturate);
-
 }  // namespace zt::kernel
