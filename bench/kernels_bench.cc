@@ -1,10 +1,16 @@
-// kernels_bench — each zt.transform kernel beside memcpy moving the same bytes (reads plus writes),
-// in and out of cache.
+// kernels_bench — each zt.transform kernel beside memcpy moving the same bytes (reads plus writes), in and out of cache.
 //
-// Each iteration times the kernel and then memcpy, so both meet the same machine; "of_memcpy" is
-// the ratio of their median speeds (1 is as fast as memcpy). The time shown is the kernel's, the
-// buffers are the row's last number.
+// Each iteration times the kernel and then its rivals, so all meet the same machine. The ratios are of median speeds, 1
+// is as fast:
+//   of_memcpy   memcpy of half as many bytes as the kernel reads and writes together
+//   of_traffic  memcpy of what is both read and written, and the rest only read, or only set: as many bytes read and as
+//               many written as by the kernel. Where a kernel reads much more than it writes, or the other way round,
+//               this is what one core can move at all.
+// All work in the same two buffers, for where a page lies decides how fast it is.
+// Rows: in_cache moves 128 KiB; out_of_cache 128 MiB, beyond the caches of a core; from_memory 1 GiB, or twice the
+// last-level cache if that is more, so that nothing is left of the pass before. The time shown is the kernel's.
 #include <benchmark/benchmark.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,8 +31,13 @@ import zt.transform;
 
 namespace {
 
-// Bytes moved by one pass; out of cache: beyond the caches of any machine this is likely to run on.
-constexpr std::size_t kInCache = 128 << 10, kOutOfCache = std::size_t{768} << 20;
+// Bytes moved by one pass; out of cache: beyond a core's own. Where the last level is larger, see from_memory.
+constexpr std::size_t kInCache = 128 << 10, kOutOfCache = 128 << 20;
+
+std::size_t FromMemory() {
+  const long last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return std::max(std::size_t{1} << 30, 2 * static_cast<std::size_t>(std::max(last_level, 0L)));
+}
 
 struct Free {
   void operator()(std::byte* p) const { std::free(p); }
@@ -56,7 +67,9 @@ void FillWith(const zt::ElementType& type, std::span<std::byte> out) {
   }
 }
 
+// One pass goes before, untimed: whoever was timed last has left its own lines in the caches, some still to be written.
 double Seconds(const std::function<void()>& work, int passes) {
+  work();
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < passes; ++i) work();
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
@@ -69,25 +82,61 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-void Compare(benchmark::State& state, std::size_t bytes_moved, const std::function<void()>& work) {
-  const Buffer from = MakeBuffer(bytes_moved / 2), to = MakeBuffer(bytes_moved / 2);
+// Reads all of it.
+std::uint64_t Scan(std::span<const std::byte> bytes) {
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i + 8 <= bytes.size(); i += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data() + i, 8);
+    all ^= word;
+  }
+  return all;
+}
+
+// What a kernel reads and what it writes, with room in each for half of both.
+struct Buffers {
+  Buffers(std::size_t read_bytes, std::size_t written_bytes)
+      : read(read_bytes), written(written_bytes) {
+    in = MakeBuffer(std::max(read, Moved() / 2));
+    out = MakeBuffer(std::max(written, Moved() / 2));
+  }
+  std::size_t Moved() const { return read + written; }
+  std::span<std::byte> In() const { return {in.get(), read}; }
+  std::span<std::byte> Out() const { return {out.get(), written}; }
+
+  std::size_t read, written;
+  Buffer in, out;
+};
+
+void Compare(benchmark::State& state, const Buffers& buffers, const std::function<void()>& kernel) {
+  const std::size_t moved = buffers.Moved(), common = std::min(buffers.read, buffers.written);
   const std::function<void()> copy = [&] {
-    std::memcpy(to.get(), from.get(), bytes_moved / 2);
+    std::memcpy(buffers.out.get(), buffers.in.get(), moved / 2);
     benchmark::ClobberMemory();
   };
-  const int passes = bytes_moved <= kInCache ? 64 : 1;
-  std::vector<double> ours, theirs;
-  work();
-  copy();
+  const std::function<void()> traffic = [&] {
+    std::memcpy(buffers.out.get(), buffers.in.get(), common);
+    benchmark::DoNotOptimize(Scan(buffers.In().subspan(common)));
+    const std::span<std::byte> rest = buffers.Out().subspan(common);
+    if (!rest.empty()) std::memset(rest.data(), 1, rest.size());
+    benchmark::ClobberMemory();
+  };
+  const int passes = moved <= kInCache ? 64 : 1;
+  std::vector<double> ours, copying, moving;
   for (auto _ : state) {
-    ours.push_back(Seconds(work, passes));
-    theirs.push_back(Seconds(copy, passes));
+    ours.push_back(Seconds(kernel, passes));
+    copying.push_back(Seconds(copy, passes));
+    moving.push_back(buffers.read == buffers.written ? copying.back() : Seconds(traffic, passes));
     state.SetIterationTime(ours.back());
   }
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes_moved));
-  state.counters["of_memcpy"] = Median(theirs) / Median(ours);
-  state.counters["memcpy_GB/s"] = static_cast<double>(bytes_moved) / Median(theirs) / 1e9;
-  state.counters["GB/s"] = static_cast<double>(bytes_moved) / Median(ours) / 1e9;
+  const auto speed = [&](const std::vector<double>& seconds) {
+    return static_cast<double>(moved) / Median(seconds) / 1e9;
+  };
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * moved));
+  state.counters["GB/s"] = speed(ours);
+  state.counters["memcpy_GB/s"] = speed(copying);
+  state.counters["of_memcpy"] = speed(ours) / speed(copying);
+  state.counters["of_traffic"] = speed(ours) / speed(moving);
 }
 
 void Convert(benchmark::State& state, const char* from, const char* to, std::size_t bytes_moved) {
@@ -96,24 +145,23 @@ void Convert(benchmark::State& state, const char* from, const char* to, std::siz
   const auto conversion = *zt::MakeConversion(from_type, to_type, zt::OnOverflow::kError);
   const std::size_t in_unit = conversion->input_unit(), out_unit = conversion->output_unit();
   const std::size_t count = bytes_moved / (in_unit + out_unit);
-  const Buffer in = MakeBuffer(count * in_unit), out = MakeBuffer(count * out_unit);
-  FillWith(from_type, {in.get(), count * in_unit});
+  const Buffers buffers(count * in_unit, count * out_unit);
+  FillWith(from_type, buffers.In());
   zt::NumericCounts counts;
-  Compare(state, count * (in_unit + out_unit), [&] {
-    conversion->Apply({in.get(), count * in_unit}, {out.get(), count * out_unit}, counts);
+  Compare(state, buffers, [&] {
+    conversion->Apply(buffers.In(), buffers.Out(), counts);
     benchmark::ClobberMemory();
   });
   if (counts.overflow + counts.nan_lost > 0) state.SkipWithError("overflow");
 }
 
 void Swap(benchmark::State& state, std::size_t width, bool in_place, std::size_t bytes_moved) {
-  const std::size_t bytes = bytes_moved / 2;
-  const Buffer in = MakeBuffer(bytes), out = MakeBuffer(bytes);
-  Compare(state, bytes_moved, [&] {
+  const Buffers buffers(bytes_moved / 2, bytes_moved / 2);
+  Compare(state, buffers, [&] {
     if (in_place) {
-      zt::SwapBytes(std::span(in.get(), bytes), width);
+      zt::SwapBytes(buffers.In(), width);
     } else {
-      zt::SwapBytes({in.get(), bytes}, {out.get(), bytes}, width);
+      zt::SwapBytes(buffers.In(), buffers.Out(), width);
     }
     benchmark::ClobberMemory();
   });
@@ -122,10 +170,10 @@ void Swap(benchmark::State& state, std::size_t width, bool in_place, std::size_t
 void Widen(benchmark::State& state, const char* from, std::size_t bytes_moved) {
   const zt::DType dtype = *zt::ParseDType(from);
   const std::size_t width = zt::ByteWidth(dtype), count = bytes_moved / (width + 8);
-  const Buffer in = MakeBuffer(count * width);
-  std::vector<std::uint64_t> out(count);
-  Compare(state, count * (width + 8), [&] {
-    if (!zt::WidenToU64({in.get(), count * width}, dtype, out).ok()) state.SkipWithError("status");
+  const Buffers buffers(count * width, count * 8);
+  const std::span out(reinterpret_cast<std::uint64_t*>(buffers.out.get()), count);
+  Compare(state, buffers, [&] {
+    if (!zt::WidenToU64(buffers.In(), dtype, out).ok()) state.SkipWithError("status");
     benchmark::ClobberMemory();
   });
 }
@@ -134,23 +182,28 @@ void Transpose(benchmark::State& state, std::size_t width, std::size_t bytes_mov
   std::size_t rows = 1;
   while (rows * rows * 4 * width * 2 <= bytes_moved) rows *= 2;
   const std::size_t cols = bytes_moved / 2 / width / rows;
-  const std::size_t bytes = rows * cols * width;
-  const Buffer in = MakeBuffer(bytes), out = MakeBuffer(bytes);
-  Compare(state, 2 * bytes, [&] {
-    zt::Transpose(in.get(), cols, out.get(), rows, rows, cols, width);
+  const Buffers buffers(rows * cols * width, rows * cols * width);
+  Compare(state, buffers, [&] {
+    zt::Transpose(buffers.in.get(), cols, buffers.out.get(), rows, rows, cols, width);
     benchmark::ClobberMemory();
   });
 }
 
 template <class Function, class... Args>
 void Register(const std::string& name, const Function& function, Args... args) {
-  for (const std::size_t bytes : {kInCache, kOutOfCache}) {
+  const struct {
+    const char* name;
+    std::size_t moved;
+    int iterations;
+  } sizes[] = {{"in_cache", kInCache, 100}, {"out_of_cache", kOutOfCache, 15}, {"from_memory", FromMemory(), 5}};
+  for (const auto& size : sizes) {
+    const std::size_t moved = size.moved;
     benchmark::RegisterBenchmark(
-        (name + (bytes == kInCache ? "/in_cache" : "/out_of_cache")).c_str(),
-        [=](benchmark::State& state) { function(state, args..., bytes); })
+        (name + "/" + size.name).c_str(),
+        [=](benchmark::State& state) { function(state, args..., moved); })
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond)
-        ->Iterations(bytes == kInCache ? 100 : 7);
+        ->Iterations(size.iterations);
   }
 }
 

@@ -42,7 +42,7 @@ void SwapBytes(std::span<const std::byte> in, std::span<std::byte> out, std::siz
     return;
   }
   const std::uint8_t* const from = Octets(in.data());
-  kernel::ForEachBlock(from, width, Octets(out.data()), width, in.size() / width,
+  kernel::ForEachBlock(Octets(out.data()), width, in.size() / width,
                        [&](std::size_t first, std::size_t count, std::uint8_t* to) {
                          kernel::SwapBytes(from + first * width, to, count * width, width);
                        });
@@ -60,7 +60,7 @@ Status WidenToU64(std::span<const std::byte> in, DType from, std::span<std::uint
   }
   const std::uint8_t* const source = Octets(in.data());
   bool good = true;
-  kernel::ForEachBlock(source, width, reinterpret_cast<std::uint8_t*>(out.data()), 8, out.size(),
+  kernel::ForEachBlock(reinterpret_cast<std::uint8_t*>(out.data()), 8, out.size(),
                        [&](std::size_t first, std::size_t count, std::uint8_t* to) {
                          good &= kernel::WidenToU64(source + first * width, width,
                                                     IsSignedInt(from), count, to);

@@ -8,11 +8,14 @@
 #include <cstring>
 #include <type_traits>
 
+#include "transform/prefetch.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transform/bytes_kernel.cc"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "transform/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
@@ -36,6 +39,7 @@ void SwapElements(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes) 
   for (std::size_t b = 0; b < 16; ++b) order[b] = static_cast<std::uint8_t>(b ^ (sizeof(T) - 1));
   const auto indices = hn::LoadDup128(d, order);
   for (; i + lanes <= bytes; i += lanes) {
+    PrefetchAhead(in + i);
     hn::StoreU(hn::TableLookupBytes(hn::LoadU(d, in + i), indices), d, out + i);
   }
 #endif
@@ -63,14 +67,11 @@ void RunSwap(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes, std::
 template <typename T>
 bool Widen(const std::uint8_t* HWY_RESTRICT in, std::size_t count, std::uint8_t* HWY_RESTRICT out) {
   std::make_unsigned_t<T> signs = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    T value;
-    std::memcpy(&value, in + i * sizeof(T), sizeof(T));
+  ForEachElement<T>(in, out, count, [&](T value) HWY_ATTR {
     if constexpr (std::endian::native == std::endian::big) value = Reversed(value);
     if constexpr (std::is_signed_v<T>) signs |= static_cast<std::make_unsigned_t<T>>(value);
-    const auto wide = static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<T>>(value));
-    std::memcpy(out + i * 8, &wide, 8);
-  }
+    return static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<T>>(value));
+  });
   return signs >> (sizeof(T) * 8 - 1) == 0;
 }
 
@@ -257,8 +258,5 @@ void CopyStreamed(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes) 
   HWY_DYNAMIC_DISPATCH(RunCopyStreamed)(in, out, bytes);
 }
 void FlushStreamed() { hwy::FlushStream(); }
-void Prefetch(const std::uint8_t* in, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; i += 64) hwy::Prefetch(in + i);
-}
 }  // namespace zt::kernel
 #endif  // HWY_ONCE

@@ -30,7 +30,4 @@ void Transpose(const std::uint8_t* in, std::size_t in_stride, std::uint8_t* out,
 void CopyStreamed(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes);
 void FlushStreamed();
 
-// Asks for `bytes` that will be read soon.
-void Prefetch(const std::uint8_t* in, std::size_t bytes);
-
 }  // namespace zt::kernel

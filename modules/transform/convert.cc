@@ -64,8 +64,8 @@ class Conversion final : public Transform {
     }
     const auto* const from = reinterpret_cast<const std::uint8_t*>(in.data());
     kernel::Counts found;
-    kernel::ForEachBlock(from, in_width_, reinterpret_cast<std::uint8_t*>(out.data()), out_width(),
-                         count, [&](std::size_t first, std::size_t n, std::uint8_t* to) {
+    kernel::ForEachBlock(reinterpret_cast<std::uint8_t*>(out.data()), out_width(), count,
+                         [&](std::size_t first, std::size_t n, std::uint8_t* to) {
                            ApplyToBlock(from + first * in_width_, to, n, found);
                          });
     counts.overflow += found.overflow;

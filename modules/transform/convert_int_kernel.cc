@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -17,30 +16,23 @@
 #define HWY_TARGET_INCLUDE "transform/convert_int_kernel.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "transform/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 
-template <typename T>
-HWY_INLINE T LoadAt(const std::uint8_t* p, std::size_t i) {
-  T value;
-  std::memcpy(&value, p + i * sizeof(T), sizeof(T));
-  return value;
-}
-template <typename T>
-HWY_INLINE void StoreAt(T value, std::uint8_t* p, std::size_t i) {
-  std::memcpy(p + i * sizeof(T), &value, sizeof(T));
-}
-
 void BoolToU8(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
               std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = in[i] != 0 ? 1 : 0;
+  ForEachElement<std::uint8_t>(in, out, count, [](std::uint8_t value) HWY_ATTR {
+    return static_cast<std::uint8_t>(value != 0 ? 1 : 0);
+  });
 }
 
 // To a type that holds every value, or a float, where the cast rounds to nearest even.
 template <typename From, typename To>
 void Cast(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) StoreAt(static_cast<To>(LoadAt<From>(in, i)), out, i);
+  ForEachElement<From>(in, out, count,
+                       [](From value) HWY_ATTR { return static_cast<To>(value); });
 }
 
 // Beyond 2^53 the low 11 bits are folded into the one above them, which leaves at most 53 and at
@@ -48,16 +40,15 @@ void Cast(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, s
 template <typename From>
 void CastOdd(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
              std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const From value = LoadAt<From>(in, i);
+  ForEachElement<From>(in, out, count, [](From value) HWY_ATTR {
     const bool negative = value < 0;
     const auto bits = static_cast<std::uint64_t>(value);
     const std::uint64_t magnitude = negative ? 0 - bits : bits;
     const std::uint64_t folded =
         (magnitude & ~std::uint64_t{0x7ff}) | ((magnitude & 0x7ff) != 0 ? 0x800 : 0);
     const auto out_magnitude = static_cast<double>(magnitude >> 53 != 0 ? folded : magnitude);
-    StoreAt(negative ? -out_magnitude : out_magnitude, out, i);
-  }
+    return negative ? -out_magnitude : out_magnitude;
+  });
 }
 
 template <typename From, typename To>
@@ -73,11 +64,11 @@ void Clamp(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, 
     return above > kHigh ? kHigh : above;
   };
   std::make_unsigned_t<From> changed = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto value = LoadAt<From>(in, i), clamped = clamp(value);
+  ForEachElement<From>(in, out, count, [&](From value) HWY_ATTR {
+    const From clamped = clamp(value);
     changed |= static_cast<std::make_unsigned_t<From>>(value ^ clamped);
-    StoreAt(static_cast<To>(clamped), out, i);
-  }
+    return static_cast<To>(clamped);
+  });
   if (HWY_LIKELY(changed == 0)) return;
   for (std::size_t i = 0; i < count; ++i) {
     const auto value = LoadAt<From>(in, i);
@@ -94,13 +85,12 @@ void Truncate(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
   constexpr From kBeyond = static_cast<From>(To{1} << (std::numeric_limits<To>::digits - 1)) * 2;
   constexpr From kLast = kBeyond - kBeyond * (std::numeric_limits<From>::epsilon() / 2);
   bool changed = false;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto value = LoadAt<From>(in, i);
+  ForEachElement<From>(in, out, count, [&](From value) HWY_ATTR {
     const From above = value >= kLow ? value : kLow;  // NaN too becomes kLow
     const From within = above <= kLast ? above : kLast;
     changed |= within != value;
-    StoreAt(static_cast<To>(within), out, i);
-  }
+    return static_cast<To>(within);
+  });
   if (HWY_LIKELY(!changed)) return;
   for (std::size_t i = 0; i < count; ++i) {
     const auto value = LoadAt<From>(in, i);

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "transform/convert_formats.h"
+#include "transform/prefetch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transform/convert_kernel.cc"
@@ -40,7 +41,10 @@ template <std::size_t kInWidth, std::size_t kOutWidth, class Step>
 HWY_INLINE void ForEachVector(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                               std::size_t count, std::size_t lanes, const Step& step) {
   std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) step(in + i * kInWidth, out + i * kOutWidth);
+  for (; i + lanes <= count; i += lanes) {
+    for (std::size_t b = 0; b < lanes * kInWidth; b += 64) PrefetchAhead(in + i * kInWidth + b);
+    step(in + i * kInWidth, out + i * kOutWidth);
+  }
   if (i == count) return;
   HWY_ALIGN std::uint8_t padded_in[HWY_MAX_BYTES * 2] = {};  // zeros overflow nothing
   HWY_ALIGN std::uint8_t padded_out[HWY_MAX_BYTES * 2];

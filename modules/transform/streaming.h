@@ -15,8 +15,8 @@ inline constexpr std::size_t kStreamBlock = 512;  // elements
 // Calls produce(first, count, out) for consecutive blocks of elements; `out` is where their results
 // are to be put.
 template <class Produce>
-void ForEachBlock(const std::uint8_t* in, std::size_t in_width, std::uint8_t* out,
-                  std::size_t out_width, std::size_t count, const Produce& produce) {
+void ForEachBlock(std::uint8_t* out, std::size_t out_width, std::size_t count,
+                  const Produce& produce) {
   const std::size_t misaligned = (64 - reinterpret_cast<std::uintptr_t>(out) % 64) % 64;
   if (count * out_width < kStreamedBytes || misaligned % out_width != 0) {
     for (std::size_t done = 0; done < count; done += kStreamBlock) {
@@ -29,8 +29,6 @@ void ForEachBlock(const std::uint8_t* in, std::size_t in_width, std::uint8_t* ou
   produce(std::size_t{0}, done, out);
   while (done < count) {
     const std::size_t n = std::min(kStreamBlock, count - done);
-    const std::size_t ahead = std::min(kStreamBlock, count - done - n);
-    Prefetch(in + (done + n) * in_width, ahead * in_width);
     produce(done, n, block);
     CopyStreamed(block, out + done * out_width, n * out_width);
     done += n;
