@@ -116,36 +116,51 @@ HWY_INLINE V Magnitude(D d, V f32) {
   return hn::And(f32, hn::Set(d, 0x7fffffffu));
 }
 
-// f32 bits within F's range to F's bits, rounded to nearest, ties to even; anything beyond gives nonsense.
-template <class F, class D, class V>
-HWY_INLINE V EncodeInRange(D d, V f32, V abs) {
+// The significand of a magnitude in F's units of the last place, rounded to nearest, ties to even, below its exponent
+// counted from F's least: F's bits but for the sign, in the low bits of each lane, with rubbish above them. `abs` is
+// f32 bits, with an exponent that is kScale too small. What is beyond F's range gives nonsense.
+template <class F, std::uint32_t kScale = 0, class D, class V>
+HWY_INLINE V RoundMagnitude(D d, V abs) {
   const hn::RebindToFloat<D> df;
   const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
-  V magnitude;
-  if constexpr (F::kSharesExponent) {
-    // Rounding by addition: a carry into the exponent is what it should be.
-    const V odd = hn::And(hn::ShiftRight<F::kShift>(f32), bits(1));
-    return hn::ShiftRight<F::kShift>(hn::Add(hn::Add(f32, odd), bits((1u << (F::kShift - 1)) - 1)));
-  } else {
-    // Adding a float 2^kShift times the number's own power of two (of the smallest normal's, where that is more)
-    // makes the hardware round at F's last place, and leaves the significand in units of that place in the low
-    // bits. kBase is so chosen that together with the exponent's low bits it counts from F's least exponent.
-    constexpr std::uint32_t kBase = (0 - (F::kMinNormal >> F::kShift)) & F::kAllOnes;
-    static_assert(kBase % 2 == 0, "an odd one would turn ties to odd");
-    const V exponent = hn::And(hn::Max(abs, bits(F::kMinNormal)), bits(format::kF32Inf));
-    const V magic = hn::Add(exponent, bits((static_cast<std::uint32_t>(F::kShift) << 23) + kBase));
-    const V sum = hn::BitCast(d, hn::Add(hn::BitCast(df, abs), hn::BitCast(df, magic)));
-    magnitude = hn::Add(sum, hn::Sub(hn::ShiftRight<F::kShift>(exponent), exponent));
-  }
-  const V narrow = hn::Or(hn::And(magnitude, bits(F::kAllOnes)),
-                          hn::AndNot(bits(F::kAllOnes), hn::ShiftRight<F::kSignShift>(f32)));
+  constexpr std::uint32_t kMinNormal = F::kMinNormal - (kScale << 23);
+  // Adding a float 2^kShift times the number's own power of two (of the smallest normal's, where that is more) makes
+  // the hardware round at F's last place, and leaves the significand in units of that place in the low bits. kBase is
+  // so chosen that together with the exponent's low bits it counts from F's least exponent.
+  constexpr std::uint32_t kBase = (0 - (kMinNormal >> F::kShift)) & F::kAllOnes;
+  static_assert(kBase % 2 == 0, "an odd one would turn ties to odd");
+  const V exponent = hn::And(hn::Max(abs, bits(kMinNormal)), bits(format::kF32Inf));
+  const V magic = hn::Add(exponent, bits((static_cast<std::uint32_t>(F::kShift) << 23) + kBase));
+  const V sum = hn::BitCast(d, hn::Add(hn::BitCast(df, abs), hn::BitCast(df, magic)));
+  return hn::Add(sum, hn::Sub(hn::ShiftRight<F::kShift>(exponent), exponent));
+}
+
+// The low bits of `magnitude` up to F's sign bit, and from there on `sign`.
+template <class F, class D, class V>
+HWY_INLINE V WithSign(D d, V magnitude, V sign) {
+  using T = hn::TFromD<D>;
+  const V mask = hn::Set(d, static_cast<T>(F::kAllOnes));
+  const V narrow = hn::Or(hn::And(magnitude, mask), hn::AndNot(mask, sign));
   if constexpr (F::kKind == Specials::kFnuz) {  // there is no -0: that pattern is NaN
-    return hn::IfThenZeroElse(hn::Eq(narrow, bits(F::kSign)), narrow);
+    return hn::IfThenZeroElse(hn::Eq(narrow, hn::Set(d, static_cast<T>(F::kSign))), narrow);
   }
   return narrow;
 }
 
-// Where vectors of f32 bits come from. Load() gives the d lanes that start at p.
+// f32 bits within F's range, or their magnitude and whatever has their sign, to F's bits.
+template <class F, class D, class V>
+HWY_INLINE V EncodeInRange(D d, V f32, V abs) {
+  if constexpr (F::kSharesExponent) {
+    // Rounding by addition: a carry into the exponent is what it should be.
+    const V odd = hn::And(hn::ShiftRight<F::kShift>(f32), hn::Set(d, 1));
+    const V half = hn::Set(d, (1u << (F::kShift - 1)) - 1);
+    return hn::ShiftRight<F::kShift>(hn::Add(hn::Add(f32, odd), half));
+  } else {
+    return WithSign<F>(d, RoundMagnitude<F>(d, abs), hn::ShiftRight<F::kSignShift>(f32));
+  }
+}
+
+// Where vectors of f32 bits come from: Load() gives the d lanes that start at p.
 struct FromF32 {
   static constexpr std::size_t kWidth = 4;
   template <class D>
@@ -222,30 +237,8 @@ struct FromF16 {
 using FromF16 = FromSmall<format::F16>;
 #endif
 
-// The upper halves of f64, their lowest bit set where any bit below is: rounded to odd at 21 digits. What f32's
-// exponents do not reach becomes infinite or NaN where large; where small, a subnormal that is less than it should
-// be, which only F that shares f32's exponents could tell.
 struct FromF64 {
   static constexpr std::size_t kWidth = 8;
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
-    using V = hn::Vec<D>;
-    const hn::RebindToSigned<D> di;
-    const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
-#if HWY_TARGET == HWY_SCALAR
-    std::uint32_t halves[2];
-    std::memcpy(halves, p, 8);
-    const V low = hn::Set(d, halves[0]), upper = hn::Set(d, halves[1]);
-#else
-    const V first = LoadBytes(d, p), second = LoadBytes(d, p + hn::Lanes(d) * 4);
-    const V low = hn::ConcatEven(d, second, first), upper = hn::ConcatOdd(d, second, first);
-#endif
-    const V magnitude = Magnitude(d, hn::Or(upper, hn::Min(low, bits(1))));
-    const auto rebiased = hn::BitCast(di, hn::Sub(magnitude, bits((1023u - 127) << 20)));
-    const auto least = hn::BitCast(di, hn::Min(magnitude, bits(1)));  // not zero unless it is
-    const auto clamped = hn::Min(hn::Max(rebiased, least), hn::Set(di, (1 << 28) - 1));
-    return hn::Or(hn::ShiftLeft<3>(hn::BitCast(d, clamped)), hn::And(upper, bits(1u << 31)));
-  }
 };
 
 // Every element of a source as f32, exactly.
@@ -353,21 +346,19 @@ void NarrowChecked(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRI
   counts.overflow += local.overflow;
 }
 
-// False where something was beyond F's range, infinite, NaN, or, for Bf16, too small for FromF64.
+// The next three narrow `count` elements as if all were in F's range. False where that was not so: something was
+// beyond it or just below its end, infinite or NaN, and what was stored is of no use.
 template <class F, class Source>
-HWY_INLINE bool NarrowInRange(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-                              std::size_t count) {
+HWY_INLINE bool InRange(Source, const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
+                        std::size_t count) {
   const hn::ScalableTag<std::uint32_t> d;
   const hn::RebindToSigned<decltype(d)> di;
   using Storage = typename F::Storage;
-  constexpr bool kMayBeTooSmall = std::is_same_v<Source, FromF64> && F::kSharesExponent;
   auto largest = hn::Zero(di);
-  auto least = hn::Set(d, ~0u);
   ForEachVector<Source::kWidth, sizeof(Storage)>(
       in, out, count, hn::Lanes(d), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
         const auto f32 = Source::Load(d, from), abs = Magnitude(d, f32);
         largest = hn::Max(largest, hn::BitCast(di, abs));
-        if constexpr (kMayBeTooSmall) least = hn::Min(least, hn::Sub(abs, hn::Set(d, 1)));
 #if ZT_HAVE_F16C
         if constexpr (std::is_same_v<F, format::F16>) {
           const hn::RebindToFloat<decltype(d)> df;
@@ -378,17 +369,96 @@ HWY_INLINE bool NarrowInRange(const std::uint8_t* HWY_RESTRICT in, std::uint8_t*
 #endif
         StoreNarrow(d, EncodeInRange<F>(d, f32, abs), to, Storage{});
       });
-  const auto limit = hn::Set(di, static_cast<std::int32_t>(F::kOverflow));
-  return hn::AllTrue(di, hn::Lt(largest, limit)) &&
-         (!kMayBeTooSmall || hn::AllFalse(d, hn::Lt(least, hn::Set(d, (1u << 23) - 1))));
+  return hn::AllTrue(di, hn::Lt(largest, hn::Set(di, static_cast<std::int32_t>(F::kOverflow))));
 }
 
+// The upper half of an f64, its lowest bit set where any bit below is, is the number rounded to odd at 21 digits.
+template <class F>
+HWY_INLINE bool InRange(FromF64, const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
+                        std::size_t count) {
+#if HWY_TARGET == HWY_SCALAR
+  return false;
+#else
+  const hn::ScalableTag<std::uint32_t> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  using Storage = typename F::Storage;
+  const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
+  constexpr std::uint32_t kRebias = (1023u - 127) << 20;
+  auto largest = hn::Zero(di);
+  auto least = bits(~0u);  // above zero, less one
+  ForEachVector<8, sizeof(Storage)>(
+      in, out, count, hn::Lanes(d), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
+        const auto first = LoadBytes(d, from), second = LoadBytes(d, from + hn::Lanes(d) * 4);
+        const auto low = hn::ConcatEven(d, second, first), upper = hn::ConcatOdd(d, second, first);
+        const auto magnitude = Magnitude(d, hn::Or(upper, hn::Min(low, bits(1))));
+        largest = hn::Max(largest, hn::BitCast(di, magnitude));
+        const auto rebiased = hn::BitCast(di, hn::Sub(magnitude, bits(kRebias)));
+        const auto abs = hn::ShiftLeft<3>(hn::BitCast(d, hn::Max(rebiased, hn::Zero(di))));
+        auto f32 = upper;
+        if constexpr (F::kSharesExponent) {  // and has f32's subnormals, which `abs` has not
+          least = hn::Min(least, hn::Sub(magnitude, bits(1)));
+          f32 = hn::Or(abs, hn::And(upper, bits(1u << 31)));
+        }
+        StoreNarrow(d, EncodeInRange<F>(d, f32, abs), to, Storage{});
+      });
+  constexpr auto kBeyond = static_cast<std::int32_t>((F::kOverflow >> 3) + kRebias);
+  return hn::AllTrue(di, hn::Lt(largest, hn::Set(di, kBeyond))) &&
+         hn::AllFalse(d, hn::Lt(least, bits(kRebias + (1u << 20) - 1)));
+#endif
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// From 16 to 8 bits: signs and range in 16-bit lanes, rounding in pairs of 32-bit ones. Exponents stay Half's, which
+// makes floats that are too small by 2^kScale.
+template <class F, class Half>
+HWY_INLINE bool HalfInRange(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
+                            std::size_t count) {
+  const hn::ScalableTag<std::uint16_t> d16;
+  const hn::RebindToSigned<decltype(d16)> di16;
+  const hn::Repartition<std::uint32_t, decltype(d16)> d;
+  const hn::Rebind<std::uint8_t, decltype(d16)> d8;
+  constexpr std::uint32_t kScale = 127 - Half::kBias;
+  constexpr int kDrop = 16 - Half::kShift;
+  auto largest = hn::Zero(di16);
+  ForEachVector<2, 1>(
+      in, out, count, hn::Lanes(d16), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
+        const auto halves = LoadBytes(d16, from);
+        const auto abs = hn::And(halves, hn::Set(d16, static_cast<std::uint16_t>(Half::kAllOnes)));
+        largest = hn::Max(largest, hn::BitCast(di16, abs));
+        auto even = hn::ShiftLeft<16>(hn::BitCast(d, abs));
+        auto odd = hn::And(hn::BitCast(d, abs), hn::Set(d, 0xffff0000u));
+        if constexpr (kDrop > 0) {
+          even = hn::ShiftRight<kDrop>(even);
+          odd = hn::ShiftRight<kDrop>(odd);
+        }
+        even = RoundMagnitude<F, kScale>(d, even);
+        odd = hn::ShiftLeft<16>(RoundMagnitude<F, kScale>(d, odd));
+        const auto magnitude = hn::OddEven(hn::BitCast(d16, odd), hn::BitCast(d16, even));
+        const auto narrow = WithSign<F>(d16, magnitude, hn::ShiftRight<8>(halves));
+        StoreBytes(hn::TruncateTo(d8, narrow), d8, to);
+      });
+  constexpr auto kBeyond =
+      static_cast<std::int16_t>((F::kOverflow - (kScale << 23)) >> Half::kShift);
+  return hn::AllTrue(di16, hn::Lt(largest, hn::Set(di16, kBeyond)));
+}
+template <class F>
+  requires(sizeof(typename F::Storage) == 1)
+HWY_INLINE bool InRange(FromF16, const std::uint8_t* in, std::uint8_t* out, std::size_t count) {
+  return HalfInRange<F, format::F16>(in, out, count);
+}
+template <class F>
+  requires(sizeof(typename F::Storage) == 1)
+HWY_INLINE bool InRange(FromBf16, const std::uint8_t* in, std::uint8_t* out, std::size_t count) {
+  return HalfInRange<F, format::Bf16>(in, out, count);
+}
+#endif
+
 template <class F, class Source>
-void Narrow(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count,
-            bool saturate, Counts& counts) {
+void Narrow(Source source, const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
+            std::size_t count, bool saturate, Counts& counts) {
   for (std::size_t n; count > 0; count -= n) {
     n = std::min(count, kBlock);
-    if (HWY_UNLIKELY(!(NarrowInRange<F, Source>(in, out, n)))) {
+    if (HWY_UNLIKELY(!InRange<F>(source, in, out, n))) {
       HWY_ALIGN std::uint8_t f32[kBlock * 4];
       if constexpr (std::is_same_v<Source, FromF64>) {
         F64ToF32Odd(in, f32, n);
@@ -498,13 +568,13 @@ void AnyToNarrow(Number from, const std::uint8_t* in, std::uint8_t* out, std::si
   switch (from) {
     case Number::kF64:
     case Number::kOddF64:
-      return Narrow<F, FromF64>(in, out, count, saturate, counts);
+      return Narrow<F>(FromF64(), in, out, count, saturate, counts);
     case Number::kF32:
-      return Narrow<F, FromF32>(in, out, count, saturate, counts);
+      return Narrow<F>(FromF32(), in, out, count, saturate, counts);
     case Number::kF16:
-      return Narrow<F, FromF16>(in, out, count, saturate, counts);
+      return Narrow<F>(FromF16(), in, out, count, saturate, counts);
     case Number::kBf16:
-      return Narrow<F, FromBf16>(in, out, count, saturate, counts);
+      return Narrow<F>(FromBf16(), in, out, count, saturate, counts);
     default:
       break;
   }
@@ -522,7 +592,7 @@ void AnyToNarrow(Number from, const std::uint8_t* in, std::uint8_t* out, std::si
   } else {
     ByWayOfF32<kWidth>(
         from, in, out, count, [&](const std::uint8_t* f32, std::uint8_t* to, std::size_t n) {
-          Narrow<F, FromF32>(f32, to, n, saturate, counts);
+          Narrow<F>(FromF32(), f32, to, n, saturate, counts);
         });
   }
 }
