@@ -107,18 +107,17 @@ HWY_INLINE void TransposeElements(const std::uint8_t* HWY_RESTRICT in, std::size
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// A square of 16 bytes by 16 / sizeof(T) rows, by log2 rounds of interleaving rows half the square
-// apart.
-template <typename T>
-HWY_INLINE void TransposeSquare(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
-                                std::uint8_t* HWY_RESTRICT out, std::size_t out_stride) {
-  constexpr std::size_t kSide = 16 / sizeof(T);
-  const hn::FixedTag<T, kSide> d;
-  using V = hn::Vec<decltype(d)>;
+// Squares of 16 bytes by 16 / sizeof(T) rows, as many side by side as a vector has blocks, by log2 rounds of
+// interleaving rows half the square apart. The vector that has row r of the squares' columns then goes apart.
+template <typename T, class D = hn::CappedTag<T, 64 / sizeof(T)>>
+HWY_INLINE void TransposeSquares(D d, const std::uint8_t* HWY_RESTRICT in, std::size_t in_pitch,
+                                 std::uint8_t* HWY_RESTRICT out, std::size_t out_pitch) {
+  constexpr std::size_t kSide = 16 / sizeof(T), kBlocks = hn::MaxLanes(d) / kSide;
+  using V = hn::Vec<D>;
   V a[kSide], b[kSide];
   HWY_UNROLL(16)
   for (std::size_t r = 0; r < kSide; ++r) {
-    a[r] = hn::LoadU(d, reinterpret_cast<const T*>(in + r * in_stride * sizeof(T)));
+    a[r] = hn::LoadU(d, reinterpret_cast<const T*>(in + r * in_pitch));
   }
   HWY_UNROLL(4)
   for (std::size_t round = 1; round < kSide; round *= 2) {
@@ -132,7 +131,11 @@ HWY_INLINE void TransposeSquare(const std::uint8_t* HWY_RESTRICT in, std::size_t
   }
   HWY_UNROLL(16)
   for (std::size_t r = 0; r < kSide; ++r) {
-    hn::StoreU(a[r], d, reinterpret_cast<T*>(out + r * out_stride * sizeof(T)));
+    HWY_ALIGN T blocks[hn::MaxLanes(d)];
+    hn::Store(a[r], d, blocks);
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      std::memcpy(out + (i * kSide + r) * out_pitch, blocks + i * kSide, 16);
+    }
   }
 }
 #endif
@@ -144,64 +147,99 @@ HWY_INLINE void StreamRun(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY
   const hn::ScalableTag<std::uint8_t> d;
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t head = std::min(bytes, (64 - reinterpret_cast<std::uintptr_t>(out) % 64) % 64);
-  std::memcpy(out, in, head);
+  if (head > 0) std::memcpy(out, in, head);
   std::size_t i = head;
   for (; i + 64 <= bytes; i += 64) {
     for (std::size_t j = i; j < i + 64; j += lanes) hn::Stream(hn::LoadU(d, in + j), d, out + j);
   }
-  std::memcpy(out + i, in + i, bytes - i);
+  if (i < bytes) std::memcpy(out + i, in + i, bytes - i);
 }
 
-// Tiles one cache line wide and a few hundred rows high: each line of the input is read once, in
-// full, and becomes part of a long run of the output, put together in a buffer, so that page and
-// line changes are few on either side.
+// What a tile passes through: its rows, then its columns.
+template <typename T>
+struct Tile {
+  static constexpr std::size_t kRowBytes = sizeof(T) == 1 ? 128 : 256;
+  static constexpr std::size_t kColumnBytes = sizeof(T) <= 2 ? 128 : 256;
+  static constexpr std::size_t kCols = kRowBytes / sizeof(T), kRows = kColumnBytes / sizeof(T);
+  HWY_ALIGN std::uint8_t rows[kRows * kRowBytes];
+  HWY_ALIGN std::uint8_t columns[kCols * kColumnBytes];
+
+  // A row is read once, in whole lines: rows whose distance is a power of two share a set of the first-level cache,
+  // and would not stay there while square after square is read. `ahead` is where the next tile begins, or null.
+  HWY_INLINE void Read(const std::uint8_t* from, std::size_t pitch, std::size_t height,
+                       std::size_t width, const std::uint8_t* ahead) {
+    for (std::size_t r = 0; r < height; ++r) {
+      if (ahead != nullptr) {
+        for (std::size_t b = 0; b < kRowBytes; b += 64) {
+          __builtin_prefetch(ahead + r * pitch + b, 0, 2);
+        }
+      }
+      if (HWY_LIKELY(width == kCols)) {
+        std::memcpy(rows + r * kRowBytes, from + r * pitch, kRowBytes);
+      } else {
+        std::memcpy(rows + r * kRowBytes, from + r * pitch, width * sizeof(T));
+      }
+    }
+  }
+
+  HWY_INLINE void Turn(std::size_t height, std::size_t width) {
+    std::size_t r = 0, c = 0;
+    const auto from = [&] { return rows + r * kRowBytes + c * sizeof(T); };
+    const auto to = [&] { return columns + c * kColumnBytes + r * sizeof(T); };
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (sizeof(T) < 16) {
+      const hn::CappedTag<T, 64 / sizeof(T)> d;
+      const hn::FixedTag<T, 16 / sizeof(T)> d16;
+      constexpr std::size_t kSquare = 16 / sizeof(T);
+      for (; r + kSquare <= height; r += kSquare) {
+        for (c = 0; c + hn::MaxLanes(d) <= width; c += hn::MaxLanes(d)) {
+          TransposeSquares<T>(d, from(), kRowBytes, to(), kColumnBytes);
+        }
+        for (; c + kSquare <= width; c += kSquare) {
+          TransposeSquares<T>(d16, from(), kRowBytes, to(), kColumnBytes);
+        }
+        TransposeElements<T>(from(), kCols, to(), kRows, kSquare, width - c);
+      }
+    }
+#endif
+    c = 0;
+    TransposeElements<T>(from(), kCols, to(), kRows, height - r, width);
+  }
+};
+
+// Tile by tile, along the rows. Blocks of tiles keep the pages that are read and written few enough for the
+// processor to remember where they are.
 template <typename T>
 void TransposeTiles(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
                     std::uint8_t* HWY_RESTRICT out, std::size_t out_stride, std::size_t rows,
                     std::size_t cols) {
-  constexpr std::size_t kTileCols = 64 / sizeof(T), kTileRows = sizeof(T) <= 2 ? 512 : 256;
-  HWY_ALIGN std::uint8_t tile[kTileCols * kTileRows * sizeof(T)];
+  constexpr std::size_t kRows = Tile<T>::kRows, kCols = Tile<T>::kCols;
+  constexpr std::size_t kBlockRows = 4096 / sizeof(T), kBlockCols = sizeof(T) == 1 ? 256 : 512;
+  const std::size_t pitch = in_stride * sizeof(T);
   const bool streamed = rows * cols * sizeof(T) >= kStreamedBytes;
-  for (std::size_t r0 = 0; r0 < rows; r0 += kTileRows) {
-    const std::size_t height = std::min(kTileRows, rows - r0);
-    for (std::size_t c0 = 0; c0 < cols; c0 += kTileCols) {
-      const std::size_t width = std::min(kTileCols, cols - c0);
-      const std::uint8_t* const from = in + (r0 * in_stride + c0) * sizeof(T);
-      const auto at = [&](std::size_t r, std::size_t c) {
-        return from + (r * in_stride + c) * sizeof(T);
-      };
-      const auto to = [&](std::size_t r, std::size_t c) {
-        return tile + (c * kTileRows + r) * sizeof(T);
-      };
-      std::size_t r = 0;
-#if HWY_TARGET != HWY_SCALAR
-      if constexpr (sizeof(T) < 16) {
-        constexpr std::size_t kSide = 16 / sizeof(T);
-        for (; r + kSide <= height; r += kSide) {
-          if (c0 + 2 * kTileCols <= cols) {
-            for (std::size_t i = r; i < r + kSide; ++i) hwy::Prefetch(at(i, kTileCols));
-          }
-          std::size_t c = 0;
-          for (; c + kSide <= width; c += kSide) {
-            TransposeSquare<T>(at(r, c), in_stride, to(r, c), kTileRows);
-          }
-          if (c < width) {
-            TransposeElements<T>(at(r, c), in_stride, to(r, c), kTileRows, kSide, width - c);
-          }
-        }
+  Tile<T> tile;
+  const auto transpose_tile = [&](std::size_t r, std::size_t c, std::size_t end_r, std::size_t end_c) HWY_ATTR {
+    const std::size_t height = std::min(kRows, end_r - r), width = std::min(kCols, end_c - c);
+    const std::uint8_t* const from = in + r * pitch + c * sizeof(T);
+    tile.Read(from, pitch, height, width,
+              c + 2 * kCols <= end_c ? from + Tile<T>::kRowBytes : nullptr);
+    tile.Turn(height, width);
+    for (std::size_t i = 0; i < width; ++i) {
+      const std::uint8_t* const column = tile.columns + i * Tile<T>::kColumnBytes;
+      std::uint8_t* const run = out + ((c + i) * out_stride + r) * sizeof(T);
+      if (streamed) {
+        StreamRun(column, run, height * sizeof(T));
+      } else {
+        std::memcpy(run, column, height * sizeof(T));
       }
-#endif
-      for (; r < height; ++r) {
-        if (c0 + 2 * kTileCols <= cols) hwy::Prefetch(at(r, kTileCols));
-        TransposeElements<T>(at(r, 0), in_stride, to(r, 0), kTileRows, 1, width);
-      }
-      for (std::size_t c = 0; c < width; ++c) {
-        std::uint8_t* const run = out + ((c0 + c) * out_stride + r0) * sizeof(T);
-        if (streamed) {
-          StreamRun(to(0, c), run, height * sizeof(T));
-        } else {
-          std::memcpy(run, to(0, c), height * sizeof(T));
-        }
+    }
+  };
+  for (std::size_t block_r = 0; block_r < rows; block_r += kBlockRows) {
+    const std::size_t end_r = std::min(rows, block_r + kBlockRows);
+    for (std::size_t block_c = 0; block_c < cols; block_c += kBlockCols) {
+      const std::size_t end_c = std::min(cols, block_c + kBlockCols);
+      for (std::size_t r = block_r; r < end_r; r += kRows) {
+        for (std::size_t c = block_c; c < end_c; c += kCols) transpose_tile(r, c, end_r, end_c);
       }
     }
   }
