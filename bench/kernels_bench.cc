@@ -195,12 +195,13 @@ void Register(const std::string& name, const Function& function, Args... args) {
     const char* name;
     std::size_t moved;
     int iterations;
-  } sizes[] = {{"in_cache", kInCache, 100}, {"out_of_cache", kOutOfCache, 15}, {"from_memory", FromMemory(), 5}};
+  } sizes[] = {{"in_cache", kInCache, 100},
+               {"out_of_cache", kOutOfCache, 15},
+               {"from_memory", FromMemory(), 5}};
   for (const auto& size : sizes) {
     const std::size_t moved = size.moved;
-    benchmark::RegisterBenchmark(
-        (name + "/" + size.name).c_str(),
-        [=](benchmark::State& state) { function(state, args..., moved); })
+    benchmark::RegisterBenchmark((name + "/" + size.name).c_str(),
+                                 [=](benchmark::State& state) { function(state, args..., moved); })
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond)
         ->Iterations(size.iterations);

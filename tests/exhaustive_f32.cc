@@ -100,10 +100,11 @@ int main(int argc, char** argv) {
       const auto number = [](const std::atomic<std::uint64_t>& of) {
         return static_cast<unsigned long long>(of.load());
       };
-      std::printf("f32 to %s, %s: %llu of 2^32 wrong; %llu overflow, counted wrong in %llu of %llu blocks\n",
-                  to.name, saturate ? "saturate" : "inf", number(tally.wrong),
-                  number(tally.overflow), number(tally.wrong_counts),
-                  static_cast<unsigned long long>(kBlocks));
+      std::printf(
+          "f32 to %s, %s: %llu of 2^32 wrong; %llu overflow, counted wrong in %llu of %llu "
+          "blocks\n",
+          to.name, saturate ? "saturate" : "inf", number(tally.wrong), number(tally.overflow),
+          number(tally.wrong_counts), static_cast<unsigned long long>(kBlocks));
       std::fflush(stdout);
       good = good && tally.wrong == 0 && tally.wrong_counts == 0;
     }

@@ -218,7 +218,8 @@ void TransposeTiles(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
   const std::size_t pitch = in_stride * sizeof(T);
   const bool streamed = rows * cols * sizeof(T) >= kStreamedBytes;
   Tile<T> tile;
-  const auto transpose_tile = [&](std::size_t r, std::size_t c, std::size_t end_r, std::size_t end_c) HWY_ATTR {
+  const auto transpose_tile = [&](std::size_t r, std::size_t c, std::size_t end_r,
+                                  std::size_t end_c) HWY_ATTR {
     const std::size_t height = std::min(kRows, end_r - r), width = std::min(kCols, end_c - c);
     const std::uint8_t* const from = in + r * pitch + c * sizeof(T);
     tile.Read(from, pitch, height, width,

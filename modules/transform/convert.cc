@@ -73,7 +73,9 @@ class Conversion final : public Transform {
   }
 
  private:
-  std::size_t out_width() const { return steps_.empty() ? in_width_ : kernel::WidthOf(steps_.back().to); }
+  std::size_t out_width() const {
+    return steps_.empty() ? in_width_ : kernel::WidthOf(steps_.back().to);
+  }
 
   void ApplyToBlock(const std::uint8_t* in, std::uint8_t* out, std::size_t count,
                     kernel::Counts& counts) const {

@@ -31,8 +31,7 @@ void BoolToU8(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
 // To a type that holds every value, or a float, where the cast rounds to nearest even.
 template <typename From, typename To>
 void Cast(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count) {
-  ForEachElement<From>(in, out, count,
-                       [](From value) HWY_ATTR { return static_cast<To>(value); });
+  ForEachElement<From>(in, out, count, [](From value) HWY_ATTR { return static_cast<To>(value); });
 }
 
 // Beyond 2^53 the low 11 bits are folded into the one above them, which leaves at most 53 and at

@@ -12,72 +12,17 @@
 #include <cstring>
 #include <type_traits>
 
-#include "transform/convert_formats.h"
-#include "transform/prefetch.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transform/convert_kernel.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "transform/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-using format::Specials;
-
-// x86 targets with F16C; elsewhere the integer code below gives the same bits.
-#if (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL) && \
-    !defined(HWY_DISABLE_F16C)
-#define ZT_HAVE_F16C 1
-#else
-#define ZT_HAVE_F16C 0
-#endif
 
 constexpr std::size_t kBlock = 512;  // elements between two looks at the largest magnitude
-
-// Calls step(in, out) for each whole vector of `lanes` elements, then once more on padded copies
-// for the rest.
-template <std::size_t kInWidth, std::size_t kOutWidth, class Step>
-HWY_INLINE void ForEachVector(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-                              std::size_t count, std::size_t lanes, const Step& step) {
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    for (std::size_t b = 0; b < lanes * kInWidth; b += 64) PrefetchAhead(in + i * kInWidth + b);
-    step(in + i * kInWidth, out + i * kOutWidth);
-  }
-  if (i == count) return;
-  HWY_ALIGN std::uint8_t padded_in[HWY_MAX_BYTES * 2] = {};  // zeros overflow nothing
-  HWY_ALIGN std::uint8_t padded_out[HWY_MAX_BYTES * 2];
-  std::memcpy(padded_in, in + i * kInWidth, (count - i) * kInWidth);
-  step(padded_in, padded_out);
-  std::memcpy(out + i * kOutWidth, padded_out, (count - i) * kOutWidth);
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> LoadBytes(D d, const std::uint8_t* p) {
-  return hn::LoadU(d, reinterpret_cast<const hn::TFromD<D>*>(p));
-}
-template <class D>
-HWY_INLINE void StoreBytes(hn::Vec<D> v, D d, std::uint8_t* p) {
-  hn::StoreU(v, d, reinterpret_cast<hn::TFromD<D>*>(p));
-}
-
-// The low bits of 32-bit lanes, whose values fit.
-template <class D32, class V>
-HWY_INLINE void StoreNarrow(D32, V v, std::uint8_t* out, std::uint16_t) {
-  const hn::Rebind<std::uint16_t, D32> d16;
-  StoreBytes(hn::TruncateTo(d16, v), d16, out);
-}
-template <class D32, class V>
-HWY_INLINE void StoreNarrow(D32, V v, std::uint8_t* out, std::uint8_t) {
-  const hn::Rebind<std::uint8_t, D32> d8;
-#if HWY_TARGET == HWY_AVX3_DL  // TruncateTo to u8 is wrong there in Highway 1.0.3
-  const hn::Rebind<std::int32_t, D32> di;
-  StoreBytes(hn::DemoteTo(d8, hn::BitCast(di, v)), d8, out);
-#else
-  StoreBytes(hn::TruncateTo(d8, v), d8, out);
-#endif
-}
 
 // Replaces the lanes of `narrow` whose f32 magnitude `abs` is beyond F's range, infinite or NaN, and counts them.
 template <class F, class D, class V>
@@ -109,11 +54,6 @@ HWY_NOINLINE V FixSpecials(D d, V f32, V abs, V narrow, bool saturate, Counts& c
     narrow = hn::IfThenElse(special, saturate ? largest : the_nan, narrow);
     return hn::IfThenElse(nan, the_nan, narrow);
   }
-}
-
-template <class D, class V>
-HWY_INLINE V Magnitude(D d, V f32) {
-  return hn::And(f32, hn::Set(d, 0x7fffffffu));
 }
 
 // The significand of a magnitude in F's units of the last place, rounded to nearest, ties to even, below its exponent
@@ -160,121 +100,6 @@ HWY_INLINE V EncodeInRange(D d, V f32, V abs) {
   }
 }
 
-// Where vectors of f32 bits come from: Load() gives the d lanes that start at p.
-struct FromF32 {
-  static constexpr std::size_t kWidth = 4;
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
-    return LoadBytes(d, p);
-  }
-};
-
-struct FromBf16 {
-  static constexpr std::size_t kWidth = 2;
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
-    const hn::Rebind<std::uint16_t, D> dn;
-    return hn::ShiftLeft<16>(hn::PromoteTo(d, LoadBytes(dn, p)));
-  }
-};
-
-// F's bits in 32-bit lanes to f32 bits, exactly.
-template <class F, class D, class V>
-HWY_INLINE V Decode(D d, V narrow) {
-  const hn::RebindToSigned<D> di;
-  const hn::RebindToFloat<D> df;
-  const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
-  const V magnitude = hn::And(narrow, bits(F::kAllOnes));
-  const V sign = hn::ShiftLeft<F::kSignShift>(hn::And(narrow, bits(F::kSign)));
-  const V shifted = hn::ShiftLeft<F::kShift>(magnitude);
-  V f32 = hn::Add(shifted, bits(F::kRebias));
-  // Subnormal: put it behind an implicit one of the smallest normal's weight, and subtract that
-  // one.
-  const V biased = hn::Add(shifted, bits(F::kMinNormal));
-  const V subnormal =
-      hn::BitCast(d, hn::Sub(hn::BitCast(df, biased), hn::BitCast(df, bits(F::kMinNormal))));
-  const auto small = hn::Lt(hn::BitCast(di, magnitude), hn::Set(di, 1 << F::kMantissa));
-  f32 = hn::IfThenElse(hn::RebindMask(d, small), subnormal, f32);
-  const auto reaches = [&](std::uint32_t v) HWY_ATTR {
-    return hn::RebindMask(
-        d, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, static_cast<std::int32_t>(v) - 1)));
-  };
-  if constexpr (F::kKind == Specials::kIeee) {
-    f32 = hn::IfThenElse(reaches(F::kExponentMask), hn::Or(shifted, bits(format::kF32Inf)), f32);
-    f32 = hn::IfThenElse(reaches(F::kExponentMask + 1), hn::Or(f32, bits(format::kF32Quiet)), f32);
-    return hn::Or(f32, sign);
-  } else if constexpr (F::kKind == Specials::kFn) {
-    f32 = hn::IfThenElse(reaches(F::kAllOnes), bits(format::kF32Inf | format::kF32Quiet), f32);
-    return hn::Or(f32, sign);
-  } else {
-    const V value = hn::Or(f32, sign);
-    return hn::IfThenElse(hn::Eq(narrow, bits(F::kSign)), bits(format::kF32Inf | format::kF32Quiet),
-                          value);
-  }
-}
-
-template <class F>
-struct FromSmall {
-  static constexpr std::size_t kWidth = sizeof(typename F::Storage);
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
-    const hn::Rebind<typename F::Storage, D> dn;
-    return Decode<F>(d, hn::PromoteTo(d, LoadBytes(dn, p)));
-  }
-};
-
-#if ZT_HAVE_F16C
-struct FromF16 {
-  static constexpr std::size_t kWidth = 2;
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Load(D d, const std::uint8_t* p) {
-    const hn::RebindToFloat<D> df;
-    const hn::Rebind<hwy::float16_t, D> dh;
-    return hn::BitCast(d, hn::PromoteTo(df, LoadBytes(dh, p)));
-  }
-};
-#else
-using FromF16 = FromSmall<format::F16>;
-#endif
-
-struct FromF64 {
-  static constexpr std::size_t kWidth = 8;
-};
-
-// Every element of a source as f32, exactly.
-template <class Source>
-void ToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count) {
-  const hn::ScalableTag<std::uint32_t> d;
-  ForEachVector<Source::kWidth, 4>(in, out, count, hn::Lanes(d),
-                                   [&](const std::uint8_t* from, std::uint8_t* to)
-                                       HWY_ATTR { StoreBytes(Source::Load(d, from), d, to); });
-}
-
-void F32ToF64(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-              std::size_t count) {
-  const hn::ScalableTag<double> dd;
-  const hn::Rebind<float, decltype(dd)> df;
-  ForEachVector<4, 8>(in, out, count, hn::Lanes(dd),
-                      [&](const std::uint8_t* from, std::uint8_t* to)
-                          HWY_ATTR { StoreBytes(hn::PromoteTo(dd, LoadBytes(df, from)), dd, to); });
-}
-
-// Highway's emulated DemoteTo clamps to the largest finite f32; the hardware's rounds to infinity,
-// as here.
-template <class DF, class DD, class V>
-HWY_INLINE hn::Vec<DF> Round64To32(DF df, DD dd, V v) {
-#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-  double wide[HWY_MAX_BYTES / sizeof(double)];
-  float narrow[HWY_MAX_BYTES / sizeof(double)];
-  hn::StoreU(v, dd, wide);
-  for (std::size_t i = 0; i < hn::Lanes(dd); ++i) narrow[i] = static_cast<float>(wide[i]);
-  return hn::LoadU(df, narrow);
-#else
-  (void)dd;
-  return hn::DemoteTo(df, v);
-#endif
-}
-
 // Through f32 bits: what came out infinite or NaN is looked at again.
 void F64ToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
               std::size_t count, bool saturate, Counts& counts) {
@@ -283,12 +108,12 @@ void F64ToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
   const hn::RebindToSigned<decltype(df)> di;
   const auto infinity = hn::Set(di, static_cast<std::int32_t>(format::kF32Inf));
   auto largest = hn::Zero(di);
-  ForEachVector<8, 4>(
-      in, out, count, hn::Lanes(dd), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
-        const auto narrow = Round64To32(df, dd, LoadBytes(dd, from));
-        largest = hn::Max(largest, hn::BitCast(di, hn::Abs(narrow)));
-        StoreBytes(narrow, df, to);
-      });
+  ForEachVector<8, 4>(in, out, count, hn::Lanes(dd),
+                      [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
+                        const auto narrow = Round64To32(df, dd, LoadBytes(dd, from));
+                        largest = hn::Max(largest, hn::BitCast(di, hn::Abs(narrow)));
+                        StoreBytes(narrow, df, to);
+                      });
   if (HWY_LIKELY(hn::AllTrue(di, hn::Lt(largest, infinity)))) return;
   for (std::size_t i = 0; i < count; ++i) {
     double exact;
@@ -374,8 +199,8 @@ HWY_INLINE bool InRange(Source, const std::uint8_t* HWY_RESTRICT in, std::uint8_
 
 // The upper half of an f64, its lowest bit set where any bit below is, is the number rounded to odd at 21 digits.
 template <class F>
-HWY_INLINE bool InRange(FromF64, const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
-                        std::size_t count) {
+HWY_INLINE bool InRange(FromF64, const std::uint8_t* HWY_RESTRICT in,
+                        std::uint8_t* HWY_RESTRICT out, std::size_t count) {
 #if HWY_TARGET == HWY_SCALAR
   return false;
 #else
@@ -479,7 +304,8 @@ void SmallToHalf(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT
   const hn::ScalableTag<std::uint16_t> d;
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<std::uint8_t, decltype(d)> d8;
-  const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, static_cast<std::uint16_t>(v)); };
+  const auto bits = [&](std::uint32_t v)
+                        HWY_ATTR { return hn::Set(d, static_cast<std::uint16_t>(v)); };
   HWY_ALIGN static constexpr auto kLeast = format::LeastMagnitudes<From, To>();
 #if HWY_TARGET != HWY_SCALAR
   const auto least = hn::LoadDup128(d, kLeast.data());
@@ -590,15 +416,15 @@ void AnyToNarrow(Number from, const std::uint8_t* in, std::uint8_t* out, std::si
         return SmallToHalf<format::E5m2fnuz, F>(in, out, count);
     }
   } else {
-    ByWayOfF32<kWidth>(
-        from, in, out, count, [&](const std::uint8_t* f32, std::uint8_t* to, std::size_t n) {
-          Narrow<F>(FromF32(), f32, to, n, saturate, counts);
-        });
+    ByWayOfF32<kWidth>(from, in, out, count,
+                       [&](const std::uint8_t* f32, std::uint8_t* to, std::size_t n) {
+                         Narrow<F>(FromF32(), f32, to, n, saturate, counts);
+                       });
   }
 }
 
-void RunFloats(Number from, Number to, const std::uint8_t* in, std::uint8_t* out,
-               std::size_t count, bool saturate, Counts& counts) {
+void RunFloats(Number from, Number to, const std::uint8_t* in, std::uint8_t* out, std::size_t count,
+               bool saturate, Counts& counts) {
   switch (to) {
     case Number::kF64:
       if (from == Number::kF32) return F32ToF64(in, out, count);
@@ -620,7 +446,6 @@ void RunFloats(Number from, Number to, const std::uint8_t* in, std::uint8_t* out
   }
 }
 
-#undef ZT_HAVE_F16C
 }  // namespace zt::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -92,10 +92,9 @@ class Dequantize final : public Transform {
     alignas(64) float stage[kStage];
     kernel::Counts found;
     ForEachPiece(from, blocks, stage, [&](std::size_t count) {
-      kernel::ConvertFloats(kernel::Number::kF32,
-                            to_ == DType::kF16 ? kernel::Number::kF16 : kernel::Number::kBf16,
-                            reinterpret_cast<const std::uint8_t*>(stage), to, count, saturate_,
-                            found);
+      kernel::ConvertFloats(
+          kernel::Number::kF32, to_ == DType::kF16 ? kernel::Number::kF16 : kernel::Number::kBf16,
+          reinterpret_cast<const std::uint8_t*>(stage), to, count, saturate_, found);
       to += count * sizeof(std::uint16_t);
     });
     return found.overflow;
