@@ -41,6 +41,16 @@ def raw(bench, options):
                       goal("raw conversion with 1 thread, of `cp`", one / cp, 0.9)]}
 
 
+def dtype(bench, options):
+    source = bench.make(options.goal_size, "--kind", "f32")
+    rows = bench.compare(source, {"cp of the f32 file": ["cp", source, bench.output],
+                                  "ztstream --dtype bf16 -T1": bench.convert(source, "--dtype", "bf16", "-T1"),
+                                  "ztstream --dtype bf16 -T2": bench.convert(source, "--dtype", "bf16", "-T2")}, options.runs)
+    cp, one, two = medians(rows, *(row["name"] for row in rows))
+    return {"rows": rows, "goals": [goal("f32 to bf16 with 1 thread, of `cp` of what is read", one / cp, 1.1),
+                                    goal("f32 to bf16 with 2 threads, of `cp` of what is read", two / cp, 1.1)]}
+
+
 def zstd(bench, options):
     source = bench.make(options.goal_size)
     rows = bench.compare(source, {"zstd -1 -T2": bench.zstd(source, threads=2),
@@ -194,5 +204,5 @@ def dequantize(bench, options):
              found[name] / found["memcpy"], 0.7, False) for name in ("q4_k/f32", "q8_0/f32")]}
 
 
-STEPS = {"raw": raw, "zstd": zstd, "decode": decode, "memory": memory, "reference": reference, "small": small,
+STEPS = {"raw": raw, "dtype": dtype, "zstd": zstd, "decode": decode, "memory": memory, "reference": reference, "small": small,
          "inspect": inspect, "kernels": kernels, "dequantize": dequantize}
