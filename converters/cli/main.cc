@@ -111,7 +111,8 @@ int Run(int argc, char** argv) {
   c->add_option("--chunk", convert.chunk, "Content of one zstd frame")->capture_default_str();
   c->add_option("--digest", convert.digest, "none, crc32c, sha256 or xxh3")->capture_default_str();
   c->add_option("--dtype", convert.dtype, "TYPE, or keep, of matching names; the first rule wins")
-      ->take_all();
+      ->take_all()
+      ->allow_extra_args(false);  // one each time: what follows may be an input
   c->add_option("--on-overflow", convert.on_overflow, "error, inf or saturate")
       ->capture_default_str();
   c->add_option("--dequantize", convert.dequantize, "Quantized GGUF blocks to f32, f16 or bf16");
@@ -121,9 +122,14 @@ int Run(int argc, char** argv) {
   std::string sparse = "auto";
   c->add_option("--sparse", sparse, "auto; keep: scipy archives stay dense")->capture_default_str();
   c->add_option("--include", convert.include, "Only tensors whose name matches; repeatable")
-      ->take_all();
-  c->add_option("--exclude", convert.exclude, "Not these; repeatable")->take_all();
-  c->add_option("--rename", convert.rename, "New names; repeatable, in order")->take_all();
+      ->take_all()
+      ->allow_extra_args(false);
+  c->add_option("--exclude", convert.exclude, "Not these; repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+  c->add_option("--rename", convert.rename, "New names; repeatable, in order")
+      ->take_all()
+      ->allow_extra_args(false);
   c->add_flag("-n,--dry-run", convert.dry_run, "Print the plan and write nothing");
   c->add_flag("-f,--force", convert.force, "Replace an existing output");
   c->add_flag("--no-sync", convert.no_sync, "Do not wait until the disk has it");

@@ -121,3 +121,12 @@ HWY_ALIGN constexpr std::int8_t kFp4Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target guard
+
+// Defines Dequant##name, which calls the best target's `name`. For the part of a file that is compiled once.
+#ifndef ZT_DISPATCH_DEQUANT
+#define ZT_DISPATCH_DEQUANT(name)                                              \
+  HWY_EXPORT(name);                                                            \
+  void Dequant##name(const std::uint8_t* in, float* out, std::size_t blocks) { \
+    HWY_DYNAMIC_DISPATCH(name)(in, out, blocks);                               \
+  }
+#endif

@@ -173,19 +173,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zt::kernel {
 
-#define ZT_DISPATCH(name)                                                      \
-  HWY_EXPORT(name);                                                            \
-  void Dequant##name(const std::uint8_t* in, float* out, std::size_t blocks) { \
-    HWY_DYNAMIC_DISPATCH(name)(in, out, blocks);                               \
-  }
-ZT_DISPATCH(IQ2_XXS)
-ZT_DISPATCH(IQ2_XS)
-ZT_DISPATCH(IQ2_S)
-ZT_DISPATCH(IQ3_XXS)
-ZT_DISPATCH(IQ3_S)
-ZT_DISPATCH(IQ1_S)
-ZT_DISPATCH(IQ1_M)
-#undef ZT_DISPATCH
+ZT_DISPATCH_DEQUANT(IQ2_XXS)
+ZT_DISPATCH_DEQUANT(IQ2_XS)
+ZT_DISPATCH_DEQUANT(IQ2_S)
+ZT_DISPATCH_DEQUANT(IQ3_XXS)
+ZT_DISPATCH_DEQUANT(IQ3_S)
+ZT_DISPATCH_DEQUANT(IQ1_S)
+ZT_DISPATCH_DEQUANT(IQ1_M)
 
 }  // namespace zt::kernel
 #endif  // HWY_ONCE

@@ -227,21 +227,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zt::kernel {
 
-#define ZT_DISPATCH(name)                                                      \
-  HWY_EXPORT(name);                                                            \
-  void Dequant##name(const std::uint8_t* in, float* out, std::size_t blocks) { \
-    HWY_DYNAMIC_DISPATCH(name)(in, out, blocks);                               \
-  }
-ZT_DISPATCH(Q2_K)
-ZT_DISPATCH(Q3_K)
-ZT_DISPATCH(Q4_K)
-ZT_DISPATCH(Q5_K)
-ZT_DISPATCH(Q6_K)
-ZT_DISPATCH(Q8_K)
-ZT_DISPATCH(IQ4_XS)
-ZT_DISPATCH(TQ1_0)
-ZT_DISPATCH(TQ2_0)
-#undef ZT_DISPATCH
+ZT_DISPATCH_DEQUANT(Q2_K)
+ZT_DISPATCH_DEQUANT(Q3_K)
+ZT_DISPATCH_DEQUANT(Q4_K)
+ZT_DISPATCH_DEQUANT(Q5_K)
+ZT_DISPATCH_DEQUANT(Q6_K)
+ZT_DISPATCH_DEQUANT(Q8_K)
+ZT_DISPATCH_DEQUANT(IQ4_XS)
+ZT_DISPATCH_DEQUANT(TQ1_0)
+ZT_DISPATCH_DEQUANT(TQ2_0)
 
 }  // namespace zt::kernel
 #endif  // HWY_ONCE

@@ -170,22 +170,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zt::kernel {
 
-#define ZT_DISPATCH(name)                                                      \
-  HWY_EXPORT(name);                                                            \
-  void Dequant##name(const std::uint8_t* in, float* out, std::size_t blocks) { \
-    HWY_DYNAMIC_DISPATCH(name)(in, out, blocks);                               \
-  }
-ZT_DISPATCH(Q4_0)
-ZT_DISPATCH(Q4_1)
-ZT_DISPATCH(Q5_0)
-ZT_DISPATCH(Q5_1)
-ZT_DISPATCH(Q8_0)
-ZT_DISPATCH(IQ4_NL)
-ZT_DISPATCH(MXFP4)
-ZT_DISPATCH(NVFP4)
-ZT_DISPATCH(Q1_0)
-ZT_DISPATCH(Q2_0)
-#undef ZT_DISPATCH
+ZT_DISPATCH_DEQUANT(Q4_0)
+ZT_DISPATCH_DEQUANT(Q4_1)
+ZT_DISPATCH_DEQUANT(Q5_0)
+ZT_DISPATCH_DEQUANT(Q5_1)
+ZT_DISPATCH_DEQUANT(Q8_0)
+ZT_DISPATCH_DEQUANT(IQ4_NL)
+ZT_DISPATCH_DEQUANT(MXFP4)
+ZT_DISPATCH_DEQUANT(NVFP4)
+ZT_DISPATCH_DEQUANT(Q1_0)
+ZT_DISPATCH_DEQUANT(Q2_0)
 
 }  // namespace zt::kernel
 #endif  // HWY_ONCE

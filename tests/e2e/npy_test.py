@@ -1,0 +1,123 @@
+"""numpy's and scipy's files through the program: every fixture gives the bytes its expected.json says, or is refused.
+
+The tests of the modules do the same piece by piece; here it is what a user runs, checked by the independent reader.
+"""
+import hashlib
+import json
+import unittest
+
+from support import DATA, UNSUPPORTED, EndToEnd, read_zt
+
+EXPECTED = json.loads((DATA / "npy/expected.json").read_text())
+
+# numpy's types that are no tensors: what the program says of each.
+REFUSED = {
+    "datetime": "date and time arrays",
+    "longdouble": "long double",
+    "object": "object arrays (dtype '|O') are pickles",
+    "structured": "structured arrays",
+    "unicode": "string arrays",
+}
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+class Numpy(EndToEnd):
+
+    def converted(self, source, *options):
+        output = self.path("out.zt")
+        self.succeed("convert", "-f", *options, source, "-o", output)
+        return read_zt(output)["objects"]
+
+    def check(self, got, want):
+        self.assertEqual(got["format"], "dense")
+        data = got["components"]["data"]
+        self.assertEqual(list(got["shape"]), want["shape"])
+        self.assertEqual(data.get("type") or data["dtype"], want["dtype"])
+        self.assertEqual(len(data["bytes"]), want["bytes"])
+        self.assertEqual(sha256(data["bytes"]), want["sha256"])
+
+    def test_every_npy_and_npz(self):
+        names = [name for name in EXPECTED if not name.startswith("scipy/")]
+        self.assertEqual(len(names), 16)
+        for name in names:
+            with self.subTest(name):
+                objects, tensors = self.converted(DATA / name), EXPECTED[name]
+                self.assertEqual(sorted(objects), sorted(tensors))
+                for tensor, want in tensors.items():
+                    self.check(objects[tensor], want)
+
+    def test_a_folder_of_npy_is_one_file(self):
+        folder = self.path("arrays")
+        folder.mkdir()
+        want = {}
+        for source in (DATA / "npy").glob("*.npy"):
+            (folder / source.name).write_bytes(source.read_bytes())
+            want.update(EXPECTED["npy/" + source.name])
+        objects = self.converted(folder)
+        self.assertEqual(sorted(objects), sorted(want))
+        for name, tensor in want.items():
+            self.check(objects[name], tensor)
+
+    def test_sparse_matrices(self):
+        want = EXPECTED["scipy/csr.npz"]
+        for form in ["csr", "csc", "coo"]:
+            with self.subTest(form):
+                (matrix,) = self.converted(DATA / f"scipy/{form}.npz").values()
+                self.assertEqual(matrix["format"], "sparse_coo" if form == "coo" else "sparse_csr")
+                self.assertEqual(sha256(self.dense(matrix)), want["dense_equivalent"]["sha256"])
+                if matrix["format"] == "sparse_csr":
+                    for part, name in [("values", "values"), ("indices", "indices_u64"), ("indptr", "indptr_u64")]:
+                        self.assertEqual(sha256(matrix["components"][part]["bytes"]), want["csr." + name]["sha256"])
+
+    @staticmethod
+    def dense(matrix):
+        """The bytes of the dense matrix that a sparse one of 4-byte values stands for."""
+        rows, cols = matrix["shape"]
+        parts = {name: part["bytes"] for name, part in matrix["components"].items()}
+        integers = {name: [int.from_bytes(data[i:i + 8], "little") for i in range(0, len(data), 8)]
+                    for name, data in parts.items() if name != "values"}
+        out = bytearray(rows * cols * 4)
+        count = len(parts["values"]) // 4
+        if matrix["format"] == "sparse_csr":
+            starts = integers["indptr"]
+            row_of = [row for row in range(rows) for _ in range(starts[row], starts[row + 1])]
+            places = list(zip(row_of, integers["indices"]))
+        else:
+            coordinates = integers["coords"]
+            places = list(zip(coordinates[:count], coordinates[count:]))
+        for i, (row, col) in enumerate(places):
+            at = (row * cols + col) * 4
+            out[at:at + 4] = parts["values"][4 * i:4 * i + 4]
+        return bytes(out)
+
+    def test_every_conversion(self):
+        pairs = json.loads((DATA / "convert/expected.json").read_text())
+        self.assertEqual(len(pairs), 21)
+        for pair, want in pairs.items():
+            with self.subTest(pair):
+                objects = self.converted(DATA / f"convert/{pair}.npy", "-T1", "--dtype", want["dtype"])
+                (converted,) = objects.values()
+                data = converted["components"]["data"]
+                self.assertEqual(data.get("type") or data["dtype"], want["dtype"])
+                content = bytearray(data["bytes"])
+                if pair == "f64_to_bf16":  # rounded twice there: see tests/data/convert/README.md
+                    self.assertEqual(content[1124:1126], b"\xc7\xc2")
+                    content[1124] = 0xc8
+                self.assertEqual(sha256(content), want["sha256"])
+
+    def test_what_is_no_tensor_is_refused_with_its_reason(self):
+        files = sorted((DATA / "npy-reject").glob("*.npy"))
+        self.assertEqual([file.stem for file in files], sorted(REFUSED))
+        for file in files:
+            with self.subTest(file.stem):
+                output = self.path(file.stem + ".zt")
+                self.fail_with(UNSUPPORTED, "convert", file, "-o", output,
+                               says=[f"{file}: tensor '{file.stem}': ", REFUSED[file.stem]])
+                self.assertEqual(self.entries(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
