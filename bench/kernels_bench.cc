@@ -197,7 +197,7 @@ void Register(const std::string& name, const Function& function, Args... args) {
     int iterations;
   } sizes[] = {{"in_cache", kInCache, 100},
                {"out_of_cache", kOutOfCache, 15},
-               {"from_memory", FromMemory(), 5}};
+               {"from_memory", FromMemory(), 3}};
   for (const auto& size : sizes) {
     const std::size_t moved = size.moved;
     benchmark::RegisterBenchmark((name + "/" + size.name).c_str(),
