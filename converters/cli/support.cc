@@ -63,6 +63,9 @@ namespace {
 // The run that a signal ends.
 std::mutex g_mutex;
 std::function<void()>* g_cancel = nullptr;
+// Held while a line is written to standard error, and from an interruption's own line on for good: what fails because
+// the temporary files are gone says no more.
+std::mutex g_lines;
 
 void Catch(const sigset_t& set) {
   int signal = 0;
@@ -73,6 +76,7 @@ void Catch(const sigset_t& set) {
   }
   // A worker may sit in a read or write that never returns.
   std::this_thread::sleep_for(std::chrono::seconds(2));
+  g_lines.lock();
   AbandonTemporaryFiles();
   constexpr std::string_view kMessage = "ztstream: interrupted\n";
   [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
@@ -132,13 +136,15 @@ Status CheckOutput(const std::string& output, bool force) {
 }
 
 int Fail(const Status& status) {
-  std::string line = "ztstream: " + std::string(Message(status)) + "\n";
+  const std::string line = "ztstream: " + std::string(Message(status)) + "\n";
+  const std::lock_guard lock(g_lines);
   std::fwrite(line.data(), 1, line.size(), stderr);
   return ExitStatus(status);
 }
 
 void Warn(std::string_view message) {
   const std::string line = "ztstream: warning: " + std::string(message) + "\n";
+  const std::lock_guard lock(g_lines);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
