@@ -1,5 +1,6 @@
 """A conversion keeps every byte, says what it did, and gives the same file every time."""
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -168,14 +169,16 @@ class SameBytes(support.EndToEnd):
             tensors[f"big.{number}"] = ("BF16", (len(data) // 2,), data)
         make_safetensors.write(self.path("i.safetensors"), tensors, {"k": "v", "a": "b"})
 
-    def test_twice_and_for_any_number_of_threads(self):
+    def test_twice_and_for_any_number_of_threads_and_any_memory(self):
+        output = self.path("o.zt")
         for options in self.OPTION_SETS:
             with self.subTest(options):
                 outputs = []
-                for number, threads in enumerate(["1", "1", "2", "3", "8"]):
-                    output = self.path(f"{number}.zt")
-                    self.succeed("convert", *options, "-f", "-T", threads, self.path("i.safetensors"), "-o", output)
+                for threads, memory in [("1", "64MiB"), *itertools.product("1238", ("1MiB", "16MiB", "64MiB"))]:
+                    self.succeed("convert", *options, "-f", "-T", threads, "--memory", memory,
+                                 self.path("i.safetensors"), "-o", output)
                     outputs.append(output.read_bytes())
+                self.assertEqual(len(outputs), 13)
                 self.assertEqual(len(set(outputs)), 1)
 
     def test_file_pipe_and_standard_input(self):
