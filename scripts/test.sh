@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up, builds the release preset and runs every test; ends with ctest's summary and its exit status.
 #
-#   scripts/test.sh [--ci]      --ci runs the longer checks too: sanitizers, clang-tidy, fuzzing, the package
+#   scripts/test.sh [--ci]      --ci runs the longer checks too: sanitizers, clang-tidy, fuzzing, the reference
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
