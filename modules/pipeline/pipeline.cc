@@ -80,15 +80,15 @@ struct Pipeline::State {
   Mutex mutex;
   CondVar work;  // ready tasks, or stopping
   CondVar room;  // the window shrank, or everything is done
-  Tasks ready ZT_GUARDED_BY(
-      mutex);  // the earliest first: it is the furthest along, and frees memory soonest
+  // The earliest first: it is the furthest along, and frees memory soonest.
+  Tasks ready ZT_GUARDED_BY(mutex);
   std::vector<Tasks> parked ZT_GUARDED_BY(mutex);        // by stage
   std::vector<std::uint64_t> turn ZT_GUARDED_BY(mutex);  // by stage: whose turn it is
   std::uint64_t next_sequence ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t in_flight ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t weight ZT_GUARDED_BY(mutex) = 0;
-  std::uint64_t failed_at ZT_GUARDED_BY(mutex) =
-      kNever;  // batches from this sequence on are skipped
+  // Batches from this sequence on are skipped.
+  std::uint64_t failed_at ZT_GUARDED_BY(mutex) = kNever;
   Status failure ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
   const Status out_of_memory = IoError("out of memory");
@@ -175,9 +175,8 @@ Pipeline::Pipeline(std::vector<std::shared_ptr<Stage>> stages, const PipelineOpt
       for (unsigned i = 0; i < options.threads; ++i) {
         state_->workers.emplace_back([state = state_.get()] { state->RunWorker(); });
       }
-    } catch (
-        const std::
-            system_error&) {  // no more threads to be had: those there are will do, or the caller's
+    } catch (const std::system_error&) {
+      // No more threads to be had: those there are will do, or the caller's.
     }
   }
 }

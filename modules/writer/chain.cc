@@ -213,8 +213,7 @@ class PlaceStage final : public Stage {
     if (chunk.first) {
       state.choice =
           Gains(chunk, state.storage.compression) ? ComponentState::kZstd : ComponentState::kRaw;
-      const std::uint64_t alignment = ledger_.traits.alignment;
-      const std::uint64_t begin = (ledger_.cursor + alignment - 1) / alignment * alignment;
+      const std::uint64_t begin = ledger_.BeginAfter(ledger_.cursor);
       chunk.padding = begin - ledger_.cursor;
       ledger_.cursor = begin;
       state.offset = begin;

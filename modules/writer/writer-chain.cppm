@@ -91,6 +91,11 @@ struct Ledger {
         pool(pool_bytes),
         manifest(container.version) {}
 
+  // Where a component begins that follows `end`.
+  inline std::uint64_t BeginAfter(std::uint64_t end) const {
+    return (end + traits.alignment - 1) / traits.alignment * traits.alignment;
+  }
+
   const ContainerTraits& traits;
   Sink& sink;
   FrameCompressor compressor;

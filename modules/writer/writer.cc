@@ -223,13 +223,12 @@ struct Writer::State final : ObjectWriter::Feed {
 
   // Where the next raw component will begin, as long as all before it are raw and of known size.
   std::optional<std::uint64_t> NextPlace(const ComponentState& state) {
-    const std::uint64_t alignment = ledger.traits.alignment;
     if (!place || state.storage.compression != Compression::kNone ||
         state.declared_bytes == kUnknownSize) {
       place.reset();
       return std::nullopt;
     }
-    const std::uint64_t begin = (*place + alignment - 1) / alignment * alignment;
+    const std::uint64_t begin = ledger.BeginAfter(*place);
     place = begin + state.declared_bytes;
     return begin;
   }
