@@ -23,7 +23,9 @@ void ForEachTarget(const Check& check) {
     hwy::SetSupportedTargetsForTest(0);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
-  EXPECT_GT(targets, 1);  // the baseline and at least one vector target
+  // The baseline and at least one vector target, or the only one that Highway has for this kind of host.
+  constexpr bool kSeveral = (HWY_TARGETS & (HWY_TARGETS - 1)) != 0;
+  EXPECT_GT(targets, kSeveral ? 1 : 0);
 }
 
 }  // namespace zt
