@@ -213,6 +213,7 @@ void Suggest(Report& report) {
       if (row.threads == 1) one = &row;
       if (best == nullptr || row.rate() > best->rate()) best = &row;
     }
+    if (one == nullptr || best == nullptr) continue;
     const auto spent = [&](const Row& row) {
       return static_cast<double>(report.input_bytes) *
              std::max(1 / row.rate(), row.ratio() / write.rate());

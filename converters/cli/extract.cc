@@ -131,6 +131,7 @@ StatusOr<FileLayout> LayOutSafetensors(const TensorSource& source,
 StatusOr<FileLayout> LayOutGguf(const TensorSource& source,
                                 const std::vector<std::uint32_t>& selected) {
   std::vector<Object> objects;
+  objects.reserve(selected.size());
   for (const std::uint32_t index : selected) objects.push_back(source.objects()[index]);
   ZT_ASSIGN_OR_RETURN(GgufLayout gguf, PlanGguf(source.attributes(), objects));
   FileLayout layout;
@@ -158,6 +159,7 @@ struct Output {
 StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
                                            const std::vector<std::uint32_t>& selected) {
   std::vector<std::string_view> tensors;
+  tensors.reserve(selected.size());
   for (const std::uint32_t index : selected) tensors.push_back(source.objects()[index].name);
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, FileNames(tensors));
   std::vector<Output> outputs;
@@ -261,6 +263,7 @@ class Extraction {
 
   Status RunFolder() {
     std::vector<std::string> files;
+    files.reserve(outputs_.size());
     for (const Output& output : outputs_) files.push_back(output.file);
     OutputFolder folder(args_.output, args_.force);
     ZT_RETURN_IF_ERROR(folder.Check(files));

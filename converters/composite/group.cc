@@ -38,9 +38,10 @@ void RegroupedSource::Add(Object object, std::vector<ComponentId> components) {
 }
 
 void RegroupedSource::Keep(std::uint32_t object) {
+  const auto count = static_cast<std::uint32_t>(inner_->objects()[object].components.size());
   std::vector<ComponentId> components;
-  for (std::uint32_t c = 0; c < inner_->objects()[object].components.size(); ++c)
-    components.push_back({object, c});
+  components.reserve(count);
+  for (std::uint32_t c = 0; c < count; ++c) components.push_back({object, c});
   Add(inner_->objects()[object], std::move(components));
 }
 

@@ -35,10 +35,9 @@ struct ShardName {
   std::uint64_t number, count;
 
   std::string Path(std::uint64_t index) const {
+    const unsigned long long number = index + 1, of = count;
     char tail[64];
-    std::snprintf(tail, sizeof tail, "-%05llu-of-%05llu.gguf",
-                  static_cast<unsigned long long>(index + 1),
-                  static_cast<unsigned long long>(count));
+    std::snprintf(tail, sizeof tail, "-%05llu-of-%05llu.gguf", number, of);
     return prefix + tail;
   }
 };

@@ -143,7 +143,8 @@ Status FortranView::Read(std::uint64_t offset, std::span<std::byte> out) {
     out = out.subspan(take);
     offset += take;
   }
-  if ((served_ += wanted) == total_) Release();
+  served_ += wanted;
+  if (served_ == total_) Release();
   return OkStatus();
 }
 
@@ -206,6 +207,7 @@ Status FortranView::Load(const Box& box, std::span<std::byte> out) {
                         std::span(tile).subspan(i * length * width_, length * width_)));
     }
     std::vector<Axis> axes;
+    axes.reserve(varying.size());
     for (const std::size_t k : varying) {
       axes.push_back({count[k], apart && k == last ? length : strides_[k], out_strides[k]});
     }

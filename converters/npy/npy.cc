@@ -157,15 +157,17 @@ class FolderFile final : public ByteSource {
 }  // namespace
 }  // namespace npy::internal
 
-StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
-                                                std::string object_name, NpyOptions options) {
+StatusOr<std::unique_ptr<TensorSource>> OpenNpy(const std::shared_ptr<ByteSource>& bytes,
+                                                std::string object_name,
+                                                const NpyOptions& options) {
   const std::string context = TensorContext(object_name);
   auto source = std::make_unique<npy::internal::NpySource>();
   ZT_RETURN_IF_ERROR(Annotate(source->AddFile(std::move(object_name), bytes, options), context));
   return source;
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path, NpyOptions options) {
+StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
+                                                      const NpyOptions& options) {
   std::vector<std::filesystem::path> arrays;
   std::vector<std::string> others;
   std::error_code error;

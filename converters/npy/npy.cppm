@@ -41,8 +41,9 @@ struct NpyOptions {
 
 // One array, from a file or a pipe. Bytes after it are an error, on a pipe reported by Finish:
 // numpy ignores them, but they are either damage or a second array that would be lost.
-StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
-                                                std::string object_name, NpyOptions options = {});
+StatusOr<std::unique_ptr<TensorSource>> OpenNpy(const std::shared_ptr<ByteSource>& bytes,
+                                                std::string object_name,
+                                                const NpyOptions& options = {});
 
 // The arrays of an archive in the order they lie in it, each named by its entry without ".npy";
 // names are kept as they are, '../x' included, for nothing is ever written under them. A scipy
@@ -51,12 +52,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> byte
 // its order. CRCs are checked as the bytes pass by; Finish reads again only what was read in pieces
 // that do not add up.
 StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes, std::string stem,
-                                                NpyOptions options = {});
+                                                const NpyOptions& options = {});
 
 // Every *.npy directly in the folder, sorted by name, each named by its stem. Other files are named
 // in a warning.
 StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
-                                                      NpyOptions options = {});
+                                                      const NpyOptions& options = {});
 
 // ---- writing -------------------------------------------------------------------------------------------------
 

@@ -99,8 +99,9 @@ StatusOr<Listing> ListArrays(ZipArchive& archive) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> bytes,
-                                                   std::string stem, const NpyOptions& options) {
-  ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(bytes));
+                                                   const std::string& stem,
+                                                   const NpyOptions& options) {
+  ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
   ZT_ASSIGN_OR_RETURN(const Listing listing, ListArrays(*archive));
   ZT_ASSIGN_OR_RETURN(const auto sparse, ScipyFormat(*archive, listing.arrays));
   if (sparse && !options.keep_sparse) {
@@ -128,7 +129,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
 }  // namespace npy::internal
 
 StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes, std::string stem,
-                                                NpyOptions options) {
+                                                const NpyOptions& options) {
   return npy::internal::OpenArrays(std::move(bytes), std::move(stem), options);
 }
 

@@ -81,7 +81,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
 // The shards of an index, in the order of their names, with every (tensor, shard) pair checked both ways.
 StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
                                                     const std::string& index,
-                                                    std::vector<std::string> present,
+                                                    const std::vector<std::string>& present,
                                                     const CheckpointOptions& options) {
   auto map = ReadIndex(folder / index);
   if (!map.ok()) return Annotate(map.status(), index);

@@ -195,6 +195,7 @@ StatusOr<FileLayout> PlanSafetensors(
                        " bytes, the limit is " + std::to_string(kMaxSafetensorsHeader));
   }
   std::vector<std::byte> head;
+  head.reserve(8 + header.size());
   for (int i = 0; i < 8; ++i) head.push_back(static_cast<std::byte>(header.size() >> (8 * i)));
   const auto text = std::as_bytes(std::span(header));
   head.insert(head.end(), text.begin(), text.end());

@@ -222,6 +222,8 @@ Status Decoder::DecodeObject(StoredObject& object) {
       case kDtype:
         ZT_RETURN_IF_ERROR(ReadDtype(SpecVersion::k1_0, &element));
         break;
+      default:  // unknown, and skipped
+        break;
     }
   }
   ZT_RETURN_IF_ERROR(fields.Check(kComponents + 1));
@@ -259,6 +261,7 @@ Status Decoder::DecodeComponents(StoredObject& object) {
   if (object.components.empty()) return InvalidData("there is no component");
   if (object.components.size() > 1) {
     std::vector<std::string_view> roles;
+    roles.reserve(object.components.size());
     for (const StoredComponent& component : object.components) roles.push_back(component.role);
     if (const auto twice = internal::FindTwice(roles)) {
       return InvalidData("component " + Quote(*twice) + " occurs twice");
@@ -307,6 +310,8 @@ Status Decoder::DecodeComponent(StoredComponent& component) {
         break;
       case kType:
         ZT_RETURN_IF_ERROR(ReadOptionalText("type", &type));
+        break;
+      default:  // unknown, and skipped
         break;
     }
   }

@@ -100,11 +100,13 @@ StatusOr<Trailer> LocateManifest(std::span<const std::byte> head, std::span<cons
 }
 
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_bytes, SpecVersion version) {
+  const std::string_view magic = Traits(version).footer_magic;
   std::vector<std::byte> out;
+  out.reserve(kSizeBytes + magic.size());
   for (std::size_t i = 0; i < kSizeBytes; ++i) {
     out.push_back(static_cast<std::byte>(manifest_bytes >> (8 * i) & 0xff));
   }
-  for (const char c : Traits(version).footer_magic) out.push_back(static_cast<std::byte>(c));
+  for (const char c : magic) out.push_back(static_cast<std::byte>(c));
   return out;
 }
 

@@ -94,7 +94,7 @@ void Truncate(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
   for (std::size_t i = 0; i < count; ++i) {
     const auto value = LoadAt<From>(in, i);
     const From whole = std::trunc(value);
-    if (value != value) {
+    if (std::isnan(value)) {
       ++counts.nan_lost;
       StoreAt(To{0}, out, i);
     } else if (whole < kLow) {

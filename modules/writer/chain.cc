@@ -303,7 +303,7 @@ class WriteStage final : public Stage {
       append(chunk.stored);
       if (!chunk.trailer.empty()) append(chunk.trailer);
     }
-    const Status status =
+    Status status =
         place_ ? ledger_.sink.WriteAt(first.place, pieces) : ledger_.sink.Append(pieces);
     if (status.ok()) return status;
     return Annotate(Annotate(status, TensorContext(first.object->name)), ledger_.sink.name());
@@ -408,7 +408,8 @@ class RecordStage final : public Stage {
         if (components[c].shared_with) Fill(c, state.plan->shared.at(*components[c].shared_with));
       }
       ZT_RETURN_IF_ERROR(Add());
-    } while (++i < objects.size() && OnlyShares(objects[i]));
+      ++i;
+    } while (i < objects.size() && OnlyShares(objects[i]));
     return OkStatus();
   }
 
