@@ -9,7 +9,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -105,6 +107,34 @@ TEST(FileSink, MorePiecesThanOneCallTakes) {
   ASSERT_TRUE(sink->Append(pieces).ok());
   ASSERT_TRUE(sink->Finish(want.size()).ok());
   EXPECT_EQ(ReadFile(folder / "o.zt"), want);
+}
+
+// Beyond some size what was written goes to the disk in steps and leaves the page cache.
+TEST(FileSink, WhatLeavesThePageCacheIsInTheFile) {
+  constexpr std::size_t kPiece = 16 << 20;
+  constexpr std::uint64_t kPieces = 80;  // 1.25 GiB
+  const TempFolder folder;
+  std::string piece(kPiece, '\0'), read(kPiece, '\0');
+  for (std::size_t i = 0; i < kPiece; ++i) piece[i] = static_cast<char>(i * 2654435761U >> 13);
+  const auto stamp = [&](std::uint64_t index) { std::memcpy(piece.data(), &index, sizeof index); };
+  for (const bool sync : {false, true}) {
+    SCOPED_TRACE(sync);
+    auto sink = CreateFileSink(folder / "o.zt", {.overwrite = true, .sync = sync});
+    ASSERT_TRUE(sink.ok());
+    // Neighbours change places: writes come nearly in order.
+    for (std::uint64_t i = 0; i < kPieces; ++i) {
+      stamp(i ^ 1);
+      ASSERT_TRUE(Place(**sink, (i ^ 1) * kPiece, piece).ok());
+    }
+    ASSERT_TRUE((*sink)->Finish(kPieces * kPiece).ok());
+    std::ifstream file(folder / "o.zt", std::ios::binary);
+    for (std::uint64_t i = 0; i < kPieces; ++i) {
+      stamp(i);
+      ASSERT_TRUE(file.read(read.data(), kPiece));
+      ASSERT_TRUE(read == piece) << "piece " << i;
+    }
+    EXPECT_EQ(file.peek(), std::ifstream::traits_type::eof());
+  }
 }
 
 TEST(FileSink, ReservedBytesBeyondTheEndAreGivenBack) {

@@ -49,7 +49,9 @@ class Sink {
 struct FileSinkOptions {
   // Replace an existing file; without it CreateFileSink and Finish fail with kAlreadyExists.
   bool overwrite = false;
-  bool sync = true;  // fsync the file and its folder before Finish returns
+  // fsync the file and its folder before Finish returns. Either way most of a large file has left the page cache by
+  // then: beyond the first 256 MiB with a sync, 1 GiB without.
+  bool sync = true;
 };
 
 // A regular file that appears under its name only when whole: bytes go to a sibling named
