@@ -30,8 +30,11 @@ def rate(row):
 
 def raw(bench, options):
     source = bench.make(options.goal_size)
+    plain = pathlib.Path(bench.program).with_name("plain_copy")
+    floors = {f"plain_copy, {threads} thread{'s' * (threads > 1)}": [plain, str(threads), "32768", source, bench.output]
+              for threads in (1, 2) if plain.exists()}
     warm = bench.compare(source, {"cp": ["cp", source, bench.output], "ztstream -T1": bench.convert(source, "-T1"),
-                                  "ztstream -T2": bench.convert(source, "-T2")}, options.runs)
+                                  "ztstream -T2": bench.convert(source, "-T2"), **floors}, options.runs)
     synced = bench.compare(source, {"cp, synced": ["cp", source, bench.output],
                                     "ztstream -T1, synced": bench.convert(source, "-T1"),
                                     "ztstream -T2, synced": bench.convert(source, "-T2")}, options.runs, sync=True)

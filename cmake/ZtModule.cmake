@@ -47,7 +47,7 @@ function(zt_test name)
   add_dependencies(module_tests ${name})
 endfunction()
 
-# zt_bench(name DEPS zt_x...): a Google Benchmark program.
+# zt_bench(name DEPS zt_x...): a program that measures.
 function(zt_bench name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE" ${ARGN})
   if(NOT ARG_SOURCES)
