@@ -72,6 +72,36 @@ TEST(ValidateObject, SparseComponentsMustAgree) {
   EXPECT_THAT(std::string(Message(ValidateObject(csr))), HasSubstr("needs a component 'indptr'"));
 }
 
+TEST(ValidateObject, SaysWhatAFormatDoesNotHave) {
+  const auto error = [](const Object& object) {
+    return std::string(Message(ValidateObject(object)));
+  };
+  const Object csr{"m",
+                   "sparse_csr",
+                   {4, 5},
+                   {},
+                   {{"values", {DType::kF32, "complex64"}, 24},
+                    {"indices", {DType::kU64, ""}, 24},
+                    {"indptr", {DType::kU64, ""}, 40}}};
+  EXPECT_EQ(error(csr), "");
+  Object object = csr;
+  object.components[0].bytes = 20;
+  EXPECT_EQ(error(object), "component 'values' holds half a complex number");
+  object = csr;
+  object.shape = {4, 5, 1};
+  EXPECT_EQ(error(object), "sparse_csr has shape [4, 5, 1], two dimensions are needed");
+  object = csr;
+  object.components.push_back({"diagonal", {DType::kU64, ""}, 8});
+  EXPECT_EQ(error(object), "sparse_csr has no component 'diagonal'");
+  object = csr;
+  object.components[0].element.dtype = DType::kF64;
+  EXPECT_EQ(error(object), "type complex64 is stored as f32, not as f64");
+  object = csr;
+  object.shape.assign(kMaxRank + 1, 1);
+  EXPECT_EQ(error(object),
+            "rank " + std::to_string(kMaxRank + 1) + " exceeds " + std::to_string(kMaxRank));
+}
+
 TEST(ValidateObject, RefusesBadNamesAndRoles) {
   auto object = *DenseObject("w", {1}, {DType::kU8, ""});
   object.name = "\xff";

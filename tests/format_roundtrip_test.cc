@@ -426,6 +426,23 @@ TEST(EncodeManifest, RefusesByName) {
                                        Encoding::kZstd, kUnknownSize,     ""};
   EXPECT_THAT(Error(EncodeManifest(manifest, SpecVersion::k1_2)), HasSubstr("decoded size"));
   EXPECT_TRUE(EncodeManifest(manifest, SpecVersion::k1_1).ok());
+  const auto error = [&](const StoredObject& object, SpecVersion version = SpecVersion::k1_2) {
+    manifest.objects = {object};
+    return Error(EncodeManifest(manifest, version));
+  };
+  StoredObject object = Blob("a", 64, 1);
+  object.components[0].decoded_bytes = 2;
+  EXPECT_THAT(error(object), HasSubstr("raw data has two sizes: 1 and 2"));
+  object = Blob("a", 64, 1);
+  object.components[0].role = "\xff";
+  EXPECT_THAT(error(object), HasSubstr("a component's role, type or digest is not valid UTF-8"));
+  object = Blob("a", 64, 1);
+  object.shape.assign(kMaxRank + 1, 1);
+  EXPECT_THAT(error(object), HasSubstr("the rank exceeds " + std::to_string(kMaxRank)));
+  object = Blob("a", 64, 1);
+  object.components[0].role = "values";
+  EXPECT_THAT(error(object, SpecVersion::k0_1),
+              HasSubstr("version 0.1.0 has one component 'data' in each object"));
 }
 
 TEST(ManifestEncoder, AnAliasIsTheEntryUnderAnotherName) {

@@ -177,5 +177,25 @@ TEST(Transpose, EveryWidthAndShapeWithStrides) {
   });
 }
 
+// From 12 MiB on the columns are stored past the caches.
+TEST(Transpose, LargeResultsAreTheSame) {
+  ForEachTarget([&] {
+    for (const std::size_t width : {1u, 2u, 4u, 8u, 16u}) {
+      const std::size_t rows = 4099, cols = (std::size_t{12} << 20) / rows / width + 3;
+      const std::size_t out_stride = rows + 5;
+      const Bytes in = RandomBytes(1 + rows * cols * width, 1);
+      Bytes out(1 + cols * out_stride * width, std::byte{0x33}), wanted = out;
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t c = 0; c < cols; ++c) {
+          std::memcpy(wanted.data() + 1 + (c * out_stride + r) * width,
+                      in.data() + 1 + (r * cols + c) * width, width);
+        }
+      }
+      Transpose(in.data() + 1, cols, out.data() + 1, out_stride, rows, cols, width);
+      ASSERT_TRUE(out == wanted) << width;
+    }
+  });
+}
+
 }  // namespace
 }  // namespace zt

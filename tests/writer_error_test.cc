@@ -256,6 +256,26 @@ TEST(Refused, StreamsOfTheWrongSize) {
           }));
 }
 
+// A stage of the caller's may change how many bytes a component has, but not from what was declared.
+TEST(Refused, StagesThatChangeADeclaredSize) {
+  class Cut final : public Stage {
+   public:
+    Status Process(Chunk& chunk) override {
+      chunk.bytes = chunk.bytes.first(chunk.bytes.size() / 2);
+      return OkStatus();
+    }
+  };
+  const Bytes data(9);
+  auto counts = std::make_shared<FaultySink::Counts>();
+  auto writer = Writer::Create(std::make_unique<FaultySink>(0, false, counts),
+                               {.stages = {std::make_shared<Cut>()}});
+  ASSERT_TRUE(writer.ok());
+  (void)(*writer)->Add("t", {9}, U8(), data);
+  EXPECT_EQ(Message((*writer)->Finish()),
+            "tensor 't': component 'data' came out as 4 bytes, 9 were declared");
+  EXPECT_EQ(counts->finished, 0);
+}
+
 TEST(Order, AnObjectThatIsDroppedFailsTheWriter) {
   Refuses(StatusCode::kFailedPrecondition, "tensor 't': the object was dropped before Finish",
           [](Writer& w) {

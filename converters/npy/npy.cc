@@ -65,18 +65,18 @@ class NpySource final : public ArraySource {
  public:
   NpySource() : ArraySource("npy") {}
 
-  Status AddFile(std::string name, const std::shared_ptr<ByteSource>& bytes,
-                 const NpyOptions& options) {
+  Status AddFile(std::string name, std::shared_ptr<ByteSource> bytes, const NpyOptions& options) {
     ZT_ASSIGN_OR_RETURN(const Header header, ReadHeader(*bytes));
     ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(header.descr, options.void_type));
-    ZT_RETURN_IF_ERROR(Add(std::move(name), bytes, header, type, options.memory_limit));
-    if (!bytes->size()) return OkStatus();
+    const std::optional<std::uint64_t> size = bytes->size();
+    ZT_RETURN_IF_ERROR(Add(std::move(name), std::move(bytes), header, type, options.memory_limit));
+    if (!size) return OkStatus();
     const std::uint64_t end = header.size + readers_.back()->size();
-    if (*bytes->size() < end) {
+    if (*size < end) {
       return InvalidData("the array ends at byte " + std::to_string(end) + ", the file at byte " +
-                         std::to_string(*bytes->size()) + "; it is truncated");
+                         std::to_string(*size) + "; it is truncated");
     }
-    return *bytes->size() == end ? OkStatus() : Trailing(end);
+    return *size == end ? OkStatus() : Trailing(end);
   }
 
   bool seekable() const override {
@@ -157,12 +157,13 @@ class FolderFile final : public ByteSource {
 }  // namespace
 }  // namespace npy::internal
 
-StatusOr<std::unique_ptr<TensorSource>> OpenNpy(const std::shared_ptr<ByteSource>& bytes,
+StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
                                                 std::string object_name,
                                                 const NpyOptions& options) {
   const std::string context = TensorContext(object_name);
   auto source = std::make_unique<npy::internal::NpySource>();
-  ZT_RETURN_IF_ERROR(Annotate(source->AddFile(std::move(object_name), bytes, options), context));
+  ZT_RETURN_IF_ERROR(
+      Annotate(source->AddFile(std::move(object_name), std::move(bytes), options), context));
   return source;
 }
 
@@ -194,7 +195,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
     if (!opened.ok()) return Annotate(opened.status(), context);
     auto bytes = std::make_shared<npy::internal::FolderFile>(files, file.string(),
                                                              (*opened)->size().value_or(0));
-    ZT_RETURN_IF_ERROR(Annotate(source->AddFile(name, bytes, options), context));
+    ZT_RETURN_IF_ERROR(Annotate(source->AddFile(name, std::move(bytes), options), context));
   }
   if (!others.empty()) {
     source->AddWarning(npy::internal::ListNames("files left out:", others));

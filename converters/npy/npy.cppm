@@ -41,7 +41,7 @@ struct NpyOptions {
 
 // One array, from a file or a pipe. Bytes after it are an error, on a pipe reported by Finish:
 // numpy ignores them, but they are either damage or a second array that would be lost.
-StatusOr<std::unique_ptr<TensorSource>> OpenNpy(const std::shared_ptr<ByteSource>& bytes,
+StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
                                                 std::string object_name,
                                                 const NpyOptions& options = {});
 

@@ -56,9 +56,8 @@ class Value {
   inline const std::string* AsString() const { return std::get_if<std::string>(&rep_); }  // kString
   inline const Bytes* AsBytes() const { return std::get_if<Bytes>(&rep_); }               // kBytes
   inline const Array* AsArray() const { return std::get_if<Array>(&rep_); }               // kArray
-  inline Array* AsArray() { return std::get_if<Array>(&rep_); }        // kArray, to be changed
-  inline const Map* AsMap() const { return std::get_if<Map>(&rep_); }  // kMap
-  inline Map* AsMap() { return std::get_if<Map>(&rep_); }              // kMap, to be changed
+  inline const Map* AsMap() const { return std::get_if<Map>(&rep_); }                     // kMap
+  inline Map* AsMap() { return std::get_if<Map>(&rep_); }  // kMap, to be changed
 
   // Equal kinds and contents; maps compare in order. NaN equals nothing, as in IEEE 754.
   bool operator==(const Value& other) const;

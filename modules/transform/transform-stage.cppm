@@ -23,12 +23,6 @@ struct NumericCounts {
   // Finite values beyond the target's largest, or integers beyond its range.
   std::uint64_t overflow = 0;
   std::uint64_t nan_lost = 0;  // NaN where the target has none
-  // Adds both counts.
-  inline NumericCounts& operator+=(const NumericCounts& other) {
-    overflow += other.overflow;
-    nan_lost += other.nan_lost;
-    return *this;
-  }
 };
 
 // Turns whole input units into whole output units. Immutable, so one instance serves all threads.

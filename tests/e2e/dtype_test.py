@@ -1,0 +1,90 @@
+"""--dtype and --dequantize through the program: the values, what else of an object changes, and what does not."""
+import hashlib
+import json
+import unittest
+
+import numpy
+
+from support import DATA, NUMERIC, EndToEnd, read_zt
+
+GGUF = DATA / "gguf"
+EXPECTED = {"quants.gguf": json.loads((GGUF / "expected.json").read_text())["quants.gguf"],
+            "kquants.gguf": json.loads((GGUF / "kquants.expected.json").read_text())}
+
+
+def bf16(values):
+    """float32 to the nearest bfloat16, ties to even; no NaN."""
+    bits = values.view(numpy.uint32)
+    return ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype("<u2")
+
+
+NARROWER = {"f16": lambda values: values.astype("<f2"), "bf16": bf16}
+
+
+class Dtype(EndToEnd):
+
+    def converted(self, source, *options):
+        output = self.path("out.zt")
+        self.succeed("convert", "-f", *options, source, "-o", output)
+        return read_zt(output)["objects"]
+
+    def test_blocks_become_the_values_that_gguf_py_finds_in_them(self):
+        seen = 0
+        for name, expected in EXPECTED.items():
+            kept = self.converted(GGUF / name)
+            for threads in "1", "3":
+                wide = self.converted(GGUF / name, "--dequantize", "f32", "-T", threads)
+                self.assertEqual(list(wide), list(kept))
+                for tensor, got in wide.items():
+                    if not kept[tensor]["format"].startswith("gguf."):
+                        self.assertEqual(got["components"]["data"]["bytes"], kept[tensor]["components"]["data"]["bytes"])
+                        continue
+                    self.assertEqual((got["format"], got["shape"], got["attributes"]), ("dense", kept[tensor]["shape"], {}))
+                    data = got["components"]["data"]
+                    self.assertEqual(data["dtype"], "f32")
+                    if "dequantized_f32_sha256" in expected.get(tensor, {}):
+                        seen += 1
+                        self.assertEqual(hashlib.sha256(data["bytes"]).hexdigest(),
+                                         expected[tensor]["dequantized_f32_sha256"], tensor)
+            for dtype, narrow in NARROWER.items():
+                for tensor, got in self.converted(GGUF / name, "--dequantize", dtype, "--zstd").items():
+                    if not kept[tensor]["format"].startswith("gguf."):
+                        continue
+                    values = numpy.frombuffer(wide[tensor]["components"]["data"]["bytes"], "<f4")
+                    self.assertEqual(got["components"]["data"]["dtype"], dtype)
+                    self.assertEqual(got["components"]["data"]["bytes"], narrow(values).tobytes(), (tensor, dtype))
+        self.assertEqual(seen, 40)
+
+    def test_sparse_values_change_and_indices_do_not(self):
+        for name in "csr.npz", "csc.npz", "coo.npz":
+            with self.subTest(name):
+                kept = self.converted(DATA / "scipy" / name)
+                self.assertEqual(len(kept), 1)
+                for tensor, got in self.converted(DATA / "scipy" / name, "--dtype", "f16").items():
+                    want = kept[tensor]
+                    self.assertRegex(want["format"], "^sparse_")
+                    self.assertEqual((got["format"], got["shape"]), (want["format"], want["shape"]))
+                    for role, part in got["components"].items():
+                        was = want["components"][role]
+                        if role != "values":
+                            self.assertEqual((part["dtype"], part["bytes"]), (was["dtype"], was["bytes"]), role)
+                            continue
+                        values = numpy.frombuffer(was["bytes"], {"f32": "<f4", "f64": "<f8"}[was["dtype"]])
+                        self.assertEqual(part["dtype"], "f16")
+                        self.assertEqual(part["bytes"], values.astype("<f2").tobytes())
+
+    def test_what_a_type_cannot_hold_is_counted_and_named(self):
+        values = numpy.array([1, 1e6, -1e6, numpy.nan, 2], "<f4")
+        source, output = self.path("w.npy"), self.path("out.zt")
+        numpy.save(source, values)
+        self.fail_with(NUMERIC, "convert", "--dtype", "f8_e4m3fn", source, "-o", output,
+                       says=("tensor 'w'", "2 values do not fit f8_e4m3fn"))
+        self.fail_with(NUMERIC, "convert", "--dtype", "i32", source, "-o", output,
+                       says=("tensor 'w'", "1 NaN have no counterpart in i32"))
+        self.assertFalse(output.exists())
+        (got,) = self.converted(source, "--dtype", "i32", "--on-overflow", "saturate").values()
+        self.assertEqual(numpy.frombuffer(got["components"]["data"]["bytes"], "<i4").tolist(), [1, 10**6, -10**6, 0, 2])
+
+
+if __name__ == "__main__":
+    unittest.main()
