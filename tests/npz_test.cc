@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -94,8 +95,7 @@ TEST(Npz, NumpysZip64) {
   ASSERT_EQ((*source)->objects().size(), 2u);
   std::string weight, bias;
   for (int i = 0; i < 12; ++i) {
-    const float value = static_cast<float>(i);
-    weight += std::string(reinterpret_cast<const char*>(&value), 4);
+    weight += Le(std::bit_cast<std::uint32_t>(static_cast<float>(i)), 4);
   }
   for (int i = 0; i < 5; ++i) bias += Le(i, 8);
   EXPECT_EQ(*ReadAll(**source, {0, 0}), weight);

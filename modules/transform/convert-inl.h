@@ -7,6 +7,7 @@
 #define ZT_TRANSFORM_CONVERT_INL_H_
 #endif
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,6 +29,9 @@ HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using format::Specials;
+
+// Which half of a wider lane comes first where a vector is looked at in narrower ones.
+inline constexpr bool kLowHalfFirst = std::endian::native == std::endian::little;
 
 // Calls step(in, out) for each whole vector of `lanes` elements, then once more on padded copies
 // for the rest.

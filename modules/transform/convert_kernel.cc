@@ -214,7 +214,8 @@ HWY_INLINE bool InRange(FromF64, const std::uint8_t* HWY_RESTRICT in,
   ForEachVector<8, sizeof(Storage)>(
       in, out, count, hn::Lanes(d), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
         const auto first = LoadBytes(d, from), second = LoadBytes(d, from + hn::Lanes(d) * 4);
-        const auto low = hn::ConcatEven(d, second, first), upper = hn::ConcatOdd(d, second, first);
+        const auto even = hn::ConcatEven(d, second, first), odd = hn::ConcatOdd(d, second, first);
+        const auto low = kLowHalfFirst ? even : odd, upper = kLowHalfFirst ? odd : even;
         const auto magnitude = Magnitude(d, hn::Or(upper, hn::Min(low, bits(1))));
         largest = hn::Max(largest, hn::BitCast(di, magnitude));
         const auto rebiased = hn::BitCast(di, hn::Sub(magnitude, bits(kRebias)));
@@ -250,15 +251,17 @@ HWY_INLINE bool HalfInRange(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* H
         const auto halves = LoadBytes(d16, from);
         const auto abs = hn::And(halves, hn::Set(d16, static_cast<std::uint16_t>(Half::kAllOnes)));
         largest = hn::Max(largest, hn::BitCast(di16, abs));
-        auto even = hn::ShiftLeft<16>(hn::BitCast(d, abs));
-        auto odd = hn::And(hn::BitCast(d, abs), hn::Set(d, 0xffff0000u));
+        auto low = hn::ShiftLeft<16>(hn::BitCast(d, abs));
+        auto upper = hn::And(hn::BitCast(d, abs), hn::Set(d, 0xffff0000u));
         if constexpr (kDrop > 0) {
-          even = hn::ShiftRight<kDrop>(even);
-          odd = hn::ShiftRight<kDrop>(odd);
+          low = hn::ShiftRight<kDrop>(low);
+          upper = hn::ShiftRight<kDrop>(upper);
         }
-        even = RoundMagnitude<F, kScale>(d, even);
-        odd = hn::ShiftLeft<16>(RoundMagnitude<F, kScale>(d, odd));
-        const auto magnitude = hn::OddEven(hn::BitCast(d16, odd), hn::BitCast(d16, even));
+        low = RoundMagnitude<F, kScale>(d, low);
+        upper = hn::ShiftLeft<16>(RoundMagnitude<F, kScale>(d, upper));
+        const auto magnitude = kLowHalfFirst
+                                   ? hn::OddEven(hn::BitCast(d16, upper), hn::BitCast(d16, low))
+                                   : hn::OddEven(hn::BitCast(d16, low), hn::BitCast(d16, upper));
         const auto narrow = WithSign<F>(d16, magnitude, hn::ShiftRight<8>(halves));
         StoreBytes(hn::TruncateTo(d8, narrow), d8, to);
       });
@@ -329,7 +332,8 @@ void SmallToHalf(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT
         const auto looked_up = hn::Set(d, kLeast[hn::GetLane(entry)]);
 #else
         // Bytes 2i and 2i + 1 of the table.
-        const auto index = hn::Add(hn::Mul(entry, bits(0x0202)), bits(0x0100));
+        const auto index =
+            hn::Add(hn::Mul(entry, bits(0x0202)), bits(kLowHalfFirst ? 0x0100 : 0x0001));
         const auto looked_up = hn::TableLookupBytes(least, index);
 #endif
         wide = hn::IfThenElse(above(7), wide, looked_up);
