@@ -28,25 +28,35 @@ void BoolToU8(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
   });
 }
 
-// To a type that holds every value, or a float, where the cast rounds to nearest even.
-template <typename From, typename To>
-void Cast(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count) {
-  ForEachElement<From>(in, out, count, [](From value) HWY_ATTR { return static_cast<To>(value); });
+// The double nearest to a 64-bit integer, or beyond 2^53 one of either side of it with an odd significand, which
+// rounds again to any narrower float as the integer itself would. There the low 11 bits are folded into the one above
+// them, which leaves at most 53 and at least 42.
+template <typename From>
+HWY_INLINE double OddDouble(From value) {
+  const bool negative = value < 0;
+  const auto bits = static_cast<std::uint64_t>(value);
+  const std::uint64_t magnitude = negative ? 0 - bits : bits;
+  const std::uint64_t folded =
+      (magnitude & ~std::uint64_t{0x7ff}) | ((magnitude & 0x7ff) != 0 ? 0x800 : 0);
+  const auto out_magnitude = static_cast<double>(magnitude >> 53 != 0 ? folded : magnitude);
+  return negative ? -out_magnitude : out_magnitude;
 }
-
-// Beyond 2^53 the low 11 bits are folded into the one above them, which leaves at most 53 and at
-// least 42.
 template <typename From>
 void CastOdd(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
              std::size_t count) {
+  ForEachElement<From>(in, out, count, [](From value) HWY_ATTR { return OddDouble(value); });
+}
+
+// To a type that holds every value, or a float, where the cast rounds to nearest even.
+template <typename From, typename To>
+void Cast(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count) {
   ForEachElement<From>(in, out, count, [](From value) HWY_ATTR {
-    const bool negative = value < 0;
-    const auto bits = static_cast<std::uint64_t>(value);
-    const std::uint64_t magnitude = negative ? 0 - bits : bits;
-    const std::uint64_t folded =
-        (magnitude & ~std::uint64_t{0x7ff}) | ((magnitude & 0x7ff) != 0 ? 0x800 : 0);
-    const auto out_magnitude = static_cast<double>(magnitude >> 53 != 0 ? folded : magnitude);
-    return negative ? -out_magnitude : out_magnitude;
+#if HWY_ARCH_ARM  // clang 19 makes vectors of such casts by way of f64 and rounds twice
+    if constexpr (sizeof(From) == 8 && std::is_same_v<To, float>) {
+      return static_cast<float>(OddDouble(value));
+    }
+#endif
+    return static_cast<To>(value);
   });
 }
 
