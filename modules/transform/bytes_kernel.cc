@@ -107,18 +107,12 @@ HWY_INLINE void TransposeElements(const std::uint8_t* HWY_RESTRICT in, std::size
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Squares of 16 bytes by 16 / sizeof(T) rows, as many side by side as a vector has blocks, by log2 rounds of
-// interleaving rows half the square apart. The vector that has row r of the squares' columns then goes apart.
-template <typename T, class D = hn::CappedTag<T, 64 / sizeof(T)>>
-HWY_INLINE void TransposeSquares(D d, const std::uint8_t* HWY_RESTRICT in, std::size_t in_pitch,
-                                 std::uint8_t* HWY_RESTRICT out, std::size_t out_pitch) {
-  constexpr std::size_t kSide = 16 / sizeof(T), kBlocks = hn::MaxLanes(d) / kSide;
-  using V = hn::Vec<D>;
-  V a[kSide], b[kSide];
-  HWY_UNROLL(16)
-  for (std::size_t r = 0; r < kSide; ++r) {
-    a[r] = hn::LoadU(d, reinterpret_cast<const T*>(in + r * in_pitch));
-  }
+// Transposes the squares of 16 bytes by 16 / sizeof(T) rows that stand side by side in the blocks of these vectors, by
+// log2 rounds of interleaving rows half the square apart: block i of a[k] is then column k of square i.
+template <typename T, class D, class V>
+HWY_INLINE void TransposeSquares(D d, V (&a)[16 / sizeof(T)]) {
+  constexpr std::size_t kSide = 16 / sizeof(T);
+  V b[kSide];
   HWY_UNROLL(4)
   for (std::size_t round = 1; round < kSide; round *= 2) {
     HWY_UNROLL(8)
@@ -129,12 +123,66 @@ HWY_INLINE void TransposeSquares(D d, const std::uint8_t* HWY_RESTRICT in, std::
     HWY_UNROLL(16)
     for (std::size_t r = 0; r < kSide; ++r) a[r] = b[r];
   }
+}
+
+// One square.
+template <typename T>
+HWY_INLINE void TransposeSquare(const std::uint8_t* HWY_RESTRICT in, std::size_t in_pitch,
+                                std::uint8_t* HWY_RESTRICT out, std::size_t out_pitch) {
+  constexpr std::size_t kSide = 16 / sizeof(T);
+  const hn::FixedTag<T, kSide> d;
+  hn::Vec<decltype(d)> a[kSide];
   HWY_UNROLL(16)
   for (std::size_t r = 0; r < kSide; ++r) {
-    HWY_ALIGN T blocks[hn::MaxLanes(d)];
-    hn::Store(a[r], d, blocks);
-    for (std::size_t i = 0; i < kBlocks; ++i) {
-      std::memcpy(out + (i * kSide + r) * out_pitch, blocks + i * kSide, 16);
+    a[r] = hn::LoadU(d, reinterpret_cast<const T*>(in + r * in_pitch));
+  }
+  TransposeSquares<T>(d, a);
+  HWY_UNROLL(16)
+  for (std::size_t c = 0; c < kSide; ++c) {
+    hn::StoreU(a[c], d, reinterpret_cast<T*>(out + c * out_pitch));
+  }
+}
+
+// As many rows as a vector has lanes, by a vector's columns: row after row of squares, and then the blocks of the
+// vectors that have the same column of each, so that whole vectors are stored.
+template <typename T, class D>
+HWY_INLINE void TransposeVectors(D d, const std::uint8_t* HWY_RESTRICT in, std::size_t in_pitch,
+                                 std::uint8_t* HWY_RESTRICT out, std::size_t out_pitch) {
+  constexpr std::size_t kLanes = hn::MaxLanes(d), kSide = 16 / sizeof(T), kBlocks = kLanes / kSide;
+  using V = hn::Vec<D>;
+  HWY_ALIGN T squares[kLanes * kLanes];
+  for (std::size_t g = 0; g < kBlocks; ++g) {
+    V a[kSide];
+    HWY_UNROLL(16)
+    for (std::size_t r = 0; r < kSide; ++r) {
+      a[r] = hn::LoadU(d, reinterpret_cast<const T*>(in + (g * kSide + r) * in_pitch));
+    }
+    TransposeSquares<T>(d, a);
+    HWY_UNROLL(16)
+    for (std::size_t r = 0; r < kSide; ++r) hn::Store(a[r], d, squares + (g * kSide + r) * kLanes);
+  }
+  for (std::size_t k = 0; k < kSide; ++k) {
+    const auto row = [&](std::size_t g)
+                         HWY_ATTR { return hn::Load(d, squares + (g * kSide + k) * kLanes); };
+    const auto put = [&](std::size_t i, V column) HWY_ATTR {
+      hn::StoreU(column, d, reinterpret_cast<T*>(out + (i * kSide + k) * out_pitch));
+    };
+    if constexpr (kBlocks == 2) {
+      put(0, hn::ConcatLowerLower(d, row(1), row(0)));
+      put(1, hn::ConcatUpperUpper(d, row(1), row(0)));
+    } else {
+      static_assert(kBlocks == 4);
+      const auto even = [&](V a, V b)
+                            HWY_ATTR { return hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a); };
+      const auto odd = [&](V a, V b)
+                           HWY_ATTR { return hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)); };
+      const V r0 = row(0), r1 = row(1), r2 = row(2), r3 = row(3);
+      const V even01 = even(r0, r1), even23 = even(r2, r3);
+      const V odd01 = odd(r0, r1), odd23 = odd(r2, r3);
+      put(0, hn::ConcatLowerLower(d, even23, even01));
+      put(1, hn::ConcatLowerLower(d, odd23, odd01));
+      put(2, hn::ConcatUpperUpper(d, even23, even01));
+      put(3, hn::ConcatUpperUpper(d, odd23, odd01));
     }
   }
 }
@@ -183,27 +231,38 @@ struct Tile {
   }
 
   HWY_INLINE void Turn(std::size_t height, std::size_t width) {
-    std::size_t r = 0, c = 0;
-    const auto from = [&] { return rows + r * kRowBytes + c * sizeof(T); };
-    const auto to = [&] { return columns + c * kColumnBytes + r * sizeof(T); };
+    std::size_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (sizeof(T) < 16) {
       const hn::CappedTag<T, 64 / sizeof(T)> d;
-      const hn::FixedTag<T, 16 / sizeof(T)> d16;
-      constexpr std::size_t kSquare = 16 / sizeof(T);
-      for (; r + kSquare <= height; r += kSquare) {
-        for (c = 0; c + hn::MaxLanes(d) <= width; c += hn::MaxLanes(d)) {
-          TransposeSquares<T>(d, from(), kRowBytes, to(), kColumnBytes);
+      constexpr std::size_t kLanes = hn::MaxLanes(d), kSide = 16 / sizeof(T);
+      std::size_t done = 0;  // rows and columns that went in vectors
+      if constexpr (kLanes > kSide) {
+        for (; r + kLanes <= height; r += kLanes) {
+          for (done = 0; done + kLanes <= width; done += kLanes) {
+            TransposeVectors<T>(d, From(r, done), kRowBytes, To(r, done), kColumnBytes);
+          }
         }
-        for (; c + kSquare <= width; c += kSquare) {
-          TransposeSquares<T>(d16, from(), kRowBytes, to(), kColumnBytes);
+      }
+      const std::size_t rows_done = r;
+      for (r = 0; r + kSide <= height; r += kSide) {
+        std::size_t c = r < rows_done ? done : 0;
+        for (; c + kSide <= width; c += kSide) {
+          TransposeSquare<T>(From(r, c), kRowBytes, To(r, c), kColumnBytes);
         }
-        TransposeElements<T>(from(), kCols, to(), kRows, kSquare, width - c);
+        TransposeElements<T>(From(r, c), kCols, To(r, c), kRows, kSide, width - c);
       }
     }
 #endif
-    c = 0;
-    TransposeElements<T>(from(), kCols, to(), kRows, height - r, width);
+    TransposeElements<T>(From(r, 0), kCols, To(r, 0), kRows, height - r, width);
+  }
+
+ private:
+  const std::uint8_t* From(std::size_t r, std::size_t c) const {
+    return rows + r * kRowBytes + c * sizeof(T);
+  }
+  std::uint8_t* To(std::size_t r, std::size_t c) {
+    return columns + c * kColumnBytes + r * sizeof(T);
   }
 };
 
@@ -214,22 +273,23 @@ void TransposeTiles(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
                     std::uint8_t* HWY_RESTRICT out, std::size_t out_stride, std::size_t rows,
                     std::size_t cols) {
   constexpr std::size_t kRows = Tile<T>::kRows, kCols = Tile<T>::kCols;
-  constexpr std::size_t kBlockRows = 4096 / sizeof(T), kBlockCols = sizeof(T) == 1 ? 256 : 512;
+  constexpr std::size_t kBlockRows = 4096 / sizeof(T), kBlockCols = 512;
   const std::size_t pitch = in_stride * sizeof(T);
   const bool streamed = rows * cols * sizeof(T) >= kStreamedBytes;
   Tile<T> tile;
   const auto transpose_tile = [&](std::size_t r, std::size_t c, std::size_t end_r,
-                                  std::size_t end_c) HWY_ATTR {
+                                  std::size_t end_c, const std::uint8_t* ahead) HWY_ATTR {
     const std::size_t height = std::min(kRows, end_r - r), width = std::min(kCols, end_c - c);
     const std::uint8_t* const from = in + r * pitch + c * sizeof(T);
-    tile.Read(from, pitch, height, width,
-              c + 2 * kCols <= end_c ? from + Tile<T>::kRowBytes : nullptr);
+    tile.Read(from, pitch, height, width, ahead);
     tile.Turn(height, width);
     for (std::size_t i = 0; i < width; ++i) {
       const std::uint8_t* const column = tile.columns + i * Tile<T>::kColumnBytes;
       std::uint8_t* const run = out + ((c + i) * out_stride + r) * sizeof(T);
       if (streamed) {
         StreamRun(column, run, height * sizeof(T));
+      } else if (HWY_LIKELY(height == kRows)) {
+        std::memcpy(run, column, kRows * sizeof(T));
       } else {
         std::memcpy(run, column, height * sizeof(T));
       }
@@ -240,7 +300,15 @@ void TransposeTiles(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
     for (std::size_t block_c = 0; block_c < cols; block_c += kBlockCols) {
       const std::size_t end_c = std::min(cols, block_c + kBlockCols);
       for (std::size_t r = block_r; r < end_r; r += kRows) {
-        for (std::size_t c = block_c; c < end_c; c += kCols) transpose_tile(r, c, end_r, end_c);
+        for (std::size_t c = block_c; c < end_c; c += kCols) {
+          const std::uint8_t* ahead = nullptr;
+          if (c + 2 * kCols <= end_c) {
+            ahead = in + r * pitch + (c + kCols) * sizeof(T);
+          } else if (r + 2 * kRows <= end_r) {
+            ahead = in + (r + kRows) * pitch + block_c * sizeof(T);
+          }
+          transpose_tile(r, c, end_r, end_c, ahead);
+        }
       }
     }
   }
