@@ -54,7 +54,10 @@ struct FrameCompressor::Pool {
     const auto set = [&](ZSTD_cParameter parameter, int value) {
       return !ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), parameter, value));
     };
-    bool ok = set(ZSTD_c_contentSizeFlag, 1) && set(ZSTD_c_checksumFlag, 1);
+    // Left to itself zstd chooses the match finder of levels 5 to 12 by the instructions of the machine, and with it
+    // the bytes of small frames.
+    bool ok = set(ZSTD_c_contentSizeFlag, 1) && set(ZSTD_c_checksumFlag, 1) &&
+              set(ZSTD_c_useRowMatchFinder, ZSTD_ps_enable);
     if (options.huffman) {
       // The fastest match finder there is, told to search next to nothing, with literal compression forced on
       // (negative levels store literals raw): what remains is the entropy stage.
