@@ -51,7 +51,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> byte
 // within a row, entries given twice stay (scipy's files do not say that they are summed), coo keeps
 // its order. CRCs are checked as the bytes pass by; Finish reads again only what was read in pieces
 // that do not add up.
-StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes, std::string stem,
+StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes,
+                                                const std::string& stem,
                                                 const NpyOptions& options = {});
 
 // Every *.npy directly in the folder, sorted by name, each named by its stem. Other files are named

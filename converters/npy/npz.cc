@@ -128,9 +128,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
 }  // namespace
 }  // namespace npy::internal
 
-StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes, std::string stem,
+StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes,
+                                                const std::string& stem,
                                                 const NpyOptions& options) {
-  return npy::internal::OpenArrays(std::move(bytes), std::move(stem), options);
+  return npy::internal::OpenArrays(std::move(bytes), stem, options);
 }
 
 }  // namespace zt

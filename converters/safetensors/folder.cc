@@ -181,7 +181,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string&
     return InvalidArgument("the folder has several indices, " + indices[0] + " and " + indices[1] +
                            " among them; name one");
   }
-  if (indices.size() == 1) return OpenIndexed(folder, indices[0], std::move(files), options);
+  if (indices.size() == 1) return OpenIndexed(folder, indices[0], files, options);
   if (files.empty())
     return InvalidArgument("the folder has neither an index nor *.safetensors files");
   std::vector<std::unique_ptr<TensorSource>> sources;

@@ -442,7 +442,7 @@ Status Writer::Add(Object object, std::vector<std::span<const std::byte>> compon
   return s.Check(s.AddPlanned(source, plan));
 }
 
-Status Writer::Add(std::string name, Shape shape, ElementType element,
+Status Writer::Add(const std::string& name, Shape shape, ElementType element,
                    std::span<const std::byte> bytes) {
   auto object = DenseObject(name, std::move(shape), std::move(element));
   if (!object.ok()) return state_->Fail(Annotate(object.status(), TensorContext(name)));

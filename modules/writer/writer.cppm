@@ -79,7 +79,8 @@ class Writer {
   // One dense tensor: little-endian, in C order, DenseBytes(shape, element) of them. The bytes must stay until Flush
   // or Finish returns. Components with the same bytes (the same span) share a blob within one object; for a second
   // name see AddAlias.
-  Status Add(std::string name, Shape shape, ElementType element, std::span<const std::byte> bytes);
+  Status Add(const std::string& name, Shape shape, ElementType element,
+             std::span<const std::byte> bytes);
   // An object of any format with the bytes of its components in order; their sizes need not be declared. `storage` has
   // one entry for each component, or is empty for the default. The bytes must stay until Flush or Finish returns.
   Status Add(Object object, std::vector<std::span<const std::byte>> components,
