@@ -56,10 +56,14 @@ struct GgufHeader {
   bool big_endian = false;     // all numbers, of header and tensors
   bool swapped_magic = false;  // "FUGG", as some converters to big-endian write
   std::uint64_t alignment = kGgufDefaultAlignment;  // of every tensor, in bytes
-  Value::Array kv;                                  // metadata, as above
-  std::vector<GgufTensor> tensors;                  // in the order of the header
-  std::uint64_t header_bytes = 0;  // magic to the last tensor's info, without padding
-  std::uint64_t data_offset = 0;   // where the data section starts
+  // The first place for a tensor from `at` on.
+  inline std::uint64_t Align(std::uint64_t at) const {
+    return (at + alignment - 1) / alignment * alignment;
+  }
+  Value::Array kv;                  // metadata, as above
+  std::vector<GgufTensor> tensors;  // in the order of the header
+  std::uint64_t header_bytes = 0;   // magic to the last tensor's info, without padding
+  std::uint64_t data_offset = 0;    // where the data section starts
 
   std::optional<std::uint64_t> split_no;       // the key split.no: this shard's number, from 0
   std::optional<std::uint64_t> split_count;    // the key split.count: shards in the set

@@ -358,7 +358,7 @@ bool Parser::Tensors() {
     if (!TensorInfo(tensor)) return false;
   }
   out_.header_bytes = pos_;
-  out_.data_offset = (pos_ + out_.alignment - 1) / out_.alignment * out_.alignment;
+  out_.data_offset = out_.Align(pos_);
   return true;
 }
 

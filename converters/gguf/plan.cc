@@ -28,10 +28,6 @@ namespace {
 constexpr std::uint64_t kMaxGap = std::uint64_t{1} << 20;
 constexpr std::size_t kMaxName = 64;  // GGUF's own limit, for names that do not come from a GGUF
 
-std::uint64_t AlignUp(std::uint64_t at, std::uint64_t alignment) {
-  return (at + alignment - 1) / alignment * alignment;
-}
-
 // What the attribute "gguf" says.
 struct Record {
   GgufHeader header;
@@ -211,13 +207,13 @@ StatusOr<GgufLayout> PlanGguf(const Value::Map& root_attributes, std::span<const
       if (!end || *end > ~std::uint64_t{0} - kMaxGap) {
         return InvalidData(TensorContext(header.tensors[i].name) + ": the sizes overflow 64 bits");
       }
-      at = AlignUp(*end, header.alignment);
+      at = header.Align(*end);
     }
   }
 
   GgufLayout layout;
   ZT_ASSIGN_OR_RETURN(layout.header, EncodeGgufHeader(header));
-  const std::uint64_t data = AlignUp(layout.header.size(), header.alignment);
+  const std::uint64_t data = header.Align(layout.header.size());
   std::uint64_t at = layout.header.size();
   for (const std::size_t i : order) {
     const GgufTensor& tensor = header.tensors[i];
@@ -230,7 +226,7 @@ StatusOr<GgufLayout> PlanGguf(const Value::Map& root_attributes, std::span<const
     layout.pieces.push_back({which[i], *offset - at, *offset, tensor.bytes});
     at = *end;
   }
-  layout.file_bytes = AlignUp(at, header.alignment);
+  layout.file_bytes = header.Align(at);
   if (unchanged && record.file_bytes) {
     // The padding after the last tensor may be missing; anything more was not kept.
     unchanged = *record.file_bytes >= at && *record.file_bytes <= layout.file_bytes;

@@ -178,7 +178,7 @@ class FileSink final : public Sink {
   // left alone. Writes come nearly in order; the few that lag behind their step are the last sync's.
   Status WriteBack(Pieces pieces) {
     constexpr std::uint64_t kStep = 16 << 20, kBehind = 3 * kStep;
-    constexpr std::uint64_t kCachedIfSynced = 256 << 20, kCached = 1 << 30;
+    const std::uint64_t cached = options_.sync ? 256 << 20 : 1 << 30;
     constexpr std::chrono::milliseconds kSlow(16);  // a step at 1 GB/s
     constexpr unsigned kSlowSteps = 4;
     std::uint64_t bytes = 0;
@@ -186,11 +186,11 @@ class FileSink final : public Sink {
     const std::uint64_t before = written_.fetch_add(bytes, std::memory_order_relaxed);
     const std::uint64_t begin = before / kStep * kStep, end = (before + bytes) / kStep * kStep;
     if (begin == end) return OkStatus();
-    if (!options_.sync && (begin < kCached || slow_steps_ >= kSlowSteps)) return OkStatus();
+    if (!options_.sync && (begin < cached || slow_steps_ >= kSlowSteps)) return OkStatus();
     const auto started = std::chrono::steady_clock::now();
     ZT_RETURN_IF_ERROR(SyncRange(begin, end - begin, SYNC_FILE_RANGE_WRITE));
     if (std::chrono::steady_clock::now() - started > kSlow) ++slow_steps_;
-    if (begin < (options_.sync ? kCachedIfSynced : kCached) + kBehind) return OkStatus();
+    if (begin < cached + kBehind) return OkStatus();
     if (options_.sync) {
       ZT_RETURN_IF_ERROR(SyncRange(
           begin - kBehind, end - begin,

@@ -50,7 +50,7 @@ struct FileSinkOptions {
   // Replace an existing file; without it CreateFileSink and Finish fail with kAlreadyExists.
   bool overwrite = false;
   // fsync the file and its folder before Finish returns. Either way most of a large file has left the page cache by
-  // then: beyond the first 256 MiB with a sync, 1 GiB without.
+  // then: beyond the first 256 MiB with a sync; without one beyond 1 GiB, unless the disk is slow.
   bool sync = true;
 };
 

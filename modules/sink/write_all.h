@@ -45,14 +45,7 @@ int WriteAll(std::span<const std::span<const std::byte>> pieces, WriteV&& write)
       if (wrote < 0) return errno;
       if (wrote == 0) return EIO;  // no progress and no reason
       done += static_cast<std::uint64_t>(wrote);
-      for (auto left = static_cast<std::size_t>(wrote); left > 0;) {
-        iovec& v = vectors[first];
-        const std::size_t take = std::min(left, v.iov_len);
-        v.iov_base = static_cast<char*>(v.iov_base) + take;
-        v.iov_len -= take;
-        left -= take;
-        if (v.iov_len == 0) ++first;
-      }
+      first = internal::SkipDone(vectors, first, static_cast<std::size_t>(wrote));
     }
   }
   return 0;

@@ -95,14 +95,7 @@ class FileBytes final : public ByteSource {
       if (got < 0) return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
       if (got == 0) return EndsEarly(offset, total, SizeNow());
       done += static_cast<std::size_t>(got);
-      for (auto left = static_cast<std::size_t>(got); left > 0;) {
-        iovec& v = vectors[first];
-        const std::size_t take = std::min(left, v.iov_len);
-        v.iov_base = static_cast<char*>(v.iov_base) + take;
-        v.iov_len -= take;
-        left -= take;
-        if (v.iov_len == 0) ++first;
-      }
+      first = internal::SkipDone(vectors, first, static_cast<std::size_t>(got));
     }
     return OkStatus();
   }

@@ -303,8 +303,7 @@ class WriteStage final : public Stage {
       append(chunk.stored);
       if (!chunk.trailer.empty()) append(chunk.trailer);
     }
-    Status status =
-        place_ ? ledger_.sink.WriteAt(first.place, pieces) : ledger_.sink.Append(pieces);
+    Status status = ledger_.Write(first.place, pieces);
     if (status.ok()) return status;
     return Annotate(Annotate(status, TensorContext(first.object->name)), ledger_.sink.name());
   }

@@ -96,6 +96,11 @@ struct Ledger {
     return (end + traits.alignment - 1) / traits.alignment * traits.alignment;
   }
 
+  // Hands bytes to the sink: at `place` where it can place them, else after what it has.
+  inline Status Write(std::uint64_t place, Pieces pieces) {
+    return sink.can_place() ? sink.WriteAt(place, pieces) : sink.Append(pieces);
+  }
+
   const ContainerTraits& traits;
   Sink& sink;
   FrameCompressor compressor;

@@ -163,8 +163,7 @@ struct Writer::State final : ObjectWriter::Feed {
     if (header_written) return OkStatus();
     header_written = true;
     const std::array pieces = {Bytes(ledger.traits.header_magic)};
-    return Annotate(sink->can_place() ? sink->WriteAt(0, pieces) : sink->Append(pieces),
-                    sink->name());
+    return Annotate(ledger.Write(0, pieces), sink->name());
   }
 
   Status SubmitPending() {
@@ -364,9 +363,7 @@ struct Writer::State final : ObjectWriter::Feed {
     ZT_ASSIGN_OR_RETURN(manifest, ledger.manifest.Finish(attributes));
     const std::vector<std::byte> footer = EncodeFooter(manifest.size(), options.spec);
     const std::array<std::span<const std::byte>, 2> pieces = {manifest, footer};
-    ZT_RETURN_IF_ERROR(
-        Annotate(sink->can_place() ? sink->WriteAt(ledger.cursor, pieces) : sink->Append(pieces),
-                 sink->name()));
+    ZT_RETURN_IF_ERROR(Annotate(ledger.Write(ledger.cursor, pieces), sink->name()));
     file_bytes = ledger.cursor + manifest.size() + footer.size();
     return Annotate(sink->Finish(file_bytes), sink->name());
   }
