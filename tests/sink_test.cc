@@ -4,11 +4,15 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +30,34 @@
 
 import zt.core;
 import zt.sink;
+
+// The program's own sync_file_range and fsync, so that a test can say what the disk answers.
+namespace {
+std::atomic<int> g_write_back_error = 0;   // of the next sync_file_range that waits
+std::atomic<int> g_folder_sync_error = 0;  // of every fsync of a folder
+std::atomic<int> g_syncs = 0;              // how often fsync was called
+}  // namespace
+
+extern "C" int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned flags) {
+  if ((flags & SYNC_FILE_RANGE_WAIT_AFTER) != 0) {
+    if (const int error = g_write_back_error.exchange(0); error != 0) {
+      errno = error;
+      return -1;
+    }
+  }
+  return static_cast<int>(::syscall(SYS_sync_file_range, fd, offset, bytes, flags));
+}
+
+extern "C" int fsync(int fd) {
+  struct stat info;
+  ++g_syncs;
+  if (const int error = g_folder_sync_error;
+      error != 0 && ::fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace zt {
 namespace {
@@ -135,6 +167,71 @@ TEST(FileSink, WhatLeavesThePageCacheIsInTheFile) {
     }
     EXPECT_EQ(file.peek(), std::ifstream::traits_type::eof());
   }
+}
+
+// The kernel reports an error of write-back once, to whoever asks first: it must not be taken for granted by a call
+// that is a mere help.
+TEST(FileSink, AnErrorOfWriteBackIsReportedWhateverItsNumber) {
+  const TempFolder folder;
+  const std::string piece(16 << 20, 'x');
+  for (const int error : {EIO, ENOSPC, EDQUOT, ENODATA, EREMOTEIO, ETIMEDOUT, EILSEQ, ENOLINK}) {
+    SCOPED_TRACE(error);
+    auto sink = Create(folder / "o.zt");
+    g_write_back_error = error;
+    Status status = OkStatus();
+    for (std::uint64_t i = 0; i < 24 && status.ok(); ++i) status = Append(*sink, piece);
+    EXPECT_EQ(g_write_back_error.exchange(0), 0);
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(Message(status)), StartsWith("cannot write: "));
+    sink.reset();
+    EXPECT_THAT(folder.Entries(), IsEmpty());
+  }
+  for (const int error : {ENOSYS, EOPNOTSUPP, EINVAL}) {  // the file system cannot
+    SCOPED_TRACE(error);
+    auto sink = Create(folder / "o.zt", true);
+    g_write_back_error = error;
+    for (std::uint64_t i = 0; i < 24; ++i) ASSERT_TRUE(Append(*sink, piece).ok());
+    EXPECT_EQ(g_write_back_error.exchange(0), 0);
+    ASSERT_TRUE(sink->Finish(24 * piece.size()).ok());
+  }
+}
+
+TEST(FileSink, WhereTheFolderCannotBeSyncedTheOutputIsAsItWas) {
+  const TempFolder folder;
+  for (const bool overwrite : {false, true}) {
+    SCOPED_TRACE(overwrite);
+    auto sink = Create(folder / "o.zt", overwrite);
+    ASSERT_TRUE(Append(*sink, "new").ok());
+    g_folder_sync_error = EIO;
+    const Status status = sink->Finish(3);
+    g_folder_sync_error = 0;
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(Message(status)), StartsWith("cannot sync "));
+    EXPECT_THAT(folder.Entries(), IsEmpty());
+  }
+  WriteFile(folder / "o.zt", "old");
+  auto sink = Create(folder / "o.zt", true);
+  ASSERT_TRUE(Append(*sink, "new").ok());
+  g_folder_sync_error = EIO;
+  EXPECT_EQ(sink->Finish(3).code(), StatusCode::kUnavailable);
+  g_folder_sync_error = 0;
+  EXPECT_EQ(ReadFile(folder / "o.zt"), "old");
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+}
+
+TEST(FileSink, AFolderThatAppearsMeanwhileIsKept) {
+  const TempFolder folder;
+  WriteFile(folder / "o.zt", "old");
+  auto sink = Create(folder / "o.zt", true);
+  ASSERT_TRUE(Append(*sink, "new").ok());
+  ASSERT_EQ(::unlink((folder / "o.zt").c_str()), 0);
+  ASSERT_EQ(::mkdir((folder / "o.zt").c_str(), 0777), 0);
+  WriteFile(folder / "o.zt/inside", "theirs");
+  const Status status = sink->Finish(3);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(Message(status)), "the output is a folder; name a file");
+  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+  EXPECT_EQ(ReadFile(folder / "o.zt/inside"), "theirs");
 }
 
 TEST(FileSink, ReservedBytesBeyondTheEndAreGivenBack) {
@@ -278,11 +375,16 @@ TEST(FileSink, ThroughASymbolicLinkTheFileItNamesIsReplaced) {
   EXPECT_EQ(ReadFile(folder / "real/o.zt"), "new");
 }
 
-TEST(FileSink, ADanglingLinkIsNotFollowed) {
+TEST(FileSink, ADanglingLinkIsRefusedAtOnceOrReplacedButNotFollowed) {
   const TempFolder folder;
   ASSERT_EQ(::symlink("nowhere/o.zt", (folder / "link").c_str()), 0);
-  auto sink = Create(folder / "link");
-  EXPECT_EQ(sink->Finish(0).code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(CreateFileSink(folder / "link", {}).status().code(), StatusCode::kAlreadyExists);
+  EXPECT_THAT(folder.Entries(), ElementsAre("link"));
+  auto sink = Create(folder / "link", true);
+  ASSERT_TRUE(Append(*sink, "new").ok());
+  ASSERT_TRUE(sink->Finish(3).ok());
+  EXPECT_FALSE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(ReadFile(folder / "link"), "new");
   EXPECT_THAT(folder.Entries(), ElementsAre("link"));
 }
 
@@ -363,6 +465,26 @@ TEST(DirectSink, DevicesAreWrittenTo) {
   const Status status = Append(**full, "abc");
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(std::string(Message(status)), "cannot write: No space left on device");
+}
+
+TEST(DirectSink, ABlockDeviceIsSyncedUnlessNobodyAsked) {
+  const TempFolder folder;
+  WriteFile(folder / "image", std::string(1 << 20, '\0'));
+  const std::string attach =
+      "losetup -f --show '" + folder / "image" + "' 2>/dev/null > '" + folder / "name" + "'";
+  if (std::system(attach.c_str()) != 0) GTEST_SKIP() << "no block device is to be had here";
+  std::string device = ReadFile(folder / "name");
+  device.pop_back();  // the line's end
+  for (const bool sync : {true, false}) {
+    auto sink = CreateFileSink(device, {.overwrite = true, .sync = sync});
+    ASSERT_TRUE(sink.ok()) << Message(sink.status());
+    ASSERT_TRUE(Append(**sink, "abc").ok());
+    const int before = g_syncs;
+    EXPECT_TRUE((*sink)->Finish(3).ok());
+    EXPECT_EQ(g_syncs - before, sync ? 1 : 0);
+  }
+  EXPECT_EQ(ReadFile(device).substr(0, 4), std::string("abc\0", 4));
+  EXPECT_EQ(std::system(("losetup -d " + device).c_str()), 0);
 }
 
 TEST(DirectSink, NamedPipesAreWrittenTo) {

@@ -201,13 +201,15 @@ class FileSink final : public Sink {
     return OkStatus();
   }
 
-  // Fails where the disk does; that a file system cannot do this is no failure.
+  // An error of the disk is reported here or never: the kernel tells each descriptor once. Only that the file system
+  // cannot write back by ranges is passed over.
   Status SyncRange(std::uint64_t begin, std::uint64_t bytes, unsigned how) {
     const int error = ErrorOf([&] {
       return ::sync_file_range(fd_, static_cast<off_t>(begin), static_cast<off_t>(bytes), how);
     });
-    const bool real = error == EIO || error == ENOSPC || error == EDQUOT;
-    return real ? IoError(error, "cannot write") : OkStatus();
+    const bool unable =
+        error == ENOSYS || error == EOPNOTSUPP || error == EINVAL || error == ESPIPE;
+    return error == 0 || unable ? OkStatus() : IoError(error, "cannot write");
   }
 
   void Forget() {
@@ -244,32 +246,67 @@ class FileSink final : public Sink {
     return OkStatus();
   }
 
-  // Gives the finished file its name. An older output changes places with it where the file system can do that.
+  int RenameTo(unsigned flags) {
+    return ErrorOf([&] {
+      return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), flags);
+    });
+  }
+
+  // Gives the finished file its name.
   Status Rename() {
-    const auto rename = [&](unsigned flags) {
-      return ErrorOf([&] {
-        return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), flags);
-      });
-    };
-    if (options_.overwrite) {
-      exchanged_ = rename(RENAME_EXCHANGE) == 0;
-      const int error = exchanged_ ? 0 : rename(0);
-      return error == 0 ? OkStatus() : IoError(error, "cannot rename the finished file");
-    }
-    int error = rename(RENAME_NOREPLACE);
+    const int error = options_.overwrite ? Replace() : Create();
+    if (error == 0) return OkStatus();
+    if (error == EEXIST) return AlreadyExists("the output exists already; use -f to replace it");
+    if (error == EISDIR) return InvalidArgument("the output is a folder; name a file");
+    return IoError(error, "cannot rename the finished file");
+  }
+
+  // Takes the name only if nothing has it. 0, or errno.
+  int Create() {
+    int error = RenameTo(RENAME_NOREPLACE);
     if (error == EINVAL) {  // the file system cannot rename without replacing: link and unlink
       error = ::link(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;
       if (error == 0) ::unlink(temporary_.c_str());
     }
-    if (error == EEXIST) return AlreadyExists("the output exists already; use -f to replace it");
-    return error == 0 ? OkStatus() : IoError(error, "cannot rename the finished file");
+    created_ = error == 0;
+    return error;
+  }
+
+  // Takes the name from whatever file has it. An older output changes places with the new one where the file system
+  // can do that, so that the change can be undone. 0, or errno.
+  int Replace() {
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      int error = RenameTo(RENAME_EXCHANGE);
+      if (error == 0) return CheckExchanged();
+      if (error != ENOENT) {
+        struct stat older;
+        const bool existed = ::lstat(target_.c_str(), &older) == 0;
+        error = RenameTo(0);
+        created_ = error == 0 && !existed;
+        return error;
+      }
+      error = Create();
+      if (error != EEXIST) return error;  // else an output appeared meanwhile: exchange with it
+    }
+    return EEXIST;
+  }
+
+  // A folder that was made at the target meanwhile has changed places too. It goes back.
+  int CheckExchanged() {
+    struct stat older;
+    if (::lstat(temporary_.c_str(), &older) == 0 && S_ISDIR(older.st_mode)) {
+      const int error = RenameTo(RENAME_EXCHANGE);
+      return error == 0 ? EISDIR : error;
+    }
+    exchanged_ = true;
+    return 0;
   }
 
   // The output as it was before Rename. Where the older one is gone for good, the new one is left: it is whole.
   void Undo() {
     if (exchanged_) {
-      ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE);
-    } else if (!options_.overwrite) {
+      (void)RenameTo(RENAME_EXCHANGE);
+    } else if (created_) {
       ::unlink(target_.c_str());
     }
   }
@@ -285,25 +322,33 @@ class FileSink final : public Sink {
   std::string temporary_;
   int fd_ = -1;
   bool exchanged_ = false;  // temporary_ names the older output
+  bool created_ = false;    // nothing had the name before
   std::uint64_t position_ = 0;
   std::atomic<std::uint64_t> written_ = 0;
   std::atomic<unsigned> slow_steps_ = 0;  // of WriteBack
 };
 
-// A device or named pipe: opened and written in order.
+// A device or named pipe: opened and written in order. A block device is synced as a file is.
 class DirectSink final : public Sink {
  public:
-  DirectSink(int fd, std::string name) : fd_(fd), inner_(DescriptorSink(fd, std::move(name))) {}
+  DirectSink(int fd, std::string name, bool sync)
+      : fd_(fd), sync_(sync), inner_(DescriptorSink(fd, std::move(name))) {}
   ~DirectSink() override { ::close(fd_); }
   DirectSink(const DirectSink&) = delete;
   DirectSink& operator=(const DirectSink&) = delete;
   const std::string& name() const override { return inner_->name(); }
   Status Append(Pieces pieces) override { return inner_->Append(pieces); }
-  Status Finish(std::uint64_t total) override { return inner_->Finish(total); }
+  Status Finish(std::uint64_t total) override {
+    ZT_RETURN_IF_ERROR(inner_->Finish(total));
+    if (!sync_) return OkStatus();
+    const int error = ErrorOf([&] { return ::fsync(fd_); });
+    return error == 0 ? OkStatus() : IoError(error, "cannot sync");
+  }
   void Abort() override { inner_->Abort(); }
 
  private:
   int fd_;
+  bool sync_;
   std::unique_ptr<Sink> inner_;
 };
 
@@ -330,9 +375,12 @@ StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
     if (!S_ISREG(info.st_mode)) {
       const int fd = Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC); });
       if (fd < 0) return IoError(errno, "cannot open for writing");
-      return std::make_unique<DirectSink>(fd, path);
+      return std::make_unique<DirectSink>(fd, path, options.sync && S_ISBLK(info.st_mode));
     }
-    if (!options.overwrite) return AlreadyExists("the output exists already; use -f to replace it");
+  }
+  // Not only a file: a symbolic link that leads nowhere has the name, too.
+  if (!options.overwrite && ::lstat(target.c_str(), &info) == 0) {
+    return AlreadyExists("the output exists already; use -f to replace it");
   }
   auto [folder, base] = SplitPath(target);
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");

@@ -15,11 +15,9 @@
 
 namespace zt::sink_io {
 
-// The most bytes handed over with one call. The page cache takes memory in units of a call's size, and up to 32 KiB
-// Linux has such units at hand for each processor; larger ones come from memory that a virtual machine may have
-// handed back to its host. Measured on ext4, 4 GiB in such a machine: 1.8 s in calls of 32 KiB, 5 s of 64, 7 s of
-// 256; where memory is warm, larger calls save a tenth.
-inline constexpr std::size_t kBytesPerCall = 32 << 10;
+// The most bytes handed over with one call: as many as a raw piece has, so that what was just checked is still in the
+// cache when the kernel copies it. Fewer cost a call each; more would evict the bytes before they are copied.
+inline constexpr std::size_t kBytesPerCall = 256 << 10;
 
 // Writes every piece through write(vectors, count, bytes already written) -> bytes or -1. 0, or errno.
 template <typename WriteV>
