@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -252,6 +253,70 @@ TEST(Bytes, AreTheSameWhetherStreamedOrNot) {
         EXPECT_TRUE(streamed == at_once) << piece;
       }
     }
+  }
+}
+
+// ---- reading -------------------------------------------------------------------------------------------------
+
+// Tensors in memory that are served by Read alone; those whose names begin with "ordered" must be read in order.
+class ServedSource final : public TensorSource {
+ public:
+  void Add(std::string name, Bytes bytes, ElementType element) {
+    auto object = DenseObject(std::move(name), {bytes.size() / ByteWidth(element.dtype)}, element);
+    objects_.push_back(*std::move(object));
+    bytes_.push_back(std::move(bytes));
+  }
+  std::string_view format() const override { return "served"; }
+  bool sequential(ComponentId id) const override {
+    return objects_[id.object].name.starts_with("ordered");
+  }
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    std::copy_n(bytes_[id.object].data() + offset, out.size(), out.data());
+    return OkStatus();
+  }
+
+ private:
+  std::vector<Bytes> bytes_;
+};
+
+// Writes over all small buffers of the pool: whoever still points to one that was given back reads that.
+class SpoilStage final : public Stage {
+ public:
+  Status Process(Chunk& chunk) override {
+    for (std::size_t size = 4096; size <= 65536; size += 4096) {
+      const Buffer buffer = chunk.pool->Take(size);
+      std::ranges::fill(buffer.bytes(), std::byte{0xee});
+    }
+    return OkStatus();
+  }
+};
+
+// A batch holds components that are read in order and others. What becomes of one of them leaves the others alone.
+TEST(Reading, ComponentsReadInOrderAndOthersShareABatch) {
+  ServedSource source;
+  source.Add("ordered.a", Noise(4000, 1), {DType::kF32});
+  source.Add("b", Noise(4000, 2), {DType::kI32});
+  source.Add("ordered.c", Noise(4000, 3), {DType::kI32});
+  source.Add("d", Ramp(4000), {DType::kF32});
+  source.Add("ordered.e", Ramp(4000), {DType::kF32});
+  PlanOptions options;
+  options.storage = {Compression::kIfGain, DigestKind::kSha256};
+  options.on_overflow = OnOverflow::kInf;
+  options.convert = [](const Object& object) -> std::optional<ElementType> {
+    if (object.components[0].element.dtype == DType::kF32) return ElementType{DType::kBF16};
+    return std::nullopt;
+  };
+  auto plan = MakePlan(source, options);
+  ASSERT_TRUE(plan.ok()) << Message(plan.status());
+  for (const unsigned threads : {1U, 3U}) {
+    Bytes file;
+    const auto writer =
+        MakeWriter(file, {.threads = threads, .stages = {std::make_shared<SpoilStage>()}});
+    ASSERT_TRUE(writer->AddSource(source, *plan).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+    const Manifest manifest = Parse(file);
+    EXPECT_EQ(Decoded(file, ComponentOf(manifest, "b")), Noise(4000, 2));
+    EXPECT_EQ(Decoded(file, ComponentOf(manifest, "ordered.c")), Noise(4000, 3));
   }
 }
 

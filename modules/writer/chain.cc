@@ -6,6 +6,7 @@ module;
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,55 +53,19 @@ class ReadStage final : public Stage {
   Status Process(Chunk&) override { return OkStatus(); }
 
   Status ProcessBatch(Batch& batch) override {
-    std::uint64_t total = 0;
-    for (Chunk& chunk : batch.chunks) {
-      if (!Mine(chunk)) continue;
-      if (const auto view = StateOf(chunk).source->View(StateOf(chunk).id)) {
-        chunk.bytes = view->subspan(chunk.input_offset, chunk.input_bytes);
-      } else {
-        total += chunk.input_bytes;
-      }
-    }
-    if (total == 0) return OkStatus();
-    // The other instance may have filled the arena for its share of the batch already.
-    Buffer arena = ledger_.pool.Take(total);
-    std::span<std::byte> free = arena.bytes();
     std::vector<Chunk>& chunks = batch.chunks;
+    if (std::none_of(chunks.begin(), chunks.end(), [&](const Chunk& c) { return Mine(c); })) {
+      return OkStatus();
+    }
+    LayOut(batch);
     for (std::size_t i = 0; i < chunks.size();) {
-      if (!Mine(chunks[i]) || !chunks[i].bytes.empty() || chunks[i].input_bytes == 0) {
+      if (!ToRead(batch, chunks[i])) {
         ++i;
         continue;
       }
-      const std::size_t run = RunOfNeighbours(chunks, i);
-      std::uint64_t bytes = 0;
-      for (std::size_t k = i; k < i + run; ++k) {
-        chunks[k].bytes = free.subspan(bytes, chunks[k].input_bytes);
-        bytes += chunks[k].input_bytes;
-      }
-      const std::span<std::byte> target = free.first(bytes);
-      free = free.subspan(bytes);
-      const ComponentState& state = StateOf(chunks[i]);
-      if (run > 1) {
-        const Extent extent = *state.source->extent(state.id);
-        // Which of the neighbours failed is not known: read them one by one then, for the name.
-        if (extent.bytes->ReadAt(extent.offset + chunks[i].input_offset, target).ok()) {
-          i += run;
-          continue;
-        }
-      }
-      for (std::size_t k = i; k < i + run; ++k) {
-        Chunk& chunk = chunks[k];
-        const auto out = std::span(const_cast<std::byte*>(chunk.bytes.data()), chunk.bytes.size());
-        const ComponentState& from = StateOf(chunk);
-        ZT_RETURN_IF_ERROR(
-            AnnotateChunk(from.source->Read(from.id, chunk.input_offset, out), chunk));
-      }
+      const std::size_t run = RunOfNeighbours(batch, i);
+      ZT_RETURN_IF_ERROR(ReadRun(std::span(chunks).subspan(i, run)));
       i += run;
-    }
-    if (batch.arena.empty()) {
-      batch.arena = std::move(arena);
-    } else {
-      chunks.back().buffer = std::move(arena);
     }
     return OkStatus();
   }
@@ -111,20 +76,74 @@ class ReadStage final : public Stage {
     return state.source != nullptr && state.sequential == sequential_;
   }
 
+  // Points every chunk to where its bytes are, or will be: one arena holds them for both instances, so that none of
+  // them lies in a buffer of a single chunk, which a later stage may replace.
+  void LayOut(Batch& batch) {
+    if (!batch.arena.empty()) return;
+    std::uint64_t total = 0;
+    for (Chunk& chunk : batch.chunks) {
+      const ComponentState& state = StateOf(chunk);
+      if (state.source == nullptr) continue;
+      if (const auto view = state.source->View(state.id)) {
+        chunk.bytes = view->subspan(chunk.input_offset, chunk.input_bytes);
+      } else {
+        total += chunk.input_bytes;
+      }
+    }
+    batch.arena = ledger_.pool.Take(total);
+    std::span<std::byte> free = batch.arena.bytes();
+    for (Chunk& chunk : batch.chunks) {
+      if (StateOf(chunk).source == nullptr || !chunk.bytes.empty()) continue;
+      chunk.bytes = free.first(chunk.input_bytes);
+      free = free.subspan(chunk.input_bytes);
+    }
+  }
+
+  bool ToRead(const Batch& batch, const Chunk& chunk) const {
+    const std::span<std::byte> arena = batch.arena.bytes();
+    return Mine(chunk) && !chunk.bytes.empty() &&
+           !std::less<>()(chunk.bytes.data(), arena.data()) &&
+           std::less<>()(chunk.bytes.data(), arena.data() + arena.size());
+  }
+
+  // Reads neighbours with one call.
+  static Status ReadRun(std::span<Chunk> run) {
+    if (run.size() > 1) {
+      std::size_t bytes = 0;
+      for (const Chunk& chunk : run) bytes += chunk.bytes.size();
+      const ComponentState& state = StateOf(run[0]);
+      const Extent extent = *state.source->extent(state.id);
+      // Which of the neighbours failed is not known: they are read one by one then, for the name.
+      if (extent.bytes
+              ->ReadAt(extent.offset + run[0].input_offset,
+                       {const_cast<std::byte*>(run[0].bytes.data()), bytes})
+              .ok()) {
+        return OkStatus();
+      }
+    }
+    for (const Chunk& chunk : run) {
+      const ComponentState& from = StateOf(chunk);
+      const auto out = std::span(const_cast<std::byte*>(chunk.bytes.data()), chunk.bytes.size());
+      ZT_RETURN_IF_ERROR(AnnotateChunk(from.source->Read(from.id, chunk.input_offset, out), chunk));
+    }
+    return OkStatus();
+  }
+
   // How many chunks from `first` on lie one after another in the same ByteSource.
-  std::size_t RunOfNeighbours(const std::vector<Chunk>& chunks, std::size_t first) const {
+  std::size_t RunOfNeighbours(const Batch& batch, std::size_t first) const {
     std::optional<std::uint64_t> end;
     ByteSource* bytes = nullptr;
     std::size_t run = 0;
-    for (std::size_t k = first; k < chunks.size(); ++k, ++run) {
-      if (!Mine(chunks[k])) break;
-      const ComponentState& state = StateOf(chunks[k]);
+    for (std::size_t k = first; k < batch.chunks.size(); ++k, ++run) {
+      const Chunk& chunk = batch.chunks[k];
+      if (!ToRead(batch, chunk)) break;
+      const ComponentState& state = StateOf(chunk);
       const auto extent = state.source->extent(state.id);
       if (!extent || extent->bytes == nullptr || extent->bytes->sequential()) break;
-      const std::uint64_t begin = extent->offset + chunks[k].input_offset;
+      const std::uint64_t begin = extent->offset + chunk.input_offset;
       if (run > 0 && (extent->bytes != bytes || begin != *end)) break;
       bytes = extent->bytes;
-      end = begin + chunks[k].input_bytes;
+      end = begin + chunk.input_bytes;
     }
     return std::max<std::size_t>(run, 1);
   }
