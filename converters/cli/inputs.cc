@@ -27,6 +27,7 @@ import zt.convert.composite;
 import zt.convert.gguf;
 import zt.convert.npy;
 import zt.convert.safetensors;
+import zt.convert.zip;
 import zt.convert.zt;
 
 namespace zt::cli::internal {

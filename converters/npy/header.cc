@@ -35,10 +35,6 @@ bool BeginsWith(std::span<const std::byte> head, std::string_view magic) {
 bool LooksLikeNpy(std::span<const std::byte> head) {
   return BeginsWith(head, {kNpyMagic, kNpyMagicSize});
 }
-// An archive with entries, or the end record of an empty one.
-bool LooksLikeZip(std::span<const std::byte> head) {
-  return BeginsWith(head, "PK\x03\x04") || BeginsWith(head, "PK\x05\x06");
-}
 
 }  // namespace zt
 

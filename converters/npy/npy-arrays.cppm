@@ -14,7 +14,7 @@ module zt.convert.npy:arrays;
 
 import :array;
 import :header;
-import :zip;
+import zt.convert.zip;
 import zt.core;
 import zt.source;
 

@@ -19,8 +19,6 @@ export namespace zt {
 
 // True where a file that begins with `head` (8 bytes suffice) is an .npy array.
 bool LooksLikeNpy(std::span<const std::byte> head);
-// True where it is a zip archive, as .npz files are.
-bool LooksLikeZip(std::span<const std::byte> head);
 
 // How numpy files are opened.
 struct NpyOptions {

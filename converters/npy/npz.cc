@@ -17,7 +17,7 @@ module zt.convert.npy;
 import :array;
 import :arrays;
 import :header;
-import :zip;
+import zt.convert.zip;
 import zt.core;
 import zt.source;
 

@@ -24,7 +24,7 @@ import :array;
 import :arrays;
 import :header;
 import :sparse;
-import :zip;
+import zt.convert.zip;
 import zt.core;
 import zt.source;
 

@@ -1,5 +1,4 @@
-// zt.convert.npy:zip — the directory of a zip archive (PKWARE's APPNOTE 6.3.10, sections 4.3
-// and 4.5.3).
+// zt.convert.zip — the directory of a zip archive (PKWARE's APPNOTE 6.3.10, sections 4.3 and 4.5.3).
 module;
 
 #include <algorithm>
@@ -16,14 +15,16 @@ module;
 
 #include "core/status_macros.h"
 
-module zt.convert.npy;
+module zt.convert.zip;
 
-import :zip;
+import :check;
 import zt.core;
 import zt.source;
 
-namespace zt::npy::internal {
+namespace zt {
 namespace {
+
+using zip::internal::CrcCheck;
 
 constexpr std::uint32_t kLocalMagic = 0x04034b50;
 constexpr std::uint32_t kCentralMagic = 0x02014b50;
@@ -65,12 +66,16 @@ Status Damaged(std::string_view what) {
   return InvalidData("the zip archive is damaged: " + std::string(what));
 }
 
-// The zip64 end record where the end record at `end` refers to it.
+// Replaces `directory`, which the end record at `end` gave, by what the zip64 end record says. An
+// archive of exactly 65,535 entries needs no such record, although the count then reads as a
+// reference to one.
 Status FollowLocator(ByteSource& bytes, std::uint64_t end, Directory& directory) {
-  if (end < kLocator64Size) return Damaged("the zip64 locator is missing");
-  std::array<std::byte, kLocator64Size> locator;
-  ZT_RETURN_IF_ERROR(bytes.ReadAt(end - kLocator64Size, locator));
-  if (Load32(locator, 0) != kLocator64Magic) return Damaged("the zip64 locator is missing");
+  const bool needed = directory.size == kIn64 || directory.offset == kIn64;
+  std::array<std::byte, kLocator64Size> locator{};
+  if (end >= kLocator64Size) ZT_RETURN_IF_ERROR(bytes.ReadAt(end - kLocator64Size, locator));
+  if (Load32(locator, 0) != kLocator64Magic) {
+    return needed ? Damaged("the zip64 locator is missing") : OkStatus();
+  }
   const std::uint64_t at = Load64(locator, 8);
   if (at > end - kLocator64Size || end - kLocator64Size - at < kEnd64Size) {
     return Damaged("the zip64 end record lies outside it");
@@ -98,11 +103,10 @@ StatusOr<Directory> FindDirectory(ByteSource& bytes, std::uint64_t size) {
     if (Load32(end, 0) != kEndMagic || Load16(end, 20) != end.size() - kEndSize) continue;
     const std::uint64_t end_offset = size - tail_size + at;
     Directory directory{Load32(end, 16), Load32(end, 12), Load16(end, 10)};
-    if (directory.entries == 0xffff || directory.size == kIn64 || directory.offset == kIn64) {
-      ZT_RETURN_IF_ERROR(FollowLocator(bytes, end_offset, directory));
-      return directory;
-    }
-    if (Load16(end, 4) != 0 || Load16(end, 6) != 0) {
+    const bool refers =
+        directory.entries == 0xffff || directory.size == kIn64 || directory.offset == kIn64;
+    if (refers) ZT_RETURN_IF_ERROR(FollowLocator(bytes, end_offset, directory));
+    if (!refers && (Load16(end, 4) != 0 || Load16(end, 6) != 0)) {
       return Unsupported("zip archives in several parts are not supported");
     }
     if (directory.offset > end_offset || directory.size > end_offset - directory.offset) {
@@ -193,11 +197,18 @@ std::string EntryContext(const ZipEntry& entry) { return "entry " + Quote(entry.
 
 }  // namespace
 
-StatusOr<std::unique_ptr<ZipArchive>> ZipArchive::Open(std::shared_ptr<ByteSource> bytes) {
+// An archive begins with an entry, or with the end record where it has none.
+bool LooksLikeZip(std::span<const std::byte> head) {
+  if (head.size() < 4) return false;
+  const std::uint32_t magic = Load32(head, 0);
+  return magic == kLocalMagic || magic == kEndMagic;
+}
+
+StatusOr<std::shared_ptr<ZipArchive>> ZipArchive::Open(std::shared_ptr<ByteSource> bytes) {
   if (bytes->sequential() || !bytes->size()) {
     return Unsupported("a zip archive's directory is at its end, so it cannot come from a pipe");
   }
-  auto archive = std::make_unique<ZipArchive>();
+  auto archive = std::make_shared<ZipArchive>();
   archive->bytes_ = std::move(bytes);
   ByteSource& from = *archive->bytes_;
   ZT_ASSIGN_OR_RETURN(const Directory directory, FindDirectory(from, *from.size()));
@@ -230,4 +241,4 @@ StatusOr<std::unique_ptr<ZipArchive>> ZipArchive::Open(std::shared_ptr<ByteSourc
   return archive;
 }
 
-}  // namespace zt::npy::internal
+}  // namespace zt

@@ -1,4 +1,4 @@
-// zt.convert.npy:zip — the bytes of one entry, stored or deflated; the only file that calls zlib.
+// zt.convert.zip — the bytes of one entry, stored or deflated.
 module;
 
 #include <zlib.h>
@@ -7,11 +7,8 @@ module;
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,22 +17,19 @@ module;
 
 #include "core/status_macros.h"
 
-module zt.convert.npy;
+module zt.convert.zip;
 
-import :zip;
+import :check;
 import zt.core;
 import zt.source;
 
-namespace zt::npy::internal {
+namespace zt {
 namespace {
 
-constexpr std::size_t kInputBuffer = std::size_t{256} << 10;
-constexpr std::size_t kMaxPieces = 1 << 16;
+using zip::internal::Crc;
+using zip::internal::CrcCheck;
 
-std::uint32_t Crc(std::uint32_t crc, std::span<const std::byte> bytes) {
-  return static_cast<std::uint32_t>(
-      ::crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
+constexpr std::size_t kInputBuffer = std::size_t{256} << 10;
 
 Status EndsEarly(std::uint64_t offset, std::uint64_t size) {
   return InvalidData("the entry ends at byte " + std::to_string(size) + ", byte " +
@@ -212,65 +206,6 @@ std::string MethodName(std::uint16_t method) {
 
 }  // namespace
 
-Status CrcCheck::CompareLocked(std::uint32_t crc) {
-  pieces_.clear();
-  checked_ = true;
-  if (crc == expected_) return OkStatus();
-  checked_ = false;
-  irregular_ = true;
-  return InvalidData("the entry's CRC-32 does not match: its bytes are damaged");
-}
-
-void CrcCheck::Touch(std::uint64_t end) {
-  const std::lock_guard lock(mutex_);
-  furthest_ = std::max(furthest_, end);
-}
-
-Status CrcCheck::SetWhole(std::uint32_t crc) {
-  const std::lock_guard lock(mutex_);
-  return CompareLocked(crc);
-}
-
-Status CrcCheck::Add(std::uint64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return OkStatus();
-  {
-    const std::lock_guard lock(mutex_);
-    furthest_ = std::max<std::uint64_t>(furthest_, offset + bytes.size());
-    if (checked_ || irregular_) return OkStatus();
-  }
-  Piece piece{bytes.size(), Crc(0, bytes)};
-  const std::lock_guard lock(mutex_);
-  if (checked_ || irregular_) return OkStatus();
-  const auto combine = [](const Piece& a, const Piece& b) {
-    return Piece{a.size + b.size, static_cast<std::uint32_t>(
-                                      ::crc32_combine(a.crc, b.crc, static_cast<z_off_t>(b.size)))};
-  };
-  auto next = pieces_.lower_bound(offset);
-  auto previous = next == pieces_.begin() ? pieces_.end() : std::prev(next);
-  if ((next != pieces_.end() && next->first < offset + piece.size) ||
-      (previous != pieces_.end() && previous->first + previous->second.size > offset) ||
-      pieces_.size() >= kMaxPieces) {
-    irregular_ = true;
-    pieces_.clear();
-    return OkStatus();
-  }
-  if (next != pieces_.end() && next->first == offset + piece.size) {
-    piece = combine(piece, next->second);
-    pieces_.erase(next);
-  }
-  if (previous != pieces_.end() && previous->first + previous->second.size == offset) {
-    offset = previous->first;
-    piece = combine(previous->second, piece);
-  }
-  pieces_[offset] = piece;
-  return piece.size == size_ ? CompareLocked(piece.crc) : OkStatus();
-}
-
-bool CrcCheck::Pending(std::uint64_t offset) {
-  const std::lock_guard lock(mutex_);
-  return !checked_ && furthest_ > offset;
-}
-
 StatusOr<std::shared_ptr<ByteSource>> ZipArchive::OpenEntry(std::size_t index) {
   const ZipEntry& entry = entries_[index];
   if (entry.encrypted) return Unsupported("the entry is encrypted");
@@ -304,4 +239,4 @@ Status ZipArchive::Verify(std::size_t index, std::uint64_t offset) {
   return OkStatus();
 }
 
-}  // namespace zt::npy::internal
+}  // namespace zt

@@ -1,0 +1,90 @@
+// zt.convert.zip:check — the CRC-32 of an entry, put together from pieces.
+module;
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <span>
+
+module zt.convert.zip;
+
+import :check;
+import zt.core;
+
+namespace zt::zip::internal {
+namespace {
+
+constexpr std::size_t kMaxPieces = 1 << 16;
+
+}  // namespace
+
+std::uint32_t Crc(std::uint32_t crc, std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(
+      ::crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+Status CrcCheck::CompareLocked(std::uint32_t crc) {
+  pieces_.clear();
+  checked_ = true;
+  if (crc == expected_) return OkStatus();
+  checked_ = false;
+  irregular_ = true;
+  return InvalidData("the entry's CRC-32 does not match: its bytes are damaged");
+}
+
+void CrcCheck::Touch(std::uint64_t end) {
+  const std::lock_guard lock(mutex_);
+  furthest_ = std::max(furthest_, end);
+}
+
+Status CrcCheck::SetWhole(std::uint32_t crc) {
+  const std::lock_guard lock(mutex_);
+  return CompareLocked(crc);
+}
+
+Status CrcCheck::Add(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return OkStatus();
+  {
+    const std::lock_guard lock(mutex_);
+    furthest_ = std::max<std::uint64_t>(furthest_, offset + bytes.size());
+    if (checked_ || irregular_) return OkStatus();
+  }
+  Piece piece{bytes.size(), Crc(0, bytes)};
+  const std::lock_guard lock(mutex_);
+  if (checked_ || irregular_) return OkStatus();
+  const auto combine = [](const Piece& a, const Piece& b) {
+    return Piece{a.size + b.size, static_cast<std::uint32_t>(
+                                      ::crc32_combine(a.crc, b.crc, static_cast<z_off_t>(b.size)))};
+  };
+  auto next = pieces_.lower_bound(offset);
+  auto previous = next == pieces_.begin() ? pieces_.end() : std::prev(next);
+  if ((next != pieces_.end() && next->first < offset + piece.size) ||
+      (previous != pieces_.end() && previous->first + previous->second.size > offset) ||
+      pieces_.size() >= kMaxPieces) {
+    irregular_ = true;
+    pieces_.clear();
+    return OkStatus();
+  }
+  if (next != pieces_.end() && next->first == offset + piece.size) {
+    piece = combine(piece, next->second);
+    pieces_.erase(next);
+  }
+  if (previous != pieces_.end() && previous->first + previous->second.size == offset) {
+    offset = previous->first;
+    piece = combine(previous->second, piece);
+  }
+  pieces_[offset] = piece;
+  return piece.size == size_ ? CompareLocked(piece.crc) : OkStatus();
+}
+
+bool CrcCheck::Pending(std::uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  return !checked_ && furthest_ > offset;
+}
+
+}  // namespace zt::zip::internal
