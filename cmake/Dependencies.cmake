@@ -25,3 +25,26 @@ if(ZT_DEVELOPER OR (NOT DEFINED ZT_DEVELOPER AND PROJECT_IS_TOP_LEVEL))
   # The system's own Python: Debian's python3-cbor2, -zstandard and -numpy belong to it.
   find_program(ZT_PYTHON NAMES python3 PATHS /usr/bin /bin NO_DEFAULT_PATH)
 endif()
+
+# Linked from their archives where the system has them: loading and relocating a shared library costs each run of the
+# program a tenth of a millisecond, and Abseil alone is thirty of them. Others import the installed package with the
+# libraries of their own choice.
+option(ZT_LINK_ARCHIVES "Link Abseil, zstd, xxHash and libcrypto from archives where there are any" ON)
+if(ZT_LINK_ARCHIVES)
+  function(zt_link_archive target property)
+    get_target_property(library ${target} ${property})
+    string(REGEX REPLACE "[.]so[.0-9]*$" ".a" archive "${library}")
+    if(EXISTS "${archive}")
+      set_target_properties(${target} PROPERTIES ${property} "${archive}")
+    endif()
+  endfunction()
+  zt_link_archive(PkgConfig::zstd INTERFACE_LINK_LIBRARIES)
+  zt_link_archive(PkgConfig::xxhash INTERFACE_LINK_LIBRARIES)
+  get_property(packages DIRECTORY PROPERTY IMPORTED_TARGETS)
+  list(FILTER packages INCLUDE REGEX "^(absl::|OpenSSL::Crypto$)")
+  foreach(package IN LISTS packages)
+    foreach(configuration IN ITEMS "" _NONE _RELEASE _RELWITHDEBINFO)
+      zt_link_archive(${package} IMPORTED_LOCATION${configuration})
+    endforeach()
+  endforeach()
+endif()
