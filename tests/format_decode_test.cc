@@ -11,6 +11,7 @@
 
 #include "format_testing.h"
 
+import zt.compress;
 import zt.core;
 import zt.format;
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+import zt.compress;
 import zt.core;
 import zt.format;
 

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+import zt.compress;
 import zt.core;
 import zt.format;
 

@@ -21,6 +21,7 @@ module zt.convert.zt;
 
 import :guard;
 import :parts;
+import zt.compress;
 import zt.core;
 import zt.digest;
 import zt.format;

@@ -1,9 +1,8 @@
-// zt.compress — zstd frames and the seek table that ends a compressed component.
+// zt.compress — codecs, and zstd: its frames and the seek table that ends a compressed component.
 module;
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +12,7 @@ module;
 
 export module zt.compress;
 
+export import :codec;
 import zt.core;
 
 export namespace zt {
@@ -20,12 +20,7 @@ export namespace zt {
 // A compressed component is a stream in the zstd seekable format (contrib/seekable_format in zstd's sources):
 // frames of frame_bytes of content each (the last may be shorter), every one with its content size and checksum,
 // then one skippable frame that holds the seek table. Any zstd decoder reads it; ours reads it by frame.
-struct ZstdOptions {
-  int level = 1;  // 1 to 19, or negative for faster
-  // No matches, literals Huffman-coded: most of the gain on weights, at less cost.
-  bool huffman = false;
-  std::uint64_t frame_bytes = std::uint64_t{4} << 20;  // content of one frame, 1 KiB to 1 GiB
-};
+
 // kInvalidArgument where a field is out of its range, saying which.
 Status Validate(const ZstdOptions& options);
 
@@ -55,21 +50,10 @@ class FrameCompressor {
   std::unique_ptr<Pool> pool_;
 };
 
-// One frame of a stream. All in bytes.
-struct Frame {
-  std::uint64_t offset = 0;          // where it begins in the stream
-  std::uint64_t content_offset = 0;  // where what it holds begins in the content
-  std::uint32_t bytes = 0;           // of the frame
-  std::uint32_t content_bytes = 0;   // of what it holds
-};
-
 // The skippable frame that ends the stream; `frames` in order. 17 bytes and 8 for each frame.
 std::vector<std::byte> SeekTable(std::span<const Frame> frames);
 // Its size in bytes.
 inline std::uint64_t SeekTableBytes(std::uint64_t frames) { return 17 + 8 * frames; }
-
-// Reads `out.size()` bytes of a stored stream from `offset`.
-using StreamReader = std::function<Status(std::uint64_t offset, std::span<std::byte> out)>;
 
 // The frames by the seek table at the end of a stream of `stream_bytes`; nothing where there is none. kDataLoss
 // where a table contradicts the stream's length or `content_bytes` (unless that is kUnknownSize).
@@ -95,21 +79,21 @@ class FrameDecompressor {
 };
 
 // Decodes any zstd stream in order (frames and skippable frames, content sizes unknown) with bounded memory.
-class StreamDecompressor {
+class StreamDecompressor final : public StreamDecoder {
  public:
   // `stream_bytes` are read in pieces through `read`; the content must be exactly `content_bytes`, which may be
   // kUnknownSize for ReadSome.
   StreamDecompressor(StreamReader read, std::uint64_t stream_bytes, std::uint64_t content_bytes);
-  ~StreamDecompressor();
+  ~StreamDecompressor() override;
   StreamDecompressor(const StreamDecompressor&) = delete;
   StreamDecompressor& operator=(const StreamDecompressor&) = delete;
 
   // The next out.size() bytes of content; kDataLoss where the stream yields fewer.
-  Status Read(std::span<std::byte> out);
+  Status Read(std::span<std::byte> out) override;
   // As Read, but the stream may end first: the bytes of content there were. kDataLoss where it is cut short.
-  StatusOr<std::size_t> ReadSome(std::span<std::byte> out);
+  StatusOr<std::size_t> ReadSome(std::span<std::byte> out) override;
   // After the last byte of content: the stream must end here, whole.
-  Status Finish();
+  Status Finish() override;
 
  private:
   struct State;

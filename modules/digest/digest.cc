@@ -119,7 +119,7 @@ std::unique_ptr<Hasher> MakeHasher(DigestKind kind) {
 StatusOr<DigestText> ParseDigest(std::string_view text) {
   const auto colon = text.find(':');
   if (colon == std::string_view::npos || colon == 0) {
-    return InvalidData("digest " + Quote(text) + " is no algorithm:hex");
+    return InvalidData("digest " + Quote(text) + " is not of the form algorithm:value");
   }
   DigestText out;
   out.algorithm = text.substr(0, colon);
@@ -129,12 +129,15 @@ StatusOr<DigestText> ParseDigest(std::string_view text) {
   if (hex.starts_with("0x") || hex.starts_with("0X")) hex.remove_prefix(2);
   const std::size_t digits =
       *kind == DigestKind::kSha256 ? 64 : (*kind == DigestKind::kXxh3 ? 16 : 8);
-  if (hex.size() != digits || hex.find_first_not_of("0123456789abcdefABCDEF") != hex.npos) {
-    return InvalidData("digest " + Quote(text) + " needs " + std::to_string(digits) +
-                       " hexadecimal digits");
+  const std::size_t least = *kind == DigestKind::kSha256 ? digits : 1;
+  if (hex.size() < least || hex.size() > digits ||
+      hex.find_first_not_of("0123456789abcdefABCDEF") != hex.npos) {
+    return InvalidData("digest " + Quote(text) + " holds no " + out.algorithm +
+                       " value in hexadecimal");
   }
   out.kind = *kind;
   out.canonical = std::string(Name(*kind)) + ":" + (*kind == DigestKind::kCrc32c ? "0x" : "");
+  out.canonical.append(digits - hex.size(), '0');
   for (const char c : hex) {
     if (*kind == DigestKind::kCrc32c) {
       out.canonical += c >= 'a' && c <= 'f' ? static_cast<char>(c - 'a' + 'A') : c;

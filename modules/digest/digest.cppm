@@ -40,13 +40,14 @@ class Hasher {
 // A fresh one; null for kNone.
 std::unique_ptr<Hasher> MakeHasher(DigestKind kind);
 
-// A digest as written in a manifest. Hex is accepted with or without "0x" and in either case.
+// A digest as written in a manifest. Hexadecimal digits are accepted with or without "0x" and in either case, and
+// crc32c and xxh3, which are numbers, without leading zeros.
 struct DigestText {
   DigestKind kind = DigestKind::kNone;  // kNone: an algorithm we do not know
   std::string algorithm;                // before the colon, as written
   std::string canonical;  // as Hasher::Finish would write it; empty for an unknown algorithm
 };
-// kDataLoss where the text is no "algorithm:hex", or the hex has the wrong length for a known algorithm.
+// kDataLoss where the text is not "algorithm:value", or the value does not fit a known algorithm.
 StatusOr<DigestText> ParseDigest(std::string_view text);
 
 }  // namespace zt

@@ -17,6 +17,7 @@ module;
 module zt.format;
 
 import :fields;
+import zt.compress;
 import zt.core;
 
 namespace zt {
@@ -76,13 +77,9 @@ class Decoder : private internal::FieldReader {
 Status Decoder::ReadEncoding(Encoding* encoding) {
   std::string_view text;
   ZT_RETURN_IF_ERROR(ReadText("encoding", &text));
-  if (text == "raw") {
-    *encoding = Encoding::kRaw;
-  } else if (text == "zstd") {
-    *encoding = Encoding::kZstd;
-  } else {
-    return InvalidData("encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
-  }
+  const auto parsed = ParseEncoding(text);
+  if (!parsed) return InvalidData("encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
+  *encoding = *parsed;
   return OkStatus();
 }
 
@@ -237,8 +234,9 @@ Status Decoder::DecodeObject(StoredObject& object) {
       component.decoded_bytes = component.length;
     } else if (component.decoded_bytes == kUnknownSize) {
       if (manifest_.version == SpecVersion::k1_2) {
-        return InvalidData("component " + Quote(component.role) +
-                           " is zstd and has no 'uncompressed_length'");
+        return InvalidData("component " + Quote(component.role) + " is " +
+                           std::string(Name(component.encoding)) +
+                           " and has no 'uncompressed_length'");
       }
       component.decoded_bytes = internal::SizeFromShape(object, component);
     }
@@ -422,9 +420,10 @@ Status Decoder::DecodeEntry01(StoredObject& object) {
     }
   }
   ZT_RETURN_IF_ERROR(fields.Check(kEncoding + 1));
-  if (component.big_endian && component.encoding == Encoding::kZstd &&
+  if (component.big_endian && component.encoding != Encoding::kRaw &&
       ByteWidth(component.element.dtype) > 1) {
-    return Unsupported("data_endianness 'big' on zstd data, for which 0.1.0 gives it no meaning");
+    return Unsupported("data_endianness 'big' on " + std::string(Name(component.encoding)) +
+                       " data, for which 0.1.0 gives it no meaning");
   }
   component.decoded_bytes = component.encoding == Encoding::kRaw
                                 ? component.length

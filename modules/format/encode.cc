@@ -16,6 +16,7 @@ module;
 
 module zt.format;
 
+import zt.compress;
 import zt.core;
 
 namespace zt {
@@ -113,19 +114,19 @@ Status AppendComponent(const StoredObject& object, const StoredComponent& compon
   if (component.big_endian) {
     return InvalidArgument(VersionName(version) + " has no big-endian data");
   }
-  const bool zstd = component.encoding == Encoding::kZstd;
+  const bool encoded = component.encoding != Encoding::kRaw;
   const bool has_type = version == SpecVersion::k1_2 && !component.element.type.empty();
-  const bool has_size = version == SpecVersion::k1_2 && zstd;
+  const bool has_size = version == SpecVersion::k1_2 && encoded;
   if (has_size && component.decoded_bytes == kUnknownSize) {
-    return InvalidArgument("zstd data needs its decoded size");
+    return InvalidArgument(std::string(Name(component.encoding)) + " data needs its decoded size");
   }
-  if (!zstd && component.decoded_bytes != component.length) {
+  if (!encoded && component.decoded_bytes != component.length) {
     return InvalidArgument("raw data has two sizes: " + std::to_string(component.length) + " and " +
                            std::to_string(component.decoded_bytes));
   }
   if (!component.digest.empty()) ZT_RETURN_IF_ERROR(internal::CheckDigestForm(component.digest));
   // Sorted: type, dtype, digest, length, offset, encoding, uncompressed_length.
-  cbor::AppendMapHead(*out, 3 + has_type + !component.digest.empty() + zstd + has_size);
+  cbor::AppendMapHead(*out, 3 + has_type + !component.digest.empty() + encoded + has_size);
   if (has_type) {
     cbor::AppendText(*out, "type");
     cbor::AppendText(*out, component.element.type);
@@ -140,7 +141,7 @@ Status AppendComponent(const StoredObject& object, const StoredComponent& compon
   cbor::AppendUint(*out, component.length);
   cbor::AppendText(*out, "offset");
   cbor::AppendUint(*out, component.offset);
-  if (zstd) {
+  if (encoded) {
     cbor::AppendText(*out, "encoding");
     cbor::AppendText(*out, Name(component.encoding));
   }
@@ -200,8 +201,9 @@ Status AppendEntry01(const StoredObject& object, Bytes* out, std::size_t* name_a
       CheckObject01(object.format, object.components.size(), component.role, object.attributes));
   ZT_RETURN_IF_ERROR(
       CheckComponent(object.format, component.role, component.element, SpecVersion::k0_1));
-  const bool zstd = component.encoding == Encoding::kZstd;
-  if (zstd && component.big_endian) return InvalidArgument("zstd data cannot be big-endian");
+  if (component.encoding != Encoding::kRaw && component.big_endian) {
+    return InvalidArgument(std::string(Name(component.encoding)) + " data cannot be big-endian");
+  }
   if (!component.digest.empty()) ZT_RETURN_IF_ERROR(internal::CheckDigestForm(component.digest));
 
   std::vector<Field> fields;

@@ -12,6 +12,7 @@ module;
 
 export module zt.format;
 
+import zt.compress;
 import zt.core;
 
 export namespace zt {
@@ -43,15 +44,8 @@ inline constexpr std::size_t kMaxNesting = 64;
 // All values in all attributes of one manifest: a byte of CBOR can become a Value of 40, so that a manifest of
 // nothing else must not fill the memory.
 inline constexpr std::size_t kMaxAttributeValues = std::size_t{1} << 24;
-// An RLE block of 4 bytes yields the largest block, 128 KiB: no zstd stream expands by more.
-inline constexpr std::uint64_t kZstdMaxRatio = 32768;
 
 // ---- the model -----------------------------------------------------------------------------------------------
-
-// How a component's bytes are stored (zTensor 1.2 §1 "encoding"): as they are, or as a zstd stream.
-enum class Encoding : std::uint8_t { kRaw, kZstd };
-// The manifest's spelling: "raw", "zstd".
-std::string_view Name(Encoding encoding);
 
 // A component as stored: what it is and where its blob lies (1.2 §1 "Component").
 struct StoredComponent {
@@ -59,12 +53,13 @@ struct StoredComponent {
   ElementType element;                 // of the decoded bytes
   std::uint64_t offset = 0;            // absolute, in bytes
   std::uint64_t length = 0;            // bytes on disk
-  Encoding encoding = Encoding::kRaw;  // of the stored bytes
+  Encoding encoding = Encoding::kRaw;  // of the stored bytes (1.2 §1 "encoding")
   // Bytes after decoding: equal to `length` when raw. For zstd the manifest's uncompressed_length; where the
   // version has no such field (1.1, 0.1) it follows from the shape, or is kUnknownSize where nothing says.
   std::uint64_t decoded_bytes = 0;
-  std::string digest;       // "algorithm:hex" as in the manifest, empty where there is none
-  bool big_endian = false;  // 0.1.0 `data_endianness: big` on raw data
+  std::string digest;               // "algorithm:hex" as in the manifest, empty where there is none
+  bool big_endian = false;          // 0.1.0 `data_endianness: big` on raw data
+  CodecParameters parameters = {};  // what the codec of `encoding` asks for
 };
 
 // An object as stored: Object with components that lie somewhere (1.2 §1 "Object").

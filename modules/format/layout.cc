@@ -14,6 +14,7 @@ module;
 
 module zt.format;
 
+import zt.compress;
 import zt.core;
 
 namespace zt {
@@ -82,12 +83,14 @@ Status CheckBlob(const StoredComponent& component, const ContainerTraits& traits
     return InvalidData("blob at " + std::to_string(component.offset) + " lies in the header");
   }
   if (component.encoding == Encoding::kRaw) return OkStatus();
-  if (component.length == 0) return InvalidData("the zstd stream is empty");
+  const Codec& codec = *FindCodec(component.encoding);
+  const std::string name(codec.name());
+  if (component.length == 0) return InvalidData("the " + name + " stream is empty");
   if (component.decoded_bytes != kUnknownSize &&
-      component.decoded_bytes / kZstdMaxRatio > component.length) {
+      component.decoded_bytes / codec.max_ratio() > component.length) {
     return InvalidData("'uncompressed_length' " + std::to_string(component.decoded_bytes) +
-                       " is more than " + std::to_string(component.length) +
-                       " bytes of zstd can yield");
+                       " is more than " + std::to_string(component.length) + " bytes of " + name +
+                       " can yield");
   }
   return OkStatus();
 }

@@ -16,6 +16,7 @@ module;
 module zt.format;
 
 import zt.core;
+import zt.digest;
 
 namespace zt::format::internal {
 namespace {
@@ -50,15 +51,6 @@ constexpr Dtype11 kDtypes11[] = {{"f8_e4m3", "f8_e4m3fn"},
 
 bool UsesLongNames(SpecVersion version) {
   return version == SpecVersion::k0_1 || version == SpecVersion::k1_0;
-}
-
-// Digits that follow an optional 0x: `least` to `most` of them.
-bool IsHex(std::string_view text, std::size_t least, std::size_t most) {
-  if (text.starts_with("0x") || text.starts_with("0X")) text.remove_prefix(2);
-  if (text.size() < least || text.size() > most) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-  });
 }
 
 }  // namespace
@@ -102,20 +94,7 @@ bool IsIndexRole(std::string_view format, std::string_view role) {
   return format == "sparse_coo" && role == "coords";
 }
 
-Status CheckDigestForm(std::string_view digest) {
-  const std::size_t colon = digest.find(':');
-  if (colon == std::string_view::npos || colon == 0) {
-    return InvalidData("digest " + Quote(digest) + " is not of the form algorithm:value");
-  }
-  const std::string_view algorithm = digest.substr(0, colon), value = digest.substr(colon + 1);
-  const bool good = algorithm == "crc32c"   ? IsHex(value, 1, 8)
-                    : algorithm == "sha256" ? IsHex(value, 64, 64)
-                    : algorithm == "xxh3"   ? IsHex(value, 1, 16)
-                                            : true;
-  if (good) return OkStatus();
-  return InvalidData("digest " + Quote(digest) + " holds no " + std::string(algorithm) +
-                     " value in hexadecimal");
-}
+Status CheckDigestForm(std::string_view digest) { return ParseDigest(digest).status(); }
 
 std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys) {
   constexpr std::size_t kFew = 8;

@@ -58,8 +58,6 @@ std::optional<SpecVersion> ParseSpecVersion(std::string_view text) {
   return std::nullopt;
 }
 
-std::string_view Name(Encoding encoding) { return encoding == Encoding::kRaw ? "raw" : "zstd"; }
-
 bool LooksLikeZt(std::span<const std::byte> head) {
   return IsMagic(head, kMagic1) || IsMagic(head, kMagic01);
 }

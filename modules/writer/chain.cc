@@ -187,7 +187,9 @@ class CompressStage final : public Stage {
   Status ProcessBatch(Batch& batch) override {
     std::size_t bound = 0;
     for (const Chunk& chunk : batch.chunks) {
-      if (Wanted(chunk)) bound += FrameBound(chunk.bytes.size());
+      if (Wanted(chunk)) {
+        bound += ledger_.CodecOf(StateOf(chunk)).Bound(chunk.bytes.size());
+      }
     }
     if (bound == 0) return OkStatus();
     batch.encoded_arena = ledger_.pool.Take(bound);
@@ -196,7 +198,9 @@ class CompressStage final : public Stage {
       if (!Wanted(chunk)) continue;
       // The wish may have changed since the bound was summed (another chunk of the component was found
       // incompressible); then less room is used, never more.
-      auto size = ledger_.compressor.Compress(chunk.bytes, free);
+      const ComponentState& state = StateOf(chunk);
+      const FrameEncoder& encoder = *ledger_.encoders.at(state.storage.encoding);
+      auto size = encoder.Encode(ledger_.ParametersOf(state), chunk.bytes, free);
       if (!size.ok()) return AnnotateChunk(size.status(), chunk);
       chunk.encoded = free.first(*size);
       free = free.subspan(*size);
@@ -230,22 +234,21 @@ class PlaceStage final : public Stage {
   Status Process(Chunk& chunk) override {
     ComponentState& state = StateOf(chunk);
     if (chunk.first) {
-      state.choice =
-          Gains(chunk, state.storage.compression) ? ComponentState::kZstd : ComponentState::kRaw;
+      state.choice = Gains(chunk, state) ? ComponentState::kEncoded : ComponentState::kRaw;
       const std::uint64_t begin = ledger_.BeginAfter(ledger_.cursor);
       chunk.padding = begin - ledger_.cursor;
       ledger_.cursor = begin;
       state.offset = begin;
     }
-    if (state.choice == ComponentState::kZstd) {
+    if (state.choice == ComponentState::kEncoded) {
       chunk.stored = chunk.encoded;
       state.frames.push_back({ledger_.cursor - state.offset, state.content,
                               static_cast<std::uint32_t>(chunk.encoded.size()),
                               static_cast<std::uint32_t>(chunk.bytes.size())});
       if (state.frames.size() > (1u << 27)) {
-        return InvalidArgument("more than 2^27 zstd frames; choose a larger --chunk");
+        return InvalidArgument("more than 2^27 frames; choose a larger --chunk");
       }
-      if (chunk.last) chunk.trailer = SeekTable(state.frames);
+      if (chunk.last) chunk.trailer = ledger_.CodecOf(state).Trailer(state.frames);
     } else {
       chunk.stored = chunk.bytes;
     }
@@ -256,10 +259,12 @@ class PlaceStage final : public Stage {
   }
 
  private:
-  bool Gains(const Chunk& chunk, Compression compression) const {
+  bool Gains(const Chunk& chunk, const ComponentState& state) const {
+    const Compression compression = state.storage.compression;
     if (compression == Compression::kAlways) return true;
     if (compression == Compression::kNone || chunk.bytes.empty()) return false;
-    const std::uint64_t encoded = chunk.encoded.size() + (chunk.last ? SeekTableBytes(1) : 0);
+    const std::uint64_t encoded =
+        chunk.encoded.size() + (chunk.last ? ledger_.CodecOf(state).TrailerBytes(1) : 0);
     return static_cast<double>(encoded) <=
            static_cast<double>(chunk.bytes.size()) * (1.0 - ledger_.min_gain);
   }
@@ -355,11 +360,14 @@ class RecordStage final : public Stage {
                          std::to_string(state.content) + " bytes, " +
                          std::to_string(state.declared_bytes) + " were declared");
     }
-    Blob blob = {state.offset,
-                 state.stored,
-                 state.content,
-                 state.choice == ComponentState::kZstd ? Encoding::kZstd : Encoding::kRaw,
-                 {}};
+    Blob blob;
+    blob.offset = state.offset;
+    blob.length = state.stored;
+    blob.decoded_bytes = state.content;
+    if (state.choice == ComponentState::kEncoded) {
+      blob.encoding = state.storage.encoding;
+      blob.parameters = ledger_.ParametersOf(state);
+    }
     if (state.storage.digest == DigestKind::kCrc32c) {
       blob.digest = Crc32cText(state.crc);
     } else if (state.hasher != nullptr) {
@@ -411,6 +419,7 @@ class RecordStage final : public Stage {
     stored.length = blob.length;
     stored.decoded_bytes = blob.decoded_bytes;
     stored.encoding = blob.encoding;
+    stored.parameters = blob.parameters;
     stored.digest = std::move(blob.digest);
   }
 

@@ -17,6 +17,7 @@ module;
 
 module zt.writer;
 
+import zt.compress;
 import zt.core;
 import zt.digest;
 import zt.format;
@@ -97,8 +98,9 @@ class Planner {
     } else {
       planned.object = {std::shared_ptr<void>(), &from};
     }
-    const Encoding encoding =
-        options_.storage.compression == Compression::kNone ? Encoding::kRaw : Encoding::kZstd;
+    const Encoding encoding = options_.storage.compression == Compression::kNone
+                                  ? Encoding::kRaw
+                                  : options_.storage.encoding;
     return CheckExpressible(*planned.object, encoding, Name(options_.storage.digest),
                             options_.spec);
   }

@@ -29,6 +29,7 @@ namespace zt::writer::internal {
 struct Blob {
   std::uint64_t offset = 0, length = 0, decoded_bytes = 0;
   Encoding encoding = Encoding::kRaw;
+  CodecParameters parameters;
   std::string digest;
 };
 
@@ -45,7 +46,7 @@ bool OnlyShares(const PlannedObject& object);
 
 // One component under way. Each field is touched by one stage, or is fixed, or is atomic.
 struct ComponentState final : ChunkOwner {
-  enum Choice { kUndecided, kRaw, kZstd };
+  enum Choice { kUndecided, kRaw, kEncoded };
 
   std::string_view file() const override {
     return source == nullptr ? std::string_view() : source->file(id);
@@ -86,10 +87,23 @@ struct Ledger {
          double gain, std::uint64_t pool_bytes)
       : traits(container),
         sink(destination),
-        compressor(zstd_options),
+        frame_bytes(zstd_options.frame_bytes),
         min_gain(gain),
         pool(pool_bytes),
-        manifest(container.version) {}
+        manifest(container.version) {
+    for (const Encoding encoding : Encodings()) {
+      encoders.emplace(encoding, FindCodec(encoding)->MakeEncoder(zstd_options));
+    }
+  }
+
+  // The codec a component is compressed with, if it is, and what that has to know of it.
+  inline const Codec& CodecOf(const ComponentState& state) const {
+    return *FindCodec(state.storage.encoding);
+  }
+  inline CodecParameters ParametersOf(const ComponentState& state) const {
+    return CodecOf(state).Parameters(state.object->components[state.at.component].element,
+                                     frame_bytes);
+  }
 
   // Where a component begins that follows `end`.
   inline std::uint64_t BeginAfter(std::uint64_t end) const {
@@ -103,7 +117,8 @@ struct Ledger {
 
   const ContainerTraits& traits;
   Sink& sink;
-  FrameCompressor compressor;
+  std::map<Encoding, std::unique_ptr<FrameEncoder>> encoders;  // one for each codec
+  std::uint64_t frame_bytes;
   double min_gain;
   BufferPool pool;
   ManifestEncoder manifest;       // record

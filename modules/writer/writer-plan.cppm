@@ -11,6 +11,7 @@ module;
 
 export module zt.writer:plan;
 
+import zt.compress;
 import zt.core;
 import zt.digest;
 import zt.format;
@@ -28,8 +29,9 @@ enum class Compression : std::uint8_t {
 
 // How a component is stored.
 struct Storage {
-  Compression compression = Compression::kNone;     // raw or zstd
+  Compression compression = Compression::kNone;     // raw or compressed
   DigestKind digest = DigestKind::kCrc32c;          // over the stored bytes
+  Encoding encoding = Encoding::kZstd;              // of what is compressed
   bool operator==(const Storage&) const = default;  // both equal
 };
 

@@ -176,7 +176,9 @@ struct Writer::State final : ObjectWriter::Feed {
   std::uint64_t Weight(const ComponentState& state, std::uint64_t in, std::uint64_t out) const {
     std::uint64_t weight = in;
     if (state.transform != nullptr || !options.stages.empty()) weight += out;
-    if (state.storage.compression != Compression::kNone) weight += FrameBound(out);
+    if (state.storage.compression != Compression::kNone) {
+      weight += ledger.CodecOf(state).Bound(out);
+    }
     return weight;
   }
 
@@ -489,7 +491,7 @@ StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector
   ZT_RETURN_IF_ERROR(s.Check(Annotate(ValidateObject(object), TensorContext(object.name))));
   for (const Storage& each : storage) {
     const Encoding encoding =
-        each.compression == Compression::kNone ? Encoding::kRaw : Encoding::kZstd;
+        each.compression == Compression::kNone ? Encoding::kRaw : each.encoding;
     ZT_RETURN_IF_ERROR(
         s.Check(Annotate(CheckExpressible(object, encoding, Name(each.digest), s.options.spec),
                          TensorContext(object.name))));

@@ -1,0 +1,85 @@
+// zt.compress:codec — the table of codecs.
+module;
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/mutex.h"
+
+module zt.compress;
+
+import :codec;
+import zt.core;
+
+namespace zt {
+namespace {
+
+constexpr std::size_t kMostCodecs = 16;
+
+// Rows are only ever added, so that a lookup needs no lock.
+struct Table {
+  Table() {
+    codecs[static_cast<std::size_t>(Encoding::kZstd)] = &compress::internal::ZstdCodec();
+    used = static_cast<std::size_t>(Encoding::kZstd) + 1;
+  }
+  internal::Mutex mutex;  // held by whoever adds a row
+  std::array<const Codec*, kMostCodecs> codecs{};
+  std::atomic<std::size_t> used;  // rows, that of kRaw included
+};
+
+Table& TheTable() {
+  static Table* const table = new Table;  // codecs live as long as the process
+  return *table;
+}
+
+}  // namespace
+
+CodecParameters Codec::Parameters(const ElementType&, std::uint64_t) const { return {}; }
+
+const Codec* FindCodec(Encoding encoding) {
+  const Table& table = TheTable();
+  const auto row = static_cast<std::size_t>(encoding);
+  return row < table.used.load(std::memory_order_acquire) ? table.codecs[row] : nullptr;
+}
+
+std::string_view Name(Encoding encoding) {
+  const Codec* codec = FindCodec(encoding);
+  return codec == nullptr ? "raw" : codec->name();
+}
+
+std::optional<Encoding> ParseEncoding(std::string_view name) {
+  if (name == Name(Encoding::kRaw)) return Encoding::kRaw;
+  for (const Encoding encoding : Encodings()) {
+    if (name == Name(encoding)) return encoding;
+  }
+  return std::nullopt;
+}
+
+std::vector<Encoding> Encodings() {
+  std::vector<Encoding> encodings;
+  const std::size_t used = TheTable().used.load(std::memory_order_acquire);
+  for (std::size_t row = 1; row < used; ++row) encodings.push_back(static_cast<Encoding>(row));
+  return encodings;
+}
+
+StatusOr<Encoding> RegisterCodec(std::unique_ptr<const Codec> codec) {
+  Table& table = TheTable();
+  const internal::MutexLock lock(table.mutex);
+  const std::string name(codec->name());
+  if (ParseEncoding(name)) return InvalidArgument("there is a codec " + Quote(name) + " already");
+  const std::size_t row = table.used.load(std::memory_order_relaxed);
+  if (row == kMostCodecs) return InvalidArgument("the table of codecs is full");
+  table.codecs[row] = codec.release();
+  table.used.store(row + 1, std::memory_order_release);
+  return static_cast<Encoding>(row);
+}
+
+}  // namespace zt
