@@ -19,6 +19,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,8 +31,10 @@
 
 import zt.core;
 import zt.format;
+import zt.sink;
 import zt.source;
 import zt.convert.gguf;
+import zt.convert.layout;
 
 namespace zt {
 namespace {
@@ -130,22 +133,57 @@ std::pair<std::string, Value> Kv(const TensorSource& source, std::string_view ke
   return {};
 }
 
+std::vector<std::uint32_t> AllOf(const TensorSource& source) {
+  std::vector<std::uint32_t> all(source.objects().size());
+  std::iota(all.begin(), all.end(), 0u);
+  return all;
+}
+
+// Declarations without bytes.
+class Declared final : public TensorSource {
+ public:
+  Declared(Value::Map attributes, std::vector<Object> objects) {
+    attributes_ = std::move(attributes);
+    objects_ = std::move(objects);
+  }
+  std::string_view format() const override { return "declared"; }
+  Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override {
+    return FailedPrecondition("there are no bytes");
+  }
+};
+
+StatusOr<FileLayout> Plan(const TensorSource& source) { return PlanGguf(source, AllOf(source)); }
+StatusOr<FileLayout> Plan(Value::Map attributes, std::vector<Object> objects) {
+  return Plan(Declared(std::move(attributes), std::move(objects)));
+}
+
+// The root attributes of a file with this metadata and nothing else recorded.
+Value::Map RecordWith(Value::Array kv, std::uint64_t alignment = 32) {
+  return {{"gguf", Value(Value::Map{{"version", Value(std::uint64_t{3})},
+                                    {"byte_order", Value("little")},
+                                    {"alignment", Value(alignment)},
+                                    {"kv", Value(std::move(kv))},
+                                    {"tensors", Value(Value::Array())}})}};
+}
+Value Pair(std::string_view key, std::string_view type, Value value) {
+  return Value(Value::Array{Value(key), Value(type), std::move(value)});
+}
+
+// What precedes the first tensor, without padding.
+const Bytes& Header(const FileLayout& layout) {
+  return layout.pieces.empty() ? layout.end : layout.pieces.front().before;
+}
+
 // The GGUF that PlanGguf makes of the source, streamed front to back.
 Bytes WriteBack(TensorSource& source) {
-  auto layout = PlanGguf(source.attributes(), source.objects());
+  auto layout = Plan(source);
   EXPECT_TRUE(layout.ok()) << Message(layout.status());
   if (!layout.ok()) return {};
-  EXPECT_TRUE(layout->exact);
-  Bytes out = layout->header;
-  for (const GgufPiece& piece : layout->pieces) {
-    out.resize(out.size() + piece.padding);
-    EXPECT_EQ(out.size(), piece.offset);
-    const Bytes data = ReadTensor(source, static_cast<std::uint32_t>(piece.object));
-    EXPECT_EQ(data.size(), piece.bytes);
-    out.insert(out.end(), data.begin(), data.end());
-  }
-  out.resize(out.size() + layout->end_padding);
-  EXPECT_EQ(out.size(), layout->file_bytes);
+  Bytes out;
+  const auto sink = MemorySink(out);
+  const Status status = WriteLayout(source, *layout, *sink);
+  EXPECT_TRUE(status.ok()) << Message(status);
+  EXPECT_EQ(out.size(), layout->bytes);
   return out;
 }
 
@@ -316,7 +354,8 @@ TEST(Gguf, PipeGivesWhatTheFileGives) {
 // ---- the way back --------------------------------------------------------------------------------------------
 
 TEST(Gguf, RoundTripIsEqualToTheByte) {
-  for (const char* name : {"quants.gguf", "kquants.gguf", "little.gguf", "kinds.gguf"}) {
+  for (const char* name :
+       {"quants.gguf", "kquants.gguf", "little.gguf", "kinds.gguf", "big.gguf", "kinds_big.gguf"}) {
     SCOPED_TRACE(name);
     auto source = MustOpen(name);
     EXPECT_TRUE(WriteBack(*source) == ReadWhole(DataPath(name)));
@@ -334,17 +373,20 @@ TEST(Gguf, RoundTripThroughAManifestIsEqualToTheByte) {
     ASSERT_TRUE(decoded.ok()) << Message(decoded.status());
     std::vector<Object> objects = source->objects();
     std::reverse(objects.begin(), objects.end());
-    auto layout = PlanGguf(*decoded->AsMap(), objects);
+    auto layout = Plan(*decoded->AsMap(), objects);
     ASSERT_TRUE(layout.ok()) << Message(layout.status());
-    EXPECT_TRUE(layout->exact);
     const Bytes file = ReadWhole(DataPath(name));
-    EXPECT_EQ(layout->file_bytes, file.size());
-    ASSERT_LE(layout->header.size(), file.size());
-    EXPECT_TRUE(std::equal(layout->header.begin(), layout->header.end(), file.begin()));
-    for (const GgufPiece& piece : layout->pieces) {
-      const auto i = static_cast<std::uint32_t>(objects.size() - 1 - piece.object);
-      EXPECT_EQ(source->extent({i, 0})->offset, piece.offset);
+    EXPECT_EQ(layout->bytes, file.size());
+    const Bytes& header = Header(*layout);
+    ASSERT_LE(header.size(), file.size());
+    EXPECT_TRUE(std::equal(header.begin(), header.end(), file.begin()));
+    std::uint64_t at = header.size();
+    for (const LayoutPiece& piece : layout->pieces) {
+      at += piece.zeros;
+      const auto i = static_cast<std::uint32_t>(objects.size() - 1 - piece.source.object);
+      EXPECT_EQ(source->extent({i, 0})->offset, at);
       EXPECT_EQ(source->extent({i, 0})->length, piece.bytes);
+      at += piece.bytes;
     }
   }
 }
@@ -396,21 +438,29 @@ TEST(Gguf, EndsAndMagicsThatAreNotUsual) {
       EXPECT_TRUE(WriteBack(**source) == file) << size;
       EXPECT_TRUE((*source)->warnings().empty());
     } else {
-      EXPECT_FALSE(PlanGguf((*source)->attributes(), (*source)->objects())->exact);
+      EXPECT_LT(Plan(**source)->bytes, size);
       EXPECT_THAT((*source)->warnings(),
                   ElementsAre("100 bytes after the last tensor are ignored"));
     }
   }
 }
 
-TEST(Gguf, BigEndianIsWrittenBackLittleEndian) {
-  auto big = MustOpen("kinds_big.gguf");
-  auto layout = PlanGguf(big->attributes(), big->objects());
-  ASSERT_TRUE(layout.ok());
-  EXPECT_FALSE(layout->exact);
-  const Bytes little = ReadWhole(DataPath("kinds.gguf"));
-  ASSERT_LE(layout->header.size(), little.size());
-  EXPECT_TRUE(std::equal(layout->header.begin(), layout->header.end(), little.begin()));
+TEST(Gguf, BigEndianBlocksOfOddSizesAreSwappedInEveryRange) {
+  // Larger than a range that is read at once, of blocks that do not divide it.
+  constexpr std::uint64_t kBlocks = 30'000;
+  GgufHeader header;
+  header.big_endian = true;
+  header.tensors.push_back(
+      {"t", *FindGgmlType("q6_k"), {kBlocks, 256}, 0, kBlocks * FindGgmlType("q6_k")->bytes});
+  Bytes file = *EncodeGgufHeader(header);
+  file.resize((file.size() + 31) / 32 * 32);
+  for (std::uint64_t i = 0; i < header.tensors[0].bytes; ++i) {
+    file.push_back(static_cast<std::byte>(i * 7 + i / 251));
+  }
+  file.resize((file.size() + 31) / 32 * 32);
+  auto source = OpenGguf(MemoryBytes(file, "memory"));
+  ASSERT_TRUE(source.ok()) << Message(source.status());
+  EXPECT_TRUE(WriteBack(**source) == file);
 }
 
 TEST(Gguf, ChangedTensorsAreLaidOutAnew) {
@@ -419,56 +469,127 @@ TEST(Gguf, ChangedTensorsAreLaidOutAnew) {
   objects.erase(objects.begin());
   Object& converted = objects[0];
   converted = *DenseObject(converted.name, converted.shape, {DType::kF32, ""});
-  auto layout = PlanGguf(source->attributes(), objects);
+  auto layout = Plan(source->attributes(), objects);
   ASSERT_TRUE(layout.ok()) << Message(layout.status());
-  EXPECT_FALSE(layout->exact);
-  Bytes file = layout->header;
-  file.resize(layout->file_bytes);
+  Bytes file = Header(*layout);
+  file.resize(layout->bytes);
   auto header = ParseGgufHeader(file, file.size());
   ASSERT_TRUE(header.ok() && header->has_value()) << Message(header.status());
   ASSERT_EQ((*header)->tensors.size(), objects.size());
   EXPECT_EQ((*header)->kv, *Gguf(*source, "kv").AsArray());
-  std::uint64_t at = layout->header.size();
-  for (const GgufPiece& piece : layout->pieces) {
-    EXPECT_EQ(piece.offset, at + piece.padding);
-    EXPECT_EQ(piece.offset % 32, 0u);
-    at = piece.offset + piece.bytes;
+  std::uint64_t at = Header(*layout).size();
+  for (const LayoutPiece& piece : layout->pieces) {
+    at += piece.zeros;
+    EXPECT_EQ(at % 32, 0u);
+    at += piece.bytes;
   }
-  EXPECT_EQ(layout->file_bytes, at + layout->end_padding);
+  EXPECT_EQ(layout->bytes, at + layout->end_zeros);
 }
 
 TEST(Gguf, ObjectsOfOtherOriginNeedATypeOfGguf) {
   std::vector<Object> objects = {*DenseObject("a", {3, 5}, {DType::kBF16, ""}),
                                  *DenseObject("b", {}, {DType::kI64, ""})};
-  auto layout = PlanGguf({}, objects);
+  auto layout = Plan({}, objects);
   ASSERT_TRUE(layout.ok()) << Message(layout.status());
   ASSERT_EQ(layout->pieces.size(), 2u);
-  Bytes file = layout->header;
-  file.resize(layout->file_bytes);
+  Bytes file = Header(*layout);
+  file.resize(layout->bytes);
   EXPECT_TRUE(OpenBytes(file).ok());
   objects.push_back(*DenseObject("c", {4}, {DType::kU8, ""}));
-  const Status status = PlanGguf({}, objects).status();
+  const Status status = Plan({}, objects).status();
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_EQ(
       Message(status),
       "tensor 'c': GGUF has no type for u8; convert it to one of f64 f32 f16 bf16 i64 i32 i16 i8");
   objects[2] = *DenseObject("d", {1, 1, 1, 1, 1}, {DType::kF32, ""});
-  EXPECT_THAT(std::string(Message(PlanGguf({}, objects).status())),
+  EXPECT_THAT(std::string(Message(Plan({}, objects).status())),
               HasSubstr("tensor 'd': shape [1, 1, 1, 1, 1] has more than 4 dimensions"));
 }
 
 TEST(Gguf, MalformedRecordIsAnError) {
   auto source = MustOpen("little.gguf");
   const Value::Map record = *FindMember(source->attributes(), "gguf")->AsMap();
-  for (const char* key : {"version", "alignment", "kv", "tensors"}) {
+  for (const char* key : {"version", "byte_order", "alignment", "kv", "tensors"}) {
     for (const Value& bad : {Value(), Value("x"), Value(Value::Array{Value(std::uint64_t{1})})}) {
       Value::Map broken = record;
       SetMember(broken, key, bad);
-      EXPECT_EQ(PlanGguf({{"gguf", Value(broken)}}, source->objects()).status().code(),
+      EXPECT_EQ(Plan({{"gguf", Value(broken)}}, source->objects()).status().code(),
                 StatusCode::kDataLoss)
           << key;
     }
   }
+}
+
+TEST(Gguf, MetadataThatOurReaderRefusesIsNotWritten) {
+  const std::vector<Object> objects = {*DenseObject("a", {16}, {DType::kF32, ""})};
+  const auto error = [&](Value::Array kv, std::uint64_t alignment = 32) {
+    auto layout = Plan(RecordWith(std::move(kv), alignment), objects);
+    EXPECT_EQ(layout.status().code(), StatusCode::kDataLoss);
+    return std::string(Message(layout.status()));
+  };
+  const std::string damaged = "the GGUF file to be written would be damaged: ";
+  const Value one(std::uint64_t{1});
+  EXPECT_EQ(error({Pair("a", "u8", one), Pair("a", "u8", one)}),
+            damaged + "key 'a': it occurs twice");
+  EXPECT_EQ(error({Pair("", "u8", one)}), damaged + "key-value pair 0 has an empty key");
+  EXPECT_EQ(error({Pair("general.alignment", "u32", Value(std::uint64_t{3}))}),
+            damaged + "key 'general.alignment': 3 is not a power of two up to 1048576");
+  const std::string disagrees =
+      damaged + "root attribute 'gguf': its alignment is 64, its metadata says 32";
+  EXPECT_EQ(error({}, 64), disagrees);
+  EXPECT_EQ(error({Pair("general.alignment", "u32", Value(std::uint64_t{32}))}, 64), disagrees);
+  EXPECT_EQ(error({Pair("a", "f32", Value(1e308))}),
+            "metadata pair 0: a float is out of its type's range");
+  EXPECT_EQ(error({Pair("a", "u8", Value(std::uint64_t{300}))}),
+            "metadata pair 0: an integer is missing or out of its type's range");
+  EXPECT_TRUE(
+      Plan(RecordWith({Pair("a", "f32", Value(3.4e38)), Pair("b", "f64", Value(1e308))}), objects)
+          .ok());
+}
+
+TEST(Gguf, KeysOfASplitSetAreKeptOnlyForAllItsTensors) {
+  const std::vector<Object> two = {*DenseObject("a", {2}, {DType::kF32, ""}),
+                                   *DenseObject("b", {2}, {DType::kF32, ""})};
+  const Value::Map record = RecordWith({Pair("split.no", "u16", Value(std::uint64_t{0})),
+                                        Pair("split.count", "u16", Value(std::uint64_t{2})),
+                                        Pair("split.tensors.count", "i32", Value(std::uint64_t{2})),
+                                        Pair("k", "bool", Value(true))});
+  for (const std::size_t tensors : {2u, 1u}) {
+    auto layout = Plan(record, {two.begin(), two.begin() + static_cast<std::ptrdiff_t>(tensors)});
+    ASSERT_TRUE(layout.ok()) << Message(layout.status());
+    Bytes file = Header(*layout);
+    file.resize(layout->bytes);
+    EXPECT_TRUE(OpenBytes(file).ok());
+    auto header = ParseGgufHeader(file, file.size());
+    EXPECT_EQ((*header)->kv.size(), tensors == 2 ? 4u : 1u);
+  }
+}
+
+TEST(Gguf, FileTypeIsThatOfTheTensorsOnceNoBlocksAreLeft) {
+  auto source = MustOpen("quants.gguf");
+  Value::Map record = *FindMember(source->attributes(), "gguf")->AsMap();
+  Value::Array kv = *FindMember(record, "kv")->AsArray();
+  std::erase_if(kv, [](const Value& e) { return (*e.AsArray())[0] == Value("general.file_type"); });
+  kv.push_back(Pair("general.file_type", "u32", Value(std::uint64_t{2})));
+  SetMember(record, "kv", Value(kv));
+  const auto file_type = [&](std::optional<DType> type) -> Value {
+    std::vector<Object> objects = source->objects();
+    for (Object& object : objects) {
+      if (type) object = *DenseObject(object.name, object.shape, {*type, ""});
+    }
+    auto layout = Plan({{"gguf", Value(record)}}, objects);
+    EXPECT_TRUE(layout.ok()) << Message(layout.status());
+    auto header = ParseGgufHeader(Header(*layout), layout->bytes);
+    const auto& pairs = (*header)->kv;
+    return *(*pairs.back().AsArray())[0].AsString() == "general.file_type"
+               ? (*pairs.back().AsArray())[2]
+               : Value();
+  };
+  EXPECT_EQ(file_type(std::nullopt), Value(std::uint64_t{2}));
+  EXPECT_EQ(file_type(DType::kF32), Value(std::uint64_t{0}));
+  EXPECT_EQ(file_type(DType::kF16), Value(std::uint64_t{1}));
+  EXPECT_EQ(file_type(DType::kBF16), Value(std::uint64_t{32}));
+  EXPECT_EQ(file_type(DType::kF64), Value());  // which has no number
 }
 
 // ---- split sets ----------------------------------------------------------------------------------------------
@@ -494,10 +615,10 @@ TEST(GgufSet, AnyShardOpensTheSet) {
     }
     EXPECT_EQ(Kv(**source, "general.name").second, Value("set"));
     // Merged, it can be written as one file.
-    auto layout = PlanGguf((*source)->attributes(), (*source)->objects());
-    ASSERT_TRUE(layout.ok());
-    EXPECT_EQ(layout->pieces.size(), 5u);
-    EXPECT_FALSE(layout->exact);
+    const Bytes whole = WriteBack(**source);
+    auto merged = OpenGguf(MemoryBytes(whole, "memory"));
+    ASSERT_TRUE(merged.ok()) << Message(merged.status());
+    EXPECT_EQ((*merged)->objects().size(), 5u);
   }
 }
 

@@ -130,18 +130,7 @@ StatusOr<FileLayout> LayOutSafetensors(const TensorSource& source,
 
 StatusOr<FileLayout> LayOutGguf(const TensorSource& source,
                                 const std::vector<std::uint32_t>& selected) {
-  std::vector<Object> objects;
-  objects.reserve(selected.size());
-  for (const std::uint32_t index : selected) objects.push_back(source.objects()[index]);
-  ZT_ASSIGN_OR_RETURN(GgufLayout gguf, PlanGguf(source.attributes(), objects));
-  FileLayout layout;
-  for (const GgufPiece& piece : gguf.pieces) {
-    layout.pieces.push_back(
-        {.zeros = piece.padding, .source = {selected[piece.object], 0}, .bytes = piece.bytes});
-  }
-  (layout.pieces.empty() ? layout.end : layout.pieces.front().before) = std::move(gguf.header);
-  layout.end_zeros = gguf.end_padding;
-  layout.bytes = gguf.file_bytes;
+  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanGguf(source, selected));
   std::vector<std::string> lost;
   for (const auto& [key, value] : source.attributes()) {
     if (key != "gguf") lost.push_back(key);
@@ -174,6 +163,9 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
 
 StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
                                      const std::vector<std::uint32_t>& selected, Target target) {
+  for (const std::uint32_t index : selected) {
+    ZT_RETURN_IF_ERROR(AnnotateTensor(source.CheckReadable(index), source.objects()[index].name));
+  }
   if (target == Target::kFolder) return LayOutFolder(source, selected);
   if (target == Target::kNpy && selected.size() != 1) {
     return InvalidArgument("an .npy file holds one tensor, there are " +
@@ -230,7 +222,7 @@ class Extraction {
     ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
                         OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
     ZT_RETURN_IF_ERROR(Write(layout, *sink));
-    ZT_RETURN_IF_ERROR(FinishSource());
+    ZT_RETURN_IF_ERROR(source_.Finish());
     return Annotate(sink->Finish(layout.bytes), sink->name());
   }
 
@@ -257,10 +249,6 @@ class Extraction {
     return OkStatus();
   }
 
-  Status FinishSource() {
-    return Annotate(source_.Finish(), source_.objects().empty() ? args_.file : source_.file({}));
-  }
-
   Status RunFolder() {
     std::vector<std::string> files;
     files.reserve(outputs_.size());
@@ -275,7 +263,7 @@ class Extraction {
       ZT_RETURN_IF_ERROR(Annotate(sink->Finish(output.layout.bytes), sink->name()));
       if (cancelled_) return Cancelled("interrupted");
     }
-    ZT_RETURN_IF_ERROR(FinishSource());
+    ZT_RETURN_IF_ERROR(source_.Finish());
     return folder.Publish(files, !args_.no_sync);
   }
 

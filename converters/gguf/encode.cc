@@ -1,4 +1,4 @@
-// zt.convert.gguf:header — the model back to bytes: the exact inverse of the parser.
+// zt.convert.gguf:header — the header written from its model: the exact inverse of the parser.
 module;
 
 #include <algorithm>
@@ -99,11 +99,14 @@ template <typename T>
 Status Encoder::PutNumber(const Value& value) {
   if constexpr (std::is_floating_point_v<T>) {
     if (const double* v = value.AsDouble()) {
+      if (std::isfinite(*v) && std::abs(*v) > std::numeric_limits<T>::max()) {
+        return InvalidData("a float is out of its type's range");
+      }
       Put(static_cast<T>(*v));
       return OkStatus();
     }
     const Value::Bytes* nan = value.AsBytes();
-    if (nan == nullptr || nan->size() != sizeof(T)) return InvalidData("a float is no number");
+    if (nan == nullptr || nan->size() != sizeof(T)) return InvalidData("a float is not a number");
     Value::Bytes bytes = *nan;
     if (header_.big_endian) std::reverse(bytes.begin(), bytes.end());
     Raw(bytes);
@@ -161,7 +164,7 @@ Status Encoder::PutValue(KvType type, const Value& value) {
 Status Encoder::PutArray(const Value& pair) {
   const Value::Array* parts = pair.AsArray();
   if (parts == nullptr || parts->size() != 2 || (*parts)[0].AsString() == nullptr) {
-    return InvalidData("an array is no pair of element type and values");
+    return InvalidData("an array is not a pair of element type and values");
   }
   const auto type = ParseKvType(*(*parts)[0].AsString());
   if (!type) return InvalidData("element type " + Quote(*(*parts)[0].AsString()));
@@ -186,7 +189,7 @@ Status Encoder::PutArray(const Value& pair) {
 Status Encoder::Entry(const Value& entry) {
   const Value::Array* parts = entry.AsArray();
   if (parts == nullptr || parts->size() != 3 || (*parts)[1].AsString() == nullptr) {
-    return InvalidData("it is no list of key, type and value");
+    return InvalidData("it is not a list of key, type and value");
   }
   const auto type = ParseKvType(*(*parts)[1].AsString());
   if (!type) return InvalidData("value type " + Quote(*(*parts)[1].AsString()));

@@ -41,7 +41,8 @@ struct GgufTensor {
   GgmlType type;             // of its elements or blocks
   Shape shape;               // row-major: GGUF's dimensions reversed
   std::uint64_t offset = 0;  // from the start of the data section
-  std::uint64_t bytes = 0;   // as type and shape ask
+  std::uint64_t bytes = 0;  // as type and shape ask; up to the next tensor if the type is not known
+  Status unsupported = {};  // why the type is not known; such a tensor can be listed, but not read
 };
 
 // Metadata is held as it goes into the attribute "gguf" of a .zt file. `kv` has one array for each pair, in the
@@ -74,8 +75,8 @@ struct GgufHeader {
 // where it is not known yet. Nothing is returned where `head` ends before the header does; give more. Never
 // allocates more than a small multiple of head.size().
 //
-// Errors (kDataLoss; kUnimplemented for versions and types we do not know) name the key or tensor: truncation,
-// counts beyond the file's size, duplicate or empty names, bad alignment, rows that are no whole blocks, sizes
+// A tensor whose type we do not know is no error: see GgufTensor::unsupported. Errors (kDataLoss; kUnimplemented for
+// versions and types of metadata that we do not know) name the key or tensor: truncation, counts beyond the file's size, duplicate or empty names, bad alignment, rows that are no whole blocks, sizes
 // that overflow, tensors that overlap, are misaligned or lie beyond the end.
 StatusOr<std::optional<GgufHeader>> ParseGgufHeader(std::span<const std::byte> head,
                                                     std::optional<std::uint64_t> file_bytes);

@@ -11,6 +11,7 @@ module;
 
 export module zt.convert.gguf;
 
+import zt.convert.layout;
 import zt.core;
 import zt.source;
 export import :header;
@@ -31,7 +32,8 @@ struct GgufOptions {
 //   quantized types  format "gguf.<type>/1" ("gguf.q4_k/1"), one component "data" of u8 holding the blocks as they
 //                    are, the logical shape, attributes elems_per_block and block_bytes
 // Big-endian files are served little-endian: plain types by element, blocks by field where the fields are certain
-// (q4_0 q8_0 q4_k q6_k mxfp4), other block types are kUnimplemented.
+// (q4_0 q8_0 q4_k q6_k mxfp4). Tensors of other block types in such a file, and tensors of a type we do not know (format
+// "gguf.type_<number>/1", the bytes up to the next tensor), are listed, but cannot be read: see CheckReadable.
 //
 // The root attribute "gguf" holds what is needed to write the header back: version, byte_order ("little", "big"),
 // alignment, kv (see GgufHeader), tensors: in the header's order [name, type, offset in the data section], and
@@ -48,30 +50,13 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path,
 
 // ---- writing -------------------------------------------------------------------------------------------------
 
-// One tensor of a file to be written.
-struct GgufPiece {
-  std::size_t object = 0;     // index into the objects given
-  std::uint64_t padding = 0;  // zeros to write before the bytes
-  std::uint64_t offset = 0;   // from the start of the file
-  std::uint64_t bytes = 0;    // of the object's one component
-};
-
-// A GGUF file to be written front to back: `header`, then for each piece its padding and its bytes, then
-// `end_padding` zeros.
-struct GgufLayout {
-  std::vector<std::byte> header;  // magic to the last tensor's info
-  std::vector<GgufPiece> pieces;  // in the order of the file
-  std::uint64_t end_padding = 0;  // zeros after the last piece
-  std::uint64_t file_bytes = 0;   // of the whole
-  // True where the result has the bytes of the GGUF the objects came from: nothing dropped, added, renamed or
-  // converted, the file little-endian, one file and with zeros between its tensors.
-  bool exact = false;
-};
-
-// Plans a GGUF of `objects`. `root_attributes` may hold the attribute "gguf" that OpenGguf made; its metadata,
-// order and version are then used (byte order is always little). Without it the metadata is empty, version 3.
-// Fails with kUnimplemented naming the tensor where GGUF has no type for it: formats other than dense and
-// gguf.*, dtypes u8 u16 u32 u64 bool, logical types, more than 4 dimensions.
-StatusOr<GgufLayout> PlanGguf(const Value::Map& root_attributes, std::span<const Object> objects);
+// Plans a GGUF file of these objects (indices into source.objects()), each of one component. Where the source has the
+// root attribute "gguf" that OpenGguf made, its metadata, order, version and byte order are used, and what came from one
+// file is written back byte for byte if nothing was dropped, added, renamed or converted. Keys that no longer hold are
+// dropped (split.*) or corrected (general.file_type, once no blocks are left). Without the attribute the metadata is
+// empty and the version 3.
+// kUnimplemented naming the tensor if GGUF has no type for it: formats other than dense and gguf.*, dtypes u8 u16 u32
+// u64 bool, logical types, more than 4 dimensions. kDataLoss if the attribute is such that the file could not be read.
+StatusOr<FileLayout> PlanGguf(const TensorSource& source, std::span<const std::uint32_t> objects);
 
 }  // namespace zt

@@ -262,7 +262,7 @@ bool Parser::Note(std::string_view key, KvType type, const Value& value) {
   const bool integer = type != KvType::kArray && type != KvType::kBool && type != KvType::kF32 &&
                        type != KvType::kF64 && type != KvType::kString;
   if (alignment ? type != KvType::kU32 : !integer || value.AsUint() == nullptr) {
-    return Fail(Where() + (alignment ? "it is no u32" : "it is no count"));
+    return Fail(Where() + (alignment ? "it is not a u32" : "it is not a count"));
   }
   if (split != nullptr) {
     *split = *value.AsUint();
@@ -270,7 +270,7 @@ bool Parser::Note(std::string_view key, KvType type, const Value& value) {
   }
   out_.alignment = *value.AsUint();
   if (!std::has_single_bit(out_.alignment) || out_.alignment > kMaxAlignment) {
-    return Fail(Where() + std::to_string(out_.alignment) + " is no power of two up to " +
+    return Fail(Where() + std::to_string(out_.alignment) + " is not a power of two up to " +
                 std::to_string(kMaxAlignment));
   }
   return true;
@@ -318,12 +318,20 @@ bool Parser::TensorInfo(GgufTensor& tensor) {
     if (!ReadCount(&tensor.shape[dims - 1 - i])) return false;
   }
   if (!Read(&type) || !Read(&tensor.offset)) return false;
+  if (tensor.offset % out_.alignment != 0) {
+    return Fail(Where() + "offset " + std::to_string(tensor.offset) + " is not a multiple of " +
+                std::to_string(out_.alignment));
+  }
   auto found = FindGgmlType(type);
-  if (!found.ok()) return Fail(Annotate(found.status(), TensorContext(name_)));
+  if (!found.ok()) {
+    tensor.type = {.id = type, .name = {}, .plain = std::nullopt};
+    tensor.unsupported = found.status();
+    return true;
+  }
   tensor.type = *found;
   const std::uint64_t row = dims == 0 ? 1 : tensor.shape.back();
   if (row % tensor.type.elems != 0) {
-    return Fail(Where() + "rows of " + std::to_string(row) + " elements are no whole " +
+    return Fail(Where() + "rows of " + std::to_string(row) + " elements are not whole " +
                 std::string(tensor.type.name) + " blocks of " + std::to_string(tensor.type.elems));
   }
   const auto count = ElementCount(tensor.shape);
@@ -331,10 +339,6 @@ bool Parser::TensorInfo(GgufTensor& tensor) {
       count ? CheckedMul(*count / tensor.type.elems, tensor.type.bytes) : std::nullopt;
   if (!bytes) return Fail(Where() + "shape " + ToString(tensor.shape) + " overflows 64 bits");
   tensor.bytes = *bytes;
-  if (tensor.offset % out_.alignment != 0) {
-    return Fail(Where() + "offset " + std::to_string(tensor.offset) + " is no multiple of " +
-                std::to_string(out_.alignment));
-  }
   return true;
 }
 
@@ -362,27 +366,37 @@ bool Parser::Tensors() {
   return true;
 }
 
-// Every tensor within the file, no two over the same bytes.
+// Every tensor must lie within the file, and no two over the same bytes.
 bool Parser::Layout() {
-  std::vector<const GgufTensor*> order;
+  std::vector<GgufTensor*> order;
   order.reserve(out_.tensors.size());
-  for (const GgufTensor& tensor : out_.tensors) {
+  for (GgufTensor& tensor : out_.tensors) {
     const auto end = CheckedAdd(tensor.offset, tensor.bytes);
     const auto absolute = end ? CheckedAdd(*end, out_.data_offset) : std::nullopt;
-    if (tensor.bytes > 0 && (!absolute || (file_bytes_ && *absolute > *file_bytes_))) {
+    const bool placed = tensor.bytes > 0 || !tensor.unsupported.ok();
+    if (placed && (!absolute || (file_bytes_ && *absolute > *file_bytes_))) {
       return Fail(TensorContext(tensor.name) + ": " + std::to_string(tensor.bytes) +
                   " bytes at offset " + std::to_string(tensor.offset) +
                   " of the data section lie beyond the end of the file" +
                   (file_bytes_ ? " (" + std::to_string(*file_bytes_) + " bytes)" : ""));
     }
-    if (tensor.bytes > 0) order.push_back(&tensor);
+    if (placed) order.push_back(&tensor);
   }
-  std::sort(order.begin(), order.end(),
-            [](const GgufTensor* a, const GgufTensor* b) { return a->offset < b->offset; });
+  std::sort(order.begin(), order.end(), [](const GgufTensor* a, const GgufTensor* b) {
+    return std::pair(a->offset, a->bytes) < std::pair(b->offset, b->bytes);
+  });
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (order[i]->offset - order[i - 1]->offset < order[i - 1]->bytes) {
       return Fail(TensorContext(order[i]->name) + " overlaps " + TensorContext(order[i - 1]->name));
     }
+  }
+  // What a tensor of unknown type has at most, for listings.
+  std::uint64_t next = file_bytes_.value_or(0);
+  next = next > out_.data_offset ? next - out_.data_offset : 0;
+  for (std::size_t i = order.size(); i > 0; --i) {
+    GgufTensor& tensor = *order[i - 1];
+    if (!tensor.unsupported.ok() && next > tensor.offset) tensor.bytes = next - tensor.offset;
+    next = tensor.offset;
   }
   return true;
 }

@@ -1,10 +1,11 @@
-// zt.convert.gguf — planning a GGUF to be written: from the recorded header where there is one.
+// zt.convert.gguf — planning a file to be written, from the recorded header if there is one.
 module;
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,10 +18,14 @@ module;
 
 module zt.convert.gguf;
 
+import zt.convert.layout;
 import zt.core;
+import zt.source;
 import zt.transform;
+import :model;
 
 namespace zt {
+using namespace gguf::internal;
 namespace {
 
 // A recorded gap between tensors is kept up to this; a larger one is closed, so that attributes cannot ask for
@@ -31,7 +36,6 @@ constexpr std::size_t kMaxName = 64;  // GGUF's own limit, for names that do not
 // What the attribute "gguf" says.
 struct Record {
   GgufHeader header;
-  bool little_endian = true;
   struct Tensor {
     std::string_view name, type;
     std::optional<std::uint64_t> offset;
@@ -47,34 +51,38 @@ Status Malformed(std::string_view what) {
 StatusOr<Record> ReadRecord(const Value& value) {
   Record out;
   const Value::Map* map = value.AsMap();
-  if (map == nullptr) return Malformed("it is no map");
+  if (map == nullptr) return Malformed("it is not a map");
   const auto number = [&](std::string_view key) -> const std::uint64_t* {
     const Value* member = FindMember(*map, key);
     return member == nullptr ? nullptr : member->AsUint();
   };
   const std::uint64_t* version = number("version");
-  if (version == nullptr || *version < 1 || *version > 3) return Malformed("no version 1 to 3");
+  if (version == nullptr || *version < 1 || *version > 3)
+    return Malformed("it has no version from 1 to 3");
   out.header.version = static_cast<std::uint32_t>(*version);
   const std::uint64_t* alignment = number("alignment");
   if (alignment == nullptr || !std::has_single_bit(*alignment) || *alignment > kMaxGap) {
-    return Malformed("no alignment that is a power of two");
+    return Malformed("it has no alignment that is a power of two");
   }
   out.header.alignment = *alignment;
   const Value* order = FindMember(*map, "byte_order");
-  out.little_endian =
-      order != nullptr && order->AsString() != nullptr && *order->AsString() == "little";
-  if (!out.little_endian) out.header.version = 3;
-  out.header.swapped_magic = out.little_endian && FindMember(*map, "magic") != nullptr;
+  const std::string* order_name = order == nullptr ? nullptr : order->AsString();
+  if (order_name == nullptr || (*order_name != "little" && *order_name != "big")) {
+    return Malformed("it has no byte_order, little or big");
+  }
+  out.header.big_endian = *order_name == "big";
+  out.header.swapped_magic = FindMember(*map, "magic") != nullptr;
   const Value* kv = FindMember(*map, "kv");
-  if (kv == nullptr || kv->AsArray() == nullptr) return Malformed("no list 'kv'");
+  if (kv == nullptr || kv->AsArray() == nullptr) return Malformed("it has no list 'kv'");
   out.header.kv = *kv->AsArray();
   const Value* tensors = FindMember(*map, "tensors");
-  if (tensors == nullptr || tensors->AsArray() == nullptr) return Malformed("no list 'tensors'");
+  if (tensors == nullptr || tensors->AsArray() == nullptr)
+    return Malformed("it has no list 'tensors'");
   for (const Value& entry : *tensors->AsArray()) {
     const Value::Array* parts = entry.AsArray();
     if (parts == nullptr || parts->size() < 2 || (*parts)[0].AsString() == nullptr ||
         (*parts)[1].AsString() == nullptr) {
-      return Malformed("an entry of 'tensors' is no list of name, type and offset");
+      return Malformed("an entry of 'tensors' is not a list of name, type and offset");
     }
     Record::Tensor& tensor = out.tensors.emplace_back();
     tensor.name = *(*parts)[0].AsString();
@@ -140,101 +148,217 @@ bool OffsetsHold(const GgufHeader& header, std::span<const std::size_t> order) {
   return true;
 }
 
-}  // namespace
+// llama.cpp's number for a file whose tensors are mostly of this type (general.file_type), if it has one.
+std::optional<std::uint64_t> FileTypeOf(std::string_view type) {
+  if (type == "f32") return 0;
+  if (type == "f16") return 1;
+  if (type == "bf16") return 32;
+  return std::nullopt;
+}
 
-StatusOr<GgufLayout> PlanGguf(const Value::Map& root_attributes, std::span<const Object> objects) {
-  Record record;
-  const Value* attribute = FindMember(root_attributes, "gguf");
-  if (attribute != nullptr) {
-    ZT_ASSIGN_OR_RETURN(record, ReadRecord(*attribute));
+class GgufPlanner {
+ public:
+  GgufPlanner(const TensorSource& source, std::span<const std::uint32_t> selected)
+      : source_(source), selected_(selected) {}
+
+  StatusOr<FileLayout> Run() {
+    const Value* attribute = FindMember(source_.attributes(), "gguf");
+    unchanged_ = attribute != nullptr;
+    if (attribute != nullptr) {
+      ZT_ASSIGN_OR_RETURN(record_, ReadRecord(*attribute));
+    }
+    ZT_RETURN_IF_ERROR(AddTensors());
+    DropSplitKeys();
+    if (converted_) UpdateFileType();
+    ZT_RETURN_IF_ERROR(PlaceTensors());
+    ZT_RETURN_IF_ERROR(LayOut());
+    ZT_RETURN_IF_ERROR(CheckReadableAgain());
+    return std::move(layout_);
   }
-  GgufHeader& header = record.header;
 
-  // The recorded tensors in their order, then the others in the order given.
-  std::unordered_map<std::string_view, std::size_t> by_name;
-  for (std::size_t i = 0; i < objects.size(); ++i) by_name.emplace(objects[i].name, i);
-  if (by_name.size() != objects.size()) return InvalidData("two objects have the same name");
-  std::vector<std::size_t> which;  // header.tensors[i] is objects[which[i]]
-  std::vector<bool> taken(objects.size(), false);
-  bool unchanged =
-      attribute != nullptr && record.little_endian && record.tensors.size() == objects.size();
-  const auto add = [&](std::size_t index) -> Status {
-    const Object& object = objects[index];
+ private:
+  Status Add(std::uint32_t index) {
+    const Object& object = source_.objects()[index];
     auto type = TypeOf(object);
     if (!type.ok()) return Annotate(type.status(), TensorContext(object.name));
-    header.tensors.push_back({object.name, *type, object.shape, 0, object.components[0].bytes});
-    which.push_back(index);
-    taken[index] = true;
+    header().tensors.push_back({object.name, *type, object.shape, 0, object.components[0].bytes});
+    which_.push_back(index);
     return OkStatus();
-  };
-  for (const Record::Tensor& tensor : record.tensors) {
-    const auto found = by_name.find(tensor.name);
-    if (found == by_name.end() || taken[found->second]) {
-      unchanged = false;
-      continue;
-    }
-    ZT_RETURN_IF_ERROR(add(found->second));
-    GgufTensor& added = header.tensors.back();
-    if (added.type.name != tensor.type || !tensor.offset) unchanged = false;
-    added.offset = tensor.offset.value_or(0);
-  }
-  for (std::size_t i = 0; i < objects.size(); ++i) {
-    if (taken[i]) continue;
-    unchanged = false;
-    if (objects[i].name.size() > kMaxName) {
-      return Unsupported(TensorContext(objects[i].name) + ": a name in GGUF has at most " +
-                         std::to_string(kMaxName) + " bytes");
-    }
-    ZT_RETURN_IF_ERROR(add(i));
   }
 
-  std::vector<std::size_t> order(header.tensors.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  if (unchanged) {
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      const GgufTensor &x = header.tensors[a], &y = header.tensors[b];
-      if (x.offset != y.offset) return x.offset < y.offset;
-      return x.bytes != y.bytes ? x.bytes < y.bytes : a < b;
-    });
-    unchanged = OffsetsHold(header, order);
-  }
-  if (!unchanged) {
-    std::uint64_t at = 0;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      order[i] = i;
-      header.tensors[i].offset = at;
-      const auto end = CheckedAdd(at, header.tensors[i].bytes);
-      if (!end || *end > ~std::uint64_t{0} - kMaxGap) {
-        return InvalidData(TensorContext(header.tensors[i].name) + ": the sizes overflow 64 bits");
+  // First the recorded tensors in their order, then the others in the order given.
+  Status AddTensors() {
+    std::unordered_map<std::string_view, std::uint32_t> by_name;  // what has not been added yet
+    for (const std::uint32_t index : selected_) {
+      if (!by_name.emplace(source_.objects()[index].name, index).second) {
+        return InvalidData("two objects have the same name");
       }
-      at = header.Align(*end);
     }
+    unchanged_ = unchanged_ && record_.tensors.size() == selected_.size();
+    for (const Record::Tensor& tensor : record_.tensors) {
+      const auto found = by_name.find(tensor.name);
+      if (found == by_name.end()) {
+        unchanged_ = false;
+        continue;
+      }
+      ZT_RETURN_IF_ERROR(Add(found->second));
+      by_name.erase(found);
+      GgufTensor& added = header().tensors.back();
+      if (added.type.name != tensor.type) converted_ = true;
+      if (!tensor.offset) unchanged_ = false;
+      added.offset = tensor.offset.value_or(0);
+    }
+    unchanged_ = unchanged_ && !converted_;
+    for (const std::uint32_t index : selected_) {
+      const std::string& name = source_.objects()[index].name;
+      if (!by_name.contains(name)) continue;
+      unchanged_ = false;
+      if (name.size() > kMaxName) {
+        return Unsupported(TensorContext(name) + ": a name in GGUF has at most " +
+                           std::to_string(kMaxName) + " bytes");
+      }
+      ZT_RETURN_IF_ERROR(Add(index));
+    }
+    return OkStatus();
   }
 
-  GgufLayout layout;
-  ZT_ASSIGN_OR_RETURN(layout.header, EncodeGgufHeader(header));
-  const std::uint64_t data = header.Align(layout.header.size());
-  std::uint64_t at = layout.header.size();
-  for (const std::size_t i : order) {
-    const GgufTensor& tensor = header.tensors[i];
-    if (tensor.bytes == 0) continue;
-    const auto offset = CheckedAdd(data, tensor.offset);
-    const auto end = offset ? CheckedAdd(*offset, tensor.bytes) : std::nullopt;
+  const Value* FindKey(std::string_view key) {
+    for (const Value& entry : header().kv) {
+      const std::string* name = KeyOf(entry);
+      if (name != nullptr && *name == key) return &entry;
+    }
+    return nullptr;
+  }
+
+  // The keys of a split set stay only if they count the tensors that are written: without the others the file would
+  // be taken for one shard of several.
+  void DropSplitKeys() {
+    if (const Value* total = FindKey("split.tensors.count")) {
+      const Value::Array& parts = *total->AsArray();
+      const std::uint64_t* count = parts.size() == 3 ? parts[2].AsUint() : nullptr;
+      if (count != nullptr && *count == header().tensors.size()) return;
+    }
+    std::erase_if(header().kv, IsSplitKey);
+  }
+
+  // A file whose blocks were dequantized is no longer of the type that its metadata names.
+  void UpdateFileType() {
+    std::map<std::string_view, std::uint64_t> bytes;
+    for (const GgufTensor& tensor : header().tensors) {
+      if (!tensor.type.plain) return;  // still a mixture, of which the metadata names the largest
+      bytes[tensor.type.name] += tensor.bytes;
+    }
+    const auto most = std::ranges::max_element(
+        bytes, {}, &std::pair<const std::string_view, std::uint64_t>::second);
+    const auto type = most == bytes.end() ? std::nullopt : FileTypeOf(most->first);
+    const Value* entry = FindKey("general.file_type");
+    if (entry == nullptr) return;
+    const auto at = header().kv.begin() + (entry - header().kv.data());
+    if (!type) {
+      header().kv.erase(at);
+      return;
+    }
+    *at = Value(Value::Array{Value("general.file_type"), Value("u32"), Value(*type)});
+  }
+
+  // Gives every tensor its offset: the recorded one if no tensor has changed.
+  Status PlaceTensors() {
+    order_.resize(header().tensors.size());
+    for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
+    if (unchanged_) {
+      std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+        const GgufTensor &x = header().tensors[a], &y = header().tensors[b];
+        if (x.offset != y.offset) return x.offset < y.offset;
+        return x.bytes != y.bytes ? x.bytes < y.bytes : a < b;
+      });
+      unchanged_ = OffsetsHold(header(), order_);
+    }
+    if (unchanged_) return OkStatus();
+    std::uint64_t at = 0;
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      order_[i] = i;
+      GgufTensor& tensor = header().tensors[i];
+      tensor.offset = at;
+      ZT_ASSIGN_OR_RETURN(const std::uint64_t end, EndOf(tensor, at));
+      at = header().Align(end);
+    }
+    return OkStatus();
+  }
+
+  StatusOr<std::uint64_t> EndOf(const GgufTensor& tensor, std::uint64_t offset) {
+    const auto end = CheckedAdd(offset, tensor.bytes);
     if (!end || *end > ~std::uint64_t{0} - kMaxGap) {
       return InvalidData(TensorContext(tensor.name) + ": the sizes overflow 64 bits");
     }
-    layout.pieces.push_back({which[i], *offset - at, *offset, tensor.bytes});
-    at = *end;
+    return *end;
   }
-  layout.file_bytes = header.Align(at);
-  if (unchanged && record.file_bytes) {
+
+  Status LayOut() {
+    ZT_ASSIGN_OR_RETURN(std::vector<std::byte> encoded, EncodeGgufHeader(header()));
+    const std::uint64_t data = header().Align(encoded.size());
+    std::uint64_t at = encoded.size();
+    for (const std::size_t i : order_) {
+      const GgufTensor& tensor = header().tensors[i];
+      if (tensor.bytes == 0) continue;
+      const auto offset = CheckedAdd(data, tensor.offset);
+      ZT_ASSIGN_OR_RETURN(const std::uint64_t end, EndOf(tensor, offset.value_or(kUnknownSize)));
+      LayoutPiece& piece = layout_.pieces.emplace_back();
+      piece.zeros = *offset - at;
+      piece.source = {which_[i], 0};
+      piece.bytes = tensor.bytes;
+      ZT_RETURN_IF_ERROR(AnnotateTensor(SetByteOrder(tensor.type, piece), tensor.name));
+      at = end;
+    }
+    layout_.bytes = header().Align(at);
     // The padding after the last tensor may be missing; anything more was not kept.
-    unchanged = *record.file_bytes >= at && *record.file_bytes <= layout.file_bytes;
-    if (unchanged) layout.file_bytes = *record.file_bytes;
+    if (unchanged_ && record_.file_bytes && *record_.file_bytes >= at &&
+        *record_.file_bytes <= layout_.bytes) {
+      layout_.bytes = *record_.file_bytes;
+    }
+    layout_.end_zeros = layout_.bytes - at;
+    head_ = encoded;
+    (layout_.pieces.empty() ? layout_.end : layout_.pieces.front().before) = std::move(encoded);
+    return OkStatus();
   }
-  layout.end_padding = layout.file_bytes - at;
-  layout.exact = unchanged;
-  return layout;
+
+  Status SetByteOrder(const GgmlType& type, LayoutPiece& piece) {
+    if (!header().big_endian) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(const ByteOrder order, ByteOrderOf(type));
+    if (order.unit == 1) return OkStatus();
+    piece.unit = order.unit;
+    piece.change = [order](std::span<std::byte> bytes) { SwapUnits(order, bytes); };
+    return OkStatus();
+  }
+
+  // What is written must be what our own reader accepts, and takes for the same tensors.
+  Status CheckReadableAgain() {
+    auto again = ParseGgufHeader(head_, layout_.bytes);
+    Status status = again.status();
+    if (status.ok() && !again->has_value()) status = InvalidData("the header is truncated");
+    if (status.ok() && (*again)->alignment != header().alignment) {
+      status = Malformed("its alignment is " + std::to_string(header().alignment) +
+                         ", its metadata says " + std::to_string((*again)->alignment));
+    }
+    return Annotate(status, "the GGUF file to be written would be damaged");
+  }
+
+  GgufHeader& header() { return record_.header; }
+
+  const TensorSource& source_;
+  const std::span<const std::uint32_t> selected_;
+  Record record_;                     // whose header becomes that of the new file
+  std::vector<std::uint32_t> which_;  // the object of each of the header's tensors
+  std::vector<std::size_t> order_;    // the header's tensors, as they lie in the file
+  std::vector<std::byte> head_;
+  FileLayout layout_;
+  bool unchanged_ = false;  // the recorded tensors, of the same types, and no others
+  bool converted_ = false;  // a recorded tensor has another type than it had
+};
+
+}  // namespace
+
+StatusOr<FileLayout> PlanGguf(const TensorSource& source, std::span<const std::uint32_t> objects) {
+  return GgufPlanner(source, objects).Run();
 }
 
 }  // namespace zt

@@ -25,8 +25,6 @@ namespace zt {
 using namespace gguf::internal;
 namespace {
 
-constexpr std::string_view kSplitKeys[] = {"split.no", "split.count", "split.tensors.count"};
-
 std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // A shard's name: PREFIX-%05d-of-%05d.gguf, numbers from 1.
@@ -84,12 +82,6 @@ std::string Describe(const GgufHeader& header) {
   const std::string number =
       header.split_no ? std::to_string(*header.split_no + 1) : std::string("one");
   return "it is shard " + number + " of " + std::to_string(*header.split_count);
-}
-
-bool IsSplitKey(const Value& entry) {
-  const std::string* key = (*entry.AsArray())[0].AsString();
-  return key != nullptr &&
-         std::find(std::begin(kSplitKeys), std::end(kSplitKeys), *key) != std::end(kSplitKeys);
 }
 
 StatusOr<File> OpenFileHeader(const std::string& path) {

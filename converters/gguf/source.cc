@@ -1,4 +1,4 @@
-// zt.convert.gguf — the source: declarations from headers, bytes swapped where the file is big-endian.
+// zt.convert.gguf — the source: declarations from headers; the bytes of a big-endian file are swapped.
 module;
 
 #include <algorithm>
@@ -12,6 +12,7 @@ module;
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -28,51 +29,19 @@ namespace zt {
 using namespace gguf::internal;
 namespace {
 
-// How a type's big-endian bytes become little-endian: units of `unit` bytes, in each the listed 2-byte fields, or
-// the unit itself where it is an element.
-struct ByteOrder {
-  std::uint32_t unit = 1;
-  std::uint32_t fields = 0;  // 0: the unit is one element (of width 1: nothing to do)
-  std::array<std::uint32_t, 2> at = {};
-};
-
-struct BlockFields {
-  std::string_view type;
-  std::uint32_t fields;
-  std::array<std::uint32_t, 2> at;
-};
-// The block types for which writers of big-endian files exist and every field's width is certain.
-constexpr BlockFields kBlockFields[] = {
-    {"q4_0", 1, {0}}, {"q8_0", 1, {0}}, {"q4_k", 2, {0, 2}}, {"q6_k", 1, {208}}};
-
-StatusOr<ByteOrder> SwapOf(const GgmlType& type) {
-  if (type.plain) return ByteOrder{type.bytes, 0, {}};
-  if (type.name == "mxfp4") return ByteOrder{};  // single bytes only
-  for (const BlockFields& row : kBlockFields) {
-    if (row.type == type.name) return ByteOrder{type.bytes, row.fields, row.at};
-  }
-  return Unsupported("the byte order of " + std::string(type.name) +
-                     " blocks in a big-endian file is not certain; convert the file to "
-                     "little-endian with the tool that wrote it");
-}
-
-void Swap(const ByteOrder& order, std::span<std::byte> data) {
-  if (order.fields == 0) return SwapBytes(data, order.unit);
-  for (std::size_t i = 0; i < data.size(); i += order.unit) {
-    for (std::uint32_t f = 0; f < order.fields; ++f) {
-      std::swap(data[i + order.at[f]], data[i + order.at[f] + 1]);
-    }
-  }
+// The type's name; a type that we do not know is called by its number.
+std::string NameOf(const GgufTensor& tensor) {
+  if (tensor.unsupported.ok()) return std::string(tensor.type.name);
+  return "type_" + std::to_string(tensor.type.id);
 }
 
 class GgufSource final : public TensorSource {
  public:
-  Status Init(std::vector<File> files, std::vector<std::string> warnings) {
+  GgufSource(std::vector<File> files, std::vector<std::string> warnings) {
     warnings_ = std::move(warnings);
-    for (std::uint32_t f = 0; f < files.size(); ++f) ZT_RETURN_IF_ERROR(Add(files[f], f));
+    for (std::uint32_t f = 0; f < files.size(); ++f) Add(files[f], f);
     attributes_.emplace_back("gguf", RecordOf(files));
     for (File& file : files) files_.push_back(std::move(file.bytes));
-    return OkStatus();
   }
 
   std::string_view format() const override { return "gguf"; }
@@ -81,7 +50,12 @@ class GgufSource final : public TensorSource {
     return own ? file_ : files_[places_[id.object].file]->name();
   }
 
+  Status CheckReadable(std::uint32_t object) const override {
+    const auto found = unreadable_.find(object);
+    return found == unreadable_.end() ? OkStatus() : found->second;
+  }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    ZT_RETURN_IF_ERROR(CheckReadable(id.object));
     const Place& place = places_[id.object];
     const std::uint64_t size = objects_[id.object].components[0].bytes;
     if (offset > size || out.size() > size - offset) {
@@ -98,7 +72,7 @@ class GgufSource final : public TensorSource {
     }
     const std::size_t whole = out.size() / unit * unit;
     ZT_RETURN_IF_ERROR(bytes.ReadAt(at, out.first(whole)));
-    if (unit > 1) Swap(place.swap, out.first(whole));
+    if (unit > 1) SwapUnits(place.swap, out.first(whole));
     at += whole;
     out = out.subspan(whole);
     if (out.empty()) return OkStatus();
@@ -138,7 +112,7 @@ class GgufSource final : public TensorSource {
     const std::span<std::byte> unit(buffer.data(), place.swap.unit);
     ByteSource& bytes = *files_[place.file];
     ZT_RETURN_IF_ERROR(bytes.ReadAt(start, unit));
-    Swap(place.swap, unit);
+    SwapUnits(place.swap, unit);
     const std::size_t take = std::min<std::size_t>(out.size(), unit.size() - into);
     std::memcpy(out.data(), unit.data() + into, take);
     out = out.subspan(take);
@@ -146,7 +120,36 @@ class GgufSource final : public TensorSource {
     return OkStatus();
   }
 
-  Status Add(const File& file, std::uint32_t index) {
+  // Adds the tensor's object; how its bytes are swapped when they are read.
+  ByteOrder Declare(const GgufTensor& tensor, bool big_endian) {
+    ByteOrder swap;
+    Status readable = tensor.unsupported;
+    if (readable.ok() && big_endian) {
+      auto order = ByteOrderOf(tensor.type);
+      order.ok() ? static_cast<void>(swap = *order) : static_cast<void>(readable = order.status());
+    }
+    if (!readable.ok()) {
+      unreadable_.emplace(static_cast<std::uint32_t>(objects_.size()), std::move(readable));
+    }
+    Object object;
+    object.name = tensor.name;
+    object.shape = tensor.shape;
+    Component data{"data", {DType::kU8, ""}, tensor.bytes};
+    if (tensor.type.plain) {
+      data.element.dtype = *tensor.type.plain;
+    } else {
+      object.format = GgmlFormat(NameOf(tensor));
+      if (tensor.unsupported.ok()) {
+        object.attributes.emplace_back("elems_per_block", Value(tensor.type.elems));
+        object.attributes.emplace_back("block_bytes", Value(tensor.type.bytes));
+      }
+    }
+    object.components.push_back(std::move(data));
+    objects_.push_back(std::move(object));
+    return swap;
+  }
+
+  void Add(const File& file, std::uint32_t index) {
     std::vector<const GgufTensor*> order;
     order.reserve(file.header.tensors.size());
     for (const GgufTensor& tensor : file.header.tensors) order.push_back(&tensor);
@@ -154,28 +157,9 @@ class GgufSource final : public TensorSource {
       return std::tie(a->offset, a->bytes, a) < std::tie(b->offset, b->bytes, b);
     });
     for (const GgufTensor* tensor : order) {
-      ByteOrder swap;
-      if (file.header.big_endian) {
-        auto found = SwapOf(tensor->type);
-        if (!found.ok()) return Annotate(found.status(), TensorContext(tensor->name));
-        swap = *found;
-      }
-      Object object;
-      object.name = tensor->name;
-      object.shape = tensor->shape;
-      Component data{"data", {DType::kU8, ""}, tensor->bytes};
-      if (tensor->type.plain) {
-        data.element.dtype = *tensor->type.plain;
-      } else {
-        object.format = GgmlFormat(tensor->type.name);
-        object.attributes.emplace_back("elems_per_block", Value(tensor->type.elems));
-        object.attributes.emplace_back("block_bytes", Value(tensor->type.bytes));
-      }
-      object.components.push_back(std::move(data));
-      objects_.push_back(std::move(object));
+      const ByteOrder swap = Declare(*tensor, file.header.big_endian);
       places_.push_back({index, file.header.data_offset + tensor->offset, swap});
     }
-    return OkStatus();
   }
 
   // The root attribute "gguf". Takes the first header's metadata.
@@ -191,7 +175,7 @@ class GgufSource final : public TensorSource {
     std::uint64_t end = first.header_bytes;
     for (const File& file : files) {
       for (const GgufTensor& tensor : file.header.tensors) {
-        Value::Array entry{Value(tensor.name), Value(tensor.type.name)};
+        Value::Array entry{Value(tensor.name), Value(NameOf(tensor))};
         if (files.size() == 1) entry.emplace_back(tensor.offset);
         tensors.emplace_back(std::move(entry));
         if (tensor.bytes > 0) end = std::max(end, first.data_offset + tensor.offset + tensor.bytes);
@@ -211,6 +195,8 @@ class GgufSource final : public TensorSource {
 
   std::vector<std::shared_ptr<ByteSource>> files_;
   std::vector<Place> places_;
+  std::unordered_map<std::uint32_t, Status>
+      unreadable_;  // objects that are listed, and why only that
 };
 
 }  // namespace
@@ -229,11 +215,9 @@ StatusOr<GgufHeader> ReadHeader(ByteSource& bytes) {
   }
 }
 
-StatusOr<std::unique_ptr<TensorSource>> MakeSource(std::vector<File> files,
-                                                   std::vector<std::string> warnings) {
-  auto source = std::make_unique<GgufSource>();
-  ZT_RETURN_IF_ERROR(source->Init(std::move(files), std::move(warnings)));
-  return source;
+std::unique_ptr<TensorSource> MakeSource(std::vector<File> files,
+                                         std::vector<std::string> warnings) {
+  return std::make_unique<GgufSource>(std::move(files), std::move(warnings));
 }
 
 }  // namespace gguf::internal

@@ -58,6 +58,8 @@ Status ReadBatch(TensorSource& source, const FileLayout& layout, BufferPool& poo
     if (!out.empty()) {
       const ComponentId id = SourceOf(layout, chunk);
       ZT_RETURN_IF_ERROR(AtTensor(source, id, source.Read(id, chunk.input_offset, out)));
+      const LayoutPiece& piece = layout.pieces[chunk.component];
+      if (piece.change) piece.change(out);
     }
     chunk.bytes = out;
     if (layout.trailer != nullptr) chunk.crc = Crc32(out);
@@ -161,8 +163,9 @@ class LayoutWriter {
   Status AddPiece(std::uint32_t index) {
     const LayoutPiece& piece = layout_.pieces[index];
     const bool ordered = source_.sequential(piece.source);
-    // Whole frames where the source is made of them.
-    const std::uint64_t preferred = source_.preferred_read(piece.source);
+    // Whole frames where the source is made of them, whole units where they are changed on their way.
+    const std::uint64_t preferred =
+        piece.change ? piece.unit : source_.preferred_read(piece.source);
     const std::uint64_t range =
         preferred == 0 ? kRange : std::max<std::uint64_t>(kRange / preferred, 1) * preferred;
     std::uint64_t at = piece.offset;

@@ -25,6 +25,9 @@ struct LayoutPiece {
   ComponentId source = {};             // then these bytes of the component
   std::uint64_t offset = 0;            // the first of them, in the component
   std::uint64_t bytes = 0;             // how many
+  // What changes the bytes in place before they are written, or null. It is given whole units.
+  std::function<void(std::span<std::byte>)> change = {};
+  std::uint64_t unit = 1;  // bytes; `bytes` is a multiple of it
 };
 
 // What depends on the data of the pieces. Called in the order of the file, one call at a time.

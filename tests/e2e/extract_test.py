@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import resource
 import shutil
 import struct
 import subprocess
@@ -10,6 +11,7 @@ import zipfile
 
 import numpy
 
+import make_zt
 import support
 from support import DATA, DONE, EXISTS, INVALID, PROGRAM, UNSUPPORTED, USAGE
 
@@ -20,7 +22,8 @@ except ImportError:
 
 REFERENCE_SAFETENSORS = ["safetensors/zoo.safetensors", "safetensors/library.safetensors",
                          "real/ppocr-cls.safetensors"]
-GGUF_FILES = ["gguf/little.gguf", "gguf/quants.gguf", "gguf/kquants.gguf", "gguf/kinds.gguf"]
+GGUF_FILES = ["gguf/little.gguf", "gguf/quants.gguf", "gguf/kquants.gguf", "gguf/kinds.gguf",
+              "gguf/big.gguf", "gguf/kinds_big.gguf"]
 
 
 def read_safetensors(path):
@@ -279,6 +282,64 @@ class Gguf(support.EndToEnd):
             "w": ("F32", [2, 3], bytes(range(24))), "h": ("BF16", [5], bytes(range(10)))}))
         self.succeed("extract", source, "-o", self.path("out.gguf"))
         self.succeed("diff", source, self.path("out.gguf"))
+
+    def make_gguf(self, tensors):
+        """Bytes of a little-endian file; `tensors` are (name, dimensions, ggml type, bytes)."""
+        infos, data = b"", b""
+        for name, dimensions, kind, content in tensors:
+            infos += struct.pack("<Q", len(name)) + name.encode() + struct.pack("<I", len(dimensions))
+            infos += b"".join(struct.pack("<Q", size) for size in dimensions) + struct.pack("<IQ", kind, len(data))
+            data += content + bytes(-len(content) % 32)
+        header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0) + infos
+        return header + bytes(-len(header) % 32) + data
+
+    def test_a_tensor_of_unknown_type_is_listed_and_can_be_left_out(self):
+        source = self.put("in.gguf", self.make_gguf([
+            ("a", [4], 0, b"abcd" * 4), ("new", [8], 99, bytes(40)), ("b", [2], 0, b"efgh" * 2)]))
+        rows = {row["name"]: row for row in self.json("inspect", "--json", source)["objects"]}
+        self.assertEqual(list(rows), ["a", "new", "b"])
+        self.assertEqual(rows["new"]["format"], "gguf.type_99/1")
+        for command in (["convert", source, "-o", self.path("out.zt")],
+                        ["extract", source, "-o", self.path("out.gguf")],
+                        ["extract", source, "new", "-o", self.path("out.npy")]):
+            self.fail_with(UNSUPPORTED, *command, says="in.gguf: tensor 'new': ggml type 99 is not known")
+        for options in (["--exclude", "new"], ["--include", "^[ab]$"]):
+            self.succeed("convert", "-f", source, "-o", self.path("out.zt"), *options)
+            self.assertEqual(sorted(support.read_zt(self.path("out.zt"))["objects"]), ["a", "b"])
+        self.succeed("extract", source, "a", "b", "-o", self.path("out.gguf"))
+        self.succeed("diff", self.path("out.zt"), self.path("out.gguf"))
+
+    def test_metadata_that_would_give_another_reading_is_refused(self):
+        record = {"version": 3, "byte_order": "little", "alignment": 64, "tensors": [],
+                  "kv": [["general.alignment", "u32", 32]]}
+        source = self.put("in.zt", make_zt.encode_1(
+            {"a": {"shape": [16], "components": {"data": {"dtype": "f32", "data": bytes(range(64))}}}},
+            attributes={"gguf": record}))
+        self.succeed("verify", "-q", source)
+        self.fail_with(INVALID, "extract", source, "-o", self.path("out.gguf"), says="alignment is 64")
+        self.assertEqual(self.entries(), ["in.zt"])
+
+    def test_dequantization_keeps_attributes_that_are_not_the_blocks(self):
+        source = self.put("in.zt", make_zt.encode_1({"w": {
+            "shape": [32], "format": "gguf.q8_0/1",
+            "attributes": {"elems_per_block": 32, "block_bytes": 34, "note": "kept"},
+            "components": {"data": {"dtype": "u8", "data": b"\0\x3c" + bytes(32)}}}}))
+        self.succeed("convert", source, "-o", self.path("out.zt"), "--dequantize", "f32")
+        self.assertEqual(support.read_zt(self.path("out.zt"))["objects"]["w"]["attributes"], {"note": "kept"})
+
+    def test_a_large_header_from_a_pipe_costs_no_more_than_its_size(self):
+        # 16 MiB that are read ahead with the header, then many small reads.
+        count = 40_000
+        source = self.make_gguf([(f"t{i:05}", [8], 24, bytes([i % 251] * 8)) for i in range(count)])
+        pad = struct.pack("<Q", 3) + b"pad" + struct.pack("<IQ", 8, 17 << 20) + b"x" * (17 << 20)
+        infos = source[24:24 + 38 * count]
+        header = source[:16] + struct.pack("<Q", 1) + pad + infos
+        source = header + bytes(-len(header) % 32) + source[-32 * count:]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        self.succeed("extract", "-q", "-", "--to", "npz", "-o", self.path("out.npz"), stdin=source)
+        took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        self.assertEqual(numpy.load(self.path("out.npz"))["t00300"].tobytes(), bytes([300 % 251] * 8))
+        self.assertLess(took, 20)  # it took minutes, and takes less than one second
 
 
 if __name__ == "__main__":

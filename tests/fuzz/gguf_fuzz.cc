@@ -34,7 +34,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   (void)FuzzReadAll<zt::ComponentId>(**source, kFuzzReadLimit);
-  (void)zt::PlanGguf((*source)->attributes(), (*source)->objects()).ok();
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t i = 0; i < (*source)->objects().size(); ++i) all.push_back(i);
+  (void)zt::PlanGguf(**source, all).ok();
   (void)(*source)->Finish().ok();
   return 0;
 }
