@@ -115,7 +115,7 @@ class FileBytes final : public ByteSource {
   std::uint64_t size_;
 };
 
-// A pipe. Bytes read ahead by Peek and AtEnd wait in `ahead_`.
+// A pipe. Bytes read ahead by Peek and AtEnd wait in `ahead_`, from `taken_` on.
 class StreamBytes final : public ByteSource {
  public:
   StreamBytes(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
@@ -126,10 +126,9 @@ class StreamBytes final : public ByteSource {
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     ZT_RETURN_IF_ERROR(SkipTo(offset));
-    const std::size_t kept = std::min(out.size(), ahead_.size());
-    std::copy_n(ahead_.begin(), kept, out.begin());
-    ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(kept));
-    position_ += kept;
+    const std::size_t kept = std::min(out.size(), ahead().size());
+    std::copy_n(ahead().begin(), kept, out.begin());
+    Take(kept);
     ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out.subspan(kept)));
     position_ += got;
     if (kept + got < out.size()) return EndsEarly(offset, out.size(), offset + kept + got);
@@ -139,22 +138,34 @@ class StreamBytes final : public ByteSource {
   StatusOr<bool> AtEnd(std::uint64_t offset) override {
     ZT_RETURN_IF_ERROR(SkipTo(offset));
     ZT_RETURN_IF_ERROR(Ahead(1));
-    return ahead_.empty();
+    return ahead().empty();
   }
 
-  // Makes up to `count` bytes from the position available in ahead_.
+  // Makes up to `count` bytes from the position available in ahead().
   Status Ahead(std::size_t count) {
+    if (ahead().size() >= count) return OkStatus();
+    ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(taken_));
+    taken_ = 0;
     const std::size_t have = ahead_.size();
-    if (have >= count) return OkStatus();
     ahead_.resize(count);
     auto got = ReadSome(std::span(ahead_).subspan(have));
     ahead_.resize(have + (got.ok() ? *got : 0));
     return got.status();
   }
-  const std::vector<std::byte>& ahead() const { return ahead_; }
+  std::span<const std::byte> ahead() const { return std::span(ahead_).subspan(taken_); }
   std::uint64_t position() const { return position_; }
 
  private:
+  // Moves past `count` bytes of ahead(). They are not erased one read at a time: after a large header that would cost
+  // the square of its size.
+  void Take(std::size_t count) {
+    taken_ += count;
+    position_ += count;
+    if (taken_ < ahead_.size()) return;
+    ahead_ = {};
+    taken_ = 0;
+  }
+
   // Reads until `out` is full or the stream ends; how much.
   StatusOr<std::size_t> ReadSome(std::span<std::byte> out) {
     std::size_t done = 0;
@@ -174,11 +185,9 @@ class StreamBytes final : public ByteSource {
     }
     while (position_ < offset) {
       const std::uint64_t left = offset - position_;
-      if (ahead_.empty()) ZT_RETURN_IF_ERROR(Ahead(std::min<std::uint64_t>(left, 1 << 16)));
-      if (ahead_.empty()) return EndsEarly(position_, left, position_);
-      const auto drop = std::min<std::uint64_t>(left, ahead_.size());
-      ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(drop));
-      position_ += drop;
+      if (ahead().empty()) ZT_RETURN_IF_ERROR(Ahead(std::min<std::uint64_t>(left, 1 << 16)));
+      if (ahead().empty()) return EndsEarly(position_, left, position_);
+      Take(std::min<std::uint64_t>(left, ahead().size()));
     }
     return OkStatus();
   }
@@ -187,6 +196,7 @@ class StreamBytes final : public ByteSource {
   std::string name_;
   std::uint64_t position_ = 0;
   std::vector<std::byte> ahead_;
+  std::size_t taken_ = 0;
 };
 
 class SpanBytes final : public ByteSource {
@@ -266,7 +276,7 @@ StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count) {
   if (auto* stream = dynamic_cast<StreamBytes*>(&source)) {
     if (stream->position() != 0) return FailedPrecondition("the pipe has been read from already");
     ZT_RETURN_IF_ERROR(stream->Ahead(count));
-    const auto& ahead = stream->ahead();
+    const auto ahead = stream->ahead();
     return std::vector(ahead.begin(),
                        ahead.begin() + static_cast<std::ptrdiff_t>(std::min(count, ahead.size())));
   }
