@@ -124,7 +124,9 @@ class Planner {
     if (changed == nullptr) changed = std::make_shared<Object>(from);
     if (!blocks.empty()) {
       changed->format = "dense";
-      changed->attributes.clear();  // the geometry of blocks that are no more
+      std::erase_if(changed->attributes, [](const auto& member) {  // the geometry of the blocks
+        return member.first == "elems_per_block" || member.first == "block_bytes";
+      });
     }
     Component& target = changed->components[c];
     if (target.bytes != kUnknownSize) {
