@@ -45,14 +45,15 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE RENAME copyright
 # Packages are made of what is built; the tests need not be.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 
-# `cpack -G DEB` in the build folder: ztstream (the program) and ztstream-dev (the library).
+# `cpack -G DEB` in the build folder: ztstream (the program), ztstream-dev (the modules), libztstream0 and libztstream-dev
+# (the C interface for every compiler and language).
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ztstream)
 set(CPACK_PACKAGE_CONTACT "ztstream <ztstream@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL program dev)
+set(CPACK_COMPONENTS_ALL program dev c cdev)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ztstream)
@@ -60,6 +61,13 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ztstream-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_C_PACKAGE_NAME libztstream0)
+set(CPACK_DEBIAN_C_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_C_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_CDEV_PACKAGE_NAME libztstream-dev)
+set(CPACK_DEBIAN_CDEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_CDEV_PACKAGE_DEPENDS "libztstream0 (= ${PROJECT_VERSION})")
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/PackageTools.cmake)
 # What cmake/ztstream-config.cmake.in looks for.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libzstd-dev, libhwy-dev, libcbor-dev, libsimdjson-dev, libssl-dev, \
 libxxhash-dev, zlib1g-dev, libre2-dev, nlohmann-json3-dev, pkg-config")

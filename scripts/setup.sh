@@ -19,6 +19,8 @@ packages=(
   # tests and benchmarks
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-cbor2 python3-zstandard python3-numpy python3-xxhash zstd
+  # `cpack -G DEB`
+  dpkg-dev file
 )
 lint=(clang-format-19 clang-tidy-19 doxygen zsh fish)
 tools=(linux-perf valgrind python3-matplotlib)

@@ -9,6 +9,15 @@ add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/tests/install/run.sh ${PROJE
   $<$<TARGET_EXISTS:ztstream>:$<TARGET_FILE:ztstream>>)
 set_tests_properties(install PROPERTIES LABELS ci RUN_SERIAL ON TIMEOUT 1800)
 
+# examples/classic, in C, C++17 and Python, builds against libztstream with the system's own compiler and runs.
+find_program(ZT_GXX g++)
+find_program(ZT_MAKE make)
+if(TARGET ztstream_c AND ZT_GXX AND ZT_MAKE AND ZT_PYTHON)
+  add_test(NAME classic COMMAND ${PROJECT_SOURCE_DIR}/tests/install/classic.sh ${PROJECT_BINARY_DIR}
+    $<TARGET_FILE:ztstream>)
+  set_tests_properties(classic PROPERTIES LABELS ci TIMEOUT 600)
+endif()
+
 # What the thread sanitizer runs, beside the end-to-end tests with this label.
 add_custom_target(thread_tests)
 foreach(test IN ITEMS pipeline_test writer_test reader_test sink_test compress_test fault_test)

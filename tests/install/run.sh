@@ -12,7 +12,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 cmake --install "$build" --prefix "$scratch/prefix" >"$scratch/install.log"
 # Nothing installed may point back to the tree it was built from.
-if grep -rIl -e "$build" -e "$tree" "$scratch/prefix"; then
+if grep -rIl -e "$build/" -e "$tree/" "$scratch/prefix"; then
   echo "the files above name the build or source folder" >&2
   exit 1
 fi

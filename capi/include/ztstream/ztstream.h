@@ -1,0 +1,237 @@
+// ztstream/ztstream.h — ztstream for C++17 and any compiler: RAII over ztstream/c.h, header only. In C it is c.h alone.
+//
+// Errors are thrown as ztstream::Error, whose code() is the program's exit status. No type of the standard library
+// crosses into the shared library, so the compiler and its options need not be those the library was built with.
+#ifndef ZTSTREAM_ZTSTREAM_H_
+#define ZTSTREAM_ZTSTREAM_H_
+
+#include "ztstream/c.h"
+
+#ifdef __cplusplus
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ztstream {
+
+// What went wrong, in one line that names file and tensor.
+class Error : public std::runtime_error {
+ public:
+  Error(zts_status code, const char* message) : std::runtime_error(message), code_(code) {}
+  zts_status code() const { return code_; }
+
+ private:
+  zts_status code_;
+};
+
+// Throws the calling thread's last error unless `status` is ZTS_OK.
+inline void Check(zts_status status) {
+  if (status != ZTS_OK) throw Error(status, zts_last_error());
+}
+
+// The name of an arithmetic type as a dtype: kDType<float> is "f32".
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr const char* name = "f32";
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr const char* name = "f64";
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr const char* name = "bool";
+};
+template <>
+struct DTypeOf<std::int8_t> {
+  static constexpr const char* name = "i8";
+};
+template <>
+struct DTypeOf<std::int16_t> {
+  static constexpr const char* name = "i16";
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr const char* name = "i32";
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr const char* name = "i64";
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr const char* name = "u8";
+};
+template <>
+struct DTypeOf<std::uint16_t> {
+  static constexpr const char* name = "u16";
+};
+template <>
+struct DTypeOf<std::uint32_t> {
+  static constexpr const char* name = "u32";
+};
+template <>
+struct DTypeOf<std::uint64_t> {
+  static constexpr const char* name = "u64";
+};
+template <typename T>
+inline constexpr const char* kDType = DTypeOf<T>::name;
+
+using Shape = std::vector<std::uint64_t>;
+
+// How a file is written: zts_writer_options with its defaults.
+struct WriterOptions : zts_writer_options {
+  WriterOptions() { zts_writer_options_init(this); }
+};
+
+// Writes one .zt file. It appears under its name when Finish returns; a writer that is dropped before leaves nothing.
+class Writer {
+ public:
+  explicit Writer(const std::string& path, const WriterOptions& options = {}) {
+    Check(zts_writer_open(path.c_str(), &options, &writer_));
+  }
+  ~Writer() { zts_writer_free(writer_); }
+  Writer(Writer&& other) noexcept : writer_(std::exchange(other.writer_, nullptr)) {}
+  Writer& operator=(Writer&& other) noexcept {
+    std::swap(writer_, other.writer_);
+    return *this;
+  }
+
+  void Set(const std::string& key, const char* v) {
+    Check(zts_writer_set_text(writer_, key.c_str(), v));
+  }
+  void Set(const std::string& key, const std::string& v) { Set(key, v.c_str()); }
+  void Set(const std::string& key, std::int64_t v) {
+    Check(zts_writer_set_int(writer_, key.c_str(), v));
+  }
+  void Set(const std::string& key, int v) { Set(key, std::int64_t{v}); }
+  void Set(const std::string& key, double v) {
+    Check(zts_writer_set_double(writer_, key.c_str(), v));
+  }
+  void Set(const std::string& key, bool v) { Check(zts_writer_set_bool(writer_, key.c_str(), v)); }
+
+  // One dense tensor of `count` values. They must stay until Flush or Finish returns.
+  template <typename T>
+  void Add(const std::string& name, const Shape& shape, const T* values, std::size_t count) {
+    AddBytes(name, kDType<T>, shape, values, count * sizeof(T));
+  }
+  template <typename T>
+  void Add(const std::string& name, const Shape& shape, const std::vector<T>& values) {
+    Add(name, shape, values.data(), values.size());
+  }
+  // The same for any dtype: "bf16", "f8_e4m3fn", ...
+  void AddBytes(const std::string& name, const std::string& dtype, const Shape& shape,
+                const void* data, std::uint64_t bytes) {
+    Check(zts_writer_add(writer_, name.c_str(), dtype.c_str(), shape.data(), shape.size(), data,
+                         bytes));
+  }
+  void Alias(const std::string& name, const std::string& of) {
+    Check(zts_writer_alias(writer_, name.c_str(), of.c_str()));
+  }
+
+  // A dense tensor piece by piece: Begin, Append as often as needed, End.
+  void Begin(const std::string& name, const std::string& dtype, const Shape& shape) {
+    Check(zts_writer_begin(writer_, name.c_str(), dtype.c_str(), shape.data(), shape.size()));
+  }
+  void Append(const void* data, std::uint64_t bytes) {
+    Check(zts_writer_append(writer_, data, bytes));
+  }
+  void End() { Check(zts_writer_end(writer_)); }
+
+  void Flush() { Check(zts_writer_flush(writer_)); }
+  void Finish() { Check(zts_writer_finish(writer_)); }
+
+ private:
+  zts_writer* writer_ = nullptr;
+};
+
+// An open .zt file of any version.
+class Reader {
+ public:
+  explicit Reader(const std::string& path) { Check(zts_reader_open(path.c_str(), &reader_)); }
+  ~Reader() { zts_reader_free(reader_); }
+  Reader(Reader&& other) noexcept : reader_(std::exchange(other.reader_, nullptr)) {}
+  Reader& operator=(Reader&& other) noexcept {
+    std::swap(reader_, other.reader_);
+    return *this;
+  }
+
+  std::size_t size() const { return zts_reader_count(reader_); }
+  zts_object Object(std::size_t index) const {
+    zts_object object;
+    Check(zts_reader_object(reader_, index, &object));
+    return object;
+  }
+  std::size_t Find(const std::string& name) const {
+    std::size_t index;
+    Check(zts_reader_find(reader_, name.c_str(), &index));
+    return index;
+  }
+  zts_component Component(std::size_t index, std::size_t component = 0) const {
+    zts_component out;
+    Check(zts_reader_component(reader_, index, component, &out));
+    return out;
+  }
+
+  // All values of a tensor with one component. Throws where its type is not T's.
+  template <typename T>
+  std::vector<T> Read(const std::string& name) const {
+    const std::size_t index = Find(name);
+    std::vector<T> values(CheckType<T>(name, index) / sizeof(T));
+    Check(zts_reader_read(reader_, index, 0, 0, values.data(), values.size() * sizeof(T)));
+    return values;
+  }
+  // Decoded bytes of any component, from `offset` on.
+  void ReadBytes(std::size_t index, std::size_t component, std::uint64_t offset, void* out,
+                 std::uint64_t bytes) const {
+    Check(zts_reader_read(reader_, index, component, offset, out, bytes));
+  }
+  // The values of a raw tensor where they lie in the file, and how many; valid as long as the reader.
+  template <typename T>
+  std::pair<const T*, std::size_t> Map(const std::string& name) const {
+    const std::size_t index = Find(name);
+    CheckType<T>(name, index);
+    const void* data;
+    std::uint64_t bytes;
+    Check(zts_reader_map(reader_, index, 0, &data, &bytes));
+    return {static_cast<const T*>(data), static_cast<std::size_t>(bytes / sizeof(T))};
+  }
+
+  // What is wrong with the file, a line each; empty where it is good.
+  std::vector<std::string> Verify(unsigned threads = 0) const {
+    std::vector<std::string> problems;
+    const zts_status status = zts_reader_verify(
+        reader_, threads,
+        [](const char* object, const char*, const char* message, void* user) {
+          static_cast<std::vector<std::string>*>(user)->push_back(
+              (*object == '\0' ? std::string() : std::string(object) + ": ") + message);
+        },
+        &problems);
+    if (problems.empty()) Check(status);
+    return problems;
+  }
+
+ private:
+  template <typename T>
+  std::uint64_t CheckType(const std::string& name, std::size_t index) const {
+    const zts_component component = Component(index);
+    if (component.dtype == std::string(kDType<T>)) return component.bytes;
+    throw Error(ZTS_INVALID_ARGUMENT,
+                ("tensor '" + name + "': its values are " + component.dtype + ", not " + kDType<T>)
+                    .c_str());
+  }
+  zts_reader* reader_ = nullptr;
+};
+
+}  // namespace ztstream
+
+#endif  // __cplusplus
+
+#endif  // ZTSTREAM_ZTSTREAM_H_

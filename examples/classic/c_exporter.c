@@ -1,0 +1,50 @@
+/* Writes one tensor and reads it back where it lies in the file: C, any compiler. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ztstream/ztstream.h"
+
+static int Fail(zts_status status) {
+  fprintf(stderr, "%s\n", zts_last_error());
+  return status;
+}
+
+static zts_status Write(const char* path) {
+  static const float values[6] = {0, 1, 2, 3, 4, 5};
+  const uint64_t shape[2] = {2, 3};
+  zts_writer_options options;
+  zts_writer* writer;
+  zts_writer_options_init(&options);
+  options.overwrite = 1;
+  zts_status status = zts_writer_open(path, &options, &writer);
+  if (status != ZTS_OK) return status;
+  status = zts_writer_add(writer, "weight", "f32", shape, 2, values, sizeof values);
+  if (status == ZTS_OK) status = zts_writer_finish(writer);
+  zts_writer_free(writer);
+  return status;
+}
+
+static zts_status Print(const char* path) {
+  const void* data;
+  uint64_t bytes;
+  size_t index;
+  zts_reader* reader;
+  zts_status status = zts_reader_open(path, &reader);
+  if (status != ZTS_OK) return status;
+  status = zts_reader_find(reader, "weight", &index);
+  if (status == ZTS_OK) status = zts_reader_map(reader, index, 0, &data, &bytes);
+  for (uint64_t at = 0; status == ZTS_OK && at < bytes; at += sizeof(float)) {
+    float value;
+    memcpy(&value, (const char*)data + at, sizeof value);
+    printf("%g\n", value);
+  }
+  zts_reader_free(reader);
+  return status;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) return fprintf(stderr, "usage: exporter OUTPUT.zt\n"), 2;
+  zts_status status = Write(argv[1]);
+  if (status == ZTS_OK) status = Print(argv[1]);
+  return status == ZTS_OK ? 0 : Fail(status);
+}

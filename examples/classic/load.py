@@ -1,0 +1,38 @@
+"""load.py FILE NAME: reads a tensor of a .zt file into numpy without a copy, by libztstream.so and ctypes alone."""
+import ctypes
+import sys
+
+import numpy
+
+lib = ctypes.CDLL("libztstream.so.0")
+lib.zts_last_error.restype = ctypes.c_char_p
+
+class Object(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("format", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_uint64)),
+                ("rank", ctypes.c_size_t), ("components", ctypes.c_size_t)]
+
+class Component(ctypes.Structure):
+    _fields_ = [(text, ctypes.c_char_p) for text in ("role", "dtype", "storage", "encoding", "digest")] + [
+        (number, ctypes.c_uint64) for number in ("offset", "length", "bytes")]
+
+def check(status):
+    if status != 0:
+        raise RuntimeError(lib.zts_last_error().decode())
+
+def load(path, name):
+    """The tensor, in the pages of the file; the file stays open as long as the process."""
+    reader, index, data, size = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p(), ctypes.c_uint64()
+    entry, component, first = Object(), Component(), ctypes.c_size_t(0)
+    check(lib.zts_reader_open(path.encode(), ctypes.byref(reader)))
+    check(lib.zts_reader_find(reader, name.encode(), ctypes.byref(index)))
+    check(lib.zts_reader_object(reader, index, ctypes.byref(entry)))
+    check(lib.zts_reader_component(reader, index, first, ctypes.byref(component)))
+    check(lib.zts_reader_map(reader, index, first, ctypes.byref(data), ctypes.byref(size)))
+    kind = component.storage.decode().replace("bf", "u")  # numpy has no bf16: its bits
+    dtype = "?" if kind == "bool" else f"<{kind[0]}{int(kind[1:]) // 8}"
+    values = (ctypes.c_ubyte * size.value).from_address(data.value or ctypes.addressof(size))
+    return numpy.frombuffer(values, dtype).reshape([entry.shape[i] for i in range(entry.rank)])
+
+if __name__ == "__main__":
+    tensor = load(*sys.argv[1:])
+    print(tensor.dtype, tensor.shape, tensor.tolist())

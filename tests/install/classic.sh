@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs libztstream of a build into an empty prefix, builds examples/classic against it with the system's own g++ and
+# gcc, by make and by CMake, and runs what it built, and examples/classic/load.py.
+#
+#   tests/install/classic.sh BUILD_FOLDER [ZTSTREAM]     ZTSTREAM: a program to verify the exporters' files with
+set -euo pipefail
+build=$(realpath "$1")
+program=${2:+$(realpath "$2")}
+here=$(cd "$(dirname "$0")" && pwd)
+tree=$(dirname "$(dirname "$here")")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+for component in c cdev; do
+  cmake --install "$build" --component $component --prefix "$scratch/prefix" >>"$scratch/install.log"
+done
+if grep -rIl -e "$build/" -e "$tree/" "$scratch/prefix"; then
+  echo "the files above name the build or source folder" >&2
+  exit 1
+fi
+library=$(dirname "$(find "$scratch/prefix" -name libztstream.so.0)")
+foreign=$(nm -D --defined-only "$library/libztstream.so.0" | awk '{ print $3 }' | grep -v '^zts_' | grep -v '^ZTSTREAM_0$' || true)
+[ -z "$foreign" ] || { printf 'exported, and no part of the C interface:\n%s\n' "$foreign" >&2; exit 1; }
+cp -r "$tree/examples/classic" "$scratch/classic"
+cd "$scratch/classic"
+exec "$here/classic_run.sh" "$library" "${program:-}"
