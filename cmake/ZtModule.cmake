@@ -3,8 +3,8 @@
 # zt_module(NAME INTERFACE unit.cppm... [INTERNAL part.cppm...] [SOURCES unit.cc...] [PLAIN kernel.cc...] [DEPS zt_x...]
 #           [PRIVATE lib...] [PUBLIC lib...])
 #
-# One folder, one named module, one static library zt_NAME. DEPS are the modules it may import; an import of
-# anything else does not build. INTERNAL partitions are for the module's own .cc files and are not installed. PLAIN
+# One folder, one named module, one static library zt_NAME. DEPS are the modules it imports; an import of
+# anything else is found by tests/lint.sh. INTERNAL partitions are for the module's own .cc files and are not installed. PLAIN
 # sources hold no module code (Highway kernels) and are not scanned.
 function(zt_module name)
   cmake_parse_arguments(ARG "" "" "INTERFACE;INTERNAL;SOURCES;PLAIN;DEPS;PRIVATE;PUBLIC" ${ARGN})

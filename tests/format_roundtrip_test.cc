@@ -1,5 +1,4 @@
-// zt.format: random manifests through every version, damaged ones, layouts, what a version can say,
-// speed.
+// zt.format: random manifests through every version, damaged ones, layouts, what a version can say, speed.
 #include "format_testing.h"
 
 #include <gmock/gmock.h>
@@ -494,8 +493,7 @@ TEST(Speed, ManyObjects) {
   }
 }
 
-// A million of anything that must be unique: components of one object, unknown fields, attribute
-// keys.
+// A million of anything that must be unique: components of one object, unknown fields, attribute keys.
 TEST(Speed, ManyKeysInOneMap) {
   Manifest manifest;
   manifest.objects = {{"t", "mine", {}, {}, {}}};

@@ -53,6 +53,8 @@ rule 'Includes come before imports.' included_after_import "${sources[@]}"
 rule 'A kernel is a plain translation unit: no import, no module.' \
   search '^(export )?(import|module)[ ;]' $(matching '_kernel\.(cc|h)$')
 
+rule 'Imports equal DEPS, and the table in docs/ARCHITECTURE.md equals both.' python3 -B tests/lint_modules.py
+
 # ---- size and shape ----------------------------------------------------------------------------------------------
 too_long() {  # too_long LIMIT FILE...
   local limit=$1
@@ -69,6 +71,9 @@ without_purpose() {
   done
 }
 rule 'The first line of a C++ file says its name and purpose.' without_purpose "${cpp[@]}"
+
+rule 'A comment is broken where its lines are full: no word alone, no bullet torn (tests/lint_comments.py --fix).' \
+  python3 -B tests/lint_comments.py "${cpp[@]}"
 
 # ---- nothing of the machine it was written on --------------------------------------------------------------------
 mapfile -t text < <(matching '\.(cppm|cc|h|py|sh|md|txt|cmake|in|json|yml|yaml)$|(^|/)(run|\.clang-[a-z]+)$' |

@@ -18,8 +18,8 @@ namespace zt::cli::internal {
 // kUnimplemented, naming the tensor, for a name that becomes too long.
 StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> tensors);
 
-// Files that are written elsewhere in the folder and appear in it together. The destructor removes what Publish did
-// not.
+// Files that are written elsewhere in the folder and appear in it together.
+// The destructor removes what Publish did not.
 class OutputFolder {
  public:
   // Makes `path` unless it is there. The folder it lies in must exist.

@@ -1,5 +1,4 @@
-// zt.convert.npy:array — arrays in C order, swapped where they are big-endian; Fortran order by
-// FortranView.
+// zt.convert.npy:array — arrays in C order, swapped where they are big-endian; Fortran order by FortranView.
 module;
 
 #include <algorithm>

@@ -163,8 +163,7 @@ Status FortranView::Load(const Box& box, std::span<std::byte> out) {
   std::uint64_t stride = 1;
   for (std::size_t k = rank; k-- > 0; stride *= box.size[k]) out_strides[k] = stride;
 
-  // The dimensions that vary in this box; the first is the fastest in the file, the last in the
-  // output.
+  // The dimensions that vary in this box; the first is the fastest in the file, the last in the output.
   std::vector<std::size_t> varying;
   for (std::size_t k = 0; k < rank; ++k) {
     if (box.size[k] > 1) varying.push_back(k);
@@ -172,8 +171,7 @@ Status FortranView::Load(const Box& box, std::span<std::byte> out) {
   if (varying.empty()) varying.push_back(0);
   const std::size_t last = varying.back();
 
-  // A run is what one read fetches: dimensions before `partial` whole, `partial` in steps of
-  // step[partial].
+  // A run is what one read fetches: dimensions before `partial` whole, `partial` in steps of step[partial].
   Shape step(rank, 1);
   std::uint64_t run = 1;  // elements
   std::size_t partial = varying.front();

@@ -1,5 +1,4 @@
-// zt.convert.npy:header — the Python literal at the head of an .npy file, and what it says of the
-// array.
+// zt.convert.npy:header — the Python literal at the head of an .npy file, and what it says of the array.
 module;
 
 #include <cstdint>
@@ -50,8 +49,7 @@ struct Header {
 // is accepted.
 StatusOr<Header> ReadHeader(ByteSource& bytes);
 
-// The element a descr stands for and, where its bytes are big-endian, the width to swap by (else
-// 1).
+// The element a descr stands for and, where its bytes are big-endian, the width to swap by (else 1).
 struct ArrayType {
   ElementType element;
   std::uint64_t width = 1;  // bytes of one logical element: 8 for complex64

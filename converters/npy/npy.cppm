@@ -1,5 +1,4 @@
-// zt.convert.npy — numpy's files as tensor sources: .npy, .npz, folders of .npy, scipy's sparse
-// .npz.
+// zt.convert.npy — numpy's files as tensor sources: .npy, .npz, folders of .npy, scipy's sparse .npz.
 module;
 
 #include <cstddef>

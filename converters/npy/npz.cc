@@ -63,8 +63,7 @@ struct Listing {
   std::vector<std::string> others;
 };
 
-// What the entries are, by their first bytes: numpy too takes an entry for an array by its magic
-// alone.
+// What the entries are, by their first bytes: numpy too takes an entry for an array by its magic alone.
 StatusOr<Listing> ListArrays(ZipArchive& archive) {
   constexpr std::string_view kSuffix = ".npy";
   Listing listing;

@@ -170,8 +170,7 @@ class ScipySource final : public TensorSource {
     return PointerArray(std::move(pointers));
   }
 
-  // Checks every index once; the row pointers where the file has columns', and whether rows are in
-  // order.
+  // Checks every index once; the row pointers where the file has columns', and whether rows are in order.
   struct Scan {
     PointerArray rows;
     bool sorted = true;

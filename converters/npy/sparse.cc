@@ -168,8 +168,7 @@ class SortedBandsReader final : public ComponentReader {
     return OkStatus();
   }
 
-  // Rows [first, last) of a csc file: columns come in ascending order, so each row fills from its
-  // beginning.
+  // Rows [first, last) of a csc file: columns come in ascending order, so each row fills from its beginning.
   Status Gather(std::size_t first, std::size_t last) {
     const std::vector<std::uint64_t>& rows = *rows_;
     std::vector<std::uint64_t> next(rows.begin() + static_cast<std::ptrdiff_t>(first),

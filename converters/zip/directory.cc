@@ -158,8 +158,7 @@ StatusOr<std::size_t> ReadCentral(std::span<const std::byte> at, ZipEntry& entry
   return size;
 }
 
-// Checks the local header against the directory and finds the data behind it, which must end before
-// `limit`.
+// Checks the local header against the directory and finds the data behind it, which must end before `limit`.
 Status ReadLocal(ByteSource& bytes, std::uint64_t limit, ZipEntry& entry) {
   if (entry.local > limit || limit - entry.local < kLocalSize) {
     return Damaged("it begins outside the archive");

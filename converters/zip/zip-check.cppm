@@ -16,14 +16,12 @@ namespace zt::zip::internal {
 // The CRC-32 of bytes that follow others whose CRC-32 is `crc`; 0 where none precede.
 std::uint32_t Crc(std::uint32_t crc, std::span<const std::byte> bytes);
 
-// What is known of an entry's CRC: pieces may be read in any order, by any thread, and are
-// combined.
+// What is known of an entry's CRC: pieces may be read in any order, by any thread, and are combined.
 class CrcCheck {
  public:
   CrcCheck(std::uint32_t expected, std::uint64_t size) : expected_(expected), size_(size) {}
 
-  // Notes that these bytes were read from `offset`. kDataLoss once all have been and the CRC
-  // differs.
+  // Notes that these bytes were read from `offset`. kDataLoss once all have been and the CRC differs.
   Status Add(std::uint64_t offset, std::span<const std::byte> bytes);
   // For a reader that computes the CRC itself: it has read up to byte `end`.
   void Touch(std::uint64_t end);

@@ -25,8 +25,8 @@ class Value {
   // What a Value holds.
   enum class Kind { kNull, kBool, kUint, kInt, kDouble, kString, kBytes, kArray, kMap };
 
-  // Null; or what is given, copied. Implicit, so that attributes read as literals: {{"bits", 4}, {"axes", Array{0,
-  // 1}}}.
+  // Null; or what is given, copied. Implicit, so that attributes read as literals:
+  // {{"bits", 4}, {"axes", Array{0, 1}}}.
   Value() = default;
   Value(bool v) : rep_(v) {}                           // kBool
   Value(std::uint64_t v) : rep_(v) {}                  // kUint

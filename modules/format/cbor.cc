@@ -1,5 +1,4 @@
-// zt.format — CBOR items over libcbor's streaming decoder and encoders; the only file with
-// <cbor.h>.
+// zt.format — CBOR items over libcbor's streaming decoder and encoders; the only file with <cbor.h>.
 #include "format/cbor.h"
 
 #include <cbor.h>
@@ -187,8 +186,7 @@ Item Reader::JoinChunks(Kind kind) {
       ++position_;
       break;
     }
-    // A chunk is a definite string of the same kind: major type 2 or 3, never the indefinite start
-    // 0x5f/0x7f.
+    // A chunk is a definite string of the same kind: major type 2 or 3, never the indefinite start 0x5f/0x7f.
     const auto major = kind == Kind::kText ? 3u : 2u;
     if (remaining() > 0) {
       const auto head = std::to_integer<unsigned>(bytes_[position_]);

@@ -49,8 +49,7 @@ class Reader {
       : bytes_(bytes), position_(position) {}
 
   Item Next();
-  // True where another item (or pair) of the container follows; takes the break of an indefinite
-  // one.
+  // True where another item (or pair) of the container follows; takes the break of an indefinite one.
   bool More(Container& container);
   // Passes over one item and all it holds. False, with error() set, where it is malformed or nests
   // deeper than `depth` containers.
@@ -92,8 +91,7 @@ void AppendNull(Buffer& out);
 // The shortest of half, single and double that holds the value; every NaN becomes the half 0x7e00.
 void AppendDouble(Buffer& out, double value);
 
-// The order of map keys in deterministic CBOR: by encoded bytes, which for text is by length, then
-// bytes.
+// The order of map keys in deterministic CBOR: by encoded bytes, which for text is by length, then bytes.
 inline bool KeyLess(std::string_view a, std::string_view b) {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }

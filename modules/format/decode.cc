@@ -30,8 +30,7 @@ using internal::Fields;
 // Containers around an object's own fields: root, objects, object. Its attributes may nest within
 // the rest.
 constexpr std::size_t kObjectDepth = 3;
-// The shortest text an object or a 0.1.0 entry can have is longer; a head that claims more is not
-// believed.
+// The shortest text an object or a 0.1.0 entry can have is longer; a head that claims more is not believed.
 constexpr std::size_t kLeastObjectBytes = 48;
 
 class Decoder : private internal::FieldReader {

@@ -83,8 +83,7 @@ Status CheckComponent(std::string_view format, std::string_view role, const Elem
   return OkStatus();
 }
 
-// What 0.1.0 asks beyond the spelling of dtypes: one component, and attributes that are custom
-// fields.
+// What 0.1.0 asks beyond the spelling of dtypes: one component, and attributes that are custom fields.
 Status CheckObject01(std::string_view format, std::size_t components, std::string_view role,
                      const Value::Map& attributes) {
   const bool sparse = format == "sparse" || format == "sparsecoo" || format == "sparsecsr";

@@ -188,8 +188,7 @@ HWY_INLINE void TransposeVectors(D d, const std::uint8_t* HWY_RESTRICT in, std::
 }
 #endif
 
-// Past the caches where `bytes` of it make whole lines; the ends of a run that do not are stored as
-// usual.
+// Past the caches where `bytes` of it make whole lines; the ends of a run that do not are stored as usual.
 HWY_INLINE void StreamRun(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                           std::size_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;

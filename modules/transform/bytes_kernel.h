@@ -25,8 +25,7 @@ bool WidenToU64(const std::uint8_t* in, std::size_t width, bool is_signed, std::
 void Transpose(const std::uint8_t* in, std::size_t in_stride, std::uint8_t* out,
                std::size_t out_stride, std::size_t rows, std::size_t cols, std::size_t width);
 
-// Writes past the caches: `out` is 64-byte aligned, `in` too. FlushStreamed() follows the last such
-// write.
+// Writes past the caches: `out` is 64-byte aligned, `in` too. FlushStreamed() follows the last such write.
 void CopyStreamed(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes);
 void FlushStreamed();
 

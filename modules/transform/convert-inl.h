@@ -110,8 +110,7 @@ HWY_INLINE V Decode(D d, V narrow) {
   const V sign = hn::ShiftLeft<F::kSignShift>(hn::And(narrow, bits(F::kSign)));
   const V shifted = hn::ShiftLeft<F::kShift>(magnitude);
   V f32 = hn::Add(shifted, bits(F::kRebias));
-  // Subnormal: put it behind an implicit one of the smallest normal's weight, and subtract that
-  // one.
+  // Subnormal: put it behind an implicit one of the smallest normal's weight, and subtract that one.
   const V biased = hn::Add(shifted, bits(F::kMinNormal));
   const V subnormal =
       hn::BitCast(d, hn::Sub(hn::BitCast(df, biased), hn::BitCast(df, bits(F::kMinNormal))));

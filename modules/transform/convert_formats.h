@@ -33,8 +33,7 @@ struct Float {
                                                                  : kAllOnes;
   // Added to an f32's exponent field, the difference of the biases, as f32 bits.
   static constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(127 - kBiasValue) << 23;
-  // f32 bits of our smallest normal number. bf16 shares f32's exponents: it has the same
-  // subnormals.
+  // f32 bits of our smallest normal number. bf16 shares f32's exponents: it has the same subnormals.
   static constexpr bool kSharesExponent = kBiasValue == 127;
   static constexpr std::uint32_t kMinNormal = kRebias + (1u << 23);
   // f32 bits of the least magnitude that rounds beyond kMax: half a step above it, the tie itself
@@ -50,8 +49,8 @@ using E4m3fn = Float<std::uint8_t, 4, 3, 7, Specials::kFn>;
 using E4m3fnuz = Float<std::uint8_t, 4, 3, 8, Specials::kFnuz>;
 using E5m2fnuz = Float<std::uint8_t, 5, 2, 16, Specials::kFnuz>;
 
-// The eight least magnitudes of an 8-bit format as bits of a 16-bit one: among them are all that either has as
-// subnormals.
+// The eight least magnitudes of an 8-bit format as bits of a 16-bit one:
+// among them are all that either has as subnormals.
 template <class From, class To>
 constexpr std::array<std::uint16_t, 8> LeastMagnitudes() {
   std::array<std::uint16_t, 8> out = {};

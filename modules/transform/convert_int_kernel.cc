@@ -1,5 +1,5 @@
-// convert_int_kernel — integers to and from integers, f32 and f64: plain loops, vectorised by the compiler for each
-// target.
+// convert_int_kernel — integers to and from integers, f32 and f64:
+// plain loops, vectorised by the compiler for each target.
 //
 // What is out of range is rare. The loops clamp every element and remember whether that changed any; only then are
 // the elements looked at once more, to count.

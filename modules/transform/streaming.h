@@ -1,5 +1,4 @@
-// streaming — runs an element-wise change in cache-sized blocks, storing large results past the
-// caches.
+// streaming — runs an element-wise change in cache-sized blocks, storing large results past the caches.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// zt.transform:convert — numeric conversion between element types, rounded once, with what was lost
-// counted.
+// zt.transform:convert — numeric conversion between element types, rounded once, with what was lost counted.
 module;
 
 #include <cstdint>
@@ -18,13 +17,10 @@ export namespace zt {
 // Floats (f64 f32 f16 bf16 f8_e4m3fn f8_e5m2 f8_e4m3fnuz f8_e5m2fnuz) convert to one another,
 // rounded to nearest, ties to even, in one step whatever lies between the two formats; subnormals
 // are kept.
-//   - Overflow counts finite values that round beyond the target's largest. Infinities stay
-//   infinite; a target
+//   - Overflow counts finite values that round beyond the target's largest. Infinities stay infinite; a target
 //     without infinity counts them as overflow and gives NaN, or its largest under kSaturate.
-//   - NaN stays NaN, with its sign and the top of its payload where the target has room, and
-//   becomes quiet, except
-//     from bf16 to f32, where every bit is kept. The fnuz types have one NaN without sign, and no
-//     negative zero.
+//   - NaN stays NaN, with its sign and the top of its payload where the target has room, and becomes quiet, except
+//     from bf16 to f32, where every bit is kept. The fnuz types have one NaN without sign, and no negative zero.
 // Integers (i8 ... u64) convert to floats with one rounding, to integers exactly. bool converts as
 // 0 and 1. Floats convert to integers by truncation toward zero, as numpy and torch do. Out of
 // range counts as overflow and gives the nearest end of the range, under every policy; NaN counts

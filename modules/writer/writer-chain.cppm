@@ -128,8 +128,7 @@ struct Ledger {
   std::atomic<std::uint64_t> bytes_done = 0, tensors_done = 0, stored_done = 0;
 };
 
-// The chain, in order: read, transform, the caller's own, compress, place, hash, write,
-// record.
+// The chain, in order: read, transform, the caller's own, compress, place, hash, write, record.
 std::vector<std::shared_ptr<Stage>> MakeChain(Ledger& ledger,
                                               const std::vector<std::shared_ptr<Stage>>& custom,
                                               std::shared_ptr<Stage> after);

@@ -58,8 +58,8 @@ struct WriterOptions {
 // of threads.
 //
 // Not thread-safe: one thread adds. After an error every call returns it and the sink is aborted; so does the
-// destructor of a writer that was not finished. Errors name the tensor, and the file they concern: the source's or the
-// sink's.
+// destructor of a writer that was not finished. Errors name the tensor, and the file they concern:
+// the source's or the sink's.
 class Writer {
  public:
   // A writer that owns `sink`. Nothing is written yet. kInvalidArgument where the options are out of range.
