@@ -67,7 +67,7 @@ rule 'A source of more than 600 lines (500 is the aim) has more than one topic.'
 without_purpose() {
   local file
   for file in "$@"; do
-    case "$(head -n 1 "$file")" in '// '*) ;; *) echo "$file:1: $(head -n 1 "$file")" ;; esac
+    case "$(head -n 1 "$file")" in '// '* | '/* '*) ;; *) echo "$file:1: $(head -n 1 "$file")" ;; esac
   done
 }
 rule 'The first line of a C++ file says its name and purpose.' without_purpose "${cpp[@]}"
