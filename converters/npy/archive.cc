@@ -325,11 +325,28 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
   return OkStatus();
 }
 
+// A sparse archive that was kept as plain arrays gets back the entry that makes it one: scipy.sparse.load_npz asks for
+// it, and it is text, which is not a tensor.
+void AddScipyFormat(const TensorSource& source, std::span<const std::uint32_t> objects,
+                    ArchivePlan& plan) {
+  const std::string* format = nullptr;
+  bool shape = false;
+  for (const std::uint32_t index : objects) {
+    const Object& object = source.objects()[index];
+    if (object.name == "format") return;
+    shape |= object.name == "shape";
+    if (const std::string* found = ScipyFormatOf(object)) format = found;
+  }
+  if (format != nullptr && shape)
+    plan.AddSmall("format", "|S3", {}, std::as_bytes(std::span(*format)));
+}
+
 }  // namespace
 
 StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::uint32_t> objects) {
   ArchivePlan plan;
   Losses losses;
+  AddScipyFormat(source, objects, plan);
   for (const std::uint32_t index : objects) {
     const Object& object = source.objects()[index];
     const auto add = [&]() -> Status {

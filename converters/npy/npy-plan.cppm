@@ -24,8 +24,11 @@ DescrText DescrOf(const ElementType& element);
 // The bytes before an array in C order, as numpy.save writes them: a multiple of 64.
 std::vector<std::byte> EncodeHeader(std::string_view descr, std::span<const std::uint64_t> shape);
 
-// OK where the object is one array.
+// OK if the object is one array that numpy's header describes as it is.
 Status CheckDense(const Object& object);
+
+// The three letters of scipy's format, if the object is the array 'data' of a sparse archive kept as plain arrays.
+const std::string* ScipyFormatOf(const Object& object);
 
 // What a file of these objects does not say, in at most two lines: types without a name, and attributes.
 class Losses {

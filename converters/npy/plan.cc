@@ -21,6 +21,11 @@ import zt.source;
 
 namespace zt {
 namespace npy::internal {
+namespace {
+
+constexpr std::string_view kScipyFormat = "scipy_format";
+
+}  // namespace
 
 DescrText DescrOf(const ElementType& element) {
   const std::size_t width = ByteWidth(element.dtype);
@@ -59,16 +64,32 @@ std::vector<std::byte> EncodeHeader(std::string_view descr, std::span<const std:
 
 Status CheckDense(const Object& object) {
   if (object.format != "dense" || object.components.size() != 1) {
-    return Unsupported("format " + Quote(object.format) + " is no array" +
+    return Unsupported("format " + Quote(object.format) + " is not an array" +
                        (object.format.starts_with("gguf.") ? "; convert it with --dequantize first"
                         : object.format.starts_with("sparse")
                             ? "; a sparse matrix is an .npz of its own"
                             : ""));
   }
-  if (object.components.front().bytes == kUnknownSize) {
-    return Unsupported("its size is not known in advance");
+  const Component& data = object.components.front();
+  if (data.bytes == kUnknownSize) return Unsupported("its size is not known in advance");
+  if (!data.element.type.empty() && FindLogicalType(data.element.type) == nullptr) {
+    return Unsupported("type " + Quote(data.element.type) +
+                       " is not known, so numpy cannot be told what its bytes are");
+  }
+  // The header states shape and element; what follows it must be as long.
+  const auto bytes = DenseBytes(object.shape, data.element);
+  if (!bytes || *bytes != data.bytes) {
+    return InvalidData("shape " + ToString(object.shape) + " of " +
+                       std::string(Name(data.element)) + " does not fit its " +
+                       std::to_string(data.bytes) + " bytes");
   }
   return OkStatus();
+}
+
+const std::string* ScipyFormatOf(const Object& object) {
+  const Value* value = FindMember(object.attributes, kScipyFormat);
+  const std::string* format = value == nullptr ? nullptr : value->AsString();
+  return object.name == "data" && format != nullptr && format->size() == 3 ? format : nullptr;
 }
 
 void Losses::Add(const Object& object, const ElementType& element) {
@@ -77,7 +98,9 @@ void Losses::Add(const Object& object, const ElementType& element) {
     const std::string_view name = Name(element);
     if (std::find(types_.begin(), types_.end(), name) == types_.end()) types_.emplace_back(name);
   }
-  if (!object.attributes.empty() && ++attributed_ == 1) first_ = object.name;
+  const bool lost = std::ranges::any_of(
+      object.attributes, [](const auto& member) { return member.first != kScipyFormat; });
+  if (lost && ++attributed_ == 1) first_ = object.name;
 }
 
 std::vector<std::string> Losses::Lines() const {

@@ -127,6 +127,21 @@ class Safetensors(support.EndToEnd):
         self.succeed("extract", "-q", "-", "-o", self.path("x.npz"), stdin=unordered)
         self.assertEqual(numpy.load(self.path("x.npz"))["w"].tobytes(), b"abcdefgh")
 
+    def test_bytes_after_the_end_of_a_pipe_are_an_error(self):
+        source = make_safetensors({"w": ("F32", [2], b"abcdefgh"), "u": ("U8", [1], b"x")}) + b"more"
+        for output in ("x.npz", "x.safetensors", "folder/"):
+            self.fail_with(INVALID, "extract", "-q", "-", "-o", f"{self.folder}/{output}", stdin=source,
+                           says="standard input: there are bytes after the last tensor")
+        self.assertEqual(self.entries(), [])
+
+    def test_a_type_we_do_not_know_is_refused_where_its_bytes_cannot_be_described(self):
+        source = self.put("in.zt", make_zt.encode_1({
+            "w": {"shape": [8], "components": {"data": {"dtype": "u8", "type": "int4", "data": b"\1\2\3\4"}}}}))
+        for output in ("x.npy", "x.npz", "x.safetensors", "x.gguf", "folder/"):
+            self.fail_with(UNSUPPORTED, "extract", "-q", source, "-o", f"{self.folder}/{output}",
+                           says=("in.zt: tensor 'w': ", "int4"))
+        self.assertEqual(self.entries(), ["in.zt"])
+
     def test_existing_outputs_and_failures(self):
         source = DATA / "safetensors/library.safetensors"
         output = self.put("out.safetensors", b"old")
@@ -220,6 +235,24 @@ class Scipy(support.EndToEnd):
                 numpy.testing.assert_array_equal(got.toarray(), want.toarray())
                 self.assertIsNone(zipfile.ZipFile(output).testzip())
 
+    def test_archives_kept_as_arrays_come_back_as_what_they_were(self):
+        rows, columns = numpy.array([0, 1, 3]), numpy.array([2, 0, 1])
+        dense = numpy.zeros((4, 4))
+        dense[rows, columns] = [1.5, 2, 3]
+        for kind in ("csr", "csc", "coo", "bsr", "dia"):
+            with self.subTest(kind):
+                source, zt, output = (self.path(f"{kind}{end}") for end in (".npz", ".zt", "-back.npz"))
+                scipy.sparse.save_npz(source, scipy.sparse.coo_matrix(dense).asformat(kind))
+                self.succeed("convert", source, "-o", zt, "--sparse", "keep")
+                process = self.run_program("extract", zt, "-o", output)
+                self.assertNotIn(b"attributes", process.stderr)
+                back = scipy.sparse.load_npz(output)
+                self.assertEqual(back.format, kind)
+                numpy.testing.assert_array_equal(back.toarray(), dense)
+                # A part of the arrays is not a matrix.
+                self.succeed("extract", "-q", zt, "data", "-o", self.path(f"{kind}-part.npz"))
+                self.assertEqual(numpy.load(self.path(f"{kind}-part.npz")).files, ["data"])
+
 
 class Folder(support.EndToEnd):
 
@@ -276,6 +309,15 @@ class Gguf(support.EndToEnd):
                 output = self.path("out.gguf")
                 self.succeed("extract", "-f", DATA / relative, "-o", output)
                 self.assertEqual(output.read_bytes(), (DATA / relative).read_bytes())
+
+    def test_all_shards_of_a_set_are_the_set(self):
+        shards = sorted((DATA / "gguf").glob("split-*.gguf"))
+        self.succeed("convert", shards[1], "-o", self.path("one.zt"))
+        self.succeed("convert", *shards, "-o", self.path("all.zt"))
+        self.assertEqual(self.path("all.zt").read_bytes(), self.path("one.zt").read_bytes())
+        self.succeed("convert", f"{DATA}/gguf/./split-00003-of-00003.gguf", shards[0], DATA / "npy/f4.npy",
+                     "-o", self.path("more.zt"))
+        self.assertEqual(len(support.read_zt(self.path("more.zt"))["objects"]), 6)
 
     def test_safetensors_to_gguf_and_back(self):
         source = self.put("in.safetensors", make_safetensors({
