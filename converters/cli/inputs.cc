@@ -9,6 +9,7 @@ module;
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -141,8 +142,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string
   }
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
+  std::set<fs::path> sets;  // of GGUF shards: any of them opens all
   for (const std::string& path : paths) {
     const std::string name = path == "-" ? "standard input" : path;
+    const std::string set = paths.size() > 1 ? GgufSetOf(path) : "";
+    if (!set.empty() && !sets.insert(fs::path(set).lexically_normal()).second) continue;
     auto source = OpenOne(path, options);
     if (!source.ok()) return Annotate(source.status(), name);
     if ((*source)->file({}).empty()) (*source)->SetFile(name);

@@ -48,6 +48,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> byt
 StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path,
                                                     GgufOptions options = {});
 
+// The path of the first shard of the set that the file at `path` belongs to, the same for all its shards. Empty if the
+// file is one by itself, or is not a GGUF.
+std::string GgufSetOf(const std::string& path);
+
 // ---- writing -------------------------------------------------------------------------------------------------
 
 // Plans a GGUF file of these objects (indices into source.objects()), each of one component. Where the source has the

@@ -186,6 +186,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> byt
   return Single(File{std::move(bytes), std::move(header)}, options);
 }
 
+std::string GgufSetOf(const std::string& path) {
+  const auto name = ParseShardName(path);
+  if (!name) return "";
+  const auto file = OpenFileHeader(path);
+  if (!file.ok() || !IsShard(file->header) || IsWhole(file->header)) return "";
+  return name->Path(0);
+}
+
 StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path, GgufOptions options) {
   ZT_ASSIGN_OR_RETURN(File file, OpenFileHeader(path));
   if (!IsShard(file.header) || IsWhole(file.header) || options.allow_single_shard) {
