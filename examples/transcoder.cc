@@ -101,10 +101,10 @@ class RoundStage final : public zt::Stage {
   zt::Status Process(zt::Chunk& chunk) override {
     const zt::ElementType& element = chunk.object->components[chunk.component].element;
     if (element.dtype != zt::DType::kF32) return zt::OkStatus();
-    zt::Buffer rounded = chunk.pool->Take(chunk.bytes.size());
-    for (std::size_t at = 0; at < chunk.bytes.size(); at += 4) {
+    zt::Buffer rounded = chunk.pool->Take(chunk.bytes().size());
+    for (std::size_t at = 0; at < chunk.bytes().size(); at += 4) {
       std::uint32_t bits;
-      std::memcpy(&bits, &chunk.bytes[at], 4);
+      std::memcpy(&bits, &chunk.bytes()[at], 4);
       if ((bits & 0x7f800000) == 0x7f800000) return zt::InvalidData("a value is NaN or infinite");
       bits = (bits + 0xfff + (bits >> 13 & 1)) & ~std::uint32_t{0x1fff};
       std::memcpy(&rounded.bytes()[at], &bits, 4);

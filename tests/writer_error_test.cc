@@ -261,7 +261,7 @@ TEST(Refused, StagesThatChangeADeclaredSize) {
   class Cut final : public Stage {
    public:
     Status Process(Chunk& chunk) override {
-      chunk.bytes = chunk.bytes.first(chunk.bytes.size() / 2);
+      chunk.Replace(chunk.pool->Take(chunk.bytes().size() / 2));
       return OkStatus();
     }
   };

@@ -462,9 +462,9 @@ TEST(Aliases, ShareABlob) {
 class XorStage final : public Stage {
  public:
   Status Process(Chunk& chunk) override {
-    Buffer out = chunk.pool->Take(chunk.bytes.size());
-    for (std::size_t i = 0; i < chunk.bytes.size(); ++i)
-      out.bytes()[i] = chunk.bytes[i] ^ std::byte{0x5a};
+    Buffer out = chunk.pool->Take(chunk.bytes().size());
+    for (std::size_t i = 0; i < chunk.bytes().size(); ++i)
+      out.bytes()[i] = chunk.bytes()[i] ^ std::byte{0x5a};
     chunk.Replace(std::move(out));
     return OkStatus();
   }

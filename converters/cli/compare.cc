@@ -50,7 +50,7 @@ struct Pair {
   std::optional<double> largest;
 };
 
-struct Counts final : ChunkOwner {
+struct Counts {
   std::uint64_t differing = 0, nan = 0;
   std::optional<double> largest;
   void Add(double difference) {
@@ -156,7 +156,20 @@ void Interpret(Pair& pair) {
   }
 }
 
-// A chunk's `component` is the index of its pair; its counts hang at `owner` where the bytes differ.
+// A range of a pair, of both sides.
+struct Part {
+  std::uint32_t pair = 0;
+  std::uint64_t offset = 0, count = 0;            // in bytes, of each side
+  std::span<const std::byte> first, second = {};  // in the batch's buffer, once read
+  Counts counts = {};
+};
+
+// Consecutive parts that travel together.
+struct Batch final : Task {
+  std::vector<Part> parts;
+  Buffer buffer;
+};
+
 class Comparer {
  public:
   Comparer(TensorSource& first, TensorSource& second, const CompareOptions& options)
@@ -261,27 +274,25 @@ class Comparer {
 
   Status Fill(Batch& batch) {
     std::uint64_t total = 0;
-    for (const Chunk& chunk : batch.chunks) total += 2 * chunk.input_bytes;
+    for (const Part& part : batch.parts) total += 2 * part.count;
     if (total == 0) return OkStatus();
-    batch.arena = pool_.Take(total);
+    batch.buffer = pool_.Take(total);
     std::size_t at = 0;
-    for (Chunk& chunk : batch.chunks) {
-      const Pair& pair = pairs_[chunk.component];
-      const auto a = batch.arena.bytes().subspan(at, chunk.input_bytes);
-      const auto b = batch.arena.bytes().subspan(at + a.size(), chunk.input_bytes);
+    for (Part& part : batch.parts) {
+      const Pair& pair = pairs_[part.pair];
+      const auto a = batch.buffer.bytes().subspan(at, part.count);
+      const auto b = batch.buffer.bytes().subspan(at + a.size(), part.count);
       at += 2 * a.size();
-      ZT_RETURN_IF_ERROR(
-          AtTensor(first_, pair.first, first_.Read(pair.first, chunk.input_offset, a)));
-      ZT_RETURN_IF_ERROR(
-          AtTensor(second_, pair.second, second_.Read(pair.second, chunk.input_offset, b)));
-      chunk.bytes = a;
-      chunk.stored = b;
+      ZT_RETURN_IF_ERROR(AtTensor(first_, pair.first, first_.Read(pair.first, part.offset, a)));
+      ZT_RETURN_IF_ERROR(AtTensor(second_, pair.second, second_.Read(pair.second, part.offset, b)));
+      part.first = a;
+      part.second = b;
     }
     return OkStatus();
   }
 
   Status CompareValues();
-  Status Send(Pipeline& pipeline, bool ordered) {
+  Status Send(PipelineOf<Batch>& pipeline, bool ordered) {
     if (batch_ == nullptr) return OkStatus();
     if (ordered) ZT_RETURN_IF_ERROR(Fill(*batch_));
     return pipeline.Submit(std::exchange(batch_, nullptr));
@@ -333,16 +344,14 @@ class Comparer {
   Comparison result_;
 };
 
-class Comparer::CompareStage final : public Stage {
+class Comparer::CompareStage final : public StageOf<Batch> {
  public:
   explicit CompareStage(Comparer& comparer) : comparer_(comparer) {}
-  Status Process(Chunk&) override { return OkStatus(); }
-  Status ProcessBatch(Batch& batch) override {
-    if (batch.arena.empty()) ZT_RETURN_IF_ERROR(comparer_.Fill(batch));
-    for (Chunk& chunk : batch.chunks) {
-      const Pair& pair = comparer_.pairs_[chunk.component];
-      const Counts counts = CountRange(pair, chunk.bytes, chunk.stored);
-      if (counts.differing > 0) chunk.owner = std::make_shared<Counts>(counts);
+  Status Process(Batch& batch) override {
+    if (batch.buffer.empty()) ZT_RETURN_IF_ERROR(comparer_.Fill(batch));
+    for (Part& part : batch.parts) {
+      const Pair& pair = comparer_.pairs_[part.pair];
+      part.counts = CountRange(pair, part.first, part.second);
     }
     return OkStatus();
   }
@@ -351,21 +360,22 @@ class Comparer::CompareStage final : public Stage {
   Comparer& comparer_;
 };
 
-class Comparer::SumStage final : public Stage {
+class Comparer::SumStage final : public StageOf<Batch> {
  public:
   explicit SumStage(Comparer& comparer) : comparer_(comparer) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Chunk& chunk) override {
+  Status Process(Batch& batch) override {
     const CompareOptions& options = comparer_.options_;
     if (options.cancelled != nullptr && *options.cancelled) return Cancelled("interrupted");
-    done_ += chunk.input_bytes;
+    for (const Part& part : batch.parts) {
+      done_ += part.count;
+      const Counts& counts = part.counts;
+      Pair& pair = comparer_.pairs_[part.pair];
+      pair.differing += counts.differing;
+      pair.nan += counts.nan;
+      if (counts.largest) pair.largest = std::max(pair.largest.value_or(0), *counts.largest);
+    }
     if (options.progress) options.progress(done_, comparer_.total_);
-    if (chunk.owner == nullptr) return OkStatus();
-    const Counts& counts = *static_cast<const Counts*>(chunk.owner.get());
-    Pair& pair = comparer_.pairs_[chunk.component];
-    pair.differing += counts.differing;
-    pair.nan += counts.nan;
-    if (counts.largest) pair.largest = std::max(pair.largest.value_or(0), *counts.largest);
     return OkStatus();
   }
 
@@ -375,9 +385,10 @@ class Comparer::SumStage final : public Stage {
 };
 
 Status Comparer::CompareValues() {
-  Pipeline pipeline({std::make_shared<CompareStage>(*this), std::make_shared<SumStage>(*this)},
-                    {.threads = options_.threads == 0 ? UsableThreads() : options_.threads,
-                     .window_bytes = options_.memory_bytes / 2});
+  PipelineOf<Batch> pipeline(
+      {std::make_shared<CompareStage>(*this), std::make_shared<SumStage>(*this)},
+      {.threads = options_.threads == 0 ? UsableThreads() : options_.threads,
+       .window_bytes = options_.memory_bytes / 2});
   bool ordered = false;
   for (std::uint32_t i = 0; i < pairs_.size(); ++i) {
     const Pair& pair = pairs_[i];
@@ -389,19 +400,19 @@ Status Comparer::CompareValues() {
                                     ? kRange
                                     : std::max<std::uint64_t>(kRange / preferred, 1) * preferred;
     for (std::uint64_t at = 0; at < pair.component->bytes;) {
-      Chunk chunk;
-      chunk.component = i;
-      chunk.input_offset = at;
-      chunk.input_bytes = std::min(range, pair.component->bytes - at);
-      at += chunk.input_bytes;
+      Part part;
+      part.pair = i;
+      part.offset = at;
+      part.count = std::min(range, pair.component->bytes - at);
+      at += part.count;
       if (batch_ != nullptr &&
-          (batch_->weight + 2 * chunk.input_bytes > kRange || now_ordered != ordered)) {
+          (batch_->weight + 2 * part.count > kRange || now_ordered != ordered)) {
         ZT_RETURN_IF_ERROR(Send(pipeline, ordered));
       }
       ordered = now_ordered;
       if (batch_ == nullptr) batch_ = std::make_unique<Batch>();
-      batch_->weight += 2 * chunk.input_bytes;
-      batch_->chunks.push_back(std::move(chunk));
+      batch_->weight += 2 * part.count;
+      batch_->parts.push_back(std::move(part));
     }
   }
   ZT_RETURN_IF_ERROR(Send(pipeline, ordered));

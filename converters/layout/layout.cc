@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t kRange = std::uint64_t{4} << 20;  // of one read
 constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;  // pieces are gathered up to this
-constexpr std::size_t kMostChunks = 256;                  // of one batch
+constexpr std::size_t kMostParts = 256;                   // of one batch
 constexpr std::array<std::byte, 4096> kZeros{};
 
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
@@ -41,39 +41,53 @@ std::uint32_t Crc32(std::span<const std::byte> bytes) {
       crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// A chunk's `component` is the index of its piece; `owner` is unused.
-ComponentId SourceOf(const FileLayout& layout, const Chunk& chunk) {
-  return layout.pieces[chunk.component].source;
+// A range of a piece on its way.
+struct Part {
+  std::uint32_t piece = 0;                // its index in the layout
+  std::uint64_t offset = 0;               // in the component
+  std::uint64_t count = 0;                // of bytes
+  bool first = false, last = false;       // of its piece
+  std::span<const std::byte> bytes = {};  // in the batch's buffer, once read
+  std::uint32_t crc = 0;                  // of them, where the layout asks for it
+};
+
+// Consecutive parts that travel together.
+struct Batch final : Task {
+  std::vector<Part> parts;
+  Buffer buffer;
+};
+
+ComponentId SourceOf(const FileLayout& layout, const Part& part) {
+  return layout.pieces[part.piece].source;
 }
 
-// Fills the batch's arena, chunk after chunk.
+// Fills the batch's buffer, part after part.
 Status ReadBatch(TensorSource& source, const FileLayout& layout, BufferPool& pool, Batch& batch) {
   std::uint64_t total = 0;
-  for (const Chunk& chunk : batch.chunks) total += chunk.input_bytes;
-  if (total > 0) batch.arena = pool.Take(total);
+  for (const Part& part : batch.parts) total += part.count;
+  if (total > 0) batch.buffer = pool.Take(total);
   std::size_t at = 0;
-  for (Chunk& chunk : batch.chunks) {
-    const auto out = batch.arena.bytes().subspan(at, chunk.input_bytes);
+  for (Part& part : batch.parts) {
+    const auto out = batch.buffer.bytes().subspan(at, part.count);
     at += out.size();
     if (!out.empty()) {
-      const ComponentId id = SourceOf(layout, chunk);
-      ZT_RETURN_IF_ERROR(AtTensor(source, id, source.Read(id, chunk.input_offset, out)));
-      const LayoutPiece& piece = layout.pieces[chunk.component];
+      const ComponentId id = SourceOf(layout, part);
+      ZT_RETURN_IF_ERROR(AtTensor(source, id, source.Read(id, part.offset, out)));
+      const LayoutPiece& piece = layout.pieces[part.piece];
       if (piece.change) piece.change(out);
     }
-    chunk.bytes = out;
-    if (layout.trailer != nullptr) chunk.crc = Crc32(out);
+    part.bytes = out;
+    if (layout.trailer != nullptr) part.crc = Crc32(out);
   }
   return OkStatus();
 }
 
-class ReadStage final : public Stage {
+class ReadStage final : public StageOf<Batch> {
  public:
   ReadStage(TensorSource& source, const FileLayout& layout, BufferPool& pool)
       : source_(source), layout_(layout), pool_(pool) {}
-  Status Process(Chunk&) override { return OkStatus(); }
-  Status ProcessBatch(Batch& batch) override {
-    if (!batch.arena.empty()) return OkStatus();  // read already, where order mattered
+  Status Process(Batch& batch) override {
+    if (!batch.buffer.empty()) return OkStatus();  // read already, where order mattered
     return ReadBatch(source_, layout_, pool_, batch);
   }
 
@@ -83,32 +97,31 @@ class ReadStage final : public Stage {
   BufferPool& pool_;
 };
 
-class AppendStage final : public Stage {
+class AppendStage final : public StageOf<Batch> {
  public:
   AppendStage(const FileLayout& layout, Sink& sink, const LayoutOptions& options)
       : layout_(layout), sink_(sink), options_(options) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Chunk&) override { return OkStatus(); }
 
-  Status ProcessBatch(Batch& batch) override {
+  Status Process(Batch& batch) override {
     if (options_.cancelled != nullptr && *options_.cancelled) return Cancelled("interrupted");
     std::vector<std::span<const std::byte>> pieces;
     std::vector<std::vector<std::byte>> trailers;
-    trailers.reserve(batch.chunks.size());
-    for (const Chunk& chunk : batch.chunks) {
-      const LayoutPiece& piece = layout_.pieces[chunk.component];
-      if (chunk.first) {
+    trailers.reserve(batch.parts.size());
+    for (const Part& part : batch.parts) {
+      const LayoutPiece& piece = layout_.pieces[part.piece];
+      if (part.first) {
         pieces.emplace_back(piece.before);
         AddZeros(piece.zeros, pieces);
         crc_ = 0;
       }
-      pieces.push_back(chunk.bytes);
-      done_ += chunk.bytes.size();
+      pieces.push_back(part.bytes);
+      done_ += part.bytes.size();
       if (layout_.trailer == nullptr) continue;
       crc_ = static_cast<std::uint32_t>(
-          crc32_combine(crc_, chunk.crc, static_cast<z_off_t>(chunk.bytes.size())));
-      if (!chunk.last) continue;
-      trailers.push_back(layout_.trailer->AfterPiece(chunk.component, crc_));
+          crc32_combine(crc_, part.crc, static_cast<z_off_t>(part.bytes.size())));
+      if (!part.last) continue;
+      trailers.push_back(layout_.trailer->AfterPiece(part.piece, crc_));
       pieces.emplace_back(trailers.back());
     }
     ZT_RETURN_IF_ERROR(Annotate(sink_.Append(pieces), sink_.name()));
@@ -171,28 +184,28 @@ class LayoutWriter {
     std::uint64_t at = piece.offset;
     const std::uint64_t end = piece.offset + piece.bytes;
     do {
-      Chunk chunk;
-      chunk.component = index;
-      chunk.first = at == piece.offset;
-      chunk.input_offset = at;
-      chunk.input_bytes = std::min(end - at, range - at % range);
-      at += chunk.input_bytes;
-      chunk.last = at == end;
-      ZT_RETURN_IF_ERROR(AddChunk(std::move(chunk), ordered));
+      Part part;
+      part.piece = index;
+      part.first = at == piece.offset;
+      part.offset = at;
+      part.count = std::min(end - at, range - at % range);
+      at += part.count;
+      part.last = at == end;
+      ZT_RETURN_IF_ERROR(AddPart(std::move(part), ordered));
     } while (at < end);
     return OkStatus();
   }
 
-  Status AddChunk(Chunk chunk, bool ordered) {
-    const std::uint64_t bytes = chunk.input_bytes;
+  Status AddPart(Part part, bool ordered) {
+    const std::uint64_t bytes = part.count;
     if (batch_ != nullptr && (batch_->weight + bytes > kSmall || ordered != ordered_ ||
-                              batch_->chunks.size() == kMostChunks)) {
+                              batch_->parts.size() == kMostParts)) {
       ZT_RETURN_IF_ERROR(Send());
     }
     if (batch_ == nullptr) batch_ = std::make_unique<Batch>();
     ordered_ = ordered;
     batch_->weight += bytes;
-    batch_->chunks.push_back(std::move(chunk));
+    batch_->parts.push_back(std::move(part));
     return OkStatus();
   }
 
@@ -208,7 +221,7 @@ class LayoutWriter {
   std::unique_ptr<Batch> batch_;
   bool ordered_ = false;
   std::shared_ptr<AppendStage> append_;
-  Pipeline pipeline_;
+  PipelineOf<Batch> pipeline_;
 };
 
 // A source that cannot seek gives its components in their order, each once.

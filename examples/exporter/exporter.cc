@@ -69,10 +69,10 @@ class FlushStage final : public zt::Stage {
   zt::Status Process(zt::Chunk& chunk) override {
     const zt::ElementType& element = chunk.object->components[chunk.component].element;
     if (element.dtype != zt::DType::kF32) return zt::OkStatus();
-    zt::Buffer flushed = chunk.pool->Take(chunk.bytes.size());
-    for (std::size_t at = 0; at < chunk.bytes.size(); at += 4) {
+    zt::Buffer flushed = chunk.pool->Take(chunk.bytes().size());
+    for (std::size_t at = 0; at < chunk.bytes().size(); at += 4) {
       float value;
-      std::memcpy(&value, &chunk.bytes[at], 4);
+      std::memcpy(&value, &chunk.bytes()[at], 4);
       if (std::isnan(value)) return zt::InvalidData("a value is NaN");
       if (std::fpclassify(value) == FP_SUBNORMAL) value = 0, ++flushed_;
       std::memcpy(&flushed.bytes()[at], &value, 4);

@@ -2,11 +2,18 @@
 module;
 
 #include <sys/mman.h>
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>  // its macros do nothing without the sanitizer
+#else
+#define ASAN_POISON_MEMORY_REGION(data, count) ((void)(data), (void)(count))
+#define ASAN_UNPOISON_MEMORY_REGION(data, count) ((void)(data), (void)(count))
+#endif
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -44,7 +51,27 @@ std::byte* Allocate(std::size_t capacity) {
   return static_cast<std::byte*>(data);
 }
 
-void Release(std::byte* data, std::size_t capacity) { ::munmap(data, capacity); }
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+// Makes every access to these bytes an error of the address sanitizer, or allows it again.
+void Forbid(std::byte* data, std::size_t count) { ASAN_POISON_MEMORY_REGION(data, count); }
+void Allow(std::byte* data, std::size_t count) { ASAN_UNPOISON_MEMORY_REGION(data, count); }
+#else
+void Forbid(std::byte*, std::size_t) {}
+void Allow(std::byte*, std::size_t) {}
+#endif
+
+void Release(std::byte* data, std::size_t capacity) {
+  Allow(data, capacity);  // others may be given these addresses
+  ::munmap(data, capacity);
+}
+
+// A span that outlives its buffer reads this, not what happens to be right still.
+void Spoil([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t capacity) {
+#ifndef NDEBUG
+  Allow(data, capacity);
+  std::memset(data, 0xee, capacity);
+#endif
+}
 
 // Sizes are rounded so that neighbours share a class: to an eighth of the power of two below.
 std::size_t RoundUp(std::size_t size) {
@@ -95,17 +122,22 @@ Buffer BufferPool::Take(std::size_t size) {
         free[i] = free.back();
         free.pop_back();
         state_->kept -= capacity;
+        Allow(buffer.data_, size);
         return buffer;
       }
     }
   }
   buffer.data_ = Allocate(capacity);
   buffer.capacity_ = capacity;
+  Forbid(buffer.data_ + size, capacity - size);
   return buffer;
 }
 
 // Called where nothing may be thrown.
 void BufferPool::Give(std::byte* data, std::size_t capacity) {
+  Allow(data, capacity);
+  Spoil(data, capacity);
+  Forbid(data, capacity);
   const MutexLock lock(state_->mutex);
   auto& free = state_->free;
   try {

@@ -4,13 +4,12 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <map>
 #include <memory>
 #include <new>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -27,54 +26,44 @@ using internal::CondVar;
 using internal::Mutex;
 using internal::MutexLock;
 
-Status Stage::ProcessBatch(Batch& batch) {
-  for (Chunk& chunk : batch.chunks) {
-    if (auto status = Process(chunk); !status.ok()) return AnnotateChunk(status, chunk);
-  }
-  return OkStatus();
-}
-
-Status AnnotateChunk(const Status& status, const Chunk& chunk) {
-  if (status.ok() || chunk.object == nullptr) return status;
-  const Status named = Annotate(status, TensorContext(chunk.object->name));
-  const std::string_view file = chunk.owner == nullptr ? std::string_view() : chunk.owner->file();
-  return file.empty() ? named : Annotate(named, file);
-}
-
-namespace {
-
-// Memory can run out anywhere below; nothing thrown crosses the API. `out_of_memory` is made in time.
-Status RunStage(Stage& stage, Batch& batch, const Status& out_of_memory) {
-  try {
-    try {
-      return stage.ProcessBatch(batch);
-    } catch (const std::bad_alloc&) {
-      return out_of_memory;
-    } catch (const std::exception& error) {
-      return MakeStatus(StatusCode::kInternal, error.what());
-    }
-  } catch (...) {
-    return out_of_memory;
-  }
-}
-
-}  // namespace
-
-// A batch is a task at some stage. It runs through parallel stages on one worker without a stop. At an in-order
-// stage it goes on if its turn has come, else it is parked there, and whoever finishes its predecessor there makes
-// it ready again. So order costs no waiting, and no worker is ever blocked by another.
+// A task runs through parallel stages on one worker without a stop. At a stage that wants an order it goes on if its
+// turn has come, else it is parked there, and whoever finishes its predecessor there makes it ready again. So order
+// costs no waiting, and no worker is ever blocked by another.
 //
-// A task is a map's node that moves between maps: a worker needs no memory of its own, so it cannot run out.
+// A task is kept as a map's node that moves between maps, and Submit makes room in each gate: a worker needs no memory
+// of its own, so it cannot run out.
 struct Pipeline::State {
   struct Work {
-    std::unique_ptr<Batch> batch;
+    std::unique_ptr<Task> task;
     std::size_t stage = 0;
   };
   using Tasks = std::map<std::uint64_t, Work>;  // by sequence
-  using Task = Tasks::node_type;
+  using Node = Tasks::node_type;
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-  std::vector<std::shared_ptr<Stage>> stages;
+  // Keeps the order at one stage.
+  struct Gate {
+    StageOrder order = StageOrder::kParallel;
+    Tasks parked;
+    std::uint64_t begin = 0;  // everything before has passed
+    std::deque<bool> passed;  // which of those from `begin` on that were submitted
+
+    bool Opens(const Task& task) const {
+      if (order == StageOrder::kInOrder) return task.sequence == begin;
+      return !task.continues || task.sequence <= begin || passed[task.sequence - 1 - begin];
+    }
+    // Notes that a task has passed; returns the one that waited for it, if any.
+    Node Pass(std::uint64_t sequence) {
+      passed[sequence - begin] = true;
+      while (!passed.empty() && passed.front()) {
+        passed.pop_front();
+        ++begin;
+      }
+      return parked.extract(sequence + 1);
+    }
+  };
+
+  std::vector<std::shared_ptr<TaskStage>> stages;
   PipelineOptions options;
 
   Mutex mutex;
@@ -82,16 +71,18 @@ struct Pipeline::State {
   CondVar room;  // the window shrank, or everything is done
   // The earliest first: it is the furthest along, and frees memory soonest.
   Tasks ready ZT_GUARDED_BY(mutex);
-  std::vector<Tasks> parked ZT_GUARDED_BY(mutex);        // by stage
-  std::vector<std::uint64_t> turn ZT_GUARDED_BY(mutex);  // by stage: whose turn it is
+  std::vector<Gate> gates ZT_GUARDED_BY(mutex);  // by stage
   std::uint64_t next_sequence ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t in_flight ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t weight ZT_GUARDED_BY(mutex) = 0;
-  // Batches from this sequence on are skipped.
+  // Tasks from this sequence on are skipped.
   std::uint64_t failed_at ZT_GUARDED_BY(mutex) = kNever;
   Status failure ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
+  // Made in time.
   const Status out_of_memory = IoError("out of memory");
+  const Status unknown =
+      MakeStatus(StatusCode::kInternal, "a stage threw what is no std::exception");
   std::vector<std::thread> workers;
 
   void FailLocked(std::uint64_t sequence, const Status& status) ZT_REQUIRES(mutex) {
@@ -102,25 +93,41 @@ struct Pipeline::State {
     room.NotifyAll();
   }
 
+  // Memory can run out anywhere here; nothing thrown crosses the API.
+  Status RunStage(TaskStage& stage, Task& task) const {
+    try {
+      try {
+        return stage.Run(task);
+      } catch (const std::bad_alloc&) {
+        return out_of_memory;  // the machine's trouble, not the task's
+      } catch (const std::exception& error) {
+        return task.Named(MakeStatus(StatusCode::kInternal, error.what()));
+      } catch (...) {
+        return task.Named(unknown);
+      }
+    } catch (...) {
+      return out_of_memory;
+    }
+  }
+
   // Runs the task until it is done or parked.
-  void Run(Task task) {
-    const std::uint64_t sequence = task.key();
-    Work& state = task.mapped();
-    while (state.stage < stages.size()) {
-      const std::size_t at = state.stage;
-      Stage& stage = *stages[at];
-      const bool ordered = stage.order() == StageOrder::kInOrder;
+  void Run(Node node) {
+    const std::uint64_t sequence = node.key();
+    Work& at = node.mapped();
+    while (at.stage < stages.size()) {
+      TaskStage& stage = *stages[at.stage];
+      const bool ordered = stage.order() != StageOrder::kParallel;
       bool skip;
       {
         const MutexLock lock(mutex);
-        if (ordered && turn[at] != sequence) {
-          parked[at].insert(std::move(task));
+        if (ordered && !gates[at.stage].Opens(*at.task)) {
+          gates[at.stage].parked.insert(std::move(node));
           return;
         }
         skip = sequence >= failed_at;
       }
       if (!skip) {
-        const Status status = RunStage(stage, *state.batch, out_of_memory);
+        const Status status = RunStage(stage, *at.task);
         if (!status.ok()) {
           const MutexLock lock(mutex);
           FailLocked(sequence, status);
@@ -128,19 +135,19 @@ struct Pipeline::State {
       }
       if (ordered) {
         const MutexLock lock(mutex);
-        if (Task next = parked[at].extract(++turn[at])) {
+        if (Node next = gates[at.stage].Pass(sequence)) {
           ready.insert(std::move(next));
           work.NotifyOne();
         }
       }
-      ++state.stage;
+      ++at.stage;
     }
-    const std::uint64_t released = state.batch->weight;
-    state.batch.reset();  // returns its buffers before the window opens
+    const std::uint64_t released = at.task->weight;
+    at.task.reset();  // returns its buffers before the window opens
     const MutexLock lock(mutex);
     weight -= released;
     --in_flight;
-    // Whoever submits is woken for some batches at once, not for each.
+    // Whoever submits is woken for some tasks at once, not for each.
     if (in_flight == 0 || weight <= options.window_bytes - options.window_bytes / 8) {
       room.NotifyAll();
     }
@@ -148,26 +155,65 @@ struct Pipeline::State {
 
   void RunWorker() {
     while (true) {
-      Task task;
+      Node node;
       {
         const MutexLock lock(mutex);
         while (ready.empty() && !stopping) work.Wait(mutex);
         if (ready.empty()) return;
-        task = ready.extract(ready.begin());
+        node = ready.extract(ready.begin());
       }
-      Run(std::move(task));
+      Run(std::move(node));
     }
+  }
+
+  // Gives the task its number and its place in each gate. Throws before anything is changed that counts.
+  void AdmitLocked(Node& node) ZT_REQUIRES(mutex) {
+    for (Gate& gate : gates) {
+      if (gate.order != StageOrder::kParallel) {
+        gate.passed.resize(next_sequence + 1 - gate.begin, false);
+      }
+    }
+    node.key() = next_sequence++;
+    Task& task = *node.mapped().task;
+    task.sequence = node.key();
+    weight += task.weight;
+    ++in_flight;
+  }
+
+  Status Submit(std::unique_ptr<Task> submitted) {
+    const std::uint64_t added = submitted->weight;
+    Tasks made;
+    made[0].task = std::move(submitted);
+    Node node = made.extract(made.begin());
+    {
+      const MutexLock lock(mutex);
+      while (failed_at == kNever && in_flight > 0 && weight + added > options.window_bytes) {
+        room.Wait(mutex);
+      }
+      if (failed_at != kNever) return failure;
+      AdmitLocked(node);
+      if (!workers.empty()) {
+        ready.insert(std::move(node));
+        work.NotifyOne();
+        return OkStatus();
+      }
+    }
+    Run(std::move(node));
+    const MutexLock lock(mutex);
+    return failed_at == kNever ? OkStatus() : failure;
   }
 };
 
-Pipeline::Pipeline(std::vector<std::shared_ptr<Stage>> stages, const PipelineOptions& options)
+Pipeline::Pipeline(std::vector<std::shared_ptr<TaskStage>> stages, const PipelineOptions& options)
     : state_(std::make_unique<State>()) {
   state_->stages = std::move(stages);
   state_->options = options;
   {
     const MutexLock lock(state_->mutex);
-    state_->parked.resize(state_->stages.size());
-    state_->turn.resize(state_->stages.size());
+    state_->gates = std::vector<State::Gate>(state_->stages.size());
+    for (std::size_t i = 0; i < state_->stages.size(); ++i) {
+      state_->gates[i].order = state_->stages[i]->order();
+    }
   }
   if (options.threads > 1) {
     state_->workers.reserve(options.threads);
@@ -192,32 +238,13 @@ Pipeline::~Pipeline() {
   for (std::thread& worker : state_->workers) worker.join();
 }
 
-Status Pipeline::Submit(std::unique_ptr<Batch> batch) {
-  State& s = *state_;
-  const std::uint64_t weight = batch->weight;
-  State::Tasks made;
-  made[0].batch = std::move(batch);
-  State::Task task = made.extract(made.begin());
-  {
-    const MutexLock lock(s.mutex);
-    while (s.failed_at == State::kNever && s.in_flight > 0 &&
-           s.weight + weight > s.options.window_bytes) {
-      s.room.Wait(s.mutex);
-    }
-    if (s.failed_at != State::kNever) return s.failure;
-    task.key() = s.next_sequence++;
-    task.mapped().batch->sequence = task.key();
-    s.weight += weight;
-    ++s.in_flight;
-    if (!s.workers.empty()) {
-      s.ready.insert(std::move(task));
-      s.work.NotifyOne();
-      return OkStatus();
-    }
+Status Pipeline::Submit(std::unique_ptr<Task> task) {
+  try {
+    return state_->Submit(std::move(task));
+  } catch (const std::bad_alloc&) {
+    Fail(state_->out_of_memory);
+    return Drain();
   }
-  s.Run(std::move(task));
-  const MutexLock lock(s.mutex);
-  return s.failed_at == State::kNever ? OkStatus() : s.failure;
 }
 
 Status Pipeline::Drain() {
@@ -225,6 +252,11 @@ Status Pipeline::Drain() {
   const MutexLock lock(s.mutex);
   while (s.in_flight > 0) s.room.Wait(s.mutex);
   return s.failed_at == State::kNever ? OkStatus() : s.failure;
+}
+
+void Pipeline::Fail(const Status& status) {
+  const MutexLock lock(state_->mutex);
+  state_->FailLocked(state_->next_sequence, status);
 }
 
 void Pipeline::Cancel(const Status& status) {

@@ -1,13 +1,11 @@
-// zt.pipeline — bounded, ordered work: chunks pass a chain of stages on a fixed set of workers; first error wins.
+// zt.pipeline — bounded, ordered work: tasks pass a chain of stages on a fixed set of workers; first error wins.
 module;
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,7 +17,8 @@ export namespace zt {
 
 class BufferPool;
 
-// Owns bytes of a pool and returns them when it dies. Movable. Contents are uninitialised at first.
+// Owns bytes of a pool and returns them when it dies: a buffer has one owner at a time, and spans of it end with it.
+// Movable. Contents are uninitialised at first.
 class Buffer {
  public:
   Buffer() = default;                          // no bytes
@@ -30,6 +29,8 @@ class Buffer {
   inline std::span<std::byte> bytes() const { return {data_, size_}; }
   // True where there are none.
   inline bool empty() const { return size_ == 0; }
+  // What it costs: its bytes, rounded up to pages.
+  inline std::size_t capacity() const { return capacity_; }
 
  private:
   friend class BufferPool;
@@ -38,8 +39,9 @@ class Buffer {
   std::size_t size_ = 0, capacity_ = 0;
 };
 
-// Memory for chunks, reused: large buffers cost page faults each time they come fresh from the system. Thread-safe.
-// Must outlive its buffers.
+// Memory that is reused: large buffers cost page faults each time they come fresh from the system. Thread-safe. Must
+// outlive its buffers. What was given back must not be touched: builds with the address sanitizer report who does,
+// builds with assertions overwrite it.
 class BufferPool {
  public:
   // Memory that was given back is kept for the next buffer of that size, up to `keep_bytes` in all.
@@ -57,81 +59,47 @@ class BufferPool {
   std::unique_ptr<State> state_;
 };
 
-// Whose a chunk is: the base of whatever its submitter keeps of it.
-class ChunkOwner {
+// One piece of work on its way through a Pipeline: the base of what its submitter makes of it.
+class Task {
  public:
-  virtual ~ChunkOwner() = default;
-  // The file its bytes come from, for messages; empty where they come from memory.
-  virtual std::string_view file() const { return {}; }
+  virtual ~Task() = default;
+  // The error with the names the task knows before it. Called for what a stage throws.
+  virtual Status Named(const Status& status) const { return status; }
+
+  std::uint64_t weight =
+      0;  // the most memory it holds at once, in bytes; counts against the window
+  bool continues =
+      false;  // its work goes on where that of the task submitted before it ends; see kInChain
+  std::uint64_t sequence = 0;  // given by Submit: how many tasks were submitted before
 };
 
-// A range of one component on its way. Stages read and replace `bytes`; the last ones fill what is stored.
-struct Chunk {
-  // What it belongs to: the declaration as it will be stored, and the component's index there.
-  const Object* object = nullptr;
-  std::uint32_t component = 0;        // index into object->components
-  std::shared_ptr<ChunkOwner> owner;  // or null
-
-  std::uint64_t input_offset = 0;  // of the range to read, in the source's component
-  std::uint64_t input_bytes = 0;   // of that range
-  std::uint64_t offset = 0;        // of `bytes`, once transformed, in the component
-  bool first = false;              // of its component
-  bool last = false;               // of its component
-
-  // The decoded bytes: whatever the chain has made of them so far. They live in `buffer`, in the batch's arena, or
-  // with whoever submitted the chunk.
-  std::span<const std::byte> bytes;
-  Buffer buffer;  // holds `bytes`, or nothing
-  BufferPool* pool =
-      nullptr;  // where a stage of a Writer takes buffers for Replace; it outlives the stage
-
-  // What will be stored: `bytes`, or `encoded`, which lives in the batch's encoded_arena.
-  std::span<const std::byte> encoded;  // empty where the chunk was not compressed
-  std::span<const std::byte> stored;   // `bytes` or `encoded`
-  std::vector<std::byte> trailer;      // stored after `stored` (a seek table)
-  std::uint64_t place = 0;             // absolute offset of `stored` in the output
-  std::uint64_t padding = 0;           // zero bytes before it
-  std::uint32_t crc = 0;               // CRC-32C of stored and trailer, where asked for
-
-  // Makes `fresh`, of as many bytes, the decoded bytes. The old ones are released.
-  inline void Replace(Buffer fresh) {
-    bytes = fresh.bytes();
-    buffer = std::move(fresh);
-  }
-};
-
-// "FILE: tensor 'NAME': " put before the message, as far as the chunk knows them; OK stays OK.
-Status AnnotateChunk(const Status& status, const Chunk& chunk);
-
-// Consecutive chunks that travel together: one large chunk, or many small ones so that a tensor of some kilobytes
-// costs microseconds.
-struct Batch {
-  std::vector<Chunk> chunks;  // at least one
-  Buffer arena;               // bytes as read; small chunks share it
-  Buffer encoded_arena;       // compressed bytes
-  // The most memory it will hold at once, in bytes; counts against the window.
-  std::uint64_t weight = 0;
-  std::uint64_t sequence = 0;  // given by Submit
-};
-
-// How a stage wants its batches.
+// Which tasks a stage may be given at once.
 enum class StageOrder {
-  kParallel,  // any batch on any worker
-  kInOrder,   // batches one at a time, in the order of Submit
+  kParallel,  // any task on any worker
+  kInChain,   // a task that continues another comes after that one; otherwise as kParallel
+  kInOrder,   // one at a time, in the order of Submit
 };
 
-// A step. One method on a chunk; adding a stage touches no other. Process of a parallel stage is called by several
-// threads at once. Nothing else is asked of a stage, but that it outlives the Pipeline (it is held by shared_ptr).
-class Stage {
+// A step, as the executor sees it. Derive from StageOf. A stage must outlive the Pipeline, which holds it by
+// shared_ptr.
+class TaskStage {
  public:
-  virtual ~Stage() = default;
+  virtual ~TaskStage() = default;
   // Must not change.
   virtual StageOrder order() const { return StageOrder::kParallel; }
-  // The error should say what is wrong; the caller adds the tensor and the file.
-  virtual Status Process(Chunk& chunk) = 0;
-  // For stages that gain from seeing neighbours at once. By default Process for each chunk, annotated by
-  // AnnotateChunk; whoever overrides it does the same.
-  virtual Status ProcessBatch(Batch& batch);
+  // The error says what is wrong, in which tensor and in which file.
+  virtual Status Run(Task& task) = 0;
+};
+
+// A step on tasks of one type. Process of a parallel stage is called by several threads at once.
+template <std::derived_from<Task> T>
+class StageOf : public TaskStage {
+ public:
+  virtual Status Process(T& task) = 0;
+
+ private:
+  // A PipelineOf<T> takes no other tasks, so this is what they are.
+  Status Run(Task& task) final { return Process(static_cast<T&>(task)); }
 };
 
 // Threads that can run at once: the affinity mask, cut to the control group's CPU quota. At least 1.
@@ -144,27 +112,49 @@ struct PipelineOptions {
   std::uint64_t window_bytes = 32 << 20;  // weight in flight; one batch is always let in
 };
 
-// The executor. Submit from one thread; stages run on the workers. The error of the earliest failing batch is the
-// one reported, so it does not depend on timing; everything after it is skipped.
+// The executor. Submit from one thread; stages run on the workers. The error of the earliest failing task is the one
+// reported, so it does not depend on timing; everything after it is skipped. No call throws: where memory runs out, or
+// a stage throws, that is an error like others.
 class Pipeline {
  public:
-  // Each batch passes the stages in this order.
-  Pipeline(std::vector<std::shared_ptr<Stage>> stages, const PipelineOptions& options);
+  // Each task passes the stages in this order.
+  Pipeline(std::vector<std::shared_ptr<TaskStage>> stages, const PipelineOptions& options);
   // Cancels what is still under way and joins the workers.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // Hands over a batch; waits while the window is full. Returns the first error so far.
-  Status Submit(std::unique_ptr<Batch> batch);
+  // Hands over a task; waits while the window is full. Returns the first error so far.
+  Status Submit(std::unique_ptr<Task> task);
   // Waits until nothing is under way. The first error, if any.
   Status Drain();
+  // What went wrong between two Submits: the error of a task that would come next. Those under way go on; if one of
+  // them fails, its error counts.
+  void Fail(const Status& status);
   // Skips everything not yet done; Submit and Drain return `status` unless an error came first. Thread-safe.
   void Cancel(const Status& status);
 
  private:
   struct State;
   std::unique_ptr<State> state_;
+};
+
+// A Pipeline of tasks of one type.
+template <std::derived_from<Task> T>
+class PipelineOf {
+ public:
+  using Stages = std::vector<std::shared_ptr<StageOf<T>>>;
+  PipelineOf(const Stages& stages, const PipelineOptions& options)
+      : pipeline_(std::vector<std::shared_ptr<TaskStage>>(stages.begin(), stages.end()), options) {}
+
+  // See Pipeline.
+  inline Status Submit(std::unique_ptr<T> task) { return pipeline_.Submit(std::move(task)); }
+  inline Status Drain() { return pipeline_.Drain(); }
+  inline void Fail(const Status& status) { pipeline_.Fail(status); }
+  inline void Cancel(const Status& status) { pipeline_.Cancel(status); }
+
+ private:
+  Pipeline pipeline_;
 };
 
 }  // namespace zt

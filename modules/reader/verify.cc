@@ -46,7 +46,7 @@ std::uint64_t LoadLittle(const std::byte* p, std::size_t width) {
 }
 
 // One component under verification.
-struct Item final : ChunkOwner {
+struct Item {
   const StoredObject* object = nullptr;
   const StoredComponent* component = nullptr;
   DigestText expected;
@@ -64,7 +64,20 @@ struct Item final : ChunkOwner {
   }
 };
 
-// What the decoded bytes of a component have to satisfy, chunk by chunk.
+// A range of an item: of a raw component, a frame, the tail behind the frames, or a whole stream.
+struct Part final : Task {
+  std::shared_ptr<Item> item;
+  std::uint64_t offset = 0;          // of the stored bytes
+  std::uint64_t count = 0;           // of stored bytes; kUnknownSize for a whole stream
+  std::uint64_t content_offset = 0;  // of the decoded bytes
+  std::uint32_t frame = 0;           // index of the frame, or how many there are
+  bool last = false;                 // of the item
+  Buffer stored, decoded;
+  std::span<const std::byte> content;  // in one of these, once decoded
+  std::uint32_t crc = 0;               // CRC-32C of the stored bytes, where asked for
+};
+
+// What the decoded bytes of a component have to satisfy, part by part.
 enum class Check { kNone, kBool, kColumns, kPointers, kCoords };
 
 Check CheckOf(const StoredObject& object, const StoredComponent& component) {
@@ -86,34 +99,30 @@ std::uint64_t IndexAt(std::span<const std::byte> bytes, std::size_t i, DType dty
   return value;
 }
 
-class FetchStage final : public Stage {
+class FetchStage final : public StageOf<Part> {
  public:
   FetchStage(const Reader& reader, BufferPool& pool) : reader_(reader), pool_(pool) {}
 
-  Status Process(Chunk&) override { return OkStatus(); }
-
-  // A batch is one chunk: a range of a raw component, a frame, the tail behind the frames, or a whole stream.
-  Status ProcessBatch(Batch& batch) override {
-    Chunk& chunk = batch.chunks.front();
-    Item& item = *static_cast<Item*>(chunk.owner.get());
+  Status Process(Part& part) override {
+    Item& item = *part.item;
     const StoredComponent& c = *item.component;
-    if (chunk.input_bytes == kUnknownSize) return StreamWhole(item);
-    batch.arena = pool_.Take(chunk.input_bytes);
-    chunk.stored = batch.arena.bytes();
-    ZT_RETURN_IF_ERROR(reader_.bytes().ReadAt(c.offset + chunk.input_offset, batch.arena.bytes()));
-    if (item.expected.kind == DigestKind::kCrc32c) chunk.crc = Crc32c(chunk.stored);
+    if (part.count == kUnknownSize) return StreamWhole(item);
+    part.stored = pool_.Take(part.count);
+    const std::span<std::byte> stored = part.stored.bytes();
+    ZT_RETURN_IF_ERROR(reader_.bytes().ReadAt(c.offset + part.offset, stored));
+    if (item.expected.kind == DigestKind::kCrc32c) part.crc = Crc32c(stored);
     if (c.encoding == Encoding::kRaw) {
-      chunk.bytes = chunk.stored;
-    } else if (chunk.component < item.frames.size()) {
-      batch.encoded_arena = pool_.Take(item.frames[chunk.component].content_bytes);
-      const auto status = decompressor_.Decompress(chunk.stored, batch.encoded_arena.bytes());
+      part.content = stored;
+    } else if (part.frame < item.frames.size()) {
+      part.decoded = pool_.Take(item.frames[part.frame].content_bytes);
+      const auto status = decompressor_.Decompress(stored, part.decoded.bytes());
       if (!status.ok()) {
         item.Found(std::string(Message(status)));
         return OkStatus();
       }
-      chunk.bytes = batch.encoded_arena.bytes();
+      part.content = part.decoded.bytes();
     }
-    CheckContent(item, chunk.bytes, chunk.offset);
+    CheckContent(item, part.content, part.content_offset);
     return OkStatus();
   }
 
@@ -232,28 +241,28 @@ class FetchStage final : public Stage {
 };
 
 // Puts the pieces together, in order.
-class SumStage final : public Stage {
+class SumStage final : public StageOf<Part> {
  public:
   explicit SumStage(const VerifyOptions& options, VerifyReport& report, std::uint64_t total)
       : options_(options), report_(report), total_(total) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
 
-  Status Process(Chunk& chunk) override {
-    Item& item = *static_cast<Item*>(chunk.owner.get());
+  Status Process(Part& part) override {
+    Item& item = *part.item;
     const StoredComponent& c = *item.component;
-    const bool whole = chunk.input_bytes == kUnknownSize;
-    const std::uint64_t stored = whole ? c.length : chunk.input_bytes;
+    const bool whole = part.count == kUnknownSize;
+    const std::uint64_t stored = whole ? c.length : part.count;
     if (!whole) {
-      if (item.hasher != nullptr) item.hasher->Update(chunk.stored);
-      item.crc = item.stored == 0 ? chunk.crc : Crc32cCombine(item.crc, chunk.crc, stored);
-      if (CheckOf(*item.object, c) == Check::kPointers && !chunk.bytes.empty()) {
-        FetchStage::CheckPointers(item, chunk.bytes, chunk.offset);
+      if (item.hasher != nullptr) item.hasher->Update(part.stored.bytes());
+      item.crc = item.stored == 0 ? part.crc : Crc32cCombine(item.crc, part.crc, stored);
+      if (CheckOf(*item.object, c) == Check::kPointers && !part.content.empty()) {
+        FetchStage::CheckPointers(item, part.content, part.content_offset);
       }
     }
     item.stored += stored;
     done_ += stored;
     report_.stored_bytes += stored;
-    if (chunk.last) Complete(item, whole);
+    if (part.last) Complete(item, whole);
     if (options_.progress) options_.progress(done_, total_);
     return OkStatus();
   }
@@ -304,9 +313,9 @@ class Verifier {
     PipelineOptions options;
     options.threads = options_.threads == 0 ? UsableThreads() : options_.threads;
     options.window_bytes = options_.memory_bytes / 2;
-    Pipeline pipeline({std::make_shared<FetchStage>(reader_, pool_),
-                       std::make_shared<SumStage>(options_, report_, total)},
-                      options);
+    PipelineOf<Part> pipeline({std::make_shared<FetchStage>(reader_, pool_),
+                               std::make_shared<SumStage>(options_, report_, total)},
+                              options);
     const auto& objects = reader_.manifest().objects;
     for (std::uint32_t o = 0; o < objects.size(); ++o) {
       ++report_.objects;
@@ -350,7 +359,7 @@ class Verifier {
     return copy.components.empty() ? nullptr : &copy;
   }
 
-  Status Submit(Pipeline& pipeline, ComponentId id) {
+  Status Submit(PipelineOf<Part>& pipeline, ComponentId id) {
     const StoredObject* known = Sized(id.object);
     if (known == nullptr) return OkStatus();
     const StoredObject& object = *known;
@@ -371,13 +380,13 @@ class Verifier {
       const std::uint64_t step = kRange;
       std::uint64_t at = 0;
       do {
-        Chunk chunk;
-        chunk.input_offset = at;
-        chunk.offset = at;
-        chunk.input_bytes = std::min(step, c.length - at);
-        at += chunk.input_bytes;
-        chunk.last = at == c.length;
-        ZT_RETURN_IF_ERROR(Send(pipeline, item, std::move(chunk), 0));
+        auto part = std::make_unique<Part>();
+        part->offset = at;
+        part->content_offset = at;
+        part->count = std::min(step, c.length - at);
+        at += part->count;
+        part->last = at == c.length;
+        ZT_RETURN_IF_ERROR(Send(pipeline, item, std::move(part), 0));
       } while (at < c.length);
       return OkStatus();
     }
@@ -396,37 +405,35 @@ class Verifier {
                             return frame.content_bytes <= kMaxFrameContent;
                           });
     if (!by_frame) {
-      Chunk chunk;
-      chunk.input_bytes = kUnknownSize;
-      chunk.last = true;
-      return Send(pipeline, item, std::move(chunk), 2 << 20);
+      auto part = std::make_unique<Part>();
+      part->count = kUnknownSize;
+      part->last = true;
+      return Send(pipeline, item, std::move(part), 2 << 20);
     }
     item->frames = **std::move(table);
     for (std::uint32_t i = 0; i < item->frames.size(); ++i) {
       const Frame& frame = item->frames[i];
-      Chunk chunk;
-      chunk.component = i;
-      chunk.input_offset = frame.offset;
-      chunk.input_bytes = frame.bytes;
-      chunk.offset = frame.content_offset;
-      ZT_RETURN_IF_ERROR(Send(pipeline, item, std::move(chunk), frame.content_bytes));
+      auto part = std::make_unique<Part>();
+      part->frame = i;
+      part->offset = frame.offset;
+      part->count = frame.bytes;
+      part->content_offset = frame.content_offset;
+      ZT_RETURN_IF_ERROR(Send(pipeline, item, std::move(part), frame.content_bytes));
     }
-    Chunk rest;  // the seek table itself: stored bytes without content
-    rest.component = static_cast<std::uint32_t>(item->frames.size());
-    rest.input_offset = item->frames.back().offset + item->frames.back().bytes;
-    rest.input_bytes = c.length - rest.input_offset;
-    rest.offset = c.decoded_bytes;
-    rest.last = true;
+    auto rest = std::make_unique<Part>();  // the seek table itself: stored bytes without content
+    rest->frame = static_cast<std::uint32_t>(item->frames.size());
+    rest->offset = item->frames.back().offset + item->frames.back().bytes;
+    rest->count = c.length - rest->offset;
+    rest->content_offset = c.decoded_bytes;
+    rest->last = true;
     return Send(pipeline, item, std::move(rest), 0);
   }
 
-  Status Send(Pipeline& pipeline, const std::shared_ptr<Item>& item, Chunk chunk,
-              std::uint64_t content) {
-    auto batch = std::make_unique<Batch>();
-    batch->weight = (chunk.input_bytes == kUnknownSize ? 0 : chunk.input_bytes) + content;
-    chunk.owner = item;
-    batch->chunks.push_back(std::move(chunk));
-    return pipeline.Submit(std::move(batch));
+  Status Send(PipelineOf<Part>& pipeline, const std::shared_ptr<Item>& item,
+              std::unique_ptr<Part> part, std::uint64_t content) {
+    part->weight = (part->count == kUnknownSize ? 0 : part->count) + content;
+    part->item = item;
+    return pipeline.Submit(std::move(part));
   }
 
   // The gaps between header, blobs and manifest are zero.

@@ -6,12 +6,15 @@ module;
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,7 @@ module;
 module zt.writer;
 
 import :chain;
+import :chunk;
 import zt.compress;
 import zt.core;
 import zt.digest;
@@ -36,25 +40,63 @@ bool OnlyShares(const PlannedObject& object) {
                      [](const PlannedComponent& each) { return each.shared_with.has_value(); });
 }
 
+Status Piece::Named(const Status& status) const {
+  if (status.ok()) return status;
+  const Status named = Annotate(status, TensorContext(object->name));
+  const std::string_view file =
+      state->source == nullptr ? std::string_view() : state->source->file(state->id);
+  return file.empty() ? named : Annotate(named, file);
+}
+
 namespace {
 
-ComponentState& StateOf(const Chunk& chunk) {
-  return *static_cast<ComponentState*>(chunk.owner.get());
-}
+ComponentState& StateOf(const Piece& piece) { return *piece.state; }
+
+// A step on each piece by itself.
+class PieceStage : public StageOf<Batch> {
+ public:
+  virtual Status ProcessPiece(Piece& piece) = 0;
+  Status Process(Batch& batch) override {
+    for (Piece& piece : batch.pieces) {
+      if (auto status = ProcessPiece(piece); !status.ok()) return piece.Named(status);
+    }
+    return OkStatus();
+  }
+};
+
+// A stage of the caller's.
+class CustomStage final : public PieceStage {
+ public:
+  explicit CustomStage(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {}
+  StageOrder order() const override { return stage_->order(); }
+  Status ProcessPiece(Piece& piece) override {
+    try {
+      return stage_->Process(piece);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      return MakeStatus(StatusCode::kInternal, error.what());
+    } catch (...) {
+      return MakeStatus(StatusCode::kInternal, "a stage threw what is no std::exception");
+    }
+  }
+
+ private:
+  std::shared_ptr<Stage> stage_;
+};
 
 // Fetches bytes. Chunks of sequential components are read by the in-order instance, the others by the parallel
 // one. Small chunks share the batch's arena, and neighbours in the file come with one call.
-class ReadStage final : public Stage {
+class ReadStage final : public StageOf<Batch> {
  public:
   ReadStage(Ledger& ledger, bool sequential) : ledger_(ledger), sequential_(sequential) {}
   StageOrder order() const override {
     return sequential_ ? StageOrder::kInOrder : StageOrder::kParallel;
   }
-  Status Process(Chunk&) override { return OkStatus(); }
 
-  Status ProcessBatch(Batch& batch) override {
-    std::vector<Chunk>& chunks = batch.chunks;
-    if (std::none_of(chunks.begin(), chunks.end(), [&](const Chunk& c) { return Mine(c); })) {
+  Status Process(Batch& batch) override {
+    std::vector<Piece>& chunks = batch.pieces;
+    if (std::none_of(chunks.begin(), chunks.end(), [&](const Piece& c) { return Mine(c); })) {
       return OkStatus();
     }
     LayOut(batch);
@@ -71,7 +113,7 @@ class ReadStage final : public Stage {
   }
 
  private:
-  bool Mine(const Chunk& chunk) const {
+  bool Mine(const Piece& chunk) const {
     const ComponentState& state = StateOf(chunk);
     return state.source != nullptr && state.sequential == sequential_;
   }
@@ -79,52 +121,53 @@ class ReadStage final : public Stage {
   // Points every chunk to where its bytes are, or will be: one arena holds them for both instances, so that none of
   // them lies in a buffer of a single chunk, which a later stage may replace.
   void LayOut(Batch& batch) {
-    if (!batch.arena.empty()) return;
+    if (!batch.input.empty()) return;
     std::uint64_t total = 0;
-    for (Chunk& chunk : batch.chunks) {
+    for (Piece& chunk : batch.pieces) {
       const ComponentState& state = StateOf(chunk);
       if (state.source == nullptr) continue;
       if (const auto view = state.source->View(state.id)) {
-        chunk.bytes = view->subspan(chunk.input_offset, chunk.input_bytes);
+        chunk.Borrow(view->subspan(chunk.input_offset, chunk.input_bytes));
       } else {
         total += chunk.input_bytes;
       }
     }
-    batch.arena = ledger_.pool.Take(total);
-    std::span<std::byte> free = batch.arena.bytes();
-    for (Chunk& chunk : batch.chunks) {
-      if (StateOf(chunk).source == nullptr || !chunk.bytes.empty()) continue;
-      chunk.bytes = free.first(chunk.input_bytes);
+    batch.input = ledger_.pool.Take(total);
+    std::span<std::byte> free = batch.input.bytes();
+    for (Piece& chunk : batch.pieces) {
+      if (StateOf(chunk).source == nullptr || !chunk.bytes().empty()) continue;
+      chunk.Borrow(free.first(chunk.input_bytes));
       free = free.subspan(chunk.input_bytes);
     }
   }
 
-  bool ToRead(const Batch& batch, const Chunk& chunk) const {
-    const std::span<std::byte> arena = batch.arena.bytes();
-    return Mine(chunk) && !chunk.bytes.empty() &&
-           !std::less<>()(chunk.bytes.data(), arena.data()) &&
-           std::less<>()(chunk.bytes.data(), arena.data() + arena.size());
+  bool ToRead(const Batch& batch, const Piece& chunk) const {
+    const std::span<std::byte> arena = batch.input.bytes();
+    return Mine(chunk) && !chunk.bytes().empty() &&
+           !std::less<>()(chunk.bytes().data(), arena.data()) &&
+           std::less<>()(chunk.bytes().data(), arena.data() + arena.size());
   }
 
   // Reads neighbours with one call.
-  static Status ReadRun(std::span<Chunk> run) {
+  static Status ReadRun(std::span<Piece> run) {
     if (run.size() > 1) {
       std::size_t bytes = 0;
-      for (const Chunk& chunk : run) bytes += chunk.bytes.size();
+      for (const Piece& chunk : run) bytes += chunk.bytes().size();
       const ComponentState& state = StateOf(run[0]);
       const Extent extent = *state.source->extent(state.id);
       // Which of the neighbours failed is not known: they are read one by one then, for the name.
       if (extent.bytes
               ->ReadAt(extent.offset + run[0].input_offset,
-                       {const_cast<std::byte*>(run[0].bytes.data()), bytes})
+                       {const_cast<std::byte*>(run[0].bytes().data()), bytes})
               .ok()) {
         return OkStatus();
       }
     }
-    for (const Chunk& chunk : run) {
+    for (const Piece& chunk : run) {
       const ComponentState& from = StateOf(chunk);
-      const auto out = std::span(const_cast<std::byte*>(chunk.bytes.data()), chunk.bytes.size());
-      ZT_RETURN_IF_ERROR(AnnotateChunk(from.source->Read(from.id, chunk.input_offset, out), chunk));
+      const auto out =
+          std::span(const_cast<std::byte*>(chunk.bytes().data()), chunk.bytes().size());
+      ZT_RETURN_IF_ERROR(chunk.Named(from.source->Read(from.id, chunk.input_offset, out)));
     }
     return OkStatus();
   }
@@ -134,8 +177,8 @@ class ReadStage final : public Stage {
     std::optional<std::uint64_t> end;
     ByteSource* bytes = nullptr;
     std::size_t run = 0;
-    for (std::size_t k = first; k < batch.chunks.size(); ++k, ++run) {
-      const Chunk& chunk = batch.chunks[k];
+    for (std::size_t k = first; k < batch.pieces.size(); ++k, ++run) {
+      const Piece& chunk = batch.pieces[k];
       if (!ToRead(batch, chunk)) break;
       const ComponentState& state = StateOf(chunk);
       const auto extent = state.source->extent(state.id);
@@ -152,26 +195,26 @@ class ReadStage final : public Stage {
   bool sequential_;
 };
 
-class TransformStage final : public Stage {
+class TransformStage final : public PieceStage {
  public:
   explicit TransformStage(Ledger& ledger) : ledger_(ledger) {}
-  Status Process(Chunk& chunk) override {
+  Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
     if (state.transform == nullptr) return OkStatus();
-    const std::size_t units = chunk.bytes.size() / state.transform->input_unit();
+    const std::size_t units = chunk.bytes().size() / state.transform->input_unit();
     Buffer out = ledger_.pool.Take(units * state.transform->output_unit());
     NumericCounts counts;
-    state.transform->Apply(chunk.bytes, out.bytes(), counts);
+    state.transform->Apply(chunk.bytes(), out.bytes(), counts);
     state.overflow += counts.overflow;
     state.nan_lost += counts.nan_lost;
     chunk.Replace(std::move(out));
     return OkStatus();
   }
-  Status ProcessBatch(Batch& batch) override {
-    ZT_RETURN_IF_ERROR(Stage::ProcessBatch(batch));
+  Status Process(Batch& batch) override {
+    ZT_RETURN_IF_ERROR(PieceStage::Process(batch));
     // A lone chunk's input is no longer needed; give it back before compression asks for more.
-    if (batch.chunks.size() == 1 && StateOf(batch.chunks[0]).transform != nullptr) {
-      batch.arena = Buffer();
+    if (batch.pieces.size() == 1 && StateOf(batch.pieces[0]).transform != nullptr) {
+      batch.input = Buffer();
     }
     return OkStatus();
   }
@@ -180,28 +223,27 @@ class TransformStage final : public Stage {
   Ledger& ledger_;
 };
 
-class CompressStage final : public Stage {
+class CompressStage final : public StageOf<Batch> {
  public:
   explicit CompressStage(Ledger& ledger) : ledger_(ledger) {}
-  Status Process(Chunk&) override { return OkStatus(); }
-  Status ProcessBatch(Batch& batch) override {
+  Status Process(Batch& batch) override {
     std::size_t bound = 0;
-    for (const Chunk& chunk : batch.chunks) {
+    for (const Piece& chunk : batch.pieces) {
       if (Wanted(chunk)) {
-        bound += ledger_.CodecOf(StateOf(chunk)).Bound(chunk.bytes.size());
+        bound += ledger_.CodecOf(StateOf(chunk)).Bound(chunk.bytes().size());
       }
     }
     if (bound == 0) return OkStatus();
-    batch.encoded_arena = ledger_.pool.Take(bound);
-    std::span<std::byte> free = batch.encoded_arena.bytes();
-    for (Chunk& chunk : batch.chunks) {
+    batch.encoded = ledger_.pool.Take(bound);
+    std::span<std::byte> free = batch.encoded.bytes();
+    for (Piece& chunk : batch.pieces) {
       if (!Wanted(chunk)) continue;
       // The wish may have changed since the bound was summed (another chunk of the component was found
       // incompressible); then less room is used, never more.
       const ComponentState& state = StateOf(chunk);
       const FrameEncoder& encoder = *ledger_.encoders.at(state.storage.encoding);
-      auto size = encoder.Encode(ledger_.ParametersOf(state), chunk.bytes, free);
-      if (!size.ok()) return AnnotateChunk(size.status(), chunk);
+      auto size = encoder.Encode(ledger_.ParametersOf(state), chunk.bytes(), free);
+      if (!size.ok()) return chunk.Named(size.status());
       chunk.encoded = free.first(*size);
       free = free.subspan(*size);
     }
@@ -211,13 +253,13 @@ class CompressStage final : public Stage {
  private:
   // Chunks are compressed before it is known whether the component gains; only once it is known that it does not is
   // the work saved. What is stored does not depend on it.
-  static bool Wanted(const Chunk& chunk) {
+  static bool Wanted(const Piece& chunk) {
     const ComponentState& state = StateOf(chunk);
     switch (state.storage.compression) {
       case Compression::kNone:
         return false;
       case Compression::kIfGain:
-        return !chunk.bytes.empty() && state.choice != ComponentState::kRaw;
+        return !chunk.bytes().empty() && state.choice != ComponentState::kRaw;
       case Compression::kAlways:
         return true;
     }
@@ -227,11 +269,11 @@ class CompressStage final : public Stage {
 };
 
 // Decides encoding and offset, in declared order.
-class PlaceStage final : public Stage {
+class PlaceStage final : public PieceStage {
  public:
   explicit PlaceStage(Ledger& ledger) : ledger_(ledger) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Chunk& chunk) override {
+  Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
     if (chunk.first) {
       state.choice = Gains(chunk, state) ? ComponentState::kEncoded : ComponentState::kRaw;
@@ -244,38 +286,38 @@ class PlaceStage final : public Stage {
       chunk.stored = chunk.encoded;
       state.frames.push_back({ledger_.cursor - state.offset, state.content,
                               static_cast<std::uint32_t>(chunk.encoded.size()),
-                              static_cast<std::uint32_t>(chunk.bytes.size())});
+                              static_cast<std::uint32_t>(chunk.bytes().size())});
       if (state.frames.size() > (1u << 27)) {
         return InvalidArgument("more than 2^27 frames; choose a larger --chunk");
       }
       if (chunk.last) chunk.trailer = ledger_.CodecOf(state).Trailer(state.frames);
     } else {
-      chunk.stored = chunk.bytes;
+      chunk.stored = chunk.bytes();
     }
-    state.content += chunk.bytes.size();
+    state.content += chunk.bytes().size();
     chunk.place = ledger_.cursor;
     ledger_.cursor += chunk.stored.size() + chunk.trailer.size();
     return OkStatus();
   }
 
  private:
-  bool Gains(const Chunk& chunk, const ComponentState& state) const {
+  bool Gains(const Piece& chunk, const ComponentState& state) const {
     const Compression compression = state.storage.compression;
     if (compression == Compression::kAlways) return true;
-    if (compression == Compression::kNone || chunk.bytes.empty()) return false;
+    if (compression == Compression::kNone || chunk.bytes().empty()) return false;
     const std::uint64_t encoded =
         chunk.encoded.size() + (chunk.last ? ledger_.CodecOf(state).TrailerBytes(1) : 0);
     return static_cast<double>(encoded) <=
-           static_cast<double>(chunk.bytes.size()) * (1.0 - ledger_.min_gain);
+           static_cast<double>(chunk.bytes().size()) * (1.0 - ledger_.min_gain);
   }
   Ledger& ledger_;
 };
 
 // Digests that must see the bytes in order. CRC-32C is done where the bytes are written.
-class HashStage final : public Stage {
+class HashStage final : public PieceStage {
  public:
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Chunk& chunk) override {
+  Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
     const DigestKind kind = state.storage.digest;
     if (kind == DigestKind::kNone || kind == DigestKind::kCrc32c) return OkStatus();
@@ -286,9 +328,9 @@ class HashStage final : public Stage {
   }
 };
 
-class CrcStage final : public Stage {
+class CrcStage final : public PieceStage {
  public:
-  Status Process(Chunk& chunk) override {
+  Status ProcessPiece(Piece& chunk) override {
     if (StateOf(chunk).storage.digest == DigestKind::kCrc32c) {
       chunk.crc = Crc32c(chunk.trailer, Crc32c(chunk.stored));
     }
@@ -297,14 +339,13 @@ class CrcStage final : public Stage {
 };
 
 // Hands the batch to the sink with one call: by several workers where the sink can place, in order where not.
-class WriteStage final : public Stage {
+class WriteStage final : public StageOf<Batch> {
  public:
   explicit WriteStage(Ledger& ledger) : ledger_(ledger), place_(ledger.sink.can_place()) {}
   StageOrder order() const override {
     return place_ ? StageOrder::kParallel : StageOrder::kInOrder;
   }
-  Status Process(Chunk&) override { return OkStatus(); }
-  Status ProcessBatch(Batch& batch) override {
+  Status Process(Batch& batch) override {
     static constexpr std::array<std::byte, 4096> kZeros{};
     std::vector<std::span<const std::byte>> pieces;
     const auto append = [&pieces](std::span<const std::byte> piece) {
@@ -315,8 +356,8 @@ class WriteStage final : public Stage {
         pieces.push_back(piece);
       }
     };
-    const Chunk& first = batch.chunks.front();
-    for (const Chunk& chunk : batch.chunks) {
+    const Piece& first = batch.pieces.front();
+    for (const Piece& chunk : batch.pieces) {
       // A placed file reads as zero where nothing was written, so its first gap needs no bytes.
       std::uint64_t zeros = place_ && &chunk == &first ? 0 : chunk.padding;
       for (; zeros > 0;) {
@@ -338,11 +379,11 @@ class WriteStage final : public Stage {
 };
 
 // Writes down what was stored, in declared order: an object's entry is complete with its last blob.
-class RecordStage final : public Stage {
+class RecordStage final : public PieceStage {
  public:
   explicit RecordStage(Ledger& ledger) : ledger_(ledger) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Chunk& chunk) override {
+  Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
     const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();
     state.crc = state.stored == 0 ? chunk.crc : Crc32cCombine(state.crc, chunk.crc, bytes);
@@ -453,13 +494,13 @@ class RecordStage final : public Stage {
 
 }  // namespace
 
-std::vector<std::shared_ptr<Stage>> MakeChain(Ledger& ledger,
-                                              const std::vector<std::shared_ptr<Stage>>& custom,
-                                              std::shared_ptr<Stage> after) {
-  std::vector<std::shared_ptr<Stage>> chain = {std::make_shared<ReadStage>(ledger, true),
-                                               std::make_shared<ReadStage>(ledger, false),
-                                               std::make_shared<TransformStage>(ledger)};
-  chain.insert(chain.end(), custom.begin(), custom.end());
+PipelineOf<Batch>::Stages MakeChain(Ledger& ledger,
+                                    const std::vector<std::shared_ptr<Stage>>& custom,
+                                    std::shared_ptr<StageOf<Batch>> after) {
+  PipelineOf<Batch>::Stages chain = {std::make_shared<ReadStage>(ledger, true),
+                                     std::make_shared<ReadStage>(ledger, false),
+                                     std::make_shared<TransformStage>(ledger)};
+  for (const auto& stage : custom) chain.push_back(std::make_shared<CustomStage>(stage));
   chain.push_back(std::make_shared<CompressStage>(ledger));
   chain.push_back(std::make_shared<PlaceStage>(ledger));
   chain.push_back(std::make_shared<HashStage>());

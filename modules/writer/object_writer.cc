@@ -16,6 +16,7 @@ module;
 module zt.writer;
 
 import :chain;
+import :chunk;
 import :feed;
 import zt.core;
 import zt.pipeline;
@@ -42,16 +43,15 @@ void ObjectWriter::State::BeginComponent() {
 }
 
 Status ObjectWriter::State::Send(bool last) {
-  Chunk chunk;
+  writer::internal::Piece chunk;
   chunk.object = object.get();
   chunk.component = static_cast<std::uint32_t>(at);
-  chunk.owner = component;
+  chunk.state = component;
   chunk.input_bytes = filled;
   chunk.offset = appended - filled;
   chunk.first = chunk.offset == 0;
   chunk.last = last;
-  chunk.bytes = buffer.bytes().first(filled);
-  chunk.buffer = std::move(buffer);
+  chunk.Adopt(std::move(buffer), filled);
   buffer = Buffer();
   filled = 0;
   return feed.Send(std::move(chunk));

@@ -6,13 +6,14 @@ module;
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 module zt.writer:chain;
 
+import :chunk;
 import :plan;
 import zt.compress;
 import zt.core;
@@ -45,12 +46,8 @@ struct PlanState {
 bool OnlyShares(const PlannedObject& object);
 
 // One component under way. Each field is touched by one stage, or is fixed, or is atomic.
-struct ComponentState final : ChunkOwner {
+struct ComponentState {
   enum Choice { kUndecided, kRaw, kEncoded };
-
-  std::string_view file() const override {
-    return source == nullptr ? std::string_view() : source->file(id);
-  }
 
   // Fixed before the first chunk is submitted.
   std::shared_ptr<const Object> object;
@@ -73,6 +70,38 @@ struct ComponentState final : ChunkOwner {
   std::unique_ptr<Hasher> hasher;                         // hash
   std::uint32_t crc = 0;                                  // record
   std::uint64_t stored = 0;                               // record
+};
+
+// A chunk with all that the writer keeps of it.
+struct Piece final : Chunk {
+  using Chunk::Adopt;
+  using Chunk::Borrow;
+  using Chunk::owns;
+
+  std::shared_ptr<ComponentState> state;
+  std::uint64_t input_offset = 0;  // of the range to read, in the source's component
+  std::uint64_t input_bytes = 0;   // of that range
+
+  // What will be stored: bytes(), or `encoded`, which lies in the batch's buffer of that name.
+  std::span<const std::byte> encoded;  // empty where it was not compressed
+  std::span<const std::byte> stored;   // bytes() or `encoded`
+  std::vector<std::byte> trailer;      // stored after `stored` (a seek table)
+  std::uint64_t place = 0;             // absolute offset of `stored` in the output
+  std::uint64_t padding = 0;           // zero bytes before it
+  std::uint32_t crc = 0;               // CRC-32C of stored and trailer, where asked for
+
+  // "FILE: tensor 'NAME': " put before the message; OK stays OK.
+  Status Named(const Status& status) const;
+};
+
+// Consecutive chunks that travel together: one large chunk, or many small ones so that a tensor of some kilobytes
+// costs microseconds.
+struct Batch final : Task {
+  std::vector<Piece> pieces;  // at least one
+  Buffer input;               // bytes as read; pieces borrow them
+  Buffer encoded;             // compressed bytes
+
+  Status Named(const Status& status) const override { return pieces.front().Named(status); }
 };
 
 // What one numeric finding is made of; the exported NumericFinding without the import cycle.
@@ -129,8 +158,8 @@ struct Ledger {
 };
 
 // The chain, in order: read, transform, the caller's own, compress, place, hash, write, record.
-std::vector<std::shared_ptr<Stage>> MakeChain(Ledger& ledger,
-                                              const std::vector<std::shared_ptr<Stage>>& custom,
-                                              std::shared_ptr<Stage> after);
+PipelineOf<Batch>::Stages MakeChain(Ledger& ledger,
+                                    const std::vector<std::shared_ptr<Stage>>& custom,
+                                    std::shared_ptr<StageOf<Batch>> after);
 
 }  // namespace zt::writer::internal

@@ -27,7 +27,7 @@ class ObjectWriter::Feed {
   virtual std::shared_ptr<writer::internal::ComponentState> NewState() = 0;
   // Memory for one full chunk of a component.
   virtual Buffer Room(const writer::internal::ComponentState& component) = 0;
-  virtual Status Send(Chunk chunk) = 0;
+  virtual Status Send(writer::internal::Piece piece) = 0;
   // The object is complete, or given up.
   virtual void Close() = 0;
 

@@ -25,6 +25,7 @@ module;
 module zt.writer;
 
 import :chain;
+import :chunk;
 import :feed;
 import zt.compress;
 import zt.core;
@@ -37,9 +38,11 @@ import zt.transform;
 
 namespace zt {
 
+using writer::internal::Batch;
 using writer::internal::ComponentState;
 using writer::internal::Ledger;
 using writer::internal::MakeChain;
+using writer::internal::Piece;
 using writer::internal::PlanState;
 
 namespace {
@@ -55,12 +58,11 @@ std::span<const std::byte> Bytes(std::string_view text) {
 }
 
 // Tells the caller where the run stands, after each batch, in order.
-class ReportStage final : public Stage {
+class ReportStage final : public StageOf<Batch> {
  public:
   ReportStage(const std::function<void(const Progress&)>& callback) : callback_(callback) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Chunk&) override { return OkStatus(); }
-  Status ProcessBatch(Batch&) override {
+  Status Process(Batch&) override {
     Progress progress;
     progress.bytes = ledger->bytes_done;
     progress.tensors = ledger->tensors_done;
@@ -93,16 +95,16 @@ struct Writer::State final : ObjectWriter::Feed {
     PipelineOptions pipeline_options;
     pipeline_options.threads = options.threads == 0 ? UsableThreads() : options.threads;
     pipeline_options.window_bytes = options.memory_bytes / 2;
-    pipeline =
-        std::make_unique<Pipeline>(MakeChain(ledger, options.stages, report), pipeline_options);
+    pipeline = std::make_unique<PipelineOf<Batch>>(MakeChain(ledger, options.stages, report),
+                                                   pipeline_options);
   }
 
   WriterOptions options;
   std::unique_ptr<Sink> sink;
   Ledger ledger;
   std::shared_ptr<ReportStage> report;
-  std::unique_ptr<Pipeline> pipeline;  // dropped before what its stages use
-  std::unique_ptr<Batch> pending;      // small chunks not yet submitted
+  std::unique_ptr<PipelineOf<Batch>> pipeline;  // dropped before what its stages use
+  std::unique_ptr<Batch> pending;               // small chunks not yet submitted
   std::uint64_t pending_bytes = 0;
   Value::Map attributes;
   // Names taken, and the number of the object each stands for. Names and nodes lie in one piece of memory.
@@ -136,7 +138,7 @@ struct Writer::State final : ObjectWriter::Feed {
   // it may fail too, and its error is the one that every number of threads reports.
   Status Fail(const Status& status) override {
     if (failure.ok()) {
-      pipeline->Cancel(status);
+      pipeline->Fail(status);
       failure = pipeline->Drain();
       sink->Abort();
     }
@@ -169,6 +171,7 @@ struct Writer::State final : ObjectWriter::Feed {
   Status SubmitPending() {
     if (pending == nullptr) return OkStatus();
     pending_bytes = 0;
+    pending->continues = !pending->pieces.front().first;
     return pipeline->Submit(std::move(pending));
   }
 
@@ -182,15 +185,15 @@ struct Writer::State final : ObjectWriter::Feed {
     return weight;
   }
 
-  Status Enqueue(Chunk chunk, std::uint64_t weight, std::uint64_t bytes) {
+  Status Enqueue(Piece chunk, std::uint64_t weight, std::uint64_t bytes) {
     ZT_RETURN_IF_ERROR(WriteHeader());
     if (pending != nullptr &&
-        (pending_bytes + bytes > kBatchBytes || pending->chunks.size() >= kBatchChunks)) {
+        (pending_bytes + bytes > kBatchBytes || pending->pieces.size() >= kBatchChunks)) {
       ZT_RETURN_IF_ERROR(SubmitPending());
     }
     if (pending == nullptr) pending = std::make_unique<Batch>();
     chunk.pool = &ledger.pool;
-    pending->chunks.push_back(std::move(chunk));
+    pending->pieces.push_back(std::move(chunk));
     pending->weight += weight;
     pending_bytes += bytes;
     return pending_bytes >= kBatchBytes ? SubmitPending() : OkStatus();
@@ -215,9 +218,9 @@ struct Writer::State final : ObjectWriter::Feed {
   Buffer Room(const ComponentState& state) override {
     return ledger.pool.Take(ContentOfChunk(state));
   }
-  Status Send(Chunk chunk) override {
+  Status Send(Piece chunk) override {
     const std::uint64_t bytes = chunk.input_bytes;
-    const auto& state = *static_cast<const ComponentState*>(chunk.owner.get());
+    const ComponentState& state = *chunk.state;
     return Enqueue(std::move(chunk), Weight(state, bytes, bytes), bytes);
   }
   void Close() override { object_open = false; }
@@ -255,10 +258,10 @@ struct Writer::State final : ObjectWriter::Feed {
     std::uint64_t step = ContentOfFirstChunk(*state, content) / out_unit * in_unit;
     std::uint64_t at = 0;
     do {
-      Chunk chunk;
+      Piece chunk;
       chunk.object = state->object.get();
       chunk.component = state->at.component;
-      chunk.owner = state;
+      chunk.state = state;
       chunk.input_offset = at;
       chunk.input_bytes = std::min(step, input_bytes - at);
       step = content / out_unit * in_unit;
@@ -375,6 +378,7 @@ Writer::Writer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Writer::~Writer() {
   if (!state_->finished && state_->failure.ok()) {
+    Cancel(Cancelled("the writer was dropped before Finish"));
     (void)state_->Fail(Cancelled("the writer was dropped before Finish"));
   }
 }

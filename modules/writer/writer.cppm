@@ -12,6 +12,7 @@ module;
 
 export module zt.writer;
 
+export import :chunk;
 export import :object;
 export import :plan;
 import zt.compress;
