@@ -9,6 +9,7 @@ module;
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -30,10 +31,116 @@ namespace {
 namespace dom = simdjson::dom;
 namespace fs = std::filesystem;
 
+constexpr std::string_view kSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
 
 using WeightMap = std::map<std::string, std::string>;  // tensor -> shard
+
+constexpr std::size_t kMostNamed = 20;  // shards or gaps in one message
+
+// "model-00002-of-00003.safetensors" taken apart.
+struct ShardName {
+  std::string set;  // what its siblings share: "model-*-of-00003.safetensors"
+  std::uint64_t part = 0, count = 0;
+  int width = 0;  // digits of the part
+};
+
+// The number that `text` ends with, which is taken off; nullopt where it does not end with one of at most nine digits.
+std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
+  std::size_t begin = text.size();
+  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
+  const std::string_view digits = text.substr(begin);
+  if (digits.empty() || digits.size() > 9) return std::nullopt;
+  text.remove_suffix(digits.size());
+  std::uint64_t value = 0;
+  for (const char digit : digits) value = value * 10 + static_cast<std::uint64_t>(digit - '0');
+  return value;
+}
+
+std::optional<ShardName> ParseShardName(std::string_view file) {
+  std::string_view rest = file;
+  rest.remove_suffix(std::min(rest.size(), kSuffix.size()));
+  const auto count = TakeNumber(rest);
+  if (!file.ends_with(kSuffix) || !count || !rest.ends_with("-of-")) return std::nullopt;
+  const std::string_view tail = file.substr(rest.size() - 4);
+  rest.remove_suffix(4);
+  const std::size_t end = rest.size();
+  const auto part = TakeNumber(rest);
+  if (!part || !rest.ends_with('-') || *part > *count) return std::nullopt;
+  return ShardName{std::string(rest) + "*" + std::string(tail), *part, *count,
+                   static_cast<int>(end - rest.size())};
+}
+
+// "00002, 00004 to 00007": what lies between the sorted `parts`, from `first` to `last`. Empty where nothing does.
+std::string Gaps(const std::set<std::uint64_t>& parts, std::uint64_t first, std::uint64_t last,
+                 int width) {
+  std::string out;
+  std::size_t gaps = 0;
+  const auto number = [&](std::uint64_t part) {
+    std::string digits = std::to_string(part);
+    if (digits.size() < static_cast<std::size_t>(width)) {
+      digits.insert(0, static_cast<std::size_t>(width) - digits.size(), '0');
+    }
+    return digits;
+  };
+  const auto gap = [&](std::uint64_t begin, std::uint64_t end) {  // [begin, end)
+    if (begin >= end || ++gaps > kMostNamed) return;
+    if (!out.empty()) out += ", ";
+    out += number(begin);
+    if (end - begin > 1) out += (end - begin > 2 ? " to " : ", ") + number(end - 1);
+  };
+  std::uint64_t next = first;
+  for (const std::uint64_t part : parts) {
+    gap(next, part);
+    next = part + 1;
+  }
+  gap(next, last + 1);
+  if (gaps > kMostNamed) out += " and others";
+  return out;
+}
+
+// Files that are named as parts of a set are whole sets, whoever lists them: a folder, or an index.
+Status CheckSets(std::span<const std::string> files, std::string_view what) {
+  struct Set {
+    std::set<std::uint64_t> parts;
+    std::uint64_t count = 0;
+    int width = 0;
+  };
+  std::map<std::string, Set> sets;
+  for (const std::string& file : files) {
+    auto name = ParseShardName(file);
+    if (!name) continue;
+    Set& set = sets[std::move(name->set)];
+    set.parts.insert(name->part);
+    set.count = name->count;
+    set.width = name->width;
+  }
+  for (const auto& [name, set] : sets) {
+    const bool from_zero = set.parts.contains(0);
+    const std::string gaps =
+        Gaps(set.parts, from_zero ? 0 : 1, set.count - (from_zero ? 1 : 0), set.width);
+    if (gaps.empty()) continue;
+    return InvalidData(std::string(what) + " " + gaps + " of " + Quote(name) +
+                       "; the checkpoint is not whole");
+  }
+  return OkStatus();
+}
+
+// Names every shard that is not in the folder.
+Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards) {
+  std::string names;
+  std::size_t missing = 0;
+  for (const std::string& shard : shards) {
+    std::error_code error;
+    if (fs::exists(folder / shard, error) || ++missing > kMostNamed) continue;
+    names += (names.empty() ? "" : ", ") + shard;
+  }
+  if (missing == 0) return OkStatus();
+  if (missing > kMostNamed) names += " and " + std::to_string(missing - kMostNamed) + " more";
+  return InvalidData(missing == 1 ? "shard " + names + " is missing"
+                                  : "shards " + names + " are missing");
+}
 
 // A shard's name comes from the index, so it may name a file of the folder and nothing else.
 Status CheckShardName(std::string_view file) {
@@ -53,24 +160,11 @@ StatusOr<WeightMap> ReadIndex(const fs::path& path) {
   return ParseSafetensorsIndex(std::move(text));
 }
 
-// A link may point anywhere; what lies outside the folder is read only where the user said so.
-Status CheckStaysInside(const fs::path& folder, const std::string& file) {
-  std::error_code error;
-  const fs::path root = fs::canonical(folder, error);
-  if (error) return IoError(error.value(), "cannot resolve the folder");
-  const fs::path target = fs::canonical(folder / file, error);
-  if (error) return OkStatus();  // opening it will say what is wrong
-  if (target.parent_path() != root) {
-    return InvalidData("it is a symbolic link that leaves the folder; --follow-links allows that");
-  }
-  return OkStatus();
-}
-
 StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const std::string& file,
                                                   const CheckpointOptions& options) {
-  if (!options.follow_links) ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder, file), file));
-  std::error_code error;
-  if (!fs::exists(folder / file, error)) return InvalidData("shard " + file + " is missing");
+  if (!options.follow_links) {
+    ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder.string(), file), file));
+  }
   auto bytes = OpenFile((folder / file).string());
   if (!bytes.ok()) return Annotate(bytes.status(), file);
   auto source = OpenSafetensors(*std::move(bytes));
@@ -87,6 +181,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   if (!map.ok()) return Annotate(map.status(), index);
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : *map) shards.insert(shard);
+  const std::vector<std::string> listed(shards.begin(), shards.end());
+  ZT_RETURN_IF_ERROR(Annotate(CheckSets(listed, "it leaves out shards"), index));
+  ZT_RETURN_IF_ERROR(CheckPresent(folder, shards));
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
   std::set<std::string> seen;
@@ -171,7 +268,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string&
   }
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.ends_with(".safetensors")) files.push_back(name);
+    if (name.ends_with(kSuffix)) files.push_back(name);
     if (name.ends_with(kIndexSuffix) && folder == fs::path(path)) indices.push_back(name);
   }
   if (error) return IoError(error.value(), "cannot list the folder");
@@ -184,6 +281,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string&
   if (indices.size() == 1) return OpenIndexed(folder, indices[0], files, options);
   if (files.empty())
     return InvalidArgument("the folder has neither an index nor *.safetensors files");
+  ZT_RETURN_IF_ERROR(CheckSets(files, "there is no index, and the folder lacks shards"));
   std::vector<std::unique_ptr<TensorSource>> sources;
   for (const std::string& file : files) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenShard(folder, file, options));

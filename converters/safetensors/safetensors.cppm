@@ -43,8 +43,9 @@ struct CheckpointOptions {
 };
 
 // A folder with one *.safetensors.index.json, or the index file itself: its shards as one source, checked against
-// the index both ways. Without an index, every *.safetensors file of the folder, by name. Errors name the file within
-// the folder.
+// the index both ways. Without an index, every *.safetensors file of the folder, by name. Files named as parts of a set
+// ("-00001-of-00003") must be the whole set; kDataLoss names all that are missing. Errors name the file within the
+// folder.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(
     const std::string& path, const CheckpointOptions& options = {});
 

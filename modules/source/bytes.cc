@@ -12,10 +12,12 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -232,8 +234,32 @@ Status ByteSource::ReadScattered(std::uint64_t offset,
 
 StatusOr<bool> ByteSource::AtEnd(std::uint64_t offset) { return size() && offset >= *size(); }
 
+namespace {
+
+std::string KindOfFile(mode_t mode) {
+  if (S_ISFIFO(mode)) return "pipe";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "device";
+  return "socket";
+}
+
+}  // namespace
+
+Status CheckStaysInside(const std::string& folder, const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path root = fs::canonical(folder, error);
+  if (error) return IoError(error.value(), "cannot resolve the folder");
+  const fs::path target = fs::canonical(fs::path(folder) / name, error);
+  if (error) return OkStatus();  // opening it will say what is wrong
+  if (target.parent_path() != root) {
+    return InvalidData("it is a symbolic link that leaves the folder; --follow-links allows that");
+  }
+  return OkStatus();
+}
+
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
-  const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  // Opening a named pipe would wait for somebody to write to it; O_NONBLOCK means nothing to a regular file.
+  const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) return IoError(errno, "cannot open");
   struct stat info;
   if (::fstat(fd, &info) != 0) {
@@ -247,7 +273,8 @@ StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
-    return InvalidArgument("it is no regular file; give - and feed it to standard input");
+    return InvalidArgument("it is a " + KindOfFile(info.st_mode) +
+                           ", a regular file is needed; give - and feed it to standard input");
   }
   return std::make_shared<FileBytes>(fd, true, path, 0, static_cast<std::uint64_t>(info.st_size));
 }

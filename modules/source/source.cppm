@@ -28,7 +28,7 @@ class ByteSource {
 
   // For messages: the path as given, or "standard input".
   virtual const std::string& name() const = 0;
-  // Total bytes; nothing where only the end of the stream will tell.
+  // Total bytes; nullopt where only the end of the stream will tell.
   virtual std::optional<std::uint64_t> size() const = 0;
   // True for a pipe: one caller, ascending ranges.
   virtual bool sequential() const = 0;
@@ -50,6 +50,10 @@ class ByteSource {
 // A regular file, read with pread (never mapped: a file that shrinks is an error, not a SIGBUS). Fails with
 // kUnavailable where it cannot be opened; a directory is kInvalidArgument.
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path);
+
+// Fails with kDataLoss where `name`, a file of `folder`, is a symbolic link that leads out of the folder. For names that
+// an index or a listing gives: what lies outside is read only where the user has allowed it.
+Status CheckStaysInside(const std::string& folder, const std::string& name);
 
 // A file descriptor that may be a pipe. A regular file becomes a seekable source that begins at its current
 // offset; anything else is sequential. Does not close `fd`.
@@ -105,7 +109,8 @@ class TensorSource {
   inline const std::vector<std::string>& warnings() const { return warnings_; }
   // Adds a warning; before the source is handed out.
   inline void AddWarning(std::string line) { warnings_.push_back(std::move(line)); }
-  // The file (or "standard input") that holds this component, for messages. Set by whoever opened it.
+  // The file (or "standard input") that holds this component, for messages. Set by whoever opened it. A source without
+  // components is asked for {} too.
   virtual const std::string& file(ComponentId) const { return file_; }
   // Names the file; before the source is handed out.
   inline void SetFile(std::string name) { file_ = std::move(name); }
@@ -132,7 +137,7 @@ class TensorSource {
   // Where the bytes lie, if they are served as they lie.
   virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
 
-  // Of the bytes as declared; nothing where the source does not know. By default, where they lie.
+  // Of the bytes as declared; nullopt where the source does not know. By default, where they lie.
   virtual std::optional<Identity> identity(ComponentId id) const;
 
   // The component's declared bytes, where they are in memory anyway. Valid as long as the source.

@@ -29,6 +29,7 @@ class MergedSource final : public TensorSource {
     std::size_t total = 0;
     for (const auto& source : sources_) total += source->objects().size();
     std::unordered_map<std::string_view, std::size_t> owner;  // object name -> source
+    std::unordered_map<std::string_view, std::size_t> kept;   // attribute -> its place
     owner.reserve(total);
     objects_.reserve(total);
     origin_.reserve(total);
@@ -46,10 +47,10 @@ class MergedSource final : public TensorSource {
         origin_.push_back({static_cast<std::uint32_t>(s), static_cast<std::uint32_t>(i)});
       }
       for (const auto& [key, value] : source.attributes()) {
-        const Value* held = FindMember(attributes_, key);
-        if (held == nullptr) {
+        const auto [held, fresh] = kept.emplace(key, attributes_.size());
+        if (fresh) {
           attributes_.emplace_back(key, value);
-        } else if (!(*held == value)) {
+        } else if (!(attributes_[held->second].second == value)) {
           warnings_.push_back(names_[s] + ": attribute " + Quote(key) +
                               " differs from the one in an earlier file, which is kept");
         }

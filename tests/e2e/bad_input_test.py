@@ -1,6 +1,7 @@
 """Each kind of bad input gives one clear line and the right exit status, and leaves nothing behind."""
 import json
 import os
+import shutil
 import struct
 import unittest
 
@@ -228,6 +229,50 @@ class BadFolder(support.EndToEnd):
     def test_missing_shard(self):
         self.path("m/model-2.safetensors").unlink()
         self.refuse((INVALID, IO), says="model-2.safetensors")
+
+    def test_all_missing_shards_are_named(self):
+        for shard in self.SHARDS:
+            self.path(f"m/{shard}").unlink()
+        self.refuse(INVALID, says="shards model-1.safetensors, model-2.safetensors are missing")
+
+    def numbered(self, present, count, index=False):
+        """A folder of the shards `present` of a set; with an index that lists them and no others, or without."""
+        folder = self.path("numbered")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        names = {f"t{part}": f"model-{part:05}-of-{count:05}.safetensors" for part in present}
+        for tensor, shard in names.items():
+            make_safetensors.write(folder / shard, make_safetensors.sample((tensor,)))
+        if index:
+            (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+        return folder
+
+    def test_a_set_of_shards_is_whole(self):
+        for present, count, missing in [((1, 3), 3, "00002"), ((1, 2, 4, 5, 9), 9, "00003, 00006 to 00008"),
+                                        ((5,), 6, "00001 to 00004, 00006"), ((0, 1), 3, "00002"), ((2, 3), 3, "00001"),
+                                        (range(1, 100, 2), 999, "00038, 00040 and others")]:
+            for index in (False, True):
+                with self.subTest(missing, index=index):
+                    folder = self.numbered(present, count, index)
+                    self.fail_with(INVALID, "convert", folder, "-o", self.path("o.zt"),
+                                   says=(f"{missing} of 'model-*-of-{count:05}.safetensors'", "not whole"))
+        for present, count in [((1, 2, 3), 3), ((0, 1, 2), 3), ((1,), 1), ((7,), 3)]:
+            for index in (False, True):
+                with self.subTest(present=present, index=index):
+                    self.succeed("convert", "-f", self.numbered(present, count, index), "-o", self.path("o.zt"))
+
+    def test_a_pipe_among_the_files_is_refused_at_once(self):
+        for name in ["model.safetensors", "model.safetensors.index.json", "a.npy", "a.gguf", "config.json"]:
+            with self.subTest(name):
+                folder = self.path("pipes-" + name)
+                folder.mkdir()
+                os.mkfifo(folder / name)
+                self.fail_with(support.USAGE, "inspect", folder, says=() if name == "config.json" else "pipe")
+                self.fail_with(support.USAGE, "inspect", folder / name, says="pipe")
+                self.fail_with(support.USAGE, "convert", "--quant", "group", folder / name, "-o", self.path("o.zt"),
+                               says="pipe")
+        for command in (["inspect"], ["verify"], ["convert", "-o", self.path("o.zt")]):
+            self.fail_with(support.USAGE, *command, "/dev/zero", says="it is a device")
 
     def test_name_in_two_shards(self):
         make_safetensors.write(self.path("m/model-2.safetensors"), make_safetensors.sample(("c", "a")))
