@@ -54,6 +54,7 @@ StatusOr<NpyOptions> NpyOptionsOf(const InputOptions& options) {
   NpyOptions npy;
   npy.memory_limit = options.memory;
   npy.keep_sparse = options.keep_sparse;
+  npy.follow_links = options.follow_links;
   if (!options.npy_void.empty()) {
     npy.void_type = ParseElementType(options.npy_void);
     if (!npy.void_type)

@@ -279,7 +279,9 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
   plan.AddSmall("shape", "<i8", std::array<std::uint64_t, 1>{rank}, dims);
   // scipy's matrices have two dimensions, its arrays any number.
   static constexpr std::array<std::byte, 1> kTrue = {std::byte{1}};
-  if (rank != 2) plan.AddSmall("_is_array", "|b1", {}, kTrue);
+  const Value* const flag = FindMember(object.attributes, kScipyIsArray);
+  if (rank != 2 || (flag != nullptr && *flag == Value(true)))
+    plan.AddSmall("_is_array", "|b1", {}, kTrue);
 
   ZT_ASSIGN_OR_RETURN(const std::uint32_t values_at, Find(object, "values"));
   const Component& values = object.components[values_at];

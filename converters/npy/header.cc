@@ -204,6 +204,11 @@ StatusOr<Header> ReadHeader(ByteSource& bytes) {
   return header;
 }
 
+std::string DescrName(const Descr& descr) {
+  if (descr.text.empty()) return "unknown";
+  return descr.text.substr(descr.order == 0 ? 0 : 1);
+}
+
 StatusOr<ArrayType> TypeOf(const Descr& descr, const std::optional<ElementType>& void_type) {
   struct Row {
     char kind;

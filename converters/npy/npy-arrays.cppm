@@ -3,6 +3,7 @@ module;
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,7 +21,7 @@ import zt.source;
 
 namespace zt::npy::internal {
 
-// Arrays as dense objects. Derived classes say what Finish checks.
+// Arrays as dense objects, and those that are no tensors by name alone. Derived classes say what Finish checks.
 class ArraySource : public TensorSource {
  public:
   explicit ArraySource(std::string_view format) : format_(format) {}
@@ -28,18 +29,31 @@ class ArraySource : public TensorSource {
   // Declares an array. `bytes` hold its header and itself.
   Status Add(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
              const ArrayType& type, std::uint64_t memory_limit);
+  // Lists an array that cannot be served, as `bytes` bytes of format "npy." and its descr; `why` is the answer to
+  // whoever asks for it.
+  void AddUnreadable(std::string name, std::string_view file, std::string_view descr, Shape shape,
+                     std::uint64_t bytes, Status why);
   inline Object& object(std::size_t index) { return objects_[index]; }
 
   std::string_view format() const override { return format_; }
+  Status CheckReadable(std::uint32_t object) const override;
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
-  const std::string& file(ComponentId id) const override {
-    return readers_[id.object]->bytes().name();
+  const std::string& file(ComponentId id) const override;
+  bool sequential(ComponentId id) const override {
+    return readers_[id.object] != nullptr && readers_[id.object]->sequential();
   }
-  bool sequential(ComponentId id) const override { return readers_[id.object]->sequential(); }
 
  protected:
   std::string_view format_;
-  std::vector<std::unique_ptr<ArrayReader>> readers_;
+  std::vector<std::unique_ptr<ArrayReader>>
+      readers_;  // of each object; null where it is unreadable
+
+ private:
+  struct Unreadable {
+    std::string file;
+    Status why;
+  };
+  std::map<std::uint32_t, Unreadable> unreadable_;  // by object
 };
 
 // "what 'a' 'b'", of many names the first ones.
@@ -50,11 +64,16 @@ struct EntryArray {
   std::size_t index = 0;  // in ZipArchive::entries
   std::string name;       // without ".npy"
   Header header;
+  Status unreadable =
+      OkStatus();  // why there is no header to read: encrypted, an unknown method or version
 };
 
-// The scipy sparse matrix these entries are, or nothing where they are none.
+// The kind of scipy sparse matrix these entries are ("csr"), or nullopt where they are none.
 StatusOr<std::optional<std::string>> ScipyFormat(ZipArchive& archive,
                                                  std::span<const EntryArray> arrays);
+
+// True where scipy's entry '_is_array' says that it is a sparse array, not a matrix.
+StatusOr<bool> IsSparseArray(ZipArchive& archive, std::span<const EntryArray> arrays);
 
 // The matrix as one object. `format` is what ScipyFormat said.
 StatusOr<std::unique_ptr<TensorSource>> OpenScipy(std::shared_ptr<ZipArchive> archive,

@@ -32,7 +32,7 @@ StatusOr<Literal> ParseLiteral(std::string_view text);
 
 // numpy's array-protocol type string taken apart: "<f4" is {'<', 'f', 4}.
 struct Descr {
-  char order = 0;           // '<' '>' '|' '=', or 0 where it is not said
+  char order = 0;           // '<' '>' '|' '=', or 0 where the header does not say it
   char kind = 0;            // 'b' 'i' 'u' 'f' 'c' 'V' 'S' 'U' 'M' 'm' 'O'
   std::uint64_t width = 0;  // bytes; for 'U' characters
   std::string text;         // as written; "structured" for lists of fields
@@ -48,6 +48,9 @@ struct Header {
 // Reads the header at the beginning of `bytes`, in ascending order. Any descr that is well formed
 // is accepted.
 StatusOr<Header> ReadHeader(ByteSource& bytes);
+
+// A descr as a word for listings, without its byte order: "U5", "structured"; "unknown" where no header was read.
+std::string DescrName(const Descr& descr);
 
 // The element a descr stands for and, where its bytes are big-endian, the width to swap by (else 1).
 struct ArrayType {

@@ -6,6 +6,7 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,7 +40,32 @@ Status ArraySource::Add(std::string name, std::shared_ptr<ByteSource> bytes, con
   return OkStatus();
 }
 
+void ArraySource::AddUnreadable(std::string name, std::string_view file, std::string_view descr,
+                                Shape shape, std::uint64_t bytes, Status why) {
+  const auto index = static_cast<std::uint32_t>(objects_.size());
+  Object object;
+  object.name = std::move(name);
+  object.format = "npy." + std::string(descr);
+  object.shape = std::move(shape);
+  object.components.push_back({"data", {DType::kU8, ""}, bytes});
+  objects_.push_back(std::move(object));
+  readers_.push_back(nullptr);
+  unreadable_.emplace(index, Unreadable{std::string(file), std::move(why)});
+}
+
+Status ArraySource::CheckReadable(std::uint32_t object) const {
+  const auto found = unreadable_.find(object);
+  return found == unreadable_.end() ? OkStatus() : found->second.why;
+}
+
+const std::string& ArraySource::file(ComponentId id) const {
+  if (id.object >= readers_.size()) return file_;
+  const auto& reader = readers_[id.object];
+  return reader != nullptr ? reader->bytes().name() : unreadable_.at(id.object).file;
+}
+
 Status ArraySource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+  ZT_RETURN_IF_ERROR(CheckReadable(id.object));
   return readers_[id.object]->Read(offset, out);
 }
 
@@ -65,8 +91,24 @@ class NpySource final : public ArraySource {
  public:
   NpySource() : ArraySource("npy") {}
 
+  // A file of a folder: what is well formed but cannot be served is listed, so that the others can be had without it.
+  Status AddFileOfFolder(const std::string& name, const std::shared_ptr<ByteSource>& bytes,
+                         const NpyOptions& options) {
+    StatusOr<Header> header = ReadHeader(*bytes);
+    const Status status = header.ok() ? AddArray(name, bytes, *header, options) : header.status();
+    if (status.code() != StatusCode::kUnimplemented) return status;
+    if (!header.ok()) header = Header{};
+    const std::uint64_t size = bytes->size().value_or(0);
+    AddUnreadable(name, bytes->name(), DescrName(header->descr), header->shape,
+                  size - std::min(size, header->size), status);
+    return OkStatus();
+  }
   Status AddFile(std::string name, std::shared_ptr<ByteSource> bytes, const NpyOptions& options) {
     ZT_ASSIGN_OR_RETURN(const Header header, ReadHeader(*bytes));
+    return AddArray(std::move(name), std::move(bytes), header, options);
+  }
+  Status AddArray(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
+                  const NpyOptions& options) {
     ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(header.descr, options.void_type));
     const std::optional<std::uint64_t> size = bytes->size();
     ZT_RETURN_IF_ERROR(Add(std::move(name), std::move(bytes), header, type, options.memory_limit));
@@ -80,17 +122,19 @@ class NpySource final : public ArraySource {
   }
 
   bool seekable() const override {
-    return std::none_of(readers_.begin(), readers_.end(),
-                        [](const auto& reader) { return reader->sequential(); });
+    return std::none_of(readers_.begin(), readers_.end(), [](const auto& reader) {
+      return reader != nullptr && reader->sequential();
+    });
   }
   std::optional<Extent> extent(ComponentId id) const override {
-    const ArrayReader& reader = *readers_[id.object];
-    if (!reader.direct()) return std::nullopt;
-    return Extent{&reader.bytes(), reader.data(), reader.size()};
+    const ArrayReader* const reader = readers_[id.object].get();
+    if (reader == nullptr || !reader->direct()) return std::nullopt;
+    return Extent{&reader->bytes(), reader->data(), reader->size()};
   }
   // A pipe has no size to compare before.
   Status Finish() override {
     for (const auto& reader : readers_) {
+      if (reader == nullptr) continue;
       const std::string& name = reader->bytes().name();
       ZT_RETURN_IF_ERROR(Annotate(reader->bytes().CheckUnchanged(), name));
       if (!reader->sequential()) continue;
@@ -191,11 +235,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
   for (const std::filesystem::path& file : arrays) {
     const std::string name = file.stem().string();
     const std::string context = file.filename().string() + ": " + TensorContext(name);
+    if (!options.follow_links) {
+      ZT_RETURN_IF_ERROR(
+          Annotate(CheckStaysInside(path, file.filename().string()), file.filename().string()));
+    }
     const auto opened = files->Get(file.string());
     if (!opened.ok()) return Annotate(opened.status(), context);
     auto bytes = std::make_shared<npy::internal::FolderFile>(files, file.string(),
                                                              (*opened)->size().value_or(0));
-    ZT_RETURN_IF_ERROR(Annotate(source->AddFile(name, std::move(bytes), options), context));
+    ZT_RETURN_IF_ERROR(Annotate(source->AddFileOfFolder(name, bytes, options), context));
   }
   if (!others.empty()) {
     source->AddWarning(npy::internal::ListNames("files left out:", others));

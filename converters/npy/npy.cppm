@@ -7,6 +7,7 @@ module;
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 export module zt.convert.npy;
 
@@ -19,6 +20,11 @@ export namespace zt {
 // True where a file that begins with `head` (8 bytes suffice) is an .npy array.
 bool LooksLikeNpy(std::span<const std::byte> head);
 
+// The attribute, true, of an object that was one of scipy's sparse arrays of two dimensions, not a matrix.
+inline constexpr std::string_view kScipyIsArray = "scipy_is_array";
+// The attribute of the array 'data' of a sparse .npz whose arrays were kept as they are: "csr", "bsr" ...
+inline constexpr std::string_view kScipyFormat = "scipy_format";
+
 // How numpy files are opened.
 struct NpyOptions {
   // What the elements of '|V1', '<V2', '<f1' arrays are (ml_dtypes' bfloat16 and fp8 lose their
@@ -28,6 +34,8 @@ struct NpyOptions {
   // Bytes one array may hold while it is transposed from Fortran order or re-sorted. Arrays beyond
   // it are read in several passes; those that cannot be (pipes, deflated entries) are refused.
   std::uint64_t memory_limit = std::uint64_t{64} << 20;
+  // The files of a folder may be symbolic links that lead out of it.
+  bool follow_links = false;
   // Leaves the entries of a scipy sparse .npz as the dense arrays they are.
   bool keep_sparse = false;
 };

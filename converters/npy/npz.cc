@@ -1,8 +1,10 @@
 // zt.convert.npy — .npz archives.
 module;
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,7 +32,29 @@ class NpzSource final : public ArraySource {
   explicit NpzSource(std::shared_ptr<ZipArchive> archive)
       : ArraySource("npz"), archive_(std::move(archive)) {}
 
+  // What is well formed but cannot be served is listed, so that the others can be had without it.
   Status AddEntry(const EntryArray& array, const NpyOptions& options) {
+    entries_.push_back(array.index);
+    const Status status = array.unreadable.ok() ? AddArray(array, options) : array.unreadable;
+    if (status.code() != StatusCode::kUnimplemented) return status;
+    const std::uint64_t size = archive_->entries()[array.index].size;
+    AddUnreadable(array.name, archive_->name(), DescrName(array.header.descr), array.header.shape,
+                  size - std::min(size, array.header.size), status);
+    return OkStatus();
+  }
+
+  Status Finish() override {
+    ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (readers_[i] == nullptr) continue;
+      ZT_RETURN_IF_ERROR(Annotate(archive_->Verify(entries_[i], readers_[i]->data()),
+                                  archive_->name() + ": " + TensorContext(objects_[i].name)));
+    }
+    return OkStatus();
+  }
+
+ private:
+  Status AddArray(const EntryArray& array, const NpyOptions& options) {
     ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(array.header.descr, options.void_type));
     ZT_ASSIGN_OR_RETURN(auto bytes, archive_->OpenEntry(array.index));
     const std::uint64_t entry_size = *bytes->size();
@@ -40,20 +64,9 @@ class NpzSource final : public ArraySource {
       return InvalidData("its header declares " + std::to_string(needed) +
                          " bytes, its entry has " + std::to_string(entry_size));
     }
-    entries_.push_back(array.index);
     return OkStatus();
   }
 
-  Status Finish() override {
-    ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      ZT_RETURN_IF_ERROR(Annotate(archive_->Verify(entries_[i], readers_[i]->data()),
-                                  archive_->name() + ": " + TensorContext(objects_[i].name)));
-    }
-    return OkStatus();
-  }
-
- private:
   std::shared_ptr<ZipArchive> archive_;
   std::vector<std::size_t> entries_;  // of each object
 };
@@ -78,21 +91,22 @@ StatusOr<Listing> ListArrays(ZipArchive& archive) {
     auto bytes = archive.OpenEntry(i);
     StatusOr<Header> header = bytes.ok() ? ReadHeader(**bytes) : bytes.status();
     if (!header.ok()) {
-      // A system that cannot read says nothing about what the entry is.
-      if (claims || header.status().code() == StatusCode::kUnavailable) {
-        return Annotate(header.status(), TensorContext(name));
+      const StatusCode code = header.status().code();
+      if (!claims && code != StatusCode::kUnavailable) {
+        listing.others.push_back(entry.name);
+        continue;
       }
-      listing.others.push_back(entry.name);
-      continue;
+      // A system that cannot read says nothing about what the entry is.
+      if (code != StatusCode::kUnimplemented) return Annotate(header.status(), TensorContext(name));
     }
-    if (name.empty()) return InvalidData("an entry has an empty name");
     if (name.find('\0') != std::string_view::npos) {
       return InvalidData(TensorContext(name) + ": the name holds a NUL");
     }
     if (!names.insert(name).second) {
       return InvalidData(TensorContext(name) + " is in the archive twice");
     }
-    listing.arrays.push_back({i, std::string(name), *std::move(header)});
+    listing.arrays.push_back(
+        {i, std::string(name), header.ok() ? *header : Header{}, header.status()});
   }
   return listing;
 }
@@ -102,6 +116,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
                                                    const NpyOptions& options) {
   ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
   ZT_ASSIGN_OR_RETURN(const Listing listing, ListArrays(*archive));
+  if (listing.arrays.empty() && !listing.others.empty()) {
+    return Unsupported(ListNames("the zip archive holds no .npy array, but", listing.others));
+  }
   ZT_ASSIGN_OR_RETURN(const auto sparse, ScipyFormat(*archive, listing.arrays));
   if (sparse && !options.keep_sparse) {
     auto matrix =
@@ -115,7 +132,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
     ZT_RETURN_IF_ERROR(Annotate(source->AddEntry(array, options), TensorContext(array.name)));
     if (sparse && array.name == "data") {
       Object& data = source->object(source->objects().size() - 1);
-      SetMember(data.attributes, "scipy_format", *sparse);
+      SetMember(data.attributes, kScipyFormat, *sparse);
     }
   }
   if (!listing.others.empty()) {

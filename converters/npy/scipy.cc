@@ -48,14 +48,19 @@ class ScipySource final : public TensorSource {
       ZT_RETURN_IF_ERROR(InitCoo(shape));
     } else {
       return Unsupported("scipy's sparse format " + Quote(format) +
-                         " is not supported (csr, csc and coo are); keep its arrays as they are, "
-                         "or convert it with tocsr()");
+                         " is not supported (csr, csc and coo are); keep its arrays as they are "
+                         "(--sparse keep), or convert it with tocsr()");
     }
     for (const EntryArray& array : arrays_) {
       if (used_.contains(array.index)) continue;
-      if (array.name == "format" || array.name == "_is_array") continue;  // said by our format
+      if (array.name == "format" || array.name == "_is_array") continue;  // see IsSparseArray
       warnings_.push_back("entry " + Quote(array.name) +
                           " is no part of the sparse matrix and is left out");
+    }
+    // A matrix and a sparse array of two dimensions differ in what * means, so scipy tells them apart.
+    ZT_ASSIGN_OR_RETURN(const bool is_array, IsSparseArray(*archive_, arrays_));
+    if (is_array && shape.size() == 2) {
+      SetMember(objects_.front().attributes, kScipyIsArray, true);
     }
     objects_.front().name = std::move(name);
     return ValidateObject(objects_.front());
@@ -104,6 +109,7 @@ class ScipySource final : public TensorSource {
     return opened;
   }
   StatusOr<Opened> OpenEntry(const EntryArray& array, std::size_t rank) {
+    ZT_RETURN_IF_ERROR(array.unreadable);
     Opened opened;
     opened.shape = array.header.shape;
     if (opened.shape.size() != rank) {
@@ -305,6 +311,7 @@ StatusOr<std::optional<std::string>> ScipyFormat(ZipArchive& archive,
   const EntryArray* format = nullptr;
   bool shape = false, data = false;
   for (const EntryArray& array : arrays) {
+    if (!array.unreadable.ok()) continue;
     if (array.name == "format") format = &array;
     shape |= array.name == "shape";
     data |= array.name == "data";
@@ -331,6 +338,19 @@ StatusOr<std::optional<std::string>> ScipyFormat(ZipArchive& archive,
     if (text == known) return std::optional(text);
   }
   return std::nullopt;
+}
+
+StatusOr<bool> IsSparseArray(ZipArchive& archive, std::span<const EntryArray> arrays) {
+  for (const EntryArray& array : arrays) {
+    if (array.name != "_is_array" || !array.unreadable.ok()) continue;
+    const Descr& descr = array.header.descr;
+    if (!array.header.shape.empty() || descr.kind != 'b' || descr.width != 1) continue;
+    ZT_ASSIGN_OR_RETURN(const auto bytes, archive.OpenEntry(array.index));
+    std::array<std::byte, 1> flag;
+    ZT_RETURN_IF_ERROR(Annotate(bytes->ReadAt(array.header.size, flag), TensorContext(array.name)));
+    return flag[0] != std::byte{0};
+  }
+  return false;
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenScipy(std::shared_ptr<ZipArchive> archive,

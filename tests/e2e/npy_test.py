@@ -5,8 +5,9 @@ The tests of the modules do the same piece by piece; here it is what a user runs
 import hashlib
 import json
 import unittest
+import zipfile
 
-from support import DATA, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
 
 EXPECTED = json.loads((DATA / "npy/expected.json").read_text())
 
@@ -60,6 +61,48 @@ class Numpy(EndToEnd):
         self.assertEqual(sorted(objects), sorted(want))
         for name, tensor in want.items():
             self.check(objects[name], tensor)
+
+    def test_a_folder_reads_nothing_outside_itself(self):
+        folder = self.path("arrays")
+        folder.mkdir()
+        outside = self.path("outside.npy")
+        (source,) = (DATA / "npy").glob("f4.npy")
+        outside.write_bytes(source.read_bytes())
+        (folder / "a.npy").symlink_to(outside)
+        self.fail_with(INVALID, "convert", folder, "-o", self.path("o.zt"), says=("a.npy", "leaves the folder"))
+        self.assertEqual(sorted(self.converted(folder, "--follow-links")), ["a"])
+
+    def test_what_is_no_tensor_is_listed_and_can_be_excluded(self):
+        good = (DATA / "npy/f4.npy").read_bytes()
+        folder = self.path("arrays")
+        folder.mkdir()
+        with zipfile.ZipFile(self.path("mixed.npz"), "w") as archive:
+            for name in ["good", *REFUSED]:
+                content = (DATA / f"npy-reject/{name}.npy").read_bytes() if name != "good" else good
+                archive.writestr(f"{name}.npy", content)
+                (folder / f"{name}.npy").write_bytes(content)
+        for source in (self.path("mixed.npz"), folder):
+            listed = {item["name"]: item for item in self.json("inspect", "--json", source)["objects"]}
+            self.assertEqual(sorted(listed), sorted(["good", *REFUSED]))
+            self.assertEqual(listed["good"]["format"], "dense")
+            for name, message in REFUSED.items():
+                self.assertTrue(listed[name]["format"].startswith("npy."), listed[name])
+                self.fail_with(UNSUPPORTED, "convert", source, "--include", name, "-o", self.path("o.zt"),
+                               says=(f"tensor '{name}'", message))
+            self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("o.zt"))
+            self.assertEqual(list(self.converted(source, "--include", "good")), ["good"])
+            excluded = [word for name in REFUSED for word in ("--exclude", name)]
+            self.assertEqual(list(self.converted(source, *excluded)), ["good"])
+
+    def test_an_archive_without_arrays(self):
+        with zipfile.ZipFile(self.path("none.npz"), "w"):
+            pass
+        self.assertEqual(self.json("inspect", "--json", self.path("none.npz"))["objects"], [])
+        self.assertEqual(self.converted(self.path("none.npz")), {})
+        with zipfile.ZipFile(self.path("model.keras"), "w") as archive:
+            archive.writestr("config.json", b"{}")
+        for command in (["inspect"], ["convert", "-o", self.path("o.zt")]):
+            self.fail_with(UNSUPPORTED, *command, self.path("model.keras"), says="no .npy array, but 'config.json'")
 
     def test_sparse_matrices(self):
         want = EXPECTED["scipy/csr.npz"]
