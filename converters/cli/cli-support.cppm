@@ -25,6 +25,9 @@ using Json = nlohmann::ordered_json;
 // Any input of any format: one file, "-", a folder, or several of them as one source. Errors name the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
                                                    const InputOptions& options);
+// The same with quantized modules grouped, those of each folder by the configuration that lies in it.
+StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
+                                                    const InputOptions& options);
 // The same with grouped quantized modules as the tensors they were: what came in, for commands that give it back.
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
                                                       const InputOptions& options);

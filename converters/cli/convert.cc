@@ -19,7 +19,6 @@ module zt.cli;
 import :support;
 import :rules;
 import zt;
-import zt.convert.composite;
 
 namespace zt::cli {
 
@@ -141,11 +140,9 @@ Status Convert(const ConvertArgs& args) {
   ZT_ASSIGN_OR_RETURN(const PlanOptions plan_options, MakePlanOptions(args));
   ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, plan_options));
   ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(args.inputs, args.input));
-  if (args.group_quantized) {
-    ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(args.inputs));
-    ZT_ASSIGN_OR_RETURN(source, GroupQuantized(std::move(source), config));
-  }
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
+                      args.group_quantized ? OpenGrouped(args.inputs, args.input)
+                                           : OpenInputs(args.inputs, args.input));
   if (!args.common.quiet) {
     for (const std::string& warning : source->warnings()) Warn(warning);
   }

@@ -157,6 +157,21 @@ StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string
   return MergeSources(std::move(sources), std::move(names));
 }
 
+StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
+                                                    const InputOptions& options) {
+  ZT_RETURN_IF_ERROR(FindQuantConfig(paths).status());  // where two of them disagree
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  std::vector<std::string> names;
+  for (const std::vector<std::string>& checkpoint : SplitByFolder(paths)) {
+    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(checkpoint, options));
+    ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(checkpoint));
+    ZT_ASSIGN_OR_RETURN(source, GroupQuantized(std::move(source), config));
+    sources.push_back(std::move(source));
+    names.push_back(checkpoint.front());
+  }
+  return MergeSources(std::move(sources), std::move(names));
+}
+
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
                                                       const InputOptions& options) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(paths, options));

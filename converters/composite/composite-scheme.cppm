@@ -1,6 +1,7 @@
 // zt.convert.composite:scheme — recognising one quantized module by its tensors. Internal to the module.
 module;
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,10 @@ enum class Scheme { kGptq, kAwqGemm, kPackQuantized };
 
 // The suffix of the tensor that a module of the scheme is recognised by: ".qweight" or ".weight_packed".
 std::string_view Anchor(Scheme scheme);
+
+// "model.layers.0.q_proj" and ".qweight" of "model.layers.0.q_proj.qweight"; nullopt where `name` ends with neither
+// scheme's anchor.
+std::optional<std::pair<std::string, std::string_view>> SplitAnchor(std::string_view name);
 
 // The source's tensors by name.
 class Tensors {
@@ -43,11 +48,27 @@ struct Recipe {
 
 // In what follows kUnimplemented means that something stays dense, and its message why; any other error ends the run.
 
-// The scheme the configuration declares.
-StatusOr<Scheme> DeclaredScheme(const Value::Map& config);
+// What one entry of config_groups says of weights.
+struct Weights {
+  std::uint64_t bits = 0;
+  bool symmetric = true;
+  std::int64_t group_size = -1;  // -1: one group a row
+  bool act_order = false;        // groups are not of consecutive inputs
+  auto operator<=>(const Weights&) const = default;
+};
 
-// The module whose anchor is `module` + Anchor(scheme).
-StatusOr<Recipe> Recognize(Scheme scheme, const Value::Map& config, const Tensors& tensors,
+// What the configuration says, taken out of it once: it may hold as many members as the checkpoint has modules.
+struct Declared {
+  Scheme scheme = Scheme::kGptq;
+  Value::Map config;             // the members that Recognize asks for
+  std::vector<Weights> weights;  // of pack-quantized, each once
+};
+StatusOr<Declared> ReadDeclared(const Value::Map& config);
+// The weights of all config_groups, sorted, each once.
+std::vector<Weights> ConfiguredWeights(const Value::Map& config);
+
+// The module whose anchor is `module` + Anchor(declared.scheme).
+StatusOr<Recipe> Recognize(const Declared& declared, const Tensors& tensors,
                            const std::string& module);
 
 // Each by its own scheme's rules.
@@ -55,7 +76,7 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
                                const std::string& module);
 StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
                               const std::string& module);
-StatusOr<Recipe> RecognizePackQuantized(const Value::Map& config, const Tensors& tensors,
+StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors& tensors,
                                         const std::string& module);
 
 // ---- what the schemes share ----------------------------------------------------------------------------------
@@ -82,7 +103,7 @@ std::vector<DType> FloatTypes();
 
 Status RequireShape(const Object& tensor, const Shape& expected);
 
-// Members of a JSON object; nothing where they are missing or of another kind.
+// Members of a JSON object; nullopt where they are missing or of another kind.
 std::optional<std::string> Text(const Value::Map& map, std::string_view key);
 std::optional<std::int64_t> Integer(const Value::Map& map, std::string_view key);
 std::optional<bool> Flag(const Value::Map& map, std::string_view key);

@@ -5,6 +5,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 export module zt.convert.composite;
 
@@ -29,6 +30,10 @@ struct QuantConfig {
 // quant_config.json, in this order. kDataLoss where one is malformed or two inputs disagree; errors name the file.
 StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs);
 
+// The program's inputs, those of one folder together, in the order of their first: each is a checkpoint with a
+// configuration of its own.
+std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string> inputs);
+
 // `source` with each module of a GPTQ, AWQ (GEMM) or compressed-tensors (pack-quantized) checkpoint as one object
 // "quantized_group", named as the module is. Its components are the module's tensors, their bytes unchanged:
 //
@@ -51,7 +56,7 @@ StatusOr<std::unique_ptr<TensorSource>> GroupQuantized(std::unique_ptr<TensorSou
                                                        const QuantConfig& config);
 
 // The inverse: objects that GroupQuantized made become the tensors they were, and kQuantConfigAttribute goes.
-// Others stay. kDataLoss where the attribute source_tensors contradicts the components or two tensors would have
+// A group that was renamed since gives its tensors back under its own name. Others stay. kDataLoss where the attribute source_tensors contradicts the components or two tensors would have
 // one name.
 StatusOr<std::unique_ptr<TensorSource>> Ungroup(std::unique_ptr<TensorSource> source);
 

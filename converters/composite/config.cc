@@ -7,6 +7,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@ module;
 #include <system_error>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "core/status_macros.h"
 
@@ -90,18 +92,18 @@ StatusOr<std::optional<Value::Map>> ReadConfig(const fs::path& path,
   const simdjson::padded_string json(text);
   dom::element root;
   if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS) {
-    return InvalidData(std::string("it is no JSON: ") + simdjson::error_message(error));
+    return InvalidData(std::string("it is not JSON: ") + simdjson::error_message(error));
   }
   dom::object object;
   if (root.get_object().get(object) != simdjson::SUCCESS)
-    return InvalidData("it is no JSON object");
+    return InvalidData("it is not a JSON object");
   if (!members.empty()) {
     bool found = false;
     for (const std::string_view member : members) {
       dom::element value;
       if (object.at_key(member).get(value) != simdjson::SUCCESS || value.is_null()) continue;
       if (value.get_object().get(object) != simdjson::SUCCESS) {
-        return InvalidData(std::string(member) + " is no JSON object");
+        return InvalidData(std::string(member) + " is not a JSON object");
       }
       found = true;
       break;
@@ -110,6 +112,18 @@ StatusOr<std::optional<Value::Map>> ReadConfig(const fs::path& path,
   }
   ZT_ASSIGN_OR_RETURN(Value::Map map, ToMap(object, kMaxConfigDepth));
   return std::optional(std::move(map));
+}
+
+// The folder that holds an input, or is it.
+fs::path FolderOf(const std::string& input) {
+  std::error_code error;
+  fs::path folder = input;
+  if (fs::is_directory(folder, error)) {
+    if (!folder.has_filename()) folder = folder.parent_path();  // "model/"
+    return folder;
+  }
+  folder = folder.parent_path();
+  return folder.empty() ? fs::path(".") : folder;
 }
 
 StatusOr<QuantConfig> FindInFolder(const fs::path& folder) {
@@ -132,14 +146,23 @@ StatusOr<QuantConfig> FindInFolder(const fs::path& folder) {
 
 }  // namespace
 
+std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string> inputs) {
+  std::vector<std::vector<std::string>> out;
+  std::map<std::string, std::size_t> place;  // folder -> index in `out`
+  for (const std::string& input : inputs) {
+    const std::string folder = input == "-" ? input : FolderOf(input).lexically_normal().string();
+    const auto [held, fresh] = place.emplace(folder, out.size());
+    if (fresh) out.emplace_back();
+    out[held->second].push_back(input);
+  }
+  return out;
+}
+
 StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs) {
   QuantConfig found;
   for (const std::string& input : inputs) {
     if (input == "-") continue;
-    std::error_code error;
-    fs::path folder = input;
-    if (!fs::is_directory(folder, error)) folder = folder.parent_path();
-    ZT_ASSIGN_OR_RETURN(QuantConfig config, FindInFolder(folder.empty() ? fs::path(".") : folder));
+    ZT_ASSIGN_OR_RETURN(QuantConfig config, FindInFolder(FolderOf(input)));
     if (config.file.empty()) continue;
     if (!found.file.empty() && !(found.content == config.content)) {
       return InvalidData(input +

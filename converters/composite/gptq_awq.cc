@@ -104,7 +104,7 @@ StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
   ZT_ASSIGN_OR_RETURN(const Object* const zeros,
                       members.Need("zeros", ".qzeros", {DType::kI32}, 2));
   if (members.Has(".g_idx"))
-    return Unsupported(TensorContext(module + ".g_idx") + " is no part of an awq module");
+    return Unsupported(TensorContext(module + ".g_idx") + " is not part of an awq module");
   const std::uint64_t in = weight->shape[0];
   const std::uint64_t groups = scales->shape[0];
   const std::uint64_t out = scales->shape[1];

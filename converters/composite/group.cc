@@ -65,23 +65,13 @@ Status RegroupedSource::Read(ComponentId id, std::uint64_t offset, std::span<std
 namespace {
 
 using composite::internal::Anchor;
-using composite::internal::DeclaredScheme;
+using composite::internal::Declared;
+using composite::internal::ReadDeclared;
 using composite::internal::Recipe;
 using composite::internal::Recognize;
 using composite::internal::RegroupedSource;
-using composite::internal::Scheme;
+using composite::internal::SplitAnchor;
 using composite::internal::Tensors;
-
-// "model.layers.0.q_proj" of "model.layers.0.q_proj.qweight"; nothing where `name` has neither scheme's anchor.
-std::optional<std::pair<std::string, std::string_view>> SplitAnchor(std::string_view name) {
-  for (const Scheme scheme : {Scheme::kGptq, Scheme::kPackQuantized}) {
-    const std::string_view anchor = Anchor(scheme);
-    if (name.size() > anchor.size() && name.ends_with(anchor)) {
-      return std::pair(std::string(name.substr(0, name.size() - anchor.size())), anchor);
-    }
-  }
-  return std::nullopt;
-}
 
 Value SourceTensors(const Tensors& tensors, const Recipe& recipe) {
   Value::Map out;
@@ -99,14 +89,14 @@ Value SourceTensors(const Tensors& tensors, const Recipe& recipe) {
 }
 
 // One module, with its name checked against the tensors that will stay.
-StatusOr<Recipe> RecognizeNamed(Scheme scheme, const QuantConfig& config, const Tensors& tensors,
+StatusOr<Recipe> RecognizeNamed(const Declared& declared, const Tensors& tensors,
                                 const std::string& module, std::string_view anchor) {
-  if (anchor != Anchor(scheme)) {
+  if (anchor != Anchor(declared.scheme)) {
     return Unsupported("it has " + Quote(anchor) +
                        ", which is not of the scheme the configuration declares");
   }
   if (tensors.Find(module)) return Unsupported("a tensor has the module's name");
-  return Recognize(scheme, config.content, tensors, module);
+  return Recognize(declared, tensors, module);
 }
 
 // Modules that are named one by one where they stay as they are.
@@ -123,11 +113,85 @@ std::string AllDense(std::string_view file, std::size_t modules, const std::stri
   return out + std::string(why);
 }
 
+// The modules of a source that become groups, and why others do not.
+struct Recognized {
+  std::vector<std::string> names;
+  std::vector<Recipe> recipes;                               // of each name
+  std::unordered_map<std::uint32_t, std::size_t> member_of;  // source object -> recipe
+  std::vector<std::string> warnings;
+};
+
+using Modules = std::vector<std::pair<std::string, std::string_view>>;  // name, anchor
+
+StatusOr<Recognized> RecognizeAll(const Modules& modules, const Declared& declared,
+                                  const Tensors& tensors) {
+  Recognized out;
+  for (const auto& [module, anchor] : modules) {
+    auto recipe = RecognizeNamed(declared, tensors, module, anchor);
+    if (!recipe.ok()) {
+      if (recipe.status().code() != StatusCode::kUnimplemented) return recipe.status();
+      out.warnings.push_back("module " + Quote(module) + " stays as separate tensors: " +
+                             std::string(Message(recipe.status())));
+      continue;
+    }
+    for (const auto& [role, index] : recipe->members) {
+      out.member_of.emplace(index, out.recipes.size());
+    }
+    out.recipes.push_back(*std::move(recipe));
+    out.names.push_back(module);
+  }
+  return out;
+}
+
+// One module as an object of `grouped`.
+void AddGroup(const Tensors& tensors, const std::string& name, Recipe& recipe,
+              RegroupedSource& grouped) {
+  Object object;
+  object.name = name;
+  object.format = "quantized_group";
+  object.shape = recipe.shape;
+  object.attributes = std::move(recipe.attributes);
+  object.attributes.emplace_back(kSourceTensorsAttribute, SourceTensors(tensors, recipe));
+  std::vector<ComponentId> components;
+  for (const auto& [role, index] : recipe.members) {
+    const Component& data = tensors[index].components[0];
+    object.components.push_back({role, data.element, data.bytes});
+    components.push_back({index, 0});
+  }
+  grouped.Add(std::move(object), std::move(components));
+}
+
+// The source with each recognised module in the place of its first tensor.
+std::unique_ptr<RegroupedSource> Regroup(std::unique_ptr<TensorSource> source,
+                                         const Tensors& tensors, Recognized& recognized) {
+  const std::size_t count = source->objects().size();
+  auto grouped = std::make_unique<RegroupedSource>(std::move(source));
+  std::vector<bool> added(recognized.recipes.size());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto member = recognized.member_of.find(i);
+    if (member == recognized.member_of.end()) {
+      grouped->Keep(i);
+    } else if (const std::size_t group = member->second; !added[group]) {
+      added[group] = true;
+      AddGroup(tensors, recognized.names[group], recognized.recipes[group], *grouped);
+    }
+  }
+  auto& warnings = recognized.warnings;
+  for (std::size_t i = 0; i < std::min(warnings.size(), kWarnings); ++i) {
+    grouped->AddWarning(std::move(warnings[i]));
+  }
+  if (warnings.size() > kWarnings) {
+    grouped->AddWarning(std::to_string(warnings.size() - kWarnings) +
+                        " more modules stay as separate tensors");
+  }
+  return grouped;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<TensorSource>> GroupQuantized(std::unique_ptr<TensorSource> source,
                                                        const QuantConfig& config) {
-  std::vector<std::pair<std::string, std::string_view>> modules;
+  Modules modules;
   for (const Object& object : source->objects()) {
     if (auto split = SplitAnchor(object.name)) modules.push_back(*std::move(split));
   }
@@ -139,65 +203,18 @@ StatusOr<std::unique_ptr<TensorSource>> GroupQuantized(std::unique_ptr<TensorSou
   if (!source->seekable()) return all_dense("a pipe cannot be reordered; name a file");
   if (config.file.empty())
     return all_dense("the checkpoint has no quantization configuration to check them against");
-  const auto scheme = DeclaredScheme(config.content);
-  if (!scheme.ok()) return all_dense(Message(scheme.status()));
+  const auto declared = ReadDeclared(config.content);
+  if (!declared.ok()) return all_dense(Message(declared.status()));
   Value kept = Value::Map{{"file", config.file}, {"content", config.content}};
   const Value* taken = FindMember(source->attributes(), kQuantConfigAttribute);
   if (taken != nullptr && !(*taken == kept)) {
     return all_dense("the input has another attribute " + Quote(kQuantConfigAttribute));
   }
-
   const Tensors tensors(*source);
-  std::vector<Recipe> recipes;
-  std::vector<std::string> names;
-  std::vector<std::string> warnings;
-  std::unordered_map<std::uint32_t, std::size_t> member_of;  // source object -> recipe
-  for (const auto& [module, anchor] : modules) {
-    auto recipe = RecognizeNamed(*scheme, config, tensors, module, anchor);
-    if (!recipe.ok()) {
-      if (recipe.status().code() != StatusCode::kUnimplemented) return recipe.status();
-      warnings.push_back("module " + Quote(module) +
-                         " stays as separate tensors: " + std::string(Message(recipe.status())));
-      continue;
-    }
-    for (const auto& [role, index] : recipe->members) member_of.emplace(index, recipes.size());
-    recipes.push_back(*std::move(recipe));
-    names.push_back(module);
-  }
-
-  TensorSource& inner = *source;
-  auto grouped = std::make_unique<RegroupedSource>(std::move(source));
-  std::vector<bool> added(recipes.size());
-  for (std::uint32_t i = 0; i < inner.objects().size(); ++i) {
-    const auto member = member_of.find(i);
-    if (member == member_of.end()) {
-      grouped->Keep(i);
-      continue;
-    }
-    if (added[member->second]) continue;
-    added[member->second] = true;
-    Recipe& recipe = recipes[member->second];
-    Object object;
-    object.name = names[member->second];
-    object.format = "quantized_group";
-    object.shape = recipe.shape;
-    object.attributes = std::move(recipe.attributes);
-    object.attributes.emplace_back(kSourceTensorsAttribute, SourceTensors(tensors, recipe));
-    std::vector<ComponentId> components;
-    for (const auto& [role, index] : recipe.members) {
-      const Component& data = tensors[index].components[0];
-      object.components.push_back({role, data.element, data.bytes});
-      components.push_back({index, 0});
-    }
-    grouped->Add(std::move(object), std::move(components));
-  }
-  if (!recipes.empty()) SetMember(grouped->root(), kQuantConfigAttribute, std::move(kept));
-  for (std::size_t i = 0; i < std::min(warnings.size(), kWarnings); ++i) {
-    grouped->AddWarning(std::move(warnings[i]));
-  }
-  if (warnings.size() > kWarnings) {
-    grouped->AddWarning(std::to_string(warnings.size() - kWarnings) +
-                        " more modules stay as separate tensors");
+  ZT_ASSIGN_OR_RETURN(Recognized recognized, RecognizeAll(modules, *declared, tensors));
+  auto grouped = Regroup(std::move(source), tensors, recognized);
+  if (!recognized.recipes.empty()) {
+    SetMember(grouped->root(), kQuantConfigAttribute, std::move(kept));
   }
   return grouped;
 }

@@ -1,7 +1,9 @@
 // zt.convert.composite:scheme — compressed-tensors, format pack-quantized.
 module;
 
+#include <algorithm>
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,16 +26,7 @@ namespace {
 
 constexpr std::uint64_t kWordBits = 32;
 
-// What one entry of config_groups says of weights.
-struct Weights {
-  std::uint64_t bits = 0;
-  bool symmetric = true;
-  std::int64_t group_size = -1;  // -1: one group a row
-  bool act_order = false;        // groups are not of consecutive inputs
-  bool operator==(const Weights&) const = default;
-};
-
-// Nothing where the entry is of a kind that is not grouped.
+// Nullopt where the entry is of a kind that is not grouped.
 std::optional<Weights> ParseWeights(const Value::Map& map) {
   const auto bits = Integer(map, "num_bits");
   const auto strategy = Text(map, "strategy");
@@ -50,20 +43,6 @@ std::optional<Weights> ParseWeights(const Value::Map& map) {
   if ((strategy && strategy != "group") || size <= 0) return std::nullopt;
   weights.group_size = size;
   return weights;
-}
-
-std::vector<Weights> ConfiguredWeights(const Value::Map& config) {
-  std::vector<Weights> out;
-  const Value* groups = FindMember(config, "config_groups");
-  if (groups == nullptr || groups->AsMap() == nullptr) return out;
-  for (const auto& [name, group] : *groups->AsMap()) {
-    if (group.AsMap() == nullptr) continue;
-    const Value* weights = FindMember(*group.AsMap(), "weights");
-    if (weights == nullptr || weights->AsMap() == nullptr) continue;
-    const auto parsed = ParseWeights(*weights->AsMap());
-    if (parsed) out.push_back(*parsed);
-  }
-  return out;
 }
 
 std::uint64_t CeilDiv(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
@@ -87,9 +66,25 @@ StatusOr<Shape> ReadWeightShape(const Tensors& tensors, const Object& tensor) {
 
 }  // namespace
 
+std::vector<Weights> ConfiguredWeights(const Value::Map& config) {
+  std::vector<Weights> out;
+  const Value* groups = FindMember(config, "config_groups");
+  if (groups == nullptr || groups->AsMap() == nullptr) return out;
+  for (const auto& [name, group] : *groups->AsMap()) {
+    if (group.AsMap() == nullptr) continue;
+    const Value* weights = FindMember(*group.AsMap(), "weights");
+    if (weights == nullptr || weights->AsMap() == nullptr) continue;
+    const auto parsed = ParseWeights(*weights->AsMap());
+    if (parsed) out.push_back(*parsed);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
 // weight_packed i32 [out, ceil(in * bits / 32)] packs along `in` from the low bits up, weight_zero_point i32
 // [ceil(out * bits / 32), groups] along `out`; both hold code + 2^(bits - 1). weight_scale [out, groups].
-StatusOr<Recipe> RecognizePackQuantized(const Value::Map& config, const Tensors& tensors,
+StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors& tensors,
                                         const std::string& module) {
   Members members(tensors, module);
   ZT_ASSIGN_OR_RETURN(const Object* const packed,
@@ -123,7 +118,7 @@ StatusOr<Recipe> RecognizePackQuantized(const Value::Map& config, const Tensors&
 
   // The configuration's groups address modules by class and pattern; which one is meant shows in the shapes.
   std::optional<Weights> weights;
-  for (const Weights& each : ConfiguredWeights(config)) {
+  for (const Weights& each : declared.weights) {
     const std::uint64_t size =
         each.group_size < 0 ? in : static_cast<std::uint64_t>(each.group_size);
     const bool fits = CeilDiv(in * each.bits, kWordBits) == packed->shape[1] &&
@@ -153,7 +148,7 @@ StatusOr<Recipe> RecognizePackQuantized(const Value::Map& config, const Tensors&
   } else {
     attributes.emplace_back("zero_point", std::uint64_t{1} << (weights->bits - 1));
   }
-  attributes.emplace_back("format", Text(config, "format").value_or(""));
+  attributes.emplace_back("format", Text(declared.config, "format").value_or(""));
   return members.Finish(shape, std::move(attributes));
 }
 

@@ -2,6 +2,7 @@
 module;
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -26,6 +27,16 @@ std::string_view Anchor(Scheme scheme) {
   return scheme == Scheme::kPackQuantized ? ".weight_packed" : ".qweight";
 }
 
+std::optional<std::pair<std::string, std::string_view>> SplitAnchor(std::string_view name) {
+  for (const Scheme scheme : {Scheme::kGptq, Scheme::kPackQuantized}) {
+    const std::string_view anchor = Anchor(scheme);
+    if (name.size() > anchor.size() && name.ends_with(anchor)) {
+      return std::pair(std::string(name.substr(0, name.size() - anchor.size())), anchor);
+    }
+  }
+  return std::nullopt;
+}
+
 Tensors::Tensors(TensorSource& source) : source_(source) {
   const std::vector<Object>& objects = source.objects();
   by_name_.reserve(objects.size());
@@ -45,7 +56,7 @@ StatusOr<const Object*> Members::Need(std::string_view role, std::string_view su
   if (!index) return Unsupported(TensorContext(name) + " is missing");
   const Object& tensor = tensors_[*index];
   if (tensor.format != "dense" || !tensor.attributes.empty()) {
-    return Unsupported(TensorContext(name) + " is no plain dense tensor");
+    return Unsupported(TensorContext(name) + " is not a plain dense tensor");
   }
   const ElementType& element = tensor.components[0].element;
   if (!element.type.empty() ||
@@ -140,8 +151,6 @@ std::string Method(const Value::Map& config) {
   return "";
 }
 
-}  // namespace
-
 StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
   const std::string method = Method(config);
   if (method == "gptq") return Scheme::kGptq;
@@ -160,15 +169,31 @@ StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
   return Unsupported("quantization method " + Quote(method) + " is not supported");
 }
 
-StatusOr<Recipe> Recognize(Scheme scheme, const Value::Map& config, const Tensors& tensors,
+}  // namespace
+
+StatusOr<Declared> ReadDeclared(const Value::Map& config) {
+  static constexpr std::string_view kMembers[] = {
+      "bits",         "checkpoint_format", "desc_act", "format", "group_size", "is_marlin_format",
+      "q_group_size", "version",           "w_bit"};
+  Declared declared;
+  ZT_ASSIGN_OR_RETURN(declared.scheme, DeclaredScheme(config));
+  for (const std::string_view key : kMembers) {
+    const Value* const value = FindMember(config, key);
+    if (value != nullptr) declared.config.emplace_back(key, *value);
+  }
+  if (declared.scheme == Scheme::kPackQuantized) declared.weights = ConfiguredWeights(config);
+  return declared;
+}
+
+StatusOr<Recipe> Recognize(const Declared& declared, const Tensors& tensors,
                            const std::string& module) {
-  switch (scheme) {
+  switch (declared.scheme) {
     case Scheme::kGptq:
-      return RecognizeGptq(config, tensors, module);
+      return RecognizeGptq(declared.config, tensors, module);
     case Scheme::kAwqGemm:
-      return RecognizeAwq(config, tensors, module);
+      return RecognizeAwq(declared.config, tensors, module);
     case Scheme::kPackQuantized:
-      return RecognizePackQuantized(config, tensors, module);
+      return RecognizePackQuantized(declared, tensors, module);
   }
   return Unsupported("unknown scheme");
 }

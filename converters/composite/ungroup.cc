@@ -7,6 +7,7 @@ module;
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -24,12 +25,13 @@ namespace zt {
 namespace {
 
 using composite::internal::RegroupedSource;
+using composite::internal::SplitAnchor;
 using composite::internal::Text;
 
 // The tensor that a component was, as its entry of source_tensors says.
 StatusOr<Object> SourceTensor(const Component& component, const Value& entry) {
   const Value::Map* map = entry.AsMap();
-  if (map == nullptr) return InvalidData("its entry is no map");
+  if (map == nullptr) return InvalidData("its entry is not a map");
   const auto name = Text(*map, "name");
   const auto dtype = Text(*map, "dtype");
   const Value* dimensions = FindMember(*map, "shape");
@@ -43,7 +45,7 @@ StatusOr<Object> SourceTensor(const Component& component, const Value& entry) {
   Shape shape;
   for (const Value& dimension : *dimensions->AsArray()) {
     if (dimension.AsUint() == nullptr)
-      return InvalidData("its entry has a dimension that is no u64");
+      return InvalidData("its entry has a dimension that is not a u64");
     shape.push_back(*dimension.AsUint());
   }
   ZT_ASSIGN_OR_RETURN(Object tensor, DenseObject(*name, std::move(shape), component.element));
@@ -57,15 +59,34 @@ StatusOr<Object> SourceTensor(const Component& component, const Value& entry) {
   return tensor;
 }
 
+// A group that was renamed gives its tensors back under its own name: the entries keep the names that the checkpoint
+// had, so what they share, the module's old name, is replaced.
+void Rename(const Object& group, std::vector<Object>& tensors) {
+  std::string before;
+  for (std::size_t c = 0; c < tensors.size(); ++c) {
+    if (group.components[c].role != "packed_weight") continue;
+    if (const auto split = SplitAnchor(tensors[c].name)) before = split->first + ".";
+  }
+  if (before.empty() || before == group.name + ".") return;
+  for (Object& tensor : tensors) {
+    if (tensor.name.starts_with(before)) {
+      tensor.name.replace(0, before.size(), group.name + ".");
+    }
+  }
+}
+
 StatusOr<std::vector<Object>> SourceTensors(const Object& group, const Value& recorded) {
   const Value::Map* entries = recorded.AsMap();
   if (entries == nullptr || entries->size() != group.components.size()) {
     return InvalidData("attribute " + Quote(kSourceTensorsAttribute) +
                        " has not one entry for each component");
   }
+  std::unordered_map<std::string_view, const Value*> by_role;
+  for (const auto& [role, entry] : *entries) by_role.emplace(role, &entry);
   std::vector<Object> out;
   for (const Component& component : group.components) {
-    const Value* entry = FindMember(*entries, component.role);
+    const auto found = by_role.find(component.role);
+    const Value* const entry = found == by_role.end() ? nullptr : found->second;
     const std::string where =
         "attribute " + Quote(kSourceTensorsAttribute) + ": component " + Quote(component.role);
     if (entry == nullptr) return InvalidData(where + " has no entry");
@@ -73,6 +94,7 @@ StatusOr<std::vector<Object>> SourceTensors(const Object& group, const Value& re
     if (!tensor.ok()) return Annotate(tensor.status(), where);
     out.push_back(*std::move(tensor));
   }
+  Rename(group, out);
   return out;
 }
 

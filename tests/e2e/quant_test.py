@@ -366,6 +366,35 @@ class Grouping(support.EndToEnd):
         objects = read_zt(self.path("out.zt"))["objects"]
         self.assertEqual({thing["format"] for thing in objects.values()}, {"dense"})
 
+    def test_renamed_groups_give_their_tensors_back_under_the_new_name(self):
+        arrays = gptq_arrays("model.q") | {"model.norm": numpy.ones(4, numpy.float32)}
+        folder = self.checkpoint(arrays, GPTQ)
+        for copy in "ab":
+            self.succeed("convert", folder, "--quant", "group", "--rename", f"s/^model/{copy}/", "-o", f"{copy}.zt")
+        self.succeed("convert", "a.zt", "b.zt", "-o", "both.zt")
+        self.succeed("extract", "both.zt", "-o", "both.safetensors")
+        want = {copy + name.removeprefix("model"): array.tobytes() for name, array in arrays.items() for copy in "ab"}
+        got, _ = make_safetensors.read(self.path("both.safetensors"))
+        self.assertEqual({name: data for name, (_, _, data) in got.items()}, want)
+        self.succeed("verify", "both.zt", "--against", "both.safetensors")
+
+    def test_each_folder_has_its_own_configuration(self):
+        first = self.checkpoint(gptq_arrays("m"), dict(GPTQ, checkpoint_format="gptq_v2"), "first")
+        second = self.checkpoint(gptq_arrays("n"), None, "second")
+        plain = self.checkpoint({"x": numpy.ones(3, numpy.float32)}, None, "plain")
+        content, warnings = self.convert(first, second, plain)
+        self.assertEqual(content["objects"]["m"]["format"], "quantized_group")
+        self.assertEqual(content["objects"]["m"]["attributes"]["zero_offset"], 0)
+        self.assertEqual(content["objects"]["n.qweight"]["format"], "dense")
+        self.assertEqual(len(warnings), 1, warnings)
+        self.assertIn("no quantization configuration", warnings[0])
+        # Files of one folder are one checkpoint, in whatever order they are named.
+        folder = self.checkpoint(gptq_arrays("o"), GPTQ, "third", files=2)
+        parts = sorted(folder.glob("*.safetensors"))
+        content, warnings = self.convert(parts[1], plain, parts[0])
+        self.assertEqual(content["objects"]["o"]["format"], "quantized_group")
+        self.assertEqual(warnings, [])
+
     def test_other_configuration_files(self):
         folder = self.checkpoint(gptq_arrays("m"), None)
         self.put("model/quantize_config.json", json.dumps({"bits": 4, "group_size": 32, "desc_act": False}).encode())
@@ -384,8 +413,8 @@ class Grouping(support.EndToEnd):
 
     def test_malformed_configuration(self):
         folder = self.checkpoint(gptq_arrays("m"), None)
-        for text, says in [(b"{", "no JSON"), (b"[]", "no JSON object"), (b"", "no JSON"),
-                           (b'{"quantization_config": 4}', "quantization_config is no JSON object"),
+        for text, says in [(b"{", "not JSON"), (b"[]", "not a JSON object"), (b"", "not JSON"),
+                           (b'{"quantization_config": 4}', "quantization_config is not a JSON object"),
                            (b'{"quantization_config": {"bits": 4, "bits": 8}}', "'bits' is there twice"),
                            (b'{"quantization_config": {"a":' + b"[" * 200 + b"]" * 200 + b"}}", "nests deeper")]:
             self.put("model/config.json", text)
