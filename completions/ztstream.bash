@@ -34,7 +34,7 @@ _ztstream() {
     -*)
       local options="$input $common"
       case $command in
-        convert) options+=' -o --output --spec --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --sparse --include --exclude --rename -n --dry-run -f --force --no-sync' ;;
+        convert) options+=' -o --output --spec --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --sparse --include --exclude --rename --no-metadata -n --dry-run -f --force --no-sync' ;;
         verify) options+=' --against' ;;
         extract) options+=' -o --output --to -f --force --no-sync' ;;
         bench) options+=' --folder --limit --runs' ;;

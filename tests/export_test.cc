@@ -111,6 +111,10 @@ TEST(Safetensors, NothingIsAFileToo) {
   const auto layout = zt::PlanSafetensors(source, {}, {});
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(Write(source, *layout), std::string("\x08\0\0\0\0\0\0\0", 8) + "{}      ");
+  const auto with_metadata = zt::PlanSafetensors(source, {}, zt::SafetensorsMetadata());
+  ASSERT_TRUE(with_metadata.ok());
+  EXPECT_EQ(Write(source, *with_metadata),
+            std::string("\x18\0\0\0\0\0\0\0", 8) + R"({"__metadata__":{}}     )");
 }
 
 TEST(Safetensors, PackedTypesStateTheirLogicalShape) {
@@ -220,8 +224,9 @@ TEST(Npz, RefusesByName) {
   EXPECT_EQ(zt::Message(zt::PlanNpz(two, All(two)).status()),
             "tensor 's': an .npz holds one sparse matrix and nothing else; name it alone, or write "
             "to a folder");
-  EXPECT_EQ(zt::Message(zt::PlanNpy(two, 1).status()),
-            "tensor 's': format 'sparse_coo' is no array; a sparse matrix is an .npz of its own");
+  EXPECT_EQ(
+      zt::Message(zt::PlanNpy(two, 1).status()),
+      "tensor 's': format 'sparse_coo' is not an array; a sparse matrix is an .npz of its own");
 }
 
 TEST(Layout, ManyPiecesInOrderForAnyThreads) {

@@ -395,7 +395,8 @@ TEST(Expressible, Attributes) {
   EXPECT_EQ(Error(CheckExpressible(object, Encoding::kRaw, "", SpecVersion::k1_2)),
             "attributes: key 'k' occurs twice");
   EXPECT_EQ(Error(CheckExpressible(Value::Map{{"license", "MIT"}}, SpecVersion::k0_1)),
-            "version 0.1.0 has no attributes of the whole file, there is 'license'");
+            "version 0.1.0 has no attributes of the whole file, there is 'license'; "
+            "--no-metadata leaves them out");
   EXPECT_TRUE(CheckExpressible(Value::Map{{"license", "MIT"}}, SpecVersion::k1_1).ok());
 
   // What is written can be read: the deepest attributes that pass decode again.

@@ -165,12 +165,13 @@ TEST(Npy, TypesThatCannotBe) {
   EXPECT_FAILS(Npy("<c32", "(1,)", ""), kUnimplemented,
                "long double (dtype '<c32') differs from machine to machine; not supported");
   EXPECT_FAILS(Npy("<f3", "(1,)", "abc"), kUnimplemented, "dtype '<f3' is not supported");
-  EXPECT_FAILS(Npy("<x4", "(1,)", "abcd"), kDataLoss, "the header's descr '<x4' is no numpy type");
-  EXPECT_FAILS(Npy("", "(1,)", "abcd"), kDataLoss, "the header's descr '' is no numpy type");
+  EXPECT_FAILS(Npy("<x4", "(1,)", "abcd"), kDataLoss,
+               "the header's descr '<x4' is not a numpy type");
+  EXPECT_FAILS(Npy("", "(1,)", "abcd"), kDataLoss, "the header's descr '' is not a numpy type");
   EXPECT_FAILS(Npy("<f4x", "(1,)", "abcd"), kDataLoss,
-               "the header's descr '<f4x' is no numpy type");
+               "the header's descr '<f4x' is not a numpy type");
   EXPECT_FAILS(Npy("<f99999999999999999999999", "(1,)", "abcd"), kDataLoss,
-               "the header's descr '<f99999999999999999999999' is no numpy type");
+               "the header's descr '<f99999999999999999999999' is not a numpy type");
   EXPECT_FAILS(
       NpyRaw("{'descr': ('<f4', (2,)), 'fortran_order': False, 'shape': (1,)}", "12345678"),
       kUnimplemented, "structured arrays are not supported; save each field as an array");
@@ -236,7 +237,7 @@ TEST(Npy, MalformedHeaders) {
     EXPECT_EQ(failure.message, "tensor 'x': " + std::string(reason)) << header;
   };
   const auto literal = [&](std::string_view header, std::string_view what, int at) {
-    fails(header, "the header is no Python literal: " + std::string(what) + " at character " +
+    fails(header, "the header is not a Python literal: " + std::string(what) + " at character " +
                       std::to_string(at));
   };
   literal("", "the end", 0);
@@ -250,8 +251,8 @@ TEST(Npy, MalformedHeaders) {
   literal("{'a': 'x\\n'}", "an unknown escape", 10);
   literal(std::string(2000, '('), "nesting too deep", 33);
   literal("{'a': __import__('os')}", "an unknown word", 6);
-  fails("[]", "the header is no dictionary");
-  fails("{1: 2}", "a header key is no string");
+  fails("[]", "the header is not a dictionary");
+  fails("{1: 2}", "a header key is not a string");
   fails("{'descr': '<f4', 'fortran_order': False}", "the header lacks 'shape'");
   fails("{'descr': '<f4', 'shape': (1,)}", "the header lacks 'fortran_order'");
   fails("{'fortran_order': False, 'shape': (1,)}", "the header lacks 'descr'");
@@ -261,9 +262,12 @@ TEST(Npy, MalformedHeaders) {
         "header key 'shape' is given twice");
   fails("{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}",
         "the header's fortran_order is neither True nor False");
-  fails("{'descr': 4, 'fortran_order': False, 'shape': (1,)}", "the header's descr is no string");
-  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (3)}", "the header's shape is no tuple");
-  fails("{'descr': '<f4', 'fortran_order': False, 'shape': [3]}", "the header's shape is no tuple");
+  fails("{'descr': 4, 'fortran_order': False, 'shape': (1,)}",
+        "the header's descr is not a string");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': (3)}",
+        "the header's shape is not a tuple");
+  fails("{'descr': '<f4', 'fortran_order': False, 'shape': [3]}",
+        "the header's shape is not a tuple");
   fails("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}", "a dimension is negative");
   fails("{'descr': '<f4', 'fortran_order': False, 'shape': (True,)}",
         "the header's shape holds something other than integers");
@@ -274,7 +278,7 @@ TEST(Npy, MalformedHeaders) {
   fails("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387903,)}",
         "shape [4611686018427387903] overflows 64 bits");
   fails(std::string("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\0", 56),
-        "the header is no Python literal: text after the literal at character 55");
+        "the header is not a Python literal: text after the literal at character 55");
 }
 
 TEST(Npy, VersionsAndLimits) {
@@ -284,7 +288,7 @@ TEST(Npy, VersionsAndLimits) {
   file[6] = 1, file[7] = 1;
   EXPECT_FAILS(file, kUnimplemented, "npy version 1.1 is not supported (1.0, 2.0 and 3.0 are)");
   file[0] = 'x';
-  EXPECT_FAILS(file, kDataLoss, "it is no npy array: the magic is missing");
+  EXPECT_FAILS(file, kDataLoss, "it is not an npy array: the magic is missing");
   const std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}";
   EXPECT_TRUE(OpenText(NpyRaw(dict + std::string(10000 - dict.size(), ' '), "abcd", 2)).ok());
   EXPECT_FAILS(NpyRaw(dict + std::string(10001 - dict.size(), ' '), "abcd", 2), kDataLoss,
@@ -541,7 +545,7 @@ TEST_F(NpyFolder, ErrorsNameTheFile) {
   EXPECT_EQ(Message(OpenNpyFolder(folder_.string()).status()), "there is no .npy file in it");
   Write("bad.npy", "nothing of the kind");
   EXPECT_EQ(Message(OpenNpyFolder(folder_.string()).status()),
-            "bad.npy: tensor 'bad': it is no npy array: the magic is missing");
+            "bad.npy: tensor 'bad': it is not an npy array: the magic is missing");
   EXPECT_EQ(OpenNpyFolder((folder_ / "none").string()).status().code(), StatusCode::kUnavailable);
 }
 

@@ -172,7 +172,7 @@ TEST(Npz, EntriesThatAreNoArraysAreNamed) {
   ASSERT_TRUE(source.ok()) << Message(source.status());
   ASSERT_EQ((*source)->objects().size(), 1u);
   EXPECT_THAT((*source)->warnings(),
-              ElementsAre("entries that are no arrays left out: 'README' 'secret' 'other.txt'"));
+              ElementsAre("entries that are not arrays left out: 'README' 'secret' 'other.txt'"));
   EXPECT_EQ(*ReadAll(**source, {0, 0}), "abcdefgh");
   const std::string empty = Zip({});
   source = OpenText(empty);
@@ -197,7 +197,7 @@ TEST(Npz, KindsOfEntriesRefusedByName) {
         "the entry is compressed with " + name + "; stored and deflated entries are supported");
   }
   EXPECT_FAILS(Zip({{.name = "a.npy", .content = "not an array"}}), kDataLoss,
-               "tensor 'a': it is no npy array: the magic is missing");
+               "tensor 'a': it is not an npy array: the magic is missing");
   EXPECT_LISTED(Zip({{.name = "a.npy", .content = Npy("<U1", "(1,)", "abcd")}}), "npy.U1",
                 "string arrays (dtype '<U1') are not supported");
   EXPECT_FAILS(Slurp(DataPath("npy-reject/object.npy")), kDataLoss,
@@ -549,7 +549,7 @@ TEST(Scipy, CooKeepsItsOrderAndMayHaveAnyRank) {
   EXPECT_EQ(*ReadAll(**source, {0, 0}), "abcd");
   EXPECT_EQ(*ReadAll(**source, {0, 1}, 5), U64s({1, 0, 2, 1, 0, 3}));
   EXPECT_THAT((*source)->warnings(),
-              ElementsAre("entry 'extra' is no part of the sparse matrix and is left out"));
+              ElementsAre("entries that are not part of the sparse matrix left out: 'extra'"));
 }
 
 TEST(Scipy, ArraysAndMatricesAreToldApart) {

@@ -1,5 +1,6 @@
 // zt.source: files, pipes and memory by offset; sources in memory and several as one.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -114,7 +115,43 @@ TEST(OpenFile, WhatIsNoFileIsRefused) {
   const TempFolder folder;
   EXPECT_EQ(OpenFile(folder / "none").status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(OpenFile(folder.path()).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(OpenFile("/dev/zero").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(OpenFile("/dev/zero").status()),
+            "it is a device, a regular file is needed; give - and feed it to standard input");
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);  // nobody writes to it: opening it must not wait
+  EXPECT_EQ(Message(OpenFile(pipe).status()),
+            "it is a pipe, a regular file is needed; give - and feed it to standard input");
+}
+
+TEST(CheckStaysInside, LinksOutOfTheFolderAreFound) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkdir((folder / "in").c_str(), 0700), 0);
+  WriteFile(folder / "in/file", "");
+  WriteFile(folder / "out", "");
+  ASSERT_EQ(::symlink("file", (folder / "in/near").c_str()), 0);
+  ASSERT_EQ(::symlink("../out", (folder / "in/far").c_str()), 0);
+  ASSERT_EQ(::symlink("nowhere", (folder / "in/dangling").c_str()), 0);
+  for (const std::string name : {"file", "near", "dangling", "none"}) {
+    EXPECT_TRUE(CheckStaysInside(folder / "in", name).ok()) << name;
+  }
+  EXPECT_EQ(CheckStaysInside(folder / "in", "far").code(), StatusCode::kDataLoss);
+}
+
+TEST(MergeSources, ManyAttributesThatDisagreeAreCounted) {
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  for (int s = 0; s < 2; ++s) {
+    Value::Map attributes = {{"same", 1}};
+    for (int i = 0; i < 100; ++i) attributes.emplace_back(std::to_string(i), s);
+    auto source = std::make_unique<MemorySource>();
+    source->SetAttributes(std::move(attributes));
+    sources.push_back(std::move(source));
+  }
+  const auto merged = MergeSources(std::move(sources), {"a", "b"});
+  ASSERT_TRUE(merged.ok());
+  EXPECT_EQ((*merged)->attributes().size(), 101u);
+  ASSERT_EQ((*merged)->warnings().size(), 21u);
+  EXPECT_EQ((*merged)->warnings().back(),
+            "b: 80 more attributes differ from those in earlier files, which are kept");
 }
 
 TEST(OpenFile, AFileThatShrinksOrGrowsIsNoticed) {

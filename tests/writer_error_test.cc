@@ -151,8 +151,8 @@ TEST(Refused, NamesTwice) {
           alias_then([&](Writer& w) { return w.Add("alias", {8}, U8(), data); }));
   Refuses(code, "tensor 'alias': there is no tensor 'nobody'",
           [](Writer& w) { return w.AddAlias("alias", "nobody"); });
-  Refuses(code, "the name '' is empty or no UTF-8",
-          [](Writer& w) { return w.AddAlias("", "held"); });
+  Refuses(code, "the name '\xff' is not valid UTF-8",
+          [](Writer& w) { return w.AddAlias("\xff", "held"); });
 }
 
 TEST(Refused, SizesThatDoNotFit) {

@@ -42,6 +42,7 @@ struct ConvertArgs {
   std::string on_overflow = "error";
   std::string dequantize;
   bool group_quantized = false;
+  bool no_metadata = false;
   std::vector<std::string> include, exclude, rename;
   bool dry_run = false, force = false, no_sync = false;
 };

@@ -7,6 +7,7 @@ module;
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -113,6 +114,7 @@ StatusOr<FileLayout> LayOutSafetensors(const TensorSource& source,
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::string> as_json;
   for (const auto& [key, value] : source.attributes()) {
+    if (key == kEmptyMetadata && value == Value(Value::Map{})) continue;
     if (const std::string* text = value.AsString()) {
       metadata.emplace_back(key, *text);
     } else {
@@ -121,7 +123,11 @@ StatusOr<FileLayout> LayOutSafetensors(const TensorSource& source,
       as_json.push_back(key);
     }
   }
-  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanSafetensors(source, selected, metadata));
+  ZT_ASSIGN_OR_RETURN(
+      FileLayout layout,
+      PlanSafetensors(source, selected,
+                      source.attributes().empty() ? std::nullopt
+                                                  : std::optional<SafetensorsMetadata>(metadata)));
   if (!as_json.empty()) {
     layout.warnings.push_back("safetensors' metadata is text: " + Listed(as_json) + " become JSON");
   }

@@ -36,6 +36,7 @@ constexpr Row kRows[] = {
     {"--dequantize", "Tensors", "TYPE"},
     {"--quant", "Tensors", "HOW"},
     {"--sparse", "Tensors", "HOW"},
+    {"--no-metadata", "Tensors", ""},
     {"--against", "Input", "SOURCE..."},
     {"--from", "Input", "FORMAT"},
     {"--follow-links", "Input", ""},

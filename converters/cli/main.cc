@@ -130,6 +130,7 @@ int Run(int argc, char** argv) {
   c->add_option("--rename", convert.rename, "New names; repeatable, in order")
       ->take_all()
       ->allow_extra_args(false);
+  c->add_flag("--no-metadata", convert.no_metadata, "Leave out the attributes of the whole file");
   c->add_flag("-n,--dry-run", convert.dry_run, "Print the plan and write nothing");
   c->add_flag("-f,--force", convert.force, "Replace an existing output");
   c->add_flag("--no-sync", convert.no_sync, "Do not wait until the disk has it");

@@ -129,6 +129,7 @@ StatusOr<PlanOptions> MakePlanOptions(const ConvertArgs& args) {
     return InvalidArgument("--spec takes 1.2, 1.1 or 0.1, not " + Quote(args.spec));
   }
   options.spec = *spec;
+  options.attributes = !args.no_metadata;
   const auto digest = ParseDigestKind(args.digest);
   if (!digest)
     return InvalidArgument("--digest takes none, crc32c, sha256 or xxh3, not " +

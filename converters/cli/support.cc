@@ -205,7 +205,9 @@ Json ToJson(const Value& value) {
 
 Json ToJson(const Value::Map& map) {
   Json out = Json::object();
-  for (const auto& [key, value] : map) out[key] = ToJson(value);
+  // Keys of a map are unique; operator[] would look each of them up among those before it.
+  auto& members = out.get_ref<Json::object_t&>();
+  for (const auto& [key, value] : map) members.emplace_back(key, ToJson(value));
   return out;
 }
 

@@ -157,75 +157,85 @@ void FortranView::Release() {
   }
 }
 
+FortranView::Tiling FortranView::TilesOf(const Box& box) const {
+  Tiling tiling;
+  for (std::size_t k = 0; k < shape_.size(); ++k) {
+    if (box.size[k] > 1) tiling.varying.push_back(k);
+  }
+  if (tiling.varying.empty()) tiling.varying.push_back(0);
+  const std::size_t last = tiling.varying.back();
+  tiling.step = Shape(shape_.size(), 1);
+  tiling.partial = tiling.varying.front();
+  const std::uint64_t rows = std::min(kTileRows, box.size[last]);
+  for (const std::size_t k : tiling.varying) {
+    if ((strides_[k] - tiling.run) * width_ > kGap) break;
+    tiling.partial = k;
+    const std::uint64_t budget = (k == last ? tile_ : tile_ / rows) / width_;
+    const std::uint64_t fit = budget <= tiling.run ? 1 : 1 + (budget - tiling.run) / strides_[k];
+    tiling.step[k] = std::min(fit, box.size[k]);
+    tiling.run += (tiling.step[k] - 1) * strides_[k];
+    if (tiling.step[k] < box.size[k]) break;
+  }
+  tiling.apart = tiling.partial != last;
+  if (tiling.apart) {
+    tiling.step[last] = std::clamp<std::uint64_t>(tile_ / width_ / tiling.run, 1, box.size[last]);
+  }
+  return tiling;
+}
+
+Status FortranView::LoadTile(const Box& box, const Tiling& tiling, const Shape& at,
+                             const Shape& out_strides, std::span<std::byte> tile,
+                             std::span<std::byte> out) {
+  const std::size_t rank = shape_.size(), last = tiling.varying.back();
+  Shape count(rank, 1);
+  std::uint64_t from = 0, to = 0, length = 1;
+  for (std::size_t k = 0; k < rank; ++k) {
+    from += (box.low[k] + at[k]) * strides_[k];
+    to += at[k] * out_strides[k];
+    count[k] = std::min(tiling.step[k], box.size[k] - at[k]);
+    if (k <= tiling.partial) length += (count[k] - 1) * strides_[k];
+  }
+  const std::uint64_t runs = tiling.apart ? count[last] : 1;
+  for (std::uint64_t i = 0; i < runs; ++i) {
+    ZT_RETURN_IF_ERROR(bytes_.ReadAt(data_ + (from + i * strides_[last]) * width_,
+                                     tile.subspan(i * length * width_, length * width_)));
+  }
+  std::vector<Axis> axes;
+  axes.reserve(tiling.varying.size());
+  for (const std::size_t k : tiling.varying) {
+    const std::uint64_t stride = tiling.apart && k == last ? length : strides_[k];
+    axes.push_back({count[k], stride, out_strides[k]});
+  }
+  const Axis slow = axes.back();
+  axes.pop_back();
+  Axis fast{1, 1, 1};
+  if (!axes.empty()) {
+    fast = axes.front();
+    axes.erase(axes.begin());
+  }
+  Scatter(tile.data(), out.data() + to * width_, axes, fast, slow, width_);
+  return OkStatus();
+}
+
 Status FortranView::Load(const Box& box, std::span<std::byte> out) {
   const std::size_t rank = shape_.size();
   Shape out_strides(rank);
   std::uint64_t stride = 1;
   for (std::size_t k = rank; k-- > 0; stride *= box.size[k]) out_strides[k] = stride;
 
-  // The dimensions that vary in this box; the first is the fastest in the file, the last in the output.
-  std::vector<std::size_t> varying;
-  for (std::size_t k = 0; k < rank; ++k) {
-    if (box.size[k] > 1) varying.push_back(k);
-  }
-  if (varying.empty()) varying.push_back(0);
-  const std::size_t last = varying.back();
-
-  // A run is what one read fetches: dimensions before `partial` whole, `partial` in steps of step[partial].
-  Shape step(rank, 1);
-  std::uint64_t run = 1;  // elements
-  std::size_t partial = varying.front();
-  const std::uint64_t rows = std::min(kTileRows, box.size[last]);
-  for (const std::size_t k : varying) {
-    if ((strides_[k] - run) * width_ > kGap) break;
-    partial = k;
-    const std::uint64_t budget = (k == last ? tile_ : tile_ / rows) / width_;
-    const std::uint64_t fit = budget <= run ? 1 : 1 + (budget - run) / strides_[k];
-    step[k] = std::min(fit, box.size[k]);
-    run += (step[k] - 1) * strides_[k];
-    if (step[k] < box.size[k]) break;
-  }
-  const bool apart = partial != last;  // the last dimension lies across runs
-  if (apart) step[last] = std::clamp<std::uint64_t>(tile_ / width_ / run, 1, box.size[last]);
-
-  std::vector<std::byte> tile(run * (apart ? step[last] : 1) * width_);
-  Shape at(rank, 0), count(rank, 1);
-  for (;;) {
-    std::uint64_t from = 0, to = 0, length = 1;
-    for (std::size_t k = 0; k < rank; ++k) {
-      from += (box.low[k] + at[k]) * strides_[k];
-      to += at[k] * out_strides[k];
-      count[k] = std::min(step[k], box.size[k] - at[k]);
-      if (k <= partial) length += (count[k] - 1) * strides_[k];
-    }
-    const std::uint64_t runs = apart ? count[last] : 1;
-    for (std::uint64_t i = 0; i < runs; ++i) {
-      ZT_RETURN_IF_ERROR(
-          bytes_.ReadAt(data_ + (from + i * strides_[last]) * width_,
-                        std::span(tile).subspan(i * length * width_, length * width_)));
-    }
-    std::vector<Axis> axes;
-    axes.reserve(varying.size());
-    for (const std::size_t k : varying) {
-      axes.push_back({count[k], apart && k == last ? length : strides_[k], out_strides[k]});
-    }
-    const Axis slow = axes.back();
-    axes.pop_back();
-    Axis fast{1, 1, 1};
-    if (!axes.empty()) {
-      fast = axes.front();
-      axes.erase(axes.begin());
-    }
-    Scatter(tile.data(), out.data() + to * width_, axes, fast, slow, width_);
-
-    std::size_t next = 0;
-    for (; next < varying.size(); ++next) {
-      const std::size_t k = varying[next];
-      at[k] += step[k];
-      if (at[k] < box.size[k]) break;
+  const Tiling tiling = TilesOf(box);
+  const std::uint64_t runs = tiling.apart ? tiling.step[tiling.varying.back()] : 1;
+  std::vector<std::byte> tile(tiling.run * runs * width_);
+  Shape at(rank, 0);
+  for (bool more = true; more;) {
+    ZT_RETURN_IF_ERROR(LoadTile(box, tiling, at, out_strides, tile, out));
+    more = false;
+    for (const std::size_t k : tiling.varying) {  // the next tile, the first dimension fastest
+      at[k] += tiling.step[k];
+      more = at[k] < box.size[k];
+      if (more) break;
       at[k] = 0;
     }
-    if (next == varying.size()) break;
   }
   SwapBytes(out, swap_);
   return OkStatus();

@@ -44,7 +44,7 @@ namespace {
 constexpr std::size_t kMaxHeader = 10000;  // numpy's own limit for files it does not trust
 
 Status NoDescr(std::string_view text) {
-  return InvalidData("the header's descr " + Quote(text) + " is no numpy type");
+  return InvalidData("the header's descr " + Quote(text) + " is not a numpy type");
 }
 
 StatusOr<Descr> ParseDescr(const Literal& literal) {
@@ -54,7 +54,8 @@ StatusOr<Descr> ParseDescr(const Literal& literal) {
     descr.text = "structured";
     return descr;
   }
-  if (literal.kind != Literal::Kind::kString) return InvalidData("the header's descr is no string");
+  if (literal.kind != Literal::Kind::kString)
+    return InvalidData("the header's descr is not a string");
   descr.text = literal.text;
   std::string_view rest = descr.text;
   if (!rest.empty() && std::string_view("<>|=").find(rest.front()) != std::string_view::npos) {
@@ -79,7 +80,8 @@ StatusOr<Descr> ParseDescr(const Literal& literal) {
 }
 
 Status FillShape(const Literal& literal, Shape& shape) {
-  if (literal.kind != Literal::Kind::kTuple) return InvalidData("the header's shape is no tuple");
+  if (literal.kind != Literal::Kind::kTuple)
+    return InvalidData("the header's shape is not a tuple");
   for (const Literal& dim : literal.items) {
     if (dim.kind != Literal::Kind::kInt) {
       return InvalidData("the header's shape holds something other than integers");
@@ -91,12 +93,12 @@ Status FillShape(const Literal& literal, Shape& shape) {
 }
 
 Status FillFromDict(const Literal& dict, Header& header) {
-  if (dict.kind != Literal::Kind::kDict) return InvalidData("the header is no dictionary");
+  if (dict.kind != Literal::Kind::kDict) return InvalidData("the header is not a dictionary");
   bool has_descr = false, has_order = false, has_shape = false;
   for (std::size_t i = 0; i < dict.items.size(); i += 2) {
     const Literal& key = dict.items[i];
     const Literal& value = dict.items[i + 1];
-    if (key.kind != Literal::Kind::kString) return InvalidData("a header key is no string");
+    if (key.kind != Literal::Kind::kString) return InvalidData("a header key is not a string");
     bool* seen = key.text == "descr"           ? &has_descr
                  : key.text == "fortran_order" ? &has_order
                  : key.text == "shape"         ? &has_shape
@@ -175,7 +177,7 @@ StatusOr<ArrayType> VoidType(const Descr& descr, const std::optional<ElementType
 StatusOr<Header> ReadHeader(ByteSource& bytes) {
   std::array<std::byte, 12> head;
   ZT_RETURN_IF_ERROR(Annotate(bytes.ReadAt(0, std::span(head).first(10)), "npy header"));
-  if (!LooksLikeNpy(head)) return InvalidData("it is no npy array: the magic is missing");
+  if (!LooksLikeNpy(head)) return InvalidData("it is not an npy array: the magic is missing");
   const auto byte = [&](std::size_t i) { return std::to_integer<std::uint32_t>(head[i]); };
   const std::uint32_t major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0) {

@@ -39,11 +39,11 @@ class Parser {
   static constexpr char kEnd = '\0';  // no character of a literal
 
   Status Malformed(std::string_view what) const {
-    return InvalidData("the header is no Python literal: " + std::string(what) + " at character " +
-                       std::to_string(at_));
+    return InvalidData("the header is not a Python literal: " + std::string(what) +
+                       " at character " + std::to_string(at_));
   }
 
-  // The next character that is no blank, not consumed.
+  // The next character that is not a blank, not consumed.
   char Next() {
     while (at_ < text_.size() && (text_[at_] == ' ' || (text_[at_] >= '\t' && text_[at_] <= '\r')))
       ++at_;

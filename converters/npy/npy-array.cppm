@@ -40,8 +40,24 @@ class FortranView {
     std::vector<std::byte> bytes;
   };
 
+  // How a box is fetched: in tiles, each read in runs. A run is what one read fetches: the dimensions before `partial`
+  // whole, `partial` in steps.
+  struct Tiling {
+    std::vector<std::size_t>
+        varying;  // dimensions with more than one index in the box: the first is the fastest in
+                  // the file, the last in the output
+    Shape step;   // indices of each dimension in a tile
+    std::uint64_t run = 1;  // elements
+    std::size_t partial = 0;
+    bool apart = false;  // the last dimension lies across runs
+  };
+
   Box BandBox(std::uint64_t prefix, std::uint64_t block) const;
+  Tiling TilesOf(const Box& box) const;
   Status Load(const Box& box, std::span<std::byte> out);
+  // The tile at `at`, which is relative to the box, through the buffer `tile`.
+  Status LoadTile(const Box& box, const Tiling& tiling, const Shape& at, const Shape& out_strides,
+                  std::span<std::byte> tile, std::span<std::byte> out);
   void Release();
 
   ByteSource& bytes_;

@@ -21,7 +21,7 @@ import zt.source;
 
 namespace zt::npy::internal {
 
-// Arrays as dense objects, and those that are no tensors by name alone. Derived classes say what Finish checks.
+// Arrays as dense objects, and those that are not tensors by name alone. Derived classes say what Finish checks.
 class ArraySource : public TensorSource {
  public:
   explicit ArraySource(std::string_view format) : format_(format) {}

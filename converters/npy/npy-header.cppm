@@ -58,7 +58,7 @@ struct ArrayType {
   std::uint64_t width = 1;  // bytes of one logical element: 8 for complex64
   std::uint64_t swap = 1;
 };
-// kUnimplemented, by name, for descrs that are no tensor elements.
+// kUnimplemented, by name, for descrs that are not tensor elements.
 StatusOr<ArrayType> TypeOf(const Descr& descr, const std::optional<ElementType>& void_type);
 
 }  // namespace zt::npy::internal

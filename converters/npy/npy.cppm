@@ -41,7 +41,7 @@ struct NpyOptions {
 };
 
 // Errors of these functions name the tensor, and in a folder the file; those of Finish the file:
-// kDataLoss for what is malformed, kUnimplemented for arrays that are no tensors (object, structured, string, date,
+// kDataLoss for what is malformed, kUnimplemented for arrays that are not tensors (object, structured, string, date,
 // long double).
 
 // One array, from a file or a pipe. Bytes after it are an error, on a pipe reported by Finish:
@@ -69,7 +69,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
 
 // Plans an .npy file of one dense object, with the header that numpy.save writes. Elements that numpy has no name for
 // (bf16, f8_*, packed types) are '|V' of their width, which a warning of the layout says. kUnimplemented where the
-// object is no array; errors name the tensor.
+// object is not an array; errors name the tensor.
 StatusOr<FileLayout> PlanNpy(const TensorSource& source, std::uint32_t object);
 
 // Plans an .npz archive: stored entries NAME.npy in the order given, CRCs behind the data, zip64 where needed, no

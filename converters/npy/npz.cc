@@ -136,7 +136,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
     }
   }
   if (!listing.others.empty()) {
-    source->AddWarning(ListNames("entries that are no arrays left out:", listing.others));
+    source->AddWarning(ListNames("entries that are not arrays left out:", listing.others));
   }
   return source;
 }

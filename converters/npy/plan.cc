@@ -21,12 +21,6 @@ import zt.source;
 
 namespace zt {
 namespace npy::internal {
-namespace {
-
-constexpr std::string_view kScipyFormat = "scipy_format";
-
-}  // namespace
-
 DescrText DescrOf(const ElementType& element) {
   const std::size_t width = ByteWidth(element.dtype);
   if (element.type == "complex64") return {"<c8"};
@@ -98,8 +92,9 @@ void Losses::Add(const Object& object, const ElementType& element) {
     const std::string_view name = Name(element);
     if (std::find(types_.begin(), types_.end(), name) == types_.end()) types_.emplace_back(name);
   }
-  const bool lost = std::ranges::any_of(
-      object.attributes, [](const auto& member) { return member.first != kScipyFormat; });
+  const bool lost = std::ranges::any_of(object.attributes, [](const auto& member) {
+    return member.first != kScipyFormat && member.first != kScipyIsArray;
+  });
   if (lost && ++attributed_ == 1) first_ = object.name;
 }
 

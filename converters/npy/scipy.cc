@@ -51,11 +51,15 @@ class ScipySource final : public TensorSource {
                          " is not supported (csr, csc and coo are); keep its arrays as they are "
                          "(--sparse keep), or convert it with tocsr()");
     }
+    std::vector<std::string> others;
     for (const EntryArray& array : arrays_) {
       if (used_.contains(array.index)) continue;
       if (array.name == "format" || array.name == "_is_array") continue;  // see IsSparseArray
-      warnings_.push_back("entry " + Quote(array.name) +
-                          " is no part of the sparse matrix and is left out");
+      others.push_back(array.name);
+    }
+    if (!others.empty()) {
+      warnings_.push_back(
+          ListNames("entries that are not part of the sparse matrix left out:", others));
     }
     // A matrix and a sparse array of two dimensions differ in what * means, so scipy tells them apart.
     ZT_ASSIGN_OR_RETURN(const bool is_array, IsSparseArray(*archive_, arrays_));

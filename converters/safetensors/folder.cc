@@ -227,11 +227,11 @@ StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string t
   text.reserve(text.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
   if (const auto error = parser.parse(text).get(root); error != simdjson::SUCCESS) {
     if (error == simdjson::MEMALLOC) return IoError("out of memory");
-    return InvalidData(std::string("it is no JSON: ") + simdjson::error_message(error));
+    return InvalidData(std::string("it is not JSON: ") + simdjson::error_message(error));
   }
   dom::object members;
   if (root.get_object().get(members) != simdjson::SUCCESS)
-    return InvalidData("it is no JSON object");
+    return InvalidData("it is not a JSON object");
   bool found = false;
   WeightMap map;
   for (const auto& [key, value] : members) {
@@ -240,12 +240,12 @@ StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string t
     found = true;
     dom::object entries;
     if (value.get_object().get(entries) != simdjson::SUCCESS) {
-      return InvalidData("weight_map is no JSON object");
+      return InvalidData("weight_map is not a JSON object");
     }
     for (const auto& [tensor, shard] : entries) {
       std::string_view file;
       if (shard.get_string().get(file) != simdjson::SUCCESS) {
-        return Annotate(InvalidData("its shard is no string"), TensorContext(tensor));
+        return Annotate(InvalidData("its shard is not a string"), TensorContext(tensor));
       }
       ZT_RETURN_IF_ERROR(Annotate(CheckShardName(file), TensorContext(tensor)));
       if (!map.emplace(std::string(tensor), std::string(file)).second) {

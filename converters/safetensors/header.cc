@@ -43,7 +43,7 @@ struct Range {
 StatusOr<std::uint64_t> Unsigned(const dom::element& value, std::string_view what) {
   std::uint64_t number;
   if (value.get_uint64().get(number) != simdjson::SUCCESS) {
-    return InvalidData(std::string(what) + " is no unsigned integer");
+    return InvalidData(std::string(what) + " is not an unsigned integer");
   }
   return number;
 }
@@ -124,11 +124,11 @@ class SafetensorsSource final : public TensorSource {
     header.reserve(header.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
     if (const auto error = parser.parse(header).get(root); error != simdjson::SUCCESS) {
       if (error == simdjson::MEMALLOC) return IoError("out of memory");
-      return InvalidData(std::string("the header is no JSON: ") + simdjson::error_message(error));
+      return InvalidData(std::string("the header is not JSON: ") + simdjson::error_message(error));
     }
     dom::object entries;
     if (root.get_object().get(entries) != simdjson::SUCCESS) {
-      return InvalidData("the header is no JSON object");
+      return InvalidData("the header is not a JSON object");
     }
     std::pmr::monotonic_buffer_resource memory;
     std::pmr::unordered_set<std::string_view> names(&memory);
@@ -151,13 +151,14 @@ class SafetensorsSource final : public TensorSource {
   Status ParseMetadata(const dom::element& entry) {
     dom::object members;
     if (entry.get_object().get(members) != simdjson::SUCCESS) {
-      return InvalidData("__metadata__ is no JSON object");
+      return InvalidData("__metadata__ is not a JSON object");
     }
+    if (members.size() == 0) attributes_.emplace_back(std::string(kEmptyMetadata), Value::Map{});
     std::unordered_set<std::string_view> keys;
     for (const auto& [key, value] : members) {
       std::string_view text;
       if (value.get_string().get(text) != simdjson::SUCCESS) {
-        return InvalidData("__metadata__ " + Quote(key) + " is no string");
+        return InvalidData("__metadata__ " + Quote(key) + " is not a string");
       }
       if (!keys.insert(key).second) {
         return InvalidData("__metadata__ " + Quote(key) + " is there twice");
@@ -170,7 +171,7 @@ class SafetensorsSource final : public TensorSource {
   Status ParseTensor(std::string_view name, const dom::element& entry) {
     dom::object fields;
     if (entry.get_object().get(fields) != simdjson::SUCCESS)
-      return InvalidData("it is no JSON object");
+      return InvalidData("it is not a JSON object");
     std::optional<std::string_view> tag;
     std::optional<Shape> shape;
     std::optional<Range> range;
@@ -179,14 +180,14 @@ class SafetensorsSource final : public TensorSource {
         std::string_view text;
         if (tag) return InvalidData("dtype is there twice");
         if (value.get_string().get(text) != simdjson::SUCCESS)
-          return InvalidData("dtype is no string");
+          return InvalidData("dtype is not a string");
         tag = text;
       } else if (key == "shape") {
         if (shape) return InvalidData("shape is there twice");
         shape.emplace();
         dom::array dims;
         if (value.get_array().get(dims) != simdjson::SUCCESS)
-          return InvalidData("shape is no array");
+          return InvalidData("shape is not an array");
         shape->reserve(dims.size());
         for (const dom::element dim : dims) {
           ZT_ASSIGN_OR_RETURN(const std::uint64_t number, Unsigned(dim, "a dimension"));
@@ -196,7 +197,7 @@ class SafetensorsSource final : public TensorSource {
         if (range) return InvalidData("data_offsets is there twice");
         dom::array pair;
         if (value.get_array().get(pair) != simdjson::SUCCESS || pair.size() != 2) {
-          return InvalidData("data_offsets is no pair");
+          return InvalidData("data_offsets is not a pair");
         }
         range.emplace();
         ZT_ASSIGN_OR_RETURN(range->begin, Unsigned(pair.at(0).value_unsafe(), "data_offsets"));

@@ -29,8 +29,6 @@ using safetensors::internal::DTypeRow;
 using safetensors::internal::kDTypes;
 using safetensors::internal::kLogicalShape;
 
-constexpr std::string_view kMetadata = "__metadata__";
-
 void AppendJson(std::string_view text, std::string& out) {
   static constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';
@@ -65,7 +63,7 @@ StatusOr<Shape> StatedShape(const Object& object, const DTypeRow& row) {
   if (attribute != nullptr) {
     shape.clear();
     const Value::Array* dims = attribute->AsArray();
-    if (dims == nullptr) return InvalidData("attribute 'logical_shape' is no list");
+    if (dims == nullptr) return InvalidData("attribute 'logical_shape' is not a list");
     for (const Value& dim : *dims) {
       if (dim.AsUint() == nullptr)
         return InvalidData("attribute 'logical_shape' holds no dimensions");
@@ -97,7 +95,7 @@ StatusOr<Tensor> MakeTensor(const Object& object) {
                         : object.format.starts_with("sparse") ? "; write it to .npz"
                                                               : ""));
   }
-  if (object.name == kMetadata) return Unsupported("safetensors keeps this name for itself");
+  if (object.name == "__metadata__") return Unsupported("safetensors keeps this name for itself");
   const Component& data = object.components.front();
   const std::string_view name = Name(data.element);
   Tensor tensor;
@@ -155,9 +153,9 @@ void WarnOfAttributes(const TensorSource& source, std::span<const std::uint32_t>
 
 }  // namespace
 
-StatusOr<FileLayout> PlanSafetensors(
-    const TensorSource& source, std::span<const std::uint32_t> objects,
-    std::span<const std::pair<std::string, std::string>> metadata) {
+StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
+                                     std::span<const std::uint32_t> objects,
+                                     std::optional<SafetensorsMetadata> metadata) {
   std::vector<Tensor> tensors;
   tensors.reserve(objects.size());
   for (const std::uint32_t index : objects) {
@@ -172,9 +170,11 @@ StatusOr<FileLayout> PlanSafetensors(
   });
 
   FileLayout layout;
-  ZT_ASSIGN_OR_RETURN(const std::string metadata_json, MetadataJson(metadata));
   std::string header = "{";
-  if (!metadata_json.empty()) header += "\"__metadata__\":{" + metadata_json + "}";
+  if (metadata) {
+    ZT_ASSIGN_OR_RETURN(const std::string members, MetadataJson(*metadata));
+    header += "\"__metadata__\":{" + members + "}";
+  }
   std::uint64_t at = 0;
   for (const Tensor& tensor : tensors) {
     const Object& object = source.objects()[tensor.object];

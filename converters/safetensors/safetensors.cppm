@@ -5,6 +5,7 @@ module;
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,7 +33,7 @@ bool LooksLikeSafetensors(std::span<const std::byte> head);
 // Errors name the tensor, not the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
 
-// The `weight_map` of a sharded checkpoint's index.json: tensor to shard. A shard that is no plain file name is
+// The `weight_map` of a sharded checkpoint's index.json: tensor to shard. A shard that is not a plain file name is
 // kDataLoss, so that an index reads nothing outside its folder.
 StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string text);
 
@@ -44,16 +45,21 @@ struct CheckpointOptions {
 
 // A folder with one *.safetensors.index.json, or the index file itself: its shards as one source, checked against
 // the index both ways. Without an index, every *.safetensors file of the folder, by name. Files named as parts of a set
-// ("-00001-of-00003") must be the whole set; kDataLoss names all that are missing. Errors name the file within the
-// folder.
+// ("-00001-of-00003") must be the whole set; kDataLoss names all that are missing.
+// Errors name the file within the folder.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(
     const std::string& path, const CheckpointOptions& options = {});
 
-// Plans a safetensors file of these objects of `source`, with this `__metadata__`. Tensors lie as the reference
+// The root attribute, an empty map, of a file whose `__metadata__` is there and empty.
+inline constexpr std::string_view kEmptyMetadata = "__metadata__";
+
+using SafetensorsMetadata = std::span<const std::pair<std::string, std::string>>;
+
+// Plans a safetensors file of these objects of `source`, with this `__metadata__`; nullopt for none. Tensors lie as the reference
 // writer orders them: by element type, widest first, then by name. Equal inputs give equal bytes. Fails with
 // kUnimplemented naming the tensor where safetensors cannot say it: formats other than dense, types it lacks.
 StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
                                      std::span<const std::uint32_t> objects,
-                                     std::span<const std::pair<std::string, std::string>> metadata);
+                                     std::optional<SafetensorsMetadata> metadata);
 
 }  // namespace zt

@@ -252,7 +252,6 @@ StatusOr<Object> DenseObject(std::string name, Shape shape, ElementType element)
 }
 
 Status ValidateObject(const Object& object) {
-  if (object.name.empty()) return InvalidData("an object has an empty name");
   if (!IsUtf8(object.name)) return InvalidData("the name is not valid UTF-8");
   if (object.shape.size() > kMaxRank) {
     return InvalidData("rank " + std::to_string(object.shape.size()) + " exceeds " +

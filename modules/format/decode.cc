@@ -181,7 +181,6 @@ Status Decoder::DecodeObjects() {
   while (reader_.More(map)) {
     std::string_view key;
     ZT_RETURN_IF_ERROR(ReadKey(&key));
-    if (key.empty()) return InvalidData("an object has an empty name");
     StoredObject& object = manifest_.objects.emplace_back();
     object.name = key;
     if (auto status = DecodeObject(object); !status.ok()) {
@@ -378,7 +377,6 @@ Status Decoder::DecodeEntry01(StoredObject& object) {
     switch (field) {
       case kName:
         ZT_RETURN_IF_ERROR(ReadText("name", &object.name));
-        if (object.name.empty()) return InvalidData("the name is empty");
         break;
       case kOffset:
         ZT_RETURN_IF_ERROR(ReadUint("offset", &component.offset));

@@ -152,7 +152,6 @@ Status AppendComponent(const StoredObject& object, const StoredComponent& compon
 }
 
 Status CheckTexts(const StoredObject& object) {
-  if (object.name.empty()) return InvalidArgument("the name is empty");
   if (!IsUtf8(object.name)) return InvalidArgument("the name is not valid UTF-8");
   if (object.format.empty()) return InvalidArgument("the format is empty");
   if (!IsUtf8(object.format)) return InvalidArgument("the format is not valid UTF-8");
@@ -270,7 +269,7 @@ Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version) 
   ZT_RETURN_IF_ERROR(CheckWritable(version));
   if (version == SpecVersion::k0_1 && !root_attributes.empty()) {
     return InvalidArgument("version 0.1.0 has no attributes of the whole file, there is " +
-                           Quote(root_attributes[0].first));
+                           Quote(root_attributes[0].first) + "; --no-metadata leaves them out");
   }
   return CheckAttributes(root_attributes, kRootDepth);
 }

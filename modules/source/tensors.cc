@@ -20,6 +20,8 @@ module zt.source;
 namespace zt {
 namespace {
 
+constexpr std::size_t kMostNamed = 20;  // attributes of a file in warnings of their own
+
 class MergedSource final : public TensorSource {
  public:
   MergedSource(std::vector<std::unique_ptr<TensorSource>> sources, std::vector<std::string> names)
@@ -46,14 +48,20 @@ class MergedSource final : public TensorSource {
         objects_.push_back(object);
         origin_.push_back({static_cast<std::uint32_t>(s), static_cast<std::uint32_t>(i)});
       }
+      std::size_t differing = 0;
       for (const auto& [key, value] : source.attributes()) {
         const auto [held, fresh] = kept.emplace(key, attributes_.size());
         if (fresh) {
           attributes_.emplace_back(key, value);
         } else if (!(attributes_[held->second].second == value)) {
+          if (++differing > kMostNamed) continue;
           warnings_.push_back(names_[s] + ": attribute " + Quote(key) +
                               " differs from the one in an earlier file, which is kept");
         }
+      }
+      if (differing > kMostNamed) {
+        warnings_.push_back(names_[s] + ": " + std::to_string(differing - kMostNamed) +
+                            " more attributes differ from those in earlier files, which are kept");
       }
       for (const std::string& warning : source.warnings()) {
         warnings_.push_back(warning);

@@ -47,7 +47,7 @@ class Planner {
 
   StatusOr<Plan> Run() {
     plan_.spec = options_.spec;
-    plan_.attributes = source_.attributes();
+    if (options_.attributes) plan_.attributes = source_.attributes();
     plan_.on_overflow = options_.on_overflow;
     ZT_RETURN_IF_ERROR(InFile(CheckExpressible(plan_.attributes, options_.spec), 0));
     plan_.objects.reserve(source_.objects().size());

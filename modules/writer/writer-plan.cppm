@@ -69,6 +69,8 @@ struct PlanOptions {
   SpecVersion spec = SpecVersion::k1_2;         // of the file; the Writer's must be the same
   Storage storage = {};                         // of every component
   OnOverflow on_overflow = OnOverflow::kError;  // for all conversions
+  // False leaves out the attributes of the whole file.
+  bool attributes = true;
   // False drops the object.
   std::function<bool(const Object&)> keep = {};
   // The new name of the object called `name`.

@@ -394,6 +394,25 @@ StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
       new Writer(std::make_unique<State>(std::move(sink), std::move(options))));
 }
 
+namespace {
+
+// Sets every member of `from` in `into`, in one pass: a file may have a hundred thousand.
+void MergeAttributes(const Value::Map& from, Value::Map& into) {
+  into.reserve(into.size() + from.size());  // so that keys stay where they are
+  std::unordered_map<std::string_view, std::size_t> place;
+  for (std::size_t i = 0; i < into.size(); ++i) place.emplace(into[i].first, i);
+  for (const auto& [key, value] : from) {
+    if (const auto held = place.find(key); held != place.end()) {
+      into[held->second].second = value;
+    } else {
+      into.emplace_back(key, value);
+      place.emplace(into.back().first, into.size() - 1);
+    }
+  }
+}
+
+}  // namespace
+
 void Writer::SetAttribute(std::string_view key, Value value) {
   SetMember(state_->attributes, key, std::move(value));
 }
@@ -405,7 +424,7 @@ Status Writer::AddSource(TensorSource& source, const Plan& plan) {
     return s.Fail(InvalidArgument("the plan is for version " + std::string(Traits(plan.spec).text) +
                                   ", the writer writes " + std::string(s.ledger.traits.text)));
   }
-  for (const auto& [key, value] : plan.attributes) SetAttribute(key, value);
+  MergeAttributes(plan.attributes, s.attributes);
   // What is certain not to fit should fail before hours of work; what compresses may come out smaller.
   const auto wanted = CheckedAdd(s.ledger.cursor, plan.output_bytes());
   bool compressed = false;
@@ -459,8 +478,8 @@ Status Writer::AddAlias(std::string name, std::string_view of) {
   if (held == s.names.end()) {
     return s.Fail(InvalidArgument(TensorContext(name) + ": there is no " + TensorContext(of)));
   }
-  if (name.empty() || !IsUtf8(name)) {
-    return s.Fail(InvalidArgument("the name " + Quote(name) + " is empty or no UTF-8"));
+  if (!IsUtf8(name)) {
+    return s.Fail(InvalidArgument("the name " + Quote(name) + " is not valid UTF-8"));
   }
   const std::uint32_t object = held->second;
   ZT_RETURN_IF_ERROR(s.Check(s.AddName(name, object)));

@@ -32,6 +32,33 @@ class WayBack(support.EndToEnd):
                     self.succeed("verify", zt, "--against", DATA / relative)
                     self.succeed("diff", zt, DATA / relative)
 
+    def test_an_empty_name_and_empty_metadata(self):
+        tensors = {"": ("F32", [3], bytes(range(12))), "other": ("F32", [2], bytes(8))}
+        for metadata in ({}, None, {"": "empty key"}):
+            for options in [[], ["--spec", "1.1"], ["--spec", "0.1", "--no-metadata"]]:
+                with self.subTest(metadata=metadata, options=options):
+                    source = self.put("a.safetensors", make_safetensors(tensors, metadata))
+                    self.succeed("convert", "-f", *options, source, "-o", self.path("a.zt"))
+                    self.succeed("verify", self.path("a.zt"), "--against", source)
+                    self.succeed("extract", "-f", self.path("a.zt"), "-o", self.path("b.safetensors"))
+                    kept = None if "--no-metadata" in options else metadata
+                    self.assertEqual(read_safetensors_loosely(self.path("b.safetensors")),
+                                     (kept, read_safetensors_loosely(source)[1]))
+                    text = self.path("b.safetensors").read_bytes()
+                    self.assertEqual(b'"__metadata__":{}' in text, kept == {})
+        for output in ("b.npz", "folder/"):
+            self.succeed("extract", self.path("a.zt"), "-o", output)
+            self.assertEqual(len(self.json("inspect", "--json", output)["objects"]), 2)
+        self.assertEqual(sorted(numpy.load(self.path("b.npz")).files), ["", "other"])
+
+    def test_version_0_1_without_the_attributes_it_cannot_hold(self):
+        tensors = {"w": ("F32", [1], b"abcd")}
+        source = self.put("hub.safetensors", make_safetensors(tensors, {"format": "pt"}))
+        self.fail_with(support.USAGE, "convert", "--spec", "0.1", source, "-o", self.path("o.zt"),
+                       says=("there is 'format'", "--no-metadata"))
+        self.succeed("convert", "--spec", "0.1", "--no-metadata", source, "-o", self.path("o.zt"))
+        self.succeed("verify", self.path("o.zt"), "--against", source)
+
     def test_sharded_folder(self):
         self.succeed("convert", DATA / "hf-sharded", "-o", self.path("a.zt"))
         self.succeed("extract", self.path("a.zt"), "-o", self.path("b.safetensors"))
