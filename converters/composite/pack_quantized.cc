@@ -64,6 +64,30 @@ StatusOr<Shape> ReadWeightShape(const Tensors& tensors, const Object& tensor) {
   return shape;
 }
 
+// What a module's shapes say.
+struct Shapes {
+  std::uint64_t packed_columns = 0, in = 0, groups = 0;
+  bool symmetric = false, act_order = false;
+};
+
+// The configuration's groups address modules by class and pattern; which one is meant shows in the shapes.
+StatusOr<Weights> FittingWeights(const Declared& declared, const Shapes& shapes) {
+  std::optional<Weights> found;
+  for (const Weights& each : declared.weights) {
+    const std::uint64_t size =
+        each.group_size < 0 ? shapes.in : static_cast<std::uint64_t>(each.group_size);
+    const bool fits = CeilDiv(shapes.in * each.bits, kWordBits) == shapes.packed_columns &&
+                      CeilDiv(shapes.in, size) == shapes.groups &&
+                      each.symmetric == shapes.symmetric && each.act_order == shapes.act_order;
+    if (!fits) continue;
+    if (found) return Unsupported("two of the configuration's config_groups fit it");
+    found = each;
+  }
+  if (found) return *found;
+  return Unsupported(
+      "no entry of the configuration's config_groups with 2, 4 or 8 bits fits the shapes");
+}
+
 }  // namespace
 
 std::vector<Weights> ConfiguredWeights(const Value::Map& config) {
@@ -116,37 +140,27 @@ StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors&
   ZT_RETURN_IF_ERROR(RequireShape(*scales, {out, groups}));
   if (g_idx != nullptr) ZT_RETURN_IF_ERROR(RequireShape(*g_idx, {in}));
 
-  // The configuration's groups address modules by class and pattern; which one is meant shows in the shapes.
-  std::optional<Weights> weights;
-  for (const Weights& each : declared.weights) {
-    const std::uint64_t size =
-        each.group_size < 0 ? in : static_cast<std::uint64_t>(each.group_size);
-    const bool fits = CeilDiv(in * each.bits, kWordBits) == packed->shape[1] &&
-                      CeilDiv(in, size) == groups && each.symmetric == (zeros == nullptr) &&
-                      each.act_order == (g_idx != nullptr);
-    if (!fits || weights == each) continue;
-    if (weights) return Unsupported("two of the configuration's config_groups fit it");
-    weights = each;
-  }
-  if (!weights) {
-    return Unsupported(
-        "no entry of the configuration's config_groups with 2, 4 or 8 bits fits the shapes");
-  }
+  ZT_ASSIGN_OR_RETURN(const Weights weights,
+                      FittingWeights(declared, {.packed_columns = packed->shape[1],
+                                                .in = in,
+                                                .groups = groups,
+                                                .symmetric = zeros == nullptr,
+                                                .act_order = g_idx != nullptr}));
   if (zeros != nullptr) {
-    ZT_RETURN_IF_ERROR(RequireShape(*zeros, {CeilDiv(out, kWordBits / weights->bits), groups}));
+    ZT_RETURN_IF_ERROR(RequireShape(*zeros, {CeilDiv(out, kWordBits / weights.bits), groups}));
   }
 
   Value::Map attributes;
   attributes.emplace_back("quant_method", "compressed-tensors");
-  attributes.emplace_back("bits", weights->bits);
+  attributes.emplace_back("bits", weights.bits);
   attributes.emplace_back(
-      "group_size", weights->group_size < 0 ? in : static_cast<std::uint64_t>(weights->group_size));
+      "group_size", weights.group_size < 0 ? in : static_cast<std::uint64_t>(weights.group_size));
   attributes.emplace_back("packing", "compressed_tensors_i32_lsb_cols");
   if (zeros != nullptr) {
     attributes.emplace_back("zeros_packing", "compressed_tensors_i32_lsb_rows");
     attributes.emplace_back("zero_offset", std::uint64_t{0});
   } else {
-    attributes.emplace_back("zero_point", std::uint64_t{1} << (weights->bits - 1));
+    attributes.emplace_back("zero_point", std::uint64_t{1} << (weights.bits - 1));
   }
   attributes.emplace_back("format", Text(declared.config, "format").value_or(""));
   return members.Finish(shape, std::move(attributes));

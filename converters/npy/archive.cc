@@ -264,17 +264,44 @@ StatusOr<std::uint32_t> Find(const Object& object, std::string_view role) {
   return InvalidData("it has no component " + Quote(role));
 }
 
+// The component `id`, which holds indices, of a sparse object of `count` values.
+Status AddIndices(const Object& object, ComponentId id, std::uint64_t count, ArchivePlan& plan) {
+  const Component& component = object.components[id.component];
+  const std::size_t rank = object.shape.size();
+  const LayoutPiece whole = {.source = id, .bytes = component.bytes};
+  if (object.format == "sparse_csr") {
+    const std::uint64_t length = component.bytes / ByteWidth(component.element.dtype);
+    const std::uint64_t bound = component.role == "indptr" ? count + 1 : object.shape[1];
+    ZT_ASSIGN_OR_RETURN(const std::string descr, IndexDescr(component.element, bound));
+    return plan.AddArray(component.role, descr, std::array<std::uint64_t, 1>{length}, whole);
+  }
+  if (rank != 2) {
+    const std::uint64_t bound =
+        rank == 0 ? 0 : *std::max_element(object.shape.begin(), object.shape.end());
+    ZT_ASSIGN_OR_RETURN(const std::string descr, IndexDescr(component.element, bound));
+    return plan.AddArray("coords", descr, std::array<std::uint64_t, 2>{rank, count}, whole);
+  }
+  for (std::size_t k = 0; k < 2; ++k) {
+    ZT_ASSIGN_OR_RETURN(const std::string descr, IndexDescr(component.element, object.shape[k]));
+    LayoutPiece half = whole;
+    half.bytes = component.bytes / 2;
+    half.offset = k * half.bytes;
+    ZT_RETURN_IF_ERROR(plan.AddArray(k == 0 ? "row" : "col", descr,
+                                     std::array<std::uint64_t, 1>{count}, std::move(half)));
+  }
+  return OkStatus();
+}
+
 Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& plan) {
   const Object& object = source.objects()[index];
   ZT_RETURN_IF_ERROR(ValidateObject(object));
-  const bool csr = object.format == "sparse_csr";
   const std::size_t rank = object.shape.size();
   Bytes dims;
   for (const std::uint64_t dim : object.shape) {
     if (dim > kMaxI64) return Unsupported("scipy's dimensions are below 2^63");
     Put(dim, 8, dims);
   }
-  const std::string_view kind = csr ? "csr" : "coo";
+  const std::string_view kind = object.format == "sparse_csr" ? "csr" : "coo";
   plan.AddSmall("format", "|S3", {}, std::as_bytes(std::span(kind)));
   plan.AddSmall("shape", "<i8", std::array<std::uint64_t, 1>{rank}, dims);
   // scipy's matrices have two dimensions, its arrays any number.
@@ -294,34 +321,11 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
   const std::uint64_t count =
       values.bytes / (ByteWidth(values.element.dtype) * (logical == nullptr ? 1 : logical->ratio));
   for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-    const Component& component = object.components[c];
-    const std::uint64_t length = component.bytes / ByteWidth(component.element.dtype);
-    const LayoutPiece whole = {.source = {index, c}, .bytes = component.bytes};
     if (c == values_at) {
-      ZT_RETURN_IF_ERROR(
-          plan.AddArray("data", value_type.text, std::array<std::uint64_t, 1>{count}, whole));
-    } else if (csr) {
-      const bool pointers = component.role == "indptr";
-      ZT_ASSIGN_OR_RETURN(const std::string descr,
-                          IndexDescr(component.element, pointers ? count + 1 : object.shape[1]));
-      ZT_RETURN_IF_ERROR(
-          plan.AddArray(component.role, descr, std::array<std::uint64_t, 1>{length}, whole));
-    } else if (rank != 2) {
-      const std::uint64_t bound =
-          rank == 0 ? 0 : *std::max_element(object.shape.begin(), object.shape.end());
-      ZT_ASSIGN_OR_RETURN(const std::string descr, IndexDescr(component.element, bound));
-      ZT_RETURN_IF_ERROR(
-          plan.AddArray("coords", descr, std::array<std::uint64_t, 2>{rank, count}, whole));
+      ZT_RETURN_IF_ERROR(plan.AddArray("data", value_type.text, std::array<std::uint64_t, 1>{count},
+                                       {.source = {index, c}, .bytes = values.bytes}));
     } else {
-      for (std::size_t k = 0; k < 2; ++k) {
-        ZT_ASSIGN_OR_RETURN(const std::string descr,
-                            IndexDescr(component.element, object.shape[k]));
-        LayoutPiece half = whole;
-        half.bytes = component.bytes / 2;
-        half.offset = k * half.bytes;
-        ZT_RETURN_IF_ERROR(plan.AddArray(k == 0 ? "row" : "col", descr,
-                                         std::array<std::uint64_t, 1>{count}, std::move(half)));
-      }
+      ZT_RETURN_IF_ERROR(AddIndices(object, {index, c}, count, plan));
     }
   }
   return OkStatus();

@@ -53,10 +53,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(
 // The root attribute, an empty map, of a file whose `__metadata__` is there and empty.
 inline constexpr std::string_view kEmptyMetadata = "__metadata__";
 
+// The members of `__metadata__`: key and text.
 using SafetensorsMetadata = std::span<const std::pair<std::string, std::string>>;
 
-// Plans a safetensors file of these objects of `source`, with this `__metadata__`; nullopt for none. Tensors lie as the reference
-// writer orders them: by element type, widest first, then by name. Equal inputs give equal bytes. Fails with
+// Plans a safetensors file of these objects of `source`, with this `__metadata__`; nullopt for none. Tensors lie as the
+// reference writer orders them: by element type, widest first, then by name. Equal inputs give equal bytes. Fails with
 // kUnimplemented naming the tensor where safetensors cannot say it: formats other than dense, types it lacks.
 StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
                                      std::span<const std::uint32_t> objects,
