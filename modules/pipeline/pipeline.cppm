@@ -80,8 +80,8 @@ enum class StageOrder {
   kInOrder,   // one at a time, in the order of Submit
 };
 
-// A step, as the executor sees it. Derive from StageOf. A stage must outlive the Pipeline, which holds it by
-// shared_ptr.
+// A step, as the executor sees it. Derive from StageOf.
+// A stage must outlive the Pipeline, which holds it by shared_ptr.
 class TaskStage {
  public:
   virtual ~TaskStage() = default;
