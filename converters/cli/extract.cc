@@ -263,8 +263,9 @@ class Extraction {
     ZT_RETURN_IF_ERROR(folder.Check(files));
     ZT_RETURN_IF_ERROR(folder.Create());
     for (const Output& output : outputs_) {
-      ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                          OpenSink(folder.Staged(output.file), {.sync = false}));
+      ZT_ASSIGN_OR_RETURN(
+          const std::unique_ptr<Sink> sink,
+          OpenSink(folder.Staged(output.file), {.sync = false, .new_folder = true}));
       ZT_RETURN_IF_ERROR(Write(output.layout, *sink));
       ZT_RETURN_IF_ERROR(Annotate(sink->Finish(output.layout.bytes), sink->name()));
       if (cancelled_) return Cancelled("interrupted");

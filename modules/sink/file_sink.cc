@@ -385,7 +385,7 @@ StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
   auto [folder, base] = SplitPath(target);
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");
   const std::string prefix = TemporaryPrefix(base);
-  RemoveLeftovers(folder, prefix);
+  if (!options.new_folder) RemoveLeftovers(folder, prefix);
   auto sink = std::make_unique<FileSink>(path, folder, target, options);
   ZT_RETURN_IF_ERROR(sink->Open(prefix));
   return sink;

@@ -52,6 +52,9 @@ struct FileSinkOptions {
   // fsync the file and its folder before Finish returns. Either way most of a large file has left the page cache by
   // then: beyond the first 256 MiB with a sync; without one beyond 1 GiB, unless the disk is slow.
   bool sync = true;
+  // The folder was made for this run, so it cannot hold leftovers of another one: they are not looked for. Listing a
+  // folder for each of many files that are written to it takes time that grows with their square.
+  bool new_folder = false;
 };
 
 // A regular file that appears under its name only when whole: bytes go to a sibling named
