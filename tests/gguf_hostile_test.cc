@@ -336,6 +336,19 @@ TEST(GgufHostile, TensorsOfUnknownTypesAreListedAndTheOthersRead) {
   EXPECT_EQ(PlanGguf(**source, known)->pieces.size(), 2u);
 }
 
+TEST(GgufHostile, NestedArraysTakeNoMemoryThatTheyDoNotFill) {
+  // Each level claims as many arrays as the rest of the file could hold.
+  Builder file(0, 1);
+  file.Text("k").U32(9);
+  for (int i = 0; i < 8; ++i) file.U32(9).U64((1 << 20) / 12 - 100);
+  Bytes bytes = file.bytes();
+  bytes.resize(bytes.size() + (1 << 20));
+  const std::int64_t before = g_live;
+  g_peak = before;
+  EXPECT_FALSE(OpenAndRead(bytes).ok());
+  EXPECT_LT(g_peak - before, (1 << 20) + (64 << 10));  // the header as it was read, and little more
+}
+
 TEST(GgufHostile, BlocksOfUncertainByteOrderAreRefused) {
   GgufHeader header;
   header.big_endian = true;

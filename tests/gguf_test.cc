@@ -533,15 +533,17 @@ TEST(Gguf, MetadataThatOurReaderRefusesIsNotWritten) {
             damaged + "key 'a': it occurs twice");
   EXPECT_EQ(error({Pair("", "u8", one)}), damaged + "key-value pair 0 has an empty key");
   EXPECT_EQ(error({Pair("general.alignment", "u32", Value(std::uint64_t{3}))}),
-            damaged + "key 'general.alignment': 3 is not a power of two up to 1048576");
-  const std::string disagrees =
-      damaged + "root attribute 'gguf': its alignment is 64, its metadata says 32";
+            "root attribute 'gguf': its alignment is 32, its metadata says 3");
+  EXPECT_EQ(error({Pair("general.alignment", "u64", Value(std::uint64_t{32}))}),
+            damaged + "key 'general.alignment': it is not a u32");
+  const std::string disagrees = "root attribute 'gguf': its alignment is 64, its metadata says 32";
   EXPECT_EQ(error({}, 64), disagrees);
   EXPECT_EQ(error({Pair("general.alignment", "u32", Value(std::uint64_t{32}))}, 64), disagrees);
   EXPECT_EQ(error({Pair("a", "f32", Value(1e308))}),
-            "metadata pair 0: a float is out of its type's range");
-  EXPECT_EQ(error({Pair("a", "u8", Value(std::uint64_t{300}))}),
-            "metadata pair 0: an integer is missing or out of its type's range");
+            "root attribute 'gguf': metadata pair 0: a float is out of its type's range");
+  EXPECT_EQ(
+      error({Pair("a", "u8", Value(std::uint64_t{300}))}),
+      "root attribute 'gguf': metadata pair 0: an integer is missing or out of its type's range");
   EXPECT_TRUE(
       Plan(RecordWith({Pair("a", "f32", Value(3.4e38)), Pair("b", "f64", Value(1e308))}), objects)
           .ok());

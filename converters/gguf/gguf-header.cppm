@@ -30,7 +30,7 @@ std::optional<GgmlType> FindGgmlType(std::string_view name);
 
 // GGUF's limit on dimensions.
 inline constexpr std::uint32_t kGgufMaxDims = 4;
-// Bytes; where the key general.alignment is missing.
+// In bytes; it holds if the metadata has no key general.alignment.
 inline constexpr std::uint64_t kGgufDefaultAlignment = 32;
 // A larger header cannot become a manifest (1 GiB at most), so it is refused.
 inline constexpr std::uint64_t kGgufMaxHeader = std::uint64_t{1} << 30;
@@ -49,7 +49,7 @@ struct GgufTensor {
 // file's order: [key, type, value]. Types are u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. Values:
 //   integers, bool  as they are
 //   f32, f64        a double; a NaN is its 4 or 8 bytes, little-endian, so that its payload survives
-//   string, key     text; bytes where it is not UTF-8
+//   string, key     text; bytes if it is not UTF-8
 //   array           [element type, values]: a list, or, for u8, i8 and for more than 64 numbers, their
 //                   little-endian bytes; an array of arrays is a list of such pairs
 struct GgufHeader {
@@ -71,18 +71,19 @@ struct GgufHeader {
   std::optional<std::uint64_t> split_tensors;  // the key split.tensors.count: tensors in the set
 };
 
-// Parses and checks the header of a file that begins with `head`. `file_bytes` is the file's size, or nothing
-// where it is not known yet. Nothing is returned where `head` ends before the header does; give more. Never
-// allocates more than a small multiple of head.size().
+// Parses and checks the header of a file that begins with `head`. `file_bytes` is the file's size, nullopt if it is not
+// known yet. Returns nullopt if `head` ends before the header does: call again with more. Never allocates more than a
+// small multiple of head.size().
 //
-// A tensor whose type we do not know is no error: see GgufTensor::unsupported. Errors (kDataLoss; kUnimplemented for
-// versions and types of metadata that we do not know) name the key or tensor: truncation, counts beyond the file's size, duplicate or empty names, bad alignment, rows that are no whole blocks, sizes
-// that overflow, tensors that overlap, are misaligned or lie beyond the end.
+// A tensor whose type we do not know is not an error: see GgufTensor::unsupported. Errors (kDataLoss; kUnimplemented for
+// versions and types of metadata that we do not know) name the key or tensor: truncation, counts beyond the file's size,
+// duplicate or empty names, bad alignment, rows that are not whole blocks, sizes that overflow, tensors that overlap, are
+// misaligned or lie beyond the end.
 StatusOr<std::optional<GgufHeader>> ParseGgufHeader(std::span<const std::byte> head,
                                                     std::optional<std::uint64_t> file_bytes);
 
-// The bytes of `header`: magic to the last tensor's info, in the version and byte order it says. Fails with
-// kDataLoss where `kv` is not of the form above.
+// The bytes of `header`: magic to the last tensor's info, in its version and byte order. Fails with
+// kDataLoss if `kv` is not of the form above.
 StatusOr<std::vector<std::byte>> EncodeGgufHeader(const GgufHeader& header);
 
 }  // namespace zt

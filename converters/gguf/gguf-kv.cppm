@@ -42,7 +42,7 @@ bool KeepAsBytes(KvType type, std::uint64_t count);
 // A double, or for NaN the little-endian bytes: neither CBOR nor a conversion keeps a NaN's payload.
 Value FloatValue(float v);
 Value FloatValue(double v);
-// Text, or bytes where it is not UTF-8.
+// Text, or bytes if it is not UTF-8.
 Value TextValue(std::string_view text);
 
 }  // namespace zt::gguf::internal

@@ -18,7 +18,7 @@ export import :header;
 
 export namespace zt {
 
-// True where `head` (the first bytes, at least 4) begins like a GGUF file of either byte order.
+// True if `head` (the first bytes, at least 4) begins like a GGUF file of either byte order.
 bool LooksLikeGguf(std::span<const std::byte> head);
 
 // How GGUF files are opened.
@@ -31,13 +31,13 @@ struct GgufOptions {
 //   plain types      format dense, the dimensions reversed to row-major
 //   quantized types  format "gguf.<type>/1" ("gguf.q4_k/1"), one component "data" of u8 holding the blocks as they
 //                    are, the logical shape, attributes elems_per_block and block_bytes
-// Big-endian files are served little-endian: plain types by element, blocks by field where the fields are certain
+// Big-endian files are served little-endian: plain types by element, blocks by field if the fields are certain
 // (q4_0 q8_0 q4_k q6_k mxfp4). Tensors of other block types in such a file, and tensors of a type we do not know (format
 // "gguf.type_<number>/1", the bytes up to the next tensor), are listed, but cannot be read: see CheckReadable.
 //
 // The root attribute "gguf" holds what is needed to write the header back: version, byte_order ("little", "big"),
 // alignment, kv (see GgufHeader), tensors: in the header's order [name, type, offset in the data section], and
-// file_bytes where the size is known. Read is thread-safe unless `bytes` is a pipe.
+// file_bytes if the size is known. Read is thread-safe unless `bytes` is a pipe.
 StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> bytes,
                                                  GgufOptions options = {});
 

@@ -30,7 +30,7 @@ namespace {
 constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;
 constexpr int kMaxArrayNesting = 8;
 
-// Reads on while `ok()`; stops at the first error, or where `head` ends before the file does.
+// Stops at the first error, or when `head` ends before the header does.
 class Parser {
  public:
   Parser(std::span<const std::byte> head, std::optional<std::uint64_t> file_bytes)
@@ -50,7 +50,7 @@ class Parser {
   }
   bool Fail(std::string_view what) { return Fail(InvalidData(what)); }
 
-  // True where `count` more bytes are at hand; else asks for more, or fails where there can be no more.
+  // True if `head` has `count` more bytes. Otherwise the caller is to give more, or, if the file has no more, it fails.
   bool Need(std::uint64_t count) {
     if (count <= head_.size() - pos_) return true;
     const std::uint64_t limit =
@@ -228,7 +228,8 @@ bool Parser::ReadArray(int depth, Value* out) {
     items = Value(std::move(bytes));
   } else {
     Value::Array list;
-    list.reserve(count);
+    // Nested arrays may each claim as many more as the file could hold.
+    list.reserve(*type == KvType::kArray ? std::min<std::uint64_t>(count, 64) : count);
     for (std::uint64_t i = 0; i < count; ++i) {
       if (!ReadValue(*type, depth, &list.emplace_back())) return false;
     }

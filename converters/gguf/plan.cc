@@ -48,6 +48,27 @@ Status Malformed(std::string_view what) {
   return InvalidData("root attribute 'gguf': " + std::string(what));
 }
 
+const Value* FindKey(const Value::Array& kv, std::string_view key) {
+  for (const Value& entry : kv) {
+    const std::string* name = KeyOf(entry);
+    if (name != nullptr && *name == key) return &entry;
+  }
+  return nullptr;
+}
+
+// The value of an integer entry, if there is one.
+const std::uint64_t* FindCount(const Value::Array& kv, std::string_view key) {
+  const Value* entry = FindKey(kv, key);
+  return entry != nullptr && entry->AsArray()->size() == 3 ? (*entry->AsArray())[2].AsUint()
+                                                           : nullptr;
+}
+
+// The alignment that a reader of the metadata takes.
+std::uint64_t AlignmentOf(const Value::Array& kv) {
+  const std::uint64_t* stated = FindCount(kv, "general.alignment");
+  return stated == nullptr ? kGgufDefaultAlignment : *stated;
+}
+
 StatusOr<Record> ReadRecord(const Value& value) {
   Record out;
   const Value::Map* map = value.AsMap();
@@ -75,6 +96,11 @@ StatusOr<Record> ReadRecord(const Value& value) {
   const Value* kv = FindMember(*map, "kv");
   if (kv == nullptr || kv->AsArray() == nullptr) return Malformed("it has no list 'kv'");
   out.header.kv = *kv->AsArray();
+  const std::uint64_t effective = AlignmentOf(out.header.kv);
+  if (effective != *alignment) {
+    return Malformed("its alignment is " + std::to_string(*alignment) + ", its metadata says " +
+                     std::to_string(effective));
+  }
   const Value* tensors = FindMember(*map, "tensors");
   if (tensors == nullptr || tensors->AsArray() == nullptr)
     return Malformed("it has no list 'tensors'");
@@ -173,6 +199,8 @@ class GgufPlanner {
     ZT_RETURN_IF_ERROR(PlaceTensors());
     ZT_RETURN_IF_ERROR(LayOut());
     ZT_RETURN_IF_ERROR(CheckReadableAgain());
+    (layout_.pieces.empty() ? layout_.end : layout_.pieces.front().before) = std::move(head_);
+    AddLosses();
     return std::move(layout_);
   }
 
@@ -222,22 +250,11 @@ class GgufPlanner {
     return OkStatus();
   }
 
-  const Value* FindKey(std::string_view key) {
-    for (const Value& entry : header().kv) {
-      const std::string* name = KeyOf(entry);
-      if (name != nullptr && *name == key) return &entry;
-    }
-    return nullptr;
-  }
-
   // The keys of a split set stay only if they count the tensors that are written: without the others the file would
   // be taken for one shard of several.
   void DropSplitKeys() {
-    if (const Value* total = FindKey("split.tensors.count")) {
-      const Value::Array& parts = *total->AsArray();
-      const std::uint64_t* count = parts.size() == 3 ? parts[2].AsUint() : nullptr;
-      if (count != nullptr && *count == header().tensors.size()) return;
-    }
+    const std::uint64_t* total = FindCount(header().kv, "split.tensors.count");
+    if (total != nullptr && *total == header().tensors.size()) return;
     std::erase_if(header().kv, IsSplitKey);
   }
 
@@ -251,7 +268,7 @@ class GgufPlanner {
     const auto most = std::ranges::max_element(
         bytes, {}, &std::pair<const std::string_view, std::uint64_t>::second);
     const auto type = most == bytes.end() ? std::nullopt : FileTypeOf(most->first);
-    const Value* entry = FindKey("general.file_type");
+    const Value* entry = FindKey(header().kv, "general.file_type");
     if (entry == nullptr) return;
     const auto at = header().kv.begin() + (entry - header().kv.data());
     if (!type) {
@@ -294,7 +311,10 @@ class GgufPlanner {
   }
 
   Status LayOut() {
-    ZT_ASSIGN_OR_RETURN(std::vector<std::byte> encoded, EncodeGgufHeader(header()));
+    auto head = EncodeGgufHeader(header());
+    if (!head.ok()) return Annotate(head.status(), "root attribute 'gguf'");
+    std::vector<std::byte> encoded = *std::move(head);
+    header().kv = {};  // which may be large, and is parsed again below
     const std::uint64_t data = header().Align(encoded.size());
     std::uint64_t at = encoded.size();
     for (const std::size_t i : order_) {
@@ -316,8 +336,7 @@ class GgufPlanner {
       layout_.bytes = *record_.file_bytes;
     }
     layout_.end_zeros = layout_.bytes - at;
-    head_ = encoded;
-    (layout_.pieces.empty() ? layout_.end : layout_.pieces.front().before) = std::move(encoded);
+    head_ = std::move(encoded);
     return OkStatus();
   }
 
@@ -336,10 +355,25 @@ class GgufPlanner {
     Status status = again.status();
     if (status.ok() && !again->has_value()) status = InvalidData("the header is truncated");
     if (status.ok() && (*again)->alignment != header().alignment) {
-      status = Malformed("its alignment is " + std::to_string(header().alignment) +
-                         ", its metadata says " + std::to_string((*again)->alignment));
+      status = InvalidData("another alignment would be read");
     }
     return Annotate(status, "the GGUF file to be written would be damaged");
+  }
+
+  // What GGUF does not keep of the tensors, as one line or none.
+  void AddLosses() {
+    std::uint64_t count = 0;
+    std::string_view first;
+    for (const std::uint32_t index : which_) {
+      const Object& object = source_.objects()[index];
+      const bool lost = std::ranges::any_of(object.attributes, [](const auto& member) {
+        return member.first != "elems_per_block" && member.first != "block_bytes";
+      });
+      if (lost && ++count == 1) first = object.name;
+    }
+    if (count == 0) return;
+    layout_.warnings.push_back("GGUF does not keep the attributes of " + std::to_string(count) +
+                               " tensors, " + Quote(first) + " the first");
   }
 
   GgufHeader& header() { return record_.header; }
