@@ -69,12 +69,20 @@ class FakeSource : public zt::TensorSource {
     if (id.object == fail_object_ && offset >= fail_offset_)
       return zt::InvalidData("it is damaged");
     std::memset(out.data(), 'x', out.size());
+    bytes_read_ += out.size();
     return zt::OkStatus();
+  }
+  std::optional<zt::Identity> identity(zt::ComponentId id) const override {
+    if (!tied_) return std::nullopt;
+    const std::uint64_t bytes = objects_[id.object].components[0].bytes;
+    return zt::Identity{this, bytes, bytes};
   }
 
   bool seekable_ = true;
   std::uint32_t fail_object_ = ~0u;
   std::uint64_t fail_offset_ = 0;
+  bool tied_ = false;  // objects of one size have the same bytes
+  std::atomic<std::uint64_t> bytes_read_ = 0;
 };
 
 class FailingSink final : public zt::Sink {
@@ -238,6 +246,25 @@ TEST(Layout, ManyPiecesInOrderForAnyThreads) {
   const auto layout = zt::PlanNpz(source, All(source));
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(Write(source, *zt::PlanNpz(source, All(source)), 1), Write(source, *layout, 3));
+}
+
+TEST(Layout, ABlobOfSeveralTensorsIsReadOnce) {
+  FakeSource source({Dense("a", {5 << 20}, "u8"), Dense("b", {300}, "u8"),
+                     Dense("c", {5 << 20}, "u8"), Dense("d", {300}, "u8")});
+  const auto layout = zt::PlanNpz(source, All(source));
+  ASSERT_TRUE(layout.ok());
+  const std::string want = Write(source, *zt::PlanNpz(source, All(source)));
+  source.tied_ = true;
+  for (const unsigned threads : {1u, 3u}) {
+    source.bytes_read_ = 0;
+    EXPECT_EQ(Write(source, *zt::PlanNpz(source, All(source)), threads), want);
+    EXPECT_EQ(source.bytes_read_, (5u << 20) + 300);
+  }
+  // What is kept is bounded: with less memory it is read again.
+  source.bytes_read_ = 0;
+  const auto sink = zt::DiscardSink();
+  EXPECT_TRUE(zt::WriteLayout(source, *layout, *sink, {.memory_bytes = 16 << 20}).ok());
+  EXPECT_EQ(source.bytes_read_, 2 * (5u << 20) + 300);
 }
 
 TEST(Layout, ErrorsNameFileAndTensor) {

@@ -108,7 +108,7 @@ std::string Listed(const std::vector<std::string>& names) {
   return names.size() > 5 ? out + " and " + std::to_string(names.size() - 5) + " more" : out;
 }
 
-// Root attributes as __metadata__, which holds text alone: others become JSON.
+// Root attributes become __metadata__, which holds only text: what is not text becomes JSON.
 StatusOr<FileLayout> LayOutSafetensors(const TensorSource& source,
                                        const std::vector<std::uint32_t>& selected) {
   std::vector<std::pair<std::string, std::string>> metadata;
@@ -162,8 +162,11 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
     const bool sparse = source.objects()[selected[i]].format.starts_with("sparse_");
     auto layout = sparse ? PlanNpz(source, std::vector{selected[i]}) : PlanNpy(source, selected[i]);
     if (!layout.ok()) return layout.status();
+    layout->warnings.clear();
     outputs.push_back({names[i] + (sparse ? ".npz" : ".npy"), *std::move(layout)});
   }
+  // Said once of all files, not of each.
+  if (!outputs.empty()) outputs.front().layout.warnings = NpyLosses(source, selected);
   return outputs;
 }
 
@@ -192,10 +195,7 @@ std::vector<std::string> Warnings(const TensorSource& source, const std::vector<
                                   Target target) {
   std::vector<std::string> warnings = source.warnings();
   for (const Output& output : outputs) {
-    for (const std::string& warning : output.layout.warnings) {
-      if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end())
-        warnings.push_back(warning);
-    }
+    warnings.insert(warnings.end(), output.layout.warnings.begin(), output.layout.warnings.end());
   }
   const bool numpy = target != Target::kSafetensors && target != Target::kGguf;
   if (numpy && !source.attributes().empty()) {
@@ -283,59 +283,78 @@ class Extraction {
   std::uint64_t total_ = 0, file_bytes_ = 0, done_ = 0, files_ = 0;
 };
 
+struct Job {
+  const ExtractArgs& args;
+  Target target;
+  std::unique_ptr<TensorSource> source;
+  std::vector<std::uint32_t> selected;  // objects
+  std::vector<Output> outputs;
+  std::vector<std::string> warnings;
+};
+
+std::string JsonLine(const Job& job, const Extraction& extraction) {
+  Json json = {{"schema", "ztstream/1"},
+               {"cmd", "extract"},
+               {"ok", true},
+               {"input", job.args.file},
+               {"input_format", job.source->format()}};
+  json["output"] = {{"path", job.args.output},
+                    {"format", NameOf(job.target)},
+                    {"bytes", extraction.file_bytes()}};
+  if (job.target == Target::kFolder) {
+    Json files = Json::array();
+    for (std::size_t i = 0; i < job.selected.size(); ++i) {
+      files.push_back(
+          {{"tensor", job.source->objects()[job.selected[i]].name}, {"file", job.outputs[i].file}});
+    }
+    json["output"]["files"] = std::move(files);
+  }
+  json["tensors"] = job.selected.size();
+  json["bytes"] = extraction.bytes();
+  json["warnings"] = job.warnings;
+  json["timing"] = {{"wall_s", extraction.seconds()}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Status Report(const Job& job, const Extraction& extraction) {
+  if (job.args.common.json) {
+    const std::string line = JsonLine(job, extraction);
+    if (job.args.output != "-") return Print(line);
+    std::fputs(line.c_str(), stderr);
+  } else if (!job.args.common.quiet) {
+    const double seconds = extraction.seconds();
+    char text[64];
+    std::snprintf(text, sizeof text, "%.2f s", seconds);
+    std::fprintf(
+        stderr, "ztstream: %s: %zu tensors, %s out, %s, %s\n", job.args.output.c_str(),
+        job.selected.size(), HumanBytes(extraction.file_bytes()).c_str(), text,
+        HumanRate(static_cast<double>(extraction.bytes()) / std::max(seconds, 1e-6)).c_str());
+  }
+  return OkStatus();
+}
+
 Status Extract(const ExtractArgs& args) {
   ZT_ASSIGN_OR_RETURN(const Target target, TargetOf(args));
   if (target != Target::kFolder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
-                      OpenUngrouped({args.file}, args.input));
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> selected, Select(*source, args));
-  auto outputs = LayOut(*source, selected, target);
+  Job job = {.args = args, .target = target};
+  ZT_ASSIGN_OR_RETURN(job.source, OpenUngrouped({args.file}, args.input));
+  ZT_ASSIGN_OR_RETURN(job.selected, Select(*job.source, args));
+  auto outputs = LayOut(*job.source, job.selected, target);
   if (!outputs.ok()) {
     return outputs.status().code() == StatusCode::kInvalidArgument
                ? outputs.status()
                : Annotate(outputs.status(), args.file);
   }
-  const std::vector<std::string> warnings = Warnings(*source, *outputs, target);
+  job.outputs = *std::move(outputs);
+  job.warnings = Warnings(*job.source, job.outputs, target);
   if (!args.common.quiet) {
-    for (const std::string& warning : warnings) Warn(warning);
+    for (const std::string& warning : job.warnings) Warn(warning);
   }
-  Extraction extraction(args, *source, target, *outputs);
+  Extraction extraction(args, *job.source, target, job.outputs);
   const Status status = extraction.Run();
   extraction.EndBar();
   ZT_RETURN_IF_ERROR(status);
-  const double seconds = extraction.seconds();
-  if (args.common.json) {
-    Json json = {{"schema", "ztstream/1"},
-                 {"cmd", "extract"},
-                 {"ok", true},
-                 {"input", args.file},
-                 {"input_format", source->format()}};
-    json["output"] = {
-        {"path", args.output}, {"format", NameOf(target)}, {"bytes", extraction.file_bytes()}};
-    if (target == Target::kFolder) {
-      Json files = Json::array();
-      for (std::size_t i = 0; i < selected.size(); ++i) {
-        files.push_back(
-            {{"tensor", source->objects()[selected[i]].name}, {"file", (*outputs)[i].file}});
-      }
-      json["output"]["files"] = std::move(files);
-    }
-    json["tensors"] = selected.size();
-    json["bytes"] = extraction.bytes();
-    json["warnings"] = warnings;
-    json["timing"] = {{"wall_s", seconds}};
-    const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    if (args.output != "-") return Print(line);
-    std::fputs(line.c_str(), stderr);
-  } else if (!args.common.quiet) {
-    char text[64];
-    std::snprintf(text, sizeof text, "%.2f s", seconds);
-    std::fprintf(
-        stderr, "ztstream: %s: %zu tensors, %s out, %s, %s\n", args.output.c_str(), selected.size(),
-        HumanBytes(extraction.file_bytes()).c_str(), text,
-        HumanRate(static_cast<double>(extraction.bytes()) / std::max(seconds, 1e-6)).c_str());
-  }
-  return OkStatus();
+  return Report(job, extraction);
 }
 
 }  // namespace

@@ -1,18 +1,24 @@
-// zt.convert.layout — reading ahead in parallel, appending in order.
+// zt.convert.layout — writing a planned file: ranges are read, checked and placed by several threads.
 module;
 
 #include <zlib.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/status_macros.h"
 
 module zt.convert.layout;
@@ -25,10 +31,15 @@ import zt.source;
 namespace zt {
 namespace {
 
-constexpr std::uint64_t kRange = std::uint64_t{4} << 20;  // of one read
-constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;  // pieces are gathered up to this
-constexpr std::size_t kMostParts = 256;                   // of one batch
+// Bytes that are served as they lie go in ranges that are read, summed and written while they are in the cache. Other
+// ranges are larger: serving one may cost more than its bytes.
+constexpr std::uint64_t kRawRange = std::uint64_t{256} << 10;
+constexpr std::uint64_t kRange = std::uint64_t{4} << 20;
+constexpr std::uint64_t kSmall = std::uint64_t{256} << 10;  // pieces are gathered up to this
+constexpr std::size_t kMostParts = 256;                     // of one batch
 constexpr std::array<std::byte, 4096> kZeros{};
+
+using PieceList = std::vector<std::span<const std::byte>>;
 
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
   if (status.ok()) return status;
@@ -41,115 +52,235 @@ std::uint32_t Crc32(std::span<const std::byte> bytes) {
       crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
+void AddZeros(std::uint64_t count, PieceList& pieces) {
+  while (count > 0) {
+    const std::size_t take = std::min<std::uint64_t>(count, kZeros.size());
+    pieces.push_back(std::span(kZeros).first(take));
+    count -= take;
+  }
+}
+
 // A range of a piece on its way.
 struct Part {
-  std::uint32_t piece = 0;                // its index in the layout
-  std::uint64_t offset = 0;               // in the component
-  std::uint64_t count = 0;                // of bytes
-  bool first = false, last = false;       // of its piece
+  std::uint32_t piece = 0;           // its index in the layout
+  bool first = false, last = false;  // of its piece
+  std::uint64_t offset = 0;          // in the component
+  std::uint64_t count = 0;           // of bytes
+  ByteSource* from = nullptr;        // where the bytes lie as they are, if they do
+  std::uint64_t from_offset = 0;
   std::span<const std::byte> bytes = {};  // in the batch's buffer, once read
-  std::uint32_t crc = 0;                  // of them, where the layout asks for it
+  std::uint32_t crc = 0;                  // of them, if the layout asks for it
+  std::vector<std::byte> trailer = {};    // what follows them, if they are the last of their piece
 };
 
 // Consecutive parts that travel together.
 struct Batch final : Task {
   std::vector<Part> parts;
+  std::uint64_t count = 0;  // bytes of all parts
+  std::uint64_t place = 0;  // in the file, of what precedes the first part
   Buffer buffer;
 };
 
-ComponentId SourceOf(const FileLayout& layout, const Part& part) {
-  return layout.pieces[part.piece].source;
-}
-
-// Fills the batch's buffer, part after part.
-Status ReadBatch(TensorSource& source, const FileLayout& layout, BufferPool& pool, Batch& batch) {
-  std::uint64_t total = 0;
-  for (const Part& part : batch.parts) total += part.count;
-  if (total > 0) batch.buffer = pool.Take(total);
-  std::size_t at = 0;
-  for (Part& part : batch.parts) {
-    const auto out = batch.buffer.bytes().subspan(at, part.count);
-    at += out.size();
-    if (!out.empty()) {
-      const ComponentId id = SourceOf(layout, part);
-      ZT_RETURN_IF_ERROR(AtTensor(source, id, source.Read(id, part.offset, out)));
-      const LayoutPiece& piece = layout.pieces[part.piece];
-      if (piece.change) piece.change(out);
-    }
-    part.bytes = out;
-    if (layout.trailer != nullptr) part.crc = Crc32(out);
-  }
-  return OkStatus();
-}
-
-class ReadStage final : public StageOf<Batch> {
+// Blobs that several pieces are made of (tied weights, aliases) and that do not lie in the source as they are, so that
+// serving one costs more than copying it: each is read once and kept. Thread-safe.
+class SharedBlobs {
  public:
-  ReadStage(TensorSource& source, const FileLayout& layout, BufferPool& pool)
-      : source_(source), layout_(layout), pool_(pool) {}
-  Status Process(Batch& batch) override {
-    if (!batch.buffer.empty()) return OkStatus();  // read already, where order mattered
-    return ReadBatch(source_, layout_, pool_, batch);
+  // Keeps `most_bytes` in all.
+  SharedBlobs(TensorSource& source, const FileLayout& layout, std::uint64_t most_bytes)
+      : source_(source), layout_(layout) {
+    std::map<Identity, std::uint32_t> first;  // the first piece of each blob
+    for (std::uint32_t i = 0; i < layout.pieces.size(); ++i) {
+      const LayoutPiece& piece = layout.pieces[i];
+      if (piece.bytes == 0 || source.extent(piece.source)) continue;
+      const auto identity = source.identity(piece.source);
+      if (!identity || identity->length != piece.bytes) continue;
+      const auto [found, fresh] = first.emplace(*identity, i);
+      if (fresh) continue;
+      std::shared_ptr<Blob>& blob = blobs_[found->second];
+      if (blob == nullptr) {
+        if (piece.bytes > most_bytes) continue;
+        most_bytes -= piece.bytes;
+        blob = std::make_shared<Blob>();
+      }
+      blobs_[i] = blob;
+    }
+    std::erase_if(blobs_, [](const auto& each) { return each.second == nullptr; });
+  }
+
+  // True if the bytes of this piece are kept.
+  bool Has(std::uint32_t piece) const { return blobs_.contains(piece); }
+
+  // As source.Read, for a piece that is kept.
+  Status Read(std::uint32_t piece, std::uint64_t offset, std::span<std::byte> out) {
+    Blob& blob = *blobs_.at(piece);
+    const zt::internal::MutexLock lock(blob.mutex);
+    if (blob.bytes.empty() && blob.status.ok()) {
+      blob.bytes.resize(layout_.pieces[piece].bytes);
+      blob.status = source_.Read(layout_.pieces[piece].source, 0, blob.bytes);
+    }
+    if (blob.status.ok()) std::memcpy(out.data(), blob.bytes.data() + offset, out.size());
+    return blob.status;
   }
 
  private:
+  struct Blob {
+    zt::internal::Mutex mutex;
+    std::vector<std::byte> bytes ZT_GUARDED_BY(mutex);
+    Status status ZT_GUARDED_BY(mutex);
+  };
+  TensorSource& source_;
+  const FileLayout& layout_;
+  std::unordered_map<std::uint32_t, std::shared_ptr<Blob>> blobs_;  // by piece
+};
+
+// Fills a batch's buffer, part after part.
+class BatchReader {
+ public:
+  BatchReader(TensorSource& source, const FileLayout& layout, BufferPool& pool,
+              std::uint64_t shared_bytes)
+      : source_(source), layout_(layout), pool_(pool), shared_(source, layout, shared_bytes) {}
+
+  Status Read(Batch& batch) {
+    if (batch.count > 0) batch.buffer = pool_.Take(batch.count);
+    std::span<std::byte> free = batch.buffer.bytes();
+    for (std::size_t i = 0; i < batch.parts.size();) {
+      const auto run = std::span(batch.parts).subspan(i, RunOfNeighbours(batch.parts, i));
+      ZT_RETURN_IF_ERROR(ReadRun(run, free));
+      i += run.size();
+    }
+    return OkStatus();
+  }
+
+ private:
+  // How many parts from `first` on lie one after another in the same ByteSource.
+  static std::size_t RunOfNeighbours(std::span<const Part> parts, std::size_t first) {
+    std::size_t run = 1;
+    while (first + run < parts.size()) {
+      const Part &before = parts[first + run - 1], &next = parts[first + run];
+      if (next.from == nullptr || next.from != before.from || next.from->sequential()) break;
+      if (next.from_offset != before.from_offset + before.count) break;
+      ++run;
+    }
+    return run;
+  }
+
+  // Reads neighbours with one call into the first bytes of `free`, and takes these off it.
+  Status ReadRun(std::span<Part> run, std::span<std::byte>& free) {
+    std::uint64_t total = 0;
+    for (const Part& part : run) total += part.count;
+    const std::span<std::byte> all = free.first(total);
+    free = free.subspan(total);
+    // Which of the neighbours failed is not known: they are read one by one then, for the name.
+    const bool whole =
+        run.size() > 1 && run.front().from->ReadAt(run.front().from_offset, all).ok();
+    std::size_t at = 0;
+    for (Part& part : run) {
+      const auto out = all.subspan(at, part.count);
+      at += out.size();
+      const LayoutPiece& piece = layout_.pieces[part.piece];
+      if (!whole && !out.empty()) {
+        const Status status = shared_.Has(part.piece)
+                                  ? shared_.Read(part.piece, part.offset, out)
+                                  : source_.Read(piece.source, part.offset, out);
+        ZT_RETURN_IF_ERROR(AtTensor(source_, piece.source, status));
+      }
+      if (piece.change) piece.change(out);
+      part.bytes = out;
+      if (layout_.trailer != nullptr) part.crc = Crc32(out);
+    }
+    return OkStatus();
+  }
+
   TensorSource& source_;
   const FileLayout& layout_;
   BufferPool& pool_;
+  SharedBlobs shared_;
 };
 
-class AppendStage final : public StageOf<Batch> {
+class ReadStage final : public StageOf<Batch> {
  public:
-  AppendStage(const FileLayout& layout, Sink& sink, const LayoutOptions& options)
-      : layout_(layout), sink_(sink), options_(options) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-
+  explicit ReadStage(BatchReader& reader) : reader_(reader) {}
   Status Process(Batch& batch) override {
-    if (options_.cancelled != nullptr && *options_.cancelled) return Cancelled("interrupted");
-    std::vector<std::span<const std::byte>> pieces;
-    std::vector<std::vector<std::byte>> trailers;
-    trailers.reserve(batch.parts.size());
+    if (!batch.buffer.empty()) return OkStatus();  // read already, where order mattered
+    return reader_.Read(batch);
+  }
+
+ private:
+  BatchReader& reader_;
+};
+
+// Puts the CRCs of a piece's parts together and asks for what follows it.
+class TrailerStage final : public StageOf<Batch> {
+ public:
+  explicit TrailerStage(LayoutTrailer& trailer) : trailer_(trailer) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Batch& batch) override {
+    for (Part& part : batch.parts) {
+      crc_ = part.first ? part.crc
+                        : static_cast<std::uint32_t>(crc32_combine(
+                              crc_, part.crc, static_cast<z_off_t>(part.bytes.size())));
+      if (part.last) part.trailer = trailer_.AfterPiece(part.piece, crc_);
+    }
+    return OkStatus();
+  }
+
+ private:
+  LayoutTrailer& trailer_;
+  std::uint32_t crc_ = 0;
+};
+
+class WriteStage final : public StageOf<Batch> {
+ public:
+  WriteStage(const FileLayout& layout, Sink& sink) : layout_(layout), sink_(sink) {}
+  StageOrder order() const override {
+    return sink_.can_place() ? StageOrder::kParallel : StageOrder::kInOrder;
+  }
+  Status Process(Batch& batch) override {
+    PieceList pieces;
     for (const Part& part : batch.parts) {
       const LayoutPiece& piece = layout_.pieces[part.piece];
       if (part.first) {
         pieces.emplace_back(piece.before);
         AddZeros(piece.zeros, pieces);
-        crc_ = 0;
       }
       pieces.push_back(part.bytes);
-      done_ += part.bytes.size();
-      if (layout_.trailer == nullptr) continue;
-      crc_ = static_cast<std::uint32_t>(
-          crc32_combine(crc_, part.crc, static_cast<z_off_t>(part.bytes.size())));
-      if (!part.last) continue;
-      trailers.push_back(layout_.trailer->AfterPiece(part.piece, crc_));
-      pieces.emplace_back(trailers.back());
+      pieces.emplace_back(part.trailer);
     }
-    ZT_RETURN_IF_ERROR(Annotate(sink_.Append(pieces), sink_.name()));
-    if (options_.progress) options_.progress(done_);
-    return OkStatus();
+    return Write(batch.place, pieces);
   }
-
-  Status End() {
+  // What follows the last piece.
+  Status End(std::uint64_t place) {
     std::vector<std::byte> last;
     if (layout_.trailer != nullptr) last = layout_.trailer->End();
-    std::vector<std::span<const std::byte>> pieces = {layout_.end, last};
+    PieceList pieces = {layout_.end, last};
     AddZeros(layout_.end_zeros, pieces);
-    return Annotate(sink_.Append(pieces), sink_.name());
+    return Write(place, pieces);
   }
 
  private:
-  void AddZeros(std::uint64_t count, std::vector<std::span<const std::byte>>& pieces) {
-    while (count > 0) {
-      const std::size_t take = std::min<std::uint64_t>(count, kZeros.size());
-      pieces.push_back(std::span(kZeros).first(take));
-      count -= take;
-    }
+  Status Write(std::uint64_t place, const PieceList& pieces) {
+    const Status status = sink_.can_place() ? sink_.WriteAt(place, pieces) : sink_.Append(pieces);
+    return Annotate(status, sink_.name());
   }
 
   const FileLayout& layout_;
   Sink& sink_;
+};
+
+// Reports what has been written, in order.
+class ProgressStage final : public StageOf<Batch> {
+ public:
+  explicit ProgressStage(const LayoutOptions& options) : options_(options) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Batch& batch) override {
+    if (options_.cancelled != nullptr && *options_.cancelled) return Cancelled("interrupted");
+    done_ += batch.count;
+    if (options_.progress) options_.progress(done_);
+    return OkStatus();
+  }
+
+ private:
   const LayoutOptions& options_;
-  std::uint32_t crc_ = 0;
   std::uint64_t done_ = 0;
 };
 
@@ -160,35 +291,60 @@ class LayoutWriter {
       : source_(source),
         layout_(layout),
         pool_(options.memory_bytes / 2),
-        append_(std::make_shared<AppendStage>(layout, sink, options)),
-        pipeline_({std::make_shared<ReadStage>(source, layout, pool_), append_},
+        reader_(source, layout, pool_, options.memory_bytes / 4),
+        write_(std::make_shared<WriteStage>(layout, sink)),
+        pipeline_(Stages(options),
                   {.threads = options.threads == 0 ? UsableThreads() : options.threads,
                    .window_bytes = options.memory_bytes / 2}) {}
 
   Status Run() {
-    for (std::uint32_t i = 0; i < layout_.pieces.size(); ++i) ZT_RETURN_IF_ERROR(AddPiece(i));
-    ZT_RETURN_IF_ERROR(Send());
+    // What goes wrong here does not hide the error of a batch that is under way.
+    if (const Status status = AddPieces(); !status.ok()) pipeline_.Fail(status);
     ZT_RETURN_IF_ERROR(pipeline_.Drain());
-    return append_->End();
+    return write_->End(at_);
   }
 
  private:
+  PipelineOf<Batch>::Stages Stages(const LayoutOptions& options) {
+    PipelineOf<Batch>::Stages stages = {std::make_shared<ReadStage>(reader_)};
+    if (layout_.trailer != nullptr) {
+      stages.push_back(std::make_shared<TrailerStage>(*layout_.trailer));
+    }
+    stages.push_back(write_);
+    stages.push_back(std::make_shared<ProgressStage>(options));
+    return stages;
+  }
+
+  Status AddPieces() {
+    for (std::uint32_t i = 0; i < layout_.pieces.size(); ++i) ZT_RETURN_IF_ERROR(AddPiece(i));
+    return Send();
+  }
+
   Status AddPiece(std::uint32_t index) {
     const LayoutPiece& piece = layout_.pieces[index];
     const bool ordered = source_.sequential(piece.source);
-    // Whole frames where the source is made of them, whole units where they are changed on their way.
+    const std::optional<Extent> extent = source_.extent(piece.source);
+    // Whole frames if the source is made of them, whole units if they are changed on their way.
     const std::uint64_t preferred =
         piece.change ? piece.unit : source_.preferred_read(piece.source);
+    const std::uint64_t unit = std::max<std::uint64_t>(preferred, 1);
     const std::uint64_t range =
-        preferred == 0 ? kRange : std::max<std::uint64_t>(kRange / preferred, 1) * preferred;
-    std::uint64_t at = piece.offset;
+        std::max<std::uint64_t>((extent ? kRawRange : kRange) / unit, 1) * unit;
+    // Raw ranges end at multiples of their size in the file, so that most are written in whole pages.
+    const std::uint64_t place = at_ + piece.before.size() + piece.zeros;
+    const std::uint64_t shift = extent && preferred == 0 ? place - piece.offset : 0;
     const std::uint64_t end = piece.offset + piece.bytes;
+    std::uint64_t at = piece.offset;
     do {
       Part part;
       part.piece = index;
       part.first = at == piece.offset;
       part.offset = at;
-      part.count = std::min(end - at, range - at % range);
+      part.count = std::min(end - at, range - (at + shift) % range);
+      if (extent && extent->bytes != nullptr) {
+        part.from = extent->bytes;
+        part.from_offset = extent->offset + at;
+      }
       at += part.count;
       part.last = at == end;
       ZT_RETURN_IF_ERROR(AddPart(std::move(part), ordered));
@@ -197,30 +353,39 @@ class LayoutWriter {
   }
 
   Status AddPart(Part part, bool ordered) {
-    const std::uint64_t bytes = part.count;
-    if (batch_ != nullptr && (batch_->weight + bytes > kSmall || ordered != ordered_ ||
+    if (batch_ != nullptr && (batch_->count + part.count > kSmall || ordered != ordered_ ||
                               batch_->parts.size() == kMostParts)) {
       ZT_RETURN_IF_ERROR(Send());
     }
-    if (batch_ == nullptr) batch_ = std::make_unique<Batch>();
+    if (batch_ == nullptr) {
+      batch_ = std::make_unique<Batch>();
+      batch_->place = at_;
+    }
     ordered_ = ordered;
-    batch_->weight += bytes;
+    const LayoutPiece& piece = layout_.pieces[part.piece];
+    if (part.first) at_ += piece.before.size() + piece.zeros;
+    at_ += part.count;
+    if (part.last && layout_.trailer != nullptr) at_ += layout_.trailer->BytesAfter(part.piece);
+    batch_->count += part.count;
+    batch_->weight += part.count + sizeof(Part);
     batch_->parts.push_back(std::move(part));
     return OkStatus();
   }
 
   Status Send() {
     if (batch_ == nullptr) return OkStatus();
-    if (ordered_) ZT_RETURN_IF_ERROR(ReadBatch(source_, layout_, pool_, *batch_));
+    if (ordered_) ZT_RETURN_IF_ERROR(reader_.Read(*batch_));
     return pipeline_.Submit(std::exchange(batch_, nullptr));
   }
 
   TensorSource& source_;
   const FileLayout& layout_;
   BufferPool pool_;
+  BatchReader reader_;
   std::unique_ptr<Batch> batch_;
+  std::uint64_t at_ = 0;  // in the file, of what comes next
   bool ordered_ = false;
-  std::shared_ptr<AppendStage> append_;
+  std::shared_ptr<WriteStage> write_;
   PipelineOf<Batch> pipeline_;
 };
 

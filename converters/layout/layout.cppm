@@ -1,4 +1,4 @@
-// zt.convert.layout — a foreign file planned front to back, and its one-pass writing into a sink.
+// zt.convert.layout — a file of another format, planned front to back, and its one-pass writing into a sink.
 module;
 
 #include <atomic>
@@ -30,23 +30,25 @@ struct LayoutPiece {
   std::uint64_t unit = 1;  // bytes; `bytes` is a multiple of it
 };
 
-// What depends on the data of the pieces. Called in the order of the file, one call at a time.
+// What depends on the data of the pieces. AfterPiece and End are called in the order of the file, one call at a time.
 class LayoutTrailer {
  public:
   virtual ~LayoutTrailer() = default;
+  // How many bytes follow those of piece `index`; known before its data.
+  virtual std::uint64_t BytesAfter(std::size_t index) const = 0;
   // What follows the bytes of piece `index`, whose CRC-32 (zip's) is `crc`.
   virtual std::vector<std::byte> AfterPiece(std::size_t index, std::uint32_t crc) = 0;
   // What ends the file.
   virtual std::vector<std::byte> End() = 0;
 };
 
-// A file of a foreign format: its pieces, one after another, and its end. Planned from declarations alone, so
-// whatever the format cannot say is found before anything is written.
+// A file of another format: its pieces, one after another, and its end. It is planned from declarations, so what the
+// format cannot express is found before anything is written.
 struct FileLayout {
   std::vector<LayoutPiece> pieces;         // in the order of the file
   std::vector<std::byte> end;              // after the last piece
   std::uint64_t end_zeros = 0;             // then so many zeros
-  std::shared_ptr<LayoutTrailer> trailer;  // or null; CRCs are computed for it alone
+  std::shared_ptr<LayoutTrailer> trailer;  // or null; CRCs are computed only for it
   std::uint64_t bytes = 0;                 // of the file
   std::vector<std::string> warnings;       // what the format does not keep; one line each
 };
@@ -55,14 +57,14 @@ struct FileLayout {
 struct LayoutOptions {
   unsigned threads = 1;                          // 0 means UsableThreads()
   std::uint64_t memory_bytes = 64 << 20;         // for bytes under way
-  const std::atomic<bool>* cancelled = nullptr;  // or where another thread asks to stop: kCancelled
+  const std::atomic<bool>* cancelled = nullptr;  // or set by another thread to stop: kCancelled
   // Called in order, by one thread at a time, with the bytes of components written so far.
   std::function<void(std::uint64_t bytes)> progress = {};
 };
 
 // Streams the layout into `sink`, reading ahead on several threads; calls neither sink.Finish nor source.Finish.
-// A source that is not seekable is kUnimplemented where the layout asks for another order than its own. Errors
-// name file and tensor.
+// Into a sink that can place bytes they go from several threads at once. Fails with kUnimplemented if the source is not
+// seekable and the layout has another order than it. Errors name file and tensor.
 Status WriteLayout(TensorSource& source, const FileLayout& layout, Sink& sink,
                    const LayoutOptions& options = {});
 

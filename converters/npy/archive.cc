@@ -86,6 +86,8 @@ void PutLocalHeader(const Entry& entry, Bytes& out) {
   for (int i = 0; i < 2; ++i) Put(entry.size, 8, out);
 }
 
+std::uint64_t DescriptorBytes(const Entry& entry) { return entry.large() ? 24 : 16; }
+
 void PutDescriptor(const Entry& entry, Bytes& out) {
   Put(0x08074b50, 4, out);
   Put(entry.crc, 4, out);
@@ -128,6 +130,9 @@ class Directory final : public LayoutTrailer {
   std::vector<std::size_t> streamed;  // the entry of each piece
   std::uint64_t begin = 0;            // of the directory
 
+  std::uint64_t BytesAfter(std::size_t index) const override {
+    return DescriptorBytes(entries[streamed[index]]);
+  }
   Bytes AfterPiece(std::size_t index, std::uint32_t crc) override {
     Entry& entry = entries[streamed[index]];
     entry.crc =
@@ -188,9 +193,7 @@ class ArchivePlan {
     PutLocalHeader(entry, before_);
     before_.insert(before_.end(), header.begin(), header.end());
     at_ += before_.size() + piece.bytes;
-    Bytes descriptor;
-    PutDescriptor(entry, descriptor);
-    at_ += descriptor.size();
+    at_ += DescriptorBytes(entry);
     piece.before = std::exchange(before_, {});
     layout_.pieces.push_back(std::move(piece));
     directory_->streamed.push_back(directory_->entries.size());
@@ -212,13 +215,13 @@ class ArchivePlan {
     directory_->entries.push_back(entry);
   }
 
-  FileLayout Finish(const Losses& losses) {
+  FileLayout Finish(std::vector<std::string> warnings) {
     at_ += before_.size();
     layout_.end = std::move(before_);
     directory_->begin = at_;
     layout_.bytes = at_ + directory_->End().size();
     layout_.trailer = std::move(directory_);
-    layout_.warnings = losses.Lines();
+    layout_.warnings = std::move(warnings);
     return std::move(layout_);
   }
 
@@ -351,7 +354,6 @@ void AddScipyFormat(const TensorSource& source, std::span<const std::uint32_t> o
 
 StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::uint32_t> objects) {
   ArchivePlan plan;
-  Losses losses;
   AddScipyFormat(source, objects, plan);
   for (const std::uint32_t index : objects) {
     const Object& object = source.objects()[index];
@@ -362,18 +364,16 @@ StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::ui
               "an .npz holds one sparse matrix and nothing else; name it alone, or write to a "
               "folder");
         }
-        losses.Add(object, {DType::kU8, ""});
         return AddSparse(source, index, plan);
       }
       ZT_RETURN_IF_ERROR(CheckDense(object));
       const Component& data = object.components.front();
-      losses.Add(object, data.element);
       return plan.AddArray(object.name, DescrOf(data.element).text, object.shape,
                            {.source = {index, 0}, .bytes = data.bytes});
     };
     if (auto status = add(); !status.ok()) return Annotate(status, TensorContext(object.name));
   }
-  return plan.Finish(losses);
+  return plan.Finish(NpyLosses(source, objects));
 }
 
 }  // namespace zt

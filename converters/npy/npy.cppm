@@ -8,6 +8,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 export module zt.convert.npy;
 
@@ -71,6 +72,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
 // (bf16, f8_*, packed types) are '|V' of their width, which a warning of the layout says. kUnimplemented where the
 // object is not an array; errors name the tensor.
 StatusOr<FileLayout> PlanNpy(const TensorSource& source, std::uint32_t object);
+
+// What .npy and .npz files of these objects do not keep, in at most two lines: types that numpy has no name for, and
+// attributes. PlanNpy and PlanNpz say it of their own file.
+std::vector<std::string> NpyLosses(const TensorSource& source,
+                                   std::span<const std::uint32_t> objects);
 
 // Plans an .npz archive: stored entries NAME.npy in the order given, CRCs behind the data, zip64 where needed, no
 // timestamps. A sparse object must be the only one and becomes an archive that scipy.sparse.load_npz reads.

@@ -118,6 +118,17 @@ std::vector<std::string> Losses::Lines() const {
 
 using namespace npy::internal;
 
+std::vector<std::string> NpyLosses(const TensorSource& source,
+                                   std::span<const std::uint32_t> objects) {
+  Losses losses;
+  for (const std::uint32_t index : objects) {
+    const Object& object = source.objects()[index];
+    const bool dense = object.components.size() == 1;  // a sparse matrix has types that numpy knows
+    losses.Add(object, dense ? object.components.front().element : ElementType{});
+  }
+  return losses.Lines();
+}
+
 StatusOr<FileLayout> PlanNpy(const TensorSource& source, std::uint32_t index) {
   const Object& object = source.objects()[index];
   if (auto status = CheckDense(object); !status.ok())
@@ -128,9 +139,7 @@ StatusOr<FileLayout> PlanNpy(const TensorSource& source, std::uint32_t index) {
                            .source = {index, 0},
                            .bytes = data.bytes});
   layout.bytes = layout.pieces.front().before.size() + data.bytes;
-  Losses losses;
-  losses.Add(object, data.element);
-  layout.warnings = losses.Lines();
+  layout.warnings = NpyLosses(source, std::span(&index, 1));
   return layout;
 }
 

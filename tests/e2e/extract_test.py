@@ -142,6 +142,26 @@ class Safetensors(support.EndToEnd):
                            says=("in.zt: tensor 'w': ", "int4"))
         self.assertEqual(self.entries(), ["in.zt"])
 
+    def test_a_file_is_what_a_pipe_gets(self):
+        # Into a file, ranges are placed by several threads; into a pipe, they go one after another.
+        rows = {"large": ("F32", [700_001], os.urandom(2_800_004)), "empty": ("F32", [0, 3], b"")}
+        rows.update({f"small.{i}": ("U8", [i * 7], os.urandom(i * 7)) for i in range(1500)})
+        source = self.put("in.safetensors", make_safetensors(rows))
+        self.succeed("convert", source, "-o", self.path("z.zt"), "--zstd", "--chunk", "1MiB")
+        floats = self.put("floats.safetensors", make_safetensors(
+            {name: row for name, row in rows.items() if row[0] == "F32"}))
+        for origin, target in ((source, "safetensors"), (source, "npz"), (self.path("z.zt"), "npz"),
+                               (floats, "gguf")):
+            with self.subTest(target):
+                out = self.succeed("extract", "-q", origin, "--to", target, "-o", "-", "-T", "1")
+                for threads in ("1", "4"):
+                    self.succeed("extract", "-f", "-q", origin, "--to", target, "-o", self.path("out"), "-T", threads)
+                    self.assertEqual(self.path("out").read_bytes(), out)
+        self.succeed("extract", "-f", "-q", source, "--to", "npz", "-o", self.path("out.npz"), "-T", "4")
+        with numpy.load(self.path("out.npz")) as got:
+            for name, (_, shape, content) in rows.items():
+                self.assertEqual((got[name].tobytes(), list(got[name].shape)), (content, shape))
+
     def test_existing_outputs_and_failures(self):
         source = DATA / "safetensors/library.safetensors"
         output = self.put("out.safetensors", b"old")
