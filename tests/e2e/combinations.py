@@ -44,6 +44,9 @@ def check(kept, *what):
 
 # ---- what the options make of the inputs' tensors ------------------------------------------------------------
 
+MODULE = r"(.*layers\.\d+)(\.(?:qweight|qzeros|scales|g_idx))"  # of random_inputs.gptq_folder
+
+
 def convertible(source, target):
     if source == target:
         return True
@@ -70,7 +73,7 @@ class Options:
     def __init__(self, rng, tensors, quant):
         self.words, self.rules, self.dequantize = [], [], None
         self.spec, self.include, self.exclude, self.renames = "1.2", None, None, []
-        self.policy, self.group, self.keep_sparse = "error", False, False
+        self.policy, self.group, self.no_metadata = "error", quant and rng.random() < 0.7, rng.random() < 0.1
         self.choose_storage(rng)
         self.choose_values(rng, tensors)
         if rng.random() < 0.2:
@@ -79,10 +82,11 @@ class Options:
         if rng.random() < 0.15:
             self.exclude = rng.choice(["7", "bias$", "t1_.*3"])
             self.words += ["--exclude", self.exclude]
-        if quant and rng.random() < 0.7:
-            self.group = True
+        if self.group:
             self.words += ["--quant", "group"]
-        elif rng.random() < 0.2:
+        if self.no_metadata:
+            self.words += ["--no-metadata"]
+        if rng.random() < 0.2:
             self.renames.append(rng.choice([("^", "model."), (r"layers[.](\d+)", r"h.\1"), ("weight$", "w")]))
             self.words += ["--rename", f"s/{self.renames[0][0]}/{self.renames[0][1]}/"]
 
@@ -121,17 +125,24 @@ class Options:
             self.policy = rng.choice(["inf", "saturate"])
             self.words += ["--on-overflow", self.policy]
 
+    def unit(self, name):
+        """(name of the object that holds the tensor, what its own name adds): a module that is put together is one."""
+        module = re.fullmatch(MODULE, name) if self.group else None
+        return (module[1], module[2]) if module else (name, "")
+
     def keeps(self, name):
+        name = self.unit(name)[0]
         return ((self.include is None or re.search(self.include, name)) and
                 not (self.exclude and re.search(self.exclude, name)))
 
     def rename(self, name):
+        name, rest = self.unit(name)
         for pattern, text in self.renames:
             name = re.sub(pattern, text, name, count=1)
-        return name
+        return name + rest
 
     def target(self, name, tensor):
-        if self.group and re.search(r"layers\.\d+\.(qweight|qzeros|scales|g_idx)$", name):
+        if self.unit(name)[1]:
             return None  # a part of a module is no tensor of its own
         for pattern, to in self.rules:
             if is_plain_float(tensor) if pattern is None else re.search(pattern, name):
@@ -162,7 +173,7 @@ class Options:
                     return False
             if self.spec == "0.1" and (tensor.format != "dense" or tensor.attributes):
                 return False
-        return self.spec == "1.1" or not attributes and not self.group
+        return self.spec == "1.1" or (not attributes or self.no_metadata) and not self.group
 
 
 # ---- a trial -------------------------------------------------------------------------------------------------
@@ -207,7 +218,7 @@ class Trial:
             tensors |= item.kept if keep_sparse and item.kept is not None else item.tensors
             for key, value in item.attributes.items():
                 attributes.setdefault(key, value)
-        options = Options(rng, tensors, quant=len(makers) == 1 and self.inputs[0].quant)
+        options = Options(rng, tensors, quant=any(item.quant for item in self.inputs))
         if keep_sparse:
             options.words += ["--sparse", "keep"]
         words, stdin = list(names), None
@@ -219,7 +230,7 @@ class Trial:
 
     def convert(self, options, tensors, attributes, words, stdin, keep_sparse):
         rng = self.rng
-        kept = {name: tensor for name, tensor in tensors.items() if options.group or options.keeps(name)}
+        kept = {name: tensor for name, tensor in tensors.items() if options.keeps(name)}
         model, lost = {}, 0
         for name, tensor in kept.items():
             changed, count = options.apply(name, tensor)
@@ -228,8 +239,6 @@ class Trial:
         command = ["convert", *words, "-o", "out.zt", *options.words, "--no-sync"]
         self.words = command
         clash = len(model) != len(kept)
-        if options.group and (options.include or options.exclude):
-            return  # which names the patterns see is not modelled
         if clash or not options.can_say(model, attributes):
             status = self.run(*command, *self.threads(), status=(*REFUSED, NUMERIC, DONE), stdin=stdin)
             check(status == DONE or not (self.folder / "out.zt").exists(), "an output after a failure")
@@ -248,6 +257,9 @@ class Trial:
     def check_output(self, options, model, attributes):
         file = read_zt(self.folder / "out.zt")
         if options.spec == "0.1":
+            attributes = {}
+        if options.no_metadata:
+            check(not set(file["attributes"]) - {"quantization_config"}, "root attributes:", file["attributes"])
             attributes = {}
         for key, value in attributes.items():
             check(key in file["attributes"], f"root attribute {key!r} is gone")
@@ -365,7 +377,7 @@ class Trial:
 
     def extract_gguf(self, options):
         only = self.inputs[0]
-        whole = len(self.inputs) == 1 and only.kind == "gguf" and not (
+        whole = len(self.inputs) == 1 and only.kind.startswith("gguf") and not (options.no_metadata or
             options.rules or options.renames or options.dequantize or options.include or options.exclude)
         status = self.run("extract", "out.zt", "-o", "back.gguf", "--no-sync", *self.threads(),
                           status=DONE if whole else (DONE, *REFUSED))
@@ -419,7 +431,7 @@ def ungrouped(objects):
             out[name] = entry
             continue
         for role, origin in entry["attributes"]["source_tensors"].items():
-            out[origin["name"]] = {"shape": origin["shape"], "format": "dense", "attributes": {},
+            out[name + "." + origin["name"].rpartition(".")[2]] = {"shape": origin["shape"], "format": "dense", "attributes": {},
                                    "components": {"data": entry["components"][role]}}
     return out
 

@@ -88,6 +88,8 @@ def random_data(rng, name, count):
 
 
 def random_name(rng, prefix, at):
+    if prefix == "t0_" and at == 0 and rng.random() < 0.05:
+        return ""
     return prefix + rng.choice(["{}", "layers.{}.weight", "a/b{}", "b{} c", "é{}", "W_{}-x", "{}.bias"]).format(at)
 
 
@@ -284,7 +286,7 @@ def gguf_file(rng, folder, prefix):
     infos, data, model = [], bytearray(), {}
     for at in range(rng.randint(1, 6)):
         kind = rng.choice([name for name in GGUF_TYPES if not (big and name[0] == "q")])
-        name, shape = random_name(rng, prefix, at), random_shape(rng, random_size(rng)) or [1]
+        name, shape = random_name(rng, prefix, at) or f"{prefix}{at}", random_shape(rng, random_size(rng)) or [1]
         if kind in BLOCK_BYTES:
             shape = [max(1, n) for n in shape[:-1]] + [32 * rng.randint(1, 8)]
             count = math.prod(shape) // 32
