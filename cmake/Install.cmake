@@ -6,7 +6,9 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ztstream)
 # ztstream::ztstream is the module zt, which brings the others along (an INTERFACE library would not: CMake looks for
 # interfaces to build only through libraries that have some).
 get_property(modules GLOBAL PROPERTY ZT_MODULE_TARGETS)
+list(REMOVE_ITEM modules zt_cli)  # the program's own
 set_target_properties(zt_all PROPERTIES EXPORT_NAME ztstream)
+add_library(ztstream::ztstream ALIAS zt_all)
 
 # Interfaces are installed as sources: whoever imports them builds them with flags of its own.
 install(TARGETS ${modules} EXPORT ztstream-targets
@@ -25,6 +27,7 @@ install(CODE "
     file(WRITE \"\${file}\" \"\${text}\")
   endforeach()" COMPONENT dev)
 
+list(TRANSFORM modules REPLACE "^zt_all$" "ztstream" OUTPUT_VARIABLE ztstream_targets)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/ztstream-config.cmake.in
   ${PROJECT_BINARY_DIR}/ztstream-config.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ztstream-config-version.cmake COMPATIBILITY SameMinorVersion)
@@ -70,7 +73,7 @@ set(CPACK_DEBIAN_CDEV_PACKAGE_DEPENDS "libztstream0 (= ${PROJECT_VERSION})")
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/PackageTools.cmake)
 # What cmake/ztstream-config.cmake.in looks for.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libzstd-dev, libhwy-dev, libcbor-dev, libsimdjson-dev, libssl-dev, \
-libxxhash-dev, zlib1g-dev, libre2-dev, nlohmann-json3-dev, pkg-config")
+libxxhash-dev, zlib1g-dev, pkg-config")
 # What a project that imports the modules is built with.
 set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "clang-19, clang-tools-19, lld-19, ninja-build")
 include(CPack)

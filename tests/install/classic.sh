@@ -14,7 +14,7 @@ trap 'rm -rf "$scratch"' EXIT
 for component in c cdev; do
   cmake --install "$build" --component $component --prefix "$scratch/prefix" >>"$scratch/install.log"
 done
-if grep -rIl -e "$build/" -e "$tree/" "$scratch/prefix"; then
+if grep -rIlE "$tree/(modules|converters|capi|build)" "$scratch/prefix"; then
   echo "the files above name the build or source folder" >&2
   exit 1
 fi

@@ -12,16 +12,49 @@ trap 'rm -rf "$scratch"' EXIT
 
 cmake --install "$build" --prefix "$scratch/prefix" >"$scratch/install.log"
 # Nothing installed may point back to the tree it was built from.
-if grep -rIl -e "$build/" -e "$tree/" "$scratch/prefix"; then
+if grep -rIlE "$tree/(modules|converters|capi|build)" "$scratch/prefix"; then
   echo "the files above name the build or source folder" >&2
   exit 1
 fi
 cp -r "$tree/examples/exporter" "$scratch/exporter"
 cache() { sed -n "s|^$1:[A-Z]*=||p" "$build/CMakeCache.txt"; }
-cmake -S "$scratch/exporter" -B "$scratch/build" -G Ninja --log-level=WARNING -DCMAKE_PREFIX_PATH="$scratch/prefix" \
-  -DCMAKE_CXX_COMPILER="$(cache CMAKE_CXX_COMPILER)" -DCMAKE_BUILD_TYPE="$(cache CMAKE_BUILD_TYPE)" \
-  -DCMAKE_CXX_FLAGS="$(cache CMAKE_CXX_FLAGS)"
+configure() {  # configure SOURCE BUILD [OPTION...]
+  cmake -S "$1" -B "$2" --log-level=WARNING -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+    -DCMAKE_BUILD_TYPE="$(cache CMAKE_BUILD_TYPE)" -DCMAKE_CXX_FLAGS="$(cache CMAKE_CXX_FLAGS)" "${@:3}"
+}
+clang=-DCMAKE_CXX_COMPILER=$(cache CMAKE_CXX_COMPILER)
+configure "$scratch/exporter" "$scratch/build" -G Ninja "$clang"
 cmake --build "$scratch/build"
+
+# C++23 and GNU extensions, in a consumer that imports one module.
+mkdir "$scratch/cxx23"
+cat >"$scratch/cxx23/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.28)
+project(consumer LANGUAGES CXX)
+set(CMAKE_CXX_STANDARD 23)
+find_package(ztstream REQUIRED)
+add_executable(consumer consumer.cc)
+target_link_libraries(consumer PRIVATE ztstream::zt_core)
+END
+cat >"$scratch/cxx23/consumer.cc" <<'END'
+#include <string>
+import zt.core;
+int main() { return zt::ToString(zt::Shape{2, 3}) == "[2, 3]" ? 0 : 1; }
+END
+configure "$scratch/cxx23" "$scratch/cxx23/build" -G Ninja "$clang"
+cmake --build "$scratch/cxx23/build"
+"$scratch/cxx23/build/consumer"
+
+# What cannot work is said by find_package, in a sentence that names it.
+cannot() {  # cannot WORDS [OPTION...]
+  local words=$1 said
+  shift
+  said=$(configure "$scratch/exporter" "$scratch/refused" "$@" 2>&1) && { echo "configured: $*" >&2; exit 1; }
+  tr -s ' \n' ' ' <<<"$said" | grep -qF "ztstream's modules need $words" || { echo "$said" >&2; exit 1; }
+  rm -rf "$scratch/refused"
+}
+cannot 'the generator Ninja (this is Unix Makefiles' -G 'Unix Makefiles' "$clang"
+! command -v g++ >/dev/null || cannot 'clang 18 or newer (this is GNU' -G Ninja -DCMAKE_CXX_COMPILER=g++
 
 cd "$scratch"
 exporter=$scratch/build/exporter
