@@ -54,7 +54,7 @@ cannot() {  # cannot WORDS [OPTION...]
   rm -rf "$scratch/refused"
 }
 cannot 'the generator Ninja (this is Unix Makefiles' -G 'Unix Makefiles' "$clang"
-! command -v g++ >/dev/null || cannot 'clang 18 or newer (this is GNU' -G Ninja -DCMAKE_CXX_COMPILER=g++
+! command -v g++ >/dev/null || cannot 'clang 18 or newer (this is GNU' -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_CXX_FLAGS=
 
 cd "$scratch"
 exporter=$scratch/build/exporter
