@@ -295,7 +295,7 @@ class Trial:
             second = Options(rng, {}, quant=False)
             second.rules, second.words = [], []
             second.choose_storage(rng)
-            second.include = second.exclude = None
+            second.include, second.exclude, second.no_metadata = None, None, False
             if second.can_say(model, {"": 0}) and not options.group:
                 self.run("convert", "out.zt", "-o", "second.zt", "--no-sync", *second.words, *self.threads())
                 check_tensors(read_zt(self.folder / "second.zt")["objects"], model)

@@ -1,0 +1,277 @@
+"""Twice as much of anything that can be counted costs about twice as much: of time and of memory, for every command.
+
+Each case makes a file with n and with 2n of one thing. A command fails that takes more than 2.6 times the processor time
+(the program's own, so a busy machine does not matter) or memory, and more than a floor that noise does not reach: what is
+quadratic shows at these sizes. A failure is measured again before it counts. ZT_COST_TABLE=1 prints all that is measured;
+ZT_COST_ONLY=NAME tries the cases whose name holds NAME.
+"""
+import concurrent.futures
+import io
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+import cbor2
+import numpy
+import zstandard
+
+import make_safetensors
+import make_zt
+from support import PROGRAM
+
+MOST = 2.6
+TIME_FLOOR = 0.35      # seconds: less is never a failure
+MEMORY_FLOOR = 64      # MiB
+
+
+# ---- files of n things -------------------------------------------------------------------------------------------
+
+def metadata(path, n):
+    make_safetensors.write(path / "a.safetensors", {"w": ("U8", [1], b"x")}, {f"key {i:07}": f"{i}" for i in range(n)})
+    return "a.safetensors"
+
+
+def tensors(path, n):
+    make_safetensors.write(path / "a.safetensors", {f"t{i:07}": ("U8", [1], b"x") for i in range(n)})
+    return "a.safetensors"
+
+
+def shards(path, n):
+    (path / "m").mkdir()
+    for i in range(n):
+        make_safetensors.write(path / "m" / f"model-{i + 1:05}-of-{n:05}.safetensors", {f"t{i}": ("U8", [1], b"x")})
+    (path / "m/model.safetensors.index.json").write_text(json.dumps(
+        {"weight_map": {f"t{i}": f"model-{i + 1:05}-of-{n:05}.safetensors" for i in range(n)}}))
+    return "m"
+
+
+def zt(path, objects, **root):
+    (path / "a.zt").write_bytes(make_zt.encode_1(objects, **root))
+    return "a.zt"
+
+
+def dense(data=b"x", **fields):
+    return {"shape": [1], "components": {"data": {"dtype": "u8", "data": data}}, **fields}
+
+
+def objects(path, n):
+    return zt(path, {f"tensor {i:07}": dense() for i in range(n)})
+
+
+def components(path, n):
+    return zt(path, {"x": {"shape": [1], "format": "own/1", "components": {
+        f"c{i:06}": {"dtype": "u8", "data": b""} for i in range(n)}}})
+
+
+def attributes(path, n):
+    return zt(path, {"x": dense(attributes={f"k{i:07}": i for i in range(n)})}, attributes={f"r{i:07}": "x" for i in range(n)})
+
+
+def attributed(path, n):
+    return zt(path, {f"x{i:06}": dense(attributes={"a": [1, 2, {"b": i}]}) for i in range(n)})
+
+
+def frames(path, n):
+    frame = zstandard.ZstdCompressor(level=1).compress(bytes(8))
+    return zt(path, {"x": {"shape": [8 * n], "components": {"data": {
+        "dtype": "u8", "data": frame * n, "encoding": "zstd", "uncompressed_length": 8 * n}}}})
+
+
+def frames_with_table(path, n):
+    frame = zstandard.ZstdCompressor(level=1).compress(bytes(8))
+    table = struct.pack("<II", len(frame), 8) * n
+    blob = frame * n + struct.pack("<II", 0x184D2A5E, len(table) + 9) + table + struct.pack("<IBI", n, 0, 0x8F92EAB1)
+    return zt(path, {"x": {"shape": [8 * n], "components": {"data": {
+        "dtype": "u8", "data": blob, "encoding": "zstd", "uncompressed_length": 8 * n}}}})
+
+
+def alias(path, blob, fields, shape, n):
+    out = bytearray(make_zt.HEADER_1)
+    part = {"offset": make_zt.place(out, blob), "length": len(blob), **fields}
+    listed = {f"x{i:06}": {"format": "dense", "shape": [shape], "components": {"data": part}} for i in range(n)}
+    manifest = cbor2.dumps({"version": "1.2.0", "objects": listed})
+    (path / "a.zt").write_bytes(bytes(out) + manifest + struct.pack("<Q", len(manifest)) + make_zt.HEADER_1)
+    return "a.zt"
+
+
+def aliases(path, n):
+    return alias(path, b"abcdefgh", {"dtype": "u8", "digest": make_zt.digest("sha256", b"abcdefgh")}, 8, n)
+
+
+def aliases_of_frames(path, n):
+    """Aliases of a blob: the names double, its table of frames does not, so none of it may be kept for each name."""
+    frame, count = zstandard.ZstdCompressor(level=1).compress(bytes(1)), 20000
+    table = struct.pack("<II", len(frame), 1) * count
+    blob = frame * count + struct.pack("<II", 0x184D2A5E, len(table) + 9) + table + struct.pack("<IBI", count, 0, 0x8F92EAB1)
+    return alias(path, blob, {"dtype": "u8", "encoding": "zstd", "uncompressed_length": count}, count, n)
+
+
+def growing_aliases(path, n):
+    """Twice the names of a blob that is twice as large: who reads it for each name takes four times as long."""
+    blob = bytes(range(256)) * (n // 2)
+    return alias(path, blob, {"dtype": "u8", "digest": make_zt.digest("sha256", blob)}, len(blob), n)
+
+
+def entries(path, n, compression=zipfile.ZIP_STORED):
+    content = io.BytesIO()
+    numpy.save(content, numpy.arange(2, dtype="<i4"))
+    with zipfile.ZipFile(path / "a.npz", "w", compression) as archive:
+        for i in range(n):
+            archive.writestr(f"array {i:06}.npy", content.getvalue())
+    return "a.npz"
+
+
+def deflated_entries(path, n):
+    return entries(path, n, zipfile.ZIP_DEFLATED)
+
+
+def arrays(path, n):
+    (path / "m").mkdir()
+    content = io.BytesIO()
+    numpy.save(content, numpy.arange(2, dtype="<i4"))
+    for i in range(n):
+        (path / "m" / f"a{i}.npy").write_bytes(content.getvalue())
+    return "m"
+
+
+def text(content):
+    return struct.pack("<Q", len(content)) + content
+
+
+def gguf(path, pairs, count):
+    infos = b"".join(text(b"t%06d" % i) + struct.pack("<IQIQ", 1, 4, 0, 32 * i) for i in range(count))
+    head = b"GGUF" + struct.pack("<IQQ", 3, count, len(pairs)) + b"".join(pairs) + infos
+    (path / "a.gguf").write_bytes(head + bytes(-len(head) % 32) + bytes(32 * count))
+    return "a.gguf"
+
+
+def gguf_tensors(path, n):
+    return gguf(path, [], n)
+
+
+def gguf_keys(path, n):
+    return gguf(path, [text(b"key.%06d" % i) + struct.pack("<II", 4, i) for i in range(n)], 1)
+
+
+def gguf_strings(path, n):
+    return gguf(path, [text(b"tokens") + struct.pack("<IIQ", 9, 8, n) + b"".join(text(b"%07d" % i) for i in range(n))], 1)
+
+
+def gguf_large_header(path, n):
+    return gguf(path, [text(b"pad") + struct.pack("<I", 8) + text(b"x" * (64 * n))], n)
+
+
+def warnings(path, n):
+    """Each digest of an algorithm of its own, which the program cannot check and says so."""
+    return zt(path, {f"x{i:06}": {"shape": [1], "components": {"data": {
+        "dtype": "u8", "data": b"x", "digest": f"own{i}:00"}}} for i in range(n)})
+
+
+INSPECT, VERIFY = ["inspect", "{}"], ["verify", "{}"]
+DIFF, AGAINST = ["diff", "{}", "{}"], ["verify", "a.zt", "--against", "a.zt"]
+CONVERT, PACK = ["convert", "{}", "-o", "o.zt", "-f", "--no-sync"], ["convert", "{}", "--zstd", "-o", "o.zt", "-f", "--no-sync"]
+PIPED = ["convert", "-", "-o", "o.zt", "-f", "--no-sync"]
+RENAME = ["convert", "{}", "--rename", "s/^/a/", "--include", ".", "--dtype", "f16", "-o", "o.zt", "-f", "--no-sync"]
+JSON = ["convert", "{}", "--json", "-o", "o.zt", "-f", "--no-sync"]
+
+
+def extract(to):
+    return ["extract", "{}", "-o", "back." + to, "-f", "--no-sync"]
+
+
+FOLDER = ["extract", "{}", "-o", "back/", "-f", "--no-sync"]
+ZT = [INSPECT, VERIFY, AGAINST, DIFF, CONVERT, PACK, RENAME]
+FOREIGN = [INSPECT, DIFF, CONVERT, RENAME]
+
+# what is counted, how many of it, and the commands that meet it
+CASES = [
+    (metadata, 40000, [*FOREIGN, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, extract("safetensors"), extract("npz")]),
+    (shards, 1000, [*FOREIGN, extract("safetensors")]),
+    (objects, 20000, [*ZT, extract("safetensors"), extract("npz")]), (components, 20000, ZT), (attributes, 40000, [*ZT, extract("safetensors")]),
+    (attributed, 15000, [*ZT, extract("npz")]), (frames, 300000, [*ZT, extract("npz")]), (frames_with_table, 60000, [*ZT, extract("npz")]),
+    (aliases, 20000, ZT), (aliases_of_frames, 40, [INSPECT, VERIFY, CONVERT]), (growing_aliases, 1500, [INSPECT, VERIFY, CONVERT]),
+    (entries, 15000, [*FOREIGN, extract("npz")]), (deflated_entries, 10000, FOREIGN), (arrays, 1500, FOREIGN),
+    (gguf_tensors, 30000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_keys, 60000, [*FOREIGN, extract("gguf")]),
+    (gguf_strings, 200000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_large_header, 100000, [CONVERT, PIPED]),
+    (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 8000, [FOLDER]),
+]
+
+
+# A program of its own starts the one that is measured: the memory of whoever starts it counts as the child's at first.
+STARTER = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:], stdin=0, stdout=subprocess.DEVNULL, timeout=300, check=False).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(status, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
+
+
+# Not linear yet: verify and diff search an object's components for each of them, verify reads a blob for each of its names.
+KNOWN = {("components", "verify"), ("components", "diff"), ("growing_aliases", "verify")}
+
+
+def measure(command, folder, name):
+    """(exit status, seconds of processor time, MiB at most, what it said last)."""
+    words = [name if word == "{}" else word for word in command]
+    with open(folder / name if "-" in words[1:2] else os.devnull, "rb") as source:
+        done = subprocess.run([sys.executable, "-SEc", STARTER, PROGRAM, *words, "-T", "1", "-q"], cwd=folder, stdin=source,
+                              capture_output=True, check=True)
+    status, seconds, memory = done.stdout.split()
+    return int(status), float(seconds), float(memory), done.stderr[-200:]
+
+
+def excess(small, large):
+    """What grew by too much from n to 2n."""
+    found = []
+    if large[1] > MOST * max(small[1], TIME_FLOOR / MOST):
+        found.append(f"{small[1]:.2f} s became {large[1]:.2f}")
+    if large[2] > MOST * max(small[2], MEMORY_FLOOR / MOST):
+        found.append(f"{small[2]:.0f} MiB became {large[2]:.0f}")
+    return found
+
+
+def try_case(make, count, commands):
+    """What is wrong in a case, a list of texts."""
+    home = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-cost-"))
+    wrong = []
+    try:
+        folders = [home / "n", home / "2n"]
+        for folder, n in zip(folders, (count, 2 * count)):
+            folder.mkdir()
+            name = make(folder, n)
+        for command in commands:
+            label = f"{make.__name__}, {' '.join(command)}"
+            for _ in range(3):
+                small, large = (measure(command, folder, name) for folder in folders)
+                found = excess(small, large)
+                if not found or large[1] > 10 * TIME_FLOOR:  # beyond all noise
+                    break
+            if small[0] not in (0, 4, 5) or large[0] != small[0]:
+                found.append(f"exit status {small[0]}, then {large[0]}: {large[3]}")
+            if (make.__name__, command[0]) not in KNOWN:
+                wrong += [f"{label}: {text}" for text in found]
+            if os.environ.get("ZT_COST_TABLE"):
+                print(f"{label:90} {small[0]} {small[1]:6.2f} s {large[1]:6.2f} s {small[2]:6.0f} MiB {large[2]:6.0f} MiB", flush=True)
+    finally:
+        shutil.rmtree(home)
+    return wrong
+
+
+class Cost(unittest.TestCase):
+
+    def test_twice_as_much_costs_about_twice_as_much(self):
+        chosen = [case for case in CASES if os.environ.get("ZT_COST_ONLY", "") in case[0].__name__]
+        with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            wrong = sum(pool.map(lambda case: try_case(*case), chosen), [])
+        self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
+
+
+if __name__ == "__main__":
+    unittest.main()
