@@ -80,7 +80,7 @@ def levels(options):
     def run(bench):
         source = bench.make(options.size)
         commands = {f"ztstream {level}": bench.convert(source, f"--zstd={level}")
-                    for level in ("huffman", "-5", "-1", "1", "3", "6")}
+                    for level in ("planes", "huffman", "-5", "-1", "1", "3", "6")}
         commands |= {f"zstd {level}": bench.zstd(source, flag)
                      for level, flag in (("-5", "--fast=5"), ("1", "-1"), ("3", "-3"), ("6", "-6"))}
         return {"rows": bench.compare(source, commands, min(options.runs, 3))}
@@ -123,7 +123,7 @@ def steps(options):
         main = number == 0 or "tensors of" in name
         for variant in VARIANTS if main or options.every_variant else ["warm"]:
             out[f"throughput/{name}/{variant}"] = throughput(options, name, kind, arguments, variant)
-    for extra in ([], ["--zstd"], ["--zstd=huffman"]):
+    for extra in ([], ["--zstd"], ["--zstd=huffman"], ["--zstd=planes"]):
         out[f"threads/{' '.join(extra) or 'raw'}"] = threads(options, extra)
     out["levels/bf16"] = levels(options)
     for extra in ([], ["--zstd"]):

@@ -80,6 +80,49 @@ def zstd(bench, options):
              size["ztstream --zstd=huffman -T2"] / size["zstd -1 -T2"], 1.0, note=f"{huffman_only:+,} bytes")]}
 
 
+def planes(bench, options):
+    """Byte planes beside what else there is: sizes, time with two threads, writing and decoding to nowhere."""
+    source, packed, theirs = bench.make(options.goal_size), {}, bench.path("packed.zst")
+    rows = bench.compare(source, {"zstd -1 -T2": bench.zstd(source, threads=2),
+                                  "ztstream --zstd -T2": bench.convert(source, "--zstd", "-T2"),
+                                  "ztstream --zstd=planes -T2": bench.convert(source, "--zstd=planes", "-T2")},
+                         options.runs)
+    base, level_1, ours = medians(rows, *(row["name"] for row in rows))
+    goals = [goal("size of bf16 with `--zstd=planes`", rows[2]["output"] / rows[2]["input"], 0.668),
+             goal("`--zstd=planes` with 2 threads, of `zstd -1 -T2`", ours / base, 0.3),
+             goal("`--zstd=planes` with 2 threads, of `--zstd`", ours / level_1, 0.6)]
+    nowhere = bench.compare(source, {f"ztstream {level} -T2, to nowhere": bench.convert(source, level, "-T2", out="/dev/null")
+                                     for level in ("--zstd", "--zstd=planes")}, options.runs)
+    level_1, ours = medians(nowhere, *(row["name"] for row in nowhere))
+    goals.append(goal("`--zstd=planes` to nowhere, times as fast as `--zstd`", level_1 / ours, 1.9, False))
+    for level in ("--zstd", "--zstd=planes"):
+        packed[level] = bench.path(f"packed{level}.zt")
+        bench.once(bench.convert(source, level, out=packed[level]))
+    bench.once(["zstd", "-q", "-f", "-1", f"-T{CPUS}", source, "-o", theirs])
+    decoded = bench.compare(None, {
+        "zstd -d, to nowhere": ["zstd", "-q", "-f", "-d", theirs, "-o", "/dev/null"],
+        **{f"ztstream -T2 from {level}, to nowhere": bench.convert(path, "-T2", "--digest", "none", out="/dev/null")
+           for level, path in packed.items()}}, options.runs)
+    for row in decoded:
+        row["input"] = os.path.getsize(source)  # rates are of decoded bytes
+    base, level_1, ours = medians(decoded, *(row["name"] for row in decoded))
+    goals += [goal("decoding byte planes, times as fast as `--zstd`'s file", level_1 / ours, 2.2, False),
+              goal("decoding byte planes, times as fast as `zstd -d`", base / ours, 4, False)]
+    for path in (*packed.values(), theirs):
+        os.unlink(path)
+    synced = bench.compare(source, {"cp, synced": ["cp", source, bench.output],
+                                    "ztstream --zstd=planes -T2, synced": bench.convert(source, "--zstd=planes", "-T2")},
+                           options.runs, sync=True)
+    cp, ours = medians(synced, *(row["name"] for row in synced))
+    goals.append(goal("`--zstd=planes` with 2 threads, of `cp`, both synced", ours / cp, 0.9))
+    sizes = []
+    for kind, bound in (("f32", 0.838), ("f16", 0.855)):
+        other = bench.make(min(options.goal_size, 256_000_000), "--kind", kind)
+        sizes += bench.compare(other, {f"ztstream --zstd=planes, {kind}": bench.convert(other, "--zstd=planes", "-T2")}, 1)
+        goals.append(goal(f"size of {kind} with `--zstd=planes`", sizes[-1]["output"] / sizes[-1]["input"], bound))
+    return {"rows": rows + nowhere + decoded + synced + sizes, "goals": goals}
+
+
 def reference(bench, options):
     if not bench.reference:
         return {"rows": [], "goals": [
@@ -147,7 +190,7 @@ def memory(bench, options):
     """The worst of many inputs. What a dry run takes beyond a run that reads nothing is the source's index: names,
     shapes and places, set aside by the goal, and shown in the note."""
     _, _, idle = bench.once([bench.program, "--version"])
-    inputs = [("weights", [options.goal_size], [[], ["--zstd"], ["--zstd=huffman"]]),
+    inputs = [("weights", [options.goal_size], [[], ["--zstd"], ["--zstd=huffman"], ["--zstd=planes"]]),
               ("tensors of 10 KB", [512_000_000, "--tensor-bytes", 10240], [[], ["--zstd"]]),
               ("holes", ["1GB" if options.quick else "1TB", "--sparse"], [[]]),
               ("holes", ["1GB" if options.quick else "64GB", "--sparse"], [["--zstd"]])]
@@ -213,5 +256,5 @@ def dequantize(bench, options):
              found[name] / found["memcpy"], 0.7, False) for name in ("q4_k/f32", "q8_0/f32")]}
 
 
-STEPS = {"raw": raw, "dtype": dtype, "zstd": zstd, "decode": decode, "memory": memory, "reference": reference, "small": small,
+STEPS = {"raw": raw, "dtype": dtype, "zstd": zstd, "planes": planes, "decode": decode, "memory": memory, "reference": reference, "small": small,
          "inspect": inspect, "kernels": kernels, "dequantize": dequantize}

@@ -1,4 +1,4 @@
-// kernels_bench — each zt.transform kernel beside memcpy moving the same bytes (reads plus writes), in and out of cache.
+// kernels_bench — each kernel of zt.transform and zt.compress beside memcpy moving the same bytes (reads plus writes), in and out of cache.
 //
 // Each iteration times the kernel and then its rivals, so all meet the same machine. The ratios are of median speeds, 1
 // is as fast:
@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+import zt.compress;
 import zt.core;
 import zt.transform;
 
@@ -189,6 +190,20 @@ void Transpose(benchmark::State& state, std::size_t width, std::size_t bytes_mov
   });
 }
 
+void Planes(benchmark::State& state, std::uint32_t width, bool rotate, bool split,
+            std::size_t bytes_moved) {
+  const std::size_t group = std::size_t{width} << 17, half = bytes_moved / 2 / width * width;
+  zt::CodecParameters layout;
+  layout.width = static_cast<std::uint8_t>(width);
+  layout.rotate = rotate ? 1 : 0;
+  layout.group = static_cast<std::uint32_t>(group);
+  const Buffers buffers(half, half);
+  Compare(state, buffers, [&] {
+    (split ? zt::SplitPlanes : zt::MergePlanes)(buffers.In(), buffers.Out(), layout);
+    benchmark::ClobberMemory();
+  });
+}
+
 template <class Function, class... Args>
 void Register(const std::string& name, const Function& function, Args... args) {
   const struct {
@@ -232,6 +247,13 @@ int main(int argc, char** argv) {
   }
   for (const std::size_t width : {1u, 2u, 4u, 8u, 16u}) {
     Register("transpose/" + std::to_string(width), Transpose, width);
+  }
+  for (const std::uint32_t width : {2u, 4u, 8u}) {
+    for (const bool rotate : {false, true}) {
+      const std::string name = std::to_string(width) + (rotate ? "/rotated" : "/plain");
+      Register("split_planes/" + name, Planes, width, rotate, true);
+      Register("merge_planes/" + name, Planes, width, rotate, false);
+    }
   }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -2,7 +2,7 @@
 """Writes a safetensors checkpoint of any size to measure with.
 
   make_checkpoint.py SIZE OUT                 bf16 weights, Gaussian (sigma 0.02), in the shapes of a decoder
-  make_checkpoint.py SIZE OUT --kind KIND     bf16, f32, fp8 (e4m3), int4 (two in a byte), pruned (bf16, 80 % zeros),
+  make_checkpoint.py SIZE OUT --kind KIND     bf16, f32, f16, fp8 (e4m3), int4 (two in a byte), pruned (bf16, 80 % zeros),
                                               ternary (bf16 of three values) or random (bytes no compressor shrinks)
   make_checkpoint.py SIZE OUT --sparse        holes: any size at once, no disk; every byte reads as zero
   make_checkpoint.py llama-3.2-1b OUT         the shapes of Llama-3.2-1B, 2.5 GB as bf16
@@ -23,9 +23,9 @@ import statistics
 import struct
 import sys
 
-DTYPES = {"bf16": "BF16", "f32": "F32", "fp8": "F8_E4M3", "int4": "U8", "pruned": "BF16", "ternary": "BF16",
+DTYPES = {"bf16": "BF16", "f32": "F32", "f16": "F16", "fp8": "F8_E4M3", "int4": "U8", "pruned": "BF16", "ternary": "BF16",
           "random": "BF16"}
-WIDTH = {"BF16": 2, "F32": 4, "F8_E4M3": 1, "U8": 1}
+WIDTH = {"BF16": 2, "F32": 4, "F16": 2, "F8_E4M3": 1, "U8": 1}
 BLOCK = 8 << 20  # bytes drawn at once, each block from a seed of its own
 
 
@@ -125,6 +125,8 @@ def block(numpy, kind, seed, number, size, table):
     values *= numpy.float32(0.02)
     if kind == "f32":
         return values.tobytes()[:size]
+    if kind == "f16":
+        return values.astype("<f2").tobytes()[:size]
     if kind == "pruned":
         values *= numpy.frombuffer(random.bytes(values.size), numpy.uint8) >= 205
     return to_bf16(numpy, values).tobytes()[:size]

@@ -116,7 +116,8 @@ class Bench:
         """{name: command} of all that is installed, for an input of that safetensors dtype."""
         out = {"cp": ["cp", source, self.output], "numpy.save": [sys.executable, "-c", NUMPY_SAVE, source, self.output],
                "ztstream": self.convert(source), "ztstream --zstd": self.convert(source, "--zstd"),
-               "ztstream --zstd=huffman": self.convert(source, "--zstd=huffman")}
+               "ztstream --zstd=huffman": self.convert(source, "--zstd=huffman"),
+               "ztstream --zstd=planes": self.convert(source, "--zstd=planes")}
         if shutil.which("zstd"):
             out["zstd -1"] = self.zstd(source)
         if importlib.util.find_spec("safetensors") and dtype in ("F32", "U8"):  # numpy has no name for the others

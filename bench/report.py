@@ -8,12 +8,15 @@ LIMIT_MIB = 96
 # One look for each contender in every picture; the colours are Okabe and Ito's, told apart by the colour-blind too.
 COLORS = {"cp": "#999999", "numpy.save": "#CC79A7", "safetensors (Python)": "#000000", "zstd -1": "#009E73",
           "ztstream": "#0072B2", "ztstream --zstd": "#D55E00", "ztstream --zstd=huffman": "#E69F00",
+          "ztstream --zstd=planes": "#661100",
           "reference": "#56B4E9", "reference --compress": "#F0E442"}
 SETTINGS = {"raw": ("ztstream", "o"), "--zstd": ("ztstream --zstd", "s"),
-            "--zstd=huffman": ("ztstream --zstd=huffman", "^")}
+            "--zstd=huffman": ("ztstream --zstd=huffman", "^"),
+            "--zstd=planes": ("ztstream --zstd=planes", "D")}
 # Who is compared with whom: those that copy with cp, those that compress with zstd.
 COPIES = ["cp", "numpy.save", "safetensors (Python)", "reference", "ztstream"]
-COMPRESSES = ["zstd -1", "reference --compress", "ztstream --zstd", "ztstream --zstd=huffman"]
+COMPRESSES = ["zstd -1", "reference --compress", "ztstream --zstd", "ztstream --zstd=huffman",
+              "ztstream --zstd=planes"]
 
 
 def rate(row):

@@ -28,7 +28,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from bench' -l runs -x -d 'Runs 
 
 set -l convert '__fish_seen_subcommand_from convert'
 complete -c ztstream -n $convert -l spec -x -a '1.2 1.1 0.1' -d 'Version to write'
-complete -c ztstream -n $convert -l zstd -d 'Compress (=LEVEL or =huffman)'
+complete -c ztstream -n $convert -l zstd -d 'Compress (=LEVEL, =huffman or =planes)'
 complete -c ztstream -n $convert -l min-gain -x -d 'Percent a component must shrink by'
 complete -c ztstream -n $convert -l chunk -x -d 'Content of one zstd frame'
 complete -c ztstream -n $convert -l digest -x -a 'none crc32c sha256 xxh3' -d 'Checksum of each component'

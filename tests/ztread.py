@@ -227,7 +227,49 @@ def load_1(data):
         objects.append({"name": name, "shape": shape_of(entry, name), "format": fmt,
                         "attributes": field(entry, "attributes", dict, name, None) or {},
                         "components": components})
+        if minor >= 2 and fmt == PLANES:
+            from_planes(objects[-1])
     return version, attributes, objects, end
+
+
+# ---- byte planes ------------------------------------------------------------------------------------------
+
+PLANES = "ztstream.planes/1"
+
+
+def from_planes(o):
+    """An object of byte planes as the dense tensor it stands for (docs/PLANES.md)."""
+    name = o["name"]
+    rule(list(o["components"]) == ["data"], f"{name}: planes have one component, data")
+    c = o["components"]["data"]
+    rule((c["dtype"], c["type"], c["encoding"]) == ("u8", None, "zstd"), f"{name}: planes are u8 and zstd")
+    rule("planes" in o["attributes"], f"{name}: no attribute planes")
+    planes = field(o["attributes"], "planes", dict, name)
+    dtype, kind = field(planes, "dtype", str, name), field(planes, "type", str, name, None)
+    rule(dtype in WIDTHS and WIDTHS[dtype] >= 2, f"{name}: planes of {dtype}")
+    rule(kind not in TYPES or TYPES[kind][0] == dtype, f"{name}: planes of type {kind} on {dtype}")
+    rotate, group, chunk = (field(planes, key, int, name) for key in ("rotate", "group", "chunk"))
+    rule(rotate in (0, 1) and (rotate == 0 or dtype[0] in "fb"), f"{name}: rotate {rotate} of {dtype}")
+    rule(group > 0 and group % WIDTHS[dtype] == 0, f"{name}: group {group} of {dtype}")
+    rule(chunk > 0 and chunk % group == 0 and chunk <= 16 << 20, f"{name}: chunk {chunk}")
+    elements = TYPES[kind][1] if kind in TYPES else 1
+    for dim in o["shape"]:
+        elements *= dim
+    rule(c["declared"] == elements * WIDTHS[dtype], f"{name}: {c['declared']} bytes of planes for the shape")
+    c.update(dtype=dtype, type=kind, planes={"rotate": rotate, "group": group, "chunk": chunk})
+    o["format"] = "dense"
+    o["attributes"] = {key: value for key, value in o["attributes"].items() if key != "planes"}
+
+
+def merge_planes(content, width, planes):
+    out = []
+    for at in range(0, len(content), planes["group"]):
+        group = np.frombuffer(content[at:at + planes["group"]], np.uint8)
+        elements = np.ascontiguousarray(group.reshape(width, -1)[::-1].T).view(f"<u{width}").ravel()
+        if planes["rotate"]:
+            elements = elements >> 1 | elements << (8 * width - 1)
+        out.append(elements.astype(f"<u{width}").tobytes())
+    return b"".join(out)
 
 
 # ---- blobs ------------------------------------------------------------------------------------------------
@@ -309,6 +351,17 @@ def unzstd(stored, limit, where):
     return b"".join(out)
 
 
+def check_chunks(stored, chunk, size, where):
+    """Where there is a seek table, every frame has a chunk's content, and the last one what is left."""
+    if stored[-4:] != b"\xb1\xea\x92\x8f":
+        return
+    count, wide = int.from_bytes(stored[-9:-5], "little"), 12 if stored[-5] & 0x80 else 8
+    table = np.frombuffer(stored[len(stored) - 9 - wide * count:-9], np.uint8).reshape(count, wide)
+    contents = [int.from_bytes(row[4:8].tobytes(), "little") for row in table]
+    rule(contents == [chunk] * (size // chunk) + ([size % chunk] if size % chunk or not size else []),
+         f"{where}: frames are not chunks of {chunk} bytes")
+
+
 def decode_component(data, c, where):
     stored = bytes(data[c["offset"]:c["offset"] + c["length"]])
     if c["digest"] is not None:
@@ -319,6 +372,9 @@ def decode_component(data, c, where):
         plain = unzstd(stored, declared, where)
         rule(declared is None or len(plain) == declared,
              f"{where}: zstd yields {len(plain)} bytes, {declared} declared")
+        if "planes" in c:
+            check_chunks(stored, c["planes"]["chunk"], len(plain), where)
+            return merge_planes(plain, WIDTHS[c["dtype"]], c["planes"])
         return plain
     width = WIDTHS[c["dtype"]]
     if c["big"] and width > 1:

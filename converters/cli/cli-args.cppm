@@ -34,7 +34,7 @@ struct ConvertArgs {
   std::vector<std::string> inputs;
   std::string output;
   std::string spec = "1.2";
-  std::string zstd;  // empty: raw; a level, or "huffman"
+  std::string zstd;  // empty: raw; a level, "huffman" or "planes"
   double min_gain_percent = 2.0;
   std::string chunk = "4MiB";
   std::string digest = "crc32c";

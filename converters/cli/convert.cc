@@ -34,13 +34,13 @@ StatusOr<WriterOptions> MakeWriterOptions(const ConvertArgs& args, const PlanOpt
   options.memory_bytes = args.common.memory;
   options.min_gain = args.min_gain_percent / 100;
   ZT_ASSIGN_OR_RETURN(options.zstd.frame_bytes, ParseSize(args.chunk));
-  if (args.zstd == "huffman") {
+  if (args.zstd == "huffman" || args.zstd == "planes") {  // what has no planes is Huffman-coded
     options.zstd.huffman = true;
   } else if (!args.zstd.empty()) {
     char* end = nullptr;
     const long level = std::strtol(args.zstd.c_str(), &end, 10);
     if (*end != '\0' || level < -1'000'000 || level > 1'000'000) {
-      return InvalidArgument("--zstd takes a level or huffman, not " + Quote(args.zstd));
+      return InvalidArgument("--zstd takes a level, huffman or planes, not " + Quote(args.zstd));
     }
     options.zstd.level = static_cast<int>(level);
   }

@@ -71,6 +71,20 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// "raw", "zstd of 4.0 MiB", "byte planes of 4.0 MiB (-34 %)".
+std::string EncodingText(const StoredComponent& c) {
+  if (c.encoding == Encoding::kRaw) return "raw";
+  const bool planes = c.encoding == Encoding::kPlanes;
+  std::string text = planes ? "byte planes" : std::string(Name(c.encoding));
+  if (c.decoded_bytes == kUnknownSize) return text;
+  text += " of " + HumanBytes(c.decoded_bytes);
+  if (planes && c.decoded_bytes > c.length) {
+    const double share = static_cast<double>(c.length) / static_cast<double>(c.decoded_bytes);
+    text += " (-" + std::to_string(static_cast<int>((1 - share) * 100 + 0.5)) + " %)";
+  }
+  return text;
+}
+
 Json ObjectJson(const StoredObject& object) {
   Json components = Json::array();
   for (const StoredComponent& c : object.components) {
@@ -79,8 +93,13 @@ Json ObjectJson(const StoredObject& object) {
     row["offset"] = c.offset;
     row["length"] = c.length;
     row["encoding"] = Name(c.encoding);
-    if (c.encoding == Encoding::kZstd && c.decoded_bytes != kUnknownSize) {
+    if (c.encoding != Encoding::kRaw && c.decoded_bytes != kUnknownSize) {
       row["uncompressed_length"] = c.decoded_bytes;
+    }
+    if (c.encoding == Encoding::kPlanes) {
+      row["planes"] = {{"rotate", c.parameters.rotate},
+                       {"group", c.parameters.group},
+                       {"chunk", c.parameters.chunk}};
     }
     if (!c.digest.empty()) row["digest"] = c.digest;
     components.push_back(std::move(row));
@@ -126,9 +145,7 @@ Status InspectZt(const InspectArgs& args) {
       row.shape = ToString(object.shape);
       row.format = object.format;
       row.stored = HumanBytes(c.length);
-      row.encoding = c.encoding == Encoding::kRaw ? "raw"
-                     : sized                      ? "zstd of " + HumanBytes(c.decoded_bytes)
-                                                  : "zstd";
+      row.encoding = EncodingText(c);
       if (c.big_endian) row.encoding += ", big-endian";
       row.digest = args.common.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'));
       rows.push_back(std::move(row));

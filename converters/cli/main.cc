@@ -105,7 +105,7 @@ int Run(int argc, char** argv) {
   c->add_option("-o,--output", convert.output, "The .zt file, or - for standard output")
       ->required();
   c->add_option("--spec", convert.spec, "Version to write: 1.2, 1.1 or 0.1")->capture_default_str();
-  c->add_option("--zstd", convert.zstd, "Compress; =LEVEL (1 to 19, or negative) or =huffman");
+  c->add_option("--zstd", convert.zstd, "Compress; LEVEL 1 to 19, negative, huffman or planes");
   c->add_option("--min-gain", convert.min_gain_percent, "Percent a component must shrink by")
       ->capture_default_str();
   c->add_option("--chunk", convert.chunk, "Content of one zstd frame")->capture_default_str();

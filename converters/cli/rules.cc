@@ -136,6 +136,13 @@ StatusOr<PlanOptions> MakePlanOptions(const ConvertArgs& args) {
                            Quote(args.digest));
   options.storage.digest = *digest;
   options.storage.compression = args.zstd.empty() ? Compression::kNone : Compression::kIfGain;
+  if (args.zstd == "planes") {
+    options.storage.encoding = Encoding::kPlanes;
+    if (options.spec != SpecVersion::k1_2) {
+      return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) +
+                             ", which --spec " + args.spec + " does not have; 1.2 does");
+    }
+  }
   ZT_ASSIGN_OR_RETURN(options.on_overflow, ParseOnOverflow(args.on_overflow));
 
   ZT_ASSIGN_OR_RETURN(const std::vector<Regex> include, CompileAll(args.include, "--include"));

@@ -230,6 +230,7 @@ class ZtSource final : public TensorSource {
     const StoredComponent& first = reader_->component(held->second);
     const bool swapped = component.big_endian || first.big_endian;
     const bool same = first.length == component.length && first.encoding == component.encoding &&
+                      first.parameters == component.parameters &&
                       first.big_endian == component.big_endian &&
                       (!swapped || first.element.dtype == component.element.dtype) &&
                       IsWidened(held->second) == IsWidened(stored) &&

@@ -7,6 +7,7 @@ module;
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,7 +29,8 @@ constexpr std::size_t kMostCodecs = 16;
 struct Table {
   Table() {
     codecs[static_cast<std::size_t>(Encoding::kZstd)] = &compress::internal::ZstdCodec();
-    used = static_cast<std::size_t>(Encoding::kZstd) + 1;
+    codecs[static_cast<std::size_t>(Encoding::kPlanes)] = &compress::internal::PlanesCodec();
+    used = static_cast<std::size_t>(Encoding::kPlanes) + 1;
   }
   internal::Mutex mutex;  // held by whoever adds a row
   std::array<const Codec*, kMostCodecs> codecs{};
@@ -43,6 +45,18 @@ Table& TheTable() {
 }  // namespace
 
 CodecParameters Codec::Parameters(const ElementType&, std::uint64_t) const { return {}; }
+
+Status CheckFrames(const CodecParameters& parameters, std::span<const Frame> frames) {
+  if (parameters.chunk == 0) return OkStatus();
+  for (const Frame& frame : frames) {
+    const bool last = &frame == &frames.back();
+    if (frame.content_bytes == parameters.chunk) continue;
+    if (last && frame.content_bytes < parameters.chunk) continue;
+    return InvalidData("a frame has " + std::to_string(frame.content_bytes) +
+                       " bytes of content, 'chunk' is " + std::to_string(parameters.chunk));
+  }
+  return OkStatus();
+}
 
 const Codec* FindCodec(Encoding encoding) {
   const Table& table = TheTable();

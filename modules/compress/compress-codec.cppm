@@ -19,8 +19,9 @@ export namespace zt {
 // How the bytes of a component are stored. Each value but kRaw is a row of the table of codecs; how a version of the
 // container spells it is decided by zt.format.
 enum class Encoding : std::uint8_t {
-  kRaw,   // as they are; it has no codec
-  kZstd,  // zstd frames and a seek table
+  kRaw,     // as they are; it has no codec
+  kZstd,    // zstd frames and a seek table
+  kPlanes,  // the same of floats whose bytes were laid out as planes before (docs/PLANES.md)
 };
 
 // What a codec has to know of a component besides its bytes. A codec that needs none of it leaves it at zero.
@@ -49,6 +50,9 @@ struct Frame {
   std::uint32_t bytes = 0;           // of the frame
   std::uint32_t content_bytes = 0;   // of what it holds
 };
+
+// kDataLoss unless each frame has `chunk` bytes of content, as the parameters ask; the last one may have fewer.
+Status CheckFrames(const CodecParameters& parameters, std::span<const Frame> frames);
 
 // Reads `out.size()` bytes of a stored stream from `offset`.
 using StreamReader = std::function<Status(std::uint64_t offset, std::span<std::byte> out)>;
@@ -86,7 +90,8 @@ class Codec {
   virtual std::string_view name() const = 0;
   // No stream yields more content than this many times its own length.
   virtual std::uint64_t max_ratio() const = 0;
-  // What the codec has to know to encode a component of this type in frames of `frame_bytes` of content.
+  // What the codec has to know to encode a component of this type in frames of about `frame_bytes` of content. All
+  // zero where it needs nothing; of kPlanes, where the type gains nothing from it.
   virtual CodecParameters Parameters(const ElementType& element, std::uint64_t frame_bytes) const;
 
   // The most bytes a frame of `content` bytes takes.
@@ -132,5 +137,6 @@ namespace zt::compress::internal {
 
 // The table's own rows, each in a file of its own.
 const Codec& ZstdCodec();
+const Codec& PlanesCodec();
 
 }  // namespace zt::compress::internal

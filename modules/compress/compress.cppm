@@ -13,6 +13,7 @@ module;
 export module zt.compress;
 
 export import :codec;
+export import :planes;
 import zt.core;
 
 export namespace zt {

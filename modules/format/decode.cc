@@ -77,7 +77,9 @@ Status Decoder::ReadEncoding(Encoding* encoding) {
   std::string_view text;
   ZT_RETURN_IF_ERROR(ReadText("encoding", &text));
   const auto parsed = ParseEncoding(text);
-  if (!parsed) return InvalidData("encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
+  if (!parsed || *parsed == Encoding::kPlanes) {  // that is a format (see FromPlanes)
+    return InvalidData("encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
+  }
   *encoding = *parsed;
   return OkStatus();
 }
@@ -239,7 +241,7 @@ Status Decoder::DecodeObject(StoredObject& object) {
       component.decoded_bytes = internal::SizeFromShape(object, component);
     }
   }
-  return OkStatus();
+  return manifest_.version == SpecVersion::k1_2 ? internal::FromPlanes(object) : OkStatus();
 }
 
 Status Decoder::DecodeComponents(StoredObject& object) {

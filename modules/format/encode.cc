@@ -247,14 +247,18 @@ Status TooLarge(std::uint64_t bytes) {
 
 Status CheckExpressible(const Object& object, Encoding encoding, std::string_view digest_algorithm,
                         SpecVersion version) {
-  (void)encoding;          // every version has raw and zstd
-  (void)digest_algorithm;  // and leaves the set of algorithms open
+  (void)digest_algorithm;  // the set of algorithms is open in every version
   ZT_RETURN_IF_ERROR(CheckWritable(version));
   ZT_RETURN_IF_ERROR(ValidateObject(object));
   if (!IsUtf8(object.format)) return InvalidArgument("the format is not valid UTF-8");
   if (version == SpecVersion::k0_1) {
     ZT_RETURN_IF_ERROR(CheckObject01(object.format, object.components.size(),
                                      object.components[0].role, object.attributes));
+  }
+  if (encoding == Encoding::kPlanes) {
+    ZT_RETURN_IF_ERROR(internal::CheckPlanes(object.format, object.components.size(),
+                                             object.components[0].role, object.attributes,
+                                             version));
   }
   ZT_RETURN_IF_ERROR(internal::CheckRoles(object, version));
   for (const Component& component : object.components) {
@@ -278,6 +282,10 @@ ManifestEncoder::ManifestEncoder(SpecVersion version) : version_(version) {}
 
 Status ManifestEncoder::Add(const StoredObject& object) {
   ZT_RETURN_IF_ERROR(CheckWritable(version_));
+  if (internal::HasPlanes(object)) {
+    ZT_ASSIGN_OR_RETURN(const StoredObject planes, internal::ToPlanes(object, version_));
+    return Add(planes);
+  }
   Bytes& out = RoomyBlock();
   Entry entry;
   entry.block = static_cast<std::uint32_t>(blocks_.size() - 1);

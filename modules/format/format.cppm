@@ -201,6 +201,17 @@ bool IsReservedField01(std::string_view key);
 // how many values may still be made.
 StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* position,
                           std::size_t depth, std::size_t* budget);
+// Of a 1.2 file: an object of byte planes becomes the dense tensor that it stands for, with Encoding::kPlanes. Others are
+// left as they are. kDataLoss where it breaks a rule of the profile (docs/PLANES.md).
+Status FromPlanes(StoredObject& object);
+// True where a component is stored in byte planes.
+bool HasPlanes(const StoredObject& object);
+// Whether `version` can hold an object with byte planes. kInvalidArgument.
+Status CheckPlanes(std::string_view format, std::size_t components, std::string_view role,
+                   const Value::Map& attributes, SpecVersion version);
+// A tensor with byte planes as the object that a 1.2 file has for it.
+StatusOr<StoredObject> ToPlanes(const StoredObject& object, SpecVersion version);
+
 // Appends `value`, or fails where it nests deeper than `depth`, has a key twice or text that is not UTF-8.
 Status AppendValue(const Value& value, std::size_t depth, std::vector<std::byte>* out);
 Status AppendMap(const Value::Map& map, std::size_t depth, std::vector<std::byte>* out);

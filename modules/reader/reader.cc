@@ -45,7 +45,7 @@ struct Compressed {
   std::vector<Frame> frames;        // empty: no usable seek table
   std::uint64_t content_bytes = 0;  // as declared, or found
   Mutex mutex;
-  std::unique_ptr<StreamDecompressor> stream ZT_GUARDED_BY(mutex);
+  std::unique_ptr<StreamDecoder> stream ZT_GUARDED_BY(mutex);
   std::uint64_t position ZT_GUARDED_BY(mutex) = 0;
 };
 
@@ -57,7 +57,6 @@ struct Reader::State {
   Manifest manifest;
   std::uint64_t data_end = 0, file_bytes = 0;
   std::unordered_map<std::string_view, std::uint32_t> names;
-  FrameDecompressor frames;
 
   Mutex mutex;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::shared_ptr<Compressed>> compressed
@@ -107,8 +106,10 @@ struct Reader::State {
     }
     const StoredComponent& c = component(id);
     auto fresh = std::make_shared<Compressed>();
-    ZT_ASSIGN_OR_RETURN(auto table, ReadSeekTable(ReaderOf(c), c.length, c.decoded_bytes));
+    const Codec& codec = *FindCodec(c.encoding);
+    ZT_ASSIGN_OR_RETURN(auto table, codec.ReadFrames(ReaderOf(c), c.length, c.decoded_bytes));
     if (table) {
+      ZT_RETURN_IF_ERROR(CheckFrames(c.parameters, *table));
       const bool sane = std::all_of(table->begin(), table->end(), [](const Frame& frame) {
         return frame.content_bytes <= kMaxFrameContent;
       });
@@ -143,6 +144,7 @@ struct Reader::State {
     auto frame = std::upper_bound(
         all.begin(), all.end(), offset,
         [](std::uint64_t at, const Frame& f) { return at < f.content_offset + f.content_bytes; });
+    const Codec& codec = *FindCodec(c.encoding);
     std::vector<std::byte> stored, content;
     for (; !out.empty() && frame != all.end(); ++frame) {
       if (frame->content_bytes == 0) continue;
@@ -151,10 +153,10 @@ struct Reader::State {
       const std::uint64_t skip = offset - frame->content_offset;
       const auto take = std::min<std::uint64_t>(out.size(), frame->content_bytes - skip);
       if (take == frame->content_bytes) {
-        ZT_RETURN_IF_ERROR(frames.Decompress(stored, out.first(take)));
+        ZT_RETURN_IF_ERROR(codec.DecodeFrame(c.parameters, stored, out.first(take)));
       } else {
         content.resize(frame->content_bytes);
-        ZT_RETURN_IF_ERROR(frames.Decompress(stored, content));
+        ZT_RETURN_IF_ERROR(codec.DecodeFrame(c.parameters, stored, content));
         std::memcpy(out.data(), content.data() + skip, take);
       }
       out = out.subspan(take);
@@ -167,7 +169,8 @@ struct Reader::State {
                     std::span<std::byte> out) {
     const MutexLock lock(how.mutex);
     if (how.stream == nullptr || offset < how.position) {
-      how.stream = std::make_unique<StreamDecompressor>(ReaderOf(c), c.length, how.content_bytes);
+      how.stream =
+          FindCodec(c.encoding)->OpenStream(c.parameters, ReaderOf(c), c.length, how.content_bytes);
       how.position = 0;
     }
     std::vector<std::byte> skipped(std::min<std::uint64_t>(offset - how.position, 1 << 20));

@@ -115,7 +115,8 @@ class FetchStage final : public StageOf<Part> {
       part.content = stored;
     } else if (part.frame < item.frames.size()) {
       part.decoded = pool_.Take(item.frames[part.frame].content_bytes);
-      const auto status = decompressor_.Decompress(stored, part.decoded.bytes());
+      const auto status =
+          FindCodec(c.encoding)->DecodeFrame(c.parameters, stored, part.decoded.bytes());
       if (!status.ok()) {
         item.Found(std::string(Message(status)));
         return OkStatus();
@@ -390,11 +391,15 @@ class Verifier {
       } while (at < c.length);
       return OkStatus();
     }
-    auto table = ReadSeekTable(
-        [&](std::uint64_t offset, std::span<std::byte> out) {
-          return reader_.bytes().ReadAt(c.offset + offset, out);
-        },
-        c.length, c.decoded_bytes);
+    auto table = FindCodec(c.encoding)
+                     ->ReadFrames(
+                         [&](std::uint64_t offset, std::span<std::byte> out) {
+                           return reader_.bytes().ReadAt(c.offset + offset, out);
+                         },
+                         c.length, c.decoded_bytes);
+    if (table.ok() && table->has_value()) {
+      if (Status frames = CheckFrames(c.parameters, **table); !frames.ok()) table = frames;
+    }
     if (!table.ok()) {
       if (table.status().code() != StatusCode::kDataLoss) return table.status();
       report_.problems.push_back({object.name, c.role, std::string(Message(table.status()))});

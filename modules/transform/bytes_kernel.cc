@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "transform/prefetch.h"
+#include "core/prefetch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transform/bytes_kernel.cc"

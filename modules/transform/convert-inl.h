@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/prefetch.h"
 #include "hwy/highway.h"
 #include "transform/convert_formats.h"
-#include "transform/prefetch.h"
 
 #undef ZT_HAVE_F16C
 // x86 targets with F16C; elsewhere the integer code below gives the same bits.

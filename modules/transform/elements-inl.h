@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/prefetch.h"
 #include "hwy/highway.h"
-#include "transform/prefetch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {

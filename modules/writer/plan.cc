@@ -40,6 +40,15 @@ bool CarriesElements(const Object& object, const Component& component) {
          component.role == "values";
 }
 
+// Whether a component can be stored as byte planes: it stands for the object, whose format says how it is stored.
+bool SuitsPlanes(const Object& object, std::size_t component, std::size_t unit) {
+  // Chunks of any size that may be asked for are multiples of the least.
+  const CodecParameters least =
+      FindCodec(Encoding::kPlanes)->Parameters(object.components[component].element, 0);
+  return least.chunk != 0 && least.chunk % unit == 0 && object.format == "dense" &&
+         FindMember(object.attributes, "planes") == nullptr;
+}
+
 class Planner {
  public:
   Planner(const TensorSource& source, const PlanOptions& options)
@@ -47,6 +56,11 @@ class Planner {
 
   StatusOr<Plan> Run() {
     plan_.spec = options_.spec;
+    if (options_.storage.compression != Compression::kNone &&
+        options_.storage.encoding == Encoding::kPlanes && options_.spec != SpecVersion::k1_2) {
+      return InvalidArgument("version " + std::string(Traits(options_.spec).text) + " has no " +
+                             std::string(kPlanesName) + "; version 1.2.0 has");
+    }
     if (options_.attributes) plan_.attributes = source_.attributes();
     plan_.on_overflow = options_.on_overflow;
     ZT_RETURN_IF_ERROR(InFile(CheckExpressible(plan_.attributes, options_.spec), 0));
@@ -90,7 +104,6 @@ class Planner {
     for (std::uint32_t c = 0; c < from.components.size(); ++c) {
       PlannedComponent& component = planned.components[c];
       component.source = {index, c};
-      component.storage = options_.storage;
       if (wanted) ZT_RETURN_IF_ERROR(Convert(from, *wanted, c, component, changed));
     }
     if (changed != nullptr) {
@@ -98,9 +111,16 @@ class Planner {
     } else {
       planned.object = {std::shared_ptr<void>(), &from};
     }
+    for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
+      PlannedComponent& component = planned.components[c];
+      const Transform* transform = component.transform.get();
+      component.storage =
+          writer::internal::Settled(*planned.object, c, options_.storage,
+                                    transform == nullptr ? 1 : transform->output_unit());
+    }
     const Encoding encoding = options_.storage.compression == Compression::kNone
                                   ? Encoding::kRaw
-                                  : options_.storage.encoding;
+                                  : planned.components.front().storage.encoding;
     return CheckExpressible(*planned.object, encoding, Name(options_.storage.digest),
                             options_.spec);
   }
@@ -169,13 +189,16 @@ class Planner {
     }
   }
 
-  // What is done to a component's bytes; "" where they go as they are.
+  // What is done to a component's bytes, in planes or not; "" where they go as they are.
   std::string Treatment(ComponentId at) const {
     const PlannedObject& planned = plan_.objects[at.object];
     const PlannedComponent& component = planned.components[at.component];
-    if (component.transform == nullptr) return {};
+    const bool planes = component.storage.compression != Compression::kNone &&
+                        component.storage.encoding == Encoding::kPlanes;
+    if (component.transform == nullptr && !planes) return {};
     const Object& from = source_.objects()[component.source.object];
-    return from.format + " " + std::string(Name(from.components[at.component].element)) + " " +
+    return (planes ? "planes " : "") + from.format + " " +
+           std::string(Name(from.components[at.component].element)) + " " +
            std::string(Name(planned.object->components[at.component].element));
   }
 
@@ -186,6 +209,15 @@ class Planner {
 };
 
 }  // namespace
+
+Storage writer::internal::Settled(const Object& object, std::size_t component,
+                                  const Storage& wanted, std::size_t unit) {
+  Storage storage = wanted;
+  if (storage.encoding == Encoding::kPlanes && !SuitsPlanes(object, component, unit)) {
+    storage.encoding = Encoding::kZstd;
+  }
+  return storage;
+}
 
 std::uint64_t Plan::input_bytes(const TensorSource& source) const {
   std::uint64_t total = 0;

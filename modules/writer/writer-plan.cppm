@@ -29,9 +29,11 @@ enum class Compression : std::uint8_t {
 
 // How a component is stored.
 struct Storage {
-  Compression compression = Compression::kNone;     // raw or compressed
-  DigestKind digest = DigestKind::kCrc32c;          // over the stored bytes
-  Encoding encoding = Encoding::kZstd;              // of what is compressed
+  Compression compression = Compression::kNone;  // raw or compressed
+  DigestKind digest = DigestKind::kCrc32c;       // over the stored bytes
+  // Of what is compressed. kPlanes is for dense tensors of floats of 2, 4 or 8 bytes, in a file of version 1.2; other
+  // components then are kZstd.
+  Encoding encoding = Encoding::kZstd;
   bool operator==(const Storage&) const = default;  // both equal
 };
 
@@ -85,3 +87,13 @@ struct PlanOptions {
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
 
 }  // namespace zt
+
+// Shared by the bodies, not exported.
+namespace zt::writer::internal {
+
+// How a component of `object` is stored where `wanted` is asked for: as zstd where the encoding does not suit it.
+// `unit` is the bytes its transform makes at a time.
+Storage Settled(const Object& object, std::size_t component, const Storage& wanted,
+                std::size_t unit = 1);
+
+}  // namespace zt::writer::internal

@@ -155,7 +155,18 @@ struct Writer::State final : ObjectWriter::Feed {
   // One entry for each component: the default where none is given.
   Status SettleStorage(const Object& object, std::vector<Storage>& storage) const {
     if (storage.empty()) storage.assign(object.components.size(), options.storage);
-    if (storage.size() == object.components.size()) return OkStatus();
+    if (storage.size() == object.components.size()) {
+      for (std::size_t c = 0; c < storage.size(); ++c) {
+        storage[c] = writer::internal::Settled(object, c, storage[c]);
+        if (storage[c].compression != Compression::kNone &&
+            storage[c].encoding == Encoding::kPlanes) {
+          ZT_RETURN_IF_ERROR(AnnotateTensor(
+              CheckExpressible(object, Encoding::kPlanes, Name(storage[c].digest), options.spec),
+              object.name));
+        }
+      }
+      return OkStatus();
+    }
     return InvalidArgument(TensorContext(object.name) + ": storage is given for " +
                            std::to_string(storage.size()) + " of " +
                            std::to_string(object.components.size()) + " components");
@@ -205,6 +216,10 @@ struct Writer::State final : ObjectWriter::Feed {
         state.storage.compression == Compression::kNone ? kRawChunk : options.zstd.frame_bytes;
     if (state.storage.compression == Compression::kNone && state.source != nullptr) {
       wanted = std::max(wanted, state.source->preferred_read(state.id));
+    }
+    if (state.storage.compression != Compression::kNone) {
+      const std::uint64_t chunk = ledger.ParametersOf(state).chunk;
+      if (chunk != 0) wanted = chunk;
     }
     const std::uint64_t unit =
         state.transform == nullptr
@@ -317,7 +332,9 @@ struct Writer::State final : ObjectWriter::Feed {
         state->plan = &run;
         state->at = {i, c};
         state->declared_bytes = planned.object->components[c].bytes;
-        state->storage = component.storage;
+        state->storage = writer::internal::Settled(
+            *planned.object, c, component.storage,
+            component.transform == nullptr ? 1 : component.transform->output_unit());
         state->on_overflow = plan.on_overflow;
         state->source = &source;
         state->id = component.source;

@@ -1,0 +1,285 @@
+// zt.compress:planes — frames of byte planes, put together block by block.
+module;
+
+#define XXH_STATIC_LINKING_ONLY  // for a state on the stack
+#define ZSTD_STATIC_LINKING_ONLY
+#include <xxhash.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compress/huffman.h"
+#include "compress/planes_kernel.h"
+#include "core/mutex.h"
+#include "core/status_macros.h"
+
+module zt.compress;
+
+import :codec;
+import :planes;
+import zt.core;
+
+namespace zt {
+
+using internal::Mutex;
+using internal::MutexLock;
+
+namespace {
+
+constexpr std::size_t kBlock = 128 << 10;  // the most content a zstd block can have
+constexpr std::size_t kSmallBlock =
+    8 << 10;  // where one value prevails: some blocks are nothing else
+constexpr std::size_t kBlockHeader = 3;
+constexpr std::size_t kSmallest = 64;  // zstd compresses no literals fewer than this
+
+enum BlockType : unsigned { kRawBlock = 0, kCompressedBlock = 2 };
+
+const std::uint8_t* Octets(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
+std::uint8_t* Octets(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
+
+// Writes at a place that moves on. The caller has seen to it that there is room (PlanesFrameBound).
+struct Out {
+  std::byte* at;
+
+  void Little(std::uint64_t value, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) *at++ = static_cast<std::byte>(value >> (8 * i));
+  }
+  void Bytes(std::span<const std::byte> bytes) {
+    if (!bytes.empty()) std::memcpy(at, bytes.data(), bytes.size());
+    at += bytes.size();
+  }
+  void BlockHeader(BlockType type, std::size_t size, bool last) {
+    Little(size << 3 | static_cast<std::size_t>(type) << 1 | (last ? 1u : 0u), kBlockHeader);
+  }
+};
+
+// Magic number, and the content's size in as few bytes as there are forms for. The window is the content.
+void FrameHeader(std::size_t content, Out& out) {
+  out.Little(ZSTD_MAGICNUMBER, 4);
+  constexpr unsigned kSingleSegment = 0x20, kChecksum = 0x04;
+  const unsigned form = content < 256 ? 0 : content < 65536 + 256 ? 1 : 2;
+  out.Little(form << 6 | kSingleSegment | kChecksum, 1);
+  out.Little(form == 1 ? content - 256 : content, std::size_t{1} << form);
+}
+
+// How often two bytes of the block are equal, in 1/256 of how often those of noise are: 256 for noise, 65536 where all
+// are equal. Of a sample, a line of 64 in each 2 KiB; whole numbers, so that it is the same everywhere.
+std::uint64_t Collisions(std::span<const std::byte> block) {
+  constexpr std::size_t kLine = 64, kEach = 2048;
+  std::array<std::array<std::uint32_t, 256>, 2> counts{};
+  std::uint64_t sampled = 0;
+  const std::size_t step = block.size() <= 2 * kEach ? kLine : kEach;
+  for (std::size_t i = 0; i + kLine <= block.size(); i += step, sampled += kLine) {
+    for (std::size_t j = i; j < i + kLine; j += 2) {
+      ++counts[0][static_cast<std::size_t>(block[j])];
+      ++counts[1][static_cast<std::size_t>(block[j + 1])];
+    }
+  }
+  std::uint64_t pairs = 0;
+  for (std::size_t v = 0; v < 256; ++v) {
+    const std::uint64_t count = std::uint64_t{counts[0][v]} + counts[1][v];
+    pairs += count * (count - (count > 0 ? 1 : 0));
+  }
+  return sampled == 0 ? 65536 : pairs * 65536 / (sampled * (sampled - 1));
+}
+
+// From here on a byte value is worth a shorter code: noise is 256, and mantissas of weights reach 270.
+constexpr std::uint64_t kWorthCoding = 320;
+// One value makes up most of the block: three quarters, where the others are few.
+constexpr std::uint64_t kOnePrevails = 36864;
+
+bool OneValue(std::span<const std::byte> block) {
+  return std::memcmp(block.data(), block.data() + 1, block.size() - 1) == 0;
+}
+
+// The body of a compressed block is literals and nothing else: no sequences, which would refer to other blocks.
+bool OnlyLiterals(std::span<const std::byte> body) {
+  if (body.size() < 5) return false;
+  std::uint64_t head = 0;
+  for (std::size_t i = 0; i < 5; ++i) head |= static_cast<std::uint64_t>(body[i]) << (8 * i);
+  constexpr unsigned kHuffman = 2;
+  if ((head & 3) != kHuffman) return false;
+  const unsigned form = head >> 2 & 3;
+  const unsigned bits = form < 2 ? 10 : form == 2 ? 14 : 18;
+  const std::size_t header = form < 2 ? 3 : form == 2 ? 4 : 5;
+  const std::uint64_t compressed = head >> (4 + bits) & ((std::uint64_t{1} << bits) - 1);
+  return header + compressed + 1 == body.size() && body.back() == std::byte{0};
+}
+
+using CContext = std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)>;
+
+// What is kept from frame to frame.
+struct Worker {
+  Worker() : context(ZSTD_createCCtx(), &ZSTD_freeCCtx), frame(ZSTD_compressBound(kBlock)) {
+    if (context == nullptr) return;
+    const auto set = [&](ZSTD_cParameter parameter, int value) {
+      return !ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), parameter, value));
+    };
+    // As ZstdOptions::huffman: no search, literals coded. Header and checksum are thrown away.
+    const bool ok = set(ZSTD_c_contentSizeFlag, 0) && set(ZSTD_c_checksumFlag, 0) &&
+                    set(ZSTD_c_compressionLevel, ZSTD_minCLevel()) &&
+                    set(ZSTD_c_literalCompressionMode, ZSTD_ps_enable);
+    if (!ok) context.reset();
+  }
+
+  // The block Huffman-coded: the body of a compressed block, or nothing where it does not shrink by a 32nd.
+  std::span<const std::byte> Coded(std::span<const std::byte> block) {
+    std::span<const std::byte> body = few_values.Code(block);
+    if (body.empty()) body = CodedByZstd(block);
+    return body.size() + block.size() / 32 < block.size() ? body : std::span<const std::byte>();
+  }
+
+  // What zstd makes of the block: the body of a compressed block of literals, or nothing.
+  std::span<const std::byte> CodedByZstd(std::span<const std::byte> block) {
+    const std::size_t size =
+        ZSTD_compress2(context.get(), frame.data(), frame.size(), block.data(), block.size());
+    if (ZSTD_isError(size)) return {};
+    const std::size_t header = ZSTD_frameHeaderSize(frame.data(), size);
+    if (ZSTD_isError(header) || header + kBlockHeader > size) return {};
+    const std::span<const std::byte> body =
+        std::span<const std::byte>(frame).first(size).subspan(header + kBlockHeader);
+    std::uint64_t head = 0;
+    for (std::size_t i = 0; i < kBlockHeader; ++i) {
+      head |= static_cast<std::uint64_t>(frame[header + i]) << (8 * i);
+    }
+    const bool whole = (head & 1) != 0 && (head >> 1 & 3) == kCompressedBlock;
+    if (!whole || head >> 3 != body.size() || !OnlyLiterals(body)) return {};
+    return body;
+  }
+
+  CContext context;
+  compress_huffman::LiteralsCoder few_values;
+  std::vector<std::byte> frame;   // one block, as zstd gives it
+  std::vector<std::byte> planes;  // of one group
+};
+
+void PutBlock(Worker& worker, std::span<const std::byte> block, bool last, Out& out) {
+  if (block.size() >= kSmallest) {
+    if (OneValue(block)) {
+      // Literals of one repeated value. A block of type RLE would be a byte or four shorter, but decoders before 1.4.4
+      // refuse a frame that begins with one.
+      constexpr unsigned kRepeated = 1, kLongForm = 3, kNoSequences = 0;
+      out.BlockHeader(kCompressedBlock, 5, last);
+      out.Little(block.size() << 4 | kLongForm << 2 | kRepeated, 3);
+      out.Bytes(block.first(1));
+      out.Little(kNoSequences, 1);
+      return;
+    }
+    const std::uint64_t collisions = Collisions(block);
+    if (collisions >= kOnePrevails && block.size() > kSmallBlock) {
+      for (std::size_t i = 0; i < block.size(); i += kSmallBlock) {
+        const auto piece = block.subspan(i, std::min(kSmallBlock, block.size() - i));
+        PutBlock(worker, piece, last && i + piece.size() == block.size(), out);
+      }
+      return;
+    }
+    if (collisions >= kWorthCoding) {
+      if (const std::span<const std::byte> body = worker.Coded(block); !body.empty()) {
+        out.BlockHeader(kCompressedBlock, body.size(), last);
+        out.Bytes(body);
+        return;
+      }
+    }
+  }
+  out.BlockHeader(kRawBlock, block.size(), last);
+  out.Bytes(block);
+}
+
+}  // namespace
+
+void SplitPlanes(std::span<const std::byte> in, std::span<std::byte> out,
+                 const CodecParameters& layout) {
+  const bool streamed = in.size() >= kernel::kStreamedPlanes;
+  for (std::size_t at = 0; at < in.size(); at += layout.group) {
+    const std::size_t bytes = std::min<std::size_t>(layout.group, in.size() - at);
+    kernel::SplitPlanes(Octets(in.data() + at), Octets(out.data() + at), bytes / layout.width,
+                        layout.width, layout.rotate != 0, streamed);
+  }
+  if (streamed) kernel::FlushPlanes();
+}
+
+void MergePlanes(std::span<const std::byte> in, std::span<std::byte> out,
+                 const CodecParameters& layout) {
+  const bool streamed = in.size() >= kernel::kStreamedPlanes;
+  for (std::size_t at = 0; at < in.size(); at += layout.group) {
+    const std::size_t bytes = std::min<std::size_t>(layout.group, in.size() - at);
+    kernel::MergePlanes(Octets(in.data() + at), Octets(out.data() + at), bytes / layout.width,
+                        layout.width, layout.rotate != 0, streamed);
+  }
+  if (streamed) kernel::FlushPlanes();
+}
+
+std::size_t PlanesFrameBound(std::size_t content, const CodecParameters& layout) {
+  const std::size_t groups = (content + layout.group - 1) / layout.group;
+  const std::size_t blocks = groups * layout.width + content / kSmallBlock + 1;
+  return 32 + content + kBlockHeader * blocks;
+}
+
+struct PlanesCompressor::Pool {
+  std::unique_ptr<Worker> Take() {
+    {
+      const MutexLock lock(mutex);
+      if (!free.empty()) {
+        std::unique_ptr<Worker> worker = std::move(free.back());
+        free.pop_back();
+        return worker;
+      }
+    }
+    return std::make_unique<Worker>();
+  }
+  void Give(std::unique_ptr<Worker> worker) {
+    const MutexLock lock(mutex);
+    free.push_back(std::move(worker));
+  }
+  Mutex mutex;
+  std::vector<std::unique_ptr<Worker>> free ZT_GUARDED_BY(mutex);
+};
+
+PlanesCompressor::PlanesCompressor() : pool_(std::make_unique<Pool>()) {}
+PlanesCompressor::~PlanesCompressor() = default;
+
+StatusOr<std::size_t> PlanesCompressor::Compress(std::span<const std::byte> in,
+                                                 const CodecParameters& layout,
+                                                 std::span<std::byte> out) const {
+  if (layout.width == 0 || layout.group == 0 || in.size() % layout.width != 0 ||
+      out.size() < PlanesFrameBound(in.size(), layout)) {
+    return InvalidArgument("byte planes are made of whole elements, with room for the frame");
+  }
+  std::unique_ptr<Worker> worker = pool_->Take();
+  if (worker->context == nullptr) return IoError("cannot make a zstd context: out of memory");
+  worker->planes.resize(
+      std::max<std::size_t>(worker->planes.size(), std::min<std::size_t>(layout.group, in.size())));
+  Out to{out.data()};
+  FrameHeader(in.size(), to);
+  XXH64_state_t sum;
+  XXH64_reset(&sum, 0);
+  for (std::size_t at = 0; at < in.size(); at += layout.group) {
+    const auto group = in.subspan(at, std::min<std::size_t>(layout.group, in.size() - at));
+    const auto planes = std::span(worker->planes).first(group.size());
+    SplitPlanes(group, planes, layout);
+    XXH64_update(&sum, planes.data(), planes.size());
+    const std::size_t plane = group.size() / layout.width;
+    for (std::size_t begin = 0; begin < planes.size(); begin += plane) {
+      for (std::size_t i = begin; i < begin + plane; i += kBlock) {
+        const std::size_t end = std::min(begin + plane, i + kBlock);
+        const bool last = at + end == in.size();
+        PutBlock(*worker, planes.subspan(i, end - i), last, to);
+      }
+    }
+  }
+  if (in.empty()) to.BlockHeader(kRawBlock, 0, true);
+  to.Little(XXH64_digest(&sum) & 0xffffffff, 4);
+  pool_->Give(std::move(worker));
+  return static_cast<std::size_t>(to.at - out.data());
+}
+
+}  // namespace zt

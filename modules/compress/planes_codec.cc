@@ -1,0 +1,176 @@
+// zt.compress — the row of byte planes in the table of codecs: zstd's frames and seek table, the content transformed.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/mutex.h"
+#include "core/status_macros.h"
+
+module zt.compress;
+
+import :codec;
+import :planes;
+import zt.core;
+
+namespace zt::compress::internal {
+namespace {
+
+// Elements of a group: each of its planes is a zstd block of the largest size.
+constexpr std::uint64_t kGroupElements = 128 << 10;
+// Chunks are whole multiples of this many elements, and so of the blocks of every ggml type.
+constexpr std::uint64_t kLeastElements = 256;
+
+class PlanesEncoder final : public FrameEncoder {
+ public:
+  StatusOr<std::size_t> Encode(const CodecParameters& parameters, std::span<const std::byte> in,
+                               std::span<std::byte> out) const override {
+    return compressor_.Compress(in, parameters, out);
+  }
+
+ private:
+  PlanesCompressor compressor_;
+};
+
+// Group by group: chunks are whole groups, so that only the stream's last one may be shorter.
+class PlanesStream final : public StreamDecoder {
+ public:
+  PlanesStream(const CodecParameters& parameters, StreamReader read, std::uint64_t stream_bytes,
+               std::uint64_t content_bytes)
+      : parameters_(parameters), stream_(std::move(read), stream_bytes, content_bytes) {}
+
+  Status Read(std::span<std::byte> out) override {
+    ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out));
+    if (got == out.size()) return OkStatus();
+    return InvalidData("the stream of byte planes yields fewer bytes than were declared");
+  }
+
+  StatusOr<std::size_t> ReadSome(std::span<std::byte> out) override {
+    std::size_t done = 0;
+    while (done < out.size()) {
+      if (position_ == elements_.size()) {
+        ZT_RETURN_IF_ERROR(NextGroup());
+        if (elements_.empty()) break;
+      }
+      const std::size_t take = std::min(out.size() - done, elements_.size() - position_);
+      std::memcpy(out.data() + done, elements_.data() + position_, take);
+      done += take;
+      position_ += take;
+    }
+    return done;
+  }
+
+  Status Finish() override { return stream_.Finish(); }
+
+ private:
+  Status NextGroup() {
+    planes_.resize(parameters_.group);
+    position_ = 0;
+    ZT_ASSIGN_OR_RETURN(const std::size_t got, stream_.ReadSome(planes_));
+    if (got % parameters_.width != 0) return InvalidData("byte planes end within an element");
+    elements_.resize(got);
+    MergePlanes(std::span(planes_).first(got), elements_, parameters_);
+    return OkStatus();
+  }
+
+  CodecParameters parameters_;
+  StreamDecompressor stream_;
+  std::vector<std::byte> planes_, elements_;  // of the group under way
+  std::size_t position_ = 0;                  // in elements_
+};
+
+class Planes final : public Codec {
+ public:
+  std::string_view name() const override { return kPlanesName; }
+  std::uint64_t max_ratio() const override { return ZstdCodec().max_ratio(); }
+
+  CodecParameters Parameters(const ElementType& element, std::uint64_t frame_bytes) const override {
+    const auto width = static_cast<std::uint32_t>(ByteWidth(element.dtype));
+    if (!IsFloat(element.dtype) || width < 2) return {};
+    const std::uint64_t least = kLeastElements * width, full = kGroupElements * width;
+    const std::uint64_t wanted = std::clamp<std::uint64_t>(frame_bytes, least, kMaxPlaneChunk);
+    const std::uint64_t unit = wanted < full ? least : full;
+    CodecParameters parameters;
+    parameters.chunk = static_cast<std::uint32_t>(wanted / unit * unit);
+    parameters.group = static_cast<std::uint32_t>(std::min<std::uint64_t>(full, parameters.chunk));
+    parameters.width = static_cast<std::uint8_t>(width);
+    parameters.rotate = 1;
+    return parameters;
+  }
+
+  // Of what Parameters gives: no frame of it has more blocks.
+  std::size_t Bound(std::size_t content) const override {
+    CodecParameters smallest;
+    smallest.width = 8;
+    smallest.group = static_cast<std::uint32_t>(kGroupElements * 8);
+    return PlanesFrameBound(content, smallest);
+  }
+  std::unique_ptr<FrameEncoder> MakeEncoder(const ZstdOptions&) const override {
+    return std::make_unique<PlanesEncoder>();
+  }
+  std::vector<std::byte> Trailer(std::span<const Frame> frames) const override {
+    return SeekTable(frames);
+  }
+  std::uint64_t TrailerBytes(std::uint64_t frames) const override { return SeekTableBytes(frames); }
+
+  StatusOr<std::optional<std::vector<Frame>>> ReadFrames(
+      const StreamReader& read, std::uint64_t stream_bytes,
+      std::uint64_t content_bytes) const override {
+    return ReadSeekTable(read, stream_bytes, content_bytes);
+  }
+
+  Status DecodeFrame(const CodecParameters& parameters, std::span<const std::byte> in,
+                     std::span<std::byte> out) const override {
+    if (parameters.width == 0 || out.size() % parameters.width != 0) {
+      return InvalidData("a frame of byte planes ends within an element");
+    }
+    std::vector<std::byte> planes = Take();
+    if (planes.size() < out.size()) planes.resize(out.size());
+    const std::span<std::byte> content = std::span(planes).first(out.size());
+    const Status status = frames_.Decompress(in, content);
+    if (status.ok()) MergePlanes(content, out, parameters);
+    Give(std::move(planes));
+    return status;
+  }
+
+  std::unique_ptr<StreamDecoder> OpenStream(const CodecParameters& parameters, StreamReader read,
+                                            std::uint64_t stream_bytes,
+                                            std::uint64_t content_bytes) const override {
+    return std::make_unique<PlanesStream>(parameters, std::move(read), stream_bytes, content_bytes);
+  }
+
+ private:
+  // Memory for the planes of a frame, one piece for each thread that decodes.
+  std::vector<std::byte> Take() const {
+    const zt::internal::MutexLock lock(mutex_);
+    if (free_.empty()) return {};
+    std::vector<std::byte> planes = std::move(free_.back());
+    free_.pop_back();
+    return planes;
+  }
+  void Give(std::vector<std::byte> planes) const {
+    const zt::internal::MutexLock lock(mutex_);
+    free_.push_back(std::move(planes));
+  }
+
+  FrameDecompressor frames_;
+  mutable zt::internal::Mutex mutex_;
+  mutable std::vector<std::vector<std::byte>> free_ ZT_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+const Codec& PlanesCodec() {
+  static const Codec* const codec = new Planes;
+  return *codec;
+}
+
+}  // namespace zt::compress::internal

@@ -1,0 +1,156 @@
+// zt.format — tensors stored as byte planes (profile ztstream.planes/1), into the objects of a 1.2 file and back.
+module;
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/status_macros.h"
+
+module zt.format;
+
+import zt.compress;
+import zt.core;
+
+namespace zt::format::internal {
+namespace {
+
+constexpr std::string_view kAttribute = "planes";
+
+// What breaks a rule of the profile, after its name.
+Status Broken(const std::string& rule) {
+  return InvalidData(std::string(kPlanesName) + ": " + rule);
+}
+
+StatusOr<std::uint32_t> ReadSize(const Value::Map& planes, std::string_view key) {
+  const Value* value = FindMember(planes, key);
+  if (value == nullptr) return Broken("'planes' has no " + Quote(key));
+  const std::uint64_t* size = value->AsUint();
+  if (size == nullptr) return Broken(Quote(key) + " is no whole number from 0 up");
+  if (*size > kMaxPlaneChunk) {
+    return Broken(Quote(key) + " is " + std::to_string(*size) + ", more than 16 MiB");
+  }
+  return static_cast<std::uint32_t>(*size);
+}
+
+StatusOr<std::string> ReadName(const Value::Map& planes, std::string_view key) {
+  const Value* value = FindMember(planes, key);
+  if (value == nullptr || value->is_null()) return std::string();
+  if (const std::string* text = value->AsString()) return *text;
+  return Broken(Quote(key) + " is no text");
+}
+
+StatusOr<ElementType> ReadElement(const Value::Map& planes) {
+  ElementType element;
+  ZT_ASSIGN_OR_RETURN(const std::string dtype, ReadName(planes, "dtype"));
+  if (dtype.empty()) return Broken("'planes' has no 'dtype'");
+  const auto parsed = ParseDType(dtype);
+  if (!parsed || ByteWidth(*parsed) < 2) {
+    return Broken("dtype " + Quote(dtype) +
+                  " is none of f16, bf16, f32, f64, i16, i32, i64, u16, u32, u64");
+  }
+  element.dtype = *parsed;
+  ZT_ASSIGN_OR_RETURN(element.type, ReadName(planes, "type"));
+  if (element.type == dtype) element.type.clear();  // it says nothing, as in a component
+  const LogicalType* type = FindLogicalType(element.type);
+  if (type != nullptr && type->storage != element.dtype) {
+    return Broken("type " + Quote(element.type) + " is stored as " +
+                  std::string(Name(type->storage)) + ", not as " + dtype);
+  }
+  return element;
+}
+
+StatusOr<CodecParameters> ReadParameters(const Value::Map& planes, const ElementType& element) {
+  CodecParameters read;
+  read.width = static_cast<std::uint8_t>(ByteWidth(element.dtype));
+  ZT_ASSIGN_OR_RETURN(const std::uint32_t rotate, ReadSize(planes, "rotate"));
+  ZT_ASSIGN_OR_RETURN(read.group, ReadSize(planes, "group"));
+  ZT_ASSIGN_OR_RETURN(read.chunk, ReadSize(planes, "chunk"));
+  if (rotate > 1) return Broken("'rotate' is " + std::to_string(rotate) + ", neither 0 nor 1");
+  if (rotate != 0 && !IsFloat(element.dtype)) {
+    return Broken("'rotate' is 1, which integers (" + std::string(Name(element.dtype)) +
+                  ") do not have");
+  }
+  read.rotate = static_cast<std::uint8_t>(rotate);
+  if (read.group == 0 || read.group % read.width != 0) {
+    return Broken("'group' is " + std::to_string(read.group) + ", no multiple of the " +
+                  std::to_string(read.width) + " bytes of " + std::string(Name(element.dtype)));
+  }
+  if (read.chunk == 0 || read.chunk % read.group != 0) {
+    return Broken("'chunk' is " + std::to_string(read.chunk) + ", no multiple of 'group', " +
+                  std::to_string(read.group));
+  }
+  return read;
+}
+
+}  // namespace
+
+Status FromPlanes(StoredObject& object) {
+  if (object.format != kPlanesName) return OkStatus();
+  const auto held = std::find_if(object.attributes.begin(), object.attributes.end(),
+                                 [](const auto& member) { return member.first == kAttribute; });
+  const Value::Map* planes = held == object.attributes.end() ? nullptr : held->second.AsMap();
+  if (planes == nullptr) return Broken("the attribute 'planes' is missing, or no map");
+  if (object.components.size() != 1 || object.components[0].role != "data") {
+    return Broken("an object has one component, 'data'");
+  }
+  StoredComponent& component = object.components[0];
+  if (component.element != ElementType{DType::kU8, ""}) {
+    return Broken("the component is " + std::string(Name(component.element)) +
+                  ", not u8 without a type");
+  }
+  if (component.encoding != Encoding::kZstd) {
+    return Broken("the component is " + std::string(Name(component.encoding)) + ", not zstd");
+  }
+  ZT_ASSIGN_OR_RETURN(component.element, ReadElement(*planes));
+  ZT_ASSIGN_OR_RETURN(component.parameters, ReadParameters(*planes, component.element));
+  component.encoding = Encoding::kPlanes;
+  object.format = "dense";
+  object.attributes.erase(held);
+  return OkStatus();
+}
+
+bool HasPlanes(const StoredObject& object) {
+  return std::any_of(object.components.begin(), object.components.end(),
+                     [](const StoredComponent& c) { return c.encoding == Encoding::kPlanes; });
+}
+
+Status CheckPlanes(std::string_view format, std::size_t components, std::string_view role,
+                   const Value::Map& attributes, SpecVersion version) {
+  const std::string name(kPlanesName);
+  if (version != SpecVersion::k1_2) {
+    return InvalidArgument("version " + std::string(Traits(version).text) + " has no " + name +
+                           "; version 1.2.0 has");
+  }
+  if (format != "dense" || components != 1 || role != "data") {
+    return InvalidArgument(name + " stores dense tensors only");
+  }
+  if (FindMember(attributes, kAttribute) != nullptr) {
+    return InvalidArgument(name + " has an attribute 'planes' of its own, and the tensor has one");
+  }
+  return OkStatus();
+}
+
+StatusOr<StoredObject> ToPlanes(const StoredObject& object, SpecVersion version) {
+  const StoredComponent& component = object.components[0];
+  ZT_RETURN_IF_ERROR(CheckPlanes(object.format, object.components.size(), component.role,
+                                 object.attributes, version));
+  const CodecParameters& parameters = component.parameters;
+  Value::Map planes = {{"dtype", Name(component.element.dtype)},
+                       {"rotate", std::uint32_t{parameters.rotate}},
+                       {"group", parameters.group},
+                       {"chunk", parameters.chunk}};
+  if (!component.element.type.empty()) planes.emplace_back("type", component.element.type);
+  StoredObject stored = object;
+  stored.format = kPlanesName;
+  stored.attributes.emplace_back(std::string(kAttribute), std::move(planes));
+  stored.components[0].element = {DType::kU8, ""};
+  stored.components[0].encoding = Encoding::kZstd;
+  stored.components[0].parameters = {};
+  return stored;
+}
+
+}  // namespace zt::format::internal

@@ -1,0 +1,369 @@
+// zt.compress:planes — kernels against a scalar twin on every CPU target, and frames read back by libzstd's decoder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "target_iteration.h"
+
+import zt.compress;
+import zt.core;
+
+namespace zt {
+namespace {
+
+using ::testing::HasSubstr;
+using Bytes = std::vector<std::byte>;
+
+Bytes RandomBytes(std::size_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  Bytes out(size);
+  for (std::byte& b : out) b = static_cast<std::byte>(random());
+  return out;
+}
+
+CodecParameters LayoutFor(std::size_t width, bool rotate, std::size_t group,
+                          std::size_t chunk = 0) {
+  CodecParameters layout;
+  layout.width = static_cast<std::uint8_t>(width);
+  layout.rotate = rotate ? 1 : 0;
+  layout.group = static_cast<std::uint32_t>(group);
+  layout.chunk = static_cast<std::uint32_t>(chunk);
+  return layout;
+}
+
+// The profile's two steps, a bit at a time.
+Bytes Split(std::span<const std::byte> in, const CodecParameters& layout) {
+  Bytes out;
+  for (std::size_t at = 0; at < in.size(); at += layout.group) {
+    const auto group = in.subspan(at, std::min<std::size_t>(layout.group, in.size() - at));
+    std::vector<std::uint64_t> elements;
+    for (std::size_t i = 0; i < group.size(); i += layout.width) {
+      std::uint64_t element = 0;
+      for (std::size_t b = layout.width; b-- > 0;) {
+        element = element << 8 | static_cast<std::uint64_t>(group[i + b]);
+      }
+      const unsigned bits = 8 * layout.width;
+      if (layout.rotate) element = element << 1 | element >> (bits - 1);
+      elements.push_back(element);
+    }
+    for (std::size_t p = layout.width; p-- > 0;) {
+      for (const std::uint64_t element : elements) {
+        out.push_back(static_cast<std::byte>(element >> (8 * p)));
+      }
+    }
+  }
+  return out;
+}
+
+TEST(Planes, KernelsAtAnyLengthAndAlignment) {
+  ForEachTarget([] {
+    for (const std::uint32_t width : {2u, 4u, 8u}) {
+      for (const bool rotate : {false, true}) {
+        for (std::size_t count = 0; count <= 200; ++count) {
+          for (const std::size_t group : {count + 1, count / 2 + 1, std::size_t{64}}) {
+            const CodecParameters layout = LayoutFor(width, rotate, group * width);
+            const std::size_t size = count * width, offset = 1 + count % 7;
+            const Bytes in = RandomBytes(size, static_cast<unsigned>(count));
+            const Bytes wanted = Split(in, layout);
+            Bytes room(offset + size + 70, std::byte{0x11}), expected = room;
+            std::copy(wanted.begin(), wanted.end(),
+                      expected.begin() + static_cast<std::ptrdiff_t>(offset));
+            SplitPlanes(in, std::span(room).subspan(offset, size), layout);
+            ASSERT_EQ(room, expected) << width << " bytes, " << count << " in " << group;
+            Bytes back(room.size(), std::byte{0x22}), original = back;
+            std::copy(in.begin(), in.end(), original.begin() + static_cast<std::ptrdiff_t>(offset));
+            MergePlanes(wanted, std::span(back).subspan(offset, size), layout);
+            ASSERT_EQ(back, original) << width << " bytes, " << count << " in " << group;
+          }
+        }
+      }
+    }
+  });
+}
+
+// Above the size whose results are stored past the caches, at alignments that allow it and that do not.
+TEST(Planes, LargeResultsAreTheSame) {
+  const std::size_t size = (std::size_t{13} << 20) + 24;
+  const Bytes in = RandomBytes(size, 3);
+  for (const std::uint32_t width : {2u, 4u, 8u}) {
+    const CodecParameters layout = LayoutFor(width, true, std::uint64_t{width} << 17);
+    const Bytes wanted = Split(in, layout);
+    ForEachTarget([&] {
+      for (const std::size_t offset : {0u, 3u}) {
+        Bytes room(size + 128);
+        const std::size_t begin = 64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64 + offset;
+        const auto out = std::span(room).subspan(begin, size);
+        SplitPlanes(in, out, layout);
+        ASSERT_EQ(std::memcmp(out.data(), wanted.data(), size), 0) << width << " " << offset;
+        MergePlanes(wanted, out, layout);
+        ASSERT_EQ(std::memcmp(out.data(), in.data(), size), 0) << width << " " << offset;
+      }
+    });
+  }
+}
+
+Bytes FrameOf(std::span<const std::byte> in, const CodecParameters& layout) {
+  Bytes out(PlanesFrameBound(in.size(), layout));
+  const PlanesCompressor compressor;
+  const auto size = compressor.Compress(in, layout, out);
+  EXPECT_TRUE(size.ok());
+  out.resize(size.ok() ? *size : 0);
+  return out;
+}
+
+// What any zstd decoder makes of a frame: content size and checksum are there, and checked.
+Bytes Decoded(const Bytes& frame) {
+  const unsigned long long size = ZSTD_getFrameContentSize(frame.data(), frame.size());
+  EXPECT_LT(size, 1u << 30);
+  EXPECT_NE(static_cast<unsigned>(frame[4]) & 4, 0u) << "no checksum";
+  Bytes out(size + 1);
+  const std::size_t got = ZSTD_decompress(out.data(), out.size(), frame.data(), frame.size());
+  EXPECT_FALSE(ZSTD_isError(got)) << ZSTD_getErrorName(got);
+  out.resize(ZSTD_isError(got) ? 0 : got);
+  return out;
+}
+
+CodecParameters LayoutOf(const char* type, std::uint64_t frame = std::uint64_t{4} << 20) {
+  return FindCodec(Encoding::kPlanes)->Parameters(*ParseElementType(type), frame);
+}
+
+// Normally distributed, of the type's bytes; bf16 is cut off, f16 goes by its own arithmetic.
+Bytes Normal(const char* type, std::size_t count, unsigned seed = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(0, 0.02);
+  Bytes out;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double value = normal(random);
+    const auto single = static_cast<float>(value);
+    std::uint64_t bits = 0;
+    std::size_t width = 2;
+    if (std::string_view(type) == "f64") {
+      std::memcpy(&bits, &value, width = 8);
+    } else if (std::string_view(type) == "f16") {
+      const auto half = static_cast<_Float16>(single);
+      std::uint16_t narrow;
+      std::memcpy(&narrow, &half, 2);
+      bits = narrow;
+    } else {
+      std::uint32_t word;
+      std::memcpy(&word, &single, 4);
+      if (std::string_view(type) == "bf16") word >>= 16;
+      bits = word;
+      width = std::string_view(type) == "bf16" ? 2 : 4;
+    }
+    for (std::size_t b = 0; b < width; ++b) out.push_back(static_cast<std::byte>(bits >> (8 * b)));
+  }
+  return out;
+}
+
+double Share(const Bytes& frame, const Bytes& in) {
+  return static_cast<double>(frame.size()) / static_cast<double>(in.size());
+}
+
+TEST(Planes, FramesHoldThePlanesAndAreSmall) {
+  const struct {
+    const char* type;
+    double most;
+  } cases[] = {{"bf16", 0.668}, {"f16", 0.855}, {"f32", 0.838}, {"f64", 0.95}};
+  for (const auto& each : cases) {
+    const CodecParameters layout = LayoutOf(each.type);
+    const Bytes in = Normal(each.type, (4 << 20) / layout.width);
+    const Bytes frame = FrameOf(in, layout);
+    EXPECT_EQ(Decoded(frame), Split(in, layout)) << each.type;
+    EXPECT_LT(Share(frame, in), each.most) << each.type;
+  }
+}
+
+TEST(Planes, EveryLengthOfAFrame) {
+  const PlanesCompressor compressor;
+  for (const char* type : {"bf16", "f32", "f64"}) {
+    CodecParameters layout = LayoutOf(type);
+    for (const std::uint32_t group :
+         {layout.group, std::uint32_t{layout.width}, std::uint32_t{512}}) {
+      layout.group = group;
+      for (std::size_t count = 0; count < 700; count += count < 40 ? 1 : 61) {
+        const Bytes in = Normal(type, count);
+        const Bytes frame = FrameOf(in, layout);
+        EXPECT_EQ(Decoded(frame), Split(in, layout)) << type << " " << count << " in " << group;
+      }
+    }
+  }
+  for (const std::size_t count : {32767u, 32768u, 32895u, 32896u, 65537u, 131073u, 262145u}) {
+    const Bytes in = Normal("bf16", count);
+    EXPECT_EQ(Decoded(FrameOf(in, LayoutOf("bf16"))), Split(in, LayoutOf("bf16"))) << count;
+  }
+  // A plane of more than one block: groups as large as chunks.
+  CodecParameters wide = LayoutOf("bf16");
+  wide.group = wide.chunk;
+  const Bytes in = Normal("bf16", 400000);
+  EXPECT_EQ(Decoded(FrameOf(in, wide)), Split(in, wide));
+  EXPECT_LT(Share(FrameOf(in, wide), in), 0.668);
+}
+
+TEST(Planes, ConstantAndSparsePlanesShrink) {
+  const CodecParameters layout = LayoutOf("f32");
+  // f32 that holds bf16 values: two planes are zero, a third is noise.
+  Bytes in = Normal("f32", 1 << 20);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (i % 4 < 2) in[i] = std::byte{0};
+  }
+  Bytes frame = FrameOf(in, layout);
+  EXPECT_EQ(Decoded(frame), Split(in, layout));
+  EXPECT_LT(Share(frame, in), 0.335);
+  // All zero.
+  std::fill(in.begin(), in.end(), std::byte{0});
+  frame = FrameOf(in, layout);
+  EXPECT_EQ(Decoded(frame), Split(in, layout));
+  EXPECT_LT(frame.size(), 300u);
+  // One weight of ten is left.
+  const CodecParameters narrow = LayoutOf("bf16");
+  Bytes pruned = Normal("bf16", 1 << 20);
+  std::mt19937 random(5);
+  for (std::size_t i = 0; i < pruned.size(); i += 2) {
+    if (random() % 10 != 0) pruned[i] = pruned[i + 1] = std::byte{0};
+  }
+  frame = FrameOf(pruned, narrow);
+  EXPECT_EQ(Decoded(frame), Split(pruned, narrow));
+  EXPECT_LT(Share(frame, pruned), 0.25);
+  // Whole stretches are zero: less than a bit for each byte.
+  for (std::size_t i = 100000; i < pruned.size(); ++i) pruned[i] = std::byte{0};
+  frame = FrameOf(pruned, narrow);
+  EXPECT_EQ(Decoded(frame), Split(pruned, narrow));
+  EXPECT_LT(Share(frame, pruned), 0.02);
+  // Noise is passed on as it is.
+  const Bytes noise = RandomBytes(1 << 20, 9);
+  EXPECT_EQ(FrameOf(noise, narrow).size(), noise.size() + 3 * 8 + 9 + 4);
+}
+
+// Few values or many, deep trees and flat ones: whichever coder takes the plane, zstd's decoder reads it.
+TEST(Planes, PlanesOfManyDistributions) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 120; ++round) {
+    const std::size_t count = round % 4 == 0 ? 131072 : 4000 + random() % 120000;
+    const unsigned values = 2 + random() % (round % 5 == 0 ? 250 : 60);
+    const unsigned least = random() % (257 - values);
+    std::vector<double> weights(values);
+    double weight = 1;
+    const double ratio = 0.4 + static_cast<double>(random() % 600) / 1000;
+    for (double& each : weights) {
+      each = round % 3 == 0 ? 1 + random() % 1000 : weight;
+      weight = weight * ratio + 1e-9;
+    }
+    std::discrete_distribution<unsigned> draw(weights.begin(), weights.end());
+    Bytes in = RandomBytes(2 * count, static_cast<unsigned>(round));
+    for (std::size_t i = 0; i < count; ++i)
+      in[2 * i + 1] = static_cast<std::byte>(least + draw(random));
+    const CodecParameters layout = LayoutFor(2, false, 2 * 131072);
+    const Bytes frame = FrameOf(in, layout);
+    ASSERT_EQ(Decoded(frame), Split(in, layout)) << round;
+    if (values < 60) EXPECT_LT(Share(frame, in), 0.9) << round;
+  }
+}
+
+TEST(Planes, TheSameBytesOnEveryTargetAndThread) {
+  const CodecParameters layout = LayoutOf("bf16");
+  const Bytes in = Normal("bf16", 300001);
+  const Bytes wanted = FrameOf(in, layout);
+  ForEachTarget([&] { EXPECT_EQ(FrameOf(in, layout), wanted); });
+  const PlanesCompressor compressor;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) {
+        Bytes out(PlanesFrameBound(in.size(), layout));
+        const auto size = compressor.Compress(in, layout, out);
+        ASSERT_TRUE(size.ok());
+        out.resize(*size);
+        ASSERT_EQ(out, wanted);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Planes, LayoutsThatAreWritten) {
+  const std::uint32_t kib = 1 << 10, mib = 1 << 20;
+  EXPECT_EQ(LayoutOf("bf16"), LayoutFor(2, true, 256 * kib, 4 * mib));
+  EXPECT_EQ(LayoutOf("f64"), LayoutFor(8, true, mib, 4 * mib));
+  EXPECT_EQ(LayoutOf("complex64"), LayoutFor(4, true, 512 * kib, 4 * mib));
+  EXPECT_EQ(LayoutOf("f32", 64 * mib), LayoutFor(4, true, 512 * kib, 16 * mib));
+  EXPECT_EQ(LayoutOf("f32", 100 * kib + 3), LayoutFor(4, true, 100 * kib, 100 * kib));
+  EXPECT_EQ(LayoutOf("bf16", 5 * mib + 1000), LayoutFor(2, true, 256 * kib, 5 * mib));
+  EXPECT_EQ(LayoutOf("f64", kib), LayoutFor(8, true, 2 * kib, 2 * kib));
+  for (const char* type : {"i32", "u8", "bool", "f8_e4m3fn", "f4_e2m1"}) {
+    EXPECT_EQ(LayoutOf(type), CodecParameters{}) << type;
+  }
+}
+
+// The codec's own bound holds for every layout it writes, and its streams are read by range or in order.
+TEST(Planes, TheCodecReadsWhatItWrites) {
+  const Codec& codec = *FindCodec(Encoding::kPlanes);
+  const auto encoder = codec.MakeEncoder({});
+  for (const char* type : {"bf16", "f16", "f32", "f64"}) {
+    for (const std::uint64_t frame : {1024u, 100000u, 1u << 20}) {
+      const CodecParameters layout = LayoutOf(type, frame);
+      const Bytes in = Normal(type, 150001);
+      Bytes stream;
+      std::vector<Frame> frames;
+      for (std::size_t at = 0; at < in.size(); at += layout.chunk) {
+        const auto chunk =
+            std::span(in).subspan(at, std::min<std::size_t>(layout.chunk, in.size() - at));
+        Bytes out(codec.Bound(chunk.size()));
+        const auto size = encoder->Encode(layout, chunk, out);
+        ASSERT_TRUE(size.ok());
+        out.resize(*size);
+        frames.push_back({stream.size(), at, static_cast<std::uint32_t>(out.size()),
+                          static_cast<std::uint32_t>(chunk.size())});
+        Bytes back(chunk.size());
+        ASSERT_TRUE(codec.DecodeFrame(layout, out, back).ok());
+        ASSERT_EQ(std::memcmp(back.data(), chunk.data(), back.size()), 0) << type << " " << frame;
+        stream.insert(stream.end(), out.begin(), out.end());
+      }
+      const Bytes trailer = codec.Trailer(frames);
+      EXPECT_EQ(trailer.size(), codec.TrailerBytes(frames.size()));
+      stream.insert(stream.end(), trailer.begin(), trailer.end());
+      const StreamReader read = [&](std::uint64_t offset, std::span<std::byte> out) {
+        std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
+        return OkStatus();
+      };
+      const auto table = codec.ReadFrames(read, stream.size(), in.size());
+      ASSERT_TRUE(table.ok() && table->has_value());
+      EXPECT_EQ((*table)->size(), frames.size());
+      const auto decoder = codec.OpenStream(layout, read, stream.size(), in.size());
+      Bytes back(in.size());
+      for (std::size_t at = 0, step = 1; at < back.size();
+           at += step, step = step * 3 % 70001 + 1) {
+        step = std::min(step, back.size() - at);
+        ASSERT_TRUE(decoder->Read(std::span(back).subspan(at, step)).ok());
+      }
+      EXPECT_TRUE(decoder->Finish().ok());
+      EXPECT_EQ(back, in) << type << " " << frame;
+      std::byte more;
+      EXPECT_FALSE(decoder->Read(std::span(&more, 1)).ok());
+    }
+  }
+}
+
+TEST(Planes, WrongSizesAreRefused) {
+  const CodecParameters layout = LayoutOf("f32");
+  const PlanesCompressor compressor;
+  Bytes out(100);
+  const Bytes in(40);
+  EXPECT_THAT(
+      std::string(Message(compressor.Compress(std::span(in).first(39), layout, out).status())),
+      HasSubstr("whole elements"));
+  EXPECT_FALSE(compressor.Compress(in, layout, std::span(out).first(50)).ok());
+}
+
+}  // namespace
+}  // namespace zt
