@@ -71,7 +71,7 @@ class Options:
     """Random options of convert, and what they do to a tensor."""
 
     def __init__(self, rng, tensors, quant):
-        self.words, self.rules, self.dequantize = [], [], None
+        self.words, self.rules, self.dequantize, self.planes = [], [], None, False
         self.spec, self.include, self.exclude, self.renames = "1.2", None, None, []
         self.policy, self.group, self.no_metadata = "error", quant and rng.random() < 0.7, rng.random() < 0.1
         self.choose_storage(rng)
@@ -92,7 +92,9 @@ class Options:
 
     def choose_storage(self, rng):
         if rng.random() < 0.6:
-            self.words += [rng.choice(["--zstd", "--zstd", "--zstd=3", "--zstd=-5", "--zstd=huffman", "--zstd=19"])]
+            how = rng.choice(["--zstd", "--zstd", "--zstd=3", "--zstd=-5", "--zstd=huffman", "--zstd=19", "--zstd=planes"])
+            self.planes = how == "--zstd=planes"
+            self.words += [how]
             if rng.random() < 0.5:
                 self.words += ["--min-gain", rng.choice(["0", "50"])]
             if rng.random() < 0.5:
@@ -165,8 +167,8 @@ class Options:
         return Tensor(tensor.shape, tensor.parts | {role: (*storage, data)}, tensor.format, tensor.attributes), lost
 
     def can_say(self, tensors, attributes):
-        if self.spec == "1.2":
-            return True
+        if self.spec == "1.2" or self.planes:
+            return self.spec == "1.2"
         for tensor in tensors.values():
             for dtype, kind, _ in tensor.parts.values():
                 if kind and (self.spec == "0.1" or kind not in ("f8_e4m3fn", "f8_e5m2", "complex64", "complex128")):

@@ -200,7 +200,7 @@ CASES = [
     (entries, 15000, [*FOREIGN, extract("npz")]), (deflated_entries, 10000, FOREIGN), (arrays, 1500, FOREIGN),
     (gguf_tensors, 30000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_keys, 60000, [*FOREIGN, extract("gguf")]),
     (gguf_strings, 200000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_large_header, 100000, [CONVERT, PIPED]),
-    (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 8000, [FOLDER]),
+    (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
 
 
