@@ -155,7 +155,12 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
                                            const std::vector<std::uint32_t>& selected) {
   std::vector<std::string_view> tensors;
   tensors.reserve(selected.size());
-  for (const std::uint32_t index : selected) tensors.push_back(source.objects()[index].name);
+  for (const std::uint32_t index : selected) {
+    tensors.push_back(source.objects()[index].name);
+    if (tensors.back().empty()) {
+      return Annotate(Unsupported("a file needs a name; write to .npz"), TensorContext(""));
+    }
+  }
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, FileNames(tensors));
   std::vector<Output> outputs;
   for (std::size_t i = 0; i < selected.size(); ++i) {

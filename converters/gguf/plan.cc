@@ -241,8 +241,8 @@ class GgufPlanner {
       const std::string& name = source_.objects()[index].name;
       if (!by_name.contains(name)) continue;
       unchanged_ = false;
-      if (name.size() > kMaxName) {
-        return Unsupported(TensorContext(name) + ": a name in GGUF has at most " +
+      if (name.empty() || name.size() > kMaxName) {
+        return Unsupported(TensorContext(name) + ": a name in GGUF has 1 to " +
                            std::to_string(kMaxName) + " bytes");
       }
       ZT_RETURN_IF_ERROR(Add(index));

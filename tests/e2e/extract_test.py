@@ -315,6 +315,14 @@ class Folder(support.EndToEnd):
         self.fail_with(INVALID, "extract", "-q", source, "-o", str(self.path("out")) + "/", says="bad.npz")
         self.assertEqual(self.entries(), ["bad.npz"])
 
+    def test_a_tensor_without_a_name_goes_where_it_can_be_named(self):
+        source = self.put("in.safetensors", make_safetensors({"": ("F32", [1], b"abcd"), "b": ("F32", [1], b"efgh")}))
+        for output in ("out/", "out.gguf"):
+            self.fail_with(UNSUPPORTED, "extract", source, "-o", f"{self.folder}/{output}", says="tensor '': ")
+        for output in ("out.npz", "out.safetensors"):
+            self.succeed("extract", source, "-o", self.path(output))
+            self.succeed("diff", source, self.path(output))
+
     def test_too_long_a_name_is_refused(self):
         source = self.put("in.safetensors", make_safetensors({"x" * 300: ("U8", [1], b"a")}))
         self.fail_with(UNSUPPORTED, "extract", source, "-o", str(self.path("out")) + "/", says="300 bytes")
