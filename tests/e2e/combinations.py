@@ -241,7 +241,10 @@ class Trial:
         command = ["convert", *words, "-o", "out.zt", *options.words, "--no-sync"]
         self.words = command
         clash = len(model) != len(kept)
-        if clash or not options.can_say(model, attributes):
+        if tensors and not kept:  # the program may say that nothing is left
+            if self.run(*command, *self.threads(), status=(DONE, USAGE), stdin=stdin) != DONE:
+                return
+        elif clash or not options.can_say(model, attributes):
             status = self.run(*command, *self.threads(), status=(*REFUSED, NUMERIC, DONE), stdin=stdin)
             check(status == DONE or not (self.folder / "out.zt").exists(), "an output after a failure")
             check(not clash or status != DONE, "two tensors have one name")
@@ -355,6 +358,8 @@ class Trial:
             if not self.keep_sparse and not any(array_is_void(tensor) for tensor in model.values()):
                 self.run("diff", "out.zt", "back.npz", *self.threads())
                 self.back("back.npz", model)
+        elif way == "folder" and "" in model:
+            self.run("extract", "out.zt", "-o", "back/", *self.threads(), status=UNSUPPORTED)
         elif way == "folder" and model:
             self.run("extract", "--json", "out.zt", "-o", "back/", "--no-sync", *self.threads())
             files = {row["tensor"]: row["file"] for row in json.loads(self.last.stdout)["output"]["files"]}
