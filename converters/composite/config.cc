@@ -32,7 +32,7 @@ namespace dom = simdjson::dom;
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
-// A manifest nests to 64; the attribute itself lies three deep.
+// A manifest may nest to 64 levels, and the attribute itself lies three levels deep.
 constexpr int kMaxConfigDepth = 32;
 
 StatusOr<Value> ToValue(const dom::element& element, int depth);
@@ -80,7 +80,7 @@ StatusOr<Value> ToValue(const dom::element& element, int depth) {
   return InvalidData("a value is of no known kind");
 }
 
-// The configuration in one file: the member of that is named first among `members`, or the whole where there are none.
+// Reads the configuration from one file: the first of `members` that is there, or the whole file if `members` is empty.
 StatusOr<std::optional<Value::Map>> ReadConfig(const fs::path& path,
                                                std::span<const std::string_view> members) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(path.string()));
@@ -114,7 +114,7 @@ StatusOr<std::optional<Value::Map>> ReadConfig(const fs::path& path,
   return std::optional(std::move(map));
 }
 
-// The folder that holds an input, or is it.
+// The folder that an input is or lies in.
 fs::path FolderOf(const std::string& input) {
   std::error_code error;
   fs::path folder = input;

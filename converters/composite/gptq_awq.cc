@@ -36,7 +36,7 @@ Status OddPacking(const Object& packed, std::uint64_t codes) {
 // the low bits up; scales [groups, out]; g_idx i32 [in], the group of each input where they are not consecutive.
 StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
                                const std::string& module) {
-  // GPTQModel says `format`, AutoGPTQ nothing but for its newer kernels. "gptq" stores each zero point less one.
+  // GPTQModel writes `format`; AutoGPTQ writes one only for its newer kernels. "gptq" stores each zero point minus 1.
   auto format = Text(config, "checkpoint_format");
   if (!format) format = Text(config, "format");
   if (format && *format != "gptq" && *format != "gptq_v2") {
@@ -63,7 +63,7 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
     return Unsupported(std::to_string(*bits) + " bits are not supported, only 2, 3, 4 and 8");
   }
   ZT_RETURN_IF_ERROR(RequireBits(Integer(config, "bits"), *bits));
-  // 3-bit codes straddle words: 32 of them in 3.
+  // 3-bit codes straddle words: 32 codes take 3 words.
   const std::uint64_t block = *bits == 3 ? 3 : 1;
   const auto in = CheckedMul(weight->shape[0] / block, kWordBits * block / *bits);
   if (weight->shape[0] % block != 0 || !in) {

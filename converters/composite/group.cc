@@ -99,10 +99,10 @@ StatusOr<Recipe> RecognizeNamed(const Declared& declared, const Tensors& tensors
   return Recognize(declared, tensors, module);
 }
 
-// Modules that are named one by one where they stay as they are.
+// At most this many modules that stay as they are have a warning of their own.
 constexpr std::size_t kWarnings = 20;
 
-// A reason that holds for the whole checkpoint is told once.
+// The warning for a reason that holds for the whole checkpoint, which is given once.
 std::string AllDense(std::string_view file, std::size_t modules, const std::string& first,
                      std::string_view why) {
   std::string out = std::to_string(modules) +

@@ -98,7 +98,7 @@ StatusOr<std::vector<Object>> SourceTensors(const Object& group, const Value& re
   return out;
 }
 
-// As GroupQuantized writes it.
+// True if the attribute has the form that GroupQuantized writes.
 bool IsKeptConfig(const Value& value) {
   const Value::Map* map = value.AsMap();
   return map != nullptr && map->size() == 2 && Text(*map, "file") &&

@@ -82,7 +82,7 @@ Status ArrayReader::ReadHeld(std::uint64_t offset, std::span<std::byte> out) {
   return OkStatus();
 }
 
-// The elements `out` covers whole are swapped where they are; those it cuts go through a buffer.
+// Elements that `out` covers whole are swapped in place; one that it cuts goes through a buffer.
 Status ArrayReader::ReadSwapped(std::uint64_t offset, std::span<std::byte> out) {
   const std::uint64_t width = type_.swap;
   std::array<std::byte, 8> buffer;
@@ -112,7 +112,7 @@ Status ArrayReader::ReadElement(std::uint64_t index, std::span<std::byte> out) {
     SwapBytes(out, width);
     return OkStatus();
   }
-  // A sequential source cannot go back to it for the next Read.
+  // The element is kept for the next Read: a sequential source cannot go back to it.
   const std::span<std::byte> kept = std::span(split_element_).first(width);
   if (split_index_ != index) {
     ZT_RETURN_IF_ERROR(bytes_->ReadAt(data_ + index * width, kept));

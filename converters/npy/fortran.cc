@@ -25,9 +25,9 @@ namespace {
 
 constexpr std::uint64_t kMaxTile = std::uint64_t{1} << 20;  // fits a core's own cache
 constexpr std::uint64_t kMaxBand = std::uint64_t{128} << 20;
-// Runs this far apart or less are read as one: a page is fetched whole anyway.
+// Runs that lie at most this many bytes apart are read with one call: a page is fetched whole anyway.
 constexpr std::uint64_t kGap = 4096;
-// Runs side by side in a tile, so that a transposed row fills whole cache lines.
+// The number of runs side by side in a tile, so that a transposed row fills whole cache lines.
 constexpr std::uint64_t kTileRows = 64;
 
 // One dimension of a tile: how many indices, and how far apart they lie, in elements.
@@ -148,7 +148,7 @@ Status FortranView::Read(std::uint64_t offset, std::span<std::byte> out) {
   return OkStatus();
 }
 
-// The array has been served: what a later Read wants is gathered again.
+// Frees the bands once the whole array has been served. A later Read gathers what it needs again.
 void FortranView::Release() {
   for (Band& band : bands_) {
     const std::lock_guard lock(band.mutex);

@@ -123,7 +123,7 @@ Status FillFromDict(const Literal& dict, Header& header) {
   return OkStatus();
 }
 
-// Kinds that are well formed but hold no numbers we can name.
+// The error for a dtype that is well formed but is not a tensor's element type.
 Status NoTensor(const Descr& descr) {
   const std::string quoted = "dtype " + Quote(descr.text);
   if (descr.text == "structured") {

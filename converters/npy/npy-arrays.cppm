@@ -21,12 +21,12 @@ import zt.source;
 
 namespace zt::npy::internal {
 
-// Arrays as dense objects, and those that are not tensors by name alone. Derived classes say what Finish checks.
+// Serves arrays as dense objects, and lists those that are not tensors. Derived classes say what Finish checks.
 class ArraySource : public TensorSource {
  public:
   explicit ArraySource(std::string_view format) : format_(format) {}
 
-  // Declares an array. `bytes` hold its header and itself.
+  // Declares an array. `bytes` hold its header and its data.
   Status Add(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
              const ArrayType& type, std::uint64_t memory_limit);
   // Lists an array that cannot be served, as `bytes` bytes of format "npy." and its descr; `why` is the answer to
@@ -56,7 +56,7 @@ class ArraySource : public TensorSource {
   std::map<std::uint32_t, Unreadable> unreadable_;  // by object
 };
 
-// "what 'a' 'b'", of many names the first ones.
+// One line of `what` and the first twenty of `names`: "what 'a' 'b'".
 std::string ListNames(std::string_view what, std::span<const std::string> names);
 
 // An archive's entry that holds an array.

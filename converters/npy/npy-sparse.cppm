@@ -15,7 +15,7 @@ import zt.core;
 
 namespace zt::npy::internal {
 
-// One component of the object, by range, which lies within it.
+// Serves one component of the object by range. A range lies within the component.
 class ComponentReader {
  public:
   virtual ~ComponentReader() = default;
@@ -44,7 +44,7 @@ inline constexpr std::size_t kScan = 32768;  // indices to look at in one go
 // Pointers of compressed rows or columns, ascending from 0.
 using PointerArray = std::shared_ptr<const std::vector<std::uint64_t>>;
 
-// Values in the order of the file.
+// Serves the values in the order of the file.
 std::unique_ptr<ComponentReader> StoredValues(std::unique_ptr<ArrayReader> array);
 
 // `count` elements of each array one after another, beginning with element first[i] of array i.
@@ -54,8 +54,8 @@ std::unique_ptr<ComponentReader> WidenedIndices(std::vector<IndexArray> arrays,
 
 std::unique_ptr<ComponentReader> Pointers(PointerArray rows);
 
-// Columns or values in row order, columns ascending within a row, entries of equal place in their old order. Made a
-// band of rows at a time: of a csr file by sorting each row, of a csc file by one pass over it.
+// Serves columns or values in row order; columns ascend within a row, and entries of the same place keep their order.
+// One band of rows is made at a time: a csr file's by sorting each row, a csc file's by one pass over the file.
 struct SortedBandsOf {
   bool columns = false;         // the file is csc
   PointerArray pointers, rows;  // the file's own, and the result's

@@ -86,7 +86,7 @@ Status Trailing(std::uint64_t end) {
                      "; files of several arrays are not supported");
 }
 
-// The arrays of one file each.
+// Arrays of which each is a file of its own.
 class NpySource final : public ArraySource {
  public:
   NpySource() : ArraySource("npy") {}
@@ -131,7 +131,7 @@ class NpySource final : public ArraySource {
     if (reader == nullptr || !reader->direct()) return std::nullopt;
     return Extent{&reader->bytes(), reader->data(), reader->size()};
   }
-  // A pipe has no size to compare before.
+  // Bytes after the array of a pipe can only be found here: its size is not known when it is opened.
   Status Finish() override {
     for (const auto& reader : readers_) {
       if (reader == nullptr) continue;

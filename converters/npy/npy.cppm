@@ -41,9 +41,10 @@ struct NpyOptions {
   bool keep_sparse = false;
 };
 
-// Errors of these functions name the tensor, and in a folder the file; those of Finish the file:
-// kDataLoss for what is malformed, kUnimplemented for arrays that are not tensors (object, structured, string, date,
-// long double).
+// Errors of these functions name the tensor, and in a folder the file; those of Finish name the file. What is malformed
+// is kDataLoss. Arrays that are not tensors (object, structured, string, date, long double) are kUnimplemented: OpenNpy
+// refuses them, the others list them with the format "npy." and their dtype,
+// and CheckReadable says why they cannot be read.
 
 // One array, from a file or a pipe. Bytes after it are an error, on a pipe reported by Finish:
 // numpy ignores them, but they are either damage or a second array that would be lost.

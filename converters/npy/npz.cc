@@ -76,7 +76,7 @@ struct Listing {
   std::vector<std::string> others;
 };
 
-// What the entries are, by their first bytes: numpy too takes an entry for an array by its magic alone.
+// Tells arrays from other entries by their first bytes, as numpy does, whatever their names.
 StatusOr<Listing> ListArrays(ZipArchive& archive) {
   constexpr std::string_view kSuffix = ".npy";
   Listing listing;
@@ -87,7 +87,7 @@ StatusOr<Listing> ListArrays(ZipArchive& archive) {
     if (name.ends_with('/')) continue;  // a folder
     const bool claims = name.ends_with(kSuffix);
     if (claims) name.remove_suffix(kSuffix.size());
-    // Its bytes are not kept: a deflated entry holds buffers while it is read.
+    // The entry is opened again when it is read: a deflated one holds buffers from its first byte on.
     auto bytes = archive.OpenEntry(i);
     StatusOr<Header> header = bytes.ok() ? ReadHeader(**bytes) : bytes.status();
     if (!header.ok()) {
@@ -96,7 +96,7 @@ StatusOr<Listing> ListArrays(ZipArchive& archive) {
         listing.others.push_back(entry.name);
         continue;
       }
-      // A system that cannot read says nothing about what the entry is.
+      // A read error is an error of the whole file: it does not tell what the entry is.
       if (code != StatusCode::kUnimplemented) return Annotate(header.status(), TensorContext(name));
     }
     if (name.find('\0') != std::string_view::npos) {

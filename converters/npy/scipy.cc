@@ -104,7 +104,7 @@ class ScipySource final : public TensorSource {
     Shape shape;
     std::uint64_t count = 0;  // elements
   };
-  // A cursor of its own over an array of the archive.
+  // Opens an array of the archive with a read position of its own.
   StatusOr<Opened> Open(std::string_view name, std::size_t rank = 1) {
     const EntryArray* const array = Find(name);
     if (array == nullptr) return InvalidData("the sparse matrix lacks entry " + Quote(name));
@@ -154,7 +154,7 @@ class ScipySource final : public TensorSource {
     return shape;
   }
 
-  // The pointers of `count` rows or columns: from 0, never falling, to at most `entries`.
+  // Reads the pointers of `count` rows or columns. They begin with 0, never fall, and end with at most `entries`.
   StatusOr<PointerArray> ReadPointers(std::uint64_t count, std::uint64_t entries) {
     ZT_ASSIGN_OR_RETURN(IndexArray stored, OpenIndices("indptr", kUnbounded));
     const std::uint64_t have = Find("indptr")->header.shape[0];
@@ -180,7 +180,7 @@ class ScipySource final : public TensorSource {
     return PointerArray(std::move(pointers));
   }
 
-  // Checks every index once; the row pointers where the file has columns', and whether rows are in order.
+  // Checks every index once. Finds whether each row's columns ascend or, for a csc file, counts the row pointers.
   struct Scan {
     PointerArray rows;
     bool sorted = true;
@@ -259,7 +259,7 @@ class ScipySource final : public TensorSource {
     return OkStatus();
   }
 
-  // 'row' and 'col' of a matrix; 'coords' of other ranks, one row of it a dimension.
+  // A matrix has its coordinates in 'row' and 'col'; an array in 'coords', one row of it for each dimension.
   Status InitCoo(const Shape& shape) {
     ZT_ASSIGN_OR_RETURN(Opened data, Open("data"));
     const bool together = Find("coords") != nullptr;
@@ -325,7 +325,7 @@ StatusOr<std::optional<std::string>> ScipyFormat(ZipArchive& archive,
   if (!format->header.shape.empty() || (descr.kind != 'S' && descr.kind != 'U')) {
     return std::nullopt;
   }
-  // Three or four letters, as bytes or in UCS-4 of either byte order.
+  // The name has three letters, as bytes or in UCS-4 of either byte order.
   const std::uint64_t unit = descr.kind == 'U' ? 4 : 1;
   if (descr.width > 8) return std::nullopt;
   auto bytes = archive.OpenEntry(format->index);

@@ -115,7 +115,7 @@ class SortedBandsReader final : public ComponentReader {
   }
 
  private:
-  // What sorting holds for an entry: column, order, the value as read and as served.
+  // Bytes that sorting holds for each entry: its column, its order, and its value as read and as served.
   static constexpr std::uint64_t kSortBytes = 8 + 8 + 16 + 16;
 
   Status Load(std::uint64_t entry) {

@@ -33,7 +33,7 @@ using safetensors::internal::DTypeRow;
 using safetensors::internal::kDTypes;
 using safetensors::internal::kLogicalShape;
 
-// Of a tensor's entry in the header: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
+// The length of the shortest entry a header can hold: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
 constexpr std::size_t kLeastEntryBytes = 48;
 
 struct Range {
@@ -104,7 +104,7 @@ class SafetensorsSource final : public TensorSource {
     return at_end ? OkStatus() : InvalidData("there are bytes after the last tensor");
   }
 
-  // A pipe's claim is not believed before the bytes have come.
+  // Memory grows with the bytes that have come: a pipe may claim any length.
   StatusOr<std::string> ReadHeader(std::uint64_t header_bytes) {
     std::string header;
     while (header.size() < header_bytes) {
@@ -132,7 +132,7 @@ class SafetensorsSource final : public TensorSource {
     }
     std::pmr::monotonic_buffer_resource memory;
     std::pmr::unordered_set<std::string_view> names(&memory);
-    // What a claim of entries may cost is bounded by what whole ones take.
+    // The reservation is bounded by the number of whole entries that fit the header.
     const std::size_t expected = std::min(entries.size(), header.size() / kLeastEntryBytes);
     names.reserve(expected);
     objects_.reserve(expected);

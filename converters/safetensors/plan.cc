@@ -134,7 +134,7 @@ StatusOr<std::string> MetadataJson(std::span<const std::pair<std::string, std::s
   return out;
 }
 
-// What of the objects' attributes is lost, as one line or none.
+// Warns in one line of attributes of objects that the file cannot hold.
 void WarnOfAttributes(const TensorSource& source, std::span<const std::uint32_t> objects,
                       FileLayout& layout) {
   std::uint64_t count = 0;

@@ -37,7 +37,7 @@ constexpr std::size_t kMaxComment = 65535;
 constexpr std::uint64_t kMaxDirectory = std::uint64_t{1} << 30;
 constexpr std::uint16_t kZip64Extra = 1;
 constexpr std::uint32_t kIn64 = 0xffffffff;  // "the value is in the zip64 field"
-// Deflate cannot do better than 1032 to 1.
+// Deflate cannot compress better than 1032 to 1.
 constexpr std::uint64_t kMaxRatio = 1032;
 
 template <typename T>

@@ -98,7 +98,7 @@ class DeflatedEntry final : public ByteSource {
   Status Start() {
     Stop();
     stream_ = {};
-    // Negative: raw deflate, as zip has it. 15 is the largest window a stream can ask for.
+    // A negative number asks for raw deflate, as zip has it; 15 is the largest window a stream can need.
     if (::inflateInit2(&stream_, -15) != Z_OK) return IoError("out of memory for zlib");
     active_ = true;
     input_.resize(std::min<std::uint64_t>(stored_size_, kInputBuffer));
@@ -114,7 +114,7 @@ class DeflatedEntry final : public ByteSource {
     std::vector<std::byte>().swap(input_);
   }
 
-  // Fills `out` and nothing beyond it.
+  // Fills `out`, and decodes no byte beyond it.
   Status Inflate(std::span<std::byte> out) {
     std::size_t done = 0;
     while (done < out.size()) {
@@ -130,7 +130,7 @@ class DeflatedEntry final : public ByteSource {
     return OkStatus();
   }
 
-  // At least one byte, or none where the data has ended.
+  // Decodes at least one byte; 0 if the data has ended.
   StatusOr<std::size_t> InflateSome(std::span<std::byte> out) {
     const auto room =
         static_cast<uInt>(std::min<std::size_t>(out.size(), std::numeric_limits<uInt>::max()));
@@ -158,7 +158,7 @@ class DeflatedEntry final : public ByteSource {
     return room - stream_.avail_out;
   }
 
-  // All declared bytes are out: nothing may be left, and the CRC must be the directory's.
+  // Called once all declared bytes are out: no data may be left, and the CRC must be the directory's.
   Status CheckEnd() {
     std::array<std::byte, 1> more;
     ZT_ASSIGN_OR_RETURN(const std::size_t got, InflateSome(more));
@@ -221,7 +221,7 @@ StatusOr<std::shared_ptr<ByteSource>> ZipArchive::OpenEntry(std::size_t index) {
 
 Status ZipArchive::Verify(std::size_t index, std::uint64_t offset) {
   if (!checks_[index]->Pending(offset)) return OkStatus();
-  // A check of its own: the shared one has given up on the pieces it saw.
+  // The shared check has given up on the pieces it saw, so that this pass has one of its own.
   const ZipEntry& entry = entries_[index];
   auto check = std::make_shared<CrcCheck>(entry.crc, entry.size);
   std::shared_ptr<ByteSource> bytes;

@@ -7,6 +7,8 @@ import json
 import unittest
 import zipfile
 
+import numpy
+
 from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
 
 EXPECTED = json.loads((DATA / "npy/expected.json").read_text())
@@ -114,6 +116,18 @@ class Numpy(EndToEnd):
                 if matrix["format"] == "sparse_csr":
                     for part, name in [("values", "values"), ("indices", "indices_u64"), ("indptr", "indptr_u64")]:
                         self.assertEqual(sha256(matrix["components"][part]["bytes"]), want["csr." + name]["sha256"])
+
+    def test_a_sparse_array_comes_back_as_one(self):
+        for is_array in (True, False):
+            numpy.savez(self.path("m.npz"), data=numpy.ones(2, numpy.float32), indices=numpy.array([0, 2]),
+                        indptr=numpy.array([0, 1, 2]), shape=numpy.array([2, 3]), format=numpy.array(b"csr"),
+                        _is_array=numpy.array(is_array))
+            (matrix,) = self.converted(self.path("m.npz")).values()
+            self.assertEqual(matrix.get("attributes", {}), {"scipy_is_array": True} if is_array else {})
+            self.succeed("extract", "-f", self.path("out.zt"), "-o", self.path("back.npz"))
+            back = numpy.load(self.path("back.npz"))
+            self.assertEqual("_is_array" in back.files, is_array)
+            self.assertEqual(back["indices"].tolist(), [0, 2])
 
     @staticmethod
     def dense(matrix):
