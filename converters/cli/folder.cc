@@ -42,7 +42,6 @@ std::string Folded(std::string_view name) {
 
 std::string Escape(std::string_view name, bool capitals) {
   static constexpr std::string_view kHex = "0123456789ABCDEF";
-  if (name.empty()) return "%";  // no other name becomes that
   std::string out;
   for (std::size_t i = 0; i < name.size(); ++i) {
     const char c = name[i];

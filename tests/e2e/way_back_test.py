@@ -46,9 +46,7 @@ class WayBack(support.EndToEnd):
                                      (kept, read_safetensors_loosely(source)[1]))
                     text = self.path("b.safetensors").read_bytes()
                     self.assertEqual(b'"__metadata__":{}' in text, kept == {})
-        for output in ("b.npz", "folder/"):
-            self.succeed("extract", self.path("a.zt"), "-o", output)
-            self.assertEqual(len(self.json("inspect", "--json", output)["objects"]), 2)
+        self.succeed("extract", self.path("a.zt"), "-o", "b.npz")
         self.assertEqual(sorted(numpy.load(self.path("b.npz")).files), ["", "other"])
 
     def test_version_0_1_without_the_attributes_it_cannot_hold(self):
