@@ -9,11 +9,13 @@ module;
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -45,10 +47,16 @@ struct Pair {
   enum class Numbers { kNone, kFloat, kSigned, kUnsigned, kComplex } numbers = Numbers::kNone;
   std::shared_ptr<const Transform> to_f64;
 
+  // The pair that has the same bytes on both sides, where there is one: it is read for both.
+  std::optional<std::size_t> same_as = std::nullopt;
+
   // Gathered in order.
   std::uint64_t differing = 0, nan = 0;
   std::optional<double> largest;
 };
+
+// Memory that a part takes beside its bytes, roughly: many small components must not fill it.
+constexpr std::uint64_t kPartWeight = 512;
 
 struct Counts {
   std::uint64_t differing = 0, nan = 0;
@@ -59,6 +67,24 @@ struct Counts {
     } else if (!largest || difference > *largest) {
       largest = difference;
     }
+  }
+  // Two complex numbers, as numbers and as the bytes they have, `half` a part. A part that is NaN on either side and
+  // differs counts as NaN; the other part still has a distance.
+  void AddComplex(const double* x, const double* y, const std::byte* left, const std::byte* right,
+                  std::size_t half) {
+    double parts[2] = {};
+    bool unlike = false, numbers = false;
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (std::memcmp(left + i * half, right + i * half, half) == 0) continue;
+      if (std::isnan(x[i]) || std::isnan(y[i])) {
+        unlike = true;
+      } else {
+        numbers = true;
+        parts[i] = x[i] == y[i] ? 0 : x[i] - y[i];
+      }
+    }
+    if (unlike) ++nan;
+    if (numbers) largest = std::max(largest.value_or(0), std::hypot(parts[0], parts[1]));
   }
 };
 
@@ -111,8 +137,7 @@ void CountBlock(const Pair& pair, std::span<const std::byte> a, std::span<const 
         counts.Add(x[i] == y[i] ? 0 : std::abs(x[i] - y[i]));
         break;
       case Pair::Numbers::kComplex:
-        counts.Add(std::hypot(x[2 * i] == y[2 * i] ? 0 : x[2 * i] - y[2 * i],
-                              x[2 * i + 1] == y[2 * i + 1] ? 0 : x[2 * i + 1] - y[2 * i + 1]));
+        counts.AddComplex(x.data() + 2 * i, y.data() + 2 * i, left, right, pair.unit / 2);
         break;
       default:
         counts.Add(static_cast<double>(
@@ -186,9 +211,10 @@ class Comparer {
                std::pair(b.second.object, b.second.component);
       });
     }
+    if (!pairs_.empty()) FindSame();
     ZT_RETURN_IF_ERROR(CompareValues());
-    ZT_RETURN_IF_ERROR(Annotate(first_.Finish(), first_.file({})));
-    ZT_RETURN_IF_ERROR(Annotate(second_.Finish(), second_.file({})));
+    ZT_RETURN_IF_ERROR(first_.Finish());  // it names the file
+    ZT_RETURN_IF_ERROR(second_.Finish());
     Report();
     return std::move(result_);
   }
@@ -233,16 +259,21 @@ class Comparer {
     };
     const std::size_t before = found_.size();
     if (a.format != b.format) return add(DifferenceKind::kFormat, "", a.format, b.format);
-    if (a.shape != b.shape) add(DifferenceKind::kShape, "", ToString(a.shape), ToString(b.shape));
+    if (a.shape != b.shape) {
+      add(DifferenceKind::kShape, "", ToString(a.shape), ToString(b.shape));
+    } else if (LogicalShape(a) != LogicalShape(b)) {
+      add(DifferenceKind::kShape, "", LogicalShape(a), LogicalShape(b));
+    }
+    std::unordered_map<std::string_view, std::uint32_t> roles;
+    for (std::uint32_t c = 0; c < b.components.size(); ++c) roles.emplace(b.components[c].role, c);
     std::vector<Pair> pairs;
     for (std::uint32_t c = 0; c < a.components.size(); ++c) {
       const Component& component = a.components[c];
-      const auto other =
-          std::find_if(b.components.begin(), b.components.end(),
-                       [&](const Component& each) { return each.role == component.role; });
-      if (other == b.components.end() || a.components.size() != b.components.size()) {
+      const auto found = roles.find(component.role);
+      if (found == roles.end() || a.components.size() != b.components.size()) {
         return add(DifferenceKind::kComponents, "", Roles(a), Roles(b));
       }
+      const Component* const other = &b.components[found->second];
       if (!(component.element == other->element)) {
         add(DifferenceKind::kDType, component.role, std::string(Name(component.element)),
             std::string(Name(other->element)));
@@ -252,7 +283,7 @@ class Comparer {
       }
       Pair pair;
       pair.first = {i, c};
-      pair.second = {j, static_cast<std::uint32_t>(other - b.components.begin())};
+      pair.second = {j, found->second};
       pair.object = &a;
       pair.component = &component;
       pairs.push_back(pair);
@@ -260,15 +291,48 @@ class Comparer {
     if (found_.size() != before) return;
     for (Pair& pair : pairs) {
       Interpret(pair);
-      total_ += pair.component->bytes;
+      result_.bytes += pair.component->bytes;
       pairs_.push_back(std::move(pair));
     }
   }
 
+  // Aliases and tied weights have the same bytes: one pair of them is read, the others take what it finds.
+  void FindSame() {
+    const auto key = [&](const Pair& pair) {
+      return std::tuple(*first_.identity(pair.first), *second_.identity(pair.second),
+                        static_cast<int>(pair.numbers), pair.unit,
+                        std::string_view(pair.component->element.type),
+                        pair.component->element.dtype);
+    };
+    std::map<decltype(key(pairs_.front())), std::size_t> known;
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      Pair& pair = pairs_[i];
+      if (first_.identity(pair.first) && second_.identity(pair.second)) {
+        const auto [where, added] = known.emplace(key(pair), i);
+        if (!added) pair.same_as = where->second;
+      }
+      if (!pair.same_as) total_ += pair.component->bytes;
+    }
+  }
+
+  // What packed elements are an array of: their own shape counts bytes.
+  static std::string LogicalShape(const Object& object) {
+    const auto found = std::find_if(object.attributes.begin(), object.attributes.end(),
+                                    [](const auto& each) { return each.first == "logical_shape"; });
+    if (found == object.attributes.end()) return ToString(object.shape);
+    std::string text = ToJson(found->second).dump(-1, ' ', false, Json::error_handler_t::replace);
+    for (std::size_t at = 0; (at = text.find(',', at)) != std::string::npos; ++at)
+      text.insert(at + 1, " ");
+    return text;
+  }
+
+  // The roles of an object that lacks one of the other's. A list of thousands helps nobody.
   static std::string Roles(const Object& object) {
     std::string out;
-    for (const Component& component : object.components)
+    for (const Component& component : object.components) {
+      if (out.size() > 200) return out + ", ...";
       out += (out.empty() ? "" : ", ") + component.role;
+    }
     return out;
   }
 
@@ -299,16 +363,17 @@ class Comparer {
   }
 
   void Report() {
-    for (const Pair& pair : pairs_) {
-      if (pair.differing == 0) continue;
-      found_.push_back({pair.first.object,
+    for (const Pair& each : pairs_) {
+      const Pair& counted = each.same_as ? pairs_[*each.same_as] : each;
+      if (counted.differing == 0) continue;
+      found_.push_back({each.first.object,
                         {.kind = DifferenceKind::kValues,
-                         .tensor = pair.object->name,
-                         .component = pair.component->role,
-                         .elements = pair.component->bytes / pair.unit,
-                         .differing = pair.differing,
-                         .nan = pair.nan,
-                         .largest = pair.largest}});
+                         .tensor = each.object->name,
+                         .component = each.component->role,
+                         .elements = each.component->bytes / each.unit,
+                         .differing = counted.differing,
+                         .nan = counted.nan,
+                         .largest = counted.largest}});
     }
     for (std::size_t i = 0; i < found_.size(); ++i) found_[i].order = i;
     std::sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) {
@@ -323,7 +388,6 @@ class Comparer {
       last = found.object;
       result_.differences.push_back(std::move(found.difference));
     }
-    result_.bytes = total_;
   }
 
   static constexpr std::uint64_t kLast = ~std::uint64_t{0};
@@ -392,6 +456,7 @@ Status Comparer::CompareValues() {
   bool ordered = false;
   for (std::uint32_t i = 0; i < pairs_.size(); ++i) {
     const Pair& pair = pairs_[i];
+    if (pair.same_as) continue;
     const bool now_ordered = first_.sequential(pair.first) || second_.sequential(pair.second);
     // Whole frames of a compressed side, if they hold whole elements.
     const std::uint64_t preferred =
@@ -405,13 +470,13 @@ Status Comparer::CompareValues() {
       part.offset = at;
       part.count = std::min(range, pair.component->bytes - at);
       at += part.count;
-      if (batch_ != nullptr &&
-          (batch_->weight + 2 * part.count > kRange || now_ordered != ordered)) {
+      const std::uint64_t weight = 2 * part.count + kPartWeight;
+      if (batch_ != nullptr && (batch_->weight + weight > kRange || now_ordered != ordered)) {
         ZT_RETURN_IF_ERROR(Send(pipeline, ordered));
       }
       ordered = now_ordered;
       if (batch_ == nullptr) batch_ = std::make_unique<Batch>();
-      batch_->weight += 2 * part.count;
+      batch_->weight += weight;
       batch_->parts.push_back(std::move(part));
     }
   }

@@ -1,10 +1,12 @@
 """diff and verify --against: what differs, by how much, and the exit status that says so."""
 import json
+import resource
 import struct
 import unittest
 
 import numpy
 
+import make_zt
 import support
 from support import DATA, DIFFERS, DONE, INVALID, IO
 
@@ -19,6 +21,13 @@ class Diff(support.EndToEnd):
 
     def put_tensors(self, name, tensors):
         return self.put(name, make_safetensors(tensors))
+
+    def timed(self, *arguments):
+        """The finished process and the seconds of processor time it took."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        process = self.run_program(*arguments)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return process, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     def differences(self, a, b):
         process = self.run_program("diff", "--json", a, b)
@@ -91,6 +100,59 @@ class Diff(support.EndToEnd):
         self.assertEqual((found["bool"]["differing"], found["bool"].get("largest")), (1, None))
         self.assertEqual(found["bf16"]["largest"], 1)
         self.assertEqual(found["f8"]["largest"], 1)
+
+    def test_packed_elements_have_their_logical_shape(self):
+        for dtype, first, second, size in (("F4", [2, 2], [4, 1], 2), ("F4", [4, 1, 1], [4, 1], 2),
+                                           ("F6_E2M3", [4, 4], [2, 8], 12)):
+            a = self.put_tensors("a.safetensors", {"w": (dtype, first, bytes(size))})
+            b = self.put_tensors("b.safetensors", {"w": (dtype, second, bytes(size))})
+            self.assertEqual(self.differences(a, b), [
+                {"tensor": "w", "kind": "shape", "first": str(first), "second": str(second)}])
+            self.assertEqual(self.differences(a, a), [])
+            self.succeed("convert", a, "-o", self.path("a.zt"), "-f", "-q")
+            process = self.run_program("verify", self.path("a.zt"), "--against", b)
+            self.assertEqual(process.returncode, DIFFERS)
+            self.assertIn(f"shape {first} in the file, {second} in the source".encode(), process.stderr)
+
+    def test_a_complex_number_with_a_nan_part(self):
+        nan = float("nan")
+        rows = {"other part": ((1, nan), (3, nan), 2, None), "nan part": ((1, nan), (1, 2), None, 1),
+                "both parts": ((1, nan), (5, 0), 4, 1), "neither": ((1, nan), (1, nan), None, None)}
+        files = [self.put_tensors(f"{side}.safetensors", {
+            name: ("C64", [1], struct.pack("<2f", *row[side])) for name, row in rows.items()}) for side in (0, 1)]
+        found = {row["tensor"]: (row.get("largest"), row.get("nan")) for row in self.differences(*files)}
+        self.assertEqual(found, {name: row[2:] for name, row in rows.items() if row[2] or row[3]})
+
+    def test_tied_weights_are_compared_once(self):
+        blob = numpy.arange(1 << 18, dtype="<f4")
+        changed = blob.copy()
+        changed[7] += 2
+        files = []
+        count = 20_000
+        for name, data in (("a", blob), ("b", changed)):
+            size = data.nbytes
+            header = {f"t{i}": {"dtype": "F32", "shape": [data.size], "data_offsets": [0, size]} for i in range(count)}
+            text = json.dumps(header).encode()
+            files.append(self.put(f"{name}.safetensors", struct.pack("<Q", len(text)) + text + data.tobytes()))
+        process, seconds = self.timed("diff", *files, "--json")
+        result = json.loads(process.stdout)
+        self.assertEqual((result["tensors"], result["bytes"]), (count, count << 20))
+        self.assertEqual({(row["differing"], row["largest"]) for row in result["differences"]}, {(1, 2)})
+        self.assertEqual(len(result["differences"]), count)
+        self.assertLess(seconds, 10, "20 GB of each side, in 1 MiB")
+
+    def test_trailing_bytes_of_a_pipe_are_an_error(self):
+        data = make_safetensors({"w": ("F32", [1], bytes(4))})
+        a = self.put("a.safetensors", data)
+        for order in (("-", a), (a, "-")):
+            self.fail_with(INVALID, "diff", *order, stdin=data + b"x", says="standard input")
+
+    def test_many_components_of_one_object(self):
+        file = self.put("many.zt", make_zt.encode_1({"x": {"shape": [1], "format": "some/1", "components": {
+            f"c{i:06d}": {"dtype": "u8", "offset": 64, "data": b""} for i in range(80_000)}}}))
+        process, seconds = self.timed("diff", file, file)
+        self.assertIn(b"equal: 1 tensor", process.stdout, process.stderr)
+        self.assertLess(seconds, 10, "more than linear")
 
     def test_sparse_components(self):
         self.succeed("extract", DATA / "scipy/csr.npz", "-o", self.path("csr.npz"))
