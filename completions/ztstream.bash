@@ -1,9 +1,15 @@
 # bash completion for ztstream
 
+# The names of a file's tensors, one a line: those a line can hold.
+_ztstream_tensors() {
+  ztstream inspect --quiet --json -- "$1" 2>/dev/null |
+    grep -oE '\{"name":"[^"\\]*","shape"' | cut -d '"' -f 4
+}
+
 _ztstream() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
   local common='-T --threads --memory --progress --json -q --quiet -v --verbose -h --help'
-  local input='--from --follow-links --npy-void'
+  local input='--from --follow-links --npy-void --sparse'
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     local first='convert inspect verify extract diff bench'
@@ -12,6 +18,12 @@ _ztstream() {
     return
   fi
   local values=
+  # With '=' among the characters that end a word, as usual, --zstd=9 comes as three words.
+  if [[ $cur == --zstd=* || $prev == --zstd && $cur == = || $prev == = && ${COMP_WORDS[COMP_CWORD - 2]} == --zstd ]]; then
+    local whole=; [[ $cur != --zstd=* ]] || whole=--zstd=
+    COMPREPLY=($(compgen -P "$whole" -W '1 3 9 19 huffman planes' -- "${cur##*=}"))
+    return
+  fi
   case $prev in
     --spec) values='1.2 1.1 0.1' ;;
     --digest) values='none crc32c sha256 xxh3' ;;
@@ -19,6 +31,7 @@ _ztstream() {
     --dequantize) values='f32 f16 bf16' ;;
     --quant) values='keep group' ;;
     --sparse) values='auto keep' ;;
+    --sort) values='name size offset' ;;
     --progress) values='auto always never' ;;
     --from) values='safetensors npy npz gguf zt' ;;
     --to) values='safetensors npy npz gguf' ;;
@@ -34,16 +47,27 @@ _ztstream() {
     -*)
       local options="$input $common"
       case $command in
-        convert) options+=' -o --output --spec --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --sparse --include --exclude --rename --no-metadata -n --dry-run -f --force --no-sync' ;;
+        convert) options+=' -o --output --spec --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata -n --dry-run -f --force --no-sync' ;;
         verify) options+=' --against' ;;
         extract) options+=' -o --output --to -f --force --no-sync' ;;
         bench) options+=' --folder --limit --runs' ;;
-        inspect|diff) ;;
+        inspect) options+=' --sort --tree' ;;
+        diff) ;;
         *) return ;;
       esac
       COMPREPLY=($(compgen -W "$options" -- "$cur"))
       ;;
     *)
+      # Behind extract's file come names of its tensors.
+      if [[ $command == extract && $prev != -o && $prev != --output && $prev != --to && $prev != extract ]]; then
+        local word file=
+        for word in "${COMP_WORDS[@]:2:COMP_CWORD-2}"; do [[ $word == -* || ! -e $word ]] || { file=$word; break; }; done
+        if [ -n "$file" ]; then
+          local IFS=$'\n'
+          COMPREPLY=($(compgen -W "$(_ztstream_tensors "$file")" -- "$cur"))
+          return
+        fi
+      fi
       compopt -o filenames 2>/dev/null
       local IFS=$'\n'
       COMPREPLY=($(compgen -f -- "$cur"))

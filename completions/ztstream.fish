@@ -15,6 +15,9 @@ complete -c ztstream -n $any -s v -l verbose -d 'Say more'
 complete -c ztstream -n $any -l from -x -a 'safetensors npy npz gguf zt' -d 'Input format'
 complete -c ztstream -n $any -l follow-links -d 'Shards may be links out of the folder'
 complete -c ztstream -n $any -l npy-void -x -a 'bf16 f8_e4m3fn f8_e5m2' -d "Element type of npy's |V arrays"
+complete -c ztstream -n $any -l sparse -x -a 'auto keep' -d 'scipy archives'
+complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l sort -x -a 'name size offset' -d 'Order of the tensors'
+complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l tree -d 'Fold names by their dots'
 
 set -l writes '__fish_seen_subcommand_from convert extract'
 complete -c ztstream -n $writes -s o -l output -r -d 'The file to write'
@@ -26,9 +29,19 @@ complete -c ztstream -n '__fish_seen_subcommand_from bench' -l folder -r -d 'Whe
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l limit -x -d 'Bytes each run takes at most'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l runs -x -d 'Runs of each measurement'
 
+# The names of the tensors of the file on the line.
+function __ztstream_tensors
+    for file in (commandline -opc)[3..]
+        string match -q -- '-*' $file; or test ! -e $file; or break
+    end
+    ztstream inspect --quiet --json -- $file 2>/dev/null | string match -rga '\{"name":"([^"\\\\]*)","shape"'
+end
+complete -c ztstream -n "__fish_seen_subcommand_from extract" -a '(__ztstream_tensors)' -d tensor
+
 set -l convert '__fish_seen_subcommand_from convert'
 complete -c ztstream -n $convert -l spec -x -a '1.2 1.1 0.1' -d 'Version to write'
 complete -c ztstream -n $convert -l zstd -d 'Compress (=LEVEL, =huffman or =planes)'
+complete -c ztstream -n "$convert; and string match -q -- '--zstd=*' (commandline -ct)" -f -a '--zstd=1 --zstd=3 --zstd=9 --zstd=19 --zstd=huffman --zstd=planes'
 complete -c ztstream -n $convert -l min-gain -x -d 'Percent a component must shrink by'
 complete -c ztstream -n $convert -l chunk -x -d 'Content of one zstd frame'
 complete -c ztstream -n $convert -l digest -x -a 'none crc32c sha256 xxh3' -d 'Checksum of each component'
@@ -36,7 +49,6 @@ complete -c ztstream -n $convert -l dtype -x -a 'f32 f16 bf16 f8_e4m3fn f8_e5m2'
 complete -c ztstream -n $convert -l on-overflow -x -a 'error inf saturate' -d 'Numbers that do not fit'
 complete -c ztstream -n $convert -l dequantize -x -a 'f32 f16 bf16' -d 'GGUF blocks to floats'
 complete -c ztstream -n $convert -l quant -x -a 'keep group' -d 'Quantized modules'
-complete -c ztstream -n $convert -l sparse -x -a 'auto keep' -d 'scipy archives'
 complete -c ztstream -n $convert -l include -x -d 'Only tensors that match'
 complete -c ztstream -n $convert -l exclude -x -d 'Not these'
 complete -c ztstream -n $convert -l rename -x -d 's/REGEX/TEXT/'

@@ -3,11 +3,13 @@
 What each offers is compared with --help of the program in ZTSTREAM. A shell that is not installed is skipped, and the
 skip says so.
 """
+import json
 import os
 import pathlib
 import pty
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -37,7 +39,11 @@ class Completion:
         (self.folder / "files").mkdir()
         for name in ("model.zt", "model.safetensors", "other.npz"):
             (self.folder / "files" / name).touch()
-        self.environment = {"HOME": str(self.folder / "home"), "PATH": os.environ["PATH"], "TERM": "dumb",
+        header = json.dumps({name: {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
+                             for name in ("layer.weight", "layer.bias", "head")}).encode()
+        (self.folder / "files/real.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+        path = f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"
+        self.environment = {"HOME": str(self.folder / "home"), "PATH": path, "TERM": "dumb",
                             "LC_ALL": "C.UTF-8"}
 
     def run_shell(self, *arguments):
@@ -60,8 +66,16 @@ class Completion:
                              ("convert a.safetensors --sparse ", "auto keep"), ("convert --dequantize ", "f32 f16 bf16"),
                              ("inspect --from ", "safetensors npy npz gguf zt"),
                              ("extract a.zt --to ", "safetensors npz npy gguf"),
-                             ("bench --progress ", "auto always never"), ("convert --digest s", "sha256")):
+                             ("bench --progress ", "auto always never"), ("inspect --sort ", "name size offset"), ("convert --digest s", "sha256")):
             self.assertEqual(self.offers(f"ztstream {line}"), set(values.split()), line)
+
+    def test_levels_of_zstd(self):
+        offered = {word.removeprefix("--zstd=") for word in self.offers("ztstream convert --zstd=")}
+        self.assertEqual(offered, set("1 3 9 19 huffman planes".split()))
+
+    def test_names_of_tensors(self):
+        self.assertEqual(self.offers("ztstream extract real.safetensors lay"), {"layer.weight", "layer.bias"})
+        self.assertEqual(self.offers("ztstream extract real.safetensors head lay"), {"layer.weight", "layer.bias"})
 
     def test_files(self):
         self.assertEqual(self.offers("ztstream inspect mod"), {"model.zt", "model.safetensors"})

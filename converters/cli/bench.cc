@@ -26,6 +26,7 @@ module;
 
 module zt.cli;
 
+import :output;
 import :support;
 import zt;
 
@@ -234,20 +235,20 @@ void Suggest(Report& report) {
 }
 
 StatusOr<Report> Measure(const BenchArgs& args) {
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t limit, ParseSize(args.limit));
-  if (limit == 0) return InvalidArgument("--limit takes at least one byte");
+  if (args.limit == 0) return InvalidArgument("--limit takes at least one byte");
   if (args.runs == 0) return InvalidArgument("--runs takes at least 1");
   for (const std::string& input : args.inputs) {
     if (input == "-")
-      return InvalidArgument("bench reads its input several times; standard input cannot be");
+      return Annotate(InvalidArgument("bench reads its input several times; name a file"),
+                      "standard input");
   }
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
                       OpenInputs(args.inputs, args.input));
   if (!source->seekable()) {
-    return Annotate(InvalidArgument("bench reads its input several times; a pipe cannot be"),
+    return Annotate(InvalidArgument("bench reads its input several times; name a file"),
                     args.inputs.front());
   }
-  const std::set<std::string> names = Sample(*source, limit);
+  const std::set<std::string> names = Sample(*source, args.limit);
   if (names.empty())
     return Annotate(InvalidArgument("there is no tensor to measure with"), args.inputs.front());
   std::string folder = args.folder;
@@ -335,23 +336,22 @@ Json ToJson(const Report& report, const BenchArgs& args) {
                            {"seconds", each.seconds},
                            {"bytes", each.bytes}});
   }
-  return {{"schema", "ztstream/1"},
-          {"cmd", "bench"},
-          {"ok", true},
-          {"inputs", args.inputs},
-          {"bytes_in", report.input_bytes},
-          {"measurements", std::move(rows)},
-          {"suggestions", std::move(suggestions)}};
+  Json json = Envelope(args.common, true);
+  json["inputs"] = args.inputs;
+  json["bytes_in"] = report.input_bytes;
+  json["measurements"] = std::move(rows);
+  json["suggestions"] = std::move(suggestions);
+  return json;
 }
 
 }  // namespace
 
 int RunBench(const BenchArgs& args) {
   auto report = Measure(args);
-  if (!report.ok()) return Fail(report.status());
+  if (!report.ok()) return Fail(args.common, report.status());
   const Status status =
-      Print(args.common.json ? ToJson(*report, args).dump() + "\n" : ToText(*report));
-  return status.ok() ? 0 : Fail(status);
+      args.common.json ? PrintJson(args.common, ToJson(*report, args)) : Print(ToText(*report));
+  return status.ok() ? 0 : Fail(args.common, status);
 }
 
 }  // namespace zt::cli

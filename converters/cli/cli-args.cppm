@@ -13,6 +13,9 @@ enum class ProgressMode { kAuto, kAlways, kNever };
 
 // What every command takes.
 struct Common {
+  std::string command;             // "convert"
+  std::vector<std::string> paths;  // the files and folders named, for messages
+  bool product_on_output = false;  // standard output carries a file: results go to standard error
   bool json = false, quiet = false, verbose = false;
   ProgressMode progress = ProgressMode::kAuto;
   unsigned threads = 0;
@@ -36,7 +39,7 @@ struct ConvertArgs {
   std::string spec = "1.2";
   std::string zstd;  // empty: raw; a level, "huffman" or "planes"
   double min_gain_percent = 2.0;
-  std::string chunk = "4MiB";
+  std::uint64_t chunk = 4 << 20;
   std::string digest = "crc32c";
   std::vector<std::string> dtype;
   std::string on_overflow = "error";
@@ -51,6 +54,8 @@ struct InspectArgs {
   Common common;
   InputOptions input;
   std::string file;
+  std::string sort;  // "name", "size" or "offset"; empty: in the order of the bytes
+  bool tree = false;
 };
 
 struct VerifyArgs {
@@ -81,7 +86,7 @@ struct BenchArgs {
   InputOptions input;
   std::vector<std::string> inputs;
   std::string folder;  // to write in; empty: the first input's
-  std::string limit = "1GiB";
+  std::uint64_t limit = 1 << 30;
   unsigned runs = 3;
 };
 

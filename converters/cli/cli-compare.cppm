@@ -14,7 +14,7 @@ module;
 module zt.cli:compare;
 
 import :args;
-import :support;
+import :output;
 import zt;
 
 namespace zt::cli::internal {

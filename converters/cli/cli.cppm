@@ -3,6 +3,7 @@ module;
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 export module zt.cli;
 
@@ -22,7 +23,13 @@ int RunBench(const BenchArgs& args);
 // SIGINT, SIGTERM and SIGHUP end the run cleanly; SIGPIPE becomes a write error. Call before any thread starts.
 void InstallSignals();
 
-// "4MiB", "64M", "1G", "1000": bytes. K, M, G, T are powers of 1024, as zstd has them; KB, MB, ... of 1000.
-StatusOr<std::uint64_t> ParseSize(const std::string& text);
+// Prints the error of a command line that could not be understood; the exit status.
+int RefuseUsage(const Common& common, const std::string& message);
+
+// The formats that are read, and those that extract writes, as --from and --to spell them.
+std::vector<std::string> InputFormats();
+std::vector<std::string> OutputFormats();
+// What --version says of the formats that are read: names with versions.
+std::string FormatTitles();
 
 }  // namespace zt::cli

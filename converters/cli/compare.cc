@@ -27,6 +27,8 @@ module;
 module zt.cli;
 
 import :compare;
+import :output;
+import :progress;
 import :support;
 import zt;
 
@@ -259,10 +261,10 @@ class Comparer {
     };
     const std::size_t before = found_.size();
     if (a.format != b.format) return add(DifferenceKind::kFormat, "", a.format, b.format);
-    if (a.shape != b.shape) {
-      add(DifferenceKind::kShape, "", ToString(a.shape), ToString(b.shape));
-    } else if (LogicalShape(a) != LogicalShape(b)) {
+    if (LogicalShape(a) != LogicalShape(b)) {
       add(DifferenceKind::kShape, "", LogicalShape(a), LogicalShape(b));
+    } else if (a.shape != b.shape) {
+      add(DifferenceKind::kShape, "", ToString(a.shape), ToString(b.shape));
     }
     std::unordered_map<std::string_view, std::uint32_t> roles;
     for (std::uint32_t c = 0; c < b.components.size(); ++c) roles.emplace(b.components[c].role, c);

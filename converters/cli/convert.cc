@@ -7,6 +7,7 @@ module;
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,11 @@ module;
 
 module zt.cli;
 
-import :support;
+import :formats;
+import :output;
+import :progress;
 import :rules;
+import :support;
 import zt;
 
 namespace zt::cli {
@@ -33,7 +37,7 @@ StatusOr<WriterOptions> MakeWriterOptions(const ConvertArgs& args, const PlanOpt
   options.threads = args.common.threads;
   options.memory_bytes = args.common.memory;
   options.min_gain = args.min_gain_percent / 100;
-  ZT_ASSIGN_OR_RETURN(options.zstd.frame_bytes, ParseSize(args.chunk));
+  options.zstd.frame_bytes = args.chunk;
   if (args.zstd == "huffman" || args.zstd == "planes") {  // what has no planes is Huffman-coded
     options.zstd.huffman = true;
   } else if (!args.zstd.empty()) {
@@ -58,26 +62,37 @@ std::string Describe(const Object& object) {
   return out + ToString(object.shape);
 }
 
+std::uint64_t Bytes(const Object& object) {
+  std::uint64_t bytes = 0;
+  for (const Component& component : object.components)
+    bytes += component.bytes == kUnknownSize ? 0 : component.bytes;
+  return bytes;
+}
+
 // The plan, for people: what each tensor is and becomes.
 std::string PlanText(const TensorSource& source, const Plan& plan, const ConvertArgs& args) {
   std::string out;
+  std::uint64_t shared = 0;
   for (const PlannedObject& planned : plan.objects) {
     const Object& from = source.objects()[planned.components.front().source.object];
     const std::string before = Describe(from), after = Describe(*planned.object);
-    out += planned.object->name;
-    if (from.name != planned.object->name) out += "  (was " + from.name + ")";
-    out += "  " + before;
-    if (before != after) out += " -> " + after;
-    if (planned.components.front().shared_with) {
-      out += "  = " + plan.objects[planned.components.front().shared_with->object].object->name;
+    out += Printable(planned.object->name);
+    if (from.name != planned.object->name) out += "  (was " + Printable(from.name) + ")";
+    out += "  " + Printable(before);
+    if (before != after) out += " -> " + Printable(after);
+    out += "  " + HumanBytes(Bytes(*planned.object));
+    if (const auto& with = planned.components.front().shared_with) {
+      out += "  = " + Printable(plan.objects[with->object].object->name);
+      ++shared;
     }
     out += "\n";
   }
-  out += args.output + ": zTensor " + args.spec + ", " + std::to_string(plan.objects.size()) +
-         " of " + std::to_string(source.objects().size()) + " tensors, " +
-         HumanBytes(plan.input_bytes(source)) + " in, " + HumanBytes(plan.output_bytes()) +
-         (args.zstd.empty() ? "" : " before compression") + "\n";
-  return out;
+  out += Printable(args.output.empty() ? "plan" : args.output) + ": zTensor " + args.spec + ", " +
+         std::to_string(plan.objects.size()) + " of " + Counted(source.objects().size(), "tensor") +
+         ", " + HumanBytes(plan.input_bytes(source)) + " in, " + HumanBytes(plan.output_bytes()) +
+         " out" + (args.zstd.empty() ? "" : " before compression");
+  if (shared > 0) out += ", " + std::to_string(shared) + " shared with others";
+  return out + "\n";
 }
 
 Json PlanJson(const TensorSource& source, const Plan& plan) {
@@ -108,25 +123,51 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
   return tensors;
 }
 
-Json Summary(const ConvertArgs& args, const TensorSource& source, const Plan& plan, bool dry_run) {
-  Json out = {{"schema", "ztstream/1"}, {"cmd", "convert"}, {"ok", true}, {"dry_run", dry_run}};
+Json SummaryJson(const ConvertArgs& args, const TensorSource& source, const Plan& plan,
+                 const std::vector<std::string>& warnings) {
+  Json out = Envelope(args.common, true);
+  out["dry_run"] = args.dry_run;
   out["inputs"] = args.inputs;
   out["input_format"] = source.format();
-  out["output"] = {{"path", args.output}, {"spec", args.spec}};
+  out["output"] = Json::object();
+  if (!args.output.empty()) out["output"]["path"] = args.output;
+  out["output"]["spec"] = args.spec;
   out["tensors"] = {{"input", source.objects().size()}, {"converted", plan.objects.size()}};
   out["bytes_in"] = plan.input_bytes(source);
   out["bytes_decoded"] = plan.output_bytes();
-  out["warnings"] = source.warnings();
+  out["warnings"] = warnings;
   return out;
 }
 
-void ReportFindings(const Writer& writer, OnOverflow policy) {
-  if (policy == OnOverflow::kError) return;  // the error has said it
+// What a number that does not fit has become, in a tensor of this type.
+std::string_view Replacement(const Object* object, OnOverflow policy) {
+  if (policy == OnOverflow::kSaturate || object == nullptr) return "the largest value";
+  for (const Component& component : object->components) {
+    if (component.role != "data" && component.role != "values") continue;
+    const ElementType& element = component.element;
+    if (element.type == "f8_e5m2" || (element.type.empty() && IsFloat(element.dtype)) ||
+        element.type.starts_with("complex")) {
+      return "infinity";
+    }
+    if (element.type.starts_with("f8_")) return "NaN, for the type has no infinity";
+  }
+  return "the largest value";
+}
+
+void ReportFindings(const Writer& writer, const Plan& plan) {
+  if (plan.on_overflow == OnOverflow::kError) return;  // the error has said it
+  std::unordered_map<std::string_view, const Object*> objects;
+  if (!writer.numeric_findings().empty()) {
+    for (const PlannedObject& each : plan.objects)
+      objects.emplace(each.object->name, each.object.get());
+  }
   for (const NumericFinding& finding : writer.numeric_findings()) {
+    const auto found = objects.find(finding.tensor);
+    const Object* const object = found == objects.end() ? nullptr : found->second;
     std::string line = TensorContext(finding.tensor) + ": ";
     if (finding.counts.overflow > 0) {
-      line += std::to_string(finding.counts.overflow) + " values did not fit and became " +
-              (policy == OnOverflow::kInf ? "infinity" : "the largest value");
+      line += Counted(finding.counts.overflow, "value") + " did not fit and became " +
+              std::string(Replacement(object, plan.on_overflow));
     }
     if (finding.counts.nan_lost > 0) {
       line += (finding.counts.overflow > 0 ? "; " : "") + std::to_string(finding.counts.nan_lost) +
@@ -136,24 +177,24 @@ void ReportFindings(const Writer& writer, OnOverflow policy) {
   }
 }
 
-Status Convert(const ConvertArgs& args) {
-  ZT_ASSIGN_OR_RETURN(const PlanOptions plan_options, MakePlanOptions(args));
-  ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, plan_options));
-  ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
-                      args.group_quantized ? OpenGrouped(args.inputs, args.input)
-                                           : OpenInputs(args.inputs, args.input));
-  if (!args.common.quiet) {
-    for (const std::string& warning : source->warnings()) Warn(warning);
+// A name that says another format is a mistake to be found before the work is done.
+Status CheckOutputName(const ConvertArgs& args) {
+  for (const Format& format : Formats()) {
+    if (format.plan == nullptr || !HasSuffix(format, args.output)) continue;
+    return InvalidArgument(args.output + ": convert writes .zt files, and this name ends like a " +
+                           std::string(format.name) + " file; 'ztstream extract' writes those");
   }
-  ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
-  if (args.dry_run) {
-    if (!args.common.json) return Print(PlanText(*source, plan, args));
-    Json json = Summary(args, *source, plan, true);
-    json["plan"] = PlanJson(*source, plan);
-    return Print(json.dump() + "\n");
-  }
+  return OkStatus();
+}
 
+StatusOr<std::unique_ptr<TensorSource>> OpenSource(const ConvertArgs& args) {
+  return args.group_quantized ? OpenGrouped(args.inputs, args.input)
+                              : OpenInputs(args.inputs, args.input);
+}
+
+// Writes the file. What is known afterwards alone goes into `summary` and `json`.
+Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, WriterOptions options,
+             RunSummary& summary, Json& json) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink,
                       OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
   ProgressBar bar(args.common, "convert");
@@ -164,37 +205,65 @@ Status Convert(const ConvertArgs& args) {
                       Writer::Create(std::move(sink), std::move(options)));
   {
     const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
-    ZT_RETURN_IF_ERROR(writer->AddSource(*source, plan));
+    ZT_RETURN_IF_ERROR(writer->AddSource(source, plan));
     ZT_RETURN_IF_ERROR(writer->Flush());
-    ZT_RETURN_IF_ERROR(source->Finish());
+    ZT_RETURN_IF_ERROR(source.Finish());
     ZT_RETURN_IF_ERROR(writer->Finish());
   }
   bar.End();
-  ReportFindings(*writer, plan.on_overflow);
-  const double seconds = bar.seconds();
-  const std::uint64_t bytes = plan.input_bytes(*source);
-  if (args.common.json) {
-    Json json = Summary(args, *source, plan, false);
-    json["output"]["bytes"] = writer->file_bytes();
-    json["timing"] = {{"wall_s", seconds}};
-    Json numeric = Json::array();
-    for (const NumericFinding& finding : writer->numeric_findings()) {
-      numeric.push_back({{"tensor", finding.tensor},
-                         {"overflow", finding.counts.overflow},
-                         {"nan_lost", finding.counts.nan_lost}});
-    }
-    json["numeric"] = std::move(numeric);
-    const std::string line = json.dump() + "\n";
-    if (args.output != "-") return Print(line);
-    std::fputs(line.c_str(), stderr);
-  } else if (!args.common.quiet) {
-    char text[64];
-    std::snprintf(text, sizeof text, "%.2f s", seconds);
-    std::fprintf(stderr, "ztstream: %s: %zu tensors, %s in, %s out, %s, %s\n", args.output.c_str(),
-                 plan.objects.size(), HumanBytes(bytes).c_str(),
-                 HumanBytes(writer->file_bytes()).c_str(), text,
-                 HumanRate(static_cast<double>(bytes) / std::max(seconds, 1e-6)).c_str());
+  ReportFindings(*writer, plan);
+  summary = {.output = args.output,
+             .tensors = plan.objects.size(),
+             .bytes_in = plan.input_bytes(source),
+             .bytes_out = writer->file_bytes(),
+             .seconds = bar.seconds()};
+  json = Json::array();
+  for (const NumericFinding& finding : writer->numeric_findings()) {
+    json.push_back({{"tensor", finding.tensor},
+                    {"overflow", finding.counts.overflow},
+                    {"nan_lost", finding.counts.nan_lost}});
   }
+  return OkStatus();
+}
+
+Status Convert(const ConvertArgs& args) {
+  ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
+  ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules.plan));
+  ZT_RETURN_IF_ERROR(CheckOutputName(args));
+  if (!args.dry_run || !args.output.empty())
+    ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
+  ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, rules.plan));
+  std::vector<std::string> warnings = source->warnings();
+  for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));
+  if (!args.common.quiet) {
+    for (const std::string& warning : warnings) Warn(warning);
+  }
+  if (plan.objects.empty() && !source->objects().empty()) {
+    return InvalidArgument("--include and --exclude leave none of " +
+                           Counted(source->objects().size(), "tensor") +
+                           "; ztstream inspect lists their names");
+  }
+  if (args.common.verbose) {
+    for (const std::string& line : rules.Uses()) Note(line);
+  }
+  if (args.dry_run) {
+    if (!args.common.json) return Print(PlanText(*source, plan, args));
+    Json json = SummaryJson(args, *source, plan, warnings);
+    json["plan"] = PlanJson(*source, plan);
+    return Print(Dump(json));
+  }
+  RunSummary summary;
+  Json numeric;
+  ZT_RETURN_IF_ERROR(Write(args, *source, plan, std::move(options), summary, numeric));
+  if (args.common.json) {
+    Json json = SummaryJson(args, *source, plan, warnings);
+    json["output"]["bytes"] = summary.bytes_out;
+    json["timing"] = {{"wall_s", summary.seconds}};
+    json["numeric"] = std::move(numeric);
+    return PrintJson(args.common, json);
+  }
+  if (!args.common.quiet) Note(Text(summary));
   return OkStatus();
 }
 
@@ -202,7 +271,7 @@ Status Convert(const ConvertArgs& args) {
 
 int RunConvert(const ConvertArgs& args) {
   const Status status = Convert(args);
-  return status.ok() ? 0 : Fail(status);
+  return status.ok() ? 0 : Fail(args.common, status);
 }
 
 }  // namespace zt::cli

@@ -14,6 +14,7 @@ module;
 module zt.cli;
 
 import :compare;
+import :output;
 import :support;
 import zt;
 
@@ -35,27 +36,31 @@ StatusOr<Comparison> Diff(const DiffArgs& args) {
 
 int RunDiff(const DiffArgs& args) {
   const auto found = Diff(args);
-  if (!found.ok()) return Fail(found.status());
+  if (!found.ok()) return Fail(args.common, found.status());
   const bool equal = found->differences.empty();
-  std::string out;
+  Status printed = OkStatus();
   if (args.common.json) {
     Json differences = Json::array();
     for (const Difference& each : found->differences) differences.push_back(ToJson(each));
-    const Json json = {{"schema", "ztstream/1"}, {"cmd", "diff"},
-                       {"first", args.first},    {"second", args.second},
-                       {"equal", equal},         {"tensors", found->tensors},
-                       {"bytes", found->bytes},  {"differences", std::move(differences)}};
-    out = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    Json json = Envelope(args.common, equal);
+    json["first"] = args.first;
+    json["second"] = args.second;
+    json["equal"] = equal;
+    json["tensors"] = found->tensors;
+    json["bytes"] = found->bytes;
+    json["differences"] = std::move(differences);
+    printed = PrintJson(args.common, json);
   } else {
+    std::string out;
     for (const Difference& each : found->differences) {
-      out += TensorContext(each.tensor) + ": " + Text(each, args.first, args.second) + "\n";
+      out +=
+          Printable(TensorContext(each.tensor) + ": " + Text(each, args.first, args.second)) + "\n";
     }
-    if (equal && !args.common.quiet) {
-      out = "equal: " + std::to_string(found->tensors) + " tensors, " + HumanBytes(found->bytes) +
-            "\n";
-    }
+    if (equal && !args.common.quiet)
+      out = "equal: " + Counted(found->tensors, "tensor") + ", " + HumanBytes(found->bytes) + "\n";
+    printed = Print(out);
   }
-  if (auto status = Print(out); !status.ok()) return Fail(status);
+  if (!printed.ok()) return Fail(args.common, printed);
   return equal ? 0 : 1;
 }
 

@@ -1,6 +1,8 @@
 // zt.cli — extract: tensors of any input as safetensors, npz, npy or GGUF, in one pass.
 module;
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -22,12 +24,13 @@ module;
 module zt.cli;
 
 import :folder;
+import :formats;
+import :output;
+import :progress;
 import :support;
 import zt;
-import zt.convert.gguf;
 import zt.convert.layout;
 import zt.convert.npy;
-import zt.convert.safetensors;
 
 namespace zt::cli {
 
@@ -35,46 +38,31 @@ using namespace internal;
 
 namespace {
 
-enum class Target { kSafetensors, kNpz, kNpy, kGguf, kFolder };
-
-struct TargetName {
-  Target target;
-  std::string_view name, suffix;
+// What is written: a file of a format, or a folder of such files, one a tensor.
+struct Target {
+  const Format* format = nullptr;
+  bool folder = false;
 };
-constexpr TargetName kTargets[] = {{Target::kSafetensors, "safetensors", ".safetensors"},
-                                   {Target::kNpz, "npz", ".npz"},
-                                   {Target::kNpy, "npy", ".npy"},
-                                   {Target::kGguf, "gguf", ".gguf"}};
-std::string_view NameOf(Target target) {
-  for (const TargetName& each : kTargets) {
-    if (each.target == target) return each.name;
-  }
-  return "folder";
-}
 
 StatusOr<Target> TargetOf(const ExtractArgs& args) {
   std::error_code error;
   const std::string& output = args.output;
-  const bool folder =
-      output != "-" && (output.ends_with('/') || std::filesystem::is_directory(output, error));
-  if (folder) {
-    if (args.to.empty() || args.to == "npy") return Target::kFolder;
+  if (output != "-" && (output.ends_with('/') || std::filesystem::is_directory(output, error))) {
+    if (args.to.empty() || args.to == "npy") return Target{FindFormat("npy"), true};
     return InvalidArgument(output + " is a folder, which takes .npy files; name a file for " +
                            args.to);
   }
-  for (const TargetName& each : kTargets) {
-    if (args.to.empty() ? output.ends_with(each.suffix) : args.to == each.name) return each.target;
-  }
-  if (!args.to.empty()) {
-    return InvalidArgument("--to takes safetensors, npz, npy or gguf, not " + Quote(args.to));
+  for (const Format& format : Formats()) {
+    if (format.plan == nullptr) continue;
+    if (args.to.empty() ? HasSuffix(format, output) : args.to == format.name)
+      return Target{&format, false};
   }
   if (output == "-") return InvalidArgument("standard output has no suffix; say --to FORMAT");
   if (output.ends_with(".zt"))
     return InvalidArgument("extract does not write .zt files; see ztstream convert");
-  return InvalidArgument(
-      Quote(output) +
-      " ends in none of .safetensors, .npz, .npy and .gguf; say --to FORMAT, or end "
-      "a folder's name with /");
+  return InvalidArgument(Quote(output) + " does not end like a file of " +
+                         Joined(OutputFormats(), "or") +
+                         "; say --to FORMAT, or end a folder's name with /");
 }
 
 // Indices of the named objects, or of all, in the order of the input.
@@ -88,62 +76,22 @@ StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Ex
   std::unordered_map<std::string_view, std::uint32_t> by_name;
   for (std::uint32_t i = 0; i < objects.size(); ++i) by_name.emplace(objects[i].name, i);
   for (const std::string& name : args.names) {
-    const auto found = by_name.find(name);
-    if (found == by_name.end()) {
+    const std::size_t before = selected.size();
+    if (const auto found = by_name.find(name); found != by_name.end()) {
+      selected.push_back(found->second);
+    } else if (name.find_first_of("*?[") != name.npos) {  // a pattern, as shells have them
+      for (std::uint32_t i = 0; i < objects.size(); ++i) {
+        if (::fnmatch(name.c_str(), objects[i].name.c_str(), 0) == 0) selected.push_back(i);
+      }
+    }
+    if (selected.size() == before) {
       return InvalidArgument(args.file + ": there is no tensor " + Quote(name) +
                              "; ztstream inspect lists them");
     }
-    selected.push_back(found->second);
   }
   std::sort(selected.begin(), selected.end());
   selected.erase(std::unique(selected.begin(), selected.end()), selected.end());
   return selected;
-}
-
-std::string Listed(const std::vector<std::string>& names) {
-  std::string out;
-  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 5); ++i) {
-    out += (i == 0 ? "" : ", ") + Quote(names[i]);
-  }
-  return names.size() > 5 ? out + " and " + std::to_string(names.size() - 5) + " more" : out;
-}
-
-// Root attributes become __metadata__, which holds only text: what is not text becomes JSON.
-StatusOr<FileLayout> LayOutSafetensors(const TensorSource& source,
-                                       const std::vector<std::uint32_t>& selected) {
-  std::vector<std::pair<std::string, std::string>> metadata;
-  std::vector<std::string> as_json;
-  for (const auto& [key, value] : source.attributes()) {
-    if (key == kEmptyMetadata && value == Value(Value::Map{})) continue;
-    if (const std::string* text = value.AsString()) {
-      metadata.emplace_back(key, *text);
-    } else {
-      metadata.emplace_back(key,
-                            ToJson(value).dump(-1, ' ', false, Json::error_handler_t::replace));
-      as_json.push_back(key);
-    }
-  }
-  ZT_ASSIGN_OR_RETURN(
-      FileLayout layout,
-      PlanSafetensors(source, selected,
-                      source.attributes().empty() ? std::nullopt
-                                                  : std::optional<SafetensorsMetadata>(metadata)));
-  if (!as_json.empty()) {
-    layout.warnings.push_back("safetensors' metadata is text: " + Listed(as_json) + " become JSON");
-  }
-  return layout;
-}
-
-StatusOr<FileLayout> LayOutGguf(const TensorSource& source,
-                                const std::vector<std::uint32_t>& selected) {
-  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanGguf(source, selected));
-  std::vector<std::string> lost;
-  for (const auto& [key, value] : source.attributes()) {
-    if (key != "gguf") lost.push_back(key);
-  }
-  if (!lost.empty())
-    layout.warnings.push_back("GGUF does not keep root attributes: " + Listed(lost));
-  return layout;
 }
 
 struct Output {
@@ -171,7 +119,7 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
     outputs.push_back({names[i] + (sparse ? ".npz" : ".npy"), *std::move(layout)});
   }
   // Said once of all files, not of each.
-  if (!outputs.empty()) outputs.front().layout.warnings = NpyLosses(source, selected);
+  if (!outputs.empty()) outputs.front().layout.warnings = NumpyLosses(source, selected);
   return outputs;
 }
 
@@ -180,33 +128,18 @@ StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
   for (const std::uint32_t index : selected) {
     ZT_RETURN_IF_ERROR(AnnotateTensor(source.CheckReadable(index), source.objects()[index].name));
   }
-  if (target == Target::kFolder) return LayOutFolder(source, selected);
-  if (target == Target::kNpy && selected.size() != 1) {
-    return InvalidArgument("an .npy file holds one tensor, there are " +
-                           std::to_string(selected.size()) +
-                           "; name one, or write to a folder or .npz");
-  }
-  auto layout = target == Target::kSafetensors ? LayOutSafetensors(source, selected)
-                : target == Target::kGguf      ? LayOutGguf(source, selected)
-                : target == Target::kNpz       ? PlanNpz(source, selected)
-                                               : PlanNpy(source, selected[0]);
+  if (target.folder) return LayOutFolder(source, selected);
+  auto layout = target.format->plan(source, selected);
   if (!layout.ok()) return layout.status();
   std::vector<Output> outputs;
   outputs.push_back({"", *std::move(layout)});
   return outputs;
 }
 
-std::vector<std::string> Warnings(const TensorSource& source, const std::vector<Output>& outputs,
-                                  Target target) {
+std::vector<std::string> Warnings(const TensorSource& source, const std::vector<Output>& outputs) {
   std::vector<std::string> warnings = source.warnings();
   for (const Output& output : outputs) {
     warnings.insert(warnings.end(), output.layout.warnings.begin(), output.layout.warnings.end());
-  }
-  const bool numpy = target != Target::kSafetensors && target != Target::kGguf;
-  if (numpy && !source.attributes().empty()) {
-    std::vector<std::string> lost;
-    for (const auto& [key, value] : source.attributes()) lost.push_back(key);
-    warnings.push_back("numpy's files do not keep root attributes: " + Listed(lost));
   }
   return warnings;
 }
@@ -228,7 +161,7 @@ class Extraction {
 
   Status Run() {
     const OnSignal on_signal([this] { cancelled_ = true; });
-    if (target_ == Target::kFolder) return RunFolder();
+    if (target_.folder) return RunFolder();
     const FileLayout& layout = outputs_.front().layout;
     ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
                         OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
@@ -252,7 +185,7 @@ class Extraction {
     options.memory_bytes = args_.common.memory;
     options.cancelled = &cancelled_;
     options.progress = [this](std::uint64_t bytes) {
-      bar_.Update(done_ + bytes, total_, files_, outputs_.size());
+      bar_.Update(done_ + bytes, total_, files_, target_.folder ? outputs_.size() : 0);
     };
     ZT_RETURN_IF_ERROR(WriteLayout(source_, layout, sink, options));
     for (const LayoutPiece& piece : layout.pieces) done_ += piece.bytes;
@@ -297,16 +230,14 @@ struct Job {
   std::vector<std::string> warnings;
 };
 
-std::string JsonLine(const Job& job, const Extraction& extraction) {
-  Json json = {{"schema", "ztstream/1"},
-               {"cmd", "extract"},
-               {"ok", true},
-               {"input", job.args.file},
-               {"input_format", job.source->format()}};
+Json ResultJson(const Job& job, const Extraction& extraction) {
+  Json json = Envelope(job.args.common, true);
+  json["input"] = job.args.file;
+  json["input_format"] = job.source->format();
   json["output"] = {{"path", job.args.output},
-                    {"format", NameOf(job.target)},
+                    {"format", job.target.folder ? "folder" : job.target.format->name},
                     {"bytes", extraction.file_bytes()}};
-  if (job.target == Target::kFolder) {
+  if (job.target.folder) {
     Json files = Json::array();
     for (std::size_t i = 0; i < job.selected.size(); ++i) {
       files.push_back(
@@ -318,30 +249,25 @@ std::string JsonLine(const Job& job, const Extraction& extraction) {
   json["bytes"] = extraction.bytes();
   json["warnings"] = job.warnings;
   json["timing"] = {{"wall_s", extraction.seconds()}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json;
 }
 
 Status Report(const Job& job, const Extraction& extraction) {
-  if (job.args.common.json) {
-    const std::string line = JsonLine(job, extraction);
-    if (job.args.output != "-") return Print(line);
-    std::fputs(line.c_str(), stderr);
-  } else if (!job.args.common.quiet) {
-    const double seconds = extraction.seconds();
-    char text[64];
-    std::snprintf(text, sizeof text, "%.2f s", seconds);
-    std::fprintf(
-        stderr, "ztstream: %s: %zu tensors, %s out, %s, %s\n", job.args.output.c_str(),
-        job.selected.size(), HumanBytes(extraction.file_bytes()).c_str(), text,
-        HumanRate(static_cast<double>(extraction.bytes()) / std::max(seconds, 1e-6)).c_str());
+  if (job.args.common.json) return PrintJson(job.args.common, ResultJson(job, extraction));
+  if (!job.args.common.quiet) {
+    Note(Text(RunSummary{.output = job.args.output,
+                         .tensors = job.selected.size(),
+                         .bytes_in = extraction.bytes(),
+                         .bytes_out = extraction.file_bytes(),
+                         .seconds = extraction.seconds()}));
   }
   return OkStatus();
 }
 
 Status Extract(const ExtractArgs& args) {
   ZT_ASSIGN_OR_RETURN(const Target target, TargetOf(args));
-  if (target != Target::kFolder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  Job job = {.args = args, .target = target};
+  if (!target.folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  Job job = {args, target, nullptr, {}, {}, {}};
   ZT_ASSIGN_OR_RETURN(job.source, OpenUngrouped({args.file}, args.input));
   ZT_ASSIGN_OR_RETURN(job.selected, Select(*job.source, args));
   auto outputs = LayOut(*job.source, job.selected, target);
@@ -351,7 +277,7 @@ Status Extract(const ExtractArgs& args) {
                : Annotate(outputs.status(), args.file);
   }
   job.outputs = *std::move(outputs);
-  job.warnings = Warnings(*job.source, job.outputs, target);
+  job.warnings = Warnings(*job.source, job.outputs);
   if (!args.common.quiet) {
     for (const std::string& warning : job.warnings) Warn(warning);
   }
@@ -366,7 +292,7 @@ Status Extract(const ExtractArgs& args) {
 
 int RunExtract(const ExtractArgs& args) {
   const Status status = Extract(args);
-  return status.ok() ? 0 : Fail(status);
+  return status.ok() ? 0 : Fail(args.common, status);
 }
 
 }  // namespace zt::cli

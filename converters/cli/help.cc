@@ -35,12 +35,14 @@ constexpr Row kRows[] = {
     {"--on-overflow", "Tensors", "WHAT"},
     {"--dequantize", "Tensors", "TYPE"},
     {"--quant", "Tensors", "HOW"},
-    {"--sparse", "Tensors", "HOW"},
     {"--no-metadata", "Tensors", ""},
     {"--against", "Input", "SOURCE..."},
     {"--from", "Input", "FORMAT"},
     {"--follow-links", "Input", ""},
     {"--npy-void", "Input", "TYPE"},
+    {"--sparse", "Input", "HOW"},
+    {"--sort", "Output", "ORDER"},
+    {"--tree", "Output", ""},
     {"--folder", "Measurements", "DIR"},
     {"--limit", "Measurements", "SIZE"},
     {"--runs", "Measurements", "N"},
@@ -60,9 +62,15 @@ std::string Line(std::string left, const std::string& right) {
   return left + right + "\n";
 }
 
+// What stands for an option's value. CLI11 adds what its checks say; the description has that.
+std::string ValueName(const CLI::Option& option) {
+  const std::string name = option.get_type_name();
+  return name.substr(0, name.find(':'));
+}
+
 std::string OptionLine(const CLI::Option& option) {
   std::string left = option.get_name(false, true);
-  if (const std::string value = option.get_type_name(); !value.empty()) {
+  if (const std::string value = ValueName(option); !value.empty()) {
     left += (value.front() == '[' && value[1] == '=' ? "" : " ") + value;
   }
   std::string right = option.get_description();
@@ -110,10 +118,8 @@ class Layout final : public CLI::Formatter {
       usage += option->get_required() ? " " + name : " [" + name + "]";
       positionals += Line(name, option->get_description());
     }
-    for (const CLI::Option* option : app.get_options()) {
-      if (!option->get_positional() && option->get_required())
-        usage += " -o " + option->get_type_name();
-    }
+    if (const CLI::Option* output = app.get_option_no_throw("--output"); output != nullptr)
+      usage += " -o " + ValueName(*output);
     std::string out = usage + "\n" + app.get_description() + ".\n\n" + positionals;
     for (const std::string& group : app.get_groups()) {
       if (group != kCommon) out += Group(app, group);

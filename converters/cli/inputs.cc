@@ -1,14 +1,12 @@
-// zt.cli:support — finding out what an input is, by its content, and opening it.
+// zt.cli:support — opening inputs: files by their content, folders by the files in them.
 module;
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,94 +14,100 @@ module;
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import :formats;
+import :output;
 import :support;
 import zt;
 import zt.convert.composite;
 import zt.convert.gguf;
-import zt.convert.npy;
-import zt.convert.safetensors;
-import zt.convert.zip;
-import zt.convert.zt;
 
 namespace zt::cli::internal {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFormats[] = {"safetensors", "npy", "npz", "gguf", "zt"};
-
-StatusOr<std::string> Detect(ByteSource& bytes) {
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(bytes, 16));
-  if (head.size() >= 8 && LooksLikeZt(head)) return "zt";
-  if (LooksLikeGguf(head)) return "gguf";
-  if (LooksLikeNpy(head)) return "npy";
-  if (LooksLikeZip(head)) return "npz";
-  if (LooksLikeSafetensors(head)) return "safetensors";
-  if (head.empty()) return InvalidData("it is empty");
-  return InvalidData(
-      "it is none of safetensors, npy, npz, gguf and zt, or it is damaged; --from names a format");
-}
-
-StatusOr<NpyOptions> NpyOptionsOf(const InputOptions& options) {
-  NpyOptions npy;
-  npy.memory_limit = options.memory;
-  npy.keep_sparse = options.keep_sparse;
-  npy.follow_links = options.follow_links;
-  if (!options.npy_void.empty()) {
-    npy.void_type = ParseElementType(options.npy_void);
-    if (!npy.void_type)
-      return InvalidArgument("--npy-void: unknown type " + Quote(options.npy_void));
-  }
-  return npy;
-}
-
 StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> bytes,
                                                   const std::string& path, const std::string& stem,
                                                   const InputOptions& options) {
-  std::string format = options.from;
-  if (format.empty()) {
-    ZT_ASSIGN_OR_RETURN(format, Detect(*bytes));
+  const Format* format = FindFormat(options.from);
+  if (format == nullptr) {
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, kHeadBytes));
+    ZT_ASSIGN_OR_RETURN(format, Recognise(head));
   }
-  ZT_ASSIGN_OR_RETURN(const NpyOptions npy, NpyOptionsOf(options));
-  if (format == "safetensors") return OpenSafetensors(std::move(bytes));
-  if (format == "npy") return OpenNpy(std::move(bytes), stem, npy);
-  if (bytes->sequential() && format != "gguf") {
-    return Unsupported(format + " is read from its end; a pipe will not do, name a file");
+  if (bytes->sequential() && !format->read_from_end.empty())
+    return NotFromPipe(format->read_from_end);
+  return format->open({std::move(bytes), path, stem, options});
+}
+
+// The files of one format in a folder.
+struct FolderFiles {
+  const Format* format = nullptr;
+  std::vector<std::string> names;
+};
+
+StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
+                                              const InputOptions& options) {
+  std::vector<FolderFiles> found;
+  for (const Format& format : Formats()) {
+    // A .zt file beside a checkpoint is what was made of it.
+    if (format.name != "zt" && (options.from.empty() || options.from == format.name))
+      found.push_back({&format, {}});
   }
-  if (format == "npz") return OpenNpz(std::move(bytes), stem, npy);
-  if (format == "gguf") return path.empty() ? OpenGguf(std::move(bytes)) : OpenGgufSet(path);
-  return OpenZt(std::move(bytes));
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    for (FolderFiles& files : found) {
+      if (HasSuffix(*files.format, name)) files.names.push_back(name);
+    }
+  }
+  if (error) return IoError(error.value(), "cannot list the folder");
+  std::erase_if(found, [](const FolderFiles& files) { return files.names.empty(); });
+  for (FolderFiles& files : found) std::sort(files.names.begin(), files.names.end());
+  return found;
+}
+
+// Why no checkpoint opens: the first of its files that is something else altogether, or `error` where there is none.
+Status ExplainFolder(const std::string& path, const FolderFiles& files, const Status& error) {
+  if (error.code() != StatusCode::kDataLoss) return error;
+  for (const std::string& name : files.names) {
+    const std::string file = (fs::path(path) / name).string();
+    std::error_code ignored;
+    if (name.ends_with(".json") || !fs::is_regular_file(file, ignored)) continue;
+    const auto bytes = OpenFile(file);
+    if (!bytes.ok()) continue;
+    const auto head = Peek(**bytes, kHeadBytes);
+    if (!head.ok()) continue;
+    if (const auto foreign = NameForeign(*head))
+      return Annotate(Unsupported("it is " + *foreign), name);
+  }
+  return error;
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
                                                    const InputOptions& options) {
-  std::error_code error;
-  std::string gguf;
-  bool safetensors = false, npy = false;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    safetensors |= name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
-    npy |= name.ends_with(".npy");
-    if (name.ends_with(".gguf") && (gguf.empty() || name < gguf)) gguf = name;
+  ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(path, options));
+  if (found.size() > 1) {
+    std::vector<std::string> examples;
+    for (const FolderFiles& files : found) examples.push_back(Quote(files.names.front()));
+    return InvalidArgument("the folder holds files of several formats: " + Joined(examples, "and") +
+                           "; name the files that are meant, or choose with --from");
   }
-  if (error) return IoError(error.value(), "cannot list the folder");
-  const bool any = options.from.empty();
-  if (safetensors && (any || options.from == "safetensors")) {
-    return OpenSafetensorsFolder(path, {.follow_links = options.follow_links});
+  if (found.empty() || found.front().format->open_folder == nullptr) {
+    std::vector<std::string> suffixes;
+    for (const Format& format : Formats()) {
+      if (format.open_folder != nullptr) suffixes.push_back("*" + std::string(format.suffixes[0]));
+    }
+    return InvalidArgument("the folder holds no checkpoint: no " + Joined(suffixes, "or") +
+                           " file" + (found.empty() ? "" : "; name the files in it"));
   }
-  if (npy && (any || options.from == "npy")) {
-    ZT_ASSIGN_OR_RETURN(const NpyOptions npy_options, NpyOptionsOf(options));
-    return OpenNpyFolder(path, npy_options);
-  }
-  if (!gguf.empty() && (any || options.from == "gguf"))
-    return OpenGgufSet((fs::path(path) / gguf).string());
-  return InvalidArgument("the folder holds no checkpoint: no *.safetensors, *.npy or *.gguf file");
+  const FolderFiles& files = found.front();
+  auto source = files.format->open_folder(path, files.names, options);
+  if (!source.ok()) return ExplainFolder(path, files, source.status());
+  return source;
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
@@ -114,8 +118,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
   }
   std::error_code error;
   if (fs::is_directory(path, error)) return OpenFolder(path, options);
-  if (path.ends_with(".safetensors.index.json")) {
-    return OpenSafetensorsFolder(path, {.follow_links = options.follow_links});
+  for (const Format& format : Formats()) {
+    for (const std::string_view suffix : format.indexes) {
+      if (path.ends_with(suffix)) return format.open_folder(path, {path}, options);
+    }
   }
   ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile(path));
   return OpenBytes(std::move(bytes), path, fs::path(path).stem().string(), options);
@@ -123,21 +129,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
 
 }  // namespace
 
-StatusOr<bool> IsZt(const std::string& path) {
-  auto bytes = OpenFile(path);
-  if (!bytes.ok()) return Annotate(bytes.status(), path);
-  auto head = Peek(**bytes, 8);
-  if (!head.ok()) return Annotate(head.status(), path);
-  return head->size() == 8 && LooksLikeZt(*head);
+Status NotFromPipe(std::string_view what) {
+  return Unsupported(std::string(what) + " is read from its end; name a file");
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
                                                    const InputOptions& options) {
-  if (!options.from.empty() &&
-      std::find(std::begin(kFormats), std::end(kFormats), options.from) == std::end(kFormats)) {
-    return InvalidArgument("--from: unknown format " + Quote(options.from) +
-                           "; known are safetensors, npy, npz, gguf and zt");
-  }
   if (std::count(paths.begin(), paths.end(), "-") > 1) {
     return InvalidArgument("standard input can be given once");
   }

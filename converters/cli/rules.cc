@@ -1,6 +1,7 @@
 // zt.cli:rules — bodies. Patterns are RE2: no input, however long its names, can make one slow or overflow a stack.
 module;
 
+#include <cctype>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@ module;
 
 module zt.cli;
 
+import :output;
 import :rules;
 import zt;
 
@@ -40,6 +42,16 @@ struct RenameRule {
   bool global = false;
 };
 
+// An escaped delimiter means the character itself: in the regex too, where it would be an operator without its escape,
+// or a reference with it.
+std::string Undelimited(char delimiter, bool in_regex) {
+  const bool letter = (delimiter >= '0' && delimiter <= '9') ||
+                      (delimiter >= 'a' && delimiter <= 'z') ||
+                      (delimiter >= 'A' && delimiter <= 'Z');
+  const std::string plain(1, delimiter);
+  return in_regex && !letter ? RE2::QuoteMeta(plain) : plain;
+}
+
 // s/REGEX/TEXT/ or s/REGEX/TEXT/g, with any delimiter; \1 in TEXT is a group.
 StatusOr<RenameRule> ParseRename(const std::string& text) {
   const auto wrong = [&](std::string_view why) {
@@ -48,11 +60,16 @@ StatusOr<RenameRule> ParseRename(const std::string& text) {
   };
   if (text.size() < 4 || text[0] != 's') return wrong("it does not begin with s/");
   const char delimiter = text[1];
+  if (delimiter == '\\') return wrong("a backslash cannot be the delimiter");
   std::vector<std::string> parts(1);
   for (std::size_t i = 2; i < text.size(); ++i) {
     if (text[i] == '\\' && i + 1 < text.size()) {
-      if (text[i + 1] != delimiter) parts.back() += '\\';
-      parts.back() += text[++i];
+      const char next = text[++i];
+      if (next == delimiter) {
+        parts.back() += Undelimited(delimiter, parts.size() == 1);
+      } else {
+        parts.back() += {'\\', next};
+      }
     } else if (text[i] == delimiter && parts.size() < 3) {
       parts.emplace_back();
     } else {
@@ -83,9 +100,7 @@ StatusOr<DTypeRule> ParseDTypeRule(const std::string& text) {
     ZT_ASSIGN_OR_RETURN(rule.names, Compile(text.substr(0, equals), "--dtype"));
   }
   if (type == "keep") return rule;
-  rule.target = ParseElementType(type);
-  if (!rule.target)
-    return InvalidArgument("--dtype " + Quote(text) + ": unknown type " + Quote(type));
+  ZT_ASSIGN_OR_RETURN(rule.target, ParseTypeName(type, "--dtype"));
   return rule;
 }
 
@@ -103,11 +118,10 @@ bool IsPlainFloat(const Object& object) {
 
 bool IsBlocks(const Object& object) { return object.format.starts_with("gguf."); }
 
-StatusOr<OnOverflow> ParseOnOverflow(const std::string& text) {
-  if (text == "error") return OnOverflow::kError;
-  if (text == "inf") return OnOverflow::kInf;
-  if (text == "saturate") return OnOverflow::kSaturate;
-  return InvalidArgument("--on-overflow takes error, inf or saturate, not " + Quote(text));
+OnOverflow OnOverflowOf(const std::string& text) {
+  return text == "inf"        ? OnOverflow::kInf
+         : text == "saturate" ? OnOverflow::kSaturate
+                              : OnOverflow::kError;
 }
 
 StatusOr<std::vector<Regex>> CompileAll(const std::vector<std::string>& patterns,
@@ -120,81 +134,168 @@ StatusOr<std::vector<Regex>> CompileAll(const std::vector<std::string>& patterns
   return out;
 }
 
+// The rules of one command line, shared by the functions of its plan.
+struct RuleSet {
+  std::vector<Regex> include, exclude;
+  std::vector<RenameRule> renames;
+  std::vector<DTypeRule> dtypes;
+  std::optional<ElementType> dequantized;
+  // In this order, `dequantized` last where there is one.
+  std::vector<RuleUse> uses;
+
+  bool Keep(const Object& object) {
+    bool keep = include.empty();
+    RuleUse* use = uses.data();
+    for (const Regex& regex : include) keep = Count(Matches(regex, object.name), *use++) || keep;
+    for (const Regex& regex : exclude) keep = !Count(Matches(regex, object.name), *use++) && keep;
+    return keep;
+  }
+
+  std::string Rename(const std::string& name) {
+    std::string out = name;
+    RuleUse* use = uses.data() + include.size() + exclude.size();
+    for (const RenameRule& rule : renames) {
+      Count(rule.global ? RE2::GlobalReplace(&out, *rule.from, rule.to) > 0
+                        : RE2::Replace(&out, *rule.from, rule.to),
+            *use++);
+    }
+    return out;
+  }
+
+  std::optional<ElementType> Convert(const Object& object) {
+    RuleUse* use = uses.data() + include.size() + exclude.size() + renames.size();
+    for (const DTypeRule& rule : dtypes) {
+      const bool applies =
+          rule.names == nullptr ? IsPlainFloat(object) : Matches(rule.names, object.name);
+      if (Count(applies, *use++)) return rule.target;
+    }
+    if (dequantized && Count(IsBlocks(object), *use)) return dequantized;
+    return std::nullopt;
+  }
+
+ private:
+  static bool Count(bool applies, RuleUse& use) {
+    use.tensors += applies;
+    return applies;
+  }
+};
+
+Status CompileRules(const ConvertArgs& args, RuleSet& rules) {
+  const auto add = [&](const std::string& option, const std::string& text,
+                       const std::string& unused = "matches the name of no tensor") {
+    rules.uses.push_back({option + " " + Quote(text), unused});
+  };
+  ZT_ASSIGN_OR_RETURN(rules.include, CompileAll(args.include, "--include"));
+  for (const std::string& text : args.include) add("--include", text);
+  ZT_ASSIGN_OR_RETURN(rules.exclude, CompileAll(args.exclude, "--exclude"));
+  for (const std::string& text : args.exclude) add("--exclude", text);
+  for (const std::string& text : args.rename) {
+    ZT_ASSIGN_OR_RETURN(rules.renames.emplace_back(), ParseRename(text));
+    add("--rename", text);
+  }
+  for (const std::string& text : args.dtype) {
+    ZT_ASSIGN_OR_RETURN(rules.dtypes.emplace_back(), ParseDTypeRule(text));
+    if (rules.dtypes.back().names == nullptr) {
+      add("--dtype", text,
+          "applies to no tensor: without a pattern it means tensors of floating point alone; "
+          "'.=" +
+              text + "' means all");
+    } else {
+      add("--dtype", text, "applies to no tensor: no name matches, or an earlier rule does");
+    }
+  }
+  if (args.dequantize.empty()) return OkStatus();
+  rules.dequantized = ParseElementType(args.dequantize);
+  add("--dequantize", args.dequantize, "applies to no tensor: there is none of GGUF's blocks");
+  return OkStatus();
+}
+
+// What others call our types.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"float64", "f64"},
+    {"double", "f64"},
+    {"fp64", "f64"},
+    {"float32", "f32"},
+    {"float", "f32"},
+    {"fp32", "f32"},
+    {"float16", "f16"},
+    {"half", "f16"},
+    {"fp16", "f16"},
+    {"bfloat16", "bf16"},
+    {"float8_e4m3fn", "f8_e4m3fn"},
+    {"float8_e5m2", "f8_e5m2"},
+    {"float8_e4m3fnuz", "f8_e4m3fnuz"},
+    {"float8_e5m2fnuz", "f8_e5m2fnuz"},
+    {"int64", "i64"},
+    {"long", "i64"},
+    {"int32", "i32"},
+    {"int", "i32"},
+    {"int16", "i16"},
+    {"short", "i16"},
+    {"int8", "i8"},
+    {"uint64", "u64"},
+    {"uint32", "u32"},
+    {"uint16", "u16"},
+    {"uint8", "u8"}};
+
 }  // namespace
 
-StatusOr<PlanOptions> MakePlanOptions(const ConvertArgs& args) {
-  PlanOptions options;
-  const auto spec = ParseSpecVersion(args.spec);
-  if (!spec || !Traits(*spec).writable) {
-    return InvalidArgument("--spec takes 1.2, 1.1 or 0.1, not " + Quote(args.spec));
+StatusOr<ElementType> ParseTypeName(const std::string& text, std::string_view option) {
+  std::string lower = text;
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const std::string_view prefix : {"torch.", "numpy.", "np."}) {
+    if (lower.starts_with(prefix)) lower.erase(0, prefix.size());
   }
-  options.spec = *spec;
-  options.attributes = !args.no_metadata;
-  const auto digest = ParseDigestKind(args.digest);
-  if (!digest)
-    return InvalidArgument("--digest takes none, crc32c, sha256 or xxh3, not " +
-                           Quote(args.digest));
-  options.storage.digest = *digest;
-  options.storage.compression = args.zstd.empty() ? Compression::kNone : Compression::kIfGain;
+  for (const auto& [theirs, ours] : kOtherNames) {
+    if (lower == theirs) lower = ours;
+  }
+  if (auto type = ParseElementType(lower)) return *std::move(type);
+  return InvalidArgument(std::string(option) + ": " + Quote(text) +
+                         " is not a type; types are f64, f32, f16, bf16, f8_e4m3fn, f8_e5m2, "
+                         "f8_e4m3fnuz, f8_e5m2fnuz, i64, i32, i16, i8, u64, u32, u16, u8, bool, "
+                         "complex64 and complex128");
+}
+
+std::vector<std::string> Rules::Warnings() const {
+  std::vector<std::string> lines;
+  for (const RuleUse& use : *uses) {
+    if (use.tensors == 0) lines.push_back(use.rule + " " + use.when_unused);
+  }
+  return lines;
+}
+
+std::vector<std::string> Rules::Uses() const {
+  std::vector<std::string> lines;
+  for (const RuleUse& use : *uses)
+    lines.push_back(use.rule + ": " + Counted(use.tensors, "tensor"));
+  return lines;
+}
+
+StatusOr<Rules> MakeRules(const ConvertArgs& args) {
+  Rules out;
+  out.plan.spec = *ParseSpecVersion(args.spec);  // the command line has been checked
+  out.plan.attributes = !args.no_metadata;
+  out.plan.storage.digest = *ParseDigestKind(args.digest);
+  out.plan.storage.compression = args.zstd.empty() ? Compression::kNone : Compression::kIfGain;
   if (args.zstd == "planes") {
-    options.storage.encoding = Encoding::kPlanes;
-    if (options.spec != SpecVersion::k1_2) {
+    out.plan.storage.encoding = Encoding::kPlanes;
+    if (out.plan.spec != SpecVersion::k1_2) {
       return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) +
                              ", which --spec " + args.spec + " does not have; 1.2 does");
     }
   }
-  ZT_ASSIGN_OR_RETURN(options.on_overflow, ParseOnOverflow(args.on_overflow));
+  out.plan.on_overflow = OnOverflowOf(args.on_overflow);
 
-  ZT_ASSIGN_OR_RETURN(const std::vector<Regex> include, CompileAll(args.include, "--include"));
-  ZT_ASSIGN_OR_RETURN(const std::vector<Regex> exclude, CompileAll(args.exclude, "--exclude"));
-  if (!include.empty() || !exclude.empty()) {
-    options.keep = [include, exclude](const Object& object) {
-      bool keep = include.empty();
-      for (const Regex& regex : include) keep = keep || Matches(regex, object.name);
-      for (const Regex& regex : exclude) keep = keep && !Matches(regex, object.name);
-      return keep;
-    };
-  }
-
-  std::vector<RenameRule> renames;
-  for (const std::string& text : args.rename) {
-    ZT_ASSIGN_OR_RETURN(RenameRule rule, ParseRename(text));
-    renames.push_back(std::move(rule));
-  }
-  if (!renames.empty()) {
-    options.rename = [renames](const std::string& name) {
-      std::string out = name;
-      for (const RenameRule& rule : renames) {
-        rule.global ? static_cast<void>(RE2::GlobalReplace(&out, *rule.from, rule.to))
-                    : static_cast<void>(RE2::Replace(&out, *rule.from, rule.to));
-      }
-      return out;
-    };
-  }
-
-  std::vector<DTypeRule> dtypes;
-  for (const std::string& text : args.dtype) {
-    ZT_ASSIGN_OR_RETURN(DTypeRule rule, ParseDTypeRule(text));
-    dtypes.push_back(std::move(rule));
-  }
-  std::optional<ElementType> dequantized;
-  if (!args.dequantize.empty()) {
-    dequantized = ParseElementType(args.dequantize);
-    if (args.dequantize != "f32" && args.dequantize != "f16" && args.dequantize != "bf16") {
-      return InvalidArgument("--dequantize takes f32, f16 or bf16, not " + Quote(args.dequantize));
-    }
-  }
-  if (!dtypes.empty() || dequantized) {
-    options.convert = [dtypes, dequantized](const Object& object) -> std::optional<ElementType> {
-      for (const DTypeRule& rule : dtypes) {
-        if (rule.names == nullptr ? IsPlainFloat(object) : Matches(rule.names, object.name)) {
-          return rule.target;
-        }
-      }
-      return IsBlocks(object) ? dequantized : std::nullopt;
-    };
-  }
-  return options;
+  const auto rules = std::make_shared<RuleSet>();
+  ZT_RETURN_IF_ERROR(CompileRules(args, *rules));
+  if (!rules->include.empty() || !rules->exclude.empty())
+    out.plan.keep = [rules](const Object& object) { return rules->Keep(object); };
+  if (!rules->renames.empty())
+    out.plan.rename = [rules](const std::string& name) { return rules->Rename(name); };
+  if (!rules->dtypes.empty() || rules->dequantized)
+    out.plan.convert = [rules](const Object& object) { return rules->Convert(object); };
+  out.uses = std::shared_ptr<std::vector<RuleUse>>(rules, &rules->uses);
+  return out;
 }
 
 }  // namespace zt::cli::internal

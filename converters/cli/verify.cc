@@ -15,6 +15,8 @@ module;
 module zt.cli;
 
 import :compare;
+import :output;
+import :progress;
 import :support;
 import zt;
 
@@ -33,28 +35,90 @@ std::string ProblemText(const VerifyProblem& problem) {
 }
 
 // What the manifest already gives away: damage, found before any byte of data is read.
-int Refuse(const VerifyArgs& args, const Status& status) {
+int Refuse(const VerifyArgs& args, const Status& cause) {
+  const Status status = Annotate(cause, args.file);
+  if (cause.code() != StatusCode::kDataLoss) return Fail(args.common, status);
   if (args.common.json) {
-    const Json json = {{"file", args.file},
-                       {"ok", false},
-                       {"problems", Json::array({{{"message", std::string(Message(status))}}})}};
-    (void)Print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    Json json = Envelope(args.common, false);
+    json["file"] = args.file;
+    json["problems"] = Json::array({{{"message", std::string(Message(cause))}}});
+    (void)Print(Dump(json));
   }
-  const int exit = Fail(Annotate(status, args.file));
-  return status.code() == StatusCode::kDataLoss ? 1 : exit;
+  Note(Message(status));
+  return 1;
 }
 
 // What differs from the sources, which are read again.
 StatusOr<Comparison> CompareAgainst(const VerifyArgs& args) {
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenUngrouped({args.file}, {}));
+  InputOptions own;
+  own.memory = args.input.memory;
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenUngrouped({args.file}, own));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
                       OpenUngrouped(args.against, args.input));
   return CompareSources(*file, *source, args.common, "compare");
 }
 
+Json ReportJson(const VerifyArgs& args, const VerifyReport& report, const Comparison& compared,
+                bool good) {
+  Json problems = Json::array();
+  for (const VerifyProblem& problem : report.problems) {
+    Json row = Json::object();
+    if (!problem.object.empty()) row["object"] = problem.object;
+    if (!problem.component.empty()) row["component"] = problem.component;
+    row["message"] = problem.message;
+    problems.push_back(std::move(row));
+  }
+  Json json = Envelope(args.common, good);
+  json["file"] = args.file;
+  json["objects"] = report.objects;
+  json["components"] = report.components;
+  json["digests"] = report.digests;
+  json["unverified"] = report.unverified;
+  json["stored_bytes"] = report.stored_bytes;
+  json["decoded_bytes"] = report.decoded_bytes;
+  json["problems"] = std::move(problems);
+  if (args.against.empty()) return json;
+  Json differences = Json::array();
+  for (const Difference& each : compared.differences) differences.push_back(ToJson(each));
+  json["against"] = args.against;
+  json["compared"] = compared.tensors;
+  json["differences"] = std::move(differences);
+  return json;
+}
+
+void PrintProblems(const VerifyArgs& args, const VerifyReport& report, const Comparison& compared) {
+  for (const VerifyProblem& problem : report.problems)
+    Note(args.file + ": " + ProblemText(problem));
+  for (const Difference& each : compared.differences) {
+    Note(args.file + ": " + TensorContext(each.tensor) + ": " +
+         Text(each, "the file", "the source"));
+  }
+  if (args.common.quiet) return;
+  for (const std::string& each : report.unverified) {
+    Warn(args.file + ": " + each +
+         " is not a digest algorithm known here; those bytes are unverified");
+  }
+}
+
+std::string GoodText(const VerifyArgs& args, const VerifyReport& report, const Comparison& compared,
+                     double seconds) {
+  std::string out = args.file + ": good: " + Counted(report.objects, "object") + ", " +
+                    Counted(report.components, "component") + ", " +
+                    Counted(report.digests, "digest") +
+                    (report.digests == 1 ? " matches" : " match") + ", " +
+                    HumanBytes(report.stored_bytes) + " in " + HumanSeconds(seconds);
+  if (!args.against.empty()) {
+    out += "; " + Counted(compared.tensors, "tensor") +
+           (compared.tensors == 1 ? " equals the source" : " equal the source");
+  }
+  return Printable(out) + "\n";
+}
+
 }  // namespace
 
 int RunVerify(const VerifyArgs& args) {
+  if (args.file == "-")
+    return Fail(args.common, Annotate(NotFromPipe("a .zt file"), "standard input"));
   auto reader = Reader::Open(args.file);
   if (!reader.ok()) return Refuse(args, reader.status());
   ProgressBar bar(args.common, "verify");
@@ -64,73 +128,24 @@ int RunVerify(const VerifyArgs& args) {
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     bar.Update(done, total, 0, 0);
   };
-  auto report = Verify(**reader, options);
+  const auto report = Verify(**reader, options);
   bar.End();
   if (!report.ok()) return Refuse(args, report.status());
   Comparison compared;
   if (!args.against.empty() && report->problems.empty()) {
     auto comparison = CompareAgainst(args);
-    if (!comparison.ok()) return Fail(comparison.status());
+    if (!comparison.ok()) return Fail(args.common, comparison.status());
     compared = *std::move(comparison);
   }
   const bool good = report->problems.empty() && compared.differences.empty();
+  Status printed = OkStatus();
   if (args.common.json) {
-    Json problems = Json::array();
-    for (const VerifyProblem& problem : report->problems) {
-      Json row = Json::object();
-      if (!problem.object.empty()) row["object"] = problem.object;
-      if (!problem.component.empty()) row["component"] = problem.component;
-      row["message"] = problem.message;
-      problems.push_back(std::move(row));
-    }
-    Json json = {{"file", args.file},
-                 {"ok", good},
-                 {"objects", report->objects},
-                 {"components", report->components},
-                 {"digests", report->digests},
-                 {"unverified", report->unverified},
-                 {"stored_bytes", report->stored_bytes},
-                 {"decoded_bytes", report->decoded_bytes},
-                 {"problems", std::move(problems)}};
-    if (!args.against.empty()) {
-      Json differences = Json::array();
-      for (const Difference& each : compared.differences) differences.push_back(ToJson(each));
-      json["against"] = args.against;
-      json["compared"] = compared.tensors;
-      json["differences"] = std::move(differences);
-    }
-    if (auto status = Print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-        !status.ok()) {
-      return Fail(status);
-    }
+    printed = PrintJson(args.common, ReportJson(args, *report, compared, good));
+  } else if (good && !args.common.quiet) {
+    printed = Print(GoodText(args, *report, compared, bar.seconds()));
   }
-  for (const VerifyProblem& problem : report->problems) {
-    std::fprintf(stderr, "ztstream: %s: %s\n", args.file.c_str(), ProblemText(problem).c_str());
-  }
-  for (const Difference& each : compared.differences) {
-    std::fprintf(stderr, "ztstream: %s: %s: %s\n", args.file.c_str(),
-                 TensorContext(each.tensor).c_str(), Text(each, "the file", "the source").c_str());
-  }
-  if (!args.common.quiet) {
-    for (const std::string& each : report->unverified) {
-      Warn(args.file + ": " + each +
-           " is no digest algorithm known here; those bytes are unverified");
-    }
-  }
-  if (good && !args.common.json) {
-    const double seconds = bar.seconds();
-    char text[64];
-    std::snprintf(text, sizeof text, "%.2f s", seconds);
-    const Status status = Print(
-        args.file + ": good: " + std::to_string(report->objects) + " objects, " +
-        std::to_string(report->components) + " components, " + std::to_string(report->digests) +
-        " digests match, " + HumanBytes(report->stored_bytes) + " in " + text +
-        (args.against.empty()
-             ? ""
-             : "; " + std::to_string(compared.tensors) + " tensors equal the source") +
-        "\n");
-    if (!status.ok()) return Fail(status);
-  }
+  PrintProblems(args, *report, compared);
+  if (!printed.ok()) return Fail(args.common, printed);
   return good ? 0 : 1;
 }
 

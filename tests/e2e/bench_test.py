@@ -131,7 +131,7 @@ class BenchCommand(support.EndToEnd):
         pipe = self.path("pipe")
         os.mkfifo(pipe)
         self.fail_with(USAGE, "bench")
-        self.fail_with(USAGE, "bench", "-", says="standard input cannot be")
+        self.fail_with(USAGE, "bench", "-", says="standard input: bench reads its input several times")
         self.fail_with(USAGE, "bench", "--limit", "0", self.source, says="--limit takes at least one byte")
         self.fail_with(USAGE, "bench", "--limit", "much", self.source, says="much")
         self.fail_with(USAGE, "bench", "--runs", "0", self.source, says="--runs takes at least 1")

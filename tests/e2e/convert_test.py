@@ -269,7 +269,8 @@ class Command(support.EndToEnd):
     def test_inspect_json(self):
         self.succeed("convert", self.source, "-o", self.output)
         listing = self.json("inspect", "--json", self.output)
-        self.assertEqual(set(listing) - {"attributes"}, {"file", "format", "version", "objects"})
+        self.assertEqual(set(listing) - {"attributes"},
+                         {"schema", "cmd", "ok", "file", "format", "version", "objects"})
         self.assertEqual((listing["format"], listing["version"]), ("zt", "1.2.0"))
         self.assertEqual([entry["name"] for entry in listing["objects"]], ["a", "b", "c"])
         for entry in listing["objects"]:

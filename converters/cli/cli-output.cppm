@@ -1,0 +1,71 @@
+// zt.cli:output — what the program prints: messages, JSON, sizes, summaries. Internal.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+module zt.cli:output;
+
+import :args;
+import zt;
+
+namespace zt::cli::internal {
+
+using Json = nlohmann::ordered_json;
+
+// `text` so that a terminal shows it and does nothing else: control characters, line breaks, marks that turn the
+// direction of text, and bytes that are not UTF-8 are escaped (\n, \x1b, \u202e). Everything that comes from a file
+// or from the command line passes here on its way to a person.
+std::string Printable(std::string_view text);
+// The columns that printable text takes on a terminal, roughly: its characters.
+std::size_t Columns(std::string_view printable);
+
+// "ztstream: message" on standard error and, with --json, the envelope with the error in it. Returns the exit status
+// of `status`.
+int Fail(const Common& common, const Status& status);
+// "ztstream: line" and "ztstream: warning: message" on standard error. `text` is made printable.
+void Note(std::string_view text);
+void Warn(std::string_view message);
+// Holds back other lines on standard error.
+std::mutex& Lines();
+
+// Prints and flushes standard output; an error where it cannot take it all. A reader that has gone away is not one:
+// the rest of the output is dropped.
+Status Print(std::string_view text);
+
+// What every result under --json begins with: {"schema": "ztstream/1", "cmd": ..., "ok": ...}. `ok` is true where
+// the exit status is 0.
+Json Envelope(const Common& common, bool ok);
+// One line of JSON. Names that are not UTF-8 are shown with replacement characters.
+std::string Dump(const Json& json);
+// The result: on standard output, or on standard error where standard output carries the product.
+Status PrintJson(const Common& common, const Json& json);
+Json ToJson(const Value& value);
+Json ToJson(const Value::Map& map);
+
+// "1.50 GiB", "12.30 MiB/s": for people.
+std::string HumanBytes(std::uint64_t bytes);
+std::string HumanRate(double bytes_per_second);
+// "12.34 s".
+std::string HumanSeconds(double seconds);
+// "1 tensor", "2 tensors".
+std::string Counted(std::uint64_t count, std::string_view noun);
+
+// "a, b and c", with `last` for "and".
+std::string Joined(std::span<const std::string> words, std::string_view last);
+
+// The line that ends a command that wrote something: "OUT: 3 tensors, 1.00 MiB in, 1.00 MiB out, 0.10 s, 10 MiB/s".
+struct RunSummary {
+  std::string output;
+  std::uint64_t tensors = 0, bytes_in = 0, bytes_out = 0;
+  double seconds = 0;
+};
+std::string Text(const RunSummary& summary);
+
+}  // namespace zt::cli::internal

@@ -1,0 +1,204 @@
+// zt.cli:formats — the rows. Order matters where two rows recognise the same bytes: the first is taken.
+module;
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import :args;
+import :formats;
+import :output;
+import :rules;
+import zt;
+import zt.convert.gguf;
+import zt.convert.npy;
+import zt.convert.safetensors;
+import zt.convert.zip;
+import zt.convert.zt;
+
+namespace zt::cli {
+
+namespace internal {
+namespace {
+
+StatusOr<NpyOptions> NpyOptionsOf(const InputOptions& options) {
+  NpyOptions npy;
+  npy.memory_limit = options.memory;
+  npy.keep_sparse = options.keep_sparse;
+  npy.follow_links = options.follow_links;
+  if (options.npy_void.empty()) return npy;
+  ZT_ASSIGN_OR_RETURN(npy.void_type, ParseTypeName(options.npy_void, "--npy-void"));
+  return npy;
+}
+
+OpenedSource OpenSafetensorsFile(FormatInput input) {
+  return OpenSafetensors(std::move(input.bytes));
+}
+
+OpenedSource OpenSafetensorsIn(const std::string& path, const std::vector<std::string>&,
+                               const InputOptions& options) {
+  return OpenSafetensorsFolder(path, {.follow_links = options.follow_links});
+}
+
+OpenedSource OpenNpyFile(FormatInput input) {
+  ZT_ASSIGN_OR_RETURN(const NpyOptions npy, NpyOptionsOf(input.options));
+  return OpenNpy(std::move(input.bytes), input.stem, npy);
+}
+
+OpenedSource OpenNpyIn(const std::string& path, const std::vector<std::string>&,
+                       const InputOptions& options) {
+  ZT_ASSIGN_OR_RETURN(const NpyOptions npy, NpyOptionsOf(options));
+  return OpenNpyFolder(path, npy);
+}
+
+// What a zip archive without arrays is, by the names of its entries.
+std::string NameZip(const std::vector<ZipEntry>& entries) {
+  const auto has = [&](std::string_view end) {
+    return std::ranges::any_of(entries, [&](const ZipEntry& e) { return e.name.ends_with(end); });
+  };
+  const bool code = std::ranges::any_of(
+      entries, [](const ZipEntry& e) { return e.name.find("/code/") != std::string::npos; });
+  if (has("data.pkl")) {
+    return code ? "a TorchScript archive; load it with torch.jit.load and save its state_dict() as "
+                  "safetensors"
+                : "a PyTorch checkpoint; load it with torch.load and save it as safetensors";
+  }
+  if (has("model.weights.h5")) return "a Keras model; load it and save its weights as npz";
+  return "a zip archive without .npy entries";
+}
+
+OpenedSource OpenNpzFile(FormatInput input) {
+  ZT_ASSIGN_OR_RETURN(const NpyOptions npy, NpyOptionsOf(input.options));
+  ZT_ASSIGN_OR_RETURN(const auto archive, ZipArchive::Open(input.bytes));
+  const bool arrays = std::ranges::any_of(
+      archive->entries(), [](const ZipEntry& e) { return e.name.ends_with(".npy"); });
+  if (!arrays && !archive->entries().empty())
+    return Unsupported("it is " + NameZip(archive->entries()));
+  return OpenNpz(std::move(input.bytes), input.stem, npy);
+}
+
+OpenedSource OpenGgufFile(FormatInput input) {
+  return input.path.empty() ? OpenGguf(std::move(input.bytes)) : OpenGgufSet(input.path);
+}
+
+// One file, or all parts of one split set.
+OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>& files,
+                        const InputOptions&) {
+  const auto model = [&](const std::string& file) {
+    const std::string set = GgufSetOf((std::filesystem::path(path) / file).string());
+    return set.empty() ? file : set;
+  };
+  for (const std::string& file : files) {
+    if (model(file) == model(files.front())) continue;
+    return InvalidArgument("the folder holds several GGUF models, " + Quote(files.front()) +
+                           " and " + Quote(file) + " among them; name the file of one");
+  }
+  return OpenGgufSet((std::filesystem::path(path) / files.front()).string());
+}
+
+OpenedSource OpenZtFile(FormatInput input) { return OpenZt(std::move(input.bytes)); }
+
+bool IsZtHead(std::span<const std::byte> head) { return head.size() >= 8 && LooksLikeZt(head); }
+
+constexpr std::string_view kSafetensorsSuffixes[] = {".safetensors"};
+constexpr std::string_view kSafetensorsIndexes[] = {".safetensors.index.json"};
+constexpr std::string_view kNpySuffixes[] = {".npy"};
+constexpr std::string_view kNpzSuffixes[] = {".npz"};
+constexpr std::string_view kGgufSuffixes[] = {".gguf"};
+constexpr std::string_view kZtSuffixes[] = {".zt"};
+
+constexpr Format kFormats[] = {
+    {"safetensors", "safetensors", kSafetensorsSuffixes, kSafetensorsIndexes, "",
+     LooksLikeSafetensors, OpenSafetensorsFile, OpenSafetensorsIn, PlanSafetensorsFile},
+    {"npy", "npy 1 to 3", kNpySuffixes, {}, "", LooksLikeNpy, OpenNpyFile, OpenNpyIn, PlanNpyFile},
+    {"npz",
+     "npz",
+     kNpzSuffixes,
+     {},
+     "a zip archive",
+     LooksLikeZip,
+     OpenNpzFile,
+     nullptr,
+     PlanNpzFile},
+    {"gguf",
+     "GGUF 1 to 3",
+     kGgufSuffixes,
+     {},
+     "",
+     LooksLikeGguf,
+     OpenGgufFile,
+     OpenGgufIn,
+     PlanGgufFile},
+    {"zt",
+     "zTensor 1.x, 0.1",
+     kZtSuffixes,
+     {},
+     "a .zt file",
+     IsZtHead,
+     OpenZtFile,
+     nullptr,
+     nullptr},
+};
+
+std::vector<std::string> Names(bool written_only) {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) {
+    if (format.plan != nullptr || !written_only) names.emplace_back(format.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::span<const Format> Formats() { return kFormats; }
+
+const Format* FindFormat(std::string_view name) {
+  const auto* const found = std::ranges::find(kFormats, name, &Format::name);
+  return found == std::end(kFormats) ? nullptr : found;
+}
+
+bool HasSuffix(const Format& format, std::string_view file) {
+  const auto ends = [&](std::string_view suffix) { return file.ends_with(suffix); };
+  return std::ranges::any_of(format.suffixes, ends) || std::ranges::any_of(format.indexes, ends);
+}
+
+StatusOr<const Format*> Recognise(std::span<const std::byte> head) {
+  if (head.empty()) return InvalidData("it is empty");
+  for (const Format& format : kFormats) {
+    if (format.recognise(head)) return &format;
+  }
+  if (const auto foreign = NameForeign(head)) return Unsupported("it is " + *foreign);
+  return InvalidData("it is none of " + Joined(Names(false), "and") +
+                     ", or it is damaged; --from names a format");
+}
+
+}  // namespace internal
+
+using internal::kFormats;
+
+std::vector<std::string> InputFormats() { return internal::Names(false); }
+
+std::vector<std::string> OutputFormats() { return internal::Names(true); }
+
+std::string FormatTitles() {
+  std::string out(internal::FindFormat("zt")->title);
+  for (const internal::Format& format : kFormats) {
+    if (format.name != "zt")
+      out += (out.find(';') == out.npos ? "; " : ", ") + std::string(format.title);
+  }
+  return out;
+}
+
+}  // namespace zt::cli

@@ -1,0 +1,273 @@
+// zt.cli:listing — sums, the table and the tree.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+module zt.cli;
+
+import :listing;
+import :output;
+import zt;
+
+namespace zt::cli::internal {
+namespace {
+
+const ListedComponent* Elements(const ListedObject& object) {
+  for (const ListedComponent& each : object.components) {
+    if (each.role == "data" || each.role == "values") return &each;
+  }
+  return nullptr;
+}
+
+// What a component is an array of, if its bytes are known: a tensor's own shape for its one array, else a length.
+std::string ShapeText(const ListedObject& object, const ListedComponent& component) {
+  if (object.components.size() == 1) return ToString(object.shape);
+  if (component.decoded == kUnknownSize) return "";
+  const LogicalType* logical = FindLogicalType(component.element.type);
+  const std::uint64_t unit =
+      ByteWidth(component.element.dtype) * (logical == nullptr ? 1 : logical->ratio);
+  return "[" + std::to_string(component.decoded / unit) + "]";
+}
+
+std::string Grouped(std::uint64_t number) {
+  std::string out = std::to_string(number);
+  for (std::size_t at = out.size(); at > 3; at -= 3) out.insert(at - 3, ",");
+  return out;
+}
+
+// Cut in the middle to `columns`: the end of a tensor's name tells most, then its beginning.
+std::string Shortened(const std::string& text, std::size_t columns) {
+  if (columns < 5 || Columns(text) <= columns) return text;
+  const auto skip = [&](std::size_t characters) {  // bytes of the first so many
+    std::size_t at = 0;
+    while (at < text.size() && characters > 0) {
+      ++at;
+      while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
+      --characters;
+    }
+    return at;
+  };
+  const std::size_t head = (columns - 3) / 3, tail = columns - 3 - head;
+  return text.substr(0, skip(head)) + "..." + text.substr(skip(Columns(text) - tail));
+}
+
+// Lines of cells under one another. The first column is cut where a line would be wider than `columns`.
+std::string Aligned(std::vector<std::vector<std::string>>& lines, std::size_t columns) {
+  constexpr std::size_t kWidest = 80;  // a cell wider than this pushes the others of its line alone
+  std::vector<std::size_t> widths;
+  for (const auto& line : lines) {
+    if (line.size() == 1) continue;  // a note, not a row of cells
+    widths.resize(std::max(widths.size(), line.size()));
+    for (std::size_t c = 0; c < line.size(); ++c)
+      widths[c] = std::max(widths[c], std::min(Columns(line[c]), kWidest));
+  }
+  if (columns > 0 && !widths.empty()) {
+    std::size_t others = 0;
+    for (std::size_t c = 1; c < widths.size(); ++c) others += widths[c] == 0 ? 0 : widths[c] + 2;
+    constexpr std::size_t kNarrowest = 20;
+    const std::size_t room = columns > others + kNarrowest ? columns - others : kNarrowest;
+    widths[0] = std::min(widths[0], room);
+    for (auto& line : lines) {
+      if (line.size() > 1) line[0] = Shortened(line[0], room);
+    }
+  }
+  std::string out;
+  for (const auto& line : lines) {
+    std::string text = line.size() == 1 ? line[0] : "";
+    for (std::size_t c = 0; line.size() > 1 && c < line.size(); ++c) {
+      if (widths[c] == 0) continue;
+      text += line[c];
+      const std::size_t used = Columns(line[c]);
+      text.append((used < widths[c] ? widths[c] - used : 0) + 2, ' ');
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    out += text + "\n";
+  }
+  return out;
+}
+
+std::string ValueText(const Value& value) {
+  std::string text = ToJson(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 200) text = text.substr(0, 197) + "...";
+  return Printable(text);
+}
+
+std::string AttributesText(const Value::Map& attributes) {
+  std::string out;
+  for (const auto& [key, value] : attributes)
+    out += "  " + Printable(key) + ": " + ValueText(value) + "\n";
+  return out;
+}
+
+struct Sum {
+  std::uint64_t tensors = 0, parameters = 0, stored = 0, decoded = 0;
+  void Add(const ListedObject& object) {
+    ++tensors;
+    parameters += object.parameters();
+    stored += object.stored();
+    decoded += object.decoded();
+  }
+};
+
+std::string SizeText(const Sum& sum) {
+  std::string out = HumanBytes(sum.stored);
+  if (sum.decoded != sum.stored && sum.decoded > 0) {
+    char ratio[32];
+    std::snprintf(ratio, sizeof ratio, "%.1f%%",
+                  100 * static_cast<double>(sum.stored) / static_cast<double>(sum.decoded));
+    out += " of " + HumanBytes(sum.decoded) + " (" + ratio + ")";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string HeadingText(const Listing& listing) {
+  Sum all;
+  std::map<std::string, Sum> types;
+  for (const ListedObject& object : listing.objects) {
+    all.Add(object);
+    types[object.type()].Add(object);
+  }
+  std::string out = Printable(listing.file) + ": ";
+  out += listing.format == "zt" ? "zTensor " + Printable(listing.version) : listing.format;
+  out += ", " + Counted(all.tensors, "tensor") + ", " + Grouped(all.parameters) +
+         (all.parameters == 1 ? " parameter, " : " parameters, ") + SizeText(all) + "\n";
+  out += AttributesText(listing.attributes);
+  if (types.size() < 2) return out;
+  std::vector<std::vector<std::string>> lines;
+  for (const auto& [type, sum] : types) {
+    lines.push_back({"  " + Printable(type), Counted(sum.tensors, "tensor"),
+                     Grouped(sum.parameters) + " parameters", SizeText(sum)});
+  }
+  return out + Aligned(lines, 0) + "\n";
+}
+
+namespace {
+
+std::string EncodingText(const ListedComponent& c, const Listing& listing) {
+  std::string out;
+  if (c.encoding) {
+    const bool planes = c.encoding == Encoding::kPlanes;
+    out = planes ? "byte planes" : std::string(Name(*c.encoding));
+    if (c.encoding != Encoding::kRaw && c.decoded != kUnknownSize) {
+      out += " of " + HumanBytes(c.decoded);
+      if (planes && c.decoded > c.stored) {
+        const double share = static_cast<double>(c.stored) / static_cast<double>(c.decoded);
+        out += " (-" + std::to_string(static_cast<int>((1 - share) * 100 + 0.5)) + " %)";
+      }
+    }
+  }
+  if (c.big_endian) out += ", big-endian";
+  if (c.shares)
+    out += (out.empty() ? "" : ", ") + ("= " + Printable(listing.objects[*c.shares].name));
+  return out;
+}
+
+}  // namespace
+
+std::string ListedObject::type() const {
+  const ListedComponent* const elements = Elements(*this);
+  if (format == "dense" && elements != nullptr) return std::string(Name(elements->element));
+  std::string_view name = format;
+  if (name.starts_with("gguf.")) name.remove_prefix(5);
+  return std::string(name.substr(0, name.find('/')));
+}
+
+std::uint64_t ListedObject::parameters() const {
+  if (format.starts_with("sparse_")) {
+    const ListedComponent* const values = Elements(*this);
+    if (values == nullptr || values->decoded == kUnknownSize) return 0;
+    return values->decoded / ByteWidth(values->element.dtype);
+  }
+  const Shape* dims = &shape;
+  Shape logical;
+  for (const auto& [key, value] : attributes) {  // packed elements: `shape` counts bytes
+    if (key != "logical_shape" || value.AsArray() == nullptr) continue;
+    for (const Value& each : *value.AsArray())
+      logical.push_back(each.AsUint() ? *each.AsUint() : 0);
+    dims = &logical;
+  }
+  std::uint64_t count = 1;
+  for (const std::uint64_t dim : *dims) count = CheckedMul(count, dim).value_or(kUnknownSize);
+  return count;
+}
+
+std::uint64_t ListedObject::stored() const {
+  std::uint64_t bytes = 0;
+  for (const ListedComponent& each : components) bytes += each.shares ? 0 : each.stored;
+  return bytes;
+}
+
+std::uint64_t ListedObject::decoded() const {
+  std::uint64_t bytes = 0;
+  for (const ListedComponent& each : components)
+    bytes += each.shares ? 0 : each.decoded == kUnknownSize ? each.stored : each.decoded;
+  return bytes;
+}
+
+void Sort(Listing& listing, const std::string& order) {
+  std::vector<std::uint32_t> places(listing.objects.size());
+  for (std::uint32_t i = 0; i < places.size(); ++i) places[i] = i;
+  const auto offset = [&](std::uint32_t i) {
+    std::uint64_t first = kUnknownSize;
+    for (const ListedComponent& each : listing.objects[i].components) {
+      if (each.offset) first = std::min(first, *each.offset);
+    }
+    return first;
+  };
+  const auto by = [&](auto key) {  // equal ones stay as they are
+    std::ranges::sort(places, {}, [&](std::uint32_t i) { return std::pair(key(i), i); });
+  };
+  if (order == "name") {
+    by([&](std::uint32_t i) { return std::string_view(listing.objects[i].name); });
+  } else if (order == "size") {
+    by([&](std::uint32_t i) { return ~listing.objects[i].decoded(); });
+  } else if (order == "offset" || listing.format == "zt") {
+    by(offset);
+  }
+  std::vector<std::uint32_t> now(places.size());
+  for (std::uint32_t i = 0; i < places.size(); ++i) now[places[i]] = i;
+  std::vector<ListedObject> sorted;
+  sorted.reserve(places.size());
+  for (const std::uint32_t place : places) {
+    sorted.push_back(std::move(listing.objects[place]));
+    for (ListedComponent& each : sorted.back().components) {
+      if (each.shares) each.shares = now[*each.shares];
+    }
+  }
+  listing.objects = std::move(sorted);
+}
+
+std::string TableText(const Listing& listing, const TextOptions& options) {
+  std::vector<std::vector<std::string>> lines;
+  for (const ListedObject& object : listing.objects) {
+    const bool one = object.components.size() == 1;
+    for (const ListedComponent& c : object.components) {
+      const std::string format =
+          Printable(object.format) + (one ? "" : " " + ToString(object.shape));
+      lines.push_back(
+          {Printable(one ? object.name : object.name + "/" + c.role), std::string(Name(c.element)),
+           ShapeText(object, c), format, HumanBytes(c.stored), EncodingText(c, listing),
+           Printable(options.verbose ? c.digest : c.digest.substr(0, c.digest.find(':')))});
+    }
+    if (!options.verbose) continue;
+    std::string attributes;
+    for (const auto& [key, value] : object.attributes)
+      attributes += (attributes.empty() ? "    " : ", ") + Printable(key) + ": " + ValueText(value);
+    if (!attributes.empty()) lines.push_back({attributes});
+  }
+  return HeadingText(listing) + Aligned(lines, options.columns);
+}
+
+}  // namespace zt::cli::internal

@@ -1,0 +1,231 @@
+// ztstream — the options of every command: declared, checked, and handed to the command.
+#include "cli/options.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+import zt;
+import zt.cli;
+
+namespace zt::cli {
+namespace {
+
+// Filled by parsing. One command is parsed, so what all take is kept once.
+struct Arguments {
+  ConvertArgs convert;
+  InspectArgs inspect;
+  VerifyArgs verify;
+  ExtractArgs extract;
+  DiffArgs diff;
+  BenchArgs bench;
+  Common common;
+  InputOptions input;
+  std::string quant = "keep", sparse = "auto", progress = "auto";
+};
+
+Arguments& Parsed() {
+  static Arguments arguments;
+  return arguments;
+}
+
+// "4MiB", "64M", "1000": bytes. K, M, G, T are powers of 1024, as zstd has them; KB, MB, ... of 1000.
+CLI::Validator Size() {
+  std::map<std::string, std::uint64_t> units = {{"b", 1}};
+  std::uint64_t binary = 1, decimal = 1;
+  for (const std::string prefix : {"k", "m", "g", "t"}) {
+    binary *= 1024;
+    decimal *= 1000;
+    units[prefix] = units[prefix + "ib"] = binary;
+    units[prefix + "b"] = decimal;
+  }
+  using Unit = CLI::AsNumberWithUnit;
+  return Unit(units, Unit::Options(Unit::CASE_INSENSITIVE | Unit::UNIT_OPTIONAL));
+}
+
+void AddCommon(CLI::App& app) {
+  Common& common = Parsed().common;
+  app.add_flag("--json", common.json, "The result, or the error, as one JSON object");
+  app.add_flag("-q,--quiet", common.quiet, "No progress, summary or warnings");
+  app.add_flag("-v,--verbose", common.verbose, "Say more");
+  app.add_option("--progress", Parsed().progress, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+  app.add_option("-T,--threads", common.threads, "Workers; 0: all usable")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--memory", common.memory, "Bytes of data under way at once")
+      ->transform(Size())
+      ->default_str("64MiB");
+}
+
+void AddInput(CLI::App& app) {
+  InputOptions& input = Parsed().input;
+  std::string names;
+  for (const std::string& name : InputFormats()) names += (names.empty() ? "" : ", ") + name;
+  app.add_option("--from", input.from, names + "; else by content")
+      ->check(CLI::IsMember(InputFormats()));
+  app.add_flag("--follow-links", input.follow_links,
+               "Shards may be symbolic links out of the folder");
+  app.add_option("--npy-void", input.npy_void, "Element type of npy's '|V' arrays, e.g. bf16");
+  app.add_option("--sparse", Parsed().sparse, "auto; keep: scipy archives stay dense")
+      ->check(CLI::IsMember({"auto", "keep"}))
+      ->capture_default_str();
+}
+
+CLI::Option* Repeatable(CLI::Option* option) {
+  return option->take_all()->allow_extra_args(false);  // what follows one may be an input
+}
+
+template <typename T>
+void AddWriting(CLI::App& app, T& args) {
+  app.add_flag("-f,--force", args.force, "Replace an existing output");
+  app.add_flag("--no-sync", args.no_sync, "Do not wait until the disk has it");
+}
+
+void AddConvert(CLI::App& app, ConvertArgs& args) {
+  app.add_option("INPUT", args.inputs, "Files, a checkpoint folder, or - for standard input")
+      ->required();
+  app.add_option("-o,--output", args.output, "The .zt file, or - for standard output");
+  app.add_option("--spec", args.spec, "Version to write: 1.2, 1.1 or 0.1")
+      ->check(CLI::IsMember({"1.2", "1.1", "0.1", "1.2.0", "1.1.0", "0.1.0"}))
+      ->capture_default_str();
+  app.add_option("--zstd", args.zstd, "Compress; LEVEL 1 to 19, negative, huffman or planes");
+  app.add_option("--min-gain", args.min_gain_percent, "Percent a component must shrink by")
+      ->capture_default_str();
+  app.add_option("--chunk", args.chunk, "Content of one zstd frame")
+      ->transform(Size())
+      ->default_str("4MiB");
+  app.add_option("--digest", args.digest, "none, crc32c, sha256 or xxh3")
+      ->check(CLI::IsMember({"none", "crc32c", "sha256", "xxh3"}))
+      ->capture_default_str();
+  Repeatable(app.add_option("--dtype", args.dtype,
+                            "TYPE, or keep, of matching names; the first rule wins"));
+  app.add_option("--on-overflow", args.on_overflow, "error, inf or saturate")
+      ->check(CLI::IsMember({"error", "inf", "saturate"}))
+      ->capture_default_str();
+  app.add_option("--dequantize", args.dequantize, "Quantized GGUF blocks to f32, f16 or bf16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  app.add_option("--quant", Parsed().quant, "keep; group: one object a quantized module")
+      ->check(CLI::IsMember({"keep", "group"}))
+      ->capture_default_str();
+  Repeatable(
+      app.add_option("--include", args.include, "Only tensors whose name matches; repeatable"));
+  Repeatable(app.add_option("--exclude", args.exclude, "Not these; repeatable"));
+  Repeatable(app.add_option("--rename", args.rename, "New names; repeatable, in order"));
+  app.add_flag("--no-metadata", args.no_metadata, "Leave out the attributes of the whole file");
+  app.add_flag("-n,--dry-run", args.dry_run, "Print the plan and write nothing");
+  AddWriting(app, args);
+}
+
+void AddInspect(CLI::App& app, InspectArgs& args) {
+  app.add_option("FILE", args.file, "The file")->required();
+  app.add_option("--sort", args.sort, "name, size or offset; else in the order of the file")
+      ->check(CLI::IsMember({"name", "size", "offset"}));
+  app.add_flag("--tree", args.tree, "Fold names by their dots, with the size of each layer");
+}
+
+void AddVerify(CLI::App& app, VerifyArgs& args) {
+  app.add_option("FILE", args.file, "The file")->required();
+  app.add_option("--against", args.against, "The inputs it was made of; values are compared");
+}
+
+void AddExtract(CLI::App& app, ExtractArgs& args) {
+  app.add_option("FILE", args.file, "A file of any format it reads, or a checkpoint folder")
+      ->required();
+  app.add_option("NAME", args.names, "Only these tensors; patterns such as '*.bias' too");
+  app.add_option("-o,--output", args.output,
+                 ".safetensors, .npz, .npy, .gguf; DIR/: .npy each; or -")
+      ->required();
+  app.add_option("--to", args.to, "safetensors, npy, npz or gguf; else by OUT's suffix")
+      ->check(CLI::IsMember(OutputFormats()));
+  AddWriting(app, args);
+}
+
+void AddDiff(CLI::App& app, DiffArgs& args) {
+  app.add_option("A", args.first, "A file of any format it reads, or a checkpoint folder")
+      ->required();
+  app.add_option("B", args.second, "Another")->required();
+}
+
+void AddBench(CLI::App& app, BenchArgs& args) {
+  app.add_option("INPUT", args.inputs, "Files or a checkpoint folder")->required();
+  app.add_option("--folder", args.folder, "For a temporary file; else the input's folder");
+  app.add_option("--limit", args.limit, "Bytes each run takes at most")
+      ->transform(Size())
+      ->default_str("1GiB");
+  app.add_option("--runs", args.runs, "Runs of each measurement; the median counts")
+      ->capture_default_str();
+}
+
+// Fills in what the commands share.
+template <typename T>
+const T& Complete(T& args, std::vector<std::string> paths, const std::string& output = "") {
+  args.common = Parsed().common;
+  args.input = Parsed().input;
+  args.input.memory = args.common.memory;
+  args.input.keep_sparse = Parsed().sparse == "keep";
+  args.common.progress = Parsed().progress == "always"  ? ProgressMode::kAlways
+                         : Parsed().progress == "never" ? ProgressMode::kNever
+                                                        : ProgressMode::kAuto;
+  args.common.product_on_output = output == "-";
+  if (!output.empty()) paths.push_back(output);
+  args.common.paths = std::move(paths);
+  return args;
+}
+
+}  // namespace
+
+void AddCommands(CLI::App& app) {
+  Arguments& parsed = Parsed();
+  const auto add = [&](const char* name, const char* does, auto declare, auto& args) {
+    CLI::App* const command = app.add_subcommand(name, does);
+    declare(*command, args);
+    AddInput(*command);
+    AddCommon(*command);
+  };
+  add("convert", "Convert files or a checkpoint folder to one .zt file", AddConvert,
+      parsed.convert);
+  add("inspect", "List a file of any format it reads, from its header", AddInspect, parsed.inspect);
+  add("verify", "Check every byte of a .zt file", AddVerify, parsed.verify);
+  add("extract", "Write tensors back as safetensors, npz, npy or GGUF", AddExtract, parsed.extract);
+  add("diff", "Compare two inputs by name, shape, type and values", AddDiff, parsed.diff);
+  add("bench", "Measure reading, converting, compressing and writing", AddBench, parsed.bench);
+}
+
+int RunCommand(const CLI::App& app) {
+  Arguments& p = Parsed();
+  p.common.command = app.get_subcommands().front()->get_name();
+  if (p.common.command == "convert") {
+    p.convert.group_quantized = p.quant == "group";
+    if (p.convert.output.empty() && !p.convert.dry_run)
+      return RefuseUsage(p.common,
+                         "-o OUT is missing: the .zt file to write, or - for standard "
+                         "output; see ztstream convert --help");
+    return RunConvert(Complete(p.convert, p.convert.inputs, p.convert.output));
+  }
+  if (p.common.command == "inspect") return RunInspect(Complete(p.inspect, {p.inspect.file}));
+  if (p.common.command == "verify") {
+    std::vector<std::string> paths = p.verify.against;
+    paths.push_back(p.verify.file);
+    return RunVerify(Complete(p.verify, paths));
+  }
+  if (p.common.command == "extract")
+    return RunExtract(Complete(p.extract, {p.extract.file}, p.extract.output));
+  if (p.common.command == "diff") return RunDiff(Complete(p.diff, {p.diff.first, p.diff.second}));
+  return RunBench(Complete(p.bench, p.bench.inputs));
+}
+
+Common CommonOf(const std::vector<std::string>& words) {
+  Common common;
+  common.json = std::ranges::find(words, "--json") != words.end();
+  if (!words.empty() && !words.front().starts_with('-')) common.command = words.front();
+  return common;
+}
+
+}  // namespace zt::cli

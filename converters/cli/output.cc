@@ -1,0 +1,255 @@
+// zt.cli:output — escaping, messages, JSON, sizes.
+module;
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+module zt.cli;
+
+import :args;
+import :output;
+import zt;
+
+namespace zt::cli {
+
+int RefuseUsage(const Common& common, const std::string& message) {
+  return internal::Fail(common, InvalidArgument(message));
+}
+
+namespace internal {
+namespace {
+
+constexpr char kHex[] = "0123456789abcdef";
+
+// The length of the UTF-8 sequence that `text` begins with, and its code point. Length 0: it is not UTF-8.
+struct Decoded {
+  std::size_t length = 0;
+  std::uint32_t point = 0;
+};
+
+Decoded Decode(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return {1, first};
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return {};
+  std::uint32_t point = first & (0xffu >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {};
+    point = point << 6 | (byte(i) & 0x3fu);
+  }
+  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = point >= 0xd800 && point <= 0xdfff;
+  if (point < kLeast[length] || point > 0x10ffff || surrogate) return {};
+  return {length, point};
+}
+
+bool IsHarmless(std::uint32_t point) {
+  if (point < 0x20 || (point >= 0x7f && point < 0xa0)) return false;  // control characters
+  if (point >= 0x2028 && point <= 0x202e) return false;               // line breaks, directions
+  if (point >= 0x2066 && point <= 0x2069) return false;               // directions
+  return point != 0xfeff;                                             // a mark that is not seen
+}
+
+void AppendHex(std::string& out, std::uint32_t value, int digits) {
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kHex[value >> shift & 15];
+}
+
+// The file and the tensor that a message names: "FILE: tensor 'NAME': what is wrong". The file is one of the run's,
+// or lies in a folder that is.
+void AddPlace(Json& error, const Common& common, std::string_view message) {
+  std::size_t end = 0;
+  for (const std::string& path : common.paths) {
+    if (path.empty() || !message.starts_with(path)) continue;
+    const std::size_t colon = message.find(": ", path.size());
+    const bool whole = colon == path.size();
+    const bool inside =
+        message.size() > path.size() && (message[path.size()] == '/' || path.ends_with('/'));
+    if ((whole || inside) && colon != message.npos) end = std::max(end, colon);
+  }
+  if (end == 0 && message.starts_with("standard ")) end = message.find(": ");
+  if (end != 0 && end != message.npos) {
+    error["file"] = message.substr(0, end);
+    message.remove_prefix(end + 2);
+  }
+  constexpr std::string_view kTensor = "tensor '";
+  if (!message.starts_with(kTensor)) return;
+  const std::size_t close = message.find("': ", kTensor.size());
+  if (close == message.npos) return;
+  error["tensor"] = message.substr(kTensor.size(), close - kTensor.size());
+}
+
+void WriteLine(const std::string& line) {
+  const std::lock_guard lock(Lines());
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace
+
+std::string Printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const Decoded next = Decode(text);
+    const auto byte = static_cast<unsigned char>(text.front());
+    if (next.length == 0) {
+      out += "\\x";
+      AppendHex(out, byte, 2);
+    } else if (IsHarmless(next.point)) {
+      out += text.substr(0, next.length);
+    } else if (byte == '\n') {
+      out += "\\n";
+    } else {
+      out += next.length == 1 ? "\\x" : "\\u";
+      AppendHex(out, next.point, next.length == 1 ? 2 : 4);
+    }
+    text.remove_prefix(std::max<std::size_t>(next.length, 1));
+  }
+  return out;
+}
+
+std::size_t Columns(std::string_view printable) {
+  return static_cast<std::size_t>(std::count_if(printable.begin(), printable.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
+
+std::mutex& Lines() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+void Note(std::string_view text) { WriteLine("ztstream: " + Printable(text) + "\n"); }
+
+void Warn(std::string_view message) {
+  WriteLine("ztstream: warning: " + Printable(message) + "\n");
+}
+
+int Fail(const Common& common, const Status& status) {
+  const std::string message(Message(status));
+  const int exit = ExitStatus(status);
+  Note(message);
+  if (common.json) {
+    Json error = {{"exit_status", exit}};
+    AddPlace(error, common, message);
+    error["message"] = message;
+    Json json = Envelope(common, false);
+    json["error"] = std::move(error);
+    (void)PrintJson(common, json);
+  }
+  return exit;
+}
+
+Status Print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return OkStatus();
+  if (errno == EPIPE) return OkStatus();  // `| head`, a pager that was quit
+  return Annotate(IoError(errno, "cannot write"), "standard output");
+}
+
+Json Envelope(const Common& common, bool ok) {
+  return {{"schema", "ztstream/1"}, {"cmd", common.command}, {"ok", ok}};
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Status PrintJson(const Common& common, const Json& json) {
+  if (!common.product_on_output) return Print(Dump(json));
+  WriteLine(Dump(json));
+  return OkStatus();
+}
+
+std::string HumanBytes(std::uint64_t bytes) {
+  static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) value /= 1024, ++unit;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
+  return text;
+}
+
+std::string HumanRate(double rate) {
+  return HumanBytes(static_cast<std::uint64_t>(std::max(0.0, rate))) + "/s";
+}
+
+std::string HumanSeconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f s", seconds);
+  return text;
+}
+
+std::string Counted(std::uint64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+std::string Joined(std::span<const std::string> words, std::string_view last) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) out += i + 1 == words.size() ? " " + std::string(last) + " " : ", ";
+    out += words[i];
+  }
+  return out;
+}
+
+std::string Text(const RunSummary& run) {
+  const double rate = static_cast<double>(run.bytes_in) / std::max(run.seconds, 1e-6);
+  return run.output + ": " + Counted(run.tensors, "tensor") + ", " + HumanBytes(run.bytes_in) +
+         " in, " + HumanBytes(run.bytes_out) + " out, " + HumanSeconds(run.seconds) + ", " +
+         HumanRate(rate);
+}
+
+Json ToJson(const Value& value) {
+  switch (value.kind()) {
+    case Value::Kind::kNull:
+      return nullptr;
+    case Value::Kind::kBool:
+      return *value.AsBool();
+    case Value::Kind::kUint:
+      return *value.AsUint();
+    case Value::Kind::kInt:
+      return *value.AsInt();
+    case Value::Kind::kDouble:
+      return *value.AsDouble();
+    case Value::Kind::kString:
+      return *value.AsString();
+    case Value::Kind::kBytes: {
+      // JSON has no bytes: hexadecimal, marked.
+      std::string hex;
+      for (const std::byte byte : *value.AsBytes())
+        AppendHex(hex, static_cast<std::uint32_t>(byte), 2);
+      return Json{{"$bytes", hex}};
+    }
+    case Value::Kind::kArray: {
+      Json out = Json::array();
+      for (const Value& each : *value.AsArray()) out.push_back(ToJson(each));
+      return out;
+    }
+    case Value::Kind::kMap:
+      return ToJson(*value.AsMap());
+  }
+  return nullptr;
+}
+
+Json ToJson(const Value::Map& map) {
+  Json::object_t out;
+  for (const auto& [key, value] : map)
+    out.Container::emplace_back(key,
+                                ToJson(value));  // unlike out[key] without a search for the key
+  return out;
+}
+
+}  // namespace internal
+}  // namespace zt::cli

@@ -1,0 +1,452 @@
+"""The program at the prompt: what it prints, on a terminal and elsewhere, and what it says to a command line."""
+import gzip
+import io
+import json
+import os
+import pickle
+import pty
+import re
+import struct
+import subprocess
+import time
+import unittest
+import zipfile
+
+import numpy
+
+import support
+from support import DATA, DIFFERS, DONE, EXISTS, INVALID, IO, PROGRAM, UNSUPPORTED, USAGE
+
+from extract_test import make_safetensors
+
+ONE = {"w": ("F32", [1], bytes(4))}
+ESCAPE = "\x1b[2Jevil\nrow\u202e"
+
+
+def with_metadata(tensors, metadata):
+    """A safetensors file with __metadata__."""
+    data = make_safetensors(tensors)
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.dumps({"__metadata__": metadata, **json.loads(data[8:8 + size])}).encode()
+    return struct.pack("<Q", len(header)) + header + data[8 + size:]
+
+
+class OutputOfTheProgram(support.EndToEnd):
+
+    def check_printable(self, *outputs):
+        for output in outputs:
+            text = output.decode("utf-8")  # fails where it is not UTF-8
+            for character in text:
+                self.assertTrue(character == "\n" or (character.isprintable() or character == " "), repr(text))
+
+    def test_closed_descriptors_are_not_given_to_files(self):
+        source = self.put("a.safetensors", make_safetensors({"w": ("F32", [1 << 20], bytes(4 << 20))}))
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            output = self.path("o.zt")
+            process = subprocess.run(["sh", "-c", f'exec "$0" convert "$1" -o "$2" -f --progress always {closed}',
+                                      PROGRAM, source, output], timeout=support.PATIENCE, capture_output=True)
+            self.assertEqual(process.returncode, DONE, closed)
+            self.succeed("verify", output, "--against", source)
+        process = subprocess.run(["sh", "-c", 'exec "$0" inspect "$1" >&-', PROGRAM, source], capture_output=True)
+        self.assertEqual(process.returncode, IO, process.stderr)
+        process = subprocess.run(["sh", "-c", 'exec "$0" convert - -o "$1" <&-', PROGRAM, self.path("n.zt")],
+                                 capture_output=True)
+        self.assertEqual(process.returncode, IO, process.stderr)
+
+    def test_json_of_names_that_are_not_utf8(self):
+        folder = self.path("model")
+        for number in (1, 2):  # keys that disagree become a warning, which cuts them inside a character
+            self.put(f"model/m{number}.safetensors", with_metadata({f"t{number}": ("U8", [1], b"x")},
+                                                                 {"x" + "é" * 400: str(number)}))
+        result = self.json("convert", folder, "-o", self.path("s.zt"), "--json", "-q")
+        self.assertTrue(result["ok"])
+        name = os.fsdecode(b"bad\xffname.safetensors")
+        source = self.put(name, make_safetensors(ONE))
+        for command in (["convert", source, "-o", self.path("o.zt")], ["inspect", source], ["diff", source, source],
+                        ["extract", source, "-o", self.path(os.fsdecode(b"\xfe.npz"))],
+                        ["bench", source, "--runs", "1"]):
+            result = self.json(*command, "--json", "-q")
+            self.assertEqual((result["schema"], result["cmd"], result["ok"]), ("ztstream/1", command[0], True))
+
+    def test_what_files_say_is_escaped(self):
+        source = self.put("e.safetensors", with_metadata({ESCAPE: ("U8", [1], b"x")}, {ESCAPE: ESCAPE}))
+        other = self.put("f.safetensors", make_safetensors({ESCAPE: ("U8", [1], b"y")}))
+        output = self.path("o.zt")
+        self.succeed("convert", source, "-o", output)
+        runs = [["inspect", source], ["inspect", "--tree", source], ["inspect", "-v", output], ["diff", source, other],
+                ["convert", "-n", source], ["verify", output, "--against", other],
+                ["extract", source, "no such \x1b\n", "-o", self.path("x.npz")],
+                ["inspect", os.fsdecode(b"no\xff\x1bsuch\n")], ["convert", source, "-o", output, "--include", "\x1b\n"],
+                ["convert", source, "\x1b[2J", "-o", "\x1b[3J\n.zt"], ["\x1b[2J"], ["inspect", "--\x1b[2J"]]
+        for arguments in runs:
+            process = self.run_program(*arguments)
+            self.check_printable(process.stdout, process.stderr)
+        self.assertIn(rb"\x1b[2Jevil\nrow\u202e", self.succeed("inspect", source))
+        index = {"weight_map": {"a": "x\nztstream: all good\x1b[2K"}}
+        self.put("i/model.safetensors.index.json", json.dumps(index).encode())
+        self.check_printable(self.fail_with((INVALID, USAGE), "inspect", self.path("i")).encode())
+
+    def test_one_schema_for_results_and_errors(self):
+        source = self.put("a.safetensors", make_safetensors(ONE))
+        broken = self.put("b.safetensors", make_safetensors(ONE)[:-1])
+        output = self.path("o.zt")
+        self.succeed("convert", source, "-o", output)
+        for command in ("inspect", "verify"):
+            result = self.json(command, output, "--json")
+            self.assertEqual((result["schema"], result["cmd"], result["ok"]), ("ztstream/1", command, True))
+        cases = [(INVALID, ["inspect", broken], str(broken)), (IO, ["diff", source, "gone"], "gone"),
+                 (EXISTS, ["convert", source, "-o", output], str(output)),
+                 (USAGE, ["convert", source], None), (USAGE, ["inspect", "--frob", source], None),
+                 (UNSUPPORTED, ["verify", "-"], "standard input")]
+        for status, arguments, file in cases:
+            process = self.run_program(*arguments, "--json")
+            self.assertEqual(process.returncode, status, arguments)
+            result = json.loads(process.stdout)
+            self.assertEqual((result["schema"], result["cmd"], result["ok"]), ("ztstream/1", arguments[0], False))
+            self.assertEqual(result["error"]["exit_status"], status)
+            self.assertEqual(result["error"].get("file"), file, arguments)
+            self.assertEqual(process.stderr.decode(), f"ztstream: {result['error']['message']}\n")
+        huge = self.put("huge.safetensors", make_safetensors({"big": ("F32", [1], struct.pack("<f", 1e38))}))
+        process = self.run_program("convert", huge, "-o", self.path("h.zt"), "--dtype", "f16", "--json")
+        error = json.loads(process.stdout)["error"]
+        self.assertEqual((error["exit_status"], error["tensor"]), (7, "big"))
+
+    def test_a_reader_that_goes_away_is_no_error(self):
+        tensors = {f"tensor.{i:06d}": ("U8", [0], b"") for i in range(20_000)}
+        source = self.put("many.safetensors", make_safetensors(tensors))
+        for option in ("--quiet", "--json", "--tree"):
+            process = subprocess.run(["bash", "-c", '"$0" inspect "$1" "$2" | head -n 1 >/dev/null; '
+                                      'echo "${PIPESTATUS[0]}"', PROGRAM, source, option], capture_output=True)
+            self.assertEqual((process.stdout, process.stderr), (b"0\n", b""), option)
+
+
+class NotAModel(support.EndToEnd):
+
+    def zip(self, *names):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name in names:
+                archive.writestr(name, b"x")
+        return buffer.getvalue()
+
+    def test_kinds_are_named(self):
+        pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+        cases = [
+            (pointer, "git lfs pull"), (b"\n<!DOCTYPE html><html><head>", "HTML page"),
+            (b"Entry not found", "server's error message"), (gzip.compress(b"x" * 99), "gzip"),
+            (b"\x28\xb5\x2f\xfd" + bytes(20), "zstd"), (b"\x89HDF\r\n\x1a\n" + bytes(99), "HDF5"),
+            (self.zip("m/data.pkl", "m/data/0"), "PyTorch"), (self.zip("m/data.pkl", "m/code/a.py"), "TorchScript"),
+            (self.zip("config.json", "model.weights.h5"), "Keras"), (self.zip("readme"), "without .npy"),
+            (b'{"a": [1, 2]}', "JSON"), (b"\x08\x07\x12\x07pytorch\x1a\x052.1.0" + bytes(50), "ONNX"),
+            (b"\x08\x01\x12\xa3\xc2\x0c\x0a" + bytes(50), "TensorFlow"),
+            (b"\x82\xa6params\x81\xa5dense" + bytes(20), "msgpack"), (bytes(257) + b"ustar\0" + bytes(300), "tar"),
+            (b"tjgg" + bytes(50), "GGML")]
+        cases += [(pickle.dumps({"a": [1.0]}, protocol), "pickle") for protocol in (2, 3, 4, 5)]
+        for content, says in cases:
+            if says in ("PyTorch", "TorchScript", "pickle") and "torch" in self.formats():
+                continue
+            file = self.put("model.safetensors", content)
+            line = self.fail_with(UNSUPPORTED, "inspect", file, says=says)
+            self.assertNotIn("damaged", line)
+            if "zip" not in says and content[:2] != b"PK":
+                self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.path("o.zt"), stdin=content, says=says)
+        self.fail_with(INVALID, "inspect", self.put("x", b"no format at all, just text that goes on"), says="none of")
+        self.fail_with(INVALID, "inspect", self.put("x", b""), says="empty")
+
+    def formats(self):
+        return self.succeed("inspect", "--help").decode()
+
+    def test_a_pointer_in_a_folder(self):
+        self.put("m/model.safetensors", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+        self.fail_with(UNSUPPORTED, "convert", self.path("m"), "-o", self.path("o.zt"), says=("git lfs pull", "model.s"))
+
+    def test_what_is_read_from_its_end(self):
+        for content, what in ((self.zip("a.npy"), "a zip archive is read from its end; name a file"),
+                              ((DATA / "zt/w123.zt").read_bytes(), "a .zt file is read from its end; name a file")):
+            for arguments in (["convert", "-", "-o", self.path("o.zt")], ["inspect", "-"], ["diff", "-"],
+                              ["extract", "-", "-o", self.path("o.npz")]):
+                arguments += [self.put("a.safetensors", make_safetensors(ONE))] if arguments[0] == "diff" else []
+                line = self.fail_with(UNSUPPORTED, *arguments, stdin=content, says=what)
+                self.assertNotIn("npz is", line)
+
+    def test_folders_of_several_models(self):
+        gguf = (DATA / "gguf/little.gguf").read_bytes()
+        self.put("m/b.gguf", gguf)
+        self.put("m/a.gguf", gguf)
+        self.fail_with(USAGE, "convert", self.path("m"), "-o", self.path("o.zt"), says=("a.gguf", "b.gguf"))
+        self.put("m/c.safetensors", make_safetensors(ONE))
+        self.fail_with(USAGE, "convert", self.path("m"), "-o", self.path("o.zt"), says=("a.gguf", "c.safetensors"))
+        self.succeed("convert", self.path("m"), "--from", "safetensors", "-o", self.path("o.zt"))
+        self.fail_with(USAGE, "verify", self.path("o.zt"), "--against", self.path("m"), says="several formats")
+        self.put("n/a.npy", b"")
+        self.put("n/x.safetensors", make_safetensors(ONE))
+        self.fail_with(USAGE, "inspect", self.path("n"), says=("a.npy", "x.safetensors"))
+        self.put("o/m.safetensors", make_safetensors(ONE))
+        self.succeed("convert", self.path("o"), "-o", self.path("o/m.zt"))  # which is no part of the checkpoint
+        self.succeed("verify", self.path("o/m.zt"), "--against", self.path("o"))
+
+
+class Rules(support.EndToEnd):
+
+    def setUp(self):
+        super().setUp()
+        self.names = ["a.b", "a|b", "a", "b", "a/b", "$c^", "x1"]
+        self.source = self.put("r.safetensors", make_safetensors({
+            **{name: ("F32", [1], bytes(4)) for name in self.names}, "ints": ("I64", [1], bytes(8))}))
+
+    def renamed(self, *rules):
+        result = self.json("convert", "-n", "-q", "--json", self.source, *[x for r in rules for x in ("--rename", r)])
+        return {row["source_name"]: row["name"] for row in result["plan"] if row["source_name"] != row["name"]}
+
+    def test_rename_with_an_escaped_delimiter(self):
+        self.assertEqual(self.renamed(r"s|a\|b|Z|"), {"a|b": "Z"})
+        self.assertEqual(self.renamed(r"s.a\.b.Z."), {"a.b": "Z"})
+        self.assertEqual(self.renamed(r"s/a\/b/c\/d/"), {"a/b": "c/d"})
+        self.assertEqual(self.renamed(r"s$\$c$Z\$$"), {"$c^": "Z$^"})
+        self.assertEqual(self.renamed(r"s1x\11Z1"), {"x1": "Z"})
+        self.assertEqual(self.renamed(r"s/(x)(1)/\2\1/"), {"x1": "1x"})
+        self.fail_with(USAGE, "convert", "-n", self.source, "--rename", "s\\a\\b\\", says="backslash")
+
+    def test_a_rule_that_touches_nothing_is_warned_about(self):
+        cases = [(["--include", ".", "--exclude", "nope"], "--exclude 'nope' matches the name of no tensor"),
+                 (["--rename", "s/nope/x/"], "--rename 's/nope/x/' matches"), (["--dtype", "nope=f16"], "no name matches"),
+                 (["--dequantize", "f16"], "GGUF's blocks")]
+        for options, says in cases:
+            process = self.run_program("convert", self.source, "-o", self.path("o.zt"), "-f", *options)
+            self.assertEqual(process.returncode, DONE)
+            self.assertEqual(process.stderr.count(b"warning"), 1, process.stderr)
+            self.assertIn(says.encode(), process.stderr)
+            self.assertIn(says, self.json("convert", self.source, "-n", "-q", "--json", *options)["warnings"][0])
+        ints = self.put("i.safetensors", make_safetensors({"i": ("I64", [1], bytes(8))}))
+        process = self.run_program("convert", ints, "-o", self.path("o.zt"), "-f", "--dtype", "i32")
+        self.assertIn(b"--dtype 'i32' applies to no tensor: without a pattern", process.stderr)
+        plan = self.json("convert", ints, "-n", "--json", "--dtype", ".=i32")["plan"]
+        self.assertEqual(plan[0]["components"][0]["to"], "i32")
+        process = self.run_program("convert", self.source, "-n", "-v", "--dtype", "bf16", "--exclude", "a")
+        self.assertIn(b"--dtype 'bf16': 3 tensors", process.stderr)
+        self.assertIn(b"--exclude 'a': 4 tensors", process.stderr)
+
+    def test_a_selection_that_leaves_nothing_is_an_error(self):
+        for options in (["--include", "nope"], ["--exclude", "."]):
+            process = self.run_program("convert", self.source, "-o", self.path("o.zt"), *options)
+            self.assertEqual(process.returncode, USAGE)
+            self.assertIn(b"leave none of 8 tensors", process.stderr)
+            self.assertFalse(self.path("o.zt").exists())
+        empty = self.put("e.safetensors", make_safetensors({}))
+        self.succeed("convert", empty, "-o", self.path("e.zt"))
+
+    def test_other_names_of_types(self):
+        for theirs, ours in (("float16", "f16"), ("fp16", "f16"), ("half", "f16"), ("bfloat16", "bf16"),
+                             ("torch.bfloat16", "bf16"), ("float", "f32"), ("double", "f64"), ("FP32", "f32")):
+            plan = self.json("convert", self.source, "-n", "--json", "--dtype", theirs)["plan"]
+            self.assertEqual(plan[0]["components"][0]["to"], ours)
+        self.fail_with(USAGE, "convert", self.source, "-n", "--dtype", "flaot", says=("'flaot'", "bf16", "f8_e5m2"))
+
+    def test_what_became_of_overflows(self):
+        source = self.put("o.safetensors", make_safetensors({"w": ("F32", [2], struct.pack("<2f", 1e6, 1))}))
+        for dtype, policy, says in (("f8_e4m3fn", "inf", "became NaN"), ("f8_e5m2", "inf", "became infinity"),
+                                    ("f16", "inf", "became infinity"), ("f16", "saturate", "became the largest value")):
+            process = self.run_program("convert", source, "-o", self.path("o.zt"), "-f", "--dtype", dtype,
+                                       "--on-overflow", policy)
+            self.assertIn(f"tensor 'w': 1 value did not fit and {says}".encode(), process.stderr)
+
+    def test_sparse_keep_in_every_command(self):
+        source = DATA / "scipy/csr.npz"
+        self.succeed("convert", source, "--sparse", "keep", "-o", self.path("k.zt"))
+        self.succeed("verify", self.path("k.zt"), "--sparse", "keep", "--against", source)
+        self.succeed("diff", self.path("k.zt"), source, "--sparse", "keep")
+        self.assertEqual(self.run_program("diff", self.path("k.zt"), source).returncode, DIFFERS)
+        names = {row["name"] for row in self.json("inspect", source, "--sparse", "keep", "--json")["objects"]}
+        self.assertIn("indptr", names)
+        self.succeed("extract", source, "indptr", "--sparse", "keep", "-o", self.path("i.npy"))
+        self.assertEqual(numpy.load(self.path("i.npy")).ndim, 1)
+
+    def test_extract_takes_patterns(self):
+        self.succeed("extract", self.source, "a*", "x?", "-o", self.path("o.npz"))
+        self.assertEqual(sorted(numpy.load(self.path("o.npz")).files), ["a", "a.b", "a/b", "a|b", "x1"])
+        self.fail_with(USAGE, "extract", self.source, "q*", "-o", self.path("p.npz"), says="no tensor 'q*'")
+        self.put("s.safetensors", make_safetensors({"a*": ("U8", [1], b"x"), "ab": ("U8", [1], b"y")}))
+        self.succeed("extract", "s.safetensors", "a*", "-o", self.path("s.npz"))  # a name before a pattern
+        self.assertEqual(numpy.load(self.path("s.npz")).files, ["a*"])
+
+
+class CommandLine(support.EndToEnd):
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.put("a.safetensors", make_safetensors(ONE))
+
+    def test_words_that_are_wrong_are_named(self):
+        cases = [(["conver", "a"], "'conver' is not a command; did you mean 'convert'? See ztstream --help"),
+                 (["frobnicate"], "commands are convert, inspect, verify"),
+                 (["convert", "--ztsd", "a", "-o", "b"], "'--ztsd' is not an option of convert; did you mean --zstd? "
+                  "See ztstream convert --help"),
+                 (["extract", "a", "--ouput", "b"], "did you mean --output?"),
+                 (["inspect", "a", "--zzz"], "'--zzz' is not an option of inspect; see ztstream inspect --help"),
+                 (["convert", "a", "--zstd", "5", "-o", "b"], "--zstd takes its level after '=': --zstd=5"),
+                 (["convert", "a", "-o", "b", "--digest", "md5"], "--digest: md5 not in"),
+                 (["convert", "a", "-o", "b", "--chunk", "3 apples"], "--chunk"),
+                 (["convert", "a", "-o", "b", "--threads", "5000"], "--threads"),
+                 (["convert", "a"], "-o OUT is missing"), (["verify"], "FILE is required; see ztstream verify --help"),
+                 ([], "a command is missing: convert, inspect"), (["inspect", "a", "--from", "csv"], "--from: csv not in"),
+                 (["convert", "a.safetensors", "-o", "q.npz"], "'ztstream extract' writes those")]
+        for arguments, says in cases:
+            self.fail_with(USAGE, *arguments, says=says)
+
+    def test_words_may_come_in_any_order(self):
+        help_text = self.succeed("convert", "--help")
+        self.assertEqual(self.succeed("help", "convert"), help_text)
+        self.assertEqual(self.succeed("help"), self.succeed("--help"))
+        self.assertEqual(self.succeed("inspect", "--version"), self.succeed("--version"))
+        self.succeed("-q", "--threads", "1", "--progress", "never", "convert", self.source, "-o", self.path("o.zt"))
+        self.assertEqual(self.json("--json", "inspect", self.path("o.zt"))["cmd"], "inspect")
+
+    def test_sizes(self):
+        for size in ("1000000", "64M", "64MiB", "2gb", "1 KiB", "512kb"):
+            self.succeed("inspect", "--memory", size, self.source)
+
+    def test_one_is_not_plural(self):
+        self.assertIn(b": 1 tensor, ", self.run_program("convert", self.source, "-o", self.path("o.zt")).stderr)
+        self.assertIn(b"good: 1 object, 1 component, 1 digest matches", self.succeed("verify", self.path("o.zt")))
+        self.assertIn(b"1 tensor, 1 parameter, 4 B\n", self.succeed("inspect", self.source))
+
+
+class Inspect(support.EndToEnd):
+
+    def setUp(self):
+        super().setUp()
+        tensors = {}
+        for layer in range(12):
+            tensors[f"model.layers.{layer}.attn.weight"] = ("F32", [2, 3], bytes(24))
+            tensors[f"model.layers.{layer}.mlp.bias"] = ("BF16", [4], bytes(8))
+        tensors["head"] = ("F32", [100], bytes(400))
+        self.source = self.put("m.safetensors", make_safetensors(tensors))
+        self.output = self.path("m.zt")
+        self.succeed("convert", self.source, "-o", self.output, "-q")
+
+    def names(self, *options):
+        lines = self.succeed("inspect", *options, self.output).decode().splitlines()
+        return [line.split()[0] for line in lines if " dense " in line]
+
+    def test_totals(self):
+        for file in (self.source, self.output):
+            text = self.succeed("inspect", file).decode()
+            self.assertIn("25 tensors, 220 parameters, 784 B", text)
+            self.assertRegex(text, r"\n  bf16 +12 tensors +48 parameters +96 B\n")
+            self.assertRegex(text, r"\n  f32 +13 tensors +172 parameters +688 B\n")
+        self.succeed("convert", self.source, "-o", self.path("z.zt"), "--zstd", "--min-gain", "-1000", "-q")
+        self.assertRegex(self.succeed("inspect", self.path("z.zt")).decode(), r" of 784 B \(\d+\.\d%\)")
+
+    def test_orders(self):
+        in_file = self.names()
+        self.assertEqual(in_file, self.names("--sort", "offset"))
+        self.assertEqual(self.names("--sort", "name"), sorted(in_file))
+        self.assertEqual(self.names("--sort", "size")[0], "head")
+
+    def test_tree(self):
+        text = self.succeed("inspect", "--tree", self.output).decode()
+        self.assertRegex(text, r"\nmodel\.layers +24 tensors, 120 parameters, 384 B\n")
+        self.assertRegex(text, r"\n  0-11 +12 alike, each 2 tensors, 10 parameters, 32 B\n")
+        self.assertRegex(text, r"\n    attn\.weight +f32 \[2, 3\]  24 B\n")
+        self.assertRegex(text, r"\nhead +f32 \[100\]  400 B\n")
+        deep = self.put("d.safetensors", make_safetensors({"." * 60_000: ("U8", [1], b"x"), "a.b.": ("U8", [1], b"x")}))
+        self.succeed("inspect", "--tree", deep)
+
+    def test_attributes_and_shapes_of_components(self):
+        text = self.succeed("inspect", "-v", DATA / "scipy/csr.npz").decode()
+        self.assertRegex(text, r"/indptr +u64 +\[\d+\] +sparse_csr \[\d+, \d+\]")
+        self.succeed("convert", DATA / "gguf/little.gguf", "-o", self.path("g.zt"), "-q")
+        self.assertRegex(self.succeed("inspect", "-v", self.path("g.zt")).decode(), r"\n    \w+: \d+, \w+: \d+\n")
+
+    def test_shared_bytes_are_said(self):
+        data = make_safetensors({"a": ("F32", [1], bytes(4)), "b": ("F32", [1], bytes(4))})
+        header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+        header["b"]["data_offsets"] = header["a"]["data_offsets"]
+        text = json.dumps(header).encode()
+        tied = self.put("t.safetensors", struct.pack("<Q", len(text)) + text + bytes(4))
+        self.assertRegex(self.succeed("inspect", tied).decode(), r"\n[ab] .*= [ab]\n")
+        plan = self.succeed("convert", "-n", tied).decode()
+        self.assertRegex(plan, r"\n[ab]  f32 \[1\]  4 B  = [ab]\n")
+        self.assertIn("plan: zTensor 1.2, 2 of 2 tensors, 4 B in, 4 B out, 1 shared with others\n", plan)
+
+    def test_names_are_cut_to_the_terminal(self):
+        name = "model.layers.17." + "very_long_" * 12 + "end.weight"
+        source = self.put("l.safetensors", make_safetensors({name: ("F32", [1], bytes(4))}))
+        self.assertIn(name.encode(), self.succeed("inspect", source))  # whole where it is piped
+        for columns in (40, 80, 100):
+            text = in_terminal(columns, ["inspect", "l.safetensors"], self.folder)
+            lines = text.splitlines()
+            self.assertTrue(lines[-1].startswith("model.l") and ".weight" in lines[-1] or columns == 40, text)
+            if columns > 40:
+                self.assertLessEqual(max(map(len, lines)), columns, text)
+
+
+def in_terminal(columns, arguments, folder, stdin=None, env=None):
+    """Runs the program with its output on a terminal so wide; what it has written there."""
+    import fcntl
+    import termios
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdin=stdin or subprocess.DEVNULL, stdout=theirs,
+                               stderr=theirs, cwd=folder, env=dict(os.environ, **(env or {})))
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        text += part
+    os.close(ours)
+    process.wait()
+    return text.decode().replace("\r\n", "\n")
+
+
+class Progress(support.EndToEnd):
+
+    def slow_run(self, run):
+        """`run` with a pipe as its standard input through which a checkpoint comes slowly."""
+        data = make_safetensors({f"t{i}": ("F32", [1 << 16], bytes(1 << 18)) for i in range(8)})
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            step = len(data) // 8 + 1
+            for at in range(0, len(data), step):
+                os.write(write, data[at:at + step])
+                time.sleep(0.15)
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read, "rb") as stdin:
+            text = run(stdin)
+        os.waitpid(child, 0)
+        return text
+
+    def test_the_line_fits_the_terminal(self):
+        for columns in (20, 40, 80, 100, 120):
+            text = self.slow_run(lambda stdin: in_terminal(columns, ["convert", "-", "-o", "o.zt", "-f"], self.folder, stdin))
+            lines = [line.removesuffix("\x1b[K") for line in text.split("\r")]
+            drawn = [line for line in lines if line.startswith("convert ")]
+            self.assertGreater(len(drawn), 2, text)
+            self.assertLess(max(map(len, drawn)), columns, text)
+            for line in drawn:
+                self.assertRegex(line, r"\d+%")
+                self.assertNotIn("0/0", line)
+                self.assertEqual("tensors" in line, columns >= 80, line)
+                self.assertEqual("[" in line, columns >= 100, line)
+                self.assertEqual("left" in line, columns >= 40, line)
+
+    def test_elsewhere(self):
+        def run(*options):
+            return lambda stdin: subprocess.run([PROGRAM, "convert", "-", "-o", "o.zt", "-f", *options], stdin=stdin,
+                                                cwd=self.folder, capture_output=True).stderr
+        self.assertEqual(self.slow_run(run()).count(b"\n"), 1)  # the summary: the run took less than ten seconds
+        self.assertGreater(self.slow_run(run("--progress", "always")).count(b"\rconvert "), 2)
+        self.assertEqual(self.slow_run(run("--progress", "always", "--quiet")), b"")
+        self.assertNotIn(b"\r", self.slow_run(run("--progress", "never")))
+
+
+if __name__ == "__main__":
+    unittest.main()
