@@ -10,7 +10,9 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -323,6 +325,224 @@ TEST(Options, AreChecked) {
             StatusCode::kInvalidArgument);
   EXPECT_EQ(Writer::Create(MemorySink(file), {.zstd = {.frame_bytes = 1}}).status().code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST(Options, ASinkAndStagesThatAreNotThere) {
+  const auto no_sink = Writer::Create(nullptr);
+  EXPECT_EQ(no_sink.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(no_sink.status()), "a writer needs a sink");
+  const auto no_stage = Writer::Create(DiscardSink(), {.stages = {nullptr}});
+  EXPECT_EQ(no_stage.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(no_stage.status()), "one of the writer's stages is null");
+}
+
+TEST(Order, AnObjectThatOutlivesItsWriterSaysSo) {
+  const Bytes data(8);
+  for (const bool begun : {false, true}) {
+    Bytes file;
+    auto writer = Writer::Create(MemorySink(file), {.threads = 2});
+    auto object = (*writer)->Begin({.name = "t", .shape = {16}, .components = {{"data", U8()}}});
+    ASSERT_TRUE(object.ok());
+    if (begun) {
+      ASSERT_TRUE((*object)->Append(data).ok());
+    }
+    writer->reset();
+    const std::string gone = "the writer of the object is gone";
+    EXPECT_EQ(Message((*object)->Append(data)), gone);
+    EXPECT_EQ(Message((*object)->NextComponent()), gone);
+    EXPECT_EQ(Message((*object)->Finish()), gone);
+    object->reset();
+    EXPECT_TRUE(file.empty());
+  }
+}
+
+TEST(Order, AFinishedObjectMayOutliveItsWriter) {
+  const Bytes data(8);
+  Bytes file;
+  auto writer = Writer::Create(MemorySink(file));
+  auto object = (*writer)->Begin({.name = "t", .shape = {8}, .components = {{"data", U8()}}});
+  ASSERT_TRUE((*object)->Append(data).ok());
+  ASSERT_TRUE((*object)->Finish().ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  writer->reset();
+  EXPECT_EQ(Message((*object)->Append(data)), "the object is finished");
+  EXPECT_EQ(Message((*object)->Finish()), "the object is finished");
+}
+
+// With one thread the batch has failed by then; with several it is still under way.
+TEST(Order, AnEarlierErrorCountsBeforeTheCallers) {
+  class Slow final : public Stage {
+    Status Process(Chunk&) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return InvalidData("the earlier");
+    }
+  };
+  const Bytes data(1 << 20);
+  for (const unsigned threads : {1U, 3U}) {
+    Bytes file;
+    auto writer = Writer::Create(MemorySink(file),
+                                 {.threads = threads, .stages = {std::make_shared<Slow>()}});
+    (void)(*writer)->Add("t", {data.size()}, U8(), data);
+    EXPECT_EQ(Message((*writer)->AddAlias("u", "nobody")), "tensor 't': the earlier");
+    EXPECT_EQ(Message((*writer)->Finish()), "tensor 't': the earlier");
+  }
+}
+
+// A source of one tensor that may misbehave.
+class OddSource final : public TensorSource {
+ public:
+  explicit OddSource(std::uint64_t bytes) {
+    file_ = "odd.bin";
+    objects_.push_back({.name = "t", .format = "own", .components = {{"x", U8(), bytes}}});
+  }
+  std::string_view format() const override { return "odd"; }
+  Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override {
+    if (throws) throw std::runtime_error("thrown");
+    return OkStatus();
+  }
+  Status Finish() override {
+    ++finished;
+    return trailing ? InvalidData("odd.bin: trailing bytes") : OkStatus();
+  }
+  bool throws = false, trailing = false;
+  int finished = 0;
+};
+
+TEST(Sources, AreFinishedByTheWriter) {
+  for (const bool trailing : {false, true}) {
+    for (const bool flush : {false, true}) {
+      OddSource source(100);
+      source.trailing = trailing;
+      const auto plan = MakePlan(source, {});
+      ASSERT_TRUE(plan.ok());
+      Bytes file;
+      auto writer = Writer::Create(MemorySink(file));
+      ASSERT_TRUE((*writer)->AddSource(source, *plan).ok());
+      EXPECT_EQ(source.finished, 0);
+      if (flush) (void)(*writer)->Flush();
+      const Status status = (*writer)->Finish();
+      EXPECT_EQ(source.finished, 1);
+      EXPECT_EQ(Message(status), trailing ? "odd.bin: trailing bytes" : "");
+      EXPECT_EQ(file.empty(), trailing);
+    }
+  }
+}
+
+TEST(Sources, WhatTheyThrowNamesTensorAndFile) {
+  OddSource source(100);
+  source.throws = true;
+  const auto plan = MakePlan(source, {});
+  ASSERT_TRUE(plan.ok());
+  Bytes file;
+  auto writer = Writer::Create(MemorySink(file));
+  (void)(*writer)->AddSource(source, *plan);
+  const Status status = (*writer)->Finish();
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_EQ(Message(status), "odd.bin: tensor 't': thrown");
+}
+
+TEST(Sources, OfUnknownSizeAreRefusedAtOnce) {
+  OddSource source(kUnknownSize);
+  const auto plan = MakePlan(source, {});
+  ASSERT_TRUE(plan.ok());
+  Refuses(StatusCode::kInvalidArgument,
+          "odd.bin: tensor 't': the source does not know the size of component 'x'; Writer::Begin "
+          "takes such bytes",
+          [&](Writer& w) { return w.AddSource(source, *plan); });
+}
+
+TEST(Sources, PlansOfAnotherSourceAreRefused) {
+  OddSource source(100);
+  auto plan = MakePlan(source, {});
+  ASSERT_TRUE(plan.ok());
+  plan->objects[0].components[0].source = {1, 0};
+  Refuses(StatusCode::kInvalidArgument,
+          "tensor 't': the plan names a component that the source has not",
+          [&](Writer& w) { return w.AddSource(source, *plan); });
+  plan->objects[0].components.clear();
+  Refuses(StatusCode::kInvalidArgument, "tensor 't': the plan has 0 components, the declaration 1",
+          [&](Writer& w) { return w.AddSource(source, *plan); });
+}
+
+// Two large sources: what the first one wrote is not asked for again, nor is the space asked while it is written.
+TEST(Sources, ASecondOneAsksForBothTogether) {
+  class Asked final : public Sink {
+   public:
+    explicit Asked(std::vector<std::uint64_t>& asked) : asked_(asked) {}
+    const std::string& name() const override { return name_; }
+    Status Append(Pieces) override { return OkStatus(); }
+    Status Reserve(std::uint64_t bytes) override { return asked_.push_back(bytes), OkStatus(); }
+    Status Finish(std::uint64_t) override { return OkStatus(); }
+    void Abort() override {}
+
+   private:
+    std::vector<std::uint64_t>& asked_;
+    std::string name_ = "asked";
+  };
+  const Bytes data(1 << 20);
+  MemorySource first, second;
+  ASSERT_TRUE(first.Add(*DenseObject("a", {data.size()}, U8()), {data}).ok());
+  ASSERT_TRUE(second.Add(*DenseObject("b", {data.size()}, U8()), {data}).ok());
+  const auto plan_a = MakePlan(first, {}), plan_b = MakePlan(second, {});
+  for (const unsigned threads : {1U, 3U}) {
+    std::vector<std::uint64_t> asked;
+    auto writer = Writer::Create(std::make_unique<Asked>(asked), {.threads = threads});
+    ASSERT_TRUE((*writer)->AddSource(first, *plan_a).ok());
+    ASSERT_TRUE((*writer)->AddSource(second, *plan_b).ok());
+    ASSERT_TRUE((*writer)->Finish().ok());
+    EXPECT_EQ(asked, (std::vector<std::uint64_t>{8 + (1 << 20), 8 + (2 << 20)}));
+  }
+}
+
+// Tiny chunks that wait behind a slow one: what they cost counts, not their four bytes.
+TEST(Memory, ManyTinyChunksStayWithinTheWindow) {
+  class Count final : public Stage {
+   public:
+    Status Process(Chunk&) override { return ++passed, OkStatus(); }
+    std::atomic<int> passed = 0;
+  };
+  class SlowSink final : public Sink {
+   public:
+    SlowSink(const Count& count, int& waiting) : count_(count), waiting_(waiting) {}
+    const std::string& name() const override { return name_; }
+    Status Append(Pieces) override {
+      if (++calls_ == 2) {  // the first one is the header
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        waiting_ = count_.passed;
+      }
+      return OkStatus();
+    }
+    Status Finish(std::uint64_t) override { return OkStatus(); }
+    void Abort() override {}
+
+   private:
+    const Count& count_;
+    int& waiting_;
+    int calls_ = 0;
+    std::string name_ = "slow";
+  };
+  constexpr int kTensors = 50000;
+  const Bytes data(4 * kTensors);
+  MemorySource source;
+  for (int i = 0; i < kTensors; ++i) {
+    const auto at = static_cast<std::size_t>(4 * i);
+    ASSERT_TRUE(
+        source
+            .Add(*DenseObject("t" + std::to_string(i), {4}, U8()), {std::span(data).subspan(at, 4)})
+            .ok());
+  }
+  const auto plan = MakePlan(source, {});
+  ASSERT_TRUE(plan.ok());
+  const auto count = std::make_shared<Count>();
+  int waiting = 0;
+  auto writer = Writer::Create(std::make_unique<SlowSink>(*count, waiting),
+                               {.threads = 2, .memory_bytes = 4 << 20, .stages = {count}});
+  ASSERT_TRUE((*writer)->AddSource(source, *plan).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  EXPECT_EQ(count->passed, kTensors);
+  EXPECT_GT(waiting, 0);
+  // A page each is what a stage may take for it; half of the memory is the window.
+  EXPECT_LT(waiting, (2 << 20) / 4096 + 200);
 }
 
 TEST(Cancel, FromAnotherThread) {

@@ -320,6 +320,69 @@ TEST(Reading, ComponentsReadInOrderAndOthersShareABatch) {
   }
 }
 
+// A source gives some bytes as a view and their neighbours as extents; they lie one after another.
+TEST(Reading, ViewsBetweenExtents) {
+  class Mixed final : public TensorSource {
+   public:
+    Mixed() : data_(Noise(64 * 100)), bytes_(MemoryBytes(data_, "mixed")) {
+      for (int i = 0; i < 64; ++i) {
+        objects_.push_back(*DenseObject("t" + std::to_string(i), {100}, U8()));
+      }
+    }
+    std::string_view format() const override { return "mixed"; }
+    Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+      return bytes_->ReadAt(id.object * 100 + offset, out);
+    }
+    std::optional<Extent> extent(ComponentId id) const override {
+      return Extent{bytes_.get(), id.object * std::uint64_t{100}, 100};
+    }
+    std::optional<std::span<const std::byte>> View(ComponentId id) const override {
+      if (id.object % 3 != 1) return std::nullopt;
+      return std::span(data_).subspan(id.object * std::size_t{100}, 100);
+    }
+
+   private:
+    Bytes data_;
+    std::shared_ptr<ByteSource> bytes_;
+  } source;
+  const auto plan = MakePlan(source, {});
+  ASSERT_TRUE(plan.ok());
+  Bytes file;
+  const auto writer = MakeWriter(file, {.threads = 2});
+  ASSERT_TRUE(writer->AddSource(source, *plan).ok());
+  ASSERT_TRUE(writer->Finish().ok());
+  const Manifest manifest = Parse(file);
+  const Bytes data = Noise(64 * 100);
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(Decoded(file, ComponentOf(manifest, "t" + std::to_string(i))),
+              Bytes(data.begin() + i * 100, data.begin() + i * 100 + 100));
+  }
+}
+
+// Digests that need order: several components at once, each in its order.
+TEST(Digests, OfManyLargeComponentsAtOnce) {
+  for (const DigestKind kind : {DigestKind::kSha256, DigestKind::kXxh3}) {
+    std::vector<Bytes> data;
+    for (int i = 0; i < 8; ++i) data.push_back(Noise(kMiB + 1000 * static_cast<std::size_t>(i), 7));
+    Bytes file;
+    WriterOptions options = {.threads = 4};
+    options.storage.digest = kind;
+    const auto writer = MakeWriter(file, options);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      ASSERT_TRUE(writer->Add("t" + std::to_string(i), {data[i].size()}, U8(), data[i]).ok());
+      ASSERT_TRUE(
+          writer->Add("s" + std::to_string(i), {5}, U8(), std::span(data[i]).first(5)).ok());
+    }
+    ASSERT_TRUE(writer->Finish().ok());
+    const Manifest manifest = Parse(file);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const auto hasher = MakeHasher(kind);
+      hasher->Update(data[i]);
+      EXPECT_EQ(ComponentOf(manifest, "t" + std::to_string(i)).digest, hasher->Finish());
+    }
+  }
+}
+
 // ---- encoding, digests, aliases ------------------------------------------------------------------------------
 
 TEST(Compression, IsKeptOnlyWhereItGains) {

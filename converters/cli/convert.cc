@@ -207,7 +207,6 @@ Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, Wr
     const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
     ZT_RETURN_IF_ERROR(writer->AddSource(source, plan));
     ZT_RETURN_IF_ERROR(writer->Flush());
-    ZT_RETURN_IF_ERROR(source.Finish());
     ZT_RETURN_IF_ERROR(writer->Finish());
   }
   bar.End();

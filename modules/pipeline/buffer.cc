@@ -106,6 +106,8 @@ BufferPool::~BufferPool() {
   for (const State::Free& entry : state_->free) Release(entry.data, entry.capacity);
 }
 
+std::size_t BufferPool::Capacity(std::size_t size) { return size == 0 ? 0 : RoundUp(size); }
+
 Buffer BufferPool::Take(std::size_t size) {
   Buffer buffer;
   if (size == 0) return buffer;

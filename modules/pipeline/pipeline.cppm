@@ -51,6 +51,8 @@ class BufferPool {
   BufferPool& operator=(const BufferPool&) = delete;
   // `size` bytes, aligned to a page. Throws std::bad_alloc where there is no memory.
   Buffer Take(std::size_t size);
+  // What a buffer of `size` bytes costs.
+  static std::size_t Capacity(std::size_t size);
 
  private:
   friend class Buffer;
@@ -80,8 +82,7 @@ enum class StageOrder {
   kInOrder,   // one at a time, in the order of Submit
 };
 
-// A step, as the executor sees it. Derive from StageOf.
-// A stage must outlive the Pipeline, which holds it by shared_ptr.
+// A step, as the executor sees it. Derive from StageOf. A Pipeline holds its stages by shared_ptr.
 class TaskStage {
  public:
   virtual ~TaskStage() = default;

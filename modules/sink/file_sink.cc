@@ -150,9 +150,13 @@ class FileSink final : public Sink {
     struct statvfs info;
     if (::fstatvfs(fd_, &info) != 0) return OkStatus();
     const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
-    if (bytes <= free) return OkStatus();
-    return IoError(
-        ENOSPC, std::to_string(bytes) + " bytes are needed, " + std::to_string(free) + " are free");
+    // What the file has taken already is no longer free, and not needed again.
+    struct stat file;
+    const std::uint64_t taken =
+        ::fstat(fd_, &file) == 0 ? static_cast<std::uint64_t>(file.st_blocks) * 512 : 0;
+    if (bytes <= taken || bytes - taken <= free) return OkStatus();
+    return IoError(ENOSPC, std::to_string(bytes - taken) + " bytes are needed, " +
+                               std::to_string(free) + " are free");
   }
 
   Status Finish(std::uint64_t total) override {

@@ -36,7 +36,8 @@ class Sink {
   // Writes all pieces one after another from `offset`. Thread-safe for disjoint ranges.
   virtual Status WriteAt(std::uint64_t offset, Pieces pieces);
 
-  // A hint: about `bytes` will be written in all. Fails where it is certain that they will not fit.
+  // A hint: about `bytes` will be written in all, those that were written already included. Fails where it is certain
+  // that they will not fit.
   virtual Status Reserve(std::uint64_t bytes);
 
   // Makes the `total` bytes durable and visible. After an error there is no output, and an older one is intact.

@@ -19,11 +19,14 @@ module;
 #include <vector>
 
 #include "core/status_macros.h"
+#include "writer/placement.h"
 
 module zt.writer;
 
 import :chain;
 import :chunk;
+import :options;
+import :plan;
 import zt.compress;
 import zt.core;
 import zt.digest;
@@ -70,15 +73,7 @@ class CustomStage final : public PieceStage {
   explicit CustomStage(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {}
   StageOrder order() const override { return stage_->order(); }
   Status ProcessPiece(Piece& piece) override {
-    try {
-      return stage_->Process(piece);
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& error) {
-      return MakeStatus(StatusCode::kInternal, error.what());
-    } catch (...) {
-      return MakeStatus(StatusCode::kInternal, "a stage threw what is no std::exception");
-    }
+    return Caught([&] { return stage_->Process(piece); });
   }
 
  private:
@@ -89,7 +84,7 @@ class CustomStage final : public PieceStage {
 // one. Small chunks share the batch's arena, and neighbours in the file come with one call.
 class ReadStage final : public StageOf<Batch> {
  public:
-  ReadStage(Ledger& ledger, bool sequential) : ledger_(ledger), sequential_(sequential) {}
+  ReadStage(BufferPool& pool, bool sequential) : pool_(pool), sequential_(sequential) {}
   StageOrder order() const override {
     return sequential_ ? StageOrder::kInOrder : StageOrder::kParallel;
   }
@@ -132,7 +127,7 @@ class ReadStage final : public StageOf<Batch> {
         total += chunk.input_bytes;
       }
     }
-    batch.input = ledger_.pool.Take(total);
+    batch.input = pool_.Take(total);
     std::span<std::byte> free = batch.input.bytes();
     for (Piece& chunk : batch.pieces) {
       if (StateOf(chunk).source == nullptr || !chunk.bytes().empty()) continue;
@@ -156,18 +151,16 @@ class ReadStage final : public StageOf<Batch> {
       const ComponentState& state = StateOf(run[0]);
       const Extent extent = *state.source->extent(state.id);
       // Which of the neighbours failed is not known: they are read one by one then, for the name.
-      if (extent.bytes
-              ->ReadAt(extent.offset + run[0].input_offset,
-                       {const_cast<std::byte*>(run[0].bytes().data()), bytes})
-              .ok()) {
-        return OkStatus();
-      }
+      const std::span<std::byte> out = {const_cast<std::byte*>(run[0].bytes().data()), bytes};
+      const std::uint64_t at = extent.offset + run[0].input_offset;
+      if (Caught([&] { return extent.bytes->ReadAt(at, out); }).ok()) return OkStatus();
     }
     for (const Piece& chunk : run) {
       const ComponentState& from = StateOf(chunk);
       const auto out =
           std::span(const_cast<std::byte*>(chunk.bytes().data()), chunk.bytes().size());
-      ZT_RETURN_IF_ERROR(chunk.Named(from.source->Read(from.id, chunk.input_offset, out)));
+      ZT_RETURN_IF_ERROR(
+          chunk.Named(Caught([&] { return from.source->Read(from.id, chunk.input_offset, out); })));
     }
     return OkStatus();
   }
@@ -191,58 +184,62 @@ class ReadStage final : public StageOf<Batch> {
     return std::max<std::size_t>(run, 1);
   }
 
-  Ledger& ledger_;
+  BufferPool& pool_;
   bool sequential_;
 };
 
-class TransformStage final : public PieceStage {
+class TransformStage final : public StageOf<Batch> {
  public:
-  explicit TransformStage(Ledger& ledger) : ledger_(ledger) {}
-  Status ProcessPiece(Piece& chunk) override {
-    ComponentState& state = StateOf(chunk);
-    if (state.transform == nullptr) return OkStatus();
-    const std::size_t units = chunk.bytes().size() / state.transform->input_unit();
-    Buffer out = ledger_.pool.Take(units * state.transform->output_unit());
-    NumericCounts counts;
-    state.transform->Apply(chunk.bytes(), out.bytes(), counts);
-    state.overflow += counts.overflow;
-    state.nan_lost += counts.nan_lost;
-    chunk.Replace(std::move(out));
-    return OkStatus();
-  }
+  explicit TransformStage(BufferPool& pool) : pool_(pool) {}
   Status Process(Batch& batch) override {
-    ZT_RETURN_IF_ERROR(PieceStage::Process(batch));
-    // A lone chunk's input is no longer needed; give it back before compression asks for more.
-    if (batch.pieces.size() == 1 && StateOf(batch.pieces[0]).transform != nullptr) {
+    std::size_t total = 0;
+    for (const Piece& piece : batch.pieces) total += Room(piece);
+    if (std::none_of(batch.pieces.begin(), batch.pieces.end(), IsTransformed)) return OkStatus();
+    batch.transformed = pool_.Take(total);
+    std::span<std::byte> free = batch.transformed.bytes();
+    for (Piece& piece : batch.pieces) {
+      if (!IsTransformed(piece)) continue;
+      const std::span<std::byte> out = free.first(TransformedBytes(piece));
+      free = free.subspan(Room(piece));
+      StateOf(piece).transform->Apply(piece.bytes(), out, piece.counts);
+      piece.Borrow(out);
+    }
+    // Where nobody borrows the input any more it goes back before compression asks for more.
+    if (std::all_of(batch.pieces.begin(), batch.pieces.end(), IsTransformed)) {
       batch.input = Buffer();
     }
     return OkStatus();
   }
 
  private:
-  Ledger& ledger_;
+  static bool IsTransformed(const Piece& piece) { return StateOf(piece).transform != nullptr; }
+  static std::size_t TransformedBytes(const Piece& piece) {
+    const Transform* transform = StateOf(piece).transform.get();
+    if (transform == nullptr) return 0;
+    return piece.bytes().size() / transform->input_unit() * transform->output_unit();
+  }
+  // Each begins at a cache line.
+  static std::size_t Room(const Piece& piece) { return (TransformedBytes(piece) + 63) / 64 * 64; }
+  BufferPool& pool_;
 };
 
 class CompressStage final : public StageOf<Batch> {
  public:
-  explicit CompressStage(Ledger& ledger) : ledger_(ledger) {}
+  CompressStage(BufferPool& pool, const Codecs& codecs) : pool_(pool), codecs_(codecs) {}
   Status Process(Batch& batch) override {
     std::size_t bound = 0;
     for (const Piece& chunk : batch.pieces) {
-      if (Wanted(chunk)) {
-        bound += ledger_.CodecOf(StateOf(chunk)).Bound(chunk.bytes().size());
-      }
+      if (Wanted(chunk)) bound += codecs_.Of(StateOf(chunk)).Bound(chunk.bytes().size());
     }
     if (bound == 0) return OkStatus();
-    batch.encoded = ledger_.pool.Take(bound);
+    batch.encoded = pool_.Take(bound);
     std::span<std::byte> free = batch.encoded.bytes();
     for (Piece& chunk : batch.pieces) {
       if (!Wanted(chunk)) continue;
       // The wish may have changed since the bound was summed (another chunk of the component was found
       // incompressible); then less room is used, never more.
       const ComponentState& state = StateOf(chunk);
-      const FrameEncoder& encoder = *ledger_.encoders.at(state.storage.encoding);
-      auto size = encoder.Encode(ledger_.ParametersOf(state), chunk.bytes(), free);
+      auto size = codecs_.EncoderOf(state).Encode(codecs_.ParametersOf(state), chunk.bytes(), free);
       if (!size.ok()) return chunk.Named(size.status());
       chunk.encoded = free.first(*size);
       free = free.subspan(*size);
@@ -265,38 +262,40 @@ class CompressStage final : public StageOf<Batch> {
     }
     return false;
   }
-  Ledger& ledger_;
+  BufferPool& pool_;
+  const Codecs& codecs_;
 };
 
 // Decides encoding and offset, in declared order.
 class PlaceStage final : public PieceStage {
  public:
-  explicit PlaceStage(Ledger& ledger) : ledger_(ledger) {}
+  PlaceStage(Placer& placer, const Codecs& codecs) : placer_(placer), codecs_(codecs) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
     if (chunk.first) {
       state.choice = Gains(chunk, state) ? ComponentState::kEncoded : ComponentState::kRaw;
-      const std::uint64_t begin = ledger_.BeginAfter(ledger_.cursor);
-      chunk.padding = begin - ledger_.cursor;
-      ledger_.cursor = begin;
-      state.offset = begin;
+      const Placer::Gap gap = placer_.Open();
+      chunk.padding = gap.padding;
+      begin_ = gap.begin;
+      content_ = 0;
+      frames_.clear();
     }
     if (state.choice == ComponentState::kEncoded) {
       chunk.stored = chunk.encoded;
-      state.frames.push_back({ledger_.cursor - state.offset, state.content,
-                              static_cast<std::uint32_t>(chunk.encoded.size()),
-                              static_cast<std::uint32_t>(chunk.bytes().size())});
-      if (state.frames.size() > (1u << 27)) {
+      frames_.push_back({placer_.end() - begin_, content_,
+                         static_cast<std::uint32_t>(chunk.encoded.size()),
+                         static_cast<std::uint32_t>(chunk.bytes().size())});
+      if (frames_.size() > (1u << 27)) {
         return InvalidArgument("more than 2^27 frames; choose a larger --chunk");
       }
-      if (chunk.last) chunk.trailer = ledger_.CodecOf(state).Trailer(state.frames);
+      if (chunk.last) chunk.trailer = codecs_.Of(state).Trailer(frames_);
     } else {
       chunk.stored = chunk.bytes();
     }
-    state.content += chunk.bytes().size();
-    chunk.place = ledger_.cursor;
-    ledger_.cursor += chunk.stored.size() + chunk.trailer.size();
+    content_ += chunk.bytes().size();
+    chunk.place = placer_.end();
+    placer_.Add(chunk.stored.size() + chunk.trailer.size());
     return OkStatus();
   }
 
@@ -305,18 +304,23 @@ class PlaceStage final : public PieceStage {
     const Compression compression = state.storage.compression;
     if (compression == Compression::kAlways) return true;
     if (compression == Compression::kNone || chunk.bytes().empty()) return false;
-    const std::uint64_t encoded =
-        chunk.encoded.size() + (chunk.last ? ledger_.CodecOf(state).TrailerBytes(1) : 0);
-    return static_cast<double>(encoded) <=
-           static_cast<double>(chunk.bytes().size()) * (1.0 - ledger_.min_gain);
+    return codecs_.Gains(
+        chunk.encoded.size() + (chunk.last ? codecs_.Of(state).TrailerBytes(1) : 0),
+        chunk.bytes().size());
   }
-  Ledger& ledger_;
+
+  Placer& placer_;
+  const Codecs& codecs_;
+  // Of the component under way.
+  std::uint64_t begin_ = 0, content_ = 0;
+  std::vector<Frame> frames_;
 };
 
-// Digests that must see the bytes in order. CRC-32C is done where the bytes are written.
+// Digests that must see a component's bytes in order. Different components are hashed at once. CRC-32C, which can be
+// put together from parts, has a stage of its own.
 class HashStage final : public PieceStage {
  public:
-  StageOrder order() const override { return StageOrder::kInOrder; }
+  StageOrder order() const override { return StageOrder::kInChain; }
   Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
     const DigestKind kind = state.storage.digest;
@@ -341,7 +345,7 @@ class CrcStage final : public PieceStage {
 // Hands the batch to the sink with one call: by several workers where the sink can place, in order where not.
 class WriteStage final : public StageOf<Batch> {
  public:
-  explicit WriteStage(Ledger& ledger) : ledger_(ledger), place_(ledger.sink.can_place()) {}
+  explicit WriteStage(Sink& sink) : sink_(sink), place_(sink.can_place()) {}
   StageOrder order() const override {
     return place_ ? StageOrder::kParallel : StageOrder::kInOrder;
   }
@@ -368,49 +372,56 @@ class WriteStage final : public StageOf<Batch> {
       append(chunk.stored);
       if (!chunk.trailer.empty()) append(chunk.trailer);
     }
-    Status status = ledger_.Write(first.place, pieces);
+    const Status status =
+        Caught([&] { return place_ ? sink_.WriteAt(first.place, pieces) : sink_.Append(pieces); });
     if (status.ok()) return status;
-    return Annotate(Annotate(status, TensorContext(first.object->name)), ledger_.sink.name());
+    return Annotate(Annotate(status, TensorContext(first.object->name)), sink_.name());
   }
 
  private:
-  Ledger& ledger_;
+  Sink& sink_;
   bool place_;
 };
 
 // Writes down what was stored, in declared order: an object's entry is complete with its last blob.
 class RecordStage final : public PieceStage {
  public:
-  explicit RecordStage(Ledger& ledger) : ledger_(ledger) {}
+  RecordStage(Record& record, const Codecs& codecs) : record_(record), codecs_(codecs) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status ProcessPiece(Piece& chunk) override {
-    ComponentState& state = StateOf(chunk);
     const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();
-    state.crc = state.stored == 0 ? chunk.crc : Crc32cCombine(state.crc, chunk.crc, bytes);
-    state.stored += bytes;
-    ledger_.bytes_done += chunk.input_bytes;
-    ledger_.stored_done += bytes;
-    return chunk.last ? Complete(state) : OkStatus();
+    if (chunk.first) {
+      sums_ = {};
+      sums_.begin = chunk.place;
+    }
+    sums_.crc = sums_.stored == 0 ? chunk.crc : Crc32cCombine(sums_.crc, chunk.crc, bytes);
+    sums_.stored += bytes;
+    sums_.content += chunk.bytes().size();
+    sums_.counts.overflow += chunk.counts.overflow;
+    sums_.counts.nan_lost += chunk.counts.nan_lost;
+    record_.bytes_done += chunk.input_bytes;
+    record_.stored_done += bytes;
+    return chunk.last ? Complete(StateOf(chunk)) : OkStatus();
   }
 
  private:
   Status Complete(ComponentState& state) {
     const Component& component = state.object->components[state.at.component];
-    if (state.declared_bytes != kUnknownSize && state.content != state.declared_bytes) {
+    if (state.declared_bytes != kUnknownSize && sums_.content != state.declared_bytes) {
       return InvalidData("component " + Quote(component.role) + " came out as " +
-                         std::to_string(state.content) + " bytes, " +
+                         std::to_string(sums_.content) + " bytes, " +
                          std::to_string(state.declared_bytes) + " were declared");
     }
     Blob blob;
-    blob.offset = state.offset;
-    blob.length = state.stored;
-    blob.decoded_bytes = state.content;
+    blob.offset = sums_.begin;
+    blob.length = sums_.stored;
+    blob.decoded_bytes = sums_.content;
     if (state.choice == ComponentState::kEncoded) {
       blob.encoding = state.storage.encoding;
-      blob.parameters = ledger_.ParametersOf(state);
+      blob.parameters = codecs_.ParametersOf(state);
     }
     if (state.storage.digest == DigestKind::kCrc32c) {
-      blob.digest = Crc32cText(state.crc);
+      blob.digest = Crc32cText(sums_.crc);
     } else if (state.hasher != nullptr) {
       blob.digest = state.hasher->Finish();
     }
@@ -425,9 +436,9 @@ class RecordStage final : public PieceStage {
   }
 
   Status CheckNumbers(const ComponentState& state, const ElementType& element) {
-    const NumericCounts counts{state.overflow, state.nan_lost};
+    const NumericCounts& counts = sums_.counts;
     if (counts.overflow == 0 && counts.nan_lost == 0) return OkStatus();
-    ledger_.findings.push_back({state.object->name, counts});
+    record_.findings.push_back({state.object->name, counts});
     if (state.on_overflow != OnOverflow::kError) return OkStatus();
     const std::string target(Name(element));
     std::string what;
@@ -483,31 +494,66 @@ class RecordStage final : public PieceStage {
 
   Status Add() {
     begun_ = false;
-    ++ledger_.tensors_done;
-    return ledger_.manifest.Add(entry_);
+    ++record_.tensors_done;
+    return record_.manifest.Add(entry_);
   }
 
-  Ledger& ledger_;
+  Record& record_;
+  const Codecs& codecs_;
+  // Of the component under way.
+  struct Sums {
+    std::uint64_t begin = 0, stored = 0, content = 0;
+    std::uint32_t crc = 0;
+    NumericCounts counts;
+  } sums_;
   StoredObject entry_;  // the object under way; its memory serves one after the other
   bool begun_ = false;
 };
 
+// Tells the caller where the run stands, after each batch, in order.
+class ReportStage final : public StageOf<Batch> {
+ public:
+  ReportStage(const Record& record, const std::function<void(const Progress&)>& callback)
+      : record_(record), callback_(callback) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Batch&) override {
+    Progress progress;
+    progress.bytes = record_.bytes_done;
+    progress.tensors = record_.tensors_done;
+    progress.stored_bytes = record_.stored_done;
+    progress.bytes_total = record_.bytes_total;
+    progress.tensors_total = record_.tensors_total;
+    callback_(progress);
+    return OkStatus();
+  }
+
+ private:
+  const Record& record_;
+  const std::function<void(const Progress&)>& callback_;
+};
+
 }  // namespace
 
-PipelineOf<Batch>::Stages MakeChain(Ledger& ledger,
-                                    const std::vector<std::shared_ptr<Stage>>& custom,
-                                    std::shared_ptr<StageOf<Batch>> after) {
-  PipelineOf<Batch>::Stages chain = {std::make_shared<ReadStage>(ledger, true),
-                                     std::make_shared<ReadStage>(ledger, false),
-                                     std::make_shared<TransformStage>(ledger)};
-  for (const auto& stage : custom) chain.push_back(std::make_shared<CustomStage>(stage));
-  chain.push_back(std::make_shared<CompressStage>(ledger));
-  chain.push_back(std::make_shared<PlaceStage>(ledger));
+Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces) {
+  const Status status =
+      Caught([&] { return sink.can_place() ? sink.WriteAt(place, pieces) : sink.Append(pieces); });
+  return Annotate(status, sink.name());
+}
+
+PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options) {
+  PipelineOf<Batch>::Stages chain = {std::make_shared<ReadStage>(parts.pool, true),
+                                     std::make_shared<ReadStage>(parts.pool, false),
+                                     std::make_shared<TransformStage>(parts.pool)};
+  for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
+  chain.push_back(std::make_shared<CompressStage>(parts.pool, parts.codecs));
+  chain.push_back(std::make_shared<PlaceStage>(parts.placer, parts.codecs));
   chain.push_back(std::make_shared<HashStage>());
   chain.push_back(std::make_shared<CrcStage>());
-  chain.push_back(std::make_shared<WriteStage>(ledger));
-  chain.push_back(std::make_shared<RecordStage>(ledger));
-  if (after != nullptr) chain.push_back(std::move(after));
+  chain.push_back(std::make_shared<WriteStage>(parts.sink));
+  chain.push_back(std::make_shared<RecordStage>(parts.record, parts.codecs));
+  if (options.progress) {
+    chain.push_back(std::make_shared<ReportStage>(parts.record, options.progress));
+  }
   return chain;
 }
 

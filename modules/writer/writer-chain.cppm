@@ -1,19 +1,24 @@
-// zt.writer:chain — the stages every chunk passes, and the ledger they share. Internal to the module.
+// zt.writer:chain — what passes the stages, and what the stages are given. Internal to the module.
 module;
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "writer/placement.h"
+
 module zt.writer:chain;
 
 import :chunk;
+import :options;
 import :plan;
 import zt.compress;
 import zt.core;
@@ -45,11 +50,10 @@ struct PlanState {
 // True where no component has a blob of its own.
 bool OnlyShares(const PlannedObject& object);
 
-// One component under way. Each field is touched by one stage, or is fixed, or is atomic.
+// One component under way. Fixed before its first chunk is submitted, but for the last two fields.
 struct ComponentState {
   enum Choice { kUndecided, kRaw, kEncoded };
 
-  // Fixed before the first chunk is submitted.
   std::shared_ptr<const Object> object;
   PlanState* plan = nullptr;         // null where the object was not planned
   ComponentId at;                    // in the plan; of others only the component
@@ -62,14 +66,8 @@ struct ComponentState {
   std::shared_ptr<const Transform> transform;
   bool ends_object = false;  // no component with a blob of its own follows
 
-  std::atomic<std::uint64_t> overflow = 0, nan_lost = 0;  // transform
-  std::atomic<int> choice = kUndecided;                   // place decides; compress looks ahead
-  std::uint64_t offset = 0;                               // place
-  std::vector<Frame> frames;                              // place
-  std::uint64_t content = 0;                              // place
-  std::unique_ptr<Hasher> hasher;                         // hash
-  std::uint32_t crc = 0;                                  // record
-  std::uint64_t stored = 0;                               // record
+  std::atomic<int> choice = kUndecided;  // the place stage decides; the compress stage looks ahead
+  std::unique_ptr<Hasher> hasher;        // the hash stage's, chunk after chunk
 };
 
 // A chunk with all that the writer keeps of it.
@@ -89,6 +87,7 @@ struct Piece final : Chunk {
   std::uint64_t place = 0;             // absolute offset of `stored` in the output
   std::uint64_t padding = 0;           // zero bytes before it
   std::uint32_t crc = 0;               // CRC-32C of stored and trailer, where asked for
+  NumericCounts counts;                // what the transform could not carry over
 
   // "FILE: tensor 'NAME': " put before the message; OK stays OK.
   Status Named(const Status& status) const;
@@ -98,68 +97,82 @@ struct Piece final : Chunk {
 // costs microseconds.
 struct Batch final : Task {
   std::vector<Piece> pieces;  // at least one
-  Buffer input;               // bytes as read; pieces borrow them
-  Buffer encoded;             // compressed bytes
+  // What pieces borrow: bytes as read, as transformed, as compressed.
+  Buffer input, transformed, encoded;
 
   Status Named(const Status& status) const override { return pieces.front().Named(status); }
 };
 
-// What one numeric finding is made of; the exported NumericFinding without the import cycle.
-struct Finding {
-  std::string tensor;
-  NumericCounts counts;
-};
-
-// What the stages share. The in-order stages own the fields they change.
-struct Ledger {
-  Ledger(const ContainerTraits& container, Sink& destination, const ZstdOptions& zstd_options,
-         double gain, std::uint64_t pool_bytes)
-      : traits(container),
-        sink(destination),
-        frame_bytes(zstd_options.frame_bytes),
-        min_gain(gain),
-        pool(pool_bytes),
-        manifest(container.version) {
+// How components are compressed.
+class Codecs {
+ public:
+  Codecs(const ZstdOptions& options, double min_gain)
+      : frame_bytes_(options.frame_bytes), min_gain_(min_gain) {
     for (const Encoding encoding : Encodings()) {
-      encoders.emplace(encoding, FindCodec(encoding)->MakeEncoder(zstd_options));
+      encoders_.emplace(encoding, FindCodec(encoding)->MakeEncoder(options));
     }
   }
 
-  // The codec a component is compressed with, if it is, and what that has to know of it.
-  inline const Codec& CodecOf(const ComponentState& state) const {
+  // The codec a component is compressed with, if it is, what that has to know of it, and its encoder.
+  inline const Codec& Of(const ComponentState& state) const {
     return *FindCodec(state.storage.encoding);
   }
   inline CodecParameters ParametersOf(const ComponentState& state) const {
-    return CodecOf(state).Parameters(state.object->components[state.at.component].element,
-                                     frame_bytes);
+    return Of(state).Parameters(state.object->components[state.at.component].element, frame_bytes_);
   }
-
-  // Where a component begins that follows `end`.
-  inline std::uint64_t BeginAfter(std::uint64_t end) const {
-    return (end + traits.alignment - 1) / traits.alignment * traits.alignment;
+  inline const FrameEncoder& EncoderOf(const ComponentState& state) const {
+    return *encoders_.at(state.storage.encoding);
   }
-
-  // Hands bytes to the sink: at `place` where it can place them, else after what it has.
-  inline Status Write(std::uint64_t place, Pieces pieces) {
-    return sink.can_place() ? sink.WriteAt(place, pieces) : sink.Append(pieces);
+  // True where so many encoded bytes are worth it.
+  inline bool Gains(std::uint64_t encoded, std::uint64_t raw) const {
+    return static_cast<double>(encoded) <= static_cast<double>(raw) * (1.0 - min_gain_);
   }
+  inline std::uint64_t frame_bytes() const { return frame_bytes_; }
 
-  const ContainerTraits& traits;
-  Sink& sink;
-  std::map<Encoding, std::unique_ptr<FrameEncoder>> encoders;  // one for each codec
-  std::uint64_t frame_bytes;
-  double min_gain;
-  BufferPool pool;
-  ManifestEncoder manifest;       // record
-  std::uint64_t cursor = 0;       // place: end of what has been placed
-  std::vector<Finding> findings;  // record
-  // record; the progress callback reads them while the next batch is being recorded
-  std::atomic<std::uint64_t> bytes_done = 0, tensors_done = 0, stored_done = 0;
+ private:
+  std::map<Encoding, std::unique_ptr<FrameEncoder>> encoders_;  // one for each codec
+  std::uint64_t frame_bytes_;
+  double min_gain_;
 };
 
-// The chain, in order: read, transform, the caller's own, compress, place, hash, write, record.
-PipelineOf<Batch>::Stages MakeChain(Ledger& ledger,
-                                    const std::vector<std::shared_ptr<Stage>>& custom,
-                                    std::shared_ptr<StageOf<Batch>> after);
+// What has been written down, in declared order. The record stage fills it.
+struct Record {
+  explicit Record(SpecVersion version) : manifest(version) {}
+  ManifestEncoder manifest;
+  std::vector<NumericFinding> findings;
+  // The progress callback reads them while the next batch is being recorded.
+  std::atomic<std::uint64_t> bytes_done = 0, tensors_done = 0, stored_done = 0;
+  // Of the plans added so far.
+  std::atomic<std::uint64_t> bytes_total = 0, tensors_total = 0;
+};
+
+// What the stages work with.
+struct ChainParts {
+  BufferPool& pool;
+  const Codecs& codecs;
+  Placer& placer;  // the place stage's
+  Sink& sink;
+  Record& record;
+};
+
+// Hands bytes to the sink: at `place` where it can place them, else after what it has. Names the sink in errors.
+Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces);
+
+// Calls what others wrote; what it throws becomes an error. Memory that ran out is left to whoever called.
+template <class Call>
+Status Caught(const Call& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return MakeStatus(StatusCode::kInternal, error.what());
+  } catch (...) {
+    return MakeStatus(StatusCode::kInternal, "what was thrown is no std::exception");
+  }
+}
+
+// The chain, in order: read, transform, the caller's own, compress, place, hash, write, record, report.
+PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
 }  // namespace zt::writer::internal

@@ -4,17 +4,24 @@ module;
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 export module zt.writer:object;
 
+import :plan;
 import zt.core;
+
+namespace zt::writer::internal {
+class Engine;
+}
 
 export namespace zt {
 
 class Writer;
 
-// Feeds the components of one object, in the order of their declaration. Made by Writer::Begin; must not outlive its
-// Writer. Not thread-safe. Dropped before Finish, it fails the writer: half an object is never published.
+// Feeds the components of one object, in the order of their declaration. Made by Writer::Begin. Not thread-safe.
+// Dropped before Finish, it fails the writer: half an object is never published. It may outlive its Writer; every call
+// is kFailedPrecondition then.
 class ObjectWriter {
  public:
   ~ObjectWriter();
@@ -30,9 +37,10 @@ class ObjectWriter {
 
  private:
   friend class Writer;
-  class Feed;
   struct State;
   explicit ObjectWriter(std::unique_ptr<State> state);
+  static std::unique_ptr<ObjectWriter> Make(writer::internal::Engine& engine,
+                                            std::vector<Storage> storage, Object object);
   std::unique_ptr<State> state_;
 };
 

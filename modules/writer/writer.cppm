@@ -3,7 +3,6 @@ module;
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,45 +13,14 @@ export module zt.writer;
 
 export import :chunk;
 export import :object;
+export import :options;
 export import :plan;
-import zt.compress;
 import zt.core;
 import zt.format;
-import zt.pipeline;
 import zt.sink;
 import zt.source;
 
 export namespace zt {
-
-// Where a run stands. Counts what has been recorded, in order; never decreases.
-struct Progress {
-  std::uint64_t bytes = 0;          // decoded input bytes done
-  std::uint64_t bytes_total = 0;    // 0 where unknown (streamed objects)
-  std::uint64_t tensors = 0;        // whole ones
-  std::uint64_t tensors_total = 0;  // of the plans added so far
-  std::uint64_t stored_bytes = 0;   // written for them
-};
-
-// What conversions could not carry over for one tensor.
-struct NumericFinding {
-  std::string tensor;    // its name in the file
-  NumericCounts counts;  // of all its values
-};
-
-// How a Writer writes. Only `threads` and `memory_bytes` leave the file's bytes as they are.
-struct WriterOptions {
-  SpecVersion spec = SpecVersion::k1_2;  // the version of the file
-  Storage storage = {};                  // of components added without a plan
-  ZstdOptions zstd = {};                 // level and frames of what is compressed
-  double min_gain = 0.02;  // fraction a component must shrink by to be stored compressed
-  unsigned threads = 1;    // workers; 0 means UsableThreads()
-  std::uint64_t memory_bytes = 64 << 20;  // for chunks under way; the manifest comes on top
-  // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes (with
-  // a buffer of chunk.pool) but not their number. Its errors get the tensor's name and the source's file.
-  std::vector<std::shared_ptr<Stage>> stages = {};
-  // Called after each batch, by one thread at a time. Must not block for long.
-  std::function<void(const Progress&)> progress = {};
-};
 
 // Writes one .zt file (zTensor 1.2 §4): header, blobs in the order they are added, manifest, footer. It alone decides
 // offsets, never seeks back and writes no byte twice. The same inputs and options give the same bytes for any number
@@ -73,8 +41,9 @@ class Writer {
   // An attribute of the file; the last one set wins.
   void SetAttribute(std::string_view key, Value value);
 
-  // Streams everything a plan lists. Source and plan must stay until Flush or Finish returns. kInvalidArgument where
-  // the plan was made for another version.
+  // Streams everything a plan lists. Source and plan must stay until Flush or Finish returns, which also calls the
+  // source's Finish: what only the end of the input tells is an error of this writer. kInvalidArgument where the plan
+  // was made for another version or for another source, and where the source does not know the size of a component.
   Status AddSource(TensorSource& source, const Plan& plan);
 
   // One dense tensor: little-endian, in C order, DenseBytes(shape, element) of them. The bytes must stay until Flush

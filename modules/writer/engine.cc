@@ -1,0 +1,384 @@
+// zt.writer:engine — bodies.
+module;
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+#include "writer/names.h"
+#include "writer/placement.h"
+
+module zt.writer;
+
+import :chain;
+import :chunk;
+import :engine;
+import :options;
+import :plan;
+import zt.compress;
+import zt.core;
+import zt.format;
+import zt.pipeline;
+import zt.sink;
+import zt.source;
+import zt.transform;
+
+namespace zt::writer::internal {
+
+namespace {
+
+// Raw bytes travel in pieces that stay in a core's second-level cache between read, checksum and write.
+constexpr std::uint64_t kRawChunk = 256 << 10;
+// Smaller chunks share a batch of up to this many bytes and this many chunks.
+constexpr std::uint64_t kBatchBytes = 256 << 10;
+constexpr std::size_t kBatchChunks = 100;
+// What a batch weighs besides its chunks: itself, what the executor keeps of it, the rounding of its buffers.
+constexpr std::uint64_t kBatchCost = 4 * 4096;
+
+std::span<const std::byte> Bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+PipelineOptions OptionsOf(const WriterOptions& options) {
+  return {.threads = options.threads == 0 ? UsableThreads() : options.threads,
+          .window_bytes = options.memory_bytes / 2};
+}
+
+// Whether what is planned for an object can be had of this source.
+Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
+  if (planned.object == nullptr) {
+    return InvalidArgument("the plan has an object without a declaration");
+  }
+  const std::vector<Component>& declared = planned.object->components;
+  const auto wrong = [&](const std::string& what) {
+    return InvalidArgument(TensorContext(planned.object->name) + ": " + what);
+  };
+  if (planned.components.size() != declared.size()) {
+    return wrong("the plan has " + std::to_string(planned.components.size()) +
+                 " components, the declaration " + std::to_string(declared.size()));
+  }
+  for (std::size_t c = 0; c < declared.size(); ++c) {
+    const ComponentId id = planned.components[c].source;
+    if (id.object >= source.objects().size() ||
+        id.component >= source.objects()[id.object].components.size()) {
+      return wrong("the plan names a component that the source has not");
+    }
+    if (source.objects()[id.object].components[id.component].bytes != kUnknownSize) continue;
+    const Status status = wrong("the source does not know the size of component " +
+                                Quote(declared[c].role) + "; Writer::Begin takes such bytes");
+    return source.file(id).empty() ? status : Annotate(status, source.file(id));
+  }
+  return OkStatus();
+}
+
+// Notes which blobs of the plan others share.
+Status NoteShared(PlanState& run) {
+  const std::vector<PlannedObject>& objects = run.plan.objects;
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    const std::vector<PlannedComponent>& components = objects[i].components;
+    for (std::uint32_t c = 0; c < components.size(); ++c) {
+      const auto& with = components[c].shared_with;
+      if (!with) continue;
+      if (!(*with < ComponentId{i, c}) ||
+          with->component >= objects[with->object].components.size() ||
+          objects[with->object].components[with->component].shared_with) {
+        return InvalidArgument(TensorContext(objects[i].object->name) +
+                               ": the plan has it share the blob of a component that has none");
+      }
+      run.shared.try_emplace(*with);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+// ---- gathering -----------------------------------------------------------------------------------------------
+
+std::uint64_t Batcher::Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const {
+  const ComponentState& state = *piece.state;
+  std::uint64_t weight = sizeof(Piece) + (piece.first ? sizeof(ComponentState) : 0);
+  weight += state.source != nullptr ? piece.input_bytes : held;
+  if (state.transform != nullptr) weight += bytes + 64;
+  if (custom_stages_) weight += BufferPool::Capacity(bytes);
+  if (state.storage.compression != Compression::kNone) weight += codecs_.Of(state).Bound(bytes);
+  return weight;
+}
+
+Status Batcher::Add(Piece piece, std::uint64_t bytes, std::uint64_t held) {
+  const std::uint64_t input = piece.input_bytes;
+  if (pending_ != nullptr &&
+      (pending_bytes_ + input > kBatchBytes || pending_->pieces.size() >= kBatchChunks)) {
+    ZT_RETURN_IF_ERROR(Flush());
+  }
+  if (pending_ == nullptr) {
+    pending_ = std::make_unique<Batch>();
+    pending_->weight = kBatchCost;
+  }
+  piece.pool = &pool_;
+  pending_->weight += Weight(piece, bytes, held);
+  pending_->pieces.push_back(std::move(piece));
+  pending_bytes_ += input;
+  return pending_bytes_ >= kBatchBytes ? Flush() : OkStatus();
+}
+
+Status Batcher::Flush() {
+  if (pending_ == nullptr) return OkStatus();
+  pending_bytes_ = 0;
+  pending_->continues = !pending_->pieces.front().first;
+  return pipeline_.Submit(std::move(pending_));
+}
+
+// ---- publishing ----------------------------------------------------------------------------------------------
+
+Status Publisher::Begin() {
+  if (begun_) return OkStatus();
+  begun_ = true;
+  const std::array pieces = {Bytes(Traits(spec_).header_magic)};
+  return WriteTo(sink_, 0, pieces);
+}
+
+StatusOr<std::uint64_t> Publisher::End(std::uint64_t at, std::span<const std::byte> manifest) {
+  ZT_RETURN_IF_ERROR(Begin());
+  const std::vector<std::byte> footer = EncodeFooter(manifest.size(), spec_);
+  const std::array<std::span<const std::byte>, 2> pieces = {manifest, footer};
+  ZT_RETURN_IF_ERROR(WriteTo(sink_, at, pieces));
+  const std::uint64_t total = at + manifest.size() + footer.size();
+  ZT_RETURN_IF_ERROR(Annotate(Caught([&] { return sink_.Finish(total); }), sink_.name()));
+  return total;
+}
+
+// ---- the engine ----------------------------------------------------------------------------------------------
+
+Engine::Engine(std::unique_ptr<Sink> destination, WriterOptions writer_options)
+    : options(std::move(writer_options)),
+      sink_(std::move(destination)),
+      pool_(options.memory_bytes / 2),
+      codecs_(options.zstd, options.min_gain),
+      placer_(Traits(options.spec).header_magic.size(), Traits(options.spec).alignment),
+      record_(options.spec),
+      publisher_(*sink_, options.spec),
+      cutter_(placer_),
+      promised_(placer_.end()),
+      pipeline_(MakeChain({pool_, codecs_, placer_, *sink_, record_}, options), OptionsOf(options)),
+      batcher_(pipeline_, pool_, codecs_, !options.stages.empty()) {}
+
+Engine::~Engine() {
+  if (open_ != nullptr) *open_ = OpenObject();
+}
+
+Status Engine::Fail(const Status& status) {
+  if (failure_.ok()) {
+    pipeline_.Fail(status);
+    failure_ = pipeline_.Drain();
+    sink_->Abort();
+  }
+  return failure_;
+}
+
+Status Engine::AddName(std::string_view name, std::uint32_t object) {
+  if (names_.Add(name, object)) return OkStatus();
+  return InvalidArgument(TensorContext(name) + ": the name was added before");
+}
+
+Status Engine::AddAlias(std::string name, std::string_view of) {
+  const auto object = names_.Find(of);
+  if (!object) return InvalidArgument(TensorContext(name) + ": there is no " + TensorContext(of));
+  ZT_RETURN_IF_ERROR(AddName(name, *object));
+  aliases_.push_back({std::move(name), *object});
+  return OkStatus();
+}
+
+Status Engine::Reserve(const Plan& plan) {
+  // What is certain not to fit should fail before hours of work; what compresses may come out smaller.
+  for (const PlannedObject& object : plan.objects) {
+    for (const auto& c : object.components) {
+      if (c.storage.compression != Compression::kNone) return OkStatus();
+    }
+  }
+  const auto wanted = CheckedAdd(promised_, plan.output_bytes());
+  if (!wanted) return OkStatus();
+  promised_ = *wanted;
+  return Annotate(Caught([&] { return sink_->Reserve(promised_); }), sink_->name());
+}
+
+void Engine::FinishLater(TensorSource& source) {
+  if (known_sources_.insert(&source).second) sources_.push_back(&source);
+}
+
+// Bytes of content a chunk of this component holds: whole units of its transform.
+std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
+  const bool raw = component.storage.compression == Compression::kNone;
+  std::uint64_t wanted = raw ? kRawChunk : codecs_.frame_bytes();
+  if (raw && component.source != nullptr) {
+    wanted = std::max(wanted, component.source->preferred_read(component.id));
+  }
+  if (!raw) {
+    const std::uint64_t chunk = codecs_.ParametersOf(component).chunk;
+    if (chunk != 0) wanted = chunk;
+  }
+  const std::uint64_t unit =
+      component.transform == nullptr
+          ? ByteWidth(component.object->components[component.at.component].element.dtype)
+          : component.transform->output_unit();
+  return std::max(unit, wanted / unit * unit);
+}
+
+CutRule Engine::RuleOf(const ComponentState& component) const {
+  CutRule rule;
+  rule.raw = component.storage.compression == Compression::kNone;
+  if (component.declared_bytes != kUnknownSize) rule.bytes = component.declared_bytes;
+  rule.content = ContentOfChunk(component);
+  rule.whole = component.source != nullptr && component.source->preferred_read(component.id) != 0;
+  if (component.transform != nullptr) {
+    rule.in_unit = component.transform->input_unit();
+    rule.out_unit = component.transform->output_unit();
+  }
+  return rule;
+}
+
+Status Engine::EnqueueComponent(const std::shared_ptr<ComponentState>& component,
+                                std::uint64_t input_bytes) {
+  ZT_RETURN_IF_ERROR(publisher_.Begin());
+  Cuts cuts = cutter_.Begin(RuleOf(*component), input_bytes);
+  while (!cuts.done()) {
+    const Cut cut = cuts.Next();
+    Piece piece;
+    piece.object = component->object.get();
+    piece.component = component->at.component;
+    piece.state = component;
+    piece.input_offset = cut.input_offset;
+    piece.input_bytes = cut.input_bytes;
+    piece.offset = cut.offset;
+    piece.first = cut.first;
+    piece.last = cut.last;
+    ZT_RETURN_IF_ERROR(batcher_.Add(std::move(piece), cut.bytes, 0));
+  }
+  return OkStatus();
+}
+
+std::shared_ptr<ComponentState> Engine::NewState() {
+  if (states_ == nullptr || states_used_ == states_->size()) {
+    states_ = std::make_shared<StateBlock>();
+    states_used_ = 0;
+  }
+  return {states_, &(*states_)[states_used_++]};
+}
+
+Status Engine::CheckPlan(const TensorSource& source, const Plan& plan) const {
+  if (plan.spec != options.spec) {
+    return InvalidArgument("the plan is for version " + std::string(Traits(plan.spec).text) +
+                           ", the writer writes " + std::string(Traits(options.spec).text));
+  }
+  for (const PlannedObject& planned : plan.objects) {
+    ZT_RETURN_IF_ERROR(CheckObject(source, planned));
+  }
+  return OkStatus();
+}
+
+Status Engine::AddPlanned(TensorSource& source, const Plan& plan) {
+  record_.bytes_total += plan.input_bytes(source);
+  record_.tensors_total += plan.objects.size();
+  PlanState& run = plans_.emplace_back(plan);
+  ZT_RETURN_IF_ERROR(NoteShared(run));
+  names_.Expect(plan.objects.size());
+  for (const PlannedObject& planned : plan.objects) {
+    ZT_RETURN_IF_ERROR(AddName(planned.object->name, objects++));
+  }
+  for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
+    ZT_RETURN_IF_ERROR(AddObject(source, run, i));
+  }
+  return OkStatus();
+}
+
+Status Engine::AddObject(TensorSource& source, PlanState& run, std::uint32_t index) {
+  const PlannedObject& planned = run.plan.objects[index];
+  auto end = static_cast<std::uint32_t>(planned.components.size());
+  while (end > 0 && planned.components[end - 1].shared_with) --end;
+  for (std::uint32_t c = 0; c < end; ++c) {
+    const PlannedComponent& component = planned.components[c];
+    if (component.shared_with) continue;
+    const std::shared_ptr<ComponentState> state = NewState();
+    state->object = planned.object;
+    state->plan = &run;
+    state->at = {index, c};
+    state->declared_bytes = planned.object->components[c].bytes;
+    state->storage =
+        Settled(*planned.object, c, component.storage,
+                component.transform == nullptr ? 1 : component.transform->output_unit());
+    state->on_overflow = run.plan.on_overflow;
+    state->source = &source;
+    state->id = component.source;
+    state->sequential = source.sequential(component.source);
+    state->transform = component.transform;
+    state->ends_object = c + 1 == end;
+    ZT_RETURN_IF_ERROR(EnqueueComponent(
+        state, source.objects()[state->id.object].components[state->id.component].bytes));
+  }
+  return OkStatus();
+}
+
+Status Engine::Flush() {
+  ZT_RETURN_IF_ERROR(batcher_.Flush());
+  ZT_RETURN_IF_ERROR(pipeline_.Drain());
+  findings_ = record_.findings;
+  plans_.clear();
+  known_sources_.clear();
+  for (TensorSource* source : std::exchange(sources_, {})) {
+    ZT_RETURN_IF_ERROR(Caught([&] { return source->Finish(); }));
+  }
+  return OkStatus();
+}
+
+Status Engine::Publish(const Value::Map& attributes) {
+  ZT_RETURN_IF_ERROR(Flush());
+  ZT_RETURN_IF_ERROR(publisher_.Begin());
+  for (Alias& alias : aliases_) record_.manifest.AddAlias(std::move(alias.name), alias.of);
+  auto manifest = record_.manifest.Finish(attributes);
+  if (!manifest.ok()) return manifest.status();
+  manifest_ = *std::move(manifest);
+  auto total = publisher_.End(placer_.end(), manifest_);
+  if (!total.ok()) return total.status();
+  file_bytes_ = *total;
+  return OkStatus();
+}
+
+// ---- objects that come piece by piece ------------------------------------------------------------------------
+
+void Engine::Open(OpenObject& object) {
+  object.engine = this;
+  open_ = &object;
+  cutter_.Forget();
+}
+
+Buffer Engine::Room(const ComponentState& component, std::uint64_t left) {
+  return pool_.Take(std::min(ContentOfChunk(component), left));
+}
+
+Buffer Engine::Shrink(Buffer buffer, std::size_t filled) {
+  if (BufferPool::Capacity(filled) > buffer.capacity() / 2) return buffer;
+  Buffer small = pool_.Take(filled);
+  if (filled > 0) std::memcpy(small.bytes().data(), buffer.bytes().data(), filled);
+  return small;
+}
+
+Status Engine::Send(Piece piece, std::uint64_t held) {
+  ZT_RETURN_IF_ERROR(publisher_.Begin());
+  const std::uint64_t bytes = piece.input_bytes;
+  return batcher_.Add(std::move(piece), bytes, held);
+}
+
+}  // namespace zt::writer::internal

@@ -1,0 +1,175 @@
+// zt.writer:engine — what Writer and ObjectWriter stand on: cuts, gathers, submits, publishes. Internal to the module.
+module;
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "writer/names.h"
+#include "writer/placement.h"
+
+module zt.writer:engine;
+
+import :chain;
+import :chunk;
+import :options;
+import :plan;
+import zt.core;
+import zt.format;
+import zt.pipeline;
+import zt.sink;
+import zt.source;
+
+namespace zt::writer::internal {
+
+// Gathers small chunks into batches, weighs them and submits them.
+class Batcher {
+ public:
+  Batcher(PipelineOf<Batch>& pipeline, BufferPool& pool, const Codecs& codecs, bool custom_stages)
+      : pipeline_(pipeline), pool_(pool), codecs_(codecs), custom_stages_(custom_stages) {}
+
+  // Takes a chunk that will hold `bytes` once it is transformed; `held` are those it brings with it.
+  Status Add(Piece piece, std::uint64_t bytes, std::uint64_t held);
+  // Submits what was gathered.
+  Status Flush();
+
+ private:
+  std::uint64_t Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const;
+
+  PipelineOf<Batch>& pipeline_;
+  BufferPool& pool_;
+  const Codecs& codecs_;
+  const bool custom_stages_;
+  std::unique_ptr<Batch> pending_;
+  std::uint64_t pending_bytes_ = 0;
+};
+
+// Writes what is no blob: the header before all of them, manifest and footer behind them; and publishes the output.
+class Publisher {
+ public:
+  Publisher(Sink& sink, SpecVersion spec) : sink_(sink), spec_(spec) {}
+  // Writes the header, once.
+  Status Begin();
+  // Ends the output; returns its size.
+  StatusOr<std::uint64_t> End(std::uint64_t at, std::span<const std::byte> manifest);
+
+ private:
+  Sink& sink_;
+  const SpecVersion spec_;
+  bool begun_ = false;
+};
+
+class Engine;
+
+// What an ObjectWriter holds that is the engine's. Where the engine goes first, it is left empty.
+struct OpenObject {
+  Engine* engine = nullptr;
+  std::shared_ptr<ComponentState> component;
+  Buffer buffer;  // bytes of the chunk under way
+};
+
+class Engine {
+ public:
+  Engine(std::unique_ptr<Sink> destination, WriterOptions writer_options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // The first failure.
+  const Status& failure() const { return failure_; }
+  // Remembers the first failure and drops the output. Where a batch before it was still under way, that may fail too,
+  // and its error is the one that every number of threads reports.
+  Status Fail(const Status& status);
+  Status Check(const Status& status) { return status.ok() ? status : Fail(status); }
+  // Calls; memory that runs out is a failure like others.
+  template <class Call>
+  Status Guarded(const Call& call) {
+    try {
+      return call();
+    } catch (const std::bad_alloc&) {
+      return Fail(out_of_memory_);
+    }
+  }
+  // Stops the workers as soon as possible. Thread-safe.
+  void Cancel(const Status& status) { pipeline_.Cancel(status); }
+
+  // Whether the plan is one for this writer and this source.
+  Status CheckPlan(const TensorSource& source, const Plan& plan) const;
+  // Notes the names of a plan and submits its chunks.
+  Status AddPlanned(TensorSource& source, const Plan& plan);
+  // Asks the sink whether it can be that large.
+  Status Reserve(const Plan& plan);
+  // Has the source's Finish called once all is written.
+  void FinishLater(TensorSource& source);
+  Status AddName(std::string_view name, std::uint32_t object);
+  Status AddAlias(std::string name, std::string_view of);
+  // Waits until everything is written, and finishes the sources.
+  Status Flush();
+  // Flush, and what makes the output a file.
+  Status Publish(const Value::Map& attributes);
+
+  // For an object whose bytes come piece by piece; one at a time.
+  void Open(OpenObject& object);
+  void Close() { open_ = nullptr; }
+  bool is_open() const { return open_ != nullptr; }
+  // A component's state, in memory shared with those around it: it lives as long as one of them is under way.
+  std::shared_ptr<ComponentState> NewState();
+  // Memory for a chunk of a component of which `left` bytes are still to come, if that is known.
+  Buffer Room(const ComponentState& component, std::uint64_t left);
+  // Moves the first `filled` bytes of a buffer to one of their size, where that saves much.
+  Buffer Shrink(Buffer buffer, std::size_t filled);
+  Status Send(Piece piece, std::uint64_t held);
+
+  const WriterOptions options;
+  std::uint32_t objects = 0;  // begun, without aliases
+  const std::vector<NumericFinding>& findings() const { return findings_; }
+  const std::vector<std::byte>& manifest() const { return manifest_; }
+  std::uint64_t file_bytes() const { return file_bytes_; }
+
+ private:
+  using StateBlock = std::array<ComponentState, 32>;
+  std::uint64_t ContentOfChunk(const ComponentState& component) const;
+  CutRule RuleOf(const ComponentState& component) const;
+  Status EnqueueComponent(const std::shared_ptr<ComponentState>& component,
+                          std::uint64_t input_bytes);
+  Status AddObject(TensorSource& source, PlanState& run, std::uint32_t index);
+
+  std::unique_ptr<Sink> sink_;
+  BufferPool pool_;
+  Codecs codecs_;
+  Placer placer_;
+  Record record_;
+  Publisher publisher_;
+  Cutter cutter_;
+  Names names_;
+  struct Alias {
+    std::string name;
+    std::uint32_t of;
+  };
+  std::vector<Alias> aliases_;
+  std::deque<PlanState> plans_;         // under way
+  std::vector<TensorSource*> sources_;  // to be finished
+  std::unordered_set<TensorSource*> known_sources_;
+  std::shared_ptr<StateBlock> states_;
+  std::size_t states_used_ = 0;
+  std::uint64_t promised_ = 0;  // the least the output will have, by the plans that were added
+  OpenObject* open_ = nullptr;
+  Status failure_;
+  const Status out_of_memory_ = IoError("out of memory");
+  std::vector<NumericFinding> findings_;
+  std::vector<std::byte> manifest_;
+  std::uint64_t file_bytes_ = 0;
+  PipelineOf<Batch> pipeline_;  // dropped before what its stages use
+  Batcher batcher_;
+};
+
+}  // namespace zt::writer::internal

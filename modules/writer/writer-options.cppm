@@ -1,0 +1,52 @@
+// zt.writer:options — how a Writer writes, and what it tells while it does.
+module;
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+export module zt.writer:options;
+
+import :chunk;
+import :plan;
+import zt.compress;
+import zt.core;
+import zt.format;
+import zt.transform;
+
+export namespace zt {
+
+// Where a run stands. Counts what has been recorded, in order; never decreases.
+struct Progress {
+  std::uint64_t bytes = 0;          // decoded input bytes done
+  std::uint64_t bytes_total = 0;    // 0 where unknown (streamed objects)
+  std::uint64_t tensors = 0;        // whole ones
+  std::uint64_t tensors_total = 0;  // of the plans added so far
+  std::uint64_t stored_bytes = 0;   // written for them
+};
+
+// What conversions could not carry over for one tensor.
+struct NumericFinding {
+  std::string tensor;    // its name in the file
+  NumericCounts counts;  // of all its values
+};
+
+// How a Writer writes. Only `threads` and `memory_bytes` leave the file's bytes as they are.
+struct WriterOptions {
+  SpecVersion spec = SpecVersion::k1_2;  // the version of the file
+  Storage storage = {};                  // of components added without a plan
+  ZstdOptions zstd = {};                 // level and frames of what is compressed
+  double min_gain = 0.02;  // fraction a component must shrink by to be stored compressed
+  unsigned threads = 1;    // workers; 0 means UsableThreads()
+  std::uint64_t memory_bytes = 64 << 20;  // for chunks under way; the manifest comes on top
+  // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes (with
+  // a buffer of chunk.pool), their number only where the component declares none. What it returns or throws gets the
+  // tensor's name and the source's file.
+  std::vector<std::shared_ptr<Stage>> stages = {};
+  // Called after each batch, by one thread at a time. Must not block for long.
+  std::function<void(const Progress&)> progress = {};
+};
+
+}  // namespace zt

@@ -1,0 +1,100 @@
+// Memory that runs out at every allocation in turn: an error, no exception, nothing published.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+import zt;
+
+// Counts down to the allocation of this thread that fails; below zero none does.
+thread_local long g_left = -1;
+
+void* operator new(std::size_t size) {
+  if (g_left == 0) throw std::bad_alloc();
+  if (g_left > 0) --g_left;
+  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace zt {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// Counts what becomes of the output, and needs no memory for it.
+class CountingSink final : public Sink {
+ public:
+  explicit CountingSink(int& finished) : finished_(finished) {}
+  const std::string& name() const override { return name_; }
+  Status Append(Pieces) override { return OkStatus(); }
+  Status Finish(std::uint64_t) override { return ++finished_, OkStatus(); }
+  void Abort() override {}
+
+ private:
+  int& finished_;
+  const std::string name_ = "counted";
+};
+
+struct Outcome {
+  Status status;
+  int finished = 0;
+};
+
+// Uses a writer in every way; memory runs out `after` so many allocations and stays out.
+Outcome UseWriter(long after) {
+  static const Bytes data(600 << 10);
+  MemorySource source;
+  (void)source.Add(*DenseObject("planned", {data.size()}, {DType::kU8}), {data});
+  const Plan plan = *MakePlan(source, {});
+  Outcome outcome;
+  auto writer = *Writer::Create(std::make_unique<CountingSink>(outcome.finished));
+  Object streamed = {
+      .name = "streamed", .shape = {data.size()}, .components = {{"data", {DType::kU8}}}};
+  Object added = {.name = "added", .shape = {100}, .components = {{"data", {DType::kU8}}}};
+  std::vector<std::span<const std::byte>> bytes = {std::span(data).first(100)};
+  std::string alias = "a name that is longer than a short string";
+
+  g_left = after;
+  Status status = writer->AddSource(source, plan);
+  if (status.ok()) status = writer->Add(std::move(added), std::move(bytes));
+  if (status.ok()) status = writer->AddAlias(std::move(alias), "added");
+  if (status.ok()) {
+    auto object = writer->Begin(std::move(streamed));
+    status = object.status();
+    if (status.ok()) status = (*object)->Append(data);
+    if (status.ok()) status = (*object)->Finish();
+  }
+  if (status.ok()) status = writer->Finish();
+  g_left = -1;
+  outcome.status = status;
+  return outcome;
+}
+
+TEST(OutOfMemory, AtEveryAllocationOfTheCallersThread) {
+  long failures = 0;
+  for (long after = 0;; ++after) {
+    ASSERT_LT(after, 20000);
+    const Outcome outcome = UseWriter(after);
+    if (outcome.status.ok()) {
+      EXPECT_EQ(outcome.finished, 1);
+      break;
+    }
+    ++failures;
+    ASSERT_EQ(outcome.finished, 0) << after;
+    ASSERT_EQ(Message(outcome.status), "out of memory") << after;
+  }
+  EXPECT_GT(failures, 50);
+}
+
+}  // namespace
+}  // namespace zt
