@@ -213,8 +213,8 @@ print(status, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 """
 
 
-# Not linear yet: verify and diff search an object's components for each of them, verify reads a blob for each of its names.
-KNOWN = {("components", "verify"), ("components", "diff"), ("growing_aliases", "verify")}
+# Not linear yet: verify searches an object's components for each of them, and reads a blob for each of its names.
+KNOWN = {("components", "verify"), ("growing_aliases", "verify")}
 
 
 def measure(command, folder, name):

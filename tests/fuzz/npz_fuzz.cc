@@ -7,6 +7,7 @@
 
 import zt.convert.npy;
 import zt.core;
+import zt.fuzz.accept;
 import zt.source;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -14,11 +15,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.memory_limit = std::uint64_t{1} << 20;
   for (const bool keep_sparse : {false, true}) {
     options.keep_sparse = keep_sparse;
-    const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source =
-        zt::OpenNpz(zt::MemoryBytes(FuzzBytes(data, size), "input"), "stem", options);
+    const auto open = [&] {
+      return zt::OpenNpz(zt::MemoryBytes(FuzzBytes(data, size), "input"), "stem", options);
+    };
+    const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source = open();
     if (!source.ok()) continue;
     (void)FuzzReadAll<zt::ComponentId>(**source, kFuzzReadLimit);
     (void)(*source)->Finish().ok();
+    zt::CheckAccepted(open, kFuzzReadLimit);
   }
   return 0;
 }

@@ -10,11 +10,14 @@
 
 import zt.convert.safetensors;
 import zt.core;
+import zt.fuzz.accept;
 import zt.source;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source =
-      zt::OpenSafetensors(zt::MemoryBytes(FuzzBytes(data, size), "input"));
+  const auto open = [&] {
+    return zt::OpenSafetensors(zt::MemoryBytes(FuzzBytes(data, size), "input"));
+  };
+  const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source = open();
   if (!source.ok()) return 0;
   std::vector<std::byte> piece(std::size_t{1} << 16);
   const std::vector<zt::Object>& objects = (*source)->objects();
@@ -30,5 +33,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   ZT_FUZZ_CHECK((*source)->Finish().ok());
+  zt::CheckAccepted(open, kFuzzReadLimit);
   return 0;
 }
