@@ -63,20 +63,22 @@ OpenedSource OpenNpyIn(const std::string& path, const std::vector<std::string>&,
   return OpenNpyFolder(path, npy);
 }
 
-// What a zip archive without arrays is, by the names of its entries.
-std::string NameZip(const std::vector<ZipEntry>& entries) {
+// What a zip archive without arrays is, where the names of its entries tell.
+std::optional<std::string> NameZip(const std::vector<ZipEntry>& entries) {
   const auto has = [&](std::string_view end) {
     return std::ranges::any_of(entries, [&](const ZipEntry& e) { return e.name.ends_with(end); });
   };
   const bool code = std::ranges::any_of(
       entries, [](const ZipEntry& e) { return e.name.find("/code/") != std::string::npos; });
   if (has("data.pkl")) {
-    return code ? "a TorchScript archive; load it with torch.jit.load and save its state_dict() as "
-                  "safetensors"
-                : "a PyTorch checkpoint; load it with torch.load and save it as safetensors";
+    return std::string(
+        code ? "a TorchScript archive; load it with torch.jit.load and save its state_dict() as "
+               "safetensors"
+             : "a PyTorch checkpoint; load it with torch.load and save it as safetensors");
   }
-  if (has("model.weights.h5")) return "a Keras model; load it and save its weights as npz";
-  return "a zip archive without .npy entries";
+  if (has("model.weights.h5"))
+    return std::string("a Keras model; load it and save its weights as npz");
+  return std::nullopt;
 }
 
 OpenedSource OpenNpzFile(FormatInput input) {
@@ -84,8 +86,8 @@ OpenedSource OpenNpzFile(FormatInput input) {
   ZT_ASSIGN_OR_RETURN(const auto archive, ZipArchive::Open(input.bytes));
   const bool arrays = std::ranges::any_of(
       archive->entries(), [](const ZipEntry& e) { return e.name.ends_with(".npy"); });
-  if (!arrays && !archive->entries().empty())
-    return Unsupported("it is " + NameZip(archive->entries()));
+  if (const auto kind = arrays ? std::nullopt : NameZip(archive->entries()))
+    return Unsupported("it is " + *kind);
   return OpenNpz(std::move(input.bytes), input.stem, npy);
 }
 

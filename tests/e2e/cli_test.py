@@ -136,7 +136,7 @@ class NotAModel(support.EndToEnd):
             (b"Entry not found", "server's error message"), (gzip.compress(b"x" * 99), "gzip"),
             (b"\x28\xb5\x2f\xfd" + bytes(20), "zstd"), (b"\x89HDF\r\n\x1a\n" + bytes(99), "HDF5"),
             (self.zip("m/data.pkl", "m/data/0"), "PyTorch"), (self.zip("m/data.pkl", "m/code/a.py"), "TorchScript"),
-            (self.zip("config.json", "model.weights.h5"), "Keras"), (self.zip("readme"), "without .npy"),
+            (self.zip("config.json", "model.weights.h5"), "Keras"), (self.zip("readme"), "no .npy array"),
             (b'{"a": [1, 2]}', "JSON"), (b"\x08\x07\x12\x07pytorch\x1a\x052.1.0" + bytes(50), "ONNX"),
             (b"\x08\x01\x12\xa3\xc2\x0c\x0a" + bytes(50), "TensorFlow"),
             (b"\x82\xa6params\x81\xa5dense" + bytes(20), "msgpack"), (bytes(257) + b"ustar\0" + bytes(300), "tar"),
