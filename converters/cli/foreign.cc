@@ -25,13 +25,9 @@ struct Magic {
   std::string_view what;
 };
 
-constexpr std::string_view kTorchLegacy =
-    "a PyTorch checkpoint in the legacy layout; load it with torch.load and save it as safetensors";
-
 constexpr Magic kMagics[] = {
     {0, "version https://git-lfs.github.com/spec/"sv,
      "a Git LFS pointer, not the file it stands for; run 'git lfs pull' where it was cloned"},
-    {0, "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv, kTorchLegacy},
     {0, "\x89HDF\r\n\x1a\n"sv,
      "HDF5, as Keras writes it; load it and save the weights as npz or safetensors"},
     {0, "\x1f\x8b"sv, "compressed with gzip; decompress it first (gunzip)"},
@@ -86,15 +82,10 @@ std::optional<std::string_view> NameText(std::string_view text) {
   return std::nullopt;
 }
 
-// Protocol buffers have no magic: the first fields of ONNX's ModelProto and of TensorFlow's SavedModel.
+// Protocol buffers have no magic: the first fields of TensorFlow's SavedModel.
 std::optional<std::string_view> NameProtocolBuffer(std::string_view text) {
   if (text.size() < 8 || text[0] != 8 || text[1] < 1 || text[1] > 20) return std::nullopt;
   const char tag = text[2];
-  const auto size = static_cast<unsigned char>(text[3]);
-  const bool short_text =
-      size < 0x80 && IsPrintable(text.substr(4, std::min<std::size_t>(size, 100)));
-  if ((tag == 0x12 && short_text) || tag == 0x3a || tag == 0x42)
-    return "an ONNX model, which is not read; export the weights as safetensors or npz";
   if (tag == 0x12 && text[1] == 1)
     return "a TensorFlow SavedModel, which is not read; save the weights as npz or safetensors";
   return std::nullopt;
@@ -129,8 +120,8 @@ std::optional<std::string> NameForeign(std::span<const std::byte> head) {
   }
   if (const auto what = NameText(text)) return std::string(*what);
   if (text.size() > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)
-    return "a Python pickle, which may run code when it is loaded and is not read; save the arrays "
-           "as npz or safetensors";
+    return "a Python pickle, but no checkpoint that torch.save wrote; save the arrays as npz or "
+           "safetensors";
   if (IsMessagePack(text))
     return "msgpack, as flax writes it, which is not read; save the arrays as npz or safetensors";
   if (const auto what = NameProtocolBuffer(text)) return std::string(*what);

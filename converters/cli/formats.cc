@@ -24,7 +24,9 @@ import :rules;
 import zt;
 import zt.convert.gguf;
 import zt.convert.npy;
+import zt.convert.onnx;
 import zt.convert.safetensors;
+import zt.convert.torch;
 import zt.convert.zip;
 import zt.convert.zt;
 
@@ -68,22 +70,32 @@ std::optional<std::string> NameZip(const std::vector<ZipEntry>& entries) {
   const auto has = [&](std::string_view end) {
     return std::ranges::any_of(entries, [&](const ZipEntry& e) { return e.name.ends_with(end); });
   };
-  const bool code = std::ranges::any_of(
-      entries, [](const ZipEntry& e) { return e.name.find("/code/") != std::string::npos; });
-  if (has("data.pkl")) {
-    return std::string(
-        code ? "a TorchScript archive; load it with torch.jit.load and save its state_dict() as "
-               "safetensors"
-             : "a PyTorch checkpoint; load it with torch.load and save it as safetensors");
-  }
   if (has("model.weights.h5"))
     return std::string("a Keras model; load it and save its weights as npz");
   return std::nullopt;
 }
 
+TorchOptions TorchOptionsOf(const InputOptions& options) {
+  return {.memory_limit = options.memory, .follow_links = options.follow_links};
+}
+
+OpenedSource OpenTorchFile(FormatInput input) {
+  return OpenTorch(std::move(input.bytes), input.stem, TorchOptionsOf(input.options));
+}
+
+OpenedSource OpenTorchIn(const std::string& path, const std::vector<std::string>&,
+                         const InputOptions& options) {
+  return OpenTorchFolder(path, TorchOptionsOf(options));
+}
+
+OpenedSource OpenOnnxFile(FormatInput input) {
+  return OpenOnnx(std::move(input.bytes), input.path, {.memory_limit = input.options.memory});
+}
+
 OpenedSource OpenNpzFile(FormatInput input) {
   ZT_ASSIGN_OR_RETURN(const NpyOptions npy, NpyOptionsOf(input.options));
   ZT_ASSIGN_OR_RETURN(const auto archive, ZipArchive::Open(input.bytes));
+  if (input.options.from.empty() && HoldsTorch(*archive)) return OpenTorchFile(std::move(input));
   const bool arrays = std::ranges::any_of(
       archive->entries(), [](const ZipEntry& e) { return e.name.ends_with(".npy"); });
   if (const auto kind = arrays ? std::nullopt : NameZip(archive->entries()))
@@ -119,6 +131,10 @@ constexpr std::string_view kSafetensorsIndexes[] = {".safetensors.index.json"};
 constexpr std::string_view kNpySuffixes[] = {".npy"};
 constexpr std::string_view kNpzSuffixes[] = {".npz"};
 constexpr std::string_view kGgufSuffixes[] = {".gguf"};
+// In folders; a file named .pt or .pth is recognised by its content.
+constexpr std::string_view kTorchSuffixes[] = {".bin"};
+constexpr std::string_view kTorchIndexes[] = {".bin.index.json"};
+constexpr std::string_view kOnnxSuffixes[] = {".onnx"};
 constexpr std::string_view kZtSuffixes[] = {".zt"};
 
 constexpr Format kFormats[] = {
@@ -143,6 +159,9 @@ constexpr Format kFormats[] = {
      OpenGgufFile,
      OpenGgufIn,
      PlanGgufFile},
+    {"torch", "PyTorch", kTorchSuffixes, kTorchIndexes, "", LooksLikeTorchStream, OpenTorchFile,
+     OpenTorchIn, nullptr},
+    {"onnx", "ONNX", kOnnxSuffixes, {}, "", LooksLikeOnnx, OpenOnnxFile, nullptr, nullptr},
     {"zt",
      "zTensor 1.x, 0.1",
      kZtSuffixes,

@@ -24,6 +24,7 @@ import :support;
 import zt;
 import zt.convert.composite;
 import zt.convert.gguf;
+import zt.convert.torch;
 
 namespace zt::cli::internal {
 namespace {
@@ -89,7 +90,14 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, const St
 
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
                                                    const InputOptions& options) {
-  ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(path, options));
+  if (LooksLikeDcpFolder(path) && (options.from.empty() || options.from == "torch")) {
+    return FindFormat("torch")->open_folder(path, {}, options);
+  }
+  ZT_ASSIGN_OR_RETURN(std::vector<FolderFiles> found, ListFolder(path, options));
+  // Repositories keep the same weights as *.safetensors and as *.bin, and other things as *.bin.
+  if (found.size() > 1) {
+    std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "torch"; });
+  }
   if (found.size() > 1) {
     std::vector<std::string> examples;
     for (const FolderFiles& files : found) examples.push_back(Quote(files.names.front()));

@@ -67,7 +67,7 @@ void AddCommon(CLI::App& app) {
 void AddInput(CLI::App& app) {
   InputOptions& input = Parsed().input;
   std::string names;
-  for (const std::string& name : InputFormats()) names += (names.empty() ? "" : ", ") + name;
+  for (const std::string& name : InputFormats()) names += (names.empty() ? "" : " ") + name;
   app.add_option("--from", input.from, names + "; else by content")
       ->check(CLI::IsMember(InputFormats()));
   app.add_flag("--follow-links", input.follow_links,

@@ -330,4 +330,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSour
   return source;
 }
 
+StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
+                                                              const CheckpointOptions& options) {
+  const auto open = [](std::shared_ptr<ByteSource> bytes, const std::string&) {
+    return OpenSafetensors(std::move(bytes));
+  };
+  return OpenShards(path, {".safetensors", ".safetensors.index.json", open}, options);
+}
+
 }  // namespace zt

@@ -14,6 +14,7 @@ module;
 export module zt.convert.safetensors;
 
 import zt.convert.layout;
+export import zt.convert.shards;
 import zt.core;
 import zt.source;
 
@@ -33,20 +34,7 @@ bool LooksLikeSafetensors(std::span<const std::byte> head);
 // Errors name the tensor, not the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
 
-// The `weight_map` of a sharded checkpoint's index.json: tensor to shard. A shard that is not a plain file name is
-// kDataLoss, so that an index reads nothing outside its folder.
-StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string text);
-
-// How checkpoint folders are opened.
-struct CheckpointOptions {
-  // Shards may be symbolic links that lead out of the folder, as in the Hugging Face cache.
-  bool follow_links = false;
-};
-
-// A folder with one *.safetensors.index.json, or the index file itself: its shards as one source, checked against
-// the index both ways. Without an index, every *.safetensors file of the folder, by name. Files named as parts of a set
-// ("-00001-of-00003") must be the whole set; kDataLoss names all that are missing.
-// Errors name the file within the folder.
+// The shards of a folder, see OpenShards: with a *.safetensors.index.json, or every *.safetensors file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(
     const std::string& path, const CheckpointOptions& options = {});
 

@@ -59,6 +59,10 @@ class ZipArchive {
   // wrong one. kUnimplemented for encrypted entries and other methods.
   StatusOr<std::shared_ptr<ByteSource>> OpenEntry(std::size_t index);
 
+  // Leaves entries unchecked whose CRC is 0, as writers have it that compute none (torch can be told to); how many
+  // there are. To be called before OpenEntry.
+  std::size_t SkipAbsentCrcs();
+
   // Reads the entry again if bytes from `offset` on were served whose CRC could not be checked as
   // they passed. To be called once all reading is done; kDataLoss where the CRC is wrong.
   Status Verify(std::size_t index, std::uint64_t offset);
@@ -66,7 +70,8 @@ class ZipArchive {
  private:
   std::shared_ptr<ByteSource> bytes_;
   std::vector<ZipEntry> entries_;
-  std::vector<std::shared_ptr<zip::internal::CrcCheck>> checks_;  // one for each entry
+  std::vector<std::shared_ptr<zip::internal::CrcCheck>>
+      checks_;  // one for each entry; null: unchecked
 };
 
 }  // namespace zt

@@ -7,12 +7,11 @@
 
 #include "fuzz.h"
 
-import zt.convert.safetensors;
+import zt.convert.shards;
 import zt.core;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto map =
-      zt::ParseSafetensorsIndex(std::string(reinterpret_cast<const char*>(data), size));
+  const auto map = zt::ParseShardIndex(std::string(reinterpret_cast<const char*>(data), size));
   if (!map.ok()) return 0;
   for (const auto& [tensor, shard] : *map) {
     const std::filesystem::path path(shard);

@@ -1,4 +1,4 @@
-// zt.convert.safetensors — sharded checkpoints: the index against its shards, both ways.
+// zt.convert.shards — the index against its shards, both ways; numbered files as whole sets.
 module;
 
 #include <simdjson.h>
@@ -20,7 +20,7 @@ module;
 
 #include "core/status_macros.h"
 
-module zt.convert.safetensors;
+module zt.convert.shards;
 
 import zt.core;
 import zt.source;
@@ -31,8 +31,6 @@ namespace {
 namespace dom = simdjson::dom;
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffix = ".safetensors";
-constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
 
 using WeightMap = std::map<std::string, std::string>;  // tensor -> shard
@@ -58,11 +56,11 @@ std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
   return value;
 }
 
-std::optional<ShardName> ParseShardName(std::string_view file) {
+std::optional<ShardName> ParseShardName(std::string_view file, std::string_view suffix) {
   std::string_view rest = file;
-  rest.remove_suffix(std::min(rest.size(), kSuffix.size()));
+  rest.remove_suffix(std::min(rest.size(), suffix.size()));
   const auto count = TakeNumber(rest);
-  if (!file.ends_with(kSuffix) || !count || !rest.ends_with("-of-")) return std::nullopt;
+  if (!file.ends_with(suffix) || !count || !rest.ends_with("-of-")) return std::nullopt;
   const std::string_view tail = file.substr(rest.size() - 4);
   rest.remove_suffix(4);
   const std::size_t end = rest.size();
@@ -101,7 +99,8 @@ std::string Gaps(const std::set<std::uint64_t>& parts, std::uint64_t first, std:
 }
 
 // Files that are named as parts of a set are whole sets, whoever lists them: a folder, or an index.
-Status CheckSets(std::span<const std::string> files, std::string_view what) {
+Status CheckSets(std::span<const std::string> files, std::string_view suffix,
+                 std::string_view what) {
   struct Set {
     std::set<std::uint64_t> parts;
     std::uint64_t count = 0;
@@ -109,7 +108,7 @@ Status CheckSets(std::span<const std::string> files, std::string_view what) {
   };
   std::map<std::string, Set> sets;
   for (const std::string& file : files) {
-    auto name = ParseShardName(file);
+    auto name = ParseShardName(file, suffix);
     if (!name) continue;
     Set& set = sets[std::move(name->set)];
     set.parts.insert(name->part);
@@ -157,17 +156,18 @@ StatusOr<WeightMap> ReadIndex(const fs::path& path) {
   if (*bytes->size() > kMaxIndexBytes) return InvalidData("the index is larger than 1 GiB");
   std::string text(*bytes->size(), '\0');
   ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
-  return ParseSafetensorsIndex(std::move(text));
+  return ParseShardIndex(std::move(text));
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const std::string& file,
+                                                  const ShardFormat& format,
                                                   const CheckpointOptions& options) {
   if (!options.follow_links) {
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder.string(), file), file));
   }
   auto bytes = OpenFile((folder / file).string());
   if (!bytes.ok()) return Annotate(bytes.status(), file);
-  auto source = OpenSafetensors(*std::move(bytes));
+  auto source = format.open(*std::move(bytes), file);
   if (!source.ok()) return Annotate(source.status(), file);
   return source;
 }
@@ -176,19 +176,21 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
 StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
                                                     const std::string& index,
                                                     const std::vector<std::string>& present,
+                                                    const ShardFormat& format,
                                                     const CheckpointOptions& options) {
   auto map = ReadIndex(folder / index);
   if (!map.ok()) return Annotate(map.status(), index);
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : *map) shards.insert(shard);
   const std::vector<std::string> listed(shards.begin(), shards.end());
-  ZT_RETURN_IF_ERROR(Annotate(CheckSets(listed, "it leaves out shards"), index));
+  ZT_RETURN_IF_ERROR(Annotate(CheckSets(listed, format.suffix, "it leaves out shards"), index));
   ZT_RETURN_IF_ERROR(CheckPresent(folder, shards));
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
   std::set<std::string> seen;
   for (const std::string& shard : shards) {
-    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenShard(folder, shard, options));
+    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
+                        OpenShard(folder, shard, format, options));
     for (const Object& object : source->objects()) {
       const auto entry = map->find(object.name);
       if (entry == map->end()) {
@@ -221,7 +223,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
 
 }  // namespace
 
-StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string text) {
+StatusOr<std::map<std::string, std::string>> ParseShardIndex(std::string text) {
   dom::parser parser;
   dom::element root;
   text.reserve(text.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
@@ -257,8 +259,9 @@ StatusOr<std::map<std::string, std::string>> ParseSafetensorsIndex(std::string t
   return map;
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
-                                                              const CheckpointOptions& options) {
+StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
+                                                   const ShardFormat& format,
+                                                   const CheckpointOptions& options) {
   std::error_code error;
   fs::path folder = path;
   std::vector<std::string> indices, files;
@@ -268,8 +271,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string&
   }
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.ends_with(kSuffix)) files.push_back(name);
-    if (name.ends_with(kIndexSuffix) && folder == fs::path(path)) indices.push_back(name);
+    if (name.ends_with(format.suffix)) files.push_back(name);
+    if (name.ends_with(format.index_suffix) && folder == fs::path(path)) indices.push_back(name);
   }
   if (error) return IoError(error.value(), "cannot list the folder");
   std::sort(files.begin(), files.end());
@@ -278,13 +281,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string&
     return InvalidArgument("the folder has several indices, " + indices[0] + " and " + indices[1] +
                            " among them; name one");
   }
-  if (indices.size() == 1) return OpenIndexed(folder, indices[0], files, options);
+  if (indices.size() == 1) return OpenIndexed(folder, indices[0], files, format, options);
   if (files.empty())
-    return InvalidArgument("the folder has neither an index nor *.safetensors files");
-  ZT_RETURN_IF_ERROR(CheckSets(files, "there is no index, and the folder lacks shards"));
+    return InvalidArgument("the folder has neither an index nor *" + std::string(format.suffix) +
+                           " files");
+  ZT_RETURN_IF_ERROR(
+      CheckSets(files, format.suffix, "there is no index, and the folder lacks shards"));
   std::vector<std::unique_ptr<TensorSource>> sources;
   for (const std::string& file : files) {
-    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenShard(folder, file, options));
+    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
+                        OpenShard(folder, file, format, options));
     sources.push_back(std::move(source));
   }
   return MergeSources(std::move(sources), std::move(files));

@@ -1,0 +1,53 @@
+// zt.convert.onnx:model — a model's initializers as the wire format has them.
+module;
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+module zt.convert.onnx:model;
+
+import zt.core;
+import zt.source;
+
+namespace zt::onnx::internal {
+
+// Bytes of the model.
+struct Stretch {
+  std::uint64_t offset = 0, length = 0;
+};
+
+// The fields of a TensorProto that say what its elements are.
+struct TensorProto {
+  std::string name;
+  std::vector<std::uint64_t> dims;
+  std::uint64_t type = 0;  // TensorProto.DataType
+  bool negative_dim = false;
+  std::optional<Stretch> raw;      // raw_data
+  std::vector<Stretch> fixed;      // float_data or double_data, packed or not
+  std::vector<Stretch> varints;    // int32_data, int64_data or uint64_data
+  std::uint64_t number_field = 0;  // of `fixed` or `varints`: the field they came in
+  bool mixed = false;              // several of the data fields are set
+  std::uint64_t location = 0;      // data_location: 1 is external
+  std::vector<std::pair<std::string, std::string>> external;  // external_data
+};
+
+struct Model {
+  std::vector<TensorProto> tensors;
+  std::vector<std::pair<std::string, std::string>> metadata;
+  std::uint64_t sparse = 0;  // sparse initializers
+  bool has_graph = false;
+};
+
+// Reads what is needed of a ModelProto. Nothing of the tensors' bytes is read.
+StatusOr<Model> ReadModel(ByteSource& bytes);
+
+// The numbers of `stretches`, which are varints one after the other.
+// kDataLoss where one is cut off or there are not `count`.
+StatusOr<std::vector<std::uint64_t>> ReadVarints(ByteSource& bytes,
+                                                 const std::vector<Stretch>& stretches,
+                                                 std::uint64_t count);
+
+}  // namespace zt::onnx::internal

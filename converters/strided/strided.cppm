@@ -1,0 +1,87 @@
+// zt.convert.strided — arrays of any strides in C order, with bounded memory.
+module;
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+export module zt.convert.strided;
+
+import zt.core;
+import zt.source;
+
+export namespace zt {
+
+// One dimension of a view of bytes: how many indices it has, and how far apart they lie, in elements.
+struct StridedAxis {
+  std::uint64_t count = 1;
+  std::uint64_t stride = 1;
+  bool operator==(const StridedAxis&) const = default;
+};
+
+// The same elements in the same order with as few axes as can be, the slowest first: dimensions of 1 are dropped, and
+// two that lie as one become one. A view whose elements lie side by side becomes one axis of stride 1; a scalar too.
+// `shape` has no dimension 0.
+std::vector<StridedAxis> CollapseAxes(std::span<const std::uint64_t> shape,
+                                      std::span<const std::uint64_t> strides);
+
+// A view of any strides (transposed, sliced, expanded) served in C order. The output is cut into bands, boxes of the
+// view whose C-ordered bytes are contiguous and fit the limit; a band is gathered tile by tile from the runs it
+// consists of in the file, and each tile is transposed in cache.
+// At most two bands and a tile a thread are held. Thread-safe.
+class StridedView {
+ public:
+  // What the elements are: `width` bytes each (1, 2, 4, 8 or 16), of which each `swap` bytes are turned around (1:
+  // none are).
+  struct Elements {
+    std::uint64_t width = 1;
+    std::uint64_t swap = 1;
+  };
+
+  // Reads are of `bytes` from byte `data`. `axes` are not empty and have no count of 0; the caller has checked that
+  // all they reach lies in `bytes`, and that 64 bits can count the bytes of the view.
+  StridedView(ByteSource& bytes, std::uint64_t data, std::vector<StridedAxis> axes,
+              Elements elements, std::uint64_t memory_limit);
+
+  // Fills `out` with the view's bytes in C order from `offset`.
+  Status Read(std::uint64_t offset, std::span<std::byte> out);
+
+ private:
+  struct Box {
+    Shape low, size;
+  };
+  struct Band {
+    std::mutex mutex;
+    std::uint64_t index = ~std::uint64_t{0};
+    std::vector<std::byte> bytes;
+  };
+  struct Tiling;
+
+  Box BandBox(std::uint64_t prefix, std::uint64_t block) const;
+  Status Load(const Box& box, std::span<std::byte> out);
+  Tiling Tile(const Box& box) const;
+  Status ReadTile(const Tiling& tiling, std::uint64_t from, std::span<const std::uint64_t> count,
+                  std::span<std::byte> tile);
+  void PlaceTile(const Tiling& tiling, std::span<const std::uint64_t> count,
+                 std::span<const std::byte> tile, std::byte* out) const;
+  void Release();
+
+  ByteSource& bytes_;
+  const std::uint64_t data_;
+  const std::vector<StridedAxis> axes_;
+  const std::uint64_t width_, swap_;
+  std::uint64_t total_;  // bytes
+  std::uint64_t tile_;   // bytes of a tile
+  std::size_t split_;    // a band is a range of this dimension, whole in those after, one index in
+                         // those before
+  std::uint64_t inner_;  // elements of one index of split_
+  std::uint64_t block_;  // indices of split_ in a band
+  std::array<Band, 2> bands_;  // by the parity of the band
+  std::atomic<std::uint64_t> served_ = 0;
+};
+
+}  // namespace zt

@@ -1,0 +1,306 @@
+// zt.convert.torch:contents — the walk over a checkpoint's tree: names for tensors, attributes for values.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.torch;
+
+import :contents;
+import :pickle;
+import :tensors;
+import zt.core;
+
+namespace zt::torch::internal {
+namespace {
+
+constexpr int kMaxDepth = 100;
+// A value that is shared is named once for every path to it. This bounds what names and attributes may take, in bytes:
+// so much, and so many times the size of the pickle.
+constexpr std::uint64_t kFreeWork = std::uint64_t{4} << 20;
+constexpr std::uint64_t kWorkPerByte = 64;
+constexpr std::uint64_t kTextWork =
+    16;  // for each byte of a text, which is copied on its way to the file
+constexpr std::uint64_t kMaxWork = std::uint64_t{1} << 30;
+
+class Walk {
+ public:
+  explicit Walk(const Graph& graph)
+      : graph_(graph),
+        holds_(graph.HoldersOfPersistent()),
+        tensors_(graph, holds_, contents_.storages) {
+    budget_ = std::min(kMaxWork, kFreeWork + kWorkPerByte * graph.size());
+  }
+
+  StatusOr<Contents> Run(std::string_view stem) {
+    ZT_ASSIGN_OR_RETURN(std::optional<Tensor> whole, tensors_.Read(graph_.root()));
+    if (whole) {
+      whole->name = stem;
+      contents_.tensors.push_back(*std::move(whole));
+    } else {
+      ZT_RETURN_IF_ERROR(Visit(graph_.root(), 0));
+    }
+    std::unordered_set<std::string_view> names;
+    for (const Tensor& tensor : contents_.tensors) {
+      if (!names.insert(tensor.name).second) {
+        return Unsupported("two tensors would be named " + Quote(tensor.name));
+      }
+    }
+    DropTwins();
+    return std::move(contents_);
+  }
+
+ private:
+  // A file's attributes have unique keys, and "a.b" may be one key or two.
+  void DropTwins() {
+    std::unordered_set<std::string> keys;
+    Value::Map unique;
+    for (Value::Member& member : contents_.attributes) {
+      if (member.first.empty() || !IsUtf8(member.first) || !keys.insert(member.first).second) {
+        contents_.left_out.push_back(Quote(member.first) +
+                                     " (its path is no name, or is another's)");
+      } else {
+        unique.push_back(std::move(member));
+      }
+    }
+    contents_.attributes = std::move(unique);
+  }
+
+  Status Spend(std::uint64_t work) {
+    if (work > budget_) {
+      return Unsupported("its values are shared so often that their names would take more than " +
+                         std::to_string(kWorkPerByte) + " times its size");
+    }
+    budget_ -= work;
+    return OkStatus();
+  }
+  std::string Here() const { return path_.empty() ? std::string("the whole") : Quote(path_); }
+
+  // A member or element of what is being visited.
+  Status Enter(std::string_view key, NodeId value, int depth) {
+    const std::size_t length = path_.size();
+    if (depth > 0) path_ += '.';
+    path_ += key;
+    const Status status = Visit(value, depth + 1);
+    path_.resize(length);
+    return status;
+  }
+
+  Status Visit(NodeId id, int depth) {
+    ZT_RETURN_IF_ERROR(Spend(1 + path_.size()));
+    if (depth > kMaxDepth) {
+      return Unsupported(Here() + " nests deeper than " + std::to_string(kMaxDepth) +
+                         " levels, or holds itself");
+    }
+    if (!holds_[id] && (depth > 0 || !IsContainer(id))) {
+      if (const auto value = Plain(id, 0)) {
+        contents_.attributes.emplace_back(path_, *value);
+        return OkStatus();
+      }
+    }
+    switch (graph_.kind(id)) {
+      case NodeKind::kDict:
+        return VisitPairs(graph_.Items(id), depth);
+      case NodeKind::kTuple:
+      case NodeKind::kList:
+      case NodeKind::kSet:
+        return VisitElements(graph_.Items(id), depth);
+      case NodeKind::kCall:
+        return VisitCall(id, depth);
+      case NodeKind::kPersistent:
+        return Unsupported(Here() + " is a storage without a tensor; save a tensor of it");
+      default:
+        LeaveOut("");
+        return OkStatus();
+    }
+  }
+  bool IsContainer(NodeId id) const {
+    const NodeKind kind = graph_.kind(id);
+    return kind == NodeKind::kDict || kind == NodeKind::kTuple || kind == NodeKind::kList ||
+           kind == NodeKind::kSet || kind == NodeKind::kCall;
+  }
+
+  Status VisitElements(std::span<const NodeId> items, int depth) {
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      ZT_RETURN_IF_ERROR(Enter(std::to_string(i), items[i], depth));
+    }
+    return OkStatus();
+  }
+
+  // The last of equal keys counts, in the place of the first, as in Python.
+  Status VisitPairs(std::span<const NodeId> items, int depth) {
+    std::vector<std::pair<std::string, NodeId>> members;
+    std::unordered_map<std::string_view, std::size_t> seen;
+    members.reserve(items.size() / 2);
+    seen.reserve(items.size() / 2);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      const std::optional<std::string> key = Key(items[i]);
+      if (!key) {
+        if (holds_[items[i + 1]] || holds_[items[i]]) {
+          return Unsupported(Here() +
+                             " holds a tensor under a key that is neither text nor number");
+        }
+        LeaveOut(" (a key that is neither text nor number)");
+        continue;
+      }
+      ZT_RETURN_IF_ERROR(Spend(key->size()));
+      members.emplace_back(*key, items[i + 1]);  // reserved: views of its texts stay valid
+      const auto [place, fresh] = seen.emplace(members.back().first, members.size() - 1);
+      if (!fresh) {
+        members[place->second].second = items[i + 1];
+        members.pop_back();
+      }
+    }
+    for (const auto& [key, value] : members) ZT_RETURN_IF_ERROR(Enter(key, value, depth));
+    return OkStatus();
+  }
+  std::optional<std::string> Key(NodeId id) const {
+    switch (graph_.kind(id)) {
+      case NodeKind::kText:
+        return std::string(graph_.Text(id));
+      case NodeKind::kInt:
+        return std::to_string(graph_.Int(id));
+      default:
+        return std::nullopt;
+    }
+  }
+
+  Status VisitCall(NodeId id, int depth) {
+    auto tensor = tensors_.Read(id);
+    if (!tensor.ok()) return Annotate(tensor.status(), TensorContext(path_));
+    if (*tensor) {
+      (*tensor)->name = path_;
+      contents_.tensors.push_back(**std::move(tensor));
+      return OkStatus();
+    }
+    const NodeId callable = graph_.callable(id);
+    const auto args = graph_.Items(graph_.args(id));
+    // The attributes of a dict are not its contents: a state_dict keeps version numbers there.
+    const bool plain_state = graph_.state(id) == Graph::kNoNode || !holds_[graph_.state(id)];
+    if (plain_state && IsDictClass(callable)) return VisitDictCall(id, args, depth);
+    if (plain_state && IsSetClass(callable) && args.size() == 1) {
+      return VisitElements(graph_.Items(args[0]), depth);
+    }
+    const std::string name = graph_.Is(callable, NodeKind::kGlobal) ? graph_.GlobalName(callable)
+                                                                    : "another object's result";
+    if (!holds_[id] && !RebuildsTensor(name)) {
+      LeaveOut(" (" + name + ")");
+      return OkStatus();
+    }
+    return Unsupported(
+        Here() + " is an object of " + Quote(name) +
+        " and holds tensors; no code is run to make it: load it in Python and save its "
+        "state_dict()");
+  }
+  bool IsDictClass(NodeId callable) const {
+    for (const std::string_view name :
+         {"collections.OrderedDict", "collections.defaultdict", "collections.Counter",
+          "builtins.dict", "__builtin__.dict"}) {
+      if (graph_.IsGlobal(callable, name)) return true;
+    }
+    return false;
+  }
+  bool IsSetClass(NodeId callable) const {
+    for (const std::string_view name :
+         {"builtins.set", "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset",
+          "builtins.list", "__builtin__.list", "torch.Size"}) {
+      if (graph_.IsGlobal(callable, name)) return true;
+    }
+    return false;
+  }
+  // Functions that make tensors without a storage of the container's.
+  bool RebuildsTensor(std::string_view name) const {
+    return name.starts_with("torch._utils._rebuild_") ||
+           name.starts_with("torch._tensor._rebuild_") || name == "torch.storage._load_from_bytes";
+  }
+
+  // What was given to the class, then what was added.
+  Status VisitDictCall(NodeId id, std::span<const NodeId> args, int depth) {
+    std::vector<NodeId> pairs;
+    if (!args.empty() && !graph_.IsGlobal(graph_.callable(id), "collections.defaultdict")) {
+      const bool dict = graph_.Is(args[0], NodeKind::kDict);
+      for (const NodeId item : graph_.Items(args[0])) {
+        if (dict) {
+          pairs.push_back(item);
+          continue;
+        }
+        const auto pair = graph_.Items(item);  // OrderedDict([[key, value], ...])
+        if (pair.size() != 2) return InvalidData(Here() + " is a dict of what are no pairs");
+        pairs.insert(pairs.end(), pair.begin(), pair.end());
+      }
+      ZT_RETURN_IF_ERROR(Spend(pairs.size()));
+    }
+    const auto items = graph_.Items(id);
+    if (!items.empty() && !graph_.has_pairs(id)) {
+      return InvalidData(Here() + " is a dict to which a list was added");
+    }
+    if (pairs.empty()) return VisitPairs(items, depth);
+    pairs.insert(pairs.end(), items.begin(), items.end());
+    return VisitPairs(pairs, depth);
+  }
+
+  // A number, text, flag or None, or a list of these; nothing for anything else.
+  std::optional<Value> Plain(NodeId id, int depth) {
+    switch (graph_.kind(id)) {
+      case NodeKind::kNone:
+        return Value();
+      case NodeKind::kBool:
+        return Value(graph_.Int(id) != 0);
+      case NodeKind::kInt:
+        return Value(graph_.Int(id));
+      case NodeKind::kDouble:
+        return Value(graph_.Double(id));
+      case NodeKind::kText: {
+        const std::string_view text = graph_.Text(id);
+        if (!IsUtf8(text) || !Spend(kTextWork * text.size()).ok()) return std::nullopt;
+        return Value(text);
+      }
+      case NodeKind::kCall:
+        if (!graph_.IsGlobal(graph_.callable(id), "torch.Size")) return std::nullopt;
+        if (graph_.Items(graph_.args(id)).size() != 1) return std::nullopt;
+        return Plain(graph_.Items(graph_.args(id))[0], depth + 1);
+      case NodeKind::kTuple:
+      case NodeKind::kList: {
+        if (depth > kMaxDepth) return std::nullopt;
+        Value::Array array;
+        for (const NodeId item : graph_.Items(id)) {
+          if (!Spend(sizeof(Value)).ok()) return std::nullopt;
+          std::optional<Value> value = Plain(item, depth + 1);
+          if (!value) return std::nullopt;
+          array.push_back(*std::move(value));
+        }
+        return Value(std::move(array));
+      }
+      default:
+        return std::nullopt;
+    }
+  }
+
+  void LeaveOut(std::string_view why) { contents_.left_out.push_back(Here() + std::string(why)); }
+
+  const Graph& graph_;
+  const std::vector<bool> holds_;
+  Contents contents_;
+  TensorReader tensors_;
+  std::string path_;
+  std::uint64_t budget_ = 0;
+};
+
+}  // namespace
+
+StatusOr<Contents> ReadContents(const Graph& graph, std::string_view stem) {
+  return Walk(graph).Run(stem);
+}
+
+}  // namespace zt::torch::internal

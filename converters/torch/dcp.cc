@@ -1,0 +1,475 @@
+// zt.convert.torch — distributed checkpoints (torch.distributed.checkpoint): tensors put together from chunks.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.torch;
+
+import :contents;
+import :open;
+import :pickle;
+import :tensors;
+import zt.convert.shards;
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace torch::internal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Bytes [begin, begin + size) of a file, as a source of their own.
+class Stretch final : public ByteSource {
+ public:
+  Stretch(std::shared_ptr<ByteSource> bytes, std::uint64_t begin, std::uint64_t size)
+      : bytes_(std::move(bytes)), begin_(begin), size_(size) {}
+  const std::string& name() const override { return bytes_->name(); }
+  std::optional<std::uint64_t> size() const override { return size_; }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    if (offset > size_ || out.size() > size_ - offset) {
+      return InvalidData("it ends at byte " + std::to_string(size_) + " of its part of the file");
+    }
+    return bytes_->ReadAt(begin_ + offset, out);
+  }
+  Status CheckUnchanged() override { return bytes_->CheckUnchanged(); }
+
+ private:
+  std::shared_ptr<ByteSource> bytes_;
+  const std::uint64_t begin_, size_;
+};
+
+// A box of a tensor, saved as a checkpoint of its own.
+struct Chunk {
+  Shape offsets, sizes;
+  std::unique_ptr<TensorSource> source;
+};
+
+// Copies of one chunk's lines what lies in bytes [begin, begin + out.size()) of the whole tensor; how many bytes that was.
+// A line is what is contiguous in both: the last dimension and those that the chunk holds whole
+// behind the first it does not.
+class ChunkCopy {
+ public:
+  ChunkCopy(const Shape& shape, const Chunk& chunk, std::uint64_t width)
+      : shape_(shape), chunk_(chunk) {
+    line_ = width;
+    rank_ = shape.size();
+    while (rank_ > 0 && chunk.sizes[rank_ - 1] == shape[rank_ - 1]) line_ *= shape[--rank_];
+    if (rank_ > 0) {
+      start_ = line_ * chunk.offsets[rank_ - 1];
+      pitch_ = line_ * shape[rank_ - 1];
+      line_ *= chunk.sizes[--rank_];
+    } else {
+      pitch_ = line_;
+    }
+    for (std::size_t k = 0; k < rank_; ++k) lines_ *= chunk.sizes[k];
+  }
+
+  StatusOr<std::uint64_t> Copy(std::uint64_t begin, std::span<std::byte> out) const {
+    const std::uint64_t end = begin + out.size();
+    std::uint64_t first = FirstLine(begin), copied = 0;
+    std::vector<std::byte> buffer;
+    const std::uint64_t batch = std::max<std::uint64_t>(1, kBuffer / line_);
+    while (first < lines_ && LineStart(first) < end) {
+      std::uint64_t count = 1;
+      while (count < batch && first + count < lines_ && LineStart(first + count) < end) ++count;
+      // The first and the last line may be cut by the range.
+      const std::uint64_t low = LineStart(first), high = LineStart(first + count - 1);
+      const std::uint64_t skip = begin > low ? begin - low : 0;
+      const std::uint64_t cut = high + line_ > end ? high + line_ - end : 0;
+      const std::uint64_t size = count * line_ - skip - cut;
+      if (count == 1) {
+        const std::span<std::byte> to = out.subspan(low + skip - begin, size);
+        ZT_RETURN_IF_ERROR(chunk_.source->Read({0, 0}, first * line_ + skip, to));
+      } else {
+        buffer.resize(size);
+        ZT_RETURN_IF_ERROR(chunk_.source->Read({0, 0}, first * line_ + skip, buffer));
+        std::uint64_t at = 0;
+        for (std::uint64_t i = 0; i < count; ++i) {
+          const std::uint64_t from = i == 0 ? skip : 0;
+          const std::uint64_t to = i + 1 == count ? line_ - cut : line_;
+          std::copy_n(
+              buffer.begin() + static_cast<std::ptrdiff_t>(at), to - from,
+              out.begin() + static_cast<std::ptrdiff_t>(LineStart(first + i) + from - begin));
+          at += to - from;
+        }
+      }
+      copied += size;
+      first += count;
+    }
+    return copied;
+  }
+
+ private:
+  static constexpr std::uint64_t kBuffer = std::uint64_t{1} << 20;
+
+  // Byte of the whole tensor at which a line begins.
+  std::uint64_t LineStart(std::uint64_t line) const {
+    std::uint64_t at = start_, pitch = pitch_;
+    for (std::size_t k = rank_; k-- > 0;) {
+      at += (chunk_.offsets[k] + line % chunk_.sizes[k]) * pitch;
+      line /= chunk_.sizes[k];
+      pitch *= shape_[k];
+    }
+    return at;
+  }
+  // The first line that ends after byte `begin` of the whole.
+  std::uint64_t FirstLine(std::uint64_t begin) const {
+    std::uint64_t low = 0, high = lines_;
+    while (low < high) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      if (LineStart(middle) + line_ > begin) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
+  }
+
+  const Shape& shape_;
+  const Chunk& chunk_;
+  std::size_t rank_ = 0;  // dimensions that number the lines
+  std::uint64_t line_ = 1, lines_ = 1, start_ = 0, pitch_ = 0;
+};
+
+class DcpSource final : public TensorSource {
+ public:
+  Status Add(std::string name, Shape shape, ElementType element, std::vector<Chunk> chunks) {
+    ZT_ASSIGN_OR_RETURN(Object object,
+                        DenseObject(std::move(name), std::move(shape), std::move(element)));
+    ZT_RETURN_IF_ERROR(ValidateObject(object));
+    ZT_RETURN_IF_ERROR(CheckChunks(object, chunks));
+    objects_.push_back(std::move(object));
+    chunks_.push_back(std::move(chunks));
+    return OkStatus();
+  }
+
+  std::string_view format() const override { return "torch"; }
+  const std::string& file(ComponentId id) const override {
+    return chunks_.empty() || chunks_[id.object].empty() ? file_
+                                                         : chunks_[id.object][0].source->file({});
+  }
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    const Object& object = objects_[id.object];
+    const std::uint64_t size = object.components[0].bytes;
+    if (offset > size || out.size() > size - offset) {
+      return InvalidArgument("a range beyond the tensor's " + std::to_string(size) + " bytes");
+    }
+    if (out.empty()) return OkStatus();
+    // Chunks are in the order of their first dimension, which says what range of bytes they may touch.
+    const std::uint64_t row = object.shape.empty() ? size : size / object.shape[0];
+    const std::vector<Chunk>& chunks = chunks_[id.object];
+    std::uint64_t copied = 0;
+    const auto past = std::partition_point(chunks.begin(), chunks.end(), [&](const Chunk& chunk) {
+      return (chunk.offsets.empty() ? 0 : chunk.offsets[0]) * row < offset + out.size();
+    });
+    for (auto chunk = past; chunk != chunks.begin();) {
+      --chunk;
+      const std::uint64_t end =
+          chunk->offsets.empty() ? size : (chunk->offsets[0] + chunk->sizes[0]) * row;
+      if (end <= offset) {
+        if (chunk->offsets[0] + tallest_[id.object] <= offset / row) break;
+        continue;
+      }
+      ZT_ASSIGN_OR_RETURN(
+          const std::uint64_t some,
+          ChunkCopy(object.shape, *chunk, WidthOf(object.components[0].element)).Copy(offset, out));
+      copied += some;
+    }
+    return copied == out.size() ? OkStatus() : InvalidData("its chunks do not cover it");
+  }
+  Status Finish() override {
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      for (const Chunk& chunk : chunks_[i]) {
+        if (const Status status = chunk.source->Finish(); !status.ok()) {
+          return Annotate(status, TensorContext(objects_[i].name));
+        }
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  // Chunks are boxes within the tensor, none overlaps another, and together they are as large as it.
+  Status CheckChunks(const Object& object, std::vector<Chunk>& chunks) {
+    const std::uint64_t total = *ElementCount(object.shape);
+    std::uint64_t sum = 0, tallest = 0;
+    std::erase_if(chunks, [](const Chunk& chunk) { return ElementCount(chunk.sizes) == 0; });
+    for (const Chunk& chunk : chunks) {
+      for (std::size_t k = 0; k < object.shape.size(); ++k) {
+        if (chunk.offsets[k] > object.shape[k] ||
+            chunk.sizes[k] > object.shape[k] - chunk.offsets[k]) {
+          return InvalidData("a chunk of shape " + ToString(chunk.sizes) + " at " +
+                             ToString(chunk.offsets) + " lies outside shape " +
+                             ToString(object.shape));
+        }
+      }
+      if (!chunk.sizes.empty()) tallest = std::max(tallest, chunk.sizes[0]);
+      sum += *ElementCount(chunk.sizes);
+      if (sum > total) return InvalidData("its chunks overlap");
+    }
+    if (sum != total)
+      return InvalidData("its chunks hold " + std::to_string(sum) + " of " + std::to_string(total) +
+                         " elements");
+    std::sort(chunks.begin(), chunks.end(),
+              [](const Chunk& a, const Chunk& b) { return a.offsets < b.offsets; });
+    std::vector<const Chunk*> open;  // those that reach the row the next one begins at
+    for (const Chunk& chunk : chunks) {
+      if (chunk.offsets.empty()) continue;
+      std::erase_if(open, [&](const Chunk* other) {
+        return other->offsets[0] + other->sizes[0] <= chunk.offsets[0];
+      });
+      for (const Chunk* other : open) {
+        bool apart = false;
+        for (std::size_t k = 0; k < chunk.sizes.size(); ++k) {
+          apart |= other->offsets[k] >= chunk.offsets[k] + chunk.sizes[k] ||
+                   chunk.offsets[k] >= other->offsets[k] + other->sizes[k];
+        }
+        if (!apart) return InvalidData("its chunks overlap");
+      }
+      open.push_back(&chunk);
+    }
+    tallest_.push_back(tallest);
+    return OkStatus();
+  }
+
+  std::vector<std::vector<Chunk>> chunks_;  // of each object, by their offsets
+  std::vector<std::uint64_t> tallest_;      // rows of the tallest chunk
+};
+
+// Reads .metadata: what tensors there are, and in which files their chunks lie.
+class Metadata {
+ public:
+  Metadata(const Graph& graph, fs::path folder, const TorchOptions& options)
+      : graph_(graph),
+        folder_(std::move(folder)),
+        options_(options),
+        sizes_(graph, none_, storages_) {}
+
+  StatusOr<std::unique_ptr<TensorSource>> Open() {
+    const NodeId root = graph_.root();
+    if (!IsCall(root, "torch.distributed.checkpoint.metadata.Metadata")) {
+      return Unsupported("it is no metadata of torch.distributed.checkpoint");
+    }
+    ZT_RETURN_IF_ERROR(ReadPlaces(Field(root, "storage_data")));
+    auto source = std::make_unique<DcpSource>();
+    std::vector<std::string> others;
+    const NodeId tensors = Field(root, "state_dict_metadata");
+    if (tensors == Graph::kNoNode || !graph_.Is(tensors, NodeKind::kDict)) {
+      return InvalidData("it does not say what tensors there are");
+    }
+    const auto items = graph_.Items(tensors);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      if (!graph_.Is(items[i], NodeKind::kText)) return InvalidData("a tensor's name is no text");
+      const std::string name(graph_.Text(items[i]));
+      if (!IsCall(items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata")) {
+        others.push_back(name);
+        continue;
+      }
+      ZT_RETURN_IF_ERROR(Annotate(ReadTensor(name, items[i + 1], *source), TensorContext(name)));
+    }
+    Contents left;
+    for (const std::string& name : others) left.left_out.push_back(Quote(name));
+    AddLeftOut(left, *source);
+    return source;
+  }
+
+ private:
+  struct Location {
+    std::string path;
+    std::uint64_t offset = 0, length = 0;
+  };
+
+  bool IsCall(NodeId id, std::string_view name) const {
+    return graph_.Is(id, NodeKind::kCall) && graph_.IsGlobal(graph_.callable(id), name);
+  }
+  // A member of an object's state; kNoNode where there is none.
+  NodeId Field(NodeId object, std::string_view name) const {
+    if (!graph_.Is(object, NodeKind::kCall) || graph_.state(object) == Graph::kNoNode)
+      return Graph::kNoNode;
+    const NodeId state = graph_.state(object);
+    if (!graph_.Is(state, NodeKind::kDict)) return Graph::kNoNode;
+    const auto items = graph_.Items(state);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      if (graph_.Is(items[i], NodeKind::kText) && graph_.Text(items[i]) == name)
+        return items[i + 1];
+    }
+    return Graph::kNoNode;
+  }
+  StatusOr<std::uint64_t> NumberOf(NodeId object, std::string_view name) const {
+    const NodeId field = Field(object, name);
+    if (field == Graph::kNoNode || !graph_.Is(field, NodeKind::kInt) || graph_.Int(field) < 0) {
+      return InvalidData("its " + std::string(name) + " is no number from 0 on");
+    }
+    return static_cast<std::uint64_t>(graph_.Int(field));
+  }
+  StatusOr<Shape> SizesOf(NodeId object, std::string_view name) const {
+    const NodeId field = Field(object, name);
+    if (field == Graph::kNoNode) return InvalidData("it has no " + std::string(name));
+    return sizes_.ReadSizes(field);
+  }
+
+  Status ReadPlaces(NodeId dict) {
+    if (dict == Graph::kNoNode || !graph_.Is(dict, NodeKind::kDict)) {
+      return InvalidData("it does not say where its tensors lie");
+    }
+    const auto items = graph_.Items(dict);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      const NodeId name = Field(items[i], "fqn"), info = items[i + 1];
+      if (name == Graph::kNoNode || !graph_.Is(name, NodeKind::kText)) {
+        return InvalidData("a place has no tensor's name");
+      }
+      const std::string key(graph_.Text(name));
+      const NodeId offset = Field(items[i], "offset");
+      if (offset == Graph::kNoNode || graph_.Is(offset, NodeKind::kNone)) continue;  // no tensor's
+      ZT_ASSIGN_OR_RETURN(Shape offsets, sizes_.ReadSizes(offset));
+      const NodeId descriptors = Field(info, "transform_descriptors");
+      if (descriptors != Graph::kNoNode && !graph_.Is(descriptors, NodeKind::kNone) &&
+          !graph_.Items(descriptors).empty()) {
+        return Annotate(
+            Unsupported("its chunks are transformed (compressed); save the checkpoint without "
+                        "extensions"),
+            TensorContext(key));
+      }
+      Location location;
+      const NodeId path = Field(info, "relative_path");
+      if (path == Graph::kNoNode || !graph_.Is(path, NodeKind::kText)) {
+        return Annotate(InvalidData("its file has no name"), TensorContext(key));
+      }
+      location.path = graph_.Text(path);
+      ZT_ASSIGN_OR_RETURN(location.offset, NumberOf(info, "offset"));
+      ZT_ASSIGN_OR_RETURN(location.length, NumberOf(info, "length"));
+      places_.emplace(std::pair(key, std::move(offsets)), std::move(location));
+    }
+    return OkStatus();
+  }
+
+  StatusOr<ElementType> ElementOf(NodeId tensor) const {
+    const NodeId properties = Field(tensor, "properties");
+    NodeId dtype = properties == Graph::kNoNode ? Graph::kNoNode : Field(properties, "dtype");
+    if (dtype == Graph::kNoNode && properties != Graph::kNoNode &&
+        graph_.Is(properties, NodeKind::kCall) && graph_.state(properties) != Graph::kNoNode) {
+      const auto parts = graph_.Items(graph_.state(properties));
+      if (graph_.Is(graph_.state(properties), NodeKind::kTuple) && !parts.empty()) dtype = parts[0];
+    }
+    if (dtype == Graph::kNoNode || !graph_.Is(dtype, NodeKind::kGlobal))
+      return InvalidData("it has no dtype");
+    const std::string name = graph_.GlobalName(dtype);
+    const auto element = name.starts_with("torch.") ? DtypeOf(name.substr(6)) : std::nullopt;
+    if (!element) return Unsupported("its dtype " + Quote(name) + " is not supported");
+    return *element;
+  }
+
+  Status ReadTensor(const std::string& name, NodeId tensor, DcpSource& source) {
+    ZT_ASSIGN_OR_RETURN(Shape shape, SizesOf(tensor, "size"));
+    ZT_ASSIGN_OR_RETURN(ElementType element, ElementOf(tensor));
+    const NodeId list = Field(tensor, "chunks");
+    if (list == Graph::kNoNode || !graph_.Is(list, NodeKind::kList))
+      return InvalidData("it has no chunks");
+    std::vector<Chunk> chunks;
+    for (const NodeId item : graph_.Items(list)) {
+      Chunk chunk;
+      ZT_ASSIGN_OR_RETURN(chunk.offsets, SizesOf(item, "offsets"));
+      ZT_ASSIGN_OR_RETURN(chunk.sizes, SizesOf(item, "sizes"));
+      if (chunk.offsets.size() != shape.size() || chunk.sizes.size() != shape.size()) {
+        return InvalidData("a chunk has another rank than shape " + ToString(shape));
+      }
+      const auto place = places_.find(std::pair(name, chunk.offsets));
+      if (place == places_.end()) {
+        return InvalidData("nothing says where its chunk at " + ToString(chunk.offsets) + " lies");
+      }
+      ZT_ASSIGN_OR_RETURN(chunk.source, OpenChunk(place->second));
+      const Object& object = chunk.source->objects()[0];
+      ZT_RETURN_IF_ERROR(chunk.source->CheckReadable(0));
+      if (object.format != "dense" || object.shape != chunk.sizes ||
+          object.components[0].element != element) {
+        return InvalidData("its chunk in " + place->second.path + " is " +
+                           std::string(Name(object.components[0].element)) + " of shape " +
+                           ToString(object.shape) + ", " + std::string(Name(element)) +
+                           " of shape " + ToString(chunk.sizes) + " was expected");
+      }
+      chunks.push_back(std::move(chunk));
+    }
+    return source.Add(name, std::move(shape), std::move(element), std::move(chunks));
+  }
+
+  StatusOr<std::unique_ptr<TensorSource>> OpenChunk(const Location& location) {
+    ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> file, FileOf(location.path));
+    const std::uint64_t size = *file->size();
+    if (location.offset > size || location.length > size - location.offset) {
+      return InvalidData("a chunk ends outside " + location.path + "; it is truncated");
+    }
+    auto chunk = OpenArchive(std::make_shared<Stretch>(file, location.offset, location.length),
+                             "chunk", options_.memory_limit);
+    if (!chunk.ok()) return Annotate(chunk.status(), location.path);
+    if ((*chunk)->objects().size() != 1)
+      return InvalidData("a chunk in " + location.path + " is not one tensor");
+    return chunk;
+  }
+  StatusOr<std::shared_ptr<ByteSource>> FileOf(const std::string& name) {
+    std::shared_ptr<ByteSource>& file = files_[name];
+    if (file != nullptr) return file;
+    if (name.empty() || name == "." || name == ".." ||
+        name.find_first_of(std::string_view("/\\\0", 3)) != name.npos) {
+      return InvalidData("it names the file " + Quote(name) +
+                         "; only files of the folder itself are read");
+    }
+    if (!options_.follow_links)
+      ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name), name));
+    auto opened = OpenFile((folder_ / name).string());
+    if (!opened.ok()) return Annotate(opened.status(), name);
+    file = *std::move(opened);
+    return file;
+  }
+
+  const Graph& graph_;
+  const fs::path folder_;
+  const TorchOptions& options_;
+  const std::vector<bool> none_;
+  std::vector<Storage> storages_;
+  TensorReader sizes_;
+  std::map<std::pair<std::string, Shape>, Location> places_;
+  std::map<std::string, std::shared_ptr<ByteSource>> files_;
+};
+
+}  // namespace
+}  // namespace torch::internal
+
+bool LooksLikeDcpFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(std::filesystem::path(path) / ".metadata", error);
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
+                                                        const TorchOptions& options) {
+  if (!LooksLikeDcpFolder(path)) {
+    const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file) {
+      return OpenTorch(std::move(bytes), std::filesystem::path(file).stem().string(), options);
+    };
+    return OpenShards(path, {".bin", ".bin.index.json", open},
+                      {.follow_links = options.follow_links});
+  }
+  const std::string file = (std::filesystem::path(path) / ".metadata").string();
+  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(file));
+  auto graph = torch::internal::Graph::Read(*bytes, 0);
+  if (!graph.ok()) return Annotate(graph.status(), ".metadata");
+  return torch::internal::Metadata(*graph, path, options).Open();
+}
+
+}  // namespace zt

@@ -1,0 +1,57 @@
+// zt.convert.torch — which container a file is.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.torch;
+
+import :contents;
+import :open;
+import zt.convert.zip;
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace torch::internal {
+
+void AddLeftOut(const Contents& contents, TensorSource& source) {
+  constexpr std::size_t kMost = 20;
+  if (contents.left_out.empty()) return;
+  std::string line = "values that are neither tensors nor numbers, texts and flags are left out:";
+  for (std::size_t i = 0; i < std::min(kMost, contents.left_out.size()); ++i) {
+    line += (i > 0 ? ", " : " ") + contents.left_out[i];
+  }
+  if (contents.left_out.size() > kMost) {
+    line += " and " + std::to_string(contents.left_out.size() - kMost) + " more";
+  }
+  source.AddWarning(std::move(line));
+}
+
+}  // namespace torch::internal
+
+StatusOr<std::unique_ptr<TensorSource>> OpenTorch(std::shared_ptr<ByteSource> bytes,
+                                                  const std::string& stem,
+                                                  const TorchOptions& options) {
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, 512));
+  if (LooksLikeZip(head))
+    return torch::internal::OpenArchive(std::move(bytes), stem, options.memory_limit);
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  if (text.size() > 262 && text.substr(257, 5) == "ustar") {
+    return Unsupported(
+        "it is a tar file, as torch before 0.2 wrote them; load it with torch.load and save it "
+        "again");
+  }
+  return torch::internal::OpenStream(std::move(bytes), stem, options.memory_limit);
+}
+
+}  // namespace zt

@@ -1,0 +1,395 @@
+// zt.convert.torch:source — what is declared of tensors, and how the bytes of their storages become components.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.torch;
+
+import :contents;
+import :source;
+import zt.convert.strided;
+import zt.core;
+import zt.source;
+import zt.transform;
+
+namespace zt::torch::internal {
+namespace {
+
+// Expanded tensors repeat elements; so much more than their storages hold may all tensors be together.
+constexpr std::uint64_t kMaxExpansion = 1024;
+constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
+
+}  // namespace
+
+// A storage that can be read front to back only, read whole when it is first asked for. One at a time is in memory.
+class StorageSource::Held final : public ByteSource {
+ public:
+  Held(StorageSource& owner, std::uint32_t storage) : owner_(owner), storage_(storage) {}
+  const std::string& name() const override { return owner_.places_[storage_].bytes->name(); }
+  std::optional<std::uint64_t> size() const override { return owner_.places_[storage_].size; }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    const std::lock_guard lock(owner_.mutex_);
+    const Place& place = owner_.places_[storage_];
+    if (owner_.held_storage_ != storage_) {
+      owner_.held_storage_ = ~std::uint32_t{0};
+      owner_.held_.resize(place.size);
+      ZT_RETURN_IF_ERROR(place.bytes->ReadAt(place.offset, owner_.held_));
+      owner_.held_storage_ = storage_;
+    }
+    std::copy_n(owner_.held_.begin() + static_cast<std::ptrdiff_t>(offset - place.offset),
+                out.size(), out.begin());
+    return OkStatus();
+  }
+
+ private:
+  StorageSource& owner_;
+  const std::uint32_t storage_;
+};
+
+StorageSource::StorageSource() = default;
+StorageSource::~StorageSource() = default;
+
+Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pipe,
+                           std::uint64_t memory_limit) {
+  places_ = std::move(places);
+  pipe_ = pipe;
+  for (const Place& place : places_) readers_.push_back(place.bytes);
+  for (Tensor& tensor : contents.tensors) {
+    Entry entry;
+    auto object = Declare(tensor, entry);
+    if (!object.ok()) return Annotate(object.status(), TensorContext(tensor.name));
+    objects_.push_back(*std::move(object));
+    entries_.push_back(std::move(entry));
+  }
+  contents.tensors.clear();
+  attributes_ = std::move(contents.attributes);
+  ZT_RETURN_IF_ERROR(CheckExpansion());
+  Sort();
+  HoldWhereNeeded(memory_limit);
+  if (pipe_) ZT_RETURN_IF_ERROR(CheckOrder());
+  MakeViews(memory_limit);
+  return OkStatus();
+}
+
+StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, Kind kind) {
+  Part part;
+  part.kind = kind;
+  part.storage = view.storage;
+  part.first = view.first;
+  part.dtype = view.element.dtype;
+  const auto bytes = DenseBytes(view.shape, view.element);
+  if (!bytes) return InvalidData("shape " + ToString(view.shape) + " overflows 64 bits");
+  part.bytes = *bytes;
+  const std::uint64_t width = WidthOf(view.element);
+  part.elements = {width, 1};
+  const Place& place = places_[view.storage];
+  if (place.big_endian) part.elements.swap = ByteWidth(view.element.dtype);
+  part.axes =
+      part.bytes == 0 ? std::vector<StridedAxis>{{1, 1}} : CollapseAxes(view.shape, view.strides);
+  // The container may keep less than the pickle says.
+  if (part.bytes > 0 && view.window > place.size) {
+    return InvalidData("its storage has " + std::to_string(place.size) + " bytes, " +
+                       std::to_string(view.window) + " are declared");
+  }
+  return part;
+}
+
+// Parts of equal bytes get equal numbers.
+void StorageSource::Number(Part& part) {
+  std::vector<std::uint64_t> key = {
+      part.storage,
+      part.first,
+      part.elements.width,
+      part.elements.swap,
+      static_cast<std::uint64_t>(part.kind),
+      static_cast<std::uint64_t>(part.kind == Kind::kBytes ? DType::kU8 : part.dtype)};
+  if (part.bytes == 0) key = {};
+  if (part.elements.swap == 1 && part.direct()) {
+    key = {part.storage, part.first, part.bytes, static_cast<std::uint64_t>(part.kind)};
+  } else {
+    for (const StridedAxis& axis : part.axes) key.insert(key.end(), {axis.count, axis.stride});
+  }
+  const auto [known, fresh] = numbers_.emplace(std::move(key), numbers_.size());
+  part.number = known->second;
+  if (fresh) expanded_ = CheckedAdd(expanded_, part.bytes).value_or(~std::uint64_t{0});
+}
+
+StatusOr<Object> StorageSource::Declare(Tensor& tensor, Entry& entry) {
+  if (tensor.layout != Layout::kDense) return DeclareSparse(tensor, entry);
+  ZT_ASSIGN_OR_RETURN(Object object, DenseObject(tensor.name, tensor.shape, tensor.values.element));
+  ZT_RETURN_IF_ERROR(ValidateObject(object));
+  entry.problem = std::move(tensor.problem);
+  if (!entry.problem.empty()) return object;
+  ZT_ASSIGN_OR_RETURN(Part part, MakePart(tensor.values));
+  Number(part);
+  entry.parts.push_back(std::move(part));
+  return object;
+}
+
+StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, Entry& entry) {
+  const bool csr = tensor.layout == Layout::kCsr;
+  const auto is_index = [](const StorageView& view) {
+    return view.element.type.empty() &&
+           (view.element.dtype == DType::kI64 || view.element.dtype == DType::kI32);
+  };
+  if (tensor.values.shape.size() != 1 || (csr && tensor.shape.size() != 2)) {
+    return Unsupported("its values are arrays themselves (hybrid or batched); save it dense");
+  }
+  const std::uint64_t count = tensor.values.shape[0];
+  const Shape indices = csr ? Shape{count} : Shape{tensor.shape.size(), count};
+  if (tensor.indices.shape != indices || !is_index(tensor.indices)) {
+    return InvalidData("its indices are " + std::string(Name(tensor.indices.element)) +
+                       " of shape " + ToString(tensor.indices.shape) + ", i64 of " +
+                       ToString(indices) + " were expected");
+  }
+  Object object{tensor.name, csr ? "sparse_csr" : "sparse_coo", tensor.shape, {}, {}};
+  const auto add = [&](const StorageView& view, const char* role, Kind kind, std::uint64_t column,
+                       std::vector<std::uint64_t> bounds) -> Status {
+    ZT_ASSIGN_OR_RETURN(Part part, MakePart(view, kind));
+    const bool values = kind == Kind::kBytes;
+    if (!values) {
+      part.bytes = part.bytes / part.elements.width * 8;
+      part.column = column;
+      part.bounds = std::move(bounds);
+    }
+    Number(part);
+    object.components.push_back(
+        {role, values ? view.element : ElementType{DType::kU64, ""}, part.bytes});
+    entry.parts.push_back(std::move(part));
+    return OkStatus();
+  };
+  ZT_RETURN_IF_ERROR(add(tensor.values, "values", Kind::kBytes, 0, {}));
+  if (csr) {
+    ZT_RETURN_IF_ERROR(add(tensor.indices, "indices", Kind::kIndices, count, {tensor.shape[1]}));
+    const auto rows = CheckedAdd(tensor.shape[0], 1);
+    if (!rows || tensor.pointers.shape != Shape{*rows} || !is_index(tensor.pointers)) {
+      return InvalidData("its row pointers have shape " + ToString(tensor.pointers.shape) +
+                         "; one more than rows were expected, as i64");
+    }
+    ZT_RETURN_IF_ERROR(add(tensor.pointers, "indptr", Kind::kPointers, 0, {count}));
+  } else {
+    ZT_RETURN_IF_ERROR(add(tensor.indices, "coords", Kind::kIndices, count, tensor.shape));
+  }
+  ZT_RETURN_IF_ERROR(ValidateObject(object));
+  return object;
+}
+
+Status StorageSource::CheckExpansion() const {
+  std::uint64_t stored = 0;
+  for (const Place& place : places_)
+    stored = CheckedAdd(stored, place.size).value_or(~std::uint64_t{0});
+  if (expanded_ <= kFreeExpansion || expanded_ / kMaxExpansion <= stored) return OkStatus();
+  return Unsupported("expanded tensors make " + std::to_string(expanded_) + " bytes of " +
+                     std::to_string(stored) + "; save them with contiguous()");
+}
+
+// Into the order of the bytes in the input; what has none keeps its place at the end.
+void StorageSource::Sort() {
+  std::vector<std::size_t> order(objects_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto key = [&](std::size_t i) {
+    if (entries_[i].parts.empty()) return std::pair(~std::uint64_t{0}, std::uint64_t{0});
+    std::pair<std::uint64_t, std::uint64_t> least{~std::uint64_t{0}, 0};
+    for (const Part& part : entries_[i].parts) {
+      least = std::min(least, std::pair(places_[part.storage].order, part.first));
+    }
+    return least;
+  };
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(key(a), a) < std::pair(key(b), b);
+  });
+  std::vector<Object> objects;
+  std::vector<Entry> entries;
+  objects.reserve(order.size());
+  entries.reserve(order.size());
+  for (const std::size_t i : order) {
+    objects.push_back(std::move(objects_[i]));
+    entries.push_back(std::move(entries_[i]));
+  }
+  objects_ = std::move(objects);
+  entries_ = std::move(entries);
+}
+
+// A storage that can be read front to back only is streamed where its tensors lie in it one after the other, and held
+// in memory where they do not.
+void StorageSource::HoldWhereNeeded(std::uint64_t memory_limit) {
+  struct Use {
+    std::uint64_t number = ~std::uint64_t{0}, end = 0;
+    bool hold = false;
+  };
+  std::vector<Use> uses(places_.size());
+  for (const Entry& entry : entries_) {
+    for (const Part& part : entry.parts) {
+      if (part.bytes == 0) continue;
+      Use& use = uses[part.storage];
+      if (part.number == use.number) continue;
+      use.hold |= part.kind != Kind::kBytes || !part.direct() || part.first < use.end;
+      use.number = part.number;
+      use.end = part.first + part.bytes;
+    }
+  }
+  for (std::uint32_t i = 0; i < places_.size(); ++i) {
+    if (!places_[i].bytes->sequential() || !uses[i].hold) continue;
+    if (places_[i].size <= memory_limit / 2) {
+      readers_[i] = std::make_shared<Held>(*this, i);
+      continue;
+    }
+    for (Entry& entry : entries_) {
+      const bool uses_it = std::any_of(entry.parts.begin(), entry.parts.end(),
+                                       [&](const Part& part) { return part.storage == i; });
+      if (!uses_it || !entry.problem.empty()) continue;
+      entry.problem = "it is a view of a storage of " + std::to_string(places_[i].size) +
+                      " bytes that would have to be held in memory (it is deflated or comes from a "
+                      "pipe), more than "
+                      "half the memory limit; raise the limit, or give an uncompressed file";
+    }
+  }
+}
+
+// A pipe gives each storage once.
+Status StorageSource::CheckOrder() const {
+  std::uint64_t reached = 0;
+  std::vector<bool> seen(numbers_.size());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    for (const Part& part : entries_[i].parts) {
+      if (part.bytes == 0 || seen[part.number]) continue;
+      seen[part.number] = true;
+      if (places_[part.storage].order < reached) {
+        return Annotate(
+            Unsupported("its parts lie in another order than they are needed in; a pipe will not "
+                        "do, name a file"),
+            TensorContext(objects_[i].name));
+      }
+      reached = places_[part.storage].order;
+    }
+  }
+  return OkStatus();
+}
+
+void StorageSource::MakeViews(std::uint64_t memory_limit) {
+  for (Entry& entry : entries_) {
+    for (Part& part : entry.parts) {
+      part.held = readers_[part.storage] != places_[part.storage].bytes;
+      if (part.bytes > 0 && !part.direct()) {
+        part.view = std::make_unique<StridedView>(
+            *readers_[part.storage], places_[part.storage].offset + part.first,
+            std::move(part.axes), part.elements, memory_limit);
+      }
+      std::vector<StridedAxis>().swap(part.axes);
+    }
+  }
+}
+
+Status StorageSource::CheckReadable(std::uint32_t object) const {
+  const std::string& problem = entries_[object].problem;
+  return problem.empty() ? OkStatus() : Unsupported(problem);
+}
+
+bool StorageSource::sequential(ComponentId id) const {
+  if (entries_[id.object].parts.empty()) return false;
+  return places_[entries_[id.object].parts[id.component].storage].bytes->sequential();
+}
+
+std::optional<Extent> StorageSource::extent(ComponentId id) const {
+  if (entries_[id.object].parts.empty()) return std::nullopt;
+  const Part& part = entries_[id.object].parts[id.component];
+  const Place& place = places_[part.storage];
+  if (!place.as_is || part.view != nullptr || part.kind != Kind::kBytes || part.held)
+    return std::nullopt;
+  return Extent{place.bytes.get(), place.offset + part.first, part.bytes};
+}
+
+std::optional<Identity> StorageSource::identity(ComponentId id) const {
+  if (entries_[id.object].parts.empty()) return std::nullopt;
+  const Part& part = entries_[id.object].parts[id.component];
+  return Identity{this, part.number, part.bytes};
+}
+
+Status StorageSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+  const Entry& entry = entries_[id.object];
+  if (entry.parts.empty()) return CheckReadable(id.object);
+  const Part& part = entry.parts[id.component];
+  if (offset > part.bytes || out.size() > part.bytes - offset) {
+    return InvalidArgument("a range beyond the component's " + std::to_string(part.bytes) +
+                           " bytes");
+  }
+  if (out.empty()) return OkStatus();
+  if (part.kind == Kind::kBytes) return ReadRaw(part, offset, out);
+  constexpr std::uint64_t kStep = 32768;
+  std::vector<std::uint64_t> values;
+  while (!out.empty()) {
+    const std::uint64_t first = offset / 8, skip = offset % 8;
+    const std::uint64_t end = std::min(first + kStep, (offset + out.size() + 7) / 8);
+    values.resize(end - first);
+    ZT_RETURN_IF_ERROR(ReadIndices(part, first, values));
+    LittleEndian(std::as_writable_bytes(std::span(values)), 8);
+    const auto bytes = std::as_bytes(std::span(values)).subspan(skip);
+    const std::size_t take = std::min(bytes.size(), out.size());
+    std::copy_n(bytes.begin(), take, out.begin());
+    out = out.subspan(take);
+    offset += take;
+  }
+  return OkStatus();
+}
+
+Status StorageSource::ReadRaw(const Part& part, std::uint64_t offset, std::span<std::byte> out) {
+  if (part.view != nullptr) return part.view->Read(offset, out);
+  return readers_[part.storage]->ReadAt(places_[part.storage].offset + part.first + offset, out);
+}
+
+// Indices from element `first` on, widened and checked.
+Status StorageSource::ReadIndices(const Part& part, std::uint64_t first,
+                                  std::span<std::uint64_t> out) {
+  const std::uint64_t width = ByteWidth(part.dtype);
+  std::vector<std::byte> raw(out.size() * width);
+  ZT_RETURN_IF_ERROR(ReadRaw(part, first * width, raw));
+  ZT_RETURN_IF_ERROR(WidenToU64(raw, part.dtype, out));
+  if (part.kind == Kind::kPointers) return CheckPointers(part, first, out);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::uint64_t bound = part.bounds[(first + i) / part.column];
+    if (out[i] >= bound) {
+      return InvalidData("index " + std::to_string(out[i]) + " is not below the dimension, " +
+                         std::to_string(bound));
+    }
+  }
+  return OkStatus();
+}
+
+// Row pointers begin with 0, never fall and end with the number of values.
+Status StorageSource::CheckPointers(const Part& part, std::uint64_t first,
+                                    std::span<const std::uint64_t> values) {
+  std::uint64_t previous = 0;
+  if (first == 0 && values[0] != 0) return InvalidData("its row pointers do not begin with 0");
+  if (first > 0) {
+    const std::uint64_t width = ByteWidth(part.dtype);
+    std::vector<std::byte> raw(width);
+    ZT_RETURN_IF_ERROR(ReadRaw(part, (first - 1) * width, raw));
+    ZT_RETURN_IF_ERROR(WidenToU64(raw, part.dtype, std::span(&previous, 1)));
+  }
+  for (const std::uint64_t value : values) {
+    if (value < previous) return InvalidData("its row pointers fall");
+    previous = value;
+  }
+  const bool last = first + values.size() == part.bytes / 8;
+  if (previous > part.bounds[0] || (last && previous != part.bounds[0])) {
+    return InvalidData("its row pointers end with " + std::to_string(previous) + ", there are " +
+                       std::to_string(part.bounds[0]) + " values");
+  }
+  return OkStatus();
+}
+
+}  // namespace zt::torch::internal

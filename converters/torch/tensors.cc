@@ -1,0 +1,345 @@
+// zt.convert.torch:tensors — the functions torch's pickles call to rebuild tensors, read as what they would make.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.torch;
+
+import :contents;
+import :pickle;
+import :tensors;
+import zt.core;
+
+namespace zt::torch::internal {
+namespace {
+
+// Parameters of parameters of ...; torch makes two levels at most.
+constexpr int kMaxWrappers = 8;
+
+Status Malformed(std::string_view what) {
+  return InvalidData("the call that makes it is malformed: " + std::string(what));
+}
+
+// "torch.FloatStorage", "torch.cuda.HalfStorage": what is between the module and "Storage".
+std::optional<std::string> StorageClass(const Graph& graph, NodeId id) {
+  if (!graph.Is(id, NodeKind::kGlobal)) return std::nullopt;
+  const std::string name = graph.GlobalName(id);
+  for (const std::string_view module : {"torch.storage.", "torch.cuda.", "torch."}) {
+    if (!name.starts_with(module) || !name.ends_with("Storage")) continue;
+    return name.substr(module.size(), name.size() - module.size() - 7);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+StatusOr<std::vector<std::uint64_t>> TensorReader::ReadSizes(NodeId id) const {
+  if (graph_.Is(id, NodeKind::kCall) && graph_.IsGlobal(graph_.callable(id), "torch.Size")) {
+    const auto args = graph_.Items(graph_.args(id));
+    if (args.size() != 1) return Malformed("torch.Size has not one argument");
+    id = args[0];
+  }
+  if (!graph_.Is(id, NodeKind::kTuple) && !graph_.Is(id, NodeKind::kList)) {
+    return Malformed("a shape or its strides are no tuple");
+  }
+  std::vector<std::uint64_t> sizes;
+  for (const NodeId item : graph_.Items(id)) {
+    if (!graph_.Is(item, NodeKind::kInt) || graph_.Int(item) < 0) {
+      return Malformed("a dimension or stride is no number from 0 on");
+    }
+    if (sizes.size() == kMaxRank) return Unsupported("it has more than 64 dimensions");
+    sizes.push_back(static_cast<std::uint64_t>(graph_.Int(item)));
+  }
+  return sizes;
+}
+
+StatusOr<std::uint32_t> TensorReader::ReadStorage(NodeId id, ElementType& element, bool& typed,
+                                                  std::uint64_t& first, std::uint64_t& window) {
+  if (!graph_.Is(id, NodeKind::kPersistent)) {
+    if (graph_.Is(id, NodeKind::kCall)) {
+      return Unsupported("its storage is made by " +
+                         (graph_.Is(graph_.callable(id), NodeKind::kGlobal)
+                              ? graph_.GlobalName(graph_.callable(id))
+                              : std::string("a call")) +
+                         "; load it and save its state_dict()");
+    }
+    return Malformed("it has no storage");
+  }
+  const NodeId tuple = graph_.identifier(id);
+  const auto parts = graph_.Items(tuple);
+  if (!graph_.Is(tuple, NodeKind::kTuple) || parts.size() < 5 ||
+      !graph_.Is(parts[0], NodeKind::kText) || graph_.Text(parts[0]) != "storage") {
+    return Malformed("its storage's identifier is not ('storage', class, key, place, count)");
+  }
+  const std::optional<std::string> kind = StorageClass(graph_, parts[1]);
+  if (!kind) return Unsupported("its storage is of an unknown class");
+  typed = *kind != "Untyped";
+  if (typed) {
+    const std::optional<ElementType> known = DtypeOf(*kind);
+    if (!known)
+      return Unsupported("its storage is a torch." + *kind + "Storage, which is not supported");
+    element = *known;
+  }
+  if (!graph_.Is(parts[2], NodeKind::kText) || !graph_.Is(parts[4], NodeKind::kInt) ||
+      graph_.Int(parts[4]) < 0) {
+    return Malformed("its storage's key or count is wrong");
+  }
+  const Storage storage{std::string(graph_.Text(parts[2])), typed ? WidthOf(element) : 1,
+                        static_cast<std::uint64_t>(graph_.Int(parts[4]))};
+  const auto bytes = CheckedMul(storage.width, storage.count);
+  if (!bytes) return Malformed("its storage's size overflows 64 bits");
+  first = 0;
+  window = *bytes;
+  // The legacy stream has storages that are a part of another, in its elements.
+  if (parts.size() > 5 && graph_.Is(parts[5], NodeKind::kTuple)) {
+    const auto part = graph_.Items(parts[5]);
+    if (part.size() != 3 || !graph_.Is(part[1], NodeKind::kInt) ||
+        !graph_.Is(part[2], NodeKind::kInt) || graph_.Int(part[1]) < 0 || graph_.Int(part[2]) < 0) {
+      return Malformed("its storage's part is not (key, offset, count)");
+    }
+    const auto offset = static_cast<std::uint64_t>(graph_.Int(part[1]));
+    const auto count = static_cast<std::uint64_t>(graph_.Int(part[2]));
+    if (offset > storage.count || count > storage.count - offset) {
+      return InvalidData("its storage is a part that lies outside the whole");
+    }
+    first = offset * storage.width;
+    window = first + count * storage.width;
+  }
+  return AddStorage(storage);
+}
+
+// The number of a storage, which every tensor says the same of.
+StatusOr<std::uint32_t> TensorReader::AddStorage(const Storage& storage) {
+  const auto [known, fresh] =
+      by_key_.emplace(storage.key, static_cast<std::uint32_t>(storages_.size()));
+  if (fresh) {
+    storages_.push_back(storage);
+  } else if (const Storage& old = storages_[known->second];
+             old.width * old.count != storage.width * storage.count) {
+    return InvalidData("storage " + Quote(storage.key) + " is said to have " +
+                       std::to_string(old.width * old.count) + " bytes and " +
+                       std::to_string(storage.width * storage.count));
+  }
+  return known->second;
+}
+
+// Where a tensor lies in its storage, checked against the storage's size.
+Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
+  ElementType element;
+  bool typed = false;
+  std::uint64_t first = 0;
+  ZT_ASSIGN_OR_RETURN(view.storage,
+                      ReadStorage(args.nodes[args.storage], element, typed, first, view.window));
+  if (args.dtype) {
+    const NodeId dtype = args.nodes[*args.dtype];
+    if (!graph_.Is(dtype, NodeKind::kGlobal)) return Malformed("its dtype is none");
+    const std::string name = graph_.GlobalName(dtype);
+    const auto known = name.starts_with("torch.") ? DtypeOf(name.substr(6)) : std::nullopt;
+    if (!known) return Unsupported("its dtype " + Quote(name) + " is not supported");
+    element = *known;
+  } else if (!typed) {
+    return Malformed("its storage has no dtype, and the call names none");
+  }
+  view.element = element;
+  ZT_ASSIGN_OR_RETURN(view.shape, ReadSizes(args.nodes[args.size]));
+  ZT_ASSIGN_OR_RETURN(view.strides, ReadSizes(args.nodes[args.stride]));
+  if (view.shape.size() != view.strides.size()) {
+    return Malformed("its shape and its strides differ in length");
+  }
+  const NodeId offset = args.nodes[args.offset];
+  if (!graph_.Is(offset, NodeKind::kInt) || graph_.Int(offset) < 0) {
+    return Malformed("its offset is no number from 0 on");
+  }
+  const std::uint64_t width = WidthOf(element);
+  std::optional<std::uint64_t> end = static_cast<std::uint64_t>(graph_.Int(offset)), last = end;
+  bool empty = false;
+  for (std::size_t k = 0; k < view.shape.size(); ++k) {
+    if (view.shape[k] == 0) empty = true;
+    if (view.shape[k] < 2 || !last) continue;
+    const auto reach = CheckedMul(view.shape[k] - 1, view.strides[k]);
+    last = reach ? CheckedAdd(*last, *reach) : std::nullopt;
+  }
+  if (empty) {
+    view.first = 0;
+    return OkStatus();
+  }
+  if (last) end = CheckedAdd(*last, 1);
+  if (last && end) end = CheckedMul(*end, width);
+  if (last && end) end = CheckedAdd(*end, first);
+  if (!last || !end || *end > view.window) {
+    return InvalidData("shape " + ToString(view.shape) + " with strides " + ToString(view.strides) +
+                       " from element " + std::to_string(graph_.Int(offset)) +
+                       " reaches beyond its storage of " + std::to_string(view.window - first) +
+                       " bytes");
+  }
+  view.first = first + static_cast<std::uint64_t>(graph_.Int(offset)) * width;
+  return OkStatus();
+}
+
+// Bits that say the values are not what is stored.
+std::string TensorReader::MetadataProblem(NodeId metadata) const {
+  if (!graph_.Is(metadata, NodeKind::kDict)) return {};
+  const auto items = graph_.Items(metadata);
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (!graph_.Is(items[i], NodeKind::kText)) continue;
+    const std::string_view key = graph_.Text(items[i]);
+    const bool set = !graph_.Is(items[i + 1], NodeKind::kBool) || graph_.Int(items[i + 1]) != 0;
+    if ((key == "conj" || key == "neg") && set) {
+      return "its " + std::string(key) +
+             " bit is set: the stored values are not its own; save it with resolve_" +
+             std::string(key) + "()";
+    }
+  }
+  return {};
+}
+
+StatusOr<Tensor> TensorReader::ReadDense(const Arguments& args) {
+  Tensor tensor;
+  if (args.hooks && holds_[args.nodes[*args.hooks]]) return Unsupported("its hooks hold tensors");
+  ZT_RETURN_IF_ERROR(ReadView(args, tensor.values));
+  tensor.shape = tensor.values.shape;
+  if (args.metadata && args.nodes.size() > *args.metadata) {
+    tensor.problem = MetadataProblem(args.nodes[*args.metadata]);
+  }
+  if (args.qscheme) {
+    tensor.problem =
+        "it is quantized, and its scales lie outside its bytes; save it dequantized (dequantize())";
+  }
+  return tensor;
+}
+
+StatusOr<Tensor> TensorReader::ReadMeta(std::span<const NodeId> args) {
+  if (args.size() < 2) return Malformed("arguments are missing");
+  Tensor tensor;
+  if (!graph_.Is(args[0], NodeKind::kGlobal)) return Malformed("its dtype is none");
+  const std::string name = graph_.GlobalName(args[0]);
+  const auto known = name.starts_with("torch.") ? DtypeOf(name.substr(6)) : std::nullopt;
+  if (!known) return Unsupported("its dtype " + Quote(name) + " is not supported");
+  tensor.values.element = *known;
+  ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(args[1]));
+  tensor.values.shape = tensor.shape;
+  tensor.problem = "it is on the meta device: it has no values";
+  return tensor;
+}
+
+StatusOr<StorageView> TensorReader::ReadPart(NodeId id, std::string_view what, int depth) {
+  ZT_ASSIGN_OR_RETURN(std::optional<Tensor> part, Read(id, depth + 1));
+  if (!part || part->layout != Layout::kDense || !part->problem.empty()) {
+    return Malformed("its " + std::string(what) + " are no dense tensor");
+  }
+  return std::move(part->values);
+}
+
+// (layout, (indices, values, size[, coalesced])) or (layout, (pointers, indices, values, size)).
+StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr_only) {
+  if (args.size() < 2 || !graph_.Is(args[1], NodeKind::kTuple)) {
+    return Malformed("arguments are missing");
+  }
+  NodeId layout = args[0];
+  if (graph_.Is(layout, NodeKind::kCall) && graph_.Items(graph_.args(layout)).size() == 1 &&
+      graph_.IsGlobal(graph_.callable(layout), "torch.serialization._get_layout")) {
+    layout = graph_.Items(graph_.args(layout))[0];
+  }
+  const std::string name = graph_.Is(layout, NodeKind::kText)     ? std::string(graph_.Text(layout))
+                           : graph_.Is(layout, NodeKind::kGlobal) ? graph_.GlobalName(layout)
+                                                                  : std::string("no name");
+  const auto parts = graph_.Items(args[1]);
+  Tensor tensor;
+  if (name == "torch.sparse_coo" && !csr_only) {
+    if (parts.size() < 3) return Malformed("parts are missing");
+    tensor.layout = Layout::kCoo;
+    ZT_ASSIGN_OR_RETURN(tensor.indices, ReadPart(parts[0], "indices", 0));
+    ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[1], "values", 0));
+    ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[2]));
+  } else if (name == "torch.sparse_csr") {
+    if (parts.size() < 4) return Malformed("parts are missing");
+    tensor.layout = Layout::kCsr;
+    ZT_ASSIGN_OR_RETURN(tensor.pointers, ReadPart(parts[0], "row pointers", 0));
+    ZT_ASSIGN_OR_RETURN(tensor.indices, ReadPart(parts[1], "indices", 0));
+    ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[2], "values", 0));
+    ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[3]));
+  } else {
+    return Unsupported("its layout " + Quote(name) +
+                       " is not supported; save it dense or with to_sparse_csr()");
+  }
+  return tensor;
+}
+
+// _rebuild_from_type_v2(function, type, args, state) calls the function for a tensor of that class: replaces it by the
+// function and its arguments. A class of somebody's own is left as it is.
+Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple) const {
+  const bool v2 = graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type_v2");
+  if (!v2 && !graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type")) return OkStatus();
+  const auto args = graph_.Items(tuple);
+  if (args.size() != 4 || !graph_.Is(args[2], NodeKind::kTuple)) {
+    return Malformed("arguments are missing");
+  }
+  bool known = false;
+  for (const std::string_view name :
+       {"torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter",
+        "torch.nn.parameter.Buffer"}) {
+    known |= graph_.IsGlobal(args[1], name);
+  }
+  if (!known) return OkStatus();
+  if (holds_[args[3]]) return Unsupported("its attributes hold tensors");
+  callable = args[0];
+  tuple = args[2];
+  return OkStatus();
+}
+
+StatusOr<std::optional<Tensor>> TensorReader::Read(NodeId id, int depth) {
+  if (depth > kMaxWrappers) return Unsupported("it is wrapped more than eight times");
+  if (!graph_.Is(id, NodeKind::kCall)) return std::optional<Tensor>();
+  NodeId callable = graph_.callable(id), tuple = graph_.args(id);
+  if (const auto status = Unwrap(callable, tuple); !status.ok()) return status;
+  const bool state_holds = graph_.state(id) != Graph::kNoNode && holds_[graph_.state(id)];
+  const auto args = graph_.Items(tuple);
+  const auto is = [&](std::string_view name) { return graph_.IsGlobal(callable, name); };
+  const auto need = [&](std::size_t count) {
+    if (args.size() < count) return Malformed("arguments are missing");
+    return state_holds ? Unsupported("its attributes hold tensors") : OkStatus();
+  };
+  StatusOr<Tensor> tensor = Tensor{};
+  if (is("torch._utils._rebuild_tensor")) {
+    ZT_RETURN_IF_ERROR(need(4));
+    tensor = ReadDense({.nodes = args});
+  } else if (is("torch._utils._rebuild_tensor_v2")) {
+    ZT_RETURN_IF_ERROR(need(6));
+    tensor = ReadDense({.nodes = args, .hooks = 5, .metadata = 6});
+  } else if (is("torch._utils._rebuild_tensor_v3")) {
+    ZT_RETURN_IF_ERROR(need(7));
+    tensor = ReadDense({.nodes = args, .hooks = 5, .dtype = 6, .metadata = 7});
+  } else if (is("torch._utils._rebuild_qtensor")) {
+    ZT_RETURN_IF_ERROR(need(5));
+    tensor = ReadDense({.nodes = args, .qscheme = 4});
+  } else if (is("torch._utils._rebuild_parameter") ||
+             is("torch._utils._rebuild_parameter_with_state")) {
+    ZT_RETURN_IF_ERROR(need(3));
+    for (std::size_t i = 1; i < args.size(); ++i) {
+      if (holds_[args[i]]) return Unsupported("its hooks or attributes hold tensors");
+    }
+    return Read(args[0], depth + 1);
+  } else if (is("torch._utils._rebuild_sparse_tensor") ||
+             is("torch._utils._rebuild_sparse_csr_tensor")) {
+    ZT_RETURN_IF_ERROR(need(2));
+    tensor = ReadSparse(args, is("torch._utils._rebuild_sparse_csr_tensor"));
+  } else if (is("torch._utils._rebuild_meta_tensor_no_storage")) {
+    ZT_RETURN_IF_ERROR(need(2));
+    tensor = ReadMeta(args);
+  } else {
+    return std::optional<Tensor>();
+  }
+  if (!tensor.ok()) return tensor.status();
+  return std::optional<Tensor>(*std::move(tensor));
+}
+
+}  // namespace zt::torch::internal

@@ -1,0 +1,63 @@
+// zt.convert.torch:contents — what a checkpoint's pickle says: storages, tensors as views of them, and values.
+module;
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+module zt.convert.torch:contents;
+
+import :pickle;
+import zt.core;
+
+namespace zt::torch::internal {
+
+// Bytes that tensors are views of. They lie in the container under `key`.
+struct Storage {
+  std::string key;
+  std::uint64_t width = 1;  // bytes of an element as the container counts them
+  std::uint64_t count = 0;  // such elements
+};
+
+// Elements of a storage, as a tensor looks at them.
+struct StorageView {
+  std::uint32_t storage = 0;  // index into Contents::storages
+  std::uint64_t first = 0;    // byte of the first element in the storage
+  std::uint64_t window = 0;   // bytes of the storage from its beginning that the view may reach
+  ElementType element;
+  Shape shape;
+  std::vector<std::uint64_t> strides;  // in elements
+};
+
+enum class Layout : std::uint8_t { kDense, kCoo, kCsr };
+
+// One tensor: a view, or the views that make up a sparse one.
+struct Tensor {
+  std::string name;
+  Layout layout = Layout::kDense;
+  Shape shape;
+  StorageView values;             // of a dense tensor the whole of it
+  StorageView indices, pointers;  // of a sparse one; a coo tensor's `indices` are its coordinates
+  std::string problem;            // why it can be listed but not converted; empty where it can
+};
+
+// All of a checkpoint.
+struct Contents {
+  std::vector<Storage> storages;
+  std::vector<Tensor> tensors;  // in the order of the tree
+  Value::Map attributes;        // numbers, texts, flags, and lists of these
+  std::vector<std::string> left_out;
+};
+
+// What the graph describes, each tensor and value under its path in the tree. A tensor that is the whole tree is named
+// `stem`. Errors name the path.
+StatusOr<Contents> ReadContents(const Graph& graph, std::string_view stem);
+
+// The element type of a torch dtype by its name, "float32"; nothing where zTensor has none.
+std::optional<ElementType> DtypeOf(std::string_view name);
+// The bytes a dense array of these elements takes for each element of its shape.
+std::uint64_t WidthOf(const ElementType& element);
+
+}  // namespace zt::torch::internal

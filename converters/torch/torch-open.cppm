@@ -1,0 +1,27 @@
+// zt.convert.torch:open — the two containers a checkpoint may be in.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+module zt.convert.torch:open;
+
+import :contents;
+import zt.core;
+import zt.source;
+
+namespace zt::torch::internal {
+
+StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
+                                                    const std::string& stem,
+                                                    std::uint64_t memory_limit);
+StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> bytes,
+                                                   const std::string& stem,
+                                                   std::uint64_t memory_limit);
+// Says once what of the contents does not become part of the source.
+void AddLeftOut(const Contents& contents, TensorSource& source);
+
+}  // namespace zt::torch::internal

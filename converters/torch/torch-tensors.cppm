@@ -1,0 +1,57 @@
+// zt.convert.torch:tensors — calls in a pickle that make tensors.
+module;
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+module zt.convert.torch:tensors;
+
+import :contents;
+import :pickle;
+import zt.core;
+
+namespace zt::torch::internal {
+
+// Recognises the calls that make tensors, and collects the storages they view.
+class TensorReader {
+ public:
+  TensorReader(const Graph& graph, const std::vector<bool>& holds, std::vector<Storage>& storages)
+      : graph_(graph), holds_(holds), storages_(storages) {}
+
+  // The tensor that the call `id` makes, without its name; nothing where the call makes none.
+  StatusOr<std::optional<Tensor>> Read(NodeId id, int depth = 0);
+  // The elements of torch.Size, a tuple or a list; kDataLoss for anything but numbers from 0 on.
+  StatusOr<std::vector<std::uint64_t>> ReadSizes(NodeId id) const;
+  // The storage that the persistent node is; kUnimplemented for what is none.
+  StatusOr<std::uint32_t> ReadStorage(NodeId id, ElementType& element, bool& typed,
+                                      std::uint64_t& first, std::uint64_t& window);
+
+ private:
+  // What a rebuilding function is given, by place.
+  struct Arguments {
+    std::span<const NodeId> nodes;
+    std::size_t storage = 0, offset = 1, size = 2, stride = 3;
+    std::optional<std::size_t> hooks = std::nullopt, dtype = std::nullopt, metadata = std::nullopt,
+                               qscheme = std::nullopt;
+  };
+  StatusOr<std::uint32_t> AddStorage(const Storage& storage);
+  Status Unwrap(NodeId& callable, NodeId& tuple) const;
+  StatusOr<Tensor> ReadDense(const Arguments& args);
+  Status ReadView(const Arguments& args, StorageView& view);
+  StatusOr<Tensor> ReadSparse(std::span<const NodeId> args, bool csr_only);
+  StatusOr<Tensor> ReadMeta(std::span<const NodeId> args);
+  StatusOr<StorageView> ReadPart(NodeId id, std::string_view what, int depth);
+  std::string MetadataProblem(NodeId metadata) const;
+
+  const Graph& graph_;
+  const std::vector<bool>& holds_;
+  std::vector<Storage>& storages_;
+  std::unordered_map<std::string, std::uint32_t> by_key_;
+};
+
+}  // namespace zt::torch::internal

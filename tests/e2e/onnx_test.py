@@ -1,0 +1,161 @@
+"""ONNX models through the program: initializers raw, typed and in other files, and what must not be followed."""
+import hashlib
+import json
+import os
+import struct
+import unittest
+
+from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
+
+MODELS = DATA / "onnx"
+EXPECTED = json.loads((MODELS / "expected.json").read_text())
+
+# ---- a protobuf assembler ----------------------------------------------------------------------------------------
+
+
+def varint(value):
+    value &= (1 << 64) - 1
+    out = b""
+    while value >= 0x80:
+        out += bytes([value & 0x7f | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number, value):
+    """A field: of an int a varint, of bytes or text what is between its length and its end."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def tensor(name="w", kind=1, dims=(2,), *fields):
+    return b"".join(field(1, dim) for dim in dims) + field(2, kind) + field(8, name) + b"".join(fields)
+
+
+def model(*tensors, more=b""):
+    return field(1, 8) + field(2, "test") + more + field(7, b"".join(field(5, one) for one in tensors))
+
+
+def external(**entries):
+    return b"".join(field(13, field(1, key) + field(2, str(value))) for key, value in entries.items()) + field(14, 1)
+
+
+RAW = field(9, struct.pack("<2f", 1, 2))
+
+
+class Onnx(EndToEnd):
+
+    def converted(self, source):
+        output = self.path("out.zt")
+        self.succeed("convert", "-f", source, "-o", output)
+        return read_zt(output)
+
+    def data(self, *tensors, **options):
+        source = self.put("m.onnx", model(*tensors, **options))
+        return {name: entry["components"]["data"]["bytes"] for name, entry in self.converted(source)["objects"].items()}
+
+    def test_every_fixture(self):
+        for name, expected in EXPECTED.items():
+            with self.subTest(name):
+                objects = self.converted(MODELS / name)["objects"]
+                self.assertEqual(sorted(objects), sorted(expected))
+                for tensor_name, (element, shape, sha256) in expected.items():
+                    got = objects[tensor_name]["components"]["data"]
+                    self.assertEqual([got.get("type") or got["dtype"], list(objects[tensor_name]["shape"])],
+                                     [element, shape])
+                    self.assertEqual(hashlib.sha256(got["bytes"]).hexdigest(), sha256, tensor_name)
+
+    def test_typed_fields_packed_or_not(self):
+        floats = struct.pack("<2f", 3, 4)
+        unpacked = b"".join(varint(4 << 3 | 5) + floats[i:i + 4] for i in (0, 4))
+        self.assertEqual(self.data(
+            tensor("packed", 1, (2,), field(4, floats)), tensor("unpacked", 1, (2,), unpacked),
+            tensor("i8", 3, (3,), field(5, varint(-1) + varint(5) + varint(-128))),
+            tensor("one by one", 7, (2,), field(7, -3), field(7, 1 << 40)),
+            tensor("bf16", 16, (2,), field(5, varint(0x3f80) + varint(0x4000))),
+            tensor("empty", 1, (0, 5))),
+            {"packed": floats, "unpacked": floats, "i8": b"\xff\x05\x80", "one by one": struct.pack("<2q", -3, 1 << 40),
+             "bf16": b"\x80\x3f\x00\x40", "empty": b""})
+
+    def test_metadata_becomes_attributes(self):
+        source = self.put("m.onnx", model(tensor("w", 1, (2,), RAW), more=field(14, field(1, "author") + field(2, "me"))))
+        self.assertEqual(self.converted(source)["attributes"]["author"], "me")
+
+    def test_unsupported_tensors_are_listed_and_can_be_excluded(self):
+        source = self.put("m.onnx", model(tensor("w", 1, (2,), RAW), tensor("s", 8, (1,), field(6, "text"))))
+        self.assertIn(b"s", self.succeed("inspect", source))
+        self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("x.zt"), says=("tensor 's'", "strings"))
+        self.succeed("convert", source, "--exclude", "s", "-o", self.path("x.zt"))
+
+    def test_external_data_stays_in_the_folder(self):
+        secret = self.put("secret", bytes(64))
+        self.put("m/weights", bytes(64))
+        self.put("m/below/weights", bytes(64))
+        (self.path("m") / "link").symlink_to(secret)
+        (self.path("m") / "inner").symlink_to("weights")
+        (self.path("m") / "up").symlink_to("..")
+        os.mkfifo(self.path("m") / "pipe")
+
+        def attempt(status, says=(), dims=(2,), **entries):
+            source = self.put("m/m.onnx", model(tensor("w", 1, dims, external(**entries))))
+            if status == 0:
+                return self.succeed("convert", "-f", source, "-o", self.path("x.zt"))
+            return self.fail_with(status, "convert", "-f", source, "-o", self.path("y.zt"), says=says)
+
+        attempt(0, location="weights")
+        attempt(0, location="below/weights", offset=56, length=8)
+        for location in ("../secret", "/etc/passwd", str(secret), "link", "inner", "up/secret", "below/../../secret"):
+            with self.subTest(location):
+                attempt(INVALID, "is not followed", location=location)
+        attempt(INVALID, "is missing", location="none")
+        attempt(INVALID, "regular file", location="below")
+        attempt(INVALID, "regular file", location="pipe")
+        attempt(INVALID, "without a name", location="")
+        attempt(INVALID, "ends at byte", location="weights", offset=57)
+        attempt(INVALID, "ends at byte", location="weights", offset=(1 << 63) - 8)
+        attempt(INVALID, "offset", location="weights", offset=-1)
+        attempt(INVALID, "offset", location="weights", offset="x")
+        attempt(INVALID, "9 bytes", location="weights", length=9)
+        attempt(INVALID, "ends at byte", dims=(1 << 40,), location="weights")
+        data = model(tensor("w", 1, (2,), external(location="weights")))
+        source = self.put("m/m.onnx", data)
+        with open(source, "rb") as file:
+            process = self.run_program("convert", "-", "-o", self.path("z.zt"), stdin=file.read())
+        self.assertEqual(process.returncode, UNSUPPORTED)
+
+    def test_hostile_models(self):
+        good = tensor("w", 1, (2,), RAW)
+        for name, status, data in [
+                ("no graph", INVALID, field(1, 8) + field(2, "test")),
+                ("cut off", INVALID, model(good)[:-1]),
+                ("a field beyond its message", INVALID, field(1, 8) + field(2, "x") + field(7, varint(5 << 3 | 2) + varint(99))),
+                ("a length of 2^63", INVALID, field(1, 8) + b"\x12\x01x" + varint(7 << 3 | 2) + varint(1 << 63)),
+                ("a number of eleven bytes", INVALID, field(1, 8) + b"\x12\x01x" + b"\x38" + b"\xff" * 11),
+                ("field 0", INVALID, field(1, 8) + b"\x12\x01x\x00\x00"),
+                ("a group", INVALID, field(1, 8) + b"\x12\x01x" + varint(7 << 3 | 3)),
+                ("a name twice", INVALID, model(good, good)),
+                ("a negative dimension", INVALID, model(tensor("w", 1, (-2,), RAW))),
+                ("a size that overflows", INVALID, model(tensor("w", 1, (1 << 40, 1 << 40), RAW))),
+                ("raw data too short", INVALID, model(tensor("w", 1, (3,), RAW))),
+                ("raw data too long", INVALID, model(tensor("w", 1, (1,), RAW))),
+                ("no data", INVALID, model(tensor("w", 1, (2,)))),
+                ("raw and typed data", INVALID, model(tensor("w", 1, (2,), RAW, field(4, bytes(8))))),
+                ("data of two types", INVALID, model(tensor("w", 1, (2,), field(4, bytes(8)), field(10, bytes(8))))),
+                ("data of another type", INVALID, model(tensor("w", 1, (2,), field(7, b"\1\2")))),
+                ("floats cut off", INVALID, model(tensor("w", 1, (2,), field(4, bytes(7))))),
+                ("too few numbers", INVALID, model(tensor("w", 7, (1 << 40,), field(7, b"\1\2")))),
+                ("one number too few", INVALID, model(tensor("w", 7, (3,), field(7, b"\x81\1\2")))),
+                ("one number too many", INVALID, model(tensor("w", 7, (1,), field(7, b"\1\2")))),
+                ("a number cut off", INVALID, model(tensor("w", 7, (2,), field(7, b"\1\x82")))),
+                ("an unknown type", UNSUPPORTED, model(tensor("w", 99, (2,), RAW))),
+                ("65 dimensions", UNSUPPORTED, model(tensor("w", 1, (1,) * 65, RAW)))]:
+            with self.subTest(name):
+                source = self.put("h.onnx", data)
+                self.fail_with(status, "convert", "--from", "onnx", source, "-o", self.path("h.zt"))
+                self.assertFalse(self.path("h.zt").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

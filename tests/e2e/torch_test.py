@@ -1,0 +1,201 @@
+"""PyTorch checkpoints through the program: every tensor has the bytes that torch has, and what cannot be is refused.
+
+Fixtures of torch 2.14 are in tests/data/torch; a Python that has torch writes the others (make_torch.py).
+"""
+import hashlib
+import json
+import shutil
+import struct
+import subprocess
+import sys
+import unittest
+import zipfile
+
+from support import DATA, HERE, INVALID, UNSUPPORTED, EndToEnd, read_zt
+
+TORCH = DATA / "torch"
+EXPECTED = json.loads((TORCH / "expected.json").read_text())
+
+
+def python_with_torch():
+    """A Python that imports torch, or nothing."""
+    for python in dict.fromkeys([sys.executable, "/usr/bin/python3"]):
+        found = subprocess.run([python, "-c", "import torch, numpy"], capture_output=True)
+        if found.returncode == 0:
+            return python
+    return None
+
+
+class Torch(EndToEnd):
+
+    def converted(self, source, *options, stdin=None):
+        output = self.path("out.zt")
+        self.succeed("convert", "-f", *options, source, "-o", output, stdin=stdin)
+        return read_zt(output)
+
+    def check(self, objects, expected):
+        self.assertEqual(sorted(objects), sorted(expected))
+        for name, (element, shape, sha256) in expected.items():
+            got, data = objects[name], objects[name]["components"]["data"]
+            self.assertEqual([got["format"], data.get("type") or data["dtype"], list(got["shape"])],
+                             ["dense", element, shape], name)
+            self.assertEqual(hashlib.sha256(data["bytes"]).hexdigest(), sha256, name)
+
+    def test_every_fixture(self):
+        for name, expected in EXPECTED.items():
+            if expected is None or name == "sparse.pt":
+                continue
+            with self.subTest(name):
+                self.check(self.converted(TORCH / name)["objects"], expected)
+
+    def test_a_legacy_stream_may_come_from_a_pipe(self):
+        for name in ("views_legacy.pt", "dtypes_legacy.pt"):
+            with self.subTest(name):
+                self.check(self.converted("-", stdin=(TORCH / name).read_bytes())["objects"], EXPECTED[name])
+        self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.path("x.zt"), stdin=(TORCH / "views.pt").read_bytes(),
+                       says="standard input")
+
+    def test_numbers_and_texts_become_attributes(self):
+        attributes = self.converted(TORCH / "training.pth")["attributes"]
+        self.assertEqual(attributes["epoch"], 3)
+        self.assertEqual(attributes["optimizer.param_groups.0.params"], [0, 1, 2, 3])
+
+    def test_sparse_tensors(self):
+        objects = self.converted(TORCH / "sparse.pt")["objects"]
+        dense = objects.pop("dense")["components"]["data"]["bytes"]
+        self.assertEqual(hashlib.sha256(dense).hexdigest(), EXPECTED["sparse.pt"]["dense"][2])
+        self.assertEqual({name: entry["format"] for name, entry in objects.items()},
+                         {"coo": "sparse_coo", "csr": "sparse_csr"})
+        want = list(struct.unpack("<35f", dense))
+        for name, entry in objects.items():
+            parts = {role: part["bytes"] for role, part in entry["components"].items()}
+            values = struct.unpack(f"<{len(parts['values']) // 4}f", parts["values"])
+            numbers = {role: struct.unpack(f"<{len(data) // 8}Q", data)
+                       for role, data in parts.items() if role != "values"}
+            got = [0.0] * 35
+            if name == "coo":
+                for place, value in enumerate(values):
+                    got[numbers["coords"][place] * 7 + numbers["coords"][len(values) + place]] += value
+            else:
+                for row in range(5):
+                    for place in range(numbers["indptr"][row], numbers["indptr"][row + 1]):
+                        got[row * 7 + numbers["indices"][place]] = values[place]
+            self.assertEqual(got, want, name)
+
+    def test_tied_tensors_share_a_blob(self):
+        objects = self.converted(TORCH / "tied.pt")["objects"]
+        offsets = {name: entry["components"]["data"]["offset"] for name, entry in objects.items()}
+        self.assertEqual(offsets["embed"], offsets["head"])
+        self.assertEqual(len(set(offsets.values())), 2)
+
+    def test_what_cannot_be_is_refused_by_name(self):
+        for name, says in {
+                "refuse_script.pt": "TorchScript archive; load it with torch.jit.load and save its state_dict()",
+                "refuse_quantized.pt": "quantized",
+                "refuse_conj.pt": "resolve_conj()",
+                "refuse_object.pt": "save its state_dict()"}.items():
+            with self.subTest(name):
+                self.fail_with(UNSUPPORTED, "convert", TORCH / name, "-o", self.path("x.zt"), says=says)
+                self.assertEqual(self.entries(), [])
+
+    def test_an_unsupported_tensor_can_be_excluded(self):
+        listing = self.succeed("inspect", TORCH / "refuse_conj.pt").decode()
+        self.assertIn("torch", listing)
+
+    def test_a_big_endian_archive(self):
+        source, swapped = TORCH / "views.pt", self.path("big.pt")
+        with zipfile.ZipFile(source) as old, zipfile.ZipFile(swapped, "w") as new:
+            for entry in old.infolist():
+                data = old.read(entry)
+                if entry.filename.endswith("/byteorder"):
+                    data = b"big"
+                elif "/data/" in entry.filename:
+                    width = 2 if entry.filename.endswith("/5") else 4  # bf16t alone has other elements
+                    data = b"".join(data[i:i + width][::-1] for i in range(0, len(data), width))
+                new.writestr(entry.filename, data)
+        self.check(self.converted(swapped)["objects"], EXPECTED["views.pt"])
+
+    def test_deflated_archives(self):
+        for name in ("views.pt", "tied.pt", "training.pth", "dtypes.pt"):
+            with self.subTest(name):
+                deflated = self.path(name)
+                with zipfile.ZipFile(TORCH / name) as old, \
+                        zipfile.ZipFile(deflated, "w", zipfile.ZIP_DEFLATED) as new:
+                    for entry in old.infolist():
+                        new.writestr(entry.filename, old.read(entry))
+                self.check(self.converted(deflated)["objects"], EXPECTED[name])
+
+    def test_an_archive_without_crcs_is_read_with_a_warning(self):
+        data = bytearray((TORCH / "views.pt").read_bytes())
+        place = data.find(b"PK\x01\x02")
+        while place >= 0:
+            data[place + 16:place + 20] = bytes(4)
+            place = data.find(b"PK\x01\x02", place + 4)
+        bare = self.put("bare.pt", bytes(data))
+        process = self.run_program("convert", bare, "-o", self.path("bare.zt"))
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertIn(b"no CRCs", process.stderr)
+        self.check(read_zt(self.path("bare.zt"))["objects"], EXPECTED["views.pt"])
+
+    def test_memory_limits_hold_for_views(self):
+        for limit in ("64KiB", "1MiB"):
+            process = self.run_program("convert", "-f", "--memory", limit, TORCH / "views.pt", "-o", self.path("m.zt"))
+            if process.returncode == 0:
+                self.check(read_zt(self.path("m.zt"))["objects"], EXPECTED["views.pt"])
+
+    def test_damage_is_found(self):
+        whole = (TORCH / "views.pt").read_bytes()
+        place = whole.index(b"views/data/0") + 200
+        damaged = self.put("damaged.pt", whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1:])
+        self.fail_with(INVALID, "convert", damaged, "-o", self.path("x.zt"), says="CRC")
+        legacy = (TORCH / "views_legacy.pt").read_bytes()
+        for cut in (30, 200, len(legacy) - 1):
+            self.fail_with(INVALID, "convert", self.put("cut.pt", legacy[:cut]), "-o", self.path("x.zt"))
+        self.fail_with(INVALID, "convert", self.put("more.pt", legacy + b"x"), "-o", self.path("x.zt"), says="follow")
+
+    def test_a_folder_of_shards_is_checked_against_its_index_both_ways(self):
+        from torch_hostile_test import archive, dictionary, tensor
+        first, second = "pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"
+        folder, index = self.path("shards"), "pytorch_model.bin.index.json"
+
+        def write(map_, files=(first, second)):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for name, tensors in ((first, ("a", "b")), (second, ("c",))):
+                if name in files:
+                    (folder / name).write_bytes(archive(dictionary(**{tensor_: tensor() for tensor_ in tensors})))
+            if map_ is not None:
+                (folder / index).write_text(json.dumps({"weight_map": map_}))
+
+        good = {"a": first, "b": first, "c": second}
+        write(good)
+        for path in (folder, folder / index):
+            self.assertEqual(sorted(self.converted(path)["objects"]), ["a", "b", "c"])
+        write(None)
+        self.assertEqual(sorted(self.converted(folder)["objects"]), ["a", "b", "c"])
+        for says, map_, files in [
+                ("is missing", good, (first,)), ("not whole", None, (first,)), ("but not in", {"a": first, "c": second}, (first, second)),
+                ("says it is in", {**good, "b": second}, (first, second)), ("is not in", {**good, "d": second}, (first, second)),
+                ("only files of the folder", {**good, "c": "../" + second}, (first, second))]:
+            with self.subTest(says):
+                write(map_, files)
+                self.fail_with(INVALID, "convert", folder, "-o", self.path("x.zt"), says=says)
+
+    def test_every_dtype_layout_protocol_and_container_of_a_real_torch(self):
+        python = python_with_torch()
+        if python is None:
+            self.skipTest("no Python here imports torch (Debian: apt-get install python3-torch)")
+        folder = self.path("made")
+        folder.mkdir()
+        subprocess.run([python, "-B", HERE / "make_torch.py", folder], check=True, capture_output=True)
+        expected = json.loads((folder / "expected.json").read_text())
+        for name, tensors in expected.items():
+            with self.subTest(name):
+                self.check(self.converted(folder / name)["objects"], tensors)
+                if "_stream_" in name:
+                    with open(folder / name, "rb") as stream:
+                        self.check(self.converted("-", stdin=stream.read())["objects"], tensors)
+
+
+if __name__ == "__main__":
+    unittest.main()
