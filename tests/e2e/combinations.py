@@ -10,6 +10,7 @@ A seed names a trial for good; a failing one prints its commands, and --keep lea
 import argparse
 import concurrent.futures
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -463,7 +464,9 @@ def run_seeds(program, seeds, keep=None, jobs=None, report=print):
     """Tries every seed; returns those that failed."""
     failed = []
     # Threads wait for the program most of the time, but the reader and numpy hold the interpreter: processes.
-    with concurrent.futures.ProcessPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
+    # They are spawned: one that is forked beside the pool's own thread may wait for a lock for ever.
+    spawned = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(jobs or len(os.sched_getaffinity(0)), mp_context=spawned) as pool:
         for seed, job in [(seed, pool.submit(try_seed, program, seed, keep)) for seed in seeds]:
             wrong, commands = job.result()
             if wrong:
