@@ -15,6 +15,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/little_endian.h"
 #include "core/mutex.h"
 #include "core/status_macros.h"
 
@@ -28,9 +29,7 @@ using internal::MutexLock;
 namespace {
 
 std::uint32_t Get32(const std::byte* p) {
-  std::uint32_t value = 0;
-  for (int i = 0; i < 4; ++i) value |= static_cast<std::uint32_t>(p[i]) << (8 * i);
-  return value;
+  return static_cast<std::uint32_t>(internal::LoadLittle(p, 4));
 }
 
 Status ZstdError(std::size_t code) {

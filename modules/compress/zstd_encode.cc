@@ -12,6 +12,7 @@ module;
 #include <string_view>
 #include <vector>
 
+#include "core/little_endian.h"
 #include "core/mutex.h"
 
 module zt.compress;
@@ -97,7 +98,8 @@ StatusOr<std::size_t> FrameCompressor::Compress(std::span<const std::byte> in,
 
 namespace {
 void Put32(std::vector<std::byte>& out, std::uint32_t value) {
-  for (int i = 0; i < 4; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
+  out.resize(out.size() + 4);
+  internal::StoreLittle(value, 4, &out[out.size() - 4]);
 }
 }  // namespace
 

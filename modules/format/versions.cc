@@ -12,6 +12,8 @@ module;
 #include <string_view>
 #include <vector>
 
+#include "core/little_endian.h"
+
 module zt.format;
 
 import zt.core;
@@ -31,14 +33,6 @@ constexpr std::array<ContainerTraits, 4> kTraits = {{
     {SpecVersion::k1_1, "1.1.0", kMagic1, kMagic1, 64, true},
     {SpecVersion::k1_2, "1.2.0", kMagic1, kMagic1, 64, true},
 }};
-
-std::uint64_t LoadU64(std::span<const std::byte> bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < kSizeBytes; ++i) {
-    value |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
-  }
-  return value;
-}
 
 bool IsMagic(std::span<const std::byte> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
@@ -78,7 +72,7 @@ StatusOr<Trailer> LocateManifest(std::span<const std::byte> head, std::span<cons
     return InvalidData("it has " + std::to_string(file_bytes) +
                        " bytes, fewer than the smallest .zt file");
   }
-  trailer.manifest_bytes = LoadU64(tail.last(footer_bytes));
+  trailer.manifest_bytes = internal::LoadLittle(tail.last(footer_bytes).data(), kSizeBytes);
   const std::uint64_t room = file_bytes - kMagicBytes - footer_bytes;
   const bool fits = trailer.manifest_bytes <= room && trailer.manifest_bytes > 0;
   if (trailer.family == SpecVersion::k1_0 &&
@@ -99,11 +93,8 @@ StatusOr<Trailer> LocateManifest(std::span<const std::byte> head, std::span<cons
 
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_bytes, SpecVersion version) {
   const std::string_view magic = Traits(version).footer_magic;
-  std::vector<std::byte> out;
-  out.reserve(kSizeBytes + magic.size());
-  for (std::size_t i = 0; i < kSizeBytes; ++i) {
-    out.push_back(static_cast<std::byte>(manifest_bytes >> (8 * i) & 0xff));
-  }
+  std::vector<std::byte> out(kSizeBytes);
+  internal::StoreLittle(manifest_bytes, kSizeBytes, out.data());
   for (const char c : magic) out.push_back(static_cast<std::byte>(c));
   return out;
 }
