@@ -108,6 +108,17 @@ StatusOr<std::unique_ptr<Reader>> Open(const Bytes& file) {
   return Reader::Open(MemoryBytes(file, "memory"));
 }
 
+// The same bytes under another manifest.
+Bytes Rewrite(const Bytes& file, const Manifest& manifest) {
+  const auto reader = *Open(file);
+  Bytes out(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(reader->data_end()));
+  const Bytes encoded = *EncodeManifest(manifest, manifest.version);
+  const Bytes footer = EncodeFooter(encoded.size(), manifest.version);
+  out.insert(out.end(), encoded.begin(), encoded.end());
+  out.insert(out.end(), footer.begin(), footer.end());
+  return out;
+}
+
 VerifyOptions Options(unsigned threads) {
   VerifyOptions options;
   options.threads = threads;
@@ -135,9 +146,9 @@ TEST(Reader, EveryRangeOverFrames) {
   const Bytes file =
       Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
   const auto reader = *Open(file);
-  EXPECT_EQ(reader->frame_bytes({0, 0}), 1024u);
-  EXPECT_EQ(reader->frame_bytes({1, 0}), 0u);
-  EXPECT_FALSE(reader->sequential_component({0, 0}));
+  EXPECT_EQ(reader->FindAccess({0, 0})->frame_bytes, 1024u);
+  EXPECT_EQ(reader->FindAccess({1, 0})->frame_bytes, 0u);
+  EXPECT_FALSE(reader->FindAccess({0, 0})->sequential);
   for (const std::uint32_t object : {0u, 1u}) {
     for (std::size_t at = 0; at <= content.size(); ++at) {
       for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1024},
@@ -166,8 +177,8 @@ TEST(Reader, RangesWithoutASeekTable) {
     file[c.offset + c.length - 1] ^= std::byte{1};
   }
   const auto reader = *Open(file);
-  EXPECT_TRUE(reader->sequential_component({0, 0}));
-  EXPECT_EQ(reader->frame_bytes({0, 0}), 0u);
+  EXPECT_TRUE(reader->FindAccess({0, 0})->sequential);
+  EXPECT_EQ(reader->FindAccess({0, 0})->frame_bytes, 0u);
   for (const std::size_t at : {0u, 100u, 3000u, 2000u, 4499u, 0u}) {
     Bytes out(std::min<std::size_t>(700, content.size() - at));
     ASSERT_TRUE(reader->Read({0, 0}, at, out).ok());
@@ -266,10 +277,21 @@ TEST(Verify, NamesWhatIsWrong) {
 }
 
 TEST(Verify, ContentsThatTheirTypeForbids) {
+  // A writer would refuse them: they are written as bytes of no meaning, which another manifest then gives one.
   const auto problem = [](const Tensor& tensor) {
     Tensor copy = tensor;
     copy.storage.digest = DigestKind::kNone;
-    const VerifyReport report = Check(Write({copy}));
+    copy.object.format = "x.y/1";
+    for (Component& each : copy.object.components) each.element = {DType::kU8, ""};
+    const Bytes file = Write({copy});
+    Manifest manifest = (*Open(file))->manifest();
+    manifest.objects[0].format = tensor.object.format;
+    for (StoredComponent& each : manifest.objects[0].components) {
+      for (const Component& was : tensor.object.components) {
+        if (was.role == each.role) each.element = was.element;
+      }
+    }
+    const VerifyReport report = Check(Rewrite(file, manifest));
     return report.problems.empty() ? std::string() : report.problems[0].message;
   };
   const Bytes bools = {std::byte{1}, std::byte{0}, std::byte{2}};
@@ -337,6 +359,237 @@ TEST(Verify, AReadErrorAtAnyCallIsNoVerdict) {
     }
   }
   EXPECT_GT(faults, 30);
+}
+
+std::string Listed(const VerifyReport& report) {
+  std::string out;
+  for (const VerifyProblem& problem : report.problems) {
+    out += problem.object + "/" + problem.component + ": " + problem.message + "\n";
+  }
+  return out;
+}
+
+TEST(Verify, ProblemsAreListedByComponentWhateverFindsThem) {
+  // Seek tables that contradict are found by one thread, damaged frames by the others.
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < 200; ++i) {
+    tensors.push_back(Dense("t" + std::to_string(1000 + i), Sample(600), Compression::kAlways));
+  }
+  Bytes file = Write(tensors);
+  const Manifest manifest = (*Open(file))->manifest();
+  for (std::size_t i = 0; i < manifest.objects.size(); ++i) {
+    const StoredComponent& c = manifest.objects[i].components[0];
+    file[c.offset + (i % 2 == 0 ? 30 : c.length - 13)] ^= std::byte{1};
+  }
+  const VerifyReport alone = Check(file, 1);
+  EXPECT_EQ(alone.problems.size(), 400u);  // each digest, and what it is that does not decode
+  EXPECT_TRUE(std::is_sorted(alone.problems.begin(), alone.problems.end(),
+                             [](const auto& a, const auto& b) { return a.object < b.object; }));
+  for (int round = 0; round < 5; ++round) {
+    for (const unsigned threads : {2u, 3u, 4u}) {
+      ASSERT_EQ(Listed(Check(file, threads)), Listed(alone));
+    }
+  }
+}
+
+// Counts what is read, and refuses one byte.
+class OneBadByte final : public ByteSource {
+ public:
+  explicit OneBadByte(Bytes file) : file_(std::move(file)), inner_(MemoryBytes(file_, "memory")) {}
+  const std::string& name() const override { return inner_->name(); }
+  std::optional<std::uint64_t> size() const override { return inner_->size(); }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    ++calls;
+    read_bytes += out.size();
+    if (out.size() > largest) largest = out.size();
+    if (offset <= bad && bad < offset + out.size() && failures-- > 0) return IoError("broken");
+    return inner_->ReadAt(offset, out);
+  }
+  std::uint64_t bad = ~std::uint64_t{0};
+  std::atomic<int> failures = 1000;
+  std::atomic<std::uint64_t> calls = 0, read_bytes = 0, largest = 0;
+
+ private:
+  const Bytes file_;
+  std::shared_ptr<ByteSource> inner_;
+};
+
+TEST(Verify, AReadErrorNamesTheTensorItConcerns) {
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < 40; ++i) {
+    tensors.push_back(Dense("t" + std::to_string(i), Sample(3000), Compression::kNone));
+  }
+  const auto bytes = std::make_shared<OneBadByte>(Write(tensors));
+  const auto reader = *Reader::Open(bytes);
+  bytes->bad = reader->component({*reader->Find("t5"), 0}).offset + 1000;
+  for (const unsigned threads : {1u, 2u, 2u, 2u, 4u}) {
+    const auto report = Verify(*reader, Options(threads));
+    EXPECT_EQ(Message(report.status()), "tensor 't5': broken") << threads;
+  }
+}
+
+TEST(Reader, AStreamBeginsAnewAfterAnError) {
+  std::mt19937 random(3);
+  Bytes content(3 << 20);
+  for (std::byte& byte : content) byte = static_cast<std::byte>(random() & 0x7f);
+  Bytes file = Write({Dense("z", content, Compression::kAlways)}, SpecVersion::k1_2, 1 << 20);
+  const StoredComponent stored = (*Open(file))->component({0, 0});
+  file[stored.offset + stored.length - 1] ^= std::byte{1};  // no seek table
+  const auto bytes = std::make_shared<OneBadByte>(file);
+  const auto reader = *Reader::Open(bytes);
+  ASSERT_TRUE(reader->FindAccess({0, 0})->sequential);
+  bytes->bad = stored.offset + stored.length / 2;
+  bytes->failures = 1;
+  constexpr std::size_t kStep = 200000;
+  int errors = 0;
+  for (std::size_t at = 0; at < content.size(); at += kStep) {
+    Bytes out(std::min(kStep, content.size() - at));
+    Status status = reader->Read({0, 0}, at, out);
+    if (!status.ok()) {
+      ++errors;
+      EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+      status = reader->Read({0, 0}, at, out);
+    }
+    ASSERT_TRUE(status.ok()) << Message(status);
+    ASSERT_TRUE(
+        std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)))
+        << at;
+  }
+  EXPECT_EQ(errors, 1);
+}
+
+TEST(Reader, NoSuchComponent) {
+  const auto reader = *Open(Write({Dense("a", Sample(10), Compression::kNone)}));
+  Bytes out(1);
+  for (const ComponentId id : {ComponentId{0, 1}, ComponentId{1, 0}, ComponentId{~0u, ~0u}}) {
+    EXPECT_EQ(reader->Read(id, 0, out).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(reader->DecodedBytes(id).status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(reader->FindAccess(id).status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(reader->Map(id).status().code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(Message(reader->Read({0, 1}, 0, out)), "there is no component 1 of object 0");
+}
+
+// `file` with so many more names for its first object.
+Bytes WithAliases(const Bytes& file, int aliases) {
+  Manifest manifest = (*Open(file))->manifest();
+  for (int i = 0; i < aliases; ++i) {
+    manifest.objects.push_back(manifest.objects[0]);
+    manifest.objects.back().name = "alias" + std::to_string(i);
+  }
+  return Rewrite(file, manifest);
+}
+
+TEST(Verify, ABlobIsCheckedOnce) {
+  for (const Compression compression : {Compression::kNone, Compression::kAlways}) {
+    Bytes file = WithAliases(Write({Dense("a", Sample(9000), compression)}), 50);
+    const auto bytes = std::make_shared<OneBadByte>(file);
+    const auto reader = *Reader::Open(bytes);
+    const std::uint64_t stored = reader->component({0, 0}).length;
+    bytes->read_bytes = 0;
+    const auto report = *Verify(*reader);
+    EXPECT_EQ(Listed(report), "");
+    EXPECT_EQ(report.components, 51u);
+    EXPECT_EQ(report.digests, 51u);
+    EXPECT_EQ(report.stored_bytes, stored);
+    EXPECT_EQ(report.decoded_bytes, 9000u);
+    EXPECT_LT(bytes->read_bytes, stored + 1000);
+    file[reader->component({0, 0}).offset + 40] ^= std::byte{4};
+    const VerifyReport bad = Check(file);
+    std::set<std::string> names;
+    for (const VerifyProblem& problem : bad.problems) names.insert(problem.object);
+    EXPECT_EQ(names.size(), 51u);  // each is said to be damaged
+  }
+}
+
+TEST(Verify, TheSameBytesDoNotDecodeToTwoSizes) {
+  const Bytes file = WithAliases(Write({Dense("a", Sample(9000), Compression::kAlways)}), 2);
+  Manifest manifest = (*Open(file))->manifest();
+  manifest.objects[1].shape = {8999};
+  manifest.objects[1].components[0].decoded_bytes = 8999;
+  EXPECT_EQ(Listed(Check(Rewrite(file, manifest))),
+            manifest.objects[1].name +
+                "/data: its decoded size is 8999, that of tensor 'a', which has the same stored "
+                "bytes, is 9000\n");
+}
+
+TEST(Reader, AliasesShareTheirFrames) {
+  const Bytes file = WithAliases(
+      Write({Dense("a", Sample(9000), Compression::kAlways)}, SpecVersion::k1_2, 1024), 50);
+  const auto bytes = std::make_shared<OneBadByte>(file);
+  const auto reader = *Reader::Open(bytes);
+  bytes->calls = 0;
+  for (std::uint32_t i = 0; i < 51; ++i) EXPECT_TRUE(reader->FindAccess({i, 0}).ok());
+  EXPECT_LE(bytes->calls, 2u);  // the seek table's end, and all of it
+}
+
+TEST(Verify, FramesNeedNotEndOnAnElement) {
+  constexpr std::uint64_t kRows = 300, kEach = 4;
+  Bytes values(kRows * kEach), indices, pointers;
+  for (std::uint64_t i = 0; i < kRows * kEach; ++i) {
+    const Bytes word = WordsOf({i % 1000});
+    indices.insert(indices.end(), word.begin(), word.end());
+  }
+  for (std::uint64_t row = 0; row <= kRows; ++row) {
+    const Bytes word = WordsOf({row * kEach});
+    pointers.insert(pointers.end(), word.begin(), word.end());
+  }
+  const auto write = [&](const Bytes& index_bytes, const Bytes& pointer_bytes) {
+    const Tensor bytes{{"m",
+                        "x.y/1",
+                        {},
+                        {},
+                        {{"values", {DType::kU8, ""}, values.size()},
+                         {"indices", {DType::kU8, ""}, index_bytes.size()},
+                         {"indptr", {DType::kU8, ""}, pointer_bytes.size()}}},
+                       {values, index_bytes, pointer_bytes},
+                       {Compression::kAlways}};
+    const Bytes file = Write({bytes}, SpecVersion::k1_2, 1025);
+    Manifest manifest = (*Open(file))->manifest();
+    StoredObject& object = manifest.objects[0];
+    object.format = "sparse_csr";
+    object.shape = {kRows, 1000};
+    for (StoredComponent& c : object.components) {
+      if (c.role != "values") c.element = {DType::kU64, ""};
+    }
+    return Rewrite(file, manifest);
+  };
+  EXPECT_EQ(Listed(Check(write(indices, pointers), 2)), "");
+  Bytes beyond = indices;
+  beyond[1024 + 1] = std::byte{4};  // index 128, of which frame 1 has but the first byte
+  EXPECT_EQ(Listed(Check(write(beyond, pointers), 2)),
+            "m/indices: index 128 is 1152, beyond the dimension of 1000\n");
+  Bytes falling = pointers;
+  falling[1024 + 1] = std::byte{0};
+  EXPECT_EQ(Listed(Check(write(indices, falling), 2)),
+            "m/indptr: row pointer 128 is 0, less than the one before\n");
+}
+
+TEST(Reader, AFrameTooLargeForItsContentIsNotReadAtOnce) {
+  // A skippable frame of 64 MiB, which a seek table calls a frame of 16 bytes.
+  constexpr std::uint32_t kFrame = 64 << 20;
+  const auto append32 = [](Bytes& out, std::uint32_t value) {
+    for (int i = 0; i < 4; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
+  };
+  Bytes stream;
+  append32(stream, 0x184D2A50);
+  append32(stream, kFrame - 8);
+  stream.resize(kFrame);
+  const Bytes table = SeekTable(std::vector<Frame>{{0, 0, kFrame, 16}});
+  stream.insert(stream.end(), table.begin(), table.end());
+  const Bytes file = Write({Dense("z", stream, Compression::kNone, DigestKind::kNone)});
+  Manifest manifest = (*Open(file))->manifest();
+  manifest.objects[0].shape = {16};
+  StoredComponent& c = manifest.objects[0].components[0];
+  c.encoding = Encoding::kZstd;
+  c.decoded_bytes = 16;
+  const auto bytes = std::make_shared<OneBadByte>(Rewrite(file, manifest));
+  const auto reader = *Reader::Open(bytes);
+  Bytes out(16);
+  EXPECT_EQ(reader->Read({0, 0}, 0, out).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Verify(*reader)->problems.size(), 1u);
+  EXPECT_LE(bytes->largest, std::uint64_t{1} << 20);
 }
 
 // What a manifest says otherwise than another.

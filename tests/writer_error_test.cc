@@ -649,6 +649,43 @@ TEST(Cancel, AtRandomMomentsWhileSinksAndStagesFail) {
   EXPECT_GE(of_stage, 20);
 }
 
+TEST(Writer, RefusesBytesThatReadersWould) {
+  Bytes bools(600'000, std::byte{1});
+  bools[500'000] = std::byte{3};
+  const auto write = [](const Object& object, const std::vector<Bytes>& components) {
+    Bytes file;
+    WriterOptions options;
+    options.threads = 2;
+    auto writer = *Writer::Create(MemorySink(file), options);
+    const std::vector<std::span<const std::byte>> bytes(components.begin(), components.end());
+    Status status = writer->Add(object, bytes);
+    if (status.ok()) status = writer->Finish();
+    EXPECT_EQ(status.ok(), !file.empty());
+    return std::string(Message(status));
+  };
+  EXPECT_EQ(write(*DenseObject("b", {bools.size()}, {DType::kBool}), {bools}),
+            "tensor 'b': element 500000 of bool is 3, neither 0 nor 1");
+  EXPECT_EQ(write(*DenseObject("b", {400'000}, {DType::kBool}), {Bytes(400'000)}), "");
+  const auto words = [](const std::vector<std::uint64_t>& values) {
+    Bytes out;
+    for (const std::uint64_t value : values) {
+      for (int i = 0; i < 8; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
+    }
+    return out;
+  };
+  const Object csr{
+      "m",
+      "sparse_csr",
+      {2, 5},
+      {},
+      {{"values", U8(), 3}, {"indices", {DType::kU64}, 24}, {"indptr", {DType::kU64}, 24}}};
+  EXPECT_EQ(write(csr, {Bytes(3), words({0, 4, 1}), words({0, 2, 3})}), "");
+  EXPECT_EQ(write(csr, {Bytes(3), words({0, 5, 1}), words({0, 2, 3})}),
+            "tensor 'm': component 'indices': index 1 is 5, beyond the dimension of 5");
+  EXPECT_EQ(write(csr, {Bytes(3), words({0, 4, 1}), words({0, 2, 4})}),
+            "tensor 'm': component 'indptr': the last row pointer is 4, there are 3 indices");
+}
+
 TEST(Progress, NeverGoesBack) {
   for (const unsigned threads : {1U, 4U}) {
     Bytes file;

@@ -366,6 +366,152 @@ TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
   EXPECT_EQ(out, data);
 }
 
+// A file of `blobs`, one behind the other, under a manifest that `describe` fills in, given where they begin.
+template <typename Describe>
+Bytes FileOf(const std::vector<Bytes>& blobs, Describe describe) {
+  Bytes file(64);
+  std::memcpy(file.data(), "ZTEN1000", 8);
+  std::vector<std::uint64_t> offsets;
+  for (const Bytes& blob : blobs) {
+    file.resize((file.size() + 63) / 64 * 64);
+    offsets.push_back(file.size());
+    file.insert(file.end(), blob.begin(), blob.end());
+  }
+  Manifest manifest;
+  describe(manifest.objects, offsets);
+  const Bytes encoded = *EncodeManifest(manifest, SpecVersion::k1_2);
+  file.insert(file.end(), encoded.begin(), encoded.end());
+  const Bytes footer = EncodeFooter(encoded.size(), SpecVersion::k1_2);
+  file.insert(file.end(), footer.begin(), footer.end());
+  return file;
+}
+
+StoredComponent Raw(std::string role, DType dtype, std::uint64_t offset, std::uint64_t bytes) {
+  return {std::move(role), {dtype, ""}, offset, bytes, Encoding::kRaw, bytes, ""};
+}
+
+std::string ErrorOf(const Bytes& file, unsigned threads = 2) {
+  Bytes out;
+  return std::string(Message(ConvertAll(std::make_shared<WatchedBytes>(file), threads, &out)));
+}
+
+TEST(ZtSource, ADigestIsCheckedHoweverLongTheSeekTableIs) {
+  // 560,000 frames of one byte: a seek table of 4.5 MB, which is read before the frames.
+  const FrameCompressor compressor({});
+  const Bytes one = {std::byte{7}};
+  Bytes frame(FrameBound(1));
+  frame.resize(*compressor.Compress(one, frame));
+  constexpr std::uint32_t kFrames = 560'000;
+  Bytes stream;
+  std::vector<Frame> frames;
+  for (std::uint32_t i = 0; i < kFrames; ++i) {
+    frames.push_back({stream.size(), i, static_cast<std::uint32_t>(frame.size()), 1});
+    stream.insert(stream.end(), frame.begin(), frame.end());
+  }
+  const Bytes table = SeekTable(frames);
+  ASSERT_GT(table.size(), 4u << 20);
+  stream.insert(stream.end(), table.begin(), table.end());
+  const auto hasher = MakeHasher(DigestKind::kSha256);
+  hasher->Update(stream);
+  const std::string good = hasher->Finish();
+  std::string bad = good;
+  bad.back() = bad.back() == '0' ? '1' : '0';
+  for (const std::string& digest : {good, bad}) {
+    const Bytes file = FileOf({stream}, [&](auto& objects, const auto& offsets) {
+      objects.push_back({"s",
+                         "dense",
+                         {kFrames},
+                         {},
+                         {{"data",
+                           {DType::kU8, ""},
+                           offsets[0],
+                           stream.size(),
+                           Encoding::kZstd,
+                           kFrames,
+                           digest}}});
+    });
+    EXPECT_EQ(ErrorOf(file), digest == good ? ""
+                                            : "f.zt: tensor 's': the digest is " + good +
+                                                  ", the manifest says " + bad);
+  }
+}
+
+TEST(ZtSource, TheDigestOfNoBytesIsChecked) {
+  for (const auto& [digest, error] :
+       {std::pair("crc32c:0x00000000", ""),
+        std::pair("crc32c:0x00000001",
+                  "f.zt: tensor 'e': component 'data': the digest is crc32c:0x00000000, the "
+                  "manifest says crc32c:0x00000001")}) {
+    const Bytes file = FileOf({}, [&](auto& objects, const auto&) {
+      objects.push_back({"e", "dense", {0}, {}, {Raw("data", DType::kU8, 64, 0)}});
+      objects.back().components[0].digest = digest;
+    });
+    EXPECT_TRUE(OpenZt(std::make_shared<WatchedBytes>(file)).ok());  // it can be listed
+    EXPECT_EQ(ErrorOf(file), error);
+  }
+}
+
+TEST(ZtSource, EachDigestOfTiedComponentsIsChecked) {
+  const Bytes data = Pattern(1000, 3);
+  const auto hasher = MakeHasher(DigestKind::kXxh3);
+  hasher->Update(data);
+  const std::string xxh3 = hasher->Finish();
+  for (const std::string& second : {xxh3, std::string("xxh3:1")}) {
+    const Bytes file = FileOf({data}, [&](auto& objects, const auto& offsets) {
+      for (const char* name : {"a", "b"}) {
+        objects.push_back({name, "dense", {1000}, {}, {Raw("data", DType::kU8, offsets[0], 1000)}});
+      }
+      objects[0].components[0].digest = Crc32cText(Crc32c(data));
+      objects[1].components[0].digest = second;
+    });
+    if (second == xxh3) {
+      EXPECT_EQ(ErrorOf(file), "");
+    } else {
+      EXPECT_THAT(ErrorOf(file), HasSubstr("the digest is " + xxh3));
+    }
+  }
+}
+
+TEST(ZtSource, BytesThatTheirTypeForbidsAreRefused) {
+  Bytes bools(70'000, std::byte{1});
+  bools[66'000] = std::byte{2};
+  const Bytes file = FileOf({bools}, [&](auto& objects, const auto& offsets) {
+    objects.push_back(
+        {"b", "dense", {bools.size()}, {}, {Raw("data", DType::kBool, offsets[0], bools.size())}});
+  });
+  EXPECT_EQ(ErrorOf(file), "f.zt: tensor 'b': element 66000 of bool is 2, neither 0 nor 1");
+}
+
+TEST(ZtSource, SparseIndicesThatLieAreRefused) {
+  const auto words = [](std::vector<std::uint64_t> values) {
+    Bytes out(values.size() * 8);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<std::byte>(values[i / 8] >> (i % 8 * 8));
+    }
+    return out;
+  };
+  const auto error = [&](const std::vector<std::uint64_t>& indices,
+                         const std::vector<std::uint64_t>& pointers) {
+    return ErrorOf(FileOf({Bytes(3), words(indices), words(pointers)},
+                          [&](auto& objects, const auto& offsets) {
+                            objects.push_back({"m",
+                                               "sparse_csr",
+                                               {2, 5},
+                                               {},
+                                               {Raw("values", DType::kU8, offsets[0], 3),
+                                                Raw("indices", DType::kU64, offsets[1], 24),
+                                                Raw("indptr", DType::kU64, offsets[2], 24)}});
+                          }));
+  };
+  EXPECT_EQ(error({0, 4, 1}, {0, 2, 3}), "");
+  EXPECT_EQ(error({0, 5, 1}, {0, 2, 3}),
+            "f.zt: tensor 'm': component 'indices': index 1 is 5, beyond the dimension of 5");
+  EXPECT_EQ(error({0, 4, 1}, {0, 4, 3}),
+            "f.zt: tensor 'm': component 'indptr': row pointer 2 is 3, less than the one before");
+  EXPECT_EQ(error({0, 4, 1}, {0, 2, 2}),
+            "f.zt: tensor 'm': component 'indptr': the last row pointer is 2, there are 3 indices");
+}
+
 TEST(ZtSource, RefusesWhatIsNoZt) {
   const Bytes junk = Pattern(200, 50);
   const auto source = OpenZt(MemoryBytes(junk, "f"));

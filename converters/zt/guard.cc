@@ -29,21 +29,42 @@ using zt::internal::MutexLock;
 namespace {
 
 // Bytes kept for a hasher that has to see what comes before them first: a seek table, which is read ahead of the frames.
-// Beyond this the digest goes unchecked.
+// What is longer is read again when its turn comes.
 constexpr std::uint64_t kMaxKept = 4 << 20;
+
+Status Differs(const std::string& found, const std::string& text) {
+  return InvalidData("the digest is " + found + ", the manifest says " + text);
+}
 
 }  // namespace
 
-GuardedBlob::GuardedBlob(std::uint64_t offset, std::uint64_t length, DigestText expected,
-                         std::string text)
-    : offset_(offset), length_(length), expected_(std::move(expected)), text_(std::move(text)) {
-  if (ordered()) hasher_ = MakeHasher(expected_.kind);
+Status CheckEmpty(const DigestText& digest, const std::string& text) {
+  const std::string found = MakeHasher(digest.kind)->Finish();
+  return found == digest.canonical ? OkStatus() : Differs(found, text);
 }
 
-Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes) {
+Status GuardedBlob::Expect(const DigestText& digest, const std::string& text) {
+  for (const Expected& each : expected_) {
+    if (each.digest.kind != digest.kind) continue;
+    if (each.digest.canonical == digest.canonical) return OkStatus();
+    return InvalidData("the digest " + text +
+                       " is not that of another tensor with the same bytes, " +
+                       each.digest.canonical);
+  }
+  expected_.push_back({digest, text, nullptr});
+  ordered_ = ordered_ || digest.kind != DigestKind::kCrc32c;
+  if (!ordered_) return OkStatus();
+  for (Expected& each : expected_) {
+    if (each.hasher == nullptr) each.hasher = MakeHasher(each.digest.kind);
+  }
+  return OkStatus();
+}
+
+Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes,
+                           ByteSource& file) {
   const std::uint32_t crc = ordered() ? 0 : Crc32c(bytes);
   const MutexLock lock(mutex_);
-  if (!failure_.ok()) return failure_;
+  if (!failure_.ok() || position_ == length_) return failure_;
   if (begin > position_) {
     Keep(begin, bytes, crc);
     return OkStatus();
@@ -52,24 +73,50 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
   if (seen >= bytes.size()) return OkStatus();  // again
   const std::span<const std::byte> fresh = bytes.subspan(seen);
   Absorb(fresh, seen == 0 || ordered() ? crc : Crc32c(fresh), fresh.size());
+  ZT_RETURN_IF_ERROR(AbsorbAhead(file));
+  if (position_ == length_) failure_ = Compare();
+  return failure_;
+}
+
+// What came early and whose turn it is now.
+Status GuardedBlob::AbsorbAhead(ByteSource& file) {
   while (!ahead_.empty() && ahead_.begin()->first <= position_) {
     const auto next = ahead_.extract(ahead_.begin());
-    kept_ -= next.mapped().bytes.size();
-    if (next.key() == position_)
-      Absorb(next.mapped().bytes, next.mapped().crc, next.mapped().length);
+    const Ahead& held = next.mapped();
+    kept_ -= held.bytes.size();
+    if (next.key() == position_ && (!ordered() || !held.bytes.empty())) {
+      Absorb(held.bytes, held.crc, held.length);
+    } else {
+      ZT_RETURN_IF_ERROR(Reread(next.key() + held.length, file));
+    }
   }
-  if (position_ < length_) return OkStatus();
-  const std::string found = ordered() ? hasher_->Finish() : Crc32cText(crc_);
-  if (found != expected_.canonical) {
-    failure_ = InvalidData("the digest is " + found + ", the manifest says " + text_);
+  return OkStatus();
+}
+
+Status GuardedBlob::Reread(std::uint64_t end, ByteSource& file) {
+  if (end <= position_) return OkStatus();
+  std::vector<std::byte> piece(std::min<std::uint64_t>(end - position_, 1 << 20));
+  while (position_ < end) {
+    const auto some =
+        std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - position_));
+    ZT_RETURN_IF_ERROR(file.ReadAt(offset_ + position_, some));
+    Absorb(some, ordered() ? 0 : Crc32c(some), some.size());
   }
-  return failure_;
+  return OkStatus();
+}
+
+Status GuardedBlob::Compare() {
+  for (const Expected& each : expected_) {
+    const std::string found = each.hasher != nullptr ? each.hasher->Finish() : Crc32cText(crc_);
+    if (found != each.digest.canonical) return Differs(found, each.text);
+  }
+  return OkStatus();
 }
 
 void GuardedBlob::Absorb(std::span<const std::byte> bytes, std::uint32_t crc,
                          std::uint64_t length) {
   if (ordered()) {
-    hasher_->Update(bytes);
+    for (const Expected& each : expected_) each.hasher->Update(bytes);
   } else {
     crc_ = position_ == 0 ? crc : Crc32cCombine(crc_, crc, length);
   }
@@ -80,12 +127,10 @@ void GuardedBlob::Keep(std::uint64_t begin, std::span<const std::byte> bytes, st
   Ahead& held = ahead_[begin];
   if (held.length >= bytes.size()) return;
   if (ordered()) {
-    if (kept_ - held.bytes.size() + bytes.size() > kMaxKept) {
-      if (held.length == 0) ahead_.erase(begin);
-      return;
-    }
-    kept_ = kept_ - held.bytes.size() + bytes.size();
-    held.bytes.assign(bytes.begin(), bytes.end());
+    kept_ -= held.bytes.size();
+    held.bytes.clear();
+    if (kept_ + bytes.size() <= kMaxKept) held.bytes.assign(bytes.begin(), bytes.end());
+    kept_ += held.bytes.size();
   }
   held.length = bytes.size();
   held.crc = crc;
@@ -98,7 +143,8 @@ Status GuardedBytes::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
     GuardedBlob& blob = *blobs_[i];
     const std::uint64_t from = std::max(offset, blob.offset());
     const std::uint64_t to = std::min(end, blob.offset() + blob.length());
-    ZT_RETURN_IF_ERROR(blob.Passed(from - blob.offset(), out.subspan(from - offset, to - from)));
+    ZT_RETURN_IF_ERROR(
+        blob.Passed(from - blob.offset(), out.subspan(from - offset, to - from), *bytes_));
   }
   return OkStatus();
 }

@@ -6,6 +6,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,8 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/little_endian.h"
+#include "core/mutex.h"
 #include "core/status_macros.h"
 
 module zt.convert.zt;
@@ -33,15 +36,11 @@ namespace zt {
 namespace zt_source::internal {
 
 std::uint64_t LoadLittle(const std::byte* from, std::size_t width) {
-  std::uint64_t value = 0;
-  for (std::size_t i = width; i-- > 0;)
-    value = value << 8 | std::to_integer<std::uint64_t>(from[i]);
-  return value;
+  return zt::internal::LoadLittle(from, width);
 }
 
 void StoreIndex(std::uint64_t index, std::byte* to) {
-  for (std::size_t i = 0; i < kIndexBytes; ++i)
-    to[i] = static_cast<std::byte>(index >> (8 * i) & 0xff);
+  zt::internal::StoreLittle(index, kIndexBytes, to);
 }
 
 Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
@@ -91,9 +90,14 @@ class ZtSource final : public TensorSource {
       auto served = IsSparse01(*reader_, index) ? ServeSparse01(*reader_, index) : Serve(index);
       if (!served.ok())
         return Annotate(served.status(), TensorContext(manifest.objects[index].name));
-      if (!served->refusal.ok()) {
-        refusals_.emplace(static_cast<std::uint32_t>(objects_.size()), served->refusal);
+      const auto at = static_cast<std::uint32_t>(objects_.size());
+      ZT_RETURN_IF_ERROR(CheckContentless(index, *served));
+      if (const auto refused = empty_refusals_.find(index); refused != empty_refusals_.end()) {
+        refusals_.emplace(at, refused->second);
+      } else if (!served->refusal.ok()) {
+        refusals_.emplace(at, served->refusal);
       }
+      AddRules(at, served->object);
       objects_.push_back(std::move(served->object));
       parts_.push_back(std::move(served->parts));
     }
@@ -121,6 +125,13 @@ class ZtSource final : public TensorSource {
     if (elements && (offset % width != 0 || out.size() % width != 0)) {
       return InvalidArgument("converted data is read in whole elements");
     }
+    ZT_RETURN_IF_ERROR(Fill(object, part, offset, out));
+    return CheckData(id, offset, out);
+  }
+
+ private:
+  Status Fill(const Object& object, const Part& part, std::uint64_t offset,
+              std::span<std::byte> out) {
     switch (part.kind) {
       case Part::Kind::kWhole:
         return reader_->Read(part.stored, offset, out);
@@ -139,19 +150,22 @@ class ZtSource final : public TensorSource {
     return OkStatus();
   }
 
-  // Besides streams without a seek table: blobs whose digest needs the bytes in order, and those that several
-  // components are taken from.
+ public:
+  // Besides streams without a seek table: blobs whose digest needs the bytes in order, those that several components are
+  // taken from, and row pointers, each of which is compared with the one before.
   bool sequential(ComponentId id) const override {
     const Part& part = parts_[id.object][id.component];
     if (part.kind == Part::Kind::kInline) return false;
     if (part.kind != Part::Kind::kWhole && part.kind != Part::Kind::kWidened) return true;
+    const auto checked = checked_.find({id.object, id.component});
+    if (checked != checked_.end() && checked->second->ordered()) return true;
     const GuardedBlob* blob = bytes_->Find(reader_->component(part.stored).offset);
-    return (blob != nullptr && blob->ordered()) || reader_->sequential_component(part.stored);
+    return (blob != nullptr && blob->ordered()) || AccessTo(part.stored).sequential;
   }
 
   std::uint64_t preferred_read(ComponentId id) const override {
     const Part& part = parts_[id.object][id.component];
-    const std::uint64_t frame = reader_->frame_bytes(part.stored);
+    const std::uint64_t frame = AccessTo(part.stored).frame_bytes;
     if (part.kind == Part::Kind::kWhole) return frame;
     if (part.kind != Part::Kind::kWidened) return 0;
     return frame / ByteWidth(reader_->component(part.stored).element.dtype) * kIndexBytes;
@@ -163,7 +177,7 @@ class ZtSource final : public TensorSource {
     const Part& part = parts_[id.object][id.component];
     const StoredComponent& stored = reader_->component(part.stored);
     if (part.kind != Part::Kind::kWhole || stored.encoding != Encoding::kRaw || stored.big_endian ||
-        refusals_.contains(id.object)) {
+        refusals_.contains(id.object) || checked_.contains({id.object, id.component})) {
       return std::nullopt;
     }
     return Extent{bytes_.get(), stored.offset, stored.length};
@@ -179,6 +193,55 @@ class ZtSource final : public TensorSource {
   }
 
  private:
+  // How a stored component is best read. An error is the next Read's to report.
+  Access AccessTo(ComponentId stored) const {
+    return reader_->FindAccess(stored).value_or(Access{});
+  }
+
+  // A component whose bytes have to satisfy a rule.
+  class Checked {
+   public:
+    explicit Checked(const DataRule& rule) : rule_(rule), facts_(rule) {}
+
+    bool ordered() const { return rule_.kind == DataRule::Kind::kPointers; }
+    Status Look(const Object& object, std::uint64_t bytes, std::uint64_t offset,
+                std::span<const std::byte> range) {
+      DataFacts facts(rule_, offset);
+      facts.Add(range);
+      ZT_RETURN_IF_ERROR(facts.Check(object, std::nullopt));
+      if (!ordered()) return OkStatus();
+      const zt::internal::MutexLock lock(mutex_);
+      if (offset == 0) facts_ = DataFacts(rule_);
+      if (facts_.end() != offset)
+        return OkStatus();  // ranges out of order are checked in themselves
+      facts_.Merge(facts);
+      return facts_.Check(object, facts_.end() == bytes ? CountIndices(object) : std::nullopt);
+    }
+
+   private:
+    const DataRule rule_;
+    zt::internal::Mutex mutex_;
+    DataFacts facts_ ZT_GUARDED_BY(mutex_);
+  };
+
+  void AddRules(std::uint32_t index, const Object& object) {
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      if (const auto rule = RuleOf(object, c, object.components[c].bytes)) {
+        checked_.emplace(std::pair(index, c), std::make_unique<Checked>(*rule));
+      }
+    }
+  }
+
+  Status CheckData(ComponentId id, std::uint64_t offset, std::span<const std::byte> bytes) const {
+    const auto checked = checked_.find({id.object, id.component});
+    if (checked == checked_.end()) return OkStatus();
+    const Object& object = objects_[id.object];
+    const Component& component = object.components[id.component];
+    const Status status = checked->second->Look(object, component.bytes, offset, bytes);
+    return object.components.size() == 1 ? status
+                                         : Annotate(status, "component " + Quote(component.role));
+  }
+
   // Where an object or a component lies. An empty one comes before what lies at the same offset, as it was written.
   struct Place {
     std::uint64_t begin, end;
@@ -189,13 +252,12 @@ class ZtSource final : public TensorSource {
   // Puts every blob with a digest we know under guard, and remembers which component has each blob first.
   Status Guard() {
     const auto& objects = reader_->manifest().objects;
-    std::unordered_map<std::uint64_t, DigestText> seen;  // by offset
+    std::unordered_map<std::uint64_t, GuardedBlob*> seen;  // by offset
     std::vector<std::unique_ptr<GuardedBlob>> blobs;
     for (std::uint32_t o = 0; o < objects.size(); ++o) {
       for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
         const StoredComponent& component = objects[o].components[c];
-        if (component.length == 0) continue;
-        first_.emplace(component.offset, ComponentId{o, c});
+        if (component.length > 0) first_.emplace(component.offset, ComponentId{o, c});
         if (component.digest.empty()) continue;
         auto digest = ParseDigest(component.digest);
         if (!digest.ok()) return Annotate(digest.status(), TensorContext(objects[o].name));
@@ -204,18 +266,19 @@ class ZtSource final : public TensorSource {
                      " is no digest algorithm known here; its bytes are taken as they are");
           continue;
         }
-        const auto [held, fresh] = seen.emplace(component.offset, *digest);
-        if (fresh) {
-          blobs.push_back(std::make_unique<GuardedBlob>(component.offset, component.length,
-                                                        *std::move(digest), component.digest));
-        } else if (held->second.kind == digest->kind &&
-                   held->second.canonical != digest->canonical) {
-          return Annotate(InvalidData("the digest " + component.digest +
-                                      " is not that of another tensor with the "
-                                      "same bytes, " +
-                                      held->second.canonical),
-                          TensorContext(objects[o].name));
+        if (component.length == 0) {
+          if (auto status = CheckEmpty(*digest, component.digest); !status.ok()) {
+            empty_refusals_.emplace(o, Annotate(status, "component " + Quote(component.role)));
+          }
+          continue;
         }
+        GuardedBlob*& blob = seen[component.offset];
+        if (blob == nullptr) {
+          blobs.push_back(std::make_unique<GuardedBlob>(component.offset, component.length));
+          blob = blobs.back().get();
+        }
+        ZT_RETURN_IF_ERROR(
+            Annotate(blob->Expect(*digest, component.digest), TensorContext(objects[o].name)));
       }
     }
     bytes_->Guard(std::move(blobs));
@@ -243,6 +306,21 @@ class ZtSource final : public TensorSource {
     const StoredComponent& component = object.components[stored.component];
     return IsSparse(object.format) && component.role != "values" &&
            component.element != ElementType{DType::kU64, ""};
+  }
+
+  // A stream that yields nothing is never read as one: it is checked here, once.
+  Status CheckContentless(std::uint32_t index, Served& served) const {
+    const StoredObject& object = reader_->manifest().objects[index];
+    for (std::uint32_t c = 0; c < object.components.size() && served.refusal.ok(); ++c) {
+      const StoredComponent& component = object.components[c];
+      const ComponentId id{index, c};
+      if (component.encoding == Encoding::kRaw || component.decoded_bytes != 0) continue;
+      if (first_.at(component.offset) != id) continue;
+      const Status status = reader_->Read(id, 0, {});
+      if (status.code() == StatusCode::kUnavailable) return status;
+      served.refusal = Annotate(status, "component " + Quote(component.role));
+    }
+    return OkStatus();
   }
 
   StatusOr<Served> Serve(std::uint32_t index) const {
@@ -291,6 +369,8 @@ class ZtSource final : public TensorSource {
   std::vector<std::vector<Part>> parts_;                  // as objects_
   std::unordered_map<std::uint64_t, ComponentId> first_;  // by offset: the first with that blob
   std::unordered_map<std::uint32_t, Status> refusals_;
+  std::unordered_map<std::uint32_t, Status> empty_refusals_;  // by the manifest's index
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;
 };
 
 }  // namespace

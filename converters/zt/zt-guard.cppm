@@ -21,43 +21,57 @@ import zt.source;
 
 namespace zt::zt_source::internal {
 
-// A blob under its digest. Ranges may come in any order and from many threads; when they have covered the blob from
-// its first byte to its last, the digest is compared, and a mismatch is what every further read of the blob returns.
+// A blob under the digests of the components that have it. Ranges may come in any order and from many threads; when
+// they have covered the blob from its first byte to its last, the digests are compared, and a mismatch is what every
+// further read of the blob returns.
 class GuardedBlob {
  public:
-  GuardedBlob(std::uint64_t offset, std::uint64_t length, DigestText expected, std::string text);
+  GuardedBlob(std::uint64_t offset, std::uint64_t length) : offset_(offset), length_(length) {}
 
   std::uint64_t offset() const { return offset_; }
   std::uint64_t length() const { return length_; }
+  // One more digest, which stands as `text` in the manifest. Before any reading. kDataLoss where it contradicts
+  // another of the same algorithm.
+  Status Expect(const DigestText& digest, const std::string& text);
   // The digests other than crc32c need the bytes in order: such blobs should be read so.
-  bool ordered() const { return expected_.kind != DigestKind::kCrc32c; }
+  bool ordered() const { return ordered_; }
 
-  // Bytes of the blob from `begin`, counted from its start.
-  Status Passed(std::uint64_t begin, std::span<const std::byte> bytes);
+  // Bytes of the blob from `begin`, counted from its start. What came too early to be kept is read again from `file`.
+  Status Passed(std::uint64_t begin, std::span<const std::byte> bytes, ByteSource& file);
 
  private:
+  struct Expected {
+    DigestText digest;
+    std::string text;                // as in the manifest
+    std::unique_ptr<Hasher> hasher;  // null where the CRC is put together from parts
+  };
   // A range that came before those it follows.
   struct Ahead {
     std::uint64_t length = 0;
     std::uint32_t crc = 0;
-    std::vector<std::byte> bytes;  // for hashers, within kMaxKept
+    std::vector<std::byte> bytes;  // for hashers, within kMaxKept; else read again
   };
   void Absorb(std::span<const std::byte> bytes, std::uint32_t crc, std::uint64_t length)
       ZT_REQUIRES(mutex_);
+  Status Reread(std::uint64_t end, ByteSource& file) ZT_REQUIRES(mutex_);
+  Status AbsorbAhead(ByteSource& file) ZT_REQUIRES(mutex_);
   void Keep(std::uint64_t begin, std::span<const std::byte> bytes, std::uint32_t crc)
       ZT_REQUIRES(mutex_);
+  Status Compare() ZT_REQUIRES(mutex_);
 
   const std::uint64_t offset_, length_;
-  const DigestText expected_;
-  const std::string text_;  // as in the manifest
+  std::vector<Expected> expected_;
+  bool ordered_ = false;
   zt::internal::Mutex mutex_;
   std::uint64_t position_ ZT_GUARDED_BY(mutex_) = 0;  // all before it has passed
   std::uint32_t crc_ ZT_GUARDED_BY(mutex_) = 0;
-  std::unique_ptr<Hasher> hasher_ ZT_GUARDED_BY(mutex_);
   std::map<std::uint64_t, Ahead> ahead_ ZT_GUARDED_BY(mutex_);
   std::uint64_t kept_ ZT_GUARDED_BY(mutex_) = 0;
   Status failure_ ZT_GUARDED_BY(mutex_);
 };
+
+// OK where `digest`, which stands as `text` in the manifest, is that of no bytes.
+Status CheckEmpty(const DigestText& digest, const std::string& text);
 
 // The file's bytes, each blob's seen by its guard.
 class GuardedBytes final : public ByteSource {

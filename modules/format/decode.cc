@@ -140,6 +140,7 @@ Status Decoder::DecodeRoot() {
   // come first, as in deterministic CBOR, they are read as the latest version's, and once more if
   // that was wrong.
   std::optional<std::size_t> objects_at, tensors_at;
+  std::size_t spent = 0;  // of the budget, for objects that were read
   while (reader_.More(root)) {
     std::size_t field;
     ZT_RETURN_IF_ERROR(ReadField(fields, 1, &field));
@@ -147,13 +148,17 @@ Status Decoder::DecodeRoot() {
       std::string_view text;
       ZT_RETURN_IF_ERROR(ReadText("version", &text));
       ZT_RETURN_IF_ERROR(SetVersion(text));
-      if (manifest_.version != SpecVersion::k1_2) manifest_.objects.clear();
+      if (manifest_.version != SpecVersion::k1_2) {  // they are read again, and counted once
+        manifest_.objects.clear();
+        budget_ += spent;
+      }
     } else if (field == kAttributes) {
       ZT_RETURN_IF_ERROR(ReadAttributes(1, &manifest_.attributes));
     } else if (field == kObjects || field == kTensors) {
       const std::size_t at = reader_.position(), budget = budget_;
       (field == kObjects ? objects_at : tensors_at) = at;
       if (field == kObjects && !IsDialect() && DecodeObjects().ok()) {
+        spent = budget - budget_;
         continue;
       }
       manifest_.objects.clear();

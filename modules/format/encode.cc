@@ -39,7 +39,9 @@ std::string VersionName(SpecVersion version) {
 Status CheckAttributes(const Value::Map& attributes, std::size_t depth) {
   if (attributes.empty()) return OkStatus();
   Bytes scratch;
-  return Annotate(internal::AppendMap(attributes, kMaxNesting - depth, &scratch), "attributes");
+  ZT_RETURN_IF_ERROR(
+      Annotate(internal::AppendMap(attributes, kMaxNesting - depth, &scratch), "attributes"));
+  return AttributeBudget().Take(attributes);
 }
 
 Status AppendAttributes(const Value::Map& attributes, std::size_t depth, Bytes* out) {
@@ -298,6 +300,8 @@ Status ManifestEncoder::Add(const StoredObject& object) {
                                               : AppendObject(object, version_, &out);
   const std::uint64_t size = out.size() - entry.name;
   if (status.ok() && bytes_ + size > kMaxManifestBytes) status = TooLarge(bytes_ + size);
+  const std::uint64_t values = status.ok() ? internal::CountValues(object.attributes) : 0;
+  if (status.ok() && values_ + values > kMaxAttributeValues) status = internal::TooManyValues();
   if (!status.ok()) {
     out.resize(entry.name);
     return status;
@@ -305,6 +309,8 @@ Status ManifestEncoder::Add(const StoredObject& object) {
   entry.tail = static_cast<std::uint32_t>(name_at);
   entry.end = static_cast<std::uint32_t>(out.size());
   bytes_ += size;
+  values_ += values;
+  entry.values = static_cast<std::uint32_t>(values);
   entries_.push_back(entry);
   return OkStatus();
 }
@@ -359,7 +365,10 @@ StatusOr<std::vector<std::byte>> ManifestEncoder::Finish(const Value::Map& attri
   ZT_RETURN_IF_ERROR(CheckExpressible(attributes, version_));
   ZT_ASSIGN_OR_RETURN(const std::vector<Line> lines, Lines());
   std::uint64_t bytes = 0;  // but for some heads and the root
+  std::uint64_t values = internal::CountValues(attributes);
   for (const Line& line : lines) {
+    values += line.entry->values;
+    if (values > kMaxAttributeValues) return internal::TooManyValues();
     bytes += line.name.size() + line.entry->end - line.entry->head;
     if (bytes > kMaxManifestBytes) return TooLarge(bytes);
   }

@@ -12,6 +12,7 @@ module;
 
 export module zt.format;
 
+export import :data;
 import zt.compress;
 import zt.core;
 
@@ -119,6 +120,16 @@ Status CheckExpressible(const Object& object, Encoding encoding, std::string_vie
 // The same for the attributes of the file.
 Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version);
 
+// The limit on all attribute values of one manifest (kMaxAttributeValues), as decoding counts them.
+class AttributeBudget {
+ public:
+  // Takes what a map of attributes costs; kInvalidArgument where that is more than is left.
+  Status Take(const Value::Map& attributes);
+
+ private:
+  std::uint64_t left_ = kMaxAttributeValues;
+};
+
 // Deterministic CBOR (RFC 8949 §4.2.1): definite lengths, shortest heads and floats, maps sorted by encoded key.
 // Equal manifests give equal bytes. 0.1.0 keeps the order of `objects` in its array. What is empty or the default
 // is left out: attributes, type, digest, encoding "raw".
@@ -143,6 +154,7 @@ class ManifestEncoder {
   // Where an entry's parts lie in its block: the name's text, and what is encoded before and after it.
   struct Entry {
     std::uint32_t block, name, head, tail, end;
+    std::uint32_t values;  // in its attributes
   };
   struct Alias {
     std::string name;
@@ -160,7 +172,7 @@ class ManifestEncoder {
   std::deque<std::vector<std::byte>> blocks_;
   std::vector<Entry> entries_;
   std::vector<Alias> aliases_;
-  std::uint64_t bytes_ = 0;
+  std::uint64_t bytes_ = 0, values_ = 0;
 };
 
 // What follows the manifest (1.2 §4): its size as u64 LE, then the footer magic where the version has one.
@@ -215,5 +227,10 @@ StatusOr<StoredObject> ToPlanes(const StoredObject& object, SpecVersion version)
 // Appends `value`, or fails where it nests deeper than `depth`, has a key twice or text that is not UTF-8.
 Status AppendValue(const Value& value, std::size_t depth, std::vector<std::byte>* out);
 Status AppendMap(const Value::Map& map, std::size_t depth, std::vector<std::byte>* out);
+// How many values decoding a map of attributes makes, itself included; 0 for an empty one, which is not written. Stops
+// beyond kMaxAttributeValues.
+std::uint64_t CountValues(const Value::Map& attributes);
+// What is said where there are more than kMaxAttributeValues.
+Status TooManyValues();
 
 }  // namespace zt::format::internal

@@ -116,12 +116,42 @@ StatusOr<Value> FromItem(cbor::Reader& reader, const cbor::Item& item, std::size
   return InvalidData("the CBOR is malformed");
 }
 
+void Count(const Value& value, std::uint64_t* count) {
+  ++*count;
+  if (const Value::Array* array = value.AsArray()) {
+    for (const Value& each : *array) {
+      if (*count > kMaxAttributeValues) return;
+      Count(each, count);
+    }
+  } else if (const Value::Map* map = value.AsMap()) {
+    for (const Value::Member& member : *map) {
+      if (*count > kMaxAttributeValues) return;
+      Count(member.second, count);
+    }
+  }
+}
+
 Status TooDeep() {
   return InvalidArgument("the attributes nest deeper than " + std::to_string(kMaxNesting) +
                          " levels");
 }
 
 }  // namespace
+
+std::uint64_t CountValues(const Value::Map& attributes) {
+  if (attributes.empty()) return 0;
+  std::uint64_t count = 1;
+  for (const Value::Member& member : attributes) {
+    if (count > kMaxAttributeValues) break;
+    Count(member.second, &count);
+  }
+  return count;
+}
+
+Status TooManyValues() {
+  return InvalidArgument("the attributes hold more than " + std::to_string(kMaxAttributeValues) +
+                         " values, which no reader would accept");
+}
 
 StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* position,
                           std::size_t depth, std::size_t* budget) {
@@ -193,6 +223,13 @@ Status AppendMap(const Value::Map& map, std::size_t depth, std::vector<std::byte
 }
 
 }  // namespace format::internal
+
+Status AttributeBudget::Take(const Value::Map& attributes) {
+  const std::uint64_t count = format::internal::CountValues(attributes);
+  if (count > left_) return format::internal::TooManyValues();
+  left_ -= count;
+  return OkStatus();
+}
 
 StatusOr<Value> DecodeCbor(std::span<const std::byte> bytes) {
   std::size_t position = 0, budget = kMaxAttributeValues;

@@ -11,12 +11,14 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -36,18 +38,77 @@ namespace zt {
 
 using internal::Mutex;
 using internal::MutexLock;
-using reader::internal::kMaxFrameContent;
+
+bool reader::internal::CanReadByFrame(const Codec& codec, std::span<const Frame> frames) {
+  constexpr std::uint64_t kMaxFrameContent = std::uint64_t{16} << 20;
+  return !frames.empty() && std::all_of(frames.begin(), frames.end(), [&](const Frame& frame) {
+    return frame.content_bytes <= kMaxFrameContent &&
+           frame.bytes <= codec.Bound(frame.content_bytes);
+  });
+}
 
 namespace {
 
-// How a compressed component is decoded.
-struct Compressed {
-  std::vector<Frame> frames;        // empty: no usable seek table
+// Where the frames of a blob lie. Aliases share it.
+struct FrameTable {
+  std::vector<Frame> frames;        // empty where the stream has to be read in order
   std::uint64_t content_bytes = 0;  // as declared, or found
+
+  std::uint64_t memory() const { return sizeof *this + frames.size() * sizeof(Frame); }
+};
+
+// A stream that is being read in order.
+struct OpenStream {
   Mutex mutex;
-  std::unique_ptr<StreamDecoder> stream ZT_GUARDED_BY(mutex);
+  std::unique_ptr<StreamDecoder> decoder ZT_GUARDED_BY(mutex);
   std::uint64_t position ZT_GUARDED_BY(mutex) = 0;
 };
+
+// Keeps what was used last, as long as all of it costs no more than `most`.
+template <typename Key, typename T>
+class Recent {
+ public:
+  explicit Recent(std::uint64_t most) : most_(most) {}
+
+  std::shared_ptr<T> Find(const Key& key) {
+    const auto held = places_.find(key);
+    if (held == places_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, held->second);
+    return order_.front().value;
+  }
+  // What is kept under `key` from now on: `value`, unless another thread was faster.
+  std::shared_ptr<T> Add(const Key& key, std::shared_ptr<T> value, std::uint64_t cost) {
+    if (auto held = Find(key)) return held;
+    order_.push_front({key, value, cost});
+    places_.emplace(key, order_.begin());
+    cost_ += cost;
+    while (cost_ > most_ && order_.size() > 1) {
+      cost_ -= order_.back().cost;
+      places_.erase(order_.back().key);
+      order_.pop_back();
+    }
+    return value;
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    std::shared_ptr<T> value;
+    std::uint64_t cost;
+  };
+  const std::uint64_t most_;
+  std::uint64_t cost_ = 0;
+  std::list<Entry> order_;  // the one used last comes first
+  std::map<Key, typename std::list<Entry>::iterator> places_;
+};
+
+constexpr std::uint64_t kMostTableBytes = std::uint64_t{16} << 20;
+// A decoder of a stream holds a window of up to 128 MiB.
+constexpr std::uint64_t kMostStreams = 16;
+
+// What makes the frames of one blob those of another component: its place, encoding, decoded size and, where the codec
+// fixes it, the content of a frame.
+using BlobKey = std::tuple<std::uint64_t, std::uint64_t, Encoding, std::uint64_t, std::uint32_t>;
 
 }  // namespace
 
@@ -59,8 +120,10 @@ struct Reader::State {
   std::unordered_map<std::string_view, std::uint32_t> names;
 
   Mutex mutex;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::shared_ptr<Compressed>> compressed
-      ZT_GUARDED_BY(mutex);
+  Recent<BlobKey, const FrameTable> tables ZT_GUARDED_BY(mutex){kMostTableBytes};
+  Recent<std::pair<std::uint32_t, std::uint32_t>, OpenStream> streams ZT_GUARDED_BY(mutex){
+      kMostStreams};
+  std::map<BlobKey, std::uint64_t> counted ZT_GUARDED_BY(mutex);  // sizes found by decoding
   const std::byte* mapping ZT_GUARDED_BY(mutex) = nullptr;
 
   ~State() {
@@ -98,95 +161,126 @@ struct Reader::State {
     };
   }
 
-  StatusOr<std::shared_ptr<Compressed>> Open(ComponentId id) {
-    const std::pair key(id.object, id.component);
-    {
-      const MutexLock lock(mutex);
-      if (const auto it = compressed.find(key); it != compressed.end()) return it->second;
+  Status CheckId(ComponentId id) const {
+    const auto& objects = manifest.objects;
+    if (id.object < objects.size() && id.component < objects[id.object].components.size()) {
+      return OkStatus();
     }
-    const StoredComponent& c = component(id);
-    auto fresh = std::make_shared<Compressed>();
-    const Codec& codec = *FindCodec(c.encoding);
-    ZT_ASSIGN_OR_RETURN(auto table, codec.ReadFrames(ReaderOf(c), c.length, c.decoded_bytes));
-    if (table) {
-      ZT_RETURN_IF_ERROR(CheckFrames(c.parameters, *table));
-      const bool sane = std::all_of(table->begin(), table->end(), [](const Frame& frame) {
-        return frame.content_bytes <= kMaxFrameContent;
-      });
-      if (sane) fresh->frames = *std::move(table);
-    }
-    fresh->content_bytes = c.decoded_bytes;
-    if (c.decoded_bytes == kUnknownSize) {
-      if (fresh->frames.empty()) {
-        ZT_ASSIGN_OR_RETURN(fresh->content_bytes, CountContent(c));
-      } else {
-        const Frame& last = fresh->frames.back();
-        fresh->content_bytes = last.content_offset + last.content_bytes;
-      }
-    }
-    const MutexLock lock(mutex);
-    return compressed.emplace(key, std::move(fresh)).first->second;
+    return InvalidArgument("there is no component " + std::to_string(id.component) + " of object " +
+                           std::to_string(id.object));
   }
 
-  StatusOr<std::uint64_t> CountContent(const StoredComponent& c) {
-    StreamDecompressor stream(ReaderOf(c), c.length, kUnknownSize);
+  StatusOr<std::shared_ptr<const FrameTable>> Table(const StoredComponent& c) {
+    const BlobKey key(c.offset, c.length, c.encoding, c.decoded_bytes, c.parameters.chunk);
+    {
+      const MutexLock lock(mutex);
+      if (auto held = tables.Find(key)) return held;
+    }
+    FrameTable table;
+    const Codec& codec = *FindCodec(c.encoding);
+    ZT_ASSIGN_OR_RETURN(auto frames, codec.ReadFrames(ReaderOf(c), c.length, c.decoded_bytes));
+    if (frames) ZT_RETURN_IF_ERROR(CheckFrames(c.parameters, *frames));
+    if (frames && reader::internal::CanReadByFrame(codec, *frames)) {
+      table.frames = *std::move(frames);
+    }
+    table.content_bytes = c.decoded_bytes;
+    if (c.decoded_bytes == kUnknownSize) {
+      if (table.frames.empty()) {
+        ZT_ASSIGN_OR_RETURN(table.content_bytes, CountContent(c, key));
+      } else {
+        const Frame& last = table.frames.back();
+        table.content_bytes = last.content_offset + last.content_bytes;
+      }
+    }
+    const std::uint64_t cost = table.memory();
+    auto fresh = std::make_shared<const FrameTable>(std::move(table));
+    const MutexLock lock(mutex);
+    return tables.Add(key, std::move(fresh), cost);
+  }
+
+  StatusOr<std::uint64_t> CountContent(const StoredComponent& c, const BlobKey& key) {
+    {
+      const MutexLock lock(mutex);
+      if (const auto held = counted.find(key); held != counted.end()) return held->second;
+    }
+    const auto stream =
+        FindCodec(c.encoding)->OpenStream(c.parameters, ReaderOf(c), c.length, kUnknownSize);
     std::vector<std::byte> piece(256 << 10);
     std::uint64_t total = 0;
     while (true) {
-      ZT_ASSIGN_OR_RETURN(const std::size_t got, stream.ReadSome(piece));
+      ZT_ASSIGN_OR_RETURN(const std::size_t got, stream->ReadSome(piece));
       total += got;
-      if (got < piece.size()) return total;
+      if (got < piece.size()) break;
     }
+    const MutexLock lock(mutex);
+    counted.emplace(key, total);
+    return total;
   }
 
-  Status ReadFrames(const StoredComponent& c, const std::vector<Frame>& all, std::uint64_t offset,
+  std::shared_ptr<OpenStream> StreamOf(ComponentId id) {
+    const MutexLock lock(mutex);
+    const std::pair key(id.object, id.component);
+    if (auto held = streams.Find(key)) return held;
+    return streams.Add(key, std::make_shared<OpenStream>(), 1);
+  }
+
+  // Frames without content are decoded as well, with the range that ends where they lie or begins there: they may be
+  // damaged, too, and a digest covers them.
+  Status ReadFrames(const StoredComponent& c, const FrameTable& table, std::uint64_t offset,
                     std::span<std::byte> out) const {
-    auto frame = std::upper_bound(
-        all.begin(), all.end(), offset,
-        [](std::uint64_t at, const Frame& f) { return at < f.content_offset + f.content_bytes; });
     const Codec& codec = *FindCodec(c.encoding);
+    const std::vector<Frame>& all = table.frames;
+    const std::uint64_t end = offset + out.size();
+    auto frame = std::partition_point(all.begin(), all.end(), [offset](const Frame& f) {
+      return f.content_offset < offset && f.content_offset + f.content_bytes <= offset;
+    });
     std::vector<std::byte> stored, content;
-    for (; !out.empty() && frame != all.end(); ++frame) {
-      if (frame->content_bytes == 0) continue;
+    for (; frame != all.end(); ++frame) {
+      if (frame->content_offset >= end && end != table.content_bytes) break;
       stored.resize(frame->bytes);
       ZT_RETURN_IF_ERROR(bytes->ReadAt(c.offset + frame->offset, stored));
-      const std::uint64_t skip = offset - frame->content_offset;
-      const auto take = std::min<std::uint64_t>(out.size(), frame->content_bytes - skip);
+      const std::uint64_t at = std::max(offset, frame->content_offset);
+      const std::uint64_t skip = at - frame->content_offset;
+      const auto take = std::min(end - at, frame->content_bytes - skip);
       if (take == frame->content_bytes) {
-        ZT_RETURN_IF_ERROR(codec.DecodeFrame(c.parameters, stored, out.first(take)));
+        ZT_RETURN_IF_ERROR(codec.DecodeFrame(c.parameters, stored, out.subspan(at - offset, take)));
       } else {
         content.resize(frame->content_bytes);
         ZT_RETURN_IF_ERROR(codec.DecodeFrame(c.parameters, stored, content));
-        std::memcpy(out.data(), content.data() + skip, take);
+        std::memcpy(out.data() + (at - offset), content.data() + skip, take);
       }
-      out = out.subspan(take);
-      offset += take;
     }
     return OkStatus();
   }
 
-  Status ReadStream(const StoredComponent& c, Compressed& how, std::uint64_t offset,
+  Status ReadStream(ComponentId id, std::uint64_t content_bytes, std::uint64_t offset,
                     std::span<std::byte> out) {
-    const MutexLock lock(how.mutex);
-    if (how.stream == nullptr || offset < how.position) {
-      how.stream =
-          FindCodec(c.encoding)->OpenStream(c.parameters, ReaderOf(c), c.length, how.content_bytes);
-      how.position = 0;
+    const std::shared_ptr<OpenStream> stream = StreamOf(id);
+    const MutexLock lock(stream->mutex);
+    const Status status = ReadOn(component(id), *stream, content_bytes, offset, out);
+    if (!status.ok() || stream->position == content_bytes) {  // what comes next begins anew
+      stream->decoder.reset();
+      stream->position = 0;
     }
-    std::vector<std::byte> skipped(std::min<std::uint64_t>(offset - how.position, 1 << 20));
-    while (how.position < offset) {
-      const auto step = std::min<std::uint64_t>(offset - how.position, skipped.size());
-      ZT_RETURN_IF_ERROR(how.stream->Read(std::span(skipped).first(step)));
-      how.position += step;
+    return status;
+  }
+
+  Status ReadOn(const StoredComponent& c, OpenStream& stream, std::uint64_t content_bytes,
+                std::uint64_t offset, std::span<std::byte> out) ZT_REQUIRES(stream.mutex) {
+    if (stream.decoder == nullptr || offset < stream.position) {
+      stream.decoder =
+          FindCodec(c.encoding)->OpenStream(c.parameters, ReaderOf(c), c.length, content_bytes);
+      stream.position = 0;
     }
-    ZT_RETURN_IF_ERROR(how.stream->Read(out));
-    how.position += out.size();
-    if (how.position == how.content_bytes) {
-      ZT_RETURN_IF_ERROR(how.stream->Finish());
-      how.stream.reset();
-      how.position = 0;
+    std::vector<std::byte> skipped(std::min<std::uint64_t>(offset - stream.position, 1 << 20));
+    while (stream.position < offset) {
+      const auto step = std::min<std::uint64_t>(offset - stream.position, skipped.size());
+      ZT_RETURN_IF_ERROR(stream.decoder->Read(std::span(skipped).first(step)));
+      stream.position += step;
     }
-    return OkStatus();
+    ZT_RETURN_IF_ERROR(stream.decoder->Read(out));
+    stream.position += out.size();
+    return stream.position == content_bytes ? stream.decoder->Finish() : OkStatus();
   }
 };
 
@@ -219,13 +313,13 @@ std::optional<std::uint32_t> Reader::Find(std::string_view name) const {
 }
 
 Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
-  const StoredComponent& c = component(id);
   ZT_ASSIGN_OR_RETURN(const std::uint64_t size, DecodedBytes(id));
+  const StoredComponent& c = component(id);
   if (offset > size || out.size() > size - offset) {
     return InvalidArgument("the range lies beyond the component");
   }
-  if (out.empty()) return OkStatus();
   if (c.encoding == Encoding::kRaw) {
+    if (out.empty()) return OkStatus();
     ZT_RETURN_IF_ERROR(state_->bytes->ReadAt(c.offset + offset, out));
     if (!c.big_endian) return OkStatus();
     const std::size_t width = ByteWidth(c.element.dtype);
@@ -235,31 +329,31 @@ Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> o
     SwapBytes(out, width);
     return OkStatus();
   }
-  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<Compressed> how, state_->Open(id));
-  return how->frames.empty() ? state_->ReadStream(c, *how, offset, out)
-                             : state_->ReadFrames(c, how->frames, offset, out);
+  if (out.empty() && size > 0) return OkStatus();  // a stream without content is checked to be one
+  ZT_ASSIGN_OR_RETURN(const auto table, state_->Table(c));
+  return table->frames.empty() ? state_->ReadStream(id, size, offset, out)
+                               : state_->ReadFrames(c, *table, offset, out);
 }
 
 StatusOr<std::uint64_t> Reader::DecodedBytes(ComponentId id) const {
+  ZT_RETURN_IF_ERROR(state_->CheckId(id));
   const StoredComponent& c = component(id);
   if (c.decoded_bytes != kUnknownSize) return c.decoded_bytes;
-  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<Compressed> how, state_->Open(id));
-  return how->content_bytes;
+  ZT_ASSIGN_OR_RETURN(const auto table, state_->Table(c));
+  return table->content_bytes;
 }
 
-bool Reader::sequential_component(ComponentId id) const {
-  if (component(id).encoding == Encoding::kRaw) return false;
-  const auto how = state_->Open(id);
-  return how.ok() && (*how)->frames.empty();
-}
-
-std::uint64_t Reader::frame_bytes(ComponentId id) const {
-  if (component(id).encoding == Encoding::kRaw) return 0;
-  const auto how = state_->Open(id);
-  return how.ok() && !(*how)->frames.empty() ? (*how)->frames.front().content_bytes : 0;
+StatusOr<Access> Reader::FindAccess(ComponentId id) const {
+  ZT_RETURN_IF_ERROR(state_->CheckId(id));
+  const StoredComponent& c = component(id);
+  if (c.encoding == Encoding::kRaw) return Access{};
+  ZT_ASSIGN_OR_RETURN(const auto table, state_->Table(c));
+  if (table->frames.empty()) return Access{.sequential = true};
+  return Access{.frame_bytes = table->frames.front().content_bytes};
 }
 
 StatusOr<std::span<const std::byte>> Reader::Map(ComponentId id) const {
+  ZT_RETURN_IF_ERROR(state_->CheckId(id));
   const StoredComponent& c = component(id);
   if (c.encoding != Encoding::kRaw || c.big_endian) {
     return FailedPrecondition("only raw little-endian components can be mapped");

@@ -13,11 +13,19 @@ module;
 
 export module zt.reader;
 
+import zt.compress;
 import zt.core;
 import zt.format;
 import zt.source;
 
 export namespace zt {
+
+// How ranges of a component are best read.
+struct Access {
+  bool sequential = false;  // in ascending order (see Reader::Read)
+  std::uint64_t frame_bytes =
+      0;  // whole frames of so many bytes of content; 0 where it does not matter
+};
 
 // An open .zt file (zTensor 1.2 §5). Opening reads header, footer and manifest and checks all that they say
 // (CheckLayout), before any byte of data is used. Thread-safe once open.
@@ -34,7 +42,7 @@ class Reader {
 
   // What the file says of itself, checked.
   const Manifest& manifest() const;
-  // Short for the entry in manifest(). `id` must be one of its indices, here and below.
+  // Short for the entry in manifest(). `id` must be one of its indices; everywhere else another id is kInvalidArgument.
   const StoredComponent& component(ComponentId id) const;
   // The index of the object with this name in manifest().objects.
   std::optional<std::uint32_t> Find(std::string_view name) const;
@@ -48,13 +56,11 @@ class Reader {
 
   // Decoded bytes of a component from `offset`, little-endian: decompressed, and swapped where the file is big-endian.
   // A compressed component with a seek table serves any range by decoding only the frames it touches; without one, or
-  // with frames beyond 16 MiB (sequential_component), ranges must ascend, or decoding begins anew. Digests are not
-  // checked here: see Verify.
+  // with frames beyond 16 MiB (Access::sequential), ranges must ascend, or decoding begins anew; so it does after an
+  // error. Digests are not checked here: see Verify.
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
-  // True where ranges of this component should be read in ascending order (see Read).
-  bool sequential_component(ComponentId id) const;
-  // Content bytes of one frame, for readers that want whole frames; 0 for raw components.
-  std::uint64_t frame_bytes(ComponentId id) const;
+  // How ranges of a component are best read. Reads the seek table of a compressed one.
+  StatusOr<Access> FindAccess(ComponentId id) const;
 
   // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as the reader. A file
   // that shrinks while mapped kills the process (SIGBUS); Read does not.
@@ -103,8 +109,9 @@ StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options
 // Shared by the bodies, not exported.
 namespace zt::reader::internal {
 
-// A seek table may promise frames of up to 4 GiB. Beyond this the stream is decoded in order instead: a lie then costs
-// no memory, and the memory of a reader with several threads stays bounded.
-inline constexpr std::uint64_t kMaxFrameContent = std::uint64_t{16} << 20;
+// A seek table may promise frames of up to 4 GiB. Beyond 16 MiB of content, or of more stored bytes than so much content
+// needs, the stream is decoded in order instead: a lie then costs no memory, and the memory of a reader with several
+// threads stays bounded.
+bool CanReadByFrame(const Codec& codec, std::span<const Frame> frames);
 
 }  // namespace zt::reader::internal

@@ -1,23 +1,18 @@
-// zt.reader — verification: every byte read once, in parallel, problems gathered by component.
+// zt.reader — verification: every blob is read and decoded once, in parallel; problems are listed by component.
 module;
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "core/mutex.h"
 #include "core/status_macros.h"
 
 module zt.reader;
@@ -30,274 +25,255 @@ import zt.pipeline;
 import zt.source;
 
 namespace zt {
-
-using internal::Mutex;
-using internal::MutexLock;
-using reader::internal::kMaxFrameContent;
-
 namespace {
 
-constexpr std::uint64_t kRange = 4 << 20;  // stored bytes of one chunk of a raw component
-
-std::uint64_t LoadLittle(const std::byte* p, std::size_t width) {
-  std::uint64_t value = 0;
-  for (std::size_t i = width; i-- > 0;) value = value << 8 | static_cast<std::uint64_t>(p[i]);
-  return value;
-}
+constexpr std::uint64_t kRange = 4 << 20;   // stored bytes of one piece of a raw blob
+constexpr std::uint64_t kStep = 1 << 20;    // content of a stream that is decoded at once
+constexpr std::uint64_t kPieceCost = 1024;  // what a piece weighs besides its bytes
 
 // One component under verification.
-struct Item {
-  const StoredObject* object = nullptr;
-  const StoredComponent* component = nullptr;
-  DigestText expected;
-  std::vector<Frame> frames;     // of a compressed component that is read by frame
-  std::uint32_t crc = 0;         // in-order stage
-  std::uint64_t stored = 0;      // in-order stage
-  std::uint64_t last_index = 0;  // in-order stage: the last row pointer
-  std::unique_ptr<Hasher> hasher;
-  Mutex mutex;
-  std::optional<std::string> early ZT_GUARDED_BY(mutex);  // parallel stages: the first found
-
-  void Found(std::string message) {
-    const MutexLock lock(mutex);
-    if (!early) early = std::move(message);
-  }
+struct Member {
+  ComponentId id;
+  std::size_t rule = 0;  // index into Blob::rules
+  std::shared_ptr<const Object> declared =
+      {};  // with every size known; null where there is no rule
 };
 
-// A range of an item: of a raw component, a frame, the tail behind the frames, or a whole stream.
-struct Part final : Task {
-  std::shared_ptr<Item> item;
-  std::uint64_t offset = 0;          // of the stored bytes
-  std::uint64_t count = 0;           // of stored bytes; kUnknownSize for a whole stream
-  std::uint64_t content_offset = 0;  // of the decoded bytes
-  std::uint32_t frame = 0;           // index of the frame, or how many there are
-  bool last = false;                 // of the item
-  Buffer stored, decoded;
-  std::span<const std::byte> content;  // in one of these, once decoded
-  std::uint32_t crc = 0;               // CRC-32C of the stored bytes, where asked for
+// A blob under verification: what all components with these bytes, decoded in the same way, have in common.
+struct Blob {
+  StoredComponent stored;       // the first component's
+  std::vector<Member> members;  // in the order of the manifest
+  bool crc = false;             // a CRC-32C is wanted
+  std::vector<DataRule> rules;  // each wanted once
+
+  std::map<DigestKind, std::unique_ptr<Hasher>> hashers;  // hash; other than CRC-32C
+  // sum
+  std::uint64_t stored_done = 0;
+  std::uint32_t crc_so_far = 0;
+  std::vector<DataFacts> facts;        // one for each rule
+  std::optional<std::string> problem;  // of decoding: the first
 };
 
-// What the decoded bytes of a component have to satisfy, part by part.
-enum class Check { kNone, kBool, kColumns, kPointers, kCoords };
+// Stored bytes that are read at once: some of a raw blob, a frame, the trailer behind the frames, or a whole stream.
+struct Range {
+  std::uint64_t offset = 0, bytes = 0;
+  std::optional<Frame> frame = {};
+  bool whole_stream = false, last = false;
+};
 
-Check CheckOf(const StoredObject& object, const StoredComponent& component) {
-  if (component.element.dtype == DType::kBool) return Check::kBool;
-  const bool integer =
-      IsSignedInt(component.element.dtype) || IsUnsignedInt(component.element.dtype);
-  if (!integer) return Check::kNone;
-  if (object.format == "sparse_csr" && component.role == "indices") return Check::kColumns;
-  if (object.format == "sparse_csr" && component.role == "indptr") return Check::kPointers;
-  if (object.format == "sparse_coo" && component.role == "coords") return Check::kCoords;
-  return Check::kNone;
+// A range of a blob on its way.
+struct Piece final : Task {
+  std::shared_ptr<Blob> blob;
+  Range range;
+
+  Buffer stored;
+  std::uint32_t crc = 0;
+  std::vector<DataFacts> facts;  // one for each rule
+  std::optional<std::string> problem;
+  std::map<DigestKind, std::string> digests;  // of a whole stream
+};
+
+const std::string& NameOf(const Reader& reader, ComponentId id) {
+  return reader.manifest().objects[id.object].name;
 }
 
-// Signed indices read as unsigned are huge when negative, so one comparison refuses both.
-std::uint64_t IndexAt(std::span<const std::byte> bytes, std::size_t i, DType dtype) {
-  const std::size_t width = ByteWidth(dtype);
-  std::uint64_t value = LoadLittle(bytes.data() + i * width, width);
-  if (IsSignedInt(dtype) && width < 8 && (value >> (8 * width - 1)) != 0) value = ~std::uint64_t{0};
-  return value;
-}
-
-class FetchStage final : public StageOf<Part> {
+class FetchStage final : public StageOf<Piece> {
  public:
   FetchStage(const Reader& reader, BufferPool& pool) : reader_(reader), pool_(pool) {}
 
-  Status Process(Part& part) override {
-    Item& item = *part.item;
-    const StoredComponent& c = *item.component;
-    if (part.count == kUnknownSize) return StreamWhole(item);
-    part.stored = pool_.Take(part.count);
-    const std::span<std::byte> stored = part.stored.bytes();
-    ZT_RETURN_IF_ERROR(reader_.bytes().ReadAt(c.offset + part.offset, stored));
-    if (item.expected.kind == DigestKind::kCrc32c) part.crc = Crc32c(stored);
-    if (c.encoding == Encoding::kRaw) {
-      part.content = stored;
-    } else if (part.frame < item.frames.size()) {
-      part.decoded = pool_.Take(item.frames[part.frame].content_bytes);
-      const auto status =
-          FindCodec(c.encoding)->DecodeFrame(c.parameters, stored, part.decoded.bytes());
+  Status Process(Piece& piece) override {
+    return Annotate(piece.range.whole_stream ? StreamWhole(piece) : Fetch(piece),
+                    TensorContext(NameOf(reader_, piece.blob->members.front().id)));
+  }
+
+ private:
+  Status Fetch(Piece& piece) {
+    const Blob& blob = *piece.blob;
+    piece.stored = pool_.Take(piece.range.bytes);
+    const std::span<const std::byte> stored = piece.stored.bytes();
+    ZT_RETURN_IF_ERROR(
+        reader_.bytes().ReadAt(blob.stored.offset + piece.range.offset, piece.stored.bytes()));
+    if (blob.crc) piece.crc = Crc32c(stored);
+    if (piece.range.frame) {
+      Buffer content = pool_.Take(piece.range.frame->content_bytes);
+      const auto status = FindCodec(blob.stored.encoding)
+                              ->DecodeFrame(blob.stored.parameters, stored, content.bytes());
       if (!status.ok()) {
-        item.Found(std::string(Message(status)));
-        return OkStatus();
+        piece.problem = Message(status);
+      } else {
+        Look(piece, content.bytes(), piece.range.frame->content_offset);
       }
-      part.content = part.decoded.bytes();
+    } else if (blob.stored.encoding == Encoding::kRaw) {
+      Look(piece, stored, piece.range.offset);
     }
-    CheckContent(item, part.content, part.content_offset);
     return OkStatus();
   }
 
- private:
-  // A zstd stream without a usable seek table: decoded in order with bounded memory, by this worker alone.
-  Status StreamWhole(Item& item) {
-    const StoredComponent& c = *item.component;
-    std::unique_ptr<Hasher> hasher = MakeHasher(item.expected.kind);
+  static void Look(Piece& piece, std::span<const std::byte> content, std::uint64_t offset) {
+    for (const DataRule& rule : piece.blob->rules) {
+      piece.facts.emplace_back(rule, offset).Add(content);
+    }
+  }
+
+  // A stream without frames that can be read apart: decoded in order with bounded memory, by this worker alone.
+  Status StreamWhole(Piece& piece) {
+    const StoredComponent& c = piece.blob->stored;
+    Status io;
     std::uint64_t hashed = 0;
-    Status io = OkStatus();
-    StreamDecompressor stream(
-        [&](std::uint64_t offset, std::span<std::byte> out) {
-          const Status status = reader_.bytes().ReadAt(c.offset + offset, out);
-          if (!status.ok()) io = status;
-          if (status.ok() && hasher != nullptr && offset == hashed) hasher->Update(out);
-          if (offset == hashed) hashed += out.size();
-          return status;
-        },
-        c.length, c.decoded_bytes);
-    Buffer content = pool_.Take(std::clamp<std::uint64_t>(c.decoded_bytes, 1, 1 << 20));
-    Status status = OkStatus();
-    std::uint64_t at = 0;
-    while (at < c.decoded_bytes && status.ok()) {
-      const auto piece = content.bytes().first(
-          std::min<std::uint64_t>(content.bytes().size(), c.decoded_bytes - at));
-      status = stream.Read(piece);
-      if (!status.ok()) break;
-      CheckContent(item, piece, at);
-      if (CheckOf(*item.object, c) == Check::kPointers) CheckPointers(item, piece, at);
-      at += piece.size();
+    std::map<DigestKind, std::unique_ptr<Hasher>> hashers;
+    if (piece.blob->crc) hashers[DigestKind::kCrc32c] = MakeHasher(DigestKind::kCrc32c);
+    for (const auto& [kind, unused] : piece.blob->hashers) hashers[kind] = MakeHasher(kind);
+    const auto read = [&](std::uint64_t offset, std::span<std::byte> out) {
+      io = reader_.bytes().ReadAt(c.offset + offset, out);
+      if (!io.ok() || offset != hashed) return io;
+      for (const auto& [kind, hasher] : hashers) hasher->Update(out);
+      hashed += out.size();
+      return io;
+    };
+    const Status status = Decode(piece, read);
+    ZT_RETURN_IF_ERROR(io);
+    if (!status.ok()) piece.problem = Message(status);
+    if (hashers.empty()) return OkStatus();
+    // What the decoder did not get to see.
+    Buffer rest = pool_.Take(std::min(kStep, c.length - hashed));
+    while (hashed < c.length) {
+      const auto part = std::min<std::uint64_t>(rest.bytes().size(), c.length - hashed);
+      ZT_RETURN_IF_ERROR(read(hashed, rest.bytes().first(part)));
     }
-    if (status.ok()) status = stream.Finish();
-    if (!io.ok()) return io;
-    if (!status.ok()) {
-      item.Found(std::string(Message(status)));
-      hasher.reset();  // the stream was not read to its end
-    }
-    if (hasher != nullptr && hasher->Finish() != item.expected.canonical) {
-      item.Found("the digest does not match the stored bytes");
-    }
+    for (const auto& [kind, hasher] : hashers) piece.digests[kind] = hasher->Finish();
     return OkStatus();
   }
 
-  void CheckContent(Item& item, std::span<const std::byte> bytes, std::uint64_t offset) const {
-    const DType dtype = item.component->element.dtype;
-    const std::size_t width = ByteWidth(dtype);
-    switch (CheckOf(*item.object, *item.component)) {
-      case Check::kBool: {
-        const auto bad = std::find_if(bytes.begin(), bytes.end(),
-                                      [](std::byte b) { return static_cast<unsigned>(b) > 1; });
-        if (bad != bytes.end()) {
-          item.Found("element " +
-                     std::to_string(offset + static_cast<std::uint64_t>(bad - bytes.begin())) +
-                     " of bool is " + std::to_string(static_cast<unsigned>(*bad)) +
-                     ", neither 0 nor 1");
-        }
-        break;
-      }
-      case Check::kColumns:
-      case Check::kCoords: {
-        for (std::size_t i = 0; i < bytes.size() / width; ++i) {
-          const std::uint64_t index = IndexAt(bytes, i, dtype);
-          const std::uint64_t position = offset / width + i;
-          const std::uint64_t bound = BoundAt(item, position);
-          if (index < bound) continue;
-          item.Found("index " + std::to_string(position) + " is " + std::to_string(index) +
-                     ", beyond the dimension of " + std::to_string(bound));
-          break;
-        }
-        break;
-      }
-      default:
-        break;
+  Status Decode(Piece& piece, const StreamReader& read) {
+    const StoredComponent& c = piece.blob->stored;
+    const auto stream =
+        FindCodec(c.encoding)->OpenStream(c.parameters, read, c.length, c.decoded_bytes);
+    Buffer content = pool_.Take(std::clamp<std::uint64_t>(c.decoded_bytes, 1, kStep));
+    for (const DataRule& rule : piece.blob->rules) piece.facts.emplace_back(rule);
+    for (std::uint64_t at = 0; at < c.decoded_bytes;) {
+      const auto part = content.bytes().first(
+          std::min<std::uint64_t>(content.bytes().size(), c.decoded_bytes - at));
+      ZT_RETURN_IF_ERROR(stream->Read(part));
+      for (DataFacts& facts : piece.facts) facts.Add(part);
+      at += part.size();
     }
+    return stream->Finish();
   }
 
-  static std::uint64_t BoundAt(const Item& item, std::uint64_t position) {
-    const Shape& shape = item.object->shape;
-    if (item.object->format == "sparse_csr") return shape.size() == 2 ? shape[1] : 0;
-    const std::uint64_t width = ByteWidth(item.component->element.dtype);
-    const std::uint64_t count = item.component->decoded_bytes / width;
-    const std::uint64_t each = shape.empty() ? 0 : count / shape.size();
-    return each == 0 ? 0 : shape[std::min<std::uint64_t>(position / each, shape.size() - 1)];
-  }
-
- public:
-  // Row pointers begin at 0, never fall and end at the number of indices. Called in order.
-  static void CheckPointers(Item& item, std::span<const std::byte> bytes, std::uint64_t offset) {
-    const DType dtype = item.component->element.dtype;
-    const std::size_t width = ByteWidth(dtype);
-    for (std::size_t i = 0; i < bytes.size() / width; ++i) {
-      const std::uint64_t pointer = IndexAt(bytes, i, dtype);
-      const std::uint64_t position = offset / width + i;
-      if ((position == 0 && pointer != 0) || pointer < item.last_index) {
-        item.Found("row pointer " + std::to_string(position) + " is " + std::to_string(pointer) +
-                   (position == 0 ? ", not 0" : ", less than the one before"));
-        return;
-      }
-      item.last_index = pointer;
-    }
-    if (offset + bytes.size() != item.component->decoded_bytes) return;
-    for (const StoredComponent& other : item.object->components) {
-      if (other.role != "indices") continue;
-      const std::uint64_t count = other.decoded_bytes / ByteWidth(other.element.dtype);
-      if (item.last_index != count) {
-        item.Found("the last row pointer is " + std::to_string(item.last_index) + ", there are " +
-                   std::to_string(count) + " indices");
-      }
-    }
-  }
-
- private:
   const Reader& reader_;
   BufferPool& pool_;
-  FrameDecompressor decompressor_;
+};
+
+// Digests that need the bytes in order: within a blob, while others are hashed beside it.
+class HashStage final : public StageOf<Piece> {
+ public:
+  StageOrder order() const override { return StageOrder::kInChain; }
+  Status Process(Piece& piece) override {
+    for (const auto& [kind, hasher] : piece.blob->hashers) {
+      if (!piece.range.whole_stream) hasher->Update(piece.stored.bytes());
+    }
+    piece.stored = Buffer();
+    return OkStatus();
+  }
+};
+
+// What Verify finds, by component, whoever finds it.
+class Findings {
+ public:
+  void Add(ComponentId id, std::string object, std::string role, std::string message) {
+    found_.push_back({id, found_.size(), {std::move(object), std::move(role), std::move(message)}});
+  }
+  void Append(Findings other) {
+    for (Found& each : other.found_) {
+      each.number = found_.size();
+      found_.push_back(std::move(each));
+    }
+  }
+  // In the order of the manifest; what concerns the file comes first.
+  std::vector<VerifyProblem> Take() {
+    std::sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) {
+      return std::tie(a.id, a.number) < std::tie(b.id, b.number);
+    });
+    std::vector<VerifyProblem> problems;
+    problems.reserve(found_.size());
+    for (Found& each : found_) problems.push_back(std::move(each.problem));
+    return problems;
+  }
+
+ private:
+  struct Found {
+    ComponentId id;
+    std::size_t number;  // the order of what concerns one component
+    VerifyProblem problem;
+  };
+  std::vector<Found> found_;
 };
 
 // Puts the pieces together, in order.
-class SumStage final : public StageOf<Part> {
+class SumStage final : public StageOf<Piece> {
  public:
-  explicit SumStage(const VerifyOptions& options, VerifyReport& report, std::uint64_t total)
-      : options_(options), report_(report), total_(total) {}
+  SumStage(const Reader& reader, const VerifyOptions& options, VerifyReport& report,
+           Findings& findings, std::uint64_t total)
+      : reader_(reader), options_(options), report_(report), findings_(findings), total_(total) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
 
-  Status Process(Part& part) override {
-    Item& item = *part.item;
-    const StoredComponent& c = *item.component;
-    const bool whole = part.count == kUnknownSize;
-    const std::uint64_t stored = whole ? c.length : part.count;
-    if (!whole) {
-      if (item.hasher != nullptr) item.hasher->Update(part.stored.bytes());
-      item.crc = item.stored == 0 ? part.crc : Crc32cCombine(item.crc, part.crc, stored);
-      if (CheckOf(*item.object, c) == Check::kPointers && !part.content.empty()) {
-        FetchStage::CheckPointers(item, part.content, part.content_offset);
-      }
+  Status Process(Piece& piece) override {
+    Blob& blob = *piece.blob;
+    blob.crc_so_far = blob.stored_done == 0
+                          ? piece.crc
+                          : Crc32cCombine(blob.crc_so_far, piece.crc, piece.range.bytes);
+    blob.stored_done += piece.range.bytes;
+    if (!blob.problem) blob.problem = std::move(piece.problem);
+    if (blob.facts.empty()) {
+      blob.facts = std::move(piece.facts);
+    } else if (!blob.problem && !piece.facts.empty()) {
+      for (std::size_t i = 0; i < blob.facts.size(); ++i) blob.facts[i].Merge(piece.facts[i]);
     }
-    item.stored += stored;
-    done_ += stored;
-    report_.stored_bytes += stored;
-    if (part.last) Complete(item, whole);
-    if (options_.progress) options_.progress(done_, total_);
+    report_.stored_bytes += piece.range.bytes;
+    if (piece.range.last) Complete(blob, piece);
+    if (options_.progress) options_.progress(report_.stored_bytes, total_);
     return OkStatus();
   }
 
  private:
-  void Complete(Item& item, bool whole) {
-    ++report_.components;
-    report_.decoded_bytes += item.component->decoded_bytes;
-    if (!item.component->digest.empty()) {
-      if (item.expected.kind == DigestKind::kNone) {
-        report_.unverified.push_back(item.object->name + "/" + item.component->role + ": " +
-                                     item.expected.algorithm);
-      } else {
-        ++report_.digests;
-        if (!whole) {
-          const std::string found =
-              item.hasher != nullptr ? item.hasher->Finish() : Crc32cText(item.crc);
-          if (found != item.expected.canonical) {
-            Add(item, "the digest is " + found + ", the manifest says " + item.component->digest);
-          }
-        }
-      }
+  void Complete(Blob& blob, Piece& piece) {
+    std::map<DigestKind, std::string> digests = std::move(piece.digests);
+    if (!piece.range.whole_stream) {
+      if (blob.crc) digests[DigestKind::kCrc32c] = Crc32cText(blob.crc_so_far);
+      for (const auto& [kind, hasher] : blob.hashers) digests[kind] = hasher->Finish();
     }
-    const MutexLock lock(item.mutex);
-    if (item.early) Add(item, *item.early);
-  }
-  void Add(const Item& item, std::string message) {
-    report_.problems.push_back({item.object->name, item.component->role, std::move(message)});
+    report_.decoded_bytes += blob.stored.decoded_bytes;
+    for (const Member& member : blob.members) Judge(blob, member, digests);
   }
 
+  void Judge(const Blob& blob, const Member& member,
+             const std::map<DigestKind, std::string>& digests) {
+    const StoredComponent& stored = reader_.component(member.id);
+    const auto add = [&](std::string message) {
+      findings_.Add(member.id, NameOf(reader_, member.id), stored.role, std::move(message));
+    };
+    const auto expected = ParseDigest(stored.digest);  // none, or well formed
+    if (const auto found = expected.ok() ? digests.find(expected->kind) : digests.end();
+        found != digests.end()) {
+      ++report_.digests;
+      if (found->second != expected->canonical) {
+        add("the digest is " + found->second + ", the manifest says " + stored.digest);
+      }
+    }
+    if (blob.problem) {
+      add(*blob.problem);
+    } else if (member.declared != nullptr) {
+      const Status status =
+          blob.facts[member.rule].Check(*member.declared, CountIndices(*member.declared));
+      if (!status.ok()) add(std::string(Message(status)));
+    }
+  }
+
+  const Reader& reader_;
   const VerifyOptions& options_;
   VerifyReport& report_;
+  Findings& findings_;
   std::uint64_t total_;
-  std::uint64_t done_ = 0;
 };
 
 class Verifier {
@@ -307,149 +283,246 @@ class Verifier {
 
   StatusOr<VerifyReport> Run() {
     ZT_RETURN_IF_ERROR(CheckPadding());
-    std::uint64_t total = 0;
-    for (const StoredObject& object : reader_.manifest().objects) {
-      for (const StoredComponent& c : object.components) total += c.length;
-    }
+    ZT_RETURN_IF_ERROR(Gather());
     PipelineOptions options;
     options.threads = options_.threads == 0 ? UsableThreads() : options_.threads;
     options.window_bytes = options_.memory_bytes / 2;
-    PipelineOf<Part> pipeline({std::make_shared<FetchStage>(reader_, pool_),
-                               std::make_shared<SumStage>(options_, report_, total)},
-                              options);
-    const auto& objects = reader_.manifest().objects;
-    for (std::uint32_t o = 0; o < objects.size(); ++o) {
-      ++report_.objects;
-      for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
-        auto status = Submit(pipeline, {o, c});
-        if (!status.ok()) return Annotate(status, TensorContext(objects[o].name));
+    PipelineOf<Piece> pipeline(
+        {std::make_shared<FetchStage>(reader_, pool_), std::make_shared<HashStage>(),
+         std::make_shared<SumStage>(reader_, options_, report_, in_order_, total_)},
+        options);
+    for (const Group& group : groups_) {
+      // What is still under way comes first in the file, and so does its error.
+      if (const Status status = Submit(pipeline, group); !status.ok()) {
+        pipeline.Fail(status);
+        break;
       }
     }
     ZT_RETURN_IF_ERROR(pipeline.Drain());
+    findings_.Append(std::move(in_order_));
+    report_.problems = findings_.Take();
     return std::move(report_);
   }
 
  private:
-  // The object with every decoded size known, found by decoding where the manifest leaves it open; null where that
-  // fails or the sizes do not agree with the shape, which goes into the report.
-  const StoredObject* Sized(std::uint32_t index) {
-    const StoredObject& object = reader_.manifest().objects[index];
-    if (std::none_of(object.components.begin(), object.components.end(),
-                     [](const StoredComponent& c) { return c.decoded_bytes == kUnknownSize; })) {
-      return &object;
+  // A component and what makes its bytes those of another.
+  struct Entry {
+    std::uint64_t offset, length;
+    Encoding encoding;
+    CodecParameters parameters;
+    ComponentId id;
+    auto Key() const {
+      return std::tie(offset, length, encoding, parameters.chunk, parameters.group,
+                      parameters.width, parameters.rotate, id.object, id.component);
     }
-    const auto [held, fresh] = sized_.emplace(index, object);
-    StoredObject& copy = held->second;
-    if (fresh) {
-      for (std::uint32_t c = 0; c < copy.components.size(); ++c) {
-        const auto size = reader_.DecodedBytes({index, c});
-        if (size.ok()) {
-          copy.components[c].decoded_bytes = *size;
-          continue;
-        }
-        report_.problems.push_back(
-            {copy.name, copy.components[c].role, std::string(Message(size.status()))});
-        copy.components.clear();
-        return nullptr;
-      }
-      if (const auto status = ValidateObject(Declare(copy)); !status.ok()) {
-        report_.problems.push_back({copy.name, "", std::string(Message(status))});
-        copy.components.clear();
-      }
+    bool SharesWith(const Entry& other) const {
+      return offset == other.offset && length == other.length && encoding == other.encoding &&
+             parameters == other.parameters;
     }
-    return copy.components.empty() ? nullptr : &copy;
-  }
+  };
+  // Components with the same bytes: a range of entries_.
+  struct Group {
+    std::size_t begin, end;
+  };
 
-  Status Submit(PipelineOf<Part>& pipeline, ComponentId id) {
-    const StoredObject* known = Sized(id.object);
-    if (known == nullptr) return OkStatus();
-    const StoredObject& object = *known;
-    const StoredComponent& c = object.components[id.component];
-    auto item = std::make_shared<Item>();
-    item->object = &object;
-    item->component = &c;
-    if (!c.digest.empty()) {
-      auto digest = ParseDigest(c.digest);
-      if (!digest.ok()) {
-        report_.problems.push_back({object.name, c.role, std::string(Message(digest.status()))});
+  // Lists all components, those with the same bytes together, in the order of their first in the manifest.
+  Status Gather() {
+    const auto& objects = reader_.manifest().objects;
+    report_.objects = objects.size();
+    for (std::uint32_t o = 0; o < objects.size(); ++o) {
+      report_.components += objects[o].components.size();
+      ZT_ASSIGN_OR_RETURN(const bool sized, Size(o));
+      if (!sized) continue;
+      for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
+        const StoredComponent& stored = objects[o].components[c];
+        const std::uint64_t offset = stored.length == 0 ? 0 : stored.offset;
+        entries_.push_back({offset, stored.length, stored.encoding, stored.parameters, {o, c}});
+      }
+    }
+    std::sort(entries_.begin(), entries_.end(),
+              [](const Entry& a, const Entry& b) { return a.Key() < b.Key(); });
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (i > 0 && entries_[i].SharesWith(entries_[i - 1])) {
+        groups_.back().end = i + 1;
       } else {
-        item->expected = *std::move(digest);
+        groups_.push_back({i, i + 1});
+        total_ += entries_[i].length;
       }
     }
-    if (item->expected.kind != DigestKind::kCrc32c) item->hasher = MakeHasher(item->expected.kind);
-    if (c.encoding == Encoding::kRaw) {
-      const std::uint64_t step = kRange;
-      std::uint64_t at = 0;
-      do {
-        auto part = std::make_unique<Part>();
-        part->offset = at;
-        part->content_offset = at;
-        part->count = std::min(step, c.length - at);
-        at += part->count;
-        part->last = at == c.length;
-        ZT_RETURN_IF_ERROR(Send(pipeline, item, std::move(part), 0));
-      } while (at < c.length);
-      return OkStatus();
-    }
-    auto table = FindCodec(c.encoding)
-                     ->ReadFrames(
-                         [&](std::uint64_t offset, std::span<std::byte> out) {
-                           return reader_.bytes().ReadAt(c.offset + offset, out);
-                         },
-                         c.length, c.decoded_bytes);
-    if (table.ok() && table->has_value()) {
-      if (Status frames = CheckFrames(c.parameters, **table); !frames.ok()) table = frames;
-    }
-    if (!table.ok()) {
-      if (table.status().code() != StatusCode::kDataLoss) return table.status();
-      report_.problems.push_back({object.name, c.role, std::string(Message(table.status()))});
-      return OkStatus();
-    }
-    const bool by_frame = *table && !(*table)->empty() &&
-                          std::all_of((*table)->begin(), (*table)->end(), [](const Frame& frame) {
-                            return frame.content_bytes <= kMaxFrameContent;
-                          });
-    if (!by_frame) {
-      auto part = std::make_unique<Part>();
-      part->count = kUnknownSize;
-      part->last = true;
-      return Send(pipeline, item, std::move(part), 2 << 20);
-    }
-    item->frames = **std::move(table);
-    for (std::uint32_t i = 0; i < item->frames.size(); ++i) {
-      const Frame& frame = item->frames[i];
-      auto part = std::make_unique<Part>();
-      part->frame = i;
-      part->offset = frame.offset;
-      part->count = frame.bytes;
-      part->content_offset = frame.content_offset;
-      ZT_RETURN_IF_ERROR(Send(pipeline, item, std::move(part), frame.content_bytes));
-    }
-    auto rest = std::make_unique<Part>();  // the seek table itself: stored bytes without content
-    rest->frame = static_cast<std::uint32_t>(item->frames.size());
-    rest->offset = item->frames.back().offset + item->frames.back().bytes;
-    rest->count = c.length - rest->offset;
-    rest->content_offset = c.decoded_bytes;
-    rest->last = true;
-    return Send(pipeline, item, std::move(rest), 0);
+    std::sort(groups_.begin(), groups_.end(), [this](const Group& a, const Group& b) {
+      const ComponentId first = entries_[a.begin].id, second = entries_[b.begin].id;
+      return std::tie(first.object, first.component) < std::tie(second.object, second.component);
+    });
+    return OkStatus();
   }
 
-  Status Send(PipelineOf<Part>& pipeline, const std::shared_ptr<Item>& item,
-              std::unique_ptr<Part> part, std::uint64_t content) {
-    part->weight = (part->count == kUnknownSize ? 0 : part->count) + content;
-    part->item = item;
-    return pipeline.Submit(std::move(part));
+  // Finds the sizes the manifest leaves open, by decoding. False where that fails or the sizes do not agree with the
+  // shape, which is a finding.
+  StatusOr<bool> Size(std::uint32_t index) {
+    const StoredObject& object = reader_.manifest().objects[index];
+    Object declared;
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      if (object.components[c].decoded_bytes != kUnknownSize) continue;
+      const auto size = reader_.DecodedBytes({index, c});
+      if (!size.ok()) {
+        if (size.status().code() != StatusCode::kDataLoss) {
+          return Annotate(size.status(), TensorContext(object.name));
+        }
+        findings_.Add({index, c}, object.name, object.components[c].role,
+                      std::string(Message(size.status())));
+        return false;
+      }
+      if (declared.components.empty()) declared = Declare(object);
+      declared.components[c].bytes = *size;
+    }
+    if (declared.components.empty()) return true;
+    const Status status = ValidateObject(declared);
+    if (!status.ok()) findings_.Add({index, 0}, object.name, "", std::string(Message(status)));
+    if (status.ok()) sized_.emplace(index, std::make_shared<const Object>(std::move(declared)));
+    return status.ok();
+  }
+
+  // The declaration of an object with every size known; the same one for all its components.
+  std::shared_ptr<const Object> Declared(std::uint32_t index) {
+    if (const auto held = sized_.find(index); held != sized_.end()) return held->second;
+    if (declared_ == nullptr || declared_index_ != index) {
+      Object object = Declare(reader_.manifest().objects[index]);
+      object.attributes.clear();
+      declared_ = std::make_shared<const Object>(std::move(object));
+      declared_index_ = index;
+    }
+    return declared_;
+  }
+
+  std::uint64_t SizeOf(ComponentId id) const {
+    const auto held = sized_.find(id.object);
+    return held == sized_.end() ? reader_.component(id).decoded_bytes
+                                : held->second->components[id.component].bytes;
+  }
+
+  // What all members of a group ask of their blob.
+  std::shared_ptr<Blob> MakeBlob(const Group& group) {
+    auto blob = std::make_shared<Blob>();
+    const ComponentId first = entries_[group.begin].id;
+    blob->stored = reader_.component(first);
+    blob->stored.decoded_bytes = SizeOf(first);
+    std::map<DataRule, std::size_t> rules;
+    for (std::size_t i = group.begin; i < group.end; ++i) {
+      Member member{entries_[i].id};
+      const StoredComponent& stored = reader_.component(member.id);
+      const StoredObject& object = reader_.manifest().objects[member.id.object];
+      if (!Agrees(*blob, member.id)) continue;
+      if (!stored.digest.empty()) Expect(*blob, member.id);
+      if (MayHaveRule(object, stored)) {
+        auto declared = Declared(member.id.object);
+        if (const auto rule = RuleOf(*declared, member.id.component, blob->stored.decoded_bytes)) {
+          const auto [held, fresh] = rules.emplace(*rule, blob->rules.size());
+          if (fresh) blob->rules.push_back(*rule);
+          member.rule = held->second;
+          member.declared = std::move(declared);
+        }
+      }
+      blob->members.push_back(std::move(member));
+    }
+    return blob;
+  }
+
+  static bool MayHaveRule(const StoredObject& object, const StoredComponent& component) {
+    return component.element.dtype == DType::kBool || object.format.starts_with("sparse_");
+  }
+
+  // The same bytes cannot decode to two sizes.
+  bool Agrees(const Blob& blob, ComponentId id) {
+    const std::uint64_t size = SizeOf(id);
+    if (size == blob.stored.decoded_bytes) return true;
+    findings_.Add(id, NameOf(reader_, id), reader_.component(id).role,
+                  "its decoded size is " + std::to_string(size) + ", that of " +
+                      TensorContext(NameOf(reader_, blob.members.front().id)) +
+                      ", which has the same stored bytes, is " +
+                      std::to_string(blob.stored.decoded_bytes));
+    return false;
+  }
+
+  void Expect(Blob& blob, ComponentId id) {
+    const StoredComponent& stored = reader_.component(id);
+    const auto digest = ParseDigest(stored.digest);  // well formed: the manifest was decoded
+    if (!digest.ok()) return;
+    if (digest->kind == DigestKind::kNone) {
+      report_.unverified.push_back(NameOf(reader_, id) + "/" + stored.role + ": " +
+                                   digest->algorithm);
+    } else if (digest->kind == DigestKind::kCrc32c) {
+      blob.crc = true;
+    } else {
+      blob.hashers.try_emplace(digest->kind, MakeHasher(digest->kind));
+    }
+  }
+
+  Status Submit(PipelineOf<Piece>& pipeline, const Group& group) {
+    const std::shared_ptr<Blob> blob = MakeBlob(group);
+    const StoredComponent& c = blob->stored;
+    if (c.encoding == Encoding::kRaw) return SendStored(pipeline, blob);
+    const Codec& codec = *FindCodec(c.encoding);
+    auto frames = codec.ReadFrames(
+        [&](std::uint64_t offset, std::span<std::byte> out) {
+          return reader_.bytes().ReadAt(c.offset + offset, out);
+        },
+        c.length, c.decoded_bytes);
+    if (frames.ok() && frames->has_value()) {
+      if (const Status cut = CheckFrames(c.parameters, **frames); !cut.ok()) frames = cut;
+    }
+    if (!frames.ok()) {
+      if (frames.status().code() != StatusCode::kDataLoss) {
+        return Annotate(frames.status(), TensorContext(NameOf(reader_, blob->members[0].id)));
+      }
+      // Digests are checked all the same.
+      blob->problem = Message(frames.status());
+      blob->rules.clear();
+      return SendStored(pipeline, blob);
+    }
+    if (!*frames || !reader::internal::CanReadByFrame(codec, **frames)) {
+      return Send(pipeline, blob, {.bytes = c.length, .whole_stream = true, .last = true});
+    }
+    std::uint64_t end = 0;
+    for (const Frame& frame : **frames) {
+      ZT_RETURN_IF_ERROR(
+          Send(pipeline, blob, {.offset = frame.offset, .bytes = frame.bytes, .frame = frame}));
+      end = frame.offset + frame.bytes;
+    }
+    return Send(pipeline, blob, {.offset = end, .bytes = c.length - end, .last = true});
+  }
+
+  // The stored bytes in pieces, not decoded.
+  Status SendStored(PipelineOf<Piece>& pipeline, const std::shared_ptr<Blob>& blob) {
+    Range range;
+    do {
+      range.bytes = std::min(kRange, blob->stored.length - range.offset);
+      range.last = range.offset + range.bytes == blob->stored.length;
+      ZT_RETURN_IF_ERROR(Send(pipeline, blob, range));
+      range.offset += range.bytes;
+    } while (!range.last);
+    return OkStatus();
+  }
+
+  Status Send(PipelineOf<Piece>& pipeline, const std::shared_ptr<Blob>& blob, const Range& range) {
+    auto piece = std::make_unique<Piece>();
+    piece->blob = blob;
+    piece->range = range;
+    const std::uint64_t content = range.frame ? range.frame->content_bytes : 0;
+    piece->weight = kPieceCost + (range.whole_stream ? 2 * kStep : range.bytes + content);
+    piece->continues = range.offset != 0;
+    return pipeline.Submit(std::move(piece));
   }
 
   // The gaps between header, blobs and manifest are zero.
   Status CheckPadding() {
     const Manifest& manifest = reader_.manifest();
-    std::set<std::pair<std::uint64_t, std::uint64_t>> blobs;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> blobs;
     for (const StoredObject& object : manifest.objects) {
       for (const StoredComponent& c : object.components) {
-        if (c.length > 0) blobs.emplace(c.offset, c.length);
+        if (c.length > 0) blobs.emplace_back(c.offset, c.length);
       }
     }
+    std::sort(blobs.begin(), blobs.end());
     std::uint64_t at = Traits(manifest.version).header_magic.size();
     for (const auto& [offset, length] : blobs) {
       ZT_RETURN_IF_ERROR(CheckZero(at, offset));
@@ -460,18 +533,17 @@ class Verifier {
 
   Status CheckZero(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return OkStatus();
-    std::vector<std::byte> gap(std::min<std::uint64_t>(end - begin, 1 << 20));
+    std::vector<std::byte> gap(std::min<std::uint64_t>(end - begin, kStep));
     for (std::uint64_t at = begin; at < end;) {
       const auto piece = std::span(gap).first(std::min<std::uint64_t>(gap.size(), end - at));
       ZT_RETURN_IF_ERROR(reader_.bytes().ReadAt(at, piece));
       const auto bad =
           std::find_if(piece.begin(), piece.end(), [](std::byte b) { return b != std::byte{0}; });
       if (bad != piece.end()) {
-        report_.problems.push_back(
-            {"", "",
-             "padding byte " +
-                 std::to_string(at + static_cast<std::uint64_t>(bad - piece.begin())) +
-                 " is not zero"});
+        findings_.Add({}, "", "",
+                      "padding byte " +
+                          std::to_string(at + static_cast<std::uint64_t>(bad - piece.begin())) +
+                          " is not zero");
         return OkStatus();
       }
       at += piece.size();
@@ -482,8 +554,16 @@ class Verifier {
   const Reader& reader_;
   const VerifyOptions& options_;
   BufferPool pool_;
-  std::map<std::uint32_t, StoredObject> sized_;  // those whose sizes the manifest leaves open
+  std::vector<Entry> entries_;
+  std::vector<Group> groups_;
+  std::uint64_t total_ = 0;
+  std::map<std::uint32_t, std::shared_ptr<const Object>>
+      sized_;                               // whose sizes the manifest leaves open
+  std::shared_ptr<const Object> declared_;  // of the object declared_index_
+  std::uint32_t declared_index_ = 0;
   VerifyReport report_;
+  Findings findings_;  // of the submitting thread
+  Findings in_order_;  // of the pipeline
 };
 
 }  // namespace

@@ -223,6 +223,19 @@ class TransformStage final : public StageOf<Batch> {
   BufferPool& pool_;
 };
 
+// Looks for what readers would refuse in the bytes of a bool or of a sparse index. The verdict is record's.
+class LookStage final : public PieceStage {
+ public:
+  Status ProcessPiece(Piece& chunk) override {
+    const ComponentState& state = StateOf(chunk);
+    const auto rule = RuleOf(*state.object, state.at.component, state.declared_bytes);
+    if (!rule) return OkStatus();
+    chunk.facts = std::make_unique<DataFacts>(*rule, chunk.offset);
+    chunk.facts->Add(chunk.bytes());
+    return OkStatus();
+  }
+};
+
 class CompressStage final : public StageOf<Batch> {
  public:
   CompressStage(BufferPool& pool, const Codecs& codecs) : pool_(pool), codecs_(codecs) {}
@@ -399,6 +412,11 @@ class RecordStage final : public PieceStage {
     sums_.content += chunk.bytes().size();
     sums_.counts.overflow += chunk.counts.overflow;
     sums_.counts.nan_lost += chunk.counts.nan_lost;
+    if (sums_.facts == nullptr) {
+      sums_.facts = std::move(chunk.facts);
+    } else if (chunk.facts != nullptr) {
+      sums_.facts->Merge(*chunk.facts);
+    }
     record_.bytes_done += chunk.input_bytes;
     record_.stored_done += bytes;
     return chunk.last ? Complete(StateOf(chunk)) : OkStatus();
@@ -411,6 +429,11 @@ class RecordStage final : public PieceStage {
       return InvalidData("component " + Quote(component.role) + " came out as " +
                          std::to_string(sums_.content) + " bytes, " +
                          std::to_string(state.declared_bytes) + " were declared");
+    }
+    if (sums_.facts != nullptr) {
+      const Status status = sums_.facts->Check(*state.object, CountIndices(*state.object));
+      const bool alone = state.object->components.size() == 1;
+      ZT_RETURN_IF_ERROR(alone ? status : Annotate(status, "component " + Quote(component.role)));
     }
     Blob blob;
     blob.offset = sums_.begin;
@@ -505,6 +528,7 @@ class RecordStage final : public PieceStage {
     std::uint64_t begin = 0, stored = 0, content = 0;
     std::uint32_t crc = 0;
     NumericCounts counts;
+    std::unique_ptr<DataFacts> facts;
   } sums_;
   StoredObject entry_;  // the object under way; its memory serves one after the other
   bool begun_ = false;
@@ -545,6 +569,7 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
                                      std::make_shared<ReadStage>(parts.pool, false),
                                      std::make_shared<TransformStage>(parts.pool)};
   for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
+  chain.push_back(std::make_shared<LookStage>());
   chain.push_back(std::make_shared<CompressStage>(parts.pool, parts.codecs));
   chain.push_back(std::make_shared<PlaceStage>(parts.placer, parts.codecs));
   chain.push_back(std::make_shared<HashStage>());

@@ -64,6 +64,7 @@ class Planner {
     if (options_.attributes) plan_.attributes = source_.attributes();
     plan_.on_overflow = options_.on_overflow;
     ZT_RETURN_IF_ERROR(InFile(CheckExpressible(plan_.attributes, options_.spec), 0));
+    ZT_RETURN_IF_ERROR(InFile(budget_.Take(plan_.attributes), 0));
     plan_.objects.reserve(source_.objects().size());
     for (std::uint32_t i = 0; i < source_.objects().size(); ++i) {
       const Object& object = source_.objects()[i];
@@ -121,6 +122,7 @@ class Planner {
     const Encoding encoding = options_.storage.compression == Compression::kNone
                                   ? Encoding::kRaw
                                   : planned.components.front().storage.encoding;
+    ZT_RETURN_IF_ERROR(budget_.Take(planned.object->attributes));
     return CheckExpressible(*planned.object, encoding, Name(options_.storage.digest),
                             options_.spec);
   }
@@ -204,6 +206,7 @@ class Planner {
 
   const TensorSource& source_;
   const PlanOptions& options_;
+  AttributeBudget budget_;  // of the manifest to be written
   Plan plan_;
   std::unordered_map<std::string, std::uint32_t> names_;  // new name -> source object
 };

@@ -88,6 +88,7 @@ struct Piece final : Chunk {
   std::uint64_t padding = 0;           // zero bytes before it
   std::uint32_t crc = 0;               // CRC-32C of stored and trailer, where asked for
   NumericCounts counts;                // what the transform could not carry over
+  std::unique_ptr<DataFacts> facts;    // of bytes(), where the component has a rule
 
   // "FILE: tensor 'NAME': " put before the message; OK stays OK.
   Status Named(const Status& status) const;

@@ -1,0 +1,214 @@
+// zt.format:data — bodies.
+module;
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+module zt.format;
+
+import :data;
+import zt.core;
+
+namespace zt {
+namespace {
+
+constexpr std::uint64_t kNegative = ~std::uint64_t{0};
+
+// A signed index that is negative reads as larger than any dimension, so that one comparison refuses both.
+template <typename Unsigned>
+std::uint64_t LoadIndex(const std::byte* from, bool is_signed) {
+  Unsigned value;
+  std::memcpy(&value, from, sizeof value);
+  if constexpr (std::endian::native == std::endian::big && sizeof value > 1) {
+    std::reverse(reinterpret_cast<std::byte*>(&value),
+                 reinterpret_cast<std::byte*>(&value) + sizeof value);
+  }
+  if (is_signed && value >> (8 * sizeof value - 1) != 0) return kNegative;
+  return value;
+}
+
+// Calls each(value, position) for whole elements; the loop is compiled for each width.
+template <typename Each>
+void ForIndices(std::span<const std::byte> bytes, std::uint64_t position, DType dtype, Each each) {
+  const bool is_signed = IsSignedInt(dtype);
+  const auto loop = [&]<typename Unsigned>(Unsigned) {
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(Unsigned)) {
+      each(LoadIndex<Unsigned>(bytes.data() + at, is_signed), position++);
+    }
+  };
+  switch (ByteWidth(dtype)) {
+    case 1:
+      return loop(std::uint8_t{});
+    case 2:
+      return loop(std::uint16_t{});
+    case 4:
+      return loop(std::uint32_t{});
+    default:
+      return loop(std::uint64_t{});
+  }
+}
+
+}  // namespace
+
+std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std::uint64_t bytes) {
+  const Component& declared = object.components[component];
+  const DType dtype = declared.element.dtype;
+  if (dtype == DType::kBool) return DataRule{DataRule::Kind::kBool, dtype};
+  const bool integer = IsSignedInt(dtype) || IsUnsignedInt(dtype);
+  if (!integer || !format::internal::IsIndexRole(object.format, declared.role)) return std::nullopt;
+  if (declared.role == "indptr") return DataRule{DataRule::Kind::kPointers, dtype};
+  const std::uint32_t dimensions =
+      declared.role == "coords" ? static_cast<std::uint32_t>(object.shape.size()) : 1;
+  if (dimensions == 0 || bytes == kUnknownSize) return std::nullopt;
+  return DataRule{DataRule::Kind::kIndices, dtype, dimensions,
+                  bytes / ByteWidth(dtype) / dimensions};
+}
+
+std::optional<std::uint64_t> CountIndices(const Object& object) {
+  if (object.format != "sparse_csr") return std::nullopt;
+  for (const Component& each : object.components) {
+    if (each.role == "indices" && each.bytes != kUnknownSize) {
+      return each.bytes / ByteWidth(each.element.dtype);
+    }
+  }
+  return std::nullopt;
+}
+
+DataFacts::DataFacts(const DataRule& rule, std::uint64_t offset)
+    : rule_(rule), width_(ByteWidth(rule.dtype)), begin_(offset), end_(offset) {
+  if (rule.kind == DataRule::Kind::kIndices) largest_.resize(rule.dimensions);
+}
+
+void DataFacts::Add(std::span<const std::byte> bytes) {
+  const std::size_t cut = end_ % width_;
+  if (cut != 0) {  // the rest of an element that began before
+    const std::size_t rest = std::min(width_ - cut, bytes.size());
+    Edge(bytes.first(rest));
+    bytes = bytes.subspan(rest);
+  }
+  const std::size_t whole = bytes.size() / width_ * width_;
+  if (whole > 0) Whole(bytes.first(whole), end_ / width_);
+  end_ += whole;
+  if (whole < bytes.size()) Edge(bytes.subspan(whole));
+}
+
+// Bytes that reach no further than the next boundary between elements.
+void DataFacts::Edge(std::span<const std::byte> bytes) {
+  const bool headless = end_ / width_ == begin_ / width_ && begin_ % width_ != 0;
+  auto& held = headless ? head_ : tail_;
+  std::size_t& size = headless ? head_bytes_ : tail_bytes_;
+  std::copy(bytes.begin(), bytes.end(), held.begin() + static_cast<std::ptrdiff_t>(size));
+  size += bytes.size();
+  end_ += bytes.size();
+  if (headless || end_ % width_ != 0) return;
+  Whole(std::span(tail_).first(width_), end_ / width_ - 1);
+  tail_bytes_ = 0;
+}
+
+void DataFacts::Whole(std::span<const std::byte> bytes, std::uint64_t position) {
+  switch (rule_.kind) {
+    case DataRule::Kind::kBool:
+      return Bools(bytes, position);
+    case DataRule::Kind::kIndices:
+      return Indices(bytes, position);
+    case DataRule::Kind::kPointers:
+      return Pointers(bytes, position);
+  }
+}
+
+void DataFacts::Bools(std::span<const std::byte> bytes, std::uint64_t position) {
+  if (bad_) return;
+  const auto bad =
+      std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
+  if (bad == bytes.end()) return;
+  bad_ = {std::to_integer<std::uint64_t>(*bad),
+          position + static_cast<std::uint64_t>(bad - bytes.begin())};
+}
+
+void DataFacts::Indices(std::span<const std::byte> bytes, std::uint64_t position) {
+  while (!bytes.empty()) {  // run by run
+    const std::uint64_t run =
+        rule_.each == 0 ? rule_.dimensions - 1
+                        : std::min<std::uint64_t>(position / rule_.each, rule_.dimensions - 1);
+    const std::uint64_t left =
+        run + 1 == rule_.dimensions ? bytes.size() / width_ : (run + 1) * rule_.each - position;
+    const std::size_t count = std::min<std::uint64_t>(left, bytes.size() / width_);
+    Found largest = largest_[run].value_or(Found{0, position});
+    ForIndices(bytes.first(count * width_), position, rule_.dtype,
+               [&largest](std::uint64_t value, std::uint64_t at) {
+                 if (value > largest.value) largest = {value, at};
+               });
+    largest_[run] = largest;
+    bytes = bytes.subspan(count * width_);
+    position += count;
+  }
+}
+
+void DataFacts::Pointers(std::span<const std::byte> bytes, std::uint64_t position) {
+  ForIndices(bytes, position, rule_.dtype, [this](std::uint64_t value, std::uint64_t at) {
+    if (!first_) {
+      first_ = {value, at};
+    } else if (value < last_ && !bad_) {
+      bad_ = {value, at};
+    }
+    last_ = value;
+  });
+}
+
+void DataFacts::Merge(const DataFacts& next) {
+  Add(std::span(next.head_).first(next.head_bytes_));
+  if (!bad_ && next.first_ && first_ && next.first_->value < last_) bad_ = next.first_;
+  if (!bad_) bad_ = next.bad_;
+  if (next.first_) {
+    if (!first_) first_ = next.first_;
+    last_ = next.last_;
+  }
+  for (std::size_t d = 0; d < next.largest_.size(); ++d) {
+    if (!next.largest_[d]) continue;
+    if (!largest_[d] || next.largest_[d]->value > largest_[d]->value)
+      largest_[d] = next.largest_[d];
+  }
+  end_ = next.end_ - next.tail_bytes_;
+  if (next.tail_bytes_ > 0) Edge(std::span(next.tail_).first(next.tail_bytes_));
+}
+
+Status DataFacts::Check(const Object& object, std::optional<std::uint64_t> indices) const {
+  const auto at = [](const Found& found) {
+    return std::to_string(found.position) + " is " + std::to_string(found.value);
+  };
+  switch (rule_.kind) {
+    case DataRule::Kind::kBool:
+      if (!bad_) return OkStatus();
+      return InvalidData("element " + std::to_string(bad_->position) + " of bool is " +
+                         std::to_string(bad_->value) + ", neither 0 nor 1");
+    case DataRule::Kind::kIndices:
+      for (std::size_t d = 0; d < largest_.size(); ++d) {
+        const std::size_t axis = object.format == "sparse_csr" ? 1 : d;
+        const std::uint64_t bound = axis < object.shape.size() ? object.shape[axis] : 0;
+        if (!largest_[d] || largest_[d]->value < bound) continue;
+        return InvalidData("index " + at(*largest_[d]) + ", beyond the dimension of " +
+                           std::to_string(bound));
+      }
+      return OkStatus();
+    case DataRule::Kind::kPointers:
+      if (first_ && first_->position == 0 && first_->value != 0) {
+        return InvalidData("row pointer " + at(*first_) + ", not 0");
+      }
+      if (bad_) return InvalidData("row pointer " + at(*bad_) + ", less than the one before");
+      if (!indices || last_ == *indices) return OkStatus();
+      return InvalidData("the last row pointer is " + std::to_string(last_) + ", there are " +
+                         std::to_string(*indices) + " indices");
+  }
+  return OkStatus();
+}
+
+}  // namespace zt

@@ -1,0 +1,83 @@
+// zt.format:data — what the decoded bytes of a component have to satisfy, found piece by piece.
+module;
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+export module zt.format:data;
+
+import zt.core;
+
+export namespace zt {
+
+// What has to be looked at in a component's bytes (1.2 §2, §3): the same for all components with equal rules.
+struct DataRule {
+  enum class Kind : std::uint8_t {
+    kBool,      // bytes are 0 or 1
+    kIndices,   // below the dimension they count
+    kPointers,  // begin at 0, never fall, end at the number of indices
+  };
+  Kind kind = Kind::kBool;
+  DType dtype = DType::kBool;
+  std::uint32_t dimensions = 1;  // kIndices: so many runs of as many indices each
+  std::uint64_t each = 0;        // kIndices: elements of a run
+  auto operator<=>(const DataRule&) const = default;
+};
+
+// The rule of component number `component`; nullopt where any bytes will do, and where `bytes`, its decoded size, has
+// to be known and is kUnknownSize.
+std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std::uint64_t bytes);
+
+// What the bytes of one component show. Ranges may be looked at by several threads, each with DataFacts of its own,
+// and are then merged in order. Elements may be cut anywhere.
+class DataFacts {
+ public:
+  // Of no bytes. What follows begins at `offset` of the component.
+  explicit DataFacts(const DataRule& rule, std::uint64_t offset = 0);
+
+  // Looks at the bytes that follow.
+  void Add(std::span<const std::byte> bytes);
+  // Takes over what `next` found in the bytes that follow. `next` was made with the offset at which these end.
+  void Merge(const DataFacts& next);
+  // Where the bytes end that were looked at.
+  inline std::uint64_t end() const { return end_; }
+
+  // kDataLoss where what was found breaks the rule, for a component of `object`. `indices` is how many indices the
+  // object's row pointers must end at, once all of them were looked at, else nullopt.
+  Status Check(const Object& object, std::optional<std::uint64_t> indices) const;
+
+ private:
+  struct Found {
+    std::uint64_t value = 0, position = 0;
+  };
+  void Edge(std::span<const std::byte> bytes);
+  void Whole(std::span<const std::byte> bytes, std::uint64_t position);
+  void Bools(std::span<const std::byte> bytes, std::uint64_t position);
+  void Indices(std::span<const std::byte> bytes, std::uint64_t position);
+  void Pointers(std::span<const std::byte> bytes, std::uint64_t position);
+
+  DataRule rule_;
+  std::size_t width_;
+  std::uint64_t begin_, end_;
+  // The bytes before the first boundary between elements (where begin_ is none) and those after the last.
+  std::array<std::byte, 8> head_{}, tail_{};
+  std::size_t head_bytes_ = 0, tail_bytes_ = 0;
+
+  std::optional<Found>
+      bad_;  // kBool: the first that is neither 0 nor 1; kPointers: the first that falls
+  std::vector<std::optional<Found>>
+      largest_;                 // kIndices: of each dimension, the first of the largest
+  std::optional<Found> first_;  // kPointers
+  std::uint64_t last_ = 0;      // kPointers
+};
+
+// The number of indices that the row pointers of a sparse_csr object end at, from the size of its indices; nullopt for
+// other formats and where that size is unknown.
+std::optional<std::uint64_t> CountIndices(const Object& object);
+
+}  // namespace zt
