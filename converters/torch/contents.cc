@@ -263,7 +263,7 @@ class Walk {
         return Value(graph_.Double(id));
       case NodeKind::kText: {
         const std::string_view text = graph_.Text(id);
-        if (!IsUtf8(text) || !Spend(kTextWork * text.size()).ok()) return std::nullopt;
+        if (!Spend(kTextWork * text.size()).ok() || !IsUtf8(text)) return std::nullopt;
         return Value(text);
       }
       case NodeKind::kCall:
