@@ -83,13 +83,9 @@ constexpr Format kFormats[] = {
      [](std::shared_ptr<ByteSource> bytes) { return OpenGguf(std::move(bytes)); }},
 };
 
-// False beyond the limit, and where verify has rules for the values themselves (bool, sparse indices), which a
-// conversion does not check yet.
 bool Within(const TensorSource& source, std::uint64_t limit) {
   for (const Object& object : source.objects()) {
-    if (object.format.starts_with("sparse_")) return false;
     for (const Component& component : object.components) {
-      if (component.element.dtype == DType::kBool) return false;
       if (component.bytes == kUnknownSize || component.bytes > limit) return false;
       limit -= component.bytes;
     }
