@@ -166,7 +166,8 @@ TEST(Codecs, AFileCannotClaimMoreThanTheCodecYields) {
   WriterOptions options;
   options.storage = {Compression::kAlways, DigestKind::kNone, FlipEncoding()};
   auto writer = *Writer::Create(MemorySink(file), options);
-  ASSERT_TRUE(writer->Add("a", {1000}, {DType::kU8, ""}, Sample(1000)).ok());
+  const auto bytes = Sample(1000);  // must stay until Finish
+  ASSERT_TRUE(writer->Add("a", {1000}, {DType::kU8, ""}, bytes).ok());
   ASSERT_TRUE(writer->Finish().ok());
   Manifest manifest = *writer->manifest();
   manifest.objects[0].shape = {3000};
