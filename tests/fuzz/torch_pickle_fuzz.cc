@@ -19,7 +19,7 @@ import zt.source;
 namespace {
 
 void Put(std::string& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  for (int i = 0; i < bytes; ++i) out += i < 8 ? static_cast<char>(value >> (8 * i)) : '\0';
 }
 
 // A zip archive of stored entries.
