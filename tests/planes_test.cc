@@ -354,6 +354,65 @@ TEST(Planes, TheCodecReadsWhatItWrites) {
   }
 }
 
+// What Decompress makes of a frame must be what zstd's decoder makes of it, then merged.
+void ExpectAsZstd(const PlanesDecompressor& decompressor, const Bytes& frame,
+                  const CodecParameters& layout, std::size_t content, const std::string& what) {
+  Bytes planes(content), wanted(content), got(content);
+  const bool whole = ZSTD_findFrameCompressedSize(frame.data(), frame.size()) == frame.size();
+  const bool good =
+      whole && ZSTD_decompress(planes.data(), content, frame.data(), frame.size()) == content;
+  const Status status = decompressor.Decompress(frame, layout, got);
+  ASSERT_EQ(status.ok(), good) << what << ": " << Message(status);
+  if (!good) return;
+  MergePlanes(planes, wanted, layout);
+  ASSERT_EQ(got, wanted) << what;
+}
+
+TEST(Planes, FramesOfOtherEncodersAreDecoded) {
+  const PlanesDecompressor decompressor;
+  for (const char* type : {"bf16", "f32", "f64"}) {
+    for (const std::size_t count : {0u, 1u, 300u, 70000u, 300001u}) {
+      CodecParameters layout = LayoutOf(type);
+      for (const std::uint32_t group : {layout.group, 8 * layout.width + 0u, layout.chunk}) {
+        layout.group = group;
+        const Bytes in = Normal(type, count), planes = Split(in, layout);
+        for (const int level : {-5, 1, 3, 19}) {
+          if (level == 19 && count > 70000) continue;  // takes its time
+          Bytes frame(ZSTD_compressBound(planes.size()));
+          frame.resize(
+              ZSTD_compress(frame.data(), frame.size(), planes.data(), planes.size(), level));
+          Bytes got(in.size());
+          ASSERT_TRUE(decompressor.Decompress(frame, layout, got).ok()) << type << " " << count;
+          ASSERT_EQ(got, in) << type << " " << count << " level " << level;
+        }
+      }
+    }
+  }
+}
+
+TEST(Planes, DamageIsFoundWhereZstdFindsIt) {
+  const PlanesDecompressor decompressor;
+  std::mt19937 random(7);
+  for (const char* type : {"bf16", "f32"}) {
+    CodecParameters layout = LayoutOf(type);
+    layout.group = 3000 * layout.width;
+    const Bytes in = Normal(type, 10000), whole = FrameOf(in, layout);
+    for (std::size_t i = 0; i < whole.size(); i += i < 64 ? 1 : 1 + random() % 20) {
+      Bytes frame = whole;
+      frame[i] ^= static_cast<std::byte>(1u << random() % 8);
+      ExpectAsZstd(decompressor, frame, layout, in.size(), "byte " + std::to_string(i));
+      frame = whole;
+      frame.resize(i);
+      ExpectAsZstd(decompressor, frame, layout, in.size(), "cut at " + std::to_string(i));
+    }
+    Bytes longer = whole;
+    longer.push_back(std::byte{0});
+    ExpectAsZstd(decompressor, longer, layout, in.size(), "a byte more");
+    ExpectAsZstd(decompressor, whole, layout, in.size() - layout.width, "another size");
+    ExpectAsZstd(decompressor, whole, layout, in.size() + layout.width, "another size");
+  }
+}
+
 TEST(Planes, WrongSizesAreRefused) {
   const CodecParameters layout = LayoutOf("f32");
   const PlanesCompressor compressor;

@@ -135,6 +135,17 @@ StatusOr<Encoding> RegisterCodec(std::unique_ptr<const Codec> codec);
 // Shared by the bodies, not exported.
 namespace zt::compress::internal {
 
+// What codecs have in common whose streams are zstd frames with a seek table behind them.
+class SeekableZstd : public Codec {
+ public:
+  std::uint64_t max_ratio() const override;
+  std::vector<std::byte> Trailer(std::span<const Frame> frames) const override;
+  std::uint64_t TrailerBytes(std::uint64_t frames) const override;
+  StatusOr<std::optional<std::vector<Frame>>> ReadFrames(
+      const StreamReader& read, std::uint64_t stream_bytes,
+      std::uint64_t content_bytes) const override;
+};
+
 // The table's own rows, each in a file of its own.
 const Codec& ZstdCodec();
 const Codec& PlanesCodec();

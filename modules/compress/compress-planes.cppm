@@ -53,4 +53,22 @@ class PlanesCompressor {
   std::unique_ptr<Pool> pool_;
 };
 
+// Decodes whole frames. Thread-safe: contexts are pooled.
+class PlanesDecompressor {
+ public:
+  PlanesDecompressor();
+  ~PlanesDecompressor();
+  PlanesDecompressor(const PlanesDecompressor&) = delete;
+  PlanesDecompressor& operator=(const PlanesDecompressor&) = delete;
+
+  // Decodes the one frame in `in`, of any zstd encoder, to exactly out.size() bytes of elements; kDataLoss otherwise. The
+  // frame's checksum, where it has one, is checked. What is in `out` after an error is not defined.
+  Status Decompress(std::span<const std::byte> in, const CodecParameters& layout,
+                    std::span<std::byte> out) const;
+
+ private:
+  struct Pool;
+  std::unique_ptr<Pool> pool_;
+};
+
 }  // namespace zt

@@ -18,8 +18,9 @@ module;
 #include <vector>
 
 #include "compress/huffman.h"
+#include "compress/literals.h"
 #include "compress/planes_kernel.h"
-#include "core/mutex.h"
+#include "core/idle.h"
 #include "core/status_macros.h"
 
 module zt.compress;
@@ -30,15 +31,12 @@ import zt.core;
 
 namespace zt {
 
-using internal::Mutex;
-using internal::MutexLock;
-
 namespace {
 
-constexpr std::size_t kBlock = 128 << 10;  // the most content a zstd block can have
+using zstd::kBlockHeaderBytes;
+constexpr std::size_t kBlock = zstd::kMaxBlockBytes;
 constexpr std::size_t kSmallBlock =
-    8 << 10;  // where one value prevails: some blocks are nothing else
-constexpr std::size_t kBlockHeader = 3;
+    8 << 10;                           // where one value prevails: some blocks are nothing else
 constexpr std::size_t kSmallest = 64;  // zstd compresses no literals fewer than this
 
 enum BlockType : unsigned { kRawBlock = 0, kCompressedBlock = 2 };
@@ -58,7 +56,7 @@ struct Out {
     at += bytes.size();
   }
   void BlockHeader(BlockType type, std::size_t size, bool last) {
-    Little(size << 3 | static_cast<std::size_t>(type) << 1 | (last ? 1u : 0u), kBlockHeader);
+    Little(size << 3 | static_cast<std::size_t>(type) << 1 | (last ? 1u : 0u), kBlockHeaderBytes);
   }
 };
 
@@ -101,20 +99,6 @@ bool OneValue(std::span<const std::byte> block) {
   return std::memcmp(block.data(), block.data() + 1, block.size() - 1) == 0;
 }
 
-// The body of a compressed block is literals and nothing else: no sequences, which would refer to other blocks.
-bool OnlyLiterals(std::span<const std::byte> body) {
-  if (body.size() < 5) return false;
-  std::uint64_t head = 0;
-  for (std::size_t i = 0; i < 5; ++i) head |= static_cast<std::uint64_t>(body[i]) << (8 * i);
-  constexpr unsigned kHuffman = 2;
-  if ((head & 3) != kHuffman) return false;
-  const unsigned form = head >> 2 & 3;
-  const unsigned bits = form < 2 ? 10 : form == 2 ? 14 : 18;
-  const std::size_t header = form < 2 ? 3 : form == 2 ? 4 : 5;
-  const std::uint64_t compressed = head >> (4 + bits) & ((std::uint64_t{1} << bits) - 1);
-  return header + compressed + 1 == body.size() && body.back() == std::byte{0};
-}
-
 using CContext = std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)>;
 
 // What is kept from frame to frame.
@@ -144,15 +128,15 @@ struct Worker {
         ZSTD_compress2(context.get(), frame.data(), frame.size(), block.data(), block.size());
     if (ZSTD_isError(size)) return {};
     const std::size_t header = ZSTD_frameHeaderSize(frame.data(), size);
-    if (ZSTD_isError(header) || header + kBlockHeader > size) return {};
+    if (ZSTD_isError(header) || header + kBlockHeaderBytes > size) return {};
     const std::span<const std::byte> body =
-        std::span<const std::byte>(frame).first(size).subspan(header + kBlockHeader);
+        std::span<const std::byte>(frame).first(size).subspan(header + kBlockHeaderBytes);
     std::uint64_t head = 0;
-    for (std::size_t i = 0; i < kBlockHeader; ++i) {
+    for (std::size_t i = 0; i < kBlockHeaderBytes; ++i) {
       head |= static_cast<std::uint64_t>(frame[header + i]) << (8 * i);
     }
     const bool whole = (head & 1) != 0 && (head >> 1 & 3) == kCompressedBlock;
-    if (!whole || head >> 3 != body.size() || !OnlyLiterals(body)) return {};
+    if (!whole || head >> 3 != body.size() || !zstd::FindLiterals(body)) return {};
     return body;
   }
 
@@ -212,8 +196,12 @@ void MergePlanes(std::span<const std::byte> in, std::span<std::byte> out,
   const bool streamed = in.size() >= kernel::kStreamedPlanes;
   for (std::size_t at = 0; at < in.size(); at += layout.group) {
     const std::size_t bytes = std::min<std::size_t>(layout.group, in.size() - at);
-    kernel::MergePlanes(Octets(in.data() + at), Octets(out.data() + at), bytes / layout.width,
-                        layout.width, layout.rotate != 0, streamed);
+    std::array<const std::uint8_t*, 8> planes;
+    for (std::size_t p = 0; p < layout.width; ++p) {
+      planes[p] = Octets(in.data() + at) + p * (bytes / layout.width);
+    }
+    kernel::MergePlanes(planes.data(), Octets(out.data() + at), bytes / layout.width, layout.width,
+                        layout.rotate != 0, streamed);
   }
   if (streamed) kernel::FlushPlanes();
 }
@@ -221,27 +209,11 @@ void MergePlanes(std::span<const std::byte> in, std::span<std::byte> out,
 std::size_t PlanesFrameBound(std::size_t content, const CodecParameters& layout) {
   const std::size_t groups = (content + layout.group - 1) / layout.group;
   const std::size_t blocks = groups * layout.width + content / kSmallBlock + 1;
-  return 32 + content + kBlockHeader * blocks;
+  return 32 + content + kBlockHeaderBytes * blocks;
 }
 
 struct PlanesCompressor::Pool {
-  std::unique_ptr<Worker> Take() {
-    {
-      const MutexLock lock(mutex);
-      if (!free.empty()) {
-        std::unique_ptr<Worker> worker = std::move(free.back());
-        free.pop_back();
-        return worker;
-      }
-    }
-    return std::make_unique<Worker>();
-  }
-  void Give(std::unique_ptr<Worker> worker) {
-    const MutexLock lock(mutex);
-    free.push_back(std::move(worker));
-  }
-  Mutex mutex;
-  std::vector<std::unique_ptr<Worker>> free ZT_GUARDED_BY(mutex);
+  internal::Idle<std::unique_ptr<Worker>> workers;
 };
 
 PlanesCompressor::PlanesCompressor() : pool_(std::make_unique<Pool>()) {}
@@ -254,7 +226,8 @@ StatusOr<std::size_t> PlanesCompressor::Compress(std::span<const std::byte> in,
       out.size() < PlanesFrameBound(in.size(), layout)) {
     return InvalidArgument("byte planes are made of whole elements, with room for the frame");
   }
-  std::unique_ptr<Worker> worker = pool_->Take();
+  auto worker = pool_->workers.Take().value_or(nullptr);
+  if (worker == nullptr) worker = std::make_unique<Worker>();
   if (worker->context == nullptr) return IoError("cannot make a zstd context: out of memory");
   worker->planes.resize(
       std::max<std::size_t>(worker->planes.size(), std::min<std::size_t>(layout.group, in.size())));
@@ -278,7 +251,7 @@ StatusOr<std::size_t> PlanesCompressor::Compress(std::span<const std::byte> in,
   }
   if (in.empty()) to.BlockHeader(kRawBlock, 0, true);
   to.Little(XXH64_digest(&sum) & 0xffffffff, 4);
-  pool_->Give(std::move(worker));
+  pool_->workers.Give(std::move(worker));
   return static_cast<std::size_t>(to.at - out.data());
 }
 

@@ -12,7 +12,6 @@ module;
 #include <utility>
 #include <vector>
 
-#include "core/mutex.h"
 #include "core/status_macros.h"
 
 module zt.compress;
@@ -87,10 +86,9 @@ class PlanesStream final : public StreamDecoder {
   std::size_t position_ = 0;                  // in elements_
 };
 
-class Planes final : public Codec {
+class Planes final : public SeekableZstd {
  public:
   std::string_view name() const override { return kPlanesName; }
-  std::uint64_t max_ratio() const override { return ZstdCodec().max_ratio(); }
 
   CodecParameters Parameters(const ElementType& element, std::uint64_t frame_bytes) const override {
     const auto width = static_cast<std::uint32_t>(ByteWidth(element.dtype));
@@ -116,29 +114,10 @@ class Planes final : public Codec {
   std::unique_ptr<FrameEncoder> MakeEncoder(const ZstdOptions&) const override {
     return std::make_unique<PlanesEncoder>();
   }
-  std::vector<std::byte> Trailer(std::span<const Frame> frames) const override {
-    return SeekTable(frames);
-  }
-  std::uint64_t TrailerBytes(std::uint64_t frames) const override { return SeekTableBytes(frames); }
-
-  StatusOr<std::optional<std::vector<Frame>>> ReadFrames(
-      const StreamReader& read, std::uint64_t stream_bytes,
-      std::uint64_t content_bytes) const override {
-    return ReadSeekTable(read, stream_bytes, content_bytes);
-  }
 
   Status DecodeFrame(const CodecParameters& parameters, std::span<const std::byte> in,
                      std::span<std::byte> out) const override {
-    if (parameters.width == 0 || out.size() % parameters.width != 0) {
-      return InvalidData("a frame of byte planes ends within an element");
-    }
-    std::vector<std::byte> planes = Take();
-    if (planes.size() < out.size()) planes.resize(out.size());
-    const std::span<std::byte> content = std::span(planes).first(out.size());
-    const Status status = frames_.Decompress(in, content);
-    if (status.ok()) MergePlanes(content, out, parameters);
-    Give(std::move(planes));
-    return status;
+    return frames_.Decompress(in, parameters, out);
   }
 
   std::unique_ptr<StreamDecoder> OpenStream(const CodecParameters& parameters, StreamReader read,
@@ -148,22 +127,7 @@ class Planes final : public Codec {
   }
 
  private:
-  // Memory for the planes of a frame, one piece for each thread that decodes.
-  std::vector<std::byte> Take() const {
-    const zt::internal::MutexLock lock(mutex_);
-    if (free_.empty()) return {};
-    std::vector<std::byte> planes = std::move(free_.back());
-    free_.pop_back();
-    return planes;
-  }
-  void Give(std::vector<std::byte> planes) const {
-    const zt::internal::MutexLock lock(mutex_);
-    free_.push_back(std::move(planes));
-  }
-
-  FrameDecompressor frames_;
-  mutable zt::internal::Mutex mutex_;
-  mutable std::vector<std::vector<std::byte>> free_ ZT_GUARDED_BY(mutex_);
+  PlanesDecompressor frames_;
 };
 
 }  // namespace

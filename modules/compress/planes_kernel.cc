@@ -34,12 +34,12 @@ HWY_INLINE void SplitElements(const std::uint8_t* HWY_RESTRICT in, std::uint8_t*
 }
 
 template <std::size_t kWidth, bool kRotate>
-HWY_INLINE void MergeElements(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
+HWY_INLINE void MergeElements(const std::uint8_t* const* in, std::uint8_t* HWY_RESTRICT out,
                               std::size_t first, std::size_t count) {
   for (std::size_t i = first; i < count; ++i) {
-    unsigned above = kRotate ? in[(kWidth - 1) * count + i] : 0u;  // whose lowest bit comes in
+    unsigned above = kRotate ? in[kWidth - 1][i] : 0u;  // whose lowest bit comes in
     for (std::size_t b = kWidth; b-- > 0;) {
-      const unsigned byte = in[(kWidth - 1 - b) * count + i];
+      const unsigned byte = in[kWidth - 1 - b][i];
       const unsigned placed = kRotate ? byte >> 1 | above << 7 : byte;
       out[i * kWidth + b] = static_cast<std::uint8_t>(placed);
       above = byte;
@@ -133,21 +133,23 @@ HWY_INLINE void Interleave(D d, V (&a)[kWidth]) {
 // The way back, in vectors of up to 32 bytes: interleaving works in blocks of 16, and with two of them only the halves of
 // neighbouring results have to be joined.
 template <std::size_t kWidth, bool kRotate, bool kStreamed>
-HWY_INLINE std::size_t MergeVectors(const std::uint8_t* HWY_RESTRICT in,
-                                    std::uint8_t* HWY_RESTRICT out, std::size_t count) {
+HWY_INLINE std::size_t MergeVectors(const std::uint8_t* const* in, std::uint8_t* HWY_RESTRICT out,
+                                    std::size_t count) {
   // Clang joins the two halves of an element of two bytes into one store, and forgets that it was to be streamed.
   const hn::CappedTag<std::uint8_t, kStreamed && kWidth == 2 ? 16 : 32> d;
   using V = hn::Vec<decltype(d)>;
   const std::size_t lanes = hn::Lanes(d);
+  const std::uint8_t* HWY_RESTRICT plane[kWidth];
+  for (std::size_t p = 0; p < kWidth; ++p) plane[p] = in[p];
   std::size_t i = 0;
   // A line of each plane at a time, asked for once.
   for (; i + kLine <= count; i += kLine) {
-    for (std::size_t p = 0; p < kWidth; ++p) PrefetchAhead(in + p * count + i);
+    for (std::size_t p = 0; p < kWidth; ++p) PrefetchAhead(plane[p] + i);
     for (std::size_t j = i; j < i + kLine; j += lanes) {
       V a[kWidth];
       HWY_UNROLL(8)
       for (std::size_t b = 0; b < kWidth; ++b) {
-        a[b] = hn::LoadU(d, in + (kWidth - 1 - b) * count + j);
+        a[b] = hn::LoadU(d, plane[kWidth - 1 - b] + j);
       }
       if constexpr (kRotate) RotateRight<kWidth>(d, a);
       Interleave<kWidth>(d, a);
@@ -184,7 +186,7 @@ void Split(const std::uint8_t* in, std::uint8_t* out, std::size_t count, bool st
 }
 
 template <std::size_t kWidth, bool kRotate>
-void Merge(const std::uint8_t* in, std::uint8_t* out, std::size_t count, bool streamed) {
+void Merge(const std::uint8_t* const* in, std::uint8_t* out, std::size_t count, bool streamed) {
   std::size_t done = 0;
 #if HWY_TARGET != HWY_SCALAR
   done = streamed && Aligned(out) ? MergeVectors<kWidth, kRotate, true>(in, out, count)
@@ -210,8 +212,8 @@ void RunSplit(const std::uint8_t* in, std::uint8_t* out, std::size_t count, std:
   }
 }
 
-void RunMerge(const std::uint8_t* in, std::uint8_t* out, std::size_t count, std::size_t width,
-              bool rotate, bool streamed) {
+void RunMerge(const std::uint8_t* const* in, std::uint8_t* out, std::size_t count,
+              std::size_t width, bool rotate, bool streamed) {
   switch (width) {
     case 2:
       return rotate ? Merge<2, true>(in, out, count, streamed)
@@ -237,8 +239,8 @@ void SplitPlanes(const std::uint8_t* in, std::uint8_t* out, std::size_t count, s
                  bool rotate, bool streamed) {
   HWY_DYNAMIC_DISPATCH(RunSplit)(in, out, count, width, rotate, streamed);
 }
-void MergePlanes(const std::uint8_t* in, std::uint8_t* out, std::size_t count, std::size_t width,
-                 bool rotate, bool streamed) {
+void MergePlanes(const std::uint8_t* const* in, std::uint8_t* out, std::size_t count,
+                 std::size_t width, bool rotate, bool streamed) {
   HWY_DYNAMIC_DISPATCH(RunMerge)(in, out, count, width, rotate, streamed);
 }
 void FlushPlanes() { hwy::FlushStream(); }

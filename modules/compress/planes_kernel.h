@@ -17,9 +17,9 @@ inline constexpr std::size_t kStreamedPlanes = std::size_t{12} << 20;
 void SplitPlanes(const std::uint8_t* in, std::uint8_t* out, std::size_t count, std::size_t width,
                  bool rotate, bool streamed);
 
-// The same backwards.
-void MergePlanes(const std::uint8_t* in, std::uint8_t* out, std::size_t count, std::size_t width,
-                 bool rotate, bool streamed);
+// The same backwards. in[p] is plane p, of `count` bytes.
+void MergePlanes(const std::uint8_t* const* in, std::uint8_t* out, std::size_t count,
+                 std::size_t width, bool rotate, bool streamed);
 
 void FlushPlanes();
 

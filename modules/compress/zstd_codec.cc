@@ -30,26 +30,15 @@ class ZstdEncoder final : public FrameEncoder {
   FrameCompressor compressor_;
 };
 
-class Zstd final : public Codec {
+class Zstd final : public SeekableZstd {
  public:
   std::string_view name() const override { return "zstd"; }
-  // An RLE block of 4 bytes yields the largest block, 128 KiB: no zstd stream expands by more.
-  std::uint64_t max_ratio() const override { return 32768; }
 
   std::size_t Bound(std::size_t content) const override { return FrameBound(content); }
   std::unique_ptr<FrameEncoder> MakeEncoder(const ZstdOptions& options) const override {
     return std::make_unique<ZstdEncoder>(options);
   }
-  std::vector<std::byte> Trailer(std::span<const Frame> frames) const override {
-    return SeekTable(frames);
-  }
-  std::uint64_t TrailerBytes(std::uint64_t frames) const override { return SeekTableBytes(frames); }
 
-  StatusOr<std::optional<std::vector<Frame>>> ReadFrames(
-      const StreamReader& read, std::uint64_t stream_bytes,
-      std::uint64_t content_bytes) const override {
-    return ReadSeekTable(read, stream_bytes, content_bytes);
-  }
   Status DecodeFrame(const CodecParameters&, std::span<const std::byte> in,
                      std::span<std::byte> out) const override {
     return frames_.Decompress(in, out);
@@ -65,6 +54,22 @@ class Zstd final : public Codec {
 };
 
 }  // namespace
+
+// An RLE block of 4 bytes yields the largest block, 128 KiB: no zstd stream expands by more.
+std::uint64_t SeekableZstd::max_ratio() const { return 32768; }
+
+std::vector<std::byte> SeekableZstd::Trailer(std::span<const Frame> frames) const {
+  return SeekTable(frames);
+}
+
+std::uint64_t SeekableZstd::TrailerBytes(std::uint64_t frames) const {
+  return SeekTableBytes(frames);
+}
+
+StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
+    const StreamReader& read, std::uint64_t stream_bytes, std::uint64_t content_bytes) const {
+  return ReadSeekTable(read, stream_bytes, content_bytes);
+}
 
 const Codec& ZstdCodec() {
   static const Codec* const codec = new Zstd;

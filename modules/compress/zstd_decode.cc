@@ -15,16 +15,13 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/idle.h"
 #include "core/little_endian.h"
-#include "core/mutex.h"
 #include "core/status_macros.h"
 
 module zt.compress;
 
 namespace zt {
-
-using internal::Mutex;
-using internal::MutexLock;
 
 namespace {
 
@@ -86,23 +83,7 @@ StatusOr<std::optional<std::vector<Frame>>> ReadSeekTable(const StreamReader& re
 }
 
 struct FrameDecompressor::Pool {
-  DContext Take() {
-    {
-      const MutexLock lock(mutex);
-      if (!free.empty()) {
-        DContext context = std::move(free.back());
-        free.pop_back();
-        return context;
-      }
-    }
-    return MakeDContext();
-  }
-  void Give(DContext context) {
-    const MutexLock lock(mutex);
-    free.push_back(std::move(context));
-  }
-  Mutex mutex;
-  std::vector<DContext> free ZT_GUARDED_BY(mutex);
+  internal::Idle<DContext> contexts;
 };
 
 FrameDecompressor::FrameDecompressor() : pool_(std::make_unique<Pool>()) {}
@@ -114,12 +95,13 @@ Status FrameDecompressor::Decompress(std::span<const std::byte> in,
   const std::size_t frame = ZSTD_findFrameCompressedSize(in.data(), in.size());
   if (ZSTD_isError(frame)) return ZstdError(frame);
   if (frame != in.size()) return InvalidData("the zstd seek table does not match the frames");
-  DContext context = pool_->Take();
+  auto held = pool_->contexts.Take();
+  DContext context = held ? *std::move(held) : MakeDContext();
   if (context == nullptr) return IoError("cannot make a zstd context: out of memory");
   const std::size_t size =
       ZSTD_decompressDCtx(context.get(), out.data(), out.size(), in.data(), in.size());
   if (ZSTD_isError(size)) return ZstdError(size);
-  pool_->Give(std::move(context));
+  pool_->contexts.Give(std::move(context));
   if (size != out.size()) {
     return InvalidData("a zstd frame yields " + std::to_string(size) + " bytes, " +
                        std::to_string(out.size()) + " were declared");

@@ -12,15 +12,12 @@ module;
 #include <string_view>
 #include <vector>
 
+#include "core/idle.h"
 #include "core/little_endian.h"
-#include "core/mutex.h"
 
 module zt.compress;
 
 namespace zt {
-
-using internal::Mutex;
-using internal::MutexLock;
 
 Status Validate(const ZstdOptions& options) {
   if (options.level < ZSTD_minCLevel() || options.level > 19 || options.level == 0) {
@@ -41,15 +38,7 @@ std::size_t FrameBound(std::size_t content) { return ZSTD_compressBound(content)
 struct FrameCompressor::Pool {
   using Context = std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)>;
 
-  Context Take() {
-    {
-      const MutexLock lock(mutex);
-      if (!free.empty()) {
-        Context context = std::move(free.back());
-        free.pop_back();
-        return context;
-      }
-    }
+  Context Make() const {
     Context context(ZSTD_createCCtx(), &ZSTD_freeCCtx);
     if (context == nullptr) return context;
     const auto set = [&](ZSTD_cParameter parameter, int value) {
@@ -70,14 +59,8 @@ struct FrameCompressor::Pool {
     if (!ok) context.reset();
     return context;
   }
-  void Give(Context context) {
-    const MutexLock lock(mutex);
-    free.push_back(std::move(context));
-  }
-
   ZstdOptions options;
-  Mutex mutex;
-  std::vector<Context> free ZT_GUARDED_BY(mutex);
+  internal::Idle<Context> idle;
 };
 
 FrameCompressor::FrameCompressor(const ZstdOptions& options) : pool_(std::make_unique<Pool>()) {
@@ -87,12 +70,13 @@ FrameCompressor::~FrameCompressor() = default;
 
 StatusOr<std::size_t> FrameCompressor::Compress(std::span<const std::byte> in,
                                                 std::span<std::byte> out) const {
-  auto context = pool_->Take();
+  auto held = pool_->idle.Take();
+  auto context = held ? *std::move(held) : pool_->Make();
   if (context == nullptr) return IoError("cannot make a zstd context: out of memory");
   const std::size_t size =
       ZSTD_compress2(context.get(), out.data(), out.size(), in.data(), in.size());
   if (ZSTD_isError(size)) return IoError(std::string("zstd: ") + ZSTD_getErrorName(size));
-  pool_->Give(std::move(context));
+  pool_->idle.Give(std::move(context));
   return size;
 }
 

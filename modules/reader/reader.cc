@@ -23,6 +23,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/idle.h"
 #include "core/mutex.h"
 #include "core/status_macros.h"
 
@@ -102,6 +103,17 @@ class Recent {
   std::map<Key, typename std::list<Entry>::iterator> places_;
 };
 
+// What one thread reads and decodes a frame with.
+struct FrameRoom {
+  std::vector<std::byte> stored, content;
+};
+
+// The first `size` bytes of `room`, which grows but never shrinks: filling it with zeros again costs as much as reading.
+std::span<std::byte> FirstOf(std::vector<std::byte>& room, std::size_t size) {
+  if (room.size() < size) room.resize(size);
+  return std::span(room).first(size);
+}
+
 constexpr std::uint64_t kMostTableBytes = std::uint64_t{16} << 20;
 // A decoder of a stream holds a window of up to 128 MiB.
 constexpr std::uint64_t kMostStreams = 16;
@@ -123,6 +135,7 @@ struct Reader::State {
   Recent<BlobKey, const FrameTable> tables ZT_GUARDED_BY(mutex){kMostTableBytes};
   Recent<std::pair<std::uint32_t, std::uint32_t>, OpenStream> streams ZT_GUARDED_BY(mutex){
       kMostStreams};
+  internal::Idle<FrameRoom> rooms;
   std::map<BlobKey, std::uint64_t> counted ZT_GUARDED_BY(mutex);  // sizes found by decoding
   const std::byte* mapping ZT_GUARDED_BY(mutex) = nullptr;
 
@@ -227,17 +240,24 @@ struct Reader::State {
   // Frames without content are decoded as well, with the range that ends where they lie or begins there: they may be
   // damaged, too, and a digest covers them.
   Status ReadFrames(const StoredComponent& c, const FrameTable& table, std::uint64_t offset,
-                    std::span<std::byte> out) const {
+                    std::span<std::byte> out) {
+    FrameRoom room = rooms.Take().value_or(FrameRoom());
+    const Status status = ReadFrames(c, table, offset, out, room);
+    rooms.Give(std::move(room));
+    return status;
+  }
+
+  Status ReadFrames(const StoredComponent& c, const FrameTable& table, std::uint64_t offset,
+                    std::span<std::byte> out, FrameRoom& room) const {
     const Codec& codec = *FindCodec(c.encoding);
     const std::vector<Frame>& all = table.frames;
     const std::uint64_t end = offset + out.size();
     auto frame = std::partition_point(all.begin(), all.end(), [offset](const Frame& f) {
       return f.content_offset < offset && f.content_offset + f.content_bytes <= offset;
     });
-    std::vector<std::byte> stored, content;
     for (; frame != all.end(); ++frame) {
       if (frame->content_offset >= end && end != table.content_bytes) break;
-      stored.resize(frame->bytes);
+      const auto stored = FirstOf(room.stored, frame->bytes);
       ZT_RETURN_IF_ERROR(bytes->ReadAt(c.offset + frame->offset, stored));
       const std::uint64_t at = std::max(offset, frame->content_offset);
       const std::uint64_t skip = at - frame->content_offset;
@@ -245,7 +265,7 @@ struct Reader::State {
       if (take == frame->content_bytes) {
         ZT_RETURN_IF_ERROR(codec.DecodeFrame(c.parameters, stored, out.subspan(at - offset, take)));
       } else {
-        content.resize(frame->content_bytes);
+        const auto content = FirstOf(room.content, frame->content_bytes);
         ZT_RETURN_IF_ERROR(codec.DecodeFrame(c.parameters, stored, content));
         std::memcpy(out.data() + (at - offset), content.data() + skip, take);
       }

@@ -1,0 +1,44 @@
+// literals — blocks of a zstd frame that are literals and nothing else (RFC 8878 §3.1.1.2, §3.1.1.3.1).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace zt::zstd {
+
+inline constexpr std::size_t kBlockHeaderBytes = 3;
+inline constexpr std::size_t kMaxBlockBytes = 128 << 10;  // of content
+
+struct Literals {
+  std::size_t bytes;  // of content
+  std::optional<std::byte>
+      repeated;  // all of them are this one; else they are Huffman-coded, with a table of their own
+};
+
+// What the body of a compressed block holds, if that is literals which need nothing of other blocks, and no sequences;
+// nullopt for all others. The coded bytes themselves are not looked at.
+inline std::optional<Literals> FindLiterals(std::span<const std::byte> body) {
+  constexpr unsigned kRepeated = 1, kHuffman = 2, kLongForm = 3;
+  if (body.size() < 5 || body.back() != std::byte{0}) return std::nullopt;
+  std::uint64_t head = 0;
+  for (std::size_t i = 0; i < 5; ++i) head |= static_cast<std::uint64_t>(body[i]) << (8 * i);
+  const unsigned type = head & 3, form = head >> 2 & 3;
+  const auto bits_at = [head](unsigned first, unsigned count) {
+    return head >> first & ((std::uint64_t{1} << count) - 1);
+  };
+  if (type == kRepeated && form == kLongForm && body.size() == 5) {
+    const std::uint64_t bytes = bits_at(4, 20);
+    if (bytes > kMaxBlockBytes) return std::nullopt;
+    return Literals{bytes, body[3]};
+  }
+  if (type != kHuffman) return std::nullopt;
+  const unsigned bits = form < 2 ? 10 : form == 2 ? 14 : 18;
+  const std::size_t header = form < 2 ? 3 : form == 2 ? 4 : 5;
+  const std::uint64_t bytes = bits_at(4, bits), coded = bits_at(4 + bits, bits);
+  if (header + coded + 1 != body.size() || bytes > kMaxBlockBytes) return std::nullopt;
+  return Literals{bytes, std::nullopt};
+}
+
+}  // namespace zt::zstd

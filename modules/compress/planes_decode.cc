@@ -1,0 +1,187 @@
+// zt.compress:planes — frames of byte planes decoded block by block, and merged while they are in the cache.
+module;
+
+#define XXH_STATIC_LINKING_ONLY  // for a state on the stack
+#define ZSTD_STATIC_LINKING_ONLY
+#include <xxhash.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "compress/literals.h"
+#include "compress/planes_kernel.h"
+#include "core/idle.h"
+#include "core/little_endian.h"
+
+module zt.compress;
+
+import :codec;
+import :planes;
+import zt.core;
+
+namespace zt {
+namespace {
+
+constexpr std::size_t kMaxPlanes = 8;
+constexpr std::size_t kChecksumBytes = 4;
+enum BlockType : unsigned { kRawBlock = 0, kRepeatedBlock = 1, kCompressedBlock = 2 };
+
+// What one thread decodes with.
+struct Worker {
+  std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context{ZSTD_createDCtx(),
+                                                                  &ZSTD_freeDCtx};
+  std::vector<std::byte> alone;   // a block as a frame of its own
+  std::vector<std::byte> planes;  // of one group, where they are not merged from the input
+};
+
+// Decodes one frame whose blocks do not depend on each other, as PlanesCompressor writes them. Whatever it does not
+// know it leaves to zstd's own decoder, and so it does what is damaged.
+class FrameMerger {
+ public:
+  FrameMerger(Worker& worker, std::span<const std::byte> in, std::span<std::byte> out,
+              const CodecParameters& layout)
+      : worker_(worker), in_(in), out_(out), layout_(layout) {}
+
+  // True where all of `in` was one such frame, of out.size() bytes, and its checksum is right.
+  bool Run() {
+    ZSTD_frameHeader header;
+    if (ZSTD_getFrameHeader(&header, in_.data(), in_.size()) != 0 ||
+        header.frameType != ZSTD_frame || header.checksumFlag == 0 || header.dictID != 0 ||
+        header.frameContentSize != out_.size()) {
+      return false;
+    }
+    at_ = header.headerSize;
+    XXH64_reset(&sum_, 0);
+    for (std::size_t done = 0; done < out_.size();) {
+      const std::size_t bytes = std::min<std::size_t>(layout_.group, out_.size() - done);
+      if (!Group(out_.subspan(done, bytes))) return false;
+      done += bytes;
+    }
+    return last_ && in_.size() - at_ == kChecksumBytes &&
+           internal::LoadLittle(in_.data() + at_, kChecksumBytes) ==
+               (XXH64_digest(&sum_) & 0xffffffff);
+  }
+
+ private:
+  bool Group(std::span<std::byte> out) {
+    const std::size_t plane = out.size() / layout_.width;
+    if (worker_.planes.size() < out.size()) worker_.planes.resize(out.size());
+    std::array<const std::uint8_t*, kMaxPlanes> planes;
+    for (std::size_t p = 0; p < layout_.width; ++p) {
+      const std::byte* const bytes = Plane(std::span(worker_.planes).subspan(p * plane, plane));
+      if (bytes == nullptr) return false;
+      XXH64_update(&sum_, bytes, plane);
+      planes[p] = reinterpret_cast<const std::uint8_t*>(bytes);
+    }
+    kernel::MergePlanes(planes.data(), reinterpret_cast<std::uint8_t*>(out.data()), plane,
+                        layout_.width, layout_.rotate != 0, false);
+    return true;
+  }
+
+  // Where the plane's bytes are: `room`, or the input where a raw block holds all of them. Null on what is unknown.
+  const std::byte* Plane(std::span<std::byte> room) {
+    for (std::size_t done = 0; done < room.size();) {
+      if (last_ || in_.size() - at_ < zstd::kBlockHeaderBytes) return nullptr;
+      const std::uint64_t head = internal::LoadLittle(in_.data() + at_, zstd::kBlockHeaderBytes);
+      last_ = (head & 1) != 0;
+      const unsigned type = head >> 1 & 3;
+      const std::size_t size = head >> 3, left = room.size() - done;
+      const std::size_t stored = type == kRepeatedBlock ? 1 : size;
+      if (in_.size() - at_ - zstd::kBlockHeaderBytes < stored) return nullptr;
+      const auto whole = in_.subspan(at_, zstd::kBlockHeaderBytes + stored);
+      const auto body = whole.subspan(zstd::kBlockHeaderBytes);
+      at_ += whole.size();
+      std::size_t content = size;
+      if (type == kCompressedBlock) {
+        const auto literals = zstd::FindLiterals(body);
+        if (!literals || literals->bytes > left) return nullptr;
+        content = literals->bytes;
+        const auto to = room.subspan(done, content);
+        if (literals->repeated) {
+          std::memset(to.data(), static_cast<int>(*literals->repeated), content);
+        } else if (!Literals(body, to)) {
+          return nullptr;
+        }
+      } else if (content > left || content > zstd::kMaxBlockBytes) {
+        return nullptr;
+      } else if (type == kRawBlock) {
+        if (content == room.size()) return body.data();
+        std::memcpy(room.data() + done, body.data(), content);
+      } else if (type == kRepeatedBlock) {
+        std::memset(room.data() + done, static_cast<int>(body[0]), content);
+      } else {
+        return nullptr;
+      }
+      if (content == 0) return nullptr;  // not of ours; would not end
+      done += content;
+    }
+    return room.data();
+  }
+
+  // Decodes a block as the only one of a frame: magic, a header with the content's size, the block.
+  bool Literals(std::span<const std::byte> body, std::span<std::byte> out) {
+    constexpr std::size_t kHeader = 4 + 1 + 4;
+    constexpr std::byte kFourByteSizeOneSegment{0xa0};
+    std::vector<std::byte>& frame = worker_.alone;
+    const std::size_t bytes = kHeader + zstd::kBlockHeaderBytes + body.size();
+    if (frame.size() < bytes) frame.resize(bytes);
+    internal::StoreLittle(ZSTD_MAGICNUMBER, 4, frame.data());
+    frame[4] = kFourByteSizeOneSegment;
+    internal::StoreLittle(out.size(), 4, &frame[5]);
+    internal::StoreLittle(body.size() << 3 | kCompressedBlock << 1 | 1, zstd::kBlockHeaderBytes,
+                          &frame[kHeader]);
+    std::memcpy(&frame[kHeader + zstd::kBlockHeaderBytes], body.data(), body.size());
+    return ZSTD_decompressDCtx(worker_.context.get(), out.data(), out.size(), frame.data(),
+                               bytes) == out.size();
+  }
+
+  Worker& worker_;
+  const std::span<const std::byte> in_;
+  const std::span<std::byte> out_;
+  const CodecParameters& layout_;
+  std::size_t at_ = 0;  // in in_
+  bool last_ = false;   // whether the frame's last block was read
+  XXH64_state_t sum_;
+};
+
+}  // namespace
+
+struct PlanesDecompressor::Pool {
+  internal::Idle<std::unique_ptr<Worker>> workers;
+  internal::Idle<std::vector<std::byte>> contents;
+  FrameDecompressor frames;
+};
+
+PlanesDecompressor::PlanesDecompressor() : pool_(std::make_unique<Pool>()) {}
+PlanesDecompressor::~PlanesDecompressor() = default;
+
+Status PlanesDecompressor::Decompress(std::span<const std::byte> in, const CodecParameters& layout,
+                                      std::span<std::byte> out) const {
+  if (layout.width == 0 || layout.width > kMaxPlanes || layout.group == 0 ||
+      out.size() % layout.width != 0) {
+    return InvalidData("a frame of byte planes ends within an element");
+  }
+  auto worker = pool_->workers.Take().value_or(nullptr);
+  if (worker == nullptr) worker = std::make_unique<Worker>();
+  const bool done = worker->context != nullptr && FrameMerger(*worker, in, out, layout).Run();
+  pool_->workers.Give(std::move(worker));
+  if (done) return OkStatus();
+  std::vector<std::byte> planes = pool_->contents.Take().value_or(std::vector<std::byte>());
+  if (planes.size() < out.size()) planes.resize(out.size());
+  const std::span<std::byte> content = std::span(planes).first(out.size());
+  const Status status = pool_->frames.Decompress(in, content);
+  if (status.ok()) MergePlanes(content, out, layout);
+  pool_->contents.Give(std::move(planes));
+  return status;
+}
+
+}  // namespace zt
