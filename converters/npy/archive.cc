@@ -7,9 +7,11 @@ module;
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -334,20 +336,29 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
   return OkStatus();
 }
 
+// The other entries that scipy writes for a sparse matrix of this format (coo: of a matrix, then of an array).
+bool HasEntriesOf(std::string_view format, const std::set<std::string_view>& names) {
+  const auto has = [&](std::initializer_list<std::string_view> parts) {
+    return std::ranges::all_of(parts, [&](std::string_view part) { return names.contains(part); });
+  };
+  if (format == "coo") return has({"shape", "row", "col"}) || has({"shape", "coords"});
+  if (format == "dia") return has({"shape", "offsets"});
+  return has({"shape", "indices", "indptr"});
+}
+
 // A sparse archive that was kept as plain arrays gets back the entry that makes it one: scipy.sparse.load_npz asks for
-// it, and it is text, which is not a tensor.
+// it, and it is text, which is not a tensor. Where some of the arrays were left out it stays a folder of arrays.
 void AddScipyFormat(const TensorSource& source, std::span<const std::uint32_t> objects,
                     ArchivePlan& plan) {
   const std::string* format = nullptr;
-  bool shape = false;
+  std::set<std::string_view> names;
   for (const std::uint32_t index : objects) {
     const Object& object = source.objects()[index];
-    if (object.name == "format") return;
-    shape |= object.name == "shape";
+    names.insert(object.name);
     if (const std::string* found = ScipyFormatOf(object)) format = found;
   }
-  if (format != nullptr && shape)
-    plan.AddSmall("format", "|S3", {}, std::as_bytes(std::span(*format)));
+  if (format == nullptr || names.contains("format") || !HasEntriesOf(*format, names)) return;
+  plan.AddSmall("format", "|S3", {}, std::as_bytes(std::span(*format)));
 }
 
 }  // namespace

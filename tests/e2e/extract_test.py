@@ -272,6 +272,11 @@ class Scipy(support.EndToEnd):
                 # A part of the arrays is not a matrix.
                 self.succeed("extract", "-q", zt, "data", "-o", self.path(f"{kind}-part.npz"))
                 self.assertEqual(numpy.load(self.path(f"{kind}-part.npz")).files, ["data"])
+                index = {"coo": "row", "dia": "offsets"}.get(kind, "indptr")
+                part, others = self.path(f"{kind}-all-but-one.npz"), set(numpy.load(source).files) - {index, "format"}
+                self.succeed("extract", "-q", zt, *sorted(others), "-o", part)
+                self.assertEqual(set(numpy.load(part).files), others)
+                self.succeed("inspect", part)
 
 
 class Folder(support.EndToEnd):
