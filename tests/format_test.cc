@@ -74,8 +74,9 @@ TEST(Constants, AreTheSpecs) {
 }
 
 TEST(Constants, FooterBytes) {
-  EXPECT_EQ(ToHex(EncodeFooter(0x0102, SpecVersion::k1_2)), "02010000000000005a54454e31303030");
-  EXPECT_EQ(ToHex(EncodeFooter(1, SpecVersion::k0_1)), "0100000000000000");
+  EXPECT_EQ(ToHex(EncodeFooter(0, Bytes(0x0102), SpecVersion::k1_2)),
+            "02010000000000005a54454e31303030");
+  EXPECT_EQ(ToHex(EncodeFooter(0, Bytes(1), SpecVersion::k0_1)), "0100000000000000");
 }
 
 TEST(Constants, VersionNames) {
@@ -91,7 +92,7 @@ TEST(Constants, VersionNames) {
 TEST(Golden, EmptyFiles) {
   const auto old = EncodeManifest({}, SpecVersion::k0_1);
   ASSERT_TRUE(old.ok());
-  EXPECT_EQ("ZTEN0001" + ToText(*old) + ToText(EncodeFooter(old->size(), SpecVersion::k0_1)),
+  EXPECT_EQ("ZTEN0001" + ToText(*old) + ToText(EncodeFooter(0, *old, SpecVersion::k0_1)),
             ReadText("zt/w010_empty.zt"));
   const auto now = EncodeManifest({}, SpecVersion::k1_2);
   ASSERT_TRUE(now.ok());

@@ -113,7 +113,7 @@ Bytes Rewrite(const Bytes& file, const Manifest& manifest) {
   const auto reader = *Open(file);
   Bytes out(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(reader->data_end()));
   const Bytes encoded = *EncodeManifest(manifest, manifest.version);
-  const Bytes footer = EncodeFooter(encoded.size(), manifest.version);
+  const Bytes footer = EncodeFooter(0, encoded, manifest.version);
   out.insert(out.end(), encoded.begin(), encoded.end());
   out.insert(out.end(), footer.begin(), footer.end());
   return out;

@@ -343,7 +343,7 @@ TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
   file.insert(file.end(), frame.begin(), frame.end());
   const Bytes encoded = *EncodeManifest(manifest, SpecVersion::k1_2);
   file.insert(file.end(), encoded.begin(), encoded.end());
-  const Bytes footer = EncodeFooter(encoded.size(), SpecVersion::k1_2);
+  const Bytes footer = EncodeFooter(0, encoded, SpecVersion::k1_2);
   file.insert(file.end(), footer.begin(), footer.end());
 
   const auto source = MustOpen(file);
@@ -381,7 +381,7 @@ Bytes FileOf(const std::vector<Bytes>& blobs, Describe describe) {
   describe(manifest.objects, offsets);
   const Bytes encoded = *EncodeManifest(manifest, SpecVersion::k1_2);
   file.insert(file.end(), encoded.begin(), encoded.end());
-  const Bytes footer = EncodeFooter(encoded.size(), SpecVersion::k1_2);
+  const Bytes footer = EncodeFooter(0, encoded, SpecVersion::k1_2);
   file.insert(file.end(), footer.begin(), footer.end());
   return file;
 }

@@ -279,7 +279,7 @@ StatusOr<Rules> MakeRules(const ConvertArgs& args) {
   out.plan.storage.compression = args.zstd.empty() ? Compression::kNone : Compression::kIfGain;
   if (args.zstd == "planes") {
     out.plan.storage.encoding = Encoding::kPlanes;
-    if (out.plan.spec != SpecVersion::k1_2) {
+    if (!CheckEncoding(Encoding::kPlanes, out.plan.spec).ok()) {
       return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) +
                              ", which --spec " + args.spec + " does not have; 1.2 does");
     }

@@ -249,7 +249,7 @@ Status ForEntries(const Reader& reader, const Part& part, std::size_t entry, std
 
 bool IsSparse01(const Reader& reader, std::uint32_t index) {
   const std::string& format = reader.manifest().objects[index].format;
-  return reader.manifest().version == SpecVersion::k0_1 &&
+  return Traits(reader.manifest().version).mixed_sparse &&
          (format == kSparse01 || format == kCoo01 || format == kCsr01);
 }
 

@@ -102,6 +102,10 @@ std::string Crc32cText(std::uint32_t crc) {
   return out;
 }
 
+std::uint64_t Xxh3(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
 std::unique_ptr<Hasher> MakeHasher(DigestKind kind) {
   switch (kind) {
     case DigestKind::kNone:

@@ -28,6 +28,9 @@ std::uint32_t Crc32cCombine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint6
 // "crc32c:0x%08X".
 std::string Crc32cText(std::uint32_t crc);
 
+// XXH3 of 64 bits, without a seed.
+std::uint64_t Xxh3(std::span<const std::byte> bytes);
+
 // A digest fed in order. Not thread-safe.
 class Hasher {
  public:

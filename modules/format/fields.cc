@@ -14,7 +14,9 @@ module;
 
 module zt.format;
 
+import :dialect;
 import :fields;
+import zt.compress;
 import zt.core;
 
 namespace zt::format::internal {
@@ -52,6 +54,11 @@ Status Fields::Check(std::size_t required) const {
 }
 
 Status FieldReader::Malformed() const { return InvalidData(reader_.error()); }
+
+Status FieldReader::CheckEnd() const {
+  if (reader_.remaining() == 0) return OkStatus();
+  return InvalidData(std::to_string(reader_.remaining()) + " bytes follow the CBOR value");
+}
 
 Status FieldReader::Expected(const cbor::Item& item, std::string_view field,
                              std::string_view kind) const {
@@ -122,6 +129,28 @@ Status FieldReader::ReadDigest(std::string_view field, std::string* digest) {
   return digest->empty() ? OkStatus() : CheckDigestForm(*digest);
 }
 
+Status FieldReader::ReadEncoding(Encoding* encoding) {
+  std::string_view text;
+  ZT_RETURN_IF_ERROR(ReadText("encoding", &text));
+  const auto parsed = ParseEncoding(text);
+  if (!parsed || *parsed == Encoding::kPlanes) {
+    return InvalidData("encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
+  }
+  *encoding = *parsed;
+  return OkStatus();
+}
+
+Status FieldReader::ReadDtype(const Dialect& dialect, StatusCode unknown, ElementType* element) {
+  std::string_view text;
+  ZT_RETURN_IF_ERROR(ReadText("dtype", &text));
+  auto parsed = dialect.ParseElement(text);
+  if (!parsed)
+    return MakeStatus(unknown, "dtype " + Quote(text) + " is none of " + dialect.Named());
+  element->dtype = parsed->dtype;
+  if (!parsed->type.empty()) element->type = std::move(parsed->type);
+  return OkStatus();
+}
+
 Status FieldReader::ReadShape(Shape* shape) {
   const cbor::Item head = reader_.Next();
   if (head.kind != cbor::Kind::kArray) return Expected(head, "shape", "an array");
@@ -156,6 +185,14 @@ StatusOr<Value> FieldReader::ReadAttribute(std::string_view field, std::size_t d
 
 Status FieldReader::SkipValue(std::size_t depth) {
   return reader_.Skip(kMaxNesting - depth) ? OkStatus() : Malformed();
+}
+
+Status CheckNames(const Manifest& manifest) {
+  std::vector<std::string_view> names;
+  names.reserve(manifest.objects.size());
+  for (const StoredObject& object : manifest.objects) names.push_back(object.name);
+  const auto twice = FindTwice(names);
+  return twice ? InvalidData(TensorContext(*twice) + " occurs twice") : OkStatus();
 }
 
 }  // namespace zt::format::internal

@@ -12,6 +12,9 @@ module;
 
 module zt.format:fields;
 
+import :dialect;
+import :model;
+import zt.compress;
 import zt.core;
 
 namespace zt::format::internal {
@@ -46,6 +49,8 @@ class FieldReader {
 
  protected:
   Status Malformed() const;
+  // That nothing follows what was read.
+  Status CheckEnd() const;
   // That `item` is not `kind`, or malformed.
   Status Expected(const format_cbor::Item& item, std::string_view field,
                   std::string_view kind) const;
@@ -60,6 +65,10 @@ class FieldReader {
   // For a field whose default is null: `text` stays as it is.
   Status ReadOptionalText(std::string_view field, std::string* text);
   Status ReadDigest(std::string_view field, std::string* digest);
+  // The name of an encoding that stands in the field `encoding`: planes do not, in 1.x they are a format.
+  Status ReadEncoding(Encoding* encoding);
+  // A `dtype` as the dialect spells it; `unknown` is the kind of error for one that it does not know.
+  Status ReadDtype(const Dialect& dialect, StatusCode unknown, ElementType* element);
   Status ReadShape(Shape* shape);
   // Null stands for no attributes.
   Status ReadAttributes(std::size_t depth, Value::Map* attributes);
@@ -72,5 +81,8 @@ class FieldReader {
  private:
   std::span<const std::byte> bytes_;
 };
+
+// That no two objects have the same name.
+Status CheckNames(const Manifest& manifest);
 
 }  // namespace zt::format::internal

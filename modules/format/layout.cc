@@ -14,6 +14,7 @@ module;
 
 module zt.format;
 
+import :dialect;
 import zt.compress;
 import zt.core;
 
@@ -33,14 +34,6 @@ std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& c
     return CheckedMul(*pointers, ByteWidth(component.element.dtype)).value_or(kUnknownSize);
   }
   return kUnknownSize;
-}
-
-Status CheckRoles(const Object& object, SpecVersion version) {
-  if (version != SpecVersion::k1_1 || object.format != "quantized_group") return OkStatus();
-  for (const Component& component : object.components) {
-    if (component.role == "zeros") return OkStatus();
-  }
-  return InvalidArgument("version 1.1.0 requires a component 'zeros' in quantized_group");
 }
 
 }  // namespace format::internal
@@ -95,22 +88,6 @@ Status CheckBlob(const StoredComponent& component, const ContainerTraits& traits
   return OkStatus();
 }
 
-bool IsInteger(DType dtype) { return IsSignedInt(dtype) || IsUnsignedInt(dtype); }
-
-Status CheckIndexDtype(const StoredObject& object, const StoredComponent& component,
-                       SpecVersion version) {
-  if (!internal::IsIndexRole(object.format, component.role)) return OkStatus();
-  const bool plain = component.element.type.empty();
-  if (version == SpecVersion::k1_2) {
-    if (plain && component.element.dtype == DType::kU64) return OkStatus();
-    return InvalidData("it is of dtype " + std::string(Name(component.element)) +
-                       ", indices are u64");
-  }
-  if (plain && IsInteger(component.element.dtype)) return OkStatus();
-  return InvalidData("it is of dtype " + std::string(Name(component.element)) +
-                     ", indices are integers");
-}
-
 // Blobs may be shared whole, as tied weights are, but not in part.
 Status CheckDisjoint(const Manifest& manifest, std::vector<Blob>& blobs) {
   std::sort(blobs.begin(), blobs.end(), [](const Blob& a, const Blob& b) {
@@ -135,8 +112,7 @@ Status CheckDisjoint(const Manifest& manifest, std::vector<Blob>& blobs) {
 
 }  // namespace
 
-Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) {
-  const ContainerTraits& traits = Traits(manifest.version);
+Status internal::Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) const {
   std::vector<Blob> blobs;
   blobs.reserve(manifest.objects.size());
   Object declared;  // without attributes, which say nothing about sizes; reused for its memory
@@ -148,16 +124,16 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) {
     declared.components.clear();
     for (std::size_t j = 0; j < object.components.size(); ++j) {
       const StoredComponent& component = object.components[j];
-      // The one blob of a sparse 0.1.0 entry mixes values and indices: its size is no number of elements.
-      const bool mixed = manifest.version == SpecVersion::k0_1 && object.format != "dense";
+      // A blob may mix values and indices: its size is no number of elements.
+      const bool mixed = traits_.mixed_sparse && object.format != "dense";
       declared.components.push_back(
           {component.role, component.element, mixed ? kUnknownSize : component.decoded_bytes});
       if (component.length > 0) {
         blobs.push_back({component.offset, component.length, static_cast<std::uint32_t>(i),
                          static_cast<std::uint32_t>(j)});
       }
-      auto status = CheckBlob(component, traits, data_end);
-      if (status.ok()) status = CheckIndexDtype(object, component, manifest.version);
+      auto status = CheckBlob(component, traits_, data_end);
+      if (status.ok()) status = CheckStored(object, component);
       if (!status.ok()) {
         if (object.components.size() > 1) {
           status = Annotate(status, "component " + Quote(component.role));
@@ -166,9 +142,7 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) {
       }
     }
     auto status = ValidateObject(declared);
-    if (status.ok() && !internal::CheckRoles(declared, manifest.version).ok()) {
-      status = InvalidData("component 'zeros' is missing, which version 1.1.0 requires");
-    }
+    if (status.ok()) status = CheckComplete(declared);
     if (!status.ok()) {
       return Annotate(status, TensorContext(object.name));
     }

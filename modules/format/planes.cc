@@ -12,6 +12,7 @@ module;
 
 module zt.format;
 
+import :dialect;
 import zt.compress;
 import zt.core;
 
@@ -119,12 +120,8 @@ bool HasPlanes(const StoredObject& object) {
 }
 
 Status CheckPlanes(std::string_view format, std::size_t components, std::string_view role,
-                   const Value::Map& attributes, SpecVersion version) {
+                   const Value::Map& attributes) {
   const std::string name(kPlanesName);
-  if (version != SpecVersion::k1_2) {
-    return InvalidArgument("version " + std::string(Traits(version).text) + " has no " + name +
-                           "; version 1.2.0 has");
-  }
   if (format != "dense" || components != 1 || role != "data") {
     return InvalidArgument(name + " stores dense tensors only");
   }
@@ -134,10 +131,10 @@ Status CheckPlanes(std::string_view format, std::size_t components, std::string_
   return OkStatus();
 }
 
-StatusOr<StoredObject> ToPlanes(const StoredObject& object, SpecVersion version) {
+StatusOr<StoredObject> ToPlanes(const StoredObject& object) {
   const StoredComponent& component = object.components[0];
-  ZT_RETURN_IF_ERROR(CheckPlanes(object.format, object.components.size(), component.role,
-                                 object.attributes, version));
+  ZT_RETURN_IF_ERROR(
+      CheckPlanes(object.format, object.components.size(), component.role, object.attributes));
   const CodecParameters& parameters = component.parameters;
   Value::Map planes = {{"dtype", Name(component.element.dtype)},
                        {"rotate", std::uint32_t{parameters.rotate}},

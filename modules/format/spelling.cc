@@ -1,4 +1,4 @@
-// zt.format — how each version spells dtypes and digests, and keys that must be unique.
+// zt.format — how old versions spell dtypes, how digests are spelt, and keys that must be unique.
 module;
 
 #include <algorithm>
@@ -15,76 +15,44 @@ module;
 
 module zt.format;
 
+import :dialect;
 import zt.core;
 import zt.digest;
 
 namespace zt::format::internal {
 namespace {
 
-struct LongName {
+struct LongNameRow {
   std::string_view text;  // 0.1 §5.1
   DType dtype;
 };
-constexpr std::array<LongName, kDTypeCount> kLongNames = {{{"float64", DType::kF64},
-                                                           {"float32", DType::kF32},
-                                                           {"float16", DType::kF16},
-                                                           {"bfloat16", DType::kBF16},
-                                                           {"int64", DType::kI64},
-                                                           {"int32", DType::kI32},
-                                                           {"int16", DType::kI16},
-                                                           {"int8", DType::kI8},
-                                                           {"uint64", DType::kU64},
-                                                           {"uint32", DType::kU32},
-                                                           {"uint16", DType::kU16},
-                                                           {"uint8", DType::kU8},
-                                                           {"bool", DType::kBool}}};
-
-// What 1.1 says in `dtype` and 1.2 in `type`.
-struct Dtype11 {
-  std::string_view text;
-  std::string_view type;
-};
-constexpr Dtype11 kDtypes11[] = {{"f8_e4m3", "f8_e4m3fn"},
-                                 {"f8_e5m2", "f8_e5m2"},
-                                 {"complex64", "complex64"},
-                                 {"complex128", "complex128"}};
-
-bool UsesLongNames(SpecVersion version) {
-  return version == SpecVersion::k0_1 || version == SpecVersion::k1_0;
-}
+constexpr std::array<LongNameRow, kDTypeCount> kLongNames = {{{"float64", DType::kF64},
+                                                              {"float32", DType::kF32},
+                                                              {"float16", DType::kF16},
+                                                              {"bfloat16", DType::kBF16},
+                                                              {"int64", DType::kI64},
+                                                              {"int32", DType::kI32},
+                                                              {"int16", DType::kI16},
+                                                              {"int8", DType::kI8},
+                                                              {"uint64", DType::kU64},
+                                                              {"uint32", DType::kU32},
+                                                              {"uint16", DType::kU16},
+                                                              {"uint8", DType::kU8},
+                                                              {"bool", DType::kBool}}};
 
 }  // namespace
 
-std::optional<ElementType> ParseSpelling(std::string_view text, SpecVersion version) {
-  if (UsesLongNames(version)) {
-    for (const LongName& name : kLongNames) {
-      if (name.text == text) return ElementType{name.dtype, ""};
-    }
-    return std::nullopt;
-  }
-  if (const auto dtype = ParseDType(text)) return ElementType{*dtype, ""};
-  if (version == SpecVersion::k1_1) {
-    for (const Dtype11& row : kDtypes11) {
-      if (row.text == text) {
-        return ElementType{FindLogicalType(row.type)->storage, std::string(row.type)};
-      }
-    }
+std::optional<ElementType> ParseLongName(std::string_view text) {
+  for (const LongNameRow& row : kLongNames) {
+    if (row.text == text) return ElementType{row.dtype, ""};
   }
   return std::nullopt;
 }
 
-std::optional<std::string_view> Spell(const ElementType& element, SpecVersion version) {
-  if (version == SpecVersion::k1_2) return Name(element.dtype);
-  if (UsesLongNames(version)) {
-    if (!element.type.empty()) return std::nullopt;
-    for (const LongName& name : kLongNames) {
-      if (name.dtype == element.dtype) return name.text;
-    }
-    return std::nullopt;
-  }
-  if (element.type.empty()) return Name(element.dtype);
-  for (const Dtype11& row : kDtypes11) {
-    if (row.type == element.type) return row.text;
+std::optional<std::string_view> LongName(const ElementType& element) {
+  if (!element.type.empty()) return std::nullopt;
+  for (const LongNameRow& row : kLongNames) {
+    if (row.dtype == element.dtype) return row.text;
   }
   return std::nullopt;
 }
@@ -125,13 +93,6 @@ std::vector<std::string_view> Keys(const Value::Map& map) {
   keys.reserve(map.size());
   for (const auto& [key, value] : map) keys.push_back(key);
   return keys;
-}
-
-bool IsReservedField01(std::string_view key) {
-  constexpr std::string_view kFields[] = {"name",   "offset",   "size",
-                                          "dtype",  "shape",    "encoding",
-                                          "layout", "checksum", "data_endianness"};
-  return std::find(std::begin(kFields), std::end(kFields), key) != std::end(kFields);
 }
 
 }  // namespace zt::format::internal

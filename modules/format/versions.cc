@@ -1,48 +1,53 @@
-// zt.format — what each version fixes about the container: magic, footer, alignment.
+// zt.format — the table of versions, and what only asks the version's dialect.
 module;
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/little_endian.h"
+#include "core/status_macros.h"
 
 module zt.format;
 
+import :dialect;
+import zt.compress;
 import zt.core;
+import zt.digest;
 
 namespace zt {
+
+namespace internal = format::internal;
+
 namespace {
 
-constexpr std::size_t kMagicBytes = 8;
-constexpr std::size_t kSizeBytes = 8;
-constexpr std::string_view kMagic1 = "ZTEN1000";
-constexpr std::string_view kMagic01 = "ZTEN0001";
+using internal::Dialect;
 
-// Never change these: files in the world depend on them.
-constexpr std::array<ContainerTraits, 4> kTraits = {{
-    {SpecVersion::k0_1, "0.1.0", kMagic01, "", 64, true},
-    {SpecVersion::k1_0, "1.0", kMagic1, "", 64, false},
-    {SpecVersion::k1_1, "1.1.0", kMagic1, kMagic1, 64, true},
-    {SpecVersion::k1_2, "1.2.0", kMagic1, kMagic1, 64, true},
-}};
+// The dialect that finds the manifest of a file, by the magic it begins with: 1.2's tells the versions 1.x apart.
+const std::array<const Dialect*, 2>& Finders() {
+  static const std::array<const Dialect*, 2> kFinders = {&internal::DialectOf(SpecVersion::k1_2),
+                                                         &internal::DialectOf(SpecVersion::k0_1)};
+  return kFinders;
+}
 
-bool IsMagic(std::span<const std::byte> bytes, std::string_view magic) {
-  return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
+const Dialect* FinderOf(std::span<const std::byte> head) {
+  for (const Dialect* dialect : Finders()) {
+    if (internal::IsMagic(head, dialect->traits().header_magic)) return dialect;
+  }
+  return nullptr;
 }
 
 }  // namespace
 
-const ContainerTraits& Traits(SpecVersion version) {
-  return kTraits[static_cast<std::size_t>(version)];
+const Dialect& internal::DialectOf(SpecVersion version) {
+  return version == SpecVersion::k0_1 ? Dialect01() : Dialect1x(version);
 }
+
+const ContainerTraits& Traits(SpecVersion version) { return internal::DialectOf(version).traits(); }
 
 std::optional<SpecVersion> ParseSpecVersion(std::string_view text) {
   if (text == "0.1" || text == "0.1.0") return SpecVersion::k0_1;
@@ -52,51 +57,47 @@ std::optional<SpecVersion> ParseSpecVersion(std::string_view text) {
   return std::nullopt;
 }
 
-bool LooksLikeZt(std::span<const std::byte> head) {
-  return IsMagic(head, kMagic1) || IsMagic(head, kMagic01);
-}
+bool LooksLikeZt(std::span<const std::byte> head) { return FinderOf(head) != nullptr; }
 
 StatusOr<Trailer> LocateManifest(std::span<const std::byte> head, std::span<const std::byte> tail,
                                  std::uint64_t file_bytes) {
-  if (!LooksLikeZt(head)) {
+  const Dialect* const dialect = FinderOf(head);
+  if (dialect == nullptr) {
     return InvalidData("no ZTEN1000 or ZTEN0001 at the start: this is no .zt file");
   }
-  const bool footer = !IsMagic(head, kMagic01) && tail.size() >= kMagicBytes &&
-                      IsMagic(tail.last(kMagicBytes), kMagic1);
-  Trailer trailer;
-  trailer.family = IsMagic(head, kMagic01) ? SpecVersion::k0_1
-                   : footer                ? SpecVersion::k1_2
-                                           : SpecVersion::k1_0;
-  const std::size_t footer_bytes = kSizeBytes + (footer ? kMagicBytes : 0);
-  if (file_bytes < kMagicBytes + footer_bytes + 1 || tail.size() < footer_bytes) {
-    return InvalidData("it has " + std::to_string(file_bytes) +
-                       " bytes, fewer than the smallest .zt file");
-  }
-  trailer.manifest_bytes = internal::LoadLittle(tail.last(footer_bytes).data(), kSizeBytes);
-  const std::uint64_t room = file_bytes - kMagicBytes - footer_bytes;
-  const bool fits = trailer.manifest_bytes <= room && trailer.manifest_bytes > 0;
-  if (trailer.family == SpecVersion::k1_0 &&
-      (!fits || trailer.manifest_bytes > kMaxManifestBytes)) {
-    return InvalidData("no ZTEN1000 at the end: the file is truncated, or something follows it");
-  }
-  if (trailer.manifest_bytes > kMaxManifestBytes) {
-    return InvalidData("the manifest size " + std::to_string(trailer.manifest_bytes) +
-                       " exceeds 1 GiB");
-  }
-  if (!fits) {
-    return InvalidData("the manifest size " + std::to_string(trailer.manifest_bytes) +
-                       " does not fit the file of " + std::to_string(file_bytes) + " bytes");
-  }
-  trailer.manifest_offset = file_bytes - footer_bytes - trailer.manifest_bytes;
-  return trailer;
+  return dialect->Locate(tail, file_bytes);
 }
 
-std::vector<std::byte> EncodeFooter(std::uint64_t manifest_bytes, SpecVersion version) {
-  const std::string_view magic = Traits(version).footer_magic;
-  std::vector<std::byte> out(kSizeBytes);
-  internal::StoreLittle(manifest_bytes, kSizeBytes, out.data());
-  for (const char c : magic) out.push_back(static_cast<std::byte>(c));
-  return out;
+StatusOr<Manifest> DecodeManifest(std::span<const std::byte> bytes, SpecVersion family) {
+  if (bytes.size() > kMaxManifestBytes) return InvalidData("the manifest exceeds 1 GiB");
+  auto manifest = internal::DialectOf(family).Decode(bytes);
+  if (!manifest.ok()) return Annotate(manifest.status(), "manifest");
+  return manifest;
+}
+
+StatusOr<Manifest> DecodeManifest(std::span<const std::byte> bytes, const Trailer& trailer) {
+  if (trailer.manifest_hash && *trailer.manifest_hash != Xxh3(bytes)) {
+    return InvalidData("the manifest does not match its XXH3 in the footer: the file is damaged");
+  }
+  ZT_ASSIGN_OR_RETURN(Manifest manifest, DecodeManifest(bytes, trailer.family));
+  if (Traits(manifest.version).manifest_is_blob) {
+    manifest.offset = trailer.manifest_offset;
+    manifest.bytes = trailer.manifest_bytes;
+  }
+  return manifest;
+}
+
+Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) {
+  return internal::DialectOf(manifest.version).CheckLayout(manifest, data_end);
+}
+
+Status CheckEncoding(Encoding encoding, SpecVersion version) {
+  return internal::DialectOf(version).CheckEncoding(encoding);
+}
+
+std::vector<std::byte> EncodeFooter(std::uint64_t manifest_offset,
+                                    std::span<const std::byte> manifest, SpecVersion version) {
+  return internal::DialectOf(version).Footer(manifest_offset, manifest);
 }
 
 Object Declare(const StoredObject& stored) {

@@ -149,14 +149,14 @@ struct Reader::State {
     if (!size) return InvalidArgument("a .zt file is read from its end; a pipe will not do");
     file_bytes = *size;
     std::vector<std::byte> head(std::min<std::uint64_t>(file_bytes, 8));
-    std::vector<std::byte> tail(std::min<std::uint64_t>(file_bytes, 16));
+    std::vector<std::byte> tail(std::min<std::uint64_t>(file_bytes, kTailBytes));
     ZT_RETURN_IF_ERROR(bytes->ReadAt(0, head));
     ZT_RETURN_IF_ERROR(bytes->ReadAt(file_bytes - tail.size(), tail));
     ZT_ASSIGN_OR_RETURN(const Trailer trailer, LocateManifest(head, tail, file_bytes));
     std::vector<std::byte> encoded(trailer.manifest_bytes);
     ZT_RETURN_IF_ERROR(bytes->ReadAt(trailer.manifest_offset, encoded));
-    ZT_ASSIGN_OR_RETURN(manifest, DecodeManifest(encoded, trailer.family));
-    data_end = trailer.manifest_offset;
+    ZT_ASSIGN_OR_RETURN(manifest, DecodeManifest(encoded, trailer));
+    data_end = trailer.data_end;
     ZT_RETURN_IF_ERROR(CheckLayout(manifest, data_end));
     for (std::uint32_t i = 0; i < manifest.objects.size(); ++i) {
       names.emplace(manifest.objects[i].name, i);

@@ -153,7 +153,7 @@ Status Publisher::Begin() {
 
 StatusOr<std::uint64_t> Publisher::End(std::uint64_t at, std::span<const std::byte> manifest) {
   ZT_RETURN_IF_ERROR(Begin());
-  const std::vector<std::byte> footer = EncodeFooter(manifest.size(), spec_);
+  const std::vector<std::byte> footer = EncodeFooter(at, manifest, spec_);
   const std::array<std::span<const std::byte>, 2> pieces = {manifest, footer};
   ZT_RETURN_IF_ERROR(WriteTo(sink_, at, pieces));
   const std::uint64_t total = at + manifest.size() + footer.size();
@@ -168,7 +168,7 @@ Engine::Engine(std::unique_ptr<Sink> destination, WriterOptions writer_options)
       sink_(std::move(destination)),
       pool_(options.memory_bytes / 2),
       codecs_(options.zstd, options.min_gain),
-      placer_(Traits(options.spec).header_magic.size(), Traits(options.spec).alignment),
+      placer_(Traits(options.spec).header_magic.size(), Traits(options.spec).placement),
       record_(options.spec),
       publisher_(*sink_, options.spec),
       cutter_(placer_),

@@ -56,10 +56,8 @@ class Planner {
 
   StatusOr<Plan> Run() {
     plan_.spec = options_.spec;
-    if (options_.storage.compression != Compression::kNone &&
-        options_.storage.encoding == Encoding::kPlanes && options_.spec != SpecVersion::k1_2) {
-      return InvalidArgument("version " + std::string(Traits(options_.spec).text) + " has no " +
-                             std::string(kPlanesName) + "; version 1.2.0 has");
+    if (options_.storage.compression != Compression::kNone) {
+      ZT_RETURN_IF_ERROR(CheckEncoding(options_.storage.encoding, options_.spec));
     }
     if (options_.attributes) plan_.attributes = source_.attributes();
     plan_.on_overflow = options_.on_overflow;

@@ -1,0 +1,293 @@
+// zt.format:dialect — version 0.1.0: an array of entries with one blob each.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+#include "format/cbor.h"
+
+module zt.format;
+
+import :dialect;
+import :fields;
+import zt.compress;
+import zt.core;
+
+namespace zt::format::internal {
+
+namespace cbor = format_cbor;
+
+namespace {
+
+// Containers that hold an entry's own fields: array, entry.
+constexpr std::size_t kEntryDepth = 2;
+// No entry is shorter: a head that claims more of them is not believed.
+constexpr std::size_t kLeastEntryBytes = 48;
+
+constexpr std::string_view kMagic = "ZTEN0001";
+// Never change this: files in the world depend on it.
+constexpr ContainerTraits kTraits = {.version = SpecVersion::k0_1,
+                                     .text = "0.1.0",
+                                     .header_magic = kMagic,
+                                     .footer_magic = "",
+                                     .alignment = 64,
+                                     .placement = 64,
+                                     .writable = true,
+                                     .mixed_sparse = true};
+
+// Fields of an entry; a custom field cannot have such a name.
+bool IsReserved(std::string_view key) {
+  constexpr std::string_view kFields[] = {"name",   "offset",   "size",
+                                          "dtype",  "shape",    "encoding",
+                                          "layout", "checksum", "data_endianness"};
+  return std::find(std::begin(kFields), std::end(kFields), key) != std::end(kFields);
+}
+
+class Decoder01 : private FieldReader {
+ public:
+  Decoder01(const Dialect& dialect, std::span<const std::byte> bytes)
+      : FieldReader(bytes, kMaxAttributeValues), dialect_(dialect) {}
+
+  StatusOr<Manifest> Decode() {
+    ZT_RETURN_IF_ERROR(DecodeIndex());
+    ZT_RETURN_IF_ERROR(CheckEnd());
+    ZT_RETURN_IF_ERROR(CheckNames(manifest_));
+    return std::move(manifest_);
+  }
+
+ private:
+  Status DecodeIndex();
+  Status DecodeEntry(StoredObject& object);
+
+  const Dialect& dialect_;
+  Manifest manifest_;
+};
+
+Status Decoder01::DecodeIndex() {
+  manifest_.version = SpecVersion::k0_1;
+  const cbor::Item head = reader_.Next();
+  if (head.kind != cbor::Kind::kArray) return Expected(head, "index", "an array");
+  cbor::Container array = cbor::Open(head);
+  manifest_.objects.reserve(
+      std::min<std::uint64_t>(array.left, reader_.remaining() / kLeastEntryBytes));
+  while (reader_.More(array)) {
+    StoredObject& object = manifest_.objects.emplace_back();
+    if (auto status = DecodeEntry(object); !status.ok()) {
+      return Annotate(status, object.name.empty()
+                                  ? "entry " + std::to_string(manifest_.objects.size() - 1)
+                                  : TensorContext(object.name));
+    }
+  }
+  return OkStatus();
+}
+
+Status Decoder01::DecodeEntry(StoredObject& object) {
+  enum : std::size_t {
+    kName,
+    kOffset,
+    kSize,
+    kDtype,
+    kShape,
+    kEncoding,
+    kLayout,
+    kEndian,
+    kChecksum
+  };
+  constexpr std::string_view kNames[] = {"name",   "offset",          "size",
+                                         "dtype",  "shape",           "encoding",
+                                         "layout", "data_endianness", "checksum"};
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("entry", &map));
+  StoredComponent& component = object.components.emplace_back();
+  component.role = "data";
+  Fields fields(kNames);
+  while (reader_.More(map)) {
+    std::string_view key;
+    ZT_RETURN_IF_ERROR(ReadKey(&key));
+    std::size_t field;
+    ZT_RETURN_IF_ERROR(fields.Add(key, &field));
+    switch (field) {
+      case kName:
+        ZT_RETURN_IF_ERROR(ReadText("name", &object.name));
+        break;
+      case kOffset:
+        ZT_RETURN_IF_ERROR(ReadUint("offset", &component.offset));
+        break;
+      case kSize:
+        ZT_RETURN_IF_ERROR(ReadUint("size", &component.length));
+        break;
+      case kDtype:
+        ZT_RETURN_IF_ERROR(ReadDtype(dialect_, StatusCode::kUnimplemented, &component.element));
+        break;
+      case kShape:
+        ZT_RETURN_IF_ERROR(ReadShape(&object.shape));
+        break;
+      case kEncoding:
+        ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
+        break;
+      case kLayout:
+        ZT_RETURN_IF_ERROR(ReadText("layout", &object.format));
+        if (object.format.empty()) return InvalidData("'layout' is empty");
+        break;
+      case kEndian: {
+        std::string text;
+        ZT_RETURN_IF_ERROR(ReadOptionalText("data_endianness", &text));
+        if (!text.empty() && text != "little" && text != "big") {
+          return InvalidData("data_endianness " + Quote(text) + " is neither 'little' nor 'big'");
+        }
+        component.big_endian = text == "big";
+        break;
+      }
+      case kChecksum:
+        ZT_RETURN_IF_ERROR(ReadDigest("checksum", &component.digest));
+        break;
+      default: {  // a custom field
+        std::string name(key);
+        ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute(name, kEntryDepth));
+        object.attributes.emplace_back(std::move(name), std::move(value));
+      }
+    }
+  }
+  ZT_RETURN_IF_ERROR(fields.Check(kEncoding + 1));
+  if (component.big_endian && component.encoding != Encoding::kRaw &&
+      ByteWidth(component.element.dtype) > 1) {
+    return Unsupported("data_endianness 'big' on " + std::string(Name(component.encoding)) +
+                       " data, for which 0.1.0 gives it no meaning");
+  }
+  component.decoded_bytes =
+      component.encoding == Encoding::kRaw ? component.length : SizeFromShape(object, component);
+  return OkStatus();
+}
+
+// What an entry asks beyond the spelling of dtypes: one component, and attributes that are custom fields.
+Status CheckEntry(std::string_view format, std::size_t components, std::string_view role,
+                  const Value::Map& attributes) {
+  const bool sparse = format == "sparse" || format == "sparsecoo" || format == "sparsecsr";
+  if (format != "dense" && !sparse) {
+    return InvalidArgument("version 0.1.0 has no format " + Quote(format));
+  }
+  if (components != 1 || role != "data") {
+    return InvalidArgument("version 0.1.0 has one component 'data' in each object");
+  }
+  for (const auto& [key, value] : attributes) {
+    if (IsReserved(key)) {
+      return InvalidArgument("attribute " + Quote(key) +
+                             " has the name of a field of version 0.1.0");
+    }
+  }
+  return OkStatus();
+}
+
+class DialectOf01 final : public Dialect {
+ public:
+  DialectOf01() : Dialect(kTraits) {}
+
+  StatusOr<Trailer> Locate(std::span<const std::byte> tail,
+                           std::uint64_t file_bytes) const override {
+    return LocateBySize(SpecVersion::k0_1, "", tail, file_bytes);
+  }
+  StatusOr<Manifest> Decode(std::span<const std::byte> bytes) const override {
+    return Decoder01(*this, bytes).Decode();
+  }
+  std::optional<ElementType> ParseElement(std::string_view dtype) const override {
+    return ParseLongName(dtype);
+  }
+
+  Status CheckObject(const Object& object, Encoding encoding, std::string_view) const override;
+  Status CheckRoot(const Value::Map& attributes) const override {
+    if (attributes.empty()) return OkStatus();
+    return InvalidArgument(Named() + " has no attributes of the whole file, there is " +
+                           Quote(attributes[0].first) + "; --no-metadata leaves them out");
+  }
+  Status AppendEntry(const StoredObject& object, Bytes* out, std::size_t* name_at) const override;
+  bool SortsEntries() const override { return false; }
+  void AppendHead(std::size_t entries, const Value::Map&, Bytes* out) const override {
+    cbor::AppendArrayHead(*out, entries);
+  }
+  Status AppendTail(const Value::Map&, Bytes*) const override { return OkStatus(); }
+  Bytes Footer(std::uint64_t, std::span<const std::byte> manifest) const override {
+    return SizeFooter(manifest.size(), "");
+  }
+
+ private:
+  Status CheckElement(const ElementType& element) const {
+    if (LongName(element)) return OkStatus();
+    return InvalidArgument(Named() + " has no type " + Quote(Name(element)));
+  }
+};
+
+Status DialectOf01::CheckObject(const Object& object, Encoding encoding, std::string_view) const {
+  ZT_RETURN_IF_ERROR(CheckEntry(object.format, object.components.size(), object.components[0].role,
+                                object.attributes));
+  ZT_RETURN_IF_ERROR(CheckEncoding(encoding));
+  for (const Component& component : object.components) {
+    if (!IsUtf8(component.element.type)) return InvalidArgument("a type is not valid UTF-8");
+    ZT_RETURN_IF_ERROR(CheckElement(component.element));
+  }
+  return CheckAttributes(object.attributes, kEntryDepth - 1);
+}
+
+Status DialectOf01::AppendEntry(const StoredObject& object, Bytes* out,
+                                std::size_t* name_at) const {
+  ZT_RETURN_IF_ERROR(CheckTexts(object));
+  const StoredComponent& component = object.components[0];
+  ZT_RETURN_IF_ERROR(
+      CheckEntry(object.format, object.components.size(), component.role, object.attributes));
+  ZT_RETURN_IF_ERROR(CheckEncoding(component.encoding));
+  ZT_RETURN_IF_ERROR(CheckElement(component.element));
+  if (component.encoding != Encoding::kRaw && component.big_endian) {
+    return InvalidArgument(std::string(Name(component.encoding)) + " data cannot be big-endian");
+  }
+  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestForm(component.digest));
+
+  std::vector<std::string> keys;
+  std::vector<Bytes> fields;  // of each key, encoded
+  const auto add = [&](std::string_view key, const Value& value) -> Status {
+    Bytes bytes;
+    ZT_RETURN_IF_ERROR(AppendValue(value, kMaxNesting - kEntryDepth, &bytes));
+    keys.emplace_back(key);
+    fields.push_back(std::move(bytes));
+    return OkStatus();
+  };
+  Value::Array shape(object.shape.begin(), object.shape.end());
+  keys.emplace_back("name");
+  fields.emplace_back();
+  ZT_RETURN_IF_ERROR(add("offset", component.offset));
+  ZT_RETURN_IF_ERROR(add("size", component.length));
+  ZT_RETURN_IF_ERROR(add("dtype", *LongName(component.element)));
+  ZT_RETURN_IF_ERROR(add("shape", std::move(shape)));
+  ZT_RETURN_IF_ERROR(add("encoding", Name(component.encoding)));
+  ZT_RETURN_IF_ERROR(add("layout", object.format));
+  if (component.big_endian) ZT_RETURN_IF_ERROR(add("data_endianness", "big"));
+  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(add("checksum", component.digest));
+  for (const auto& [key, value] : object.attributes) {
+    if (!IsUtf8(key)) return InvalidArgument("an attribute's name is not valid UTF-8");
+    if (auto status = add(key, value); !status.ok()) return Annotate(status, Quote(key));
+  }
+  const std::vector<std::string_view> views(keys.begin(), keys.end());
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::size_t> order, KeyOrder(views));
+  cbor::AppendMapHead(*out, order.size());
+  for (const std::size_t i : order) {
+    cbor::AppendText(*out, keys[i]);
+    if (keys[i] == "name") *name_at = out->size();
+    out->insert(out->end(), fields[i].begin(), fields[i].end());
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+const Dialect& Dialect01() {
+  static const DialectOf01 dialect;
+  return dialect;
+}
+
+}  // namespace zt::format::internal
