@@ -479,7 +479,7 @@ Status Comparer::CompareValues() {
       ordered = now_ordered;
       if (batch_ == nullptr) batch_ = std::make_unique<Batch>();
       batch_->weight += weight;
-      batch_->parts.push_back(std::move(part));
+      batch_->parts.push_back(part);
     }
   }
   ZT_RETURN_IF_ERROR(Send(pipeline, ordered));
