@@ -1,4 +1,4 @@
-// zt.convert.npy:array — arrays in C order, swapped where they are big-endian; Fortran order by FortranView.
+// zt.convert.npy:array — arrays in C order, swapped where they are big-endian; Fortran order as a view of strides.
 module;
 
 #include <algorithm>
@@ -16,6 +16,7 @@ module zt.convert.npy;
 
 import :array;
 import :header;
+import zt.convert.strided;
 import zt.core;
 import zt.source;
 import zt.transform;
@@ -42,8 +43,7 @@ StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSou
   reader->fortran_ = header.fortran_order && reader->shape_.size() > 1 && *size > 0;
   if (!reader->fortran_) return reader;
   if (!reader->sequential()) {
-    reader->view_ = std::make_unique<FortranView>(*reader->bytes_, reader->data_, reader->shape_,
-                                                  type, memory_limit);
+    reader->MakeView(*reader->bytes_, reader->data_, memory_limit);
   } else if (*size > memory_limit / 2) {
     return Unsupported("it is in Fortran order, and its " + std::to_string(*size) +
                        " bytes cannot be read twice here (a pipe or a deflated entry): they would "
@@ -52,6 +52,18 @@ StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSou
                        "; raise the limit, or give an uncompressed file");
   }
   return reader;
+}
+
+void ArrayReader::MakeView(ByteSource& bytes, std::uint64_t data, std::uint64_t memory_limit) {
+  Shape strides;
+  std::uint64_t stride = 1;
+  for (const std::uint64_t dim : shape_) {
+    strides.push_back(stride);
+    stride *= dim;
+  }
+  view_ =
+      std::make_unique<StridedView>(bytes, data, CollapseAxes(shape_, strides),
+                                    StridedView::Elements{type_.width, type_.swap}, memory_limit);
 }
 
 Status ArrayReader::Read(std::uint64_t offset, std::span<std::byte> out) {
@@ -71,7 +83,7 @@ Status ArrayReader::ReadHeld(std::uint64_t offset, std::span<std::byte> out) {
     held_.resize(size_);
     ZT_RETURN_IF_ERROR(bytes_->ReadAt(data_, held_));
     held_bytes_ = MemoryBytes(held_, bytes_->name());
-    view_ = std::make_unique<FortranView>(*held_bytes_, 0, shape_, type_, memory_limit_ / 2);
+    MakeView(*held_bytes_, 0, memory_limit_ / 2);
   }
   ZT_RETURN_IF_ERROR(view_->Read(offset, out));
   if (offset + out.size() == size_) {
