@@ -22,6 +22,7 @@ module;
 
 #include <nlohmann/json.hpp>
 
+#include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -96,14 +97,8 @@ Status AtTensor(const TensorSource& source, ComponentId id, const Status& status
                   source.file(id));
 }
 
-std::uint64_t LoadLittle(const std::byte* p, std::size_t width) {
-  std::uint64_t value = 0;
-  for (std::size_t i = width; i-- > 0;) value = value << 8 | static_cast<std::uint64_t>(p[i]);
-  return value;
-}
-
 std::uint64_t Distance(const std::byte* a, const std::byte* b, std::size_t width, bool is_signed) {
-  std::uint64_t x = LoadLittle(a, width), y = LoadLittle(b, width);
+  std::uint64_t x = zt::internal::LoadLittle(a, width), y = zt::internal::LoadLittle(b, width);
   if (is_signed) {  // the order of signed numbers, shifted
     const std::uint64_t sign = std::uint64_t{1} << (8 * width - 1);
     x ^= sign;

@@ -18,6 +18,7 @@ module zt.cli;
 import :output;
 import :rules;
 import zt;
+import zt.convert.torch;
 
 namespace zt::cli::internal {
 namespace {
@@ -210,34 +211,6 @@ Status CompileRules(const ConvertArgs& args, RuleSet& rules) {
   return OkStatus();
 }
 
-// What others call our types.
-constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-    {"float64", "f64"},
-    {"double", "f64"},
-    {"fp64", "f64"},
-    {"float32", "f32"},
-    {"float", "f32"},
-    {"fp32", "f32"},
-    {"float16", "f16"},
-    {"half", "f16"},
-    {"fp16", "f16"},
-    {"bfloat16", "bf16"},
-    {"float8_e4m3fn", "f8_e4m3fn"},
-    {"float8_e5m2", "f8_e5m2"},
-    {"float8_e4m3fnuz", "f8_e4m3fnuz"},
-    {"float8_e5m2fnuz", "f8_e5m2fnuz"},
-    {"int64", "i64"},
-    {"long", "i64"},
-    {"int32", "i32"},
-    {"int", "i32"},
-    {"int16", "i16"},
-    {"short", "i16"},
-    {"int8", "i8"},
-    {"uint64", "u64"},
-    {"uint32", "u32"},
-    {"uint16", "u16"},
-    {"uint8", "u8"}};
-
 }  // namespace
 
 StatusOr<ElementType> ParseTypeName(const std::string& text, std::string_view option) {
@@ -246,10 +219,9 @@ StatusOr<ElementType> ParseTypeName(const std::string& text, std::string_view op
   for (const std::string_view prefix : {"torch.", "numpy.", "np."}) {
     if (lower.starts_with(prefix)) lower.erase(0, prefix.size());
   }
-  for (const auto& [theirs, ours] : kOtherNames) {
-    if (lower == theirs) lower = ours;
-  }
+  if (lower == "fp64" || lower == "fp32" || lower == "fp16") lower.erase(1, 1);
   if (auto type = ParseElementType(lower)) return *std::move(type);
+  if (auto type = ParseTorchDtype(lower)) return *std::move(type);
   return InvalidArgument(std::string(option) + ": " + Quote(text) +
                          " is not a type; types are f64, f32, f16, bf16, f8_e4m3fn, f8_e5m2, "
                          "f8_e4m3fnuz, f8_e5m2fnuz, i64, i32, i16, i8, u64, u32, u16, u8, bool, "

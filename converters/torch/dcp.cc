@@ -371,7 +371,8 @@ class Metadata {
     if (dtype == Graph::kNoNode || !graph_.Is(dtype, NodeKind::kGlobal))
       return InvalidData("it has no dtype");
     const std::string name = graph_.GlobalName(dtype);
-    const auto element = name.starts_with("torch.") ? DtypeOf(name.substr(6)) : std::nullopt;
+    const auto element =
+        name.starts_with("torch.") ? ParseTorchDtype(name.substr(6)) : std::nullopt;
     if (!element) return Unsupported("its dtype " + Quote(name) + " is not supported");
     return *element;
   }

@@ -13,7 +13,8 @@ module zt.convert.torch;
 import :contents;
 import zt.core;
 
-namespace zt::torch::internal {
+namespace zt {
+namespace torch::internal {
 namespace {
 
 struct Dtype {
@@ -74,15 +75,18 @@ constexpr std::array kDtypes = std::to_array<Dtype>({
 
 }  // namespace
 
-std::optional<ElementType> DtypeOf(std::string_view name) {
-  const auto found = std::find_if(kDtypes.begin(), kDtypes.end(),
-                                  [&](const Dtype& dtype) { return dtype.name == name; });
-  return found == kDtypes.end() ? std::nullopt : ParseElementType(found->element);
-}
-
 std::uint64_t WidthOf(const ElementType& element) {
   const LogicalType* const type = FindLogicalType(element.type);
   return ByteWidth(element.dtype) * (type == nullptr ? 1 : type->ratio);
 }
 
-}  // namespace zt::torch::internal
+}  // namespace torch::internal
+
+std::optional<ElementType> ParseTorchDtype(std::string_view name) {
+  using torch::internal::kDtypes;
+  const auto found = std::find_if(kDtypes.begin(), kDtypes.end(),
+                                  [&](const auto& dtype) { return dtype.name == name; });
+  return found == kDtypes.end() ? std::nullopt : ParseElementType(found->element);
+}
+
+}  // namespace zt

@@ -84,7 +84,7 @@ StatusOr<std::uint32_t> TensorReader::ReadStorage(NodeId id, ElementType& elemen
   if (!kind) return Unsupported("its storage is of an unknown class");
   typed = *kind != "Untyped";
   if (typed) {
-    const std::optional<ElementType> known = DtypeOf(*kind);
+    const std::optional<ElementType> known = ParseTorchDtype(*kind);
     if (!known)
       return Unsupported("its storage is a torch." + *kind + "Storage, which is not supported");
     element = *known;
@@ -143,7 +143,7 @@ Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
     const NodeId dtype = args.nodes[*args.dtype];
     if (!graph_.Is(dtype, NodeKind::kGlobal)) return Malformed("its dtype is none");
     const std::string name = graph_.GlobalName(dtype);
-    const auto known = name.starts_with("torch.") ? DtypeOf(name.substr(6)) : std::nullopt;
+    const auto known = name.starts_with("torch.") ? ParseTorchDtype(name.substr(6)) : std::nullopt;
     if (!known) return Unsupported("its dtype " + Quote(name) + " is not supported");
     element = *known;
   } else if (!typed) {
@@ -222,7 +222,7 @@ StatusOr<Tensor> TensorReader::ReadMeta(std::span<const NodeId> args) {
   Tensor tensor;
   if (!graph_.Is(args[0], NodeKind::kGlobal)) return Malformed("its dtype is none");
   const std::string name = graph_.GlobalName(args[0]);
-  const auto known = name.starts_with("torch.") ? DtypeOf(name.substr(6)) : std::nullopt;
+  const auto known = name.starts_with("torch.") ? ParseTorchDtype(name.substr(6)) : std::nullopt;
   if (!known) return Unsupported("its dtype " + Quote(name) + " is not supported");
   tensor.values.element = *known;
   ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(args[1]));

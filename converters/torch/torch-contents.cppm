@@ -55,8 +55,6 @@ struct Contents {
 // `stem`. Errors name the path.
 StatusOr<Contents> ReadContents(const Graph& graph, std::string_view stem);
 
-// The element type of a torch dtype by its name, "float32"; nothing where zTensor has none.
-std::optional<ElementType> DtypeOf(std::string_view name);
 // The bytes a dense array of these elements takes for each element of its shape.
 std::uint64_t WidthOf(const ElementType& element);
 

@@ -4,8 +4,10 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 export module zt.convert.torch;
 
@@ -23,6 +25,10 @@ struct TorchOptions {
   // Reads shards that links in a folder lead out of it to.
   bool follow_links = false;
 };
+
+// The element type of a torch dtype by its name, "bfloat16" or "long"; of a storage class, "BFloat16". Nothing where
+// zTensor has none.
+std::optional<ElementType> ParseTorchDtype(std::string_view name);
 
 // True where a file that begins with `head` (64 bytes suffice) is a checkpoint of the legacy kind, a row of pickles
 // and storages, as torch before 1.6 wrote it.

@@ -19,6 +19,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.convert.zt;
@@ -136,11 +137,12 @@ class Sparse01 {
     const std::uint64_t count = rest / (kIndexBytes + width_);
     std::byte last[kIndexBytes];
     ZT_RETURN_IF_ERROR(reader_.Read(stored_, *pointers, last));
-    if (rest % (kIndexBytes + width_) != 0 || LoadLittle(last, kIndexBytes) != count) {
+    if (rest % (kIndexBytes + width_) != 0 ||
+        zt::internal::LoadLittle(last, kIndexBytes) != count) {
       return InvalidData("the last row pointer is " +
-                         std::to_string(LoadLittle(last, kIndexBytes)) + ", the blob has " +
-                         std::to_string(rest) + " bytes for indices and values of " +
-                         std::to_string(width_) + " bytes");
+                         std::to_string(zt::internal::LoadLittle(last, kIndexBytes)) +
+                         ", the blob has " + std::to_string(rest) +
+                         " bytes for indices and values of " + std::to_string(width_) + " bytes");
     }
     AddRange("indptr", kIndex, 0, *pointers + kIndexBytes);
     AddRange("indices", kIndex, *pointers + kIndexBytes, count * kIndexBytes);
@@ -284,7 +286,8 @@ Status ReadCoords(const Reader& reader, const Object& object, const Part& part,
     const std::uint64_t count = std::min(left, part.entries - first);
     ZT_RETURN_IF_ERROR(ForEntries(
         reader, part, entry, first, count, [&](std::uint64_t at, const std::byte* from) -> Status {
-          const std::uint64_t index = LoadLittle(from + dimension * kIndexBytes, kIndexBytes);
+          const std::uint64_t index =
+              zt::internal::LoadLittle(from + dimension * kIndexBytes, kIndexBytes);
           if (index >= object.shape[dimension]) {
             return InvalidData("index " + std::to_string(index) + " of entry " +
                                std::to_string(at) + " is beyond dimension " +

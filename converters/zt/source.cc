@@ -35,10 +35,6 @@ namespace zt {
 
 namespace zt_source::internal {
 
-std::uint64_t LoadLittle(const std::byte* from, std::size_t width) {
-  return zt::internal::LoadLittle(from, width);
-}
-
 void StoreIndex(std::uint64_t index, std::byte* to) {
   zt::internal::StoreLittle(index, kIndexBytes, to);
 }
@@ -52,7 +48,7 @@ Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
   const std::span<std::byte> narrow = out.last(count * width);
   ZT_RETURN_IF_ERROR(reader.Read(part.stored, offset / kIndexBytes * width, narrow));
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t index = LoadLittle(narrow.data() + i * width, width);
+    const std::uint64_t index = zt::internal::LoadLittle(narrow.data() + i * width, width);
     if (IsSignedInt(dtype) && (index >> (8 * width - 1)) != 0) {
       return InvalidData("index " + std::to_string(offset / kIndexBytes + i) + " is negative");
     }

@@ -51,7 +51,6 @@ Status ReadValues(const Reader& reader, const Object& object, const Part& part,
                   std::uint64_t offset, std::span<std::byte> out);
 
 inline constexpr std::size_t kIndexBytes = 8;
-std::uint64_t LoadLittle(const std::byte* from, std::size_t width);
 void StoreIndex(std::uint64_t index, std::byte* to);
 
 }  // namespace zt::zt_source::internal
