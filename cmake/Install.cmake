@@ -74,6 +74,9 @@ set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/PackageTools.cmake)
 # What cmake/ztstream-config.cmake.in looks for.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libzstd-dev, libhwy-dev, libcbor-dev, libsimdjson-dev, libssl-dev, \
 libxxhash-dev, zlib1g-dev, pkg-config")
+if(ZT_HDF5)
+  string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS ", libhdf5-dev")
+endif()
 # What a project that imports the modules is built with.
 set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "clang-19, clang-tools-19, lld-19, ninja-build")
 include(CPack)

@@ -33,7 +33,7 @@ _ztstream() {
     --sparse) values='auto keep' ;;
     --sort) values='name size offset' ;;
     --progress) values='auto always never' ;;
-    --from) values='safetensors npy npz gguf torch onnx zt' ;;
+    --from) values='safetensors npy npz gguf torch onnx hdf5 zt' ;;
     --to) values='safetensors npy npz gguf' ;;
     --npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     --dtype) values='f32 f16 bf16 f8_e4m3fn f8_e5m2' ;;

@@ -22,7 +22,9 @@ def targets(folder):
             if word not in LISTS:
                 lists[words].append(word)
         files = [folder / word for key in ("INTERFACE", "INTERNAL", "SOURCES") for word in lists[key]]
-        found["zt_" + name] = (files, set(lists["DEPS"]))
+        # A module may be written down twice, with what an option adds and without.
+        before = found.get("zt_" + name, ([], set()))
+        found["zt_" + name] = (before[0] + files, before[1] | set(lists["DEPS"]))
     return found
 
 

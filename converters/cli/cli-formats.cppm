@@ -14,6 +14,7 @@ module zt.cli:formats;
 
 import :args;
 import zt;
+import zt.convert.hdf5;
 import zt.convert.layout;
 
 namespace zt::cli::internal {
@@ -66,7 +67,7 @@ std::vector<std::string> NumpyLosses(const TensorSource& source,
                                      const std::vector<std::uint32_t>& selected);
 
 // How many first bytes tell what a file is.
-inline constexpr std::size_t kHeadBytes = 512;
+inline constexpr std::size_t kHeadBytes = kHdf5HeadBytes;
 // The format of what begins with `head`. Otherwise an error that says what it is instead, and what to do:
 // kUnimplemented for what is known and no format of ours, kDataLoss where it is empty or not known at all.
 StatusOr<const Format*> Recognise(std::span<const std::byte> head);

@@ -28,8 +28,6 @@ struct Magic {
 constexpr Magic kMagics[] = {
     {0, "version https://git-lfs.github.com/spec/"sv,
      "a Git LFS pointer, not the file it stands for; run 'git lfs pull' where it was cloned"},
-    {0, "\x89HDF\r\n\x1a\n"sv,
-     "HDF5, as Keras writes it; load it and save the weights as npz or safetensors"},
     {0, "\x1f\x8b"sv, "compressed with gzip; decompress it first (gunzip)"},
     {0, "\x28\xb5\x2f\xfd"sv, "compressed with zstd; decompress it first (unzstd)"},
     {0,

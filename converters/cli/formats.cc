@@ -23,6 +23,7 @@ import :output;
 import :rules;
 import zt;
 import zt.convert.gguf;
+import zt.convert.hdf5;
 import zt.convert.npy;
 import zt.convert.onnx;
 import zt.convert.safetensors;
@@ -65,16 +66,6 @@ OpenedSource OpenNpyIn(const std::string& path, const std::vector<std::string>&,
   return OpenNpyFolder(path, npy);
 }
 
-// What a zip archive without arrays is, where the names of its entries tell.
-std::optional<std::string> NameZip(const std::vector<ZipEntry>& entries) {
-  const auto has = [&](std::string_view end) {
-    return std::ranges::any_of(entries, [&](const ZipEntry& e) { return e.name.ends_with(end); });
-  };
-  if (has("model.weights.h5"))
-    return std::string("a Keras model; load it and save its weights as npz");
-  return std::nullopt;
-}
-
 TorchOptions TorchOptionsOf(const InputOptions& options) {
   return {.memory_limit = options.memory, .follow_links = options.follow_links};
 }
@@ -92,14 +83,15 @@ OpenedSource OpenOnnxFile(FormatInput input) {
   return OpenOnnx(std::move(input.bytes), input.path, {.memory_limit = input.options.memory});
 }
 
+OpenedSource OpenHdf5File(FormatInput input) {
+  return OpenHdf5(std::move(input.bytes), {.memory_limit = input.options.memory});
+}
+
 OpenedSource OpenNpzFile(FormatInput input) {
   ZT_ASSIGN_OR_RETURN(const NpyOptions npy, NpyOptionsOf(input.options));
   ZT_ASSIGN_OR_RETURN(const auto archive, ZipArchive::Open(input.bytes));
   if (input.options.from.empty() && HoldsTorch(*archive)) return OpenTorchFile(std::move(input));
-  const bool arrays = std::ranges::any_of(
-      archive->entries(), [](const ZipEntry& e) { return e.name.ends_with(".npy"); });
-  if (const auto kind = arrays ? std::nullopt : NameZip(archive->entries()))
-    return Unsupported("it is " + *kind);
+  if (input.options.from.empty() && HoldsKeras(*archive)) return OpenHdf5File(std::move(input));
   return OpenNpz(std::move(input.bytes), input.stem, npy);
 }
 
@@ -135,6 +127,7 @@ constexpr std::string_view kGgufSuffixes[] = {".gguf"};
 constexpr std::string_view kTorchSuffixes[] = {".bin"};
 constexpr std::string_view kTorchIndexes[] = {".bin.index.json"};
 constexpr std::string_view kOnnxSuffixes[] = {".onnx"};
+constexpr std::string_view kHdf5Suffixes[] = {".h5", ".hdf5", ".keras"};
 constexpr std::string_view kZtSuffixes[] = {".zt"};
 
 constexpr Format kFormats[] = {
@@ -162,6 +155,7 @@ constexpr Format kFormats[] = {
     {"torch", "PyTorch", kTorchSuffixes, kTorchIndexes, "", LooksLikeTorchStream, OpenTorchFile,
      OpenTorchIn, nullptr},
     {"onnx", "ONNX", kOnnxSuffixes, {}, "", LooksLikeOnnx, OpenOnnxFile, nullptr, nullptr},
+    {"hdf5", "HDF5, Keras", kHdf5Suffixes, {}, "", LooksLikeHdf5, OpenHdf5File, nullptr, nullptr},
     {"zt",
      "zTensor 1.x, 0.1",
      kZtSuffixes,
@@ -216,8 +210,9 @@ std::vector<std::string> OutputFormats() { return internal::Names(true); }
 std::string FormatTitles() {
   std::string out(internal::FindFormat("zt")->title);
   for (const internal::Format& format : kFormats) {
-    if (format.name != "zt")
-      out += (out.find(';') == out.npos ? "; " : ", ") + std::string(format.title);
+    if (format.name == "zt") continue;
+    out += (out.find(';') == out.npos ? "; " : ", ") + std::string(format.title);
+    if (format.name == "hdf5" && !ReadsHdf5()) out += " (not in this build)";
   }
   return out;
 }

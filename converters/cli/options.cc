@@ -68,7 +68,7 @@ void AddInput(CLI::App& app) {
   InputOptions& input = Parsed().input;
   std::string names;
   for (const std::string& name : InputFormats()) names += (names.empty() ? "" : " ") + name;
-  app.add_option("--from", input.from, names + "; else by content")
+  app.add_option("--from", input.from, names + "; or guessed")
       ->check(CLI::IsMember(InputFormats()));
   app.add_flag("--follow-links", input.follow_links,
                "Shards may be symbolic links out of the folder");

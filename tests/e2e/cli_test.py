@@ -134,9 +134,9 @@ class NotAModel(support.EndToEnd):
         cases = [
             (pointer, "git lfs pull"), (b"\n<!DOCTYPE html><html><head>", "HTML page"),
             (b"Entry not found", "server's error message"), (gzip.compress(b"x" * 99), "gzip"),
-            (b"\x28\xb5\x2f\xfd" + bytes(20), "zstd"), (b"\x89HDF\r\n\x1a\n" + bytes(99), "HDF5"),
+            (b"\x28\xb5\x2f\xfd" + bytes(20), "zstd"),
             (self.zip("m/data.pkl", "m/constants.pkl"), "TorchScript"),
-            (self.zip("config.json", "model.weights.h5"), "Keras"), (self.zip("readme"), "no .npy array"),
+            (self.zip("readme"), "no .npy array"),
             (b'{"a": [1, 2]}', "JSON"),
             (b"\x08\x01\x12\xa3\xc2\x0c\x0a" + bytes(50), "TensorFlow"),
             (b"\x82\xa6params\x81\xa5dense" + bytes(20), "msgpack"), (bytes(257) + b"ustar\0" + bytes(300), "tar"),

@@ -1,0 +1,39 @@
+// zt.convert.hdf5:index — what is in an HDF5 file, as the process that runs libhdf5 tells it. Internal.
+module;
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+module zt.convert.hdf5:index;
+
+import zt.core;
+
+namespace zt::hdf5::internal {
+
+// A dataset under one of its names.
+struct Dataset {
+  std::string name;           // its path without the leading slash
+  std::uint64_t address = 0;  // of its header in the file, the same under all its names
+  std::string problem;        // why it cannot be converted, or empty
+  std::string element;        // its element type by name
+  Shape shape;
+  std::uint64_t swap = 1;    // each so many bytes are turned around; 1: none are
+  bool contiguous = false;   // its bytes follow each other from `offset` on
+  std::uint64_t offset = 0;  // in the file
+  Shape chunk;               // what libhdf5 best reads at once, as many dimensions as the shape has
+  Value::Map attributes;
+};
+
+struct Index {
+  std::vector<Dataset> datasets;
+  Value::Map attributes;
+  std::vector<std::string> warnings;
+};
+
+// An index as text for a socket, and back. Decode takes any bytes: kDataLoss where they are no index.
+std::string Encode(const Index& index);
+StatusOr<Index> Decode(std::string_view text);
+
+}  // namespace zt::hdf5::internal

@@ -1,0 +1,47 @@
+// zt.convert.hdf5 — datasets of HDF5 files, and of the Keras files that are or hold one, as a tensor source.
+module;
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+export module zt.convert.hdf5;
+
+import zt.convert.zip;
+import zt.core;
+import zt.source;
+
+export namespace zt {
+
+// How files are opened.
+struct Hdf5Options {
+  // Bytes that a dataset may hold in memory while its chunks are decoded or its elements are turned around.
+  std::uint64_t memory_limit = std::uint64_t{64} << 20;
+};
+
+// False in a build without libhdf5 (the CMake option ZT_HDF5): files are recognised and refused.
+bool ReadsHdf5();
+
+// How many first bytes LooksLikeHdf5 wants to see.
+inline constexpr std::size_t kHdf5HeadBytes = 2048 + 8;
+// True where a file that begins with `head` is an HDF5 file. 512, 1024 or 2048 bytes of another program's may come first.
+bool LooksLikeHdf5(std::span<const std::byte> head);
+
+// True where an archive holds a Keras model's weights.
+bool HoldsKeras(const ZipArchive& archive);
+
+// The datasets of a file, or of the weights in a .keras archive, by their paths without the leading slash. Attributes
+// that are numbers, texts or lists of these become attributes of their object, or of the whole. Names of one dataset
+// (hard links, soft links within the file) have one Identity.
+//
+// Contiguous datasets are read by range, from any thread. All that libhdf5 does, which trusts the files that it reads, is
+// done by a process of its own without privileges worth having: it ends with the source, or when libhdf5 fails. It is
+// forked here; no other thread may be inside libhdf5 at that moment. No plugin is loaded, no other file opened.
+//
+// kDataLoss for what is no HDF5 file, or damaged; kUnimplemented, when they are kept, for elements that are no numbers,
+// for filters that need a plugin, and for data in other files.
+StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> bytes,
+                                                 const Hdf5Options& options = {});
+
+}  // namespace zt

@@ -1,0 +1,111 @@
+// zt.convert.hdf5 — what tells an HDF5 file, and the weights in a .keras archive as a file of their own.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.hdf5;
+
+import :keras;
+import zt.convert.zip;
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace hdf5::internal {
+namespace {
+
+constexpr std::string_view kWeights = "model.weights.h5";
+
+bool IsWeights(const ZipEntry& entry) {
+  return entry.name == kWeights || entry.name.ends_with("/" + std::string(kWeights));
+}
+
+// The entry; its CRC is checked once all reading is done.
+class Weights final : public ByteSource {
+ public:
+  Weights(std::shared_ptr<ZipArchive> archive, std::size_t index, std::shared_ptr<ByteSource> entry,
+          std::vector<std::byte> held)
+      : archive_(std::move(archive)),
+        index_(index),
+        entry_(std::move(entry)),
+        held_(std::move(held)),
+        bytes_(held_.empty() ? entry_ : MemoryBytes(held_, archive_->name())) {}
+
+  const std::string& name() const override { return archive_->name(); }
+  std::optional<std::uint64_t> size() const override { return entry_->size(); }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    return bytes_->ReadAt(offset, out);
+  }
+  Status CheckUnchanged() override {
+    ZT_RETURN_IF_ERROR(archive_->CheckUnchanged());
+    return archive_->Verify(index_, 0);
+  }
+
+ private:
+  std::shared_ptr<ZipArchive> archive_;
+  const std::size_t index_;
+  std::shared_ptr<ByteSource> entry_;
+  std::vector<std::byte> held_;  // what was deflated
+  std::shared_ptr<ByteSource> bytes_;
+};
+
+}  // namespace
+
+StatusOr<std::shared_ptr<ByteSource>> OpenWeights(std::shared_ptr<ByteSource> bytes,
+                                                  std::uint64_t memory_limit) {
+  ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
+  const auto& entries = archive->entries();
+  const auto found = std::ranges::find_if(entries, IsWeights);
+  if (found == entries.end())
+    return InvalidData("the archive holds no " + Quote(kWeights) + "; it is no Keras model");
+  const auto index = static_cast<std::size_t>(found - entries.begin());
+  ZT_ASSIGN_OR_RETURN(std::shared_ptr<ByteSource> entry, archive->OpenEntry(index));
+  // This looks at the first bytes, too, so that the CRC is checked in the end whoever reads the rest.
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*entry, kHdf5HeadBytes));
+  if (!LooksLikeHdf5(head))
+    return InvalidData("the archive's " + Quote(kWeights) + " is no HDF5 file");
+  std::vector<std::byte> held;
+  if (entry->sequential()) {
+    if (found->size > memory_limit) {
+      return Unsupported(
+          "its weights are deflated, and would be held in memory: " + std::to_string(found->size) +
+          " bytes, the memory limit is " + std::to_string(memory_limit) +
+          "; raise the limit, or unpack the archive and name its " + Quote(kWeights));
+    }
+    held.resize(found->size);
+    ZT_RETURN_IF_ERROR(Annotate(entry->ReadAt(0, held), found->name));
+  }
+  return std::make_shared<Weights>(std::move(archive), index, std::move(entry), std::move(held));
+}
+
+}  // namespace hdf5::internal
+
+bool LooksLikeHdf5(std::span<const std::byte> head) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  for (const std::size_t offset : {0u, 512u, 1024u, 2048u}) {
+    if (head.size() >= offset + kSignature.size() &&
+        std::memcmp(head.data() + offset, kSignature.data(), kSignature.size()) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool HoldsKeras(const ZipArchive& archive) {
+  return std::ranges::any_of(archive.entries(), hdf5::internal::IsWeights);
+}
+
+}  // namespace zt

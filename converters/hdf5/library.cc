@@ -1,0 +1,172 @@
+// zt.convert.hdf5:library — the only caller of libhdf5, beside the types: its view of a file is our ByteSource.
+module;
+
+#include <hdf5.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.hdf5;
+
+import :handle;
+import :index;
+import :library;
+import :walk;
+import zt.core;
+import zt.source;
+
+namespace zt::hdf5::internal {
+namespace {
+
+// ---- libhdf5's file driver: reads of our ByteSource ------------------------------------------------------------
+
+// What a driver's open is told, through the property list.
+struct Given {
+  ByteSource* bytes;
+  bool* opened;
+};
+
+struct DriverFile {
+  H5FD_t base;  // libhdf5's, which must come first
+  ByteSource* bytes;
+  haddr_t end;  // of what it thinks it has
+};
+
+DriverFile* Of(H5FD_t* file) { return reinterpret_cast<DriverFile*>(file); }
+const DriverFile* Of(const H5FD_t* file) { return reinterpret_cast<const DriverFile*>(file); }
+
+// Files that links, virtual datasets or external storage name are not opened: there is one.
+H5FD_t* OpenDriver(const char*, unsigned flags, hid_t properties, haddr_t) {
+  const auto* const given = static_cast<const Given*>(H5Pget_driver_info(properties));
+  if (given == nullptr || *given->opened || (flags & H5F_ACC_RDWR) != 0) return nullptr;
+  auto* const file = new (std::nothrow) DriverFile{};
+  if (file == nullptr) return nullptr;
+  *given->opened = true;
+  file->bytes = given->bytes;
+  return &file->base;
+}
+herr_t CloseDriver(H5FD_t* file) {
+  delete Of(file);
+  return 0;
+}
+haddr_t EndOfAddresses(const H5FD_t* file, H5FD_mem_t) { return Of(file)->end; }
+herr_t SetEndOfAddresses(H5FD_t* file, H5FD_mem_t, haddr_t end) {
+  Of(file)->end = end;
+  return 0;
+}
+haddr_t EndOfFile(const H5FD_t* file, H5FD_mem_t) { return Of(file)->bytes->size().value_or(0); }
+herr_t ReadDriver(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t offset, std::size_t size, void* out) {
+  const std::uint64_t have = Of(file)->bytes->size().value_or(0);
+  if (offset > have || size > have - offset) return -1;
+  return Of(file)->bytes->ReadAt(offset, {static_cast<std::byte*>(out), size}).ok() ? 0 : -1;
+}
+herr_t WriteDriver(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, std::size_t, const void*) { return -1; }
+
+hid_t RegisterDriver() {
+  H5FD_class_t driver{};
+#ifdef H5FD_CLASS_VERSION
+  driver.version = H5FD_CLASS_VERSION;
+  driver.value = static_cast<H5FD_class_value_t>(511);  // of those left to everybody
+#endif
+  driver.name = "ztstream";
+  driver.maxaddr = static_cast<haddr_t>(INT64_MAX);
+  driver.fc_degree = H5F_CLOSE_WEAK;
+  driver.fapl_size = sizeof(Given);
+  driver.open = OpenDriver;
+  driver.close = CloseDriver;
+  driver.get_eoa = EndOfAddresses;
+  driver.set_eoa = SetEndOfAddresses;
+  driver.get_eof = EndOfFile;
+  driver.read = ReadDriver;
+  driver.write = WriteDriver;
+  return H5FDregister(&driver);
+}
+
+class File final : public Library {
+ public:
+  File(std::uint64_t size, std::uint64_t most_chunk) : size_(size), most_chunk_(most_chunk) {}
+
+  Status Open(ByteSource& bytes) {
+    driver_ = Handle(RegisterDriver());
+    const Handle access(H5Pcreate(H5P_FILE_ACCESS));
+    const Given given{&bytes, &opened_};
+    // A block holds whole chunks, so that keeping them would save nothing.
+    if (H5Pset_driver(access.get(), driver_.get(), &given) < 0 ||
+        H5Pset_cache(access.get(), 0, 521, std::size_t{1} << 20, 1.0) < 0) {
+      return IoError("libhdf5 cannot be set up");
+    }
+    file_ = Handle(H5Fopen(bytes.name().c_str(), H5F_ACC_RDONLY, access.get()));
+    return file_.ok() ? OkStatus() : Damaged("the superblock");
+  }
+
+  StatusOr<Index> ReadIndex() override { return Walk(file_.get(), size_, most_chunk_); }
+
+  Status ReadBlock(std::uint64_t address, std::span<const std::uint64_t> start,
+                   std::span<const std::uint64_t> count, std::span<std::byte> out) override {
+    if (address != address_ || !dataset_.ok()) {
+      dataset_ = Handle(H5Oopen_by_addr(file_.get(), address));
+      address_ = address;
+    }
+    const Handle type(H5Dget_type(dataset_.get())), space(H5Dget_space(dataset_.get()));
+    const int rank = H5Sget_simple_extent_ndims(space.get());
+    if (!type.ok() || rank < 0 || static_cast<std::size_t>(rank) != start.size())
+      return Damaged("the dataset");
+    std::uint64_t elements = 1;
+    for (const std::uint64_t n : count) elements *= n;  // the caller has checked the bytes
+    const hsize_t flat = elements;
+    const Handle memory(H5Screate_simple(1, &flat, nullptr));
+    if (elements * H5Tget_size(type.get()) != out.size()) return Damaged("the dataset");
+    const std::vector<hsize_t> first(start.begin(), start.end()), size(count.begin(), count.end());
+    if (rank > 0 && H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, first.data(), nullptr,
+                                        size.data(), nullptr) < 0) {
+      return Damaged("the dataset");
+    }
+    if (H5Dread(dataset_.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, out.data()) < 0)
+      return Damaged("its data");
+    return OkStatus();
+  }
+
+ private:
+  const std::uint64_t size_, most_chunk_;
+  bool opened_ = false;
+  Handle driver_, file_;
+  Handle dataset_;  // the last that was read
+  std::uint64_t address_ = 0;
+};
+
+}  // namespace
+
+Status Damaged(std::string_view what) {
+  std::string words;
+  const auto innermost = [](unsigned, const H5E_error2_t* error, void* to) -> herr_t {
+    auto& text = *static_cast<std::string*>(to);
+    if (text.empty() && error->desc != nullptr) text = error->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, &words);
+  if (words.size() > 200) words.resize(200);
+  return InvalidData("it is damaged: " + std::string(what) + " cannot be read" +
+                     (words.empty() ? "" : " (libhdf5: " + words + ")"));
+}
+
+StatusOr<std::unique_ptr<Library>> Library::Open(ByteSource& bytes, std::uint64_t most_chunk) {
+  if (H5dont_atexit() < 0 || H5open() < 0) return IoError("libhdf5 cannot be set up");
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5PLset_loading_state(0);
+  auto file = std::make_unique<File>(bytes.size().value_or(0), most_chunk);
+  ZT_RETURN_IF_ERROR(file->Open(bytes));
+  return file;
+}
+
+}  // namespace zt::hdf5::internal

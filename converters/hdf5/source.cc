@@ -1,0 +1,289 @@
+// zt.convert.hdf5 — datasets as components: contiguous ones by range, others by blocks that libhdf5 decodes.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.hdf5;
+
+import :index;
+import :keras;
+import :worker;
+import zt.convert.strided;
+import zt.convert.zip;
+import zt.core;
+import zt.source;
+import zt.transform;
+
+namespace zt {
+namespace hdf5::internal {
+namespace {
+
+// Chunks that are never written, repeated or highly compressed make much of little; so many times the file may all
+// datasets be together. Deflate alone reaches 1032.
+constexpr std::uint64_t kMaxExpansion = 2048;
+constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
+// Blocks lie across chunks where a row of chunks does not fit the memory limit. So often may a chunk be decoded.
+constexpr std::uint64_t kMostDecoded = 64;
+constexpr std::uint64_t kLeastBlock = std::uint64_t{64} << 10;
+
+// How a dataset is cut into blocks whose C-ordered bytes follow each other: ranges of dimension `split`, whole in those
+// after it and one index in those before.
+struct Blocks {
+  std::size_t split = 0;
+  std::uint64_t inner = 1;    // elements of one index of `split`
+  std::uint64_t indices = 1;  // of `split`, in a block
+  std::uint64_t decoded = 1;  // how many blocks a chunk may lie in
+};
+
+Blocks Cut(const Shape& shape, const Shape& chunk, std::uint64_t elements) {
+  Blocks blocks;
+  if (shape.empty()) return blocks;
+  blocks.split = shape.size() - 1;
+  while (blocks.split > 0 && blocks.inner * shape[blocks.split] <= elements)
+    blocks.inner *= shape[blocks.split--];
+  const std::uint64_t height = std::min(chunk[blocks.split], shape[blocks.split]);
+  blocks.indices = std::min(elements / blocks.inner, shape[blocks.split]);
+  if (blocks.indices >= height) {
+    blocks.indices -= blocks.indices % height;
+  } else {
+    blocks.decoded = (height + blocks.indices - 1) / blocks.indices;
+  }
+  for (std::size_t k = 0; k < blocks.split; ++k) {
+    const std::uint64_t most = std::min(chunk[k], shape[k]);
+    blocks.decoded = CheckedMul(blocks.decoded, most).value_or(~std::uint64_t{0});
+  }
+  return blocks;
+}
+
+class Hdf5Source final : public TensorSource {
+ public:
+  Hdf5Source(std::shared_ptr<ByteSource> bytes, std::uint64_t memory_limit)
+      : bytes_(std::move(bytes)),
+        memory_limit_(memory_limit),
+        block_(std::max(memory_limit / 4, kLeastBlock)) {}
+
+  Status Init() {
+    ZT_ASSIGN_OR_RETURN(worker_, Worker::Start(*bytes_, block_));
+    ZT_ASSIGN_OR_RETURN(Index index, worker_->ReadIndex());
+    attributes_ = std::move(index.attributes);
+    warnings_ = std::move(index.warnings);
+    // Into the order of the bytes in the file.
+    std::ranges::stable_sort(index.datasets, {}, [](const Dataset& dataset) {
+      return dataset.contiguous ? dataset.offset : dataset.address;
+    });
+    std::unordered_set<std::string_view> names;
+    bool decodes = false;
+    for (Dataset& dataset : index.datasets) {
+      const std::string context = TensorContext(dataset.name);
+      if (!names.insert(dataset.name).second)
+        return Annotate(InvalidData("it is in the file twice"), context);
+      ZT_RETURN_IF_ERROR(Annotate(Add(dataset), context));
+      decodes = decodes || parts_.back().decoded;
+    }
+    if (!decodes) worker_.reset();
+    return CheckExpansion();
+  }
+
+  std::string_view format() const override { return "hdf5"; }
+  Status CheckReadable(std::uint32_t object) const override {
+    const std::string& problem = parts_[object].problem;
+    return problem.empty() ? OkStatus() : Unsupported(problem);
+  }
+  bool sequential(ComponentId id) const override { return parts_[id.object].decoded; }
+  std::optional<Extent> extent(ComponentId id) const override {
+    const Part& part = parts_[id.object];
+    if (!part.problem.empty() || part.decoded || part.view != nullptr) return std::nullopt;
+    return Extent{bytes_.get(), part.offset, objects_[id.object].components[0].bytes};
+  }
+  std::optional<Identity> identity(ComponentId id) const override {
+    const Part& part = parts_[id.object];
+    if (!part.problem.empty()) return std::nullopt;
+    return Identity{this, part.address, objects_[id.object].components[0].bytes};
+  }
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    const Part& part = parts_[id.object];
+    const std::uint64_t size = objects_[id.object].components[0].bytes;
+    ZT_RETURN_IF_ERROR(CheckReadable(id.object));
+    if (offset > size || out.size() > size - offset) {
+      return InvalidArgument("a range beyond the tensor's " + std::to_string(size) + " bytes");
+    }
+    if (out.empty()) return OkStatus();
+    if (part.view != nullptr) return part.view->Read(offset, out);
+    if (!part.decoded) return bytes_->ReadAt(part.offset + offset, out);
+    return ReadBlocks(id.object, offset, out);
+  }
+  Status Finish() override { return Annotate(bytes_->CheckUnchanged(), bytes_->name()); }
+
+ private:
+  struct Part {
+    std::string problem;
+    std::uint64_t address = 0;
+    std::uint64_t offset = 0;
+    std::unique_ptr<StridedView> view;  // contiguous, in the other byte order
+    bool decoded = false;               // by libhdf5
+    std::uint64_t swap = 1;
+    Blocks blocks;
+  };
+
+  Status Add(Dataset& dataset) {
+    Part part;
+    part.problem = std::move(dataset.problem);
+    part.address = dataset.address;
+    part.offset = dataset.offset;
+    part.swap = dataset.swap;
+    const auto element = ParseElementType(part.problem.empty() ? dataset.element : "u8");
+    if (!element) return InvalidData("its elements are not known");
+    ZT_ASSIGN_OR_RETURN(Object object,
+                        DenseObject(std::move(dataset.name), dataset.shape, *element));
+    object.attributes = std::move(dataset.attributes);
+    ZT_RETURN_IF_ERROR(ValidateObject(object));
+    const std::uint64_t size = object.components[0].bytes;
+    if (part.problem.empty() && size > 0) {
+      ZT_RETURN_IF_ERROR(dataset.contiguous ? Place(size, *element, part)
+                                            : AddDecoded(dataset, size, part));
+      const bool fresh = counted_.insert(part.address).second;
+      if (fresh) declared_ = CheckedAdd(declared_, size).value_or(~std::uint64_t{0});
+    }
+    objects_.push_back(std::move(object));
+    parts_.push_back(std::move(part));
+    return OkStatus();
+  }
+
+  Status Place(std::uint64_t size, const ElementType& element, Part& part) {
+    const std::uint64_t have = *bytes_->size();
+    if (part.offset > have || size > have - part.offset) {
+      return InvalidData("its data ends at byte " + std::to_string(part.offset) + " + " +
+                         std::to_string(size) + ", the file at byte " + std::to_string(have) +
+                         "; the file is truncated");
+    }
+    if (part.swap == 1) return OkStatus();
+    const std::uint64_t width = ByteWidth(element.dtype);
+    if (part.swap != width) return InvalidData("its elements are not known");
+    part.view = std::make_unique<StridedView>(*bytes_, part.offset,
+                                              std::vector<StridedAxis>{{size / width, 1}},
+                                              StridedView::Elements{width, width}, memory_limit_);
+    return OkStatus();
+  }
+
+  Status AddDecoded(const Dataset& dataset, std::uint64_t size, Part& part) {
+    const std::uint64_t width = size / *ElementCount(dataset.shape);
+    if (dataset.chunk.size() != dataset.shape.size() || part.swap > width ||
+        std::ranges::find(dataset.chunk, std::uint64_t{0}) != dataset.chunk.end()) {
+      return InvalidData("its chunks are not known");
+    }
+    part.decoded = true;
+    part.blocks = Cut(dataset.shape, dataset.chunk, block_ / width);
+    if (part.blocks.decoded > kMostDecoded) {
+      part.problem =
+          "a row of its chunks takes more than a quarter of the memory limit, and each "
+          "chunk would have to be decoded " +
+          std::to_string(part.blocks.decoded) +
+          " times; raise the limit, or repack it with other chunks (h5repack)";
+    }
+    return OkStatus();
+  }
+
+  Status CheckExpansion() const {
+    const std::uint64_t have = *bytes_->size();
+    if (declared_ <= kFreeExpansion || declared_ / kMaxExpansion <= have) return OkStatus();
+    return Unsupported("its datasets make " + std::to_string(declared_) + " bytes of the file's " +
+                       std::to_string(have) + ", more than " + std::to_string(kMaxExpansion) +
+                       " times as many");
+  }
+
+  Status ReadBlocks(std::uint32_t object, std::uint64_t offset, std::span<std::byte> out) {
+    const Part& part = parts_[object];
+    const Shape& shape = objects_[object].shape;
+    const Blocks& blocks = part.blocks;
+    const std::uint64_t width = objects_[object].components[0].bytes / *ElementCount(shape);
+    const std::uint64_t whole = shape.empty() ? 1 : shape[blocks.split];
+    const std::uint64_t row = whole * blocks.inner * width;  // bytes that share what goes before
+    const std::uint64_t most = blocks.indices * blocks.inner * width;
+    const std::lock_guard lock(mutex_);
+    while (!out.empty()) {
+      const std::uint64_t prefix = offset / row, number = offset % row / most;
+      const std::uint64_t begin = prefix * row + number * most;
+      const std::uint64_t size = std::min(most, (prefix + 1) * row - begin);
+      if (held_object_ != object || held_begin_ != begin) {
+        ZT_RETURN_IF_ERROR(Load(object, prefix, number * blocks.indices, size));
+        held_object_ = object;
+        held_begin_ = begin;
+      }
+      const std::uint64_t take = std::min<std::uint64_t>(out.size(), begin + size - offset);
+      std::ranges::copy(held_.subspan(offset - begin, take), out.begin());
+      out = out.subspan(take);
+      offset += take;
+    }
+    return OkStatus();
+  }
+
+  // The block that begins at index `first` of the dimension that is split, into held_.
+  Status Load(std::uint32_t object, std::uint64_t prefix, std::uint64_t first, std::uint64_t size) {
+    const Part& part = parts_[object];
+    Shape start(objects_[object].shape.size(), 0), count = objects_[object].shape;
+    if (!count.empty()) {
+      const std::size_t split = part.blocks.split;
+      for (std::size_t k = split; k-- > 0;) {
+        start[k] = prefix % count[k];
+        prefix /= count[k];
+        count[k] = 1;
+      }
+      start[split] = first;
+      count[split] = std::min(part.blocks.indices, count[split] - first);
+    }
+    held_object_ = ~std::uint32_t{0};
+    ZT_ASSIGN_OR_RETURN(held_, worker_->ReadBlock(part.address, start, count, size));
+    SwapBytes(held_, part.swap);
+    return OkStatus();
+  }
+
+  std::shared_ptr<ByteSource> bytes_;
+  const std::uint64_t memory_limit_, block_;
+  std::unique_ptr<Worker> worker_;  // null where no dataset needs it
+  std::vector<Part> parts_;
+  std::unordered_set<std::uint64_t> counted_;  // addresses of datasets
+  std::uint64_t declared_ = 0;                 // bytes of those
+
+  std::mutex mutex_;  // of all below, and of worker_ once Init is done
+  std::span<std::byte> held_;
+  std::uint32_t held_object_ = ~std::uint32_t{0};
+  std::uint64_t held_begin_ = 0;
+};
+
+}  // namespace
+}  // namespace hdf5::internal
+
+bool ReadsHdf5() { return true; }
+
+StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> bytes,
+                                                 const Hdf5Options& options) {
+  if (bytes->sequential() || !bytes->size()) {
+    return Unsupported(
+        "an HDF5 file's tensors lie anywhere in it; a pipe will not do, name a file");
+  }
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, kHdf5HeadBytes));
+  if (LooksLikeZip(head)) {
+    ZT_ASSIGN_OR_RETURN(bytes, hdf5::internal::OpenWeights(std::move(bytes), options.memory_limit));
+  } else if (!LooksLikeHdf5(head)) {
+    return InvalidData("it is no HDF5 file");
+  }
+  auto source =
+      std::make_unique<hdf5::internal::Hdf5Source>(std::move(bytes), options.memory_limit);
+  ZT_RETURN_IF_ERROR(source->Init());
+  return source;
+}
+
+}  // namespace zt

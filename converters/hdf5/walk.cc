@@ -1,0 +1,303 @@
+// zt.convert.hdf5:walk — links to names, datasets to declarations. No name is followed out of the file.
+module;
+
+#include <hdf5.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.hdf5;
+
+import :handle;
+import :index;
+import :types;
+import :walk;
+import zt.core;
+
+namespace zt::hdf5::internal {
+namespace {
+
+// What an index may take, in bytes: so much, and so many times the size of the file. Names are joined from the names of
+// groups, so that a small file may have long ones.
+constexpr std::uint64_t kFreeIndex = std::uint64_t{16} << 20;
+constexpr std::uint64_t kIndexPerByte = 8;
+constexpr std::uint64_t kDeclaration = 128;  // a dataset beside its names
+// What attributes may take.
+constexpr std::uint64_t kMostAttribute = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMostAttributes = std::uint64_t{16} << 20;
+
+// Filters that libhdf5 brings along, by their numbers up to this one.
+constexpr H5Z_filter_t kLastOwnFilter = H5Z_FILTER_SCALEOFFSET;
+
+struct Link {
+  std::string name;
+  H5L_type_t type;
+};
+
+class Walker {
+ public:
+  Walker(hid_t file, std::uint64_t size, std::uint64_t most_chunk)
+      : file_(file), budget_(kFreeIndex + kIndexPerByte * size), most_chunk_(most_chunk) {}
+
+  StatusOr<Index> Run() {
+    H5O_info_t root;
+    if (H5Oget_info_by_name2(file_, "/", &root, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
+      return Damaged("the root group");
+    groups_.insert(root.addr);
+    pending_.push_back({root.addr, ""});
+    while (!pending_.empty()) {
+      const Pending next = std::move(pending_.back());
+      pending_.pop_back();
+      ZT_RETURN_IF_ERROR(VisitGroup(next.address, next.path));
+    }
+    if (left_out_ > 0) {
+      Warn(std::to_string(left_out_) +
+           " attributes are left out: they are neither numbers and texts nor lists of these, or "
+           "too large");
+    }
+    return std::move(index_);
+  }
+
+ private:
+  struct Pending {
+    std::uint64_t address;
+    std::string path;
+  };
+
+  void Warn(std::string line) { index_.warnings.push_back(std::move(line)); }
+
+  Status Spend(std::uint64_t bytes) {
+    if (bytes > budget_) {
+      return Unsupported("its names and attributes would take more than " +
+                         std::to_string(kIndexPerByte) + " times its size");
+    }
+    budget_ -= bytes;
+    return OkStatus();
+  }
+
+  Status VisitGroup(std::uint64_t address, const std::string& path) {
+    const std::string context = path.empty() ? "the root group" : "group " + Quote(path);
+    const Handle group(H5Oopen_by_addr(file_, address));
+    if (!group.ok()) return Annotate(Damaged("its header"), context);
+    ZT_RETURN_IF_ERROR(Annotate(AddAttributes(group.get(), path, index_.attributes), context));
+    std::vector<Link> links;
+    hsize_t at = 0;
+    const auto add = [](hid_t, const char* name, const H5L_info_t* info, void* to) -> herr_t {
+      static_cast<std::vector<Link>*>(to)->push_back({name, info->type});
+      return 0;
+    };
+    if (H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_NATIVE, &at, add, &links) < 0)
+      return Annotate(Damaged("its links"), context);
+    for (const Link& link : links) {
+      const std::string name = path.empty() ? link.name : path + "/" + link.name;
+      ZT_RETURN_IF_ERROR(Spend(kDeclaration + name.size()));
+      ZT_RETURN_IF_ERROR(AnnotateTensor(VisitLink(group.get(), link, name), name));
+    }
+    return OkStatus();
+  }
+
+  Status VisitLink(hid_t group, const Link& link, const std::string& name) {
+    if (link.type != H5L_TYPE_HARD && link.type != H5L_TYPE_SOFT) {
+      AddRefused(name, link.type == H5L_TYPE_EXTERNAL
+                           ? "it is a link to another file, which is not followed; convert that "
+                             "file itself"
+                           : "it is a link of a kind that is not known");
+      return OkStatus();
+    }
+    const bool soft = link.type == H5L_TYPE_SOFT;
+    H5O_info_t info;
+    if (H5Oget_info_by_name2(group, link.name.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0) {
+      if (!soft) return Damaged("its header");
+      Warn("the link " + Quote(name) + " leads nowhere within the file and is left out");
+      return OkStatus();
+    }
+    switch (info.type) {
+      case H5O_TYPE_GROUP:
+        if (!soft && groups_.insert(info.addr).second) {
+          pending_.push_back({info.addr, name});
+        } else {
+          Warn("the link " + Quote(name) +
+               " is another name of a group; its datasets are listed by the first name alone");
+        }
+        return OkStatus();
+      case H5O_TYPE_DATASET:
+        return AddDataset(info.addr, name);
+      case H5O_TYPE_NAMED_DATATYPE:
+        return OkStatus();
+      default:
+        Warn(Quote(name) + " is of a kind that is not known and is left out");
+        return OkStatus();
+    }
+  }
+
+  void AddRefused(const std::string& name, std::string problem) {
+    Dataset dataset;
+    dataset.name = name;
+    dataset.problem = std::move(problem);
+    dataset.shape = {0};
+    index_.datasets.push_back(std::move(dataset));
+  }
+
+  Status AddDataset(std::uint64_t address, const std::string& name) {
+    const auto known = datasets_.find(address);
+    if (known != datasets_.end()) {
+      Dataset again = index_.datasets[known->second];
+      again.name = name;
+      std::uint64_t work = again.problem.size();
+      for (const auto& [key, value] : again.attributes) work += key.size() + SizeOf(value);
+      ZT_RETURN_IF_ERROR(Spend(work));
+      index_.datasets.push_back(std::move(again));
+      return OkStatus();
+    }
+    const Handle handle(H5Oopen_by_addr(file_, address));
+    if (!handle.ok()) return Damaged("its header");
+    Dataset dataset;
+    dataset.name = name;
+    dataset.address = address;
+    ZT_RETURN_IF_ERROR(Describe(handle.get(), dataset));
+    ZT_RETURN_IF_ERROR(AddAttributes(handle.get(), "", dataset.attributes));
+    datasets_.emplace(address, index_.datasets.size());
+    index_.datasets.push_back(std::move(dataset));
+    return OkStatus();
+  }
+
+  Status Describe(hid_t id, Dataset& dataset) {
+    const Handle space(H5Dget_space(id)), type(H5Dget_type(id)), made(H5Dget_create_plist(id));
+    if (!space.ok() || !type.ok() || !made.ok()) return Damaged("its header");
+    if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
+      dataset.shape = {0};
+      dataset.problem = "it has a type and no elements (a null dataspace), and so no shape";
+      return OkStatus();
+    }
+    const int rank = H5Sget_simple_extent_ndims(space.get());
+    if (rank < 0 || rank > H5S_MAX_RANK) return Damaged("its shape");
+    std::array<hsize_t, H5S_MAX_RANK> dims{};
+    if (H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr) < 0)
+      return Damaged("its shape");
+    dataset.shape.assign(dims.begin(), dims.begin() + rank);
+    Elements elements = ElementsOf(type.get());
+    dataset.problem = std::move(elements.problem);
+    dataset.element = std::move(elements.name);
+    dataset.swap = elements.swap;
+    if (!dataset.problem.empty()) return OkStatus();
+    if (H5Pget_external_count(made.get()) > 0) {
+      dataset.problem = "its bytes are in other files (external storage), which are not read";
+      return OkStatus();
+    }
+    return DescribeLayout(id, made.get(), H5Tget_size(type.get()), dataset);
+  }
+
+  Status DescribeLayout(hid_t id, hid_t made, std::uint64_t width, Dataset& dataset) {
+    switch (H5Pget_layout(made)) {
+      case H5D_CONTIGUOUS: {
+        const haddr_t offset = H5Dget_offset(id);
+        dataset.contiguous = offset != HADDR_UNDEF;
+        dataset.offset = dataset.contiguous ? offset : 0;
+        dataset.chunk.assign(dataset.shape.size(), 1);  // never written: the fill value
+        return OkStatus();
+      }
+      case H5D_COMPACT:
+        dataset.chunk.assign(dataset.shape.size(), 1);
+        return OkStatus();
+      case H5D_CHUNKED:
+        return DescribeChunks(made, width, dataset);
+      case H5D_VIRTUAL:
+        dataset.problem = "it is put together from other files (virtual), which are not read";
+        return OkStatus();
+      default:
+        return Damaged("its layout");
+    }
+  }
+
+  Status DescribeChunks(hid_t made, std::uint64_t width, Dataset& dataset) {
+    const int rank = static_cast<int>(dataset.shape.size());
+    std::array<hsize_t, H5S_MAX_RANK> dims{};
+    if (rank == 0 || H5Pget_chunk(made, rank, dims.data()) != rank) return Damaged("its chunks");
+    dataset.chunk.assign(dims.begin(), dims.begin() + rank);
+    const auto elements = ElementCount(dataset.chunk);
+    const auto bytes = elements ? CheckedMul(*elements, width) : std::nullopt;
+    if (!bytes || *bytes == 0) return Damaged("its chunks");
+    if (*bytes > most_chunk_) {
+      dataset.problem =
+          "its chunks of " + std::to_string(*bytes) +
+          " bytes are decoded whole, and may take a quarter of the memory limit each, " +
+          std::to_string(most_chunk_) + " bytes; raise the limit";
+      return OkStatus();
+    }
+    const int filters = H5Pget_nfilters(made);
+    if (filters < 0) return Damaged("its filters");
+    for (int i = 0; i < filters; ++i) {
+      std::array<char, 64> name{};
+      unsigned flags = 0, config = 0;
+      std::size_t values = 0;
+      const H5Z_filter_t filter = H5Pget_filter2(made, static_cast<unsigned>(i), &flags, &values,
+                                                 nullptr, name.size() - 1, name.data(), &config);
+      if (filter < 0) return Damaged("its filters");
+      if (filter <= kLastOwnFilter && H5Zfilter_avail(filter) > 0) continue;
+      dataset.problem = "its chunks went through the filter " + Quote(name.data()) + " (number " +
+                        std::to_string(filter) +
+                        "), which is a plugin, and none is loaded; repack the file first (h5repack "
+                        "-f GZIP=1)";
+      return OkStatus();
+    }
+    return OkStatus();
+  }
+
+  // The attributes of an object; those of a group by its path and their name.
+  Status AddAttributes(hid_t object, const std::string& path, Value::Map& to) {
+    std::unordered_set<std::string> keys;
+    for (std::string& name : AttributeNames(object)) {
+      std::string key = path.empty() ? name : path + "/" + name;
+      auto value = ReadAttribute(object, name.c_str(), std::min(kMostAttribute, attributes_));
+      const std::uint64_t size = value ? key.size() + SizeOf(*value) : 0;
+      const bool fresh =
+          &to == &index_.attributes ? keys_.insert(key).second : keys.insert(key).second;
+      if (!value || !fresh || key.empty() || !IsUtf8(key) || size > attributes_) {
+        ++left_out_;
+        continue;
+      }
+      ZT_RETURN_IF_ERROR(Spend(size));
+      attributes_ -= size;
+      to.emplace_back(std::move(key), *std::move(value));
+    }
+    return OkStatus();
+  }
+  std::uint64_t SizeOf(const Value& value) const {
+    std::uint64_t size = sizeof(Value);
+    if (const auto* text = value.AsString()) size += text->size();
+    if (const auto* array = value.AsArray()) {
+      for (const Value& item : *array) size += SizeOf(item);
+    }
+    return size;
+  }
+
+  const hid_t file_;
+  std::uint64_t budget_;
+  const std::uint64_t most_chunk_;
+  std::uint64_t attributes_ = kMostAttributes;
+  std::uint64_t left_out_ = 0;
+  Index index_;
+  std::vector<Pending> pending_;
+  std::unordered_set<std::uint64_t> groups_;  // addresses of those that have been met
+  std::unordered_map<std::uint64_t, std::size_t> datasets_;  // by address, the first of each
+  std::unordered_set<std::string> keys_;                     // of index_.attributes
+};
+
+}  // namespace
+
+StatusOr<Index> Walk(hid_t file, std::uint64_t size, std::uint64_t most_chunk) {
+  return Walker(file, size, most_chunk).Run();
+}
+
+}  // namespace zt::hdf5::internal

@@ -1,0 +1,255 @@
+// zt.convert.hdf5:worker — a forked process answers over a socket; blocks pass through memory that both see.
+module;
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/retry.h"
+#include "core/status_macros.h"
+
+module zt.convert.hdf5;
+
+import :index;
+import :library;
+import :worker;
+import zt.core;
+import zt.source;
+
+namespace zt::hdf5::internal {
+namespace {
+
+using zt::internal::Retry;
+
+constexpr std::size_t kMaxDimensions = 32;  // HDF5's own limit
+// Memory that the process may take beyond its blocks: libhdf5's caches, a chunk in several stages of decoding, the index.
+constexpr std::uint64_t kFreeMemory = std::uint64_t{512} << 20;
+constexpr std::uint64_t kBlocksOfMemory = 8;
+// Processor time for an answer, and more for an index, by the size of the file.
+constexpr std::uint64_t kSeconds = 30;
+constexpr std::uint64_t kBytesPerSecond = std::uint64_t{4} << 20;
+// The most an index may take; Walk has a limit of its own, which is lower.
+constexpr std::uint64_t kFreeAnswer = std::uint64_t{64} << 20;
+constexpr std::uint64_t kAnswerPerByte = 32;
+
+// What the process is asked: a block, or the index where there are no bytes to read.
+struct Request {
+  std::uint64_t address = 0, bytes = 0, rank = 0;
+  std::array<std::uint64_t, kMaxDimensions> start{}, count{};
+};
+
+// What goes before an answer's text: the error where `code` is not OK.
+struct Header {
+  std::uint64_t code = 0, size = 0;
+};
+
+// False where the other end is gone.
+bool Send(int socket, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent =
+        Retry([&] { return ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL); });
+    if (sent <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
+bool Receive(int socket, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t got = Retry([&] { return ::recv(socket, bytes.data(), bytes.size(), 0); });
+    if (got <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+  return true;
+}
+
+// ---- the process -----------------------------------------------------------------------------------------------
+
+// A sanitizer's shadow of the memory is larger than any limit.
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer) || \
+    __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+void LimitMemory(std::uint64_t) {}
+#else
+void LimitMemory(std::uint64_t more) {
+  unsigned long long pages = 0;
+  std::FILE* const file = std::fopen("/proc/self/statm", "r");
+  const bool known = file != nullptr && std::fscanf(file, "%llu", &pages) == 1;
+  if (file != nullptr) std::fclose(file);
+  if (!known) return;
+  const rlim_t limit = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + more;
+  const rlimit both{limit, limit};
+  ::setrlimit(RLIMIT_AS, &both);
+}
+#endif
+
+void LimitTime(std::uint64_t seconds) {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_CPU, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1 + seconds;
+  ::setrlimit(RLIMIT_CPU, &limit);
+}
+
+// What the process does not need: the terminal's signals, which are the other's to answer; words on standard error when
+// it fails, which the other says better; a core; the right to write files or to have more of them open.
+void Retire() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGXCPU}) ::signal(signal, SIG_DFL);
+  const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (nowhere >= 0) ::dup2(nowhere, descriptor);
+  }
+  const rlimit none{0, 0};
+  for (const auto resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC}) {
+    ::setrlimit(resource, &none);
+  }
+}
+
+// The answer to one request; of a block, the bytes are then in `shared`.
+StatusOr<std::string> Respond(Library& library, const Request& request, std::uint64_t file_size,
+                              std::span<std::byte> shared) {
+  LimitTime(kSeconds + (request.bytes == 0 ? file_size / kBytesPerSecond : 0));
+  if (request.bytes == 0) {
+    ZT_ASSIGN_OR_RETURN(const Index index, library.ReadIndex());
+    return Encode(index);
+  }
+  ZT_RETURN_IF_ERROR(
+      library.ReadBlock(request.address, std::span(request.start).first(request.rank),
+                        std::span(request.count).first(request.rank), shared.first(request.bytes)));
+  return std::string();
+}
+
+// Until the other end is gone.
+void Serve(int socket, ByteSource& bytes, std::span<std::byte> shared) {
+  const std::uint64_t file_size = bytes.size().value_or(0);
+  LimitTime(kSeconds);
+  auto library = Library::Open(bytes, shared.size());
+  Request request;
+  while (Receive(socket, std::as_writable_bytes(std::span(&request, 1)))) {
+    const auto answer = library.ok() ? Respond(**library, request, file_size, shared)
+                                     : StatusOr<std::string>(library.status());
+    const std::string_view text =
+        answer.ok() ? std::string_view(*answer) : Message(answer.status());
+    const Header header{static_cast<std::uint64_t>(answer.status().code()), text.size()};
+    if (!Send(socket, std::as_bytes(std::span(&header, 1))) ||
+        !Send(socket, std::as_bytes(std::span(text)))) {
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+// ---- this side of it -------------------------------------------------------------------------------------------
+
+StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t block) {
+  std::unique_ptr<Worker> worker(new Worker);
+  worker->file_size_ = bytes.size().value_or(0);
+  void* const memory =
+      ::mmap(nullptr, block, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return IoError(errno, "cannot map memory");
+  worker->shared_ = {static_cast<std::byte*>(memory), block};
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return IoError(errno, "cannot make a socket");
+  worker->socket_ = ends[0];
+  worker->process_ = ::fork();
+  if (worker->process_ == 0) {
+    ::close(ends[0]);
+    LimitMemory(kFreeMemory + kBlocksOfMemory * block);
+    Retire();
+    try {
+      Serve(ends[1], bytes, worker->shared_);
+    } catch (const std::exception&) {  // memory has run out
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  const int error = errno;
+  ::close(ends[1]);
+  if (worker->process_ < 0) return IoError(error, "cannot start a process for libhdf5");
+  return worker;
+}
+
+Worker::~Worker() {
+  if (socket_ >= 0) ::close(socket_);
+  if (process_ > 0) {
+    ::kill(process_, SIGKILL);
+    Retry([&] { return ::waitpid(process_, nullptr, 0); });
+  }
+  if (!shared_.empty()) ::munmap(shared_.data(), shared_.size());
+}
+
+// Why there is no answer.
+Status Worker::Ended() {
+  int how = 0;
+  if (process_ < 0) return InvalidData("libhdf5 failed on it before");
+  const pid_t ended = Retry([&] { return ::waitpid(process_, &how, 0); });
+  process_ = -1;
+  if (ended > 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU) {
+    return InvalidData("libhdf5 came to no end with it within " + std::to_string(kSeconds) +
+                       " seconds of processor time; the file is damaged");
+  }
+  if (ended > 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL)
+    return IoError("the process that runs libhdf5 was killed");
+  return InvalidData("libhdf5 failed on it; the file is damaged");
+}
+
+StatusOr<std::string> Worker::Answer(std::uint64_t most) {
+  Header header;
+  if (!Receive(socket_, std::as_writable_bytes(std::span(&header, 1)))) return Ended();
+  if (header.size > most) return InvalidData("libhdf5 failed on it; the file is damaged");
+  std::string text;
+  while (text.size() < header.size) {  // grows by what has come
+    const std::size_t have = text.size();
+    text.resize(have + std::min<std::uint64_t>(header.size - have, std::uint64_t{1} << 20));
+    if (!Receive(socket_, std::as_writable_bytes(std::span(text)).subspan(have))) return Ended();
+  }
+  if (header.code == 0) return text;
+  const auto code = static_cast<StatusCode>(header.code);
+  return code == StatusCode::kUnimplemented || code == StatusCode::kUnavailable
+             ? MakeStatus(code, text)
+             : InvalidData(text);
+}
+
+StatusOr<Index> Worker::ReadIndex() {
+  const Request request;
+  if (!Send(socket_, std::as_bytes(std::span(&request, 1)))) return Ended();
+  const auto most = CheckedMul(file_size_, kAnswerPerByte).value_or(~std::uint64_t{0} / 2);
+  ZT_ASSIGN_OR_RETURN(const std::string text, Answer(kFreeAnswer + std::min(most, ~kFreeAnswer)));
+  return Decode(text);
+}
+
+StatusOr<std::span<std::byte>> Worker::ReadBlock(std::uint64_t address,
+                                                 std::span<const std::uint64_t> start,
+                                                 std::span<const std::uint64_t> count,
+                                                 std::uint64_t size) {
+  Request request{address, size, start.size(), {}, {}};
+  if (start.size() > kMaxDimensions || size == 0 || size > shared_.size())
+    return InvalidArgument("a block of " + std::to_string(size) + " bytes");
+  std::copy(start.begin(), start.end(), request.start.begin());
+  std::copy(count.begin(), count.end(), request.count.begin());
+  if (process_ < 0 || !Send(socket_, std::as_bytes(std::span(&request, 1)))) return Ended();
+  ZT_RETURN_IF_ERROR(Answer(kFreeAnswer).status());
+  return shared_.first(size);
+}
+
+}  // namespace zt::hdf5::internal

@@ -1,0 +1,323 @@
+"""HDF5 and Keras files through the program: every dataset has the bytes that h5py reads, whatever its layout.
+
+Files are written by h5py here; tests/data/hdf5 has one of a later version of it.
+"""
+import hashlib
+import json
+import os
+import random
+import struct
+import time
+import unittest
+import zipfile
+
+import h5py
+import numpy
+
+from support import DATA, INVALID, IO, UNSUPPORTED, EndToEnd, read_zt
+
+FILES = DATA / "hdf5"
+EXPECTED = json.loads((FILES / "expected.json").read_text())
+NAMES = {"float16": "f16", "float32": "f32", "float64": "f64", "int8": "i8", "int16": "i16", "int32": "i32",
+         "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool",
+         "complex64": "complex64", "complex128": "complex128"}
+
+
+def little_endian(array):
+    return array.astype(array.dtype.newbyteorder("<")).tobytes()
+
+
+def values(generator, dtype, shape):
+    count = int(numpy.prod(shape, dtype=numpy.int64))
+    if dtype == numpy.dtype("bool"):
+        return generator.integers(0, 2, size=shape).astype(bool)
+    if dtype.kind in "fc":
+        parts = generator.standard_normal(count * (2 if dtype.kind == "c" else 1))
+        array = parts[0::2] + 1j * parts[1::2] if dtype.kind == "c" else parts
+        return array.astype(dtype).reshape(shape)
+    return numpy.frombuffer(generator.bytes(count * dtype.itemsize), dtype).reshape(shape)
+
+
+class Hdf5(EndToEnd):
+
+    def converted(self, source, *options):
+        output = self.path("out.zt")
+        self.succeed("convert", "-f", *options, source, "-o", output)
+        return read_zt(output)
+
+    def check(self, source, *options):
+        """Converts `source` and compares every tensor with what h5py reads; the datasets it has."""
+        objects = self.converted(source, *options)["objects"]
+        with h5py.File(source, "r") as file:
+            names = []
+            file.visit(names.append)
+            found = {name: file[name] for name in names if isinstance(file[name], h5py.Dataset)}
+            self.assertEqual(sorted(objects), sorted(found))
+            for name, dataset in found.items():
+                array = numpy.asarray(dataset[()])
+                got = objects[name]["components"]["data"]
+                self.assertEqual([got.get("type") or got["dtype"], list(objects[name]["shape"])],
+                                 [NAMES[array.dtype.newbyteorder("=").name], list(array.shape)], name)
+                self.assertEqual(hashlib.sha256(got["bytes"]).hexdigest(),
+                                 hashlib.sha256(little_endian(array)).hexdigest(), name)
+        return objects
+
+    def test_the_fixture_of_a_later_h5py(self):
+        for name, expected in EXPECTED.items():
+            self.assertIn(b"text", self.succeed("inspect", FILES / name))
+            self.fail_with(UNSUPPORTED, "convert", FILES / name, "-o", self.path("x.zt"),
+                           says=("tensor 'text'", "its elements are texts"))
+            objects = self.converted(FILES / name, "--exclude", "text")["objects"]
+            self.assertEqual(sorted(objects), sorted(expected))
+            for tensor, (element, shape, sha256) in expected.items():
+                got = objects[tensor]["components"]["data"]
+                self.assertEqual([got["dtype"], list(objects[tensor]["shape"])], [element, shape])
+                self.assertEqual(hashlib.sha256(got["bytes"]).hexdigest(), sha256, tensor)
+
+    def test_every_type_layout_and_byte_order(self):
+        generator = numpy.random.default_rng(7)
+        layouts = {"contiguous": {}, "chunked": {"chunks": True}, "deflated": {"compression": "gzip"},
+                   "shuffled": {"compression": "gzip", "shuffle": True}, "summed": {"fletcher32": True, "chunks": True}}
+        for version in ("earliest", "latest"):
+            source = self.path(f"{version}.h5")
+            with h5py.File(source, "w", libver=version) as file:
+                for name in NAMES:
+                    for order in "<>":
+                        dtype = numpy.dtype(name).newbyteorder(order)
+                        for layout, options in layouts.items():
+                            file.create_dataset(f"{name}/{'little' if order == '<' else 'big'}/{layout}",
+                                                data=values(generator, dtype, (37, 5)), **options)
+                        file[f"{name}/{order}scalar"] = values(generator, dtype, ())
+                        file[f"{name}/{order}empty"] = values(generator, dtype, (0, 3))
+            self.assertEqual(len(self.check(source)), len(NAMES) * 2 * 7)
+
+    def test_chunks_of_any_shape_in_blocks_of_any_size(self):
+        generator = numpy.random.default_rng(11)
+        source = self.path("chunks.h5")
+        cases = [((1000, 300), (7, 300)), ((1000, 300), (1000, 1)), ((1000, 300), (333, 77)), ((300000,), (1000,)),
+                 ((40, 50, 60), (40, 5, 6)), ((40, 50, 60), (3, 50, 7)), ((3, 5, 7, 11, 13), (2, 2, 2, 2, 2)),
+                 ((1, 200000), (1, 999))]
+        with h5py.File(source, "w") as file:
+            for i, (shape, chunks) in enumerate(cases):
+                for dtype in ("<f4", ">i2", ">c16"):
+                    file.create_dataset(f"{i}{dtype}", data=values(generator, numpy.dtype(dtype), shape), chunks=chunks,
+                                        maxshape=tuple(None for _ in shape), compression=1)
+        for memory in ("2M", "64M"):
+            self.check(source, "--memory", memory)
+
+    def test_what_was_never_written_is_the_fill_value(self):
+        source = self.path("fill.h5")
+        with h5py.File(source, "w") as file:
+            file.create_dataset("contiguous", (50, 3), "f4", fillvalue=2.5)
+            file.create_dataset("chunked", (50, 3), ">i4", chunks=(7, 2), fillvalue=-3)
+            partly = file.create_dataset("partly", (50, 3), ">f8", chunks=(7, 2), compression=4, fillvalue=1.5)
+            partly[10:20, 1] = 9
+            compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            compact.set_layout(h5py.h5d.COMPACT)
+            space = h5py.h5s.create_simple((5,))
+            dataset = h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I16BE, space, dcpl=compact)
+            dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, numpy.arange(5, dtype=">i2"))
+        self.check(source)
+
+    def test_bytes_of_another_program_come_first(self):
+        for size in (512, 1024, 2048):
+            source = self.path(f"{size}.mat")
+            with h5py.File(source, "w", userblock_size=size) as file:
+                file["a"] = numpy.arange(12, dtype="f4").reshape(3, 4)
+                file.create_dataset("z", data=numpy.arange(99), compression="gzip")
+            self.check(source)
+
+    def test_many_and_deep_names(self):
+        source = self.path("names.h5")
+        with h5py.File(source, "w", track_order=True) as file:
+            for i in range(2000):
+                file[f"layer/{i}/w"] = numpy.float32(i)
+            file["/".join("abcdefgh" * 8)] = numpy.arange(3)
+            file["größe/重み"] = numpy.arange(3)
+        self.assertEqual(len(self.check(source)), 2002)
+
+    def test_links(self):
+        source = self.path("links.h5")
+        data = numpy.arange(5000, dtype="f8")
+        with h5py.File(self.path("other.h5"), "w") as other:
+            other["secret"] = data
+        with h5py.File(source, "w") as file:
+            file["a/first"] = data
+            file["a/loop"] = file["a"]
+            file["b"] = file["a"]
+            file["hard"] = file["a/first"]
+            file["soft"] = h5py.SoftLink("/a/first")
+            file["through"] = h5py.SoftLink("/b/first")
+            file["group"] = h5py.SoftLink("/a")
+            file["nowhere"] = h5py.SoftLink("/missing")
+            file["self"] = h5py.SoftLink("/self")
+            file["outside"] = h5py.SoftLink("/external/nothing")
+            file["external"] = h5py.ExternalLink("other.h5", "secret")
+        self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("x.zt"),
+                       says=("tensor 'external'", "it is a link to another file"))
+        process = self.run_program("convert", source, "--exclude", "external", "-o", self.path("x.zt"))
+        self.assertEqual(process.returncode, 0, process.stderr)
+        for name, count in (("nowhere", 1), ("self", 1), ("outside", 1), ("loop", 1), ("group", 1)):
+            self.assertEqual(process.stderr.decode().count(f"{name}'"), count, process.stderr)
+        objects = read_zt(self.path("x.zt"))["objects"]
+        self.assertEqual(len(objects), 4)
+        for entry in objects.values():
+            self.assertEqual(entry["components"]["data"]["bytes"], data.tobytes())
+        self.assertLess(self.path("x.zt").stat().st_size, 2 * data.nbytes)  # tied
+
+    def test_other_files_are_not_read(self):
+        source = self.path("m.h5")
+        self.put("raw", bytes(64))
+        with h5py.File(self.path("part.h5"), "w") as part:
+            part["x"] = numpy.arange(4)
+        with h5py.File(source, "w") as file:
+            file.create_dataset("raw", (16,), "f4", external=[("raw", 0, 64)])
+            layout = h5py.VirtualLayout((4,), "i8")
+            layout[:] = h5py.VirtualSource("part.h5", "x", (4,))
+            file.create_virtual_dataset("virtual", layout)
+        for name, words in (("raw", "external storage"), ("virtual", "put together from other files")):
+            self.fail_with(UNSUPPORTED, "convert", source, "--include", name, "-o", self.path("x.zt"),
+                           says=(f"tensor '{name}'", words))
+
+    def test_what_is_no_number_is_listed_and_refused(self):
+        source = self.path("kinds.h5")
+        with h5py.File(source, "w") as file:
+            file["good"] = numpy.arange(3)
+            file["text"] = "abc"
+            file["texts"] = numpy.array([b"ab", b"c"])
+            file["record"] = numpy.zeros(3, [("a", "f4"), ("b", "i4")])
+            file["array"] = numpy.zeros(3, [("r", "f4", 2), ("i", "f4", 2)])
+            file["lists"] = numpy.array([numpy.arange(2), numpy.arange(3)], dtype=h5py.vlen_dtype("i4"))
+            file["null"] = h5py.Empty("f4")
+            file["reference"] = file.ref
+            file["void"] = numpy.void(b"abc")
+            file.create_dataset("lzf", data=numpy.arange(1000), compression="lzf")
+            file.create_dataset("large", (1 << 28,), "f4", chunks=(1 << 25,))
+        listed = {entry["name"] for entry in self.json("inspect", "--json", source)["objects"]}
+        with h5py.File(source, "r") as file:
+            self.assertEqual(listed, set(file))
+        words = {"text": "texts", "texts": "texts", "record": "records", "array": "records", "lists": "lists",
+                 "null": "no shape", "reference": "references", "void": "opaque", "lzf": "'lzf' (number 32000)",
+                 "large": "raise the limit"}
+        self.assertEqual(listed, {"good", *words})
+        for name, word in words.items():
+            self.fail_with(UNSUPPORTED, "convert", source, "--include", name, "-o", self.path("x.zt"),
+                           says=(f"tensor '{name}'", word))
+        self.assertEqual(list(self.converted(source, "--include", "good")["objects"]), ["good"])
+
+    def test_attributes(self):
+        source = self.path("m.h5")
+        with h5py.File(source, "w") as file:
+            file["g/w"] = numpy.arange(3)
+            file.attrs.update(version="2.15", names=["a", "b"], fixed=numpy.array([b"ab", b"c"]), epoch=7, rate=0.5,
+                              below=numpy.int8(-3), shape=numpy.array([2, 3], ">u2"), flag=True, half=numpy.float16(1.5),
+                              long="x" * 100000)
+            file.attrs["matrix"] = numpy.zeros((2, 2))
+            file["g"].attrs["weight_names"] = numpy.array([b"w:0"])
+            file["g/w"].attrs["units"] = "m"
+        process = self.run_program("convert", source, "-o", self.path("out.zt"))
+        self.assertIn("1 attributes are left out", process.stderr.decode())
+        read = read_zt(self.path("out.zt"))
+        self.assertEqual({key: read["attributes"].get(key) for key in
+                          ("version", "names", "fixed", "epoch", "rate", "below", "shape", "flag", "half", "g/weight_names")},
+                         {"version": "2.15", "names": ["a", "b"], "fixed": ["ab", "c"], "epoch": 7, "rate": 0.5, "below": -3,
+                          "shape": [2, 3], "flag": True, "half": 1.5, "g/weight_names": ["w:0"]})
+        self.assertEqual(len(read["attributes"]["long"]), 100000)
+        self.assertEqual(read["objects"]["g/w"]["attributes"]["units"], "m")
+
+    def test_keras(self):
+        weights = self.path("model.weights.h5")
+        with h5py.File(weights, "w") as file:
+            file["layers/dense/vars/0"] = numpy.random.default_rng(3).standard_normal((64, 32)).astype("f4")
+            file.create_dataset("layers/dense/vars/1", data=numpy.arange(32, dtype="f4"), compression="gzip")
+        expected = self.check(weights)
+        content = weights.read_bytes()
+        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            with self.subTest(method=method):
+                source = self.path(f"{method}.keras")
+                with zipfile.ZipFile(source, "w", method) as archive:
+                    archive.writestr("metadata.json", "{}")
+                    archive.writestr("config.json", "{}")
+                    archive.writestr("model.weights.h5", content)
+                objects = self.converted(source)["objects"]
+                self.assertEqual({name: entry["components"]["data"]["bytes"] for name, entry in objects.items()},
+                                 {name: entry["components"]["data"]["bytes"] for name, entry in expected.items()})
+                self.assertEqual(self.converted(source, "--from", "hdf5")["objects"].keys(), expected.keys())
+                # A flipped bit, of a byte that HDF5 itself does not check.
+                damaged = bytearray(source.read_bytes())
+                if method == zipfile.ZIP_STORED:
+                    with h5py.File(weights, "r") as file:
+                        at = damaged.find(content[:8]) + file["layers/dense/vars/0"].id.get_offset()
+                else:
+                    at = damaged.find(b"model.weights.h5") + 5000
+                damaged[at] ^= 1
+                self.fail_with(INVALID, "convert", self.put("bad.keras", bytes(damaged)), "-o", self.path("y.zt"))
+        self.put("2000000", os.urandom(1 << 21))
+        big = self.path("big.keras")
+        with zipfile.ZipFile(big, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("model.weights.h5", content + os.urandom(1 << 21))
+        self.fail_with(UNSUPPORTED, "convert", big, "--memory", "1M", "-o", self.path("y.zt"), says="unpack the archive")
+        none = self.path("none.keras")
+        with zipfile.ZipFile(none, "w") as archive:
+            archive.writestr("model.weights.h5", b"none")
+        self.fail_with(INVALID, "convert", none, "-o", self.path("y.zt"), says="is no HDF5 file")
+
+    def test_other_commands(self):
+        source = self.path("m.h5")
+        with h5py.File(source, "w") as file:
+            file["w"] = numpy.arange(1000, dtype=">f4").reshape(10, 100)
+            file.create_dataset("z", data=numpy.arange(100000, dtype="i4").reshape(1000, 100), compression="gzip")
+        self.converted(source)
+        self.succeed("verify", self.path("out.zt"), "--against", source)
+        self.succeed("diff", self.path("out.zt"), source)
+        self.succeed("extract", source, "-o", self.path("out.npz"))
+        arrays = numpy.load(self.path("out.npz"))
+        self.assertEqual(arrays["z"].tobytes(), numpy.arange(100000, dtype="i4").tobytes())
+        self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.path("x.zt"), stdin=source.read_bytes(),
+                       says="a pipe will not do")
+        self.fail_with(INVALID, "convert", "--from", "hdf5", self.put("none", bytes(100)), "-o", self.path("x.zt"),
+                       says="it is no HDF5 file")
+
+    def test_little_that_would_become_much_is_refused(self):
+        source = self.path("much.h5")
+        with h5py.File(source, "w") as file:
+            file.create_dataset("w", (1 << 40,), "f4", chunks=(1 << 20,))
+        self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("x.zt"), says="2048 times")
+        with h5py.File(source, "w") as file:
+            file.create_dataset("w", (1 << 14, 1 << 14), "u1", chunks=(1 << 14, 1))
+        self.fail_with(UNSUPPORTED, "convert", "--memory", "1M", source, "-o", self.path("x.zt"),
+                       says=("tensor 'w'", "repack it"))
+
+    def test_damage(self):
+        """Bytes of the structures changed at random: an error or a file, never a crash, a hang or a leftover process."""
+        source = self.path("whole.h5")
+        with h5py.File(source, "w") as file:
+            file["a/w"] = numpy.arange(40, dtype="f4")
+            file.create_dataset("a/z", data=numpy.arange(400), compression="gzip", shuffle=True, chunks=(50,))
+            file["a"].attrs["names"] = ["x", "y"]
+            file["s"] = h5py.SoftLink("/a/w")
+        whole = source.read_bytes()
+        for cut in (0, 7, 8, 100, 800, len(whole) // 2, len(whole) - 1):
+            self.fail_with((INVALID, UNSUPPORTED), "convert", "--from", "hdf5", self.put("cut.h5", whole[:cut]), "-o",
+                           self.path("x.zt"))
+        dice = random.Random(int(os.environ.get("ZT_SEED", "1")))
+        statuses, until = {}, time.monotonic() + float(os.environ.get("ZT_SECONDS", "4"))
+        while time.monotonic() < until:
+            damaged = bytearray(whole)
+            for _ in range(dice.choice((1, 1, 2, 8))):
+                at = dice.randrange(len(damaged))
+                width = min(dice.choice((1, 1, 2, 4, 8)), len(damaged) - at)
+                damaged[at:at + width] = dice.choice((bytes(width), b"\xff" * width, dice.randbytes(width),
+                                                      struct.pack("<Q", dice.randrange(len(whole)))[:width]))
+            process = self.run_program("convert", "-f", self.put("damaged.h5", bytes(damaged)), "-o", self.path("x.zt"),
+                                       timeout=60)
+            self.assertIn(process.returncode, (0, INVALID, UNSUPPORTED, IO), process.stderr)
+            if process.returncode:
+                self.assertRegex(process.stderr.decode(), r"ztstream: [^\n]*damaged\.h5: [^\n]+\n\Z")
+            statuses[process.returncode] = statuses.get(process.returncode, 0) + 1
+        print("statuses of damaged files:", dict(sorted(statuses.items())))
+        self.assertGreater(statuses.get(INVALID, 0), 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
