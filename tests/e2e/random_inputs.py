@@ -1,7 +1,7 @@
 """Random input files of every format, each with the tensors that a right conversion finds in it.
 
 Used by combinations.py. Every function takes the random generator, a folder and a prefix that keeps names apart, and
-returns an Input. The files are written by hand or by numpy and zipfile, never by the program under test.
+returns an Input. The files are written by hand or by numpy, h5py and zipfile, never by the program under test.
 """
 import dataclasses
 import io
@@ -10,12 +10,15 @@ import math
 import struct
 import zipfile
 
+import h5py
 import numpy
 import zstandard
 
 import make_safetensors
 import make_zt
 import number_formats
+import onnx_assembler as onnx
+import pickle_assembler as pickles
 import ztread
 
 LONG = {short: long for long, short in ztread.LONG.items()}
@@ -321,6 +324,162 @@ def dequantized(kind, content):
     return ((numpy.concatenate([low, high], 1).astype("<f4") - 8) * scales).ravel()
 
 
+# ---- PyTorch ---------------------------------------------------------------------------------------------------
+
+STORAGES = {"f64": "Double", "f32": "Float", "f16": "Half", "bf16": "BFloat16", "i64": "Long", "i32": "Int", "i16": "Short",
+            "i8": "Char", "u8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
+DTYPES = {"u16": "uint16", "u32": "uint32", "u64": "uint64", "f8_e4m3fn": "float8_e4m3fn", "f8_e5m2": "float8_e5m2",
+          "f8_e4m3fnuz": "float8_e4m3fnuz", "f8_e5m2fnuz": "float8_e5m2fnuz"}
+STORED = {"complex64": "f32", "complex128": "f64"} | {name: "u8" for name in DTYPES if name[:2] == "f8"}
+
+
+def swapped(data, width):
+    return numpy.frombuffer(data, f"<u{width}").astype(f">u{width}").tobytes()
+
+
+def random_view(rng, shape):
+    """(offset, strides, elements of the storage): dimensions in any order, with gaps, repeated."""
+    order, strides, stride = list(range(len(shape))), [0] * len(shape), 1
+    if rng.random() < 0.4:
+        rng.shuffle(order)
+    for at in reversed(order):
+        if rng.random() < 0.05:
+            continue  # expanded: every index is the same element
+        stride *= rng.choice([1] * 9 + [2])
+        strides[at] = stride
+        stride *= max(1, shape[at])
+    offset = rng.choice([0, 0, 0, 5])
+    last = sum((dim - 1) * step for dim, step in zip(shape, strides)) if math.prod(shape) else 0
+    return offset, strides, offset + last + 1 + rng.choice([0, 0, 7])
+
+
+def torch_file(rng, folder, prefix):
+    legacy, big, nested = rng.random() < 0.3, rng.random() < 0.15, rng.random() < 0.5
+    members, stored, model = {}, {}, {}
+    for at in range(rng.randint(1, 8)):
+        kind, shape = rng.choice([*STORAGES, *DTYPES] + ["f32", "bf16"] * 4), random_shape(rng, random_size(rng))
+        offset, strides, count = random_view(rng, shape)
+        data, width, key = random_data(rng, kind, count), number_formats.width(kind), str(at)
+        array = numpy.ndarray(shape, f"V{width}", data, offset * width, [step * width for step in strides])
+        name = random_name(rng, prefix, at) or f"{prefix}{at}"
+        narrow = number_formats.width(STORED.get(kind, kind))
+        where = {"kind": STORAGES[kind] + "Storage"} if kind in STORAGES else {"kind": "UntypedStorage", "module": "torch.storage"}
+        where |= {"key": key, "count": count if kind in STORAGES else count * width}
+        of = pickles.stream_storage(**where) if legacy else pickles.storage(**where)
+        more = () if kind in STORAGES else (pickles.glob("torch", DTYPES[kind]),)
+        members[name] = pickles.tensor(shape, strides, offset, of=of, more=more,
+                                       rebuild="_rebuild_tensor_v2" if kind in STORAGES else "_rebuild_tensor_v3")
+        stored[key] = (where["count"], swapped(data, narrow) if big and not legacy else data)
+        model[name] = dense(shape, STORED.get(kind, kind), array.tobytes(), kind if kind in STORED else None)
+        if rng.random() < 0.1:  # tied
+            members[name + ".tied"], model[name + ".tied"] = members[name], model[name]
+    attributes = {prefix + "epoch": rng.randrange(1000), prefix + "note": "é"} if rng.random() < 0.4 else {}
+    members |= {name: pickles.number(value) if isinstance(value, int) else pickles.text(value)
+                for name, value in attributes.items()}
+    body = pickles.dictionary(**members)
+    if nested:
+        body = pickles.dictionary(**{prefix + "state": body})
+        model = {f"{prefix}state.{name}": tensor for name, tensor in model.items()}
+        attributes = {f"{prefix}state.{name}": value for name, value in attributes.items()}
+    path = folder / f"{prefix}.pt"
+    if legacy:
+        # The flag is of the machine; a legacy stream's storages are little-endian on any.
+        system = pickles.pickled(pickles.dictionary(protocol_version=pickles.number(1001),
+                                                    little_endian=b"\x89" if big else b"\x88"))
+        keys = b"](" + b"".join(map(pickles.text, stored)) + b"e"
+        path.write_bytes(pickles.stream(body, keys, b"".join(pickles.u64(count) + data for count, data in stored.values()),
+                                        system=system))
+    else:
+        deflated = rng.random() < 0.2 and max(len(data) for _, data in stored.values()) < 200000
+        path.write_bytes(pickles.archive(body, {key: data for key, (_, data) in stored.items()}, root=prefix + "/",
+                                         entries=[(prefix + "/byteorder", b"big")] if big else [],
+                                         method=zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED))
+    return Input(path, model, attributes, kind="torch legacy" if legacy else "torch")
+
+
+# ---- ONNX --------------------------------------------------------------------------------------------------------
+
+# The number of a type, and the field that its elements have when they are not raw.
+ONNX = {"f32": (1, 4), "u8": (2, 5), "i8": (3, 5), "u16": (4, 5), "i16": (5, 5), "i32": (6, 5), "i64": (7, 7), "bool": (9, 5),
+        "f16": (10, 5), "f64": (11, 10), "u32": (12, 11), "u64": (13, 11), "complex64": (14, 4), "complex128": (15, 10),
+        "bf16": (16, 5), "f8_e4m3fn": (17, 5), "f8_e4m3fnuz": (18, 5), "f8_e5m2": (19, 5), "f8_e5m2fnuz": (20, 5)}
+
+
+def onnx_typed(kind, data):
+    """The field of elements that are not raw: floats one after the other, integers and narrow floats as varints."""
+    number, fields = ONNX[kind][1], []
+    if number in (4, 10):
+        return onnx.field(number, data)
+    signed = kind in ("i8", "i16", "i32", "i64")
+    for value in numpy.frombuffer(data, f"<{'i' if signed else 'u'}{number_formats.width(kind)}").tolist():
+        fields.append(onnx.varint(value))
+    return onnx.field(number, b"".join(fields))
+
+
+def onnx_file(rng, folder, prefix):
+    path, external, ways, tensors, model = folder / f"{prefix}.onnx", bytearray(), set(), [], {}
+    for at in range(rng.randint(1, 8)):
+        kind, shape = rng.choice([*ONNX] + ["f32"] * 6 + ["i64"] * 2), random_shape(rng, random_size(rng))
+        data = random_data(rng, kind, math.prod(shape))
+        name = random_name(rng, prefix, at) or f"{prefix}{at}"
+        way = rng.choice(["raw", "raw", "typed", "external"] if len(data) < 20000 else ["raw", "external"])
+        ways.add(way)
+        if way == "raw":
+            held = onnx.field(9, data)
+        elif way == "typed":
+            held = onnx_typed(kind, data)
+        else:
+            external += bytes(-len(external) % 64)
+            held = onnx.external(location=f"{prefix}.data", offset=len(external), length=len(data))
+            external += data
+        tensors.append(onnx.tensor(name, ONNX[kind][0], shape, held))
+        model[name] = dense(shape, STORED.get(kind, kind), data, kind if kind in STORED else None)
+    attributes = {prefix + "author": "é"} if rng.random() < 0.4 else {}
+    more = b"".join(onnx.field(14, onnx.field(1, key) + onnx.field(2, value)) for key, value in attributes.items())
+    path.write_bytes(onnx.model(*tensors, more=more))
+    if "external" in ways:
+        (folder / f"{prefix}.data").write_bytes(external)
+    return Input(path, model, attributes, kind="onnx")
+
+
+# ---- HDF5 --------------------------------------------------------------------------------------------------------
+
+
+def hdf5_file(rng, folder, prefix):
+    """Datasets in any layout and byte order; in a third of all cases as a Keras archive."""
+    keras, model = rng.random() < 0.3, {}
+    path = folder / f"{prefix}.h5"
+    with h5py.File(path, "w", libver=rng.choice(["earliest", "latest"]),
+                   userblock_size=0 if keras else rng.choice([0, 0, 512])) as file:
+        for at in range(rng.randint(1, 8)):
+            array, tensor = random_array(rng)
+            name, options = random_name(rng, prefix, at) or f"{prefix}{at}", {}
+            if array.size and array.ndim and rng.random() < 0.6:
+                chunks = [rng.randint(max(1, dim // 8), dim) for dim in array.shape]
+                while math.prod(chunks) * array.itemsize > 100000:
+                    chunks[chunks.index(max(chunks))] //= 2
+                options = {"chunks": tuple(chunks), "shuffle": rng.random() < 0.5, "fletcher32": rng.random() < 0.3}
+                options |= {"compression": "gzip", "compression_opts": rng.randint(1, 9)} if rng.random() < 0.7 else {}
+            dataset = file.create_dataset(name, data=array, **options)
+            if rng.random() < 0.2:
+                dataset.attrs["units"] = "é"
+                tensor.attributes["units"] = "é"
+            model[name] = tensor
+            if rng.random() < 0.1:
+                file[name + ".tied"], model[name + ".tied"] = dataset, tensor
+        attributes = {prefix + "epoch": rng.randrange(1000), prefix + "names": ["a", "é"]} if rng.random() < 0.4 else {}
+        file.attrs.update(attributes)
+    if keras:
+        content, path = path.read_bytes(), folder / f"{prefix}.keras"
+        with zipfile.ZipFile(path, "w", rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
+            archive.writestr("config.json", "{}")
+            archive.writestr("model.weights.h5", content)
+        if len(content) > 1000000:  # must fit the least memory limit where it is deflated
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("model.weights.h5", content)
+    return Input(path, model, attributes, kind="keras" if keras else "hdf5")
+
+
 # ---- .zt of every version ----------------------------------------------------------------------------------------
 
 PLAIN = ["f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"]
@@ -457,5 +616,5 @@ def encode_1(objects, version, attributes, aliases):
     return bytes(out) + manifest + struct.pack("<Q", len(manifest)) + footer
 
 
-MAKERS = [safetensors_file] * 3 + [npz_file] * 4 + [zt_file] * 4 + [npy_file, npy_folder, scipy_file, gguf_file, gguf_file,
-                                                                    safetensors_folder, gptq_folder]
+MAKERS = [safetensors_file] * 3 + [npz_file] * 4 + [zt_file] * 4 + [torch_file] * 3 + [onnx_file] * 2 + [hdf5_file] * 2 + [
+    npy_file, npy_folder, scipy_file, gguf_file, gguf_file, safetensors_folder, gptq_folder]
