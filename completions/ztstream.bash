@@ -12,7 +12,7 @@ _ztstream() {
   local input='--from --follow-links --npy-void --sparse'
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    local first='convert inspect verify extract diff bench'
+    local first='convert join inspect verify extract diff bench'
     [[ $cur != -* ]] || first='-h --help --version'
     COMPREPLY=($(compgen -W "$first" -- "$cur"))
     return
@@ -37,7 +37,7 @@ _ztstream() {
     --to) values='safetensors npy npz gguf' ;;
     --npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     --dtype) values='f32 f16 bf16 f8_e4m3fn f8_e5m2' ;;
-    -T|--threads|--memory|--chunk|--limit|--min-gain|--include|--exclude|--rename) return ;;
+    -T|--threads|--memory|--chunk|--shards|--shard-size|--shard|--limit|--min-gain|--include|--exclude|--rename) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))
@@ -47,7 +47,8 @@ _ztstream() {
     -*)
       local options="$input $common"
       case $command in
-        convert) options+=' -o --output --spec --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata -n --dry-run -f --force --no-sync' ;;
+        join) options="$common -o --output --missing -f --force --no-sync" ;;
+        convert) options+=' -o --output --spec --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --shards --shard-size --shard -n --dry-run -f --force --no-sync' ;;
         verify) options+=' --against' ;;
         extract) options+=' -o --output --to -f --force --no-sync' ;;
         bench) options+=' --folder --limit --runs' ;;

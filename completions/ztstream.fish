@@ -1,28 +1,30 @@
 # fish completion for ztstream
 
-set -l commands convert inspect verify extract diff bench
+set -l commands convert join inspect verify extract diff bench
 complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -f -a "$commands"
 complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -l version -d 'Versions'
 complete -c ztstream -s h -l help -d 'Options'
 
 set -l any "__fish_seen_subcommand_from $commands"
+set -l reads '__fish_seen_subcommand_from convert inspect verify extract diff bench'
 complete -c ztstream -n $any -s T -l threads -x -d 'Workers; 0: all usable'
 complete -c ztstream -n $any -l memory -x -d 'Bytes of data under way at once'
 complete -c ztstream -n $any -l progress -x -a 'auto always never' -d 'When to show progress'
 complete -c ztstream -n $any -l json -d 'Machine-readable output'
 complete -c ztstream -n $any -s q -l quiet -d 'No progress, summary or warnings'
 complete -c ztstream -n $any -s v -l verbose -d 'Say more'
-complete -c ztstream -n $any -l from -x -a 'safetensors npy npz gguf torch onnx hdf5 zt' -d 'Input format'
-complete -c ztstream -n $any -l follow-links -d 'Shards may be links out of the folder'
-complete -c ztstream -n $any -l npy-void -x -a 'bf16 f8_e4m3fn f8_e5m2' -d "Element type of npy's |V arrays"
-complete -c ztstream -n $any -l sparse -x -a 'auto keep' -d 'scipy archives'
+complete -c ztstream -n $reads -l from -x -a 'safetensors npy npz gguf torch onnx hdf5 zt' -d 'Input format'
+complete -c ztstream -n $reads -l follow-links -d 'Shards may be links out of the folder'
+complete -c ztstream -n $reads -l npy-void -x -a 'bf16 f8_e4m3fn f8_e5m2' -d "Element type of npy's |V arrays"
+complete -c ztstream -n $reads -l sparse -x -a 'auto keep' -d 'scipy archives'
 complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l sort -x -a 'name size offset' -d 'Order of the tensors'
 complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l tree -d 'Fold names by their dots'
 
-set -l writes '__fish_seen_subcommand_from convert extract'
+set -l writes '__fish_seen_subcommand_from convert join extract'
 complete -c ztstream -n $writes -s o -l output -r -d 'The file to write'
 complete -c ztstream -n $writes -s f -l force -d 'Replace an existing output'
 complete -c ztstream -n $writes -l no-sync -d 'Do not wait until the disk has it'
+complete -c ztstream -n '__fish_seen_subcommand_from join' -l missing -d 'Print the numbers that are not there'
 complete -c ztstream -n '__fish_seen_subcommand_from extract' -l to -x -a 'safetensors npz npy gguf' -d 'Output format'
 complete -c ztstream -n '__fish_seen_subcommand_from verify' -l against -r -d 'The inputs it was made of'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l folder -r -d 'Where to write a temporary file'
@@ -53,4 +55,7 @@ complete -c ztstream -n $convert -l include -x -d 'Only tensors that match'
 complete -c ztstream -n $convert -l exclude -x -d 'Not these'
 complete -c ztstream -n $convert -l rename -x -d 's/REGEX/TEXT/'
 complete -c ztstream -n $convert -l no-metadata -d 'Leave out the attributes of the file'
+complete -c ztstream -n $convert -l shards -x -d 'Write so many files'
+complete -c ztstream -n $convert -l shard-size -x -d 'Write files of so many bytes at most'
+complete -c ztstream -n $convert -l shard -x -d 'Write only shard I of N'
 complete -c ztstream -n $convert -s n -l dry-run -d 'Print the plan'

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Kills N real conversions at random moments and prints what was found: absent, old or complete, never partial.
+# Kills N real conversions at random moments and prints what was found: absent, old or complete, never partial; then N
+# runs over eight shards, which are run again: shards that are there are whole, and the end is that of an undisturbed run.
 #   scripts/kill-trial.sh [N] [SEED]      N: 300; the program of build/release, or ZTSTREAM
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 export ZTSTREAM="${ZTSTREAM:-$root/build/release/bin/ztstream}" ZT_TEST_DATA="$root/tests/data"
-export ZT_KILLS="${1:-300}" ZT_SEED="${2:-1}"
-exec /usr/bin/python3 -B "$root/tests/e2e/kill_test.py"
+export ZT_KILLS="${1:-300}" ZT_SHARD_KILLS="${1:-300}" ZT_SEED="${2:-1}"
+/usr/bin/python3 -B "$root/tests/e2e/kill_test.py"
+exec /usr/bin/python3 -B "$root/tests/e2e/shards_test.py" Again.test_kills_at_random_moments

@@ -17,7 +17,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
 COMPLETIONS = ROOT / "completions"
-COMMANDS = ["convert", "inspect", "verify", "extract", "diff", "bench"]
+COMMANDS = ["convert", "join", "inspect", "verify", "extract", "diff", "bench"]
 
 
 def options(*command):

@@ -47,7 +47,16 @@ struct ConvertArgs {
   bool group_quantized = false;
   bool no_metadata = false;
   std::vector<std::string> include, exclude, rename;
+  std::uint64_t shard_size = 0, shards = 0;  // 0: not given
+  std::string shard;                         // "3/8", or empty
   bool dry_run = false, force = false, no_sync = false;
+};
+
+struct JoinArgs {
+  Common common;
+  std::vector<std::string> shards;
+  std::string output;
+  bool missing = false, force = false, no_sync = false;
 };
 
 struct InspectArgs {

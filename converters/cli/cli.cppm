@@ -14,6 +14,7 @@ export namespace zt::cli {
 
 // Each returns the program's exit status and has printed its error.
 int RunConvert(const ConvertArgs& args);
+int RunJoin(const JoinArgs& args);
 int RunInspect(const InspectArgs& args);
 int RunVerify(const VerifyArgs& args);
 int RunExtract(const ExtractArgs& args);

@@ -7,7 +7,6 @@ module;
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,7 +20,9 @@ import :formats;
 import :output;
 import :progress;
 import :rules;
+import :shards;
 import :support;
+import :writing;
 import zt;
 
 namespace zt::cli {
@@ -123,60 +124,6 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
   return tensors;
 }
 
-Json SummaryJson(const ConvertArgs& args, const TensorSource& source, const Plan& plan,
-                 const std::vector<std::string>& warnings) {
-  Json out = Envelope(args.common, true);
-  out["dry_run"] = args.dry_run;
-  out["inputs"] = args.inputs;
-  out["input_format"] = source.format();
-  out["output"] = Json::object();
-  if (!args.output.empty()) out["output"]["path"] = args.output;
-  out["output"]["spec"] = args.spec;
-  out["tensors"] = {{"input", source.objects().size()}, {"converted", plan.objects.size()}};
-  out["bytes_in"] = plan.input_bytes(source);
-  out["bytes_decoded"] = plan.output_bytes();
-  out["warnings"] = warnings;
-  return out;
-}
-
-// What a number that does not fit has become, in a tensor of this type.
-std::string_view Replacement(const Object* object, OnOverflow policy) {
-  if (policy == OnOverflow::kSaturate || object == nullptr) return "the largest value";
-  for (const Component& component : object->components) {
-    if (component.role != "data" && component.role != "values") continue;
-    const ElementType& element = component.element;
-    if (element.type == "f8_e5m2" || (element.type.empty() && IsFloat(element.dtype)) ||
-        element.type.starts_with("complex")) {
-      return "infinity";
-    }
-    if (element.type.starts_with("f8_")) return "NaN, for the type has no infinity";
-  }
-  return "the largest value";
-}
-
-void ReportFindings(const Writer& writer, const Plan& plan) {
-  if (plan.on_overflow == OnOverflow::kError) return;  // the error has said it
-  std::unordered_map<std::string_view, const Object*> objects;
-  if (!writer.numeric_findings().empty()) {
-    for (const PlannedObject& each : plan.objects)
-      objects.emplace(each.object->name, each.object.get());
-  }
-  for (const NumericFinding& finding : writer.numeric_findings()) {
-    const auto found = objects.find(finding.tensor);
-    const Object* const object = found == objects.end() ? nullptr : found->second;
-    std::string line = TensorContext(finding.tensor) + ": ";
-    if (finding.counts.overflow > 0) {
-      line += Counted(finding.counts.overflow, "value") + " did not fit and became " +
-              std::string(Replacement(object, plan.on_overflow));
-    }
-    if (finding.counts.nan_lost > 0) {
-      line += (finding.counts.overflow > 0 ? "; " : "") + std::to_string(finding.counts.nan_lost) +
-              " NaN had no counterpart";
-    }
-    Warn(line);
-  }
-}
-
 // A name that says another format is a mistake to be found before the work is done.
 Status CheckOutputName(const ConvertArgs& args) {
   for (const Format& format : Formats()) {
@@ -192,35 +139,32 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSource(const ConvertArgs& args) {
                               : OpenInputs(args.inputs, args.input);
 }
 
-// Writes the file. What is known afterwards alone goes into `summary` and `json`.
+// Writes the one output and says what came of it.
 Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, WriterOptions options,
-             RunSummary& summary, Json& json) {
+             const std::vector<std::string>& warnings) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink,
                       OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
   ProgressBar bar(args.common, "convert");
   options.progress = [&](const Progress& p) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                      Writer::Create(std::move(sink), std::move(options)));
-  {
-    const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
-    ZT_RETURN_IF_ERROR(writer->AddSource(source, plan));
-    ZT_RETURN_IF_ERROR(writer->Flush());
-    ZT_RETURN_IF_ERROR(writer->Finish());
-  }
+  ZT_ASSIGN_OR_RETURN(const WrittenFile written,
+                      WriteFile(std::move(sink), source, plan, std::move(options)));
   bar.End();
-  ReportFindings(*writer, plan);
-  summary = {.output = args.output,
-             .tensors = plan.objects.size(),
-             .bytes_in = plan.input_bytes(source),
-             .bytes_out = writer->file_bytes(),
-             .seconds = bar.seconds()};
-  json = Json::array();
-  for (const NumericFinding& finding : writer->numeric_findings()) {
-    json.push_back({{"tensor", finding.tensor},
-                    {"overflow", finding.counts.overflow},
-                    {"nan_lost", finding.counts.nan_lost}});
+  ReportFindings(written.findings, plan);
+  if (args.common.json) {
+    Json json = SummaryJson(args, source, plan, warnings);
+    json["output"]["bytes"] = written.bytes;
+    json["timing"] = {{"wall_s", bar.seconds()}};
+    json["numeric"] = ToJson(written.findings);
+    return PrintJson(args.common, json);
+  }
+  if (!args.common.quiet) {
+    Note(Text({.output = args.output,
+               .tensors = plan.objects.size(),
+               .bytes_in = plan.input_bytes(source),
+               .bytes_out = written.bytes,
+               .seconds = bar.seconds()}));
   }
   return OkStatus();
 }
@@ -229,7 +173,8 @@ Status Convert(const ConvertArgs& args) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules.plan));
   ZT_RETURN_IF_ERROR(CheckOutputName(args));
-  if (!args.dry_run || !args.output.empty())
+  ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
+  if ((!args.dry_run || !args.output.empty()) && !shards)
     ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
   ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, rules.plan));
@@ -246,24 +191,14 @@ Status Convert(const ConvertArgs& args) {
   if (args.common.verbose) {
     for (const std::string& line : rules.Uses()) Note(line);
   }
+  if (shards) return ConvertShards(args, *shards, *source, plan, options, warnings);
   if (args.dry_run) {
     if (!args.common.json) return Print(PlanText(*source, plan, args));
     Json json = SummaryJson(args, *source, plan, warnings);
     json["plan"] = PlanJson(*source, plan);
     return Print(Dump(json));
   }
-  RunSummary summary;
-  Json numeric;
-  ZT_RETURN_IF_ERROR(Write(args, *source, plan, std::move(options), summary, numeric));
-  if (args.common.json) {
-    Json json = SummaryJson(args, *source, plan, warnings);
-    json["output"]["bytes"] = summary.bytes_out;
-    json["timing"] = {{"wall_s", summary.seconds}};
-    json["numeric"] = std::move(numeric);
-    return PrintJson(args.common, json);
-  }
-  if (!args.common.quiet) Note(Text(summary));
-  return OkStatus();
+  return Write(args, *source, plan, std::move(options), warnings);
 }
 
 }  // namespace

@@ -116,6 +116,11 @@ OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>&
 
 OpenedSource OpenZtFile(FormatInput input) { return OpenZt(std::move(input.bytes)); }
 
+OpenedSource OpenZtIn(const std::string& path, const std::vector<std::string>&,
+                      const InputOptions& options) {
+  return OpenZtShards(path, {.follow_links = options.follow_links});
+}
+
 bool IsZtHead(std::span<const std::byte> head) { return head.size() >= 8 && LooksLikeZt(head); }
 
 constexpr std::string_view kSafetensorsSuffixes[] = {".safetensors"};
@@ -129,6 +134,7 @@ constexpr std::string_view kTorchIndexes[] = {".bin.index.json"};
 constexpr std::string_view kOnnxSuffixes[] = {".onnx"};
 constexpr std::string_view kHdf5Suffixes[] = {".h5", ".hdf5", ".keras"};
 constexpr std::string_view kZtSuffixes[] = {".zt"};
+constexpr std::string_view kZtIndexes[] = {".zt.index.json"};
 
 constexpr Format kFormats[] = {
     {"safetensors", "safetensors", kSafetensorsSuffixes, kSafetensorsIndexes, "",
@@ -156,15 +162,8 @@ constexpr Format kFormats[] = {
      OpenTorchIn, nullptr},
     {"onnx", "ONNX", kOnnxSuffixes, {}, "", LooksLikeOnnx, OpenOnnxFile, nullptr, nullptr},
     {"hdf5", "HDF5, Keras", kHdf5Suffixes, {}, "", LooksLikeHdf5, OpenHdf5File, nullptr, nullptr},
-    {"zt",
-     "zTensor 1.x, 0.1",
-     kZtSuffixes,
-     {},
-     "a .zt file",
-     IsZtHead,
-     OpenZtFile,
-     nullptr,
-     nullptr},
+    {"zt", "zTensor 1.x, 0.1", kZtSuffixes, kZtIndexes, "a .zt file", IsZtHead, OpenZtFile,
+     OpenZtIn, nullptr},
 };
 
 std::vector<std::string> Names(bool written_only) {

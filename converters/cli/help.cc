@@ -26,6 +26,10 @@ constexpr Row kRows[] = {
     {"--chunk", "Output", "SIZE"},
     {"--digest", "Output", "KIND"},
     {"--dry-run", "Output", ""},
+    {"--shards", "Shards", "N"},
+    {"--shard-size", "Shards", "SIZE"},
+    {"--shard", "Shards", "I/N"},
+    {"--missing", "Output", ""},
     {"--force", "Output", ""},
     {"--no-sync", "Output", ""},
     {"--include", "Tensors", "REGEX"},
@@ -95,7 +99,8 @@ class Layout final : public CLI::Formatter {
   }
 
   static std::string Program(const CLI::App& app) {
-    std::string out = "Usage: ztstream COMMAND ...\n" + app.get_description() + "\n\nCommands:\n";
+    std::string out = "Usage: ztstream COMMAND ...; ztstream COMMAND --help lists its options\n" +
+                      app.get_description() + "\n\nCommands:\n";
     const auto commands = app.get_subcommands({});
     for (const CLI::App* command : commands)
       out += Line(command->get_name(), command->get_description());
@@ -104,9 +109,8 @@ class Layout final : public CLI::Formatter {
       if (option->get_name() == "--version") out += OptionLine(*option);
     }
     return out +
-           "\nExit status: 0 done, 1 differs, 2 usage, 3 output exists, 4 input invalid,\n"
-           "5 unsupported, 6 I/O, 7 number does not fit, 130 interrupted.\n"
-           "`ztstream COMMAND --help` and `man ztstream` have the rest.\n";
+           "Exit status: 0 done, 1 differs, 2 usage, 3 output exists, 4 input invalid,\n"
+           "5 unsupported, 6 I/O, 7 number does not fit, 130 interrupted. More: man ztstream\n";
   }
 
   static std::string Command(const CLI::App& app) {

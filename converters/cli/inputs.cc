@@ -54,15 +54,17 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
                                               const InputOptions& options) {
   std::vector<FolderFiles> found;
   for (const Format& format : Formats()) {
-    // A .zt file beside a checkpoint is what was made of it.
-    if (format.name != "zt" && (options.from.empty() || options.from == format.name))
-      found.push_back({&format, {}});
+    if (options.from.empty() || options.from == format.name) found.push_back({&format, {}});
   }
   std::error_code error;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     for (FolderFiles& files : found) {
-      if (HasSuffix(*files.format, name)) files.names.push_back(name);
+      // Of .zt files only those with an index are a checkpoint.
+      const bool index = std::ranges::any_of(
+          files.format->indexes, [&](std::string_view end) { return name.ends_with(end); });
+      if (index || (files.format->name != "zt" && HasSuffix(*files.format, name)))
+        files.names.push_back(name);
     }
   }
   if (error) return IoError(error.value(), "cannot list the folder");
@@ -94,6 +96,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
     return FindFormat("torch")->open_folder(path, {}, options);
   }
   ZT_ASSIGN_OR_RETURN(std::vector<FolderFiles> found, ListFolder(path, options));
+  // A .zt file beside a checkpoint is what was made of it.
+  if (found.size() > 1) {
+    std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "zt"; });
+  }
   // Repositories keep the same weights as *.safetensors and as *.bin, and other things as *.bin.
   if (found.size() > 1) {
     std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "torch"; });
@@ -107,7 +113,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
   if (found.empty() || found.front().format->open_folder == nullptr) {
     std::vector<std::string> suffixes;
     for (const Format& format : Formats()) {
-      if (format.open_folder != nullptr) suffixes.push_back("*" + std::string(format.suffixes[0]));
+      if (format.open_folder == nullptr) continue;
+      const bool indexed = format.name == "zt";
+      suffixes.push_back("*" + std::string(indexed ? format.indexes[0] : format.suffixes[0]));
     }
     return InvalidArgument("the folder holds no checkpoint: no " + Joined(suffixes, "or") +
                            " file" + (found.empty() ? "" : "; name the files in it"));

@@ -1,5 +1,6 @@
 // ztstream — the program: parses the command line and hands it to a command.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,14 @@ void SecureDescriptors() {
   for (int fd = 0; fd < 3; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", kModes[fd]) != fd) ::_exit(6);
   }
+}
+
+// A checkpoint of a thousand shards is a thousand open files, the usual limit; the system lets a program raise its own.
+void RaiseFileLimit() {
+  rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 std::string Version() {
@@ -67,6 +76,7 @@ int Run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   SecureDescriptors();
+  RaiseFileLimit();
   zt::cli::InstallSignals();
   try {
     return Run({argv + 1, argv + std::max(argc, 1)});

@@ -19,6 +19,7 @@ namespace {
 // Filled by parsing. One command is parsed, so what all take is kept once.
 struct Arguments {
   ConvertArgs convert;
+  JoinArgs join;
   InspectArgs inspect;
   VerifyArgs verify;
   ExtractArgs extract;
@@ -119,7 +120,20 @@ void AddConvert(CLI::App& app, ConvertArgs& args) {
   Repeatable(app.add_option("--exclude", args.exclude, "Not these; repeatable"));
   Repeatable(app.add_option("--rename", args.rename, "New names; repeatable, in order"));
   app.add_flag("--no-metadata", args.no_metadata, "Leave out the attributes of the whole file");
+  app.add_option("--shards", args.shards, "Write N files, cut in the order of the input")
+      ->check(CLI::Range(1, 99999));
+  app.add_option("--shard-size", args.shard_size, "Write files of so many decoded bytes at most")
+      ->transform(Size());
+  app.add_option("--shard", args.shard, "Write only shard I of N");
   app.add_flag("-n,--dry-run", args.dry_run, "Print the plan and write nothing");
+  AddWriting(app, args);
+}
+
+void AddJoin(CLI::App& app, JoinArgs& args) {
+  app.add_option("SHARD", args.shards, "All shards of one conversion: DIR/model-*-of-*.zt")
+      ->required();
+  app.add_option("-o,--output", args.output, "What they were written for: DIR/model.zt");
+  app.add_flag("--missing", args.missing, "Print the numbers of those that are not there");
   AddWriting(app, args);
 }
 
@@ -163,19 +177,25 @@ void AddBench(CLI::App& app, BenchArgs& args) {
       ->capture_default_str();
 }
 
-// Fills in what the commands share.
+// What every command takes, of a run that names these paths.
+Common CompleteCommon(std::vector<std::string> paths, const std::string& output = "") {
+  Common common = Parsed().common;
+  common.progress = Parsed().progress == "always"  ? ProgressMode::kAlways
+                    : Parsed().progress == "never" ? ProgressMode::kNever
+                                                   : ProgressMode::kAuto;
+  common.product_on_output = output == "-";
+  if (!output.empty()) paths.push_back(output);
+  common.paths = std::move(paths);
+  return common;
+}
+
+// Fills in what the commands that read inputs share.
 template <typename T>
 const T& Complete(T& args, std::vector<std::string> paths, const std::string& output = "") {
-  args.common = Parsed().common;
+  args.common = CompleteCommon(std::move(paths), output);
   args.input = Parsed().input;
   args.input.memory = args.common.memory;
   args.input.keep_sparse = Parsed().sparse == "keep";
-  args.common.progress = Parsed().progress == "always"  ? ProgressMode::kAlways
-                         : Parsed().progress == "never" ? ProgressMode::kNever
-                                                        : ProgressMode::kAuto;
-  args.common.product_on_output = output == "-";
-  if (!output.empty()) paths.push_back(output);
-  args.common.paths = std::move(paths);
   return args;
 }
 
@@ -189,10 +209,12 @@ void AddCommands(CLI::App& app) {
     AddInput(*command);
     AddCommon(*command);
   };
-  add("convert", "Convert files or a checkpoint folder to one .zt file", AddConvert,
-      parsed.convert);
+  add("convert", "Convert files or a checkpoint folder to .zt files", AddConvert, parsed.convert);
+  CLI::App* const join = app.add_subcommand("join", "Write the index that makes shards one input");
+  AddJoin(*join, parsed.join);
+  AddCommon(*join);
   add("inspect", "List a file of any format it reads, from its header", AddInspect, parsed.inspect);
-  add("verify", "Check every byte of a .zt file", AddVerify, parsed.verify);
+  add("verify", "Check every byte of a .zt file, or of all its shards", AddVerify, parsed.verify);
   add("extract", "Write tensors back as safetensors, npz, npy or GGUF", AddExtract, parsed.extract);
   add("diff", "Compare two inputs by name, shape, type and values", AddDiff, parsed.diff);
   add("bench", "Measure reading, converting, compressing and writing", AddBench, parsed.bench);
@@ -208,6 +230,14 @@ int RunCommand(const CLI::App& app) {
                          "-o OUT is missing: the .zt file to write, or - for standard "
                          "output; see ztstream convert --help");
     return RunConvert(Complete(p.convert, p.convert.inputs, p.convert.output));
+  }
+  if (p.common.command == "join") {
+    if (p.join.output.empty() && !p.join.missing)
+      return RefuseUsage(p.common,
+                         "-o OUT is missing: the .zt file that the shards were written for; see "
+                         "ztstream join --help");
+    p.join.common = CompleteCommon(p.join.shards);
+    return RunJoin(p.join);
   }
   if (p.common.command == "inspect") return RunInspect(Complete(p.inspect, {p.inspect.file}));
   if (p.common.command == "verify") {

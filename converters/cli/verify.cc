@@ -1,9 +1,12 @@
 // zt.cli — verify: every byte of a .zt file against its manifest.
 module;
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,14 +20,29 @@ module zt.cli;
 import :compare;
 import :output;
 import :progress;
+import :shards;
 import :support;
 import zt;
+import zt.convert.shards;
+import zt.convert.zt;
 
 namespace zt::cli {
 
 using namespace internal;
 
 namespace {
+
+// What is wrong, and in which file.
+struct FileProblem {
+  std::string file;
+  VerifyProblem what;
+};
+
+// What was found in the file, or in all shards of an index.
+struct Findings {
+  VerifyReport totals;  // without its problems
+  std::vector<FileProblem> problems;
+};
 
 std::string ProblemText(const VerifyProblem& problem) {
   std::string out;
@@ -58,11 +76,13 @@ StatusOr<Comparison> CompareAgainst(const VerifyArgs& args) {
   return CompareSources(*file, *source, args.common, "compare");
 }
 
-Json ReportJson(const VerifyArgs& args, const VerifyReport& report, const Comparison& compared,
+Json ReportJson(const VerifyArgs& args, const Findings& found, const Comparison& compared,
                 bool good) {
+  const VerifyReport& report = found.totals;
   Json problems = Json::array();
-  for (const VerifyProblem& problem : report.problems) {
+  for (const auto& [file, problem] : found.problems) {
     Json row = Json::object();
+    if (file != args.file) row["file"] = file;
     if (!problem.object.empty()) row["object"] = problem.object;
     if (!problem.component.empty()) row["component"] = problem.component;
     row["message"] = problem.message;
@@ -86,15 +106,14 @@ Json ReportJson(const VerifyArgs& args, const VerifyReport& report, const Compar
   return json;
 }
 
-void PrintProblems(const VerifyArgs& args, const VerifyReport& report, const Comparison& compared) {
-  for (const VerifyProblem& problem : report.problems)
-    Note(args.file + ": " + ProblemText(problem));
+void PrintProblems(const VerifyArgs& args, const Findings& found, const Comparison& compared) {
+  for (const auto& [file, problem] : found.problems) Note(file + ": " + ProblemText(problem));
   for (const Difference& each : compared.differences) {
     Note(args.file + ": " + TensorContext(each.tensor) + ": " +
          Text(each, "the file", "the source"));
   }
   if (args.common.quiet) return;
-  for (const std::string& each : report.unverified) {
+  for (const std::string& each : found.totals.unverified) {
     Warn(args.file + ": " + each +
          " is not a digest algorithm known here; those bytes are unverified");
   }
@@ -114,37 +133,106 @@ std::string GoodText(const VerifyArgs& args, const VerifyReport& report, const C
   return Printable(out) + "\n";
 }
 
+// The file, or each shard of an index, whose digest has to be the one that the index names.
+class Verification {
+ public:
+  explicit Verification(const VerifyArgs& args) : args_(args), bar_(args.common, "verify") {}
+
+  Status File(const std::string& path) {
+    ZT_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+    VerifyOptions options;
+    options.threads = args_.common.threads;
+    options.memory_bytes = args_.common.memory;
+    options.progress = [&](std::uint64_t done, std::uint64_t total) {
+      bar_.Update(before_ + done, std::max(all_, total), 0, 0);
+    };
+    ZT_ASSIGN_OR_RETURN(VerifyReport report, Verify(*reader, options));
+    for (VerifyProblem& problem : report.problems)
+      found.problems.push_back({path, std::move(problem)});
+    VerifyReport& totals = found.totals;
+    for (std::string& each : report.unverified) totals.unverified.push_back(std::move(each));
+    totals.objects += report.objects;
+    totals.components += report.components;
+    totals.digests += report.digests;
+    totals.stored_bytes += report.stored_bytes;
+    totals.decoded_bytes += report.decoded_bytes;
+    return OkStatus();
+  }
+
+  Status Index(const std::string& path) {
+    // Opening compares the index with its shards both ways.
+    ZT_RETURN_IF_ERROR(OpenZtShards(path, {.follow_links = args_.input.follow_links}).status());
+    ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
+    std::set<std::string> shards;
+    for (const auto& [tensor, shard] : index.weight_map) shards.insert(shard);
+    for (const auto& [shard, file] : index.files) {
+      shards.insert(shard);
+      all_ += file.bytes;
+    }
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    for (const std::string& shard : shards) {
+      const std::string file = (folder / shard).string();
+      ZT_RETURN_IF_ERROR(Annotate(File(file), shard));
+      const auto listed = index.files.find(shard);
+      if (listed == index.files.end()) continue;
+      ZT_RETURN_IF_ERROR(Annotate(CompareDigest(file, listed->second.digest), shard));
+      before_ += listed->second.bytes;
+    }
+    return OkStatus();
+  }
+
+  double End() {
+    bar_.End();
+    return bar_.seconds();
+  }
+
+  Findings found;
+
+ private:
+  Status CompareDigest(const std::string& file, const std::string& listed) {
+    ZT_ASSIGN_OR_RETURN(const DigestText digest, ParseDigest(listed));
+    if (digest.kind == DigestKind::kNone) {
+      found.totals.unverified.push_back(digest.algorithm);
+      return OkStatus();
+    }
+    ZT_ASSIGN_OR_RETURN(const std::string is, DigestOfFile(file, digest.kind));
+    ++found.totals.digests;
+    if (is == digest.canonical) return OkStatus();
+    found.problems.push_back(
+        {file, {"", "", "the digest of the file is " + is + ", the index says " + listed}});
+    return OkStatus();
+  }
+
+  const VerifyArgs& args_;
+  ProgressBar bar_;
+  std::uint64_t before_ = 0, all_ = 0;  // bytes of shards
+};
+
 }  // namespace
 
 int RunVerify(const VerifyArgs& args) {
   if (args.file == "-")
     return Fail(args.common, Annotate(NotFromPipe("a .zt file"), "standard input"));
-  auto reader = Reader::Open(args.file);
-  if (!reader.ok()) return Refuse(args, reader.status());
-  ProgressBar bar(args.common, "verify");
-  VerifyOptions options;
-  options.threads = args.common.threads;
-  options.memory_bytes = args.common.memory;
-  options.progress = [&](std::uint64_t done, std::uint64_t total) {
-    bar.Update(done, total, 0, 0);
-  };
-  const auto report = Verify(**reader, options);
-  bar.End();
-  if (!report.ok()) return Refuse(args, report.status());
+  Verification verification(args);
+  const Status status =
+      IsIndexPath(args.file) ? verification.Index(args.file) : verification.File(args.file);
+  const double seconds = verification.End();
+  if (!status.ok()) return Refuse(args, status);
+  const Findings& found = verification.found;
   Comparison compared;
-  if (!args.against.empty() && report->problems.empty()) {
+  if (!args.against.empty() && found.problems.empty()) {
     auto comparison = CompareAgainst(args);
     if (!comparison.ok()) return Fail(args.common, comparison.status());
     compared = *std::move(comparison);
   }
-  const bool good = report->problems.empty() && compared.differences.empty();
+  const bool good = found.problems.empty() && compared.differences.empty();
   Status printed = OkStatus();
   if (args.common.json) {
-    printed = PrintJson(args.common, ReportJson(args, *report, compared, good));
+    printed = PrintJson(args.common, ReportJson(args, found, compared, good));
   } else if (good && !args.common.quiet) {
-    printed = Print(GoodText(args, *report, compared, bar.seconds()));
+    printed = Print(GoodText(args, found.totals, compared, seconds));
   }
-  PrintProblems(args, *report, compared);
+  PrintProblems(args, found, compared);
   if (!printed.ok()) return Fail(args.common, printed);
   return good ? 0 : 1;
 }

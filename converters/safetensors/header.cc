@@ -332,7 +332,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSour
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
                                                               const CheckpointOptions& options) {
-  const auto open = [](std::shared_ptr<ByteSource> bytes, const std::string&) {
+  const auto open = [](std::shared_ptr<ByteSource> bytes, const std::string&, const ShardIndex&) {
     return OpenSafetensors(std::move(bytes));
   };
   return OpenShards(path, {".safetensors", ".safetensors.index.json", open}, options);

@@ -33,16 +33,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
 
-using WeightMap = std::map<std::string, std::string>;  // tensor -> shard
-
 constexpr std::size_t kMostNamed = 20;  // shards or gaps in one message
-
-// "model-00002-of-00003.safetensors" taken apart.
-struct ShardName {
-  std::string set;  // what its siblings share: "model-*-of-00003.safetensors"
-  std::uint64_t part = 0, count = 0;
-  int width = 0;  // digits of the part
-};
 
 // The number that `text` ends with, which is taken off; nullopt where it does not end with one of at most nine digits.
 std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
@@ -56,6 +47,8 @@ std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
   return value;
 }
 
+}  // namespace
+
 std::optional<ShardName> ParseShardName(std::string_view file, std::string_view suffix) {
   std::string_view rest = file;
   rest.remove_suffix(std::min(rest.size(), suffix.size()));
@@ -66,13 +59,14 @@ std::optional<ShardName> ParseShardName(std::string_view file, std::string_view 
   const std::size_t end = rest.size();
   const auto part = TakeNumber(rest);
   if (!part || !rest.ends_with('-') || *part > *count) return std::nullopt;
-  return ShardName{std::string(rest) + "*" + std::string(tail), *part, *count,
-                   static_cast<int>(end - rest.size())};
+  const int width = static_cast<int>(end - rest.size());
+  std::string set = std::string(rest) + "*" + std::string(tail);
+  rest.remove_suffix(1);
+  return ShardName{std::string(rest), *part, *count, std::move(set), width};
 }
 
-// "00002, 00004 to 00007": what lies between the sorted `parts`, from `first` to `last`. Empty where nothing does.
-std::string Gaps(const std::set<std::uint64_t>& parts, std::uint64_t first, std::uint64_t last,
-                 int width) {
+std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t first,
+                         std::uint64_t last, int width) {
   std::string out;
   std::size_t gaps = 0;
   const auto number = [&](std::uint64_t part) {
@@ -98,6 +92,8 @@ std::string Gaps(const std::set<std::uint64_t>& parts, std::uint64_t first, std:
   return out;
 }
 
+namespace {
+
 // Files that are named as parts of a set are whole sets, whoever lists them: a folder, or an index.
 Status CheckSets(std::span<const std::string> files, std::string_view suffix,
                  std::string_view what) {
@@ -118,7 +114,7 @@ Status CheckSets(std::span<const std::string> files, std::string_view suffix,
   for (const auto& [name, set] : sets) {
     const bool from_zero = set.parts.contains(0);
     const std::string gaps =
-        Gaps(set.parts, from_zero ? 0 : 1, set.count - (from_zero ? 1 : 0), set.width);
+        MissingParts(set.parts, from_zero ? 0 : 1, set.count - (from_zero ? 1 : 0), set.width);
     if (gaps.empty()) continue;
     return InvalidData(std::string(what) + " " + gaps + " of " + Quote(name) +
                        "; the checkpoint is not whole");
@@ -151,25 +147,51 @@ Status CheckShardName(std::string_view file) {
   return OkStatus();
 }
 
-StatusOr<WeightMap> ReadIndex(const fs::path& path) {
-  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(path.string()));
-  if (*bytes->size() > kMaxIndexBytes) return InvalidData("the index is larger than 1 GiB");
-  std::string text(*bytes->size(), '\0');
-  ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
-  return ParseShardIndex(std::move(text));
-}
-
 StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const std::string& file,
                                                   const ShardFormat& format,
+                                                  const ShardIndex& index,
                                                   const CheckpointOptions& options) {
   if (!options.follow_links) {
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder.string(), file), file));
   }
   auto bytes = OpenFile((folder / file).string());
   if (!bytes.ok()) return Annotate(bytes.status(), file);
-  auto source = format.open(*std::move(bytes), file);
+  if (const auto listed = index.files.find(file);
+      listed != index.files.end() && *(*bytes)->size() != listed->second.bytes) {
+    return Annotate(InvalidData("it has " + std::to_string(*(*bytes)->size()) +
+                                " bytes, the index was made of one with " +
+                                std::to_string(listed->second.bytes)),
+                    file);
+  }
+  auto source = format.open(*std::move(bytes), file, index);
   if (!source.ok()) return Annotate(source.status(), file);
   return source;
+}
+
+// What `ztstream join` has written; the metadata of others is theirs.
+Status ParseOwnMetadata(const dom::element& metadata, ShardIndex& index) {
+  dom::element own;
+  if (metadata.at_pointer("/ztstream").get(own) != simdjson::SUCCESS) return OkStatus();
+  std::string_view plan;
+  dom::object shards;
+  if (own["plan"].get_string().get(plan) != simdjson::SUCCESS ||
+      own["shards"].get_object().get(shards) != simdjson::SUCCESS) {
+    return InvalidData("metadata.ztstream has no plan or no shards");
+  }
+  index.plan = plan;
+  for (const auto& [name, entry] : shards) {
+    ZT_RETURN_IF_ERROR(CheckShardName(name));
+    ShardIndex::File file;
+    std::string_view digest;
+    if (entry["size"].get_uint64().get(file.bytes) != simdjson::SUCCESS ||
+        entry["digest"].get_string().get(digest) != simdjson::SUCCESS) {
+      return InvalidData("metadata.ztstream has no size or no digest of " + Quote(name));
+    }
+    file.digest = digest;
+    if (!index.files.emplace(std::string(name), std::move(file)).second)
+      return InvalidData("metadata.ztstream has " + Quote(name) + " twice");
+  }
+  return OkStatus();
 }
 
 // The shards of an index, in the order of their names, with every (tensor, shard) pair checked both ways.
@@ -178,10 +200,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
                                                     const std::vector<std::string>& present,
                                                     const ShardFormat& format,
                                                     const CheckpointOptions& options) {
-  auto map = ReadIndex(folder / index);
-  if (!map.ok()) return Annotate(map.status(), index);
+  const auto contents = ReadShardIndex((folder / index).string());
+  if (!contents.ok()) return Annotate(contents.status(), index);
+  const auto& map = contents->weight_map;
   std::set<std::string> shards;
-  for (const auto& [tensor, shard] : *map) shards.insert(shard);
+  for (const auto& [tensor, shard] : map) shards.insert(shard);
+  for (const auto& [shard, file] : contents->files) shards.insert(shard);
   const std::vector<std::string> listed(shards.begin(), shards.end());
   ZT_RETURN_IF_ERROR(Annotate(CheckSets(listed, format.suffix, "it leaves out shards"), index));
   ZT_RETURN_IF_ERROR(CheckPresent(folder, shards));
@@ -190,10 +214,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   std::set<std::string> seen;
   for (const std::string& shard : shards) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
-                        OpenShard(folder, shard, format, options));
+                        OpenShard(folder, shard, format, *contents, options));
     for (const Object& object : source->objects()) {
-      const auto entry = map->find(object.name);
-      if (entry == map->end()) {
+      const auto entry = map.find(object.name);
+      if (entry == map.end()) {
         return InvalidData(TensorContext(object.name) + " is in " + shard + " but not in " + index);
       }
       if (entry->second != shard) {
@@ -205,7 +229,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
     sources.push_back(std::move(source));
     names.push_back(shard);
   }
-  for (const auto& [tensor, shard] : *map) {
+  for (const auto& [tensor, shard] : map) {
     if (!seen.contains(tensor)) {
       return InvalidData(TensorContext(tensor) + " is not in " + shard + ", where " + index +
                          " puts it");
@@ -214,16 +238,28 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   if (sources.empty()) return InvalidData(index + " names no tensor");
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,
                       MergeSources(std::move(sources), std::move(names)));
+  const std::string stem = index.substr(0, index.size() - format.index_suffix.size());
   for (const std::string& file : present) {
-    if (!shards.contains(file))
-      merged->AddWarning(file + " is not in " + index + " and is left out");
+    if (shards.contains(file)) continue;
+    const auto name = ParseShardName(file, format.suffix);
+    if (format.refuse_unlisted && name && name->stem == stem)
+      return InvalidData(file + " is not in " + index + "; it is of another conversion");
+    merged->AddWarning(file + " is not in " + index + " and is left out");
   }
   return merged;
 }
 
 }  // namespace
 
-StatusOr<std::map<std::string, std::string>> ParseShardIndex(std::string text) {
+StatusOr<ShardIndex> ReadShardIndex(const std::string& path) {
+  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(path));
+  if (*bytes->size() > kMaxIndexBytes) return InvalidData("the index is larger than 1 GiB");
+  std::string text(*bytes->size(), '\0');
+  ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
+  return ParseShardIndex(std::move(text));
+}
+
+StatusOr<ShardIndex> ParseShardIndex(std::string text) {
   dom::parser parser;
   dom::element root;
   text.reserve(text.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
@@ -235,8 +271,9 @@ StatusOr<std::map<std::string, std::string>> ParseShardIndex(std::string text) {
   if (root.get_object().get(members) != simdjson::SUCCESS)
     return InvalidData("it is not a JSON object");
   bool found = false;
-  WeightMap map;
+  ShardIndex index;
   for (const auto& [key, value] : members) {
+    if (key == "metadata") ZT_RETURN_IF_ERROR(ParseOwnMetadata(value, index));
     if (key != "weight_map") continue;
     if (found) return InvalidData("weight_map is there twice");
     found = true;
@@ -250,13 +287,13 @@ StatusOr<std::map<std::string, std::string>> ParseShardIndex(std::string text) {
         return Annotate(InvalidData("its shard is not a string"), TensorContext(tensor));
       }
       ZT_RETURN_IF_ERROR(Annotate(CheckShardName(file), TensorContext(tensor)));
-      if (!map.emplace(std::string(tensor), std::string(file)).second) {
+      if (!index.weight_map.emplace(std::string(tensor), std::string(file)).second) {
         return Annotate(InvalidData("weight_map has it twice"), TensorContext(tensor));
       }
     }
   }
   if (!found) return InvalidData("there is no weight_map");
-  return map;
+  return index;
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
@@ -290,7 +327,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
   std::vector<std::unique_ptr<TensorSource>> sources;
   for (const std::string& file : files) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
-                        OpenShard(folder, file, format, options));
+                        OpenShard(folder, file, format, {}, options));
     sources.push_back(std::move(source));
   }
   return MergeSources(std::move(sources), std::move(files));

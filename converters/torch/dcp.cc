@@ -460,7 +460,8 @@ bool LooksLikeDcpFolder(const std::string& path) {
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
                                                         const TorchOptions& options) {
   if (!LooksLikeDcpFolder(path)) {
-    const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file) {
+    const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
+                          const ShardIndex&) {
       return OpenTorch(std::move(bytes), std::filesystem::path(file).stem().string(), options);
     };
     return OpenShards(path, {".bin", ".bin.index.json", open},

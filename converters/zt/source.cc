@@ -69,6 +69,7 @@ class ZtSource final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(reader_, Reader::Open(bytes_));
     const Manifest& manifest = reader_->manifest();
     attributes_ = manifest.attributes;
+    std::erase_if(attributes_, [](const auto& each) { return each.first == kShardAttribute; });
     ZT_RETURN_IF_ERROR(Guard());
     std::vector<Place> order;
     order.reserve(manifest.objects.size());
@@ -101,6 +102,8 @@ class ZtSource final : public TensorSource {
   }
 
   std::string_view format() const override { return "zt"; }
+
+  std::optional<ShardStamp> stamp() const { return FindShardStamp(reader_->manifest().attributes); }
 
   Status CheckReadable(std::uint32_t object) const override {
     const auto refused = refusals_.find(object);
@@ -370,13 +373,20 @@ class ZtSource final : public TensorSource {
 };
 
 }  // namespace
+
+StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> bytes,
+                                                    std::optional<ShardStamp>* stamp) {
+  auto source = std::make_unique<ZtSource>(std::make_shared<GuardedBytes>(std::move(bytes)));
+  ZT_RETURN_IF_ERROR(source->Init());
+  *stamp = source->stamp();
+  return source;
+}
+
 }  // namespace zt_source::internal
 
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes) {
-  using namespace zt_source::internal;
-  auto source = std::make_unique<ZtSource>(std::make_shared<GuardedBytes>(std::move(bytes)));
-  ZT_RETURN_IF_ERROR(source->Init());
-  return source;
+  std::optional<ShardStamp> stamp;
+  return zt_source::internal::OpenStamped(std::move(bytes), &stamp);
 }
 
 }  // namespace zt

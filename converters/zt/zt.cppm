@@ -1,10 +1,15 @@
 // zt.convert.zt — a .zt file of any version as a source: upgrading, merging and filtering are conversions like others.
 module;
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 
 export module zt.convert.zt;
 
+import zt.convert.shards;
 import zt.core;
 import zt.source;
 
@@ -18,6 +23,32 @@ export namespace zt {
 //     whose structure nothing describes is kUnimplemented.
 // Stored bytes are checked against their digest as they pass, so that reading a component whole either yields what was
 // written or fails with kDataLoss. A digest of an unknown algorithm is a warning.
+// What a file says of itself as a shard (kShardAttribute) is no attribute of the source: it holds for that file alone.
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes);
 
+// What a file that is one of several says of itself, in this attribute: a map of plan, shard and shards.
+inline constexpr std::string_view kShardAttribute = "ztstream.shard";
+struct ShardStamp {
+  std::string plan;                     // the digest of the plan that all shards are of
+  std::uint64_t number = 0, count = 0;  // this one of so many, from 1
+  bool operator==(const ShardStamp&) const = default;  // the same shard of the same plan
+};
+Value ToValue(const ShardStamp& stamp);
+// The stamp among a file's attributes; nullopt where there is none of that form.
+std::optional<ShardStamp> FindShardStamp(const Value::Map& attributes);
+
+// Shards as one source: a *.zt.index.json, or the folder it lies in. Besides what OpenShards checks, each shard has to
+// be of the index's plan, where the index names one.
+StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
+                                                     const CheckpointOptions& options = {});
+
 }  // namespace zt
+
+// Shared by the bodies, not exported.
+namespace zt::zt_source::internal {
+
+// OpenZt, which hands over the stamp that it leaves out.
+StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> bytes,
+                                                    std::optional<ShardStamp>* stamp);
+
+}  // namespace zt::zt_source::internal

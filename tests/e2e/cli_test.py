@@ -273,7 +273,7 @@ class CommandLine(support.EndToEnd):
 
     def test_words_that_are_wrong_are_named(self):
         cases = [(["conver", "a"], "'conver' is not a command; did you mean 'convert'? See ztstream --help"),
-                 (["frobnicate"], "commands are convert, inspect, verify"),
+                 (["frobnicate"], "commands are convert, join, inspect, verify"),
                  (["convert", "--ztsd", "a", "-o", "b"], "'--ztsd' is not an option of convert; did you mean --zstd? "
                   "See ztstream convert --help"),
                  (["extract", "a", "--ouput", "b"], "did you mean --output?"),
@@ -283,7 +283,7 @@ class CommandLine(support.EndToEnd):
                  (["convert", "a", "-o", "b", "--chunk", "3 apples"], "--chunk"),
                  (["convert", "a", "-o", "b", "--threads", "5000"], "--threads"),
                  (["convert", "a"], "-o OUT is missing"), (["verify"], "FILE is required; see ztstream verify --help"),
-                 ([], "a command is missing: convert, inspect"), (["inspect", "a", "--from", "csv"], "--from: csv not in"),
+                 ([], "a command is missing: convert, join, inspect"), (["inspect", "a", "--from", "csv"], "--from: csv not in"),
                  (["convert", "a.safetensors", "-o", "q.npz"], "'ztstream extract' writes those")]
         for arguments, says in cases:
             self.fail_with(USAGE, *arguments, says=says)

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 
 #include "fuzz.h"
@@ -11,9 +12,12 @@ import zt.convert.shards;
 import zt.core;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto map = zt::ParseShardIndex(std::string(reinterpret_cast<const char*>(data), size));
-  if (!map.ok()) return 0;
-  for (const auto& [tensor, shard] : *map) {
+  const auto index = zt::ParseShardIndex(std::string(reinterpret_cast<const char*>(data), size));
+  if (!index.ok()) return 0;
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : index->weight_map) shards.insert(shard);
+  for (const auto& [shard, file] : index->files) shards.insert(shard);
+  for (const std::string& shard : shards) {
     const std::filesystem::path path(shard);
     ZT_FUZZ_CHECK(!shard.empty() && shard != "." && shard != "..");
     ZT_FUZZ_CHECK(path.is_relative() && path.filename() == path);

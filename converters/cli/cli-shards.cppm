@@ -1,0 +1,98 @@
+// zt.cli:shards — one conversion as several files: the plan cut into shards, and what lies beside each. Internal.
+module;
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+module zt.cli:shards;
+
+import :args;
+import zt;
+import zt.convert.zt;
+
+namespace zt::cli::internal {
+
+// ---- the plan ------------------------------------------------------------------------------------------------
+
+// How many shards are asked for, or how large: one of the two is not 0.
+struct ShardRequest {
+  std::uint64_t count = 0;     // so many
+  std::uint64_t bytes = 0;     // of decoded data in each, at most
+  std::uint64_t only = 0;      // the one to write; 0 for all
+  std::uint64_t expected = 0;  // how many the plan must have; 0 where that is open
+};
+// What --shards, --shard-size and --shard say; nullopt where none was given.
+StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args);
+
+// A plan cut into shards. It is a function of the inputs' headers and the options alone, so whoever makes it gets the
+// same one.
+struct ShardPlan {
+  // Of all that decides the shards' bytes but the tensors' own: what the inputs declare and how large they are, what
+  // becomes of it, how it is stored and where it is cut.
+  std::string digest;
+  std::vector<std::vector<std::uint32_t>> shards;  // places in Plan::objects, ascending
+};
+// Cuts in the order of the source. Tensors that share a blob, and the parts of one quantized module, stay together.
+StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
+                            const WriterOptions& options, const ShardRequest& request);
+// What shard number `number`, from 1, is to hold, its stamp included.
+Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number);
+
+// ---- the files -----------------------------------------------------------------------------------------------
+
+// "DIR/model-00001-of-00008.zt" for the output "DIR/model.zt".
+std::string ShardPath(const std::string& output, std::uint64_t number, std::uint64_t count);
+// "00001".
+std::string PartText(std::uint64_t number);
+
+// Which digest a shard's file gets: SHA-256 where its components have it, else XXH3, at the speed of memory.
+DigestKind FileDigestOf(const WriterOptions& options);
+// Appends to `inner`, and sees every byte on its way. `digest` is set when the output is finished.
+std::unique_ptr<Sink> DigestingSink(std::unique_ptr<Sink> inner, DigestKind kind,
+                                    std::string* digest);
+
+// The digest of a file lies beside it, in "FILE.xxh3" or "FILE.sha256", as xxhsum and sha256sum check them.
+Status WriteDigestFile(const std::string& path, const std::string& digest, bool sync);
+// Before a file is written anew, so that it never lies beside the digest of another.
+void RemoveDigestFiles(const std::string& path);
+// Empty where there is none.
+StatusOr<std::string> ReadDigestFile(const std::string& path);
+// Of the file as it is: reads all of it.
+StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
+
+// True where `path` is that shard already, whole: its bytes have the digest that lies beside it, or, where that is missing,
+// pass verification. False where there is nothing, or what is there may be replaced; else kAlreadyExists says why it is
+// not that shard.
+StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
+                       const ConvertArgs& args);
+
+// ---- commands ------------------------------------------------------------------------------------------------
+
+// convert with a ShardRequest: writes the shards that are not there, and the index if all were asked for.
+Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, TensorSource& source,
+                     const Plan& plan, const WriterOptions& options,
+                     const std::vector<std::string>& warnings);
+
+// What join has found.
+struct JoinResult {
+  std::string path;  // of the index
+  std::string plan;
+  std::uint64_t shards = 0, tensors = 0, bytes = 0;  // bytes: decoded, shared ones once
+  std::vector<std::uint64_t> missing;                // numbers
+};
+// Reads the shards' headers, footers and manifests. An error where they are not of one plan.
+StatusOr<JoinResult> ExamineShards(const std::vector<std::string>& paths);
+// The same of all shards there are, and writes the index of `output`. One that is there with the same content is left.
+StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
+                                     const std::string& output, const FileSinkOptions& options);
+
+// "DIR/model.zt.index.json" for "DIR/model.zt".
+std::string IndexPath(const std::string& output);
+bool IsIndexPath(const std::string& path);
+
+}  // namespace zt::cli::internal

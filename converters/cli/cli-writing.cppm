@@ -1,0 +1,35 @@
+// zt.cli:writing — one .zt file of a conversion, written and published. Internal.
+module;
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+module zt.cli:writing;
+
+import :args;
+import :output;
+import zt;
+
+namespace zt::cli::internal {
+
+// What is known of a file once it is written.
+struct WrittenFile {
+  std::uint64_t bytes = 0;
+  std::vector<NumericFinding> findings;
+};
+
+// Streams what `plan` says of `source` into `sink` and finishes both. A signal cancels it.
+StatusOr<WrittenFile> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source, const Plan& plan,
+                                WriterOptions options);
+// Warns of values that did not fit.
+void ReportFindings(const std::vector<NumericFinding>& findings, const Plan& plan);
+Json ToJson(const std::vector<NumericFinding>& findings);
+
+// What convert prints with --json, up to what only writing tells.
+Json SummaryJson(const ConvertArgs& args, const TensorSource& source, const Plan& plan,
+                 const std::vector<std::string>& warnings);
+
+}  // namespace zt::cli::internal

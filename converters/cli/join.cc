@@ -1,0 +1,272 @@
+// zt.cli — join: the shards of one plan, and the index that makes them one checkpoint.
+module;
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import :args;
+import :output;
+import :shards;
+import zt;
+import zt.convert.shards;
+import zt.convert.zt;
+
+namespace zt::cli {
+
+namespace internal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a shard's own end says of it.
+struct ShardFile {
+  std::string path, name;  // the name within its folder
+  ShardStamp stamp;
+  std::uint64_t bytes = 0;    // of the file
+  std::uint64_t decoded = 0;  // of its tensors, shared ones once
+  std::string digest;         // of the whole file
+  std::vector<std::string> tensors;
+};
+
+StatusOr<ShardFile> ReadShard(const std::string& path) {
+  ShardFile shard;
+  shard.path = path;
+  shard.name = fs::path(path).filename().string();
+  ZT_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+  const Manifest& manifest = reader->manifest();
+  const auto stamp = FindShardStamp(manifest.attributes);
+  if (!stamp)
+    return InvalidData(
+        "it is not a shard: 'ztstream convert --shards' or --shard-size writes those");
+  shard.stamp = *stamp;
+  shard.bytes = *reader->bytes().size();
+  std::set<std::uint64_t> blobs;  // by offset
+  shard.tensors.reserve(manifest.objects.size());
+  for (const StoredObject& object : manifest.objects) {
+    shard.tensors.push_back(object.name);
+    for (const StoredComponent& component : object.components) {
+      if (component.decoded_bytes == kUnknownSize || component.length == 0) continue;
+      if (blobs.insert(component.offset).second) shard.decoded += component.decoded_bytes;
+    }
+  }
+  return shard;
+}
+
+// All shards of one plan, by number. What is wrong is said of the file that is wrong.
+StatusOr<std::map<std::uint64_t, ShardFile>> ReadShards(const std::vector<std::string>& paths) {
+  std::map<std::uint64_t, ShardFile> shards;
+  for (const std::string& path : paths) {
+    auto shard = ReadShard(path);
+    if (!shard.ok()) return Annotate(shard.status(), path);
+    const ShardStamp& stamp = shard->stamp;
+    if (!shards.empty()) {
+      const ShardFile& first = shards.begin()->second;
+      if (stamp.plan != first.stamp.plan || stamp.count != first.stamp.count) {
+        return Annotate(InvalidData("it is of another plan than " + first.path +
+                                    ": their inputs or options were others"),
+                        path);
+      }
+    }
+    const auto name = ParseShardName(shard->name, ".zt");
+    if (!name || name->part != stamp.number || name->count != stamp.count) {
+      return Annotate(InvalidData("its name is not that of shard " + PartText(stamp.number) +
+                                  " of " + PartText(stamp.count) + ", which it is"),
+                      path);
+    }
+    const auto [held, fresh] = shards.emplace(stamp.number, *std::move(shard));
+    if (!fresh) {
+      return Annotate(
+          InvalidData("it is shard " + PartText(held->first) + ", as " + held->second.path + " is"),
+          path);
+    }
+  }
+  return shards;
+}
+
+JoinResult Summarize(const std::map<std::uint64_t, ShardFile>& shards) {
+  JoinResult joined;
+  const ShardStamp& stamp = shards.begin()->second.stamp;
+  joined.plan = stamp.plan;
+  joined.shards = stamp.count;
+  for (const auto& [number, shard] : shards) {
+    joined.tensors += shard.tensors.size();
+    joined.bytes += shard.decoded;
+  }
+  for (std::uint64_t number = 1; number <= stamp.count; ++number) {
+    if (!shards.contains(number)) joined.missing.push_back(number);
+  }
+  return joined;
+}
+
+// The index's text, a tensor a line: names in order, as the field's own writers have them.
+StatusOr<std::string> IndexText(const std::map<std::uint64_t, ShardFile>& shards,
+                                const JoinResult& joined) {
+  std::map<std::string_view, const ShardFile*> weights;
+  for (const auto& [number, shard] : shards) {
+    for (const std::string& tensor : shard.tensors) {
+      const auto [held, fresh] = weights.emplace(tensor, &shard);
+      if (!fresh) {
+        return Annotate(
+            InvalidData(TensorContext(tensor) + " is in " + held->second->path + ", too"),
+            shard.path);
+      }
+    }
+  }
+  Json files = Json::object();
+  for (const auto& [number, shard] : shards)
+    files[shard.name] = {{"size", shard.bytes}, {"digest", shard.digest}};
+  const Json metadata = {{"total_size", joined.bytes},
+                         {"ztstream", {{"plan", joined.plan}, {"shards", std::move(files)}}}};
+  std::string text = "{\n\"metadata\": " + metadata.dump() + ",\n\"weight_map\": {";
+  std::string_view between = "\n";
+  for (const auto& [tensor, shard] : weights) {
+    text += between;
+    text += Json(tensor).dump() + ": " + Json(shard->name).dump();
+    between = ",\n";
+  }
+  return text + "\n}\n}\n";
+}
+
+// True where the file holds exactly `text`.
+StatusOr<bool> Holds(const std::string& path, std::string_view text) {
+  ZT_ASSIGN_OR_RETURN(const auto bytes, OpenFile(path));
+  if (*bytes->size() != text.size()) return false;
+  std::string held(text.size(), '\0');
+  ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(held))));
+  return held == text;
+}
+
+Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options) {
+  std::error_code error;
+  if (fs::exists(path, error)) {
+    ZT_ASSIGN_OR_RETURN(const bool same, Holds(path, text));
+    if (same) return OkStatus();
+    if (!options.overwrite)
+      return AlreadyExists("the index exists already and is of other shards; use -f to replace it");
+  }
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, CreateFileSink(path, options));
+  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
+  ZT_RETURN_IF_ERROR(sink->Append(std::span(&piece, 1)));
+  return sink->Finish(text.size());
+}
+
+// The numbers as Slurm's --array takes them: "2,5-7".
+std::string ArrayText(std::span<const std::uint64_t> numbers) {
+  std::string out;
+  for (std::size_t begin = 0, end; begin < numbers.size(); begin = end) {
+    for (end = begin + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+    out += (out.empty() ? "" : ",") + std::to_string(numbers[begin]);
+    if (end - begin > 1) out += "-" + std::to_string(numbers[end - 1]);
+  }
+  return out;
+}
+
+Status CheckWhole(const std::map<std::uint64_t, ShardFile>& shards, const JoinResult& joined) {
+  if (joined.missing.empty()) return OkStatus();
+  std::set<std::uint64_t> there;
+  for (const auto& [number, shard] : shards) there.insert(number);
+  const bool one = joined.missing.size() == 1;
+  return InvalidData(std::string(one ? "shard " : "shards ") +
+                     MissingParts(there, 1, joined.shards, 5) + " of " + PartText(joined.shards) +
+                     (one ? " is" : " are") + " missing; --missing prints what to run again");
+}
+
+}  // namespace
+
+std::string IndexPath(const std::string& output) { return output + ".index.json"; }
+
+bool IsIndexPath(const std::string& path) { return path.ends_with(IndexPath(".zt")); }
+
+StatusOr<JoinResult> ExamineShards(const std::vector<std::string>& paths) {
+  ZT_ASSIGN_OR_RETURN(const auto shards, ReadShards(paths));
+  return Summarize(shards);
+}
+
+StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
+                                     const std::string& output, const FileSinkOptions& options) {
+  ZT_ASSIGN_OR_RETURN(auto shards, ReadShards(paths));
+  JoinResult joined = Summarize(shards);
+  ZT_RETURN_IF_ERROR(Annotate(CheckWhole(shards, joined), output));
+  for (auto& [number, shard] : shards) {
+    if (shard.path != ShardPath(output, number, joined.shards)) {
+      return Annotate(InvalidData("the index of " + output + " names its shards " +
+                                  ShardPath(output, number, joined.shards)),
+                      shard.path);
+    }
+    ZT_ASSIGN_OR_RETURN(shard.digest, ReadDigestFile(shard.path));
+    if (shard.digest.empty()) {
+      return Annotate(InvalidData("the file with its digest is missing; convert this shard again, "
+                                  "which checks it and writes that"),
+                      shard.path);
+    }
+  }
+  joined.path = IndexPath(output);
+  ZT_ASSIGN_OR_RETURN(const std::string text, IndexText(shards, joined));
+  ZT_RETURN_IF_ERROR(Annotate(WriteText(joined.path, text, options), joined.path));
+  return joined;
+}
+
+}  // namespace internal
+
+using namespace internal;
+
+namespace {
+
+Status Join(const JoinArgs& args) {
+  if (args.missing) {
+    ZT_ASSIGN_OR_RETURN(const JoinResult joined, ExamineShards(args.shards));
+    const std::string array = ArrayText(joined.missing);
+    if (!args.common.json) return Print(array.empty() ? "" : array + "\n");
+    Json json = Envelope(args.common, true);
+    json["shards"] = joined.shards;
+    json["plan_digest"] = joined.plan;
+    json["missing"] = joined.missing;
+    json["array"] = array;
+    return Print(Dump(json));
+  }
+  if (!args.output.ends_with(".zt"))
+    return InvalidArgument(args.output +
+                           ": name the output that the shards were made for, as DIR/model.zt");
+  ZT_ASSIGN_OR_RETURN(
+      const JoinResult joined,
+      WriteShardIndex(args.shards, args.output, {.overwrite = args.force, .sync = !args.no_sync}));
+  if (args.common.json) {
+    Json json = Envelope(args.common, true);
+    json["output"] = {{"path", joined.path}};
+    json["shards"] = joined.shards;
+    json["plan_digest"] = joined.plan;
+    json["tensors"] = joined.tensors;
+    json["bytes_decoded"] = joined.bytes;
+    return Print(Dump(json));
+  }
+  if (!args.common.quiet) {
+    Note(joined.path + ": " + Counted(joined.shards, "shard") + ", " +
+         Counted(joined.tensors, "tensor") + ", " + HumanBytes(joined.bytes));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+int RunJoin(const JoinArgs& args) {
+  const Status status = Join(args);
+  return status.ok() ? 0 : Fail(args.common, status);
+}
+
+}  // namespace zt::cli

@@ -1,0 +1,182 @@
+// zt.cli:shards — the files of shards: their names, their digests, and whether one is there already.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import :args;
+import :shards;
+import zt;
+import zt.convert.zt;
+
+namespace zt::cli::internal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr DigestKind kFileDigests[] = {DigestKind::kXxh3, DigestKind::kSha256};
+constexpr std::string_view kXxhsumTag = "XXH3_";  // what xxhsum puts before the 64 bits of XXH3
+constexpr std::uint64_t kMaxDigestFile = 1 << 16;
+
+std::string DigestPath(const std::string& path, DigestKind kind) {
+  return path + "." + std::string(Name(kind));
+}
+
+// In order, so that the digest can follow.
+class DigestSink final : public Sink {
+ public:
+  DigestSink(std::unique_ptr<Sink> inner, DigestKind kind, std::string* digest)
+      : inner_(std::move(inner)), hasher_(MakeHasher(kind)), digest_(digest) {}
+
+  const std::string& name() const override { return inner_->name(); }
+  Status Append(Pieces pieces) override {
+    for (const auto piece : pieces) hasher_->Update(piece);
+    return inner_->Append(pieces);
+  }
+  Status Reserve(std::uint64_t bytes) override { return inner_->Reserve(bytes); }
+  Status Finish(std::uint64_t total) override {
+    ZT_RETURN_IF_ERROR(inner_->Finish(total));
+    *digest_ = hasher_->Finish();
+    return OkStatus();
+  }
+  void Abort() override { inner_->Abort(); }
+
+ private:
+  std::unique_ptr<Sink> inner_;
+  std::unique_ptr<Hasher> hasher_;
+  std::string* digest_;
+};
+
+// Why a file is not the shard that `stamp` is of; OK where it is, as far as its manifest and its digest tell.
+Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind kind,
+                    const ConvertArgs& args) {
+  const auto damaged = [](const Status& cause) {
+    return InvalidData("it is damaged: " + std::string(Message(cause)));
+  };
+  const auto reader = Reader::Open(path);
+  if (reader.status().code() == StatusCode::kUnavailable) return reader.status();
+  if (!reader.ok()) return damaged(reader.status());
+  const auto found = FindShardStamp((*reader)->manifest().attributes);
+  if (!found) return InvalidData("it is no shard");
+  if (found->plan != stamp.plan)
+    return InvalidData("it is a shard of another plan: the inputs or the options were others");
+  if (*found != stamp) return InvalidData("it is shard " + std::to_string(found->number));
+  ZT_ASSIGN_OR_RETURN(const std::string listed, ReadDigestFile(path));
+  if (listed.empty()) {
+    ZT_ASSIGN_OR_RETURN(
+        const VerifyReport report,
+        Verify(**reader, {.threads = args.common.threads, .memory_bytes = args.common.memory}));
+    if (!report.problems.empty()) return damaged(InvalidData(report.problems.front().message));
+  }
+  ZT_ASSIGN_OR_RETURN(const std::string digest, DigestOfFile(path, kind));
+  if (listed.empty()) return WriteDigestFile(path, digest, !args.no_sync);
+  if (digest != listed) return damaged(InvalidData("its digest is " + digest + ", not " + listed));
+  return OkStatus();
+}
+
+}  // namespace
+
+std::string PartText(std::uint64_t number) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%05llu", static_cast<unsigned long long>(number));
+  return text;
+}
+
+std::string ShardPath(const std::string& output, std::uint64_t number, std::uint64_t count) {
+  return output.substr(0, output.size() - std::string_view(".zt").size()) + "-" + PartText(number) +
+         "-of-" + PartText(count) + ".zt";
+}
+
+DigestKind FileDigestOf(const WriterOptions& options) {
+  return options.storage.digest == DigestKind::kSha256 ? DigestKind::kSha256 : DigestKind::kXxh3;
+}
+
+std::unique_ptr<Sink> DigestingSink(std::unique_ptr<Sink> inner, DigestKind kind,
+                                    std::string* digest) {
+  return std::make_unique<DigestSink>(std::move(inner), kind, digest);
+}
+
+Status WriteDigestFile(const std::string& path, const std::string& digest, bool sync) {
+  ZT_ASSIGN_OR_RETURN(const DigestText parsed, ParseDigest(digest));
+  const std::string target = DigestPath(path, parsed.kind);
+  const std::string text = (parsed.kind == DigestKind::kXxh3 ? std::string(kXxhsumTag) : "") +
+                           digest.substr(digest.find(':') + 1) + "  " +
+                           fs::path(path).filename().string() + "\n";
+  auto sink = CreateFileSink(target, {.overwrite = true, .sync = sync});
+  if (!sink.ok()) return Annotate(sink.status(), target);
+  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
+  ZT_RETURN_IF_ERROR(Annotate((*sink)->Append(std::span(&piece, 1)), target));
+  ZT_RETURN_IF_ERROR(Annotate((*sink)->Finish(text.size()), target));
+  return OkStatus();
+}
+
+void RemoveDigestFiles(const std::string& path) {
+  for (const DigestKind kind : kFileDigests) {
+    std::error_code ignored;
+    fs::remove(DigestPath(path, kind), ignored);
+  }
+}
+
+StatusOr<std::string> ReadDigestFile(const std::string& path) {
+  for (const DigestKind kind : kFileDigests) {
+    const std::string file = DigestPath(path, kind);
+    std::error_code error;
+    if (!fs::exists(file, error)) continue;
+    const auto bytes = OpenFile(file);
+    if (!bytes.ok()) return Annotate(bytes.status(), file);
+    const std::uint64_t size = std::min(*(*bytes)->size(), kMaxDigestFile);
+    std::string text(size, '\0');
+    ZT_RETURN_IF_ERROR(
+        Annotate((*bytes)->ReadAt(0, std::as_writable_bytes(std::span(text))), file));
+    std::string_view hex = std::string_view(text).substr(0, text.find_first_of(" \n"));
+    if (hex.starts_with(kXxhsumTag)) hex.remove_prefix(kXxhsumTag.size());
+    const auto digest = ParseDigest(std::string(Name(kind)) + ":" + std::string(hex));
+    if (!digest.ok()) return Annotate(digest.status(), file);
+    return digest->canonical;
+  }
+  return std::string();
+}
+
+StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
+  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(path));
+  const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
+  std::vector<std::byte> buffer(1 << 18);
+  for (std::uint64_t at = 0; at < *bytes->size();) {
+    const auto piece =
+        std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), *bytes->size() - at));
+    ZT_RETURN_IF_ERROR(bytes->ReadAt(at, piece));
+    hasher->Update(piece);
+    at += piece.size();
+  }
+  return hasher->Finish();
+}
+
+StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
+                       const ConvertArgs& args) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return false;
+  const Status status = CheckIsShard(path, stamp, kind, args);
+  if (status.ok()) return true;
+  if (status.code() == StatusCode::kUnavailable) return Annotate(status, path);
+  if (args.force) return false;
+  return Annotate(AlreadyExists("the output exists already, and " + std::string(Message(status)) +
+                                "; use -f to replace it"),
+                  path);
+}
+
+}  // namespace zt::cli::internal

@@ -1,0 +1,366 @@
+// zt.cli:shards — where a plan is cut, and the digest that tells one plan from another.
+module;
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/little_endian.h"
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import :args;
+import :output;
+import :shards;
+import zt;
+import zt.convert.zt;
+
+namespace zt::cli::internal {
+namespace {
+
+constexpr std::uint64_t kMostShards = 99'999;  // what five digits count
+
+// What the parts of a quantized module are called behind the module's name, in the checkpoints of GPTQ, AWQ,
+// compressed-tensors, block-scaled f8, bitsandbytes, MLX and MXFP4.
+constexpr std::string_view kCompanions[] = {".qweight",
+                                            ".qzeros",
+                                            ".scales",
+                                            ".g_idx",
+                                            ".biases",
+                                            ".weight",
+                                            ".weight_packed",
+                                            ".weight_scale",
+                                            ".weight_scale_2",
+                                            ".weight_scale_inv",
+                                            ".weight_shape",
+                                            ".weight_zero_point",
+                                            ".weight_g_idx",
+                                            ".input_scale",
+                                            ".SCB",
+                                            ".weight_global_scale",
+                                            "_blocks",
+                                            "_scales",
+                                            ".weight_scale_inverse",
+                                            ".input_global_scale"};
+
+// The module that a tensor is a part of, by its name; nullopt where it is none by its name.
+std::optional<std::string_view> ModuleOf(std::string_view name) {
+  // bitsandbytes: "X.weight.absmax", "X.weight.quant_state.bitsandbytes__nf4".
+  if (const auto inner = name.rfind(".weight."); inner != name.npos) return name.substr(0, inner);
+  for (const std::string_view suffix : kCompanions) {
+    if (name.size() > suffix.size() && name.ends_with(suffix))
+      return name.substr(0, name.size() - suffix.size());
+  }
+  return std::nullopt;
+}
+
+// What is never torn apart: objects of a plan, by their places in it.
+struct Unit {
+  std::uint64_t bytes = 0;  // decoded, shared ones once
+  std::vector<std::uint32_t> objects;
+};
+
+const Object& SourceObject(const TensorSource& source, const PlannedObject& planned) {
+  return source.objects()[planned.components.front().source.object];
+}
+
+// The units, each where its first object stands.
+std::vector<Unit> FindUnits(const TensorSource& source, const Plan& plan) {
+  std::vector<std::uint32_t> parent(plan.objects.size());
+  std::iota(parent.begin(), parent.end(), 0);
+  const auto root = [&](std::uint32_t at) {
+    while (parent[at] != at) at = parent[at] = parent[parent[at]];
+    return at;
+  };
+  const auto unite = [&](std::uint32_t a, std::uint32_t b) {
+    const auto [first, second] = std::minmax(root(a), root(b));
+    parent[second] = first;
+  };
+  std::unordered_map<std::string_view, std::uint32_t> modules;
+  for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
+    for (const PlannedComponent& component : plan.objects[i].components) {
+      if (component.shared_with) unite(i, component.shared_with->object);
+    }
+    if (const auto module = ModuleOf(SourceObject(source, plan.objects[i]).name)) {
+      unite(i, modules.emplace(*module, i).first->second);
+    }
+  }
+  std::vector<Unit> units;
+  std::vector<std::uint32_t> unit_of(plan.objects.size());
+  for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
+    const std::uint32_t first = root(i);
+    if (first == i) {
+      unit_of[i] = static_cast<std::uint32_t>(units.size());
+      units.emplace_back();
+    }
+    Unit& unit = units[unit_of[first]];
+    unit.objects.push_back(i);
+    const PlannedObject& planned = plan.objects[i];
+    for (std::size_t c = 0; c < planned.components.size(); ++c) {
+      if (!planned.components[c].shared_with) unit.bytes += planned.object->components[c].bytes;
+    }
+  }
+  return units;
+}
+
+// Where shards end, as places among the units: each holds at most `bytes`, or one unit. With `count` there are at least
+// so many, as far as there are units.
+std::vector<std::size_t> Cut(std::span<const Unit> units, std::uint64_t bytes,
+                             std::uint64_t count = 0) {
+  std::vector<std::size_t> ends;
+  std::uint64_t held = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const bool full = i > begin && (units[i].bytes > bytes || held > bytes - units[i].bytes);
+    const bool needed = i > begin && ends.size() + 1 + (units.size() - i) <= count;
+    if (full || needed) {
+      ends.push_back(i);
+      begin = i;
+      held = 0;
+    }
+    held += units[i].bytes;
+  }
+  ends.push_back(units.size());
+  return ends;
+}
+
+// Exactly `count` shards, the largest as small as the order allows.
+std::vector<std::size_t> CutInto(std::span<const Unit> units, std::uint64_t count) {
+  std::uint64_t least = 0, most = 0;
+  for (const Unit& unit : units) most += unit.bytes;
+  while (least < most) {
+    const std::uint64_t middle = least + (most - least) / 2;
+    if (Cut(units, middle).size() <= count) {
+      most = middle;
+    } else {
+      least = middle + 1;
+    }
+  }
+  return Cut(units, least, count);
+}
+
+// Feeds a digest so that what comes apart in two plans never looks alike: each text with its size.
+class PlanHasher {
+ public:
+  PlanHasher() : hasher_(MakeHasher(DigestKind::kSha256)) {}
+  void Add(std::uint64_t number) {
+    std::array<std::byte, 8> bytes;
+    zt::internal::StoreLittle(number, bytes.size(), bytes.data());
+    hasher_->Update(bytes);
+  }
+  void Add(std::string_view text) {
+    Add(text.size());
+    hasher_->Update(std::as_bytes(std::span(text)));
+  }
+  Status Add(const Value::Map& map) {
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, EncodeCbor(map));
+    Add(bytes.size());
+    hasher_->Update(bytes);
+    return OkStatus();
+  }
+  std::string Finish() { return hasher_->Finish(); }
+
+ private:
+  std::unique_ptr<Hasher> hasher_;
+};
+
+void AddOptions(PlanHasher& hash, const Plan& plan, const WriterOptions& options) {
+  hash.Add("ztstream shards 1");  // the version of the plan: of all that stands in this file
+  hash.Add(Traits(options.spec).text);
+  hash.Add(static_cast<std::uint64_t>(plan.on_overflow));
+  hash.Add(static_cast<std::uint64_t>(static_cast<std::int64_t>(options.zstd.level)));
+  hash.Add(options.zstd.huffman ? 1 : 0);
+  hash.Add(options.zstd.frame_bytes);
+  hash.Add(std::bit_cast<std::uint64_t>(options.min_gain));
+}
+
+// The files that the plan reads, by their sizes, and where in them each component lies.
+class Inputs {
+ public:
+  explicit Inputs(const TensorSource& source) : source_(source) {}
+
+  void Add(PlanHasher& hash, ComponentId id) {
+    const auto extent = source_.extent(id);
+    const auto [file, fresh] = files_.emplace(
+        extent ? static_cast<const void*>(extent->bytes) : &source_.file(id), files_.size());
+    hash.Add(file->second);
+    if (fresh) hash.Add(extent && extent->bytes != nullptr ? SizeOf(*extent) : SizeOf(id));
+    if (!extent) return;
+    hash.Add(extent->offset);
+    hash.Add(extent->length);
+  }
+
+ private:
+  static std::uint64_t SizeOf(const Extent& extent) {
+    return extent.bytes->size().value_or(kUnknownSize);
+  }
+  // Of the file that a component is computed from.
+  std::uint64_t SizeOf(ComponentId id) const {
+    std::error_code error;
+    const std::uintmax_t bytes = std::filesystem::file_size(source_.file(id), error);
+    return error ? kUnknownSize : bytes;
+  }
+
+  const TensorSource& source_;
+  std::map<const void*, std::uint64_t> files_;
+};
+
+Status AddObject(PlanHasher& hash, Inputs& inputs, const TensorSource& source,
+                 const PlannedObject& planned) {
+  const Object& object = *planned.object;
+  hash.Add(object.name);
+  hash.Add(object.format);
+  hash.Add(object.shape.size());
+  for (const std::uint64_t dimension : object.shape) hash.Add(dimension);
+  ZT_RETURN_IF_ERROR(hash.Add(object.attributes));
+  hash.Add(planned.components.size());
+  for (std::size_t c = 0; c < planned.components.size(); ++c) {
+    const PlannedComponent& component = planned.components[c];
+    const Component& from =
+        source.objects()[component.source.object].components[component.source.component];
+    hash.Add(object.components[c].role);
+    hash.Add(Name(from.element));
+    hash.Add(Name(object.components[c].element));
+    hash.Add(from.bytes);
+    hash.Add(object.components[c].bytes);
+    hash.Add(static_cast<std::uint64_t>(component.storage.compression));
+    hash.Add(Name(component.storage.digest));
+    hash.Add(Name(component.storage.encoding));
+    const auto& shared = component.shared_with;
+    hash.Add(shared ? 1 + (std::uint64_t{shared->object} << 32 | shared->component) : 0);
+    inputs.Add(hash, component.source);
+  }
+  return OkStatus();
+}
+
+StatusOr<std::string> DigestOf(const TensorSource& source, const Plan& plan,
+                               const WriterOptions& options, const ShardPlan& cut) {
+  PlanHasher hash;
+  AddOptions(hash, plan, options);
+  ZT_RETURN_IF_ERROR(hash.Add(plan.attributes));
+  hash.Add(plan.objects.size());
+  Inputs inputs(source);
+  for (const PlannedObject& planned : plan.objects) {
+    ZT_RETURN_IF_ERROR(
+        AnnotateTensor(AddObject(hash, inputs, source, planned), planned.object->name));
+  }
+  hash.Add(cut.shards.size());
+  for (const auto& shard : cut.shards) {
+    hash.Add(shard.size());
+    for (const std::uint32_t object : shard) hash.Add(object);
+  }
+  return hash.Finish();
+}
+
+std::optional<std::uint64_t> ParseNumber(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args) {
+  if (args.shards == 0 && args.shard_size == 0 && args.shard.empty()) return std::nullopt;
+  ShardRequest request{.count = args.shards, .bytes = args.shard_size};
+  if (args.shards != 0 && args.shard_size != 0)
+    return InvalidArgument("--shards and --shard-size exclude each other");
+  if (!args.shard.empty()) {
+    const auto slash = args.shard.find('/');
+    const auto only = ParseNumber(std::string_view(args.shard).substr(0, slash));
+    const auto count = slash == args.shard.npos
+                           ? std::nullopt
+                           : ParseNumber(std::string_view(args.shard).substr(slash + 1));
+    if (!only || !count || *only == 0 || *only > *count) {
+      return InvalidArgument("--shard takes the number of one shard and of all, such as 3/8, not " +
+                             Quote(args.shard));
+    }
+    request.only = *only;
+    if (request.bytes == 0 && request.count == 0) request.count = *count;
+    if (request.count != 0 && request.count != *count)
+      return InvalidArgument("--shard " + args.shard + " contradicts --shards " +
+                             std::to_string(request.count));
+    request.expected = *count;
+  }
+  if (request.count > kMostShards)
+    return InvalidArgument("at most " + std::to_string(kMostShards) + " shards are written");
+  if (!args.dry_run && (args.output == "-" || !args.output.ends_with(".zt"))) {
+    return InvalidArgument(args.output +
+                           ": shards are named after an output that ends in .zt, such as model.zt");
+  }
+  return request;
+}
+
+StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
+                            const WriterOptions& options, const ShardRequest& request) {
+  if (!source.seekable())
+    return Unsupported(
+        "standard input cannot be cut into shards, which are read one by one; name a file");
+  const std::vector<Unit> units = FindUnits(source, plan);
+  if (request.count > std::max<std::size_t>(units.size(), 1)) {
+    return InvalidArgument("there are " + Counted(units.size(), "piece") +
+                           " to share out, with what belongs together kept together; " +
+                           std::to_string(request.count) + " shards are too many");
+  }
+  const std::vector<std::size_t> ends =
+      request.count != 0 ? CutInto(units, request.count) : Cut(units, request.bytes);
+  if (ends.size() > kMostShards) {
+    return InvalidArgument("that makes " + std::to_string(ends.size()) + " shards, more than " +
+                           std::to_string(kMostShards));
+  }
+  if (request.expected != 0 && request.expected != ends.size()) {
+    return InvalidArgument("--shard " + std::to_string(request.only) + "/" +
+                           std::to_string(request.expected) + ": this plan has " +
+                           Counted(ends.size(), "shard"));
+  }
+  ShardPlan cut;
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    auto& shard = cut.shards.emplace_back();
+    for (; begin < end; ++begin)
+      shard.insert(shard.end(), units[begin].objects.begin(), units[begin].objects.end());
+    std::sort(shard.begin(), shard.end());
+  }
+  ZT_ASSIGN_OR_RETURN(cut.digest, DigestOf(source, plan, options, cut));
+  return cut;
+}
+
+Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number) {
+  const std::vector<std::uint32_t>& members = cut.shards[number - 1];
+  Plan shard;
+  shard.spec = plan.spec;
+  shard.attributes = plan.attributes;
+  shard.on_overflow = plan.on_overflow;
+  SetMember(shard.attributes, kShardAttribute,
+            ToValue(ShardStamp{cut.digest, number, cut.shards.size()}));
+  shard.objects.reserve(members.size());
+  std::unordered_map<std::uint32_t, std::uint32_t> place;  // in the plan -> in the shard
+  for (const std::uint32_t member : members) {
+    place.emplace(member, static_cast<std::uint32_t>(shard.objects.size()));
+    PlannedObject& planned = shard.objects.emplace_back(plan.objects[member]);
+    for (PlannedComponent& component : planned.components) {
+      if (component.shared_with)
+        component.shared_with->object = place.at(component.shared_with->object);
+    }
+  }
+  return shard;
+}
+
+}  // namespace zt::cli::internal

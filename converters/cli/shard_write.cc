@@ -1,0 +1,213 @@
+// zt.cli:shards — convert, one shard after another: those that are there are kept.
+module;
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import :args;
+import :output;
+import :progress;
+import :shards;
+import :support;
+import :writing;
+import zt;
+import zt.convert.shards;
+import zt.convert.zt;
+
+namespace zt::cli::internal {
+namespace {
+
+// How far a run of several shards has come.
+struct Totals {
+  std::uint64_t bytes = 0, tensors = 0;          // done
+  std::uint64_t bytes_all = 0, tensors_all = 0;  // to be done
+  std::uint64_t bytes_in = 0;                    // of the shards written, not of those kept
+  std::uint64_t bytes_out = 0, written = 0, kept = 0;
+  Json rows = Json::array(), numeric = Json::array();
+};
+
+class ShardRun {
+ public:
+  ShardRun(const ConvertArgs& args, TensorSource& source, const Plan& plan, const ShardPlan& cut,
+           const WriterOptions& options)
+      : args_(args), source_(source), plan_(plan), cut_(cut), options_(options) {}
+
+  std::string PathOf(std::uint64_t number) const {
+    return ShardPath(args_.output.empty() ? "model.zt" : args_.output, number, cut_.shards.size());
+  }
+
+  // Lists the shards `first` to `last` with what they would hold.
+  void Describe(std::uint64_t first, std::uint64_t last, std::string* text) {
+    for (std::uint64_t number = first; number <= last; ++number) {
+      const Plan shard = PlanOfShard(plan_, cut_, number);
+      AddRow(number, shard, Json::object());
+      *text += Printable(PathOf(number)) + ": " + Counted(shard.objects.size(), "tensor") + ", " +
+               HumanBytes(shard.output_bytes()) +
+               (args_.zstd.empty() ? "" : " before compression") + "\n";
+    }
+  }
+
+  Status Write(std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t number = first; number <= last; ++number) {
+      const Plan shard = PlanOfShard(plan_, cut_, number);
+      totals.bytes_all += shard.input_bytes(source_);
+      totals.tensors_all += shard.objects.size();
+    }
+    ProgressBar bar(args_.common, "convert");
+    for (std::uint64_t number = first; number <= last; ++number)
+      ZT_RETURN_IF_ERROR(WriteOne(number, bar));
+    bar.End();
+    seconds = bar.seconds();
+    return OkStatus();
+  }
+
+  Totals totals;
+  double seconds = 0;
+
+ private:
+  void AddRow(std::uint64_t number, const Plan& shard, const Json& more) {
+    Json row = {{"path", PathOf(number)},
+                {"shard", number},
+                {"tensors", shard.objects.size()},
+                {"bytes_decoded", shard.output_bytes()}};
+    row.update(more);
+    totals.rows.push_back(std::move(row));
+  }
+
+  Status WriteOne(std::uint64_t number, ProgressBar& bar) {
+    const Plan shard = PlanOfShard(plan_, cut_, number);
+    const ShardStamp stamp{cut_.digest, number, cut_.shards.size()};
+    const std::string path = PathOf(number);
+    ZT_ASSIGN_OR_RETURN(bool there, IsThere(path, stamp, FileDigestOf(options_), args_));
+    if (!there) {
+      const Status status = Convert(number, path, shard, bar);
+      if (!status.ok() && status.code() != StatusCode::kAlreadyExists) return status;
+      // Another task may have been given the same shard, and have been faster.
+      if (!status.ok()) {
+        ZT_ASSIGN_OR_RETURN(there, IsThere(path, stamp, FileDigestOf(options_), args_));
+      }
+    }
+    if (there) ZT_RETURN_IF_ERROR(Keep(number, path, shard));
+    totals.bytes += shard.input_bytes(source_);
+    totals.tensors += shard.objects.size();
+    return OkStatus();
+  }
+
+  Status Keep(std::uint64_t number, const std::string& path, const Plan& shard) {
+    ++totals.kept;
+    std::error_code error;
+    const std::uint64_t bytes = std::filesystem::file_size(path, error);
+    ZT_ASSIGN_OR_RETURN(const std::string digest, ReadDigestFile(path));
+    AddRow(number, shard, {{"bytes", bytes}, {"digest", digest}, {"kept", true}});
+    totals.bytes_out += bytes;
+    if (!args_.common.quiet) Note(path + ": kept, it is whole and of this plan");
+    return OkStatus();
+  }
+
+  Status Convert(std::uint64_t number, const std::string& path, const Plan& shard,
+                 ProgressBar& bar) {
+    RemoveDigestFiles(path);
+    ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> file,
+                        OpenSink(path, {.overwrite = args_.force, .sync = !args_.no_sync}));
+    std::string digest;
+    WriterOptions options = options_;
+    options.progress = [&](const Progress& p) {
+      bar.Update(totals.bytes + p.bytes, totals.bytes_all, totals.tensors + p.tensors,
+                 totals.tensors_all);
+    };
+    ZT_ASSIGN_OR_RETURN(const WrittenFile written,
+                        WriteFile(DigestingSink(std::move(file), FileDigestOf(options_), &digest),
+                                  source_, shard, std::move(options)));
+    ReportFindings(written.findings, shard);
+    ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args_.no_sync));
+    ++totals.written;
+    totals.bytes_in += shard.input_bytes(source_);
+    totals.bytes_out += written.bytes;
+    for (Json& row : ToJson(written.findings)) totals.numeric.push_back(std::move(row));
+    AddRow(number, shard, {{"bytes", written.bytes}, {"digest", digest}, {"kept", false}});
+    return OkStatus();
+  }
+
+  const ConvertArgs& args_;
+  TensorSource& source_;
+  const Plan& plan_;
+  const ShardPlan& cut_;
+  const WriterOptions& options_;
+};
+
+// An index of other shards would be in the way only when all the work is done.
+Status CheckIndex(const ConvertArgs& args, const ShardPlan& cut) {
+  const std::string path = IndexPath(args.output);
+  std::error_code error;
+  if (args.force || !std::filesystem::exists(path, error)) return OkStatus();
+  const auto index = ReadShardIndex(path);
+  if (index.ok() && index->plan == cut.digest) return OkStatus();
+  return Annotate(
+      AlreadyExists("the index exists already and is of other shards; use -f to replace it"), path);
+}
+
+}  // namespace
+
+Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, TensorSource& source,
+                     const Plan& plan, const WriterOptions& options,
+                     const std::vector<std::string>& warnings) {
+  ZT_ASSIGN_OR_RETURN(const ShardPlan cut, CutPlan(source, plan, options, request));
+  const std::uint64_t count = cut.shards.size();
+  const std::uint64_t first = request.only == 0 ? 1 : request.only;
+  const std::uint64_t last = request.only == 0 ? count : request.only;
+  ZT_RETURN_IF_ERROR(CheckExpressible(PlanOfShard(plan, cut, 1).attributes, plan.spec));
+  ShardRun run(args, source, plan, cut, options);
+  Json json = SummaryJson(args, source, plan, warnings);
+  json["plan_digest"] = cut.digest;
+  json["shards"] = count;
+  if (args.dry_run) {
+    std::string text;
+    run.Describe(first, last, &text);
+    if (!args.common.json)
+      return Print(text + "the plan: " + Counted(count, "shard") + ", " + cut.digest + "\n");
+    json["files"] = std::move(run.totals.rows);
+    return Print(Dump(json));
+  }
+  if (request.only == 0) ZT_RETURN_IF_ERROR(CheckIndex(args, cut));
+  ZT_RETURN_IF_ERROR(run.Write(first, last));
+  if (request.only == 0) {
+    std::vector<std::string> paths;
+    for (std::uint64_t number = 1; number <= count; ++number) paths.push_back(run.PathOf(number));
+    ZT_ASSIGN_OR_RETURN(
+        const JoinResult joined,
+        WriteShardIndex(paths, args.output, {.overwrite = args.force, .sync = !args.no_sync}));
+    json["output"]["path"] = joined.path;
+  } else {
+    json["output"]["path"] = run.PathOf(request.only);
+  }
+  Totals& totals = run.totals;
+  if (args.common.json) {
+    json["output"]["bytes"] = totals.bytes_out;
+    json["files"] = std::move(totals.rows);
+    json["timing"] = {{"wall_s", run.seconds}};
+    json["numeric"] = std::move(totals.numeric);
+    return PrintJson(args.common, json);
+  }
+  if (args.common.quiet) return OkStatus();
+  const std::string what = request.only == 0 ? args.output : run.PathOf(request.only);
+  Note(Text({.output = what + ": " + Counted(totals.written, "shard") + " written, " +
+                       std::to_string(totals.kept) + " kept",
+             .tensors = totals.tensors,
+             .bytes_in = totals.bytes_in,
+             .bytes_out = totals.bytes_out,
+             .seconds = run.seconds}));
+  return OkStatus();
+}
+
+}  // namespace zt::cli::internal

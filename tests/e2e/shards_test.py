@@ -1,0 +1,469 @@
+"""One conversion as several files: cut, written in any order, kept, refused, mended, joined, and read as one.
+
+ZT_SHARD_KILLS sets how many runs over eight shards are killed at a random moment (default 12), ZT_SEED the moments;
+scripts/kill-trial.sh runs hundreds.
+"""
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+import support
+from support import DATA, DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, PROGRAM, UNSUPPORTED, USAGE
+
+import make_safetensors
+
+NAMES = [f"layers.{n}.weight" for n in range(70)]
+
+
+def shard_name(number, count, stem="model"):
+    return f"{stem}-{number:05}-of-{count:05}.zt"
+
+
+class Shards(support.EndToEnd):
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.path("in.safetensors")
+        make_safetensors.write(self.source, make_safetensors.sample(NAMES, "BF16", (16, 32)), {"from": "a test"})
+        self.out = self.path("out")
+        self.out.mkdir()
+        self.model = self.out / "model.zt"
+        self.index = self.out / "model.zt.index.json"
+
+    def convert(self, *options, source=None):
+        return self.json("convert", source or self.source, "-o", self.model, "--json", *options)
+
+    def shard(self, number, count):
+        return self.out / shard_name(number, count)
+
+    def contents(self):
+        return {entry.name: entry.read_bytes() for entry in self.out.iterdir()}
+
+    def join(self, count, *options):
+        return self.json("join", *(self.shard(n, count) for n in range(1, count + 1)), "-o", self.model, "--json",
+                         *options)
+
+
+class Cut(Shards):
+
+    def test_any_number_of_shards_made_in_any_order(self):
+        whole = self.path("whole.zt")
+        self.succeed("convert", "-q", self.source, "-o", whole)
+        want = support.read_zt(whole)["objects"]
+        for count in (1, 2, 7, 64):
+            with self.subTest(count=count):
+                result = self.convert("--shards", str(count))
+                together = self.contents()
+                self.assertEqual(result["shards"], count)
+                self.assertEqual(sorted(together), sorted(
+                    [self.index.name, *(shard_name(n, count) for n in range(1, count + 1)),
+                     *(shard_name(n, count) + ".xxh3" for n in range(1, count + 1))]))
+                found, order = {}, []
+                for number in range(1, count + 1):
+                    file = support.read_zt(self.shard(number, count))
+                    stamp = file["attributes"].pop("ztstream.shard")
+                    self.assertEqual(stamp, {"plan": result["plan_digest"], "shard": number, "shards": count})
+                    self.assertEqual(file["attributes"], {"from": "a test"})
+                    offset = {name: min(c["offset"] for c in o["components"].values())
+                              for name, o in file["objects"].items()}
+                    order += sorted(file["objects"], key=offset.get)
+                    found.update(file["objects"])
+                self.assertEqual(order, NAMES)
+                self.assertEqual({name: o["components"]["data"]["bytes"] for name, o in found.items()},
+                                 {name: o["components"]["data"]["bytes"] for name, o in want.items()})
+                # Merged, the shards are the file that one conversion writes.
+                self.succeed("convert", "-q", self.index, "-o", self.path("merged.zt"), "-f")
+                self.assertEqual(self.path("merged.zt").read_bytes(), whole.read_bytes())
+                # One by one, in another order, with other threads: the same bytes.
+                shutil.rmtree(self.out)
+                self.out.mkdir()
+                numbers = list(range(1, count + 1))
+                random.Random(count).shuffle(numbers)
+                for number in numbers:
+                    self.convert("--shard", f"{number}/{count}", "-T", str(1 + number % 3), "--memory", "1MiB")
+                self.join(count)
+                self.assertEqual(self.contents(), together)
+                shutil.rmtree(self.out)
+                self.out.mkdir()
+
+    def test_by_size(self):
+        # 1 KiB each; one is larger than a shard may be and gets one of its own.
+        sizes = [1, 1, 1, 10, 1, 1, 1, 1, 1]
+        source = self.path("sizes.safetensors")
+        tensors = {f"t{n}": ("U8", (1024 * size,), make_safetensors.pattern(1024 * size, n))
+                   for n, size in enumerate(sizes)}
+        make_safetensors.write(source, tensors)
+        result = self.convert("--shard-size", "4KiB", source=source)
+        self.assertEqual([row["tensors"] for row in result["files"]], [3, 1, 4, 1])
+        self.assertEqual([row["bytes_decoded"] for row in result["files"]], [3072, 10240, 4096, 1024])
+        listed = self.json("convert", source, "--shard-size", "4KiB", "-n", "--json")
+        self.assertEqual(listed["shards"], 4)
+        self.assertEqual(listed["plan_digest"], result["plan_digest"])
+        self.fail_with(USAGE, "convert", source, "-o", self.model, "--shard-size", "4KiB", "--shard", "1/3",
+                       says="--shard 1/3: this plan has 4 shards")
+        self.fail_with(USAGE, "convert", source, "-o", self.model, "--shards", "10",
+                       says="9 pieces to share out")
+
+    def test_what_belongs_together_stays_together(self):
+        # Of each module one part lies at the start and the others at the end; all are of one size.
+        part = make_safetensors.pattern(1000, 1)
+        names = [f"m{n}.weight" for n in range(4)]
+        names += [f"m{n}.{name}" for n in range(4) for name in ("weight_scale_inv", "bias")]
+        source = self.path("modules.safetensors")
+        make_safetensors.write(source, {name: ("U8", (1000,), part) for name in names})
+        self.convert("--shards", "4", source=source)
+        held = [set(support.read_zt(self.shard(n, 4))["objects"]) for n in range(1, 5)]
+        for n in range(4):
+            self.assertTrue(any({f"m{n}.weight", f"m{n}.weight_scale_inv"} <= names for names in held), held)
+
+    def test_tied_tensors_share_a_blob_in_one_shard(self):
+        source = DATA / "torch/tied.pt"  # embed, head and again are one storage; part lies between them
+        self.convert("--shards", "2", source=source)
+        objects = support.read_zt(self.shard(1, 2))["objects"]
+        self.assertEqual(sorted(objects), ["again", "embed", "head"])
+        self.assertEqual(len({o["components"]["data"]["offset"] for o in objects.values()}), 1)
+        self.assertEqual(list(support.read_zt(self.shard(2, 2))["objects"]), ["part"])
+        self.succeed("diff", self.index, source)
+        self.assertEqual(json.loads(self.index.read_text())["metadata"]["total_size"], 96 + 48)
+        self.fail_with(USAGE, "convert", source, "-o", self.model, "--shards", "3", says="2 pieces to share out")
+
+    def test_a_pipe_and_wrong_words(self):
+        self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.model, "--shards", "2",
+                       stdin=self.source.read_bytes(), says="name a file")
+        for options, says in ((("--shards", "2", "--shard-size", "1MiB"), "exclude each other"),
+                              (("--shard", "3"), "such as 3/8"), (("--shard", "0/8"), "such as 3/8"),
+                              (("--shard", "9/8"), "such as 3/8"), (("--shard", "x/8"), "such as 3/8"),
+                              (("--shards", "4", "--shard", "1/3"), "contradicts --shards 4")):
+            self.fail_with(USAGE, "convert", self.source, "-o", self.model, *options, says=says)
+        self.fail_with(USAGE, "convert", self.source, "-o", self.out / "model", "--shards", "2", says="ends in .zt")
+        self.fail_with(USAGE, "convert", self.source, "-o", "-", "--shards", "2", says="ends in .zt")
+        self.assertEqual(self.entries(self.out), [])
+
+    def test_a_version_without_attributes_is_refused_before_anything_is_written(self):
+        self.fail_with(USAGE, "convert", self.source, "-o", self.model, "--shards", "2", "--spec", "0.1",
+                       "--no-metadata")
+        self.assertEqual(self.entries(self.out), [])
+
+    def test_sources_that_are_computed(self):
+        """Deflated archives and dtype conversion: each shard reads only its own."""
+        import numpy
+        archive = self.path("a.npz")
+        arrays = {f"a{n}": numpy.arange(500, dtype="f4") * n for n in range(9)}
+        numpy.savez_compressed(archive, **arrays)
+        self.convert("--shards", "3", "--dtype", "f16", "--zstd", source=archive)
+        self.succeed("convert", "-q", archive, "-o", self.path("whole.zt"), "--dtype", "f16", "--zstd")
+        self.succeed("diff", self.index, self.path("whole.zt"))
+
+
+class Again(Shards):
+
+    def test_what_is_there_is_kept(self):
+        self.convert("--shards", "4")
+        before = self.contents()
+        stamps = {name: (self.out / name).stat().st_mtime_ns for name in before}
+        self.shard(3, 4).unlink()
+        result = self.convert("--shards", "4")
+        self.assertEqual([row["kept"] for row in result["files"]], [True, True, False, True])
+        self.assertEqual(self.contents(), before)
+        kept = [name for name in before if "00003" not in name]
+        self.assertEqual({name: (self.out / name).stat().st_mtime_ns for name in kept},
+                         {name: stamps[name] for name in kept})
+        lines = self.run_program("convert", self.source, "-o", self.model, "--shard", "2/4").stderr.decode()
+        self.assertIn(f"{self.shard(2, 4)}: kept, it is whole and of this plan", lines)
+
+    def test_digests_are_those_of_the_files_and_tools_check_them(self):
+        for kind, tool in (("crc32c", "xxhsum"), ("sha256", "sha256sum")):
+            self.convert("--shards", "2", "--digest", kind, "-f")
+            suffix = "sha256" if kind == "sha256" else "xxh3"
+            self.assertEqual(self.entries(self.out), [shard_name(1, 2), shard_name(1, 2) + "." + suffix,
+                                                      shard_name(2, 2), shard_name(2, 2) + "." + suffix,
+                                                      self.index.name])
+            if shutil.which(tool):
+                for number in (1, 2):
+                    subprocess.run([tool, "-c", shard_name(number, 2) + "." + suffix], check=True, cwd=self.out,
+                                   capture_output=True)
+        index = json.loads(self.index.read_text())["metadata"]["ztstream"]["shards"]
+        for number in (1, 2):
+            content = self.shard(number, 2).read_bytes()
+            self.assertEqual(index[shard_name(number, 2)],
+                             {"size": len(content), "digest": "sha256:" + hashlib.sha256(content).hexdigest()})
+
+    def test_a_shard_that_is_damaged_or_of_another_plan_is_refused_and_mended_with_force(self):
+        self.convert("--shards", "2")
+        good = self.contents()
+        shard = self.shard(1, 2)
+        content = shard.read_bytes()
+        flipped = bytearray(content)
+        flipped[200] ^= 1
+        other = self.path("other")
+        other.mkdir()
+        self.succeed("convert", "-q", self.source, "-o", other / "model.zt", "--shards", "2", "--zstd")
+        whole = self.path("whole.zt")
+        self.succeed("convert", "-q", self.source, "-o", whole)
+        for bad, says in ((bytes(flipped), "is damaged: its digest is xxh3:"), (content[:-5], "is damaged"),
+                          (b"", "is damaged"), (whole.read_bytes(), "it is no shard"),
+                          ((other / shard.name).read_bytes(), "a shard of another plan"),
+                          (self.shard(2, 2).read_bytes(), "it is shard 2")):
+            for options in (("--shard", "1/2"), ("--shards", "2")):
+                shard.write_bytes(bad)
+                self.fail_with(EXISTS, "convert", self.source, "-o", self.model, *options,
+                               says=(f"{shard}: ", says, "use -f"))
+                self.assertEqual(shard.read_bytes(), bad)
+                self.convert(*options, "-f")
+                self.assertEqual(self.contents(), good)
+
+    def test_a_digest_file_that_is_missing_is_written_after_a_check(self):
+        self.convert("--shards", "2")
+        good = self.contents()
+        beside = self.out / (shard_name(1, 2) + ".xxh3")
+        beside.unlink()
+        line = self.fail_with(INVALID, "join", self.shard(1, 2), self.shard(2, 2), "-o", self.model)
+        self.assertIn("convert this shard again", line)
+        self.convert("--shard", "1/2")
+        self.assertEqual(self.contents(), good)
+        beside.unlink()
+        flipped = bytearray(self.shard(1, 2).read_bytes())
+        flipped[200] ^= 1
+        self.shard(1, 2).write_bytes(bytes(flipped))
+        self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shard", "1/2", says="is damaged")
+
+    def test_another_plan_where_inputs_or_options_are_others(self):
+        plans = set()
+        larger = self.path("larger.safetensors")
+        make_safetensors.write(larger, make_safetensors.sample(NAMES, "BF16", (16, 33)))
+        for options in ((), ("--zstd",), ("--zstd=3",), ("--zstd=huffman",), ("--zstd=planes",), ("--digest", "xxh3"),
+                        ("--chunk", "1MiB", "--zstd"), ("--dtype", "f32"), ("--rename", "s/layers/l/"),
+                        ("--min-gain", "5"), ("--no-metadata",), ("--spec", "1.1"), ("--exclude", "69"),
+                        ("--on-overflow", "inf")):
+            plans.add(self.json("convert", self.source, "-n", "--json", "--shards", "3", *options)["plan_digest"])
+        for options in ((self.source, "--shards", "4"), (larger, "--shards", "3")):
+            plans.add(self.json("convert", *options, "-n", "--json")["plan_digest"])
+        self.assertEqual(len(plans), 16)
+        first = self.json("convert", self.source, "-n", "--json", "--shards", "3")["plan_digest"]
+        copy = self.path("elsewhere.safetensors")
+        shutil.copy(self.source, copy)
+        for options in ((self.source, "-T", "1", "--memory", "1MiB"), (copy, "--no-sync"),
+                        (self.source, "--shard", "2/3")):
+            again = self.json("convert", *options, "-n", "--json", "--shards", "3")["plan_digest"]
+            self.assertEqual(again, first, options)
+
+    def test_sigterm_leaves_whole_shards_alone(self):
+        process = subprocess.Popen([PROGRAM, "convert", self.source, "-o", self.model, "--shards", "64"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while not any(entry.suffix == ".zt" for entry in self.out.iterdir()):
+            time.sleep(0.001)
+        process.send_signal(signal.SIGTERM)
+        errors = process.communicate(timeout=support.PATIENCE)[1].decode()
+        self.assertIn(process.returncode, (INTERRUPTED, DONE), errors)
+        self.assertFalse([name for name in self.entries(self.out) if name.endswith("-tmp")])
+        for entry in self.out.glob("*.zt"):
+            self.succeed("verify", "-q", entry)
+        result = self.convert("--shards", "64")
+        self.assertEqual(len(result["files"]), 64)
+
+    def test_kills_at_random_moments(self):
+        """Killed runs over eight shards, each run again: what is there is whole, and the end is as undisturbed."""
+        moments = random.Random(int(os.environ.get("ZT_SEED", "1")))
+        options = ("--shards", "8", "--zstd", "--no-sync", "-T", "2")
+        start = time.monotonic()
+        self.convert(*options)
+        duration = time.monotonic() - start
+        want = self.contents()
+        finished = kept = 0
+        shutil.rmtree(self.out)
+        self.out.mkdir()
+        for kill in range(int(os.environ.get("ZT_SHARD_KILLS", "12"))):
+            process = subprocess.Popen([PROGRAM, "convert", self.source, "-o", self.model, *options],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(moments.uniform(0, 1.1 * duration))
+            process.kill()
+            status = process.wait()
+            self.assertIn(status, (DONE, -signal.SIGKILL))
+            for name, content in self.contents().items():
+                if name.endswith("-tmp"):
+                    self.assertTrue(name.startswith("."), name)
+                else:
+                    self.assertEqual(content, want[name], f"{name} is partial")
+                    kept += name.endswith(".zt")
+            if status == DONE or kill % 4 == 3:
+                self.convert(*options)
+                self.assertEqual(self.contents(), want)
+                finished += 1
+                shutil.rmtree(self.out)
+                self.out.mkdir()
+        self.convert(*options)
+        self.assertEqual(self.contents(), want)
+        print(f"{kill + 1} kills: {kept} whole shards found after them, {finished + 1} times finished as undisturbed")
+
+
+class Join(Shards):
+
+    def test_the_index_is_what_the_field_knows(self):
+        self.convert("--shards", "3")
+        index = json.loads(self.index.read_text())
+        self.assertEqual(index["metadata"]["total_size"], 70 * 16 * 32 * 2)
+        self.assertEqual(list(index["weight_map"]), sorted(NAMES))
+        for number in range(1, 4):
+            inside = set(support.read_zt(self.shard(number, 3))["objects"])
+            self.assertEqual({name for name, file in index["weight_map"].items() if file == shard_name(number, 3)},
+                             inside)
+
+    def test_again_is_nothing_and_another_needs_force(self):
+        self.convert("--shards", "3")
+        before = self.index.stat().st_mtime_ns
+        self.join(3)
+        self.assertEqual(self.index.stat().st_mtime_ns, before)
+        self.index.write_text("{}")
+        shards = [self.shard(n, 3) for n in (1, 2, 3)]
+        self.fail_with(EXISTS, "join", *shards, "-o", self.model, says=f"{self.index}: the index exists already")
+        self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "3",
+                       says=f"{self.index}: the index exists already")
+        self.join(3, "-f")
+        self.assertEqual(len(json.loads(self.index.read_text())["weight_map"]), 70)
+
+    def test_gaps_and_missing(self):
+        self.convert("--shards", "8")
+        self.index.unlink()
+        there = [self.shard(n, 8) for n in (1, 3, 4, 8)]
+        self.fail_with(INVALID, "join", *there, "-o", self.model,
+                       says="shards 00002, 00005 to 00007 of 00008 are missing")
+        self.assertEqual(self.succeed("join", "--missing", *there), b"2,5-7\n")
+        result = self.json("join", "--missing", *there, "--json")
+        self.assertEqual((result["missing"], result["array"], result["shards"]), ([2, 5, 6, 7], "2,5-7", 8))
+        self.assertEqual(self.succeed("join", "--missing", *(self.shard(n, 8) for n in range(1, 9))), b"")
+        self.assertFalse(self.index.exists())
+
+    def test_what_is_not_of_the_set_is_named(self):
+        self.convert("--shards", "2")
+        one, two = self.shard(1, 2), self.shard(2, 2)
+        other = self.path("other")
+        other.mkdir()
+        self.succeed("convert", "-q", self.source, "-o", other / "model.zt", "--shards", "2", "--zstd")
+        whole = self.path("whole.zt")
+        self.succeed("convert", "-q", self.source, "-o", whole)
+        copy = self.out / "copy.zt"
+        for bad, says in ((other / two.name, "it is of another plan than"), (whole, "it is not a shard"),
+                          (self.source, ""), (one, "it is shard 00001, as"), (self.path("absent.zt"), "")):
+            self.fail_with((INVALID, support.IO), "join", one, bad, "-o", self.model, says=(f"{bad}: ", says))
+        shutil.copy(two, copy)
+        self.fail_with(INVALID, "join", one, copy, "-o", self.model, says=f"{copy}: its name is not that of shard 00002")
+        elsewhere = self.path("elsewhere")
+        elsewhere.mkdir()
+        shutil.copy(two, elsewhere / two.name)
+        self.fail_with(INVALID, "join", one, elsewhere / two.name, "-o", self.model, says=f"{elsewhere / two.name}: ")
+        self.fail_with(USAGE, "join", one, two, says="-o OUT is missing")
+        two.write_bytes(two.read_bytes()[:-9])
+        self.fail_with(INVALID, "join", one, two, "-o", self.model, "-f", says=f"{two}: ")
+
+    def test_it_reads_ends_and_manifests_alone(self):
+        strace = shutil.which("strace")
+        if strace is None:
+            self.skipTest("strace is not installed")
+        source = self.path("large.safetensors")
+        make_safetensors.write(source, make_safetensors.sample(["a.weight", "b.weight"], "U8", (1 << 22,)))
+        self.convert("--shards", "2", source=source)
+        log = self.path("log")
+
+        def read_by(*command):
+            subprocess.run([strace, "-f", "-o", log, "-e", "trace=pread64,preadv,read,readv", PROGRAM, *command],
+                           check=True, capture_output=True)
+            return sum(int(count) for count in re.findall(r"pread(?:64|v)\(.* = (\d+)$", log.read_text(), re.M))
+
+        self.assertLess(read_by("join", self.shard(1, 2), self.shard(2, 2), "-o", self.model), 8192)
+        self.assertLess(read_by("convert", source, "-o", self.model, "--shards", "2", "-n"), 8192)
+
+
+class AsOne(Shards):
+
+    def setUp(self):
+        super().setUp()
+        self.convert("--shards", "5")
+
+    def test_every_command_takes_the_index(self):
+        whole = self.path("whole.zt")
+        self.succeed("convert", "-q", self.source, "-o", whole)
+        self.assertEqual({o["name"] for o in self.json("inspect", self.index, "--json")["objects"]}, set(NAMES))
+        self.assertEqual({o["name"] for o in self.json("inspect", self.out, "--json")["objects"]}, set(NAMES))
+        report = self.json("verify", self.index, "--against", self.source, "--json")
+        self.assertEqual((report["objects"], report["digests"], report["compared"], report["differences"]),
+                         (70, 75, 70, []))
+        self.succeed("diff", self.index, self.source)
+        self.succeed("extract", "-q", self.index, "-o", self.path("back.safetensors"))
+        self.succeed("extract", "-q", whole, "-o", self.path("want.safetensors"))
+        self.assertEqual(self.path("back.safetensors").read_bytes(), self.path("want.safetensors").read_bytes())
+        again = self.path("again")
+        again.mkdir()
+        self.succeed("convert", "-q", self.index, "-o", again / "m.zt", "--shards", "3")
+        self.succeed("diff", again / "m.zt.index.json", self.source)
+
+    def test_a_shard_alone_is_a_file_like_others(self):
+        single = self.path("single.zt")
+        self.succeed("convert", "-q", self.shard(2, 5), "-o", single)
+        self.assertEqual(support.read_zt(single)["attributes"], {"from": "a test"})
+        self.succeed("verify", self.shard(2, 5))
+
+    def test_what_does_not_fit_the_index_is_named(self):
+        good = self.contents()
+
+        def restore():
+            for name, content in good.items():
+                (self.out / name).write_bytes(content)
+
+        def refused(says):
+            for command in (("inspect", self.index), ("convert", self.index, "-o", self.path("x.zt")),
+                            ("diff", self.index, self.source)):
+                self.fail_with(INVALID, *command, says=says)
+            self.fail_with(DIFFERS, "verify", self.index, says=says)
+            restore()
+
+        self.shard(4, 5).unlink()
+        refused(f"shard {shard_name(4, 5)} is missing")
+        shutil.copy(self.shard(3, 5), self.shard(2, 5))
+        refused(shard_name(2, 5))
+        self.shard(2, 5).write_bytes(self.shard(2, 5).read_bytes()[:-1])
+        refused(f"{shard_name(2, 5)}: it has ")
+        other = self.path("other")
+        other.mkdir()
+        options = ("--shards", "5", "--on-overflow", "inf")
+        self.succeed("convert", "-q", self.source, "-o", other / "model.zt", *options)
+        shutil.copy(other / shard_name(2, 5), self.shard(2, 5))
+        refused(f"{shard_name(2, 5)}: it is not of the plan")
+        extra = self.out / shard_name(6, 6)
+        shutil.copy(self.shard(1, 5), extra)
+        refused(f"{extra.name} is not in")
+        extra.unlink()
+        # A byte of data: only verify reads those.
+        flipped = bytearray(good[shard_name(2, 5)])
+        flipped[200] ^= 1
+        self.shard(2, 5).write_bytes(bytes(flipped))
+        process = self.run_program("verify", self.index)
+        self.assertEqual(process.returncode, DIFFERS)
+        self.assertIn(f"{self.shard(2, 5)}: tensor '", process.stderr.decode())
+        self.assertIn("the index says", process.stderr.decode())
+
+    def test_indexes_of_others(self):
+        """An index that says nothing of plans or sizes is checked by its names alone."""
+        index = json.loads(self.index.read_text())
+        index["metadata"] = {"total_size": 1}
+        self.index.write_text(json.dumps(index))
+        self.succeed("diff", self.index, self.source)
+        index["weight_map"][NAMES[0]] = shard_name(5, 5)
+        self.index.write_text(json.dumps(index))
+        self.fail_with(INVALID, "inspect", self.index, says=f"tensor '{NAMES[0]}'")
+        for metadata in ({"ztstream": {}}, {"ztstream": {"plan": 1, "shards": {}}},
+                         {"ztstream": {"plan": "x", "shards": {"a": {}}}},
+                         {"ztstream": {"plan": "x", "shards": {"../a": {"size": 1, "digest": "x"}}}}):
+            index["metadata"] = metadata
+            self.index.write_text(json.dumps(index))
+            self.fail_with(INVALID, "inspect", self.index)
+
+
+if __name__ == "__main__":
+    unittest.main()
