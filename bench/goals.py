@@ -29,23 +29,83 @@ def rate(row):
 
 
 def raw(bench, options):
-    source = bench.make(options.goal_size)
+    """Raw conversion beside `cp`: nobody waits for the disk, then both do. {size: (not synced, synced)} are the bounds."""
+    large = options.goal_size
+    bounds = {400_000_000: {"-T2": (0.75, 0.6)}, 1_000_000_000: {"-T2": (0.75, 0.6), "-T1": (1.2, 0.7)},
+              large: {"-T2": (0.5, 0.4), "-T1": (0.9, 0.7)}}
+    if options.quick:
+        bounds = {large: bounds[large]}
     plain = pathlib.Path(bench.program).with_name("plain_copy")
-    floors = {f"plain_copy, {threads} thread{'s' * (threads > 1)}": [plain, str(threads), "32768", source, bench.output]
-              for threads in (1, 2) if plain.exists()}
-    warm = bench.compare(source, {"cp": ["cp", source, bench.output], "ztstream -T1": bench.convert(source, "-T1"),
-                                  "ztstream -T2": bench.convert(source, "-T2"), **floors}, options.runs)
-    synced = bench.compare(source, {"cp, synced": ["cp", source, bench.output],
-                                    "ztstream -T1, synced": bench.convert(source, "-T1"),
-                                    "ztstream -T2, synced": bench.convert(source, "-T2")}, options.runs, sync=True)
-    cp, one, two = medians(warm, "cp", "ztstream -T1", "ztstream -T2")
-    plain_one, plain_two = (f"; plain_copy: {seconds / cp:.2f}" for seconds in medians(warm, *floors)) if floors else ("", "")
-    cp_synced, one_synced, two_synced = medians(synced, *(row["name"] for row in synced))
-    return {"rows": warm + synced,
-            "goals": [goal("raw conversion with 2 threads, of `cp`", two / cp, 0.6,
-                           note=f"both with a sync: {two_synced / cp_synced:.2f}{plain_two}"),
-                      goal("raw conversion with 1 thread, of `cp`", one / cp, 0.9,
-                           note=f"both with a sync: {one_synced / cp_synced:.2f}{plain_one}")]}
+    rows, goals = [], []
+    for size, by_threads in bounds.items():
+        source, label = bench.make(size), f"{size / 1e9:.1f} GB"
+        floors = {f"{label}: plain_copy, 2 threads": [plain, "2", "262144", source, bench.output]} if plain.exists() else {}
+        for sync in (False, True):
+            how = ", synced" if sync else ""
+            found = bench.compare(source, {f"{label}: cp{how}": ["cp", source, bench.output],
+                                           **{f"{label}: ztstream {threads}{how}": bench.convert(source, threads)
+                                              for threads in by_threads}, **({} if sync else floors)},
+                                  options.runs, sync=sync)
+            rows += found
+            cp = medians(found, f"{label}: cp{how}")[0]
+            for threads, allowed in by_threads.items():
+                ours = medians(found, f"{label}: ztstream {threads}{how}")[0]
+                goals.append(goal(f"raw conversion of {label} {threads}, of `cp`{' and `sync`' if sync else ''}", ours / cp,
+                                  allowed[sync]))
+    return {"rows": rows, "goals": goals}
+
+
+def extract(bench, options):
+    """The way back, to each format, and from .zt to .zt, beside `cp` of the input."""
+    size = options.goal_size if options.quick else 1_000_000_000
+    source, packed = bench.make(size), bench.path("packed.zt")
+    bench.once(bench.convert(source, out=packed))
+    ways = {"safetensors": bench.extract(packed, "-T2"), "npz": bench.extract(packed, "-T2", to="npz"),
+            "gguf": bench.extract(packed, "-T2", to="gguf"), "zt": bench.convert(packed, "-T2")}
+    rows, goals = [], []
+    for sync in (False, True):
+        how = ", synced" if sync else ""
+        found = bench.compare(packed, {f"cp{how}": ["cp", packed, bench.output],
+                                       **{f"from .zt to {way}{how}": command for way, command in ways.items()}},
+                              options.runs, sync=sync)
+        rows += found
+        cp = medians(found, f"cp{how}")[0]
+        goals += [goal(f"from .zt to {way} with 2 threads, of `cp`{' and `sync`' if sync else ''}",
+                       medians(found, f"from .zt to {way}{how}")[0] / cp, 0.65 if sync else 0.85) for way in ways]
+    os.unlink(packed)
+    return {"rows": rows, "goals": goals}
+
+
+def million(bench, options):
+    count = 10_000 if options.quick else 1_000_000
+    source = bench.make(count * 64, "--sparse", "--tensor-bytes", 64)
+    rows = bench.compare(source, {f"{count:,} tensors of 64 bytes, -T2": bench.convert(source, "-T2")}, options.runs)
+    return {"rows": rows, "goals": [goal(f"{count:,} tensors", rows[0]["median"], 1.5, unit=" s"),
+                                    goal(f"memory for {count:,} tensors", rows[0]["peak"] / 2**20, 400, unit=" MiB")]}
+
+
+def start(bench, options):
+    """What a run takes that does next to nothing: many are started, one after the other."""
+    contenders = {"ztstream --version": [bench.program, "--version"], "zstd --version": ["zstd", "--version"]}
+    rows = bench.compare(None, contenders, 5 if options.quick else 101)
+    return {"rows": rows, "goals": [goal("`ztstream --version`", 1000 * rows[0]["median"], 6, unit=" ms",
+                                         note=f"zstd: {1000 * rows[1].get('median', 0):.1f} ms")]}
+
+
+def workers(bench, options):
+    """Workers kept busy, by a simulation in which what costs time sleeps (bench/scaling.cc)."""
+    program = pathlib.Path(bench.program).with_name("scaling")
+    if not program.exists():
+        raise Failed("scaling is not built beside the program")
+    counts = ["4"] if options.quick else ["2", "8", "16", "32", "128"]
+    lines = subprocess.run([program, *counts], check=True, capture_output=True, text=True).stdout.splitlines()[1:]
+    rows = [dict(zip(("workers", "seconds", "busy"), map(float, line.split()[-3:])), name=" ".join(line.split()[:-3]))
+            for line in lines]
+    for line in lines:
+        print("  " + line, flush=True)
+    return {"rows": rows, "goals": [] if options.quick else [
+        goal(f"{row['name']}: of 16 workers, busy", row["busy"], 12, False)
+        for row in rows if row["workers"] == 16 and "compressed" in row["name"]]}
 
 
 def dtype(bench, options):
@@ -162,7 +222,7 @@ def small(bench, options):
                          "output": os.path.getsize(bench.output)})
             print(f"  {name:40} {rows[-1]['median']:8.3f} s  ({min(seconds):.3f} to {max(seconds):.3f})", flush=True)
         goals.append(goal(f"{count:,} tensors of 10 KB with {threads} thread{'s' * (threads > 1)}, of the throughput of "
-                          "large ones", rate(rows[-2]) / rate(rows[-1]), 0.6, False))
+                          "large ones", rate(rows[-2]) / rate(rows[-1]), 0.8, False))
     return {"rows": rows, "goals": goals}
 
 
@@ -256,5 +316,5 @@ def dequantize(bench, options):
              found[name] / found["memcpy"], 0.7, False) for name in ("q4_k/f32", "q8_0/f32")]}
 
 
-STEPS = {"raw": raw, "dtype": dtype, "zstd": zstd, "planes": planes, "decode": decode, "memory": memory, "reference": reference, "small": small,
-         "inspect": inspect, "kernels": kernels, "dequantize": dequantize}
+STEPS = {"raw": raw, "extract": extract, "dtype": dtype, "zstd": zstd, "planes": planes, "decode": decode, "memory": memory,
+         "reference": reference, "small": small, "million": million, "start": start, "workers": workers, "inspect": inspect, "kernels": kernels, "dequantize": dequantize}

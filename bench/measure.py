@@ -106,6 +106,9 @@ class Bench:
     def convert(self, source, *extra, out=None):
         return [self.program, "convert", "-q", "-f", str(source), "-o", out or self.output, *extra]
 
+    def extract(self, source, *extra, to="safetensors"):
+        return [self.program, "extract", "-q", "-f", "--to", to, str(source), "-o", self.output, *extra]
+
     def zstd(self, source, level="-1", threads=CPUS):
         return ["zstd", "-q", "-f", level, f"-T{threads}", str(source), "-o", self.output]
 
@@ -144,7 +147,7 @@ class Bench:
                 else:
                     while f.read(1 << 24):
                         pass
-        ours = command[0] == self.program and command[1] == "convert"
+        ours = command[0] == self.program and command[1] in ("convert", "extract")
         if ours and not sync:
             command = [*command, "--no-sync"]
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as report:

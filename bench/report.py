@@ -110,6 +110,11 @@ def kernels_table(rows):
                   for name, places in where.items()])
 
 
+def workers_table(rows):
+    return table(["work", "workers", "s", "of them busy"],
+                 [[row["name"], f"{row['workers']:.0f}", f"{row['seconds']:.2f}", f"{row['busy']:.1f}"] for row in rows])
+
+
 def growth_table(rows, what):
     return table([what, "s", "fastest to slowest", "processor s", "resident MiB"],
                  [[f"{row['at']:,}", f"{row['median']:.3f}", spread(row), f"{row['cpu']:.3f}", f"{row['peak'] / 2**20:.0f}"]
@@ -173,7 +178,8 @@ def document(results, pictures, notes):
         out += ["Steps that take more than 1.5 times what linear growth would: " + ("; ".join(worse) or "none") + ".", ""]
     out += ["## What the goals were measured with", ""]
     for name, step in section(results, "goals").items():
-        if body := kernels_table(step["rows"]) if name == "kernels" else plain_table(step["rows"]):
+        draw = {"kernels": kernels_table, "workers": workers_table}.get(name, plain_table)
+        if body := draw(step["rows"]):
             out += [f"### {name}", ""] + body
     return "\n".join(out).rstrip("\n") + "\n"
 
