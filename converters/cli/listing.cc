@@ -63,6 +63,10 @@ std::string Shortened(const std::string& text, std::size_t columns) {
 
 // Lines of cells under one another. The first column is cut where a line would be wider than `columns`.
 std::string Aligned(std::vector<std::vector<std::string>>& lines, std::size_t columns) {
+  for (auto& line : lines) {
+    for (std::string& cell : line)
+      cell = Printable(cell);  // names, types, formats: any text of the file's
+  }
   constexpr std::size_t kWidest = 80;  // a cell wider than this pushes the others of its line alone
   std::vector<std::size_t> widths;
   for (const auto& line : lines) {
@@ -147,7 +151,7 @@ std::string HeadingText(const Listing& listing) {
   if (types.size() < 2) return out;
   std::vector<std::vector<std::string>> lines;
   for (const auto& [type, sum] : types) {
-    lines.push_back({"  " + Printable(type), Counted(sum.tensors, "tensor"),
+    lines.push_back({"  " + type, Counted(sum.tensors, "tensor"),
                      Grouped(sum.parameters) + " parameters", SizeText(sum)});
   }
   return out + Aligned(lines, 0) + "\n";
@@ -169,8 +173,7 @@ std::string EncodingText(const ListedComponent& c, const Listing& listing) {
     }
   }
   if (c.big_endian) out += ", big-endian";
-  if (c.shares)
-    out += (out.empty() ? "" : ", ") + ("= " + Printable(listing.objects[*c.shares].name));
+  if (c.shares) out += (out.empty() ? "" : ", ") + ("= " + listing.objects[*c.shares].name);
   return out;
 }
 
@@ -254,17 +257,15 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
   for (const ListedObject& object : listing.objects) {
     const bool one = object.components.size() == 1;
     for (const ListedComponent& c : object.components) {
-      const std::string format =
-          Printable(object.format) + (one ? "" : " " + ToString(object.shape));
-      lines.push_back(
-          {Printable(one ? object.name : object.name + "/" + c.role), std::string(Name(c.element)),
-           ShapeText(object, c), format, HumanBytes(c.stored), EncodingText(c, listing),
-           Printable(options.verbose ? c.digest : c.digest.substr(0, c.digest.find(':')))});
+      const std::string format = object.format + (one ? "" : " " + ToString(object.shape));
+      lines.push_back({one ? object.name : object.name + "/" + c.role, std::string(Name(c.element)),
+                       ShapeText(object, c), format, HumanBytes(c.stored), EncodingText(c, listing),
+                       options.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'))});
     }
     if (!options.verbose) continue;
     std::string attributes;
     for (const auto& [key, value] : object.attributes)
-      attributes += (attributes.empty() ? "    " : ", ") + Printable(key) + ": " + ValueText(value);
+      attributes += (attributes.empty() ? "    " : ", ") + key + ": " + ValueText(value);
     if (!attributes.empty()) lines.push_back({attributes});
   }
   return HeadingText(listing) + Aligned(lines, options.columns);

@@ -76,7 +76,7 @@ class Planner {
  private:
   // The file that holds the object, where the source knows it, before the message.
   Status InFile(const Status& status, std::uint32_t object) const {
-    if (status.ok() || source_.objects().empty()) return status;
+    if (status.ok()) return status;
     const std::string& file = source_.file({object, 0});
     return file.empty() ? status : Annotate(status, file);
   }

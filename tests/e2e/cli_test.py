@@ -14,6 +14,7 @@ import zipfile
 
 import numpy
 
+import make_zt
 import support
 from support import DATA, DIFFERS, DONE, EXISTS, INVALID, IO, PROGRAM, UNSUPPORTED, USAGE
 
@@ -78,6 +79,14 @@ class OutputOfTheProgram(support.EndToEnd):
                 ["extract", source, "no such \x1b\n", "-o", self.path("x.npz")],
                 ["inspect", os.fsdecode(b"no\xff\x1bsuch\n")], ["convert", source, "-o", output, "--include", "\x1b\n"],
                 ["convert", source, "\x1b[2J", "-o", "\x1b[3J\n.zt"], ["\x1b[2J"], ["inspect", "--\x1b[2J"]]
+        data = {"dtype": "u8", "type": ESCAPE, "digest": ESCAPE + ":00", "data": b"x"}
+        entry = {"shape": [1], "attributes": {ESCAPE: ESCAPE}, "components": {"data": data}}
+        for form in ("dense", ESCAPE + "/1"):
+            odd = self.put(f"{len(form)}.zt", make_zt.encode_1({ESCAPE: {"format": form, **entry}}, attributes={ESCAPE: ESCAPE}))
+            self.assertIn(rb"\x1b[2Jevil\nrow\u202e  [1]", self.succeed("inspect", odd))
+            runs += [["inspect", "-v", odd], ["inspect", "--tree", odd], ["verify", odd], ["diff", odd, output],
+                     ["convert", "-n", odd], ["convert", odd, "-o", self.path("n.zt"), "--spec", "1.1"],
+                     *(["extract", odd, "-o", self.path("n" + end)] for end in (".npz", ".safetensors", ".gguf"))]
         for arguments in runs:
             process = self.run_program(*arguments)
             self.check_printable(process.stdout, process.stderr)
