@@ -84,7 +84,8 @@ TEST(Constants, VersionNames) {
   EXPECT_EQ(ParseSpecVersion("1.2.0"), SpecVersion::k1_2);
   EXPECT_EQ(ParseSpecVersion("1.1"), SpecVersion::k1_1);
   EXPECT_EQ(ParseSpecVersion("0.1"), SpecVersion::k0_1);
-  EXPECT_EQ(ParseSpecVersion("2.0"), std::nullopt);
+  EXPECT_EQ(ParseSpecVersion("2.0"), SpecVersion::k2_0);
+  EXPECT_EQ(ParseSpecVersion("3.0"), std::nullopt);
   EXPECT_EQ(ParseSpecVersion(""), std::nullopt);
 }
 
@@ -97,6 +98,12 @@ TEST(Golden, EmptyFiles) {
   const auto now = EncodeManifest({}, SpecVersion::k1_2);
   ASSERT_TRUE(now.ok());
   EXPECT_EQ(ToHex(*now), "a2676f626a65637473a06776657273696f6e65312e322e30");
+  const auto next = EncodeManifest({}, SpecVersion::k2_0);
+  ASSERT_TRUE(next.ok());
+  const ContainerTraits& traits = Traits(SpecVersion::k2_0);
+  EXPECT_EQ(std::string(traits.header_magic) + std::string(traits.placement - 8, '\0') +
+                ToText(*next) + ToText(EncodeFooter(traits.placement, *next, SpecVersion::k2_0)),
+            ReadText("zt2/s7-3.zt"));
 }
 
 Manifest SmallManifest() {

@@ -14,6 +14,7 @@ module zt.format:dialect;
 import :model;
 import zt.compress;
 import zt.core;
+import zt.digest;
 
 namespace zt::format::internal {
 
@@ -53,6 +54,8 @@ class Dialect {
 
   // As zt::CheckEncoding.
   virtual Status CheckEncoding(Encoding encoding) const;
+  // As zt::CheckDigest.
+  virtual Status CheckDigest(DigestKind) const { return OkStatus(); }
   // As CheckExpressible, of what is valid in itself.
   virtual Status CheckObject(const Object& object, Encoding encoding,
                              std::string_view digest) const = 0;
@@ -77,6 +80,7 @@ const Dialect& DialectOf(SpecVersion version);
 // Each in a file of its own.
 const Dialect& Dialect01();
 const Dialect& Dialect1x(SpecVersion version);
+const Dialect& Dialect20();
 
 // ---- what several dialects share ----
 
@@ -106,6 +110,12 @@ Status CheckTexts(const StoredObject& object);
 StatusOr<std::vector<std::size_t>> KeyOrder(std::span<const std::string_view> keys);
 // An array of the dimensions, behind the key "shape".
 void AppendShape(const Shape& shape, Bytes* out);
+
+// An object of the model as 2.0 says it: under a layout that means the same, or else unchanged under a layout of ours.
+// kInvalidArgument where neither can be.
+StatusOr<Object> ToV2(Object object);
+// An object of a 2.0 manifest as the model has it. One of a layout that is not known stays as it is.
+StatusOr<StoredObject> FromV2(StoredObject object);
 
 // An object of byte planes, as 1.2 has it, becomes the dense tensor that it stands for, with Encoding::kPlanes. Others are
 // left as they are. kDataLoss where it breaks a rule of the profile (docs/PLANES.md).

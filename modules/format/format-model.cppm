@@ -40,6 +40,10 @@ struct ContainerTraits {
   DigestKind digest = DigestKind::kCrc32c;  // what a writer takes unless told otherwise
   // The most content a frame of an encoded component may have.
   std::uint64_t max_frame_bytes = std::uint64_t{1} << 30;
+  // The version has a canonical form: its own placement and digest, raw, ordered by name, equal contents stored once.
+  bool canonical = false;
+  // All frames of a component have the same content, but for the last one, which may have less.
+  bool equal_frames = false;
 };
 
 // The largest manifest that is read or written, in bytes (every 1.x spec, §5).

@@ -16,6 +16,7 @@ export import :data;
 export import :model;
 import zt.compress;
 import zt.core;
+import zt.digest;
 
 export namespace zt {
 
@@ -55,6 +56,8 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
 
 // Whether components can be stored so in a file of `version`. kInvalidArgument.
 Status CheckEncoding(Encoding encoding, SpecVersion version);
+// Whether it has such digests. kInvalidArgument.
+Status CheckDigest(DigestKind kind, SpecVersion version);
 // Whether `version` can hold this declaration with this encoding and digest; the message says what it cannot say
 // and does not name the object. Asked of every object before the first byte is written. kInvalidArgument.
 Status CheckExpressible(const Object& object, Encoding encoding, std::string_view digest_algorithm,

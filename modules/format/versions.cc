@@ -44,7 +44,17 @@ const Dialect* FinderOf(std::span<const std::byte> head) {
 }  // namespace
 
 const Dialect& internal::DialectOf(SpecVersion version) {
-  return version == SpecVersion::k0_1 ? Dialect01() : Dialect1x(version);
+  switch (version) {
+    case SpecVersion::k0_1:
+      return Dialect01();
+    case SpecVersion::k1_0:
+    case SpecVersion::k1_1:
+    case SpecVersion::k1_2:
+      break;
+    case SpecVersion::k2_0:
+      return Dialect20();
+  }
+  return Dialect1x(version);
 }
 
 const ContainerTraits& Traits(SpecVersion version) { return internal::DialectOf(version).traits(); }
@@ -54,6 +64,7 @@ std::optional<SpecVersion> ParseSpecVersion(std::string_view text) {
   if (text == "1.0" || text == "1.0.0") return SpecVersion::k1_0;
   if (text == "1.1" || text == "1.1.0") return SpecVersion::k1_1;
   if (text == "1.2" || text == "1.2.0") return SpecVersion::k1_2;
+  if (text == "2.0" || text == "2.0.0") return SpecVersion::k2_0;
   return std::nullopt;
 }
 
@@ -93,6 +104,10 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) {
 
 Status CheckEncoding(Encoding encoding, SpecVersion version) {
   return internal::DialectOf(version).CheckEncoding(encoding);
+}
+
+Status CheckDigest(DigestKind kind, SpecVersion version) {
+  return internal::DialectOf(version).CheckDigest(kind);
 }
 
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_offset,

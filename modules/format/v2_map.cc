@@ -1,0 +1,187 @@
+// zt.format:dialect — objects as the model has them, in 1.2's words, and as 2.0 says them. docs/FORMAT.md has the table.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.format;
+
+import :dialect;
+import zt.core;
+
+namespace zt::format::internal {
+
+namespace {
+
+constexpr std::string_view kPacked4 = "f4_e2m1";
+constexpr std::string_view kLogicalShape = "logical_shape";
+// Layouts and types that are ours: "ztstream.<name>/1" holds what 1.x calls <name>, unchanged.
+constexpr std::string_view kVendorPrefix = "ztstream.", kVendorSuffix = "/1";
+
+// Appendix A, but for bool, which is a dtype of 1.x.
+constexpr std::string_view kRegisteredTypes[] = {"f8_e4m3fn",   "f8_e5m2",   "f8_e4m3fnuz",
+                                                 "f8_e5m2fnuz", "f8_e8m0",   kPacked4,
+                                                 "complex64",   "complex128"};
+
+struct NamedLayout {
+  std::string_view format, layout;
+};
+constexpr NamedLayout kLayouts[] = {
+    {"dense", "dense"}, {"sparse_csr", "zt.sparse_csr/1"}, {"sparse_coo", "zt.sparse_coo/1"}};
+// Profiles that have the same name on both sides.
+constexpr std::string_view kSharedProfiles[] = {"zt.quant_group/1", "zt.mx/1"};
+
+std::string Vendor(std::string_view name) {
+  return std::string(kVendorPrefix) + std::string(name) + std::string(kVendorSuffix);
+}
+
+std::optional<std::string_view> StripVendor(std::string_view name) {
+  if (name.size() <= kVendorPrefix.size() + kVendorSuffix.size()) return std::nullopt;
+  if (!name.starts_with(kVendorPrefix) || !name.ends_with(kVendorSuffix)) return std::nullopt;
+  name.remove_prefix(kVendorPrefix.size());
+  name.remove_suffix(kVendorSuffix.size());
+  return name;
+}
+
+// The layout that stands for a format if the object keeps its rules; nullopt where there is none.
+std::optional<std::string_view> LayoutOf(std::string_view format) {
+  for (const NamedLayout& each : kLayouts) {
+    if (each.format == format) return each.layout;
+  }
+  if (format.starts_with("gguf.") && format.ends_with("/1")) return format;
+  const auto shared = std::ranges::find(kSharedProfiles, format);
+  if (shared == std::end(kSharedProfiles)) return std::nullopt;
+  return *shared;
+}
+
+StatusOr<ElementType> ElementToV2(const ElementType& element) {
+  if (element.dtype == DType::kBool) {
+    if (!element.type.empty()) {
+      return InvalidArgument("version 2.0 has no bool of type " + Quote(element.type));
+    }
+    return ElementType{DType::kU8, "bool"};
+  }
+  if (element.type.empty() ||
+      std::ranges::find(kRegisteredTypes, element.type) != std::end(kRegisteredTypes)) {
+    return element;
+  }
+  return ElementType{element.dtype, Vendor(element.type)};
+}
+
+ElementType ElementFromV2(ElementType element) {
+  if (element == ElementType{DType::kU8, "bool"}) return {DType::kBool, ""};
+  if (const auto name = StripVendor(element.type)) element.type = std::string(*name);
+  return element;
+}
+
+bool IsPacked4(const std::string& format, const ElementType& element) {
+  return format == "dense" && element.type == kPacked4;
+}
+
+// The shape whose elements are the packed bytes of 4-bit ones: the last dimension shrinks where it holds whole bytes,
+// else the tensor is flat.
+std::optional<Shape> PackedShape(Shape logical) {
+  const auto count = ElementCount(logical);
+  if (!count) return std::nullopt;
+  if (!logical.empty() && logical.back() % 2 == 0) {
+    logical.back() /= 2;
+    return logical;
+  }
+  return Shape{*count / 2 + *count % 2};
+}
+
+std::optional<Shape> ReadShape(const Value& value) {
+  const Value::Array* dims = value.AsArray();
+  if (dims == nullptr) return std::nullopt;
+  Shape shape;
+  for (const Value& dim : *dims) {
+    if (dim.AsUint() == nullptr) return std::nullopt;
+    shape.push_back(*dim.AsUint());
+  }
+  return shape;
+}
+
+// A dense tensor of 4-bit elements with its shape in elements, which 1.x keeps in an attribute. False where the attribute
+// does not say it, so that coming back would make another one.
+bool UnpackShape(Object& object) {
+  const auto held = std::ranges::find(object.attributes, kLogicalShape, &Value::Member::first);
+  if (held == object.attributes.end()) return false;
+  auto logical = ReadShape(held->second);
+  if (!logical || logical->size() > kMaxRank || PackedShape(*logical) != object.shape) return false;
+  object.shape = *std::move(logical);
+  object.attributes.erase(held);
+  return true;
+}
+
+// Whether an object, as 2.0 says it, keeps the rules of its layout. That of a dense one is ValidateObject's.
+bool KeepsRules(const Object& object) {
+  const auto element = [&](std::string_view role) {
+    return std::ranges::find(object.components, role, &Component::role)->element;
+  };
+  const auto is_index = [](const ElementType& index) {
+    return index.type.empty() && (index.dtype == DType::kU32 || index.dtype == DType::kU64);
+  };
+  if (object.format == "dense") return true;
+  if (object.format == "zt.sparse_csr/1") {
+    return is_index(element("indices")) && element("indices") == element("indptr");
+  }
+  if (object.format == "zt.sparse_coo/1")
+    return is_index(element("coords")) && !object.shape.empty();
+  return false;
+}
+
+}  // namespace
+
+StatusOr<Object> ToV2(Object object) {
+  auto layout = LayoutOf(object.format);
+  if (layout && IsPacked4(object.format, object.components[0].element) && !UnpackShape(object)) {
+    layout = std::nullopt;
+  }
+  for (Component& component : object.components) {
+    auto element = ElementToV2(component.element);
+    if (!element.ok()) return Annotate(element.status(), "component " + Quote(component.role));
+    component.element = *std::move(element);
+  }
+  std::string vendor = Vendor(object.format);
+  if (layout) {
+    object.format = *layout;
+    if (KeepsRules(object)) return object;
+  }
+  object.format = std::move(vendor);
+  return object;
+}
+
+StatusOr<StoredObject> FromV2(StoredObject object) {
+  const auto named = std::ranges::find(kLayouts, object.format, &NamedLayout::layout);
+  const auto vendor = StripVendor(object.format);
+  const bool profile = named != std::end(kLayouts);
+  if (profile) {
+    object.format = named->format;
+  } else if (vendor) {
+    object.format = std::string(*vendor);
+  } else if (LayoutOf(object.format) == std::nullopt) {
+    return object;
+  }
+  for (StoredComponent& c : object.components) c.element = ElementFromV2(std::move(c.element));
+  if (!profile || !IsPacked4(object.format, object.components[0].element)) return object;
+  if (FindMember(object.attributes, kLogicalShape) != nullptr) {
+    return Unsupported("an f4_e2m1 tensor with an attribute 'logical_shape' of its own");
+  }
+  auto packed = PackedShape(object.shape);
+  if (!packed) return InvalidData("shape " + ToString(object.shape) + " overflows 64 bits");
+  Value::Array logical(object.shape.begin(), object.shape.end());
+  object.attributes.emplace_back(std::string(kLogicalShape), std::move(logical));
+  object.shape = *std::move(packed);
+  return object;
+}
+
+}  // namespace zt::format::internal
