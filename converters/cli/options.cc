@@ -2,9 +2,14 @@
 #include "cli/options.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstddef>
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -36,17 +41,44 @@ Arguments& Parsed() {
 }
 
 // "4MiB", "64M", "1000": bytes. K, M, G, T are powers of 1024, as zstd has them; KB, MB, ... of 1000.
-CLI::Validator Size() {
-  std::map<std::string, std::uint64_t> units = {{"b", 1}};
-  std::uint64_t binary = 1, decimal = 1;
-  for (const std::string prefix : {"k", "m", "g", "t"}) {
-    binary *= 1024;
-    decimal *= 1000;
-    units[prefix] = units[prefix + "ib"] = binary;
-    units[prefix + "b"] = decimal;
+// The bytes that "64MiB", "64M" (the same), "64MB" (decimal) or "1.5G" say; nothing where it is no such text.
+std::optional<std::uint64_t> ParseSize(std::string_view text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view number = text.substr(0, digits);
+  std::string unit(text.substr(std::min(text.find_first_not_of(' ', digits), text.size())));
+  std::transform(unit.begin(), unit.end(), unit.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::uint64_t factor = 1;
+  if (!unit.empty() && unit != "b") {
+    const std::size_t power = std::string_view("kmgt").find(unit[0]);
+    if (power == std::string_view::npos) return std::nullopt;
+    const std::string_view rest = std::string_view(unit).substr(1);
+    if (!rest.empty() && rest != "ib" && rest != "b") return std::nullopt;
+    for (std::size_t i = 0; i <= power; ++i) factor *= rest == "b" ? 1000 : 1024;
   }
-  using Unit = CLI::AsNumberWithUnit;
-  return Unit(units, Unit::Options(Unit::CASE_INSENSITIVE | Unit::UNIT_OPTIONAL));
+  const char* const end = number.data() + number.size();
+  std::uint64_t whole = 0;
+  if (const auto read = std::from_chars(number.data(), end, whole);
+      read.ec == std::errc() && read.ptr == end) {
+    return CheckedMul(whole, factor);
+  }
+  double fraction = 0;
+  const auto read = std::from_chars(number.data(), end, fraction, std::chars_format::fixed);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  const double bytes = fraction * static_cast<double>(factor);
+  if (bytes >= 0x1p64) return std::nullopt;
+  return static_cast<std::uint64_t>(bytes);
+}
+
+CLI::Validator Size() {
+  const auto transform = [](std::string& text) -> std::string {
+    const auto bytes = ParseSize(text);
+    if (!bytes)
+      return "'" + text + "' is no size; give a number of bytes, KiB, MiB, GiB or kB, MB, GB";
+    text = std::to_string(*bytes);
+    return {};
+  };
+  return CLI::Validator(transform, "SIZE");
 }
 
 void AddCommon(CLI::App& app) {

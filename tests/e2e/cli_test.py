@@ -306,8 +306,17 @@ class CommandLine(support.EndToEnd):
         self.assertEqual(self.json("--json", "inspect", self.path("o.zt"))["cmd"], "inspect")
 
     def test_sizes(self):
-        for size in ("1000000", "64M", "64MiB", "2gb", "1 KiB", "512kb"):
+        for size in ("1000000", "64M", "64MiB", "2gb", "1 KiB", "512kb", "1.5G", "0.5 MiB", "17b"):
             self.succeed("inspect", "--memory", size, self.source)
+        for size in ("", "G", "-1M", "1.5.2G", "1e3", "64 MB iB", "16777216T", "1e", ".", "0x10", "nan"):
+            self.fail_with(USAGE, "inspect", f"--memory={size}", self.source, says="--memory")
+        def converted(chunk):  # the frames show what a size comes to
+            self.succeed("convert", DATA / "real/ppocr-cls.safetensors", "-f", "-o", self.path("c.zt"), "--zstd",
+                         "--chunk", chunk)
+            return self.path("c.zt").read_bytes()
+        self.assertEqual(converted("2.5 KiB"), converted("2560"))
+        self.assertEqual(converted("2.5kB"), converted("2500"))
+        self.assertNotEqual(converted("2560"), converted("2500"))
 
     def test_one_is_not_plural(self):
         self.assertIn(b": 1 tensor, ", self.run_program("convert", self.source, "-o", self.path("o.zt")).stderr)
