@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what a fresh Debian 12 lacks to build and test ztstream; does nothing where all is there.
+# Installs what a fresh Debian 12 or 13 lacks to build and test ztstream; does nothing where all is there.
 #
 #   scripts/setup.sh            compiler, build tools, libraries, the tests' Python readers
 #   scripts/setup.sh --lint     also clang-format, clang-tidy, doxygen and the shells whose completions are tested: for CI

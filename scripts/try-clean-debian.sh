@@ -1,51 +1,48 @@
 #!/usr/bin/env bash
-# Tries README's two commands in a clean Debian 12 root, as a stranger's first five minutes would go.
+# Tries README's two commands in a clean Debian root, as a stranger's first five minutes would go.
 #
-#   scripts/try-clean-debian.sh FOLDER [--sources list|deb822] [--copy FILE]... [--run COMMAND]... [--keep]
+#   scripts/try-clean-debian.sh FOLDER [--suite bookworm|trixie] [--sources list|deb822] [--copy FILE]...
+#                               [--run COMMAND]... [--keep]
 #
 # Makes FOLDER (new or empty) with debootstrap from the mirror this machine's own apt uses, clones the last commit
 # into it, runs each COMMAND there (default: scripts/quickstart.sh, then scripts/test.sh) and prints how long each
-# step took. --sources picks the form of the root's apt sources: one-line (default, as debootstrap leaves
+# step took. --suite is Debian 12 (bookworm, the default) or 13 (trixie). --sources picks the form of the root's apt sources: one-line (default, as debootstrap leaves
 # it) or deb822 (as the container images have it). --copy puts a file into the root user's home, one above the clone.
 # FOLDER is removed when all went well, unless --keep.
 #
 # Needs root, debootstrap and about 4 GB. Exit status: that of the first step that failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/try-common.sh
 
-suite=bookworm
-root= form=list keep=false
+root= suite=bookworm form=list keep=false
 commands=() copies=()
 while [ $# -gt 0 ]; do
   case "$1" in
+    --suite) suite=${2:?bookworm or trixie}; shift ;;
     --sources) form=${2:?list or deb822}; shift ;;
     --copy) copies+=("${2:?a file}"); shift ;;
     --run) commands+=("${2:?a command}"); shift ;;
     --keep) keep=true ;;
-    -h|--help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    -*) echo "try-clean-debian.sh: unknown option $1" >&2; exit 2 ;;
+    -h|--help) usage 2 14; exit 0 ;;
+    -*) code=2 die "unknown option $1" ;;
     *) root=$1 ;;
   esac
   shift
 done
-[ -n "$root" ] || { echo "try-clean-debian.sh: name a folder for the root" >&2; exit 2; }
-case "$form" in list|deb822) ;; *) echo "try-clean-debian.sh: --sources is list or deb822" >&2; exit 2 ;; esac
+[ -n "$root" ] || code=2 die "name a folder for the root"
+case "$form" in list|deb822) ;; *) code=2 die "--sources is list or deb822" ;; esac
+case "$suite" in bookworm) release='Debian 12' ;; trixie) release='Debian 13' ;; *) code=2 die "--suite is bookworm or trixie" ;; esac
 [ ${#commands[@]} -gt 0 ] || commands=(scripts/quickstart.sh scripts/test.sh)
-[ "$(id -u)" = 0 ] || { echo "try-clean-debian.sh: needs root (debootstrap, chroot)" >&2; exit 1; }
-command -v debootstrap >/dev/null || { echo "try-clean-debian.sh: please install debootstrap" >&2; exit 1; }
-if [ -d "$root" ] && [ -n "$(ls -A "$root")" ]; then
-  echo "try-clean-debian.sh: $root is not empty" >&2
-  exit 2
-fi
+[ "$(id -u)" = 0 ] || die "needs root (debootstrap, chroot)"
+command -v debootstrap >/dev/null || die "please install debootstrap"
+[ ! -d "$root" ] || [ -z "$(ls -A "$root")" ] || code=2 die "$root is not empty"
 mkdir -p "$root"
 root=$(realpath "$root")
 
-# The mirror: where this machine's own apt has the suite's main component from.
-mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
-  awk -v suite="$suite" '$2 == suite && $3 == "main" { print $1; exit }')
-security=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
-  awk -v suite="$suite-security" '$2 == suite && $3 == "main" { print $1; exit }')
-[ -n "$mirror" ] || { echo "try-clean-debian.sh: this machine's apt has no source for $suite" >&2; exit 1; }
+mirror=$(debian_mirror "$suite")
+security=$(debian_mirror "$suite-security")
+[ -n "$mirror" ] || die "this machine's apt has no source for $suite"
 
 report=$(mktemp)
 cleanup() {
@@ -96,7 +93,7 @@ for command in "${commands[@]}"; do
   step "$command" inside "$command"
 done
 
-echo "--- a clean Debian 12 root, $form sources, $(nproc) cores"
+echo "--- a clean $release root, $form sources, $(nproc) cores"
 cat "$report"
 if ! $keep; then
   cleanup

@@ -10,11 +10,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-die() { echo "try-host.sh: $*" >&2; exit 1; }
+. scripts/try-common.sh
 case "${1:-}" in
   s390x) arch=$1 processor=s390x qemu=qemu-s390x-static ;;
   arm64) arch=$1 processor=aarch64 qemu=qemu-aarch64-static ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) usage 2 9; exit 2 ;;
 esac
 triple=$processor-linux-gnu
 folder=${2:-build/host-$arch}
@@ -36,8 +36,7 @@ packages=(
 make_sysroot() {
   local apt=$folder/apt mirror suite=bookworm
   mkdir -p "$apt/lists/partial" "$apt/archives/partial"
-  mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
-    awk -v suite="$suite" '$2 == suite && $3 == "main" { print $1; exit }')
+  mirror=$(debian_mirror "$suite")
   [ -n "$mirror" ] || die "this machine's apt has no source for $suite"
   echo "deb [arch=$arch signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/sources.list"
   : >"$apt/status"

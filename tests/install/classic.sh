@@ -4,20 +4,9 @@
 #
 #   tests/install/classic.sh BUILD_FOLDER [ZTSTREAM]     ZTSTREAM: a program to verify the exporters' files with
 set -euo pipefail
-build=$(realpath "$1")
-program=${2:+$(realpath "$2")}
-here=$(cd "$(dirname "$0")" && pwd)
-tree=$(dirname "$(dirname "$here")")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+. "$(dirname "$0")/common.sh"
 
-for component in c cdev; do
-  cmake --install "$build" --component $component --prefix "$scratch/prefix" >>"$scratch/install.log"
-done
-if grep -rIlE "$tree/(modules|converters|capi|build)" "$scratch/prefix"; then
-  echo "the files above name the build or source folder" >&2
-  exit 1
-fi
+install_into_prefix c cdev
 library=$(dirname "$(find "$scratch/prefix" -name libztstream.so.0)")
 foreign=$(nm -D --defined-only "$library/libztstream.so.0" | awk '{ print $3 }' | grep -v '^zts_' | grep -v '^ZTSTREAM_0$' || true)
 [ -z "$foreign" ] || { printf 'exported, and no part of the C interface:\n%s\n' "$foreign" >&2; exit 1; }

@@ -3,19 +3,9 @@
 #
 #   tests/install/run.sh BUILD_FOLDER [ZTSTREAM]     ZTSTREAM: a program to verify the exporter's file with
 set -euo pipefail
-build=$(realpath "$1")
-program=${2:+$(realpath "$2")}
-here=$(cd "$(dirname "$0")" && pwd)
-tree=$(dirname "$(dirname "$here")")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+. "$(dirname "$0")/common.sh"
 
-cmake --install "$build" --prefix "$scratch/prefix" >"$scratch/install.log"
-# Nothing installed may point back to the tree it was built from.
-if grep -rIlE "$tree/(modules|converters|capi|build)" "$scratch/prefix"; then
-  echo "the files above name the build or source folder" >&2
-  exit 1
-fi
+install_into_prefix
 cp -r "$tree/examples/exporter" "$scratch/exporter"
 cache() { sed -n "s|^$1:[A-Z]*=||p" "$build/CMakeCache.txt"; }
 configure() {  # configure SOURCE BUILD [OPTION...]
