@@ -16,14 +16,14 @@ using zt::capi::Guard;
 using zt::capi::Report;
 
 struct zts_reader {
-  std::string path;
   std::unique_ptr<zt::Reader> reader;
 };
 
 namespace {
 
+// What a caller asks for that is not there. The reader's own errors name the file and the tensor already.
 zts_status Fault(const zts_reader* reader, const zt::Status& status) {
-  return Report(zt::Annotate(status, reader->path));
+  return Report(zt::Annotate(status, reader->reader->path()));
 }
 
 // The id of a component that is there.
@@ -41,11 +41,6 @@ zt::StatusOr<zt::ComponentId> Find(const zts_reader* reader, std::size_t index,
   return zt::ComponentId{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(component)};
 }
 
-// The name of its tensor before a message.
-zt::Status Named(const zts_reader* reader, zt::ComponentId id, const zt::Status& status) {
-  return zt::AnnotateTensor(status, reader->reader->manifest().objects[id.object].name);
-}
-
 }  // namespace
 
 extern "C" {
@@ -54,8 +49,8 @@ zts_status zts_reader_open(const char* path, zts_reader** out) {
   return Guard([&] {
     *out = nullptr;
     auto reader = zt::Reader::Open(std::string(path));
-    if (!reader.ok()) return Report(zt::Annotate(reader.status(), path));
-    *out = new zts_reader{path, *std::move(reader)};
+    if (!reader.ok()) return Report(reader.status());
+    *out = new zts_reader{*std::move(reader)};
     return ZTS_OK;
   });
 }
@@ -94,7 +89,7 @@ zts_status zts_reader_component(const zts_reader* reader, std::size_t index, std
     const auto id = Find(reader, index, component);
     if (!id.ok()) return Fault(reader, id.status());
     const auto bytes = reader->reader->DecodedBytes(*id);
-    if (!bytes.ok()) return Fault(reader, Named(reader, *id, bytes.status()));
+    if (!bytes.ok()) return Report(bytes.status());
     const zt::StoredComponent& stored = reader->reader->component(*id);
     *out = {stored.role.c_str(),
             zt::Name(stored.element).data(),
@@ -114,7 +109,7 @@ zts_status zts_reader_read(const zts_reader* reader, std::size_t index, std::siz
     const auto id = Find(reader, index, component);
     if (!id.ok()) return Fault(reader, id.status());
     const std::span<std::byte> span(static_cast<std::byte*>(out), static_cast<std::size_t>(bytes));
-    return Fault(reader, Named(reader, *id, reader->reader->Read(*id, offset, span)));
+    return Report(reader->reader->Read(*id, offset, span));
   });
 }
 
@@ -124,7 +119,7 @@ zts_status zts_reader_map(const zts_reader* reader, std::size_t index, std::size
     const auto id = Find(reader, index, component);
     if (!id.ok()) return Fault(reader, id.status());
     const auto mapped = reader->reader->Map(*id);
-    if (!mapped.ok()) return Fault(reader, Named(reader, *id, mapped.status()));
+    if (!mapped.ok()) return Report(mapped.status());
     *data = mapped->data();
     *bytes = mapped->size();
     return ZTS_OK;
@@ -136,7 +131,7 @@ zts_status zts_reader_verify(const zts_reader* reader, unsigned threads,
                              void* user) {
   return Guard([&] {
     const auto report = zt::Verify(*reader->reader, {.threads = threads});
-    if (!report.ok()) return Fault(reader, report.status());
+    if (!report.ok()) return Report(report.status());
     for (const zt::VerifyProblem& p : report->problems) {
       if (problem != nullptr) {
         problem(p.object.c_str(), p.component.c_str(), p.message.c_str(), user);

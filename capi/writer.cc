@@ -88,7 +88,7 @@ zts_status zts_writer_open(const char* path, const zts_writer_options* given, zt
     if (!options.ok()) return Report(options.status());
     auto sink =
         zt::CreateFileSink(path, {.overwrite = chosen.overwrite != 0, .sync = chosen.sync != 0});
-    if (!sink.ok()) return Report(zt::Annotate(sink.status(), path));
+    if (!sink.ok()) return Report(sink.status());
     auto writer = zt::Writer::Create(*std::move(sink), *std::move(options));
     if (!writer.ok()) return Report(writer.status());
     *out = new zts_writer{path, nullptr, *std::move(writer)};

@@ -1,4 +1,4 @@
-// A training loop that streams optimizer state whose size nobody knows until training ends.
+// A training loop that streams optimizer state whose size nobody knows until training ends, and the file's sha256.
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -18,7 +18,7 @@ constexpr zt::DType kF32 = zt::DType::kF32;
 // Adam on one weight with the loss (w - 3)^2, until the loss is small.
 struct Adam {
   float weight = 0, mean = 0, variance = 0;
-  int steps = 0;
+  unsigned steps = 0;
 
   bool Step() {
     const float gradient = 2 * (weight - 3);
@@ -33,29 +33,30 @@ struct Adam {
 };
 
 zt::Status Train(const std::string& path) {
-  ZT_ASSIGN_OR_RETURN(auto sink, zt::CreateFileSink(path, {.overwrite = true}));
-  ZT_ASSIGN_OR_RETURN(auto writer, zt::Writer::Create(std::move(sink), {.threads = 2}));
+  std::string digest;
+  ZT_ASSIGN_OR_RETURN(auto file, zt::CreateFileSink(path, {.overwrite = true}));
+  auto sink = zt::HashingSink(std::move(file), zt::DigestKind::kSha256, digest);
+  ZT_ASSIGN_OR_RETURN(auto writer, zt::Writer::Create(std::move(sink)));
 
-  // Every step appends one row; how many there will be, only the loss decides. A format of one's own says what
-  // the two components are: `dense` would need a shape now.
-  zt::Object history = {.name = "adam.history", .format = "example.growing/1"};
-  history.attributes = {{"columns", zt::Value::Array{"weight", "mean", "variance"}}};
-  history.components = {{"rows", {kF32}}, {"final", {kF32}}};
-  const zt::Storage zstd = {.compression = zt::Compression::kIfGain};
-  ZT_ASSIGN_OR_RETURN(auto object, writer->Begin(history, {zstd, {}}));
+  // Every step appends one row; how many there will be, only the loss decides.
+  const zt::Value::Array columns = {"weight", "mean", "variance"};
+  zt::Object history = {.name = "adam.history", .shape = {0, 3}, .components = {{"data", {kF32}}}};
+  ZT_ASSIGN_OR_RETURN(auto object, writer->Begin(history, {{zt::Compression::kIfGain}}));
   Adam adam;
   for (bool more = true; more;) {
     more = adam.Step();
     const std::array<float, 3> row = {adam.weight, adam.mean, adam.variance};
-    ZT_RETURN_IF_ERROR(object->Append(std::as_bytes(std::span(row))));
+    ZT_RETURN_IF_ERROR(object->Append(row));
   }
-  ZT_RETURN_IF_ERROR(object->NextComponent());
-  ZT_RETURN_IF_ERROR(object->Append(std::as_bytes(std::span(&adam.weight, 1))));
+  ZT_RETURN_IF_ERROR(object->SetLeadingDimension(adam.steps));
+  ZT_RETURN_IF_ERROR(object->SetAttribute("columns", columns));
   ZT_RETURN_IF_ERROR(object->Finish());
 
-  // An attribute may be set last: the manifest is written at the end.
   writer->SetAttribute("steps", adam.steps);
-  return writer->Finish();
+  ZT_RETURN_IF_ERROR(writer->Add("adam.weight", {1}, std::vector<float>{adam.weight}));
+  ZT_RETURN_IF_ERROR(writer->Finish());
+  std::cout << digest << '\n';
+  return zt::OkStatus();
 }
 
 int main(int argc, char** argv) {

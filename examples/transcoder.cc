@@ -143,8 +143,8 @@ zt::Status Transcode(const std::string& input, const std::string& output) {
   ZT_ASSIGN_OR_RETURN(const zt::Plan plan, zt::MakePlan(**source, {.storage = storage}));
   ZT_ASSIGN_OR_RETURN(auto sink, zt::CreateFileSink(output, {.overwrite = true}));
   ZT_ASSIGN_OR_RETURN(
-      auto writer, zt::Writer::Create(std::move(sink),
-                                      {.threads = 0, .stages = {std::make_shared<RoundStage>()}}));
+      auto writer,
+      zt::Writer::Create(std::move(sink), {.stages = {std::make_shared<RoundStage>()}}));
   ZT_RETURN_IF_ERROR(writer->AddSource(**source, plan));
   return writer->Finish();
 }

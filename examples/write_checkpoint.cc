@@ -1,6 +1,5 @@
 // Writes a checkpoint from memory to the file named by the argument: two names, one of them tied.
 #include <iostream>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,9 +10,8 @@ import zt;
 
 zt::Status Export(const std::string& path, const std::vector<float>& embedding) {
   ZT_ASSIGN_OR_RETURN(auto sink, zt::CreateFileSink(path, {.overwrite = true}));
-  ZT_ASSIGN_OR_RETURN(auto writer, zt::Writer::Create(std::move(sink), {.threads = 0}));
-  ZT_RETURN_IF_ERROR(writer->Add("model.embed_tokens.weight", {4, 3}, {zt::DType::kF32},
-                                 std::as_bytes(std::span(embedding))));
+  ZT_ASSIGN_OR_RETURN(auto writer, zt::Writer::Create(std::move(sink)));
+  ZT_RETURN_IF_ERROR(writer->Add("model.embed_tokens.weight", {4, 3}, embedding));
   ZT_RETURN_IF_ERROR(writer->AddAlias("lm_head.weight", "model.embed_tokens.weight"));
   return writer->Finish();
 }

@@ -35,23 +35,23 @@ class Modules(unittest.TestCase):
         path.write_text(text.replace(old, new, 1))
 
     def test_an_import_that_deps_lack(self):
-        self.change("modules/sink/sinks.cc", "module zt.sink;", "module zt.sink;\nimport zt.digest;")
+        self.change("modules/pipeline/threads.cc", "module zt.pipeline;", "module zt.pipeline;\nimport zt.digest;")
         self.assertEqual(said(lint_modules.main, self.root),
-                         ["modules/sink/sinks.cc: it imports zt.digest, which is not among the DEPS of zt_sink"])
+                         ["modules/pipeline/threads.cc: it imports zt.digest, which is not among the DEPS of zt_pipeline"])
 
     def test_a_dep_that_nothing_imports(self):
-        self.change("docs/ARCHITECTURE.md", "| `zt.sink` | `zt.core` |", "| `zt.sink` | `zt.core`, `zt.digest` |")
-        self.assertEqual(said(lint_modules.main, self.root), ["docs/ARCHITECTURE.md: zt.sink differs from its DEPS in zt.digest"])
+        self.change("docs/ARCHITECTURE.md", "| `zt.pipeline` | `zt.core` |", "| `zt.pipeline` | `zt.core`, `zt.digest` |")
+        self.assertEqual(said(lint_modules.main, self.root), ["docs/ARCHITECTURE.md: zt.pipeline differs from its DEPS in zt.digest"])
         path = self.root / "modules/CMakeLists.txt"
         text = path.read_text()
-        at = text.index("DEPS zt_core", text.index("zt_module(sink"))
+        at = text.index("DEPS zt_core", text.index("zt_module(pipeline"))
         path.write_text(text[:at] + "DEPS zt_core zt_digest" + text[at + len("DEPS zt_core"):])
         self.assertEqual(said(lint_modules.main, self.root),
-                         ["modules/CMakeLists.txt: zt_sink has zt_digest among its DEPS, and no file of it imports zt.digest"])
+                         ["modules/CMakeLists.txt: zt_pipeline has zt_digest among its DEPS, and no file of it imports zt.digest"])
 
     def test_a_module_that_the_page_does_not_know(self):
-        self.change("docs/ARCHITECTURE.md", "| `zt.sink` | `zt.core` |\n", "")
-        self.assertEqual(said(lint_modules.main, self.root), ["docs/ARCHITECTURE.md: the table of imports lacks zt.sink"])
+        self.change("docs/ARCHITECTURE.md", "| `zt.pipeline` | `zt.core` |\n", "")
+        self.assertEqual(said(lint_modules.main, self.root), ["docs/ARCHITECTURE.md: the table of imports lacks zt.pipeline"])
 
 
 class Comments(unittest.TestCase):

@@ -268,7 +268,7 @@ TEST_P(Threads, WhatAStageThrowsBecomesAStatus) {
   EXPECT_EQ(std::string(Message(other)), "job: odd");
   const Status odder = outcome([] { throw 7; });
   EXPECT_EQ(odder.code(), StatusCode::kInternal);
-  EXPECT_EQ(std::string(Message(odder)), "job: a stage threw what is no std::exception");
+  EXPECT_EQ(std::string(Message(odder)), "job: what was thrown is no std::exception");
 }
 
 TEST_P(Threads, CancelFromAnotherThreadWakesASubmitThatWaits) {

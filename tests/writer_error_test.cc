@@ -165,14 +165,12 @@ TEST(Refused, SizesThatDoNotFit) {
   Refuses(code, "tensor 't': 1 components declared, 2 given", [&](Writer& w) {
     return w.Add({.name = "t", .shape = {8}, .components = {{"data", U8()}}}, {data, data});
   });
-  Refuses(StatusCode::kDataLoss, "tensor 't': data has 8 bytes, shape [3] of u16 asks for 6",
+  Refuses(code, "tensor 't': data has 8 bytes, shape [3] of u16 asks for 6", [&](Writer& w) {
+    return w.Add({.name = "t", .shape = {3}, .components = {{"data", {DType::kU16}}}}, {data});
+  });
+  Refuses(code, "tensor 't': component 'x' has 7 bytes, no whole number of u16 elements",
           [&](Writer& w) {
-            return w.Add({.name = "t", .shape = {3}, .components = {{"data", {DType::kU16}}}},
-                         {data});
-          });
-  Refuses(StatusCode::kDataLoss,
-          "tensor 't': component 'x' has 7 bytes, no whole number of u16 elements", [&](Writer& w) {
-            return w.Add({.name = "t", .format = "own", .components = {{"x", {DType::kU16}}}},
+            return w.Add({.name = "t", .format = "own/1", .components = {{"x", {DType::kU16}}}},
                          {std::span(data).first(7)});
           });
   Refuses(code, "tensor 't': storage is given for 2 of 1 components", [&](Writer& w) {
@@ -183,6 +181,7 @@ TEST(Refused, SizesThatDoNotFit) {
 TEST(Refused, WhatTheVersionCannotSay) {
   const Bytes data(8);
   Object group = {.name = "q", .format = "quantized_group", .shape = {8}};
+  group.attributes = {{"bits", 8}, {"group_size", 8}};
   group.components = {{"packed_weight", U8()}, {"scales", U8()}};
   Refuses(StatusCode::kInvalidArgument,
           "tensor 'q': version 1.1.0 requires a component 'zeros' in quantized_group",
@@ -222,7 +221,7 @@ TEST(Refused, StreamsOfTheWrongSize) {
                           std::function<Status(ObjectWriter&)> feed) {
     return [=](Writer& w) {
       auto object = w.Begin({.name = "t",
-                             .format = components.size() == 1 ? "dense" : "own",
+                             .format = components.size() == 1 ? "dense" : "own/1",
                              .shape = {9},
                              .components = components});
       return object.ok() ? feed(**object) : object.status();
@@ -240,7 +239,7 @@ TEST(Refused, StreamsOfTheWrongSize) {
             const Status status = o.Append(data);
             return status.ok() ? o.Append(data) : status;
           }));
-  Refuses(StatusCode::kDataLoss, "tensor 't': data has 8 bytes, shape [9] of u8 asks for 9",
+  Refuses(StatusCode::kInvalidArgument, "tensor 't': data has 8 bytes, shape [9] of u8 asks for 9",
           stream({{"data", U8()}}, [&](ObjectWriter& o) {
             const Status status = o.Append(data);
             return status.ok() ? o.Finish() : status;
@@ -249,7 +248,7 @@ TEST(Refused, StreamsOfTheWrongSize) {
           stream({{"a", U8()}, {"b", U8()}}, [](ObjectWriter& o) { return o.Finish(); }));
   Refuses(StatusCode::kFailedPrecondition, "tensor 't': there is no further component",
           stream({{"data", U8()}}, [](ObjectWriter& o) { return o.NextComponent(); }));
-  Refuses(StatusCode::kDataLoss,
+  Refuses(StatusCode::kInvalidArgument,
           "tensor 't': component 'b' has 1 bytes, no whole number of f32 elements",
           stream({{"a", U8()}, {"b", {DType::kF32}}}, [&](ObjectWriter& o) {
             Status status = o.NextComponent();
@@ -393,7 +392,7 @@ class OddSource final : public TensorSource {
  public:
   explicit OddSource(std::uint64_t bytes) {
     file_ = "odd.bin";
-    objects_.push_back({.name = "t", .format = "own", .components = {{"x", U8(), bytes}}});
+    objects_.push_back({.name = "t", .format = "own/1", .components = {{"x", U8(), bytes}}});
   }
   std::string_view format() const override { return "odd"; }
   Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override {

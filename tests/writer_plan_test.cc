@@ -40,7 +40,7 @@ class Shared : public ::testing::Test {
     ASSERT_TRUE(source_.Add(*DenseObject(name, {bytes.size()}, {DType::kU8}), {bytes}).ok());
   }
   void AddPair(const std::string& name, const Bytes& left, const Bytes& right) {
-    Object object{.name = name, .format = "pair", .shape = {2}};
+    Object object{.name = name, .format = "pair/1", .shape = {2}};
     object.components = {{"left", {DType::kU8}, left.size()},
                          {"right", {DType::kU8}, right.size()}};
     ASSERT_TRUE(source_.Add(std::move(object), {left, right}).ok());

@@ -200,7 +200,7 @@ Bytes Everything(unsigned threads, std::uint64_t memory) {
       {"values", {DType::kU8}}, {"indices", {DType::kU64}}, {"indptr", {DType::kU64}}};
   EXPECT_TRUE(writer->Add(sparse, {std::span(noise).first(2), indices, pointers}).ok());
   EXPECT_TRUE(writer->AddAlias("tied", "noise").ok());
-  Object streamed = {.name = "streamed", .format = "two", .shape = {1}};
+  Object streamed = {.name = "streamed", .format = "two/1", .shape = {1}};
   streamed.components = {{"x", U8()}, {"y", U8()}};
   auto object = writer->Begin(streamed, {{Compression::kAlways, DigestKind::kSha256}, {}});
   EXPECT_TRUE(object.ok());
@@ -485,7 +485,7 @@ TEST(Components, EachWithItsOwnStorage) {
   Bytes file;
   const auto writer = MakeWriter(file);
   Object object = {.name = "q", .format = "quantized_group", .shape = {100, 100}};
-  object.attributes = {{"bits", 8}};
+  object.attributes = {{"bits", 8}, {"group_size", 1}};
   object.components = {{"packed_weight", U8()}, {"scales", U8()}, {"zeros", U8()}, {"extra", U8()}};
   ASSERT_TRUE(writer
                   ->Add(object, {ramp, ramp, ramp, {}},

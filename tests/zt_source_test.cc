@@ -103,7 +103,7 @@ TEST(ZtSource, DeclaresWhatTheManifestSaysInTheOrderOfTheBytes) {
   Bytes file;
   auto writer = *Writer::Create(MemorySink(file), {});
   writer->SetAttribute("made", Value::Map{{"by", "hand"}});
-  Object object{"z", "my.format", {4, 8}, {{"k", std::uint64_t{7}}}, {}};
+  Object object{"z", "my.format/1", {4, 8}, {{"k", std::uint64_t{7}}}, {}};
   object.components = {{"b", {DType::kU8, "f8_e5m2"}, 32}, {"a", {DType::kI16, ""}, 20}};
   ASSERT_TRUE(writer->Add(object, {std::span(data).first(32), std::span(data).first(20)}).ok());
   ASSERT_TRUE(writer->Add("empty", {0, 3}, {DType::kF32, ""}, {}).ok());
@@ -115,7 +115,7 @@ TEST(ZtSource, DeclaresWhatTheManifestSaysInTheOrderOfTheBytes) {
   ASSERT_EQ(source->objects().size(), 3u);
   const Object& first = source->objects()[0];
   EXPECT_EQ(first.name, "z");
-  EXPECT_EQ(first.format, "my.format");
+  EXPECT_EQ(first.format, "my.format/1");
   EXPECT_THAT(first.shape, ElementsAre(4, 8));
   EXPECT_EQ(first.attributes, object.attributes);
   ASSERT_EQ(first.components.size(), 2u);

@@ -52,9 +52,6 @@ std::string PartText(std::uint64_t number);
 
 // Which digest a shard's file gets: SHA-256 where its components have it, else XXH3, at the speed of memory.
 DigestKind FileDigestOf(const WriterOptions& options);
-// Appends to `inner`, and sees every byte on its way. `digest` is set when the output is finished.
-std::unique_ptr<Sink> DigestingSink(std::unique_ptr<Sink> inner, DigestKind kind,
-                                    std::string* digest);
 
 // The digest of a file lies beside it, in "FILE.xxh3" or "FILE.sha256", as xxhsum and sha256sum check them.
 Status WriteDigestFile(const std::string& path, const std::string& digest, bool sync);

@@ -32,6 +32,10 @@ Status NotFromPipe(std::string_view what);
 
 // The file at `output`, or standard output for "-", which must not be a terminal. Errors name it.
 StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output, const FileSinkOptions& options);
+// A file that holds `text`, in place of what is there where the options allow it. Errors name it.
+Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options);
+// A .zt file. Errors of the reader do not name it: every command adds the names itself.
+StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path);
 // kAlreadyExists where `output` is a file that may not be replaced: found before any work is done.
 Status CheckOutput(const std::string& output, bool force);
 

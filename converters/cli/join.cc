@@ -23,6 +23,7 @@ module zt.cli;
 import :args;
 import :output;
 import :shards;
+import :support;
 import zt;
 import zt.convert.shards;
 import zt.convert.zt;
@@ -48,7 +49,7 @@ StatusOr<ShardFile> ReadShard(const std::string& path) {
   ShardFile shard;
   shard.path = path;
   shard.name = fs::path(path).filename().string();
-  ZT_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+  ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path));
   const Manifest& manifest = reader->manifest();
   const auto stamp = FindShardStamp(manifest.attributes);
   if (!stamp)
@@ -152,18 +153,20 @@ StatusOr<bool> Holds(const std::string& path, std::string_view text) {
   return held == text;
 }
 
-Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options) {
+// The index, unless it is there already.
+Status WriteIndex(const std::string& path, std::string_view text, const FileSinkOptions& options) {
   std::error_code error;
   if (fs::exists(path, error)) {
-    ZT_ASSIGN_OR_RETURN(const bool same, Holds(path, text));
-    if (same) return OkStatus();
-    if (!options.overwrite)
-      return AlreadyExists("the index exists already and is of other shards; use -f to replace it");
+    const auto same = Holds(path, text);
+    if (!same.ok()) return Annotate(same.status(), path);
+    if (*same) return OkStatus();
+    if (!options.overwrite) {
+      return Annotate(
+          AlreadyExists("the index exists already and is of other shards; use -f to replace it"),
+          path);
+    }
   }
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, CreateFileSink(path, options));
-  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
-  ZT_RETURN_IF_ERROR(sink->Append(std::span(&piece, 1)));
-  return sink->Finish(text.size());
+  return WriteText(path, text, options);
 }
 
 // The numbers as Slurm's --array takes them: "2,5-7".
@@ -218,7 +221,7 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
   }
   joined.path = IndexPath(output);
   ZT_ASSIGN_OR_RETURN(const std::string text, IndexText(shards, joined));
-  ZT_RETURN_IF_ERROR(Annotate(WriteText(joined.path, text, options), joined.path));
+  ZT_RETURN_IF_ERROR(WriteIndex(joined.path, text, options));
   return joined;
 }
 

@@ -21,6 +21,7 @@ module zt.cli;
 
 import :args;
 import :shards;
+import :support;
 import zt;
 import zt.convert.zt;
 
@@ -37,38 +38,13 @@ std::string DigestPath(const std::string& path, DigestKind kind) {
   return path + "." + std::string(Name(kind));
 }
 
-// In order, so that the digest can follow.
-class DigestSink final : public Sink {
- public:
-  DigestSink(std::unique_ptr<Sink> inner, DigestKind kind, std::string* digest)
-      : inner_(std::move(inner)), hasher_(MakeHasher(kind)), digest_(digest) {}
-
-  const std::string& name() const override { return inner_->name(); }
-  Status Append(Pieces pieces) override {
-    for (const auto piece : pieces) hasher_->Update(piece);
-    return inner_->Append(pieces);
-  }
-  Status Reserve(std::uint64_t bytes) override { return inner_->Reserve(bytes); }
-  Status Finish(std::uint64_t total) override {
-    ZT_RETURN_IF_ERROR(inner_->Finish(total));
-    *digest_ = hasher_->Finish();
-    return OkStatus();
-  }
-  void Abort() override { inner_->Abort(); }
-
- private:
-  std::unique_ptr<Sink> inner_;
-  std::unique_ptr<Hasher> hasher_;
-  std::string* digest_;
-};
-
 // Why a file is not the shard that `stamp` is of; OK where it is, as far as its manifest and its digest tell.
 Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind kind,
                     const ConvertArgs& args) {
   const auto damaged = [](const Status& cause) {
     return InvalidData("it is damaged: " + std::string(Message(cause)));
   };
-  const auto reader = Reader::Open(path);
+  const auto reader = OpenReader(path);
   if (reader.status().code() == StatusCode::kUnavailable) return reader.status();
   if (!reader.ok()) return damaged(reader.status());
   const auto found = FindShardStamp((*reader)->manifest().attributes);
@@ -106,23 +82,13 @@ DigestKind FileDigestOf(const WriterOptions& options) {
   return options.storage.digest == DigestKind::kSha256 ? DigestKind::kSha256 : DigestKind::kXxh3;
 }
 
-std::unique_ptr<Sink> DigestingSink(std::unique_ptr<Sink> inner, DigestKind kind,
-                                    std::string* digest) {
-  return std::make_unique<DigestSink>(std::move(inner), kind, digest);
-}
-
 Status WriteDigestFile(const std::string& path, const std::string& digest, bool sync) {
   ZT_ASSIGN_OR_RETURN(const DigestText parsed, ParseDigest(digest));
   const std::string target = DigestPath(path, parsed.kind);
   const std::string text = (parsed.kind == DigestKind::kXxh3 ? std::string(kXxhsumTag) : "") +
                            digest.substr(digest.find(':') + 1) + "  " +
                            fs::path(path).filename().string() + "\n";
-  auto sink = CreateFileSink(target, {.overwrite = true, .sync = sync});
-  if (!sink.ok()) return Annotate(sink.status(), target);
-  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
-  ZT_RETURN_IF_ERROR(Annotate((*sink)->Append(std::span(&piece, 1)), target));
-  ZT_RETURN_IF_ERROR(Annotate((*sink)->Finish(text.size()), target));
-  return OkStatus();
+  return WriteText(target, text, {.overwrite = true, .sync = sync});
 }
 
 void RemoveDigestFiles(const std::string& path) {

@@ -127,7 +127,7 @@ class ShardRun {
                  totals.tensors_all);
     };
     ZT_ASSIGN_OR_RETURN(const WrittenFile written,
-                        WriteFile(DigestingSink(std::move(file), FileDigestOf(options_), &digest),
+                        WriteFile(HashingSink(std::move(file), FileDigestOf(options_), digest),
                                   source_, shard, std::move(options)));
     ReportFindings(written.findings, shard);
     ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args_.no_sync));

@@ -9,6 +9,7 @@ module;
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -16,6 +17,7 @@ module;
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -23,6 +25,8 @@ module;
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "core/status_macros.h"
 
 module zt.cli;
 
@@ -97,9 +101,19 @@ StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
     }
     return DescriptorSink(STDOUT_FILENO, "standard output");
   }
-  auto sink = CreateFileSink(output, options);
-  if (!sink.ok()) return Annotate(sink.status(), output);
-  return sink;
+  return CreateFileSink(output, options);
+}
+
+Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options) {
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, CreateFileSink(path, options));
+  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
+  ZT_RETURN_IF_ERROR(Annotate(sink->Append(std::span(&piece, 1)), path));
+  return Annotate(sink->Finish(text.size()), path);
+}
+
+StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path) {
+  ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile(path));
+  return Reader::Open(std::move(bytes));
 }
 
 Status CheckOutput(const std::string& output, bool force) {

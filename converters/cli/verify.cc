@@ -139,7 +139,7 @@ class Verification {
   explicit Verification(const VerifyArgs& args) : args_(args), bar_(args.common, "verify") {}
 
   Status File(const std::string& path) {
-    ZT_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+    ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path));
     VerifyOptions options;
     options.threads = args_.common.threads;
     options.memory_bytes = args_.common.memory;

@@ -55,7 +55,7 @@ struct FileLayout {
 
 // How WriteLayout works.
 struct LayoutOptions {
-  unsigned threads = 1;                          // 0 means UsableThreads()
+  unsigned threads = 0;                          // 0 means UsableThreads()
   std::uint64_t memory_bytes = 64 << 20;         // for bytes under way
   const std::atomic<bool>* cancelled = nullptr;  // or set by another thread to stop: kCancelled
   // Called in order, by one thread at a time, with the bytes of components written so far.

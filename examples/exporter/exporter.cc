@@ -96,7 +96,7 @@ zt::Status AppendOutliers(FvecsSource& source, zt::ObjectWriter& writer) {
     double square = 0;
     for (const float value : values) square += static_cast<double>(value) * value;
     if (std::abs(std::sqrt(square) - 1) <= 1e-3) continue;
-    ZT_RETURN_IF_ERROR(writer.Append(std::as_bytes(std::span(&row, 1))));
+    ZT_RETURN_IF_ERROR(writer.Append(std::span(&row, 1)));
   }
   return writer.Finish();
 }
@@ -107,8 +107,7 @@ zt::Status Export(const std::string& input, const std::string& output) {
   ZT_ASSIGN_OR_RETURN(const zt::Plan plan, zt::MakePlan(**source, {}));
   const auto stage = std::make_shared<FlushStage>();
   ZT_ASSIGN_OR_RETURN(auto sink, zt::CreateFileSink(output, {.overwrite = true}));
-  ZT_ASSIGN_OR_RETURN(auto writer,
-                      zt::Writer::Create(std::move(sink), {.threads = 0, .stages = {stage}}));
+  ZT_ASSIGN_OR_RETURN(auto writer, zt::Writer::Create(std::move(sink), {.stages = {stage}}));
   ZT_RETURN_IF_ERROR(writer->AddSource(**source, plan));
   ZT_RETURN_IF_ERROR(writer->Flush());  // the stage has seen every vector now
   writer->SetAttribute("flushed", stage->flushed());

@@ -1,6 +1,7 @@
 // zt.core:status — errors as values; the only unit that includes absl.
 module;
 
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,14 @@ export module zt.core:status;
 //   kOutOfRange          a number does not fit its target (--on-overflow error)     7
 //   kCancelled           interrupted                                              130
 //   kFailedPrecondition  the library was called out of order (a bug in the caller)
+//   kInternal            code that the library was given (a source, a stage, a callback) threw
+//
+// `std::cout << status` prints "DATA_LOSS: the message" or "OK"; <ostream> and this import are all it takes.
+export namespace absl {
+using absl::
+operator<<;  // found by the argument, so it has to be visible where the argument's type was declared
+}
+
 export namespace zt {
 
 // Abseil's: a code with a message, a code, and a value or else a Status. All is returned, nothing thrown.
@@ -64,6 +73,12 @@ std::string TensorContext(std::string_view name);
 inline Status AnnotateTensor(const Status& status, std::string_view name) {
   return status.ok() ? status : Annotate(status, TensorContext(name));
 }
+
+// What a check of data found in what a caller declared: kDataLoss becomes kInvalidArgument, all else stays as it is.
+Status OfCaller(const Status& status);
+
+// In a `catch`: what was caught, as an error (kInternal). Memory that ran out is thrown on.
+Status OfException();
 
 // The program's exit status for `status`, by the table above. 0 for OK; 70 for a code the table lacks.
 int ExitStatus(const Status& status);

@@ -1,12 +1,14 @@
 // zt.core:tensor — storage and logical types, shapes, checked sizes, object declarations (zTensor 1.2 §1-§3).
 module;
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 export module zt.core:tensor;
@@ -43,6 +45,43 @@ std::optional<DType> ParseDType(std::string_view name);
 bool IsFloat(DType dtype);        // f64 f32 f16 bf16
 bool IsSignedInt(DType dtype);    // i64 i32 i16 i8
 bool IsUnsignedInt(DType dtype);  // u64 u32 u16 u8; bool is none of the three
+
+namespace core::internal {
+// The dtype of a number of C++; nothing for characters and for what is no number.
+template <class T>
+consteval std::optional<DType> BuiltinDType() {
+  if constexpr (std::same_as<T, double>) {
+    return DType::kF64;
+  } else if constexpr (std::same_as<T, float>) {
+    return DType::kF32;
+  } else if constexpr (std::same_as<T, bool>) {
+    return DType::kBool;
+  } else if constexpr (Integer<T> && !std::same_as<T, char> && !std::same_as<T, wchar_t> &&
+                       !std::same_as<T, char8_t> && !std::same_as<T, char16_t> &&
+                       !std::same_as<T, char32_t>) {
+    constexpr bool kSigned = static_cast<T>(-1) < T{0};
+    switch (sizeof(T)) {
+      case 8:
+        return kSigned ? DType::kI64 : DType::kU64;
+      case 4:
+        return kSigned ? DType::kI32 : DType::kU32;
+      case 2:
+        return kSigned ? DType::kI16 : DType::kU16;
+      case 1:
+        return kSigned ? DType::kI8 : DType::kU8;
+    }
+  }
+  return std::nullopt;
+}
+}  // namespace core::internal
+
+// The dtype of a C++ type: double, float, bool and the integers have one. A type of your own with the bits of another
+// dtype gets it so: template <> inline constexpr std::optional<zt::DType> zt::kDTypeOf<Half> = zt::DType::kF16;
+template <class T>
+inline constexpr std::optional<DType> kDTypeOf = core::internal::BuiltinDType<T>();
+// A C++ type whose values can be written and read as they lie in memory.
+template <class T>
+concept Element = std::is_trivially_copyable_v<T> && kDTypeOf<T>.has_value();
 
 // A logical type (zTensor 1.2 §2, "type") and how it is stored. The set is open; these are the ones we can size.
 struct LogicalType {
@@ -106,13 +145,14 @@ struct Object {
   std::vector<Component> components = {};  // at least one
 };
 
-// A dense object with its one component "data", sized from shape and element. Fails on overflow or rank > 64.
+// A dense object with its one component "data", sized from shape and element. kDataLoss on overflow and rank > 64: the
+// shape is mostly one that a file states.
 StatusOr<Object> DenseObject(std::string name, Shape shape, ElementType element);
 
 // Checks what every version of the format asks of a declaration: a name that is not empty and is UTF-8, rank
 // <= 64, no size overflow, at least one component, unique roles, and for the known formats (dense, sparse_csr,
-// sparse_coo, quantized_group) the component set and every size that follows from the shape. The message does
-// not name the object; callers annotate.
+// sparse_coo, quantized_group) the component set and every size that follows from the shape. kDataLoss, as of a file; see
+// OfCaller. The message does not name the object; callers annotate.
 Status ValidateObject(const Object& object);
 
 }  // namespace zt

@@ -1,8 +1,11 @@
 // zt.core:value — attribute values: what CBOR, JSON and GGUF metadata have in common.
 module;
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +15,10 @@ module;
 export module zt.core:value;
 
 export namespace zt {
+
+// The whole numbers of C++, whichever of them a std::uint64_t happens to be.
+template <class T>
+concept Integer = std::integral<T> && !std::same_as<T, bool>;
 
 // A tree of attribute values. Maps keep insertion order and have text keys; whoever fills one keeps the keys
 // unique (writers refuse a key twice). Integers are held as u64 where they are >= 0, as i64 below, so that every
@@ -28,12 +35,17 @@ class Value {
   // Null; or what is given, copied. Implicit, so that attributes read as literals:
   // {{"bits", 4}, {"axes", Array{0, 1}}}.
   Value() = default;
-  Value(bool v) : rep_(v) {}                           // kBool
-  Value(std::uint64_t v) : rep_(v) {}                  // kUint
-  Value(std::int64_t v) { SetSigned(v); }              // kUint, or kInt where negative
-  Value(std::uint32_t v) : rep_(std::uint64_t{v}) {}   // kUint
-  Value(std::int32_t v) { SetSigned(v); }              // kUint, or kInt where negative
-  Value(double v) : rep_(v) {}                         // kDouble
+  template <std::same_as<bool> T>  // no pointer becomes a bool
+  Value(T v) : rep_(v) {}          // kBool
+  template <Integer T>
+  Value(T v) {  // kUint, or kInt where negative
+    if (v < 0)
+      rep_ = static_cast<std::int64_t>(v);
+    else
+      rep_ = static_cast<std::uint64_t>(v);
+  }
+  template <std::floating_point T>
+  Value(T v) : rep_(static_cast<double>(v)) {}         // kDouble
   Value(std::string v) : rep_(std::move(v)) {}         // kString
   Value(std::string_view v) : rep_(std::string(v)) {}  // kString
   Value(const char* v) : rep_(std::string(v)) {}       // kString, up to the first zero
@@ -59,15 +71,36 @@ class Value {
   inline const Map* AsMap() const { return std::get_if<Map>(&rep_); }                     // kMap
   inline Map* AsMap() { return std::get_if<Map>(&rep_); }  // kMap, to be changed
 
+  // The number it holds, whether kUint, kInt or kDouble; nothing for other kinds, and where an integer T cannot hold it
+  // exactly: 3.0 is the int 3, 3.5 is none, 300 is no std::uint8_t. A floating T takes the nearest number it has.
+  template <class T>
+    requires Integer<T> || std::floating_point<T>
+  std::optional<T> Number() const {
+    if (const std::uint64_t* v = AsUint()) return Fitted<T>(*v);
+    if (const std::int64_t* v = AsInt()) return Fitted<T>(*v);
+    if (const double* v = AsDouble()) return Fitted<T>(*v);
+    return std::nullopt;
+  }
+
   // Equal kinds and contents; maps compare in order. NaN equals nothing, as in IEEE 754.
   bool operator==(const Value& other) const;
 
  private:
-  inline void SetSigned(std::int64_t v) {
-    if (v >= 0)
-      rep_ = static_cast<std::uint64_t>(v);
-    else
-      rep_ = v;
+  template <class T, class From>
+  inline static std::optional<T> Fitted(From v) {
+    if constexpr (std::floating_point<T>) {
+      return static_cast<T>(v);
+    } else if constexpr (std::floating_point<From>) {
+      // The bounds are powers of two (or 0), which a double has exactly. NaN is within none.
+      constexpr From end = static_cast<From>(std::numeric_limits<T>::max() / 2 + 1) * 2;
+      if (!(v >= static_cast<From>(std::numeric_limits<T>::min()) && v < end)) return std::nullopt;
+      const auto whole = static_cast<T>(v);
+      return static_cast<From>(whole) == v ? std::optional<T>(whole) : std::nullopt;
+    } else {
+      const auto held = static_cast<T>(v);
+      const bool fits = static_cast<From>(held) == v && (held < 0) == (v < 0);
+      return fits ? std::optional<T>(held) : std::nullopt;
+    }
   }
   std::variant<std::monostate, bool, std::uint64_t, std::int64_t, double, std::string, Bytes, Array,
                Map>

@@ -2,6 +2,8 @@
 module;
 
 #include <cstring>
+#include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -84,6 +86,22 @@ std::string Quote(std::string_view name) {
 }
 
 std::string TensorContext(std::string_view name) { return "tensor " + Quote(name); }
+
+Status OfCaller(const Status& status) {
+  return status.code() == StatusCode::kDataLoss ? InvalidArgument(Message(status)) : status;
+}
+
+Status OfException() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return MakeStatus(StatusCode::kInternal, error.what());
+  } catch (...) {
+    return MakeStatus(StatusCode::kInternal, "what was thrown is no std::exception");
+  }
+}
 
 int ExitStatus(const Status& status) {
   switch (status.code()) {

@@ -79,10 +79,7 @@ struct Pipeline::State {
   std::uint64_t failed_at ZT_GUARDED_BY(mutex) = kNever;
   Status failure ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
-  // Made in time.
-  const Status out_of_memory = IoError("out of memory");
-  const Status unknown =
-      MakeStatus(StatusCode::kInternal, "a stage threw what is no std::exception");
+  const Status out_of_memory = IoError("out of memory");  // made in time
   std::vector<std::thread> workers;
 
   void FailLocked(std::uint64_t sequence, const Status& status) ZT_REQUIRES(mutex) {
@@ -100,10 +97,8 @@ struct Pipeline::State {
         return stage.Run(task);
       } catch (const std::bad_alloc&) {
         return out_of_memory;  // the machine's trouble, not the task's
-      } catch (const std::exception& error) {
-        return task.Named(MakeStatus(StatusCode::kInternal, error.what()));
       } catch (...) {
-        return task.Named(unknown);
+        return task.Named(OfException());
       }
     } catch (...) {
       return out_of_memory;

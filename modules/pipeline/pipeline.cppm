@@ -106,6 +106,9 @@ class StageOf : public TaskStage {
 // Threads that can run at once: the affinity mask, cut to the control group's CPU quota. At least 1.
 unsigned UsableThreads();
 
+// The most workers a caller may ask for.
+inline constexpr unsigned kMaxThreads = 1024;
+
 // How much a Pipeline may use.
 struct PipelineOptions {
   // 1 runs every stage in Submit, on the caller's thread; so it goes too where no thread can be had.

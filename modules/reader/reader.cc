@@ -50,6 +50,46 @@ bool reader::internal::CanReadByFrame(const Codec& codec, std::span<const Frame>
 
 namespace {
 
+// Bytes of a user's class: what that throws becomes an error.
+class CaughtBytes final : public ByteSource {
+ public:
+  explicit CaughtBytes(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
+  const std::string& name() const override { return bytes_->name(); }
+  std::optional<std::uint64_t> size() const override { return bytes_->size(); }
+  bool sequential() const override { return bytes_->sequential(); }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    try {
+      return bytes_->ReadAt(offset, out);
+    } catch (...) {
+      return OfException();
+    }
+  }
+  Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
+    try {
+      return bytes_->ReadScattered(offset, parts);
+    } catch (...) {
+      return OfException();
+    }
+  }
+  Status CheckUnchanged() override {
+    try {
+      return bytes_->CheckUnchanged();
+    } catch (...) {
+      return OfException();
+    }
+  }
+  StatusOr<bool> AtEnd(std::uint64_t offset) override {
+    try {
+      return bytes_->AtEnd(offset);
+    } catch (...) {
+      return OfException();
+    }
+  }
+
+ private:
+  std::shared_ptr<ByteSource> bytes_;
+};
+
 // Where the frames of a blob lie. Aliases share it.
 struct FrameTable {
   std::vector<Frame> frames;        // empty where the stream has to be read in order
@@ -183,6 +223,23 @@ struct Reader::State {
                            std::to_string(id.object));
   }
 
+  StatusOr<std::uint64_t> Size(ComponentId id) {
+    ZT_RETURN_IF_ERROR(CheckId(id));
+    const StoredComponent& c = component(id);
+    if (c.decoded_bytes != kUnknownSize) return c.decoded_bytes;
+    ZT_ASSIGN_OR_RETURN(const auto table, Table(c));
+    return table->content_bytes;
+  }
+
+  StatusOr<Access> FindAccess(ComponentId id) {
+    ZT_RETURN_IF_ERROR(CheckId(id));
+    const StoredComponent& c = component(id);
+    if (c.encoding == Encoding::kRaw) return Access{};
+    ZT_ASSIGN_OR_RETURN(const auto table, Table(c));
+    if (table->frames.empty()) return Access{.sequential = true};
+    return Access{.frame_bytes = table->frames.front().content_bytes};
+  }
+
   StatusOr<std::shared_ptr<const FrameTable>> Table(const StoredComponent& c) {
     const BlobKey key(c.offset, c.length, c.encoding, c.decoded_bytes, c.parameters.chunk);
     {
@@ -308,17 +365,30 @@ Reader::Reader(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Reader::~Reader() = default;
 
 StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<ByteSource> bytes) {
+  if (bytes == nullptr) return InvalidArgument("a reader needs bytes");
   auto state = std::make_unique<State>();
-  state->bytes = std::move(bytes);
+  state->bytes = std::make_shared<CaughtBytes>(std::move(bytes));
   ZT_RETURN_IF_ERROR(state->Init());
   return std::unique_ptr<Reader>(new Reader(std::move(state)));
 }
 
 StatusOr<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
-  ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile(path));
-  ZT_ASSIGN_OR_RETURN(auto reader, Open(std::move(bytes)));
-  reader->state_->path = path;
+  auto bytes = OpenFile(path);
+  if (!bytes.ok()) return Annotate(bytes.status(), path);
+  auto reader = Open(*std::move(bytes));
+  if (!reader.ok()) return Annotate(reader.status(), path);
+  (*reader)->state_->path = path;
   return reader;
+}
+
+const std::string& Reader::path() const { return state_->path; }
+
+Status Reader::Named(ComponentId id, const Status& status) const {
+  if (status.ok() || state_->path.empty()) return status;
+  const auto& objects = state_->manifest.objects;
+  return Annotate(
+      id.object < objects.size() ? AnnotateTensor(status, objects[id.object].name) : status,
+      state_->path);
 }
 
 const Manifest& Reader::manifest() const { return state_->manifest; }
@@ -333,7 +403,11 @@ std::optional<std::uint32_t> Reader::Find(std::string_view name) const {
 }
 
 Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, DecodedBytes(id));
+  return Named(id, ReadRange(id, offset, out));
+}
+
+Status Reader::ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, state_->Size(id));
   const StoredComponent& c = component(id);
   if (offset > size || out.size() > size - offset) {
     return InvalidArgument("the range lies beyond the component");
@@ -356,23 +430,42 @@ Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> o
 }
 
 StatusOr<std::uint64_t> Reader::DecodedBytes(ComponentId id) const {
-  ZT_RETURN_IF_ERROR(state_->CheckId(id));
-  const StoredComponent& c = component(id);
-  if (c.decoded_bytes != kUnknownSize) return c.decoded_bytes;
-  ZT_ASSIGN_OR_RETURN(const auto table, state_->Table(c));
-  return table->content_bytes;
+  auto size = state_->Size(id);
+  if (!size.ok()) return Named(id, size.status());
+  return size;
 }
 
 StatusOr<Access> Reader::FindAccess(ComponentId id) const {
-  ZT_RETURN_IF_ERROR(state_->CheckId(id));
+  auto access = state_->FindAccess(id);
+  if (!access.ok()) return Named(id, access.status());
+  return access;
+}
+
+StatusOr<std::vector<std::uint64_t>> Reader::Cuts(ComponentId id, std::uint64_t bytes) const {
+  constexpr std::uint64_t kRange = 4 << 20;  // of a raw component: whole elements
+  constexpr std::uint64_t kLeast = 1 << 20;  // of frames that are read together
   const StoredComponent& c = component(id);
-  if (c.encoding == Encoding::kRaw) return Access{};
-  ZT_ASSIGN_OR_RETURN(const auto table, state_->Table(c));
-  if (table->frames.empty()) return Access{.sequential = true};
-  return Access{.frame_bytes = table->frames.front().content_bytes};
+  std::vector<std::uint64_t> cuts = {0};
+  if (c.encoding == Encoding::kRaw) {
+    for (std::uint64_t at = kRange; at < bytes; at += kRange) cuts.push_back(at);
+  } else {
+    ZT_ASSIGN_OR_RETURN(const auto table, state_->Table(c));
+    for (const Frame& frame : table->frames) {
+      const std::uint64_t at = frame.content_offset;
+      if (at < bytes && at - cuts.back() >= kLeast) cuts.push_back(at);
+    }
+  }
+  cuts.push_back(bytes);
+  return cuts;
 }
 
 StatusOr<std::span<const std::byte>> Reader::Map(ComponentId id) const {
+  auto mapped = MapWhole(id);
+  if (!mapped.ok()) return Named(id, mapped.status());
+  return mapped;
+}
+
+StatusOr<std::span<const std::byte>> Reader::MapWhole(ComponentId id) const {
   ZT_RETURN_IF_ERROR(state_->CheckId(id));
   const StoredComponent& c = component(id);
   if (c.encoding != Encoding::kRaw || c.big_endian) {

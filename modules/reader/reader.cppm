@@ -1,6 +1,7 @@
 // zt.reader — opens .zt files of every version: checks first, then ranges, mapped views and verification.
 module;
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,10 +30,13 @@ struct Access {
 
 // An open .zt file (zTensor 1.2 §5). Opening reads header, footer and manifest and checks all that they say
 // (CheckLayout), before any byte of data is used. Thread-safe once open.
+//
+// Errors of a reader that was opened by its path name the file, and the tensor where it is one's. Those of a reader of
+// bytes name neither where the caller gave an id and knows both, as those of a TensorSource. What the bytes' own code
+// throws is an error, too.
 class Reader {
  public:
-  // kDataLoss where the file breaks a rule of its version, kUnimplemented for a newer major version. Errors name the
-  // object, not the file.
+  // kDataLoss where the file breaks a rule of its version, kUnimplemented for a newer major version.
   static StatusOr<std::unique_ptr<Reader>> Open(const std::string& path);
   // The same from bytes of any kind that can be read by offset; a pipe is kInvalidArgument.
   static StatusOr<std::unique_ptr<Reader>> Open(std::shared_ptr<ByteSource> bytes);
@@ -46,8 +50,12 @@ class Reader {
   const StoredComponent& component(ComponentId id) const;
   // The index of the object with this name in manifest().objects.
   std::optional<std::uint32_t> Find(std::string_view name) const;
-  // The file.
+  // The id of a component by names: that with this role, or, without one, the object's only one. kInvalidArgument where
+  // there is none.
+  StatusOr<ComponentId> Locate(std::string_view name, std::string_view role = {}) const;
+  // The file, and the path it was opened by: empty where it was opened from bytes.
   ByteSource& bytes() const;
+  const std::string& path() const;
   std::uint64_t data_end() const;  // where the manifest begins
 
   // The component's decoded size. Where the version leaves it open (1.1 and 0.1 zstd whose shape does not tell), it
@@ -59,14 +67,54 @@ class Reader {
   // with frames beyond 16 MiB (Access::sequential), ranges must ascend, or decoding begins anew; so it does after an
   // error. Digests are not checked here: see Verify.
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
+  // The whole component: frames, or ranges of a raw one, by several threads at once;
+  // 0 means UsableThreads(). `out` has DecodedBytes(id).
+  Status ReadAll(ComponentId id, std::span<std::byte> out, unsigned threads = 0) const;
+  // The same as numbers, by name (see Locate): Read<float>("lm_head.weight"). T must be of the component's dtype;
+  // kInvalidArgument otherwise. A logical type is not looked at:
+  // complex64 is read as pairs of float, f8 and bool as std::uint8_t.
+  template <Element T>
+    requires(!std::same_as<T, bool>)
+  StatusOr<std::vector<T>> Read(std::string_view name, std::string_view role = {}) const {
+    std::vector<T> values;
+    const Status status = ReadAs(name, role, *kDTypeOf<T>, [&values](std::uint64_t count) {
+      values.resize(count);
+      return std::as_writable_bytes(std::span(values));
+    });
+    if (!status.ok()) return status;
+    return values;
+  }
   // How ranges of a component are best read. Reads the seek table of a compressed one.
   StatusOr<Access> FindAccess(ComponentId id) const;
 
   // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as the reader. A file
   // that shrinks while mapped kills the process (SIGBUS); Read does not.
   StatusOr<std::span<const std::byte>> Map(ComponentId id) const;
+  // The same as numbers, by name, for the same T as Read. kFailedPrecondition where they do not lie as T is aligned.
+  template <Element T>
+    requires(!std::same_as<T, bool>)
+  StatusOr<std::span<const T>> Map(std::string_view name, std::string_view role = {}) const {
+    const auto bytes = MapAs(name, role, *kDTypeOf<T>, alignof(T));
+    if (!bytes.ok()) return bytes.status();
+    return std::span(reinterpret_cast<const T*>(bytes->data()), bytes->size() / sizeof(T));
+  }
 
  private:
+  // Where the values of a component go, once their number is known.
+  using MakeRoom = std::function<std::span<std::byte>(std::uint64_t count)>;
+  Status ReadAs(std::string_view name, std::string_view role, DType dtype,
+                const MakeRoom& room) const;
+  StatusOr<std::span<const std::byte>> MapAs(std::string_view name, std::string_view role,
+                                             DType dtype, std::size_t alignment) const;
+  StatusOr<ComponentId> LocateAs(std::string_view name, std::string_view role, DType dtype) const;
+  Status Named(ComponentId id, const Status& status) const;
+  Status Named(std::string_view name, const Status& status) const;
+  // The bodies of the calls of the same names, without names in errors.
+  Status ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
+  StatusOr<std::span<const std::byte>> MapWhole(ComponentId id) const;
+  // Where a component of `bytes` is best cut to be read by several threads: 0, ..., bytes.
+  StatusOr<std::vector<std::uint64_t>> Cuts(ComponentId id, std::uint64_t bytes) const;
+
   struct State;
   explicit Reader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
@@ -74,7 +122,7 @@ class Reader {
 
 // How Verify works.
 struct VerifyOptions {
-  unsigned threads = 1;                   // 0 means UsableThreads()
+  unsigned threads = 0;                   // 0 means UsableThreads()
   std::uint64_t memory_bytes = 64 << 20;  // for chunks under way
   // Called with the bytes done, by one thread at a time, in ascending order.
   std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress = {};
@@ -101,7 +149,7 @@ struct VerifyReport {
 
 // Reads every byte: padding is zero, digests match the stored bytes, zstd streams decode to exactly the declared size,
 // bool bytes are 0 or 1, sparse indices are in range and row pointers ascend. Fails only where the file cannot be
-// read; what is wrong with it is in the report.
+// read, and with kInvalidArgument where the options are out of range; what is wrong with the file is in the report.
 StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options = {});
 
 }  // namespace zt

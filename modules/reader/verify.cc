@@ -569,7 +569,13 @@ class Verifier {
 }  // namespace
 
 StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options) {
-  return Verifier(reader, options).Run();
+  if (options.threads > kMaxThreads) {
+    return InvalidArgument("threads is " + std::to_string(options.threads) + ", more than " +
+                           std::to_string(kMaxThreads));
+  }
+  auto report = Verifier(reader, options).Run();
+  if (!report.ok() && !reader.path().empty()) return Annotate(report.status(), reader.path());
+  return report;
 }
 
 }  // namespace zt

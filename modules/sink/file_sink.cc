@@ -356,16 +356,9 @@ class DirectSink final : public Sink {
   std::unique_ptr<Sink> inner_;
 };
 
-}  // namespace
-
-void AbandonTemporaryFiles() {
-  Temporaries& live = LiveTemporaries();
-  const MutexLock lock(live.mutex);
-  for (const std::string& name : live.names) ::unlink(name.c_str());
-}
-
-StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
-                                               const FileSinkOptions& options) {
+// CreateFileSink without the path in errors.
+StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
+                                              const FileSinkOptions& options) {
   if (path.empty()) return InvalidArgument("the output has an empty name");
   std::string target = path;
   // Through a symbolic link the file it names is replaced, as other programs would write it.
@@ -392,6 +385,21 @@ StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
   if (!options.new_folder) RemoveLeftovers(folder, prefix);
   auto sink = std::make_unique<FileSink>(path, folder, target, options);
   ZT_RETURN_IF_ERROR(sink->Open(prefix));
+  return sink;
+}
+
+}  // namespace
+
+void AbandonTemporaryFiles() {
+  Temporaries& live = LiveTemporaries();
+  const MutexLock lock(live.mutex);
+  for (const std::string& name : live.names) ::unlink(name.c_str());
+}
+
+StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
+                                               const FileSinkOptions& options) {
+  auto sink = CreateUnnamed(path, options);
+  if (!sink.ok() && !path.empty()) return Annotate(sink.status(), path);
   return sink;
 }
 

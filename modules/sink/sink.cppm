@@ -11,6 +11,7 @@ module;
 export module zt.sink;
 
 import zt.core;
+import zt.digest;
 
 export namespace zt {
 
@@ -61,7 +62,8 @@ struct FileSinkOptions {
 // A regular file that appears under its name only when whole: bytes go to a sibling named
 // ".NAME.PID-NUMBER.ztstream-tmp", which Finish syncs and renames; any failure removes it. Leftovers of runs that were
 // killed carry that name and are removed by the next Create for the same output (a live run holds a lock on its
-// own). A path that names something other than a regular file (a device, a named pipe) is written to directly.
+// own). A path that names something other than a regular file (a device, a named pipe) is written to directly. Errors
+// name the path.
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
                                                const FileSinkOptions& options);
 
@@ -75,7 +77,16 @@ std::unique_ptr<Sink> DescriptorSink(int fd, std::string name);
 // Appends to `out`, which must outlive the sink. Abort clears it.
 std::unique_ptr<Sink> MemorySink(std::vector<std::byte>& out);
 
-// Counts and forgets; for measuring. Bytes may be placed.
+// Forgets what it is given; for measuring. Bytes may be placed.
 std::unique_ptr<Sink> DiscardSink();
+
+// Writes the same to each of `sinks`, and finishes them one after the other: where one fails, those after it are
+// aborted, and those before it stay published. Null where one of them is.
+std::unique_ptr<Sink> TeeSink(std::vector<std::unique_ptr<Sink>> sinks);
+
+// Passes everything on to `to`, in order, and sets `digest` to that of all bytes, as Hasher::Finish writes it, once `to`
+// is finished: a checksum of the file that costs no second reading. `digest` must outlive the sink. Null where `to` is,
+// and for DigestKind::kNone.
+std::unique_ptr<Sink> HashingSink(std::unique_ptr<Sink> to, DigestKind kind, std::string& digest);
 
 }  // namespace zt

@@ -142,7 +142,7 @@ Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> 
                              std::to_string(components[i].size()) + " given");
     }
   }
-  ZT_RETURN_IF_ERROR(AnnotateTensor(ValidateObject(object), object.name));
+  ZT_RETURN_IF_ERROR(AnnotateTensor(OfCaller(ValidateObject(object)), object.name));
   objects_.push_back(std::move(object));
   bytes_.push_back(std::move(components));
   return OkStatus();

@@ -61,7 +61,8 @@ class PieceStage : public StageOf<Batch> {
   virtual Status ProcessPiece(Piece& piece) = 0;
   Status Process(Batch& batch) override {
     for (Piece& piece : batch.pieces) {
-      if (auto status = ProcessPiece(piece); !status.ok()) return piece.Named(status);
+      const Status status = Caught([&] { return ProcessPiece(piece); });
+      if (!status.ok()) return piece.Named(status);
     }
     return OkStatus();
   }
@@ -72,120 +73,10 @@ class CustomStage final : public PieceStage {
  public:
   explicit CustomStage(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {}
   StageOrder order() const override { return stage_->order(); }
-  Status ProcessPiece(Piece& piece) override {
-    return Caught([&] { return stage_->Process(piece); });
-  }
+  Status ProcessPiece(Piece& piece) override { return stage_->Process(piece); }
 
  private:
   std::shared_ptr<Stage> stage_;
-};
-
-// Fetches bytes. Chunks of sequential components are read by the in-order instance, the others by the parallel
-// one. Small chunks share the batch's arena, and neighbours in the file come with one call.
-class ReadStage final : public StageOf<Batch> {
- public:
-  ReadStage(BufferPool& pool, bool sequential) : pool_(pool), sequential_(sequential) {}
-  StageOrder order() const override {
-    return sequential_ ? StageOrder::kInOrder : StageOrder::kParallel;
-  }
-
-  Status Process(Batch& batch) override {
-    std::vector<Piece>& chunks = batch.pieces;
-    if (std::none_of(chunks.begin(), chunks.end(), [&](const Piece& c) { return Mine(c); })) {
-      return OkStatus();
-    }
-    LayOut(batch);
-    for (std::size_t i = 0; i < chunks.size();) {
-      if (!ToRead(batch, chunks[i])) {
-        ++i;
-        continue;
-      }
-      const std::size_t run = RunOfNeighbours(batch, i);
-      ZT_RETURN_IF_ERROR(ReadRun(std::span(chunks).subspan(i, run)));
-      i += run;
-    }
-    return OkStatus();
-  }
-
- private:
-  bool Mine(const Piece& chunk) const {
-    const ComponentState& state = StateOf(chunk);
-    return state.source != nullptr && state.sequential == sequential_;
-  }
-
-  // Points every chunk to where its bytes are, or will be: one arena holds them for both instances, so that none of
-  // them lies in a buffer of a single chunk, which a later stage may replace.
-  void LayOut(Batch& batch) {
-    if (!batch.input.empty()) return;
-    std::uint64_t total = 0;
-    for (Piece& chunk : batch.pieces) {
-      const ComponentState& state = StateOf(chunk);
-      if (state.source == nullptr) continue;
-      if (const auto view = state.source->View(state.id)) {
-        chunk.Borrow(view->subspan(chunk.input_offset, chunk.input_bytes));
-      } else {
-        total += chunk.input_bytes;
-      }
-    }
-    batch.input = pool_.Take(total);
-    std::span<std::byte> free = batch.input.bytes();
-    for (Piece& chunk : batch.pieces) {
-      if (StateOf(chunk).source == nullptr || !chunk.bytes().empty()) continue;
-      chunk.Borrow(free.first(chunk.input_bytes));
-      free = free.subspan(chunk.input_bytes);
-    }
-  }
-
-  bool ToRead(const Batch& batch, const Piece& chunk) const {
-    const std::span<std::byte> arena = batch.input.bytes();
-    return Mine(chunk) && !chunk.bytes().empty() &&
-           !std::less<>()(chunk.bytes().data(), arena.data()) &&
-           std::less<>()(chunk.bytes().data(), arena.data() + arena.size());
-  }
-
-  // Reads neighbours with one call.
-  static Status ReadRun(std::span<Piece> run) {
-    if (run.size() > 1) {
-      std::size_t bytes = 0;
-      for (const Piece& chunk : run) bytes += chunk.bytes().size();
-      const ComponentState& state = StateOf(run[0]);
-      const Extent extent = *state.source->extent(state.id);
-      // Which of the neighbours failed is not known: they are read one by one then, for the name.
-      const std::span<std::byte> out = {const_cast<std::byte*>(run[0].bytes().data()), bytes};
-      const std::uint64_t at = extent.offset + run[0].input_offset;
-      if (Caught([&] { return extent.bytes->ReadAt(at, out); }).ok()) return OkStatus();
-    }
-    for (const Piece& chunk : run) {
-      const ComponentState& from = StateOf(chunk);
-      const auto out =
-          std::span(const_cast<std::byte*>(chunk.bytes().data()), chunk.bytes().size());
-      ZT_RETURN_IF_ERROR(
-          chunk.Named(Caught([&] { return from.source->Read(from.id, chunk.input_offset, out); })));
-    }
-    return OkStatus();
-  }
-
-  // How many chunks from `first` on lie one after another in the same ByteSource.
-  std::size_t RunOfNeighbours(const Batch& batch, std::size_t first) const {
-    std::optional<std::uint64_t> end;
-    ByteSource* bytes = nullptr;
-    std::size_t run = 0;
-    for (std::size_t k = first; k < batch.pieces.size(); ++k, ++run) {
-      const Piece& chunk = batch.pieces[k];
-      if (!ToRead(batch, chunk)) break;
-      const ComponentState& state = StateOf(chunk);
-      const auto extent = state.source->extent(state.id);
-      if (!extent || extent->bytes == nullptr || extent->bytes->sequential()) break;
-      const std::uint64_t begin = extent->offset + chunk.input_offset;
-      if (run > 0 && (extent->bytes != bytes || begin != *end)) break;
-      bytes = extent->bytes;
-      end = begin + chunk.input_bytes;
-    }
-    return std::max<std::size_t>(run, 1);
-  }
-
-  BufferPool& pool_;
-  bool sequential_;
 };
 
 class TransformStage final : public StageOf<Batch> {
@@ -201,7 +92,11 @@ class TransformStage final : public StageOf<Batch> {
       if (!IsTransformed(piece)) continue;
       const std::span<std::byte> out = free.first(TransformedBytes(piece));
       free = free.subspan(Room(piece));
-      StateOf(piece).transform->Apply(piece.bytes(), out, piece.counts);
+      const Status status = Caught([&] {
+        StateOf(piece).transform->Apply(piece.bytes(), out, piece.counts);
+        return OkStatus();
+      });
+      if (!status.ok()) return piece.Named(status);
       piece.Borrow(out);
     }
     // Where nobody borrows the input any more it goes back before compression asks for more.
@@ -419,19 +314,21 @@ class RecordStage final : public PieceStage {
     }
     record_.bytes_done += chunk.input_bytes;
     record_.stored_done += bytes;
-    return chunk.last ? Complete(StateOf(chunk)) : OkStatus();
+    return chunk.last ? Complete(StateOf(chunk), chunk.closing.get()) : OkStatus();
   }
 
  private:
-  Status Complete(ComponentState& state) {
+  // `closing` is the object's declaration where it has changed since it was begun.
+  Status Complete(ComponentState& state, const Object* closing) {
     const Component& component = state.object->components[state.at.component];
     if (state.declared_bytes != kUnknownSize && sums_.content != state.declared_bytes) {
-      return InvalidData("component " + Quote(component.role) + " came out as " +
-                         std::to_string(sums_.content) + " bytes, " +
-                         std::to_string(state.declared_bytes) + " were declared");
+      return InvalidArgument("component " + Quote(component.role) + " came out as " +
+                             std::to_string(sums_.content) + " bytes, " +
+                             std::to_string(state.declared_bytes) + " were declared");
     }
     if (sums_.facts != nullptr) {
-      const Status status = sums_.facts->Check(*state.object, CountIndices(*state.object));
+      Status status = sums_.facts->Check(*state.object, CountIndices(*state.object));
+      if (state.plan == nullptr || state.plan->of_caller) status = OfCaller(status);
       const bool alone = state.object->components.size() == 1;
       ZT_RETURN_IF_ERROR(alone ? status : Annotate(status, "component " + Quote(component.role)));
     }
@@ -454,6 +351,10 @@ class RecordStage final : public PieceStage {
       if (shared != state.plan->shared.end()) shared->second = blob;
     }
     if (!begun_) Begin(*state.object);
+    if (closing != nullptr) {
+      entry_.shape = closing->shape;
+      entry_.attributes = closing->attributes;
+    }
     Fill(state.at.component, std::move(blob));
     return state.ends_object ? End(state) : OkStatus();
   }
@@ -565,8 +466,8 @@ Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces) {
 }
 
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options) {
-  PipelineOf<Batch>::Stages chain = {std::make_shared<ReadStage>(parts.pool, true),
-                                     std::make_shared<ReadStage>(parts.pool, false),
+  PipelineOf<Batch>::Stages chain = {MakeReadStage(parts.pool, true),
+                                     MakeReadStage(parts.pool, false),
                                      std::make_shared<TransformStage>(parts.pool)};
   for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
   chain.push_back(std::make_shared<LookStage>());

@@ -84,6 +84,20 @@ Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
   return OkStatus();
 }
 
+// With the names of the first component's file and of the tensor.
+Status NamedBy(const TensorSource& source, const PlannedObject& planned, const Status& status) {
+  const Status named = AnnotateTensor(status, planned.object->name);
+  const ComponentId id = planned.components.empty() ? ComponentId{} : planned.components[0].source;
+  return source.file(id).empty() ? named : Annotate(named, source.file(id));
+}
+
+// A format of one's own has a name with a version behind a slash: "example.growing/1".
+bool IsVersionedName(std::string_view format) {
+  const std::size_t slash = format.rfind('/');
+  return slash != std::string_view::npos && slash > 0 && slash + 1 < format.size() &&
+         format.find_first_not_of("0123456789.", slash + 1) == std::string_view::npos;
+}
+
 // Notes which blobs of the plan others share.
 Status NoteShared(PlanState& run) {
   const std::vector<PlannedObject>& objects = run.plan.objects;
@@ -105,6 +119,27 @@ Status NoteShared(PlanState& run) {
 }
 
 }  // namespace
+
+Status CheckFormat(const Object& object, bool whole) {
+  constexpr std::array<std::string_view, 7> kKnown = {
+      "dense", "sparse_csr", "sparse_coo", "quantized_group", "sparse", "sparsecoo", "sparsecsr"};
+  if (std::find(kKnown.begin(), kKnown.end(), object.format) == kKnown.end() &&
+      !IsVersionedName(object.format)) {
+    return InvalidArgument("format " + Quote(object.format) +
+                           " is none of zTensor's; one of your own has a version behind a slash, "
+                           "as in 'example.growing/1'");
+  }
+  if (object.format != "quantized_group" || !whole) return OkStatus();
+  for (const std::string_view key : {"bits", "group_size"}) {
+    const Value* value = FindMember(object.attributes, key);
+    const auto number = value == nullptr ? std::nullopt : value->Number<std::uint64_t>();
+    if (!number || *number == 0) {
+      return InvalidArgument("quantized_group needs an attribute " + Quote(key) +
+                             ", a whole number from 1 up");
+    }
+  }
+  return OkStatus();
+}
 
 // ---- gathering -----------------------------------------------------------------------------------------------
 
@@ -289,17 +324,34 @@ Status Engine::CheckPlan(const TensorSource& source, const Plan& plan) const {
   return OkStatus();
 }
 
-Status Engine::AddPlanned(TensorSource& source, const Plan& plan) {
+Status Engine::CheckDeclared(const Object& object, std::span<const Storage> storage,
+                             bool whole) const {
+  const auto check = [&]() -> Status {
+    ZT_RETURN_IF_ERROR(OfCaller(ValidateObject(object)));
+    for (const Storage& each : storage) {
+      const Encoding encoding =
+          each.compression == Compression::kNone ? Encoding::kRaw : each.encoding;
+      ZT_RETURN_IF_ERROR(CheckExpressible(object, encoding, Name(each.digest), options.spec));
+    }
+    return CheckFormat(object, whole);
+  };
+  return AnnotateTensor(check(), object.name);
+}
+
+Status Engine::AddPlanned(TensorSource& source, const Plan& plan, bool of_caller) {
   record_.bytes_total += plan.input_bytes(source);
   record_.tensors_total += plan.objects.size();
-  PlanState& run = plans_.emplace_back(plan);
+  PlanState& run = plans_.emplace_back(plan, of_caller);
   ZT_RETURN_IF_ERROR(NoteShared(run));
   names_.Expect(plan.objects.size());
   for (const PlannedObject& planned : plan.objects) {
     ZT_RETURN_IF_ERROR(AddName(planned.object->name, objects++));
   }
   for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
-    ZT_RETURN_IF_ERROR(AddObject(source, run, i));
+    const Status status =
+        Caught([&] { return AddObject(source, run, i); },
+               [&](const Status& thrown) { return NamedBy(source, plan.objects[i], thrown); });
+    ZT_RETURN_IF_ERROR(status);
   }
   return OkStatus();
 }

@@ -9,6 +9,7 @@ module;
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,8 @@ struct ObjectWriter::State : OpenObject {
 
   std::vector<Storage> storage;
   std::shared_ptr<const Object> object;
-  Object actual;  // with the sizes as they came
+  Object actual;         // with the sizes as they came, and what was set since
+  bool changed = false;  // something was set
   std::size_t at = 0;
   std::size_t filled = 0;      // of the buffer
   std::uint64_t appended = 0;  // of the component, buffer included
@@ -49,6 +51,13 @@ struct ObjectWriter::State : OpenObject {
     if (finished) return FailedPrecondition("the object is finished");
     if (engine == nullptr) return FailedPrecondition("the writer of the object is gone");
     return engine->failure();
+  }
+
+  // Does what a caller asks for, if the object is of use still. An error fails the writer.
+  template <class Call>
+  Status Do(const Call& call) {
+    ZT_RETURN_IF_ERROR(Usable());
+    return engine->Guarded([&] { return engine->Check(call(*this)); });
   }
 
   void BeginComponent() {
@@ -62,8 +71,9 @@ struct ObjectWriter::State : OpenObject {
     appended = 0;
   }
 
-  Status Send(bool last) {
+  Status Send(bool last, std::shared_ptr<const Object> closing = nullptr) {
     Piece piece;
+    piece.closing = std::move(closing);
     piece.object = object.get();
     piece.component = static_cast<std::uint32_t>(at);
     piece.state = component;
@@ -93,11 +103,37 @@ struct ObjectWriter::State : OpenObject {
                     TensorContext(object->name));
   }
 
-  Status EndComponent() {
+  Status CheckSize() {
     const std::uint64_t declared = object->components[at].bytes;
     if (declared != kUnknownSize && declared != appended) return WrongSize(appended);
     actual.components[at].bytes = appended;
-    return Send(true);
+    return OkStatus();
+  }
+
+  Status AppendAs(DType dtype, std::span<const std::byte> bytes) {
+    const Component& declared = object->components[at];
+    if (declared.element.dtype == dtype) return Append(bytes);
+    return InvalidArgument(TensorContext(object->name) + ": component " + Quote(declared.role) +
+                           " is of " + std::string(Name(declared.element.dtype)) +
+                           ", what was to be appended of " + std::string(Name(dtype)));
+  }
+
+  Status SetLeadingDimension(std::uint64_t size) {
+    if (object->shape.empty() || object->format == "sparse_coo") {
+      return FailedPrecondition(TensorContext(object->name) +
+                                (object->shape.empty()
+                                     ? ": it is a scalar, which has no leading dimension"
+                                     : ": the shape of sparse_coo is fixed when it is begun"));
+    }
+    actual.shape[0] = size;
+    changed = true;
+    return OkStatus();
+  }
+
+  Status SetAttribute(std::string_view key, Value value) {
+    SetMember(actual.attributes, key, std::move(value));
+    changed = true;
+    return OkStatus();
   }
 
   Status Append(std::span<const std::byte> bytes) {
@@ -122,13 +158,25 @@ struct ObjectWriter::State : OpenObject {
     return OkStatus();
   }
 
+  Status NextComponent() {
+    if (at + 1 >= object->components.size()) {
+      return FailedPrecondition(TensorContext(object->name) + ": there is no further component");
+    }
+    ZT_RETURN_IF_ERROR(CheckSize());
+    ZT_RETURN_IF_ERROR(Send(true));
+    ++at;
+    BeginComponent();
+    return OkStatus();
+  }
+
   Status Finish() {
     if (at + 1 != object->components.size()) {
       return FailedPrecondition(TensorContext(object->name) + ": component " +
                                 Quote(object->components[at + 1].role) + " was never begun");
     }
-    ZT_RETURN_IF_ERROR(EndComponent());
-    return Annotate(ValidateObject(actual), TensorContext(object->name));
+    ZT_RETURN_IF_ERROR(CheckSize());
+    ZT_RETURN_IF_ERROR(engine->CheckDeclared(actual, storage, true));
+    return Send(true, changed ? std::make_shared<const Object>(actual) : nullptr);
   }
 };
 
@@ -154,32 +202,28 @@ std::unique_ptr<ObjectWriter> ObjectWriter::Make(Engine& engine, std::vector<Sto
 }
 
 Status ObjectWriter::Append(std::span<const std::byte> bytes) {
-  State& s = *state_;
-  ZT_RETURN_IF_ERROR(s.Usable());
-  return s.engine->Guarded([&] { return s.engine->Check(s.Append(bytes)); });
+  return state_->Do([&](State& s) { return s.Append(bytes); });
+}
+
+Status ObjectWriter::AppendAs(DType dtype, std::span<const std::byte> bytes) {
+  return state_->Do([&](State& s) { return s.AppendAs(dtype, bytes); });
+}
+
+Status ObjectWriter::SetLeadingDimension(std::uint64_t size) {
+  return state_->Do([&](State& s) { return s.SetLeadingDimension(size); });
+}
+
+Status ObjectWriter::SetAttribute(std::string_view key, Value value) {
+  return state_->Do([&](State& s) { return s.SetAttribute(key, std::move(value)); });
 }
 
 Status ObjectWriter::NextComponent() {
-  State& s = *state_;
-  ZT_RETURN_IF_ERROR(s.Usable());
-  return s.engine->Guarded([&] {
-    if (s.at + 1 >= s.object->components.size()) {
-      return s.engine->Fail(
-          FailedPrecondition(TensorContext(s.object->name) + ": there is no further component"));
-    }
-    ZT_RETURN_IF_ERROR(s.engine->Check(s.EndComponent()));
-    ++s.at;
-    s.BeginComponent();
-    return OkStatus();
-  });
+  return state_->Do([](State& s) { return s.NextComponent(); });
 }
 
 Status ObjectWriter::Finish() {
   State& s = *state_;
-  Status status = s.Usable();
-  if (status.ok()) {
-    status = s.engine->Guarded([&] { return s.engine->Check(s.Finish()); });
-  }
+  const Status status = s.Do([](State& open) { return open.Finish(); });
   // From here on the writer may go first.
   if (s.engine != nullptr) s.engine->Close();
   static_cast<OpenObject&>(s) = OpenObject();

@@ -54,6 +54,18 @@ class Planner {
   Planner(const TensorSource& source, const PlanOptions& options)
       : source_(source), options_(options) {}
 
+  // Run, with the names of what was looked at where something throws.
+  StatusOr<Plan> RunCaught() {
+    try {
+      return Run();
+    } catch (...) {
+      const Status status = OfException();
+      if (source_.objects().empty()) return status;
+      return InFile(AnnotateTensor(status, source_.objects()[current_].name), current_);
+    }
+  }
+
+ private:
   StatusOr<Plan> Run() {
     plan_.spec = options_.spec;
     if (options_.storage.compression != Compression::kNone) {
@@ -66,6 +78,7 @@ class Planner {
     plan_.objects.reserve(source_.objects().size());
     for (std::uint32_t i = 0; i < source_.objects().size(); ++i) {
       const Object& object = source_.objects()[i];
+      current_ = i;
       if (options_.keep && !options_.keep(object)) continue;
       ZT_RETURN_IF_ERROR(InFile(AnnotateTensor(AddObject(i, object), object.name), i));
     }
@@ -73,7 +86,6 @@ class Planner {
     return std::move(plan_);
   }
 
- private:
   // The file that holds the object, where the source knows it, before the message.
   Status InFile(const Status& status, std::uint32_t object) const {
     if (status.ok()) return status;
@@ -88,8 +100,8 @@ class Planner {
       std::string name = options_.rename(from.name);
       const auto [held, fresh] = names_.emplace(name, index);
       if (!fresh) {
-        return InvalidData("it and " + TensorContext(source_.objects()[held->second].name) +
-                           " would both be named " + Quote(name));
+        return InvalidArgument("it and " + TensorContext(source_.objects()[held->second].name) +
+                               " would both be named " + Quote(name));
       }
       if (name != from.name) {
         changed = std::make_shared<Object>(from);
@@ -170,7 +182,9 @@ class Planner {
     blobs.reserve(plan_.objects.size());
     for (std::uint32_t i = 0; i < plan_.objects.size(); ++i) {
       for (std::uint32_t c = 0; c < plan_.objects[i].components.size(); ++c) {
-        const auto identity = source_.identity(plan_.objects[i].components[c].source);
+        const ComponentId source = plan_.objects[i].components[c].source;
+        current_ = source.object;
+        const auto identity = source_.identity(source);
         if (identity && identity->length > 0) blobs.push_back({*identity, {i, c}});
       }
     }
@@ -206,6 +220,7 @@ class Planner {
   const PlanOptions& options_;
   AttributeBudget budget_;  // of the manifest to be written
   Plan plan_;
+  std::uint32_t current_ = 0;                             // the source's object that is looked at
   std::unordered_map<std::string, std::uint32_t> names_;  // new name -> source object
 };
 
@@ -243,7 +258,7 @@ std::uint64_t Plan::output_bytes() const {
 }
 
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options) {
-  return Planner(source, options).Run();
+  return Planner(source, options).RunCaught();
 }
 
 }  // namespace zt

@@ -4,10 +4,8 @@ module;
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,8 +39,9 @@ struct Blob {
 
 // A plan under way.
 struct PlanState {
-  explicit PlanState(const Plan& running) : plan(running) {}
+  PlanState(const Plan& running, bool callers) : plan(running), of_caller(callers) {}
   const Plan& plan;
+  const bool of_caller;  // the bytes came by Writer::Add: what is wrong with them is the caller's
   // The blobs that others share, by their place in the plan. The keys are fixed; the blobs are record's.
   std::map<ComponentId, Blob> shared;
 };
@@ -87,8 +86,10 @@ struct Piece final : Chunk {
   std::uint64_t place = 0;             // absolute offset of `stored` in the output
   std::uint64_t padding = 0;           // zero bytes before it
   std::uint32_t crc = 0;               // CRC-32C of stored and trailer, where asked for
-  NumericCounts counts;                // what the transform could not carry over
-  std::unique_ptr<DataFacts> facts;    // of bytes(), where the component has a rule
+  std::shared_ptr<const Object>
+      closing;                       // with an object's last chunk: what was declared since Begin
+  NumericCounts counts;              // what the transform could not carry over
+  std::unique_ptr<DataFacts> facts;  // of bytes(), where the component has a rule
 
   // "FILE: tensor 'NAME': " put before the message; OK stays OK.
   Status Named(const Status& status) const;
@@ -159,19 +160,27 @@ struct ChainParts {
 // Hands bytes to the sink: at `place` where it can place them, else after what it has. Names the sink in errors.
 Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces);
 
-// Calls what others wrote; what it throws becomes an error. Memory that ran out is left to whoever called.
-template <class Call>
-Status Caught(const Call& call) {
+// Calls what others wrote; what it throws becomes an error, to which `name` adds names. Memory that ran out is left to
+// whoever called.
+template <class Call, class Name>
+auto Caught(const Call& call, const Name& name) -> decltype(call()) {
   try {
     return call();
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& error) {
-    return MakeStatus(StatusCode::kInternal, error.what());
   } catch (...) {
-    return MakeStatus(StatusCode::kInternal, "what was thrown is no std::exception");
+    return name(OfException());
   }
 }
+template <class Call>
+auto Caught(const Call& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (...) {
+    return OfException();
+  }
+}
+
+// The stage that reads: one of the two reads what has to be read in order, the other all else.
+std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool, bool sequential);
 
 // The chain, in order: read, transform, the caller's own, compress, place, hash, write, record, report.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);

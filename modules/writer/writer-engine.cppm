@@ -68,6 +68,10 @@ class Publisher {
   bool begun_ = false;
 };
 
+// What the writer asks of a format's name and attributes, and files by others need not keep. With `whole` all attributes
+// are known. The message does not name the object.
+Status CheckFormat(const Object& object, bool whole);
+
 class Engine;
 
 // What an ObjectWriter holds that is the engine's. Where the engine goes first, it is left empty.
@@ -90,11 +94,11 @@ class Engine {
   // and its error is the one that every number of threads reports.
   Status Fail(const Status& status);
   Status Check(const Status& status) { return status.ok() ? status : Fail(status); }
-  // Calls; memory that runs out is a failure like others.
+  // Calls; what is thrown, memory that runs out too, is a failure like others.
   template <class Call>
   Status Guarded(const Call& call) {
     try {
-      return call();
+      return Caught(call, [&](const Status& status) { return Fail(status); });
     } catch (const std::bad_alloc&) {
       return Fail(out_of_memory_);
     }
@@ -104,8 +108,11 @@ class Engine {
 
   // Whether the plan is one for this writer and this source.
   Status CheckPlan(const TensorSource& source, const Plan& plan) const;
+  // Whether an object that a caller declares is one, and the output's version can say it. With `whole` all its sizes and
+  // attributes are known.
+  Status CheckDeclared(const Object& object, std::span<const Storage> storage, bool whole) const;
   // Notes the names of a plan and submits its chunks.
-  Status AddPlanned(TensorSource& source, const Plan& plan);
+  Status AddPlanned(TensorSource& source, const Plan& plan, bool of_caller);
   // Asks the sink whether it can be that large.
   Status Reserve(const Plan& plan);
   // Has the source's Finish called once all is written.

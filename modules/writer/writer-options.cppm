@@ -33,14 +33,17 @@ struct NumericFinding {
   NumericCounts counts;  // of all its values
 };
 
-// How a Writer writes. Only `threads` and `memory_bytes` leave the file's bytes as they are.
+// How a Writer writes. Options out of range are kInvalidArgument of Writer::Create. Only `threads` and `memory_bytes` leave the file's bytes as they are.
 struct WriterOptions {
   SpecVersion spec = SpecVersion::k1_2;  // the version of the file
   Storage storage = {};                  // of components added without a plan
   ZstdOptions zstd = {};                 // level and frames of what is compressed
-  double min_gain = 0.02;  // fraction a component must shrink by to be stored compressed
-  unsigned threads = 1;    // workers; 0 means UsableThreads()
-  std::uint64_t memory_bytes = 64 << 20;  // for chunks under way; the manifest comes on top
+  // The fraction a component must shrink by to be stored compressed: at most 1; below 0 it may grow.
+  double min_gain = 0.02;
+  unsigned threads =
+      0;  // workers, up to kMaxThreads; 0 means UsableThreads(), 1 the caller's alone
+  // For chunks under way, of which there is always one; the manifest comes on top.
+  std::uint64_t memory_bytes = 64 << 20;
   // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes (with
   // a buffer of chunk.pool), their number only where the component declares none. What it returns or throws gets the
   // tensor's name and the source's file.

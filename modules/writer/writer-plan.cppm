@@ -82,8 +82,9 @@ struct PlanOptions {
   std::function<std::optional<ElementType>(const Object&)> convert = {};
 };
 
-// Decides everything: names (a collision is kDataLoss naming both), conversions (kUnimplemented where there is none),
-// shared blobs, and whether the spec can hold the result (CheckExpressible). Reads no tensor bytes. Errors name the tensor and its file.
+// Decides everything: names (a collision is kInvalidArgument naming both), conversions (kUnimplemented where there is none),
+// shared blobs, and whether the spec can hold the result (CheckExpressible). Reads no tensor bytes. Errors name the tensor and its file; so do those of what a
+// source or a function of the options throws.
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
 
 }  // namespace zt

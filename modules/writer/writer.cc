@@ -1,6 +1,7 @@
 // zt.writer — bodies: checks what a caller asks for, and has the engine do it.
 module;
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -17,6 +18,7 @@ module;
 
 module zt.writer;
 
+import :chain;
 import :engine;
 import :object;
 import :options;
@@ -25,6 +27,7 @@ import zt.compress;
 import zt.core;
 import zt.digest;
 import zt.format;
+import zt.pipeline;
 import zt.sink;
 import zt.source;
 
@@ -59,8 +62,10 @@ struct Writer::State {
   struct InMemory {
     MemorySource source;
     Plan plan;
+    std::shared_ptr<const void> kept;  // what holds the bytes, where that is the writer's
   };
-  std::deque<InMemory> memory;  // of Add, until Flush
+  std::deque<InMemory> memory;   // of Add, until Flush
+  std::uint64_t kept_bytes = 0;  // of those that are the writer's
   bool finished = false;
   Engine engine;  // dropped before what it points to
 
@@ -106,7 +111,7 @@ struct Writer::State {
     MergeAttributes(plan.attributes, attributes);
     ZT_RETURN_IF_ERROR(engine.Reserve(plan));
     engine.FinishLater(source);
-    ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan));
+    ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan, false));
     // Only the end tells whether a pipe held what it promised.
     return source.seekable() ? OkStatus() : Flush();
   }
@@ -114,8 +119,11 @@ struct Writer::State {
   Status Add(Object object, std::vector<std::span<const std::byte>> components,
              std::vector<Storage> storage) {
     ZT_RETURN_IF_ERROR(SettleStorage(object, storage));
-    auto& [source, plan] = memory.emplace_back();
+    auto& [source, plan, kept] = memory.emplace_back();
     ZT_RETURN_IF_ERROR(source.Add(std::move(object), std::move(components)));
+    const Object& declared = source.objects()[0];
+    ZT_RETURN_IF_ERROR(
+        AnnotateTensor(writer::internal::CheckFormat(declared, true), declared.name));
     PlanOptions options;
     options.spec = engine.options.spec;
     auto made = MakePlan(source, options);
@@ -128,7 +136,14 @@ struct Writer::State {
       auto& shared = planned[c].shared_with;
       if (shared && storage[shared->component] != storage[c]) shared.reset();
     }
-    return engine.AddPlanned(source, plan);
+    return engine.AddPlanned(source, plan, true);
+  }
+
+  Status AddDense(const std::string& name, Shape shape, ElementType element,
+                  std::span<const std::byte> bytes) {
+    auto object = DenseObject(name, std::move(shape), std::move(element));
+    if (!object.ok()) return AnnotateTensor(OfCaller(object.status()), name);
+    return Add(*std::move(object), {bytes}, {});
   }
 
   Status AddAlias(std::string name, std::string_view of) {
@@ -141,20 +156,14 @@ struct Writer::State {
   // Whether the object can be begun, and its name taken.
   Status CheckBegin(const Object& object, std::vector<Storage>& storage) {
     ZT_RETURN_IF_ERROR(SettleStorage(object, storage));
-    ZT_RETURN_IF_ERROR(Annotate(ValidateObject(object), TensorContext(object.name)));
-    for (const Storage& each : storage) {
-      const Encoding encoding =
-          each.compression == Compression::kNone ? Encoding::kRaw : each.encoding;
-      ZT_RETURN_IF_ERROR(
-          Annotate(CheckExpressible(object, encoding, Name(each.digest), engine.options.spec),
-                   TensorContext(object.name)));
-    }
+    ZT_RETURN_IF_ERROR(engine.CheckDeclared(object, storage, false));
     return engine.AddName(object.name, engine.objects++);
   }
 
   Status Flush() {
     ZT_RETURN_IF_ERROR(engine.Flush());
     memory.clear();
+    kept_bytes = 0;
     return OkStatus();
   }
 };
@@ -182,8 +191,22 @@ StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
                            " cannot be written");
   }
   ZT_RETURN_IF_ERROR(Validate(options.zstd));
-  return std::unique_ptr<Writer>(
-      new Writer(std::make_unique<State>(std::move(sink), std::move(options))));
+  if (!std::isfinite(options.min_gain) || options.min_gain > 1) {
+    return InvalidArgument("min_gain is " + std::to_string(options.min_gain) +
+                           ", no number up to 1");
+  }
+  if (options.threads > kMaxThreads) {
+    return InvalidArgument("threads is " + std::to_string(options.threads) + ", more than " +
+                           std::to_string(kMaxThreads));
+  }
+  // The caller's sink and stages are asked what they are, and may throw.
+  const std::string name = sink->name();
+  return writer::internal::Caught(
+      [&]() -> StatusOr<std::unique_ptr<Writer>> {
+        return std::unique_ptr<Writer>(
+            new Writer(std::make_unique<State>(std::move(sink), std::move(options))));
+      },
+      [&](const Status& status) { return Annotate(status, name); });
 }
 
 void Writer::SetAttribute(std::string_view key, Value value) {
@@ -205,10 +228,18 @@ Status Writer::Add(Object object, std::vector<std::span<const std::byte>> compon
 
 Status Writer::Add(const std::string& name, Shape shape, ElementType element,
                    std::span<const std::byte> bytes) {
-  return state_->Do([&]() -> Status {
-    auto object = DenseObject(name, std::move(shape), std::move(element));
-    if (!object.ok()) return Annotate(object.status(), TensorContext(name));
-    return state_->Add(*std::move(object), {bytes}, {});
+  return state_->Do(
+      [&] { return state_->AddDense(name, std::move(shape), std::move(element), bytes); });
+}
+
+Status Writer::AddKept(const std::string& name, Shape shape, ElementType element,
+                       std::span<const std::byte> bytes, std::shared_ptr<const void> kept) {
+  State& s = *state_;
+  return s.Do([&]() -> Status {
+    ZT_RETURN_IF_ERROR(s.AddDense(name, std::move(shape), std::move(element), bytes));
+    s.memory.back().kept = std::move(kept);
+    s.kept_bytes += bytes.size();
+    return s.kept_bytes > s.engine.options.memory_bytes ? s.Flush() : OkStatus();
   });
 }
 

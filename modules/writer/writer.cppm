@@ -1,12 +1,16 @@
 // zt.writer — the one place where source -> transform -> compress -> digest -> sink is written down.
 module;
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 export module zt.writer;
@@ -28,7 +32,8 @@ export namespace zt {
 //
 // Not thread-safe: one thread adds. After an error every call returns it and the sink is aborted; so does the
 // destructor of a writer that was not finished. Errors name the tensor, and the file they concern:
-// the source's or the sink's.
+// the source's or the sink's. What a caller gets wrong is kInvalidArgument or kFailedPrecondition; what a caller's source,
+// stage, sink or callback throws is kInternal.
 class Writer {
  public:
   // A writer that owns `sink`. Nothing is written yet. kInvalidArgument where the options are out of range.
@@ -51,8 +56,32 @@ class Writer {
   // name see AddAlias.
   Status Add(const std::string& name, Shape shape, ElementType element,
              std::span<const std::byte> bytes);
+  // The same with bytes that are moved in, which the writer keeps. Where those it keeps exceed
+  // WriterOptions::memory_bytes, it waits until they are written, as in Flush.
+  template <std::same_as<std::vector<std::byte>> V>
+  Status Add(const std::string& name, Shape shape, ElementType element, V&& bytes) {
+    const auto kept = std::make_shared<const V>(std::forward<V>(bytes));
+    return AddKept(name, std::move(shape), std::move(element), *kept, kept);
+  }
+  // One dense tensor of numbers, whose type is the dtype: Add("bias", {3}, values). A vector that is moved in is kept as
+  // above; values that are not must stay until Flush or Finish returns.
+  template <Numbers R>
+  Status Add(const std::string& name, Shape shape, R&& values) {
+    using Range = std::remove_cvref_t<R>;
+    constexpr DType kDType = *kDTypeOf<std::ranges::range_value_t<Range>>;
+    const auto bytes_of = [](const Range& range) {
+      return std::as_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
+    };
+    if constexpr (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<Range>) {
+      return Add(name, std::move(shape), {kDType}, bytes_of(values));
+    } else {
+      const auto kept = std::make_shared<const Range>(std::forward<R>(values));
+      return AddKept(name, std::move(shape), {kDType}, bytes_of(*kept), kept);
+    }
+  }
   // An object of any format with the bytes of its components in order; their sizes need not be declared. `storage` has
-  // one entry for each component, or is empty for the default. The bytes must stay until Flush or Finish returns.
+  // one entry for each component, or is empty for the default. The bytes must stay until Flush or Finish returns. A
+  // format of one's own has a name with a version behind a slash; a quantized_group says its `bits` and `group_size`.
   Status Add(Object object, std::vector<std::span<const std::byte>> components,
              std::vector<Storage> storage = {});
 
@@ -81,6 +110,9 @@ class Writer {
 
  private:
   struct State;
+  // `kept` holds the bytes.
+  Status AddKept(const std::string& name, Shape shape, ElementType element,
+                 std::span<const std::byte> bytes, std::shared_ptr<const void> kept);
   explicit Writer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -1,4 +1,5 @@
 """The programs in examples/ write what they say, and the independent reader and the program agree."""
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -68,27 +69,37 @@ class Examples(support.EndToEnd):
         self.assertEqual((process.returncode, process.stderr), (0, ""))
         self.assertEqual(process.stdout,
                          "lm_head.weight dense [4, 3] sum 66\nmodel.embed_tokens.weight dense [4, 3] sum 66\n")
+        process = self.run_example("read_checkpoint", path, "lm_head.weight")
+        self.assertEqual((process.returncode, process.stdout.split()), (0, [str(i) for i in range(12)]))
+        process = self.run_example("read_checkpoint", path, "none")
+        self.assertEqual((process.returncode, process.stderr),
+                         (2, f"{path}: tensor 'none': there is no tensor of this name\n"))
+        process = self.run_example("read_checkpoint", self.path("none.zt"))
+        self.assertEqual((process.returncode, process.stderr),
+                         (IO, f"{self.path('none.zt')}: cannot open: No such file or directory\n"))
         content = bytearray(path.read_bytes())
         content[64] ^= 1
         path.write_bytes(content)
         process = self.run_example("read_checkpoint", path)
         self.assertEqual(process.returncode, INVALID)
-        self.assertIn(": the file is damaged", process.stderr)
+        self.assertEqual(process.stderr, f"{path}: the file is damaged\n")
 
     def test_optimizer_state_of_unknown_size(self):
         path = self.path("state.zt")
         process = self.run_example("optimizer_state", path)
         self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertEqual(process.stdout, f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n")
         self.succeed("verify", path)
         read = read_zt(path)
         steps = read["attributes"]["steps"]
         history = read["objects"]["adam.history"]
         self.assertEqual(history["attributes"], {"columns": ["weight", "mean", "variance"]})
-        rows = numpy.frombuffer(history["components"]["rows"]["bytes"], "<f4").reshape(-1, 3)
+        self.assertEqual((history["format"], list(history["shape"])), ("dense", [steps, 3]))
+        rows = numpy.frombuffer(history["components"]["data"]["bytes"], "<f4").reshape(-1, 3)
         self.assertEqual(len(rows), steps)
         self.assertGreater(steps, 10)
         self.assertAlmostEqual(rows[-1, 0], 3, delta=1e-3)
-        self.assertEqual(history["components"]["final"]["bytes"], rows[-1, :1].tobytes())
+        self.assertEqual(read["objects"]["adam.weight"]["components"]["data"]["bytes"], rows[-1, :1].tobytes())
 
     # Sizes for llama2.c: dim, hidden_dim, layers, heads, kv_heads, vocabulary, context.
     SIZES = (8, 12, 2, 2, 1, 5, 6)
