@@ -459,5 +459,14 @@ TEST(BufferPool, FromManyThreads) {
 
 TEST(UsableThreads, AtLeastOne) { EXPECT_GE(UsableThreads(), 1u); }
 
+TEST(MemoryFor, GrowsWithTheWorkersUnlessAsked) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  EXPECT_EQ(MemoryFor(0, 1), 64 * kMiB);
+  EXPECT_EQ(MemoryFor(0, 2), 64 * kMiB);
+  EXPECT_EQ(MemoryFor(0, 16), 512 * kMiB);
+  EXPECT_EQ(MemoryFor(0, 0), MemoryFor(0, UsableThreads()));
+  EXPECT_EQ(MemoryFor(1, 16), 1u);
+}
+
 }  // namespace
 }  // namespace zt

@@ -19,7 +19,7 @@ struct Common {
   bool json = false, quiet = false, verbose = false;
   ProgressMode progress = ProgressMode::kAuto;
   unsigned threads = 0;
-  std::uint64_t memory = 64 << 20;
+  std::uint64_t memory = 0;  // see MemoryFor
 };
 
 // How inputs are opened.

@@ -54,8 +54,8 @@ struct Comparison {
 };
 
 struct CompareOptions {
-  unsigned threads = 1;  // 0 means UsableThreads()
-  std::uint64_t memory_bytes = 64 << 20;
+  unsigned threads = 1;            // 0 means UsableThreads()
+  std::uint64_t memory_bytes = 0;  // see MemoryFor
   const std::atomic<bool>* cancelled = nullptr;
   std::function<void(std::uint64_t bytes, std::uint64_t total)> progress;
 };

@@ -195,7 +195,10 @@ struct Batch final : Task {
 class Comparer {
  public:
   Comparer(TensorSource& first, TensorSource& second, const CompareOptions& options)
-      : first_(first), second_(second), options_(options), pool_(options.memory_bytes / 2) {}
+      : first_(first),
+        second_(second),
+        options_(options),
+        pool_(MemoryFor(options.memory_bytes, options.threads) / 2) {}
 
   StatusOr<Comparison> Run() {
     if (!first_.seekable() && !second_.seekable()) {
@@ -449,7 +452,7 @@ Status Comparer::CompareValues() {
   PipelineOf<Batch> pipeline(
       {std::make_shared<CompareStage>(*this), std::make_shared<SumStage>(*this)},
       {.threads = options_.threads == 0 ? UsableThreads() : options_.threads,
-       .window_bytes = options_.memory_bytes / 2});
+       .window_bytes = MemoryFor(options_.memory_bytes, options_.threads) / 2});
   bool ordered = false;
   for (std::uint32_t i = 0; i < pairs_.size(); ++i) {
     const Pair& pair = pairs_[i];

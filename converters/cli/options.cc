@@ -94,7 +94,7 @@ void AddCommon(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--memory", common.memory, "Bytes of data under way at once")
       ->transform(Size())
-      ->default_str("64MiB");
+      ->default_str("32MiB a worker, at least 64MiB");
 }
 
 void AddInput(CLI::App& app) {
@@ -226,7 +226,7 @@ template <typename T>
 const T& Complete(T& args, std::vector<std::string> paths, const std::string& output = "") {
   args.common = CompleteCommon(std::move(paths), output);
   args.input = Parsed().input;
-  args.input.memory = args.common.memory;
+  if (args.common.memory != 0) args.input.memory = args.common.memory;
   args.input.keep_sparse = Parsed().sparse == "keep";
   return args;
 }

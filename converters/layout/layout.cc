@@ -290,12 +290,12 @@ class LayoutWriter {
                const LayoutOptions& options)
       : source_(source),
         layout_(layout),
-        pool_(options.memory_bytes / 2),
-        reader_(source, layout, pool_, options.memory_bytes / 4),
+        pool_(MemoryFor(options.memory_bytes, options.threads) / 2),
+        reader_(source, layout, pool_, MemoryFor(options.memory_bytes, options.threads) / 4),
         write_(std::make_shared<WriteStage>(layout, sink)),
         pipeline_(Stages(options),
                   {.threads = options.threads == 0 ? UsableThreads() : options.threads,
-                   .window_bytes = options.memory_bytes / 2}) {}
+                   .window_bytes = MemoryFor(options.memory_bytes, options.threads) / 2}) {}
 
   Status Run() {
     // What goes wrong here does not hide the error of a batch that is under way.

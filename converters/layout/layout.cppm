@@ -56,7 +56,7 @@ struct FileLayout {
 // How WriteLayout works.
 struct LayoutOptions {
   unsigned threads = 0;                          // 0 means UsableThreads()
-  std::uint64_t memory_bytes = 64 << 20;         // for bytes under way
+  std::uint64_t memory_bytes = 0;                // for bytes under way, see MemoryFor
   const std::atomic<bool>* cancelled = nullptr;  // or set by another thread to stop: kCancelled
   // Called in order, by one thread at a time, with the bytes of components written so far.
   std::function<void(std::uint64_t bytes)> progress = {};

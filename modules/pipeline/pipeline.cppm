@@ -109,6 +109,11 @@ unsigned UsableThreads();
 // The most workers a caller may ask for.
 inline constexpr unsigned kMaxThreads = 1024;
 
+// The memory for what is under way of a run with so many workers (0 means UsableThreads()): `asked`, or where that is 0,
+// 32 MiB for each worker and at least 64 MiB. A frame of 4 MiB takes 8 to 12 in all its forms, and the next must wait
+// beside it, or workers stand still.
+std::uint64_t MemoryFor(std::uint64_t asked, unsigned threads);
+
 // How much a Pipeline may use.
 struct PipelineOptions {
   // 1 runs every stage in Submit, on the caller's thread; so it goes too where no thread can be had.

@@ -5,6 +5,7 @@ module;
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <fstream>
 #include <string>
 
@@ -40,6 +41,12 @@ unsigned UsableThreads() {
   }
   if (const unsigned quota = QuotaCpus(); quota > 0) threads = std::min(threads, quota);
   return threads;
+}
+
+std::uint64_t MemoryFor(std::uint64_t asked, unsigned threads) {
+  constexpr std::uint64_t kEach = std::uint64_t{32} << 20, kLeast = std::uint64_t{64} << 20;
+  if (asked != 0) return asked;
+  return std::max(kLeast, kEach * (threads == 0 ? UsableThreads() : threads));
 }
 
 }  // namespace zt

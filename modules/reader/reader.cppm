@@ -122,8 +122,8 @@ class Reader {
 
 // How Verify works.
 struct VerifyOptions {
-  unsigned threads = 0;                   // 0 means UsableThreads()
-  std::uint64_t memory_bytes = 64 << 20;  // for chunks under way
+  unsigned threads = 0;            // 0 means UsableThreads()
+  std::uint64_t memory_bytes = 0;  // for chunks under way, see MemoryFor
   // Called with the bytes done, by one thread at a time, in ascending order.
   std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress = {};
 };

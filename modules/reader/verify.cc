@@ -279,14 +279,16 @@ class SumStage final : public StageOf<Piece> {
 class Verifier {
  public:
   Verifier(const Reader& reader, const VerifyOptions& options)
-      : reader_(reader), options_(options), pool_(options.memory_bytes / 2) {}
+      : reader_(reader),
+        options_(options),
+        pool_(MemoryFor(options.memory_bytes, options.threads) / 2) {}
 
   StatusOr<VerifyReport> Run() {
     ZT_RETURN_IF_ERROR(CheckPadding());
     ZT_RETURN_IF_ERROR(Gather());
     PipelineOptions options;
     options.threads = options_.threads == 0 ? UsableThreads() : options_.threads;
-    options.window_bytes = options_.memory_bytes / 2;
+    options.window_bytes = MemoryFor(options_.memory_bytes, options_.threads) / 2;
     PipelineOf<Piece> pipeline(
         {std::make_shared<FetchStage>(reader_, pool_), std::make_shared<HashStage>(),
          std::make_shared<SumStage>(reader_, options_, report_, in_order_, total_)},

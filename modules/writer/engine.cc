@@ -54,7 +54,7 @@ std::span<const std::byte> Bytes(std::string_view text) {
 
 PipelineOptions OptionsOf(const WriterOptions& options) {
   return {.threads = options.threads == 0 ? UsableThreads() : options.threads,
-          .window_bytes = options.memory_bytes / 2};
+          .window_bytes = MemoryFor(options.memory_bytes, options.threads) / 2};
 }
 
 // Whether what is planned for an object can be had of this source.
@@ -201,7 +201,7 @@ StatusOr<std::uint64_t> Publisher::End(std::uint64_t at, std::span<const std::by
 Engine::Engine(std::unique_ptr<Sink> destination, WriterOptions writer_options)
     : options(std::move(writer_options)),
       sink_(std::move(destination)),
-      pool_(options.memory_bytes / 2),
+      pool_(MemoryFor(options.memory_bytes, options.threads) / 2),
       codecs_(options.zstd, options.min_gain),
       placer_(Traits(options.spec).header_magic.size(), Traits(options.spec).placement),
       record_(options.spec),

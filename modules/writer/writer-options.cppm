@@ -42,8 +42,8 @@ struct WriterOptions {
   double min_gain = 0.02;
   unsigned threads =
       0;  // workers, up to kMaxThreads; 0 means UsableThreads(), 1 the caller's alone
-  // For chunks under way, of which there is always one; the manifest comes on top.
-  std::uint64_t memory_bytes = 64 << 20;
+  // For chunks under way, of which there is always one: see MemoryFor. The manifest comes on top.
+  std::uint64_t memory_bytes = 0;
   // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes (with
   // a buffer of chunk.pool), their number only where the component declares none. What it returns or throws gets the
   // tensor's name and the source's file.

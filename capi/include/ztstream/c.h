@@ -52,7 +52,7 @@ typedef struct zts_writer_options {
   int level;          /* of zstd; default 1 */
   double min_gain;  /* fraction a component must shrink by to be stored compressed; default 0.02 */
   unsigned threads; /* workers; 0 (default): all that can run at once */
-  uint64_t memory_bytes; /* for chunks under way; default 64 MiB */
+  uint64_t memory_bytes; /* for chunks under way; 0: 32 MiB for each worker, at least 64 MiB */
   int overwrite;         /* 1: an existing file is replaced; default 0 */
   int sync;              /* 1 (default): the file is on the disk when zts_writer_finish returns */
 } zts_writer_options;
