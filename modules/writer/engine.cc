@@ -52,9 +52,14 @@ std::span<const std::byte> Bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
+WriterOptions WithLimits(WriterOptions options) {
+  options.memory_bytes = MemoryFor(options.memory_bytes, options.threads);
+  return options;
+}
+
 PipelineOptions OptionsOf(const WriterOptions& options) {
   return {.threads = options.threads == 0 ? UsableThreads() : options.threads,
-          .window_bytes = MemoryFor(options.memory_bytes, options.threads) / 2};
+          .window_bytes = options.memory_bytes / 2};
 }
 
 // Whether what is planned for an object can be had of this source.
@@ -199,9 +204,9 @@ StatusOr<std::uint64_t> Publisher::End(std::uint64_t at, std::span<const std::by
 // ---- the engine ----------------------------------------------------------------------------------------------
 
 Engine::Engine(std::unique_ptr<Sink> destination, WriterOptions writer_options)
-    : options(std::move(writer_options)),
+    : options(WithLimits(std::move(writer_options))),
       sink_(std::move(destination)),
-      pool_(MemoryFor(options.memory_bytes, options.threads) / 2),
+      pool_(options.memory_bytes / 2),
       codecs_(options.zstd, options.min_gain),
       placer_(Traits(options.spec).header_magic.size(), Traits(options.spec).placement),
       record_(options.spec),
