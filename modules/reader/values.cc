@@ -2,6 +2,7 @@
 module;
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -20,6 +21,7 @@ import zt.core;
 import zt.format;
 import zt.pipeline;
 import zt.source;
+import zt.transform;
 
 namespace zt {
 namespace {
@@ -120,7 +122,9 @@ Status Reader::ReadAs(std::string_view name, std::string_view role, DType dtype,
   } catch (const std::exception&) {
     return Named(name, IoError("there is no memory for " + std::to_string(bytes) + " bytes"));
   }
-  return named(ReadAll(id, out));
+  ZT_RETURN_IF_ERROR(named(ReadAll(id, out)));
+  LittleEndian(out, width);
+  return OkStatus();
 }
 
 StatusOr<std::span<const std::byte>> Reader::MapAs(std::string_view name, std::string_view role,
@@ -128,6 +132,9 @@ StatusOr<std::span<const std::byte>> Reader::MapAs(std::string_view name, std::s
   ZT_ASSIGN_OR_RETURN(const ComponentId id, LocateAs(name, role, dtype));
   const auto bytes = MapWhole(id);
   if (!bytes.ok()) return Named(name, bytes.status());
+  if (std::endian::native == std::endian::big && ByteWidth(dtype) > 1) {
+    return Named(name, FailedPrecondition("its values are little-endian, this machine is not"));
+  }
   if (reinterpret_cast<std::uintptr_t>(bytes->data()) % alignment != 0) {
     return Named(name, FailedPrecondition("its values do not lie at multiples of " +
                                           std::to_string(alignment) + " bytes"));

@@ -2,6 +2,7 @@
 module;
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,6 +25,7 @@ import :object;
 import :plan;
 import zt.core;
 import zt.pipeline;
+import zt.transform;
 
 namespace zt {
 
@@ -112,7 +114,12 @@ struct ObjectWriter::State : OpenObject {
 
   Status AppendAs(DType dtype, std::span<const std::byte> bytes) {
     const Component& declared = object->components[at];
-    if (declared.element.dtype == dtype) return Append(bytes);
+    if (declared.element.dtype == dtype) {
+      if constexpr (std::endian::native == std::endian::little) return Append(bytes);
+      std::vector<std::byte> swapped(bytes.begin(), bytes.end());
+      LittleEndian(swapped, ByteWidth(dtype));
+      return Append(swapped);
+    }
     return InvalidArgument(TensorContext(object->name) + ": component " + Quote(declared.role) +
                            " is of " + std::string(Name(declared.element.dtype)) +
                            ", what was to be appended of " + std::string(Name(dtype)));

@@ -1,6 +1,7 @@
 // zt.writer — the one place where source -> transform -> compress -> digest -> sink is written down.
 module;
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@ import zt.core;
 import zt.format;
 import zt.sink;
 import zt.source;
+import zt.transform;
 
 export namespace zt {
 
@@ -72,7 +74,12 @@ class Writer {
     const auto bytes_of = [](const Range& range) {
       return std::as_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
     };
-    if constexpr (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<Range>) {
+    if constexpr (std::endian::native == std::endian::big) {
+      const std::span bytes = bytes_of(values);
+      std::vector<std::byte> swapped(bytes.begin(), bytes.end());
+      LittleEndian(swapped, sizeof(std::ranges::range_value_t<Range>));
+      return Add(name, std::move(shape), {kDType}, std::move(swapped));
+    } else if constexpr (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<Range>) {
       return Add(name, std::move(shape), {kDType}, bytes_of(values));
     } else {
       const auto kept = std::make_shared<const Range>(std::forward<R>(values));
