@@ -94,7 +94,7 @@ void AddCommon(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--memory", common.memory, "Bytes of data under way at once")
       ->transform(Size())
-      ->default_str("32MiB a worker, at least 64MiB");
+      ->default_str("32MiB for each worker");
 }
 
 void AddInput(CLI::App& app) {
