@@ -548,20 +548,15 @@ class File:
                 check_data(o, content)
         return refused
 
-    def padding(self):
-        """What lies between blobs: (offset of the first byte that is not zero where padding must be, bytes of pages
-        that no blob of this generation covers and that are not zero)."""
-        spans = sorted({(p.offset, p.length) for o in (self.objects or {}).values() for p in o.parts.values()
-                        if p.shard is None and p.length} | {self.manifest})
-        at, superseded = 8, 0
-        for begin, length in spans + [(len(self.data) - 40, 0)]:
-            page = min(begin, -(-at // FLOOR) * FLOOR)
-            for i in range(at, page):
-                need(self.data[i] == 0, "Padding", f"byte {i} is not zero")
-            if any(self.data[page:begin]):
-                superseded += begin - page
+    def unreferenced(self):
+        """Bytes between blobs, from the first to the last that is not zero of each gap: padding that is not zero, or what
+        earlier generations left."""
+        spans = {(p.offset, p.length) for o in self.objects.values() for p in o.parts.values() if p.shard is None and p.length}
+        at, found = 8, 0
+        for begin, length in sorted(spans | {self.manifest}) + [(len(self.data) - 40, 0)]:
+            found += len(self.data[at:begin].strip(b"\0")) if begin > at else 0
             at = max(at, begin + length)
-        return superseded
+        return found
 
     def content_digest(self, algorithm="sha256"):
         """6.4, or None where a part has no digest."""
@@ -601,6 +596,7 @@ class File:
             at += -(-part.length // CANONICAL) * CANONICAL
         need(self.manifest[0] == at, "Canonical", f"the manifest at {self.manifest[0]}, not {at}")
         need(sum(self.manifest) == len(self.data) - 40, "Canonical", "bytes after the manifest")
+        need(self.unreferenced() == 0, "Canonical", "bytes that no blob covers")
 
 
 def digest_of(algorithm, data):
@@ -662,7 +658,7 @@ def main(arguments):
                 parts[role]["sha256"] = hashlib.sha256(file.decode(o.name, role)).hexdigest()
             except Refused:
                 pass
-    print(json.dumps({"objects": objects, "superseded": file.padding(), "refused": refused,
+    print(json.dumps({"objects": objects, "unreferenced": file.unreferenced(), "refused": refused,
                       "content": file.content_digest()}, indent=1))
     return 0
 

@@ -25,6 +25,9 @@ struct ListedComponent {
   CodecParameters parameters;            // of byte planes
   bool big_endian = false;
   std::string digest;
+  std::string undecodable = {};       // why its bytes cannot be decoded
+  std::string unknown_encoding = {};  // the name of an encoding that is not known
+  std::string shard = {};             // the name of the file that it lies in, where that is another
   // The tensor whose bytes these are as well, where an earlier one has them.
   std::optional<std::uint32_t> shares = std::nullopt;
 };
@@ -48,6 +51,7 @@ struct Listing {
   Value::Map attributes;
   std::vector<ListedObject> objects;
   std::vector<std::string> warnings;
+  std::vector<StoredShard> shards = {};  // of a root
 };
 
 // Orders the objects: "name", "size" (the largest first), "offset". Empty: by offset, where they have one.

@@ -114,7 +114,10 @@ OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>&
   return OpenGgufSet((std::filesystem::path(path) / files.front()).string());
 }
 
-OpenedSource OpenZtFile(FormatInput input) { return OpenZt(std::move(input.bytes)); }
+OpenedSource OpenZtFile(FormatInput input) {
+  return OpenZt(std::move(input.bytes),
+                input.path.empty() ? ShardFinder() : ShardsBeside(input.path));
+}
 
 OpenedSource OpenZtIn(const std::string& path, const std::vector<std::string>&,
                       const InputOptions& options) {

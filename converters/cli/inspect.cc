@@ -36,7 +36,14 @@ Json ObjectJson(const ListedObject& object) {
     if (!c.element.type.empty()) row["type"] = c.element.type;
     if (c.offset) row["offset"] = *c.offset;
     row["length"] = c.stored;
-    if (c.encoding) row["encoding"] = Name(*c.encoding);
+    if (!c.shard.empty()) row["shard"] = c.shard;
+    if (!c.unknown_encoding.empty()) {
+      row["encoding"] = c.unknown_encoding;
+      row["uncompressed_length"] = c.decoded;
+    } else if (c.encoding) {
+      row["encoding"] = Name(*c.encoding);
+    }
+    if (!c.undecodable.empty()) row["undecodable"] = c.undecodable;
     if (c.encoding && c.encoding != Encoding::kRaw && c.decoded != kUnknownSize)
       row["uncompressed_length"] = c.decoded;
     if (c.encoding == Encoding::kPlanes) {
@@ -60,6 +67,10 @@ std::string ListingJson(const Listing& listing, const Common& common) {
   json["format"] = listing.format;
   if (!listing.version.empty()) json["version"] = listing.version;
   if (!listing.attributes.empty()) json["attributes"] = ToJson(listing.attributes);
+  for (const StoredShard& shard : listing.shards) {
+    json["shards"].push_back(
+        {{"name", shard.name}, {"size", shard.bytes}, {"digest", shard.digest}});
+  }
   std::string out = Dump(json);
   out.resize(out.rfind('}'));
   out += ",\"objects\":[";
@@ -80,6 +91,7 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& f
   listing.version = manifest.version_text.empty() ? std::string(Traits(manifest.version).text)
                                                   : manifest.version_text;
   listing.attributes = manifest.attributes;
+  listing.shards = manifest.shards;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> blobs;
   for (const StoredObject& object : manifest.objects) {
     ListedObject& listed = listing.objects.emplace_back(
@@ -93,7 +105,14 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& f
                              .encoding = c.encoding,
                              .parameters = c.parameters,
                              .big_endian = c.big_endian,
-                             .digest = c.digest};
+                             .digest = c.digest,
+                             .undecodable = c.undecodable,
+                             .unknown_encoding = c.unknown_encoding};
+      if (c.shard > 0) {
+        const StoredShard& shard = manifest.shards[c.shard - 1];
+        row.shard = shard.name;
+        row.offset = c.offset - shard.begin;
+      }
       const auto index = static_cast<std::uint32_t>(listing.objects.size() - 1);
       const auto [blob, added] = blobs.emplace(std::pair(c.offset, c.length), index);
       if (!added && c.length > 0) row.shares = blob->second;

@@ -96,6 +96,8 @@ Json ReportJson(const VerifyArgs& args, const Findings& found, const Comparison&
   json["unverified"] = report.unverified;
   json["stored_bytes"] = report.stored_bytes;
   json["decoded_bytes"] = report.decoded_bytes;
+  if (!report.undecodable.empty()) json["undecodable"] = report.undecodable;
+  if (report.unreferenced_bytes > 0) json["unreferenced_bytes"] = report.unreferenced_bytes;
   json["problems"] = std::move(problems);
   if (args.against.empty()) return json;
   Json differences = Json::array();
@@ -117,6 +119,9 @@ void PrintProblems(const VerifyArgs& args, const Findings& found, const Comparis
     Warn(args.file + ": " + each +
          " is not a digest algorithm known here; those bytes are unverified");
   }
+  for (const std::string& each : found.totals.undecodable) {
+    Warn(args.file + ": " + each + "; what it holds cannot be checked");
+  }
 }
 
 std::string GoodText(const VerifyArgs& args, const VerifyReport& report, const Comparison& compared,
@@ -126,6 +131,10 @@ std::string GoodText(const VerifyArgs& args, const VerifyReport& report, const C
                     Counted(report.digests, "digest") +
                     (report.digests == 1 ? " matches" : " match") + ", " +
                     HumanBytes(report.stored_bytes) + " in " + HumanSeconds(seconds);
+  if (report.unreferenced_bytes > 0) {
+    out += "; " + HumanBytes(report.unreferenced_bytes) +
+           " belong to no tensor (earlier generations, or padding that is not zero)";
+  }
   if (!args.against.empty()) {
     out += "; " + Counted(compared.tensors, "tensor") +
            (compared.tensors == 1 ? " equals the source" : " equal the source");
@@ -151,6 +160,8 @@ class Verification {
       found.problems.push_back({path, std::move(problem)});
     VerifyReport& totals = found.totals;
     for (std::string& each : report.unverified) totals.unverified.push_back(std::move(each));
+    for (std::string& each : report.undecodable) totals.undecodable.push_back(std::move(each));
+    totals.unreferenced_bytes += report.unreferenced_bytes;
     totals.objects += report.objects;
     totals.components += report.components;
     totals.digests += report.digests;

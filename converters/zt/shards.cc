@@ -41,7 +41,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
   const auto open = [](std::shared_ptr<ByteSource> bytes, const std::string&,
                        const ShardIndex& index) -> StatusOr<std::unique_ptr<TensorSource>> {
     std::optional<ShardStamp> stamp;
-    ZT_ASSIGN_OR_RETURN(auto source, zt_source::internal::OpenStamped(std::move(bytes), &stamp));
+    ZT_ASSIGN_OR_RETURN(auto source,
+                        zt_source::internal::OpenStamped(std::move(bytes), {}, &stamp));
     if (!index.plan.empty() && (!stamp || stamp->plan != index.plan))
       return InvalidData("it is not of the plan that the index was made of");
     return source;

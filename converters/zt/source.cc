@@ -63,10 +63,13 @@ bool IsSparse(std::string_view format) { return format == "sparse_csr" || format
 
 class ZtSource final : public TensorSource {
  public:
-  explicit ZtSource(std::shared_ptr<GuardedBytes> bytes) : bytes_(std::move(bytes)) {}
-
-  Status Init() {
-    ZT_ASSIGN_OR_RETURN(reader_, Reader::Open(bytes_));
+  Status Init(std::shared_ptr<ByteSource> bytes, ShardFinder find_shard) {
+    OpenOptions options;
+    options.find_shard = std::move(find_shard);
+    options.wrap = [this](std::shared_ptr<ByteSource> all) {
+      return bytes_ = std::make_shared<GuardedBytes>(std::move(all));
+    };
+    ZT_ASSIGN_OR_RETURN(reader_, Reader::Open(std::move(bytes), options));
     const Manifest& manifest = reader_->manifest();
     attributes_ = manifest.attributes;
     std::erase_if(attributes_, [](const auto& each) { return each.first == kShardAttribute; });
@@ -125,6 +128,7 @@ class ZtSource final : public TensorSource {
       return InvalidArgument("converted data is read in whole elements");
     }
     ZT_RETURN_IF_ERROR(Fill(object, part, offset, out));
+    ZT_RETURN_IF_ERROR(CheckDecoded(part, offset, out));
     return CheckData(id, offset, out);
   }
 
@@ -158,6 +162,9 @@ class ZtSource final : public TensorSource {
     if (part.kind != Part::Kind::kWhole && part.kind != Part::Kind::kWidened) return true;
     const auto checked = checked_.find({id.object, id.component});
     if (checked != checked_.end() && checked->second->ordered()) return true;
+    if (const GuardedBlob* content = DecodedGuard(part.stored)) {
+      if (content->ordered()) return true;
+    }
     const GuardedBlob* blob = bytes_->Find(reader_->component(part.stored).offset);
     return (blob != nullptr && blob->ordered()) || AccessTo(part.stored).sequential;
   }
@@ -241,6 +248,26 @@ class ZtSource final : public TensorSource {
                                          : Annotate(status, "component " + Quote(component.role));
   }
 
+  // The guard of a component whose digest covers its decoded bytes, or null.
+  GuardedBlob* DecodedGuard(ComponentId stored) const {
+    const auto held = decoded_.find({stored.object, stored.component});
+    return held == decoded_.end() ? nullptr : held->second.get();
+  }
+
+  // Decoded bytes that were served from `offset`, against the digest that covers them.
+  Status CheckDecoded(const Part& part, std::uint64_t offset, std::span<const std::byte> out) {
+    GuardedBlob* const content = DecodedGuard(part.stored);
+    if (content == nullptr) return OkStatus();
+    DecodedBytes again(*reader_, part.stored);
+    if (part.kind != Part::Kind::kWidened) return content->Passed(offset, out, again);
+    const std::size_t width = ByteWidth(reader_->component(part.stored).element.dtype);
+    std::vector<std::byte> narrow(out.size() / kIndexBytes * width);
+    for (std::size_t i = 0; i < narrow.size(); ++i) {
+      narrow[i] = out[i / width * kIndexBytes + i % width];
+    }
+    return content->Passed(offset / kIndexBytes * width, narrow, again);
+  }
+
   // Where an object or a component lies. An empty one comes before what lies at the same offset, as it was written.
   struct Place {
     std::uint64_t begin, end;
@@ -251,11 +278,13 @@ class ZtSource final : public TensorSource {
   // Puts every blob with a digest we know under guard, and remembers which component has each blob first.
   Status Guard() {
     const auto& objects = reader_->manifest().objects;
+    const bool decoded = Traits(reader_->manifest().version).digests_decoded;
     std::unordered_map<std::uint64_t, GuardedBlob*> seen;  // by offset
     std::vector<std::unique_ptr<GuardedBlob>> blobs;
     for (std::uint32_t o = 0; o < objects.size(); ++o) {
       for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
         const StoredComponent& component = objects[o].components[c];
+        if (!component.unknown_encoding.empty()) continue;  // it is not read
         if (component.length > 0) first_.emplace(component.offset, ComponentId{o, c});
         if (component.digest.empty()) continue;
         auto digest = ParseDigest(component.digest);
@@ -265,10 +294,16 @@ class ZtSource final : public TensorSource {
                      " is no digest algorithm known here; its bytes are taken as they are");
           continue;
         }
-        if (component.length == 0) {
+        if (component.length == 0 || (decoded && component.decoded_bytes == 0)) {
           if (auto status = CheckEmpty(*digest, component.digest); !status.ok()) {
             empty_refusals_.emplace(o, Annotate(status, "component " + Quote(component.role)));
           }
+          continue;
+        }
+        if (decoded && component.encoding != Encoding::kRaw) {
+          auto& content = decoded_[{o, c}];
+          content = std::make_unique<GuardedBlob>(0, component.decoded_bytes);
+          ZT_RETURN_IF_ERROR(content->Expect(*digest, component.digest));
           continue;
         }
         GuardedBlob*& blob = seen[component.offset];
@@ -338,6 +373,9 @@ class ZtSource final : public TensorSource {
       Component component{from.role, from.element, from.decoded_bytes};
       Part part;
       part.stored = {index, c};
+      if (!from.undecodable.empty() && served.refusal.ok()) {
+        served.refusal = Unsupported(from.undecodable);
+      }
       if (component.bytes == kUnknownSize) {
         auto bytes = reader_->DecodedBytes(part.stored);
         if (bytes.status().code() == StatusCode::kUnavailable) return bytes.status();
@@ -363,6 +401,24 @@ class ZtSource final : public TensorSource {
     return served;
   }
 
+  // A component's decoded bytes, for a guard that has to see some of them again.
+  class DecodedBytes final : public ByteSource {
+   public:
+    DecodedBytes(const Reader& reader, ComponentId id) : reader_(reader), id_(id) {}
+    const std::string& name() const override { return reader_.bytes().name(); }
+    std::optional<std::uint64_t> size() const override {
+      return reader_.component(id_).decoded_bytes;
+    }
+    bool sequential() const override { return false; }
+    Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+      return reader_.Read(id_, offset, out);
+    }
+
+   private:
+    const Reader& reader_;
+    const ComponentId id_;
+  };
+
   std::shared_ptr<GuardedBytes> bytes_;
   std::unique_ptr<Reader> reader_;
   std::vector<std::vector<Part>> parts_;                  // as objects_
@@ -370,23 +426,27 @@ class ZtSource final : public TensorSource {
   std::unordered_map<std::uint32_t, Status> refusals_;
   std::unordered_map<std::uint32_t, Status> empty_refusals_;  // by the manifest's index
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;
+  // By the manifest's indices: components whose digests cover decoded bytes.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<GuardedBlob>> decoded_;
 };
 
 }  // namespace
 
 StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> bytes,
+                                                    ShardFinder find_shard,
                                                     std::optional<ShardStamp>* stamp) {
-  auto source = std::make_unique<ZtSource>(std::make_shared<GuardedBytes>(std::move(bytes)));
-  ZT_RETURN_IF_ERROR(source->Init());
+  auto source = std::make_unique<ZtSource>();
+  ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), std::move(find_shard)));
   *stamp = source->stamp();
   return source;
 }
 
 }  // namespace zt_source::internal
 
-StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes) {
+StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
+                                               ShardFinder find_shard) {
   std::optional<ShardStamp> stamp;
-  return zt_source::internal::OpenStamped(std::move(bytes), &stamp);
+  return zt_source::internal::OpenStamped(std::move(bytes), std::move(find_shard), &stamp);
 }
 
 }  // namespace zt

@@ -11,6 +11,7 @@ export module zt.convert.zt;
 
 import zt.convert.shards;
 import zt.core;
+import zt.reader;
 import zt.source;
 
 export namespace zt {
@@ -21,10 +22,12 @@ export namespace zt {
 //   - indices of sparse_csr and sparse_coo are u64 whatever 1.1 stored them as; a negative one is kDataLoss;
 //   - the one blob of a sparse 0.1.0 entry becomes the components of sparse_csr or sparse_coo (see legacy.cc); an entry
 //     whose structure nothing describes is kUnimplemented.
-// Stored bytes are checked against their digest as they pass, so that reading a component whole either yields what was
-// written or fails with kDataLoss. A digest of an unknown algorithm is a warning.
+// The bytes that a digest covers are checked against it as they pass, so that reading a component whole either yields what was
+// written or fails with kDataLoss. A digest of an unknown algorithm is a warning. An object of a layout, a type or an
+// encoding that is not known is listed and cannot be read (CheckReadable). `find_shard` is where the shards of a root are.
 // What a file says of itself as a shard (kShardAttribute) is no attribute of the source: it holds for that file alone.
-StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes);
+StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
+                                               ShardFinder find_shard = {});
 
 // What a file that is one of several says of itself, in this attribute: a map of plan, shard and shards.
 inline constexpr std::string_view kShardAttribute = "ztstream.shard";
@@ -49,6 +52,7 @@ namespace zt::zt_source::internal {
 
 // OpenZt, which hands over the stamp that it leaves out.
 StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> bytes,
+                                                    ShardFinder find_shard,
                                                     std::optional<ShardStamp>* stamp);
 
 }  // namespace zt::zt_source::internal

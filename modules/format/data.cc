@@ -57,12 +57,26 @@ void ForIndices(std::span<const std::byte> bytes, std::uint64_t position, DType 
   }
 }
 
+// Whether a tensor of packed elements has an odd number of them, which only its logical shape tells (2.0).
+bool HasOddCount(const Object& object) {
+  const Value* shape = FindMember(object.attributes, "logical_shape");
+  const Value::Array* dims = shape == nullptr ? nullptr : shape->AsArray();
+  return object.format == "dense" && dims != nullptr &&
+         std::all_of(dims->begin(), dims->end(), [](const Value& dim) {
+           return dim.AsUint() != nullptr && *dim.AsUint() % 2 == 1;
+         });
+}
+
 }  // namespace
 
 std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std::uint64_t bytes) {
   const Component& declared = object.components[component];
   const DType dtype = declared.element.dtype;
   if (dtype == DType::kBool) return DataRule{DataRule::Kind::kBool, dtype};
+  if (declared.element.type == "f4_e2m1") {
+    if (!HasOddCount(object) || bytes == kUnknownSize || bytes == 0) return std::nullopt;
+    return DataRule{DataRule::Kind::kNibble, dtype, 1, bytes - 1};
+  }
   const bool integer = IsSignedInt(dtype) || IsUnsignedInt(dtype);
   if (!integer || !format::internal::IsIndexRole(object.format, declared.role)) return std::nullopt;
   if (declared.role == "indptr") return DataRule{DataRule::Kind::kPointers, dtype};
@@ -120,9 +134,17 @@ void DataFacts::Whole(std::span<const std::byte> bytes, std::uint64_t position) 
       return Bools(bytes, position);
     case DataRule::Kind::kIndices:
       return Indices(bytes, position);
+    case DataRule::Kind::kNibble:
+      return Nibble(bytes, position);
     case DataRule::Kind::kPointers:
       return Pointers(bytes, position);
   }
+}
+
+void DataFacts::Nibble(std::span<const std::byte> bytes, std::uint64_t position) {
+  if (rule_.each < position || rule_.each - position >= bytes.size()) return;
+  const auto last = std::to_integer<std::uint64_t>(bytes[rule_.each - position]);
+  if (last > 0xf) bad_ = {last, rule_.each};
 }
 
 void DataFacts::Bools(std::span<const std::byte> bytes, std::uint64_t position) {
@@ -190,6 +212,10 @@ Status DataFacts::Check(const Object& object, std::optional<std::uint64_t> indic
       if (!bad_) return OkStatus();
       return InvalidData("element " + std::to_string(bad_->position) + " of bool is " +
                          std::to_string(bad_->value) + ", neither 0 nor 1");
+    case DataRule::Kind::kNibble:
+      if (!bad_) return OkStatus();
+      return InvalidData("the last byte of an odd number of f4_e2m1 is " +
+                         std::to_string(bad_->value) + ", its high half is not 0");
     case DataRule::Kind::kIndices:
       for (std::size_t d = 0; d < largest_.size(); ++d) {
         const std::size_t axis = object.format == "sparse_csr" ? 1 : d;

@@ -16,6 +16,7 @@ module;
 module zt.format;
 
 import :dialect;
+import :v2;
 import zt.compress;
 import zt.core;
 import zt.digest;
@@ -40,7 +41,8 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k2_0,
                                      .digest = DigestKind::kXxh3,
                                      .max_frame_bytes = std::uint64_t{16} << 20,
                                      .canonical = true,
-                                     .equal_frames = true};
+                                     .equal_frames = true,
+                                     .unique_indices = true};
 constexpr std::uint64_t kFooterVersion = 2;
 
 constexpr std::size_t kMostLevels = 32;       // of maps and arrays, the root included (2.0 §3.1)
@@ -121,11 +123,15 @@ class DialectOf20 final : public Dialect {
  public:
   DialectOf20() : Dialect(kTraits) {}
 
-  StatusOr<Trailer> Locate(std::span<const std::byte>, std::uint64_t) const override {
-    return Unsupported("files of version 2.0 cannot be read yet");
+  StatusOr<Trailer> Locate(std::span<const std::byte> tail,
+                           std::uint64_t file_bytes) const override {
+    return LocateV2(tail, file_bytes);
   }
-  StatusOr<Manifest> Decode(std::span<const std::byte>) const override {
-    return Unsupported("files of version 2.0 cannot be read yet");
+  StatusOr<Manifest> Decode(std::span<const std::byte> bytes) const override {
+    return DecodeV2(bytes);
+  }
+  Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) const override {
+    return CheckBlobsV2(manifest, data_end);
   }
 
   Status CheckEncoding(Encoding encoding) const override {

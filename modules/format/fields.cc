@@ -42,6 +42,10 @@ Status Fields::Add(std::string_view key, std::size_t* field) {
   return OkStatus();
 }
 
+bool Fields::Knows(std::string_view key) const {
+  return std::find(names_.begin(), names_.end(), key) != names_.end();
+}
+
 Status Fields::Check(std::size_t required) const {
   if (unknown_.size() > 1) {
     const std::vector<std::string_view> keys(unknown_.begin(), unknown_.end());

@@ -18,14 +18,15 @@ export namespace zt {
 // What has to be looked at in a component's bytes (1.2 §2, §3): the same for all components with equal rules.
 struct DataRule {
   enum class Kind : std::uint8_t {
-    kBool,      // bytes are 0 or 1
-    kIndices,   // below the dimension they count
+    kBool,     // bytes are 0 or 1
+    kIndices,  // below the dimension they count
+    kNibble,  // the high half of the last byte is 0: it holds the last of an odd number of 4-bit elements
     kPointers,  // begin at 0, never fall, end at the number of indices
   };
   Kind kind = Kind::kBool;
   DType dtype = DType::kBool;
   std::uint32_t dimensions = 1;  // kIndices: so many runs of as many indices each
-  std::uint64_t each = 0;        // kIndices: elements of a run
+  std::uint64_t each = 0;        // kIndices: elements of a run; kNibble: the last byte's position
   auto operator<=>(const DataRule&) const = default;
 };
 
@@ -58,6 +59,7 @@ class DataFacts {
   void Edge(std::span<const std::byte> bytes);
   void Whole(std::span<const std::byte> bytes, std::uint64_t position);
   void Bools(std::span<const std::byte> bytes, std::uint64_t position);
+  void Nibble(std::span<const std::byte> bytes, std::uint64_t position);
   void Indices(std::span<const std::byte> bytes, std::uint64_t position);
   void Pointers(std::span<const std::byte> bytes, std::uint64_t position);
 
@@ -69,7 +71,7 @@ class DataFacts {
   std::size_t head_bytes_ = 0, tail_bytes_ = 0;
 
   std::optional<Found>
-      bad_;  // kBool: the first that is neither 0 nor 1; kPointers: the first that falls
+      bad_;  // kBool: the first that is neither 0 nor 1; kNibble: the last byte; kPointers: the first that falls
   std::vector<std::optional<Found>>
       largest_;                 // kIndices: of each dimension, the first of the largest
   std::optional<Found> first_;  // kPointers

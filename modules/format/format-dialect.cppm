@@ -128,4 +128,10 @@ Status CheckPlanes(std::string_view format, std::size_t components, std::string_
 // A tensor with byte planes as the object that a 1.2 file has for it.
 StatusOr<StoredObject> ToPlanes(const StoredObject& object);
 
+// An object of the model as 2.0 says it: under a layout that means the same, or else unchanged under a layout of ours.
+// kInvalidArgument where neither can be.
+StatusOr<Object> ToV2(Object object);
+// An object of a 2.0 manifest as the model has it. One of a layout that is not known stays as it is.
+StatusOr<StoredObject> FromV2(StoredObject object);
+
 }  // namespace zt::format::internal

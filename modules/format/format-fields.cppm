@@ -30,6 +30,8 @@ class Fields {
 
   // The key's place in `names`, or kUnknownField; fails where a known one comes twice.
   Status Add(std::string_view key, std::size_t* field);
+  // Whether the key is among the known ones.
+  bool Knows(std::string_view key) const;
   inline bool Has(std::size_t field) const { return (seen_ >> field & 1) != 0; }
   // At the end of the map: nothing unknown twice, and the first `required` known fields are there.
   Status Check(std::size_t required) const;

@@ -44,6 +44,8 @@ struct ContainerTraits {
   bool canonical = false;
   // All frames of a component have the same content, but for the last one, which may have less.
   bool equal_frames = false;
+  // Indices ascend in each row of a sparse_csr object, and those of sparse_coo name a cell once.
+  bool unique_indices = false;
 };
 
 // The largest manifest that is read or written, in bytes (every 1.x spec, §5).
@@ -72,6 +74,8 @@ struct StoredComponent {
   std::uint32_t shard = 0;          // the file it lies in: 0 this one, n Manifest::shards[n - 1]
   // Why the bytes cannot be decoded ("encoding 'x/1' is not known"); empty where they can.
   std::string undecodable = {};
+  // An encoding that is not known, as the manifest names it; `encoding` is kRaw then, and tells nothing.
+  std::string unknown_encoding = {};
 };
 
 // An object as stored: Object with components that lie somewhere (1.2 §1 "Object").
@@ -88,6 +92,8 @@ struct StoredShard {
   std::string name;         // a label, no path
   std::uint64_t bytes = 0;  // its exact size
   std::string digest;       // of the whole file, "algorithm:hex"
+  // Where its bytes begin in Reader::bytes(); the offsets of the components in it count from there as well.
+  std::uint64_t begin = 0;
 };
 
 // What a file says of itself (1.2 §1 "Manifest"). Plain data: as DecodeManifest found it, or as EncodeManifest is to

@@ -52,6 +52,10 @@ StatusOr<Manifest> DecodeManifest(std::span<const std::byte> bytes, const Traile
 // lengths and decoded sizes as shape and dtype ask, component sets of the known formats, index dtypes of the version.
 Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
 
+// The content digest of a 2.0 file (§6.4), "algorithm:hex", from the bytes of its manifest: the same for a model however it
+// is laid out, compressed or split. kInvalidArgument where a part has no digest, or `kind` is kNone.
+StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind);
+
 // ---- encoding ------------------------------------------------------------------------------------------------
 
 // Whether components can be stored so in a file of `version`. kInvalidArgument.

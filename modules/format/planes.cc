@@ -13,6 +13,7 @@ module;
 module zt.format;
 
 import :dialect;
+import :v2;
 import zt.compress;
 import zt.core;
 
@@ -64,7 +65,10 @@ StatusOr<ElementType> ReadElement(const Value::Map& planes) {
   return element;
 }
 
-StatusOr<CodecParameters> ReadParameters(const Value::Map& planes, const ElementType& element) {
+}  // namespace
+
+StatusOr<CodecParameters> ReadPlaneParameters(const Value::Map& planes,
+                                              const ElementType& element) {
   CodecParameters read;
   read.width = static_cast<std::uint8_t>(ByteWidth(element.dtype));
   ZT_ASSIGN_OR_RETURN(const std::uint32_t rotate, ReadSize(planes, "rotate"));
@@ -87,8 +91,6 @@ StatusOr<CodecParameters> ReadParameters(const Value::Map& planes, const Element
   return read;
 }
 
-}  // namespace
-
 Status FromPlanes(StoredObject& object) {
   if (object.format != kPlanesName) return OkStatus();
   const auto held = std::find_if(object.attributes.begin(), object.attributes.end(),
@@ -107,7 +109,7 @@ Status FromPlanes(StoredObject& object) {
     return Broken("the component is " + std::string(Name(component.encoding)) + ", not zstd");
   }
   ZT_ASSIGN_OR_RETURN(component.element, ReadElement(*planes));
-  ZT_ASSIGN_OR_RETURN(component.parameters, ReadParameters(*planes, component.element));
+  ZT_ASSIGN_OR_RETURN(component.parameters, ReadPlaneParameters(*planes, component.element));
   component.encoding = Encoding::kPlanes;
   object.format = "dense";
   object.attributes.erase(held);

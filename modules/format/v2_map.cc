@@ -16,6 +16,7 @@ module;
 module zt.format;
 
 import :dialect;
+import :v2;
 import zt.core;
 
 namespace zt::format::internal {
@@ -122,23 +123,6 @@ bool UnpackShape(Object& object) {
   return true;
 }
 
-// Whether an object, as 2.0 says it, keeps the rules of its layout. That of a dense one is ValidateObject's.
-bool KeepsRules(const Object& object) {
-  const auto element = [&](std::string_view role) {
-    return std::ranges::find(object.components, role, &Component::role)->element;
-  };
-  const auto is_index = [](const ElementType& index) {
-    return index.type.empty() && (index.dtype == DType::kU32 || index.dtype == DType::kU64);
-  };
-  if (object.format == "dense") return true;
-  if (object.format == "zt.sparse_csr/1") {
-    return is_index(element("indices")) && element("indices") == element("indptr");
-  }
-  if (object.format == "zt.sparse_coo/1")
-    return is_index(element("coords")) && !object.shape.empty();
-  return false;
-}
-
 }  // namespace
 
 StatusOr<Object> ToV2(Object object) {
@@ -154,7 +138,7 @@ StatusOr<Object> ToV2(Object object) {
   std::string vendor = Vendor(object.format);
   if (layout) {
     object.format = *layout;
-    if (KeepsRules(object)) return object;
+    if (CheckProfileV2(object).ok()) return object;
   }
   object.format = std::move(vendor);
   return object;

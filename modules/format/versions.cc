@@ -28,9 +28,10 @@ namespace {
 using internal::Dialect;
 
 // The dialect that finds the manifest of a file, by the magic it begins with: 1.2's tells the versions 1.x apart.
-const std::array<const Dialect*, 2>& Finders() {
-  static const std::array<const Dialect*, 2> kFinders = {&internal::DialectOf(SpecVersion::k1_2),
-                                                         &internal::DialectOf(SpecVersion::k0_1)};
+const std::array<const Dialect*, 3>& Finders() {
+  static const std::array<const Dialect*, 3> kFinders = {&internal::DialectOf(SpecVersion::k1_2),
+                                                         &internal::DialectOf(SpecVersion::k0_1),
+                                                         &internal::DialectOf(SpecVersion::k2_0)};
   return kFinders;
 }
 
@@ -74,7 +75,8 @@ StatusOr<Trailer> LocateManifest(std::span<const std::byte> head, std::span<cons
                                  std::uint64_t file_bytes) {
   const Dialect* const dialect = FinderOf(head);
   if (dialect == nullptr) {
-    return InvalidData("no ZTEN1000 or ZTEN0001 at the start: this is no .zt file");
+    return InvalidData(
+        "neither ZTEN1000 nor ZTEN0001 nor the magic of 2.0 at the start: this is no .zt file");
   }
   return dialect->Locate(tail, file_bytes);
 }

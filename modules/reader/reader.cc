@@ -48,6 +48,36 @@ bool reader::internal::CanReadByFrame(const Codec& codec, std::span<const Frame>
   });
 }
 
+Status reader::internal::CheckFrameRules(const ContainerTraits& traits,
+                                         const std::optional<std::vector<Frame>>& frames) {
+  if (!traits.equal_frames) return OkStatus();
+  if (!frames) return InvalidData("the stream has no seek table (zTensor 2.0 §5.3)");
+  for (std::size_t i = 0; i < frames->size(); ++i) {
+    const std::uint64_t content = (*frames)[i].content_bytes;
+    if (content > traits.max_frame_bytes) {
+      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
+                         " bytes of content, more than 16 MiB (zTensor 2.0 §5.3)");
+    }
+    if (i + 1 < frames->size() && content != frames->front().content_bytes) {
+      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
+                         " bytes of content, the first has " +
+                         std::to_string(frames->front().content_bytes) + " (zTensor 2.0 §5.3)");
+    }
+  }
+  return OkStatus();
+}
+
+Status reader::internal::CheckFrameBytes(const ContainerTraits& traits,
+                                         std::span<const std::byte> frame) {
+  constexpr std::size_t kDescriptor = 4;  // behind zstd's magic
+  constexpr std::byte kChecksum{4};
+  if (!traits.equal_frames) return OkStatus();
+  if (frame.size() > kDescriptor && (frame[kDescriptor] & kChecksum) != std::byte{0}) {
+    return OkStatus();
+  }
+  return InvalidData("a frame has no checksum of its content (zTensor 2.0 §5.3)");
+}
+
 namespace {
 
 // Bytes of a user's class: what that throws becomes an error.
@@ -184,7 +214,7 @@ struct Reader::State {
     if (mapping != nullptr) ::munmap(const_cast<std::byte*>(mapping), file_bytes);
   }
 
-  Status Init() {
+  Status Init(const OpenOptions& options) {
     const auto size = bytes->size();
     if (!size) return InvalidArgument("a .zt file is read from its end; a pipe will not do");
     file_bytes = *size;
@@ -193,11 +223,20 @@ struct Reader::State {
     ZT_RETURN_IF_ERROR(bytes->ReadAt(0, head));
     ZT_RETURN_IF_ERROR(bytes->ReadAt(file_bytes - tail.size(), tail));
     ZT_ASSIGN_OR_RETURN(const Trailer trailer, LocateManifest(head, tail, file_bytes));
+    if (trailer.manifest_bytes == 0) {
+      return Unsupported(
+          "it is a data shard of zTensor 2.0, which has no manifest: open the root that names it");
+    }
     std::vector<std::byte> encoded(trailer.manifest_bytes);
     ZT_RETURN_IF_ERROR(bytes->ReadAt(trailer.manifest_offset, encoded));
     ZT_ASSIGN_OR_RETURN(manifest, DecodeManifest(encoded, trailer));
     data_end = trailer.data_end;
     ZT_RETURN_IF_ERROR(CheckLayout(manifest, data_end));
+    if (!manifest.shards.empty()) {
+      ZT_ASSIGN_OR_RETURN(
+          bytes, reader::internal::JoinShards(std::move(bytes), manifest, options.find_shard));
+    }
+    if (options.wrap) bytes = options.wrap(std::move(bytes));
     for (std::uint32_t i = 0; i < manifest.objects.size(); ++i) {
       names.emplace(manifest.objects[i].name, i);
     }
@@ -249,6 +288,7 @@ struct Reader::State {
     FrameTable table;
     const Codec& codec = *FindCodec(c.encoding);
     ZT_ASSIGN_OR_RETURN(auto frames, codec.ReadFrames(ReaderOf(c), c.length, c.decoded_bytes));
+    ZT_RETURN_IF_ERROR(reader::internal::CheckFrameRules(Traits(manifest.version), frames));
     if (frames) ZT_RETURN_IF_ERROR(CheckFrames(c.parameters, *frames));
     if (frames && reader::internal::CanReadByFrame(codec, *frames)) {
       table.frames = *std::move(frames);
@@ -316,6 +356,7 @@ struct Reader::State {
       if (frame->content_offset >= end && end != table.content_bytes) break;
       const auto stored = FirstOf(room.stored, frame->bytes);
       ZT_RETURN_IF_ERROR(bytes->ReadAt(c.offset + frame->offset, stored));
+      ZT_RETURN_IF_ERROR(reader::internal::CheckFrameBytes(Traits(manifest.version), stored));
       const std::uint64_t at = std::max(offset, frame->content_offset);
       const std::uint64_t skip = at - frame->content_offset;
       const auto take = std::min(end - at, frame->content_bytes - skip);
@@ -364,18 +405,19 @@ struct Reader::State {
 Reader::Reader(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Reader::~Reader() = default;
 
-StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<ByteSource> bytes) {
+StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<ByteSource> bytes,
+                                               const OpenOptions& options) {
   if (bytes == nullptr) return InvalidArgument("a reader needs bytes");
   auto state = std::make_unique<State>();
   state->bytes = std::make_shared<CaughtBytes>(std::move(bytes));
-  ZT_RETURN_IF_ERROR(state->Init());
+  ZT_RETURN_IF_ERROR(state->Init(options));
   return std::unique_ptr<Reader>(new Reader(std::move(state)));
 }
 
 StatusOr<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
   auto bytes = OpenFile(path);
   if (!bytes.ok()) return Annotate(bytes.status(), path);
-  auto reader = Open(*std::move(bytes));
+  auto reader = Open(*std::move(bytes), {.find_shard = ShardsBeside(path)});
   if (!reader.ok()) return Annotate(reader.status(), path);
   (*reader)->state_->path = path;
   return reader;
@@ -409,6 +451,7 @@ Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> o
 Status Reader::ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
   ZT_ASSIGN_OR_RETURN(const std::uint64_t size, state_->Size(id));
   const StoredComponent& c = component(id);
+  if (!c.undecodable.empty()) return Unsupported(c.undecodable);
   if (offset > size || out.size() > size - offset) {
     return InvalidArgument("the range lies beyond the component");
   }
@@ -471,6 +514,8 @@ StatusOr<std::span<const std::byte>> Reader::MapWhole(ComponentId id) const {
   if (c.encoding != Encoding::kRaw || c.big_endian) {
     return FailedPrecondition("only raw little-endian components can be mapped");
   }
+  if (c.shard != 0) return FailedPrecondition("the component lies in another file");
+  if (!c.undecodable.empty()) return Unsupported(c.undecodable);
   if (state_->path.empty()) return FailedPrecondition("the file was not opened by its path");
   const MutexLock lock(state_->mutex);
   if (state_->mapping == nullptr) {

@@ -7,6 +7,7 @@ module;
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ export module zt.reader;
 
 import zt.compress;
 import zt.core;
+import zt.digest;
 import zt.format;
 import zt.source;
 
@@ -28,6 +30,20 @@ struct Access {
       0;  // whole frames of so many bytes of content; 0 where it does not matter
 };
 
+// Finds the bytes of a file that a root names as a shard (2.0 §7): of the size that it states, with a 2.0 footer.
+using ShardFinder = std::function<StatusOr<std::shared_ptr<ByteSource>>(const StoredShard& shard)>;
+// Beside the root at `path`, ROOT.zt: ROOT-NAME.zt, or else any file of the folder with the shard's size and digest.
+ShardFinder ShardsBeside(const std::string& path);
+
+// What else a Reader may be told.
+struct OpenOptions {
+  ShardFinder find_shard =
+      {};  // where the shards of a root are; a shard is opened when it is read first
+  // Given the bytes of the file, and of its shards behind them, returns what is read in their place: a source that
+  // looks at what passes.
+  std::function<std::shared_ptr<ByteSource>(std::shared_ptr<ByteSource>)> wrap = {};
+};
+
 // An open .zt file (zTensor 1.2 §5). Opening reads header, footer and manifest and checks all that they say
 // (CheckLayout), before any byte of data is used. Thread-safe once open.
 //
@@ -36,10 +52,12 @@ struct Access {
 // throws is an error, too.
 class Reader {
  public:
-  // kDataLoss where the file breaks a rule of its version, kUnimplemented for a newer major version.
+  // kDataLoss where the file breaks a rule of its version, kUnimplemented for a newer major version and for a data shard
+  // of 2.0, which says nothing of itself. Shards are looked for beside the file.
   static StatusOr<std::unique_ptr<Reader>> Open(const std::string& path);
   // The same from bytes of any kind that can be read by offset; a pipe is kInvalidArgument.
-  static StatusOr<std::unique_ptr<Reader>> Open(std::shared_ptr<ByteSource> bytes);
+  static StatusOr<std::unique_ptr<Reader>> Open(std::shared_ptr<ByteSource> bytes,
+                                                const OpenOptions& options = {});
   ~Reader();
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -53,10 +71,11 @@ class Reader {
   // The id of a component by names: that with this role, or, without one, the object's only one. kInvalidArgument where
   // there is none.
   StatusOr<ComponentId> Locate(std::string_view name, std::string_view role = {}) const;
-  // The file, and the path it was opened by: empty where it was opened from bytes.
+  // The file, with its shards behind it (StoredShard::begin), and the path it was opened by: empty where it was opened
+  // from bytes.
   ByteSource& bytes() const;
   const std::string& path() const;
-  std::uint64_t data_end() const;  // where the manifest begins
+  std::uint64_t data_end() const;  // no blob of the file itself reaches further
 
   // The component's decoded size. Where the version leaves it open (1.1 and 0.1 zstd whose shape does not tell), it
   // is that of the seek table, or else counted by decoding once.
@@ -65,7 +84,7 @@ class Reader {
   // Decoded bytes of a component from `offset`, little-endian: decompressed, and swapped where the file is big-endian.
   // A compressed component with a seek table serves any range by decoding only the frames it touches; without one, or
   // with frames beyond 16 MiB (Access::sequential), ranges must ascend, or decoding begins anew; so it does after an
-  // error. Digests are not checked here: see Verify.
+  // error. Digests are not checked here: see Verify. kUnimplemented where StoredComponent::undecodable says why not.
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
   // The whole component: frames, or ranges of a raw one, by several threads at once;
   // 0 means UsableThreads(). `out` has DecodedBytes(id).
@@ -145,11 +164,17 @@ struct VerifyReport {
   std::uint64_t digests = 0;        // checked
   std::uint64_t stored_bytes = 0;   // read, shared blobs once
   std::uint64_t decoded_bytes = 0;  // what they decoded to
+  // Bytes that no blob covers, from the first to the last that is not zero of each gap, in a version whose readers pass over
+  // them: what earlier generations left, or padding that was not written as zeros (2.0 §2.4, §2.5).
+  std::uint64_t unreferenced_bytes = 0;
+  // Components that are listed and cannot be decoded, with the reason; their bytes match their digest where they are raw.
+  std::vector<std::string> undecodable;
 };
 
-// Reads every byte: padding is zero, digests match the stored bytes, zstd streams decode to exactly the declared size,
-// bool bytes are 0 or 1, sparse indices are in range and row pointers ascend. Fails only where the file cannot be
-// read, and with kInvalidArgument where the options are out of range; what is wrong with the file is in the report.
+// Reads every byte: padding is zero, digests match the bytes they cover, zstd streams decode to exactly the declared size,
+// bool bytes are 0 or 1, sparse indices are in range and row pointers ascend, shards have their size and digest. Fails
+// only where the file cannot be read, and with kInvalidArgument where the options are out of range; what is wrong with the
+// file is in the report.
 StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options = {});
 
 }  // namespace zt
@@ -161,5 +186,32 @@ namespace zt::reader::internal {
 // needs, the stream is decoded in order instead: a lie then costs no memory, and the memory of a reader with several
 // threads stays bounded.
 bool CanReadByFrame(const Codec& codec, std::span<const Frame> frames);
+
+// What a version asks of the frames of an encoded component beyond its codec (ContainerTraits::equal_frames), and of each
+// frame's bytes. kDataLoss.
+Status CheckFrameRules(const ContainerTraits& traits,
+                       const std::optional<std::vector<Frame>>& frames);
+Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame);
+
+// The file with its shards behind it. Sets StoredShard::begin, and moves the offsets of the components in shards.
+StatusOr<std::shared_ptr<ByteSource>> JoinShards(std::shared_ptr<ByteSource> file,
+                                                 Manifest& manifest, ShardFinder find);
+StatusOr<std::string> DigestOfRange(ByteSource& bytes, std::uint64_t begin, std::uint64_t end,
+                                    DigestKind kind);
+
+// Of the file as a whole: what its bytes outside of blobs are, and whether its shards are what it says. What is wrong is
+// added to `wrong`, the rest to the report, the numbers of shards that cannot be read to `missing`.
+Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong);
+Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong,
+                   std::set<std::uint32_t>& missing);
+
+// An error of a reader's own without the file and the tensor that it names where the reader was opened by its path.
+Status WithoutNames(const Reader& reader, const std::string& object, const Status& status);
+
+// The rules of 2.0's sparse layouts that several components decide together, of objects that are not `bad` already, can be
+// decoded, and lie in no shard that is `missing`. What is broken goes to `wrong`.
+Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
+                   const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
+                   const std::function<void(std::uint32_t object, std::string_view what)>& wrong);
 
 }  // namespace zt::reader::internal

@@ -7,8 +7,10 @@ module;
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -43,10 +45,12 @@ struct Member {
 struct Blob {
   StoredComponent stored;       // the first component's
   std::vector<Member> members;  // in the order of the manifest
-  bool crc = false;             // a CRC-32C is wanted
+  bool crc = false;             // a CRC-32C of the stored bytes is wanted
+  bool decoded = false;         // digests cover the decoded bytes, of a blob that is encoded
   std::vector<DataRule> rules;  // each wanted once
 
-  std::map<DigestKind, std::unique_ptr<Hasher>> hashers;  // hash; other than CRC-32C
+  std::map<DigestKind, std::unique_ptr<Hasher>>
+      hashers;  // hash; other than a CRC-32C of what is stored
   // sum
   std::uint64_t stored_done = 0;
   std::uint32_t crc_so_far = 0;
@@ -66,7 +70,7 @@ struct Piece final : Task {
   std::shared_ptr<Blob> blob;
   Range range;
 
-  Buffer stored;
+  Buffer bytes;  // that the digests cover: stored, or decoded
   std::uint32_t crc = 0;
   std::vector<DataFacts> facts;  // one for each rule
   std::optional<std::string> problem;
@@ -89,20 +93,26 @@ class FetchStage final : public StageOf<Piece> {
  private:
   Status Fetch(Piece& piece) {
     const Blob& blob = *piece.blob;
-    piece.stored = pool_.Take(piece.range.bytes);
-    const std::span<const std::byte> stored = piece.stored.bytes();
+    piece.bytes = pool_.Take(piece.range.bytes);
+    const std::span<const std::byte> stored = piece.bytes.bytes();
     ZT_RETURN_IF_ERROR(
-        reader_.bytes().ReadAt(blob.stored.offset + piece.range.offset, piece.stored.bytes()));
+        reader_.bytes().ReadAt(blob.stored.offset + piece.range.offset, piece.bytes.bytes()));
     if (blob.crc) piece.crc = Crc32c(stored);
     if (piece.range.frame) {
       Buffer content = pool_.Take(piece.range.frame->content_bytes);
-      const auto status = FindCodec(blob.stored.encoding)
-                              ->DecodeFrame(blob.stored.parameters, stored, content.bytes());
+      Status status = reader::internal::CheckFrameBytes(Traits(reader_.manifest().version), stored);
+      if (status.ok()) {
+        status = FindCodec(blob.stored.encoding)
+                     ->DecodeFrame(blob.stored.parameters, stored, content.bytes());
+      }
       if (!status.ok()) {
         piece.problem = Message(status);
       } else {
         Look(piece, content.bytes(), piece.range.frame->content_offset);
       }
+      if (blob.decoded) piece.bytes = std::move(content);
+    } else if (blob.decoded) {
+      piece.bytes = Buffer();  // what follows the frames
     } else if (blob.stored.encoding == Encoding::kRaw) {
       Look(piece, stored, piece.range.offset);
     }
@@ -123,20 +133,25 @@ class FetchStage final : public StageOf<Piece> {
     std::map<DigestKind, std::unique_ptr<Hasher>> hashers;
     if (piece.blob->crc) hashers[DigestKind::kCrc32c] = MakeHasher(DigestKind::kCrc32c);
     for (const auto& [kind, unused] : piece.blob->hashers) hashers[kind] = MakeHasher(kind);
+    const bool decoded = piece.blob->decoded;
     const auto read = [&](std::uint64_t offset, std::span<std::byte> out) {
       io = reader_.bytes().ReadAt(c.offset + offset, out);
-      if (!io.ok() || offset != hashed) return io;
+      if (!io.ok() || decoded || offset != hashed) return io;
       for (const auto& [kind, hasher] : hashers) hasher->Update(out);
       hashed += out.size();
       return io;
     };
-    const Status status = Decode(piece, read);
+    const Status status = Decode(piece, read, [&](std::span<const std::byte> content) {
+      for (const auto& [kind, hasher] : hashers) {
+        if (decoded) hasher->Update(content);
+      }
+    });
     ZT_RETURN_IF_ERROR(io);
     if (!status.ok()) piece.problem = Message(status);
     if (hashers.empty()) return OkStatus();
     // What the decoder did not get to see.
     Buffer rest = pool_.Take(std::min(kStep, c.length - hashed));
-    while (hashed < c.length) {
+    while (!decoded && hashed < c.length) {
       const auto part = std::min<std::uint64_t>(rest.bytes().size(), c.length - hashed);
       ZT_RETURN_IF_ERROR(read(hashed, rest.bytes().first(part)));
     }
@@ -144,7 +159,8 @@ class FetchStage final : public StageOf<Piece> {
     return OkStatus();
   }
 
-  Status Decode(Piece& piece, const StreamReader& read) {
+  template <typename Seen>
+  Status Decode(Piece& piece, const StreamReader& read, Seen seen) {
     const StoredComponent& c = piece.blob->stored;
     const auto stream =
         FindCodec(c.encoding)->OpenStream(c.parameters, read, c.length, c.decoded_bytes);
@@ -155,6 +171,7 @@ class FetchStage final : public StageOf<Piece> {
           std::min<std::uint64_t>(content.bytes().size(), c.decoded_bytes - at));
       ZT_RETURN_IF_ERROR(stream->Read(part));
       for (DataFacts& facts : piece.facts) facts.Add(part);
+      seen(part);
       at += part.size();
     }
     return stream->Finish();
@@ -170,9 +187,9 @@ class HashStage final : public StageOf<Piece> {
   StageOrder order() const override { return StageOrder::kInChain; }
   Status Process(Piece& piece) override {
     for (const auto& [kind, hasher] : piece.blob->hashers) {
-      if (!piece.range.whole_stream) hasher->Update(piece.stored.bytes());
+      if (!piece.range.whole_stream) hasher->Update(piece.bytes.bytes());
     }
-    piece.stored = Buffer();
+    piece.bytes = Buffer();
     return OkStatus();
   }
 };
@@ -188,6 +205,14 @@ class Findings {
       each.number = found_.size();
       found_.push_back(std::move(each));
     }
+  }
+  // The objects that something is wrong with.
+  std::set<std::uint32_t> Objects() const {
+    std::set<std::uint32_t> objects;
+    for (const Found& each : found_) {
+      if (!each.problem.object.empty()) objects.insert(each.id.object);
+    }
+    return objects;
   }
   // In the order of the manifest; what concerns the file comes first.
   std::vector<VerifyProblem> Take() {
@@ -252,8 +277,9 @@ class SumStage final : public StageOf<Piece> {
     const auto add = [&](std::string message) {
       findings_.Add(member.id, NameOf(reader_, member.id), stored.role, std::move(message));
     };
-    const auto expected = ParseDigest(stored.digest);  // none, or well formed
-    if (const auto found = expected.ok() ? digests.find(expected->kind) : digests.end();
+    const auto expected = ParseDigest(stored.digest);    // none, or well formed
+    const bool hashed = !blob.decoded || !blob.problem;  // else what it covers is not there
+    if (const auto found = expected.ok() && hashed ? digests.find(expected->kind) : digests.end();
         found != digests.end()) {
       ++report_.digests;
       if (found->second != expected->canonical) {
@@ -284,7 +310,10 @@ class Verifier {
         pool_(MemoryFor(options.memory_bytes, options.threads) / 2) {}
 
   StatusOr<VerifyReport> Run() {
-    ZT_RETURN_IF_ERROR(CheckPadding());
+    std::vector<std::string> wrong;
+    ZT_RETURN_IF_ERROR(reader::internal::CheckGaps(reader_, report_, wrong));
+    ZT_RETURN_IF_ERROR(reader::internal::CheckShards(reader_, report_, wrong, missing_));
+    for (std::string& each : wrong) findings_.Add({}, "", "", std::move(each));
     ZT_RETURN_IF_ERROR(Gather());
     PipelineOptions options;
     options.threads = options_.threads == 0 ? UsableThreads() : options_.threads;
@@ -302,6 +331,11 @@ class Verifier {
     }
     ZT_RETURN_IF_ERROR(pipeline.Drain());
     findings_.Append(std::move(in_order_));
+    ZT_RETURN_IF_ERROR(reader::internal::CheckSparse(
+        reader_, findings_.Objects(), missing_, options_.memory_bytes / 2,
+        [this](std::uint32_t o, std::string_view what) {
+          findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
+        }));
     report_.problems = findings_.Take();
     return std::move(report_);
   }
@@ -337,6 +371,11 @@ class Verifier {
       if (!sized) continue;
       for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
         const StoredComponent& stored = objects[o].components[c];
+        if (!stored.undecodable.empty()) {
+          report_.undecodable.push_back(objects[o].name + "/" + stored.role + ": " +
+                                        stored.undecodable);
+        }
+        if (!stored.unknown_encoding.empty() || missing_.contains(stored.shard)) continue;
         const std::uint64_t offset = stored.length == 0 ? 0 : stored.offset;
         entries_.push_back({offset, stored.length, stored.encoding, stored.parameters, {o, c}});
       }
@@ -367,11 +406,10 @@ class Verifier {
       if (object.components[c].decoded_bytes != kUnknownSize) continue;
       const auto size = reader_.DecodedBytes({index, c});
       if (!size.ok()) {
-        if (size.status().code() != StatusCode::kDataLoss) {
-          return Annotate(size.status(), TensorContext(object.name));
-        }
+        const Status bare = reader::internal::WithoutNames(reader_, object.name, size.status());
+        if (bare.code() != StatusCode::kDataLoss) return Annotate(bare, TensorContext(object.name));
         findings_.Add({index, c}, object.name, object.components[c].role,
-                      std::string(Message(size.status())));
+                      std::string(Message(bare)));
         return false;
       }
       if (declared.components.empty()) declared = Declare(object);
@@ -389,7 +427,7 @@ class Verifier {
     if (const auto held = sized_.find(index); held != sized_.end()) return held->second;
     if (declared_ == nullptr || declared_index_ != index) {
       Object object = Declare(reader_.manifest().objects[index]);
-      object.attributes.clear();
+      if (object.components.size() > 1) object.attributes.clear();
       declared_ = std::make_shared<const Object>(std::move(object));
       declared_index_ = index;
     }
@@ -408,6 +446,8 @@ class Verifier {
     const ComponentId first = entries_[group.begin].id;
     blob->stored = reader_.component(first);
     blob->stored.decoded_bytes = SizeOf(first);
+    blob->decoded = Traits(reader_.manifest().version).digests_decoded &&
+                    blob->stored.encoding != Encoding::kRaw;
     std::map<DataRule, std::size_t> rules;
     for (std::size_t i = group.begin; i < group.end; ++i) {
       Member member{entries_[i].id};
@@ -430,7 +470,8 @@ class Verifier {
   }
 
   static bool MayHaveRule(const StoredObject& object, const StoredComponent& component) {
-    return component.element.dtype == DType::kBool || object.format.starts_with("sparse_");
+    return component.element.dtype == DType::kBool || component.element.type == "f4_e2m1" ||
+           object.format.starts_with("sparse_");
   }
 
   // The same bytes cannot decode to two sizes.
@@ -452,7 +493,7 @@ class Verifier {
     if (digest->kind == DigestKind::kNone) {
       report_.unverified.push_back(NameOf(reader_, id) + "/" + stored.role + ": " +
                                    digest->algorithm);
-    } else if (digest->kind == DigestKind::kCrc32c) {
+    } else if (digest->kind == DigestKind::kCrc32c && !blob.decoded) {
       blob.crc = true;
     } else {
       blob.hashers.try_emplace(digest->kind, MakeHasher(digest->kind));
@@ -472,11 +513,16 @@ class Verifier {
     if (frames.ok() && frames->has_value()) {
       if (const Status cut = CheckFrames(c.parameters, **frames); !cut.ok()) frames = cut;
     }
+    if (frames.ok()) {
+      const auto& traits = Traits(reader_.manifest().version);
+      const Status kept = reader::internal::CheckFrameRules(traits, *frames);
+      if (!kept.ok()) frames = kept;
+    }
     if (!frames.ok()) {
       if (frames.status().code() != StatusCode::kDataLoss) {
         return Annotate(frames.status(), TensorContext(NameOf(reader_, blob->members[0].id)));
       }
-      // Digests are checked all the same.
+      // Digests of the stored bytes are checked all the same.
       blob->problem = Message(frames.status());
       blob->rules.clear();
       return SendStored(pipeline, blob);
@@ -515,50 +561,13 @@ class Verifier {
     return pipeline.Submit(std::move(piece));
   }
 
-  // The gaps between header, blobs and manifest are zero.
-  Status CheckPadding() {
-    const Manifest& manifest = reader_.manifest();
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> blobs;
-    for (const StoredObject& object : manifest.objects) {
-      for (const StoredComponent& c : object.components) {
-        if (c.length > 0) blobs.emplace_back(c.offset, c.length);
-      }
-    }
-    std::sort(blobs.begin(), blobs.end());
-    std::uint64_t at = Traits(manifest.version).header_magic.size();
-    for (const auto& [offset, length] : blobs) {
-      ZT_RETURN_IF_ERROR(CheckZero(at, offset));
-      at = std::max(at, offset + length);
-    }
-    return CheckZero(at, reader_.data_end());
-  }
-
-  Status CheckZero(std::uint64_t begin, std::uint64_t end) {
-    if (begin >= end) return OkStatus();
-    std::vector<std::byte> gap(std::min<std::uint64_t>(end - begin, kStep));
-    for (std::uint64_t at = begin; at < end;) {
-      const auto piece = std::span(gap).first(std::min<std::uint64_t>(gap.size(), end - at));
-      ZT_RETURN_IF_ERROR(reader_.bytes().ReadAt(at, piece));
-      const auto bad =
-          std::find_if(piece.begin(), piece.end(), [](std::byte b) { return b != std::byte{0}; });
-      if (bad != piece.end()) {
-        findings_.Add({}, "", "",
-                      "padding byte " +
-                          std::to_string(at + static_cast<std::uint64_t>(bad - piece.begin())) +
-                          " is not zero");
-        return OkStatus();
-      }
-      at += piece.size();
-    }
-    return OkStatus();
-  }
-
   const Reader& reader_;
   const VerifyOptions& options_;
   BufferPool pool_;
   std::vector<Entry> entries_;
   std::vector<Group> groups_;
   std::uint64_t total_ = 0;
+  std::set<std::uint32_t> missing_;  // shards that cannot be read
   std::map<std::uint32_t, std::shared_ptr<const Object>>
       sized_;                               // whose sizes the manifest leaves open
   std::shared_ptr<const Object> declared_;  // of the object declared_index_

@@ -1,0 +1,154 @@
+// zt.format:v2 — the content digest of a 2.0 file (§6.4), from the bytes of its manifest.
+module;
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/status_macros.h"
+#include "format/cbor.h"
+
+module zt.format;
+
+import :v2;
+import zt.core;
+import zt.digest;
+
+namespace zt {
+namespace {
+
+namespace cbor = format_cbor;
+namespace internal = format::internal;
+
+// Reads a manifest and hashes what is left of it without its layout, piece by piece; values are copied as they stand.
+class Content {
+ public:
+  Content(std::span<const std::byte> manifest, Hasher& hasher)
+      : bytes_(manifest), reader_(manifest), hasher_(hasher) {}
+
+  Status Walk() {
+    const auto fields = Fields<1>({"objects"});
+    if (!fields[0]) return internal::BrokenV2("3.2", "field 'objects' is missing");
+    cbor::Buffer head;
+    cbor::AppendArrayHead(head, 2);
+    cbor::AppendText(head, "zt.content/1");
+    hasher_.Update(head);
+    return Each(fields[0], "tensor ", [this] { return Object(); });
+  }
+
+ private:
+  // Where a value begins and ends.
+  struct Span {
+    std::size_t begin = 0, end = 0;
+    explicit operator bool() const { return end != 0; }
+  };
+
+  // The values of the map that begins here, under the given keys. The reader moves behind the map.
+  template <std::size_t N>
+  std::array<Span, N> Fields(const std::array<std::string_view, N>& keys) {
+    std::array<Span, N> found;
+    const cbor::Item head = reader_.Next();
+    for (std::uint64_t i = 0; head.kind == cbor::Kind::kMap && i < head.value; ++i) {
+      const std::size_t at = reader_.position();
+      const cbor::Item key = reader_.Next();
+      const std::string text(key.kind == cbor::Kind::kText ? key.text : "");
+      reader_.Rewind(at);
+      if (!reader_.Skip(kMaxNesting)) break;
+      const std::size_t begin = reader_.position();
+      if (!reader_.Skip(kMaxNesting)) break;
+      for (std::size_t k = 0; k < N; ++k) {
+        if (!text.empty() && text == keys[k]) found[k] = {begin, reader_.position()};
+      }
+    }
+    return found;
+  }
+
+  // Hashes the map at `map`, its keys as they are, its values as `value` does. Errors name `what` a key stands for.
+  template <typename Value>
+  Status Each(const Span& map, std::string_view what, Value value) {
+    const std::size_t after = reader_.position();
+    reader_.Rewind(map.begin);
+    const cbor::Item head = reader_.Next();
+    if (head.kind != cbor::Kind::kMap) return internal::BrokenV2("3.2", "a map is needed");
+    Copy({map.begin, reader_.position()});
+    for (std::uint64_t i = 0; i < head.value; ++i) {
+      const std::size_t at = reader_.position();
+      if (!reader_.Skip(kMaxNesting)) return InvalidData(reader_.error());
+      const Span key{at, reader_.position()};
+      Copy(key);
+      if (Status status = value(); !status.ok()) {
+        return Annotate(status, std::string(what) + NameAt(key));
+      }
+    }
+    reader_.Rewind(after);
+    return OkStatus();
+  }
+
+  Status Object() {
+    const auto [parts, shape, layout, attributes] =
+        Fields<4>({"parts", "shape", "layout", "attributes"});
+    if (!parts || !shape || !layout) return internal::BrokenV2("3.3", "a field is missing");
+    Head(attributes ? 4 : 3);
+    Key("parts");
+    ZT_RETURN_IF_ERROR(Each(parts, "component ", [this] { return Part(); }));
+    Member("shape", shape);
+    Member("layout", layout);
+    Member("attributes", attributes);
+    return OkStatus();
+  }
+
+  Status Part() {
+    const auto [type, dtype, digest] = Fields<3>({"type", "dtype", "digest"});
+    if (!dtype) return internal::BrokenV2("3.4", "field 'dtype' is missing");
+    if (!digest) {
+      return InvalidArgument(
+          "it has no digest, so that the file has no content digest (zTensor 2.0 §6.4)");
+    }
+    Head(type ? 3 : 2);
+    Member("type", type);
+    Member("dtype", dtype);
+    Member("digest", digest);
+    return OkStatus();
+  }
+
+  void Head(std::uint64_t pairs) {
+    cbor::Buffer head;
+    cbor::AppendMapHead(head, pairs);
+    hasher_.Update(head);
+  }
+  void Key(std::string_view key) {
+    cbor::Buffer text;
+    cbor::AppendText(text, key);
+    hasher_.Update(text);
+  }
+  void Member(std::string_view key, const Span& value) {
+    if (!value) return;
+    Key(key);
+    Copy(value);
+  }
+  void Copy(const Span& span) { hasher_.Update(bytes_.subspan(span.begin, span.end - span.begin)); }
+  std::string NameAt(const Span& key) {
+    cbor::Reader reader(bytes_, key.begin);
+    return Quote(reader.Next().text);
+  }
+
+  std::span<const std::byte> bytes_;
+  cbor::Reader reader_;
+  Hasher& hasher_;
+};
+
+}  // namespace
+
+StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind) {
+  const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
+  if (hasher == nullptr) return InvalidArgument("a content digest needs an algorithm");
+  ZT_RETURN_IF_ERROR(internal::CheckDeterministic(manifest));
+  ZT_RETURN_IF_ERROR(Content(manifest, *hasher).Walk());
+  return hasher->Finish();
+}
+
+}  // namespace zt

@@ -1,0 +1,364 @@
+// zt.format:v2 — a 2.0 manifest's CBOR into the model (§3).
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+#include "format/cbor.h"
+
+module zt.format;
+
+import :dialect;
+import :fields;
+import :v2;
+import zt.compress;
+import zt.core;
+import zt.digest;
+
+namespace zt::format::internal {
+namespace {
+
+namespace cbor = format_cbor;
+
+constexpr std::string_view kSeekable = "zt.zstd-seekable/1";
+constexpr std::size_t kMaxShardName = 64;
+// The shortest entry an object can have is longer; a head that claims more is not believed.
+constexpr std::size_t kLeastObjectBytes = 48;
+
+Status CheckNameV2(std::string_view name, std::string_view what) {
+  std::string_view wrong;
+  if (name.empty()) wrong = " is empty";
+  if (name.size() > kMaxNameBytesV2) wrong = " is longer than 1024 bytes";
+  if (name.find('\0') != std::string_view::npos) wrong = " holds a zero byte";
+  if (wrong.empty()) return OkStatus();
+  return BrokenV2("3.5", std::string(what) + " " + Quote(name.substr(0, 64)) + std::string(wrong));
+}
+
+Status CheckShardName(std::string_view name) {
+  const auto fits = [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  if (!name.empty() && name.size() <= kMaxShardName && name.front() != '.' &&
+      std::all_of(name.begin(), name.end(), fits)) {
+    return OkStatus();
+  }
+  return BrokenV2("7.1",
+                  "shard name " + Quote(name.substr(0, 96)) +
+                      " is not of 1 to 64 letters, digits, '.', '_' and '-', or begins with '.'");
+}
+
+// "algorithm:hex" in lower case; of the algorithms that are known, with all their digits.
+Status CheckDigestV2(std::string_view digest) {
+  const std::size_t colon = digest.find(':');
+  const std::string_view algorithm = digest.substr(0, colon);
+  const std::string_view hex = colon == digest.npos ? "" : digest.substr(colon + 1);
+  const bool formed =
+      !algorithm.empty() && !hex.empty() &&
+      algorithm.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789") == algorithm.npos &&
+      hex.find_first_not_of("0123456789abcdef") == hex.npos;
+  const std::size_t digits = algorithm == "xxh3" ? 16 : algorithm == "sha256" ? 64 : hex.size();
+  if (formed && hex.size() == digits) return OkStatus();
+  return BrokenV2("3.4", "digest " + Quote(digest.substr(0, 96)) +
+                             " is not an algorithm, ':' and its value in lower-case hexadecimal");
+}
+
+class DecoderV2 : private FieldReader {
+ public:
+  // `bytes` are deterministic CBOR.
+  explicit DecoderV2(std::span<const std::byte> bytes) : FieldReader(bytes, kMaxAttributeValues) {}
+
+  StatusOr<Manifest> Decode() {
+    manifest_.version = SpecVersion::k2_0;
+    ZT_RETURN_IF_ERROR(InSection(Root(), "3.2"));
+    return std::move(manifest_);
+  }
+
+ private:
+  Status Root();
+  Status Shards();
+  Status Shard(StoredShard& shard);
+  Status Objects();
+  Status DecodeObject(StoredObject& object);
+  Status Parts(StoredObject& object);
+  Status Part(StoredComponent& part);
+  Status Interpret(StoredComponent& part, const std::optional<std::string>& encoding,
+                   const std::optional<Value>& planes);
+
+  // Reads a key, and passes over the values of those that are not among the known ones, text or not.
+  Status NextField(Fields& fields, std::size_t* field);
+  // A key that names something.
+  Status NextName(std::string_view what, std::string* name);
+  Status Attributes(Value::Map* attributes);
+  Status AttributeKeys();
+  Status Blob(StoredComponent& part);
+  Status ShardOf(StoredComponent& part);
+
+  Manifest manifest_;
+};
+
+Status DecoderV2::NextField(Fields& fields, std::size_t* field) {
+  const cbor::Item key = reader_.Next();
+  *field = kUnknownField;
+  if (key.kind == cbor::Kind::kText) {
+    if (fields.Knows(key.text)) return fields.Add(key.text, field);
+  } else if (key.kind == cbor::Kind::kArray || key.kind == cbor::Kind::kMap) {
+    for (std::uint64_t i = 0; i < key.value * (key.kind == cbor::Kind::kMap ? 2 : 1); ++i) {
+      ZT_RETURN_IF_ERROR(SkipValue(0));
+    }
+  }
+  return SkipValue(0);
+}
+
+Status DecoderV2::NextName(std::string_view what, std::string* name) {
+  const cbor::Item key = reader_.Next();
+  if (key.kind != cbor::Kind::kText) {
+    return InvalidData(std::string(what) + " is " + std::string(cbor::Describe(key.kind)) +
+                       ", text is needed");
+  }
+  *name = key.text;
+  return OkStatus();
+}
+
+// What a Value cannot hold (keys that are no text, integers below -2^63, too many values) is valid in 2.0.
+Status DecoderV2::Attributes(Value::Map* attributes) {
+  ZT_RETURN_IF_ERROR(AttributeKeys());
+  auto value = ReadAttribute("attributes", 0);
+  if (!value.ok()) return MakeStatus(StatusCode::kUnimplemented, Message(value.status()));
+  *attributes = std::move(*value->AsMap());
+  return OkStatus();
+}
+
+// Checks the keys of the map of attributes that begins here, and stays here. Keys of maps within are free.
+Status DecoderV2::AttributeKeys() {
+  const std::size_t at = reader_.position();
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(InSection(OpenMap("attributes", &map), "3.1"));
+  std::string key;
+  while (reader_.More(map)) {
+    ZT_RETURN_IF_ERROR(InSection(NextName("an attribute's key", &key), "3.1"));
+    ZT_RETURN_IF_ERROR(CheckNameV2(key, "attribute key"));
+    ZT_RETURN_IF_ERROR(SkipValue(0));
+  }
+  reader_.Rewind(at);
+  return OkStatus();
+}
+
+Status DecoderV2::Root() {
+  enum : std::size_t { kObjects, kShards, kAttributes };
+  constexpr std::string_view kNames[] = {"objects", "shards", "attributes"};
+  cbor::Container root;
+  ZT_RETURN_IF_ERROR(OpenMap("manifest", &root));
+  Fields fields(kNames);
+  while (reader_.More(root)) {  // shards come before objects, in the order of deterministic keys
+    std::size_t field;
+    ZT_RETURN_IF_ERROR(NextField(fields, &field));
+    if (field == kShards) ZT_RETURN_IF_ERROR(InSection(Shards(), "7.1"));
+    if (field == kObjects) ZT_RETURN_IF_ERROR(Objects());
+    if (field == kAttributes) ZT_RETURN_IF_ERROR(Attributes(&manifest_.attributes));
+  }
+  return fields.Check(kObjects + 1);
+}
+
+Status DecoderV2::Shards() {
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("shards", &map));
+  while (reader_.More(map)) {
+    StoredShard& shard = manifest_.shards.emplace_back();
+    ZT_RETURN_IF_ERROR(NextName("a shard name", &shard.name));
+    ZT_RETURN_IF_ERROR(CheckShardName(shard.name));
+    ZT_RETURN_IF_ERROR(Annotate(Shard(shard), "shard " + Quote(shard.name)));
+  }
+  return OkStatus();
+}
+
+Status DecoderV2::Shard(StoredShard& shard) {
+  enum : std::size_t { kSize, kDigest };
+  constexpr std::string_view kNames[] = {"size", "digest"};
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("shard", &map));
+  Fields fields(kNames);
+  while (reader_.More(map)) {
+    std::size_t field;
+    ZT_RETURN_IF_ERROR(NextField(fields, &field));
+    if (field == kSize) ZT_RETURN_IF_ERROR(ReadUint("size", &shard.bytes));
+    if (field == kDigest) {
+      ZT_RETURN_IF_ERROR(ReadText("digest", &shard.digest));
+      ZT_RETURN_IF_ERROR(CheckDigestV2(shard.digest));
+    }
+  }
+  return fields.Check(kDigest + 1);
+}
+
+Status DecoderV2::Objects() {
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("objects", &map));
+  manifest_.objects.reserve(
+      std::min<std::uint64_t>(map.left, reader_.remaining() / kLeastObjectBytes));
+  while (reader_.More(map)) {
+    StoredObject& object = manifest_.objects.emplace_back();
+    ZT_RETURN_IF_ERROR(InSection(NextName("an object's name", &object.name), "3.5"));
+    ZT_RETURN_IF_ERROR(CheckNameV2(object.name, "object name"));
+    Status status = InSection(DecodeObject(object), "3.3");
+    if (status.ok()) status = CheckLayoutRules(object);
+    if (!status.ok()) return Annotate(status, TensorContext(object.name));
+  }
+  return OkStatus();
+}
+
+Status DecoderV2::DecodeObject(StoredObject& object) {
+  enum : std::size_t { kShape, kLayout, kParts, kAttributes };
+  constexpr std::string_view kNames[] = {"shape", "layout", "parts", "attributes"};
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("object", &map));
+  Fields fields(kNames);
+  while (reader_.More(map)) {
+    std::size_t field;
+    ZT_RETURN_IF_ERROR(NextField(fields, &field));
+    if (field == kShape) ZT_RETURN_IF_ERROR(ReadShape(&object.shape));
+    if (field == kLayout) ZT_RETURN_IF_ERROR(ReadText("layout", &object.format));
+    if (field == kParts) ZT_RETURN_IF_ERROR(Parts(object));
+    if (field == kAttributes) ZT_RETURN_IF_ERROR(Attributes(&object.attributes));
+  }
+  ZT_RETURN_IF_ERROR(fields.Check(kParts + 1));
+  if (!ElementCount(object.shape)) {
+    return InvalidData("shape " + ToString(object.shape) + " overflows 64 bits");
+  }
+  return OkStatus();
+}
+
+Status DecoderV2::Parts(StoredObject& object) {
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("parts", &map));
+  while (reader_.More(map)) {
+    StoredComponent& part = object.components.emplace_back();
+    ZT_RETURN_IF_ERROR(InSection(NextName("a part's name", &part.role), "3.5"));
+    ZT_RETURN_IF_ERROR(CheckNameV2(part.role, "part name"));
+    ZT_RETURN_IF_ERROR(Annotate(InSection(Part(part), "3.4"), "component " + Quote(part.role)));
+  }
+  return object.components.empty() ? InvalidData("there is no part") : OkStatus();
+}
+
+Status DecoderV2::Blob(StoredComponent& part) {
+  const cbor::Item blob = reader_.Next();
+  if (blob.kind != cbor::Kind::kArray || blob.value != 2) {
+    return InvalidData("'blob' is no array of offset and length");
+  }
+  ZT_RETURN_IF_ERROR(ReadUint("blob", &part.offset));
+  return ReadUint("blob", &part.length);
+}
+
+Status DecoderV2::ShardOf(StoredComponent& part) {
+  std::string_view name;
+  ZT_RETURN_IF_ERROR(ReadText("shard", &name));
+  const auto& shards = manifest_.shards;
+  const auto at = std::lower_bound(shards.begin(), shards.end(), name,
+                                   [](const StoredShard& shard, std::string_view key) {
+                                     return cbor::KeyLess(shard.name, key);
+                                   });
+  if (at == shards.end() || at->name != name) {
+    return InvalidData("shard " + Quote(name) + " is not in the shard table");
+  }
+  part.shard = static_cast<std::uint32_t>(at - shards.begin()) + 1;
+  return OkStatus();
+}
+
+Status DecoderV2::Part(StoredComponent& part) {
+  enum : std::size_t { kDtype, kBlob, kType, kShard, kEncoding, kDecoded, kDigest, kPlanes };
+  constexpr std::string_view kNames[] = {"dtype",    "blob",           "type",   "shard",
+                                         "encoding", "decoded_length", "digest", "planes"};
+  cbor::Container map;
+  ZT_RETURN_IF_ERROR(OpenMap("part", &map));
+  Fields fields(kNames);
+  std::optional<std::string> encoding;
+  std::optional<Value> planes;
+  while (reader_.More(map)) {
+    std::size_t field;
+    ZT_RETURN_IF_ERROR(NextField(fields, &field));
+    std::string_view text;
+    if (field == kDtype) {
+      ZT_RETURN_IF_ERROR(ReadText("dtype", &text));
+      const auto dtype = ParseDType(text);
+      if (!dtype || *dtype == DType::kBool) {
+        return BrokenV2("4.1", "dtype " + Quote(text) + " is none of version 2.0");
+      }
+      part.element.dtype = *dtype;
+    } else if (field == kType) {
+      ZT_RETURN_IF_ERROR(ReadText("type", &part.element.type));
+    } else if (field == kBlob) {
+      ZT_RETURN_IF_ERROR(Blob(part));
+    } else if (field == kShard) {
+      ZT_RETURN_IF_ERROR(ShardOf(part));
+    } else if (field == kEncoding) {
+      ZT_RETURN_IF_ERROR(ReadText("encoding", &encoding.emplace()));
+    } else if (field == kDecoded) {
+      ZT_RETURN_IF_ERROR(ReadUint("decoded_length", &part.decoded_bytes));
+    } else if (field == kDigest) {
+      ZT_RETURN_IF_ERROR(ReadText("digest", &part.digest));
+      ZT_RETURN_IF_ERROR(CheckDigestV2(part.digest));
+    } else if (field == kPlanes) {
+      ZT_ASSIGN_OR_RETURN(planes, ReadAttribute("planes", 0));
+    }
+  }
+  ZT_RETURN_IF_ERROR(fields.Check(kBlob + 1));
+  if (encoding.has_value() != fields.Has(kDecoded)) {
+    return InvalidData("'encoding' and 'decoded_length' must come together");
+  }
+  if (!encoding) part.decoded_bytes = part.length;
+  return Interpret(part, encoding, planes);
+}
+
+Status DecoderV2::Interpret(StoredComponent& part, const std::optional<std::string>& encoding,
+                            const std::optional<Value>& planes) {
+  if (part.element.type == Name(part.element.dtype)) part.element.type.clear();
+  const LogicalType* type = FindLogicalType(part.element.type);
+  const DType storage = part.element.type == "bool" ? DType::kU8
+                        : type != nullptr           ? type->storage
+                                                    : part.element.dtype;
+  if (storage != part.element.dtype) {
+    return BrokenV2("4.2", "type " + Quote(part.element.type) + " is stored as " +
+                               std::string(Name(storage)) + ", not as " +
+                               std::string(Name(part.element.dtype)));
+  }
+  if (!encoding) return OkStatus();
+  if (*encoding == kSeekable) {
+    part.encoding = Encoding::kZstd;
+  } else if (*encoding == kPlanesName) {
+    part.encoding = Encoding::kPlanes;
+    const Value::Map* map = planes ? planes->AsMap() : nullptr;
+    if (map == nullptr) return InvalidData("'planes' is missing, or no map");
+    if (ByteWidth(part.element.dtype) < 2) {
+      return InvalidData("byte planes of " + std::string(Name(part.element.dtype)));
+    }
+    ZT_ASSIGN_OR_RETURN(part.parameters, ReadPlaneParameters(*map, part.element));
+  } else {
+    part.unknown_encoding = *encoding;
+    part.undecodable = "encoding " + Quote(*encoding) + " is not known";
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<Manifest> DecodeV2(std::span<const std::byte> bytes) {
+  ZT_RETURN_IF_ERROR(CheckDeterministic(bytes));
+  auto manifest = DecoderV2(bytes).Decode();
+  ZT_RETURN_IF_ERROR(manifest.status());
+  for (StoredObject& object : manifest->objects) {
+    std::string name = object.name;
+    auto mapped = FromV2(std::move(object));
+    if (!mapped.ok()) return AnnotateTensor(mapped.status(), name);
+    object = *std::move(mapped);
+  }
+  return manifest;
+}
+
+}  // namespace zt::format::internal

@@ -1,0 +1,213 @@
+// zt.reader — a file and the shards it names (2.0 §7) as one run of bytes, and where shards are found.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/mutex.h"
+#include "core/status_macros.h"
+
+module zt.reader;
+
+import zt.core;
+import zt.digest;
+import zt.format;
+import zt.source;
+
+namespace zt {
+
+using internal::Mutex;
+using internal::MutexLock;
+
+namespace {
+
+// So many entries of a folder are looked at for a shard that its name does not find.
+constexpr std::size_t kMostEntries = 65536;
+
+// Of the file itself, then of each shard; a shard is opened when it is read first.
+class ShardedBytes final : public ByteSource {
+ public:
+  ShardedBytes(std::shared_ptr<ByteSource> file, std::vector<StoredShard> shards, ShardFinder find)
+      : name_(file->name()), shards_(std::move(shards)), find_(std::move(find)) {
+    const std::uint64_t begin = shards_.front().begin;
+    open_.push_back({0, begin, std::move(file)});
+    for (const StoredShard& shard : shards_) open_.push_back({shard.begin, shard.bytes, nullptr});
+  }
+
+  const std::string& name() const override { return name_; }
+  std::optional<std::uint64_t> size() const override {
+    return open_.back().begin + open_.back().bytes;
+  }
+  bool sequential() const override { return false; }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    auto file = std::upper_bound(open_.begin(), open_.end(), offset,
+                                 [](std::uint64_t at, const Place& p) { return at < p.begin; });
+    for (--file; !out.empty(); ++file) {
+      if (file == open_.end()) return InvalidData("the data ends early");
+      const std::uint64_t skip = offset - file->begin;
+      if (skip >= file->bytes) continue;
+      const auto part = out.first(std::min<std::uint64_t>(out.size(), file->bytes - skip));
+      const auto number = static_cast<std::size_t>(file - open_.begin());
+      ZT_ASSIGN_OR_RETURN(const auto bytes, Open(number));
+      ZT_RETURN_IF_ERROR(InShard(number, bytes->ReadAt(skip, part)));
+      out = out.subspan(part.size());
+      offset += part.size();
+    }
+    return OkStatus();
+  }
+
+  Status CheckUnchanged() override {
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      std::shared_ptr<ByteSource> bytes;
+      {
+        const MutexLock lock(mutex_);
+        bytes = open_[i].source;
+      }
+      if (bytes != nullptr) ZT_RETURN_IF_ERROR(InShard(i, bytes->CheckUnchanged()));
+    }
+    return OkStatus();
+  }
+
+ private:
+  struct Place {
+    std::uint64_t begin, bytes;
+    std::shared_ptr<ByteSource> source;  // null until it is opened
+  };
+
+  Status InShard(std::size_t number, const Status& status) const {
+    if (number == 0 || status.ok()) return status;
+    return Annotate(status, "shard " + Quote(shards_[number - 1].name));
+  }
+
+  StatusOr<std::shared_ptr<ByteSource>> Open(std::size_t number) {
+    const MutexLock lock(mutex_);
+    Place& place = open_[number];
+    if (place.source != nullptr) return place.source;
+    auto found = find_(shards_[number - 1]);
+    if (!found.ok()) return InShard(number, found.status());
+    place.source = *std::move(found);
+    return place.source;
+  }
+
+  const std::string name_;
+  const std::vector<StoredShard> shards_;
+  const ShardFinder find_;
+  Mutex mutex_;              // for what `source` points to; the rest does not change
+  std::vector<Place> open_;  // by where they begin
+};
+
+// The first two rungs of §7.3: the size that the root states, and the footer of a 2.0 file.
+Status CheckShard(ByteSource& bytes, const StoredShard& shard) {
+  if (bytes.size() != shard.bytes) {
+    return InvalidData("it has " + std::to_string(bytes.size().value_or(0)) +
+                       " bytes, the shard table says " + std::to_string(shard.bytes));
+  }
+  std::vector<std::byte> head(std::min<std::uint64_t>(shard.bytes, 8));
+  std::vector<std::byte> tail(std::min<std::uint64_t>(shard.bytes, kTailBytes));
+  ZT_RETURN_IF_ERROR(bytes.ReadAt(0, head));
+  ZT_RETURN_IF_ERROR(bytes.ReadAt(shard.bytes - tail.size(), tail));
+  ZT_ASSIGN_OR_RETURN(const Trailer trailer, LocateManifest(head, tail, shard.bytes));
+  if (trailer.family == SpecVersion::k2_0) return OkStatus();
+  return InvalidData("it is no file of zTensor 2.0");
+}
+
+// The names of the regular files in a folder that have this size, in order.
+std::vector<std::string> FilesOfSize(const std::string& folder, std::uint64_t bytes) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::size_t seen = 0;
+  for (auto entry = std::filesystem::directory_iterator(folder, error);
+       !error && entry != std::filesystem::directory_iterator() && ++seen <= kMostEntries;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_regular_file(ignored) && entry->file_size(ignored) == bytes) {
+      names.push_back(entry->path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+namespace reader::internal {
+
+StatusOr<std::shared_ptr<ByteSource>> JoinShards(std::shared_ptr<ByteSource> file,
+                                                 Manifest& manifest, ShardFinder find) {
+  std::uint64_t end = *file->size();
+  for (StoredShard& shard : manifest.shards) {
+    shard.begin = end;
+    const auto next = CheckedAdd(end, shard.bytes);
+    if (!next || *next > std::uint64_t{1} << 62) {
+      return InvalidData("the shards have more bytes than can be counted (zTensor 2.0 §7.1)");
+    }
+    end = *next;
+  }
+  for (StoredObject& object : manifest.objects) {
+    for (StoredComponent& c : object.components) {
+      if (c.shard > 0) c.offset += manifest.shards[c.shard - 1].begin;
+    }
+  }
+  if (!find) {
+    find = [](const StoredShard&) -> StatusOr<std::shared_ptr<ByteSource>> {
+      return InvalidArgument("its bytes lie in another file, and nothing says where");
+    };
+  }
+  return std::make_shared<ShardedBytes>(std::move(file), manifest.shards, std::move(find));
+}
+
+StatusOr<std::string> DigestOfRange(ByteSource& bytes, std::uint64_t begin, std::uint64_t end,
+                                    DigestKind kind) {
+  const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
+  std::vector<std::byte> piece(std::min<std::uint64_t>(end - begin, 1 << 20));
+  for (std::uint64_t at = begin; at < end;) {
+    const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - at));
+    ZT_RETURN_IF_ERROR(bytes.ReadAt(at, part));
+    hasher->Update(part);
+    at += part.size();
+  }
+  return hasher->Finish();
+}
+
+}  // namespace reader::internal
+
+ShardFinder ShardsBeside(const std::string& path) {
+  return [path](const StoredShard& shard) -> StatusOr<std::shared_ptr<ByteSource>> {
+    const std::filesystem::path root(path);
+    const std::string folder = root.has_parent_path() ? root.parent_path().string() : ".";
+    const std::string named = root.stem().string() + "-" + shard.name + ".zt";
+    const auto open = [&](const std::string& name) -> StatusOr<std::shared_ptr<ByteSource>> {
+      ZT_RETURN_IF_ERROR(CheckStaysInside(folder, name));
+      ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile((root.parent_path() / name).string()));
+      ZT_RETURN_IF_ERROR(CheckShard(*bytes, shard));
+      return bytes;
+    };
+    auto found = open(named);
+    if (found.ok()) return found;
+    const auto digest = ParseDigest(shard.digest);
+    if (digest.ok() && digest->kind != DigestKind::kNone) {
+      for (const std::string& name : FilesOfSize(folder, shard.bytes)) {
+        auto other = open(name);
+        if (!other.ok()) continue;
+        ZT_ASSIGN_OR_RETURN(const std::string text,
+                            reader::internal::DigestOfRange(**other, 0, shard.bytes, digest->kind));
+        if (text == digest->canonical) return other;
+      }
+    }
+    return MakeStatus(found.status().code(),
+                      Quote(named) + ": " + std::string(Message(found.status())) +
+                          "; no other file beside the root has its size and digest");
+  };
+}
+
+}  // namespace zt

@@ -1,0 +1,132 @@
+// zt.reader — verification of a file as a whole: the bytes between its blobs, and the shards it names.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.reader;
+
+import zt.core;
+import zt.digest;
+import zt.format;
+import zt.source;
+
+namespace zt::reader::internal {
+namespace {
+
+constexpr std::uint64_t kStep = 1 << 20;
+
+bool IsNonzero(std::byte b) { return b != std::byte{0}; }
+
+// Calls `look(offset, bytes)` for a range of the file, piece by piece, until it returns false.
+template <typename Look>
+Status ForRange(const Reader& reader, std::uint64_t begin, std::uint64_t end, Look look) {
+  if (begin >= end) return OkStatus();
+  std::vector<std::byte> piece(std::min(end - begin, kStep));
+  for (std::uint64_t at = begin; at < end;) {
+    const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - at));
+    ZT_RETURN_IF_ERROR(reader.bytes().ReadAt(at, part));
+    if (!look(at, part)) return OkStatus();
+    at += part.size();
+  }
+  return OkStatus();
+}
+
+Status CheckZero(const Reader& reader, std::uint64_t begin, std::uint64_t end,
+                 std::vector<std::string>& wrong) {
+  return ForRange(reader, begin, end, [&](std::uint64_t at, std::span<const std::byte> part) {
+    const auto bad = std::find_if(part.begin(), part.end(), IsNonzero);
+    if (bad == part.end()) return true;
+    const std::uint64_t place = at + static_cast<std::uint64_t>(bad - part.begin());
+    wrong.push_back("padding byte " + std::to_string(place) + " is not zero");
+    return false;
+  });
+}
+
+// From the first byte that is not zero to the last.
+StatusOr<std::uint64_t> NonzeroBytes(const Reader& reader, std::uint64_t begin, std::uint64_t end) {
+  std::uint64_t first = end, last = end;
+  ZT_RETURN_IF_ERROR(
+      ForRange(reader, begin, end, [&](std::uint64_t at, std::span<const std::byte> part) {
+        const auto front = std::find_if(part.begin(), part.end(), IsNonzero);
+        if (front == part.end()) return true;
+        first = std::min(first, at + static_cast<std::uint64_t>(front - part.begin()));
+        const auto back = std::find_if(part.rbegin(), part.rend(), IsNonzero);
+        last = at + static_cast<std::uint64_t>(part.rend() - back);
+        return true;
+      }));
+  return last - first;
+}
+
+}  // namespace
+
+Status WithoutNames(const Reader& reader, const std::string& object, const Status& status) {
+  const std::string names = reader.path() + ": " + TensorContext(object) + ": ";
+  const std::string_view message = Message(status);
+  if (!message.starts_with(names)) return status;
+  return MakeStatus(status.code(), message.substr(names.size()));
+}
+
+// The gaps between header, blobs and manifest are zero. Where the manifest is a blob, files grow by generations, and what
+// the gaps hold is counted only.
+Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong) {
+  const Manifest& manifest = reader.manifest();
+  const ContainerTraits& traits = Traits(manifest.version);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> blobs;
+  for (const StoredObject& object : manifest.objects) {
+    for (const StoredComponent& c : object.components) {
+      if (c.length > 0 && c.shard == 0) blobs.emplace_back(c.offset, c.length);
+    }
+  }
+  if (traits.manifest_is_blob) blobs.emplace_back(manifest.offset, manifest.bytes);
+  std::sort(blobs.begin(), blobs.end());
+  blobs.emplace_back(reader.data_end(), 0);
+  std::uint64_t at = traits.header_magic.size();
+  for (const auto& [offset, length] : blobs) {
+    if (traits.manifest_is_blob) {
+      ZT_ASSIGN_OR_RETURN(const std::uint64_t left, NonzeroBytes(reader, at, offset));
+      report.unreferenced_bytes += left;
+    } else {
+      ZT_RETURN_IF_ERROR(CheckZero(reader, at, offset, wrong));
+    }
+    at = std::max(at, offset + length);
+  }
+  return OkStatus();
+}
+
+// A shard's size and footer are checked when it is opened.
+Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong,
+                   std::set<std::uint32_t>& missing) {
+  const Manifest& manifest = reader.manifest();
+  for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
+    const StoredShard& shard = manifest.shards[i];
+    const auto expected = ParseDigest(shard.digest);
+    const bool known = expected.ok() && expected->kind != DigestKind::kNone;
+    const auto found = DigestOfRange(reader.bytes(), shard.begin, shard.begin + shard.bytes,
+                                     known ? expected->kind : DigestKind::kXxh3);
+    if (!found.ok()) {
+      wrong.emplace_back(Message(found.status()));
+      missing.insert(static_cast<std::uint32_t>(i + 1));
+    } else if (!known) {
+      report.unverified.push_back("shard " + shard.name + ": " +
+                                  (expected.ok() ? expected->algorithm : shard.digest));
+    } else if (*found != expected->canonical) {
+      wrong.push_back("shard " + Quote(shard.name) + ": the digest is " + *found +
+                      ", the root says " + shard.digest + " (zTensor 2.0 §7.3)");
+    } else {
+      ++report.digests;
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace zt::reader::internal
