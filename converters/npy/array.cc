@@ -41,10 +41,10 @@ StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSou
     if (dim != 1) reader->shape_.push_back(dim);
   }
   reader->fortran_ = header.fortran_order && reader->shape_.size() > 1 && *size > 0;
-  if (!reader->fortran_) return reader;
+  if (*size == 0 || reader->direct()) return reader;
   if (!reader->sequential()) {
     reader->MakeView(*reader->bytes_, reader->data_, memory_limit);
-  } else if (*size > memory_limit / 2) {
+  } else if (reader->fortran_ && *size > memory_limit / 2) {
     return Unsupported("it is in Fortran order, and its " + std::to_string(*size) +
                        " bytes cannot be read twice here (a pipe or a deflated entry): they would "
                        "have to be held, which takes more than half the memory limit of " +
@@ -55,11 +55,12 @@ StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSou
 }
 
 void ArrayReader::MakeView(ByteSource& bytes, std::uint64_t data, std::uint64_t memory_limit) {
-  Shape strides;
+  Shape strides(shape_.size());
   std::uint64_t stride = 1;
-  for (const std::uint64_t dim : shape_) {
-    strides.push_back(stride);
-    stride *= dim;
+  for (std::size_t i = 0; i < shape_.size(); ++i) {
+    const std::size_t k = fortran_ ? i : shape_.size() - 1 - i;
+    strides[k] = stride;
+    stride *= shape_[k];
   }
   view_ =
       std::make_unique<StridedView>(bytes, data, CollapseAxes(shape_, strides),
@@ -73,7 +74,8 @@ Status ArrayReader::Read(std::uint64_t offset, std::span<std::byte> out) {
                            std::to_string(size_));
   }
   if (out.empty()) return OkStatus();
-  if (fortran_) return sequential() ? ReadHeld(offset, out) : view_->Read(offset, out);
+  if (sequential() && fortran_) return ReadHeld(offset, out);
+  if (view_ != nullptr) return view_->Read(offset, out);
   if (type_.swap > 1) return ReadSwapped(offset, out);
   return bytes_->ReadAt(data_ + offset, out);
 }
@@ -94,7 +96,8 @@ Status ArrayReader::ReadHeld(std::uint64_t offset, std::span<std::byte> out) {
   return OkStatus();
 }
 
-// Elements that `out` covers whole are swapped in place; one that it cuts goes through a buffer.
+// Of a sequential array in C order: elements that `out` covers whole are swapped in place; one that it cuts goes through
+// a buffer.
 Status ArrayReader::ReadSwapped(std::uint64_t offset, std::span<std::byte> out) {
   const std::uint64_t width = type_.swap;
   std::array<std::byte, 8> buffer;
@@ -119,11 +122,6 @@ Status ArrayReader::ReadSwapped(std::uint64_t offset, std::span<std::byte> out) 
 
 Status ArrayReader::ReadElement(std::uint64_t index, std::span<std::byte> out) {
   const std::uint64_t width = type_.swap;
-  if (!sequential()) {
-    ZT_RETURN_IF_ERROR(bytes_->ReadAt(data_ + index * width, out));
-    SwapBytes(out, width);
-    return OkStatus();
-  }
   // The element is kept for the next Read: a sequential source cannot go back to it.
   const std::span<std::byte> kept = std::span(split_element_).first(width);
   if (split_index_ != index) {

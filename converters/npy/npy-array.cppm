@@ -48,7 +48,7 @@ class ArrayReader {
   std::uint64_t data_ = 0, size_ = 0, memory_limit_ = 0;
   bool fortran_ = false;  // and the order makes a difference
 
-  std::unique_ptr<StridedView> view_;  // of an array in Fortran order
+  std::unique_ptr<StridedView> view_;  // where direct() is false
   // A sequential Fortran-ordered array, from its first Read to its last byte.
   std::vector<std::byte> held_;
   std::shared_ptr<ByteSource> held_bytes_;

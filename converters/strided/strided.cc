@@ -2,10 +2,15 @@
 module;
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -27,6 +32,7 @@ constexpr std::uint64_t kMaxBand = std::uint64_t{128} << 20;
 constexpr std::uint64_t kGap = 4096;
 // Runs side by side in a tile, so that a transposed row fills whole cache lines.
 constexpr std::uint64_t kTileRows = 64;
+constexpr std::uint64_t kNoBand = ~std::uint64_t{0};
 
 // One dimension of a tile: how many indices, and how far apart they lie, in elements.
 struct Axis {
@@ -94,6 +100,7 @@ struct StridedView::Tiling {
   std::size_t last = 0;              // adjacent in the output
   std::uint64_t run = 1;             // elements
   bool across = false;               // the last dimension lies across runs
+  std::uint64_t tiles = 1;           // in the box
 };
 
 std::vector<StridedAxis> CollapseAxes(std::span<const std::uint64_t> shape,
@@ -142,7 +149,31 @@ StridedView::Box StridedView::BandBox(std::uint64_t prefix, std::uint64_t block)
   return box;
 }
 
+// Of elements that lie side by side in the other byte order: whole ones are turned around in place, one that `out` cuts
+// in a buffer.
+Status StridedView::ReadAdjacent(std::uint64_t offset, std::span<std::byte> out) {
+  std::array<std::byte, 16> buffer;
+  while (!out.empty()) {
+    const std::uint64_t skip = offset % swap_;
+    std::uint64_t take = out.size() / swap_ * swap_;
+    if (skip == 0 && take > 0) {
+      ZT_RETURN_IF_ERROR(bytes_.ReadAt(data_ + offset, out.first(take)));
+      SwapBytes(out.first(take), swap_);
+    } else {
+      const std::span<std::byte> element = std::span(buffer).first(swap_);
+      ZT_RETURN_IF_ERROR(bytes_.ReadAt(data_ + offset - skip, element));
+      SwapBytes(element, swap_);
+      take = std::min<std::uint64_t>(swap_ - skip, out.size());
+      std::memcpy(out.data(), element.data() + skip, take);
+    }
+    out = out.subspan(take);
+    offset += take;
+  }
+  return OkStatus();
+}
+
 Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
+  if (axes_.size() == 1 && axes_[0].stride == 1) return ReadAdjacent(offset, out);
   const std::uint64_t row = axes_[split_].count * inner_ * width_;  // bytes that share a prefix
   const std::uint64_t band_size = block_ * inner_ * width_;
   const std::uint64_t blocks = (row + band_size - 1) / band_size;
@@ -153,18 +184,12 @@ Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
     const std::uint64_t size = std::min(band_size, (prefix + 1) * row - begin);
     const std::uint64_t take = std::min<std::uint64_t>(out.size(), begin + size - offset);
     if (take == size) {
-      ZT_RETURN_IF_ERROR(Load(BandBox(prefix, block), out.first(size)));
+      std::atomic<std::uint64_t> next_tile{0};
+      ZT_RETURN_IF_ERROR(Load(BandBox(prefix, block), next_tile, out.data()));
     } else {
       const std::uint64_t index = prefix * blocks + block;
-      Band& band = bands_[index % bands_.size()];
-      const std::lock_guard lock(band.mutex);
-      if (band.index != index) {
-        band.index = ~std::uint64_t{0};
-        band.bytes.resize(size);
-        ZT_RETURN_IF_ERROR(Load(BandBox(prefix, block), band.bytes));
-        band.index = index;
-      }
-      std::memcpy(out.data(), band.bytes.data() + (offset - begin), take);
+      ZT_RETURN_IF_ERROR(CopyFromBand(bands_[index % bands_.size()], index, BandBox(prefix, block),
+                                      size, offset - begin, out.first(take)));
     }
     out = out.subspan(take);
     offset += take;
@@ -174,12 +199,65 @@ Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
   return OkStatus();
 }
 
+Status StridedView::CopyFromBand(Band& band, std::uint64_t index, const Box& box,
+                                 std::uint64_t size, std::uint64_t skip, std::span<std::byte> out) {
+  std::unique_lock lock(band.mutex);
+  band.changed.wait(lock, [&] { return band.index == index || band.users == 0; });
+  if (band.index != index) {
+    band.index = kNoBand;  // until there is room for it
+    if (band.room < size) {
+      band.room = 0;
+      band.bytes.reset();
+      band.bytes = std::make_unique_for_overwrite<std::byte[]>(size);
+      band.room = size;
+    }
+    band.tiles = Tile(box).tiles;
+    band.next_tile = 0;
+    band.status = OkStatus();
+    band.index = index;
+  }
+  ++band.users;
+  if (band.next_tile < band.tiles) Gather(band, box, lock);
+  band.changed.wait(lock, [&] { return band.gathering == 0; });
+  const Status status = band.status;
+  if (status.ok()) {
+    lock.unlock();
+    std::memcpy(out.data(), band.bytes.get() + skip, out.size());
+    lock.lock();
+  }
+  if (--band.users == 0) {
+    if (!band.status.ok()) band.index = kNoBand;
+    band.changed.notify_all();
+  }
+  return status;
+}
+
+// Takes tiles of the band until all are taken. `lock` is of the band, and not held meanwhile.
+void StridedView::Gather(Band& band, const Box& box, std::unique_lock<std::mutex>& lock) {
+  ++band.gathering;
+  lock.unlock();
+  Status status;
+  try {
+    status = Load(box, band.next_tile, band.bytes.get());
+  } catch (const std::bad_alloc&) {
+    status = IoError("out of memory");
+  }
+  lock.lock();
+  if (!status.ok()) {
+    band.next_tile = band.tiles;
+    if (band.status.ok()) band.status = status;
+  }
+  if (--band.gathering == 0) band.changed.notify_all();
+}
+
 // The view has been served: what a later Read wants is gathered again.
 void StridedView::Release() {
   for (Band& band : bands_) {
     const std::lock_guard lock(band.mutex);
-    band.index = ~std::uint64_t{0};
-    std::vector<std::byte>().swap(band.bytes);
+    if (band.users > 0) continue;
+    band.index = kNoBand;
+    band.room = 0;
+    band.bytes.reset();
   }
 }
 
@@ -219,6 +297,9 @@ StridedView::Tiling StridedView::Tile(const Box& box) const {
     tiling.step[tiling.last] =
         std::clamp<std::uint64_t>(tile_ / width_ / tiling.run, 1, box.size[tiling.last]);
   }
+  for (const std::size_t k : tiling.varying) {
+    tiling.tiles *= (box.size[k] + tiling.step[k] - 1) / tiling.step[k];
+  }
   return tiling;
 }
 
@@ -257,36 +338,42 @@ void StridedView::PlaceTile(const Tiling& tiling, std::span<const std::uint64_t>
   Scatter(tile.data(), out, axes, fast, last, width_);
 }
 
-Status StridedView::Load(const Box& box, std::span<std::byte> out) {
+// The tile of this number, which goes to where it belongs in the band at `out`.
+Status StridedView::LoadTile(const Box& box, const Tiling& tiling, std::uint64_t number,
+                             std::span<std::byte> tile, std::byte* out) {
   const std::size_t rank = axes_.size();
-  const Tiling tiling = Tile(box);
-  std::vector<std::byte> tile(tiling.run * (tiling.across ? tiling.step[tiling.last] : 1) * width_);
   Shape at(rank, 0), count(rank, 1);
-  for (;;) {
-    std::uint64_t from = 0, to = 0, length = 1;
-    for (std::size_t k = 0; k < rank; ++k) {
-      from += (box.low[k] + at[k]) * axes_[k].stride;
-      to += at[k] * tiling.out_strides[k];
-      count[k] = std::min(tiling.step[k], box.size[k] - at[k]);
-      if (tiling.in_run[k]) length += (count[k] - 1) * axes_[k].stride;
-    }
-    const std::uint64_t runs = tiling.across ? count[tiling.last] : 1;
-    const std::span<std::byte> filled = std::span(tile).first(length * runs * width_);
-    ZT_RETURN_IF_ERROR(ReadTile(tiling, from, count, filled));
-    PlaceTile(tiling, count, filled, out.data() + to * width_);
-
-    // The next tile: the dimension that is adjacent in the output changes last, as runs then follow each other.
-    std::size_t next = 0;
-    for (; next < tiling.varying.size(); ++next) {
-      const std::size_t k = tiling.varying[next];
-      at[k] += tiling.step[k];
-      if (at[k] < box.size[k]) break;
-      at[k] = 0;
-    }
-    if (next == tiling.varying.size()) break;
+  // The dimension that is adjacent in the output changes last, as runs then follow each other.
+  for (const std::size_t k : tiling.varying) {
+    const std::uint64_t steps = (box.size[k] + tiling.step[k] - 1) / tiling.step[k];
+    at[k] = number % steps * tiling.step[k];
+    number /= steps;
   }
-  SwapBytes(out, swap_);
+  std::uint64_t from = 0, to = 0, length = 1;
+  for (std::size_t k = 0; k < rank; ++k) {
+    from += (box.low[k] + at[k]) * axes_[k].stride;
+    to += at[k] * tiling.out_strides[k];
+    count[k] = std::min(tiling.step[k], box.size[k] - at[k]);
+    if (tiling.in_run[k]) length += (count[k] - 1) * axes_[k].stride;
+  }
+  const std::uint64_t runs = tiling.across ? count[tiling.last] : 1;
+  const std::span<std::byte> filled = tile.first(length * runs * width_);
+  ZT_RETURN_IF_ERROR(ReadTile(tiling, from, count, filled));
+  SwapBytes(filled, swap_);
+  PlaceTile(tiling, count, filled, out + to * width_);
   return OkStatus();
+}
+
+// The tiles of `box` from `next_tile` on, which other threads may take as well.
+Status StridedView::Load(const Box& box, std::atomic<std::uint64_t>& next_tile, std::byte* out) {
+  const Tiling tiling = Tile(box);
+  const std::uint64_t room = tiling.run * (tiling.across ? tiling.step[tiling.last] : 1) * width_;
+  const auto tile = std::make_unique_for_overwrite<std::byte[]>(room);
+  for (;;) {
+    const std::uint64_t number = next_tile++;
+    if (number >= tiling.tiles) return OkStatus();
+    ZT_RETURN_IF_ERROR(LoadTile(box, tiling, number, {tile.get(), room}, out));
+  }
 }
 
 }  // namespace zt

@@ -3,8 +3,10 @@ module;
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -31,8 +33,8 @@ std::vector<StridedAxis> CollapseAxes(std::span<const std::uint64_t> shape,
 
 // A view of any strides (transposed, sliced, expanded) served in C order. The output is cut into bands, boxes of the
 // view whose C-ordered bytes are contiguous and fit the limit; a band is gathered tile by tile from the runs it
-// consists of in the file, and each tile is transposed in cache.
-// At most two bands and a tile a thread are held. Thread-safe.
+// consists of in the file, and each tile is transposed in cache. Threads that want one band gather it together.
+// At most two bands and a tile a thread are held; nothing is where elements lie side by side. Thread-safe.
 class StridedView {
  public:
   // What the elements are: `width` bytes each (1, 2, 4, 8 or 16), of which each `swap` bytes are turned around (1:
@@ -56,14 +58,27 @@ class StridedView {
   };
   struct Band {
     std::mutex mutex;
+    std::condition_variable changed;
     std::uint64_t index = ~std::uint64_t{0};
-    std::vector<std::byte> bytes;
+    std::uint64_t users = 0;                  // threads that gather it or copy from it: it stays
+    std::uint64_t gathering = 0;              // of those, threads that gather
+    std::uint64_t tiles = 0;                  // it consists of
+    std::atomic<std::uint64_t> next_tile{0};  // to be begun
+    Status status;                            // the first error of gathering
+    std::uint64_t room = 0;
+    std::unique_ptr<std::byte[]> bytes;  // `room` of them
   };
   struct Tiling;
 
+  Status ReadAdjacent(std::uint64_t offset, std::span<std::byte> out);
   Box BandBox(std::uint64_t prefix, std::uint64_t block) const;
-  Status Load(const Box& box, std::span<std::byte> out);
+  Status Load(const Box& box, std::atomic<std::uint64_t>& next_tile, std::byte* out);
+  Status CopyFromBand(Band& band, std::uint64_t index, const Box& box, std::uint64_t size,
+                      std::uint64_t skip, std::span<std::byte> out);
+  void Gather(Band& band, const Box& box, std::unique_lock<std::mutex>& lock);
   Tiling Tile(const Box& box) const;
+  Status LoadTile(const Box& box, const Tiling& tiling, std::uint64_t number,
+                  std::span<std::byte> tile, std::byte* out);
   Status ReadTile(const Tiling& tiling, std::uint64_t from, std::span<const std::uint64_t> count,
                   std::span<std::byte> tile);
   void PlaceTile(const Tiling& tiling, std::span<const std::uint64_t> count,
