@@ -10,7 +10,8 @@ pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(cbor REQUIRED IMPORTED_TARGET libcbor)
 pkg_check_modules(simdjson REQUIRED IMPORTED_TARGET simdjson)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
-set(packages zstd cbor simdjson xxhash)
+pkg_check_modules(deflate REQUIRED IMPORTED_TARGET libdeflate)
+set(packages zstd cbor simdjson xxhash deflate)
 if(ZT_HDF5)
   pkg_search_module(hdf5 REQUIRED IMPORTED_TARGET hdf5-serial hdf5)
   list(APPEND packages hdf5)
@@ -38,8 +39,8 @@ endif()
 
 # What the modules link of Abseil. Loading and relocating a shared library costs each run of the program a tenth of a
 # millisecond, and Abseil alone is thirty of them: where the system has archives, programs take those, and zstd's,
-# xxHash's, libcrypto's and libhdf5's too. A shared library cannot take Abseil's archives, which are not position-independent.
-option(ZT_LINK_ARCHIVES "Link Abseil, zstd, xxHash, libcrypto and libhdf5 into programs from archives where there are any" ON)
+# xxHash's, libdeflate's, libcrypto's and libhdf5's too. A shared library cannot take Abseil's archives, which are not position-independent.
+option(ZT_LINK_ARCHIVES "Link Abseil, zstd, xxHash, libdeflate, libcrypto and libhdf5 into programs from archives where there are any" ON)
 set(ZT_ABSL absl::status absl::statusor)
 if(ZT_LINK_ARCHIVES)
   # zt_archive(out library): the archive beside a shared library, or the library itself.
@@ -51,7 +52,7 @@ if(ZT_LINK_ARCHIVES)
     set(${out} "${archive}" PARENT_SCOPE)
   endfunction()
 
-  foreach(package IN ITEMS PkgConfig::zstd PkgConfig::xxhash)
+  foreach(package IN ITEMS PkgConfig::zstd PkgConfig::xxhash PkgConfig::deflate)
     get_target_property(library ${package} INTERFACE_LINK_LIBRARIES)
     zt_archive(archive "${library}")
     set_target_properties(${package} PROPERTIES INTERFACE_LINK_LIBRARIES "${archive}")

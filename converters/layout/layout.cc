@@ -1,8 +1,6 @@
 // zt.convert.layout — writing a planned file: ranges are read, checked and placed by several threads.
 module;
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -23,6 +21,7 @@ module;
 
 module zt.convert.layout;
 
+import zt.convert.zip;
 import zt.core;
 import zt.pipeline;
 import zt.sink;
@@ -45,11 +44,6 @@ Status AtTensor(const TensorSource& source, ComponentId id, const Status& status
   if (status.ok()) return status;
   const Status named = Annotate(status, TensorContext(source.objects()[id.object].name));
   return source.file(id).empty() ? named : Annotate(named, source.file(id));
-}
-
-std::uint32_t Crc32(std::span<const std::byte> bytes) {
-  return static_cast<std::uint32_t>(
-      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 void AddZeros(std::uint64_t count, PieceList& pieces) {
@@ -186,7 +180,7 @@ class BatchReader {
       }
       if (piece.change) piece.change(out);
       part.bytes = out;
-      if (layout_.trailer != nullptr) part.crc = Crc32(out);
+      if (layout_.trailer != nullptr) part.crc = Crc32(0, out);
     }
     return OkStatus();
   }
@@ -216,9 +210,7 @@ class TrailerStage final : public StageOf<Batch> {
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status Process(Batch& batch) override {
     for (Part& part : batch.parts) {
-      crc_ = part.first ? part.crc
-                        : static_cast<std::uint32_t>(crc32_combine(
-                              crc_, part.crc, static_cast<z_off_t>(part.bytes.size())));
+      crc_ = part.first ? part.crc : CombineCrc32(crc_, part.crc, part.bytes.size());
       if (part.last) part.trailer = trailer_.AfterPiece(part.piece, crc_);
     }
     return OkStatus();

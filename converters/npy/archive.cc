@@ -1,8 +1,6 @@
 // zt.convert.npy — planning an .npz archive, of arrays or of one scipy sparse matrix.
 module;
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -24,6 +22,7 @@ module zt.convert.npy;
 
 import :plan;
 import zt.convert.layout;
+import zt.convert.zip;
 import zt.core;
 import zt.source;
 
@@ -48,11 +47,6 @@ void Put(std::string_view text, Bytes& out) {
   const auto bytes = std::as_bytes(std::span(text));
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
-std::uint32_t Crc32(std::span<const std::byte> bytes) {
-  return static_cast<std::uint32_t>(
-      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
-
 struct Entry {
   std::string name;
   std::uint64_t size = 0;
@@ -137,8 +131,7 @@ class Directory final : public LayoutTrailer {
   }
   Bytes AfterPiece(std::size_t index, std::uint32_t crc) override {
     Entry& entry = entries[streamed[index]];
-    entry.crc =
-        static_cast<std::uint32_t>(crc32_combine(entry.crc, crc, static_cast<z_off_t>(entry.data)));
+    entry.crc = CombineCrc32(entry.crc, crc, entry.data);
     Bytes out;
     PutDescriptor(entry, out);
     return out;
@@ -185,7 +178,7 @@ class ArchivePlan {
     Entry entry = {.name = std::string(name) + ".npy",
                    .size = size.value_or(0),
                    .local = at_ + before_.size(),
-                   .crc = Crc32(header),
+                   .crc = Crc32(0, header),
                    .data = piece.bytes,
                    .streamed = true};
     if (!size || *size > kMaxI64 - entry.local - 4 * kMaxEntryName) {
@@ -211,7 +204,7 @@ class ArchivePlan {
     const Entry entry = {.name = std::string(name) + ".npy",
                          .size = content.size(),
                          .local = at_ + before_.size(),
-                         .crc = Crc32(content)};
+                         .crc = Crc32(0, content)};
     PutLocalHeader(entry, before_);
     before_.insert(before_.end(), content.begin(), content.end());
     directory_->entries.push_back(entry);

@@ -26,7 +26,6 @@ import zt.source;
 namespace zt {
 namespace {
 
-using zip::internal::Crc;
 using zip::internal::CrcCheck;
 
 constexpr std::size_t kInputBuffer = std::size_t{256} << 10;
@@ -125,7 +124,7 @@ class DeflatedEntry final : public ByteSource {
       }
       done += got;
     }
-    crc_ = Crc(crc_, out);
+    crc_ = Crc32(crc_, out);
     position_ += out.size();
     return OkStatus();
   }

@@ -13,9 +13,6 @@ import zt.core;
 
 namespace zt::zip::internal {
 
-// The CRC-32 of bytes that follow others whose CRC-32 is `crc`; 0 where none precede.
-std::uint32_t Crc(std::uint32_t crc, std::span<const std::byte> bytes);
-
 // What is known of an entry's CRC: pieces may be read in any order, by any thread, and are combined.
 class CrcCheck {
  public:

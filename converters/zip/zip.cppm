@@ -20,6 +20,11 @@ class CrcCheck;  // of one entry; defined in the partition :check
 
 export namespace zt {
 
+// The CRC-32 that zip has, of bytes that follow others whose CRC-32 is `crc`; 0 where none precede.
+std::uint32_t Crc32(std::uint32_t crc, std::span<const std::byte> bytes);
+// Of bytes whose CRC-32 is `first`, and `size` more whose CRC-32 is `second`.
+std::uint32_t CombineCrc32(std::uint32_t first, std::uint32_t second, std::uint64_t size);
+
 // True where a file that begins with `head` (4 bytes suffice) is a zip archive.
 bool LooksLikeZip(std::span<const std::byte> head);
 
