@@ -23,8 +23,13 @@ namespace zt::onnx::internal {
 namespace {
 
 constexpr std::uint64_t kMaxText = std::uint64_t{1} << 20;
-// Bytes of names and of lists of numbers that one model may hold.
-constexpr std::uint64_t kBuffer = std::uint64_t{64} << 10;
+constexpr std::uint64_t kBuffer = std::uint64_t{64} << 10;  // read at once
+// A field takes two bytes of the file at least, and a hundred times as many in memory. No model has so many.
+constexpr std::size_t kMaxTensors = std::size_t{1} << 18;
+constexpr std::size_t kMaxMetadata = std::size_t{1} << 18;
+constexpr std::size_t kMaxPairs = 64;  // location, offset, length, checksum are known
+// Of numbers that are not packed, each is a stretch of its own.
+constexpr std::size_t kMaxStretches = std::size_t{1} << 22;
 
 Status Damaged(std::uint64_t at, std::string_view what) {
   return InvalidData("the model is damaged at byte " + std::to_string(at) + ": " +
@@ -72,6 +77,10 @@ class Cursor {
   std::uint64_t at_ = 0, begin_ = 0;
   std::vector<std::byte> buffer_;
 };
+
+Status TooMany(std::string_view what, std::uint64_t most) {
+  return Unsupported("it has more than " + std::to_string(most) + " " + std::string(what));
+}
 
 struct Field {
   std::uint64_t number = 0;
@@ -153,10 +162,14 @@ Status AddDims(Cursor& cursor, const Field& field, TensorProto& tensor) {
 }
 
 Status AddField(Cursor& cursor, const Field& field, TensorProto& tensor) {
-  const auto numbers = [&](std::vector<Stretch>& into) {
+  const auto numbers = [&](std::vector<Stretch>& into) -> Status {
     tensor.mixed |= tensor.number_field != 0 && tensor.number_field != field.number;
     tensor.number_field = field.number;
-    if (field.stretch.length > 0) into.push_back(field.stretch);
+    if (field.stretch.length == 0) return OkStatus();
+    if (into.size() == kMaxStretches)
+      return TooMany("stretches of numbers in a tensor", kMaxStretches);
+    into.push_back(field.stretch);
+    return OkStatus();
   };
   switch (field.number) {
     case 1:  // dims
@@ -166,13 +179,11 @@ Status AddField(Cursor& cursor, const Field& field, TensorProto& tensor) {
       break;
     case 4:   // float_data
     case 10:  // double_data
-      numbers(tensor.fixed);
-      break;
+      return numbers(tensor.fixed);
     case 5:   // int32_data
     case 7:   // int64_data
     case 11:  // uint64_data
-      numbers(tensor.varints);
-      break;
+      return numbers(tensor.varints);
     case 8: {  // name
       ZT_ASSIGN_OR_RETURN(tensor.name, cursor.Text(field.stretch));
       break;
@@ -181,6 +192,8 @@ Status AddField(Cursor& cursor, const Field& field, TensorProto& tensor) {
       tensor.raw = field.stretch;
       break;
     case 13: {  // external_data
+      if (tensor.external.size() == kMaxPairs)
+        return TooMany("entries of external data in a tensor", kMaxPairs);
       ZT_ASSIGN_OR_RETURN(auto pair, ReadPair(cursor, field.stretch));
       tensor.external.push_back(std::move(pair));
       break;
@@ -198,6 +211,7 @@ Status ReadGraph(Cursor& cursor, const Stretch& stretch, Model& model) {
   return ForEachField(cursor, stretch, [&](const Field& field) -> Status {
     if (field.number == 15) ++model.sparse;
     if (field.number != 5 || field.wire != 2) return OkStatus();
+    if (model.tensors.size() == kMaxTensors) return TooMany("initializers", kMaxTensors);
     TensorProto tensor;
     ZT_RETURN_IF_ERROR(ForEachField(cursor, field.stretch, [&](const Field& member) {
       return AddField(cursor, member, tensor);
@@ -218,6 +232,8 @@ StatusOr<Model> ReadModel(ByteSource& bytes) {
       return ReadGraph(cursor, field.stretch, model);
     }
     if (field.number == 14 && field.wire == 2) {
+      if (model.metadata.size() == kMaxMetadata)
+        return TooMany("entries of metadata", kMaxMetadata);
       ZT_ASSIGN_OR_RETURN(auto pair, ReadPair(cursor, field.stretch));
       model.metadata.push_back(std::move(pair));
     }

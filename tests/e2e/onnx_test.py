@@ -2,11 +2,13 @@
 import hashlib
 import json
 import os
+import resource
 import struct
+import subprocess
 import unittest
 
 from onnx_assembler import external, field, model, tensor, varint
-from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, INVALID, PATIENCE, PROGRAM, UNSUPPORTED, EndToEnd, read_zt
 
 MODELS = DATA / "onnx"
 EXPECTED = json.loads((MODELS / "expected.json").read_text())
@@ -57,6 +59,32 @@ class Onnx(EndToEnd):
         self.assertIn(b"s", self.succeed("inspect", source))
         self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("x.zt"), says=("tensor 's'", "strings"))
         self.succeed("convert", source, "--exclude", "s", "-o", self.path("x.zt"))
+
+    def test_many_small_fields_take_little_memory(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
+
+        for body, says in ((field(7, b"\x2a\0" * 5000000), "more than 262144 initializers"),
+                           (field(7, field(5, field(8, "w") + b"\x6a\0" * 5000000)), "entries of external data"),
+                           (field(7, field(5, field(8, "w") + b"\x25\0\0\0\0" * 5000000)), "stretches of numbers"),
+                           (b"\x72\0" * 5000000 + field(7, b""), "entries of metadata")):
+            source = self.put("m.onnx", field(1, 8) + field(2, "test") + body)
+            done = subprocess.run([PROGRAM, "inspect", source], capture_output=True, timeout=PATIENCE, preexec_fn=limit)
+            self.assertEqual(done.returncode, UNSUPPORTED, (says, done.stderr[:500]))
+            self.assertIn(says, done.stderr.decode())
+
+    def test_a_file_for_each_tensor(self):
+        """More files than a process may open unless it asks for more."""
+        tensors = []
+        for i in range(300):
+            self.put(f"w{i}", struct.pack("<2f", i, 0))
+            tensors.append(tensor(f"w{i}", 1, (2,), external(location=f"w{i}")))
+        source = self.put("m.onnx", model(*tensors))
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        done = subprocess.run([PROGRAM, "convert", source, "-o", self.path("o.zt")], capture_output=True, timeout=PATIENCE,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, most)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(read_zt(self.path("o.zt"))["objects"]), 300)
 
     def test_external_data_stays_in_the_folder(self):
         secret = self.put("secret", bytes(64))
