@@ -8,8 +8,9 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 
-from measure import CPUS, Failed, medians
+from measure import CPUS, HERE, Failed, medians
 
 
 def goal(what, value, bound, at_most=True, unit="", note=""):
@@ -316,5 +317,25 @@ def dequantize(bench, options):
              found[name] / found["memcpy"], 0.7, False) for name in ("q4_k/f32", "q8_0/f32")]}
 
 
+def torch(bench, options):
+    """A PyTorch checkpoint beside the safetensors file of the same tensors."""
+    rows, goals = [], []
+    for kind, extra, title, bound in (("bf16", [], "contiguous bf16", 1.1), ("f32", ["--transposed"], "transposed f32", 2.0)):
+        source, checkpoint = bench.make(options.goal_size, "--kind", kind), bench.path(kind + ".pt")
+        subprocess.run([sys.executable, str(HERE / "make_torch.py"), source, checkpoint, *extra], check=True)
+        for threads in (1, 2):
+            names = [f"{kind} safetensors -T{threads}", f"{title} .pt -T{threads}"]
+            rows += bench.compare(source, {names[0]: bench.convert(source, f"-T{threads}")}, options.runs)
+            rows += bench.compare(checkpoint, {names[1]: bench.convert(checkpoint, f"-T{threads}")}, options.runs)
+            plain, taken = medians(rows, *names)
+            goals.append(goal(f"{title} as `.pt` with {threads} thread{'s' * (threads > 1)}, of the same as safetensors",
+                              taken / plain, bound))
+            goals.append(goal(f"its peak resident memory with {threads} thread{'s' * (threads > 1)}",
+                              rows[-1]["peak"] / 2**20, 96, unit=" MiB"))
+        bench.drop()
+    return {"rows": rows, "goals": goals}
+
+
 STEPS = {"raw": raw, "extract": extract, "dtype": dtype, "zstd": zstd, "planes": planes, "decode": decode, "memory": memory,
-         "reference": reference, "small": small, "million": million, "start": start, "workers": workers, "inspect": inspect, "kernels": kernels, "dequantize": dequantize}
+         "reference": reference, "small": small, "million": million, "start": start, "workers": workers, "inspect": inspect, "torch": torch,
+         "kernels": kernels, "dequantize": dequantize}
