@@ -22,7 +22,7 @@ struct Dataset {
   std::uint64_t swap = 1;    // each so many bytes are turned around; 1: none are
   bool contiguous = false;   // its bytes follow each other from `offset` on
   std::uint64_t offset = 0;  // in the file
-  Shape chunk;               // what libhdf5 best reads at once, as many dimensions as the shape has
+  Shape chunk;               // as many dimensions as the shape has; empty where there are no chunks
   Value::Map attributes;
 };
 

@@ -37,6 +37,8 @@ constexpr std::uint64_t kMaxExpansion = 2048;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
 // Blocks lie across chunks where a row of chunks does not fit the memory limit. So often may a chunk be decoded.
 constexpr std::uint64_t kMostDecoded = 64;
+// libhdf5 takes some kilobytes for each chunk of a block.
+constexpr std::uint64_t kMostChunks = 2048;
 constexpr std::uint64_t kLeastBlock = std::uint64_t{64} << 10;
 
 // How a dataset is cut into blocks whose C-ordered bytes follow each other: ranges of dimension `split`, whole in those
@@ -180,12 +182,19 @@ class Hdf5Source final : public TensorSource {
 
   Status AddDecoded(const Dataset& dataset, std::uint64_t size, Part& part) {
     const std::uint64_t width = size / *ElementCount(dataset.shape);
-    if (dataset.chunk.size() != dataset.shape.size() || part.swap > width ||
-        std::ranges::find(dataset.chunk, std::uint64_t{0}) != dataset.chunk.end()) {
-      return InvalidData("its chunks are not known");
+    std::uint64_t most = block_ / width;
+    Shape chunk = dataset.chunk;
+    if (chunk.empty()) {
+      chunk.assign(dataset.shape.size(), 1);
+    } else {
+      const auto elements = ElementCount(chunk);
+      if (!elements || *elements == 0) return InvalidData("its chunks are not known");
+      most = std::min(most, CheckedMul(*elements, kMostChunks).value_or(most));
     }
+    if (chunk.size() != dataset.shape.size() || part.swap > width)
+      return InvalidData("its chunks are not known");
     part.decoded = true;
-    part.blocks = Cut(dataset.shape, dataset.chunk, block_ / width);
+    part.blocks = Cut(dataset.shape, chunk, most);
     if (part.blocks.decoded > kMostDecoded) {
       part.problem =
           "a row of its chunks takes more than a quarter of the memory limit, and each "

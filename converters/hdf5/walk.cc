@@ -203,12 +203,10 @@ class Walker {
       case H5D_CONTIGUOUS: {
         const haddr_t offset = H5Dget_offset(id);
         dataset.contiguous = offset != HADDR_UNDEF;
-        dataset.offset = dataset.contiguous ? offset : 0;
-        dataset.chunk.assign(dataset.shape.size(), 1);  // never written: the fill value
+        dataset.offset = dataset.contiguous ? offset : 0;  // never written: the fill value
         return OkStatus();
       }
       case H5D_COMPACT:
-        dataset.chunk.assign(dataset.shape.size(), 1);
         return OkStatus();
       case H5D_CHUNKED:
         return DescribeChunks(made, width, dataset);

@@ -19,11 +19,14 @@ import unittest
 import zipfile
 
 import cbor2
+import h5py
 import numpy
 import zstandard
 
 import make_safetensors
 import make_zt
+import onnx_assembler as onnx
+import pickle_assembler as pickles
 from support import PROGRAM
 
 MOST = 2.6
@@ -168,6 +171,56 @@ def gguf_large_header(path, n):
     return gguf(path, [text(b"pad") + struct.pack("<I", 8) + text(b"x" * (64 * n))], n)
 
 
+def torch_tensors(path, n):
+    body = pickles.dictionary(**{f"t{i:06}": pickles.tensor((1,), offset=i, count=n) for i in range(n)})
+    (path / "a.pt").write_bytes(pickles.archive(body, {"0": bytes(4 * n)}))
+    return "a.pt"
+
+
+def torch_storages(path, n):
+    body = pickles.dictionary(**{f"t{i:06}": pickles.tensor(key=str(i)) for i in range(n)})
+    (path / "a.pt").write_bytes(pickles.archive(body, {str(i): bytes(16) for i in range(n)}))
+    return "a.pt"
+
+
+def torch_values(path, n):
+    values = {f"v{i:06}": pickles.number(i) for i in range(n)}
+    (path / "a.pt").write_bytes(pickles.archive(pickles.dictionary(w=pickles.tensor(), **values)))
+    return "a.pt"
+
+
+def onnx_tensors(path, n):
+    (path / "a.onnx").write_bytes(onnx.model(*(onnx.tensor(f"t{i:06}", 1, (1,), onnx.field(9, bytes(4))) for i in range(n))))
+    return "a.onnx"
+
+
+def onnx_numbers(path, n):
+    """Numbers that are not packed."""
+    (path / "a.onnx").write_bytes(onnx.model(onnx.tensor("w", 1, (n,), b"\x25\0\0\0\0" * n)))
+    return "a.onnx"
+
+
+def hdf5_datasets(path, n):
+    with h5py.File(path / "a.h5", "w") as file:
+        for i in range(n):
+            file[f"g{i % 10}/t{i:06}"] = numpy.float32(i)
+    return "a.h5"
+
+
+def hdf5_links(path, n):
+    with h5py.File(path / "a.h5", "w") as file:
+        file["w"] = numpy.arange(4)
+        for i in range(n):
+            file[f"t{i:06}"] = h5py.SoftLink("/w") if i % 2 else file["w"]
+    return "a.h5"
+
+
+def hdf5_chunks(path, n):
+    with h5py.File(path / "a.h5", "w") as file:
+        file.create_dataset("w", data=numpy.arange(8 * n, dtype="<i4"), chunks=(8,), compression=1)
+    return "a.h5"
+
+
 def warnings(path, n):
     """Each digest of an algorithm of its own, which the program cannot check and says so."""
     return zt(path, {f"x{i:06}": {"shape": [1], "components": {"data": {
@@ -200,6 +253,9 @@ CASES = [
     (entries, 15000, [*FOREIGN, extract("npz")]), (deflated_entries, 10000, FOREIGN), (arrays, 1500, FOREIGN),
     (gguf_tensors, 30000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_keys, 60000, [*FOREIGN, extract("gguf")]),
     (gguf_strings, 200000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_large_header, 100000, [CONVERT, PIPED]),
+    (torch_tensors, 15000, FOREIGN), (torch_storages, 15000, FOREIGN), (torch_values, 50000, FOREIGN),
+    (onnx_tensors, 30000, FOREIGN), (onnx_numbers, 300000, FOREIGN),
+    (hdf5_datasets, 5000, FOREIGN), (hdf5_links, 10000, FOREIGN), (hdf5_chunks, 20000, FOREIGN),
     (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
 
