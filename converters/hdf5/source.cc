@@ -83,8 +83,9 @@ class Hdf5Source final : public TensorSource {
     attributes_ = std::move(index.attributes);
     warnings_ = std::move(index.warnings);
     // Into the order of the bytes in the file.
-    std::ranges::stable_sort(index.datasets, {}, [](const Dataset& dataset) {
-      return dataset.contiguous ? dataset.offset : dataset.address;
+    std::ranges::sort(index.datasets, {}, [](const Dataset& dataset) {
+      return std::pair(dataset.contiguous ? dataset.offset : dataset.address,
+                       std::string_view(dataset.name));
     });
     std::unordered_set<std::string_view> names;
     bool decodes = false;

@@ -39,15 +39,21 @@ namespace {
 using zt::internal::Retry;
 
 constexpr std::size_t kMaxDimensions = 32;  // HDF5's own limit
-// Memory that the process may take beyond its blocks: libhdf5's caches, a chunk in several stages of decoding, the index.
+// Memory that the process may take: libhdf5's caches, a chunk in several stages of decoding, and the index, which a file
+// of many datasets makes larger than itself.
 constexpr std::uint64_t kFreeMemory = std::uint64_t{512} << 20;
 constexpr std::uint64_t kBlocksOfMemory = 8;
+constexpr std::uint64_t kMemoryPerByte = 4;
+constexpr std::uint64_t kMostIndexMemory = std::uint64_t{2} << 30;
 // Processor time for an answer, and more for an index, by the size of the file.
 constexpr std::uint64_t kSeconds = 30;
 constexpr std::uint64_t kBytesPerSecond = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMostSeconds = 600;
 // The most an index may take; Walk has a limit of its own, which is lower.
 constexpr std::uint64_t kFreeAnswer = std::uint64_t{64} << 20;
 constexpr std::uint64_t kAnswerPerByte = 32;
+
+constexpr int kOutOfMemory = 1;  // the process's exit status
 
 // What the process is asked: a block, or the index where there are no bytes to read.
 struct Request {
@@ -126,7 +132,8 @@ void Retire() {
 // The answer to one request; of a block, the bytes are then in `shared`.
 StatusOr<std::string> Respond(Library& library, const Request& request, std::uint64_t file_size,
                               std::span<std::byte> shared) {
-  LimitTime(kSeconds + (request.bytes == 0 ? file_size / kBytesPerSecond : 0));
+  const std::uint64_t more = std::min(file_size / kBytesPerSecond, kMostSeconds);
+  LimitTime(kSeconds + (request.bytes == 0 ? more : 0));
   if (request.bytes == 0) {
     ZT_ASSIGN_OR_RETURN(const Index index, library.ReadIndex());
     return Encode(index);
@@ -174,12 +181,13 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
   worker->process_ = ::fork();
   if (worker->process_ == 0) {
     ::close(ends[0]);
-    LimitMemory(kFreeMemory + kBlocksOfMemory * block);
+    LimitMemory(kFreeMemory + kBlocksOfMemory * block +
+                std::min(kMostIndexMemory, kMemoryPerByte * worker->file_size_));
     Retire();
     try {
       Serve(ends[1], bytes, worker->shared_);
     } catch (const std::exception&) {  // memory has run out
-      ::_exit(1);
+      ::_exit(kOutOfMemory);
     }
     ::_exit(0);
   }
@@ -208,6 +216,8 @@ Status Worker::Ended() {
     return InvalidData("libhdf5 came to no end with it within " + std::to_string(kSeconds) +
                        " seconds of processor time; the file is damaged");
   }
+  if (ended > 0 && WIFEXITED(how) && WEXITSTATUS(how) == kOutOfMemory)
+    return InvalidData("libhdf5 would take more memory than a file of its size may; it is damaged");
   if (ended > 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL)
     return IoError("the process that runs libhdf5 was killed");
   return InvalidData("libhdf5 failed on it; the file is damaged");

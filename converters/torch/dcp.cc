@@ -291,6 +291,11 @@ class Metadata {
   }
 
  private:
+  struct OpenedFile {
+    std::shared_ptr<ByteSource> bytes;
+    std::uint64_t taken = 0;  // by chunks
+  };
+  static constexpr std::uint64_t kMostTaken = 4;
   struct Location {
     std::string path;
     std::uint64_t offset = 0, length = 0;
@@ -411,21 +416,28 @@ class Metadata {
   }
 
   StatusOr<std::unique_ptr<TensorSource>> OpenChunk(const Location& location) {
-    ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> file, FileOf(location.path));
-    const std::uint64_t size = *file->size();
+    ZT_ASSIGN_OR_RETURN(OpenedFile* const file, FileOf(location.path));
+    const std::uint64_t size = *file->bytes->size();
     if (location.offset > size || location.length > size - location.offset) {
       return InvalidData("a chunk ends outside " + location.path + "; it is truncated");
     }
-    auto chunk = OpenArchive(std::make_shared<Stretch>(file, location.offset, location.length),
-                             "chunk", options_.memory_limit);
+    // Each chunk's archive is read: one of many entries must not stand for many chunks.
+    file->taken = CheckedAdd(file->taken, location.length).value_or(~std::uint64_t{0});
+    if (file->taken / kMostTaken > size) {
+      return InvalidData("chunks share the bytes of " + location.path + ", more than " +
+                         std::to_string(kMostTaken) + " times as many as it has");
+    }
+    auto chunk =
+        OpenArchive(std::make_shared<Stretch>(file->bytes, location.offset, location.length),
+                    "chunk", options_.memory_limit);
     if (!chunk.ok()) return Annotate(chunk.status(), location.path);
     if ((*chunk)->objects().size() != 1)
       return InvalidData("a chunk in " + location.path + " is not one tensor");
     return chunk;
   }
-  StatusOr<std::shared_ptr<ByteSource>> FileOf(const std::string& name) {
-    std::shared_ptr<ByteSource>& file = files_[name];
-    if (file != nullptr) return file;
+  StatusOr<OpenedFile*> FileOf(const std::string& name) {
+    OpenedFile& file = files_[name];
+    if (file.bytes != nullptr) return &file;
     if (name.empty() || name == "." || name == ".." ||
         name.find_first_of(std::string_view("/\\\0", 3)) != name.npos) {
       return InvalidData("it names the file " + Quote(name) +
@@ -435,8 +447,8 @@ class Metadata {
       ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name), name));
     auto opened = OpenFile((folder_ / name).string());
     if (!opened.ok()) return Annotate(opened.status(), name);
-    file = *std::move(opened);
-    return file;
+    file.bytes = *std::move(opened);
+    return &file;
   }
 
   const Graph& graph_;
@@ -446,7 +458,7 @@ class Metadata {
   std::vector<Storage> storages_;
   TensorReader sizes_;
   std::map<std::pair<std::string, Shape>, Location> places_;
-  std::map<std::string, std::shared_ptr<ByteSource>> files_;
+  std::map<std::string, OpenedFile> files_;
 };
 
 }  // namespace

@@ -5,8 +5,8 @@ import shutil
 import struct
 import unittest
 
+from pickle_assembler import archive, call, glob, number, numbers, pickled, tensor, text, tup
 from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
-from torch_hostile_test import archive, call, glob, number, numbers, pickled, tensor, text, tup
 
 METADATA = "torch.distributed.checkpoint.metadata"
 
@@ -160,6 +160,15 @@ class Dcp(EndToEnd):
             (folder / "__0_0.distcp").symlink_to(self.path("moved"))))
         self.refuse(UNSUPPORTED, "no metadata", change=lambda folder: (folder / ".metadata").write_bytes(pickled(b"}")))
         self.refuse(INVALID, "pickle", change=lambda folder: (folder / ".metadata").write_bytes(b"\x80\x02}"))
+
+    def test_chunks_do_not_share_their_bytes(self):
+        """Each chunk's archive is read: one of many entries that stands for many chunks would take for ever."""
+        checkpoint = Checkpoint(self.path("shared"))
+        for i in range(10):
+            before = len(checkpoint.files.get("__0_0.distcp", b""))
+            checkpoint.add(f"w{i}", (2, 3), [((0, 0), (2, 3))], floats(6), shift=-before)
+        checkpoint.files["__0_0.distcp"] = checkpoint.files["__0_0.distcp"][:before // 9]
+        self.fail_with(INVALID, "convert", checkpoint.write(), "-o", self.path("x.zt"), says="chunks share the bytes")
 
 
 if __name__ == "__main__":

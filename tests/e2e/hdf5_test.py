@@ -109,6 +109,7 @@ class Hdf5(EndToEnd):
         source = self.path("fill.h5")
         with h5py.File(source, "w") as file:
             file.create_dataset("contiguous", (50, 3), "f4", fillvalue=2.5)
+            file.create_dataset("scalar", (), ">f8", fillvalue=2.5)
             file.create_dataset("chunked", (50, 3), ">i4", chunks=(7, 2), fillvalue=-3)
             partly = file.create_dataset("partly", (50, 3), ">f8", chunks=(7, 2), compression=4, fillvalue=1.5)
             partly[10:20, 1] = 9
