@@ -5,8 +5,11 @@ Files are written by h5py here; tests/data/hdf5 has one of a later version of it
 import hashlib
 import json
 import os
+import pathlib
 import random
+import signal
 import struct
+import subprocess
 import time
 import unittest
 import zipfile
@@ -14,7 +17,7 @@ import zipfile
 import h5py
 import numpy
 
-from support import DATA, INVALID, IO, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, INVALID, IO, PATIENCE, PROGRAM, UNSUPPORTED, EndToEnd, read_zt
 
 FILES = DATA / "hdf5"
 EXPECTED = json.loads((FILES / "expected.json").read_text())
@@ -288,6 +291,22 @@ class Hdf5(EndToEnd):
             file.create_dataset("w", (1 << 14, 1 << 14), "u1", chunks=(1 << 14, 1))
         self.fail_with(UNSUPPORTED, "convert", "--memory", "1M", source, "-o", self.path("x.zt"),
                        says=("tensor 'w'", "repack it"))
+
+    def test_a_crash_of_libhdf5_is_an_error(self):
+        source = self.path("m.h5")
+        with h5py.File(source, "w") as file:
+            file.create_dataset("w", (1 << 25,), "i4", chunks=(1 << 18,), compression="gzip")[:] = 7
+        for deadly, status, says in ((signal.SIGSEGV, INVALID, "libhdf5 failed on it"), (signal.SIGKILL, IO, "was killed")):
+            with subprocess.Popen([PROGRAM, "convert", "-q", source, "-o", self.path("x.zt")], stderr=subprocess.PIPE) as program:
+                children = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children")
+                until = time.monotonic() + PATIENCE
+                while not (found := children.read_text().split()) and time.monotonic() < until:
+                    time.sleep(0.001)
+                os.kill(int(found[0]), deadly)
+                said = program.stderr.read().decode()
+            self.assertEqual(program.returncode, status, said)
+            self.assertIn(says, said)
+            self.assertEqual(self.entries(), ["m.h5"])
 
     def test_damage(self):
         """Bytes of the structures changed at random: an error or a file, never a crash, a hang or a leftover process."""
