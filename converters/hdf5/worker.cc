@@ -119,8 +119,9 @@ void LimitTime(std::uint64_t seconds) {
 void Retire() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGXCPU}) ::signal(signal, SIG_DFL);
+  // Standard input stays: it may be the file that is read.
   const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+  for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     if (nowhere >= 0) ::dup2(nowhere, descriptor);
   }
   const rlimit none{0, 0};

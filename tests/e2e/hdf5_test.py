@@ -279,6 +279,10 @@ class Hdf5(EndToEnd):
         self.assertEqual(arrays["z"].tobytes(), numpy.arange(100000, dtype="i4").tobytes())
         self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.path("x.zt"), stdin=source.read_bytes(),
                        says="a pipe will not do")
+        with open(source, "rb") as file:  # no pipe: any of its bytes can be read
+            done = subprocess.run([PROGRAM, "convert", "-q", "-f", "-", "-o", self.path("in.zt")], stdin=file, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0)
+        self.succeed("diff", self.path("in.zt"), self.path("out.zt"))
         self.fail_with(INVALID, "convert", "--from", "hdf5", self.put("none", bytes(100)), "-o", self.path("x.zt"),
                        says="it is no HDF5 file")
 
