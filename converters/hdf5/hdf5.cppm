@@ -35,9 +35,9 @@ bool HoldsKeras(const ZipArchive& archive);
 // that are numbers, texts or lists of these become attributes of their object, or of the whole. Names of one dataset
 // (hard links, soft links within the file) have one Identity.
 //
-// Contiguous datasets are read by range, from any thread. All that libhdf5 does, which trusts the files that it reads, is
-// done by a process of its own without privileges worth having: it ends with the source, or when libhdf5 fails. It is
-// forked here; no other thread may be inside libhdf5 at that moment. No plugin is loaded, no other file opened.
+// Contiguous datasets are read by range, from any thread. libhdf5 trusts the files that it reads, so it runs in a process
+// of its own with limits of memory and processor time, which ends with the source, or when libhdf5 fails. It is forked
+// here; no other thread may be inside libhdf5 at that moment. No plugin is loaded, no other file opened.
 //
 // kDataLoss for what is no HDF5 file, or damaged; kUnimplemented, when they are kept, for elements that are no numbers,
 // for filters that need a plugin, and for data in other files.

@@ -45,9 +45,10 @@ constexpr std::uint64_t kFreeMemory = std::uint64_t{512} << 20;
 constexpr std::uint64_t kBlocksOfMemory = 8;
 constexpr std::uint64_t kMemoryPerByte = 4;
 constexpr std::uint64_t kMostIndexMemory = std::uint64_t{2} << 30;
-// Processor time for an answer, and more for an index, by the size of the file.
-constexpr std::uint64_t kSeconds = 30;
-constexpr std::uint64_t kBytesPerSecond = std::uint64_t{4} << 20;
+// Processor time for an answer, and more by the size of the file for the index, by its own size for a block.
+constexpr std::uint64_t kSeconds = 10;
+constexpr std::uint64_t kFilePerSecond = std::uint64_t{4} << 20;
+constexpr std::uint64_t kBlockPerSecond = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostSeconds = 600;
 // The most an index may take; Walk has a limit of its own, which is lower.
 constexpr std::uint64_t kFreeAnswer = std::uint64_t{64} << 20;
@@ -133,8 +134,9 @@ void Retire() {
 // The answer to one request; of a block, the bytes are then in `shared`.
 StatusOr<std::string> Respond(Library& library, const Request& request, std::uint64_t file_size,
                               std::span<std::byte> shared) {
-  const std::uint64_t more = std::min(file_size / kBytesPerSecond, kMostSeconds);
-  LimitTime(kSeconds + (request.bytes == 0 ? more : 0));
+  const std::uint64_t more =
+      request.bytes == 0 ? file_size / kFilePerSecond : request.bytes / kBlockPerSecond;
+  LimitTime(kSeconds + std::min(more, kMostSeconds));
   if (request.bytes == 0) {
     ZT_ASSIGN_OR_RETURN(const Index index, library.ReadIndex());
     return Encode(index);
@@ -214,8 +216,9 @@ Status Worker::Ended() {
   const pid_t ended = Retry([&] { return ::waitpid(process_, &how, 0); });
   process_ = -1;
   if (ended > 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU) {
-    return InvalidData("libhdf5 came to no end with it within " + std::to_string(kSeconds) +
-                       " seconds of processor time; the file is damaged");
+    return InvalidData(
+        "libhdf5 came to no end with it in the processor time that its size justifies; the file is "
+        "damaged");
   }
   if (ended > 0 && WIFEXITED(how) && WEXITSTATUS(how) == kOutOfMemory)
     return InvalidData("libhdf5 would take more memory than a file of its size may; it is damaged");
