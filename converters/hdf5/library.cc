@@ -2,6 +2,9 @@
 module;
 
 #include <hdf5.h>
+#if __has_include(<H5FDdevelop.h>)
+#include <H5FDdevelop.h>  // where later versions declare drivers
+#endif
 
 #include <cstddef>
 #include <cstdint>
