@@ -11,7 +11,8 @@ pkg_check_modules(cbor REQUIRED IMPORTED_TARGET libcbor)
 pkg_check_modules(simdjson REQUIRED IMPORTED_TARGET simdjson)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(deflate REQUIRED IMPORTED_TARGET libdeflate)
-set(packages zstd cbor simdjson xxhash deflate)
+pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+set(packages zstd cbor simdjson xxhash deflate utf8proc)
 if(ZT_HDF5)
   pkg_search_module(hdf5 IMPORTED_TARGET hdf5-serial hdf5)
   if(NOT hdf5_FOUND)
@@ -42,8 +43,9 @@ endif()
 
 # What the modules link of Abseil. Loading and relocating a shared library costs each run of the program a tenth of a
 # millisecond, and Abseil alone is thirty of them: where the system has archives, programs take those, and zstd's,
-# xxHash's, libdeflate's, libcrypto's and libhdf5's too. A shared library cannot take Abseil's archives, which are not position-independent.
-option(ZT_LINK_ARCHIVES "Link Abseil, zstd, xxHash, libdeflate, libcrypto and libhdf5 into programs from archives where there are any" ON)
+# xxHash's, libdeflate's, utf8proc's, libcrypto's and libhdf5's too. A shared library cannot take Abseil's archives, which are
+# not position-independent.
+option(ZT_LINK_ARCHIVES "Link Abseil, zstd, xxHash, libdeflate, utf8proc, libcrypto and libhdf5 into programs from archives where there are any" ON)
 set(ZT_ABSL absl::status absl::statusor)
 if(ZT_LINK_ARCHIVES)
   # zt_archive(out library): the archive beside a shared library, or the library itself.
@@ -55,7 +57,7 @@ if(ZT_LINK_ARCHIVES)
     set(${out} "${archive}" PARENT_SCOPE)
   endfunction()
 
-  foreach(package IN ITEMS PkgConfig::zstd PkgConfig::xxhash PkgConfig::deflate)
+  foreach(package IN ITEMS PkgConfig::zstd PkgConfig::xxhash PkgConfig::deflate PkgConfig::utf8proc)
     get_target_property(library ${package} INTERFACE_LINK_LIBRARIES)
     zt_archive(archive "${library}")
     set_target_properties(${package} PROPERTIES INTERFACE_LINK_LIBRARIES "${archive}")

@@ -73,7 +73,7 @@ set(CPACK_DEBIAN_CDEV_PACKAGE_DEPENDS "libztstream0 (= ${PROJECT_VERSION})")
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/PackageTools.cmake)
 # What cmake/ztstream-config.cmake.in looks for.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libzstd-dev, libhwy-dev, libcbor-dev, libsimdjson-dev, libssl-dev, \
-libxxhash-dev, zlib1g-dev, libdeflate-dev, pkg-config")
+libxxhash-dev, zlib1g-dev, libdeflate-dev, libutf8proc-dev, pkg-config")
 if(ZT_HDF5)
   string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS ", libhdf5-dev")
 endif()

@@ -12,7 +12,7 @@ _ztstream() {
   local input='--from --follow-links --npy-void --sparse'
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
-    local first='convert join inspect verify extract diff bench'
+    local first='convert join inspect verify extract diff id bench'
     [[ $cur != -* ]] || first='-h --help --version'
     COMPREPLY=($(compgen -W "$first" -- "$cur"))
     return
@@ -25,7 +25,7 @@ _ztstream() {
     return
   fi
   case $prev in
-    --spec) values='1.2 1.1 0.1' ;;
+    --spec) values='2.0 1.2 1.1 0.1' ;;
     --digest) values='none crc32c sha256 xxh3' ;;
     --on-overflow) values='error inf saturate' ;;
     --dequantize) values='f32 f16 bf16' ;;
@@ -37,7 +37,7 @@ _ztstream() {
     --to) values='safetensors npy npz gguf' ;;
     --npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     --dtype) values='f32 f16 bf16 f8_e4m3fn f8_e5m2' ;;
-    -T|--threads|--memory|--chunk|--shards|--shard-size|--shard|--limit|--min-gain|--include|--exclude|--rename) return ;;
+    -T|--threads|--memory|--align|--chunk|--shards|--shard-size|--shard|--limit|--min-gain|--include|--exclude|--rename) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))
@@ -48,10 +48,11 @@ _ztstream() {
       local options="$input $common"
       case $command in
         join) options="$common -o --output --missing -f --force --no-sync" ;;
-        convert) options+=' -o --output --spec --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --shards --shard-size --shard -n --dry-run -f --force --no-sync' ;;
+        convert) options+=' -o --output --spec --canonical --align --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --shards --shard-size --shard -n --dry-run -f --force --no-sync' ;;
         verify) options+=' --against' ;;
         extract) options+=' -o --output --to -f --force --no-sync' ;;
         bench) options+=' --folder --limit --runs' ;;
+        id) options+=' --digest' ;;
         inspect) options+=' --sort --tree' ;;
         diff) ;;
         *) return ;;

@@ -1,12 +1,12 @@
 # fish completion for ztstream
 
-set -l commands convert join inspect verify extract diff bench
+set -l commands convert join inspect verify extract diff id bench
 complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -f -a "$commands"
 complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -l version -d 'Versions'
 complete -c ztstream -s h -l help -d 'Options'
 
 set -l any "__fish_seen_subcommand_from $commands"
-set -l reads '__fish_seen_subcommand_from convert inspect verify extract diff bench'
+set -l reads '__fish_seen_subcommand_from convert inspect verify extract diff id bench'
 complete -c ztstream -n $any -s T -l threads -x -d 'Workers; 0: all usable'
 complete -c ztstream -n $any -l memory -x -d 'Bytes of data under way at once'
 complete -c ztstream -n $any -l progress -x -a 'auto always never' -d 'When to show progress'
@@ -27,6 +27,7 @@ complete -c ztstream -n $writes -l no-sync -d 'Do not wait until the disk has it
 complete -c ztstream -n '__fish_seen_subcommand_from join' -l missing -d 'Print the numbers that are not there'
 complete -c ztstream -n '__fish_seen_subcommand_from extract' -l to -x -a 'safetensors npz npy gguf' -d 'Output format'
 complete -c ztstream -n '__fish_seen_subcommand_from verify' -l against -r -d 'The inputs it was made of'
+complete -c ztstream -n '__fish_seen_subcommand_from id' -l digest -x -a 'sha256 xxh3' -d 'Algorithm'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l folder -r -d 'Where to write a temporary file'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l limit -x -d 'Bytes each run takes at most'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l runs -x -d 'Runs of each measurement'
@@ -41,7 +42,9 @@ end
 complete -c ztstream -n "__fish_seen_subcommand_from extract" -a '(__ztstream_tensors)' -d tensor
 
 set -l convert '__fish_seen_subcommand_from convert'
-complete -c ztstream -n $convert -l spec -x -a '1.2 1.1 0.1' -d 'Version to write'
+complete -c ztstream -n $convert -l spec -x -a '2.0 1.2 1.1 0.1' -d 'Version to write'
+complete -c ztstream -n $convert -l canonical -d 'Of 2.0: equal tensors make equal files'
+complete -c ztstream -n $convert -l align -x -d 'Blobs begin at multiples of it'
 complete -c ztstream -n $convert -l zstd -d 'Compress (=LEVEL, =huffman or =planes)'
 complete -c ztstream -n "$convert; and string match -q -- '--zstd=*' (commandline -ct)" -f -a '--zstd=1 --zstd=3 --zstd=9 --zstd=19 --zstd=huffman --zstd=planes'
 complete -c ztstream -n $convert -l min-gain -x -d 'Percent a component must shrink by'

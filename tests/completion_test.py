@@ -17,7 +17,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
 COMPLETIONS = ROOT / "completions"
-COMMANDS = ["convert", "join", "inspect", "verify", "extract", "diff", "bench"]
+COMMANDS = ["convert", "join", "inspect", "verify", "extract", "diff", "id", "bench"]
 
 
 def options(*command):
@@ -61,7 +61,7 @@ class Completion:
             self.assertEqual(self.offers(f"ztstream {command} --"), options(command) | everywhere, command)
 
     def test_values(self):
-        for line, values in (("convert --spec ", "1.2 1.1 0.1"), ("convert --digest ", "none crc32c sha256 xxh3"),
+        for line, values in (("convert --spec ", "2.0 1.2 1.1 0.1"), ("convert --digest ", "none crc32c sha256 xxh3"),
                              ("convert --on-overflow ", "error inf saturate"), ("convert --quant ", "keep group"),
                              ("convert a.safetensors --sparse ", "auto keep"), ("convert --dequantize ", "f32 f16 bf16"),
                              ("inspect --from ", "safetensors npy npz gguf torch onnx hdf5 zt"),

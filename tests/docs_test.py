@@ -12,7 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
-COMMANDS = ["convert", "join", "inspect", "verify", "extract", "diff", "bench"]
+COMMANDS = ["convert", "join", "inspect", "verify", "extract", "diff", "id", "bench"]
 
 
 def run(*arguments):
@@ -74,11 +74,11 @@ class Help(unittest.TestCase):
                 self.assertRegex(shells["ztstream.fish"], rf"-l {option}\b")
 
     def test_version_names_formats_packages_and_instructions(self):
-        self.assertRegex(run("--version"), r"\Aztstream \d+\.\d+\.\d+\nwrites   zTensor 1\.2\.0, 1\.1\.0, 0\.1\.0\n"
+        self.assertRegex(run("--version"), r"\Aztstream \d+\.\d+\.\d+\nwrites   zTensor 2\.0, 1\.2\.0, 1\.1\.0, 0\.1\.0\n"
                          r"reads    zTensor 1\.x, 0\.1; safetensors, npy 1 to 3, npz, GGUF 1 to 3, PyTorch, ONNX, HDF5, Keras( \(not in this build\))?\n"
                          r"packages zstd \d+\.\d+\.\d+, Highway \d+\.\d+\.\d+\n"
                          r"built on Abseil \d+, CLI11 [\d.]+, JSON [\d.]+, libcbor [\d.]+,\n"
-                         r"         OpenSSL [\d.]+, simdjson [\d.]+, xxHash [\d.]+, zlib [\d.]+(, HDF5 [\d.]+)?\n"
+                         r"         OpenSSL [\d.]+, simdjson [\d.]+, utf8proc [\d.]+, xxHash [\d.]+, zlib [\d.]+(, HDF5 [\d.]+)?\n"
                          r"SIMD     [A-Z0-9_]+( [A-Z0-9_]+)*\n\Z")
 
 

@@ -217,6 +217,7 @@ class Part:
         need((self.encoding is None) == (declared is None), "Schema", f"{where}: 'encoding' and 'decoded_length'")
         self.size = self.length if self.encoding is None else declared
         self.digest = field(holder, "digest", str, where, required=False)
+        self.planes = field(holder, "planes", dict, where, required=self.encoding == PLANES)
         if self.digest is not None:
             check_digest(self.digest, where)
 
@@ -522,7 +523,7 @@ class File:
             return unzstd(stored, part.size, part.where)
         if part.encoding == PLANES:
             import ztread
-            planes = attribute(o.attributes, "planes", dict, o.name)
+            planes = part.planes
             laid = unzstd(stored, part.size, part.where)
             return ztread.merge_planes(laid, WIDTHS[part.dtype], planes)
         raise Refused(f"{part.where}: encoding {part.encoding!r}")

@@ -36,11 +36,13 @@ struct ConvertArgs {
   InputOptions input;
   std::vector<std::string> inputs;
   std::string output;
-  std::string spec = "1.2";
+  std::string spec;             // "1.2"
+  std::uint64_t alignment = 0;  // 0: what the version's writers take
+  bool canonical = false;
   std::string zstd;  // empty: raw; a level, "huffman" or "planes"
   double min_gain_percent = 2.0;
   std::uint64_t chunk = 4 << 20;
-  std::string digest = "crc32c";
+  std::string digest;  // empty: the version's
   std::vector<std::string> dtype;
   std::string on_overflow = "error";
   std::string dequantize;
@@ -88,6 +90,13 @@ struct DiffArgs {
   Common common;
   InputOptions input;
   std::string first, second;
+};
+
+struct IdArgs {
+  Common common;
+  InputOptions input;
+  std::vector<std::string> inputs;
+  std::string digest = "sha256";
 };
 
 struct BenchArgs {

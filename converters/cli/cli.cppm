@@ -19,6 +19,7 @@ int RunInspect(const InspectArgs& args);
 int RunVerify(const VerifyArgs& args);
 int RunExtract(const ExtractArgs& args);
 int RunDiff(const DiffArgs& args);
+int RunId(const IdArgs& args);
 int RunBench(const BenchArgs& args);
 
 // SIGINT, SIGTERM and SIGHUP end the run cleanly; SIGPIPE becomes a write error. Call before any thread starts.

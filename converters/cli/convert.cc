@@ -35,6 +35,7 @@ StatusOr<WriterOptions> MakeWriterOptions(const ConvertArgs& args, const PlanOpt
   WriterOptions options;
   options.spec = plan.spec;
   options.storage = plan.storage;
+  options.alignment = args.alignment;
   options.threads = args.common.threads;
   options.memory_bytes = args.common.memory;
   options.min_gain = args.min_gain_percent / 100;
@@ -177,7 +178,8 @@ Status Convert(const ConvertArgs& args) {
   if ((!args.dry_run || !args.output.empty()) && !shards)
     ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
-  ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, rules.plan));
+  ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
+  if (args.canonical) ZT_RETURN_IF_ERROR(MakeCanonical(*source, plan));
   std::vector<std::string> warnings = source->warnings();
   for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));
   if (!args.common.quiet) {

@@ -21,6 +21,8 @@ constexpr Row kRows[] = {
     {"--output", "Output", "OUT"},
     {"--spec", "Output", "VERSION"},
     {"--to", "Output", "FORMAT"},
+    {"--canonical", "Output", ""},
+    {"--align", "Output", "SIZE"},
     {"--zstd", "Output", "[=LEVEL]"},
     {"--min-gain", "Output", "PCT"},
     {"--chunk", "Output", "SIZE"},

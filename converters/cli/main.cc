@@ -44,7 +44,7 @@ std::string Version() {
   std::string targets;
   for (const std::string& target : zt::SimdTargets())
     targets += (targets.empty() ? "" : " ") + target;
-  return "ztstream " ZT_VERSION "\nwrites   zTensor 1.2.0, 1.1.0, 0.1.0\nreads    " +
+  return "ztstream " ZT_VERSION "\nwrites   zTensor 2.0, 1.2.0, 1.1.0, 0.1.0\nreads    " +
          zt::cli::FormatTitles() + "\npackages zstd " + std::string(zt::ZstdVersion()) +
          ", Highway " + std::string(zt::HighwayVersion()) +
          "\nbuilt on " ZT_PACKAGES "\nSIMD     " + targets;

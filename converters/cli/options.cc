@@ -29,6 +29,7 @@ struct Arguments {
   VerifyArgs verify;
   ExtractArgs extract;
   DiffArgs diff;
+  IdArgs id;
   BenchArgs bench;
   Common common;
   InputOptions input;
@@ -125,18 +126,20 @@ void AddConvert(CLI::App& app, ConvertArgs& args) {
   app.add_option("INPUT", args.inputs, "Files, a checkpoint folder, or - for standard input")
       ->required();
   app.add_option("-o,--output", args.output, "The .zt file, or - for standard output");
-  app.add_option("--spec", args.spec, "Version to write: 1.2, 1.1 or 0.1")
-      ->check(CLI::IsMember({"1.2", "1.1", "0.1", "1.2.0", "1.1.0", "0.1.0"}))
-      ->capture_default_str();
+  app.add_option("--spec", args.spec, "Version to write: 2.0, 1.2, 1.1 or 0.1")
+      ->check(CLI::IsMember({"2.0", "1.2", "1.1", "0.1", "1.2.0", "1.1.0", "0.1.0"}))
+      ->default_str("1.2");
+  app.add_flag("--canonical", args.canonical, "Of 2.0: equal tensors make equal files");
+  app.add_option("--align", args.alignment, "Blobs begin at multiples of it [64; 2.0: 64KiB]")
+      ->transform(Size());
   app.add_option("--zstd", args.zstd, "Compress; LEVEL 1 to 19, negative, huffman or planes");
   app.add_option("--min-gain", args.min_gain_percent, "Percent a component must shrink by")
       ->capture_default_str();
   app.add_option("--chunk", args.chunk, "Content of one zstd frame")
       ->transform(Size())
       ->default_str("4MiB");
-  app.add_option("--digest", args.digest, "none, crc32c, sha256 or xxh3")
-      ->check(CLI::IsMember({"none", "crc32c", "sha256", "xxh3"}))
-      ->capture_default_str();
+  app.add_option("--digest", args.digest, "none, crc32c, sha256 or xxh3 [crc32c; 2.0: xxh3]")
+      ->check(CLI::IsMember({"none", "crc32c", "sha256", "xxh3"}));
   Repeatable(app.add_option("--dtype", args.dtype,
                             "TYPE, or keep, of matching names; the first rule wins"));
   app.add_option("--on-overflow", args.on_overflow, "error, inf or saturate")
@@ -199,6 +202,14 @@ void AddDiff(CLI::App& app, DiffArgs& args) {
   app.add_option("B", args.second, "Another")->required();
 }
 
+void AddId(CLI::App& app, IdArgs& args) {
+  app.add_option("INPUT", args.inputs, "Files, a checkpoint folder, or - for standard input")
+      ->required();
+  app.add_option("--digest", args.digest, "sha256 or xxh3")
+      ->check(CLI::IsMember({"sha256", "xxh3"}))
+      ->capture_default_str();
+}
+
 void AddBench(CLI::App& app, BenchArgs& args) {
   app.add_option("INPUT", args.inputs, "Files or a checkpoint folder")->required();
   app.add_option("--folder", args.folder, "For a temporary file; else the input's folder");
@@ -249,6 +260,7 @@ void AddCommands(CLI::App& app) {
   add("verify", "Check every byte of a .zt file, or of all its shards", AddVerify, parsed.verify);
   add("extract", "Write tensors back as safetensors, npz, npy or GGUF", AddExtract, parsed.extract);
   add("diff", "Compare two inputs by name, shape, type and values", AddDiff, parsed.diff);
+  add("id", "Print what identifies a model: its content digest", AddId, parsed.id);
   add("bench", "Measure reading, converting, compressing and writing", AddBench, parsed.bench);
 }
 
@@ -257,6 +269,7 @@ int RunCommand(const CLI::App& app) {
   p.common.command = app.get_subcommands().front()->get_name();
   if (p.common.command == "convert") {
     p.convert.group_quantized = p.quant == "group";
+    if (p.convert.spec.empty()) p.convert.spec = p.convert.canonical ? "2.0" : "1.2";
     if (p.convert.output.empty() && !p.convert.dry_run)
       return RefuseUsage(p.common,
                          "-o OUT is missing: the .zt file to write, or - for standard "
@@ -280,6 +293,7 @@ int RunCommand(const CLI::App& app) {
   if (p.common.command == "extract")
     return RunExtract(Complete(p.extract, {p.extract.file}, p.extract.output));
   if (p.common.command == "diff") return RunDiff(Complete(p.diff, {p.diff.first, p.diff.second}));
+  if (p.common.command == "id") return RunId(Complete(p.id, p.id.inputs));
   return RunBench(Complete(p.bench, p.bench.inputs));
 }
 

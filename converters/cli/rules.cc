@@ -211,6 +211,24 @@ Status CompileRules(const ConvertArgs& args, RuleSet& rules) {
   return OkStatus();
 }
 
+// Whether nothing asks for what a canonical file cannot be.
+Status CheckCanonical(const ConvertArgs& args, const PlanOptions& plan) {
+  const ContainerTraits& traits = Traits(plan.spec);
+  if (!traits.canonical) {
+    return InvalidArgument("--canonical writes version 2.0, and --spec asks for " + args.spec);
+  }
+  if (!args.zstd.empty()) {
+    return InvalidArgument("--canonical stores everything raw; leave out --zstd");
+  }
+  if (plan.storage.digest != traits.digest) {
+    return InvalidArgument("--canonical has xxh3 digests; leave out --digest");
+  }
+  if (args.alignment != 0 && args.alignment != traits.placement) {
+    return InvalidArgument("--canonical aligns to 64 KiB; leave out --align");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<ElementType> ParseTypeName(const std::string& text, std::string_view option) {
@@ -247,7 +265,10 @@ StatusOr<Rules> MakeRules(const ConvertArgs& args) {
   Rules out;
   out.plan.spec = *ParseSpecVersion(args.spec);  // the command line has been checked
   out.plan.attributes = !args.no_metadata;
-  out.plan.storage.digest = *ParseDigestKind(args.digest);
+  out.plan.storage.digest =
+      args.digest.empty() ? Traits(out.plan.spec).digest : *ParseDigestKind(args.digest);
+  ZT_RETURN_IF_ERROR(Annotate(CheckDigest(out.plan.storage.digest, out.plan.spec), "--digest"));
+  if (args.canonical) ZT_RETURN_IF_ERROR(CheckCanonical(args, out.plan));
   out.plan.storage.compression = args.zstd.empty() ? Compression::kNone : Compression::kIfGain;
   if (args.zstd == "planes") {
     out.plan.storage.encoding = Encoding::kPlanes;

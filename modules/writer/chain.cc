@@ -177,7 +177,8 @@ class CompressStage final : public StageOf<Batch> {
 // Decides encoding and offset, in declared order.
 class PlaceStage final : public PieceStage {
  public:
-  PlaceStage(Placer& placer, const Codecs& codecs) : placer_(placer), codecs_(codecs) {}
+  PlaceStage(Placer& placer, const Codecs& codecs, SpecVersion spec)
+      : placer_(placer), codecs_(codecs), traits_(Traits(spec)) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
@@ -194,9 +195,7 @@ class PlaceStage final : public PieceStage {
       frames_.push_back({placer_.end() - begin_, content_,
                          static_cast<std::uint32_t>(chunk.encoded.size()),
                          static_cast<std::uint32_t>(chunk.bytes().size())});
-      if (frames_.size() > (1u << 27)) {
-        return InvalidArgument("more than 2^27 frames; choose a larger --chunk");
-      }
+      ZT_RETURN_IF_ERROR(CheckFrames());
       if (chunk.last) chunk.trailer = codecs_.Of(state).Trailer(frames_);
     } else {
       chunk.stored = chunk.bytes();
@@ -217,27 +216,47 @@ class PlaceStage final : public PieceStage {
         chunk.bytes().size());
   }
 
+  Status CheckFrames() const {
+    if (frames_.size() > (1u << 27)) {
+      return InvalidArgument("more than 2^27 frames; choose a larger --chunk");
+    }
+    if (!traits_.equal_frames || frames_.size() == 1) return OkStatus();
+    const std::uint32_t first = frames_.front().content_bytes;
+    if (frames_[frames_.size() - 2].content_bytes == first &&
+        frames_.back().content_bytes <= first) {
+      return OkStatus();
+    }
+    return InvalidArgument("its frames have different sizes, which version " +
+                           std::string(traits_.text) +
+                           " does not allow: a stage has changed how many bytes a chunk has");
+  }
+
   Placer& placer_;
   const Codecs& codecs_;
+  const ContainerTraits& traits_;
   // Of the component under way.
   std::uint64_t begin_ = 0, content_ = 0;
   std::vector<Frame> frames_;
 };
 
 // Digests that must see a component's bytes in order. Different components are hashed at once. CRC-32C, which can be
-// put together from parts, has a stage of its own.
+// put together from parts, has a stage of its own. Where digests cover decoded bytes it stands before compression.
 class HashStage final : public PieceStage {
  public:
+  explicit HashStage(bool decoded) : decoded_(decoded) {}
   StageOrder order() const override { return StageOrder::kInChain; }
   Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
     const DigestKind kind = state.storage.digest;
     if (kind == DigestKind::kNone || kind == DigestKind::kCrc32c) return OkStatus();
     if (chunk.first) state.hasher = MakeHasher(kind);
-    state.hasher->Update(chunk.stored);
-    state.hasher->Update(chunk.trailer);
+    state.hasher->Update(decoded_ ? chunk.bytes() : chunk.stored);
+    if (!decoded_) state.hasher->Update(chunk.trailer);
     return OkStatus();
   }
+
+ private:
+  const bool decoded_;
 };
 
 class CrcStage final : public PieceStage {
@@ -250,7 +269,8 @@ class CrcStage final : public PieceStage {
   }
 };
 
-// Hands the batch to the sink with one call: by several workers where the sink can place, in order where not.
+// Hands the batch to the sink, with one call unless long gaps divide it: by several workers where the sink can place, in
+// order where not.
 class WriteStage final : public StageOf<Batch> {
  public:
   explicit WriteStage(Sink& sink) : sink_(sink), place_(sink.can_place()) {}
@@ -268,10 +288,18 @@ class WriteStage final : public StageOf<Batch> {
         pieces.push_back(piece);
       }
     };
-    const Piece& first = batch.pieces.front();
+    const Piece* first = &batch.pieces.front();
     for (const Piece& chunk : batch.pieces) {
-      // A placed file reads as zero where nothing was written, so its first gap needs no bytes.
-      std::uint64_t zeros = place_ && &chunk == &first ? 0 : chunk.padding;
+      std::uint64_t zeros = chunk.padding;
+      // A placed file reads as zero where nothing was written: its first gap, and those that are long, need no bytes.
+      if (place_ && (&chunk == first || zeros >= kZeros.size())) {
+        if (&chunk != first) {
+          ZT_RETURN_IF_ERROR(Write(*first, pieces));
+          pieces.clear();
+        }
+        first = &chunk;
+        zeros = 0;
+      }
       for (; zeros > 0;) {
         const auto some = std::min<std::uint64_t>(zeros, kZeros.size());
         append(std::span(kZeros).first(some));
@@ -280,13 +308,18 @@ class WriteStage final : public StageOf<Batch> {
       append(chunk.stored);
       if (!chunk.trailer.empty()) append(chunk.trailer);
     }
+    return Write(*first, pieces);
+  }
+
+ private:
+  // Writes pieces that begin with those of `first`.
+  Status Write(const Piece& first, Pieces pieces) {
     const Status status =
         Caught([&] { return place_ ? sink_.WriteAt(first.place, pieces) : sink_.Append(pieces); });
     if (status.ok()) return status;
     return Annotate(Annotate(status, TensorContext(first.object->name)), sink_.name());
   }
 
- private:
   Sink& sink_;
   bool place_;
 };
@@ -470,11 +503,16 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
                                      MakeReadStage(parts.pool, false),
                                      std::make_shared<TransformStage>(parts.pool)};
   for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
+  const bool decoded = Traits(options.spec).digests_decoded;
   chain.push_back(std::make_shared<LookStage>());
+  if (Traits(options.spec).unique_indices) chain.push_back(MakeCellsStage());
+  if (decoded) chain.push_back(std::make_shared<HashStage>(true));
   chain.push_back(std::make_shared<CompressStage>(parts.pool, parts.codecs));
-  chain.push_back(std::make_shared<PlaceStage>(parts.placer, parts.codecs));
-  chain.push_back(std::make_shared<HashStage>());
-  chain.push_back(std::make_shared<CrcStage>());
+  chain.push_back(std::make_shared<PlaceStage>(parts.placer, parts.codecs, options.spec));
+  if (!decoded) {
+    chain.push_back(std::make_shared<HashStage>(false));
+    chain.push_back(std::make_shared<CrcStage>());
+  }
   chain.push_back(std::make_shared<WriteStage>(parts.sink));
   chain.push_back(std::make_shared<RecordStage>(parts.record, parts.codecs));
   if (options.progress) {

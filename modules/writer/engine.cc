@@ -191,12 +191,16 @@ Status Publisher::Begin() {
   return WriteTo(sink_, 0, pieces);
 }
 
-StatusOr<std::uint64_t> Publisher::End(std::uint64_t at, std::span<const std::byte> manifest) {
+StatusOr<std::uint64_t> Publisher::End(Placer& placer, std::span<const std::byte> manifest) {
   ZT_RETURN_IF_ERROR(Begin());
-  const std::vector<std::byte> footer = EncodeFooter(at, manifest, spec_);
-  const std::array<std::span<const std::byte>, 2> pieces = {manifest, footer};
-  ZT_RETURN_IF_ERROR(WriteTo(sink_, at, pieces));
-  const std::uint64_t total = at + manifest.size() + footer.size();
+  const std::uint64_t end = placer.end();
+  const bool aligned = Traits(spec_).manifest_is_blob;
+  const Placer::Gap gap = aligned ? placer.Open() : Placer::Gap{end, 0};
+  const std::vector<std::byte> padding(gap.padding);
+  const std::vector<std::byte> footer = EncodeFooter(gap.begin, manifest, spec_);
+  const std::array<std::span<const std::byte>, 3> pieces = {padding, manifest, footer};
+  ZT_RETURN_IF_ERROR(WriteTo(sink_, end, pieces));
+  const std::uint64_t total = gap.begin + manifest.size() + footer.size();
   ZT_RETURN_IF_ERROR(Annotate(Caught([&] { return sink_.Finish(total); }), sink_.name()));
   return total;
 }
@@ -208,7 +212,8 @@ Engine::Engine(std::unique_ptr<Sink> destination, WriterOptions writer_options)
       sink_(std::move(destination)),
       pool_(options.memory_bytes / 2),
       codecs_(options.zstd, options.min_gain),
-      placer_(Traits(options.spec).header_magic.size(), Traits(options.spec).placement),
+      placer_(Traits(options.spec).header_magic.size(),
+              options.alignment != 0 ? options.alignment : Traits(options.spec).placement),
       record_(options.spec),
       publisher_(*sink_, options.spec),
       cutter_(placer_),
@@ -407,7 +412,7 @@ Status Engine::Publish(const Value::Map& attributes) {
   auto manifest = record_.manifest.Finish(attributes);
   if (!manifest.ok()) return manifest.status();
   manifest_ = *std::move(manifest);
-  auto total = publisher_.End(placer_.end(), manifest_);
+  auto total = publisher_.End(placer_, manifest_);
   if (!total.ok()) return total.status();
   file_bytes_ = *total;
   return OkStatus();

@@ -182,7 +182,11 @@ auto Caught(const Call& call) -> decltype(call()) {
 // The stage that reads: one of the two reads what has to be read in order, the other all else.
 std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool, bool sequential);
 
-// The chain, in order: read, transform, the caller's own, compress, place, hash, write, record, report.
+// The stage that refuses sparse tensors which name a cell twice.
+std::shared_ptr<StageOf<Batch>> MakeCellsStage();
+
+// The chain, in order: read, transform, the caller's own, compress, place, hash, write, record, report. Where digests cover
+// decoded bytes, hash stands before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
 }  // namespace zt::writer::internal

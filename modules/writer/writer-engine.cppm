@@ -59,8 +59,8 @@ class Publisher {
   Publisher(Sink& sink, SpecVersion spec) : sink_(sink), spec_(spec) {}
   // Writes the header, once.
   Status Begin();
-  // Ends the output; returns its size.
-  StatusOr<std::uint64_t> End(std::uint64_t at, std::span<const std::byte> manifest);
+  // Ends the output with a manifest, which takes the place that the placer gives it; returns the output's size.
+  StatusOr<std::uint64_t> End(Placer& placer, std::span<const std::byte> manifest);
 
  private:
   Sink& sink_;

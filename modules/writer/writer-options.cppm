@@ -38,6 +38,9 @@ struct WriterOptions {
   SpecVersion spec = SpecVersion::k1_2;  // the version of the file
   Storage storage = {};                  // of components added without a plan
   ZstdOptions zstd = {};                 // level and frames of what is compressed
+  // Blobs begin at multiples of it; 0 is what the version's writers take (Traits), and it must be a multiple of what the
+  // version asks for.
+  std::uint64_t alignment = 0;
   // The fraction a component must shrink by to be stored compressed: at most 1; below 0 it may grow.
   double min_gain = 0.02;
   unsigned threads =

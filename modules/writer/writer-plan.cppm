@@ -87,6 +87,13 @@ struct PlanOptions {
 // source or a function of the options throws.
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
 
+// Makes a plan that of a canonical file (2.0 §6.3): objects and components in the order of their names, all raw and with
+// the version's digest, and one blob for all components with the same bytes. To find these it reads the beginning and the
+// middle of components that have the same size as another, and the whole of those that look equal. kInvalidArgument where
+// the version has no such form, for a pipe, and for names that are not in Unicode Normalization Form C. A Writer with no
+// alignment of its own then writes the file.
+Status MakeCanonical(TensorSource& source, Plan& plan);
+
 }  // namespace zt
 
 // Shared by the bodies, not exported.

@@ -37,6 +37,8 @@ using writer::internal::Engine;
 
 namespace {
 
+constexpr std::uint64_t kMaxAlignment = 16 << 20;
+
 // Sets every member of `from` in `into`, in one pass: a file may have a hundred thousand.
 void MergeAttributes(const Value::Map& from, Value::Map& into) {
   into.reserve(into.size() + from.size());  // so that keys stay where they are
@@ -50,6 +52,24 @@ void MergeAttributes(const Value::Map& from, Value::Map& into) {
       place.emplace(into.back().first, into.size() - 1);
     }
   }
+}
+
+// What the version asks of a writer.
+Status CheckOptions(const WriterOptions& options) {
+  const ContainerTraits& traits = Traits(options.spec);
+  const std::string version = "version " + std::string(traits.text);
+  if (options.alignment % traits.alignment != 0 || options.alignment > kMaxAlignment) {
+    return InvalidArgument("the alignment " + std::to_string(options.alignment) +
+                           " is no multiple of " + std::to_string(traits.alignment) +
+                           " up to 16 MiB, which " + version + " asks for");
+  }
+  if (options.zstd.frame_bytes > traits.max_frame_bytes) {
+    return InvalidArgument("frames of " + std::to_string(options.zstd.frame_bytes) +
+                           " bytes of content are larger than the " +
+                           std::to_string(traits.max_frame_bytes) + " that " + version +
+                           " allows; choose a smaller --chunk");
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -96,12 +116,11 @@ struct Writer::State {
     const SpecVersion spec = engine.options.spec;
     for (std::size_t c = 0; c < storage.size(); ++c) {
       storage[c] = writer::internal::Settled(object, c, storage[c]);
-      if (storage[c].compression == Compression::kNone ||
-          storage[c].encoding != Encoding::kPlanes) {
-        continue;
-      }
+      const Encoding encoding =
+          storage[c].compression == Compression::kNone ? Encoding::kRaw : storage[c].encoding;
+      if (encoding != Encoding::kPlanes && storage[c].digest == storage[0].digest) continue;
       ZT_RETURN_IF_ERROR(AnnotateTensor(
-          CheckExpressible(object, Encoding::kPlanes, Name(storage[c].digest), spec), object.name));
+          CheckExpressible(object, encoding, Name(storage[c].digest), spec), object.name));
     }
     return OkStatus();
   }
@@ -126,6 +145,7 @@ struct Writer::State {
         AnnotateTensor(writer::internal::CheckFormat(declared, true), declared.name));
     PlanOptions options;
     options.spec = engine.options.spec;
+    options.storage.digest = storage.front().digest;
     auto made = MakePlan(source, options);
     if (!made.ok()) return made.status();
     plan = *std::move(made);
@@ -191,6 +211,7 @@ StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
                            " cannot be written");
   }
   ZT_RETURN_IF_ERROR(Validate(options.zstd));
+  ZT_RETURN_IF_ERROR(CheckOptions(options));
   if (!std::isfinite(options.min_gain) || options.min_gain > 1) {
     return InvalidArgument("min_gain is " + std::to_string(options.min_gain) +
                            ", no number up to 1");
@@ -276,6 +297,7 @@ const std::vector<NumericFinding>& Writer::numeric_findings() const {
 StatusOr<Manifest> Writer::manifest() const {
   return DecodeManifest(state_->engine.manifest(), state_->engine.options.spec);
 }
+std::span<const std::byte> Writer::manifest_bytes() const { return state_->engine.manifest(); }
 std::uint64_t Writer::file_bytes() const { return state_->engine.file_bytes(); }
 
 }  // namespace zt

@@ -1,0 +1,115 @@
+// zt.cli — id: the content digest (2.0 §6.4) of a model, whatever file it is in.
+module;
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import :output;
+import :progress;
+import :support;
+import zt;
+
+namespace zt::cli {
+
+using namespace internal;
+
+namespace {
+
+// The manifest of a file of version 2.0, checked; nullopt for everything else.
+StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& path) {
+  const auto file = OpenFile(path);
+  if (!file.ok() || !(*file)->size())
+    return std::nullopt;  // a folder or a pipe, or it is refused later
+  const std::uint64_t size = *(*file)->size();
+  std::vector<std::byte> head(std::min<std::uint64_t>(size, 8));
+  std::vector<std::byte> tail(std::min<std::uint64_t>(size, kTailBytes));
+  ZT_RETURN_IF_ERROR((*file)->ReadAt(0, head));
+  if (!LooksLikeZt(head)) return std::nullopt;
+  ZT_RETURN_IF_ERROR((*file)->ReadAt(size - tail.size(), tail));
+  ZT_ASSIGN_OR_RETURN(const Trailer trailer, LocateManifest(head, tail, size));
+  if (!Traits(trailer.family).digests_decoded || trailer.manifest_bytes == 0) return std::nullopt;
+  std::vector<std::byte> bytes(trailer.manifest_bytes);
+  ZT_RETURN_IF_ERROR((*file)->ReadAt(trailer.manifest_offset, bytes));
+  ZT_ASSIGN_OR_RETURN(const Manifest manifest, DecodeManifest(bytes, trailer));
+  ZT_RETURN_IF_ERROR(CheckLayout(manifest, trailer.data_end));
+  for (const StoredObject& object : manifest.objects) {
+    for (const StoredComponent& component : object.components) {
+      if (component.digest.empty()) return std::nullopt;
+    }
+  }
+  return bytes;
+}
+
+// The manifest that the inputs would have in a file of version 2.0: all is read, and nothing written.
+StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
+                      OpenInputs(args.inputs, args.input));
+  PlanOptions plan_options;
+  plan_options.spec = SpecVersion::k2_0;
+  plan_options.storage.digest = Traits(plan_options.spec).digest;
+  plan_options.attributes = false;  // they are not part of it
+  ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
+  WriterOptions options;
+  options.spec = plan_options.spec;
+  options.storage = plan_options.storage;
+  options.threads = args.common.threads;
+  options.memory_bytes = args.common.memory;
+  ProgressBar bar(args.common, "id");
+  options.progress = [&](const Progress& p) {
+    bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
+  };
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                      Writer::Create(DiscardSink(), std::move(options)));
+  {
+    const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
+    ZT_RETURN_IF_ERROR(writer->AddSource(*source, plan));
+    ZT_RETURN_IF_ERROR(writer->Finish());
+  }
+  bar.End();
+  const std::span<const std::byte> manifest = writer->manifest_bytes();
+  return std::vector<std::byte>(manifest.begin(), manifest.end());
+}
+
+StatusOr<std::string> Id(const IdArgs& args) {
+  const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
+  if (args.inputs.size() == 1 && args.inputs[0] != "-") {
+    const std::string& file = args.inputs[0];
+    const auto manifest = ReadManifest(file);
+    if (!manifest.ok()) return Annotate(manifest.status(), file);
+    if (*manifest) return ContentDigest(**manifest, kind);
+  }
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> manifest, ComputeManifest(args));
+  return ContentDigest(manifest, kind);
+}
+
+}  // namespace
+
+int RunId(const IdArgs& args) {
+  const StatusOr<std::string> id = Id(args);
+  if (!id.ok()) return Fail(args.common, id.status());
+  Status printed;
+  if (args.common.json) {
+    Json json = Envelope(args.common, true);
+    json["inputs"] = args.inputs;
+    json["id"] = *id;
+    printed = PrintJson(args.common, json);
+  } else {
+    printed = Print(*id + "\n");
+  }
+  return printed.ok() ? 0 : Fail(args.common, printed);
+}
+
+}  // namespace zt::cli

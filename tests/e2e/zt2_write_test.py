@@ -1,0 +1,279 @@
+"""zTensor 2.0 as an output, held to the independent reader and to the reference's own canonical files."""
+import hashlib
+import os
+import struct
+import unittest
+
+import make_safetensors
+import make_zt
+import support
+import zt2read
+from support import DATA, INVALID, UNSUPPORTED, USAGE
+
+GOLDENS = DATA / "zt2"
+IDS = dict(line.split() for line in (GOLDENS / "ids.txt").read_text().splitlines())
+# Which input each golden was made of; those of GGUF files have other attributes of the file, see below.
+INPUTS = {
+    "hf-sharded-model-00001-of-00003.safetensors.zt": DATA / "hf-sharded/model-00001-of-00003.safetensors",
+    "safetensors-library.safetensors.zt": DATA / "safetensors/library.safetensors",
+    "gguf-little.gguf.zt": DATA / "gguf/little.gguf",
+}
+
+
+def input_of(name):
+    return INPUTS.get(name) or GOLDENS / name.replace(".zt", ".safetensors")
+
+
+class Writing(support.EndToEnd):
+
+    def convert(self, *arguments, name="out.zt", spec="2.0"):
+        """The file that convert writes, which keeps every rule, and its path."""
+        output = self.path(name)
+        self.succeed("convert", "-f", "-q", "--spec", spec, "-o", output, *arguments)
+        file = zt2read.open_file(output)
+        file.verify()
+        self.assertFalse(file.unreferenced())
+        return file
+
+    def sample(self, *sizes, name="in.safetensors"):
+        """A safetensors file of f32 tensors with so many elements, and the bytes of each."""
+        tensors, content = {}, {}
+        for i, size in enumerate(sizes):
+            content[f"t{i}"] = struct.pack(f"<{size}f", *((7 * i + j % 251) / 8 for j in range(size)))
+            tensors[f"t{i}"] = ("F32", [size], content[f"t{i}"])
+        path = self.path(name)
+        make_safetensors.write(path, tensors)
+        return path, content
+
+
+class Canonical(Writing):
+
+    def test_files_are_the_references_byte_for_byte(self):
+        equal = 0
+        for name in sorted(IDS):
+            if name.startswith("gguf"):
+                continue
+            with self.subTest(name):
+                self.succeed("convert", "-f", "-q", "--canonical", input_of(name), "-o", self.path("out.zt"))
+                self.assertEqual((self.folder / "out.zt").read_bytes(), (GOLDENS / name).read_bytes())
+                equal += 1
+        self.assertEqual(equal, 14)
+
+    def test_gguf_differs_in_the_attributes_of_the_file_alone(self):
+        """The reference keeps some keys of the header, ztstream what writes it back."""
+        ours = self.convert("--canonical", INPUTS["gguf-little.gguf.zt"])
+        theirs = zt2read.open_file(GOLDENS / "gguf-little.gguf.zt")
+        end = theirs.manifest[0]
+        self.assertEqual(ours.data[:end], theirs.data[:end])
+        self.assertEqual(ours.content_digest(), theirs.content_digest())
+
+    def test_equal_contents_share_a_blob_whatever_their_types_names_and_order(self):
+        a, b = struct.pack("<8f", *range(8)), struct.pack("<8f", *range(1, 9))
+        entries = [("z", "F32", [8], a), ("b", "I32", [2, 4], a), ("é", "F32", [8], b), ("a", "U8", [32], b),
+                   ("empty", "F32", [0], b""), ("none", "I8", [3, 0], b"")]
+        files = []
+        for order in (entries, entries[::-1]):
+            make_safetensors.write(self.path("in.safetensors"), {n: (t, s, c) for n, t, s, c in order})
+            file = self.convert("--canonical", self.path("in.safetensors"))
+            file.check_canonical()
+            files.append(file.data)
+        self.assertEqual(files[0], files[1])
+        offsets = {name: o.parts["data"].offset for name, o in file.objects.items()}
+        self.assertEqual(offsets, {"a": 65536, "b": 131072, "empty": 196608, "none": 196608, "z": 131072, "é": 65536})
+
+    def test_what_is_alike_in_its_samples_alone_is_not_shared(self):
+        size = 1 << 20
+        first = bytes(size)
+        other = bytearray(first)
+        other[100_000] = 1  # between the samples of beginning and middle
+        make_safetensors.write(self.path("in.safetensors"), {
+            "a": ("U8", [size], first), "b": ("U8", [size], bytes(other)), "c": ("U8", [size], first)})
+        file = self.convert("--canonical", self.path("in.safetensors"))
+        file.check_canonical()
+        self.assertEqual([file.objects[n].parts["data"].offset - 65536 for n in "abc"], [0, size, 0])
+
+    def test_conversions_are_looked_at_after_they_were_made(self):
+        half, single = struct.pack("<4e", 1, 2, 3, 4), struct.pack("<4f", 1, 2, 3, 4)
+        make_safetensors.write(self.path("in.safetensors"), {"a": ("F16", [4], half), "b": ("F32", [4], single)})
+        file = self.convert("--canonical", "--dtype", "a=f32", self.path("in.safetensors"))
+        file.check_canonical()
+        self.assertEqual(file.objects["a"].parts["data"].offset, file.objects["b"].parts["data"].offset)
+        self.assertEqual(file.decode("a", "data"), single)
+
+    def test_refusals(self):
+        path, _ = self.sample(4)
+        out = self.path("out.zt")
+        for options, says in [(("--spec", "1.2"), "--spec asks for 1.2"), (("--zstd",), "raw"),
+                              (("--digest", "sha256"), "xxh3"), (("--align", "4096"), "64 KiB")]:
+            self.fail_with(USAGE, "convert", "--canonical", *options, path, "-o", out, says=says)
+        self.fail_with(USAGE, "convert", "--canonical", "-", "-o", out, stdin=path_bytes(path), says="a pipe cannot")
+        make_safetensors.write(self.path("nfd.safetensors"), {"e\u0301": ("U8", [1], b"x")})
+        self.fail_with(USAGE, "convert", "--canonical", self.path("nfd.safetensors"), "-o", out,
+                       says="Unicode Normalization Form C")
+        self.assertFalse(os.path.exists(out))
+
+
+def path_bytes(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Options(Writing):
+
+    def test_raw_files_for_each_digest_and_number_of_threads(self):
+        path, content = self.sample(3, 70_000, 0, 1_000_000)
+        for digest in ("xxh3", "sha256", "none"):
+            seen = set()
+            for threads in ("1", "4"):
+                file = self.convert(path, "--digest", digest, "-T", threads)
+                seen.add(file.data)
+                for name, data in content.items():
+                    self.assertEqual(file.decode(name, "data"), data)
+                    found = file.objects[name].parts["data"].digest
+                    self.assertEqual(found, zt2read.digest_of(digest, data))
+            self.assertEqual(len(seen), 1, digest)
+        default = self.convert(path)
+        self.assertTrue(default.objects["t0"].parts["data"].digest.startswith("xxh3:"))
+
+    def test_alignment(self):
+        path, _ = self.sample(3, 70_000, 5)
+        for option, align in [((), 65536), (("--align", "4096"), 4096), (("--align", "1MiB"), 1 << 20)]:
+            file = self.convert(path, *option)
+            offsets = [file.objects[n].parts["data"].offset for n in ("t0", "t1", "t2")] + [file.manifest[0]]
+            self.assertEqual(offsets[0], align)
+            self.assertTrue(all(offset % align == 0 for offset in offsets), offsets)
+        self.fail_with(USAGE, "convert", "--spec", "2.0", "--align", "1000", path, "-o", self.path("no.zt"),
+                       says="no multiple of 4096")
+        self.succeed("convert", "--align", "4096", path, "-o", self.path("one.zt"))
+        self.assertEqual(support.read_zt(self.path("one.zt"))["version"], "1.2.0")
+
+    def test_pipes_give_the_same_bytes(self):
+        path, _ = self.sample(3, 70_000, 0, 300_000)
+        for options in ((), ("--zstd",), ("--zstd=planes",)):
+            want = self.convert(path, *options).data
+            got = self.succeed("convert", "-q", "--spec", "2.0", *options, "-", "-o", "-", stdin=path_bytes(path))
+            self.assertEqual(hashlib.sha256(got).digest(), hashlib.sha256(want).digest(), options)
+
+    def test_compressed_parts_keep_their_digests(self):
+        path, content = self.sample(70_000, 1_000_000)
+        raw = self.convert(path)
+        for option, encoding in (("--zstd", zt2read.ZSTD), ("--zstd=planes", zt2read.PLANES)):
+            file = self.convert(path, option, "--chunk", "64KiB")
+            self.assertLess(len(file.data), len(raw.data))
+            for name, data in content.items():
+                part = file.objects[name].parts["data"]
+                self.assertEqual((part.encoding, part.size, part.digest),
+                                 (encoding, len(data), raw.objects[name].parts["data"].digest))
+                self.assertEqual(file.decode(name, "data"), data)
+            self.assertEqual(file.content_digest(), raw.content_digest())
+
+    def test_what_the_version_cannot_say_is_refused_before_anything_is_written(self):
+        path, _ = self.sample(3)
+        out = self.path("no.zt")
+        self.fail_with(USAGE, "convert", "--spec", "2.0", "--digest", "crc32c", path, "-o", out,
+                       says="version 2.0 has no digest crc32c")
+        self.fail_with(USAGE, "convert", "--spec", "2.0", "--zstd", "--chunk", "17MiB", path, "-o", out,
+                       says="choose a smaller --chunk")
+        for name, says in (("n" * 1025, "at most 1024"), ("a\0b", "U+0000")):
+            make_safetensors.write(self.path("names.safetensors"), {name: ("U8", [1], b"x")})
+            self.fail_with(USAGE, "convert", "--spec", "2.0", self.path("names.safetensors"), "-o", out, says=says)
+        self.assertFalse(os.path.exists(out))
+
+
+class Mapping(Writing):
+
+    def test_types_of_one_byte_and_less_are_logical_types(self):
+        make_safetensors.write(self.path("in.safetensors"), {
+            "b": ("BOOL", [3], b"\0\1\1"), "e4": ("F8_E4M3", [2], b"\1\2"), "e8": ("F8_E8M0", [2], b"\1\2"),
+            "f4": ("F4", [2, 4], b"\x21\x43\x65\x07"), "f6": ("F6_E2M3", [4], b"\1\2\3"), "c": ("C64", [1], bytes(8))})
+        file = self.convert(self.path("in.safetensors"))
+        said = {n: (o.layout, o.shape, o.parts["data"].dtype, o.parts["data"].type, o.attributes)
+                for n, o in file.objects.items()}
+        self.assertEqual(said["b"], ("dense", [3], "u8", "bool", None))
+        self.assertEqual(said["e4"], ("dense", [2], "u8", "f8_e4m3fn", None))
+        self.assertEqual(said["e8"], ("dense", [2], "u8", "f8_e8m0", None))
+        self.assertEqual(said["f4"], ("dense", [2, 4], "u8", "f4_e2m1", None))
+        self.assertEqual(said["f6"], ("dense", [3], "u8", "ztstream.f6_e2m3/1", {"logical_shape": [4]}))
+        self.assertEqual(said["c"], ("dense", [1], "f32", "complex64", None))
+
+    def test_sparse_and_grouped_objects(self):
+        file = self.convert(DATA / "zt/w123.zt")
+        layouts = {o.layout for o in file.objects.values()}
+        self.assertIn("zt.sparse_csr/1", layouts)
+        self.assertIn("zt.sparse_coo/1", layouts)
+        grouped = self.convert("--quant", "group", DATA / "gptq")
+        self.assertIn("ztstream.quantized_group/1", {o.layout for o in grouped.objects.values()})
+
+    def test_blocks_of_gguf_keep_their_name(self):
+        file = self.convert(DATA / "gguf/little.gguf")
+        self.assertEqual(file.objects["q8"].layout, "gguf.q8_0/1")
+        self.assertEqual(file.objects["q8"].attributes, {"block_bytes": 34, "elems_per_block": 32})
+
+
+class Sparse(Writing):
+
+    def write(self, layout, shape, **components):
+        """A 1.2 file with one sparse object; components are lists of u64, values are numbered."""
+        count = len(components.get("indices") or components["coords"]) // (1 if layout == "sparse_csr" else len(shape))
+        parts = {"values": {"dtype": "f32", "data": struct.pack(f"<{count}f", *range(count))}}
+        for role, numbers in components.items():
+            parts[role] = {"dtype": "u64", "data": struct.pack(f"<{len(numbers)}Q", *numbers)}
+        path = self.folder / "sparse.zt"
+        path.write_bytes(make_zt.encode_1({"m": {"format": layout, "shape": shape, "components": parts}}))
+        return path
+
+    def test_a_cell_is_named_once_and_the_columns_of_a_row_ascend(self):
+        out = self.path("no.zt")
+        good = [dict(indices=[0, 2, 1, 0, 3], indptr=[0, 2, 3, 3, 5]), dict(indptr=[0, 2, 3, 3, 5], indices=[0, 2, 1, 0, 3])]
+        for components in good:
+            file = self.convert(self.write("sparse_csr", [4, 4], **components))
+            self.assertEqual(file.objects["m"].layout, "zt.sparse_csr/1")
+        for indices in ([0, 2, 1, 3, 0], [0, 0, 1, 0, 3], [2, 0, 1, 0, 3]):
+            for components in (dict(indices=indices, indptr=[0, 2, 3, 3, 5]), dict(indptr=[0, 2, 3, 3, 5], indices=indices)):
+                self.fail_with(INVALID, "convert", "--spec", "2.0", self.write("sparse_csr", [4, 4], **components), "-o", out,
+                               says=("tensor 'm'", "not above the one before it in its row"))
+        file = self.convert(self.write("sparse_coo", [2, 3], coords=[1, 0, 1, 2, 2, 0]))
+        self.assertEqual(file.objects["m"].layout, "zt.sparse_coo/1")
+        self.fail_with(INVALID, "convert", "--spec", "2.0", self.write("sparse_coo", [2, 3], coords=[1, 0, 1, 2, 2, 2]),
+                       "-o", out, says="two elements name the same cell")
+
+    def test_formats_of_ones_own_are_kept_unchanged(self):
+        objects = {name: {"format": name, "shape": [5], "attributes": {"k": [1, {"x": None}]}, "components": {
+            "a": {"dtype": "u8", "data": b"abc"}, "b": {"dtype": "f16", "type": "odd", "data": b"xy"}}}
+            for name in ("mine", "example.growing/1", "ztstream.mine/1", "zt.mx/1", "gguf.q8_0/1")}
+        path = self.folder / "own.zt"
+        path.write_bytes(make_zt.encode_1(objects))
+        file = self.convert(path)
+        for name in objects:
+            o = file.objects[name]
+            self.assertEqual((o.layout, o.shape, o.attributes), (f"ztstream.{name}/1", [5], {"k": [1, {"x": None}]}))
+            self.assertEqual({r: (p.dtype, p.type) for r, p in o.parts.items()},
+                             {"a": ("u8", None), "b": ("f16", "ztstream.odd/1")})
+            self.assertEqual(file.stored(name, "a"), b"abc")
+
+
+class Id(Writing):
+
+    def test_ids_are_the_references(self):
+        for name, want in IDS.items():
+            with self.subTest(name):
+                self.assertEqual(self.succeed("id", input_of(name)).decode(), want + "\n")
+
+    def test_id_is_the_same_however_the_tensors_are_stored(self):
+        path, _ = self.sample(70_000, 3)
+        want = self.succeed("id", path)
+        for options in ((), ("--zstd",), ("--zstd=planes",), ("--canonical",), ("--align", "4096")):
+            self.convert(path, *options)
+            self.assertEqual(self.succeed("id", self.path("out.zt")), want, options)
+        self.convert(path, "--digest", "none")
+        self.assertEqual(self.succeed("id", self.path("out.zt")), want)
+        self.succeed("convert", path, "-o", self.path("old.zt"))
+        self.assertEqual(self.succeed("id", self.path("old.zt")), want)
+        self.assertEqual(self.json("id", "--json", path)["id"], want.decode().strip())
+        self.assertRegex(self.succeed("id", "--digest", "xxh3", path), rb"^xxh3:[0-9a-f]{16}\n$")
+        make_safetensors.write(self.path("other.safetensors"), {"t": ("U8", [1], b"x")})
+        self.assertNotEqual(self.succeed("id", self.path("other.safetensors")), want)
+
+
+if __name__ == "__main__":
+    unittest.main()
