@@ -332,7 +332,8 @@ class Verifier {
     ZT_RETURN_IF_ERROR(pipeline.Drain());
     findings_.Append(std::move(in_order_));
     ZT_RETURN_IF_ERROR(reader::internal::CheckSparse(
-        reader_, findings_.Objects(), missing_, options_.memory_bytes / 2,
+        reader_, findings_.Objects(), missing_,
+        MemoryFor(options_.memory_bytes, options_.threads) / 2,
         [this](std::uint32_t o, std::string_view what) {
           findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
         }));
