@@ -226,6 +226,10 @@ Status CheckCanonical(const ConvertArgs& args, const PlanOptions& plan) {
   if (args.alignment != 0 && args.alignment != traits.placement) {
     return InvalidArgument("--canonical aligns to 64 KiB; leave out --align");
   }
+  if (args.shards != 0 || args.shard_size != 0 || !args.shard.empty()) {
+    return InvalidArgument(
+        "--canonical writes one file; leave out --shards, --shard-size and --shard");
+  }
   return OkStatus();
 }
 

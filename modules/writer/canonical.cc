@@ -33,7 +33,8 @@ namespace {
 
 // Content that is read at once.
 constexpr std::uint64_t kStep = 1 << 20;
-// A component is told from others of its size by so many bytes of its beginning and of its middle, as a rule.
+// Components of one size are told apart by so many bytes of their beginning and of their middle, as a rule. It is a multiple
+// of the units that transforms make.
 constexpr std::uint64_t kSample = 4096;
 
 // ---- names ----
@@ -183,11 +184,10 @@ class Finder {
   // Samples tell most components of one size apart, digests nearly all others; equal digests are confirmed.
   Status FindAmong(const std::vector<std::size_t>& same, std::uint64_t size) {
     std::map<std::uint64_t, std::vector<std::size_t>> by_sample;
+    const bool samples = std::ranges::all_of(same, [this](std::size_t i) { return CanSample(i); });
     for (const std::size_t i : same) {
       std::uint64_t sample = 0;
-      if (!source_.sequential(PlannedOf(i).source)) {
-        ZT_RETURN_IF_ERROR(Named(i, Sample(i, size, &sample)));
-      }
+      if (samples) ZT_RETURN_IF_ERROR(Named(i, Sample(i, size, &sample)));
       by_sample[sample].push_back(i);
     }
     for (const auto& [sample, alike] : by_sample) {
@@ -206,12 +206,16 @@ class Finder {
     return OkStatus();
   }
 
+  // Whether a component can be read at the places of the samples, which are the same for all of one size.
+  bool CanSample(std::size_t i) const {
+    return !source_.sequential(PlannedOf(i).source) && kSample % UnitOf(i) == 0;
+  }
+
   Status Sample(std::size_t i, std::uint64_t size, std::uint64_t* sample) {
-    const std::uint64_t some = std::min(Units(i, kSample), size);
+    const std::uint64_t some = std::min(kSample, size);
     std::vector<std::byte> bytes(2 * some);
     ZT_RETURN_IF_ERROR(Read(i, 0, std::span(bytes).first(some)));
-    const std::uint64_t unit = UnitOf(i);
-    const std::uint64_t middle = std::min(size / 2 / unit * unit, size - some);
+    const std::uint64_t middle = size / 2 / kSample * kSample;
     ZT_RETURN_IF_ERROR(Read(i, middle, std::span(bytes).last(some)));
     *sample = Xxh3(bytes);
     return OkStatus();

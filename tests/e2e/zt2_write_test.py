@@ -92,6 +92,19 @@ class Canonical(Writing):
         file.check_canonical()
         self.assertEqual([file.objects[n].parts["data"].offset - 65536 for n in "abc"], [0, size, 0])
 
+    def test_what_is_equal_is_found_in_streams_and_after_conversions(self):
+        """Compressed without a seek table, so that they are read in order only, beside raw ones with the same bytes."""
+        for name in ("w010.zt", "w101.zt", "w111.zt", "w123.zt"):
+            with self.subTest(name):
+                self.convert("--canonical", DATA / "zt" / name).check_canonical()
+        single = struct.pack("<20000f", *range(20000))
+        make_safetensors.write(self.path("in.safetensors"), {
+            "a": ("F64", [20000], struct.pack("<20000d", *range(20000))), "b": ("F32", [20000], single),
+            "c": ("U8", [80000], single)})
+        file = self.convert("--canonical", "--dtype", "a=f32", self.path("in.safetensors"))
+        file.check_canonical()
+        self.assertEqual(len({o.parts["data"].offset for o in file.objects.values()}), 1)
+
     def test_conversions_are_looked_at_after_they_were_made(self):
         half, single = struct.pack("<4e", 1, 2, 3, 4), struct.pack("<4f", 1, 2, 3, 4)
         make_safetensors.write(self.path("in.safetensors"), {"a": ("F16", [4], half), "b": ("F32", [4], single)})
@@ -104,7 +117,8 @@ class Canonical(Writing):
         path, _ = self.sample(4)
         out = self.path("out.zt")
         for options, says in [(("--spec", "1.2"), "--spec asks for 1.2"), (("--zstd",), "raw"),
-                              (("--digest", "sha256"), "xxh3"), (("--align", "4096"), "64 KiB")]:
+                              (("--digest", "sha256"), "xxh3"), (("--align", "4096"), "64 KiB"),
+                              (("--shards", "2"), "one file")]:
             self.fail_with(USAGE, "convert", "--canonical", *options, path, "-o", out, says=says)
         self.fail_with(USAGE, "convert", "--canonical", "-", "-o", out, stdin=path_bytes(path), says="a pipe cannot")
         make_safetensors.write(self.path("nfd.safetensors"), {"e\u0301": ("U8", [1], b"x")})
