@@ -33,7 +33,8 @@ struct NumericFinding {
   NumericCounts counts;  // of all its values
 };
 
-// How a Writer writes. Options out of range are kInvalidArgument of Writer::Create. Only `threads` and `memory_bytes` leave the file's bytes as they are.
+// How a Writer writes. Options out of range are kInvalidArgument of Writer::Create. Only `threads` and `memory_bytes`
+// leave the file's bytes as they are.
 struct WriterOptions {
   SpecVersion spec = SpecVersion::k1_2;  // the version of the file
   Storage storage = {};                  // of components added without a plan
@@ -43,8 +44,8 @@ struct WriterOptions {
   std::uint64_t alignment = 0;
   // The fraction a component must shrink by to be stored compressed: at most 1; below 0 it may grow.
   double min_gain = 0.02;
-  unsigned threads =
-      0;  // workers, up to kMaxThreads; 0 means UsableThreads(), 1 the caller's alone
+  // Workers, up to kMaxThreads; 0 means UsableThreads(), 1 the caller's thread alone.
+  unsigned threads = 0;
   // For chunks under way, of which there is always one: see MemoryFor. The manifest comes on top.
   std::uint64_t memory_bytes = 0;
   // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes (with
