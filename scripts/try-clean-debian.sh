@@ -46,7 +46,7 @@ security=$(debian_mirror "$suite-security")
 
 report=$(mktemp)
 cleanup() {
-  umount "$root/proc" "$root/dev/shm" "$root/dev" 2>/dev/null || true
+  umount "$root/proc" "$root/dev/shm" "$root/dev/pts" "$root/dev" 2>/dev/null || true
   rm -f "$report"
 }
 trap cleanup EXIT
@@ -85,7 +85,9 @@ if [ "$form" = deb822 ]; then
 fi
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
-[ ! -d /dev/shm ] || mount --bind /dev/shm "$root/dev/shm" 2>/dev/null || true
+for part in shm pts; do  # the tests use both
+  [ ! -d /dev/$part ] || mount --bind /dev/$part "$root/dev/$part" 2>/dev/null || true
+done
 
 [ ${#copies[@]} = 0 ] || cp "${copies[@]}" "$root/root/"
 step "git clone" git clone -q --no-hardlinks "$PWD" "$root/root/ztstream"
