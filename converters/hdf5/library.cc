@@ -135,6 +135,8 @@ class File final : public Library {
                                         size.data(), nullptr) < 0) {
       return Damaged("the dataset");
     }
+    // Where there is nothing stored, and nothing to fill with either, libhdf5 leaves what is there.
+    std::memset(out.data(), 0, out.size());
     if (H5Dread(dataset_.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, out.data()) < 0)
       return Damaged("its data");
     return OkStatus();
