@@ -15,8 +15,8 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -171,6 +171,10 @@ void Serve(int socket, ByteSource& bytes, std::span<std::byte> shared) {
 // ---- this side of it -------------------------------------------------------------------------------------------
 
 StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t block) {
+  // One at a time: a worker that another thread forks between the socketpair and the close below would inherit this
+  // worker's end of the socket and hold it open, and Receive would wait for ever once this worker has died.
+  static std::mutex* const one = new std::mutex;
+  const std::lock_guard lock(*one);
   std::unique_ptr<Worker> worker(new Worker);
   worker->file_size_ = bytes.size().value_or(0);
   void* const memory =
@@ -189,7 +193,7 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
     Retire();
     try {
       Serve(ends[1], bytes, worker->shared_);
-    } catch (const std::exception&) {  // memory has run out
+    } catch (...) {  // memory has run out, or the bytes are of a class that throws
       ::_exit(kOutOfMemory);
     }
     ::_exit(0);
