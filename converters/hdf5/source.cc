@@ -37,8 +37,9 @@ constexpr std::uint64_t kMaxExpansion = 2048;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
 // Blocks lie across chunks where a row of chunks does not fit the memory limit. So often may a chunk be decoded.
 constexpr std::uint64_t kMostDecoded = 64;
-// libhdf5 takes some kilobytes for each chunk of a block.
-constexpr std::uint64_t kMostChunks = 2048;
+// libhdf5 takes some kilobytes for each chunk of a block. A block is no larger than so many chunks, and lies in no more
+// than kMostTouched, of which it may have a part each.
+constexpr std::uint64_t kMostChunks = 2048, kMostTouched = 32768;
 constexpr std::uint64_t kLeastBlock = std::uint64_t{64} << 10;
 
 // How a dataset is cut into blocks whose C-ordered bytes follow each other: ranges of dimension `split`, whole in those
@@ -50,14 +51,20 @@ struct Blocks {
   std::uint64_t decoded = 1;  // how many blocks a chunk may lie in
 };
 
-Blocks Cut(const Shape& shape, const Shape& chunk, std::uint64_t elements) {
+Blocks Cut(const Shape& shape, const Shape& chunk, std::uint64_t elements, std::uint64_t touched) {
   Blocks blocks;
   if (shape.empty()) return blocks;
+  const auto beside = [&](std::size_t k) { return (shape[k] - 1) / chunk[k] + 1; };  // chunks
+  std::uint64_t chunks = 1;  // that one index of `split` lies in
   blocks.split = shape.size() - 1;
-  while (blocks.split > 0 && blocks.inner * shape[blocks.split] <= elements)
+  while (blocks.split > 0 && blocks.inner * shape[blocks.split] <= elements &&
+         beside(blocks.split) <= touched / chunks) {
+    chunks *= beside(blocks.split);
     blocks.inner *= shape[blocks.split--];
+  }
   const std::uint64_t height = std::min(chunk[blocks.split], shape[blocks.split]);
-  blocks.indices = std::min(elements / blocks.inner, shape[blocks.split]);
+  blocks.indices =
+      std::min({elements / blocks.inner, shape[blocks.split], touched / chunks * height});
   if (blocks.indices >= height) {
     blocks.indices -= blocks.indices % height;
   } else {
@@ -183,7 +190,7 @@ class Hdf5Source final : public TensorSource {
 
   Status AddDecoded(const Dataset& dataset, std::uint64_t size, Part& part) {
     const std::uint64_t width = size / *ElementCount(dataset.shape);
-    std::uint64_t most = block_ / width;
+    std::uint64_t most = block_ / width, touched = ~std::uint64_t{0};
     Shape chunk = dataset.chunk;
     if (chunk.empty()) {
       chunk.assign(dataset.shape.size(), 1);
@@ -191,11 +198,12 @@ class Hdf5Source final : public TensorSource {
       const auto elements = ElementCount(chunk);
       if (!elements || *elements == 0) return InvalidData("its chunks are not known");
       most = std::min(most, CheckedMul(*elements, kMostChunks).value_or(most));
+      touched = kMostTouched;
     }
     if (chunk.size() != dataset.shape.size() || part.swap > width)
       return InvalidData("its chunks are not known");
     part.decoded = true;
-    part.blocks = Cut(dataset.shape, chunk, most);
+    part.blocks = Cut(dataset.shape, chunk, most, touched);
     if (part.blocks.decoded > kMostDecoded) {
       part.problem =
           "a row of its chunks takes more than a quarter of the memory limit, and each "
