@@ -58,6 +58,11 @@ Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind
         const VerifyReport report,
         Verify(**reader, {.threads = args.common.threads, .memory_bytes = args.common.memory}));
     if (!report.problems.empty()) return damaged(InvalidData(report.problems.front().message));
+    if (report.digests < report.components)
+      return InvalidData("neither it nor all of its tensors have a digest that says it is whole");
+  } else {
+    ZT_ASSIGN_OR_RETURN(const DigestText parsed, ParseDigest(listed));
+    kind = parsed.kind;
   }
   ZT_ASSIGN_OR_RETURN(const std::string digest, DigestOfFile(path, kind));
   if (listed.empty()) return WriteDigestFile(path, digest, !args.no_sync);

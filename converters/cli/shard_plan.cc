@@ -34,8 +34,6 @@ import zt.convert.zt;
 namespace zt::cli::internal {
 namespace {
 
-constexpr std::uint64_t kMostShards = 99'999;  // what five digits count
-
 // What the parts of a quantized module are called behind the module's name, in the checkpoints of GPTQ, AWQ,
 // compressed-tensors, block-scaled f8, bitsandbytes, MLX and MXFP4.
 constexpr std::string_view kCompanions[] = {".qweight",
@@ -304,6 +302,10 @@ StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args) 
   if (!args.dry_run && (args.output == "-" || !args.output.ends_with(".zt"))) {
     return InvalidArgument(args.output +
                            ": shards are named after an output that ends in .zt, such as model.zt");
+  }
+  if (!IsUtf8(std::filesystem::path(args.output).filename().string())) {
+    return InvalidArgument(args.output +
+                           ": the index names the shards, so that the name must be valid UTF-8");
   }
   return request;
 }

@@ -166,7 +166,12 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
   const std::uint64_t count = cut.shards.size();
   const std::uint64_t first = request.only == 0 ? 1 : request.only;
   const std::uint64_t last = request.only == 0 ? count : request.only;
-  ZT_RETURN_IF_ERROR(CheckExpressible(PlanOfShard(plan, cut, 1).attributes, plan.spec));
+  const Status expressible = CheckExpressible(PlanOfShard(plan, cut, 1).attributes, plan.spec);
+  if (!expressible.ok() && CheckExpressible(plan.attributes, plan.spec).ok()) {
+    return InvalidArgument("version " + args.spec +
+                           " has no place for what a shard says of itself; leave --spec out");
+  }
+  ZT_RETURN_IF_ERROR(expressible);
   ShardRun run(args, source, plan, cut, options);
   Json json = SummaryJson(args, source, plan, warnings);
   json["plan_digest"] = cut.digest;
