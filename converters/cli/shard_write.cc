@@ -96,6 +96,7 @@ class ShardRun {
       // Another task may have been given the same shard, and have been faster.
       if (!status.ok()) {
         ZT_ASSIGN_OR_RETURN(there, IsThere(path, stamp, FileDigestOf(options_), args_));
+        if (!there) return status;  // and has gone again
       }
     }
     if (there) ZT_RETURN_IF_ERROR(Keep(number, path, shard));

@@ -241,6 +241,8 @@ void StridedView::Gather(Band& band, const Box& box, std::unique_lock<std::mutex
     status = Load(box, band.next_tile, band.bytes.get());
   } catch (const std::bad_alloc&) {
     status = IoError("out of memory");
+  } catch (...) {  // of a caller's ByteSource; the other threads wait for this one
+    status = OfException();
   }
   lock.lock();
   if (!status.ok()) {
