@@ -2,6 +2,7 @@
 module;
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -62,11 +63,19 @@ StatusOr<std::string> ReadDigestFile(const std::string& path);
 // Of the file as it is: reads all of it.
 StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 
+// When the files that a plan reads were last written; nullopt where none of them has a time.
+std::optional<std::filesystem::file_time_type> LastChange(const TensorSource& source,
+                                                          const Plan& plan);
+// That no shard would replace an input, or come to lie beside shards of the same name and another count.
+Status CheckPlace(const ConvertArgs& args, const TensorSource& source, const Plan& plan,
+                  const ShardPlan& cut);
+
 // True where `path` is that shard already, whole: its bytes have the digest that lies beside it, or, where that is missing,
-// pass verification. False where there is nothing, or what is there may be replaced; else kAlreadyExists says why it is
+// pass verification; and it is no older than `inputs`. False where there is nothing, or what is there may be replaced; else kAlreadyExists says why it is
 // not that shard.
 StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
-                       const ConvertArgs& args);
+                       const ConvertArgs& args,
+                       std::optional<std::filesystem::file_time_type> inputs);
 
 // ---- commands ------------------------------------------------------------------------------------------------
 

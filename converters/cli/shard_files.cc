@@ -138,10 +138,12 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
 }
 
 StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
-                       const ConvertArgs& args) {
+                       const ConvertArgs& args, std::optional<fs::file_time_type> inputs) {
   std::error_code error;
-  if (!fs::exists(fs::symlink_status(path, error))) return false;
-  const Status status = CheckIsShard(path, stamp, kind, args);
+  if (!fs::exists(path, error)) return false;  // nor is a link that leads nowhere
+  Status status = CheckIsShard(path, stamp, kind, args);
+  if (status.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
+    status = InvalidData("it is older than what it was made of");
   if (status.ok()) return true;
   if (status.code() == StatusCode::kUnavailable) return Annotate(status, path);
   if (args.force) return false;

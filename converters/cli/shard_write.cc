@@ -4,6 +4,7 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -41,7 +42,12 @@ class ShardRun {
  public:
   ShardRun(const ConvertArgs& args, TensorSource& source, const Plan& plan, const ShardPlan& cut,
            const WriterOptions& options)
-      : args_(args), source_(source), plan_(plan), cut_(cut), options_(options) {}
+      : args_(args),
+        source_(source),
+        plan_(plan),
+        cut_(cut),
+        options_(options),
+        inputs_(LastChange(source, plan)) {}
 
   std::string PathOf(std::uint64_t number) const {
     return ShardPath(args_.output.empty() ? "model.zt" : args_.output, number, cut_.shards.size());
@@ -89,13 +95,13 @@ class ShardRun {
     const Plan shard = PlanOfShard(plan_, cut_, number);
     const ShardStamp stamp{cut_.digest, number, cut_.shards.size()};
     const std::string path = PathOf(number);
-    ZT_ASSIGN_OR_RETURN(bool there, IsThere(path, stamp, FileDigestOf(options_), args_));
+    ZT_ASSIGN_OR_RETURN(bool there, IsThere(path, stamp, FileDigestOf(options_), args_, inputs_));
     if (!there) {
       const Status status = Convert(number, path, shard, bar);
       if (!status.ok() && status.code() != StatusCode::kAlreadyExists) return status;
       // Another task may have been given the same shard, and have been faster.
       if (!status.ok()) {
-        ZT_ASSIGN_OR_RETURN(there, IsThere(path, stamp, FileDigestOf(options_), args_));
+        ZT_ASSIGN_OR_RETURN(there, IsThere(path, stamp, FileDigestOf(options_), args_, inputs_));
         if (!there) return status;  // and has gone again
       }
     }
@@ -145,6 +151,7 @@ class ShardRun {
   const Plan& plan_;
   const ShardPlan& cut_;
   const WriterOptions& options_;
+  const std::optional<std::filesystem::file_time_type> inputs_;
 };
 
 // An index of other shards would be in the way only when all the work is done.
@@ -185,6 +192,7 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
     json["files"] = std::move(run.totals.rows);
     return Print(Dump(json));
   }
+  ZT_RETURN_IF_ERROR(CheckPlace(args, source, plan, cut));
   if (request.only == 0) ZT_RETURN_IF_ERROR(CheckIndex(args, cut));
   ZT_RETURN_IF_ERROR(run.Write(first, last));
   if (request.only == 0) {

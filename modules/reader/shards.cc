@@ -5,11 +5,13 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -121,22 +123,60 @@ Status CheckShard(ByteSource& bytes, const StoredShard& shard) {
   return InvalidData("it is no file of zTensor 2.0");
 }
 
-// The names of the regular files in a folder that have this size, in order.
-std::vector<std::string> FilesOfSize(const std::string& folder, std::uint64_t bytes) {
-  std::vector<std::string> names;
-  std::error_code error;
-  std::size_t seen = 0;
-  for (auto entry = std::filesystem::directory_iterator(folder, error);
-       !error && entry != std::filesystem::directory_iterator() && ++seen <= kMostEntries;
-       entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->is_regular_file(ignored) && entry->file_size(ignored) == bytes) {
-      names.push_back(entry->path().filename().string());
+// The files of a folder, looked at once and hashed once each, however many shards are looked for. Thread-safe.
+class Folder {
+ public:
+  explicit Folder(std::string path) : path_(std::move(path)) {}
+
+  // The first by name of those with this size and digest whose `open` gives bytes; nullopt where there is none.
+  template <typename Open>
+  StatusOr<std::optional<std::shared_ptr<ByteSource>>> Find(std::uint64_t bytes,
+                                                            const DigestText& digest, Open open) {
+    const MutexLock lock(mutex_);
+    if (!listed_) List();
+    const auto [begin, end] = by_size_.equal_range(bytes);
+    for (auto file = begin; file != end; ++file) {
+      const std::string& name = file->second;
+      const auto held = digests_.find({name, digest.kind});
+      if (held != digests_.end() && held->second != digest.canonical) continue;
+      StatusOr<std::shared_ptr<ByteSource>> source = open(name);
+      if (!source.ok()) continue;
+      if (held == digests_.end()) {
+        ZT_ASSIGN_OR_RETURN(std::string text,
+                            reader::internal::DigestOfRange(**source, 0, bytes, digest.kind));
+        const bool same = text == digest.canonical;
+        digests_.emplace(std::pair(name, digest.kind), std::move(text));
+        if (!same) continue;
+      }
+      return std::optional(*std::move(source));
     }
+    return std::nullopt;
   }
-  std::sort(names.begin(), names.end());
-  return names;
-}
+
+ private:
+  void List() ZT_REQUIRES(mutex_) {
+    listed_ = true;
+    std::vector<std::pair<std::string, std::uint64_t>> files;
+    std::error_code error;
+    std::size_t seen = 0;
+    for (auto entry = std::filesystem::directory_iterator(path_, error);
+         !error && entry != std::filesystem::directory_iterator() && ++seen <= kMostEntries;
+         entry.increment(error)) {
+      std::error_code none;
+      if (!entry->is_regular_file(none)) continue;
+      const std::uint64_t bytes = entry->file_size(none);
+      if (!none) files.emplace_back(entry->path().filename().string(), bytes);
+    }
+    std::sort(files.begin(), files.end());
+    for (auto& [name, bytes] : files) by_size_.emplace(bytes, std::move(name));
+  }
+
+  const std::string path_;
+  Mutex mutex_;
+  bool listed_ ZT_GUARDED_BY(mutex_) = false;
+  std::multimap<std::uint64_t, std::string> by_size_ ZT_GUARDED_BY(mutex_);  // names in order
+  std::map<std::pair<std::string, DigestKind>, std::string> digests_ ZT_GUARDED_BY(mutex_);
+};
 
 }  // namespace
 
@@ -182,9 +222,10 @@ StatusOr<std::string> DigestOfRange(ByteSource& bytes, std::uint64_t begin, std:
 }  // namespace reader::internal
 
 ShardFinder ShardsBeside(const std::string& path) {
-  return [path](const StoredShard& shard) -> StatusOr<std::shared_ptr<ByteSource>> {
-    const std::filesystem::path root(path);
-    const std::string folder = root.has_parent_path() ? root.parent_path().string() : ".";
+  const std::filesystem::path root(path);
+  const std::string folder = root.has_parent_path() ? root.parent_path().string() : ".";
+  return [root, folder, others = std::make_shared<Folder>(folder)](
+             const StoredShard& shard) -> StatusOr<std::shared_ptr<ByteSource>> {
     const std::string named = root.stem().string() + "-" + shard.name + ".zt";
     const auto open = [&](const std::string& name) -> StatusOr<std::shared_ptr<ByteSource>> {
       ZT_RETURN_IF_ERROR(CheckStaysInside(folder, name));
@@ -196,13 +237,8 @@ ShardFinder ShardsBeside(const std::string& path) {
     if (found.ok()) return found;
     const auto digest = ParseDigest(shard.digest);
     if (digest.ok() && digest->kind != DigestKind::kNone) {
-      for (const std::string& name : FilesOfSize(folder, shard.bytes)) {
-        auto other = open(name);
-        if (!other.ok()) continue;
-        ZT_ASSIGN_OR_RETURN(const std::string text,
-                            reader::internal::DigestOfRange(**other, 0, shard.bytes, digest->kind));
-        if (text == digest->canonical) return other;
-      }
+      ZT_ASSIGN_OR_RETURN(auto other, others->Find(shard.bytes, *digest, open));
+      if (other) return *std::move(other);
     }
     return MakeStatus(found.status().code(),
                       Quote(named) + ": " + std::string(Message(found.status())) +

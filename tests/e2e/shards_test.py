@@ -254,6 +254,30 @@ class Again(Shards):
             again = self.json("convert", *options, "-n", "--json", "--shards", "3")["plan_digest"]
             self.assertEqual(again, first, options)
 
+    def test_shards_older_than_an_input_are_not_kept(self):
+        self.convert("--shards", "2")
+        before = self.contents()
+        other = {name: (dtype, shape, data[::-1])
+                 for name, (dtype, shape, data) in make_safetensors.sample(NAMES, "BF16", (16, 32)).items()}
+        make_safetensors.write(self.source, other, {"from": "a test"})
+        for number in 1, 2:  # what was made of the older file was made before it was written
+            os.utime(self.shard(number, 2), (1, 1))
+        error = self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2")
+        self.assertIn("older than what it was made of; use -f", error)
+        result = self.convert("--shards", "2", "-f")
+        self.assertEqual([row["kept"] for row in result["files"]], [False, False])
+        self.succeed("verify", self.index, "--against", self.source)
+        self.assertNotEqual(self.contents(), before)
+
+    def test_neither_inputs_nor_shards_of_another_count_are_in_the_way(self):
+        self.convert("--shards", "3")
+        before = self.contents()
+        error = self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2", "-f")
+        self.assertIn("shards of this name exist already, of 3; remove them first", error)
+        error = self.fail_with(USAGE, "convert", self.index, "-o", self.model, "--shards", "3", "--zstd", "-f")
+        self.assertIn("it is an input", error)
+        self.assertEqual(self.contents(), before)
+
     def test_sigterm_leaves_whole_shards_alone(self):
         process = subprocess.Popen([PROGRAM, "convert", self.source, "-o", self.model, "--shards", "64"],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
