@@ -449,5 +449,47 @@ TEST(Reference, Old01Details) {
             Value(Value::Map{{"sparse_format", "csr"}, {"x", Value::Array{1}}}));
 }
 
+// ---- shards ------------------------------------------------------------------------------------------------
+
+TEST(Shards, AreThoseOfAVersionThatHasThem) {
+  const StoredShard good = {
+      .name = "00001-of-00002", .bytes = 8, .digest = "xxh3:0123456789abcdef"};
+  ManifestEncoder older(SpecVersion::k1_2);
+  EXPECT_EQ(older.AddShard(good).code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(older.AddShard(good)), HasSubstr("version 1.2.0 has no shards"));
+  ManifestEncoder encoder(SpecVersion::k2_0);
+  for (const std::string& name : {std::string(), std::string(".a"), std::string("a/b"),
+                                  std::string("\xc3\xa4"), std::string(65, 'a')}) {
+    StoredShard bad = good;
+    bad.name = name;
+    EXPECT_EQ(encoder.AddShard(bad).code(), StatusCode::kInvalidArgument) << name;
+  }
+  for (const std::string& digest : {"", "xxh3:0123456789ABCDEF", "crc32c:0x00000000"}) {
+    StoredShard bad = good;
+    bad.digest = digest;
+    EXPECT_FALSE(encoder.AddShard(bad).ok()) << digest;
+  }
+  StoredComponent component;
+  component.role = "data";
+  component.element = {DType::kU8, ""};
+  component.offset = 4096;
+  component.length = component.decoded_bytes = 4;
+  component.shard = 1;
+  StoredObject object;
+  object.name = "a";
+  object.shape = {4};
+  object.components.push_back(component);
+  EXPECT_EQ(encoder.Add(object).code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE(encoder.AddShard(good).ok());
+  ASSERT_TRUE(encoder.Add(object).ok());
+  const auto once = encoder.Finish({});
+  ASSERT_TRUE(once.ok());
+  // {"shards": {"00001-of-00002": {"size": 8, "digest": ...}}, "objects": ...}: keys by length.
+  EXPECT_EQ(ToHex(*once).substr(0, 80),
+            "a266736861726473a16e30303030312d6f662d3030303032a26473697a6508666469676573747578");
+  ASSERT_TRUE(encoder.AddShard(good).ok());
+  EXPECT_FALSE(encoder.Finish({}).ok());  // a name twice
+}
+
 }  // namespace
 }  // namespace zt

@@ -54,7 +54,8 @@ struct Listing {
   std::vector<StoredShard> shards = {};  // of a root
 };
 
-// Orders the objects: "name", "size" (the largest first), "offset". Empty: by offset, where they have one.
+// Orders the objects: "name", "size" (the largest first), "offset". Empty: by offset those of a manifest, which has
+// an order of its own; others stay as their source has them.
 void Sort(Listing& listing, const std::string& order);
 
 // Lines for people. Names are cut in the middle to fit `columns`; 0 leaves them whole.

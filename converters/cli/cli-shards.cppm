@@ -86,7 +86,7 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
 
 // What join has found.
 struct JoinResult {
-  std::string path;  // of the index
+  std::string path;  // of the index or root
   std::string plan;
   std::uint64_t shards = 0, tensors = 0, bytes = 0;  // bytes: decoded, shared ones once
   std::vector<std::uint64_t> missing;                // numbers
@@ -97,8 +97,11 @@ StatusOr<JoinResult> ExamineShards(const std::vector<std::string>& paths);
 StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
                                      const std::string& output, const FileSinkOptions& options);
 
-// "DIR/model.zt.index.json" for "DIR/model.zt".
-std::string IndexPath(const std::string& output);
+// What join writes for "DIR/model.zt": "DIR/model.zt.index.json", or that file itself in a version that names shards.
+std::string IndexPath(const std::string& output, SpecVersion version);
+// True where it is named as an index in JSON.
 bool IsIndexPath(const std::string& path);
+// The digest of the plan that an index, or a root, is of; empty where the file is none.
+std::string PlanOfIndex(const std::string& path, SpecVersion version);
 
 }  // namespace zt::cli::internal

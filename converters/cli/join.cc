@@ -2,6 +2,7 @@
 module;
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -35,6 +36,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kIndexSuffix = ".index.json";
+
 // What a shard's own end says of it.
 struct ShardFile {
   std::string path, name;  // the name within its folder
@@ -42,31 +45,34 @@ struct ShardFile {
   std::uint64_t bytes = 0;    // of the file
   std::uint64_t decoded = 0;  // of its tensors, shared ones once
   std::string digest;         // of the whole file
-  std::vector<std::string> tensors;
+  Manifest manifest;
 };
 
 StatusOr<ShardFile> ReadShard(const std::string& path) {
   ShardFile shard;
   shard.path = path;
   shard.name = fs::path(path).filename().string();
-  if (!IsUtf8(shard.name))
-    return InvalidArgument(
-        "its name is not valid UTF-8, which that of a shard in an index must be");
+  if (!IsUtf8(shard.name)) return InvalidArgument("its name is not UTF-8, so no index can hold it");
   ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path));
-  const Manifest& manifest = reader->manifest();
-  const auto stamp = FindShardStamp(manifest.attributes);
+  shard.manifest = reader->manifest();
+  const auto stamp = FindShardStamp(shard.manifest.attributes);
   if (!stamp)
     return InvalidData(
         "it is not a shard: 'ztstream convert --shards' or --shard-size writes those");
   shard.stamp = *stamp;
   shard.bytes = *reader->bytes().size();
   std::set<std::uint64_t> blobs;  // by offset
-  shard.tensors.reserve(manifest.objects.size());
-  for (const StoredObject& object : manifest.objects) {
-    shard.tensors.push_back(object.name);
+  for (const StoredObject& object : shard.manifest.objects) {
     for (const StoredComponent& component : object.components) {
       if (component.decoded_bytes == kUnknownSize || component.length == 0) continue;
       if (blobs.insert(component.offset).second) shard.decoded += component.decoded_bytes;
+    }
+  }
+  if (!Traits(shard.manifest.version).shard_table) {  // then the names alone are asked for
+    for (StoredObject& object : shard.manifest.objects) {
+      StoredObject name;
+      name.name = std::move(object.name);
+      object = std::move(name);
     }
   }
   return shard;
@@ -109,7 +115,7 @@ JoinResult Summarize(const std::map<std::uint64_t, ShardFile>& shards) {
   joined.plan = stamp.plan;
   joined.shards = stamp.count;
   for (const auto& [number, shard] : shards) {
-    joined.tensors += shard.tensors.size();
+    joined.tensors += shard.manifest.objects.size();
     joined.bytes += shard.decoded;
   }
   for (std::uint64_t number = 1; number <= stamp.count; ++number) {
@@ -118,12 +124,13 @@ JoinResult Summarize(const std::map<std::uint64_t, ShardFile>& shards) {
   return joined;
 }
 
-// The index's text, a tensor a line: names in order, as the field's own writers have them.
-StatusOr<std::string> IndexText(const std::map<std::uint64_t, ShardFile>& shards,
-                                const JoinResult& joined) {
-  std::map<std::string_view, const ShardFile*> weights;
+// Which shard holds each tensor.
+using Weights = std::map<std::string_view, const ShardFile*>;
+StatusOr<Weights> FindWeights(const std::map<std::uint64_t, ShardFile>& shards) {
+  Weights weights;
   for (const auto& [number, shard] : shards) {
-    for (const std::string& tensor : shard.tensors) {
+    for (const StoredObject& object : shard.manifest.objects) {
+      const std::string& tensor = object.name;
       const auto [held, fresh] = weights.emplace(tensor, &shard);
       if (!fresh) {
         return Annotate(
@@ -132,6 +139,12 @@ StatusOr<std::string> IndexText(const std::map<std::uint64_t, ShardFile>& shards
       }
     }
   }
+  return weights;
+}
+
+// The index's text, a tensor a line: names in order, as the field's own writers have them.
+std::string IndexText(const std::map<std::uint64_t, ShardFile>& shards, const Weights& weights,
+                      const JoinResult& joined) {
   Json files = Json::object();
   for (const auto& [number, shard] : shards)
     files[shard.name] = {{"size", shard.bytes}, {"digest", shard.digest}};
@@ -145,6 +158,28 @@ StatusOr<std::string> IndexText(const std::map<std::uint64_t, ShardFile>& shards
     between = ",\n";
   }
   return text + "\n}\n}\n";
+}
+
+// The bytes of a file of the shards' version that names them with what they hold (2.0 §7): the root.
+StatusOr<std::string> RootText(std::map<std::uint64_t, ShardFile>& shards,
+                               const JoinResult& joined) {
+  std::vector<std::byte> out;
+  Manifest& first = shards.begin()->second.manifest;
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                      Writer::Create(MemorySink(out), {.spec = first.version, .threads = 1}));
+  for (auto& [key, value] : first.attributes) {
+    if (key != kShardAttribute) writer->SetAttribute(key, std::move(value));
+  }
+  writer->SetAttribute(kShardAttribute,
+                       Value::Map{{"plan", joined.plan}, {"shards", joined.shards}});
+  for (auto& [number, shard] : shards) {
+    const std::string name = PartText(number) + "-of-" + PartText(joined.shards);
+    ZT_RETURN_IF_ERROR(
+        writer->AddShard({.name = name, .bytes = shard.bytes, .digest = shard.digest},
+                         std::move(shard.manifest.objects)));
+  }
+  ZT_RETURN_IF_ERROR(writer->Finish());
+  return std::string(reinterpret_cast<const char*>(out.data()), out.size());
 }
 
 // True where the file holds exactly `text`.
@@ -198,9 +233,27 @@ Status CheckWhole(const std::map<std::uint64_t, ShardFile>& shards, const JoinRe
 
 }  // namespace
 
-std::string IndexPath(const std::string& output) { return output + ".index.json"; }
+std::string IndexPath(const std::string& output, SpecVersion version) {
+  return Traits(version).shard_table ? output : output + std::string(kIndexSuffix);
+}
 
-bool IsIndexPath(const std::string& path) { return path.ends_with(IndexPath(".zt")); }
+bool IsIndexPath(const std::string& path) {
+  return path.ends_with(".zt" + std::string(kIndexSuffix));
+}
+
+std::string PlanOfIndex(const std::string& path, SpecVersion version) {
+  if (!Traits(version).shard_table) {
+    const auto index = ReadShardIndex(path);
+    return index.ok() ? index->plan : "";
+  }
+  const auto root = OpenReader(path);
+  if (!root.ok()) return "";
+  const Value* const value = FindMember((*root)->manifest().attributes, kShardAttribute);
+  if (value == nullptr || value->AsMap() == nullptr) return "";
+  const Value* const plan = FindMember(*value->AsMap(), "plan");
+  const bool shard = FindShardStamp((*root)->manifest().attributes).has_value();
+  return shard || plan == nullptr || plan->AsString() == nullptr ? "" : *plan->AsString();
+}
 
 StatusOr<JoinResult> ExamineShards(const std::vector<std::string>& paths) {
   ZT_ASSIGN_OR_RETURN(const auto shards, ReadShards(paths));
@@ -213,9 +266,10 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
   JoinResult joined = Summarize(shards);
   ZT_RETURN_IF_ERROR(Annotate(CheckWhole(shards, joined), output));
   for (auto& [number, shard] : shards) {
-    if (shard.path != ShardPath(output, number, joined.shards)) {
-      return Annotate(InvalidData("the index of " + output + " names its shards " +
-                                  ShardPath(output, number, joined.shards)),
+    const std::string named = ShardPath(output, number, joined.shards);
+    std::error_code error;  // one path may be spelled in several ways
+    if (shard.name != fs::path(named).filename() || !fs::equivalent(shard.path, named, error)) {
+      return Annotate(InvalidData("the index of " + output + " would name it " + named),
                       shard.path);
     }
     ZT_ASSIGN_OR_RETURN(shard.digest, ReadDigestFile(shard.path));
@@ -225,8 +279,15 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
                       shard.path);
     }
   }
-  joined.path = IndexPath(output);
-  ZT_ASSIGN_OR_RETURN(const std::string text, IndexText(shards, joined));
+  ZT_ASSIGN_OR_RETURN(const Weights weights, FindWeights(shards));
+  const SpecVersion version = shards.begin()->second.manifest.version;
+  joined.path = IndexPath(output, version);
+  std::string text;
+  if (Traits(version).shard_table) {
+    ZT_ASSIGN_OR_RETURN(text, RootText(shards, joined));
+  } else {
+    text = IndexText(shards, weights, joined);
+  }
   ZT_RETURN_IF_ERROR(WriteIndex(joined.path, text, options));
   return joined;
 }

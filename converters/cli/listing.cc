@@ -236,7 +236,7 @@ void Sort(Listing& listing, const std::string& order) {
     by([&](std::uint32_t i) { return std::string_view(listing.objects[i].name); });
   } else if (order == "size") {
     by([&](std::uint32_t i) { return ~listing.objects[i].decoded(); });
-  } else if (order == "offset" || listing.format == "zt") {
+  } else if (order == "offset" || !listing.version.empty()) {  // a manifest has an order of its own
     by(offset);
   }
   std::vector<std::uint32_t> now(places.size());

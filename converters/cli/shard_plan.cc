@@ -185,6 +185,7 @@ void AddOptions(PlanHasher& hash, const Plan& plan, const WriterOptions& options
   hash.Add(static_cast<std::uint64_t>(static_cast<std::int64_t>(options.zstd.level)));
   hash.Add(options.zstd.huffman ? 1 : 0);
   hash.Add(options.zstd.frame_bytes);
+  hash.Add(options.alignment);
   hash.Add(std::bit_cast<std::uint64_t>(options.min_gain));
 }
 
@@ -297,8 +298,9 @@ StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args) 
                              std::to_string(request.count));
     request.expected = *count;
   }
-  if (request.count > kMostShards)
-    return InvalidArgument("at most " + std::to_string(kMostShards) + " shards are written");
+  if (args.canonical) return InvalidArgument("--canonical is the form of one file, not of shards");
+  if (request.count > kMaxShards)
+    return InvalidArgument("at most " + std::to_string(kMaxShards) + " shards are written");
   if (!args.dry_run && (args.output == "-" || !args.output.ends_with(".zt"))) {
     return InvalidArgument(args.output +
                            ": shards are named after an output that ends in .zt, such as model.zt");
@@ -323,9 +325,9 @@ StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
   }
   const std::vector<std::size_t> ends =
       request.count != 0 ? CutInto(units, request.count) : Cut(units, request.bytes);
-  if (ends.size() > kMostShards) {
+  if (ends.size() > kMaxShards) {
     return InvalidArgument("that makes " + std::to_string(ends.size()) + " shards, more than " +
-                           std::to_string(kMostShards));
+                           std::to_string(kMaxShards));
   }
   if (request.expected != 0 && request.expected != ends.size()) {
     return InvalidArgument("--shard " + std::to_string(request.only) + "/" +

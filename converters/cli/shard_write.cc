@@ -23,7 +23,6 @@ import :shards;
 import :support;
 import :writing;
 import zt;
-import zt.convert.shards;
 import zt.convert.zt;
 
 namespace zt::cli::internal {
@@ -155,12 +154,11 @@ class ShardRun {
 };
 
 // An index of other shards would be in the way only when all the work is done.
-Status CheckIndex(const ConvertArgs& args, const ShardPlan& cut) {
-  const std::string path = IndexPath(args.output);
+Status CheckIndex(const ConvertArgs& args, const ShardPlan& cut, SpecVersion version) {
+  const std::string path = IndexPath(args.output, version);
   std::error_code error;
   if (args.force || !std::filesystem::exists(path, error)) return OkStatus();
-  const auto index = ReadShardIndex(path);
-  if (index.ok() && index->plan == cut.digest) return OkStatus();
+  if (PlanOfIndex(path, version) == cut.digest) return OkStatus();
   return Annotate(
       AlreadyExists("the index exists already and is of other shards; use -f to replace it"), path);
 }
@@ -193,7 +191,7 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
     return Print(Dump(json));
   }
   ZT_RETURN_IF_ERROR(CheckPlace(args, source, plan, cut));
-  if (request.only == 0) ZT_RETURN_IF_ERROR(CheckIndex(args, cut));
+  if (request.only == 0) ZT_RETURN_IF_ERROR(CheckIndex(args, cut, plan.spec));
   ZT_RETURN_IF_ERROR(run.Write(first, last));
   if (request.only == 0) {
     std::vector<std::string> paths;

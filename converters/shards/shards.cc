@@ -241,10 +241,13 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   const std::string stem = index.substr(0, index.size() - format.index_suffix.size());
   for (const std::string& file : present) {
     if (shards.contains(file)) continue;
+    if (!format.refuse_unlisted) {
+      merged->AddWarning(file + " is not in " + index + " and is left out");
+      continue;
+    }
     const auto name = ParseShardName(file, format.suffix);
-    if (format.refuse_unlisted && name && name->stem == stem)
+    if (name && name->stem == stem)
       return InvalidData(file + " is not in " + index + "; it is of another conversion");
-    merged->AddWarning(file + " is not in " + index + " and is left out");
   }
   return merged;
 }

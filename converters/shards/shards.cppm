@@ -47,7 +47,8 @@ struct ShardFormat {
   std::function<StatusOr<std::unique_ptr<TensorSource>>(
       std::shared_ptr<ByteSource>, const std::string& file, const ShardIndex& index)>
       open;
-  // A numbered file beside an index of the same name that does not list it is an error; else it is left out.
+  // The folder may hold other models: a file that the index does not list is an error where it is numbered and named as
+  // the index is, and else passed over. Otherwise each is left out with a warning.
   bool refuse_unlisted = false;
 };
 

@@ -30,7 +30,7 @@ std::optional<ShardStamp> FindShardStamp(const Value::Map& attributes) {
   const Value* const count = FindMember(*map, "shards");
   if (plan == nullptr || number == nullptr || count == nullptr || plan->AsString() == nullptr ||
       number->AsUint() == nullptr || count->AsUint() == nullptr || *number->AsUint() == 0 ||
-      *number->AsUint() > *count->AsUint() || *count->AsUint() > kMostShards) {
+      *number->AsUint() > *count->AsUint() || *count->AsUint() > kMaxShards) {
     return std::nullopt;
   }
   return ShardStamp{*plan->AsString(), *number->AsUint(), *count->AsUint()};

@@ -29,9 +29,10 @@ export namespace zt {
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
                                                ShardFinder find_shard = {});
 
+// The most shards of one conversion: what five digits count.
+inline constexpr std::uint64_t kMaxShards = 99'999;
 // What a file that is one of several says of itself, in this attribute: a map of plan, shard and shards.
 inline constexpr std::string_view kShardAttribute = "ztstream.shard";
-inline constexpr std::uint64_t kMostShards = 99'999;  // what five digits count
 struct ShardStamp {
   std::string plan;                     // the digest of the plan that all shards are of
   std::uint64_t number = 0, count = 0;  // this one of so many, from 1

@@ -55,6 +55,10 @@ Status Dialect::CheckEncoding(Encoding encoding) const {
   return InvalidArgument(Named() + " has no " + std::string(kPlanesName) + "; version 1.2.0 has");
 }
 
+Status Dialect::CheckShard(const StoredShard&) const {
+  return InvalidArgument(Named() + " has no shards");
+}
+
 Status Dialect::CheckRoot(const Value::Map& attributes) const {
   return CheckAttributes(attributes, kRootDepth);
 }

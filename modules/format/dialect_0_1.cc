@@ -207,10 +207,13 @@ class DialectOf01 final : public Dialect {
     return InvalidArgument(Named() + " has no attributes of the whole file, there is " +
                            Quote(attributes[0].first) + "; --no-metadata leaves them out");
   }
-  Status AppendEntry(const StoredObject& object, Bytes* out, std::size_t* name_at) const override;
+  Status AppendEntry(const StoredObject& object, std::span<const StoredShard>, Bytes* out,
+                     std::size_t* name_at) const override;
   bool SortsEntries() const override { return false; }
-  void AppendHead(std::size_t entries, const Value::Map&, Bytes* out) const override {
+  Status AppendHead(std::size_t entries, const Value::Map&, std::span<const StoredShard>,
+                    Bytes* out) const override {
     cbor::AppendArrayHead(*out, entries);
+    return OkStatus();
   }
   Status AppendTail(const Value::Map&, Bytes*) const override { return OkStatus(); }
   Bytes Footer(std::uint64_t, std::span<const std::byte> manifest) const override {
@@ -235,8 +238,8 @@ Status DialectOf01::CheckObject(const Object& object, Encoding encoding, std::st
   return CheckAttributes(object.attributes, kEntryDepth - 1);
 }
 
-Status DialectOf01::AppendEntry(const StoredObject& object, Bytes* out,
-                                std::size_t* name_at) const {
+Status DialectOf01::AppendEntry(const StoredObject& object, std::span<const StoredShard>,
+                                Bytes* out, std::size_t* name_at) const {
   ZT_RETURN_IF_ERROR(CheckTexts(object));
   const StoredComponent& component = object.components[0];
   ZT_RETURN_IF_ERROR(

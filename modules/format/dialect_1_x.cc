@@ -350,17 +350,20 @@ class DialectOf1x final : public Dialect {
     return latest() ? OkStatus() : Dialect::CheckEncoding(encoding);
   }
   Status CheckObject(const Object& object, Encoding encoding, std::string_view) const override;
-  Status AppendEntry(const StoredObject& object, Bytes* out, std::size_t* name_at) const override {
+  Status AppendEntry(const StoredObject& object, std::span<const StoredShard>, Bytes* out,
+                     std::size_t* name_at) const override {
     *name_at = out->size();
     if (!HasPlanes(object)) return AppendObject(object, out);
     ZT_RETURN_IF_ERROR(CheckEncoding(Encoding::kPlanes));
     ZT_ASSIGN_OR_RETURN(const StoredObject planes, ToPlanes(object));
     return AppendObject(planes, out);
   }
-  void AppendHead(std::size_t entries, const Value::Map& attributes, Bytes* out) const override {
+  Status AppendHead(std::size_t entries, const Value::Map& attributes, std::span<const StoredShard>,
+                    Bytes* out) const override {
     cbor::AppendMapHead(*out, 2 + !attributes.empty());  // sorted: objects, version, attributes
     cbor::AppendText(*out, "objects");
     cbor::AppendMapHead(*out, entries);
+    return OkStatus();
   }
   Status AppendTail(const Value::Map& attributes, Bytes* out) const override {
     cbor::AppendText(*out, "version");

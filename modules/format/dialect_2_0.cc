@@ -42,10 +42,12 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k2_0,
                                      .max_frame_bytes = std::uint64_t{16} << 20,
                                      .canonical = true,
                                      .equal_frames = true,
+                                     .shard_table = true,
                                      .unique_indices = true};
 constexpr std::uint64_t kFooterVersion = 2;
 
 constexpr std::size_t kMostLevels = 32;       // of maps and arrays, the root included (2.0 §3.1)
+constexpr std::size_t kMostShardName = 64;    // 2.0 §7.1
 constexpr std::size_t kMostNameBytes = 1024;  // 2.0 §3.5
 
 // The name an encoding has in a part; empty where the version has none for it.
@@ -147,12 +149,11 @@ class DialectOf20 final : public Dialect {
   Status CheckRoot(const Value::Map& attributes) const override {
     return CheckAttributesV2(attributes, kRootDepth);
   }
-  Status AppendEntry(const StoredObject& object, Bytes* out, std::size_t* name_at) const override;
-  void AppendHead(std::size_t entries, const Value::Map& attributes, Bytes* out) const override {
-    cbor::AppendMapHead(*out, 1 + !attributes.empty());  // sorted: objects, attributes
-    cbor::AppendText(*out, "objects");
-    cbor::AppendMapHead(*out, entries);
-  }
+  Status CheckShard(const StoredShard& shard) const override;
+  Status AppendEntry(const StoredObject& object, std::span<const StoredShard> shards, Bytes* out,
+                     std::size_t* name_at) const override;
+  Status AppendHead(std::size_t entries, const Value::Map& attributes,
+                    std::span<const StoredShard> shards, Bytes* out) const override;
   Status AppendTail(const Value::Map& attributes, Bytes* out) const override {
     return AppendAttributes(attributes, kRootDepth, out);
   }
@@ -161,8 +162,48 @@ class DialectOf20 final : public Dialect {
  private:
   // An object as the version says it, if it can.
   StatusOr<Object> Say(Object object) const;
-  Status AppendPart(const ElementType& element, const StoredComponent& stored, Bytes* out) const;
+  Status AppendPart(const ElementType& element, const StoredComponent& stored,
+                    std::span<const StoredShard> shards, Bytes* out) const;
 };
+
+Status DialectOf20::CheckShard(const StoredShard& shard) const {
+  const auto allowed = [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  if (shard.name.empty() || shard.name.size() > kMostShardName || shard.name[0] == '.' ||
+      !std::ranges::all_of(shard.name, allowed)) {
+    return InvalidArgument("the shard name " + Quote(shard.name) +
+                           " is none of version 2.0, which has names of 1 to 64 letters, digits, "
+                           "'.', '_' and '-' that do not begin with '.'");
+  }
+  return CheckDigestText(shard.digest);
+}
+
+Status DialectOf20::AppendHead(std::size_t entries, const Value::Map& attributes,
+                               std::span<const StoredShard> shards, Bytes* out) const {
+  // Sorted: shards, objects, attributes.
+  cbor::AppendMapHead(*out, std::size_t{1} + !attributes.empty() + !shards.empty());
+  if (!shards.empty()) {
+    std::vector<std::string_view> names;
+    names.reserve(shards.size());
+    for (const StoredShard& shard : shards) names.push_back(shard.name);
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::size_t> order, KeyOrder(names));
+    cbor::AppendText(*out, "shards");
+    cbor::AppendMapHead(*out, order.size());
+    for (const std::size_t i : order) {
+      cbor::AppendText(*out, names[i]);
+      cbor::AppendMapHead(*out, 2);
+      cbor::AppendText(*out, "size");
+      cbor::AppendUint(*out, shards[i].bytes);
+      cbor::AppendText(*out, "digest");
+      cbor::AppendText(*out, shards[i].digest);
+    }
+  }
+  cbor::AppendText(*out, "objects");
+  cbor::AppendMapHead(*out, entries);
+  return OkStatus();
+}
 
 StatusOr<Object> DialectOf20::Say(Object object) const {
   ZT_RETURN_IF_ERROR(CheckName("the name", object.name));
@@ -184,8 +225,8 @@ Status DialectOf20::CheckObject(const Object& object, Encoding encoding,
   return Say(object).status();
 }
 
-Status DialectOf20::AppendEntry(const StoredObject& object, Bytes* out,
-                                std::size_t* name_at) const {
+Status DialectOf20::AppendEntry(const StoredObject& object, std::span<const StoredShard> shards,
+                                Bytes* out, std::size_t* name_at) const {
   ZT_RETURN_IF_ERROR(CheckTexts(object));
   ZT_ASSIGN_OR_RETURN(const Object said, Say(Declare(object)));
   *name_at = out->size();
@@ -199,7 +240,7 @@ Status DialectOf20::AppendEntry(const StoredObject& object, Bytes* out,
   cbor::AppendMapHead(*out, order.size());
   for (const std::size_t i : order) {
     cbor::AppendText(*out, roles[i]);
-    const Status status = AppendPart(said.components[i].element, object.components[i], out);
+    const Status status = AppendPart(said.components[i].element, object.components[i], shards, out);
     if (!status.ok()) return Annotate(status, "component " + Quote(roles[i]));
   }
   AppendShape(said.shape, out);
@@ -209,10 +250,9 @@ Status DialectOf20::AppendEntry(const StoredObject& object, Bytes* out,
 }
 
 Status DialectOf20::AppendPart(const ElementType& element, const StoredComponent& stored,
-                               Bytes* out) const {
+                               std::span<const StoredShard> shards, Bytes* out) const {
   ZT_RETURN_IF_ERROR(CheckEncoding(stored.encoding));
   if (stored.big_endian) return InvalidArgument(Named() + " has no big-endian data");
-  if (stored.shard != 0) return InvalidArgument("blobs of other files cannot be written");
   const bool encoded = stored.encoding != Encoding::kRaw;
   const bool planes = stored.encoding == Encoding::kPlanes;
   if (stored.decoded_bytes == kUnknownSize) return InvalidArgument("its decoded size is not known");
@@ -221,9 +261,9 @@ Status DialectOf20::AppendPart(const ElementType& element, const StoredComponent
                            std::to_string(stored.decoded_bytes));
   }
   if (!stored.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestText(stored.digest));
-  // Sorted: blob, type, dtype, digest, planes, encoding, decoded_length.
-  cbor::AppendMapHead(
-      *out, 2 + !element.type.empty() + !stored.digest.empty() + planes + 2 * std::size_t{encoded});
+  // Sorted: blob, type, dtype, shard, digest, planes, encoding, decoded_length.
+  cbor::AppendMapHead(*out, 2 + !element.type.empty() + (stored.shard != 0) +
+                                !stored.digest.empty() + planes + 2 * std::size_t{encoded});
   cbor::AppendText(*out, "blob");
   cbor::AppendArrayHead(*out, 2);
   cbor::AppendUint(*out, stored.offset);
@@ -234,6 +274,10 @@ Status DialectOf20::AppendPart(const ElementType& element, const StoredComponent
   }
   cbor::AppendText(*out, "dtype");
   cbor::AppendText(*out, Name(element.dtype));
+  if (stored.shard != 0) {
+    cbor::AppendText(*out, "shard");
+    cbor::AppendText(*out, shards[stored.shard - 1].name);
+  }
   if (!stored.digest.empty()) {
     cbor::AppendText(*out, "digest");
     cbor::AppendText(*out, stored.digest);

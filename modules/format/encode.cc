@@ -60,9 +60,19 @@ Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version) 
 
 ManifestEncoder::ManifestEncoder(SpecVersion version) : version_(version) {}
 
+Status ManifestEncoder::AddShard(const StoredShard& shard) {
+  ZT_RETURN_IF_ERROR(internal::DialectOf(version_).CheckShard(shard));
+  shards_.push_back(shard);
+  return OkStatus();
+}
+
 Status ManifestEncoder::Add(const StoredObject& object) {
   const Dialect& dialect = internal::DialectOf(version_);
   ZT_RETURN_IF_ERROR(CheckWritable(dialect));
+  for (const StoredComponent& component : object.components) {
+    if (component.shard > shards_.size())
+      return InvalidArgument("a component lies in a shard that was not added");
+  }
   Bytes& out = RoomyBlock();
   Entry entry;
   entry.block = static_cast<std::uint32_t>(blocks_.size() - 1);
@@ -71,7 +81,7 @@ Status ManifestEncoder::Add(const StoredObject& object) {
   out.insert(out.end(), name.begin(), name.end());
   entry.head = static_cast<std::uint32_t>(out.size());
   std::size_t name_at = out.size();
-  auto status = dialect.AppendEntry(object, &out, &name_at);
+  auto status = dialect.AppendEntry(object, shards_, &out, &name_at);
   const std::uint64_t size = out.size() - entry.name;
   if (status.ok() && bytes_ + size > kMaxManifestBytes) status = TooLarge(bytes_ + size);
   const std::uint64_t values = status.ok() ? internal::CountValues(object.attributes) : 0;
@@ -150,7 +160,7 @@ StatusOr<std::vector<std::byte>> ManifestEncoder::Finish(const Value::Map& attri
   Bytes out;
   out.reserve(bytes + lines.size() * 2 + 4096);
   const Dialect& dialect = internal::DialectOf(version_);
-  dialect.AppendHead(lines.size(), attributes, &out);
+  ZT_RETURN_IF_ERROR(dialect.AppendHead(lines.size(), attributes, shards_, &out));
   for (const auto& [name, entry] : lines) {
     const auto head = Part(*entry, entry->head, entry->tail);
     const auto tail = Part(*entry, entry->tail, entry->end);
@@ -165,6 +175,7 @@ StatusOr<std::vector<std::byte>> ManifestEncoder::Finish(const Value::Map& attri
 
 StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVersion version) {
   ManifestEncoder encoder(version);
+  for (const StoredShard& shard : manifest.shards) ZT_RETURN_IF_ERROR(encoder.AddShard(shard));
   for (const StoredObject& object : manifest.objects) {
     ZT_RETURN_IF_ERROR(AnnotateTensor(encoder.Add(object), object.name));
   }

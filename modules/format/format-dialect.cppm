@@ -60,13 +60,17 @@ class Dialect {
   virtual Status CheckObject(const Object& object, Encoding encoding,
                              std::string_view digest) const = 0;
   virtual Status CheckRoot(const Value::Map& attributes) const;
-  // Appends what the manifest says of an object, but for the text of its name, which belongs at `*name_at`.
-  virtual Status AppendEntry(const StoredObject& object, Bytes* out,
-                             std::size_t* name_at) const = 0;
+  // Whether a manifest can name this file as one that holds blobs.
+  virtual Status CheckShard(const StoredShard& shard) const;
+  // Appends what the manifest says of an object, but for the text of its name, which belongs at `*name_at`. `shards` are
+  // what StoredComponent::shard counts.
+  virtual Status AppendEntry(const StoredObject& object, std::span<const StoredShard> shards,
+                             Bytes* out, std::size_t* name_at) const = 0;
   // Whether entries are in the order of deterministic map keys; else they keep their own.
   virtual bool SortsEntries() const { return true; }
   // What comes before and behind so many entries.
-  virtual void AppendHead(std::size_t entries, const Value::Map& attributes, Bytes* out) const = 0;
+  virtual Status AppendHead(std::size_t entries, const Value::Map& attributes,
+                            std::span<const StoredShard> shards, Bytes* out) const = 0;
   virtual Status AppendTail(const Value::Map& attributes, Bytes* out) const = 0;
   // As EncodeFooter.
   virtual Bytes Footer(std::uint64_t offset, std::span<const std::byte> manifest) const = 0;

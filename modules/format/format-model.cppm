@@ -44,6 +44,8 @@ struct ContainerTraits {
   bool canonical = false;
   // All frames of a component have the same content, but for the last one, which may have less.
   bool equal_frames = false;
+  // A manifest can name other files that hold blobs (2.0 §7).
+  bool shard_table = false;
   // Indices ascend in each row of a sparse_csr object, and those of sparse_coo name a cell once.
   bool unique_indices = false;
 };

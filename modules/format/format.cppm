@@ -91,6 +91,9 @@ class ManifestEncoder {
   // Of an empty manifest. `version` must be writable.
   explicit ManifestEncoder(SpecVersion version);
 
+  // Names another file that holds blobs: StoredComponent::shard of what is added from now on counts it. kInvalidArgument
+  // where the version has none of that kind.
+  Status AddShard(const StoredShard& shard);
   // Appends an entry. After an error the others are as they were; the message does not name the object.
   Status Add(const StoredObject& object);
   // One more entry, after all others: that of the object added as number `index`, under another name. The object may
@@ -121,6 +124,7 @@ class ManifestEncoder {
   std::deque<std::vector<std::byte>> blocks_;
   std::vector<Entry> entries_;
   std::vector<Alias> aliases_;
+  std::vector<StoredShard> shards_;
   std::uint64_t bytes_ = 0, values_ = 0;
 };
 

@@ -247,6 +247,18 @@ Status Engine::AddAlias(std::string name, std::string_view of) {
   return OkStatus();
 }
 
+Status Engine::AddShard(const StoredShard& shard, std::vector<StoredObject> stored) {
+  ZT_RETURN_IF_ERROR(Flush());  // what the manifest has so far is then no stage's
+  ZT_RETURN_IF_ERROR(Annotate(record_.manifest.AddShard(shard), "shard " + Quote(shard.name)));
+  ++shards_;
+  for (StoredObject& object : stored) {
+    for (StoredComponent& component : object.components) component.shard = shards_;
+    ZT_RETURN_IF_ERROR(AddName(object.name, objects++));
+    ZT_RETURN_IF_ERROR(AnnotateTensor(record_.manifest.Add(object), object.name));
+  }
+  return OkStatus();
+}
+
 Status Engine::Reserve(const Plan& plan) {
   // What is certain not to fit should fail before hours of work; what compresses may come out smaller.
   for (const PlannedObject& object : plan.objects) {

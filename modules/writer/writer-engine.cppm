@@ -119,6 +119,8 @@ class Engine {
   void FinishLater(TensorSource& source);
   Status AddName(std::string_view name, std::uint32_t object);
   Status AddAlias(std::string name, std::string_view of);
+  // Notes objects that lie in another file.
+  Status AddShard(const StoredShard& shard, std::vector<StoredObject> stored);
   // Waits until everything is written, and finishes the sources.
   Status Flush();
   // Flush, and what makes the output a file.
@@ -163,6 +165,7 @@ class Engine {
     std::uint32_t of;
   };
   std::vector<Alias> aliases_;
+  std::uint32_t shards_ = 0;
   std::deque<PlanState> plans_;         // under way
   std::vector<TensorSource*> sources_;  // to be finished
   std::unordered_set<TensorSource*> known_sources_;

@@ -268,6 +268,10 @@ Status Writer::AddAlias(std::string name, std::string_view of) {
   return state_->Do([&] { return state_->AddAlias(std::move(name), of); });
 }
 
+Status Writer::AddShard(const StoredShard& shard, std::vector<StoredObject> objects) {
+  return state_->Do([&] { return state_->engine.AddShard(shard, std::move(objects)); });
+}
+
 StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector<Storage> storage) {
   std::unique_ptr<ObjectWriter> made;
   ZT_RETURN_IF_ERROR(state_->Do([&] {

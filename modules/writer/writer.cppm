@@ -95,6 +95,11 @@ class Writer {
   // A second name for an object added before: tied weights, one blob.
   Status AddAlias(std::string name, std::string_view of);
 
+  // Objects whose blobs lie in another file, as the manifest of that file has them. The output names the file by its
+  // size and digest and holds none of its bytes; `shard.name` is what readers find it by: "00001-of-00008" of "model.zt"
+  // is "model-00001-of-00008.zt". kInvalidArgument where the version has no shards (2.0 has).
+  Status AddShard(const StoredShard& shard, std::vector<StoredObject> objects);
+
   // Begins an object whose bytes come piece by piece. Component sizes may be kUnknownSize. `storage` has one entry
   // for each component, or is empty for the default. Finish it before anything else is added.
   StatusOr<std::unique_ptr<ObjectWriter>> Begin(Object object, std::vector<Storage> storage = {});

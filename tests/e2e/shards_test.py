@@ -18,6 +18,8 @@ import support
 from support import DATA, DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, PROGRAM, UNSUPPORTED, USAGE
 
 import make_safetensors
+import make_zt
+import zt2read
 
 NAMES = [f"layers.{n}.weight" for n in range(70)]
 
@@ -144,6 +146,8 @@ class Cut(Shards):
             self.fail_with(USAGE, "convert", self.source, "-o", self.model, *options, says=says)
         self.fail_with(USAGE, "convert", self.source, "-o", self.out / "model", "--shards", "2", says="ends in .zt")
         self.fail_with(USAGE, "convert", self.source, "-o", "-", "--shards", "2", says="ends in .zt")
+        self.fail_with(USAGE, "convert", self.source, "-o", os.fsdecode(os.fsencode(self.out) + b"/m\xff.zt"), "--shards", "2",
+                       says="UTF-8")
         self.assertEqual(self.entries(self.out), [])
 
     def test_a_version_without_attributes_is_refused_before_anything_is_written(self):
@@ -382,7 +386,14 @@ class Join(Shards):
         elsewhere.mkdir()
         shutil.copy(two, elsewhere / two.name)
         self.fail_with(INVALID, "join", one, elsewhere / two.name, "-o", self.model, says=f"{elsewhere / two.name}: ")
+        self.succeed("join", "-q", one, f"{self.folder}/./out/../out/{two.name}", "-o", f"{self.folder}/out/./model.zt")
         self.fail_with(USAGE, "join", one, two, says="-o OUT is missing")
+        for stamp in ({}, {"plan": "x", "shard": 1, "shards": 1 << 60}, {"plan": 1, "shard": 1, "shards": 2},
+                      {"plan": "x", "shard": 3, "shards": 2}, {"plan": "x", "shard": 0, "shards": 2}, 7):
+            forged = self.put("out/forged-00001-of-00002.zt", make_zt.encode_1(
+                {"a": {"shape": [1], "components": {"data": {"dtype": "u8", "data": b"x"}}}},
+                attributes={"ztstream.shard": stamp}))
+            self.fail_with(INVALID, "join", forged, "-o", self.out / "forged.zt", says=f"{forged}: it is not a shard")
         two.write_bytes(two.read_bytes()[:-9])
         self.fail_with(INVALID, "join", one, two, "-o", self.model, "-f", says=f"{two}: ")
 
@@ -413,8 +424,8 @@ class AsOne(Shards):
     def test_every_command_takes_the_index(self):
         whole = self.path("whole.zt")
         self.succeed("convert", "-q", self.source, "-o", whole)
-        self.assertEqual({o["name"] for o in self.json("inspect", self.index, "--json")["objects"]}, set(NAMES))
-        self.assertEqual({o["name"] for o in self.json("inspect", self.out, "--json")["objects"]}, set(NAMES))
+        self.assertEqual([o["name"] for o in self.json("inspect", self.index, "--json")["objects"]], NAMES)
+        self.assertEqual([o["name"] for o in self.json("inspect", self.out, "--json")["objects"]], NAMES)
         report = self.json("verify", self.index, "--against", self.source, "--json")
         self.assertEqual((report["objects"], report["digests"], report["compared"], report["differences"]),
                          (70, 75, 70, []))
@@ -463,6 +474,11 @@ class AsOne(Shards):
         shutil.copy(self.shard(1, 5), extra)
         refused(f"{extra.name} is not in")
         extra.unlink()
+        for name in ("another.zt", shard_name(1, 1, "another")):
+            shutil.copy(self.shard(1, 5), self.out / name)
+        self.assertEqual(self.run_program("inspect", self.index).stderr, b"")
+        for name in ("another.zt", shard_name(1, 1, "another")):
+            (self.out / name).unlink()
         # A byte of data: only verify reads those.
         flipped = bytearray(good[shard_name(2, 5)])
         flipped[200] ^= 1
@@ -487,6 +503,84 @@ class AsOne(Shards):
             index["metadata"] = metadata
             self.index.write_text(json.dumps(index))
             self.fail_with(INVALID, "inspect", self.index)
+
+
+class Root(Shards):
+    """Version 2.0, where a .zt file of its own names the shards: what join writes in place of the index."""
+
+    def test_a_root_over_any_number_of_shards(self):
+        for count, options in ((1, ()), (3, ("--zstd",)), (7, ("--zstd=planes", "-T", "1")), (4, ("--digest", "sha256"))):
+            with self.subTest(count=count, options=options):
+                options = ("--spec", "2.0", *options)
+                result = self.convert("--shards", str(count), *options)
+                self.assertEqual(result["output"]["path"], str(self.model))
+                together = self.contents()
+                suffix = "sha256" if "sha256" in options else "xxh3"
+                self.assertEqual(sorted(together), sorted(
+                    [self.model.name, *(shard_name(n, count) for n in range(1, count + 1)),
+                     *(f"{shard_name(n, count)}.{suffix}" for n in range(1, count + 1))]))
+                root = zt2read.open_file(self.model)
+                root.verify()
+                self.assertEqual(root.attributes, {"from": "a test", "ztstream.shard": {
+                    "plan": result["plan_digest"], "shards": count}})
+                for number in range(1, count + 1):
+                    content = together[shard_name(number, count)]
+                    size, digest = root.shards[f"{number:05}-of-{count:05}"]
+                    self.assertEqual((size, digest), (len(content), zt2read.digest_of(suffix, content)))
+                tensors, _ = make_safetensors.read(self.source)
+                self.assertEqual({name: root.decode(name, "data") for name in root.objects},
+                                 {name: data for name, (_, _, data) in tensors.items()})
+                # One by one, then joined: the same bytes, and nothing of the root in its shards.
+                whole = self.path("whole.zt")
+                self.succeed("convert", "-q", self.source, "-o", whole, "-f", *options)
+                for number in range(count, 0, -1):
+                    self.shard(number, count).unlink()
+                self.model.unlink()
+                for number in range(count, 0, -1):
+                    self.convert("--shard", f"{number}/{count}", *options)
+                self.join(count)
+                self.assertEqual(self.contents(), together)
+                self.assertEqual(self.join(count)["output"]["path"], str(self.model))
+                # What the tensors are does not depend on how many files hold them.
+                ids = {self.succeed("id", file) for file in (self.model, whole)}
+                self.assertEqual(len(ids), 1)
+                self.succeed("verify", self.model, "--against", self.source)
+                self.succeed("convert", "-q", self.model, "-o", self.path("merged.zt"), "-f", *options)
+                self.assertEqual(self.path("merged.zt").read_bytes(), whole.read_bytes())
+                shutil.rmtree(self.out)
+                self.out.mkdir()
+
+    def test_what_does_not_fit_the_root_is_named(self):
+        options = ("--shards", "3", "--spec", "2.0")
+        self.convert(*options)
+        good = self.contents()
+        shard = self.shard(2, 3)
+        flipped = bytearray(good[shard.name])
+        flipped[65536] ^= 1
+        shard.write_bytes(bytes(flipped))
+        process = self.run_program("verify", self.model)
+        self.assertEqual(process.returncode, DIFFERS, process)
+        self.fail_with(EXISTS, "convert", self.source, "-o", self.model, *options, says=f"{shard}: ")
+        self.convert(*options, "-f")
+        self.assertEqual(self.contents(), good)
+        shard.unlink()
+        self.fail_with(INVALID, "convert", self.model, "-o", self.path("x.zt"), says="00002-of-00003")
+        self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2", "--spec", "2.0",
+                       says=f"{self.model}: the index exists already")
+        self.fail_with(INVALID, "join", self.model, "-o", self.model, says=f"{self.model}: it is not a shard")
+
+    def test_align_is_in_the_plan_and_canonical_is_for_one_file(self):
+        plans = {self.json("convert", self.source, "-n", "--json", "--shards", "3", "--spec", "2.0", *options)["plan_digest"]
+                 for options in ((), ("--align", "4096"), ("--digest", "none"))}
+        self.assertEqual(len(plans), 3)
+        self.fail_with(USAGE, "convert", self.source, "-o", self.model, "--shards", "2", "--canonical",
+                       says="the form of one file")
+
+    def test_tied_and_sparse_objects(self):
+        source = DATA / "torch/tied.pt"
+        self.convert("--shards", "2", "--spec", "2.0", source=source)
+        zt2read.open_file(self.model).verify()
+        self.succeed("diff", self.model, source)
 
 
 if __name__ == "__main__":
