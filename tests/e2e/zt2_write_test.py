@@ -193,6 +193,22 @@ class Options(Writing):
             self.fail_with(USAGE, "convert", "--spec", "2.0", self.path("names.safetensors"), "-o", out, says=says)
         self.assertFalse(os.path.exists(out))
 
+    def test_attributes_nest_as_deep_as_readers_allow(self):
+        for of_file, levels in ((True, 30), (False, 28)):  # inside root and attributes; objects and object besides
+            for more in (0, 1):
+                value = 0
+                for _ in range(levels + more):
+                    value = [value]
+                entry = {"shape": [1], "components": {"data": {"dtype": "u8", "data": b"x"}}}
+                if not of_file:
+                    entry["attributes"] = {"k": value}
+                path = self.folder / "deep.zt"
+                path.write_bytes(make_zt.encode_1({"t": entry}, attributes={"k": value} if of_file else None))
+                if more == 0:
+                    self.convert(path)
+                else:
+                    self.fail_with(USAGE, "convert", "--spec", "2.0", path, "-o", self.path("no.zt"), says="32 levels")
+
 
 class Mapping(Writing):
 
