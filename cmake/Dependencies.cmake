@@ -87,6 +87,7 @@ if(ZT_LINK_ARCHIVES)
   get_target_property(library OpenSSL::Crypto IMPORTED_LOCATION)
   zt_archive(archive "${library}")
   set_target_properties(OpenSSL::Crypto PROPERTIES IMPORTED_LOCATION "${archive}")
+  set_property(TARGET OpenSSL::Crypto APPEND PROPERTY INTERFACE_LINK_LIBRARIES ZLIB::ZLIB)  # Debian 13's stands on it
 
   # Abseil's libraries and all that they stand on.
   set(archives "")
