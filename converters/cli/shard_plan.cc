@@ -187,8 +187,6 @@ void AddOptions(PlanHasher& hash, const Plan& plan, const WriterOptions& options
   hash.Add(options.zstd.frame_bytes);
   hash.Add(options.alignment);
   hash.Add(std::bit_cast<std::uint64_t>(options.min_gain));
-  if (options.alignment != 0)
-    hash.Add(options.alignment);  // shards that exist were planned without
 }
 
 // The files that the plan reads, by their sizes, and where in them each component lies.
