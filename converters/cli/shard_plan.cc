@@ -185,7 +185,6 @@ void AddOptions(PlanHasher& hash, const Plan& plan, const WriterOptions& options
   hash.Add(static_cast<std::uint64_t>(static_cast<std::int64_t>(options.zstd.level)));
   hash.Add(options.zstd.huffman ? 1 : 0);
   hash.Add(options.zstd.frame_bytes);
-  hash.Add(options.alignment);
   hash.Add(std::bit_cast<std::uint64_t>(options.min_gain));
 }
 
