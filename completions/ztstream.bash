@@ -49,7 +49,7 @@ _ztstream() {
       case $command in
         join) options="$common -o --output --missing -f --force --no-sync" ;;
         convert) options+=' -o --output --spec --canonical --align --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --shards --shard-size --shard -n --dry-run -f --force --no-sync' ;;
-        verify) options+=' --against' ;;
+        verify) options+=' --against --canonical' ;;
         extract) options+=' -o --output --to -f --force --no-sync' ;;
         bench) options+=' --folder --limit --runs' ;;
         id) options+=' --digest' ;;

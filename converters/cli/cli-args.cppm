@@ -74,6 +74,7 @@ struct VerifyArgs {
   InputOptions input;  // of `against`
   std::string file;
   std::vector<std::string> against;
+  bool canonical = false;
 };
 
 struct ExtractArgs {

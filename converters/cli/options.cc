@@ -182,6 +182,7 @@ void AddInspect(CLI::App& app, InspectArgs& args) {
 void AddVerify(CLI::App& app, VerifyArgs& args) {
   app.add_option("FILE", args.file, "The file")->required();
   app.add_option("--against", args.against, "The inputs it was made of; values are compared");
+  app.add_flag("--canonical", args.canonical, "It has to be in the canonical form of 2.0");
 }
 
 void AddExtract(CLI::App& app, ExtractArgs& args) {

@@ -152,6 +152,7 @@ class Verification {
     VerifyOptions options;
     options.threads = args_.common.threads;
     options.memory_bytes = args_.common.memory;
+    options.canonical = args_.canonical;
     options.progress = [&](std::uint64_t done, std::uint64_t total) {
       bar_.Update(before_ + done, std::max(all_, total), 0, 0);
     };

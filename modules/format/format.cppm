@@ -56,6 +56,9 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
 // is laid out, compressed or split. kInvalidArgument where a part has no digest, or `kind` is kNone.
 StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind);
 
+// True where `text` is in Unicode Normalization Form C, as all names of a canonical file are (2.0 §6.3).
+bool IsNormalized(std::string_view text);
+
 // ---- encoding ------------------------------------------------------------------------------------------------
 
 // Whether components can be stored so in a file of `version`. kInvalidArgument.

@@ -145,6 +145,7 @@ struct VerifyOptions {
   std::uint64_t memory_bytes = 0;  // for chunks under way, see MemoryFor
   // Called with the bytes done, by one thread at a time, in ascending order.
   std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress = {};
+  bool canonical = false;  // the file has to be in its version's canonical form (2.0 §6.3)
 };
 
 // One thing that is wrong with a file.
@@ -207,6 +208,10 @@ Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::
 
 // An error of a reader's own without the file and the tensor that it names where the reader was opened by its path.
 Status WithoutNames(const Reader& reader, const std::string& object, const Status& status);
+
+// What keeps a file from being canonical (2.0 §6.3), with the component where it is one's.
+using Wrong = std::function<void(ComponentId id, VerifyProblem problem)>;
+Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes, const Wrong& wrong);
 
 // The rules of 2.0's sparse layouts that several components decide together, of objects that are not `bad` already, can be
 // decoded, and lie in no shard that is `missing`. What is broken goes to `wrong`.

@@ -337,6 +337,13 @@ class Verifier {
         [this](std::uint32_t o, std::string_view what) {
           findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
         }));
+    const auto add = [this](ComponentId id, VerifyProblem each) {
+      findings_.Add(id, std::move(each.object), std::move(each.component), std::move(each.message));
+    };
+    if (options_.canonical) {
+      ZT_RETURN_IF_ERROR(
+          reader::internal::CheckCanonical(reader_, report_.unreferenced_bytes, add));
+    }
     report_.problems = findings_.Take();
     return std::move(report_);
   }

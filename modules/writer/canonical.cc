@@ -4,7 +4,6 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -14,8 +13,6 @@ module;
 #include <tuple>
 #include <utility>
 #include <vector>
-
-#include <utf8proc.h>
 
 #include "core/status_macros.h"
 
@@ -40,19 +37,7 @@ constexpr std::uint64_t kSample = 4096;
 // ---- names ----
 
 Status CheckNormalized(std::string_view what, std::string_view name) {
-  if (std::ranges::all_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x80; })) {
-    return OkStatus();
-  }
-  utf8proc_uint8_t* composed = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(name.data()),
-                   static_cast<utf8proc_ssize_t>(name.size()), &composed,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
-  if (size < 0) return InvalidArgument(std::string(what) + " " + Quote(name) + " is not valid");
-  const std::string_view normal(reinterpret_cast<const char*>(composed),
-                                static_cast<std::size_t>(size));
-  if (normal == name) return OkStatus();
+  if (IsNormalized(name)) return OkStatus();
   return InvalidArgument(
       std::string(what) + " " + Quote(name) +
       " is not in Unicode Normalization Form C, which a canonical file asks for");

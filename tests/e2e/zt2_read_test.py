@@ -273,6 +273,81 @@ class Generations(Reading):
                          {"kept": b"kept", "new": b"new"})
 
 
+class Canonical(Reading):
+
+    def canonical(self, change=lambda file: None, names=("a", "b", "empty", "z")):
+        """A canonical file, unless `change` gets in the way before it is finished."""
+        file = File()
+        for name, content in zip(names, (b"aaaa", bytes(70000), b"", b"zz")):
+            file.heap += bytes(-len(file.heap) % zt2read.CANONICAL)
+            file.add(name, [len(content)], data=file.part(content))
+        file.root["objects"]["tied"] = file.root["objects"].get("a") or file.root["objects"][names[0]]
+        change(file)
+        file.heap += bytes(-len(file.heap) % zt2read.CANONICAL)
+        return self.put("c.zt", file.finish())
+
+    def test_what_the_reference_wrote_is_canonical(self):
+        files = sorted((DATA / "zt2").glob("*.zt"))
+        self.assertGreater(len(files), 10)
+        for path in files:
+            with self.subTest(path.name):
+                self.succeed("verify", "--canonical", path)
+
+    def test_each_rule(self):
+        path = self.canonical()
+        zt2read.open_file(path).check_canonical()
+        self.succeed("verify", "--canonical", path)
+
+        def again(file):
+            file.heap += bytes(-len(file.heap) % zt2read.CANONICAL)
+            file.add("zz", [4], data=file.part(b"aaaa"))
+
+        def encoded(file):
+            file.heap += bytes(-len(file.heap) % zt2read.CANONICAL)
+            file.add("zz", [5], data=file.zstd(b"zzzzz"))
+
+        def floor(file):
+            file.add("zz", [5], data=file.part(b"zzzzz"))
+
+        def digest(file):
+            file.root["objects"]["z"]["parts"]["data"]["digest"] = zt2read.digest_of("sha256", b"zz")
+
+        def padding(file):
+            file.heap.append(1)
+
+        def shards(file):
+            file.root["shards"] = {}
+            file.root["shards"]["s"] = {"size": 1 << 20, "digest": "blake3:00"}
+
+        def attribute(file):
+            file.root["attributes"] = {"e\u0301": 1}
+
+        for change, says in ((again, "tensor 'zz': its bytes are those of tensor 'a'"), (encoded, "tensor 'zz': it is encoded"),
+                             (floor, "tensor 'zz': its blob lies at"), (digest, "tensor 'z': it has no xxh3 digest"),
+                             (padding, "not zero"), (attribute, "Normalization Form C"), (shards, "it has shards")):
+            with self.subTest(says):
+                path = self.canonical(change)
+                with self.assertRaisesRegex(zt2read.Broken, "Canonical" if change is not attribute else "."):
+                    zt2read.open_file(path).check_canonical()
+                    if change is attribute:
+                        raise zt2read.Broken("Canonical", "the reader looks at names of objects and parts alone")
+                process = self.run_program("verify", "--canonical", path)
+                self.assertEqual(process.returncode, DIFFERS)
+                self.assertIn(says, process.stderr.decode())
+                self.assertIn("§6.3", process.stderr.decode())
+                if change is not shards:
+                    self.succeed("verify", path)
+        for names, says in ((("b", "a", "empty", "z"), "its blob lies at"), (("e\u0301", "f", "g", "z"), "Normalization Form C")):
+            process = self.run_program("verify", "--canonical", self.canonical(names=names))
+            self.assertEqual(process.returncode, DIFFERS)
+            self.assertIn(says, process.stderr.decode())
+        file = File()
+        file.add("t", [3], data=file.part(b"abc"))
+        self.fail_with(DIFFERS, "verify", "--canonical", self.put("floor.zt", file.finish()), says="in canonical form at 65536")
+        self.succeed("convert", self.path("floor.zt"), "-o", self.path("old.zt"))
+        self.fail_with(DIFFERS, "verify", "--canonical", self.path("old.zt"), says="version 1.2.0 has no canonical form")
+
+
 class Shards(Reading):
 
     def model(self, algorithm="sha256"):
