@@ -186,6 +186,7 @@ void AddOptions(PlanHasher& hash, const Plan& plan, const WriterOptions& options
   hash.Add(options.zstd.huffman ? 1 : 0);
   hash.Add(options.zstd.frame_bytes);
   hash.Add(std::bit_cast<std::uint64_t>(options.min_gain));
+  hash.Add(options.alignment);
 }
 
 // The files that the plan reads, by their sizes, and where in them each component lies.
