@@ -64,7 +64,8 @@ StatusOr<std::string> ReadDigestFile(const std::string& path);
 StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 
 // When the files that a plan reads were last written; nullopt where none of them has a time.
-std::optional<std::filesystem::file_time_type> LastChange(const TensorSource& source,
+std::optional<std::filesystem::file_time_type> LastChange(const ConvertArgs& args,
+                                                          const TensorSource& source,
                                                           const Plan& plan);
 // That no shard would replace an input, or come to lie beside shards of the same name and another count.
 Status CheckPlace(const ConvertArgs& args, const TensorSource& source, const Plan& plan,

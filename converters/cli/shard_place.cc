@@ -24,8 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files that hold what a plan reads.
-std::set<std::string> FilesOf(const TensorSource& source, const Plan& plan) {
+// The files that hold what a plan reads. Those of a folder or an index have their names within the folder.
+std::set<std::string> FilesOf(const ConvertArgs& args, const TensorSource& source,
+                              const Plan& plan) {
   std::set<std::string> files;
   for (const PlannedObject& object : plan.objects) {
     for (const PlannedComponent& component : object.components) {
@@ -33,14 +34,25 @@ std::set<std::string> FilesOf(const TensorSource& source, const Plan& plan) {
       if (!file.empty() && !files.contains(file)) files.insert(file);
     }
   }
-  return files;
+  std::set<std::string> found;
+  for (const std::string& file : files) {
+    std::error_code error;
+    if (fs::exists(file, error)) found.insert(file);
+    for (const std::string& input : args.inputs) {
+      const fs::path folder =
+          fs::is_directory(input, error) ? fs::path(input) : fs::path(input).parent_path();
+      if (fs::exists(folder / file, error)) found.insert((folder / file).string());
+    }
+  }
+  return found;
 }
 
 }  // namespace
 
-std::optional<fs::file_time_type> LastChange(const TensorSource& source, const Plan& plan) {
+std::optional<fs::file_time_type> LastChange(const ConvertArgs& args, const TensorSource& source,
+                                             const Plan& plan) {
   std::optional<fs::file_time_type> last;
-  for (const std::string& file : FilesOf(source, plan)) {
+  for (const std::string& file : FilesOf(args, source, plan)) {
     std::error_code error;
     const fs::file_time_type time = fs::last_write_time(file, error);
     if (!error) last = last ? std::max(*last, time) : time;
@@ -51,7 +63,7 @@ std::optional<fs::file_time_type> LastChange(const TensorSource& source, const P
 Status CheckPlace(const ConvertArgs& args, const TensorSource& source, const Plan& plan,
                   const ShardPlan& cut) {
   const std::uint64_t count = cut.shards.size();
-  const std::set<std::string> files = FilesOf(source, plan);
+  const std::set<std::string> files = FilesOf(args, source, plan);
   for (std::uint64_t number = 1; number <= count; ++number) {
     const std::string path = ShardPath(args.output, number, count);
     std::error_code error;

@@ -298,7 +298,6 @@ StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args) 
                              std::to_string(request.count));
     request.expected = *count;
   }
-  if (args.canonical) return InvalidArgument("--canonical is the form of one file, not of shards");
   if (request.count > kMaxShards)
     return InvalidArgument("at most " + std::to_string(kMaxShards) + " shards are written");
   if (!args.dry_run && (args.output == "-" || !args.output.ends_with(".zt"))) {

@@ -46,7 +46,7 @@ class ShardRun {
         plan_(plan),
         cut_(cut),
         options_(options),
-        inputs_(LastChange(source, plan)) {}
+        inputs_(LastChange(args, source, plan)) {}
 
   std::string PathOf(std::uint64_t number) const {
     return ShardPath(args_.output.empty() ? "model.zt" : args_.output, number, cut_.shards.size());
