@@ -482,7 +482,8 @@ TEST(Errors, NameTheFileThatCannotBeOpened) {
             folder.path() + ": the output is a folder; name a file");
   auto sink = *CreateFileSink(none, {.sync = false});
   ASSERT_TRUE(sink->Finish(0).ok());
-  EXPECT_THAT(Text(Reader::Open(none).status()), ::testing::StartsWith(none + ": neither ZTEN1000"));
+  EXPECT_THAT(Text(Reader::Open(none).status()),
+              ::testing::StartsWith(none + ": neither ZTEN1000"));
 }
 
 TEST(Errors, OfAReaderOfAPathNameFileAndTensor) {
