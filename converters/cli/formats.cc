@@ -165,7 +165,7 @@ constexpr Format kFormats[] = {
      OpenTorchIn, nullptr},
     {"onnx", "ONNX", kOnnxSuffixes, {}, "", LooksLikeOnnx, OpenOnnxFile, nullptr, nullptr},
     {"hdf5", "HDF5, Keras", kHdf5Suffixes, {}, "", LooksLikeHdf5, OpenHdf5File, nullptr, nullptr},
-    {"zt", "zTensor 1.x, 0.1", kZtSuffixes, kZtIndexes, "a .zt file", IsZtHead, OpenZtFile,
+    {"zt", "zTensor 2.0, 1.x, 0.1", kZtSuffixes, kZtIndexes, "a .zt file", IsZtHead, OpenZtFile,
      OpenZtIn, nullptr},
 };
 

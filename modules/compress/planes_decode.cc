@@ -33,6 +33,7 @@ namespace {
 
 constexpr std::size_t kMaxPlanes = 8;
 constexpr std::size_t kChecksumBytes = 4;
+constexpr std::size_t kSpare = 2 * zstd::kMaxBlockBytes + 256;
 enum BlockType : unsigned { kRawBlock = 0, kRepeatedBlock = 1, kCompressedBlock = 2 };
 
 // What one thread decodes with.
@@ -74,7 +75,7 @@ class FrameMerger {
  private:
   bool Group(std::span<std::byte> out) {
     const std::size_t plane = out.size() / layout_.width;
-    if (worker_.planes.size() < out.size()) worker_.planes.resize(out.size());
+    if (worker_.planes.size() < out.size() + kSpare) worker_.planes.resize(out.size() + kSpare);
     std::array<const std::uint8_t*, kMaxPlanes> planes;
     for (std::size_t p = 0; p < layout_.width; ++p) {
       const std::byte* const bytes = Plane(std::span(worker_.planes).subspan(p * plane, plane));
@@ -140,8 +141,11 @@ class FrameMerger {
     internal::StoreLittle(body.size() << 3 | kCompressedBlock << 1 | 1, zstd::kBlockHeaderBytes,
                           &frame[kHeader]);
     std::memcpy(&frame[kHeader + zstd::kBlockHeaderBytes], body.data(), body.size());
-    return ZSTD_decompressDCtx(worker_.context.get(), out.data(), out.size(), frame.data(),
-                               bytes) == out.size();
+    // What follows in `planes` is not decoded yet: with room to spare zstd copies literals once instead of twice.
+    const auto room =
+        static_cast<std::size_t>(worker_.planes.data() + worker_.planes.size() - out.data());
+    return ZSTD_decompressDCtx(worker_.context.get(), out.data(), room, frame.data(), bytes) ==
+           out.size();
   }
 
   Worker& worker_;
