@@ -75,7 +75,7 @@ class Help(unittest.TestCase):
 
     def test_version_names_formats_packages_and_instructions(self):
         self.assertRegex(run("--version"), r"\Aztstream \d+\.\d+\.\d+\nwrites   zTensor 2\.0, 1\.2\.0, 1\.1\.0, 0\.1\.0\n"
-                         r"reads    zTensor 1\.x, 0\.1; safetensors, npy 1 to 3, npz, GGUF 1 to 3, PyTorch, ONNX, HDF5, Keras( \(not in this build\))?\n"
+                         r"reads    zTensor 2\.0, 1\.x, 0\.1; safetensors, npy 1 to 3, npz, GGUF 1 to 3, PyTorch, ONNX, HDF5, Keras( \(not in this build\))?\n"
                          r"packages zstd \d+\.\d+\.\d+, Highway \d+\.\d+\.\d+\n"
                          r"built on Abseil \d+, CLI11 [\d.]+, JSON [\d.]+, libcbor [\d.]+,\n"
                          r"         OpenSSL [\d.]+, simdjson [\d.]+, utf8proc [\d.]+, xxHash [\d.]+, zlib [\d.]+(, HDF5 [\d.]+)?\n"
