@@ -1,6 +1,8 @@
 // zt.cli — what lies where shards are to be written: inputs, and shards of other counts.
 module;
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -63,18 +65,18 @@ std::optional<fs::file_time_type> LastChange(const ConvertArgs& args, const Tens
 Status CheckPlace(const ConvertArgs& args, const TensorSource& source, const Plan& plan,
                   const ShardPlan& cut) {
   const std::uint64_t count = cut.shards.size();
-  const std::set<std::string> files = FilesOf(args, source, plan);
+  std::set<std::pair<dev_t, ino_t>>
+      inputs;  // a status for each file, not for each pair of an input and a shard
+  struct stat info;
+  for (const std::string& file : FilesOf(args, source, plan)) {
+    if (::stat(file.c_str(), &info) == 0) inputs.emplace(info.st_dev, info.st_ino);
+  }
   for (std::uint64_t number = 1; number <= count; ++number) {
     const std::string path = ShardPath(args.output, number, count);
-    std::error_code error;
-    if (!fs::exists(path, error)) continue;
-    for (const std::string& file : files) {
-      if (!fs::equivalent(path, file, error)) continue;
-      return InvalidArgument(
-          path +
-          ": it is an input, which would be replaced while others are read; write "
-          "to another folder");
-    }
+    if (::stat(path.c_str(), &info) != 0 || !inputs.contains({info.st_dev, info.st_ino})) continue;
+    return InvalidArgument(path +
+                           ": it is an input, which would be replaced while others are read; write "
+                           "to another folder");
   }
   // Shards of two counts beside one another cannot be told apart by who opens the folder or the index.
   const fs::path first(ShardPath(args.output, 1, count));
