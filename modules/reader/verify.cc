@@ -305,9 +305,7 @@ class SumStage final : public StageOf<Piece> {
 class Verifier {
  public:
   Verifier(const Reader& reader, const VerifyOptions& options)
-      : reader_(reader),
-        options_(options),
-        pool_(MemoryFor(options.memory_bytes, options.threads) / 2) {}
+      : reader_(reader), options_(options), pool_(window_) {}
 
   StatusOr<VerifyReport> Run() {
     std::vector<std::string> wrong;
@@ -315,9 +313,9 @@ class Verifier {
     ZT_RETURN_IF_ERROR(reader::internal::CheckShards(reader_, report_, wrong, missing_));
     for (std::string& each : wrong) findings_.Add({}, "", "", std::move(each));
     ZT_RETURN_IF_ERROR(Gather());
-    PipelineOptions options;
-    options.threads = options_.threads == 0 ? UsableThreads() : options_.threads;
-    options.window_bytes = MemoryFor(options_.memory_bytes, options_.threads) / 2;
+    const PipelineOptions options{
+        .threads = options_.threads == 0 ? UsableThreads() : options_.threads,
+        .window_bytes = window_};
     PipelineOf<Piece> pipeline(
         {std::make_shared<FetchStage>(reader_, pool_), std::make_shared<HashStage>(),
          std::make_shared<SumStage>(reader_, options_, report_, in_order_, total_)},
@@ -332,8 +330,7 @@ class Verifier {
     ZT_RETURN_IF_ERROR(pipeline.Drain());
     findings_.Append(std::move(in_order_));
     ZT_RETURN_IF_ERROR(reader::internal::CheckSparse(
-        reader_, findings_.Objects(), missing_,
-        MemoryFor(options_.memory_bytes, options_.threads) / 2,
+        reader_, findings_.Objects(), missing_, window_,
         [this](std::uint32_t o, std::string_view what) {
           findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
         }));
@@ -571,6 +568,7 @@ class Verifier {
 
   const Reader& reader_;
   const VerifyOptions& options_;
+  const std::uint64_t window_ = MemoryFor(options_.memory_bytes, options_.threads) / 2;
   BufferPool pool_;
   std::vector<Entry> entries_;
   std::vector<Group> groups_;
