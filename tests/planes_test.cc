@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "compress/huffman.h"
+#include "compress/literals.h"
 #include "target_iteration.h"
 
 import zt.compress;
@@ -268,6 +270,70 @@ TEST(Planes, PlanesOfManyDistributions) {
     ASSERT_EQ(Decoded(frame), Split(in, layout)) << round;
     if (values < 60) EXPECT_LT(Share(frame, in), 0.9) << round;
   }
+}
+
+// A block as the only one of a frame, by zstd's own decoder; empty where zstd refuses it.
+Bytes ByZstd(std::span<const std::byte> body, std::size_t content) {
+  Bytes frame = {std::byte{0x28}, std::byte{0xb5}, std::byte{0x2f}, std::byte{0xfd},
+                 std::byte{0xa0}};
+  const auto put = [&](std::size_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) frame.push_back(static_cast<std::byte>(value >> (8 * i)));
+  };
+  put(content, 4);
+  put(body.size() << 3 | 2 << 1 | 1, 3);
+  frame.insert(frame.end(), body.begin(), body.end());
+  Bytes out(content);
+  if (ZSTD_decompress(out.data(), content, frame.data(), frame.size()) != content) out.clear();
+  return out;
+}
+
+// Blocks of our coder are decoded by our decoder, and not left to zstd's; damaged ones are refused or as zstd has them.
+TEST(Planes, OurDecoderOfLiterals) {
+  std::mt19937 random(12);
+  compress_huffman::LiteralsCoder coder;
+  compress_huffman::LiteralsDecoder decoder;
+  int coded = 0, damaged_alike = 0, damaged_refused = 0;
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t count = round % 3 == 0 ? 131072 : 4096 + random() % 9000;
+    const unsigned values = 2 + random() % 90, least = random() % (129 - values);
+    std::vector<double> weights(values);
+    const double ratio = 0.05 + static_cast<double>(random() % 950) / 1000;
+    double weight = 1;
+    for (double& each : weights) each = weight = std::max(weight * ratio, 1e-7);
+    std::shuffle(weights.begin(), weights.end(), random);
+    std::discrete_distribution<unsigned> draw(weights.begin(), weights.end());
+    Bytes in(count), out(count);
+    for (std::byte& b : in) b = static_cast<std::byte>(least + draw(random));
+    const auto block = coder.Code(in);
+    if (block.empty()) continue;
+    ++coded;
+    Bytes body(block.begin(), block.end());
+    const auto literals = zstd::FindLiterals(body);
+    ASSERT_TRUE(literals && literals->bytes == count) << round;
+    ForEachTarget([&] {
+      std::fill(out.begin(), out.end(), std::byte{0xee});
+      ASSERT_TRUE(decoder.Decode(body, *literals, out)) << round;
+      ASSERT_EQ(out, in) << round;
+    });
+    for (int i = 0; i < 20; ++i) {
+      Bytes damaged = body;
+      const std::size_t at = i % 2 == 0 ? random() % damaged.size() : random() % 80;
+      damaged[at] ^= static_cast<std::byte>(1u << random() % 8);
+      const auto found = zstd::FindLiterals(damaged);
+      if (!found || found->repeated || found->bytes == 0) continue;
+      out.assign(found->bytes, std::byte{0});
+      if (decoder.Decode(damaged, *found, out)) {
+        ASSERT_EQ(out, ByZstd(damaged, found->bytes)) << round << " damaged at " << at;
+        ++damaged_alike;
+      } else {
+        ++damaged_refused;
+      }
+      out.resize(count);
+    }
+  }
+  EXPECT_GT(coded, 250);
+  EXPECT_GT(damaged_alike, 100);
+  EXPECT_GT(damaged_refused, 100);
 }
 
 TEST(Planes, TheSameBytesOnEveryTargetAndThread) {

@@ -73,6 +73,93 @@ std::size_t RunPackCodes(const std::uint8_t* in, std::size_t count, const std::u
   return static_cast<std::size_t>(out - begin);
 }
 
+HWY_INLINE std::uint64_t LoadLittle(const std::uint8_t* in) {
+  std::uint64_t value;
+  std::memcpy(&value, in, 8);
+  return std::endian::native == std::endian::big ? __builtin_bswap64(value) : value;
+}
+
+// A stream that is being read. `bits` has the next bits highest; below those that are left of the 8 bytes at `at` stands a
+// one, so that the zeros below it tell how many bits were taken. Bit 0 of `at` is thereby lost until the next Refill, which
+// leaves at least 56 bits.
+struct Unpacker {
+  const std::uint8_t* at;
+  std::uint64_t bits;
+  std::uint8_t* out;
+
+  HWY_INLINE void Refill() {
+    const auto taken = static_cast<unsigned>(std::countr_zero(bits));
+    at -= taken / 8;
+    bits = (LoadLittle(at) | 1) << taken % 8;
+  }
+  // Writes 8 bytes, the first of which are the run.
+  HWY_INLINE void Run(const std::uint64_t* table) {
+    const std::uint64_t run = table[bits >> (64 - kMostCodeBits)];
+    StoreLittle(run, out);
+    out += run >> 56;
+    bits <<= run >> 48 & 63;
+  }
+};
+
+bool RunUnpackCodes(const CodeStream (&streams)[4], const std::uint64_t* runs,
+                    const std::uint8_t* lengths) {
+  constexpr int kRunsOfRefill = 5;  // of 11 bits each, where 8 bits at most are taken before
+  constexpr std::ptrdiff_t kRoom = (kRunsOfRefill - 1) * kRunBytes + 8, kBefore = 8;
+  const std::uint64_t* const table = runs + (std::size_t{1} << kMostCodeBits);
+  Unpacker unpackers[4];
+  const std::uint8_t* out_end[4];
+  for (int s = 0; s < 4; ++s) {
+    const CodeStream& stream = streams[s];
+    if (stream.begin >= stream.end || stream.end[-1] == 0) return false;
+    const int unused = std::countl_zero(stream.end[-1]) + 1;  // the highest one marks the end
+    unpackers[s] = {stream.end - 8, (LoadLittle(stream.end - 8) | 1) << unused, stream.out};
+    out_end[s] = stream.out + stream.bytes;
+  }
+  const auto far = [&](const Unpacker& unpacker, int s) HWY_ATTR {
+    return unpacker.at - streams[s].begin >= kBefore && out_end[s] - unpacker.out >= kRoom;
+  };
+  {
+    Unpacker a = unpackers[0], b = unpackers[1], c = unpackers[2], d = unpackers[3];
+    while (far(a, 0) && far(b, 1) && far(c, 2) && far(d, 3)) {
+      for (int i = 0; i < kRunsOfRefill; ++i) {
+        a.Run(table);
+        b.Run(table);
+        c.Run(table);
+        d.Run(table);
+      }
+      a.Refill();
+      b.Refill();
+      c.Refill();
+      d.Refill();
+    }
+    unpackers[0] = a;
+    unpackers[1] = b;
+    unpackers[2] = c;
+    unpackers[3] = d;
+  }
+  for (int s = 0; s < 4; ++s) {
+    Unpacker& unpacker = unpackers[s];
+    while (far(unpacker, s)) {
+      for (int i = 0; i < kRunsOfRefill; ++i) unpacker.Run(table);
+      unpacker.Refill();
+    }
+    // The last bytes one by one: neither may a run be written beyond them, nor bits be taken before the stream's begin.
+    std::ptrdiff_t left =
+        (unpacker.at - streams[s].begin) * 8 + 64 - std::countr_zero(unpacker.bits);
+    while (unpacker.out != out_end[s]) {
+      if (left <= 0) return false;
+      unpacker.Refill();
+      const auto byte =
+          static_cast<std::uint8_t>(table[unpacker.bits >> (64 - kMostCodeBits)] & 0xff);
+      *unpacker.out++ = byte;
+      unpacker.bits <<= lengths[byte];
+      left -= lengths[byte];
+    }
+    if (left != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace zt::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -80,6 +167,7 @@ HWY_AFTER_NAMESPACE();
 namespace zt::kernel {
 HWY_EXPORT(RunByteRange);
 HWY_EXPORT(RunPackCodes);
+HWY_EXPORT(RunUnpackCodes);
 
 void ByteRange(const std::uint8_t* in, std::size_t count, std::uint8_t* least,
                std::uint8_t* greatest) {
@@ -110,6 +198,11 @@ void CountBytes(const std::uint8_t* in, std::size_t count, std::size_t step,
 std::size_t PackCodes(const std::uint8_t* in, std::size_t count, const std::uint32_t* pairs,
                       std::uint8_t* out) {
   return HWY_DYNAMIC_DISPATCH(RunPackCodes)(in, count, pairs, out);
+}
+
+bool UnpackCodes(const CodeStream (&streams)[4], const std::uint64_t* runs,
+                 const std::uint8_t* lengths) {
+  return HWY_DYNAMIC_DISPATCH(RunUnpackCodes)(streams, runs, lengths);
 }
 }  // namespace zt::kernel
 #endif  // HWY_ONCE

@@ -12,9 +12,11 @@ inline constexpr std::size_t kBlockHeaderBytes = 3;
 inline constexpr std::size_t kMaxBlockBytes = 128 << 10;  // of content
 
 struct Literals {
-  std::size_t bytes;  // of content
+  std::size_t bytes = 0;  // of content
   std::optional<std::byte>
-      repeated;  // all of them are this one; else they are Huffman-coded, with a table of their own
+      repeated;  // all bytes are this one; else the literals are Huffman-coded, with their own tree
+  std::size_t header = 0;  // bytes before the tree
+  bool four_streams = false;
 };
 
 // What the body of a compressed block holds, if that is literals which need nothing of other blocks, and no sequences;
@@ -31,14 +33,15 @@ inline std::optional<Literals> FindLiterals(std::span<const std::byte> body) {
   if (type == kRepeated && form == kLongForm && body.size() == 5) {
     const std::uint64_t bytes = bits_at(4, 20);
     if (bytes > kMaxBlockBytes) return std::nullopt;
-    return Literals{bytes, body[3]};
+    return Literals{.bytes = bytes, .repeated = body[3], .header = 0, .four_streams = false};
   }
   if (type != kHuffman) return std::nullopt;
   const unsigned bits = form < 2 ? 10 : form == 2 ? 14 : 18;
   const std::size_t header = form < 2 ? 3 : form == 2 ? 4 : 5;
   const std::uint64_t bytes = bits_at(4, bits), coded = bits_at(4 + bits, bits);
   if (header + coded + 1 != body.size() || bytes > kMaxBlockBytes) return std::nullopt;
-  return Literals{bytes, std::nullopt};
+  return Literals{
+      .bytes = bytes, .repeated = std::nullopt, .header = header, .four_streams = form != 0};
 }
 
 }  // namespace zt::zstd

@@ -17,6 +17,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "compress/huffman.h"
 #include "compress/literals.h"
 #include "compress/planes_kernel.h"
 #include "core/idle.h"
@@ -40,6 +41,7 @@ enum BlockType : unsigned { kRawBlock = 0, kRepeatedBlock = 1, kCompressedBlock 
 struct Worker {
   std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context{ZSTD_createDCtx(),
                                                                   &ZSTD_freeDCtx};
+  compress_huffman::LiteralsDecoder literals;
   std::vector<std::byte> alone;   // a block as a frame of its own
   std::vector<std::byte> planes;  // of one group, where they are not merged from the input
 };
@@ -109,7 +111,7 @@ class FrameMerger {
         const auto to = room.subspan(done, content);
         if (literals->repeated) {
           std::memset(to.data(), static_cast<int>(*literals->repeated), content);
-        } else if (!Literals(body, to)) {
+        } else if (!worker_.literals.Decode(body, *literals, to) && !Literals(body, to)) {
           return nullptr;
         }
       } else if (content > left || content > zstd::kMaxBlockBytes) {
@@ -128,7 +130,7 @@ class FrameMerger {
     return room.data();
   }
 
-  // Decodes a block as the only one of a frame: magic, a header with the content's size, the block.
+  // Lets zstd decode a block as the only one of a frame: magic, a header with the content's size, the block.
   bool Literals(std::span<const std::byte> body, std::span<std::byte> out) {
     constexpr std::size_t kHeader = 4 + 1 + 4;
     constexpr std::byte kFourByteSizeOneSegment{0xa0};
