@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,6 +42,25 @@ zt::StatusOr<zt::ComponentId> Find(const zts_reader* reader, std::size_t index,
   return zt::ComponentId{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(component)};
 }
 
+// The value of an attribute of the file as `as` makes it of a zt::Value: an optional, empty where it is of another kind.
+template <typename T, typename As>
+zts_status Get(const zts_reader* reader, const char* key, const char* kind, T* out, As&& as) {
+  return Guard([&] {
+    if (auto status = zt::capi::NotNull(key, "key"); !status.ok()) return Fault(reader, status);
+    for (const auto& [name, value] : reader->reader->manifest().attributes) {
+      if (name != key) continue;
+      const auto got = as(value);
+      if (!got) {
+        return Fault(reader,
+                     zt::InvalidArgument("attribute " + zt::Quote(key) + " is not " + kind));
+      }
+      *out = *got;
+      return ZTS_OK;
+    }
+    return Fault(reader, zt::InvalidArgument("there is no attribute " + zt::Quote(key)));
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -48,6 +68,7 @@ extern "C" {
 zts_status zts_reader_open(const char* path, zts_reader** out) {
   return Guard([&] {
     *out = nullptr;
+    if (auto status = zt::capi::NotNull(path, "path"); !status.ok()) return Report(status);
     auto reader = zt::Reader::Open(std::string(path));
     if (!reader.ok()) return Report(reader.status());
     *out = new zts_reader{*std::move(reader)};
@@ -74,6 +95,9 @@ zts_status zts_reader_object(const zts_reader* reader, std::size_t index, zts_ob
 
 zts_status zts_reader_find(const zts_reader* reader, const char* name, std::size_t* index) {
   return Guard([&] {
+    if (auto status = zt::capi::NotNull(name, "the tensor's name"); !status.ok()) {
+      return Fault(reader, status);
+    }
     const auto found = reader->reader->Find(name);
     if (!found) {
       return Fault(reader, zt::InvalidArgument("there is no tensor " + zt::Quote(name)));
@@ -123,6 +147,30 @@ zts_status zts_reader_map(const zts_reader* reader, std::size_t index, std::size
     *data = mapped->data();
     *bytes = mapped->size();
     return ZTS_OK;
+  });
+}
+
+zts_status zts_reader_get_text(const zts_reader* reader, const char* key, const char** value) {
+  return Get(reader, key, "text", value, [](const zt::Value& held) -> std::optional<const char*> {
+    if (const std::string* text = held.AsString()) return text->c_str();
+    return std::nullopt;
+  });
+}
+
+zts_status zts_reader_get_int(const zts_reader* reader, const char* key, std::int64_t* value) {
+  return Get(reader, key, "an integer of 64 bits", value,
+             [](const zt::Value& held) { return held.Number<std::int64_t>(); });
+}
+
+zts_status zts_reader_get_double(const zts_reader* reader, const char* key, double* value) {
+  return Get(reader, key, "a number", value,
+             [](const zt::Value& held) { return held.Number<double>(); });
+}
+
+zts_status zts_reader_get_bool(const zts_reader* reader, const char* key, int* value) {
+  return Get(reader, key, "a bool", value, [](const zt::Value& held) -> std::optional<int> {
+    if (const bool* given = held.AsBool()) return *given ? 1 : 0;
+    return std::nullopt;
   });
 }
 

@@ -36,6 +36,11 @@ zts_status Report(const absl::Status& status) noexcept {
   }
 }
 
+absl::Status NotNull(const void* pointer, const char* name) {
+  if (pointer != nullptr) return OkStatus();
+  return InvalidArgument(std::string(name) + " must not be null");
+}
+
 }  // namespace zt::capi
 
 extern "C" {

@@ -13,6 +13,9 @@ namespace zt::capi {
 zts_status Report(const absl::Status& status) noexcept;
 zts_status Fail(zts_status status, const char* message) noexcept;
 
+// An error (kInvalidArgument) where `pointer` is null: "NAME must not be null".
+absl::Status NotNull(const void* pointer, const char* name);
+
 // Runs `body`, which returns a zts_status; nothing thrown crosses the C interface.
 template <typename Body>
 zts_status Guard(Body&& body) noexcept {

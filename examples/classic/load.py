@@ -1,4 +1,4 @@
-"""load.py FILE NAME: reads a tensor of a .zt file into numpy without a copy, by libztstream.so and ctypes alone."""
+"""load.py FILE NAME: a tensor of a .zt file in numpy, by libztstream.so and ctypes alone; raw ones without a copy."""
 import ctypes
 import sys
 
@@ -20,17 +20,21 @@ def check(status):
         raise RuntimeError(lib.zts_last_error().decode())
 
 def load(path, name):
-    """The tensor, in the pages of the file; the file stays open as long as the process."""
+    """The tensor. A raw one stays in the pages of the file, which is open as long as the process."""
     reader, index, data, size = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p(), ctypes.c_uint64()
     entry, component, first = Object(), Component(), ctypes.c_size_t(0)
     check(lib.zts_reader_open(path.encode(), ctypes.byref(reader)))
     check(lib.zts_reader_find(reader, name.encode(), ctypes.byref(index)))
     check(lib.zts_reader_object(reader, index, ctypes.byref(entry)))
     check(lib.zts_reader_component(reader, index, first, ctypes.byref(component)))
-    check(lib.zts_reader_map(reader, index, first, ctypes.byref(data), ctypes.byref(size)))
+    values = (ctypes.c_ubyte * component.bytes)()
+    if component.encoding == b"raw":
+        check(lib.zts_reader_map(reader, index, first, ctypes.byref(data), ctypes.byref(size)))
+        values = type(values).from_address(data.value or ctypes.addressof(size))
+    else:
+        check(lib.zts_reader_read(reader, index, first, ctypes.c_uint64(0), values, ctypes.c_uint64(component.bytes)))
     kind = component.storage.decode().replace("bf", "u")  # numpy has no bf16: its bits
     dtype = "?" if kind == "bool" else f"<{kind[0]}{int(kind[1:]) // 8}"
-    values = (ctypes.c_ubyte * size.value).from_address(data.value or ctypes.addressof(size))
     return numpy.frombuffer(values, dtype).reshape([entry.shape[i] for i in range(entry.rank)])
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // zt.compress:codec — the table of codecs.
 module;
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -28,13 +29,17 @@ constexpr std::size_t kMostCodecs = 16;
 // Rows are only ever added, so that a lookup needs no lock.
 struct Table {
   Table() {
-    codecs[static_cast<std::size_t>(Encoding::kZstd)] = &compress::internal::ZstdCodec();
-    codecs[static_cast<std::size_t>(Encoding::kPlanes)] = &compress::internal::PlanesCodec();
-    used = static_cast<std::size_t>(Encoding::kPlanes) + 1;
+    Put(Encoding::kZstd, compress::internal::ZstdCodec());
+    Put(Encoding::kPlanes, compress::internal::PlanesCodec());
+  }
+  void Put(Encoding encoding, const Codec& codec) {
+    const auto row = static_cast<std::size_t>(encoding);
+    codecs[row] = &codec;
+    used = std::max<std::size_t>(used, row + 1);
   }
   internal::Mutex mutex;  // held by whoever adds a row
   std::array<const Codec*, kMostCodecs> codecs{};
-  std::atomic<std::size_t> used;  // rows, that of kRaw included
+  std::atomic<std::size_t> used = 1;  // rows, that of kRaw included
 };
 
 Table& TheTable() {

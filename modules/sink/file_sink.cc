@@ -260,7 +260,7 @@ class FileSink final : public Sink {
   Status Rename() {
     const int error = options_.overwrite ? Replace() : Create();
     if (error == 0) return OkStatus();
-    if (error == EEXIST) return AlreadyExists("the output exists already; use -f to replace it");
+    if (error == EEXIST) return AlreadyExists("the output exists already");
     if (error == EISDIR) return InvalidArgument("the output is a folder; name a file");
     return IoError(error, "cannot rename the finished file");
   }
@@ -377,7 +377,7 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
   }
   // Not only a file: a symbolic link that leads nowhere has the name, too.
   if (!options.overwrite && ::lstat(target.c_str(), &info) == 0) {
-    return AlreadyExists("the output exists already; use -f to replace it");
+    return AlreadyExists("the output exists already");
   }
   auto [folder, base] = SplitPath(target);
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");

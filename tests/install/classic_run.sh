@@ -4,6 +4,7 @@
 #   classic_run.sh LIBRARY_FOLDER [ZTSTREAM]
 set -euo pipefail
 library=$1 program=${2:-}
+edges=$(dirname "$(realpath "$0")")/classic_edges.py
 export PKG_CONFIG_PATH=$library/pkgconfig LD_LIBRARY_PATH=$library
 
 make -s all CC=gcc CXX=g++
@@ -40,6 +41,7 @@ done
 if /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
   says 'int64 (5, 2) [[0, 0], [1, 1], [2, 4], [3, 9], [4, 16]]' /usr/bin/python3 load.py a.zt positions
   says 'float32 (2, 3) [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]' /usr/bin/python3 load.py b.zt weight
+  /usr/bin/python3 -B "$edges"
 fi
 [ -z "$program" ] || { "$program" verify a.zt; "$program" verify b.zt; }
 cp a.zt bad.zt

@@ -43,13 +43,22 @@ ZTS_API const char* zts_last_error(void);
 
 typedef struct zts_writer zts_writer;
 
+/* How tensors are stored. */
+enum {
+  ZTS_RAW = 0,
+  ZTS_ZSTD = 1, /* zstd, where it gains */
+  ZTS_PLANES =
+      2 /* the byte planes of floats of 2, 4 or 8 bytes, zstd for the rest, each where it gains */
+};
+
 /* How a file is written. Always filled by zts_writer_options_init first, so that later members have their default. */
 typedef struct zts_writer_options {
-  size_t size;        /* of this struct, as its user was compiled */
-  const char* spec;   /* "1.2" (default), "1.1" or "0.1" */
-  const char* digest; /* "crc32c" (default), "sha256", "xxh3" or "none" */
-  int compress;       /* 0: raw (default); 1: zstd where it gains */
-  int level;          /* of zstd; default 1 */
+  size_t size;      /* of this struct, as its user was compiled */
+  const char* spec; /* "1.2" (default), "2.0", "1.1" or "0.1" */
+  const char*
+      digest; /* "crc32c" (not in 2.0), "sha256", "xxh3" or "none"; null (default): crc32c, in 2.0 xxh3 */
+  int compress;     /* ZTS_RAW (default), ZTS_ZSTD or ZTS_PLANES */
+  int level;        /* of zstd; default 1 */
   double min_gain;  /* fraction a component must shrink by to be stored compressed; default 0.02 */
   unsigned threads; /* workers; 0 (default): all that can run at once */
   uint64_t memory_bytes; /* for chunks under way; 0: 32 MiB for each worker, at least 64 MiB */
@@ -59,20 +68,25 @@ typedef struct zts_writer_options {
 
 ZTS_API void zts_writer_options_init(zts_writer_options* options);
 
-/* A writer of the file `path`, which appears under its name only when it is finished. `options` may be null. */
+/* A writer of the file `path`, which appears under its name only when it is finished. `options` may be null. `*writer`
+ * is null where this fails.
+ *
+ * Once a call of a writer has found an error in what was added, or the system has refused something, every later call
+ * returns that first error again: free the writer. A null or unknown argument that is refused leaves it as it was. */
 ZTS_API zts_status zts_writer_open(const char* path, const zts_writer_options* options,
                                    zts_writer** writer);
 /* Drops the writer. The output of one that was not finished is removed. Null is allowed. */
 ZTS_API void zts_writer_free(zts_writer* writer);
 
-/* Sets an attribute of the file; the last one set under a key wins. */
+/* Sets an attribute of the file, before zts_writer_finish; the last one set under a key wins. */
 ZTS_API zts_status zts_writer_set_text(zts_writer* writer, const char* key, const char* value);
 ZTS_API zts_status zts_writer_set_int(zts_writer* writer, const char* key, int64_t value);
 ZTS_API zts_status zts_writer_set_double(zts_writer* writer, const char* key, double value);
 ZTS_API zts_status zts_writer_set_bool(zts_writer* writer, const char* key, int value);
 
 /* Adds one dense tensor. `dtype` is a storage or logical type: "f32", "bf16", "f8_e4m3fn", ... `bytes` is its size,
- * which must agree with shape and type. The data must stay until zts_writer_flush or zts_writer_finish returns. */
+ * which must agree with shape and type: types of 4 and 6 bits count the bytes they fill. `shape` may be null where `rank`
+ * is 0, `data` where `bytes` is 0. The data must stay until zts_writer_flush or zts_writer_finish returns. */
 ZTS_API zts_status zts_writer_add(zts_writer* writer, const char* name, const char* dtype,
                                   const uint64_t* shape, size_t rank, const void* data,
                                   uint64_t bytes);
@@ -109,7 +123,7 @@ typedef struct zts_component {
   const char* role;     /* "data", "values", ... */
   const char* dtype;    /* the logical type where there is one: "bf16", "f8_e4m3fn" */
   const char* storage;  /* the storage type: "bf16", "u8" */
-  const char* encoding; /* "raw", "zstd" */
+  const char* encoding; /* "raw", "zstd", "ztstream.planes/1" */
   const char* digest;   /* "crc32c:0x1234ABCD"; "" where there is none */
   uint64_t offset;      /* of the stored bytes in the file */
   uint64_t length;      /* of the stored bytes */
@@ -133,9 +147,18 @@ ZTS_API zts_status zts_reader_component(const zts_reader* reader, size_t index, 
 /* Copies decoded bytes from `offset` on to `out`. Digests are not checked: see zts_reader_verify. */
 ZTS_API zts_status zts_reader_read(const zts_reader* reader, size_t index, size_t component,
                                    uint64_t offset, void* out, uint64_t bytes);
-/* The bytes of a raw component where they lie in the file, mapped; valid as long as the reader. */
+/* The bytes of a raw component where they lie in the file, mapped; valid as long as the reader. ZTS_MISUSE where the
+ * component is compressed: zts_reader_read has its bytes. */
 ZTS_API zts_status zts_reader_map(const zts_reader* reader, size_t index, size_t component,
                                   const void** data, uint64_t* bytes);
+/* An attribute of the file. ZTS_INVALID_ARGUMENT where there is none under this key, or it is of another kind. A text is
+ * valid as long as the reader, and ends for C at its first zero byte; a whole number is also a double. */
+ZTS_API zts_status zts_reader_get_text(const zts_reader* reader, const char* key,
+                                       const char** value);
+ZTS_API zts_status zts_reader_get_int(const zts_reader* reader, const char* key, int64_t* value);
+ZTS_API zts_status zts_reader_get_double(const zts_reader* reader, const char* key, double* value);
+ZTS_API zts_status zts_reader_get_bool(const zts_reader* reader, const char* key, int* value);
+
 /* Reads every byte and checks every rule and digest. `problem`, if not null, is called for each thing that is wrong.
  * ZTS_INVALID_DATA where there is any. `threads`: 0 for all that can run at once. */
 ZTS_API zts_status zts_reader_verify(const zts_reader* reader, unsigned threads,

@@ -180,6 +180,28 @@ class Reader {
     return out;
   }
 
+  // Attributes of the file. They throw where there is none under the key, or it is of another kind.
+  std::string Text(const std::string& key) const {
+    const char* value;
+    Check(zts_reader_get_text(reader_, key.c_str(), &value));
+    return value;
+  }
+  std::int64_t Int(const std::string& key) const {
+    std::int64_t value;
+    Check(zts_reader_get_int(reader_, key.c_str(), &value));
+    return value;
+  }
+  double Double(const std::string& key) const {
+    double value;
+    Check(zts_reader_get_double(reader_, key.c_str(), &value));
+    return value;
+  }
+  bool Bool(const std::string& key) const {
+    int value;
+    Check(zts_reader_get_bool(reader_, key.c_str(), &value));
+    return value != 0;
+  }
+
   // All values of a tensor with one component. Throws where its type is not T's.
   template <typename T>
   std::vector<T> Read(const std::string& name) const {
