@@ -245,6 +245,21 @@ TEST(Reader, AFileThatChangedIsNotMapped) {
   EXPECT_FALSE(Verify(*reader).ok());
 }
 
+TEST(Reader, AFileThatTookItsPlaceIsNotMapped) {
+  const TempFolder folder;
+  for (const unsigned seed : {1u, 2u}) {  // of the same size
+    const Bytes file = Write({Dense("r", Sample(5000, seed), Compression::kNone)});
+    WriteFile(folder / (seed == 1 ? "f.zt" : "g.zt"),
+              {reinterpret_cast<const char*>(file.data()), file.size()});
+  }
+  const auto reader = *Reader::Open(folder / "f.zt");
+  std::filesystem::rename(folder / "g.zt", folder / "f.zt");
+  EXPECT_EQ(reader->Map({0, 0}).status().code(), StatusCode::kDataLoss);
+  Bytes out(5000);
+  ASSERT_TRUE(reader->Read({0, 0}, 0, out).ok());  // of the file that was opened
+  EXPECT_EQ(out, Sample(5000, 1));
+}
+
 TEST(Verify, CountsWhatItChecked) {
   const Bytes content = Sample(4500);
   const Bytes file =

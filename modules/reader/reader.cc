@@ -196,7 +196,8 @@ using BlobKey = std::tuple<std::uint64_t, std::uint64_t, Encoding, std::uint64_t
 
 struct Reader::State {
   std::shared_ptr<ByteSource> bytes;
-  std::string path;  // empty where not opened by path
+  std::string path;    // empty where not opened by path
+  struct stat file{};  // what stood under it just before it was opened
   Manifest manifest;
   std::uint64_t data_end = 0, file_bytes = 0;
   std::unordered_map<std::string_view, std::uint32_t> names;
@@ -415,11 +416,14 @@ StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<ByteSource> bytes
 }
 
 StatusOr<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
+  struct stat file{};  // before it is opened: what replaces it since is never taken for it
+  ::stat(path.c_str(), &file);
   auto bytes = OpenFile(path);
   if (!bytes.ok()) return Annotate(bytes.status(), path);
   auto reader = Open(*std::move(bytes), {.find_shard = ShardsBeside(path)});
   if (!reader.ok()) return Annotate(reader.status(), path);
   (*reader)->state_->path = path;
+  (*reader)->state_->file = file;
   return reader;
 }
 
@@ -522,8 +526,10 @@ StatusOr<std::span<const std::byte>> Reader::MapWhole(ComponentId id) const {
     const int fd = ::open(state_->path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return IoError(errno, "cannot open");
     struct stat info;
-    const bool same =
-        ::fstat(fd, &info) == 0 && static_cast<std::uint64_t>(info.st_size) == state_->file_bytes;
+    const struct stat& opened = state_->file;
+    const bool same = ::fstat(fd, &info) == 0 && info.st_dev == opened.st_dev &&
+                      info.st_ino == opened.st_ino &&
+                      static_cast<std::uint64_t>(info.st_size) == state_->file_bytes;
     void* data =
         same ? ::mmap(nullptr, state_->file_bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
     const int error = errno;
