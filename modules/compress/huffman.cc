@@ -81,6 +81,23 @@ std::vector<std::uint8_t> Lengths(const std::vector<Value>& values) {
   return lengths;
 }
 
+// The codes as zstd assigns them: the longest ones first, from 0 on, and equally long ones in the order of their values.
+std::array<std::uint32_t, kGreatest + 1> Codes(
+    const std::array<std::uint8_t, kGreatest + 1>& lengths,
+    const std::array<unsigned, kMostCodeBits + 2>& of_length, unsigned longest) {
+  std::array<std::uint32_t, kMostCodeBits + 2> next{};
+  std::uint32_t code = 0;
+  for (unsigned length = longest; length > 0; --length) {
+    next[length] = code;
+    code = (code + of_length[length]) >> 1;
+  }
+  std::array<std::uint32_t, kGreatest + 1> codes{};
+  for (std::size_t v = 0; v < codes.size(); ++v) {
+    if (lengths[v] != 0) codes[v] = next[lengths[v]]++;
+  }
+  return codes;
+}
+
 void PutLittle(std::uint64_t value, std::size_t bytes, std::uint8_t* out) {
   for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::uint8_t>(value >> (8 * i));
 }
@@ -105,17 +122,7 @@ std::span<const std::byte> LiteralsCoder::Code(std::span<const std::byte> block)
     greatest = std::max<unsigned>(greatest, values[v].byte);
   }
 
-  // The longest codes are assigned first, from 0 on, and equally long ones in the order of their values.
-  std::array<std::uint32_t, kMostCodeBits + 2> next{};
-  std::uint32_t code = 0;
-  for (unsigned length = longest; length > 0; --length) {
-    next[length] = code;
-    code = (code + of_length[length]) >> 1;
-  }
-  std::array<std::uint32_t, kGreatest + 1> codes{};
-  for (unsigned v = 0; v <= greatest; ++v) {
-    if (lengths[v] != 0) codes[v] = next[lengths[v]]++;
-  }
+  const std::array<std::uint32_t, kGreatest + 1> codes = Codes(lengths, of_length, longest);
   for (const Value& second : values) {
     for (const Value& first : values) {
       const unsigned shift = lengths[second.byte];

@@ -43,12 +43,24 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k0_1,
                                      .writable = true,
                                      .mixed_sparse = true};
 
-// Fields of an entry; a custom field cannot have such a name.
+// The fields of an entry that the version knows. The first ones, up to the encoding, must be there.
+enum EntryField : std::size_t {
+  kName,
+  kOffset,
+  kSize,
+  kDtype,
+  kShape,
+  kEncoding,
+  kLayout,
+  kEndian,
+  kChecksum
+};
+constexpr std::string_view kEntryFields[] = {"name",   "offset",          "size",
+                                             "dtype",  "shape",           "encoding",
+                                             "layout", "data_endianness", "checksum"};
+// A custom field cannot have such a name.
 bool IsReserved(std::string_view key) {
-  constexpr std::string_view kFields[] = {"name",   "offset",   "size",
-                                          "dtype",  "shape",    "encoding",
-                                          "layout", "checksum", "data_endianness"};
-  return std::find(std::begin(kFields), std::end(kFields), key) != std::end(kFields);
+  return std::find(std::begin(kEntryFields), std::end(kEntryFields), key) != std::end(kEntryFields);
 }
 
 class Decoder01 : private FieldReader {
@@ -66,6 +78,7 @@ class Decoder01 : private FieldReader {
  private:
   Status DecodeIndex();
   Status DecodeEntry(StoredObject& object);
+  Status DecodeField(std::size_t field, StoredObject& object, StoredComponent& component);
 
   const Dialect& dialect_;
   Manifest manifest_;
@@ -90,70 +103,22 @@ Status Decoder01::DecodeIndex() {
 }
 
 Status Decoder01::DecodeEntry(StoredObject& object) {
-  enum : std::size_t {
-    kName,
-    kOffset,
-    kSize,
-    kDtype,
-    kShape,
-    kEncoding,
-    kLayout,
-    kEndian,
-    kChecksum
-  };
-  constexpr std::string_view kNames[] = {"name",   "offset",          "size",
-                                         "dtype",  "shape",           "encoding",
-                                         "layout", "data_endianness", "checksum"};
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("entry", &map));
   StoredComponent& component = object.components.emplace_back();
   component.role = "data";
-  Fields fields(kNames);
+  Fields fields(kEntryFields);
   while (reader_.More(map)) {
     std::string_view key;
     ZT_RETURN_IF_ERROR(ReadKey(&key));
     std::size_t field;
     ZT_RETURN_IF_ERROR(fields.Add(key, &field));
-    switch (field) {
-      case kName:
-        ZT_RETURN_IF_ERROR(ReadText("name", &object.name));
-        break;
-      case kOffset:
-        ZT_RETURN_IF_ERROR(ReadUint("offset", &component.offset));
-        break;
-      case kSize:
-        ZT_RETURN_IF_ERROR(ReadUint("size", &component.length));
-        break;
-      case kDtype:
-        ZT_RETURN_IF_ERROR(ReadDtype(dialect_, StatusCode::kUnimplemented, &component.element));
-        break;
-      case kShape:
-        ZT_RETURN_IF_ERROR(ReadShape(&object.shape));
-        break;
-      case kEncoding:
-        ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
-        break;
-      case kLayout:
-        ZT_RETURN_IF_ERROR(ReadText("layout", &object.format));
-        if (object.format.empty()) return InvalidData("'layout' is empty");
-        break;
-      case kEndian: {
-        std::string text;
-        ZT_RETURN_IF_ERROR(ReadOptionalText("data_endianness", &text));
-        if (!text.empty() && text != "little" && text != "big") {
-          return InvalidData("data_endianness " + Quote(text) + " is neither 'little' nor 'big'");
-        }
-        component.big_endian = text == "big";
-        break;
-      }
-      case kChecksum:
-        ZT_RETURN_IF_ERROR(ReadDigest("checksum", &component.digest));
-        break;
-      default: {  // a custom field
-        std::string name(key);
-        ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute(name, kEntryDepth));
-        object.attributes.emplace_back(std::move(name), std::move(value));
-      }
+    if (field < std::size(kEntryFields)) {
+      ZT_RETURN_IF_ERROR(DecodeField(field, object, component));
+    } else {  // a custom field
+      std::string name(key);
+      ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute(name, kEntryDepth));
+      object.attributes.emplace_back(std::move(name), std::move(value));
     }
   }
   ZT_RETURN_IF_ERROR(fields.Check(kEncoding + 1));
@@ -165,6 +130,38 @@ Status Decoder01::DecodeEntry(StoredObject& object) {
   component.decoded_bytes =
       component.encoding == Encoding::kRaw ? component.length : SizeFromShape(object, component);
   return OkStatus();
+}
+
+// One of kEntryFields.
+Status Decoder01::DecodeField(std::size_t field, StoredObject& object, StoredComponent& component) {
+  switch (field) {
+    case kName:
+      return ReadText("name", &object.name);
+    case kOffset:
+      return ReadUint("offset", &component.offset);
+    case kSize:
+      return ReadUint("size", &component.length);
+    case kDtype:
+      return ReadDtype(dialect_, StatusCode::kUnimplemented, &component.element);
+    case kShape:
+      return ReadShape(&object.shape);
+    case kEncoding:
+      return ReadEncoding(&component.encoding);
+    case kLayout:
+      ZT_RETURN_IF_ERROR(ReadText("layout", &object.format));
+      return object.format.empty() ? InvalidData("'layout' is empty") : OkStatus();
+    case kEndian: {
+      std::string text;
+      ZT_RETURN_IF_ERROR(ReadOptionalText("data_endianness", &text));
+      if (!text.empty() && text != "little" && text != "big") {
+        return InvalidData("data_endianness " + Quote(text) + " is neither 'little' nor 'big'");
+      }
+      component.big_endian = text == "big";
+      return OkStatus();
+    }
+    default:  // kChecksum
+      return ReadDigest("checksum", &component.digest);
+  }
 }
 
 // What an entry asks beyond the spelling of dtypes: one component, and attributes that are custom fields.
