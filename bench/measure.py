@@ -64,8 +64,9 @@ def filesystem(folder):
 class Bench:
     """A folder of its own, which close() removes, and the program under test."""
 
-    def __init__(self, program, folder, reference=None):
+    def __init__(self, program, folder, reference=None, before=None):
         self.program = str(program.resolve())
+        self.before = str(before.resolve()) if before else None
         self.reference = str(reference.resolve()) if reference else None
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-compare-", dir=folder))
         # Holes are read from memory where it can be: a file on a disk would fill the page cache with zeros.
@@ -147,7 +148,7 @@ class Bench:
                 else:
                     while f.read(1 << 24):
                         pass
-        ours = command[0] == self.program and command[1] in ("convert", "extract")
+        ours = command[0] in (self.program, self.before) and command[1] in ("convert", "extract")
         if ours and not sync:
             command = [*command, "--no-sync"]
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as report:
