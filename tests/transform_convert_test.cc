@@ -76,6 +76,7 @@ void CheckConversion(std::string_view from, int from_width, std::string_view to,
     conversion->Apply(packed, out, counts);
     EXPECT_EQ(counts.overflow, expected.counts.overflow);
     EXPECT_EQ(counts.nan_lost, expected.counts.nan_lost);
+    EXPECT_EQ(counts.fraction_lost, expected.counts.fraction_lost);
     if (out == wanted) return;
     int shown = 0;
     for (std::size_t i = 0; i < in.size() && shown < 5; ++i) {
@@ -335,6 +336,7 @@ TEST(Conversion, FloatsToIntegersTruncateClampAndCount) {
         const Wide clamped = whole < Low(to) ? Low(to) : whole > High(to) ? High(to) : whole;
         expected.patterns.push_back(static_cast<std::uint64_t>(clamped));
         expected.counts.overflow += clamped != whole ? 1 : 0;
+        expected.counts.fraction_lost += clamped == whole && std::trunc(value) != value ? 1 : 0;
       }
       CheckConversion(from.name, from.width, to.name, to.width, OnOverflow::kInf, patterns,
                       expected);

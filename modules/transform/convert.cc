@@ -70,6 +70,7 @@ class Conversion final : public Transform {
                          });
     counts.overflow += found.overflow;
     counts.nan_lost += found.nan_lost;
+    counts.fraction_lost += found.fraction_lost;
   }
 
  private:

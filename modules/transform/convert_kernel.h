@@ -56,6 +56,7 @@ constexpr std::size_t WidthOf(Number type) {
 struct Counts {
   std::uint64_t overflow = 0;
   std::uint64_t nan_lost = 0;
+  std::uint64_t fraction_lost = 0;
 };
 
 // Both convert `count` elements from one type to another. No alignment is asked, `in` and `out` do not overlap. They

@@ -22,9 +22,9 @@ export namespace zt {
 //   - NaN stays NaN, with its sign and the top of its payload where the target has room, and becomes quiet, except
 //     from bf16 to f32, where every bit is kept. The fnuz types have one NaN without sign, and no negative zero.
 // Integers (i8 ... u64) convert to floats with one rounding, to integers exactly. bool converts as
-// 0 and 1. Floats convert to integers by truncation toward zero, as numpy and torch do. Out of
-// range counts as overflow and gives the nearest end of the range, under every policy; NaN counts
-// as nan_lost and gives 0. complex64 and complex128 convert to each other. Every type converts to
+// 0 and 1. Floats convert to integers by truncation toward zero, as numpy and torch do; what is not
+// whole counts as fraction_lost. Out of range counts as overflow and gives the nearest end of the
+// range, under every policy; NaN counts as nan_lost and gives 0. complex64 and complex128 convert to each other. Every type converts to
 // itself, unchanged. Nothing else converts to bool or complex, and f8_e8m0 and the packed types
 // only to themselves.
 StatusOr<std::shared_ptr<const Transform>> MakeConversion(const ElementType& from,

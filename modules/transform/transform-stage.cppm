@@ -23,6 +23,8 @@ struct NumericCounts {
   // Finite values beyond the target's largest, or integers beyond its range.
   std::uint64_t overflow = 0;
   std::uint64_t nan_lost = 0;  // NaN where the target has none
+  // Floats to integers: values in range that are not whole. They never fail a conversion.
+  std::uint64_t fraction_lost = 0;
 };
 
 // Turns whole input units into whole output units. Immutable, so one instance serves all threads.

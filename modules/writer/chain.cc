@@ -340,6 +340,7 @@ class RecordStage final : public PieceStage {
     sums_.content += chunk.bytes().size();
     sums_.counts.overflow += chunk.counts.overflow;
     sums_.counts.nan_lost += chunk.counts.nan_lost;
+    sums_.counts.fraction_lost += chunk.counts.fraction_lost;
     if (sums_.facts == nullptr) {
       sums_.facts = std::move(chunk.facts);
     } else if (chunk.facts != nullptr) {
@@ -394,9 +395,11 @@ class RecordStage final : public PieceStage {
 
   Status CheckNumbers(const ComponentState& state, const ElementType& element) {
     const NumericCounts& counts = sums_.counts;
-    if (counts.overflow == 0 && counts.nan_lost == 0) return OkStatus();
-    record_.findings.push_back({state.object->name, counts});
-    if (state.on_overflow != OnOverflow::kError) return OkStatus();
+    const bool misfit = counts.overflow > 0 || counts.nan_lost > 0;
+    if (!misfit && counts.fraction_lost == 0) return OkStatus();
+    const std::uint64_t values = sums_.content / ByteWidth(element.dtype);
+    record_.findings.push_back({state.object->name, counts, values});
+    if (!misfit || state.on_overflow != OnOverflow::kError) return OkStatus();
     const std::string target(Name(element));
     std::string what;
     if (counts.overflow > 0) {

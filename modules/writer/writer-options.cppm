@@ -29,8 +29,9 @@ struct Progress {
 
 // What conversions could not carry over for one tensor.
 struct NumericFinding {
-  std::string tensor;    // its name in the file
-  NumericCounts counts;  // of all its values
+  std::string tensor;        // its name in the file
+  NumericCounts counts;      // of all its values
+  std::uint64_t values = 0;  // elements, parts of complex ones
 };
 
 // How a Writer writes. Options out of range are kInvalidArgument of Writer::Create. Only `threads` and `memory_bytes`
