@@ -42,6 +42,7 @@ struct ListedObject {
   std::string type() const;
   // Elements of the tensor as a model counts them; those stored, of a sparse one.
   std::uint64_t parameters() const;
+  bool tied() const;             // all its bytes are an earlier one's
   std::uint64_t stored() const;  // what others have as well not counted
   std::uint64_t decoded() const;
 };
@@ -51,14 +52,15 @@ struct Listing {
   Value::Map attributes;
   std::vector<ListedObject> objects;
   std::vector<std::string> warnings;
-  std::vector<StoredShard> shards = {};  // of a root
+  std::vector<StoredShard> shards = {};  // of a root or an index
 };
 
 // Orders the objects: "name", "size" (the largest first), "offset". Empty: by offset those of a manifest, which has
 // an order of its own; others stay as their source has them.
 void Sort(Listing& listing, const std::string& order);
 
-// Lines for people. Names are cut in the middle to fit `columns`; 0 leaves them whole.
+// Lines for people. Columns are left out and names cut in the middle to fit `columns`; 0 leaves all whole. Different
+// names never look alike.
 struct TextOptions {
   bool verbose = false;
   std::size_t columns = 0;
@@ -66,7 +68,7 @@ struct TextOptions {
 // The first line, attributes, and a line for each type where there are several.
 std::string HeadingText(const Listing& listing);
 std::string TableText(const Listing& listing, const TextOptions& options);
-// Names folded by their dots. Neighbours that are numbered and alike share a line.
+// Names folded by their dots, numbered ones in their order. Those of a layer that are numbered and alike share a line.
 std::string TreeText(const Listing& listing, const TextOptions& options);
 
 }  // namespace zt::cli::internal

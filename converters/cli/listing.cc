@@ -8,6 +8,8 @@ module;
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -61,8 +63,51 @@ std::string Shortened(const std::string& text, std::size_t columns) {
   return text.substr(0, skip(head)) + "..." + text.substr(skip(Columns(text) - tail));
 }
 
-// Lines of cells under one another. The first column is cut where a line would be wider than `columns`.
-std::string Aligned(std::vector<std::vector<std::string>>& lines, std::size_t columns) {
+using Rows = std::vector<std::vector<std::string>>;
+
+// Cuts the first cells to `columns`, or to as little more as keeps those apart that are not the same.
+void Shorten(Rows& lines, std::size_t columns) {
+  std::vector<std::string> shown(lines.size());
+  std::vector<std::size_t> left;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].size() > 1) left.push_back(i);
+  }
+  std::unordered_map<std::string_view, std::size_t> used;  // what is shown, and in which line
+  constexpr std::size_t kStep = 10, kSteps = 6;            // then a name is left whole
+  for (std::size_t step = 0; !left.empty(); ++step) {
+    const auto cut = [&](std::size_t i) {
+      const std::string& whole = lines[i][0];
+      return step < kSteps ? Shortened(whole, columns + step * kStep) : whole;
+    };
+    std::unordered_map<std::string, std::size_t> first;
+    std::unordered_set<std::string> alike;
+    for (const std::size_t i : left) {
+      std::string text = cut(i);
+      const auto same = [&](std::size_t other) { return lines[other][0] == lines[i][0]; };
+      const auto before = used.find(text);
+      const auto [here, fresh] = first.emplace(text, i);
+      if ((before != used.end() && !same(before->second)) || (!fresh && !same(here->second)))
+        alike.insert(std::move(text));
+    }
+    std::vector<std::size_t> again;
+    for (const std::size_t i : left) {
+      shown[i] = cut(i);
+      if (step < kSteps && alike.contains(shown[i])) {
+        again.push_back(i);
+      } else {
+        used.emplace(shown[i], i);
+      }
+    }
+    left = std::move(again);
+  }
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].size() > 1) lines[i][0] = std::move(shown[i]);
+  }
+}
+
+// Lines of cells under one another. Where a line would be wider than `columns`, the last `optional` columns are left
+// out, the very last first, rather than that names are cut to less than kReadable; then the first column is cut.
+std::string Aligned(Rows& lines, std::size_t columns, std::size_t optional = 0) {
   for (auto& line : lines) {
     for (std::string& cell : line)
       cell = Printable(cell);  // names, types, formats: any text of the file's
@@ -76,21 +121,25 @@ std::string Aligned(std::vector<std::vector<std::string>>& lines, std::size_t co
       widths[c] = std::max(widths[c], std::min(Columns(line[c]), kWidest));
   }
   if (columns > 0 && !widths.empty()) {
+    constexpr std::size_t kNarrowest = 20, kReadable = 40;
     std::size_t others = 0;
-    for (std::size_t c = 1; c < widths.size(); ++c) others += widths[c] == 0 ? 0 : widths[c] + 2;
-    constexpr std::size_t kNarrowest = 20;
+    const auto width = [&](std::size_t c) { return widths[c] == 0 ? 0 : widths[c] + 2; };
+    for (std::size_t c = 1; c < widths.size(); ++c) others += width(c);
+    for (std::size_t c = widths.size(); c-- > widths.size() - optional;) {
+      if (others + std::min(widths[0], kReadable) <= columns) break;
+      others -= width(c);
+      widths[c] = 0;
+    }
     const std::size_t room = columns > others + kNarrowest ? columns - others : kNarrowest;
     widths[0] = std::min(widths[0], room);
-    for (auto& line : lines) {
-      if (line.size() > 1) line[0] = Shortened(line[0], room);
-    }
+    Shorten(lines, room);
   }
   std::string out;
   for (const auto& line : lines) {
     std::string text = line.size() == 1 ? line[0] : "";
     for (std::size_t c = 0; line.size() > 1 && c < line.size(); ++c) {
       if (widths[c] == 0) continue;
-      text += line[c];
+      text += line[c];  // a column without width is empty, or left out
       const std::size_t used = Columns(line[c]);
       text.append((used < widths[c] ? widths[c] - used : 0) + 2, ' ');
     }
@@ -115,13 +164,20 @@ std::string AttributesText(const Value::Map& attributes) {
 
 struct Sum {
   std::uint64_t tensors = 0, parameters = 0, stored = 0, decoded = 0;
+  std::uint64_t tied = 0;  // parameters whose bytes are another tensor's
   void Add(const ListedObject& object) {
     ++tensors;
-    parameters += object.parameters();
+    (object.tied() ? tied : parameters) += object.parameters();
     stored += object.stored();
     decoded += object.decoded();
   }
 };
+
+std::string ParametersText(const Sum& sum) {
+  std::string out = Grouped(sum.parameters) + (sum.parameters == 1 ? " parameter" : " parameters");
+  if (sum.tied > 0) out += " (" + Grouped(sum.parameters + sum.tied) + " with tied ones)";
+  return out;
+}
 
 std::string SizeText(const Sum& sum) {
   std::string out = HumanBytes(sum.stored);
@@ -145,14 +201,15 @@ std::string HeadingText(const Listing& listing) {
   }
   std::string out = Printable(listing.file) + ": ";
   out += listing.format == "zt" ? "zTensor " + Printable(listing.version) : listing.format;
-  out += ", " + Counted(all.tensors, "tensor") + ", " + Grouped(all.parameters) +
-         (all.parameters == 1 ? " parameter, " : " parameters, ") + SizeText(all) + "\n";
+  if (!listing.shards.empty()) out += " in " + Counted(listing.shards.size(), "shard");
+  out += ", " + Counted(all.tensors, "tensor") + ", " + ParametersText(all) + ", " + SizeText(all) +
+         "\n";
   out += AttributesText(listing.attributes);
   if (types.size() < 2) return out;
-  std::vector<std::vector<std::string>> lines;
+  Rows lines;
   for (const auto& [type, sum] : types) {
-    lines.push_back({"  " + type, Counted(sum.tensors, "tensor"),
-                     Grouped(sum.parameters) + " parameters", SizeText(sum)});
+    lines.push_back(
+        {"  " + type, Counted(sum.tensors, "tensor"), ParametersText(sum), SizeText(sum)});
   }
   return out + Aligned(lines, 0) + "\n";
 }
@@ -206,6 +263,12 @@ std::uint64_t ListedObject::parameters() const {
   return count;
 }
 
+bool ListedObject::tied() const {
+  return !components.empty() && std::ranges::all_of(components, [](const ListedComponent& each) {
+    return each.shares.has_value();
+  });
+}
+
 std::uint64_t ListedObject::stored() const {
   std::uint64_t bytes = 0;
   for (const ListedComponent& each : components) bytes += each.shares ? 0 : each.stored;
@@ -222,10 +285,12 @@ std::uint64_t ListedObject::decoded() const {
 void Sort(Listing& listing, const std::string& order) {
   std::vector<std::uint32_t> places(listing.objects.size());
   for (std::uint32_t i = 0; i < places.size(); ++i) places[i] = i;
-  const auto offset = [&](std::uint32_t i) {
-    std::uint64_t first = kUnknownSize;
+  const auto offset = [&](std::uint32_t i) {  // in the first of its files
+    std::pair<std::string_view, std::uint64_t> first("", kUnknownSize);
     for (const ListedComponent& each : listing.objects[i].components) {
-      if (each.offset) first = std::min(first, *each.offset);
+      if (!each.offset) continue;
+      const std::pair<std::string_view, std::uint64_t> place(each.shard, *each.offset);
+      if (first.second == kUnknownSize || place < first) first = place;
     }
     return first;
   };
@@ -253,7 +318,7 @@ void Sort(Listing& listing, const std::string& order) {
 }
 
 std::string TableText(const Listing& listing, const TextOptions& options) {
-  std::vector<std::vector<std::string>> lines;
+  Rows lines;
   for (const ListedObject& object : listing.objects) {
     const bool one = object.components.size() == 1;
     for (const ListedComponent& c : object.components) {
@@ -268,7 +333,7 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
       attributes += (attributes.empty() ? "    " : ", ") + key + ": " + ValueText(value);
     if (!attributes.empty()) lines.push_back({attributes});
   }
-  return HeadingText(listing) + Aligned(lines, options.columns);
+  return HeadingText(listing) + Aligned(lines, options.columns, 2);
 }
 
 }  // namespace zt::cli::internal
