@@ -48,11 +48,17 @@ struct Work {
   std::string_view name, options;
   bool compress = false, huffman = false;
   DigestKind digest = DigestKind::kCrc32c;
+  Encoding encoding = Encoding::kZstd;
 };
 constexpr Work kRead = {"read", "", false, false, DigestKind::kNone};
 constexpr Work kRaw = {"convert", ""};
 constexpr Work kZstd = {"convert --zstd", " --zstd", true};
 constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", true, true};
+constexpr Work kPlanes = {.name = "convert --zstd=planes",
+                          .options = " --zstd=planes",
+                          .compress = true,
+                          .huffman = true,
+                          .encoding = Encoding::kPlanes};
 
 struct Run {
   std::uint64_t bytes = 0;  // of the sample
@@ -129,15 +135,30 @@ std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
   return names;
 }
 
+StatusOr<Plan> PlanOf(const TensorSource& source, const std::set<std::string>& names,
+                      const Work& work) {
+  PlanOptions options;
+  options.storage = {work.compress ? Compression::kIfGain : Compression::kNone, work.digest,
+                     work.encoding};
+  options.keep = [&](const Object& object) { return names.contains(object.name); };
+  return MakePlan(source, options);
+}
+
+// Whether the sample has floats that byte planes take.
+StatusOr<bool> HasPlanes(const TensorSource& source, const std::set<std::string>& names) {
+  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, kPlanes));
+  return std::ranges::any_of(plan.objects, [](const PlannedObject& object) {
+    return std::ranges::any_of(object.components, [](const PlannedComponent& component) {
+      return component.storage.encoding == Encoding::kPlanes;
+    });
+  });
+}
+
 StatusOr<Run> MeasureConvert(TensorSource& source, const std::set<std::string>& names,
                              const Work& work, unsigned threads, const Common& common,
                              Running& running) {
-  PlanOptions plan_options;
-  plan_options.storage = {work.compress ? Compression::kIfGain : Compression::kNone, work.digest};
-  plan_options.keep = [&](const Object& object) { return names.contains(object.name); };
-  ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(source, plan_options));
+  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, work));
   WriterOptions options;
-  options.storage = plan_options.storage;
   options.zstd.huffman = work.huffman;
   options.threads = threads;
   options.memory_bytes = common.memory;
@@ -206,7 +227,7 @@ struct Report {
 // What converting takes when reading, working and writing overlap: as long as the slowest of them.
 void Suggest(Report& report) {
   const Row& write = report.rows.back();
-  for (const Work& work : {kRaw, kZstd, kHuffman}) {
+  for (const Work& work : {kRaw, kZstd, kHuffman, kPlanes}) {
     const Row* one = nullptr;
     const Row* best = nullptr;
     for (const Row& row : report.rows) {
@@ -272,7 +293,9 @@ StatusOr<Report> Measure(const BenchArgs& args) {
   // What the disk gives, unless the system still holds the input in memory. It can be had but once.
   ZT_RETURN_IF_ERROR(measure(report.rows.emplace_back(Row{"read, first time", all, {}}), kRead));
   const std::uint64_t sample = std::max<std::uint64_t>(report.rows.front().bytes(), 1);
-  const Work works[] = {kRead, kRaw, kZstd, kHuffman};
+  std::vector<Work> works = {kRead, kRaw, kZstd, kHuffman};
+  ZT_ASSIGN_OR_RETURN(const bool planes, HasPlanes(*source, names));
+  if (planes) works.push_back(kPlanes);
   for (const Work& work : works) {
     report.rows.push_back({std::string(work.name), 1, {}});
     if (all > 1) report.rows.push_back({std::string(work.name), all, {}});
@@ -281,7 +304,7 @@ StatusOr<Report> Measure(const BenchArgs& args) {
   for (unsigned run = 0; run < args.runs; ++run) {  // in turn: all meet the same machine
     for (Row& row : std::span(report.rows).subspan(1)) {
       const auto work = std::ranges::find(works, row.name, &Work::name);
-      if (work != std::end(works)) {
+      if (work != works.end()) {
         ZT_RETURN_IF_ERROR(measure(row, *work));
       } else {
         ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), MeasureWrite(folder, sample, running));

@@ -93,6 +93,18 @@ class BenchCommand(support.EndToEnd):
         self.assertEqual(len({line.split(" s ")[0].rsplit(" ", 1)[0].strip() for line in lines[9:]}), 3)
         self.assertEqual(len({len(line) for line in lines[1:8]}), 1, "columns in line")
 
+    def test_floats_are_measured_as_planes(self):
+        source = self.path("floats.safetensors")
+        make_safetensors.write(source, make_safetensors.sample(["w", "v"], "BF16", (500, 100)))
+        report = self.json("bench", "--json", "-T", "1", "--runs", "1", source)
+        works = [*WORKS, "convert --zstd=planes"]
+        self.assertEqual([row["work"] for row in report["measurements"]], ["read, first time", *works, "write and sync"])
+        self.assertEqual(sorted(each["options"] for each in report["suggestions"]), [*OPTIONS, "--zstd=planes"])
+        self.succeed("convert", "-q", source, "-o", "o.zt", "--zstd=planes")
+        (row,) = [row for row in report["measurements"] if row["work"].endswith("planes")]
+        self.assertAlmostEqual(row["ratio"], os.path.getsize(self.path("o.zt")) / 200_000, places=12)
+        self.assertIn("\n  ztstream convert --zstd=planes ", self.succeed("bench", "-T", "1", "--runs", "1", source).decode())
+
     def test_nothing_stays(self):
         scratch = self.path("scratch")
         scratch.mkdir()
