@@ -53,6 +53,11 @@ const Format* FindFormat(std::string_view name);
 // True where `file` ends like a file, or an index, of this format.
 bool HasSuffix(const Format& format, std::string_view file);
 
+// True where `file` is called as PyTorch's are, ".bin" apart, which others use as well; and what is said then.
+bool IsTorchName(std::string_view file);
+inline constexpr std::string_view kNoTorch =
+    "PyTorch files are not written; write .safetensors, which torch users load";
+
 // The plans of the rows. Each says what its format does not keep.
 StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
                                          const std::vector<std::uint32_t>& selected);

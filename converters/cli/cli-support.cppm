@@ -7,6 +7,7 @@ module;
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
 // The same with grouped quantized modules as the tensors they were: what came in, for commands that give it back.
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
                                                       const InputOptions& options);
+// OpenFile, whose error says where the index of a .zt file's shards lies that is not there itself.
+StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
+// The index of the .zt shards in a folder, or their root; nullopt where it holds files of another format, or none.
+// An error where several can be meant, or the shards have not been joined.
+StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder,
+                                              const InputOptions& options);
 // kUnimplemented for `what`, "a .zt file", on a pipe.
 Status NotFromPipe(std::string_view what);
 

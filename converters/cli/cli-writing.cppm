@@ -24,8 +24,8 @@ struct WrittenFile {
 // Streams what `plan` says of `source` into `sink` and finishes both. A signal cancels it.
 StatusOr<WrittenFile> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source, const Plan& plan,
                                 WriterOptions options);
-// Warns of values that did not fit.
-void ReportFindings(const std::vector<NumericFinding>& findings, const Plan& plan);
+// Warns of values that did not come over whole, and adds the lines to `warnings`, an array.
+void Report(const Common& common, const WrittenFile& written, const Plan& plan, Json& warnings);
 Json ToJson(const std::vector<NumericFinding>& findings);
 
 // What convert prints with --json, up to what only writing tells.

@@ -31,6 +31,8 @@ int RefuseUsage(const Common& common, const std::string& message);
 // The formats that are read, and those that extract writes, as --from and --to spell them.
 std::vector<std::string> InputFormats();
 std::vector<std::string> OutputFormats();
+// The formats that are read, for a sentence: "safetensors, npy and .zt".
+std::string FormatNames();
 // What --version says of the formats that are read: names with versions.
 std::string FormatTitles();
 

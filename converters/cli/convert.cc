@@ -3,10 +3,12 @@ module;
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -127,12 +129,22 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
 
 // A name that says another format is a mistake to be found before the work is done.
 Status CheckOutputName(const ConvertArgs& args) {
+  if (IsTorchName(args.output)) {
+    return InvalidArgument(args.output + ": convert writes .zt files; " + std::string(kNoTorch) +
+                           " ('ztstream extract')");
+  }
   for (const Format& format : Formats()) {
     if (format.plan == nullptr || !HasSuffix(format, args.output)) continue;
     return InvalidArgument(args.output + ": convert writes .zt files, and this name ends like a " +
                            std::string(format.name) + " file; 'ztstream extract' writes those");
   }
   return OkStatus();
+}
+
+// /dev/null and the like, which have the names they have.
+bool IsDevice(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSource(const ConvertArgs& args) {
@@ -152,9 +164,9 @@ Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, Wr
   ZT_ASSIGN_OR_RETURN(const WrittenFile written,
                       WriteFile(std::move(sink), source, plan, std::move(options)));
   bar.End();
-  ReportFindings(written.findings, plan);
+  Json json = SummaryJson(args, source, plan, warnings);
+  Report(args.common, written, plan, json["warnings"]);
   if (args.common.json) {
-    Json json = SummaryJson(args, source, plan, warnings);
     json["output"]["bytes"] = written.bytes;
     json["timing"] = {{"wall_s", bar.seconds()}};
     json["numeric"] = ToJson(written.findings);
@@ -175,13 +187,16 @@ Status Convert(const ConvertArgs& args) {
   ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules.plan));
   ZT_RETURN_IF_ERROR(CheckOutputName(args));
   ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
-  if ((!args.dry_run || !args.output.empty()) && !shards)
-    ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
   if (args.canonical) ZT_RETURN_IF_ERROR(MakeCanonical(*source, plan));
   std::vector<std::string> warnings = source->warnings();
   for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));
+  if (!args.output.empty() && args.output != "-" && !args.output.ends_with(".zt") && !shards &&
+      !IsDevice(args.output)) {
+    warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
+  }
   if (!args.common.quiet) {
     for (const std::string& warning : warnings) Warn(warning);
   }
@@ -195,6 +210,9 @@ Status Convert(const ConvertArgs& args) {
   }
   if (shards) return ConvertShards(args, *shards, *source, plan, options, warnings);
   if (args.dry_run) {
+    if (const Status there = CheckOutput(args.output, args.force);
+        !there.ok() && !args.common.quiet)
+      Note(Message(there));
     if (!args.common.json) return Print(PlanText(*source, plan, args));
     Json json = SummaryJson(args, *source, plan, warnings);
     json["plan"] = PlanJson(*source, plan);

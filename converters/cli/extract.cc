@@ -58,6 +58,7 @@ StatusOr<Target> TargetOf(const ExtractArgs& args) {
       return Target{&format, false};
   }
   if (output == "-") return InvalidArgument("standard output has no suffix; say --to FORMAT");
+  if (IsTorchName(output)) return InvalidArgument(output + ": " + std::string(kNoTorch));
   if (output.ends_with(".zt"))
     return InvalidArgument("extract does not write .zt files; see ztstream convert");
   return InvalidArgument(Quote(output) + " does not end like a file of " +
@@ -85,8 +86,10 @@ StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Ex
       }
     }
     if (selected.size() == before) {
-      return InvalidArgument(args.file + ": there is no tensor " + Quote(name) +
-                             "; ztstream inspect lists them");
+      const bool pattern = name.find_first_of("*?[") != name.npos;
+      return InvalidArgument(args.file +
+                             (pattern ? ": no tensor matches " : ": there is no tensor ") +
+                             Quote(name) + "; ztstream inspect lists them");
     }
   }
   std::sort(selected.begin(), selected.end());

@@ -191,6 +191,10 @@ bool HasSuffix(const Format& format, std::string_view file) {
   return std::ranges::any_of(format.suffixes, ends) || std::ranges::any_of(format.indexes, ends);
 }
 
+bool IsTorchName(std::string_view file) {
+  return file.ends_with(".pt") || file.ends_with(".pth") || file.ends_with(".ckpt");
+}
+
 StatusOr<const Format*> Recognise(std::span<const std::byte> head) {
   if (head.empty()) return InvalidData("it is empty");
   for (const Format& format : kFormats) {
@@ -208,6 +212,15 @@ using internal::kFormats;
 std::vector<std::string> InputFormats() { return internal::Names(false); }
 
 std::vector<std::string> OutputFormats() { return internal::Names(true); }
+
+std::string FormatNames() {
+  std::string out;
+  for (const internal::Format& format : kFormats) {
+    if (format.name == "zt") continue;
+    out += std::string(format.title.substr(0, format.title.find(" 1 to "))) + ", ";
+  }
+  return out.substr(0, out.size() - 2) + " and .zt";
+}
 
 std::string FormatTitles() {
   std::string out(internal::FindFormat("zt")->title);

@@ -55,8 +55,15 @@ StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& 
 
 // The manifest that the inputs would have in a file of version 2.0: all is read, and nothing written.
 StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
-                      OpenInputs(args.inputs, args.input));
+  auto opened = OpenInputs(args.inputs, args.input);
+  if (!opened.ok() && args.inputs.size() > 1) {
+    const std::string message(Message(opened.status()));
+    if (message.find(" is in both ") != message.npos) {
+      return MakeStatus(opened.status().code(),
+                        message + "; inputs are taken as one model: run id once for each");
+    }
+  }
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, std::move(opened));
   PlanOptions plan_options;
   plan_options.spec = SpecVersion::k2_0;
   plan_options.storage.digest = Traits(plan_options.spec).digest;

@@ -6,7 +6,9 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,10 +22,12 @@ module zt.cli;
 
 import :formats;
 import :output;
+import :shards;
 import :support;
 import zt;
 import zt.convert.composite;
 import zt.convert.gguf;
+import zt.convert.shards;
 import zt.convert.torch;
 
 namespace zt::cli::internal {
@@ -73,6 +77,48 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
   return found;
 }
 
+// "model.zt" for each set of .zt files that are named as its shards, with how many there are.
+StatusOr<std::map<std::string, std::size_t>> ZtShardsIn(const std::string& path) {
+  std::map<std::string, std::size_t> sets;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (const auto name = ParseShardName(it->path().filename().string(), ".zt"))
+      ++sets[name->stem + ".zt"];
+  }
+  if (error) return IoError(error.value(), "cannot list the folder");
+  return sets;
+}
+
+// FindZtIn of a folder that has been listed.
+StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
+                                              const std::vector<FolderFiles>& found,
+                                              const InputOptions& options) {
+  std::vector<std::string> names;
+  for (const FolderFiles& files : found) {
+    if (files.format->name != "zt") return std::nullopt;
+    names = files.names;
+  }
+  if (names.empty() && (options.from.empty() || options.from == "zt")) {
+    ZT_ASSIGN_OR_RETURN(const auto sets, ZtShardsIn(folder));
+    std::error_code error;
+    for (const auto& [root, shards] : sets) {
+      if (fs::is_regular_file(fs::path(folder) / root, error)) names.push_back(root);
+    }
+    if (names.empty() && !sets.empty()) {
+      const auto& [root, shards] = *sets.begin();
+      return InvalidArgument(Counted(shards, "shard") + " of " + root +
+                             (shards == 1 ? " is" : " are") +
+                             " there; 'ztstream join' writes their index");
+    }
+  }
+  if (names.size() > 1) {
+    return InvalidArgument("the folder has several checkpoints in shards, " + Quote(names[0]) +
+                           " and " + Quote(names[1]) + " among them; name one");
+  }
+  if (names.empty()) return std::nullopt;
+  return (fs::path(folder) / names[0]).string();
+}
+
 // Why no checkpoint opens: the first of its files that is something else altogether, or `error` where there is none.
 Status ExplainFolder(const std::string& path, const FolderFiles& files, const Status& error) {
   if (error.code() != StatusCode::kDataLoss) return error;
@@ -90,12 +136,23 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, const St
   return error;
 }
 
+StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
+                                                const InputOptions& options);
+
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
                                                    const InputOptions& options) {
   if (LooksLikeDcpFolder(path) && (options.from.empty() || options.from == "torch")) {
     return FindFormat("torch")->open_folder(path, {}, options);
   }
   ZT_ASSIGN_OR_RETURN(std::vector<FolderFiles> found, ListFolder(path, options));
+  ZT_ASSIGN_OR_RETURN(const std::optional<std::string> shards, ChooseZt(path, found, options));
+  if (shards) {
+    auto source = OpenOne(*shards, options);
+    if (!source.ok() && !IsIndexPath(*shards))
+      return Annotate(source.status(), fs::path(*shards).filename().string());
+    if (source.ok() && (*source)->file({}).empty()) (*source)->SetFile(*shards);
+    return source;
+  }
   // A .zt file beside a checkpoint is what was made of it.
   if (found.size() > 1) {
     std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "zt"; });
@@ -139,11 +196,28 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
       if (path.ends_with(suffix)) return format.open_folder(path, {path}, options);
     }
   }
-  ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile(path));
+  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
   return OpenBytes(std::move(bytes), path, fs::path(path).stem().string(), options);
 }
 
 }  // namespace
+
+StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
+  auto bytes = OpenFile(path);
+  std::error_code error;
+  if (bytes.ok() || fs::exists(path, error)) return bytes;
+  const fs::path index = IndexPath(path, SpecVersion::k1_2);
+  if (!IsIndexPath(index.string()) || !fs::exists(index, error)) return bytes;
+  return MakeStatus(bytes.status().code(), std::string(Message(bytes.status())) +
+                                               "; its shards are there: name their index, " +
+                                               index.filename().string());
+}
+
+StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder,
+                                              const InputOptions& options) {
+  ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(folder, options));
+  return ChooseZt(folder, found, options);
+}
 
 Status NotFromPipe(std::string_view what) {
   return Unsupported(std::string(what) + " is read from its end; name a file");

@@ -4,9 +4,12 @@ module;
 #include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,8 +23,10 @@ import :formats;
 import :listing;
 import :output;
 import :progress;
+import :shards;
 import :support;
 import zt;
+import zt.convert.shards;
 
 namespace zt::cli {
 
@@ -82,16 +87,8 @@ std::string ListingJson(const Listing& listing, const Common& common) {
   return out + "]}\n";
 }
 
-StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& file) {
-  auto opened = Reader::Open(std::move(bytes));
-  if (!opened.ok()) return Annotate(opened.status(), file);
-  const Manifest& manifest = (*opened)->manifest();
-  Listing listing;
-  listing.format = "zt";
-  listing.version = manifest.version_text.empty() ? std::string(Traits(manifest.version).text)
-                                                  : manifest.version_text;
-  listing.attributes = manifest.attributes;
-  listing.shards = manifest.shards;
+// Adds what a .zt file holds. `file` is its name among the shards of an index, or empty.
+void AddObjects(const Manifest& manifest, const std::string& file, Listing& listing) {
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> blobs;
   for (const StoredObject& object : manifest.objects) {
     ListedObject& listed = listing.objects.emplace_back(
@@ -107,7 +104,8 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& f
                              .big_endian = c.big_endian,
                              .digest = c.digest,
                              .undecodable = c.undecodable,
-                             .unknown_encoding = c.unknown_encoding};
+                             .unknown_encoding = c.unknown_encoding,
+                             .shard = file};
       if (c.shard > 0) {
         const StoredShard& shard = manifest.shards[c.shard - 1];
         row.shard = shard.name;
@@ -118,6 +116,44 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& f
       if (!added && c.length > 0) row.shares = blob->second;
       listed.components.push_back(std::move(row));
     }
+  }
+}
+
+std::string VersionOf(const Manifest& manifest) {
+  return manifest.version_text.empty() ? std::string(Traits(manifest.version).text)
+                                       : manifest.version_text;
+}
+
+StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& path) {
+  const auto opened = Reader::Open(std::move(bytes));
+  if (!opened.ok()) return Annotate(opened.status(), path);
+  const Manifest& manifest = (*opened)->manifest();
+  Listing listing;
+  listing.format = "zt";
+  listing.version = VersionOf(manifest);
+  listing.attributes = manifest.attributes;
+  listing.shards = manifest.shards;
+  AddObjects(manifest, "", listing);
+  return listing;
+}
+
+// Shards as their index makes them one; opening the source has compared it with them both ways.
+StatusOr<Listing> ListIndex(const std::string& path, const TensorSource& source) {
+  ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
+  std::map<std::string, ShardIndex::File> shards = index.files;
+  for (const auto& [tensor, shard] : index.weight_map) shards.try_emplace(shard);
+  Listing listing;
+  listing.format = "zt";
+  listing.attributes = source.attributes();
+  listing.warnings = source.warnings();
+  for (const auto& [name, file] : shards) {
+    const auto reader = OpenReader((std::filesystem::path(path).parent_path() / name).string());
+    if (!reader.ok()) return Annotate(reader.status(), name);
+    const Manifest& manifest = (*reader)->manifest();
+    if (listing.version.empty()) listing.version = VersionOf(manifest);
+    listing.shards.push_back(
+        {.name = name, .bytes = *(*reader)->bytes().size(), .digest = file.digest});
+    AddObjects(manifest, name, listing);
   }
   return listing;
 }
@@ -150,18 +186,27 @@ Listing ListSource(const TensorSource& source) {
   return listing;
 }
 
-// A .zt file by its manifest, which says how things are stored; all else as a source.
+// .zt files by their manifests, which say how things are stored; all else as a source.
 StatusOr<Listing> List(const InspectArgs& args) {
+  std::string path = args.file;
+  std::error_code error;
   if (args.file != "-" && (args.input.from.empty() || args.input.from == "zt")) {
-    const auto bytes = OpenFile(args.file);
-    if (bytes.ok()) {
+    if (std::filesystem::is_directory(path, error)) {
+      const auto found = FindZtIn(path, args.input);
+      if (!found.ok()) return Annotate(found.status(), path);
+      if (*found) path = **found;
+    }
+    const auto bytes = OpenFile(path);
+    if (bytes.ok() && !IsIndexPath(path)) {
       const auto head = Peek(**bytes, kHeadBytes);
       const bool zt = head.ok() && FindFormat("zt")->recognise(*head);
-      if (zt || !args.input.from.empty()) return ListZt(*bytes, args.file);
+      if (zt || !args.input.from.empty()) return ListZt(*bytes, path);
     }
   }
-  ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({args.file}, args.input));
-  return ListSource(*source);
+  ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({path}, args.input));
+  if (!IsIndexPath(path)) return ListSource(*source);
+  auto listing = ListIndex(path, *source);
+  return listing.ok() ? std::move(listing) : Annotate(listing.status(), path);
 }
 
 Status Inspect(const InspectArgs& args) {

@@ -298,7 +298,19 @@ using namespace internal;
 
 namespace {
 
+// What a shell has left of a pattern that matches nothing.
+Status CheckPattern(const std::vector<std::string>& shards) {
+  for (const std::string& path : shards) {
+    std::error_code error;
+    if (path.find_first_of("*?[") == path.npos || std::filesystem::exists(path, error)) continue;
+    return InvalidArgument(path +
+                           ": no file matches; no shard is written yet, or the folder is another");
+  }
+  return OkStatus();
+}
+
 Status Join(const JoinArgs& args) {
+  ZT_RETURN_IF_ERROR(CheckPattern(args.shards));
   if (args.missing) {
     ZT_ASSIGN_OR_RETURN(const JoinResult joined, ExamineShards(args.shards));
     const std::string array = ArrayText(joined.missing);

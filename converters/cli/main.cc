@@ -51,8 +51,7 @@ std::string Version() {
 }
 
 int Run(const std::vector<std::string>& arguments) {
-  CLI::App app("Streams tensors from safetensors, npy, npz and GGUF into zTensor .zt files.",
-               "ztstream");
+  CLI::App app("Streams " + zt::cli::FormatNames() + " to .zt.", "ztstream");
   app.set_version_flag(
       "--version", [] { return Version(); }, "Versions of the program, the formats, the packages");
   app.require_subcommand(1);

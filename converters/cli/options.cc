@@ -82,6 +82,19 @@ CLI::Validator Size() {
   return CLI::Validator(transform, "SIZE");
 }
 
+// A version that is written, or "1.2.0" for it.
+CLI::Validator Version() {
+  const auto check = [](const std::string& text) -> std::string {
+    for (const std::string_view each : {"2.0", "1.2", "1.1", "0.1", "1.2.0", "1.1.0", "0.1.0"}) {
+      if (text == each) return {};
+    }
+    const std::string meant = text == "2" || text == "2.0.0" ? "2.0" : text == "1" ? "1.2" : "";
+    return "'" + text + "' is not a version; versions are 2.0, 1.2, 1.1 and 0.1" +
+           (meant.empty() ? "" : "; did you mean " + meant + "?");
+  };
+  return CLI::Validator(check, "");
+}
+
 void AddCommon(CLI::App& app) {
   Common& common = Parsed().common;
   app.add_flag("--json", common.json, "The result, or the error, as one JSON object");
@@ -127,7 +140,7 @@ void AddConvert(CLI::App& app, ConvertArgs& args) {
       ->required();
   app.add_option("-o,--output", args.output, "The .zt file, or - for standard output");
   app.add_option("--spec", args.spec, "Version to write: 2.0, 1.2, 1.1 or 0.1")
-      ->check(CLI::IsMember({"2.0", "1.2", "1.1", "0.1", "1.2.0", "1.1.0", "0.1.0"}))
+      ->check(Version())
       ->default_str("1.2");
   app.add_flag("--canonical", args.canonical, "Of 2.0: equal tensors make equal files");
   app.add_option("--align", args.alignment, "Blobs begin at multiples of it [64; 2.0: 64KiB]")

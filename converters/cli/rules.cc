@@ -25,12 +25,26 @@ namespace {
 
 using Regex = std::shared_ptr<const RE2>;
 
+// The regular expression that means what a shell's pattern does: "\\.bias$" for "*.bias".
+std::string OfShellPattern(const std::string& pattern) {
+  std::string out = "^";
+  for (const char c : pattern)
+    out += c == '*' ? ".*" : c == '?' ? "." : RE2::QuoteMeta(std::string(1, c));
+  out += '$';
+  if (out.starts_with("^.*")) out.erase(0, 3);
+  if (out.ends_with(".*$")) out.erase(out.size() - 3);
+  return out;
+}
+
 StatusOr<Regex> Compile(const std::string& pattern, const std::string& option) {
   RE2::Options options;
   options.set_log_errors(false);
   auto regex = std::make_shared<const RE2>(pattern, options);
-  if (!regex->ok()) return InvalidArgument(option + " " + Quote(pattern) + ": " + regex->error());
-  return regex;
+  if (regex->ok()) return regex;
+  const bool shell = pattern.starts_with('*') && pattern.size() > 1;
+  return InvalidArgument(option + " " + Quote(pattern) + ": " + regex->error() +
+                         "; a regular expression is wanted" +
+                         (shell ? ": '" + OfShellPattern(pattern) + "'" : ""));
 }
 
 bool Matches(const Regex& regex, const std::string& name) {

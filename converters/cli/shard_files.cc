@@ -79,8 +79,9 @@ std::string PartText(std::uint64_t number) {
 }
 
 std::string ShardPath(const std::string& output, std::uint64_t number, std::uint64_t count) {
-  return output.substr(0, output.size() - std::string_view(".zt").size()) + "-" + PartText(number) +
-         "-of-" + PartText(count) + ".zt";
+  std::string_view stem = output;
+  if (stem.ends_with(".zt")) stem.remove_suffix(3);  // a dry run takes any name
+  return std::string(stem) + "-" + PartText(number) + "-of-" + PartText(count) + ".zt";
 }
 
 DigestKind FileDigestOf(const WriterOptions& options) {

@@ -34,7 +34,7 @@ struct Totals {
   std::uint64_t bytes_all = 0, tensors_all = 0;  // to be done
   std::uint64_t bytes_in = 0;                    // of the shards written, not of those kept
   std::uint64_t bytes_out = 0, written = 0, kept = 0;
-  Json rows = Json::array(), numeric = Json::array();
+  Json rows = Json::array(), numeric = Json::array(), warnings = Json::array();
 };
 
 class ShardRun {
@@ -135,7 +135,7 @@ class ShardRun {
     ZT_ASSIGN_OR_RETURN(const WrittenFile written,
                         WriteFile(HashingSink(std::move(file), FileDigestOf(options_), digest),
                                   source_, shard, std::move(options)));
-    ReportFindings(written.findings, shard);
+    Report(args_.common, written, shard, totals.warnings);
     ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args_.no_sync));
     ++totals.written;
     totals.bytes_in += shard.input_bytes(source_);
@@ -179,7 +179,9 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
   }
   ZT_RETURN_IF_ERROR(expressible);
   ShardRun run(args, source, plan, cut, options);
-  Json json = SummaryJson(args, source, plan, warnings);
+  // Of one shard what is its own.
+  Json json = SummaryJson(
+      args, source, request.only == 0 ? plan : PlanOfShard(plan, cut, request.only), warnings);
   json["plan_digest"] = cut.digest;
   json["shards"] = count;
   if (args.dry_run) {
@@ -209,10 +211,11 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
     json["files"] = std::move(totals.rows);
     json["timing"] = {{"wall_s", run.seconds}};
     json["numeric"] = std::move(totals.numeric);
+    for (Json& line : totals.warnings) json["warnings"].push_back(std::move(line));
     return PrintJson(args.common, json);
   }
   if (args.common.quiet) return OkStatus();
-  const std::string what = request.only == 0 ? args.output : run.PathOf(request.only);
+  const auto& what = json["output"]["path"].get_ref<const std::string&>();
   Note(Text({.output = what + ": " + Counted(totals.written, "shard") + " written, " +
                        std::to_string(totals.kept) + " kept",
              .tensors = totals.tensors,

@@ -112,7 +112,7 @@ Status WriteText(const std::string& path, std::string_view text, const FileSinkO
 }
 
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path) {
-  ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile(path));
+  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
   return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path)});
 }
 

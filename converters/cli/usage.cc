@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,6 +41,7 @@ std::string Nearest(const std::string& word, const std::vector<std::string>& kno
   std::size_t least = std::max<std::size_t>(word.size() / 3, 1) + 1;
   if (word.size() > 40) return best;
   for (const std::string& each : known) {
+    if (each == "--help" && Distance(word, each) > 1) continue;  // it is near to anything
     const bool begins = word.size() > 2 && each.starts_with(word);
     const std::size_t distance = begins ? 1 : Distance(word, each);
     if (distance < least) {
@@ -86,6 +88,62 @@ bool IsLevel(const std::string& word) {
                       [](char c) { return c >= '0' && c <= '9'; }));
 }
 
+// What other programs call a thing, and where it is here.
+struct Habit {
+  std::string_view word, here;
+};
+constexpr Habit kCommandHabits[] = {
+    {"ls", "inspect"},     {"list", "inspect"},      {"show", "inspect"},     {"info", "inspect"},
+    {"test", "verify"},    {"check", "verify"},      {"compress", "convert"}, {"compare", "diff"},
+    {"unpack", "extract"}, {"decompress", "extract"}};
+constexpr Habit kOptionHabits[] = {{"-d", "'ztstream extract' writes tensors back"},
+                                   {"-t", "'ztstream verify' checks a file"},
+                                   {"-l", "'ztstream inspect' lists a file"},
+                                   {"-c", "-o - is standard output"},
+                                   {"-k", "inputs are always kept"},
+                                   {"--keep", "inputs are always kept"},
+                                   {"-V", "--version tells the versions"}};
+
+std::string_view FindHabit(std::span<const Habit> habits, std::string_view word) {
+  const auto found = std::ranges::find(habits, word, &Habit::word);
+  return found == habits.end() ? "" : found->here;
+}
+
+// "-19", as gzip and zstd take a level.
+bool IsBareLevel(std::string_view word) {
+  return word.size() > 1 && word.size() < 4 && word.front() == '-' &&
+         std::all_of(word.begin() + 1, word.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// What is said of an option that is meant as in other programs; empty where it is not known.
+std::string OptionHabit(std::string_view word) {
+  if (IsBareLevel(word)) return "levels are --zstd=" + std::string(word.substr(1));
+  return std::string(FindHabit(kOptionHabits, word));
+}
+
+// "convert has it", of an option that `command` does not have; empty where none has.
+std::string ElsewhereText(const CLI::App& app, const CLI::App& command, const std::string& option) {
+  std::string names;
+  std::size_t count = 0;
+  for (const CLI::App* each : app.get_subcommands({})) {
+    if (each == &command || each->get_option_no_throw(option) == nullptr) continue;
+    names += (names.empty() ? "" : ", ") + each->get_name();
+    ++count;
+  }
+  return names.empty() ? "" : names + (count == 1 ? " has it" : " have it");
+}
+
+// "'b' is one too many: inspect takes one FILE".
+std::string TooManyText(const CLI::App& command, const std::string& word) {
+  std::string names;
+  std::size_t count = 0;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_positional()) names += (count++ == 0 ? "" : " and ") + option->get_name();
+  }
+  return "'" + word + "' is one too many: " + command.get_name() + " takes " +
+         (count == 1 ? "one " : "") + names;
+}
+
 std::string JoinedCommands(const CLI::App& app) {
   std::string out;
   for (const std::string& name : Commands(app)) out += (out.empty() ? "" : ", ") + name;
@@ -104,7 +162,12 @@ Words Arrange(const CLI::App& app, std::vector<std::string> words) {
   }
   if (first < words.size() && words[first].starts_with('-')) first = words.size();
   if (first < words.size() && !IsCommand(app, words[first])) {
-    const std::string meant = Nearest(words[first], Commands(app));
+    for (std::size_t i = 0; i < first; ++i) {
+      if (const std::string habit = OptionHabit(words[i]); !habit.empty())
+        return {{}, "'" + words[i] + "' is not an option; " + habit + "; see ztstream --help"};
+    }
+    std::string meant(FindHabit(kCommandHabits, words[first]));
+    if (meant.empty()) meant = Nearest(words[first], Commands(app));
     return {{},
             "'" + words[first] + "' is not a command; " +
                 (meant.empty() ? "commands are " + JoinedCommands(app)
@@ -117,6 +180,13 @@ Words Arrange(const CLI::App& app, std::vector<std::string> words) {
   }
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     if (words[i] == "--version") return {{"--version"}, ""};
+    // CLI11 takes a negative number for a file.
+    if (i > 0 && IsBareLevel(words[i]) && !TakesValue(app, words[i - 1]) &&
+        ::access(words[i].c_str(), F_OK) != 0) {
+      return {{},
+              "'" + words[i] + "' is not an option; " + OptionHabit(words[i]) + "; see ztstream " +
+                  words.front() + " --help"};
+    }
     if (words[i] != "--zstd") continue;
     // Its level comes after '=' only, so that a bare --zstd never swallows an input.
     if (i + 1 < words.size() && IsLevel(words[i + 1]) &&
@@ -138,13 +208,20 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
   for (const std::string& word : app.remaining(true)) {
     if (!word.starts_with('-') || word == "-") continue;
     const std::string name = word.substr(0, word.find('='));
+    const std::string what =
+        "'" + name + "' is not an option" + (parsed.empty() ? "" : " of " + command.get_name());
+    std::string hint = OptionHabit(name);
+    if (hint.empty() && !parsed.empty()) hint = ElsewhereText(app, command, name);
+    if (!hint.empty()) return what + "; " + hint + "; see " + help;
     const std::string meant = Nearest(name, LongOptions(command));
-    return "'" + name + "' is not an option" + (parsed.empty() ? "" : " of " + command.get_name()) +
-           (meant.empty() ? "; see " + help : "; did you mean " + meant + "? See " + help);
+    return what + (meant.empty() ? "; see " + help : "; did you mean " + meant + "? See " + help);
   }
   if (parsed.empty()) return "a command is missing: " + JoinedCommands(app) + "; see " + help;
   std::string what = error.what();
   std::ranges::replace(what, '\n', ' ');
+  constexpr std::string_view kExtra = "not expected: ";
+  if (const auto at = what.find(kExtra); at != what.npos)
+    return TooManyText(command, what.substr(at + kExtra.size())) + "; see " + help;
   return what + "; see " + help;
 }
 

@@ -2,12 +2,15 @@
 module;
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,7 @@ module;
 module zt.cli;
 
 import :compare;
+import :formats;
 import :output;
 import :progress;
 import :shards;
@@ -40,7 +44,8 @@ struct FileProblem {
 
 // What was found in the file, or in all shards of an index.
 struct Findings {
-  VerifyReport totals;  // without its problems
+  VerifyReport totals;              // without its problems
+  std::uint64_t shard_digests = 0;  // of totals.digests, those of whole shards
   std::vector<FileProblem> problems;
 };
 
@@ -110,9 +115,15 @@ Json ReportJson(const VerifyArgs& args, const Findings& found, const Comparison&
 
 void PrintProblems(const VerifyArgs& args, const Findings& found, const Comparison& compared) {
   for (const auto& [file, problem] : found.problems) Note(file + ": " + ProblemText(problem));
-  for (const Difference& each : compared.differences) {
-    Note(args.file + ": " + TensorContext(each.tensor) + ": " +
-         Text(each, "the file", "the source"));
+  constexpr std::size_t kMostDifferences = 20;
+  const std::vector<Difference>& differences = compared.differences;
+  for (std::size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i) {
+    Note(args.file + ": " + TensorContext(differences[i].tensor) + ": " +
+         Text(differences[i], "the file", "the source"));
+  }
+  if (differences.size() > kMostDifferences) {
+    Note(args.file + ": and " + Counted(differences.size() - kMostDifferences, "more difference") +
+         "; --json lists all");
   }
   if (args.common.quiet) return;
   for (const std::string& each : found.totals.unverified) {
@@ -124,13 +135,18 @@ void PrintProblems(const VerifyArgs& args, const Findings& found, const Comparis
   }
 }
 
-std::string GoodText(const VerifyArgs& args, const VerifyReport& report, const Comparison& compared,
+std::string GoodText(const VerifyArgs& args, const Findings& found, const Comparison& compared,
                      double seconds) {
+  const VerifyReport& report = found.totals;
   std::string out = args.file + ": good: " + Counted(report.objects, "object") + ", " +
                     Counted(report.components, "component") + ", " +
                     Counted(report.digests, "digest") +
-                    (report.digests == 1 ? " matches" : " match") + ", " +
-                    HumanBytes(report.stored_bytes) + " in " + HumanSeconds(seconds);
+                    (report.digests == 1 ? " matches" : " match");
+  if (found.shard_digests > 0) {
+    out += " (" + std::to_string(report.digests - found.shard_digests) + " of components and " +
+           std::to_string(found.shard_digests) + " of shards)";
+  }
+  out += ", " + HumanBytes(report.stored_bytes) + " in " + HumanSeconds(seconds);
   if (report.unreferenced_bytes > 0) {
     out += "; " + HumanBytes(report.unreferenced_bytes) +
            " belong to no tensor (earlier generations, or padding that is not zero)";
@@ -157,6 +173,10 @@ class Verification {
       bar_.Update(before_ + done, std::max(all_, total), 0, 0);
     };
     ZT_ASSIGN_OR_RETURN(VerifyReport report, Verify(*reader, options));
+    for (const StoredShard& shard : reader->manifest().shards) {  // they are known, or a problem
+      const auto digest = ParseDigest(shard.digest);
+      found.shard_digests += digest.ok() && digest->kind != DigestKind::kNone ? 1 : 0;
+    }
     for (VerifyProblem& problem : report.problems)
       found.problems.push_back({path, std::move(problem)});
     VerifyReport& totals = found.totals;
@@ -209,6 +229,7 @@ class Verification {
     }
     ZT_ASSIGN_OR_RETURN(const std::string is, DigestOfFile(file, digest.kind));
     ++found.totals.digests;
+    ++found.shard_digests;
     if (is == digest.canonical) return OkStatus();
     found.problems.push_back(
         {file, {"", "", "the digest of the file is " + is + ", the index says " + listed}});
@@ -220,11 +241,48 @@ class Verification {
   std::uint64_t before_ = 0, all_ = 0;  // bytes of shards
 };
 
-}  // namespace
+// That the file is not of another kind: then there is nothing to verify.
+Status CheckKind(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return OkStatus();  // a pipe opens once
+  const auto bytes = OpenFile(path);
+  if (!bytes.ok()) return bytes.status();
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(**bytes, kHeadBytes));
+  if (head.size() >= 8 && LooksLikeZt(head)) return OkStatus();
+  const auto format = Recognise(head);
+  if (format.ok() && (*format)->name != "zt") {
+    const bool archive = !(*format)->read_from_end.empty();
+    return Unsupported("it is " +
+                       std::string(archive ? (*format)->read_from_end : (*format)->name) +
+                       ", not .zt; 'ztstream inspect' lists it, 'ztstream diff' compares it");
+  }
+  // What is called .zt and no longer looks like it is damaged, which verification says.
+  const bool damaged = format.ok() || format.status().code() == StatusCode::kDataLoss;
+  return damaged && path.ends_with(".zt") ? OkStatus() : format.status();
+}
 
-int RunVerify(const VerifyArgs& args) {
-  if (args.file == "-")
-    return Fail(args.common, Annotate(NotFromPipe("a .zt file"), "standard input"));
+// The file that is to be verified: of a folder the index or root in it.
+StatusOr<std::string> FileOf(const VerifyArgs& args) {
+  if (args.file == "-") return Annotate(NotFromPipe("a .zt file"), "standard input");
+  std::string file = args.file;
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    InputOptions options;
+    options.from = "zt";
+    auto found = FindZtIn(file, options);
+    if (!found.ok()) return Annotate(found.status(), file);
+    if (!*found) {
+      return Annotate(InvalidArgument("the folder holds no .zt.index.json and no root of shards; "
+                                      "name the .zt file that is meant"),
+                      file);
+    }
+    file = **std::move(found);
+  }
+  if (!IsIndexPath(file)) ZT_RETURN_IF_ERROR(Annotate(CheckKind(file), file));
+  return file;
+}
+
+int RunOn(const VerifyArgs& args) {
   Verification verification(args);
   const Status status =
       IsIndexPath(args.file) ? verification.Index(args.file) : verification.File(args.file);
@@ -242,11 +300,22 @@ int RunVerify(const VerifyArgs& args) {
   if (args.common.json) {
     printed = PrintJson(args.common, ReportJson(args, found, compared, good));
   } else if (good && !args.common.quiet) {
-    printed = Print(GoodText(args, found.totals, compared, seconds));
+    printed = Print(GoodText(args, found, compared, seconds));
   }
   PrintProblems(args, found, compared);
   if (!printed.ok()) return Fail(args.common, printed);
   return good ? 0 : 1;
+}
+
+}  // namespace
+
+int RunVerify(const VerifyArgs& args) {
+  StatusOr<std::string> file = FileOf(args);
+  if (!file.ok()) return Fail(args.common, file.status());
+  VerifyArgs named = args;
+  named.file = *std::move(file);
+  named.common.paths.push_back(named.file);
+  return RunOn(named);
 }
 
 }  // namespace zt::cli

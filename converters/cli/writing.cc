@@ -39,16 +39,22 @@ std::string_view Replacement(const Object* object, OnOverflow policy) {
   return "the largest value";
 }
 
-}  // namespace
-
-void ReportFindings(const std::vector<NumericFinding>& findings, const Plan& plan) {
-  if (plan.on_overflow == OnOverflow::kError) return;  // the error has said it
+std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings, const Plan& plan) {
+  std::vector<std::string> lines;
   std::unordered_map<std::string_view, const Object*> objects;
   if (!findings.empty()) {
     for (const PlannedObject& each : plan.objects)
       objects.emplace(each.object->name, each.object.get());
   }
+  std::uint64_t tensors = 0, values = 0, fractions = 0;
+  const NumericFinding* first = nullptr;
   for (const NumericFinding& finding : findings) {
+    if (const std::uint64_t lost = finding.counts.fraction_lost; lost > 0) {
+      if (++tensors == 1) first = &finding;
+      fractions += lost;
+      values += finding.values;
+    }
+    if (finding.counts.overflow == 0 && finding.counts.nan_lost == 0) continue;
     const auto found = objects.find(finding.tensor);
     const Object* const object = found == objects.end() ? nullptr : found->second;
     std::string line = TensorContext(finding.tensor) + ": ";
@@ -60,7 +66,24 @@ void ReportFindings(const std::vector<NumericFinding>& findings, const Plan& pla
       line += (finding.counts.overflow > 0 ? "; " : "") + std::to_string(finding.counts.nan_lost) +
               " NaN had no counterpart";
     }
-    Warn(line);
+    lines.push_back(std::move(line));
+  }
+  if (first != nullptr) {  // one line for all tensors: a rule takes hundreds of them
+    lines.push_back(
+        (tensors == 1 ? TensorContext(first->tensor)
+                      : Counted(tensors, "tensor") + ", " + Quote(first->tensor) + " the first") +
+        ": " + std::to_string(fractions) + " of " + Counted(values, "value") +
+        " lost their fraction in an integer type; --dtype does not quantize");
+  }
+  return lines;
+}
+
+}  // namespace
+
+void Report(const Common& common, const WrittenFile& written, const Plan& plan, Json& warnings) {
+  for (std::string& line : WarningsOf(written.findings, plan)) {
+    if (!common.quiet) Warn(line);
+    warnings.push_back(std::move(line));
   }
 }
 
@@ -82,7 +105,8 @@ Json ToJson(const std::vector<NumericFinding>& findings) {
   for (const NumericFinding& finding : findings) {
     out.push_back({{"tensor", finding.tensor},
                    {"overflow", finding.counts.overflow},
-                   {"nan_lost", finding.counts.nan_lost}});
+                   {"nan_lost", finding.counts.nan_lost},
+                   {"fraction_lost", finding.counts.fraction_lost}});
   }
   return out;
 }

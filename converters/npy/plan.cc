@@ -103,9 +103,16 @@ std::vector<std::string> Losses::Lines() const {
   if (unnamed_ > 0) {
     std::string types;
     for (const std::string& type : types_) types += (types.empty() ? "" : ", ") + type;
-    lines.push_back(
-        "numpy has no name for " + types + ": " + std::to_string(unnamed_) +
-        " arrays are written as '|V', as ml_dtypes writes them; view them as their type");
+    const bool numbers = std::ranges::any_of(types_, [](std::string_view type) {
+      return type == "bf16" || (type.starts_with("f8_") && type != "f8_e8m0");
+    });
+    const bool wide = std::ranges::find(types_, "bf16") != types_.end();
+    const bool narrow = types_.size() > (wide ? 1u : 0u);
+    lines.push_back("numpy has no name for " + types + ": " + std::to_string(unnamed_) +
+                    (unnamed_ == 1 ? " array is" : " arrays are") + " written as '|V'" +
+                    (numbers ? "; for float32: 'ztstream convert --dtype f32' first" : "") +
+                    "; in numpy: " + (wide ? ".view('<u2')" : "") + (wide && narrow ? " or " : "") +
+                    (narrow ? ".view('u1')" : "") + " is the bits");
   }
   if (attributed_ > 0) {
     lines.push_back("numpy's files do not keep the attributes of " + std::to_string(attributed_) +

@@ -36,7 +36,9 @@ class Canonical {
 
   Status Check(std::uint64_t unreferenced_bytes) {
     if (!Traits(manifest_.version).canonical) {
-      File("version " + std::string(Traits(manifest_.version).text) + " has no canonical form");
+      File("version " + std::string(Traits(manifest_.version).text) +
+           " has no canonical form; "
+           "'ztstream convert --spec 2.0 --canonical' writes one");
       return OkStatus();
     }
     if (!manifest_.shards.empty()) File("it has shards");

@@ -110,6 +110,8 @@ class FileSink final : public Sink {
         if (errno == EEXIST) continue;
         const int error = errno;
         temporary_.clear();
+        if (error == ENOENT)
+          return IoError("there is no folder " + folder_ + "; make the folder first");
         return IoError(error, "cannot create a file in " + folder_);
       }
       // Another run may take the file for a leftover between creation and lock, and holds the lock while it removes

@@ -268,7 +268,7 @@ class Rules(support.EndToEnd):
     def test_extract_takes_patterns(self):
         self.succeed("extract", self.source, "a*", "x?", "-o", self.path("o.npz"))
         self.assertEqual(sorted(numpy.load(self.path("o.npz")).files), ["a", "a.b", "a/b", "a|b", "x1"])
-        self.fail_with(USAGE, "extract", self.source, "q*", "-o", self.path("p.npz"), says="no tensor 'q*'")
+        self.fail_with(USAGE, "extract", self.source, "q*", "-o", self.path("p.npz"), says="no tensor matches 'q*'")
         self.put("s.safetensors", make_safetensors({"a*": ("U8", [1], b"x"), "ab": ("U8", [1], b"y")}))
         self.succeed("extract", "s.safetensors", "a*", "-o", self.path("s.npz"))  # a name before a pattern
         self.assertEqual(numpy.load(self.path("s.npz")).files, ["a*"])
@@ -293,9 +293,50 @@ class CommandLine(support.EndToEnd):
                  (["convert", "a", "-o", "b", "--threads", "5000"], "--threads"),
                  (["convert", "a"], "-o OUT is missing"), (["verify"], "FILE is required; see ztstream verify --help"),
                  ([], "a command is missing: convert, join, inspect"), (["inspect", "a", "--from", "csv"], "--from: csv not in"),
-                 (["convert", "a.safetensors", "-o", "q.npz"], "'ztstream extract' writes those")]
+                 (["convert", "a.safetensors", "-o", "q.npz"], "'ztstream extract' writes those"),
+                 # as other programs have it
+                 (["convert", "a", "-19", "-o", "b"], "'-19' is not an option; levels are --zstd=19"),
+                 (["convert", "-d", "a"], "'-d' is not an option of convert; 'ztstream extract' writes tensors back"),
+                 (["-t", "a.zt"], "'-t' is not an option; 'ztstream verify' checks a file"),
+                 (["-l", "a.zt"], "'ztstream inspect' lists a file"), (["convert", "-c", "a"], "-o - is standard output"),
+                 (["-V"], "--version tells the versions"), (["convert", "--keep", "a"], "inputs are always kept; see"),
+                 (["ls", "a"], "did you mean 'inspect'?"), (["test", "a"], "did you mean 'verify'?"),
+                 (["extract", "a", "-o", "b", "--dtype", "f32"], "'--dtype' is not an option of extract; convert has it"),
+                 (["inspect", "a", "b"], "'b' is one too many: inspect takes one FILE; see ztstream inspect --help"),
+                 (["diff", "a", "b", "c"], "'c' is one too many: diff takes A and B"),
+                 (["convert", "a", "-o", "b", "--spec", "2"],
+                  "'2' is not a version; versions are 2.0, 1.2, 1.1 and 0.1; did you mean 2.0?"),
+                 (["convert", "a.safetensors", "-o", "b", "--include", "*.bias"],
+                  r"a regular expression is wanted: '\.bias$'"),
+                 (["convert", "a.safetensors", "-o", "b", "--include", "("], "a regular expression is wanted\n"),
+                 (["convert", "a.safetensors", "-o", "b.pt"], "PyTorch files are not written; write .safetensors"),
+                 (["extract", "a.safetensors", "-o", "b.pth"], "PyTorch files are not written; write .safetensors")]
         for arguments, says in cases:
             self.fail_with(USAGE, *arguments, says=says)
+
+    def test_what_happens_to_outputs_is_said(self):
+        self.fail_with(IO, "convert", self.source, "-o", self.path("no/o.zt"), says="make the folder first")
+        for name, warned in (("model3", True), ("model3.bin", True), ("m.zt", False)):
+            process = self.run_program("convert", self.source, "-o", name)
+            self.assertEqual(b"warning: " + name.encode() + b": a .zt file is written, and its name does not end in .zt"
+                             in process.stderr, warned, process.stderr)
+        self.assertNotIn(b"warning", self.run_program("convert", self.source, "-o", "/dev/null").stderr)
+
+    def test_verify_of_another_kind_of_file(self):
+        for status, file, says in ((UNSUPPORTED, self.source, "it is safetensors, not .zt; 'ztstream inspect' lists it, "
+                                    "'ztstream diff' compares it"),
+                                   (UNSUPPORTED, DATA / "torch/tied.pt", "it is a zip archive, not .zt"),
+                                   (UNSUPPORTED, self.put("g.zt", gzip.compress(b"x" * 99)), "gzip"),
+                                   (INVALID, self.put("x", b"no format at all"), "none of"),
+                                   (INVALID, self.put("y", b""), "it is empty"), (DIFFERS, self.put("y.zt", b""), "y.zt: "),
+                                   (IO, "gone", "gone: cannot open"), (USAGE, self.folder, "no .zt.index.json")):
+            self.fail_with(status, "verify", file, says=says)
+
+    def test_id_takes_its_inputs_as_one_model(self):
+        self.fail_with(INVALID, "id", self.source, self.source, says="inputs are taken as one model: run id once for each")
+
+    def test_help_names_what_is_read(self):
+        self.assertIn(b"Streams safetensors, npy, npz, GGUF, PyTorch, ONNX, HDF5, Keras and .zt to .zt.\n", self.succeed("--help"))
 
     def test_words_may_come_in_any_order(self):
         help_text = self.succeed("convert", "--help")
@@ -392,6 +433,50 @@ class Inspect(support.EndToEnd):
             self.assertTrue(lines[-1].startswith("model.l") and ".weight" in lines[-1] or columns == 40, text)
             if columns > 40:
                 self.assertLessEqual(max(map(len, lines)), columns, text)
+
+    def test_different_names_never_look_alike(self):
+        parts = ("q_proj", "k_proj", "v_proj", "o_proj")
+        names = [f"model.layers.{layer}.self_attn.{part}.weight" for layer in range(12) for part in parts]
+        source = self.put("l.safetensors", make_safetensors(
+            {name: ("BF16", [64, 64], struct.pack("<H", 16000 + i) * 4096) for i, name in enumerate(names)}))
+        self.succeed("convert", source, "-o", self.path("l.zt"), "--zstd=planes")
+        self.assertRegex(self.succeed("inspect", self.path("l.zt")).decode(), r"byte planes of 8\.00 KiB \(-\d+ %\)  crc32c\n")
+        for columns in (40, 60, 80, 100, 140):
+            lines = in_terminal(columns, ["inspect", "l.zt"], self.folder).splitlines()[1:]
+            self.assertEqual(len(lines), len(names))
+            self.assertEqual(len({line.split()[0] for line in lines}), len(names), lines[:5])
+            if columns >= 80:  # whole names, in place of what is less than they are
+                self.assertEqual([line.split()[0] for line in lines], names)
+                self.assertLessEqual(max(map(len, lines)), columns)
+                self.assertEqual("byte planes" in lines[0], columns == 140)
+
+    def test_tied_tensors_count_once(self):
+        text = self.succeed("inspect", DATA / "torch/tied.pt").decode()
+        self.assertIn(": torch, 4 tensors, 36 parameters (84 with tied ones), 144 B\n", text)
+        text = self.succeed("inspect", "--tree", DATA / "torch/tied.pt").decode()
+        self.assertRegex(text, r"\nembed +f32 \[6, 4\]  96 B\nhead +f32 \[6, 4\]  tied: embed\n")
+        data = make_safetensors({"m.a": ("F32", [8], bytes(32)), "m.b": ("F32", [8], bytes(32))})
+        header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+        header["m.b"]["data_offsets"] = header["m.a"]["data_offsets"]
+        text = json.dumps(header).encode()
+        tied = self.put("t.safetensors", struct.pack("<Q", len(text)) + text + bytes(32))
+        self.assertRegex(self.succeed("inspect", "--tree", tied).decode(), r"\nm +2 tensors \(1 tied\), 8 parameters, 32 B\n")
+
+    def test_the_tree_sorts_layers_by_number_and_folds_those_that_are_alike(self):
+        def tree(numbers, odd=(), shuffled=()):
+            tensors = {}
+            for number in numbers:
+                rows = [(f"m.{number}.w", ("F32", [2], bytes(8))), (f"m.{number}.b", ("F32", [3 if number in odd else 1],
+                                                                   bytes(12 if number in odd else 4)))]
+                tensors.update(reversed(rows) if number in shuffled else rows)
+            source = self.put("n.safetensors", make_safetensors(tensors))
+            lines = self.succeed("inspect", "--tree", source).decode().splitlines()
+            return [line.split("  ")[1] for line in lines if re.match(r"  \d", line)]
+        self.assertEqual(tree([0, 3, 4, 5, 1, 2]), ["0-5"])
+        self.assertEqual(tree([0, 3, 4, 5, 1, 2], shuffled=(3, 5)), ["0-5"])
+        self.assertEqual(tree([0, 3, 4, 5, 1, 2], odd=(0, 3)), ["0, 3", "1, 2, 4, 5"])
+        self.assertEqual(tree([10, 9, 2, 1, 0, 30]), ["0-2, 9, 10, 30"])
+        self.assertEqual(tree(range(0, 30, 2)), ["0, 2, 4, 6, 8, 10, ... 28"])
 
 
 def in_terminal(columns, arguments, folder, stdin=None, env=None):

@@ -255,7 +255,11 @@ class Command(support.EndToEnd):
         self.assertIsInstance(self.json("convert", "--dry-run", "--json", self.source, "-o", self.output), dict)
         self.assertEqual(self.entries(), ["i.safetensors"])
         self.output.write_bytes(b"precious")
-        self.fail_with(EXISTS, "convert", "-n", self.source, "-o", self.output)
+        process = self.run_program("convert", "-n", self.source, "-o", self.output)  # a plan needs no room
+        self.assertEqual((process.returncode, process.stdout.decode()), (0, plan))
+        self.assertIn(b"o.zt: the output exists already; use -f to replace it\n", process.stderr)
+        self.assertEqual(self.run_program("convert", "-n", "-f", self.source, "-o", self.output).stderr, b"")
+        self.assertEqual(self.output.read_bytes(), b"precious")
 
     def test_standard_output_carries_the_product_alone(self):
         process = self.run_program("convert", self.source, "-o", self.output)

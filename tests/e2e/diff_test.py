@@ -114,6 +114,18 @@ class Diff(support.EndToEnd):
             self.assertEqual(process.returncode, DIFFERS)
             self.assertIn(f"shape {first} in the file, {second} in the source".encode(), process.stderr)
 
+    def test_many_differences_are_told_in_part(self):
+        a, b = (self.put_tensors(f"{side}.safetensors", {f"t{n:03}": ("U8", [1], bytes([side])) for n in range(30)})
+                for side in (0, 1))
+        self.succeed("convert", a, "-o", self.path("a.zt"), "-q")
+        process = self.run_program("verify", self.path("a.zt"), "--against", b)
+        lines = process.stderr.decode().splitlines()
+        self.assertEqual((process.returncode, len(lines)), (DIFFERS, 21))
+        self.assertIn("tensor 't019': 1 of 1 elements differ", lines[19])
+        self.assertEqual(lines[20], f"ztstream: {self.path('a.zt')}: and 10 more differences; --json lists all")
+        process = self.run_program("verify", self.path("a.zt"), "--against", b, "--json")
+        self.assertEqual(len(json.loads(process.stdout)["differences"]), 30)
+
     def test_a_complex_number_with_a_nan_part(self):
         nan = float("nan")
         rows = {"other part": ((1, nan), (3, nan), 2, None), "nan part": ((1, nan), (1, 2), None, 1),

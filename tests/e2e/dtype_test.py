@@ -86,5 +86,36 @@ class Dtype(EndToEnd):
         self.assertEqual(numpy.frombuffer(got["components"]["data"]["bytes"], "<i4").tolist(), [1, 10**6, -10**6, 0, 2])
 
 
+    def test_fractions_that_integers_drop_are_counted(self):
+        rows = {"w": numpy.array([0.25, -0.5, 1, 2.5, -128.5, 127.5], "<f4"), "v": numpy.arange(5, dtype="<f8"),
+                "u": numpy.array([0.5], "<f8")}
+        for name, values in rows.items():
+            numpy.save(self.path(name + ".npy"), values)
+        line = "tensor 'w': 5 of 6 values lost their fraction in an integer type; --dtype does not quantize"
+        process = self.run_program("convert", self.path("w.npy"), self.path("v.npy"), "-o", self.path("o.zt"),
+                                   "--dtype", "int8", "--json")
+        self.assertEqual((process.returncode, process.stderr.decode()), (0, f"ztstream: warning: {line}\n"))
+        result = json.loads(process.stdout)
+        self.assertEqual(result["warnings"], [line])
+        self.assertEqual(result["numeric"], [{"tensor": "w", "overflow": 0, "nan_lost": 0, "fraction_lost": 5}])
+        got = read_zt(self.path("o.zt"))["objects"]["w"]["components"]["data"]
+        self.assertEqual(numpy.frombuffer(got["bytes"], "i1").tolist(), [0, 0, 1, 2, -128, 127])
+        for threads in "1", "3":
+            process = self.run_program("convert", *(self.path(name + ".npy") for name in rows), "-o",
+                                       self.path(f"{threads}.zt"), "--dtype", "int16", "-T", threads, "-q", "--json",
+                                       "--shards", "1")
+            self.assertEqual(process.stderr, b"")
+            self.assertEqual(json.loads(process.stdout)["warnings"],
+                             ["2 tensors, 'w' the first: 6 of 7 values lost their fraction in an integer type; "
+                              "--dtype does not quantize"])
+        # Whole numbers lose nothing, and what does not fit is counted as that alone.
+        self.assertEqual(self.json("convert", self.path("v.npy"), "-o", self.path("o.zt"), "-f", "--dtype", "u8",
+                                   "--json")["numeric"], [])
+        numpy.save(self.path("x.npy"), numpy.array([300.5, -300.5, numpy.nan, numpy.inf, 1.5], "<f4"))
+        self.assertEqual(self.json("convert", self.path("x.npy"), "-o", self.path("o.zt"), "-f", "--dtype", "i8", "-q",
+                                   "--on-overflow", "saturate", "--json")["numeric"],
+                         [{"tensor": "x", "overflow": 3, "nan_lost": 1, "fraction_lost": 1}])
+
+
 if __name__ == "__main__":
     unittest.main()

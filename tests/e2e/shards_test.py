@@ -166,6 +166,74 @@ class Cut(Shards):
         self.succeed("diff", self.index, self.path("whole.zt"))
 
 
+class Together(Shards):
+    """Index, root and the folder that holds either are one input of every command."""
+
+    def check(self, folder, text):
+        plain = self.path("plain.zt")
+        self.succeed("convert", "-q", "-f", self.source, "-o", plain)
+        self.assertIn(f"{folder}: {text}, 70 tensors, 35,840 parameters, 70.00 KiB\n".encode(), self.succeed("inspect", folder))
+        self.assertIn(b"(70 of components and 4 of shards)", self.succeed("verify", folder, "--against", self.source))
+        self.assertEqual(self.succeed("id", folder), self.succeed("id", self.source))
+        self.succeed("diff", folder, self.source)
+        self.succeed("extract", "-q", "-f", folder, "-o", self.path("back.safetensors"))
+        self.succeed("diff", self.path("back.safetensors"), self.source)
+        self.succeed("convert", "-q", "-f", folder, "-o", self.path("merged.zt"))
+        self.assertEqual(self.path("merged.zt").read_bytes(), plain.read_bytes())
+        listing = self.json("inspect", "--json", folder)
+        self.assertEqual(len(listing["shards"]), 4)
+        self.assertEqual([row["name"] for row in listing["objects"]], NAMES)
+        self.assertEqual({len(row["components"][0]["shard"]) > 0 for row in listing["objects"]}, {True})
+        return listing
+
+    def test_index(self):
+        process = self.run_program("convert", self.source, "-o", self.model, "--shards", "4")
+        self.assertTrue(process.stderr.startswith(f"ztstream: {self.index}: 4 shards written".encode()), process.stderr)
+        self.assertEqual(self.check(self.out, "zTensor 1.2.0 in 4 shards")["version"], "1.2.0")
+        row = self.check(self.index, "zTensor 1.2.0 in 4 shards")["objects"][0]["components"][0]
+        whole = support.read_zt(self.shard(1, 4))["objects"][NAMES[0]]["components"]["data"]
+        self.assertEqual((row["shard"], row["offset"], row["encoding"]), (shard_name(1, 4), whole["offset"], "raw"))
+        for command in ("inspect", "verify", "id"):
+            self.fail_with(support.IO, command, self.model, says=f"{self.model}: cannot open: No such file or directory; its "
+                           "shards are there: name their index, model.zt.index.json")
+
+    def test_root(self):
+        self.convert("--shards", "4", "--spec", "2.0")
+        self.assertEqual(self.check(self.out, "zTensor 2.0 in 4 shards")["version"], "2.0")
+        self.check(self.model, "zTensor 2.0 in 4 shards")
+        shutil.copy(self.model, self.out / "other.zt")  # no root of shards that are named so
+        self.succeed("verify", self.out)
+        for number in range(1, 5):
+            shutil.copy(self.shard(number, 4), self.out / shard_name(number, 4, "other"))
+        for command in ("inspect", "verify"):
+            self.fail_with(USAGE, command, self.out, says=f"{self.out}: the folder has several checkpoints in shards, "
+                           "'model.zt' and 'other.zt'")
+
+    def test_shards_that_are_not_joined(self):
+        for spec in ("1.2", "2.0"):
+            for number in (1, 3):
+                self.convert("--shard", f"{number}/3", "--spec", spec)
+            for command in ("inspect", "verify", "id"):
+                self.fail_with(USAGE, command, self.out,
+                               says=f"{self.out}: 2 shards of model.zt are there; 'ztstream join' writes their index")
+            self.fail_with(USAGE, "join", self.out / "model-*-of-00009.zt", "-o", self.model,
+                           says="model-*-of-00009.zt: no file matches; no shard is written yet, or the folder is another")
+            shutil.rmtree(self.out)
+            self.out.mkdir()
+
+    def test_one_shard_tells_of_itself_alone(self):
+        rows = self.convert("--shards", "4")["files"]
+        own = self.convert("--shard", "2/4", "-f")
+        self.assertEqual((own["tensors"], own["bytes_in"], own["bytes_decoded"]),
+                         ({"input": 70, "converted": rows[1]["tensors"]}, rows[1]["bytes_decoded"], rows[1]["bytes_decoded"]))
+        self.assertLess(own["tensors"]["converted"], 70)
+
+    def test_a_dry_run_takes_any_name(self):
+        for name in ("foobar", "foobar.zt"):
+            text = self.succeed("convert", self.source, "-n", "-o", name, "--shards", "2").decode()
+            self.assertTrue(text.startswith("foobar-00001-of-00002.zt: 35 tensors"), text)
+
+
 class Again(Shards):
 
     def test_what_is_there_is_kept(self):
