@@ -480,6 +480,41 @@ TEST(Digests, KnownAnswer) {
   EXPECT_EQ(ComponentOf(manifest, "digits").digest, "crc32c:0xE3069283");
 }
 
+// By every way in, and the library's defaults alone.
+TEST(Digests, AreTheVersionsOwnUnlessOneIsNamed) {
+  for (const SpecVersion spec :
+       {SpecVersion::k0_1, SpecVersion::k1_1, SpecVersion::k1_2, SpecVersion::k2_0}) {
+    const std::string own(Name(Traits(spec).digest));
+    EXPECT_EQ(own, spec == SpecVersion::k2_0 ? "xxh3" : "crc32c");
+    const Bytes data = Ramp(1000);
+    MemorySource source;
+    for (const char* name : {"planned", "edited"})
+      ASSERT_TRUE(source.Add(*DenseObject(name, {1000}, U8()), {data}).ok());
+    auto plan = MakePlan(source, {.spec = spec});
+    ASSERT_TRUE(plan.ok()) << Message(plan.status());
+    EXPECT_EQ(plan->objects[0].components[0].storage.digest, Traits(spec).digest);
+    plan->objects[1].components[0].storage = {};
+    Bytes file;
+    const auto writer = MakeWriter(file, {.spec = spec});
+    ASSERT_TRUE(writer->AddSource(source, *plan).ok());
+    ASSERT_TRUE(writer->Add("dense", {1000}, U8(), data).ok());
+    const Object object = *DenseObject("none", {1000}, U8());
+    ASSERT_TRUE(writer->Add(object, {data}, {{.digest = DigestKind::kNone}}).ok());
+    auto streamed = writer->Begin(*DenseObject("streamed", {1000}, U8()));
+    ASSERT_TRUE(streamed.ok()) << Message(streamed.status());
+    ASSERT_TRUE((*streamed)->Append(data).ok());
+    ASSERT_TRUE((*streamed)->Finish().ok());
+    ASSERT_TRUE(writer->Finish().ok());
+    const auto reader = Reader::Open(MemoryBytes(file, "f"));
+    ASSERT_TRUE(reader.ok()) << Message(reader.status());
+    EXPECT_EQ((*reader)->manifest().objects.size(), 5U);
+    for (const StoredObject& each : (*reader)->manifest().objects) {
+      const std::string& digest = each.components[0].digest;
+      EXPECT_EQ(digest.substr(0, digest.find(':')), each.name == "none" ? "" : own) << each.name;
+    }
+  }
+}
+
 TEST(Components, EachWithItsOwnStorage) {
   const Bytes ramp = Ramp(10'000);
   Bytes file;

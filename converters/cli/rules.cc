@@ -283,9 +283,10 @@ StatusOr<Rules> MakeRules(const ConvertArgs& args) {
   Rules out;
   out.plan.spec = *ParseSpecVersion(args.spec);  // the command line has been checked
   out.plan.attributes = !args.no_metadata;
-  out.plan.storage.digest =
+  const DigestKind digest =
       args.digest.empty() ? Traits(out.plan.spec).digest : *ParseDigestKind(args.digest);
-  ZT_RETURN_IF_ERROR(Annotate(CheckDigest(out.plan.storage.digest, out.plan.spec), "--digest"));
+  ZT_RETURN_IF_ERROR(Annotate(CheckDigest(digest, out.plan.spec), "--digest"));
+  out.plan.storage.digest = digest;
   if (args.canonical) ZT_RETURN_IF_ERROR(CheckCanonical(args, out.plan));
   out.plan.storage.compression = args.zstd.empty() ? Compression::kNone : Compression::kIfGain;
   if (args.zstd == "planes") {

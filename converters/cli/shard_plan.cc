@@ -239,7 +239,7 @@ Status AddObject(PlanHasher& hash, Inputs& inputs, const TensorSource& source,
     hash.Add(from.bytes);
     hash.Add(object.components[c].bytes);
     hash.Add(static_cast<std::uint64_t>(component.storage.compression));
-    hash.Add(Name(component.storage.digest));
+    hash.Add(Name(*component.storage.digest));
     hash.Add(Name(component.storage.encoding));
     const auto& shared = component.shared_with;
     hash.Add(shared ? 1 + (std::uint64_t{shared->object} << 32 | shared->component) : 0);

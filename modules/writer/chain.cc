@@ -247,7 +247,7 @@ class HashStage final : public PieceStage {
   StageOrder order() const override { return StageOrder::kInChain; }
   Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
-    const DigestKind kind = state.storage.digest;
+    const DigestKind kind = *state.storage.digest;
     if (kind == DigestKind::kNone || kind == DigestKind::kCrc32c) return OkStatus();
     if (chunk.first) state.hasher = MakeHasher(kind);
     state.hasher->Update(decoded_ ? chunk.bytes() : chunk.stored);

@@ -353,7 +353,7 @@ Status Engine::CheckDeclared(const Object& object, std::span<const Storage> stor
     for (const Storage& each : storage) {
       const Encoding encoding =
           each.compression == Compression::kNone ? Encoding::kRaw : each.encoding;
-      ZT_RETURN_IF_ERROR(CheckExpressible(object, encoding, Name(each.digest), options.spec));
+      ZT_RETURN_IF_ERROR(CheckExpressible(object, encoding, Name(*each.digest), options.spec));
     }
     return CheckFormat(object, whole);
   };
@@ -391,7 +391,7 @@ Status Engine::AddObject(TensorSource& source, PlanState& run, std::uint32_t ind
     state->at = {index, c};
     state->declared_bytes = planned.object->components[c].bytes;
     state->storage =
-        Settled(*planned.object, c, component.storage,
+        Settled(*planned.object, c, component.storage, options.spec,
                 component.transform == nullptr ? 1 : component.transform->output_unit());
     state->on_overflow = run.plan.on_overflow;
     state->source = &source;

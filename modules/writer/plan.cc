@@ -126,15 +126,15 @@ class Planner {
       PlannedComponent& component = planned.components[c];
       const Transform* transform = component.transform.get();
       component.storage =
-          writer::internal::Settled(*planned.object, c, options_.storage,
+          writer::internal::Settled(*planned.object, c, options_.storage, options_.spec,
                                     transform == nullptr ? 1 : transform->output_unit());
     }
     const Encoding encoding = options_.storage.compression == Compression::kNone
                                   ? Encoding::kRaw
                                   : planned.components.front().storage.encoding;
     ZT_RETURN_IF_ERROR(budget_.Take(planned.object->attributes));
-    return CheckExpressible(*planned.object, encoding, Name(options_.storage.digest),
-                            options_.spec);
+    const DigestKind digest = options_.storage.digest.value_or(Traits(options_.spec).digest);
+    return CheckExpressible(*planned.object, encoding, Name(digest), options_.spec);
   }
 
   Status Convert(const Object& from, const ElementType& wanted, std::uint32_t c,
@@ -227,8 +227,9 @@ class Planner {
 }  // namespace
 
 Storage writer::internal::Settled(const Object& object, std::size_t component,
-                                  const Storage& wanted, std::size_t unit) {
+                                  const Storage& wanted, SpecVersion spec, std::size_t unit) {
   Storage storage = wanted;
+  if (!storage.digest) storage.digest = Traits(spec).digest;
   if (storage.encoding == Encoding::kPlanes && !SuitsPlanes(object, component, unit)) {
     storage.encoding = Encoding::kZstd;
   }

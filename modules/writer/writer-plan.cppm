@@ -30,7 +30,9 @@ enum class Compression : std::uint8_t {
 // How a component is stored.
 struct Storage {
   Compression compression = Compression::kNone;  // raw or compressed
-  DigestKind digest = DigestKind::kCrc32c;       // over the stored bytes
+  // Unset, the version's own: xxh3 in 2.0, crc32c before. 2.0 has it over the bytes before compression, and no crc32c; the
+  // others have it over the stored bytes.
+  std::optional<DigestKind> digest = {};
   // Of what is compressed. kPlanes is for dense tensors of floats of 2, 4 or 8 bytes, in a file of version 1.2; other
   // components then are kZstd.
   Encoding encoding = Encoding::kZstd;
@@ -99,9 +101,9 @@ Status MakeCanonical(TensorSource& source, Plan& plan);
 // Shared by the bodies, not exported.
 namespace zt::writer::internal {
 
-// How a component of `object` is stored where `wanted` is asked for: as zstd where the encoding does not suit it.
-// `unit` is the bytes its transform makes at a time.
+// How a component of `object` is stored where `wanted` is asked for: as zstd where the encoding does not suit it, with the
+// version's digest where none is named. `unit` is the bytes its transform makes at a time.
 Storage Settled(const Object& object, std::size_t component, const Storage& wanted,
-                std::size_t unit = 1);
+                SpecVersion spec, std::size_t unit = 1);
 
 }  // namespace zt::writer::internal

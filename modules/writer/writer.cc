@@ -7,6 +7,7 @@ module;
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -115,12 +116,12 @@ struct Writer::State {
     }
     const SpecVersion spec = engine.options.spec;
     for (std::size_t c = 0; c < storage.size(); ++c) {
-      storage[c] = writer::internal::Settled(object, c, storage[c]);
+      storage[c] = writer::internal::Settled(object, c, storage[c], spec);
       const Encoding encoding =
           storage[c].compression == Compression::kNone ? Encoding::kRaw : storage[c].encoding;
       if (encoding != Encoding::kPlanes && storage[c].digest == storage[0].digest) continue;
       ZT_RETURN_IF_ERROR(AnnotateTensor(
-          CheckExpressible(object, encoding, Name(storage[c].digest), spec), object.name));
+          CheckExpressible(object, encoding, Name(*storage[c].digest), spec), object.name));
     }
     return OkStatus();
   }
