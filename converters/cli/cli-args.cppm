@@ -28,6 +28,7 @@ struct InputOptions {
   bool follow_links = false;
   std::string npy_void;  // element type of '|V' arrays, or empty
   bool keep_sparse = false;
+  bool u32_indices = false;  // the output's version has them; no option of the command line
   std::uint64_t memory = 64 << 20;
 };
 

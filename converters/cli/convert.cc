@@ -148,8 +148,9 @@ bool IsDevice(const std::string& path) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSource(const ConvertArgs& args) {
-  return args.group_quantized ? OpenGrouped(args.inputs, args.input)
-                              : OpenInputs(args.inputs, args.input);
+  InputOptions input = args.input;
+  input.u32_indices = Traits(*ParseSpecVersion(args.spec)).u32_indices;
+  return args.group_quantized ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
 }
 
 // Writes the one output and says what came of it.

@@ -116,12 +116,14 @@ OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>&
 
 OpenedSource OpenZtFile(FormatInput input) {
   return OpenZt(std::move(input.bytes),
-                input.path.empty() ? ShardFinder() : ShardsBeside(input.path));
+                {.find_shard = input.path.empty() ? ShardFinder() : ShardsBeside(input.path),
+                 .u32_indices = input.options.u32_indices});
 }
 
 OpenedSource OpenZtIn(const std::string& path, const std::vector<std::string>&,
                       const InputOptions& options) {
-  return OpenZtShards(path, {.follow_links = options.follow_links});
+  return OpenZtShards(path,
+                      {.follow_links = options.follow_links, .u32_indices = options.u32_indices});
 }
 
 bool IsZtHead(std::span<const std::byte> head) { return head.size() >= 8 && LooksLikeZt(head); }

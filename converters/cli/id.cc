@@ -55,7 +55,11 @@ StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& 
 
 // The manifest that the inputs would have in a file of version 2.0: all is read, and nothing written.
 StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
-  auto opened = OpenInputs(args.inputs, args.input);
+  PlanOptions plan_options;
+  plan_options.spec = SpecVersion::k2_0;
+  InputOptions input = args.input;
+  input.u32_indices = Traits(plan_options.spec).u32_indices;
+  auto opened = OpenInputs(args.inputs, input);
   if (!opened.ok() && args.inputs.size() > 1) {
     const std::string message(Message(opened.status()));
     if (message.find(" is in both ") != message.npos) {
@@ -64,9 +68,6 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
     }
   }
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, std::move(opened));
-  PlanOptions plan_options;
-  plan_options.spec = SpecVersion::k2_0;
-  plan_options.storage.digest = Traits(plan_options.spec).digest;
   plan_options.attributes = false;  // they are not part of it
   ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
   WriterOptions options;

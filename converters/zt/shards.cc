@@ -37,17 +37,19 @@ std::optional<ShardStamp> FindShardStamp(const Value::Map& attributes) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
-                                                     const CheckpointOptions& options) {
-  const auto open = [](std::shared_ptr<ByteSource> bytes, const std::string&,
-                       const ShardIndex& index) -> StatusOr<std::unique_ptr<TensorSource>> {
+                                                     const ZtOptions& options) {
+  const ZtOptions own = {.u32_indices = options.u32_indices};
+  const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string&,
+                        const ShardIndex& index) -> StatusOr<std::unique_ptr<TensorSource>> {
     std::optional<ShardStamp> stamp;
     ZT_ASSIGN_OR_RETURN(auto source,
-                        zt_source::internal::OpenStamped(std::move(bytes), {}, &stamp));
+                        zt_source::internal::OpenStamped(std::move(bytes), own, &stamp));
     if (!index.plan.empty() && (!stamp || stamp->plan != index.plan))
       return InvalidData("it is not of the plan that the index was made of");
     return source;
   };
-  return OpenShards(path, {".zt", ".zt.index.json", open, true}, options);
+  return OpenShards(path, {".zt", ".zt.index.json", open, true},
+                    {.follow_links = options.follow_links});
 }
 
 }  // namespace zt

@@ -63,9 +63,10 @@ bool IsSparse(std::string_view format) { return format == "sparse_csr" || format
 
 class ZtSource final : public TensorSource {
  public:
-  Status Init(std::shared_ptr<ByteSource> bytes, ShardFinder find_shard) {
+  Status Init(std::shared_ptr<ByteSource> bytes, const ZtOptions& wanted) {
+    u32_indices_ = wanted.u32_indices;
     OpenOptions options;
-    options.find_shard = std::move(find_shard);
+    options.find_shard = wanted.find_shard;
     options.wrap = [this](std::shared_ptr<ByteSource> all) {
       return bytes_ = std::make_shared<GuardedBytes>(std::move(all));
     };
@@ -338,8 +339,12 @@ class ZtSource final : public TensorSource {
   bool IsWidened(ComponentId stored) const {
     const StoredObject& object = reader_->manifest().objects[stored.object];
     const StoredComponent& component = object.components[stored.component];
-    return IsSparse(object.format) && component.role != "values" &&
-           component.element != ElementType{DType::kU64, ""};
+    if (!IsSparse(object.format) || component.role == "values") return false;
+    if (component.element == ElementType{DType::kU64, ""}) return false;
+    return !u32_indices_ ||
+           !std::ranges::all_of(object.components, [](const StoredComponent& each) {
+             return each.role == "values" || each.element == ElementType{DType::kU32, ""};
+           });
   }
 
   // A stream that yields nothing is never read as one: it is checked here, once.
@@ -419,6 +424,7 @@ class ZtSource final : public TensorSource {
     const ComponentId id_;
   };
 
+  bool u32_indices_ = false;
   std::shared_ptr<GuardedBytes> bytes_;
   std::unique_ptr<Reader> reader_;
   std::vector<std::vector<Part>> parts_;                  // as objects_
@@ -433,10 +439,10 @@ class ZtSource final : public TensorSource {
 }  // namespace
 
 StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> bytes,
-                                                    ShardFinder find_shard,
+                                                    const ZtOptions& options,
                                                     std::optional<ShardStamp>* stamp) {
   auto source = std::make_unique<ZtSource>();
-  ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), std::move(find_shard)));
+  ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), options));
   *stamp = source->stamp();
   return source;
 }
@@ -444,9 +450,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> 
 }  // namespace zt_source::internal
 
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
-                                               ShardFinder find_shard) {
+                                               const ZtOptions& options) {
   std::optional<ShardStamp> stamp;
-  return zt_source::internal::OpenStamped(std::move(bytes), std::move(find_shard), &stamp);
+  return zt_source::internal::OpenStamped(std::move(bytes), options, &stamp);
 }
 
 }  // namespace zt

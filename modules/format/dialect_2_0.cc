@@ -43,7 +43,8 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k2_0,
                                      .canonical = true,
                                      .equal_frames = true,
                                      .shard_table = true,
-                                     .unique_indices = true};
+                                     .unique_indices = true,
+                                     .u32_indices = true};
 constexpr std::uint64_t kFooterVersion = 2;
 
 constexpr std::size_t kMostLevels = 32;       // of maps and arrays, the root included (2.0 §3.1)

@@ -48,6 +48,8 @@ struct ContainerTraits {
   bool shard_table = false;
   // Indices ascend in each row of a sparse_csr object, and those of sparse_coo name a cell once.
   bool unique_indices = false;
+  // Indices of sparse objects may be u32 as well as u64.
+  bool u32_indices = false;
 };
 
 // The largest manifest that is read or written, in bytes (every 1.x spec, §5).
