@@ -5,6 +5,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -105,9 +106,10 @@ void Shorten(Rows& lines, std::size_t columns) {
   }
 }
 
-// Lines of cells under one another. Where a line would be wider than `columns`, the last `optional` columns are left
-// out, the very last first, rather than that names are cut to less than kReadable; then the first column is cut.
-std::string Aligned(Rows& lines, std::size_t columns, std::size_t optional = 0) {
+// Lines of cells under one another. Where a line would be wider than `columns`, the `optional` columns are left out, one
+// after the other, rather than that names are cut to less than kReadable; then the first column is cut.
+std::string Aligned(Rows& lines, std::size_t columns,
+                    std::initializer_list<std::size_t> optional = {}) {
   for (auto& line : lines) {
     for (std::string& cell : line)
       cell = Printable(cell);  // names, types, formats: any text of the file's
@@ -125,7 +127,7 @@ std::string Aligned(Rows& lines, std::size_t columns, std::size_t optional = 0) 
     std::size_t others = 0;
     const auto width = [&](std::size_t c) { return widths[c] == 0 ? 0 : widths[c] + 2; };
     for (std::size_t c = 1; c < widths.size(); ++c) others += width(c);
-    for (std::size_t c = widths.size(); c-- > widths.size() - optional;) {
+    for (const std::size_t c : optional) {
       if (others + std::min(widths[0], kReadable) <= columns) break;
       others -= width(c);
       widths[c] = 0;
@@ -216,7 +218,7 @@ std::string HeadingText(const Listing& listing) {
 
 namespace {
 
-std::string EncodingText(const ListedComponent& c, const Listing& listing) {
+std::string EncodingText(const ListedComponent& c) {
   std::string out;
   if (c.encoding) {
     const bool planes = c.encoding == Encoding::kPlanes;
@@ -230,7 +232,6 @@ std::string EncodingText(const ListedComponent& c, const Listing& listing) {
     }
   }
   if (c.big_endian) out += ", big-endian";
-  if (c.shares) out += (out.empty() ? "" : ", ") + ("= " + listing.objects[*c.shares].name);
   return out;
 }
 
@@ -324,7 +325,8 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
     for (const ListedComponent& c : object.components) {
       const std::string format = object.format + (one ? "" : " " + ToString(object.shape));
       lines.push_back({one ? object.name : object.name + "/" + c.role, std::string(Name(c.element)),
-                       ShapeText(object, c), format, HumanBytes(c.stored), EncodingText(c, listing),
+                       ShapeText(object, c), format, HumanBytes(c.stored), EncodingText(c),
+                       c.shares ? "= " + listing.objects[*c.shares].name : "",
                        options.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'))});
     }
     if (!options.verbose) continue;
@@ -333,7 +335,8 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
       attributes += (attributes.empty() ? "    " : ", ") + key + ": " + ValueText(value);
     if (!attributes.empty()) lines.push_back({attributes});
   }
-  return HeadingText(listing) + Aligned(lines, options.columns, 2);
+  constexpr std::size_t kEncoding = 5, kShared = 6, kDigest = 7;
+  return HeadingText(listing) + Aligned(lines, options.columns, {kDigest, kEncoding, kShared});
 }
 
 }  // namespace zt::cli::internal

@@ -115,6 +115,20 @@ class OutputOfTheProgram(support.EndToEnd):
             self.assertEqual(result["error"]["exit_status"], status)
             self.assertEqual(result["error"].get("file"), file, arguments)
             self.assertEqual(process.stderr.decode(), f"ztstream: {result['error']['message']}\n")
+        # What differs is a result and no error.
+        content = bytearray(output.read_bytes())
+        content[64] ^= 1
+        damaged = self.put("d.zt", bytes(content))
+        for arguments, found in ((["verify", damaged], "problems"), (["diff", output, damaged], None),
+                                 (["verify", output, "--against", self.put("c.safetensors", make_safetensors(
+                                     {"w": ("F32", [1], b"abcd")}))], "differences"),
+                                 (["diff", output, "c.safetensors"], "differences")):
+            process = self.run_program(*arguments, "--json")
+            result = json.loads(process.stdout)
+            self.assertEqual((result["ok"], "error" in result), (False, found is None), arguments)
+            self.assertEqual(process.returncode, INVALID if found is None else DIFFERS)
+            if found is not None:
+                self.assertEqual(len(result[found]), 1)
         huge = self.put("huge.safetensors", make_safetensors({"big": ("F32", [1], struct.pack("<f", 1e38))}))
         process = self.run_program("convert", huge, "-o", self.path("h.zt"), "--dtype", "f16", "--json")
         error = json.loads(process.stdout)["error"]
@@ -437,10 +451,16 @@ class Inspect(support.EndToEnd):
     def test_different_names_never_look_alike(self):
         parts = ("q_proj", "k_proj", "v_proj", "o_proj")
         names = [f"model.layers.{layer}.self_attn.{part}.weight" for layer in range(12) for part in parts]
-        source = self.put("l.safetensors", make_safetensors(
-            {name: ("BF16", [64, 64], struct.pack("<H", 16000 + i) * 4096) for i, name in enumerate(names)}))
+        tensors = {name: ("BF16", [64, 64], struct.pack("<H", 16000 + i) * 4096) for i, name in enumerate(names)}
+        data = make_safetensors({**tensors, "head": ("BF16", [64, 64], bytes(8192))})
+        size = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + size])
+        header["head"] = header[names[0]]  # tied
+        text = json.dumps(header).encode()
+        source = self.put("l.safetensors", struct.pack("<Q", len(text)) + text + data[8 + size:-8192])
         self.succeed("convert", source, "-o", self.path("l.zt"), "--zstd=planes")
-        self.assertRegex(self.succeed("inspect", self.path("l.zt")).decode(), r"byte planes of 8\.00 KiB \(-\d+ %\)  crc32c\n")
+        names.insert(0, "head")
+        self.assertRegex(self.succeed("inspect", self.path("l.zt")).decode(), r"byte planes of 8\.00 KiB \(-\d+ %\)  = head  crc32c\n")
         for columns in (40, 60, 80, 100, 140):
             lines = in_terminal(columns, ["inspect", "l.zt"], self.folder).splitlines()[1:]
             self.assertEqual(len(lines), len(names))
@@ -449,6 +469,7 @@ class Inspect(support.EndToEnd):
                 self.assertEqual([line.split()[0] for line in lines], names)
                 self.assertLessEqual(max(map(len, lines)), columns)
                 self.assertEqual("byte planes" in lines[0], columns == 140)
+                self.assertTrue(lines[1].endswith("  = head" + ("  crc32c" if columns == 140 else "")), lines[1])
 
     def test_tied_tensors_count_once(self):
         text = self.succeed("inspect", DATA / "torch/tied.pt").decode()
