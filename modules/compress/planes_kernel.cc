@@ -83,7 +83,6 @@ HWY_INLINE std::size_t SplitVectors(const std::uint8_t* HWY_RESTRICT in,
   std::size_t i = 0;
   // A line of each plane at a time, so that streamed lines leave whole.
   for (; i + kLine <= count; i += kLine) {
-    for (std::size_t j = 0; j < kWidth; ++j) PrefetchAhead(in + i * kWidth + j * kLine);
     for (std::size_t j = i; j < i + kLine; j += lanes) {
       V a[kWidth];
       HWY_UNROLL(8)
@@ -92,6 +91,8 @@ HWY_INLINE std::size_t SplitVectors(const std::uint8_t* HWY_RESTRICT in,
       V below = a[kWidth - 1];
       HWY_UNROLL(8)
       for (std::size_t b = 0; b < kWidth; ++b) {
+        if (j == i)
+          PrefetchAhead(in + i * kWidth + b * kLine);  // between the stores, not in a burst
         V placed = a[b];
         if constexpr (kRotate) placed = hn::Or(hn::Add(placed, placed), hn::ShiftRight<7>(below));
         Put<kStreamed>(d, placed, out + (kWidth - 1 - b) * count + j);
