@@ -35,7 +35,7 @@ model.embed_tokens.weight dense f32 4x3 sum 66' "$folder/reader" a.zt
 3
 4
 5' "$folder/c_exporter" b.zt
-  says 'no/a.zt: cannot create a file in no: No such file or directory [exit 6]' "$folder/exporter" no/a.zt
+  says 'no/a.zt: there is no folder no; make the folder first [exit 6]' "$folder/exporter" no/a.zt
   says 'none.zt: cannot open: No such file or directory [exit 6]' "$folder/reader" none.zt
 done
 if /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
