@@ -130,7 +130,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> 
   ZT_ASSIGN_OR_RETURN(const bool big_endian, IsBigEndian(*archive, entries));
   Contents contents;
   {
-    ZT_ASSIGN_OR_RETURN(const auto pickle, archive->OpenEntry(*entries.Get(std::string(kPickle))));
+    const std::size_t index = *entries.Get(std::string(kPickle));
+    const auto opened = archive->OpenEntry(index);
+    if (!opened.ok()) {
+      return Annotate(opened.status(), "entry " + Quote(archive->entries()[index].name));
+    }
+    const auto& pickle = *opened;
     if (*pickle->size() > PickleLimits().bytes) {
       return Unsupported("data.pkl has " + std::to_string(*pickle->size()) + " bytes, more than " +
                          std::to_string(PickleLimits().bytes));
@@ -139,11 +144,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> 
     if (graph.size() != *pickle->size()) {
       return InvalidData("bytes follow the pickle in data.pkl");
     }
-    ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem));
+    ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem, memory_limit));
   }
   std::vector<Place> places;
   std::vector<std::size_t> used;
   for (const Storage& storage : contents.storages) {
+    if (storage.bytes != nullptr) {
+      places.push_back({storage.bytes, 0, storage.count, 0, storage.big_endian, false});
+      continue;
+    }
     const std::optional<std::size_t> index = entries.Get("data/" + storage.key);
     if (!index) return InvalidData("storage " + Quote(storage.key) + " is not in the archive");
     const std::string context = "entry " + Quote(archive->entries()[*index].name);

@@ -36,20 +36,25 @@ constexpr std::uint64_t kMaxWork = std::uint64_t{1} << 30;
 
 class Walk {
  public:
-  explicit Walk(const Graph& graph)
+  Walk(const Graph& graph, std::uint64_t memory_limit)
       : graph_(graph),
         holds_(graph.HoldersOfPersistent()),
-        tensors_(graph, holds_, contents_.storages) {
+        tensors_(graph, holds_, contents_.storages, memory_limit / 2) {
     budget_ = std::min(kMaxWork, kFreeWork + kWorkPerByte * graph.size());
   }
 
   StatusOr<Contents> Run(std::string_view stem) {
-    ZT_ASSIGN_OR_RETURN(std::optional<Tensor> whole, tensors_.Read(graph_.root()));
+    const NodeId root = graph_.root();
+    ZT_ASSIGN_OR_RETURN(std::optional<Tensor> whole, tensors_.Read(root));
     if (whole) {
       whole->name = stem;
       contents_.tensors.push_back(*std::move(whole));
+    } else if (!IsContainer(root) && !holds_[root]) {
+      contents_.warnings.push_back(
+          "it holds " + std::string(KindName(root)) +
+          ", neither a tensor nor a dict or list of tensors: nothing is kept");
     } else {
-      ZT_RETURN_IF_ERROR(Visit(graph_.root(), 0));
+      ZT_RETURN_IF_ERROR(Visit(root, 0));
     }
     std::unordered_set<std::string_view> names;
     for (const Tensor& tensor : contents_.tensors) {
@@ -67,9 +72,11 @@ class Walk {
     std::unordered_set<std::string> keys;
     Value::Map unique;
     for (Value::Member& member : contents_.attributes) {
-      if (member.first.empty() || !IsUtf8(member.first) || !keys.insert(member.first).second) {
-        contents_.left_out.push_back(Quote(member.first) +
-                                     " (its path is no name, or is another's)");
+      if (member.first.empty() || !IsUtf8(member.first)) {
+        internal::LeaveOut(contents_, Quote(member.first) + " (its path is no name)");
+      } else if (!keys.insert(member.first).second) {
+        internal::LeaveOut(contents_,
+                           Quote(member.first) + " (a second one: its path is another's)");
       } else {
         unique.push_back(std::move(member));
       }
@@ -103,7 +110,7 @@ class Walk {
       return Unsupported(Here() + " nests deeper than " + std::to_string(kMaxDepth) +
                          " levels, or holds itself");
     }
-    if (!holds_[id] && (depth > 0 || !IsContainer(id))) {
+    if (!holds_[id] && depth > 0) {
       if (const auto value = Plain(id, 0)) {
         contents_.attributes.emplace_back(path_, *value);
         return OkStatus();
@@ -111,6 +118,7 @@ class Walk {
     }
     switch (graph_.kind(id)) {
       case NodeKind::kDict:
+        if (depth > 0 && graph_.Items(id).empty()) LeaveOut(" (an empty dict)");
         return VisitPairs(graph_.Items(id), depth);
       case NodeKind::kTuple:
       case NodeKind::kList:
@@ -119,7 +127,7 @@ class Walk {
       case NodeKind::kCall:
         return VisitCall(id, depth);
       case NodeKind::kPersistent:
-        return Unsupported(Here() + " is a storage without a tensor; save a tensor of it");
+        return Refuse("storage", "it is a storage without a tensor; save a tensor of it", depth);
       default:
         LeaveOut("");
         return OkStatus();
@@ -138,24 +146,22 @@ class Walk {
     return OkStatus();
   }
 
-  // The last of equal keys counts, in the place of the first, as in Python.
+  // The last of equal keys counts, in the place of the first, as in Python. Number 1 and text '1' are two keys of one
+  // name, and both are visited.
   Status VisitPairs(std::span<const NodeId> items, int depth) {
     std::vector<std::pair<std::string, NodeId>> members;
-    std::unordered_map<std::string_view, std::size_t> seen;
+    std::unordered_map<std::string_view, std::size_t> texts, numbers;
     members.reserve(items.size() / 2);
-    seen.reserve(items.size() / 2);
+    texts.reserve(items.size() / 2);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
       const std::optional<std::string> key = Key(items[i]);
       if (!key) {
-        if (holds_[items[i + 1]] || holds_[items[i]]) {
-          return Unsupported(Here() +
-                             " holds a tensor under a key that is neither text nor number");
-        }
-        LeaveOut(" (a key that is neither text nor number)");
+        ZT_RETURN_IF_ERROR(LeaveOutMember(items[i], items[i + 1], i / 2, depth));
         continue;
       }
       ZT_RETURN_IF_ERROR(Spend(key->size()));
       members.emplace_back(*key, items[i + 1]);  // reserved: views of its texts stay valid
+      auto& seen = graph_.Is(items[i], NodeKind::kText) ? texts : numbers;
       const auto [place, fresh] = seen.emplace(members.back().first, members.size() - 1);
       if (!fresh) {
         members[place->second].second = items[i + 1];
@@ -164,6 +170,19 @@ class Walk {
     }
     for (const auto& [key, value] : members) ZT_RETURN_IF_ERROR(Enter(key, value, depth));
     return OkStatus();
+  }
+  // A member whose key is no name: number `place` of its dict, from 0 on.
+  Status LeaveOutMember(NodeId key, NodeId value, std::size_t place, int depth) {
+    const std::size_t length = path_.size();
+    path_ += (depth > 0 ? ".(key " : "(key ") + std::to_string(place) + ")";
+    Status status = OkStatus();
+    if (holds_[key] || holds_[value]) {
+      status = Refuse("member", "its key is neither text nor a whole number", depth + 1);
+    } else {
+      LeaveOut(" (its key is neither text nor a whole number)");
+    }
+    path_.resize(length);
+    return status;
   }
   std::optional<std::string> Key(NodeId id) const {
     switch (graph_.kind(id)) {
@@ -178,30 +197,67 @@ class Walk {
 
   Status VisitCall(NodeId id, int depth) {
     auto tensor = tensors_.Read(id);
+    if (tensor.status().code() == StatusCode::kUnimplemented) {
+      return Refuse("tensor", std::string(tensor.status().message()), depth);
+    }
     if (!tensor.ok()) return Annotate(tensor.status(), TensorContext(path_));
     if (*tensor) {
+      ZT_RETURN_IF_ERROR(Spend(sizeof(Tensor)));
       (*tensor)->name = path_;
       contents_.tensors.push_back(**std::move(tensor));
       return OkStatus();
     }
     const NodeId callable = graph_.callable(id);
     const auto args = graph_.Items(graph_.args(id));
-    // The attributes of a dict are not its contents: a state_dict keeps version numbers there.
-    const bool plain_state = graph_.state(id) == Graph::kNoNode || !holds_[graph_.state(id)];
-    if (plain_state && IsDictClass(callable)) return VisitDictCall(id, args, depth);
+    const NodeId state = graph_.state(id);
+    const bool plain_state = state == Graph::kNoNode || !holds_[state];
+    if (plain_state && IsDictClass(callable)) {
+      LeaveOutState(id);
+      return VisitDictCall(id, args, depth);
+    }
     if (plain_state && IsSetClass(callable) && args.size() == 1) {
       return VisitElements(graph_.Items(args[0]), depth);
     }
     const std::string name = graph_.Is(callable, NodeKind::kGlobal) ? graph_.GlobalName(callable)
                                                                     : "another object's result";
+    ZT_RETURN_IF_ERROR(Spend(2 * name.size()));
+    // A class of somebody's own that is a dict or a list: what was added to it is what it holds.
+    if (plain_state && !holds_[graph_.args(id)] && holds_[id] && !graph_.Items(id).empty()) {
+      LeaveOutState(id);
+      return graph_.has_pairs(id) ? VisitPairs(graph_.Items(id), depth)
+                                  : VisitElements(graph_.Items(id), depth);
+    }
     if (!holds_[id] && !RebuildsTensor(name)) {
       LeaveOut(" (" + name + ")");
       return OkStatus();
     }
-    return Unsupported(
-        Here() + " is an object of " + Quote(name) +
-        " and holds tensors; no code is run to make it: load it in Python and save its "
-        "state_dict()");
+    return Refuse(name,
+                  "it is an object of " + Quote(name) +
+                      " and holds tensors; no code is run to make it: load it in Python and save "
+                      "its state_dict()",
+                  depth);
+  }
+  // Lists what is here and cannot be converted, so that it can be excluded. The whole cannot be.
+  Status Refuse(std::string_view what, std::string_view why, int depth) {
+    if (depth == 0) return Unsupported(why);
+    Tensor& tensor = contents_.tensors.emplace_back();
+    tensor.name = path_;
+    tensor.foreign = IsUtf8(what) ? what : "object";
+    tensor.problem = why;
+    return Spend(sizeof(Tensor) + what.size() + why.size());
+  }
+  // The attributes of a dict are not its contents: a state_dict keeps the versions of its modules there.
+  void LeaveOutState(NodeId id) {
+    const NodeId state = graph_.state(id);
+    if (state == Graph::kNoNode || !graph_.Is(state, NodeKind::kDict)) return;
+    const auto items = graph_.Items(state);
+    if (items.empty()) return;
+    const bool text = graph_.Is(items[0], NodeKind::kText);
+    constexpr std::size_t kMost = 64;  // bytes of a key
+    internal::LeaveOut(contents_, "attributes of " + Here() +
+                                      (text ? " (" + Quote(graph_.Text(items[0]).substr(0, kMost))
+                                            : std::string(" (one")) +
+                                      (items.size() > 2 ? " and others)" : ")"));
   }
   bool IsDictClass(NodeId callable) const {
     for (const std::string_view name :
@@ -245,6 +301,7 @@ class Walk {
     if (!items.empty() && !graph_.has_pairs(id)) {
       return InvalidData(Here() + " is a dict to which a list was added");
     }
+    if (depth > 0 && pairs.empty() && items.empty()) LeaveOut(" (an empty dict)");
     if (pairs.empty()) return VisitPairs(items, depth);
     pairs.insert(pairs.end(), items.begin(), items.end());
     return VisitPairs(pairs, depth);
@@ -267,7 +324,7 @@ class Walk {
         return Value(text);
       }
       case NodeKind::kCall:
-        if (!graph_.IsGlobal(graph_.callable(id), "torch.Size")) return std::nullopt;
+        if (!graph_.IsGlobal(graph_.callable(id), "torch.Size")) return tensors_.ReadScalar(id);
         if (graph_.Items(graph_.args(id)).size() != 1) return std::nullopt;
         return Plain(graph_.Items(graph_.args(id))[0], depth + 1);
       case NodeKind::kTuple:
@@ -287,7 +344,24 @@ class Walk {
     }
   }
 
-  void LeaveOut(std::string_view why) { contents_.left_out.push_back(Here() + std::string(why)); }
+  void LeaveOut(std::string_view why) { internal::LeaveOut(contents_, Here() + std::string(why)); }
+  // Of a value that is no container, for messages.
+  std::string_view KindName(NodeId id) const {
+    switch (graph_.kind(id)) {
+      case NodeKind::kNone:
+        return "None";
+      case NodeKind::kBool:
+        return "a flag";
+      case NodeKind::kInt:
+      case NodeKind::kBigInt:
+      case NodeKind::kDouble:
+        return "a number";
+      case NodeKind::kText:
+        return "a text";
+      default:
+        return "one value";
+    }
+  }
 
   const Graph& graph_;
   const std::vector<bool> holds_;
@@ -299,8 +373,18 @@ class Walk {
 
 }  // namespace
 
-StatusOr<Contents> ReadContents(const Graph& graph, std::string_view stem) {
-  return Walk(graph).Run(stem);
+void LeaveOut(Contents& contents, std::string what) {
+  constexpr std::size_t kMost = 20;  // are named
+  if (contents.left_out.size() < kMost) {
+    contents.left_out.push_back(std::move(what));
+  } else {
+    ++contents.left_out_more;
+  }
+}
+
+StatusOr<Contents> ReadContents(const Graph& graph, std::string_view stem,
+                                std::uint64_t memory_limit) {
+  return Walk(graph, memory_limit).Run(stem);
 }
 
 }  // namespace zt::torch::internal

@@ -285,7 +285,7 @@ class Metadata {
       ZT_RETURN_IF_ERROR(Annotate(ReadTensor(name, items[i + 1], *source), TensorContext(name)));
     }
     Contents left;
-    for (const std::string& name : others) left.left_out.push_back(Quote(name));
+    for (const std::string& name : others) LeaveOut(left, Quote(name));
     AddLeftOut(left, *source);
     return source;
   }

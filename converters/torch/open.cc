@@ -25,14 +25,14 @@ namespace zt {
 namespace torch::internal {
 
 void AddLeftOut(const Contents& contents, TensorSource& source) {
-  constexpr std::size_t kMost = 20;
+  for (const std::string& warning : contents.warnings) source.AddWarning(warning);
   if (contents.left_out.empty()) return;
   std::string line = "values that are neither tensors nor numbers, texts and flags are left out:";
-  for (std::size_t i = 0; i < std::min(kMost, contents.left_out.size()); ++i) {
+  for (std::size_t i = 0; i < contents.left_out.size(); ++i) {
     line += (i > 0 ? ", " : " ") + contents.left_out[i];
   }
-  if (contents.left_out.size() > kMost) {
-    line += " and " + std::to_string(contents.left_out.size() - kMost) + " more";
+  if (contents.left_out_more > 0) {
+    line += " and " + std::to_string(contents.left_out_more) + " more";
   }
   source.AddWarning(std::move(line));
 }
@@ -50,6 +50,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorch(std::shared_ptr<ByteSource> by
     return Unsupported(
         "it is a tar file, as torch before 0.2 wrote them; load it with torch.load and save it "
         "again");
+  }
+  if (text.starts_with(torch::internal::kOldMagic)) {
+    return Unsupported(
+        "it is a checkpoint in a pickle of protocol 0 or 1, 2 to 5 are read; load it and save it "
+        "again with torch.save");
   }
   return torch::internal::OpenStream(std::move(bytes), stem, options.memory_limit);
 }

@@ -9,6 +9,7 @@ module;
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +32,11 @@ namespace {
 // Expanded tensors repeat elements; so much more than their storages hold may all tensors be together.
 constexpr std::uint64_t kMaxExpansion = 1024;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
+
+// What is listed of an object that cannot be converted.
+Object Unreadable(const std::string& name, const std::string& what) {
+  return {name, "torch." + what, {0}, {}, {{"data", {DType::kU8, ""}, 0}}};
+}
 
 }  // namespace
 
@@ -67,17 +73,23 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
                            std::uint64_t memory_limit) {
   places_ = std::move(places);
   pipe_ = pipe;
-  for (const Place& place : places_) readers_.push_back(place.bytes);
+  for (const Place& place : places_) {
+    readers_.push_back(place.bytes);
+    stored_ = CheckedAdd(stored_, place.size).value_or(~std::uint64_t{0});
+  }
   for (Tensor& tensor : contents.tensors) {
     Entry entry;
     auto object = Declare(tensor, entry);
+    if (object.status().code() == StatusCode::kUnimplemented) {
+      entry.problem = std::string(object.status().message());
+      object = Unreadable(tensor.name, "tensor");
+    }
     if (!object.ok()) return Annotate(object.status(), TensorContext(tensor.name));
     objects_.push_back(*std::move(object));
     entries_.push_back(std::move(entry));
   }
   contents.tensors.clear();
   attributes_ = std::move(contents.attributes);
-  ZT_RETURN_IF_ERROR(CheckExpansion());
   Sort();
   HoldWhereNeeded(memory_limit);
   if (pipe_) ZT_RETURN_IF_ERROR(CheckOrder());
@@ -108,8 +120,9 @@ StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, K
   return part;
 }
 
-// Parts of equal bytes get equal numbers.
-void StorageSource::Number(Part& part) {
+// Parts of equal bytes get equal numbers. kUnimplemented where the part repeats elements, and all parts together would
+// be too many bytes with it.
+Status StorageSource::Number(Part& part) {
   std::vector<std::uint64_t> key = {
       part.storage,
       part.first,
@@ -125,18 +138,35 @@ void StorageSource::Number(Part& part) {
   }
   const auto [known, fresh] = numbers_.emplace(std::move(key), numbers_.size());
   part.number = known->second;
-  if (fresh) expanded_ = CheckedAdd(expanded_, part.bytes).value_or(~std::uint64_t{0});
+  if (fresh) {
+    const std::uint64_t all = CheckedAdd(expanded_, part.bytes).value_or(~std::uint64_t{0});
+    if (all <= kFreeExpansion || all / kMaxExpansion <= stored_) {
+      expanded_ = all;
+    } else {
+      excessive_.insert(part.number);
+    }
+  }
+  if (!excessive_.contains(part.number)) return OkStatus();
+  return Unsupported("it repeats its elements, " + std::to_string(part.bytes) +
+                     " bytes of a storage of " + std::to_string(places_[part.storage].size) +
+                     "; save it with contiguous(), or leave it out");
 }
 
 StatusOr<Object> StorageSource::Declare(Tensor& tensor, Entry& entry) {
+  entry.problem = std::move(tensor.problem);
+  if (!tensor.foreign.empty()) {
+    return Unreadable(tensor.name, tensor.foreign);
+  }
   if (tensor.layout != Layout::kDense) return DeclareSparse(tensor, entry);
   ZT_ASSIGN_OR_RETURN(Object object, DenseObject(tensor.name, tensor.shape, tensor.values.element));
   ZT_RETURN_IF_ERROR(ValidateObject(object));
-  entry.problem = std::move(tensor.problem);
   if (!entry.problem.empty()) return object;
   ZT_ASSIGN_OR_RETURN(Part part, MakePart(tensor.values));
-  Number(part);
-  entry.parts.push_back(std::move(part));
+  if (const Status excess = Number(part); !excess.ok()) {
+    entry.problem = std::string(excess.message());
+  } else {
+    entry.parts.push_back(std::move(part));
+  }
   return object;
 }
 
@@ -166,7 +196,8 @@ StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, Entry& entry) {
       part.column = column;
       part.bounds = std::move(bounds);
     }
-    Number(part);
+    if (const Status excess = Number(part); !excess.ok())
+      entry.problem = std::string(excess.message());
     object.components.push_back(
         {role, values ? view.element : ElementType{DType::kU64, ""}, part.bytes});
     entry.parts.push_back(std::move(part));
@@ -185,16 +216,8 @@ StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, Entry& entry) {
     ZT_RETURN_IF_ERROR(add(tensor.indices, "coords", Kind::kIndices, count, tensor.shape));
   }
   ZT_RETURN_IF_ERROR(ValidateObject(object));
+  if (!entry.problem.empty()) entry.parts.clear();
   return object;
-}
-
-Status StorageSource::CheckExpansion() const {
-  std::uint64_t stored = 0;
-  for (const Place& place : places_)
-    stored = CheckedAdd(stored, place.size).value_or(~std::uint64_t{0});
-  if (expanded_ <= kFreeExpansion || expanded_ / kMaxExpansion <= stored) return OkStatus();
-  return Unsupported("expanded tensors make " + std::to_string(expanded_) + " bytes of " +
-                     std::to_string(stored) + "; save them with contiguous()");
 }
 
 // Into the order of the bytes in the input; what has none keeps its place at the end.

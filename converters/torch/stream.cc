@@ -193,7 +193,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
   std::unordered_map<std::string, Storage> storages;
   {
     ZT_ASSIGN_OR_RETURN(const Graph graph, pickles.Next("the checkpoint's pickle"));
-    ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem));
+    ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem, memory_limit));
     storages = AllStorages(graph);
   }
   ZT_ASSIGN_OR_RETURN(const Graph keys, pickles.Next("the list of storages"));
@@ -208,6 +208,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
   }
   std::vector<Place> places;
   for (const Storage& storage : contents.storages) {
+    if (storage.bytes != nullptr) {
+      places.push_back({storage.bytes, 0, storage.count, 0, storage.big_endian, false});
+      continue;
+    }
     const auto found = located.find(storage.key);
     if (found == located.end())
       return InvalidData("storage " + Quote(storage.key) + " is not in the file");
@@ -230,6 +234,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
 
 bool LooksLikeTorchStream(std::span<const std::byte> head) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  if (text.starts_with(torch::internal::kOldMagic)) return true;  // refused with a word
   return text.starts_with('\x80') && text.substr(0, 32).find(torch::internal::kMagic) != text.npos;
 }
 

@@ -93,8 +93,10 @@ StatusOr<std::uint32_t> TensorReader::ReadStorage(NodeId id, ElementType& elemen
       graph_.Int(parts[4]) < 0) {
     return Malformed("its storage's key or count is wrong");
   }
-  const Storage storage{std::string(graph_.Text(parts[2])), typed ? WidthOf(element) : 1,
-                        static_cast<std::uint64_t>(graph_.Int(parts[4]))};
+  Storage storage;
+  storage.key = graph_.Text(parts[2]);
+  storage.width = typed ? WidthOf(element) : 1;
+  storage.count = static_cast<std::uint64_t>(graph_.Int(parts[4]));
   const auto bytes = CheckedMul(storage.width, storage.count);
   if (!bytes) return Malformed("its storage's size overflows 64 bits");
   first = 0;
@@ -299,6 +301,7 @@ Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple) const {
 StatusOr<std::optional<Tensor>> TensorReader::Read(NodeId id, int depth) {
   if (depth > kMaxWrappers) return Unsupported("it is wrapped more than eight times");
   if (!graph_.Is(id, NodeKind::kCall)) return std::optional<Tensor>();
+  if (IsNumpyArray(graph_, id)) return ReadArray(id);
   NodeId callable = graph_.callable(id), tuple = graph_.args(id);
   if (const auto status = Unwrap(callable, tuple); !status.ok()) return status;
   const bool state_holds = graph_.state(id) != Graph::kNoNode && holds_[graph_.state(id)];

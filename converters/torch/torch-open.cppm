@@ -6,6 +6,7 @@ module;
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 module zt.convert.torch:open;
 
@@ -14,6 +15,9 @@ import zt.core;
 import zt.source;
 
 namespace zt::torch::internal {
+
+// How a legacy stream of protocol 0 or 1 begins: the magic number, in digits.
+inline constexpr std::string_view kOldMagic = "L119547037146038801333356L\n.";
 
 StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
                                                     const std::string& stem,

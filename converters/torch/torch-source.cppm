@@ -7,6 +7,7 @@ module;
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,8 +83,7 @@ class StorageSource : public TensorSource {
   StatusOr<Object> Declare(Tensor& tensor, Entry& entry);
   StatusOr<Object> DeclareSparse(Tensor& tensor, Entry& entry);
   StatusOr<Part> MakePart(const StorageView& view, Kind kind = Kind::kBytes);
-  void Number(Part& part);
-  Status CheckExpansion() const;
+  Status Number(Part& part);
   void Sort();
   void HoldWhereNeeded(std::uint64_t memory_limit);
   Status CheckOrder() const;
@@ -96,8 +96,10 @@ class StorageSource : public TensorSource {
   std::vector<Entry> entries_;  // of each object
   std::map<std::vector<std::uint64_t>, std::uint64_t> numbers_;
   std::vector<std::shared_ptr<ByteSource>>
-      readers_;                 // of each storage: its place's bytes, or what holds them
-  std::uint64_t expanded_ = 0;  // bytes of distinct parts so far
+      readers_;                        // of each storage: its place's bytes, or what holds them
+  std::uint64_t stored_ = 0;           // bytes of all storages
+  std::uint64_t expanded_ = 0;         // bytes of distinct parts so far
+  std::set<std::uint64_t> excessive_;  // numbers of parts that would be too many bytes more
   bool pipe_ = false;
 
   // The storage that is held at the moment.

@@ -17,14 +17,21 @@ import zt.core;
 
 namespace zt::torch::internal {
 
+// True where the call `id` makes an array of numpy's.
+bool IsNumpyArray(const Graph& graph, NodeId id);
+
 // Recognises the calls that make tensors, and collects the storages they view.
 class TensorReader {
  public:
-  TensorReader(const Graph& graph, const std::vector<bool>& holds, std::vector<Storage>& storages)
-      : graph_(graph), holds_(holds), storages_(storages) {}
+  // `room` bounds the bytes of arrays that are held in memory.
+  TensorReader(const Graph& graph, const std::vector<bool>& holds, std::vector<Storage>& storages,
+               std::uint64_t room = 0)
+      : graph_(graph), holds_(holds), storages_(storages), room_(room) {}
 
   // The tensor that the call `id` makes, without its name; nothing where the call makes none.
   StatusOr<std::optional<Tensor>> Read(NodeId id, int depth = 0);
+  // The number that a call of numpy's makes, np.float64(2.5); nothing where it makes none.
+  std::optional<Value> ReadScalar(NodeId id) const;
   // The elements of torch.Size, a tuple or a list; kDataLoss for anything but numbers from 0 on.
   StatusOr<std::vector<std::uint64_t>> ReadSizes(NodeId id) const;
   // The storage that the persistent node is; kUnimplemented for what is none.
@@ -45,6 +52,8 @@ class TensorReader {
   Status ReadView(const Arguments& args, StorageView& view);
   StatusOr<Tensor> ReadSparse(std::span<const NodeId> args, bool csr_only);
   StatusOr<Tensor> ReadMeta(std::span<const NodeId> args);
+  StatusOr<std::optional<Tensor>> ReadArray(NodeId id);
+  StatusOr<std::uint32_t> HoldArray(NodeId id, bool big_endian, std::uint64_t size);
   StatusOr<StorageView> ReadPart(NodeId id, std::string_view what, int depth);
   std::string MetadataProblem(NodeId metadata) const;
 
@@ -52,6 +61,9 @@ class TensorReader {
   const std::vector<bool>& holds_;
   std::vector<Storage>& storages_;
   std::unordered_map<std::string, std::uint32_t> by_key_;
+  std::uint64_t room_;
+  // Of arrays: twice the node that has the bytes, and 1 more where they are big-endian.
+  std::unordered_map<std::uint64_t, std::uint32_t> arrays_;
 };
 
 }  // namespace zt::torch::internal

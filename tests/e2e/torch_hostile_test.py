@@ -156,7 +156,7 @@ def pickles():
         "subprocess.Popen by NEWOBJ": (DONE, glob("subprocess", "Popen") + tup(TOUCH) + b"\x81"),
         "os.system given a storage": (UNSUPPORTED, dictionary(x=call("os", "system", TOUCH, storage()))),
         "an object whose state holds a tensor": (UNSUPPORTED, call("my", "Model") + dictionary(w=tensor()) + b"b"),
-        "an object to which tensors are added": (UNSUPPORTED, call("my", "List") + b"(" + tensor() + b"e"),
+        "an object to which tensors are added": (DONE, call("my", "List") + b"(" + tensor() + b"e"),
         "an object made of keywords with a tensor": (
             UNSUPPORTED, glob("my", "Model") + b")" + dictionary(w=tensor()) + b"\x92"),
         "a function that makes the function": (

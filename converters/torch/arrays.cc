@@ -1,0 +1,269 @@
+// zt.convert.torch:tensors — numpy's arrays and numbers in a pickle; their bytes lie in the pickle itself.
+module;
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/status_macros.h"
+
+module zt.convert.torch;
+
+import :contents;
+import :pickle;
+import :tensors;
+import zt.core;
+import zt.source;
+
+namespace zt::torch::internal {
+namespace {
+
+// True where `id` is a function of numpy's core, by either name of that package.
+bool IsNumpys(const Graph& graph, NodeId id, std::string_view name) {
+  return graph.IsGlobal(id, "numpy.core." + std::string(name)) ||
+         graph.IsGlobal(id, "numpy._core." + std::string(name));
+}
+
+// What numpy.dtype says.
+struct ArrayDtype {
+  std::string name;                    // "f4"
+  std::optional<ElementType> element;  // nothing where zTensor has none
+  bool numbers = false;                // and no texts, objects or dates
+  bool big_endian = false;
+};
+
+// The call numpy.dtype('f4', False, True) with the state (3, '<', ...); a type of ml_dtypes has its class for a name.
+std::optional<ArrayDtype> ReadDtype(const Graph& graph, NodeId id) {
+  if (!graph.Is(id, NodeKind::kCall) || !graph.IsGlobal(graph.callable(id), "numpy.dtype")) {
+    return std::nullopt;
+  }
+  const auto args = graph.Items(graph.args(id));
+  if (args.empty()) return std::nullopt;
+  ArrayDtype dtype;
+  if (graph.Is(args[0], NodeKind::kGlobal)) {
+    constexpr std::string_view kModule = "ml_dtypes.";
+    dtype.name = graph.GlobalName(args[0]);
+    if (dtype.name.starts_with(kModule)) {
+      dtype.element = ParseTorchDtype(std::string_view(dtype.name).substr(kModule.size()));
+    }
+    dtype.numbers = true;
+  } else if (graph.Is(args[0], NodeKind::kText)) {
+    dtype.name = graph.Text(args[0]);
+    const char kind = dtype.name.empty() ? '\0' : dtype.name[0];
+    const std::string_view width = std::string_view(dtype.name).substr(kind != '\0');
+    const bool even = width == "2" || width == "4" || width == "8";
+    dtype.numbers = kind != '\0' && std::string_view("biufc").find(kind) != std::string_view::npos;
+    if (kind == 'b' && width == "1") dtype.element = ParseElementType("bool");
+    if (kind == 'c' && width == "8") dtype.element = ParseElementType("complex64");
+    if (kind == 'c' && width == "16") dtype.element = ParseElementType("complex128");
+    if ((kind == 'f' && even) || ((kind == 'i' || kind == 'u') && (even || width == "1"))) {
+      dtype.element = ParseElementType(kind + std::to_string(8 * (width[0] - '0')));
+    }
+  } else {
+    return std::nullopt;
+  }
+  const NodeId state = graph.state(id);
+  const auto parts = state == Graph::kNoNode ? std::span<const NodeId>() : graph.Items(state);
+  dtype.big_endian =
+      parts.size() > 1 && graph.Is(parts[1], NodeKind::kText) && graph.Text(parts[1]) == ">";
+  return dtype;
+}
+
+// Bytes as a pickle has them.
+struct PickledBytes {
+  NodeId node = 0;      // the text or the bytes
+  bool latin1 = false;  // each byte is a character: bytes in a pickle of protocol 2
+  bool empty = false;   // the call bytes()
+};
+
+std::optional<PickledBytes> FindBytes(const Graph& graph, NodeId id) {
+  // A text that is not encoded is a str of Python 2, whose bytes are kept as they are.
+  if (graph.Is(id, NodeKind::kBytes) || graph.Is(id, NodeKind::kText)) return PickledBytes{id};
+  if (!graph.Is(id, NodeKind::kCall)) return std::nullopt;
+  const NodeId callable = graph.callable(id);
+  const auto args = graph.Items(graph.args(id));
+  if (graph.IsGlobal(callable, "_codecs.encode") && args.size() == 2 &&
+      graph.Is(args[0], NodeKind::kText) && graph.Is(args[1], NodeKind::kText) &&
+      (graph.Text(args[1]) == "latin1" || graph.Text(args[1]) == "latin-1")) {
+    return PickledBytes{args[0], true};
+  }
+  const bool bytes =
+      graph.IsGlobal(callable, "builtins.bytes") || graph.IsGlobal(callable, "__builtin__.bytes");
+  if (bytes && args.empty()) return PickledBytes{id, false, true};
+  return std::nullopt;
+}
+
+// Copies them, where they are exactly as many as `out` has.
+bool CopyBytes(const Graph& graph, const PickledBytes& from, std::span<std::byte> out) {
+  const std::string_view text = from.empty ? std::string_view() : graph.Text(from.node);
+  if (!from.latin1) {
+    if (text.size() != out.size()) return false;
+    std::ranges::copy(std::as_bytes(std::span(text)), out.begin());
+    return true;
+  }
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto byte = static_cast<unsigned char>(text[i]);
+    if (byte >= 0x80) {  // two bytes of UTF-8 for each above 127
+      if ((byte != 0xc2 && byte != 0xc3) || i + 1 == text.size()) return false;
+      const auto low = static_cast<unsigned char>(text[++i]);
+      if ((low & 0xc0) != 0x80) return false;
+      byte = static_cast<unsigned char>((byte & 3) << 6 | (low & 0x3f));
+    }
+    if (count == out.size()) return false;
+    out[count++] = static_cast<std::byte>(byte);
+  }
+  return count == out.size();
+}
+
+// Bytes that nobody else keeps.
+std::shared_ptr<ByteSource> Keep(std::vector<std::byte> bytes) {
+  struct Kept {
+    std::vector<std::byte> bytes;
+    std::shared_ptr<ByteSource> source;
+  };
+  auto kept = std::make_shared<Kept>();
+  kept->bytes = std::move(bytes);
+  kept->source = MemoryBytes(kept->bytes, "the pickle");
+  return {kept, kept->source.get()};
+}
+
+}  // namespace
+
+bool IsNumpyArray(const Graph& graph, NodeId id) {
+  const NodeId callable = graph.callable(id);
+  return IsNumpys(graph, callable, "multiarray._reconstruct") ||
+         IsNumpys(graph, callable, "numeric._frombuffer");
+}
+
+// _reconstruct(class, ...) with the state (version, shape, dtype, is_fortran, bytes), or
+// _frombuffer(bytes, dtype, shape, order). Nothing for an array of texts, objects or dates.
+StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
+  const auto args = graph_.Items(graph_.args(id));
+  const bool built = IsNumpys(graph_, graph_.callable(id), "multiarray._reconstruct");
+  const NodeId state = graph_.state(id);
+  const auto parts = !built                    ? args
+                     : state == Graph::kNoNode ? std::span<const NodeId>()
+                                               : graph_.Items(state);
+  if (parts.size() != (built ? 5 : 4) || args.empty()) {
+    return Unsupported("it is a numpy array of an unknown form; save it as a tensor");
+  }
+  const std::optional<ArrayDtype> dtype = ReadDtype(graph_, parts[built ? 2 : 1]);
+  if (!dtype) return Unsupported("it is a numpy array of an unknown dtype; save it as a tensor");
+  if (!dtype->numbers) return std::optional<Tensor>();
+  if (!dtype->element) {
+    return Unsupported("it is a numpy array of dtype " + Quote(dtype->name) +
+                       ", which is not supported");
+  }
+  if (built && !graph_.IsGlobal(args[0], "numpy.ndarray")) {
+    return Unsupported("it is a numpy array of a class of its own; save it with numpy.asarray()");
+  }
+  Tensor tensor;
+  ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[built ? 1 : 2]));
+  StorageView& view = tensor.values;
+  view.element = *dtype->element;
+  view.shape = tensor.shape;
+  const auto size = DenseBytes(view.shape, view.element);
+  if (!size) return InvalidData("shape " + ToString(view.shape) + " overflows 64 bits");
+  const NodeId order = parts[3];
+  const bool fortran = graph_.Is(order, NodeKind::kText)
+                           ? graph_.Text(order) == "F"
+                           : graph_.Is(order, NodeKind::kBool) && graph_.Int(order) != 0;
+  view.window = *size;
+  view.strides.resize(view.shape.size());
+  std::uint64_t stride = 1;  // of an empty array it may overflow, and is not used
+  for (std::size_t k = 0; k < view.shape.size(); ++k) {
+    const std::size_t axis = fortran ? k : view.shape.size() - 1 - k;
+    view.strides[axis] = stride;
+    stride *= view.shape[axis];
+  }
+  auto storage = HoldArray(parts[built ? 4 : 0], dtype->big_endian, *size);
+  if (storage.ok()) {
+    view.storage = *storage;
+  } else if (storage.status().code() == StatusCode::kUnimplemented) {
+    tensor.problem = std::string(storage.status().message());
+  } else {
+    return storage.status();
+  }
+  return std::optional<Tensor>(std::move(tensor));
+}
+
+// The storage that the bytes of an array become. An array that is there twice is held once.
+StatusOr<std::uint32_t> TensorReader::HoldArray(NodeId id, bool big_endian, std::uint64_t size) {
+  const std::optional<PickledBytes> from = FindBytes(graph_, id);
+  if (!from) return Unsupported("its bytes are not in the pickle; save it as a tensor");
+  const auto [known, fresh] = arrays_.emplace(std::uint64_t{from->node} << 1 | big_endian,
+                                              static_cast<std::uint32_t>(storages_.size()));
+  if (!fresh && storages_[known->second].count == size) return known->second;
+  const auto refuse = [&](Status status) {
+    if (fresh) arrays_.erase(known);
+    return status;
+  };
+  const auto wrong = [&] {
+    return refuse(InvalidData("its numpy array has not the " + std::to_string(size) +
+                              " bytes that its shape asks for"));
+  };
+  const std::uint64_t have = from->empty ? 0 : graph_.Text(from->node).size();
+  if (!fresh || have < size || (have + 1) / 2 > size) return wrong();
+  if (size > room_) {
+    return refuse(
+        Unsupported("it is a numpy array of " + std::to_string(size) +
+                    " bytes that lies in the pickle and has to be held in memory; all of these may "
+                    "take half the memory limit: raise it (--memory), or save tensors"));
+  }
+  std::vector<std::byte> bytes(size);
+  if (!CopyBytes(graph_, *from, bytes)) return wrong();
+  room_ -= size;
+  storages_.push_back({"", 1, size, Keep(std::move(bytes)), big_endian});
+  return known->second;
+}
+
+std::optional<Value> TensorReader::ReadScalar(NodeId id) const {
+  if (!graph_.Is(id, NodeKind::kCall)) return std::nullopt;
+  const auto args = graph_.Items(graph_.args(id));
+  if (args.size() != 2 || !IsNumpys(graph_, graph_.callable(id), "multiarray.scalar")) {
+    return std::nullopt;
+  }
+  const std::optional<ArrayDtype> dtype = ReadDtype(graph_, args[0]);
+  const std::optional<PickledBytes> from = FindBytes(graph_, args[1]);
+  if (!dtype || !dtype->element || !dtype->element->type.empty() || !from) return std::nullopt;
+  std::byte bytes[8] = {};
+  const std::size_t width = ByteWidth(dtype->element->dtype);
+  const std::span<std::byte> own = std::span(bytes).first(width);
+  if (!CopyBytes(graph_, *from, own)) return std::nullopt;
+  if (dtype->big_endian) std::ranges::reverse(own);
+  std::uint64_t raw = 0;
+  for (std::size_t i = 8; i-- > 0;) raw = raw << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+  const auto spare = static_cast<int>(64 - 8 * width);
+  switch (dtype->element->dtype) {
+    case DType::kBool:
+      return Value(raw != 0);
+    case DType::kF64:
+      return Value(std::bit_cast<double>(raw));
+    case DType::kF32:
+      return Value(double{std::bit_cast<float>(static_cast<std::uint32_t>(raw))});
+    case DType::kI8:
+    case DType::kI16:
+    case DType::kI32:
+    case DType::kI64:
+      return Value(static_cast<std::int64_t>(raw << spare) >> spare);
+    case DType::kU8:
+    case DType::kU16:
+    case DType::kU32:
+    case DType::kU64:
+      return Value(raw);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace zt::torch::internal

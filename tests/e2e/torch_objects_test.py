@@ -1,0 +1,205 @@
+"""PyTorch checkpoints that hold more than tensors in dicts: numpy's arrays, objects, keys of one name, expanded tensors.
+
+What cannot be converted is listed and can be excluded; what is left out is named.
+"""
+import struct
+import unittest
+
+from pickle_assembler import (FLOATS, ORDERED, archive, call, dictionary, glob, number, numbers, storage, stream,
+                              stream_storage, tensor, text, tup)
+from support import DONE, INVALID, UNSUPPORTED, EndToEnd, read_zt
+
+MINUS = b"J" + struct.pack("<i", -1)
+HALF = struct.pack("<e", 1.5)
+
+
+def encoded(data):
+    """Bytes as a pickle of protocol 2 has them."""
+    if not data:
+        return call("__builtin__", "bytes")
+    return call("_codecs", "encode", text(data.decode("latin1")), text("latin1"))
+
+
+def short_bytes(data):
+    return b"C" + bytes([len(data)]) + data
+
+
+def dtype(name="f4", order="<", of=None):
+    made = call("numpy", "dtype", of or text(name), b"\x89", b"\x88")
+    return made + tup(number(3), text(order), b"N", b"N", b"N", MINUS, MINUS, number(0)) + b"b"
+
+
+def array(data, shape, kind=None, fortran=False, core="numpy.core", of=("numpy", "ndarray"), form=encoded):
+    made = call(core + ".multiarray", "_reconstruct", glob(*of), numbers((0,)), encoded(b"b"))
+    flag = b"\x88" if fortran else b"\x89"
+    return made + tup(number(1), numbers(shape), kind or dtype(), flag, form(data)) + b"b"
+
+
+def buffer(data, shape, order="C", core="numpy._core"):
+    return call(core + ".numeric", "_frombuffer", b"\x96" + struct.pack("<Q", len(data)) + data, dtype(),
+                numbers(shape), text(order))
+
+
+def scalar(name, data, core="numpy.core", order="<"):
+    return call(core + ".multiarray", "scalar", dtype(name, order), encoded(data))
+
+
+def named(name, *items):
+    """A namedtuple or another class that is made of its items."""
+    return glob("__main__", name) + tup(*items) + b"\x81"
+
+
+class TorchObjects(EndToEnd):
+
+    def converted(self, body, *options, storages=None, stdin=False):
+        """The file's objects and attributes, and what was said on the way. `body` may be a whole file."""
+        data = body if body[:1] in (b"\x80", b"P") else archive(body, storages)
+        source = "-" if stdin else self.put("m.pt", data)
+        process = self.run_program("convert", "-f", source, *options, "-o", self.path("m.zt"),
+                                   stdin=data if stdin else None)
+        self.assertEqual(process.returncode, DONE, process.stderr)
+        file = read_zt(self.path("m.zt"))
+        return file["objects"], file["attributes"], process.stderr.decode()
+
+    def refused(self, body, says, status=UNSUPPORTED, storages=None):
+        source = self.put("m.pt", archive(body, storages))
+        self.fail_with(status, "convert", "-f", source, "-o", self.path("m.zt"), says=says)
+
+    def data(self, objects):
+        return {name: entry["components"]["data"]["bytes"] for name, entry in objects.items()}
+
+    def test_keys_of_one_name(self):
+        both = b"}(" + number(1) + tensor() + text("1") + tensor() + b"u"
+        self.refused(both, "two tensors would be named '1'")
+        self.refused(dictionary(w=both), "two tensors would be named 'w.1'")
+        one = b"}(" + number(1) + tensor() + number(1) + tensor(size=(2,)) + b"u"
+        self.assertEqual(self.data(self.converted(one)[0]), {"1": FLOATS[:8]})  # the last of equal keys counts
+        apart = b"}(" + number(1) + dictionary(a=tensor()) + text("1") + dictionary(b=tensor()) + b"u"
+        self.assertEqual(sorted(self.converted(apart)[0]), ["1.a", "1.b"])
+        values = b"}(" + number(1) + text("epoch") + text("1") + text("other") + text("w") + tensor() + b"u"
+        objects, attributes, said = self.converted(values)
+        self.assertEqual((sorted(objects), attributes), (["w"], {"1": "epoch"}))
+        self.assertIn("'1' (a second one: its path is another's)", said)
+
+    def test_arrays_of_numpy(self):
+        high = struct.pack("<4f", -1, -2.5, 1e30, 0)  # bytes above 127 take two in the pickle
+        grid = struct.pack("<6f", *range(6))
+        turned = struct.pack("<6f", 0, 2, 4, 1, 3, 5)
+        big = struct.pack(">2f", 1, -2)
+        objects, _, _ = self.converted(dictionary(
+            old=array(high, (4,)), new=array(high, (4,), core="numpy._core"), short=array(high, (4,), form=short_bytes),
+            fortran=array(grid, (3, 2), fortran=True), buffer=buffer(grid, (2, 3)), order=buffer(grid, (3, 2), "F"),
+            big=array(big, (2,), dtype(order=">")), scalar=array(high[:4], ()), empty=array(b"", (0, 1 << 40)),
+            flags=array(b"\1\0", (2,), dtype("b1", "|")), complex=array(FLOATS, (2,), dtype("c8")),
+            bf16=array(b"\x80\x3f", (1,), dtype(of=glob("ml_dtypes", "bfloat16")))))
+        self.assertEqual(self.data(objects), {
+            "old": high, "new": high, "short": high, "fortran": turned[:4] + grid[12:16] + grid[4:8] + grid[16:20] +
+            grid[8:12] + grid[20:], "buffer": grid, "order": turned[:4] + grid[12:16] + grid[4:8] + grid[16:20] +
+            grid[8:12] + grid[20:], "big": struct.pack("<2f", 1, -2), "scalar": high[:4], "empty": b"",
+            "flags": b"\1\0", "complex": FLOATS, "bf16": b"\x80\x3f"})
+        self.assertEqual({name: objects[name]["components"]["data"]["dtype"] for name in ("big", "flags", "bf16")},
+                         {"big": "f32", "flags": "bool", "bf16": "bf16"})
+        self.assertEqual(self.data(self.converted(array(grid, (6,)))[0]), {"m": grid})
+
+    def test_arrays_in_a_legacy_stream_from_a_pipe(self):
+        body = dictionary(a=array(FLOATS, (4,)), w=tensor(of=stream_storage()), b=array(FLOATS[:8], (2,)))
+        objects, _, _ = self.converted(stream(body), stdin=True)
+        self.assertEqual(self.data(objects), {"a": FLOATS, "b": FLOATS[:8], "w": FLOATS})
+
+    def test_arrays_take_no_more_memory_than_they_may(self):
+        body = dictionary(w=tensor(), large=array(bytes(3 << 20), (3 << 18,)))
+        source = self.put("m.pt", archive(body))
+        self.fail_with(UNSUPPORTED, "convert", "--memory", "4MiB", source, "-o", self.path("m.zt"),
+                       says=("tensor 'large'", "--memory"))
+        self.succeed("convert", "--memory", "4MiB", source, "--exclude", "large", "-o", self.path("m.zt"))
+        self.succeed("convert", "-f", "--memory", "8MiB", source, "-o", self.path("m.zt"))
+
+    def test_arrays_that_cannot_be(self):
+        for name, says, body in [
+                ("long double", "dtype 'f16'", array(bytes(16), (1,), dtype("f16"))),
+                ("a class of its own", "numpy.asarray()", array(FLOATS, (4,), of=("numpy", "matrix"))),
+                ("no state", "unknown form", call("numpy.core.multiarray", "_reconstruct", glob("numpy", "ndarray"))),
+                ("objects that hold a tensor", "holds tensors",
+                 array(b"", (1,), dtype("O8", "|"), form=lambda _: b"](" + tensor() + b"e"))]:
+            with self.subTest(name):
+                self.refused(dictionary(x=body), ("tensor 'x'", says))
+        for name, body in [("too short", array(FLOATS, (5,))), ("too long", array(FLOATS, (3,))),
+                           ("too long, in latin-1", array(b"\xff" * 9, (2,))),
+                           ("no latin-1", array(b"", (1,), form=lambda _: call("_codecs", "encode", text("\u20ac1"),
+                                                                             text("latin1")))),
+                           ("a size that overflows", array(FLOATS, (1 << 40, 1 << 40))),
+                           ("a negative size", array(FLOATS, (-1,)))]:
+            with self.subTest(name):
+                self.refused(dictionary(x=body), "tensor 'x'", INVALID)
+        _, _, said = self.converted(dictionary(w=tensor(), t=array(bytes(4), (1,), dtype("U1"))))
+        self.assertIn("'t' (numpy.core.multiarray._reconstruct)", said)
+
+    def test_numbers_of_numpy_become_attributes(self):
+        _, attributes, said = self.converted(dictionary(
+            w=tensor(), f=scalar("f8", struct.pack("<d", 2.5)), i=scalar("i2", struct.pack("<h", -3)),
+            u=scalar("u8", b"\xff" * 8, core="numpy._core"), b=scalar("b1", b"\1"), g=scalar("f4", struct.pack(">f", 1.5), order=">"),
+            list=b"](" + scalar("i8", struct.pack("<q", 7)) + number(8) + b"e", half=scalar("f2", HALF)))
+        self.assertEqual(attributes, {"f": 2.5, "i": -3, "u": (1 << 64) - 1, "b": True, "g": 1.5, "list": [7, 8]})
+        self.assertIn("'half' (numpy.core.multiarray.scalar)", said)
+
+    def test_objects_that_hold_tensors_can_be_excluded(self):
+        ten = tensor(kind="Storage2")
+        conj = tensor(more=[dictionary(conj=b"\x88")])
+        for name, says, body in [
+                ("a namedtuple", "'__main__.NT'", named("NT", tensor(), tensor())),
+                ("a namespace", "'types.SimpleNamespace'", call("types", "SimpleNamespace") + dictionary(w=tensor()) + b"b"),
+                ("a dict with tensors as attributes", "'collections.OrderedDict'", ORDERED + dictionary(hidden=tensor()) + b"b"),
+                ("a tensor's subclass", "_rebuild_from_type_v2", call(
+                    "torch._tensor", "_rebuild_from_type_v2", glob("torch._utils", "_rebuild_tensor_v2"),
+                    glob("__main__", "Sub"), tup(tensor()), b"}")),
+                ("a storage", "a storage without a tensor", storage()),
+                ("a storage of an unknown class", "unknown class", ten),
+                ("a key that is a tuple", "neither text nor a whole number", b"}" + tup(number(1)) + tensor() + b"s"),
+                ("a conj bit", "resolve_conj", conj)]:
+            with self.subTest(name):
+                body = dictionary(w=tensor(), ema=body)
+                self.refused(body, ("tensor 'ema", says))
+                source = self.path("m.pt")
+                self.assertIn(b"ema", self.succeed("inspect", source))
+                self.assertEqual(sorted(self.converted(body, "--exclude", "ema")[0]), ["w"])
+
+    def test_dicts_and_lists_of_other_classes(self):
+        deque = call("collections", "deque", b")") + b"(" + tensor() + tensor(size=(1,)) + b"e"
+        mine = glob("__main__", "Dict") + b")\x81" + b"(" + text("a") + tensor(size=(2,)) + b"u" + dictionary(n=number(1)) + b"b"
+        objects, _, said = self.converted(dictionary(deque=deque, mine=mine))
+        self.assertEqual(self.data(objects), {"deque.0": FLOATS, "deque.1": FLOATS[:4], "mine.a": FLOATS[:8]})
+        self.assertIn("attributes of 'mine' ('n')", said)
+
+    def test_expanded_tensors_are_named_and_can_be_excluded(self):
+        body = dictionary(mask=tensor(size=(1 << 16, 1 << 16), stride=(0, 0)), w=tensor(),
+                          some=tensor(size=(4, 4), stride=(0, 1)))
+        self.refused(body, ("tensor 'mask'", "17179869184 bytes of a storage of 16"))
+        self.assertIn(b"mask", self.succeed("inspect", self.path("m.pt")))
+        objects, _, _ = self.converted(body, "--exclude", "mask")
+        self.assertEqual(self.data(objects), {"w": FLOATS, "some": FLOATS * 4})
+
+    def test_many_expanded_tensors_are_bounded_together(self):
+        each = {f"m{i}": tensor(size=(1 << 27,), stride=(0,), offset=i) for i in range(4)}
+        self.refused(dictionary(w=tensor(), **each), "tensor 'm1'")
+
+    def test_what_is_left_out_is_named(self):
+        state = ORDERED + b"(" + text("w") + tensor() + b"u" + dictionary(_metadata=dictionary(version=number(1))) + b"b"
+        for body, says in [(dictionary(model=state), "attributes of 'model' ('_metadata')"),
+                           (state, "attributes of the whole ('_metadata')"),
+                           (dictionary(w=tensor(), state=b"}"), "'state' (an empty dict)"),
+                           (dictionary(w=tensor(), state=ORDERED), "'state' (an empty dict)")]:
+            with self.subTest(says):
+                self.assertIn(says, self.converted(body)[2])
+        for body, kind in ((number(5), "a number"), (text("x"), "a text"), (b"N", "None"), (b"\x88", "a flag")):
+            with self.subTest(kind):
+                objects, attributes, said = self.converted(body)
+                self.assertEqual((objects, attributes or {}), ({}, {}))
+                self.assertIn(f"it holds {kind}, neither a tensor nor", said)
+
+    def test_old_protocols_are_refused_with_a_word(self):
+        source = self.put("m.pt", b"L119547037146038801333356L\n.I1001\n.(dp0\n.")
+        self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("m.zt"), says="protocol 0 or 1")
+
+
+if __name__ == "__main__":
+    unittest.main()
