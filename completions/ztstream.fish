@@ -14,7 +14,7 @@ complete -c ztstream -n $any -l json -d 'Machine-readable output'
 complete -c ztstream -n $any -s q -l quiet -d 'No progress, summary or warnings'
 complete -c ztstream -n $any -s v -l verbose -d 'Say more'
 complete -c ztstream -n $reads -l from -x -a 'safetensors npy npz gguf torch onnx hdf5 zt' -d 'Input format'
-complete -c ztstream -n $reads -l follow-links -d 'Shards may be links out of the folder'
+complete -c ztstream -n $reads -l follow-links -d 'Shards and external data may be links out of the folder'
 complete -c ztstream -n $reads -l npy-void -x -a 'bf16 f8_e4m3fn f8_e5m2' -d "Element type of npy's |V arrays"
 complete -c ztstream -n $reads -l sparse -x -a 'auto keep' -d 'scipy archives'
 complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l sort -x -a 'name size offset' -d 'Order of the tensors'

@@ -80,7 +80,9 @@ OpenedSource OpenTorchIn(const std::string& path, const std::vector<std::string>
 }
 
 OpenedSource OpenOnnxFile(FormatInput input) {
-  return OpenOnnx(std::move(input.bytes), input.path, {.memory_limit = input.options.memory});
+  return OpenOnnx(
+      std::move(input.bytes), input.path,
+      {.memory_limit = input.options.memory, .follow_links = input.options.follow_links});
 }
 
 OpenedSource OpenHdf5File(FormatInput input) {

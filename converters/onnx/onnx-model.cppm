@@ -1,4 +1,4 @@
-// zt.convert.onnx:model — a model's initializers as the wire format has them.
+// zt.convert.onnx:model — a model's tensors as the wire format has them.
 module;
 
 #include <cstdint>
@@ -32,17 +32,24 @@ struct TensorProto {
   bool mixed = false;              // several of the data fields are set
   std::uint64_t location = 0;      // data_location: 1 is external
   std::vector<std::pair<std::string, std::string>> external;  // external_data
+  bool sparse = false;                                        // `dims` are those of the whole
+  std::uint64_t graph = 0;  // which of the model's graphs it is in, by number
 };
 
 struct Model {
-  std::vector<TensorProto> tensors;
+  std::vector<TensorProto> tensors;  // initializers and Constant nodes of all graphs
   std::vector<std::pair<std::string, std::string>> metadata;
-  std::uint64_t sparse = 0;  // sparse initializers
+  std::uint64_t graphs = 0;
+  std::uint64_t others = 0;  // tensors that other nodes have among their attributes
   bool has_graph = false;
 };
 
-// Reads what is needed of a ModelProto. Nothing of the tensors' bytes is read.
+// Reads what is needed of a ModelProto: its graph, the graphs within its nodes, its functions and training graphs.
+// Nothing of the tensors' bytes is read. kUnimplemented where graphs nest too deeply.
 StatusOr<Model> ReadModel(ByteSource& bytes);
+
+// True where two tensors are declared alike and have the same bytes in the model, or the same place in another file.
+StatusOr<bool> SameTensor(ByteSource& bytes, const TensorProto& a, const TensorProto& b);
 
 // The numbers of `stretches`, which are varints one after the other.
 // kDataLoss where one is cut off or there are not `count`.

@@ -1,4 +1,4 @@
-// zt.convert.onnx — initializers served from the model, or from files beside it.
+// zt.convert.onnx — tensors served from the model, or from files beside it.
 module;
 
 #include <fcntl.h>
@@ -20,6 +20,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -71,7 +72,7 @@ constexpr std::array kTypes = std::to_array<DataType>({
     {"f8_e8m0", 5},
 });
 
-// A file below the model's folder, opened so that neither ".." nor a link leads elsewhere.
+// A file below the model's folder.
 class OwnedFile final : public ByteSource {
  public:
   OwnedFile(int fd, std::shared_ptr<ByteSource> bytes) : fd_(fd), bytes_(std::move(bytes)) {}
@@ -94,22 +95,29 @@ class OwnedFile final : public ByteSource {
   std::shared_ptr<ByteSource> bytes_;
 };
 
+// Opened so that ".." never leads out of the folder, and a link only where links are followed.
 StatusOr<std::shared_ptr<ByteSource>> OpenBeneath(const std::string& folder,
-                                                  const std::string& location) {
+                                                  const std::string& location, bool follow_links) {
   if (location.empty() || location.find('\0') != location.npos) {
     return InvalidData("its external data is in a file without a name");
+  }
+  const std::filesystem::path below(location);
+  if (below.is_absolute() || std::ranges::find(below, "..") != below.end()) {
+    return InvalidData("its external data " + Quote(location) +
+                       " leads out of the model's folder, and is not followed");
   }
   const int base = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (base < 0) return IoError(errno, "cannot open the model's folder");
   open_how how{};
   how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  how.resolve = RESOLVE_NO_MAGICLINKS | (follow_links ? 0 : RESOLVE_BENEATH);
   const int fd = static_cast<int>(::syscall(SYS_openat2, base, location.c_str(), &how, sizeof how));
   const int error = errno;
   ::close(base);
   if (fd < 0 && (error == EXDEV || error == ELOOP)) {
-    return InvalidData("its external data " + Quote(location) +
-                       " leads out of the model's folder or through a link, which is not followed");
+    return Unsupported(
+        "its external data " + Quote(location) + " is a symbolic link that leaves the folder" +
+        (follow_links ? ", in a way that is not followed" : "; --follow-links allows that"));
   }
   if (fd < 0 && error == ENOENT)
     return InvalidData("the file of its external data, " + Quote(location) + ", is missing");
@@ -138,17 +146,31 @@ std::optional<std::uint64_t> ParseNumber(std::string_view text) {
 }
 
 class OnnxSource final : public TensorSource {
+  struct Part {
+    std::shared_ptr<ByteSource> bytes;
+    std::uint64_t offset = 0;
+    bool decoded = false;  // what follows is decoded when it is read
+    std::vector<Stretch> fixed, varints;
+    std::uint64_t width = 1;  // of varints: bytes of an element
+    std::string problem;
+  };
+
  public:
-  OnnxSource(std::shared_ptr<ByteSource> bytes, std::string folder, std::uint64_t memory_limit)
-      : bytes_(std::move(bytes)), folder_(std::move(folder)), memory_limit_(memory_limit) {}
+  OnnxSource(std::shared_ptr<ByteSource> bytes, std::string folder, const OnnxOptions& options)
+      : bytes_(std::move(bytes)), folder_(std::move(folder)), options_(options) {}
 
   Status Init(Model model) {
-    std::unordered_set<std::string_view> names;
-    for (const TensorProto& tensor : model.tensors) {
+    struct First {
+      std::size_t tensor, object;
+    };
+    std::unordered_map<std::string_view, First> names;
+    for (std::size_t i = 0; i < model.tensors.size(); ++i) {
+      const TensorProto& tensor = model.tensors[i];
       const std::string context = TensorContext(tensor.name);
-      if (!names.insert(tensor.name).second)
-        return Annotate(InvalidData("it is in the model twice"), context);
-      ZT_RETURN_IF_ERROR(Annotate(Add(tensor), context));
+      const auto [known, fresh] = names.emplace(tensor.name, First{i, objects_.size()});
+      const auto [first, object] = known->second;
+      ZT_RETURN_IF_ERROR(Annotate(
+          fresh ? Add(tensor) : AddAgain(model.tensors[first], tensor, parts_[object]), context));
     }
     std::unordered_set<std::string_view> keys;
     for (const auto& [key, value] : model.metadata) {
@@ -156,8 +178,11 @@ class OnnxSource final : public TensorSource {
         attributes_.emplace_back(key, Value(value));
       }
     }
-    if (model.sparse > 0) {
-      warnings_.push_back(std::to_string(model.sparse) + " sparse initializers are left out");
+    if (objects_.empty()) AddWarning("the model holds no weights");
+    if (model.others > 0) {
+      AddWarning(std::to_string(model.others) +
+                 (model.others == 1 ? " tensor that a node has" : " tensors that nodes have") +
+                 " among the attributes, other than Constant's, left out");
     }
     return OkStatus();
   }
@@ -201,14 +226,15 @@ class OnnxSource final : public TensorSource {
   }
 
  private:
-  struct Part {
-    std::shared_ptr<ByteSource> bytes;
-    std::uint64_t offset = 0;
-    bool decoded = false;  // what follows is decoded when it is read
-    std::vector<Stretch> fixed, varints;
-    std::uint64_t width = 1;  // of varints: bytes of an element
-    std::string problem;
-  };
+  // Of a name that another graph has too. It is one tensor where both are alike.
+  Status AddAgain(const TensorProto& first, const TensorProto& tensor, Part& part) {
+    if (first.graph == tensor.graph) return InvalidData("it is in the model twice");
+    ZT_ASSIGN_OR_RETURN(const bool same, SameTensor(*bytes_, first, tensor));
+    if (!same && part.problem.empty()) {
+      part.problem = "two of the model's graphs hold a tensor of this name, and they differ";
+    }
+    return OkStatus();
+  }
 
   Status Add(const TensorProto& tensor) {
     if (tensor.negative_dim) return InvalidData("a dimension is negative");
@@ -219,8 +245,10 @@ class OnnxSource final : public TensorSource {
     const DataType& type = kTypes[tensor.type];
     Part part;
     part.bytes = bytes_;
-    if (type.element.empty()) {
-      part.problem = "its elements are " + std::string(type.name) + ", which are not supported";
+    if (type.element.empty() || tensor.sparse) {
+      part.problem = tensor.sparse ? "it is sparse, which is not supported; save it dense"
+                                   : "its elements are " + std::string(type.name) +
+                                         ", which are not supported";
       ZT_ASSIGN_OR_RETURN(Object object, DenseObject(tensor.name, tensor.dims, {DType::kU8, ""}));
       return Keep(std::move(object), std::move(part));
     }
@@ -279,7 +307,8 @@ class OnnxSource final : public TensorSource {
       return InvalidData("it has fewer elements than its shape asks for, " +
                          std::to_string(size / part.width));
     }
-    if (size > memory_limit_ / 2 || size / part.width > memory_limit_ / 16) {
+    const std::uint64_t limit = options_.memory_limit;
+    if (size > limit / 2 || size / part.width > limit / 16) {
       part.problem =
           "its elements are numbers of variable length and would have to be held in memory, more "
           "than half the "
@@ -308,7 +337,7 @@ class OnnxSource final : public TensorSource {
     }
     std::shared_ptr<ByteSource>& file = files_[location];
     if (file == nullptr) {
-      auto opened = OpenBeneath(folder_, location);
+      auto opened = OpenBeneath(folder_, location, options_.follow_links);
       if (!opened.ok()) {
         files_.erase(location);
         return opened.status();
@@ -347,7 +376,7 @@ class OnnxSource final : public TensorSource {
 
   std::shared_ptr<ByteSource> bytes_;
   const std::string folder_;
-  const std::uint64_t memory_limit_;
+  const OnnxOptions options_;
   std::vector<Part> parts_;
   std::map<std::string, std::shared_ptr<ByteSource>> files_;
   std::mutex mutex_;
@@ -382,8 +411,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOnnx(std::shared_ptr<ByteSource> byt
     folder = std::filesystem::path(path).parent_path().string();
     if (folder.empty()) folder = ".";
   }
-  auto source = std::make_unique<onnx::internal::OnnxSource>(std::move(bytes), std::move(folder),
-                                                             options.memory_limit);
+  auto source =
+      std::make_unique<onnx::internal::OnnxSource>(std::move(bytes), std::move(folder), options);
   ZT_RETURN_IF_ERROR(source->Init(std::move(model)));
   return source;
 }

@@ -30,6 +30,9 @@ constexpr std::size_t kMaxMetadata = std::size_t{1} << 18;
 constexpr std::size_t kMaxPairs = 64;  // location, offset, length, checksum are known
 // Of numbers that are not packed, each is a stretch of its own.
 constexpr std::size_t kMaxStretches = std::size_t{1} << 22;
+constexpr int kMaxDepth = 64;  // of graphs within nodes of graphs
+constexpr std::size_t kMaxPrefix =
+    256;  // bytes of a function's name, which each of its tensors gets
 
 Status Damaged(std::uint64_t at, std::string_view what) {
   return InvalidData("the model is damaged at byte " + std::to_string(at) + ": " +
@@ -64,9 +67,19 @@ class Cursor {
     }
     return Damaged(at_, "a number has more than ten bytes");
   }
+  // Moves on to wherever; callers know where they go next.
   StatusOr<std::string> Text(const Stretch& stretch) {
+    constexpr std::size_t kShort = 256;  // is read through the buffer
     if (stretch.length > kMaxText) return Damaged(stretch.offset, "a text is longer than 1 MiB");
     std::string text(stretch.length, '\0');
+    if (text.size() <= kShort) {
+      at_ = stretch.offset;
+      for (char& letter : text) {
+        ZT_ASSIGN_OR_RETURN(const std::uint8_t byte, Byte());
+        letter = static_cast<char>(byte);
+      }
+      return text;
+    }
     ZT_RETURN_IF_ERROR(bytes_.ReadAt(stretch.offset, std::as_writable_bytes(std::span(text))));
     return text;
   }
@@ -207,31 +220,193 @@ Status AddField(Cursor& cursor, const Field& field, TensorProto& tensor) {
   return OkStatus();
 }
 
-Status ReadGraph(Cursor& cursor, const Stretch& stretch, Model& model) {
+Status ReadTensor(Cursor& cursor, const Stretch& stretch, TensorProto& tensor) {
+  return ForEachField(cursor, stretch,
+                      [&](const Field& field) { return AddField(cursor, field, tensor); });
+}
+
+// Values, which have the name, then indices and the dimensions of the whole.
+Status ReadSparse(Cursor& cursor, const Stretch& stretch, TensorProto& tensor) {
+  tensor.sparse = true;
   return ForEachField(cursor, stretch, [&](const Field& field) -> Status {
-    if (field.number == 15) ++model.sparse;
-    if (field.number != 5 || field.wire != 2) return OkStatus();
-    if (model.tensors.size() == kMaxTensors) return TooMany("initializers", kMaxTensors);
-    TensorProto tensor;
-    ZT_RETURN_IF_ERROR(ForEachField(cursor, field.stretch, [&](const Field& member) {
-      return AddField(cursor, member, tensor);
-    }));
-    model.tensors.push_back(std::move(tensor));
+    if (field.number == 3) return AddDims(cursor, field, tensor);
+    if (field.number != 1 || field.wire != 2) return OkStatus();
+    TensorProto values;
+    ZT_RETURN_IF_ERROR(ReadTensor(cursor, field.stretch, values));
+    tensor.name = std::move(values.name);
     return OkStatus();
   });
 }
 
+// Reads graphs and what is in them. Each byte is looked at twice at most: nodes say what they are behind and before
+// their attributes.
+class GraphReader {
+ public:
+  GraphReader(Cursor& cursor, Model& model) : cursor_(cursor), model_(model) {}
+
+  // `field` is a graph, whose nodes, initializers and sparse initializers are fields 1, 5 and 15.
+  Status Graph(const Stretch& stretch, int depth) {
+    if (depth > kMaxDepth) {
+      return Unsupported("its graphs nest deeper than " + std::to_string(kMaxDepth) + " levels");
+    }
+    const std::uint64_t graph = model_.graphs++;
+    return ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
+      if (field.wire != 2) return OkStatus();
+      if (field.number == 1) return Node(field.stretch, graph, depth);
+      if (field.number == 5) return Add(field.stretch, graph, false, nullptr);
+      if (field.number == 15) return Add(field.stretch, graph, true, nullptr);
+      return OkStatus();
+    });
+  }
+  // Its name is before the names of its tensors, which are its own.
+  Status Function(const Stretch& stretch) {
+    ZT_RETURN_IF_ERROR(ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
+      if (field.number != 1 || field.wire != 2) return OkStatus();
+      ZT_ASSIGN_OR_RETURN(prefix_, cursor_.Text(field.stretch));
+      return OkStatus();
+    }));
+    if (prefix_.size() > kMaxPrefix) {
+      return Unsupported("a function's name is longer than " + std::to_string(kMaxPrefix) +
+                         " bytes");
+    }
+    if (!prefix_.empty()) prefix_ += '/';
+    const std::uint64_t graph = model_.graphs++;
+    const Status status = ForEachField(cursor_, stretch, [&](const Field& field) {
+      return field.number == 7 && field.wire == 2 ? Node(field.stretch, graph, 0) : OkStatus();
+    });
+    prefix_.clear();
+    return status;
+  }
+
+ private:
+  Status Node(const Stretch& stretch, std::uint64_t graph, int depth) {
+    std::string output, type, domain;
+    bool named = false, attributes = false;
+    ZT_RETURN_IF_ERROR(ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
+      if (field.wire != 2) return OkStatus();
+      attributes |= field.number == 5;
+      std::string* const into = field.number == 2 && !named ? &output
+                                : field.number == 4         ? &type
+                                : field.number == 7         ? &domain
+                                                            : nullptr;
+      if (into == nullptr) return OkStatus();
+      named |= field.number == 2;
+      ZT_ASSIGN_OR_RETURN(*into, cursor_.Text(field.stretch));
+      return OkStatus();
+    }));
+    if (!attributes) return OkStatus();
+    const bool standard = domain.empty() || domain == "ai.onnx";
+    const bool constant = standard && type == "Constant" && !output.empty();
+    // The one element that ConstantOfShape repeats is no weight.
+    const bool counted = !constant && !(standard && type == "ConstantOfShape");
+    return ForEachField(cursor_, stretch, [&](const Field& field) {
+      if (field.number != 5 || field.wire != 2) return OkStatus();
+      return Attribute(field.stretch, constant ? &output : nullptr, counted, graph, depth);
+    });
+  }
+
+  // Fields 5 and 22 are a tensor and a sparse one, 10 and 23 lists of them; 6 is a graph, 11 a list.
+  Status Attribute(const Stretch& stretch, const std::string* constant, bool counted,
+                   std::uint64_t graph, int depth) {
+    return ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
+      if (field.wire != 2) return OkStatus();
+      switch (field.number) {
+        case 5:
+        case 22:
+          if (constant != nullptr) return Add(field.stretch, graph, field.number == 22, constant);
+          [[fallthrough]];
+        case 10:
+        case 23:
+          model_.others += counted;
+          return OkStatus();
+        case 6:
+        case 11:
+          return Graph(field.stretch, depth + 1);
+        default:
+          return OkStatus();
+      }
+    });
+  }
+
+  // `name` is there where the tensor's own does not count.
+  Status Add(const Stretch& stretch, std::uint64_t graph, bool sparse, const std::string* name) {
+    if (model_.tensors.size() == kMaxTensors) return TooMany("tensors", kMaxTensors);
+    TensorProto tensor;
+    ZT_RETURN_IF_ERROR(sparse ? ReadSparse(cursor_, stretch, tensor)
+                              : ReadTensor(cursor_, stretch, tensor));
+    if (name != nullptr) tensor.name = *name;
+    tensor.name.insert(0, prefix_);
+    tensor.graph = graph;
+    model_.tensors.push_back(std::move(tensor));
+    return OkStatus();
+  }
+
+  Cursor& cursor_;
+  Model& model_;
+  std::string prefix_;  // of the function that is read
+};
+
+StatusOr<bool> SameBytes(ByteSource& bytes, const Stretch& a, const Stretch& b) {
+  if (a.length != b.length) return false;
+  std::vector<std::byte> ours(std::min(a.length, kBuffer)), theirs(ours.size());
+  for (std::uint64_t at = 0; at < a.length; at += ours.size()) {
+    const std::uint64_t size = std::min<std::uint64_t>(ours.size(), a.length - at);
+    ZT_RETURN_IF_ERROR(bytes.ReadAt(a.offset + at, std::span(ours).first(size)));
+    ZT_RETURN_IF_ERROR(bytes.ReadAt(b.offset + at, std::span(theirs).first(size)));
+    if (!std::equal(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(size),
+                    theirs.begin())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Stretches without the bounds between them would say the same; no program writes them in two ways.
+StatusOr<bool> SameBytes(ByteSource& bytes, const std::vector<Stretch>& a,
+                         const std::vector<Stretch>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ZT_ASSIGN_OR_RETURN(const bool same, SameBytes(bytes, a[i], b[i]));
+    if (!same) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+StatusOr<bool> SameTensor(ByteSource& bytes, const TensorProto& a, const TensorProto& b) {
+  if (a.sparse || b.sparse || a.type != b.type || a.dims != b.dims || a.location != b.location ||
+      a.external != b.external || a.raw.has_value() != b.raw.has_value() ||
+      a.number_field != b.number_field) {
+    return false;
+  }
+  if (a.raw) {
+    ZT_ASSIGN_OR_RETURN(const bool same, SameBytes(bytes, *a.raw, *b.raw));
+    if (!same) return false;
+  }
+  ZT_ASSIGN_OR_RETURN(const bool fixed, SameBytes(bytes, a.fixed, b.fixed));
+  if (!fixed) return false;
+  return SameBytes(bytes, a.varints, b.varints);
+}
 
 StatusOr<Model> ReadModel(ByteSource& bytes) {
   Cursor cursor(bytes);
   Model model;
+  GraphReader graphs(cursor, model);
   ZT_RETURN_IF_ERROR(ForEachField(cursor, {0, cursor.size()}, [&](const Field& field) -> Status {
-    if (field.number == 7 && field.wire == 2) {
+    if (field.wire != 2) return OkStatus();
+    if (field.number == 7) {
       model.has_graph = true;
-      return ReadGraph(cursor, field.stretch, model);
+      return graphs.Graph(field.stretch, 0);
     }
-    if (field.number == 14 && field.wire == 2) {
+    if (field.number == 20) {  // how it is trained, from two graphs
+      return ForEachField(cursor, field.stretch, [&](const Field& part) {
+        const bool graph = (part.number == 1 || part.number == 2) && part.wire == 2;
+        return graph ? graphs.Graph(part.stretch, 0) : OkStatus();
+      });
+    }
+    if (field.number == 25) return graphs.Function(field.stretch);
+    if (field.number == 14) {
       if (model.metadata.size() == kMaxMetadata)
         return TooMany("entries of metadata", kMaxMetadata);
       ZT_ASSIGN_OR_RETURN(auto pair, ReadPair(cursor, field.stretch));

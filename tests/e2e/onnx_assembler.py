@@ -28,3 +28,27 @@ def model(*tensors, more=b""):
 
 def external(**entries):
     return b"".join(field(13, field(1, key) + field(2, str(value))) for key, value in entries.items()) + field(14, 1)
+
+
+def node(kind, output, *attributes, domain=None):
+    return (field(2, output) + field(4, kind) + b"".join(field(5, one) for one in attributes) +
+            (field(7, domain) if domain is not None else b""))
+
+
+def graph(*nodes, tensors=(), sparse=()):
+    return (b"".join(field(1, one) for one in nodes) + b"".join(field(5, one) for one in tensors) +
+            b"".join(field(15, one) for one in sparse))
+
+
+def constant(output, of, domain=None):
+    """A node Constant whose attribute `value` is a tensor."""
+    return node("Constant", output, field(1, "value") + field(5, of) + field(20, 4), domain=domain)
+
+
+def within(*graphs):
+    """A node with graphs of its own, as If has two."""
+    return node("If", "", *(field(1, "branch") + field(6, one) + field(20, 5) for one in graphs))
+
+
+def whole(main, more=b""):
+    return field(1, 8) + field(2, "test") + field(7, main) + more

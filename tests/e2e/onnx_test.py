@@ -7,7 +7,7 @@ import struct
 import subprocess
 import unittest
 
-from onnx_assembler import external, field, model, tensor, varint
+from onnx_assembler import constant, external, field, graph, model, node, tensor, varint, whole, within
 from support import DATA, INVALID, PATIENCE, PROGRAM, UNSUPPORTED, EndToEnd, read_zt
 
 MODELS = DATA / "onnx"
@@ -60,11 +60,75 @@ class Onnx(EndToEnd):
         self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("x.zt"), says=("tensor 's'", "strings"))
         self.succeed("convert", source, "--exclude", "s", "-o", self.path("x.zt"))
 
+    def test_weights_in_nodes_and_in_graphs_within_them(self):
+        one, two, three = (field(9, struct.pack("<2f", n, n)) for n in (1, 2, 3))
+        inner = graph(constant("deep", tensor("x", 1, (2,), one)), tensors=[tensor("inner", 1, (2,), two)])
+        body = graph(within(inner), tensors=[tensor("outer", 1, (2,), three)])
+        main = graph(constant("c", tensor("own name", 1, (2,), one)), constant("d", tensor("", 1, (2,), two), "ai.onnx"),
+                     within(body, graph(tensors=[tensor("else", 1, (2,), one)])), tensors=[tensor("w", 1, (2,), RAW)])
+        function = field(1, "F") + field(7, constant("c", tensor("", 1, (2,), three))) + field(7, within(inner))
+        training = field(2, graph(tensors=[tensor("momentum", 1, (2,), two)]))
+        source = self.put("m.onnx", whole(main, field(25, function) + field(20, training)))
+        objects = {name: struct.unpack("<2f", entry["components"]["data"]["bytes"])[0]
+                   for name, entry in self.converted(source)["objects"].items()}
+        self.assertEqual(objects, {"c": 1, "d": 2, "deep": 1, "inner": 2, "outer": 3, "else": 1, "w": 1, "F/c": 3,
+                                   "F/deep": 1, "F/inner": 2, "momentum": 2})
+
+    def test_a_name_in_two_graphs(self):
+        other = field(9, struct.pack("<2f", 9, 9))
+        alike, apart = graph(tensors=[tensor("w", 1, (2,), RAW)]), graph(tensors=[tensor("w", 1, (2,), other)])
+        longer = graph(tensors=[tensor("w", 1, (1, 2), RAW)])
+        source = self.put("m.onnx", whole(graph(within(alike, alike), tensors=[tensor("v", 1, (2,), RAW)])))
+        self.assertEqual(sorted(self.converted(source)["objects"]), ["v", "w"])
+        for second in (apart, longer):
+            source = self.put("m.onnx", whole(graph(within(alike, second), tensors=[tensor("v", 1, (2,), RAW)])))
+            self.fail_with(UNSUPPORTED, "convert", "-f", source, "-o", self.path("x.zt"),
+                           says=("tensor 'w'", "two of the model's graphs"))
+            self.succeed("convert", "-f", source, "--exclude", "w", "-o", self.path("x.zt"))
+
+    def test_sparse_tensors_are_listed_and_can_be_excluded(self):
+        sparse = field(1, tensor("s", 1, (1,), field(9, bytes(4)))) + field(2, tensor("", 7, (1,), field(7, 3))) + \
+            field(3, 3) + field(3, 4)
+        weights = [tensor("w", 1, (2,), RAW)]
+        for main, name in [(graph(tensors=weights, sparse=[sparse]), "s"),
+                           (graph(node("Constant", "k", field(1, "sparse_value") + field(22, sparse)), tensors=weights), "k")]:
+            source = self.put("m.onnx", whole(main))
+            self.fail_with(UNSUPPORTED, "convert", "-f", source, "-o", self.path("x.zt"),
+                           says=(f"tensor '{name}'", "sparse"))
+            self.assertIn(b"[3,4]", self.succeed("inspect", source).replace(b" ", b""))
+            self.succeed("convert", "-f", source, "--exclude", name, "-o", self.path("x.zt"))
+
+    def test_what_is_left_out_is_said(self):
+        def said(main):
+            process = self.run_program("convert", "-f", self.put("m.onnx", whole(main)), "-o", self.path("x.zt"))
+            self.assertEqual(process.returncode, 0, process.stderr)
+            return process.stderr.decode()
+
+        attribute = field(1, "value") + field(5, tensor("", 1, (2,), RAW))
+        self.assertIn("the model holds no weights", said(graph(node("Identity", "y"))))
+        self.assertIn("1 tensor that a node has", said(graph(node("Table", "y", attribute))))
+        self.assertIn("1 tensor that a node has", said(graph(node("Constant", "y", attribute, domain="mine"))))
+        self.assertNotIn("that a node has", said(graph(node("ConstantOfShape", "y", attribute))))
+
+    def test_deep_graphs_are_refused(self):
+        def nested(levels):
+            inside = graph(tensors=[tensor("w", 1, (2,), RAW)])
+            for _ in range(levels):
+                inside = graph(within(inside))
+            return self.put("m.onnx", whole(inside))
+
+        self.assertEqual(sorted(self.converted(nested(64))["objects"]), ["w"])
+        self.fail_with(UNSUPPORTED, "convert", nested(65), "-o", self.path("y.zt"), says="deeper than 64 levels")
+        self.fail_with(UNSUPPORTED, "convert", nested(2000), "-o", self.path("y.zt"), says="deeper than 64 levels")
+        long = field(25, field(1, "f" * 257) + field(7, constant("c", tensor("", 1, (2,), RAW))))
+        self.fail_with(UNSUPPORTED, "convert", self.put("m.onnx", whole(graph(), long)), "-o", self.path("y.zt"),
+                       says="longer than 256 bytes")
+
     def test_many_small_fields_take_little_memory(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
 
-        for body, says in ((field(7, b"\x2a\0" * 5000000), "more than 262144 initializers"),
+        for body, says in ((field(7, b"\x2a\0" * 5000000), "more than 262144 tensors"),
                            (field(7, field(5, field(8, "w") + b"\x6a\0" * 5000000)), "entries of external data"),
                            (field(7, field(5, field(8, "w") + b"\x25\0\0\0\0" * 5000000)), "stretches of numbers"),
                            (b"\x72\0" * 5000000 + field(7, b""), "entries of metadata")):
@@ -97,17 +161,24 @@ class Onnx(EndToEnd):
         (self.path("m") / "up").symlink_to("..")
         os.mkfifo(self.path("m") / "pipe")
 
-        def attempt(status, says=(), dims=(2,), **entries):
+        def attempt(status, says=(), dims=(2,), follow=False, **entries):
             source = self.put("m/m.onnx", model(tensor("w", 1, dims, external(**entries))))
+            options = ["--follow-links"] if follow else []
             if status == 0:
-                return self.succeed("convert", "-f", source, "-o", self.path("x.zt"))
-            return self.fail_with(status, "convert", "-f", source, "-o", self.path("y.zt"), says=says)
+                return self.succeed("convert", "-f", source, *options, "-o", self.path("x.zt"))
+            return self.fail_with(status, "convert", "-f", source, *options, "-o", self.path("y.zt"), says=says)
 
         attempt(0, location="weights")
         attempt(0, location="below/weights", offset=56, length=8)
-        for location in ("../secret", "/etc/passwd", str(secret), "link", "inner", "up/secret", "below/../../secret"):
+        attempt(0, location="inner")  # a link that stays inside
+        for location in ("../secret", "/etc/passwd", str(secret), "below/../../secret"):
             with self.subTest(location):
                 attempt(INVALID, "is not followed", location=location)
+                attempt(INVALID, "is not followed", follow=True, location=location)
+        for location in ("link", "up/secret"):
+            with self.subTest(location):
+                attempt(UNSUPPORTED, "--follow-links", location=location)
+                attempt(0, follow=True, location=location)
         attempt(INVALID, "is missing", location="none")
         attempt(INVALID, "regular file", location="below")
         attempt(INVALID, "regular file", location="pipe")
