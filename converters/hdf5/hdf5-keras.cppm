@@ -3,6 +3,8 @@ module;
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 module zt.convert.hdf5:keras;
 
@@ -11,9 +13,15 @@ import zt.source;
 
 namespace zt::hdf5::internal {
 
-// The HDF5 file in a .keras archive: a stored one is read where it lies, a deflated one is held in memory, up to the
-// limit. Its CheckUnchanged checks the entry's CRC.
-StatusOr<std::shared_ptr<ByteSource>> OpenWeights(std::shared_ptr<ByteSource> bytes,
-                                                  std::uint64_t memory_limit);
+// What a .keras archive holds.
+struct KerasModel {
+  std::shared_ptr<ByteSource> weights;  // an HDF5 file; its CheckUnchanged checks the entry's CRC
+  std::string config;  // the text of config.json; empty where it is too large, or no text
+  std::vector<std::string> others;  // the first entries that are neither
+  std::uint64_t more = 0;           // those that follow
+};
+
+// The HDF5 file in it is read where it lies if it is stored; a deflated one is held in memory, up to the limit.
+StatusOr<KerasModel> OpenKeras(std::shared_ptr<ByteSource> bytes, std::uint64_t memory_limit);
 
 }  // namespace zt::hdf5::internal

@@ -62,17 +62,53 @@ class Weights final : public ByteSource {
   std::shared_ptr<ByteSource> bytes_;
 };
 
+// The entry's text; empty where it is no text, or larger than an attribute should be.
+StatusOr<std::string> ReadConfig(ZipArchive& archive, std::size_t index) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 20;
+  const ZipEntry& entry = archive.entries()[index];
+  if (entry.size > kMost) return std::string();
+  ZT_ASSIGN_OR_RETURN(const auto bytes, archive.OpenEntry(index));
+  std::string text(entry.size, '\0');
+  ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
+  ZT_RETURN_IF_ERROR(archive.Verify(index, 0));
+  return IsUtf8(text) ? text : std::string();
+}
+
+// What lies beside the weights, which are entry `weights`.
+Status ReadOthers(ZipArchive& archive, std::size_t weights, KerasModel& model) {
+  constexpr std::size_t kMostNamed = 20;
+  const std::string& name = archive.entries()[weights].name;
+  const std::string config = name.substr(0, name.size() - kWeights.size()) + "config.json";
+  for (std::size_t i = 0; i < archive.entries().size(); ++i) {
+    const std::string& other = archive.entries()[i].name;
+    if (i == weights || other.ends_with('/')) continue;
+    if (other == config && model.config.empty()) {
+      auto text = ReadConfig(archive, i);
+      if (!text.ok()) return Annotate(text.status(), "entry " + Quote(other));
+      model.config = *std::move(text);
+      if (!model.config.empty()) continue;
+    }
+    if (model.others.size() < kMostNamed) {
+      model.others.push_back(Quote(other));
+    } else {
+      ++model.more;
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
-StatusOr<std::shared_ptr<ByteSource>> OpenWeights(std::shared_ptr<ByteSource> bytes,
-                                                  std::uint64_t memory_limit) {
+StatusOr<KerasModel> OpenKeras(std::shared_ptr<ByteSource> bytes, std::uint64_t memory_limit) {
   ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
   const auto& entries = archive->entries();
   const auto found = std::ranges::find_if(entries, IsWeights);
   if (found == entries.end())
     return InvalidData("the archive holds no " + Quote(kWeights) + "; it is no Keras model");
   const auto index = static_cast<std::size_t>(found - entries.begin());
-  ZT_ASSIGN_OR_RETURN(std::shared_ptr<ByteSource> entry, archive->OpenEntry(index));
+  auto opened = archive->OpenEntry(index);
+  if (!opened.ok()) return Annotate(opened.status(), "entry " + Quote(found->name));
+  std::shared_ptr<ByteSource> entry = *std::move(opened);
   // This looks at the first bytes, too, so that the CRC is checked in the end whoever reads the rest.
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*entry, kHdf5HeadBytes));
   if (!LooksLikeHdf5(head))
@@ -83,12 +119,16 @@ StatusOr<std::shared_ptr<ByteSource>> OpenWeights(std::shared_ptr<ByteSource> by
       return Unsupported(
           "its weights are deflated, and would be held in memory: " + std::to_string(found->size) +
           " bytes, the memory limit is " + std::to_string(memory_limit) +
-          "; raise the limit, or unpack the archive and name its " + Quote(kWeights));
+          "; raise the limit (--memory), or unpack the archive and name its " + Quote(kWeights));
     }
     held.resize(found->size);
     ZT_RETURN_IF_ERROR(Annotate(entry->ReadAt(0, held), found->name));
   }
-  return std::make_shared<Weights>(std::move(archive), index, std::move(entry), std::move(held));
+  KerasModel model;
+  ZT_RETURN_IF_ERROR(ReadOthers(*archive, index, model));
+  model.weights =
+      std::make_shared<Weights>(std::move(archive), index, std::move(entry), std::move(held));
+  return model;
 }
 
 }  // namespace hdf5::internal

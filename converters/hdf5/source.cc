@@ -107,6 +107,20 @@ class Hdf5Source final : public TensorSource {
     return CheckExpansion();
   }
 
+  // What a .keras archive has beside its weights.
+  void AddModel(const KerasModel& model) {
+    constexpr std::string_view kKey = "model_config";  // as the .h5 form names it
+    const bool taken = std::ranges::any_of(
+        attributes_, [&](const Value::Member& member) { return member.first == kKey; });
+    if (!taken && !model.config.empty()) attributes_.emplace_back(kKey, Value(model.config));
+    if (model.others.empty()) return;
+    std::string line = "entries of the archive that are left out:";
+    for (const std::string& name : model.others)
+      line += (&name == model.others.data() ? " " : ", ") + name;
+    if (model.more > 0) line += " and " + std::to_string(model.more) + " more";
+    AddWarning(std::move(line));
+  }
+
   std::string_view format() const override { return "hdf5"; }
   Status CheckReadable(std::uint32_t object) const override {
     const std::string& problem = parts_[object].problem;
@@ -209,7 +223,7 @@ class Hdf5Source final : public TensorSource {
           "a row of its chunks takes more than a quarter of the memory limit, and each "
           "chunk would have to be decoded " +
           std::to_string(part.blocks.decoded) +
-          " times; raise the limit, or repack it with other chunks (h5repack)";
+          " times; raise the limit (--memory), or repack it with other chunks (h5repack)";
     }
     return OkStatus();
   }
@@ -293,14 +307,17 @@ StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> byt
         "an HDF5 file's tensors lie anywhere in it; a pipe will not do, name a file");
   }
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, kHdf5HeadBytes));
+  hdf5::internal::KerasModel model;
   if (LooksLikeZip(head)) {
-    ZT_ASSIGN_OR_RETURN(bytes, hdf5::internal::OpenWeights(std::move(bytes), options.memory_limit));
+    ZT_ASSIGN_OR_RETURN(model, hdf5::internal::OpenKeras(std::move(bytes), options.memory_limit));
+    bytes = model.weights;
   } else if (!LooksLikeHdf5(head)) {
     return InvalidData("it is no HDF5 file");
   }
   auto source =
       std::make_unique<hdf5::internal::Hdf5Source>(std::move(bytes), options.memory_limit);
   ZT_RETURN_IF_ERROR(source->Init());
+  source->AddModel(model);
   return source;
 }
 

@@ -38,6 +38,8 @@ constexpr std::uint64_t kMostAttribute = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMostAttributes = std::uint64_t{16} << 20;
 
 // Filters that libhdf5 brings along, by their numbers up to this one.
+constexpr std::uint64_t kMostNamed = 5;  // of the attributes that are left out
+constexpr H5Z_filter_t kLzf = 32000;     // h5py's
 constexpr H5Z_filter_t kLastOwnFilter = H5Z_FILTER_SCALEOFFSET;
 
 struct Link {
@@ -62,9 +64,13 @@ class Walker {
       ZT_RETURN_IF_ERROR(VisitGroup(next.address, next.path));
     }
     if (left_out_ > 0) {
-      Warn(std::to_string(left_out_) +
-           " attributes are left out: they are neither numbers and texts nor lists of these, or "
-           "too large");
+      Warn(
+          "attributes that are neither numbers and texts nor lists of these, or too large, are "
+          "left "
+          "out: " +
+          named_ +
+          (left_out_ > kMostNamed ? " and " + std::to_string(left_out_ - kMostNamed) + " more"
+                                  : ""));
     }
     return std::move(index_);
   }
@@ -230,7 +236,7 @@ class Walker {
       dataset.problem =
           "its chunks of " + std::to_string(*bytes) +
           " bytes are decoded whole, and may take a quarter of the memory limit each, " +
-          std::to_string(most_chunk_) + " bytes; raise the limit";
+          std::to_string(most_chunk_) + " bytes; raise the limit (--memory)";
       return OkStatus();
     }
     const int filters = H5Pget_nfilters(made);
@@ -243,10 +249,13 @@ class Walker {
                                                  nullptr, name.size() - 1, name.data(), &config);
       if (filter < 0) return Damaged("its filters");
       if (filter <= kLastOwnFilter && H5Zfilter_avail(filter) > 0) continue;
+      const std::string advice =
+          filter == kLzf
+              ? "only h5py has it; copy the file first with h5py, with compression='gzip'"
+              : "repack the file first (h5repack -f GZIP=1)";
       dataset.problem = "its chunks went through the filter " + Quote(name.data()) + " (number " +
-                        std::to_string(filter) +
-                        "), which is a plugin, and none is loaded; repack the file first (h5repack "
-                        "-f GZIP=1)";
+                        std::to_string(filter) + "), which is a plugin, and none is loaded; " +
+                        advice;
       return OkStatus();
     }
     return OkStatus();
@@ -262,7 +271,7 @@ class Walker {
       const bool fresh =
           &to == &index_.attributes ? keys_.insert(key).second : keys.insert(key).second;
       if (!value || !fresh || key.empty() || !IsUtf8(key) || size > attributes_) {
-        ++left_out_;
+        if (++left_out_ <= kMostNamed) named_ += (named_.empty() ? "" : ", ") + Quote(key);
         continue;
       }
       ZT_RETURN_IF_ERROR(Spend(size));
@@ -285,6 +294,7 @@ class Walker {
   const std::uint64_t most_chunk_;
   std::uint64_t attributes_ = kMostAttributes;
   std::uint64_t left_out_ = 0;
+  std::string named_;  // the first of these
   Index index_;
   std::vector<Pending> pending_;
   std::unordered_set<std::uint64_t> groups_;  // addresses of those that have been met

@@ -202,7 +202,7 @@ class Hdf5(EndToEnd):
         with h5py.File(source, "r") as file:
             self.assertEqual(listed, set(file))
         words = {"text": "texts", "texts": "texts", "record": "records", "array": "records", "lists": "lists",
-                 "null": "no shape", "reference": "references", "void": "opaque", "lzf": "'lzf' (number 32000)",
+                 "null": "no shape", "reference": "references", "void": "opaque", "lzf": "copy the file first with h5py",
                  "large": "raise the limit"}
         self.assertEqual(listed, {"good", *words})
         for name, word in words.items():
@@ -221,7 +221,7 @@ class Hdf5(EndToEnd):
             file["g"].attrs["weight_names"] = numpy.array([b"w:0"])
             file["g/w"].attrs["units"] = "m"
         process = self.run_program("convert", source, "-o", self.path("out.zt"))
-        self.assertIn("1 attributes are left out", process.stderr.decode())
+        self.assertIn("left out: 'matrix'\n", process.stderr.decode())
         read = read_zt(self.path("out.zt"))
         self.assertEqual({key: read["attributes"].get(key) for key in
                           ("version", "names", "fixed", "epoch", "rate", "below", "shape", "flag", "half", "g/weight_names")},
@@ -242,9 +242,15 @@ class Hdf5(EndToEnd):
                 source = self.path(f"{method}.keras")
                 with zipfile.ZipFile(source, "w", method) as archive:
                     archive.writestr("metadata.json", "{}")
-                    archive.writestr("config.json", "{}")
+                    archive.writestr("config.json", '{"a": 1}')
                     archive.writestr("model.weights.h5", content)
-                objects = self.converted(source)["objects"]
+                    archive.writestr("assets/", b"")
+                    archive.writestr("assets/words.txt", b"a")
+                read = self.converted(source)
+                self.assertEqual(read["attributes"]["model_config"], '{"a": 1}')
+                said = self.run_program("convert", "-f", source, "-o", self.path("out.zt")).stderr.decode()
+                self.assertIn("left out: 'metadata.json', 'assets/words.txt'\n", said)
+                objects = read["objects"]
                 self.assertEqual({name: entry["components"]["data"]["bytes"] for name, entry in objects.items()},
                                  {name: entry["components"]["data"]["bytes"] for name, entry in expected.items()})
                 self.assertEqual(self.converted(source, "--from", "hdf5")["objects"].keys(), expected.keys())
@@ -256,12 +262,23 @@ class Hdf5(EndToEnd):
                 else:
                     at = damaged.find(b"model.weights.h5") + 5000
                 damaged[at] ^= 1
-                self.fail_with(INVALID, "convert", self.put("bad.keras", bytes(damaged)), "-o", self.path("y.zt"))
+                process = self.run_program("convert", self.put("bad.keras", bytes(damaged)), "-o", self.path("y.zt"))
+                self.assertEqual(process.returncode, INVALID)
+                self.assertIn("CRC", process.stderr.decode())
         self.put("2000000", os.urandom(1 << 21))
         big = self.path("big.keras")
         with zipfile.ZipFile(big, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("model.weights.h5", content + os.urandom(1 << 21))
         self.fail_with(UNSUPPORTED, "convert", big, "--memory", "1M", "-o", self.path("y.zt"), says="unpack the archive")
+        with zipfile.ZipFile(big, "w") as archive:
+            archive.writestr("config.json", b" " * ((1 << 20) + 1))
+            archive.writestr("model.weights.h5", content)
+        process = self.run_program("convert", big, "-o", self.path("big.zt"))
+        self.assertIn("left out: 'config.json'\n", process.stderr.decode())
+        self.assertNotIn("model_config", read_zt(self.path("big.zt"))["attributes"] or {})
+        with zipfile.ZipFile(big, "w", zipfile.ZIP_BZIP2) as archive:
+            archive.writestr("model.weights.h5", content)
+        self.fail_with(UNSUPPORTED, "convert", big, "-o", self.path("y.zt"), says=("entry 'model.weights.h5'", "bzip2"))
         none = self.path("none.keras")
         with zipfile.ZipFile(none, "w") as archive:
             archive.writestr("model.weights.h5", b"none")
