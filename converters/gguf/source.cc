@@ -184,7 +184,9 @@ class GgufSource final : public TensorSource {
     record.emplace_back("tensors", Value(std::move(tensors)));
     const auto size = files.front().bytes->size();
     if (files.size() == 1 && size) {
-      record.emplace_back("file_bytes", Value(*size));
+      // Said only where the file does not end with the padding of the last tensor, so that a pipe, whose size is not
+      // known, gives the same record.
+      if (*size != first.Align(end)) record.emplace_back("file_bytes", Value(*size));
       if (*size >= end && *size - end >= first.alignment) {
         warnings_.push_back(std::to_string(*size - end) +
                             " bytes after the last tensor are ignored");

@@ -49,6 +49,20 @@ class WayBack(support.EndToEnd):
         self.succeed("extract", self.path("a.zt"), "-o", "b.npz")
         self.assertEqual(sorted(numpy.load(self.path("b.npz")).files), ["", "other"])
 
+    def test_gguf_from_a_pipe_gives_the_same_bytes(self):
+        for name in ("little.gguf", "big.gguf", "quants.gguf"):
+            with self.subTest(name):
+                data = (DATA / "gguf" / name).read_bytes()
+                data += bytes(-len(data) % 32)  # the padding that llama.cpp writes
+                source = self.put("m.gguf", data)
+                self.succeed("convert", "-f", source, "-o", self.path("file.zt"))
+                self.succeed("convert", "-f", "-", "-o", self.path("pipe.zt"), stdin=data)
+                self.assertEqual(self.path("file.zt").read_bytes(), self.path("pipe.zt").read_bytes())
+                for tail in (data, data[:-1] if data[-1:] == b"\0" else data):  # with the padding, and a byte less of it
+                    self.succeed("convert", "-f", self.put("m.gguf", tail), "-o", self.path("file.zt"))
+                    self.succeed("extract", "-f", self.path("file.zt"), "-o", self.path("back.gguf"))
+                    self.assertEqual(self.path("back.gguf").read_bytes(), tail)
+
     def test_version_0_1_without_the_attributes_it_cannot_hold(self):
         tensors = {"w": ("F32", [1], b"abcd")}
         source = self.put("hub.safetensors", make_safetensors(tensors, {"format": "pt"}))
