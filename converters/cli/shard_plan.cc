@@ -318,7 +318,7 @@ StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
         "standard input cannot be cut into shards, which are read one by one; name a file");
   const std::vector<Unit> units = FindUnits(source, plan);
   if (request.count > std::max<std::size_t>(units.size(), 1)) {
-    return InvalidArgument("there are " + Counted(units.size(), "piece") +
+    return InvalidArgument("the tensors make " + Counted(units.size(), "piece") +
                            " to share out, with what belongs together kept together; " +
                            std::to_string(request.count) + " shards are too many");
   }

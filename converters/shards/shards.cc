@@ -165,6 +165,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
   }
   auto source = format.open(*std::move(bytes), file, index);
   if (!source.ok()) return Annotate(source.status(), file);
+  if ((*source)->file({}).empty()) (*source)->SetFile((folder / file).string());
   return source;
 }
 

@@ -240,9 +240,14 @@ ShardFinder ShardsBeside(const std::string& path) {
       ZT_ASSIGN_OR_RETURN(auto other, others->Find(shard.bytes, *digest, open));
       if (other) return *std::move(other);
     }
+    const std::filesystem::path file = root.parent_path() / named;
+    const std::string other = "; no other file beside the root has its size and digest";
+    std::error_code error;
+    if (!std::filesystem::exists(file, error) && !error) {
+      return InvalidData(Quote(file.string()) + " is missing" + other);
+    }
     return MakeStatus(found.status().code(),
-                      Quote(named) + ": " + std::string(Message(found.status())) +
-                          "; no other file beside the root has its size and digest");
+                      Quote(file.string()) + ": " + std::string(Message(found.status())) + other);
   };
 }
 

@@ -402,10 +402,9 @@ class Shards(Reading):
         self.assertEqual(len(self.json("inspect", "--json", root)["objects"]), 5)
         process = self.run_program("verify", root)
         self.assertEqual(process.returncode, DIFFERS)
-        self.assertRegex(process.stderr.decode(), "shard '00002-of-00002': 'model-00002-of-00002.zt'.*size and digest")
-        process = self.run_program("convert", root, "-o", self.path("o.zt"))
-        self.assertNotEqual(process.returncode, DONE)
-        self.assertIn("shard '00002-of-00002'", process.stderr.decode())
+        self.assertRegex(process.stderr.decode(), "shard '00002-of-00002': '.*/m/model-00002-of-00002.zt' is missing; .*size and digest")
+        self.fail_with(INVALID, "convert", root, "-o", self.path("o.zt"),
+                       says=("shard '00002-of-00002'", "/m/model-00002-of-00002.zt' is missing"))
         self.assertFalse(self.path("o.zt").exists())
         self.succeed("convert", root, "-o", self.path("o.zt"), "--include", "^(own|a|b)$")
 
