@@ -118,7 +118,7 @@ void AddInput(CLI::App& app) {
   app.add_option("--from", input.from, names + "; or guessed")
       ->check(CLI::IsMember(InputFormats()));
   app.add_flag("--follow-links", input.follow_links,
-               "Shards and external data may be symbolic links out of the folder");
+               "Shards and external data may be links out of the folder");
   app.add_option("--npy-void", input.npy_void, "Element type of npy's '|V' arrays, e.g. bf16");
   app.add_option("--sparse", Parsed().sparse, "auto; keep: scipy archives stay dense")
       ->check(CLI::IsMember({"auto", "keep"}))
