@@ -168,12 +168,14 @@ Listing ListSource(const TensorSource& source) {
     const Object& object = source.objects()[o];
     ListedObject& listed = listing.objects.emplace_back(
         ListedObject{object.name, object.format, object.shape, object.attributes, {}});
+    const Status readable = source.CheckReadable(o);
     for (std::uint32_t i = 0; i < object.components.size(); ++i) {
       const Component& c = object.components[i];
       ListedComponent row;
       row.role = c.role;
       row.element = c.element;
       row.stored = row.decoded = c.bytes;
+      row.undecodable = std::string(readable.message());
       if (const auto extent = source.extent({o, i}); extent && extent->bytes != nullptr)
         row.offset = extent->offset;
       if (const auto identity = source.identity({o, i}); identity && c.bytes > 0) {

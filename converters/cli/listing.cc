@@ -329,6 +329,10 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
                        c.shares ? "= " + listing.objects[*c.shares].name : "",
                        options.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'))});
     }
+    const auto bad = std::ranges::find_if(object.components,
+                                          [](const auto& c) { return !c.undecodable.empty(); });
+    if (bad != object.components.end())
+      lines.push_back({"    cannot be read: " + bad->undecodable});
     if (!options.verbose) continue;
     std::string attributes;
     for (const auto& [key, value] : object.attributes)

@@ -4,6 +4,7 @@ What cannot be converted is listed and can be excluded; what is left out is name
 """
 import struct
 import unittest
+import zipfile
 
 from pickle_assembler import (FLOATS, ORDERED, archive, call, dictionary, glob, number, numbers, storage, stream,
                               stream_storage, tensor, text, tup)
@@ -160,7 +161,9 @@ class TorchObjects(EndToEnd):
                 body = dictionary(w=tensor(), ema=body)
                 self.refused(body, ("tensor 'ema", says))
                 source = self.path("m.pt")
-                self.assertIn(b"ema", self.succeed("inspect", source))
+                self.assertRegex(self.succeed("inspect", source).decode(), "ema.*\n    cannot be read: it")
+                listed = self.json("inspect", "--json", source)["objects"]
+                self.assertEqual(["undecodable" in each["components"][0] for each in listed], [False, True])
                 self.assertEqual(sorted(self.converted(body, "--exclude", "ema")[0]), ["w"])
 
     def test_dicts_and_lists_of_other_classes(self):
@@ -195,6 +198,10 @@ class TorchObjects(EndToEnd):
                 objects, attributes, said = self.converted(body)
                 self.assertEqual((objects, attributes or {}), ({}, {}))
                 self.assertIn(f"it holds {kind}, neither a tensor nor", said)
+
+    def test_what_zip_cannot_unpack_is_named(self):
+        source = self.put("m.pt", archive(dictionary(w=tensor()), method=zipfile.ZIP_BZIP2))
+        self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("m.zt"), says=("entry 'a/data.pkl'", "bzip2"))
 
     def test_old_protocols_are_refused_with_a_word(self):
         source = self.put("m.pt", b"L119547037146038801333356L\n.I1001\n.(dp0\n.")
