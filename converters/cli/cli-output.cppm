@@ -57,6 +57,9 @@ std::string HumanSeconds(double seconds);
 // "1 tensor", "2 tensors".
 std::string Counted(std::uint64_t count, std::string_view noun);
 
+// "1,234,567".
+std::string Grouped(std::uint64_t number);
+
 // "a, b and c", with `last` for "and".
 std::string Joined(std::span<const std::string> words, std::string_view last);
 

@@ -101,6 +101,8 @@ Status OutputFolder::Create() {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   if (::mkdir(path_.c_str(), 0777) == 0) {
     made_ = true;
+  } else if (errno == ENOENT) {
+    return Annotate(IoError("the folder it would lie in is missing; make that first"), path_);
   } else if (errno != EEXIST) {
     return Annotate(IoError(errno, "cannot make the folder"), path_);
   }

@@ -42,12 +42,6 @@ std::string ShapeText(const ListedObject& object, const ListedComponent& compone
   return "[" + std::to_string(component.decoded / unit) + "]";
 }
 
-std::string Grouped(std::uint64_t number) {
-  std::string out = std::to_string(number);
-  for (std::size_t at = out.size(); at > 3; at -= 3) out.insert(at - 3, ",");
-  return out;
-}
-
 // Cut in the middle to `columns`: the end of a tensor's name tells most, then its beginning.
 std::string Shortened(const std::string& text, std::size_t columns) {
   if (columns < 5 || Columns(text) <= columns) return text;

@@ -195,6 +195,12 @@ std::string Counted(std::uint64_t count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
 }
 
+std::string Grouped(std::uint64_t number) {
+  std::string out = std::to_string(number);
+  for (std::size_t at = out.size(); at > 3; at -= 3) out.insert(at - 3, ",");
+  return out;
+}
+
 std::string Joined(std::span<const std::string> words, std::string_view last) {
   std::string out;
   for (std::size_t i = 0; i < words.size(); ++i) {

@@ -158,7 +158,8 @@ std::string NumbersText(const Group& group) {
 std::string SumText(const Node& node) {
   std::string out = Counted(node.tensors, "tensor");
   if (node.tied > 0) out += " (" + std::to_string(node.tied) + " tied)";
-  return out + ", " + std::to_string(node.parameters) + " parameters, " + HumanBytes(node.bytes);
+  return out + ", " + Grouped(node.parameters) +
+         (node.parameters == 1 ? " parameter, " : " parameters, ") + HumanBytes(node.bytes);
 }
 
 void Draw(const Node& node, std::size_t depth, const Listing& listing,

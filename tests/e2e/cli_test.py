@@ -330,6 +330,8 @@ class CommandLine(support.EndToEnd):
 
     def test_what_happens_to_outputs_is_said(self):
         self.fail_with(IO, "convert", self.source, "-o", self.path("no/o.zt"), says="make the folder first")
+        self.fail_with(IO, "extract", self.source, "-o", self.path("no/way") / "_", "--to", "npy", says="make the folder first")
+        self.fail_with(IO, "extract", self.source, "-o", f"{self.folder}/no/way/", says="is missing; make that first")
         for name, warned in (("model3", True), ("model3.bin", True), ("m.zt", False)):
             process = self.run_program("convert", self.source, "-o", name)
             self.assertEqual(b"warning: " + name.encode() + b": a .zt file is written, and its name does not end in .zt"
@@ -476,12 +478,13 @@ class Inspect(support.EndToEnd):
         self.assertIn(": torch, 4 tensors, 36 parameters (84 with tied ones), 144 B\n", text)
         text = self.succeed("inspect", "--tree", DATA / "torch/tied.pt").decode()
         self.assertRegex(text, r"\nembed +f32 \[6, 4\]  96 B\nhead +f32 \[6, 4\]  tied: embed\n")
-        data = make_safetensors({"m.a": ("F32", [8], bytes(32)), "m.b": ("F32", [8], bytes(32))})
+        data = make_safetensors({"m.a": ("F32", [2, 1000], bytes(8000)), "m.b": ("F32", [2, 1000], bytes(8000))})
         header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
         header["m.b"]["data_offsets"] = header["m.a"]["data_offsets"]
         text = json.dumps(header).encode()
-        tied = self.put("t.safetensors", struct.pack("<Q", len(text)) + text + bytes(32))
-        self.assertRegex(self.succeed("inspect", "--tree", tied).decode(), r"\nm +2 tensors \(1 tied\), 8 parameters, 32 B\n")
+        tied = self.put("t.safetensors", struct.pack("<Q", len(text)) + text + bytes(8000))
+        self.assertRegex(self.succeed("inspect", "--tree", tied).decode(),
+                         r"\nm +2 tensors \(1 tied\), 2,000 parameters, 7\.81 KiB\n")
 
     def test_the_tree_sorts_layers_by_number_and_folds_those_that_are_alike(self):
         def tree(numbers, odd=(), shuffled=()):
