@@ -124,6 +124,7 @@ class Program {
  public:
   Program(std::uint64_t seed, unsigned threads) : random_(seed) {
     options_.threads = threads;
+    if (Chance(3)) options_.spec = SpecVersion::k2_0;
     options_.memory_bytes = Chance(2) ? 64 << 20 : (1 << 16) + Below(1 << 20);
     options_.zstd.frame_bytes = 1024 + (Chance(3) ? Below(3000000) : Below(70000));
     options_.zstd.huffman = Chance(4);
@@ -167,7 +168,8 @@ class Program {
   Storage AnyStorage() {
     Storage storage;
     storage.compression = static_cast<Compression>(Below(3));
-    storage.digest = static_cast<DigestKind>(Below(4));
+    const auto digest = static_cast<DigestKind>(Below(4));
+    if (CheckDigest(digest, options_.spec).ok()) storage.digest = digest;
     if (Chance(4)) storage.encoding = Encoding::kPlanes;
     return storage;
   }
@@ -248,6 +250,7 @@ class Program {
 
   Status AddPlanOf(RandomSource& source, Writer& writer) {
     PlanOptions options;
+    options.spec = options_.spec;
     options.storage = AnyStorage();
     options.on_overflow = OnOverflow::kInf;
     const std::uint64_t converts = Below(3), salt = random_();

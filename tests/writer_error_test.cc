@@ -390,9 +390,10 @@ TEST(Order, AnEarlierErrorCountsBeforeTheCallers) {
 // A source of one tensor that may misbehave.
 class OddSource final : public TensorSource {
  public:
-  explicit OddSource(std::uint64_t bytes) {
+  explicit OddSource(std::uint64_t bytes, bool two = false) {
     file_ = "odd.bin";
     objects_.push_back({.name = "t", .format = "own/1", .components = {{"x", U8(), bytes}}});
+    if (two) objects_[0].components.push_back({"y", U8(), bytes});
   }
   std::string_view format() const override { return "odd"; }
   Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override {
@@ -436,6 +437,16 @@ TEST(Sources, WhatTheyThrowNamesTensorAndFile) {
   auto writer = Writer::Create(MemorySink(file));
   (void)(*writer)->AddSource(source, *plan);
   const Status status = (*writer)->Finish();
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_EQ(Message(status), "odd.bin: tensor 't': thrown");
+}
+
+TEST(Sources, WhatTheyThrowWhileEqualContentsAreSoughtNamesThemToo) {
+  OddSource source(100, true);
+  source.throws = true;
+  auto plan = MakePlan(source, {.spec = SpecVersion::k2_0});
+  ASSERT_TRUE(plan.ok()) << Message(plan.status());
+  const Status status = MakeCanonical(source, *plan);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_EQ(Message(status), "odd.bin: tensor 't': thrown");
 }

@@ -18,6 +18,7 @@ module;
 
 module zt.writer;
 
+import :chain;
 import :plan;
 import zt.core;
 import zt.digest;
@@ -252,14 +253,16 @@ class Finder {
   Status Read(std::size_t i, std::uint64_t offset, std::span<std::byte> out) {
     const PlannedComponent& planned = PlannedOf(i);
     const Transform* transform = planned.transform.get();
-    if (transform == nullptr) return source_.Read(planned.source, offset, out);
-    const std::uint64_t units = out.size() / transform->output_unit();
-    input_.resize(units * transform->input_unit());
-    ZT_RETURN_IF_ERROR(source_.Read(
-        planned.source, offset / transform->output_unit() * transform->input_unit(), input_));
-    NumericCounts counts;  // they are counted when it is written
-    transform->Apply(input_, out, counts);
-    return OkStatus();
+    return writer::internal::Caught([&]() -> Status {
+      if (transform == nullptr) return source_.Read(planned.source, offset, out);
+      const std::uint64_t units = out.size() / transform->output_unit();
+      input_.resize(units * transform->input_unit());
+      ZT_RETURN_IF_ERROR(source_.Read(
+          planned.source, offset / transform->output_unit() * transform->input_unit(), input_));
+      NumericCounts counts;  // they are counted when it is written
+      transform->Apply(input_, out, counts);
+      return OkStatus();
+    });
   }
 
   Status Named(std::size_t i, const Status& status) const {

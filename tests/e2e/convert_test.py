@@ -159,7 +159,8 @@ class Bytes(support.EndToEnd):
 class SameBytes(support.EndToEnd):
     """Equal inputs give equal files, whatever the threads and whichever way the bytes come and go."""
 
-    OPTION_SETS = [[], ["--zstd"], ["--zstd=3", "--chunk", "64KiB", "--digest", "sha256"]]
+    OPTION_SETS = [[], ["--zstd"], ["--zstd=3", "--chunk", "64KiB", "--digest", "sha256"], ["--spec", "2.0"],
+                   ["--spec", "2.0", "--zstd", "--digest", "sha256"], ["--spec", "2.0", "--zstd=planes", "--chunk", "64KiB"]]
 
     def setUp(self):
         super().setUp()
@@ -171,7 +172,7 @@ class SameBytes(support.EndToEnd):
 
     def test_twice_and_for_any_number_of_threads_and_any_memory(self):
         output = self.path("o.zt")
-        for options in self.OPTION_SETS:
+        for options in [*self.OPTION_SETS, ["--canonical"]]:
             with self.subTest(options):
                 outputs = []
                 for threads, memory in [("1", "64MiB"), *itertools.product("1238", ("1MiB", "16MiB", "64MiB"))]:

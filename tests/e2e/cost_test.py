@@ -25,6 +25,7 @@ import zstandard
 
 import make_safetensors
 import make_zt
+import make_zt2
 import onnx_assembler as onnx
 import pickle_assembler as pickles
 from support import PROGRAM
@@ -66,6 +67,15 @@ def dense(data=b"x", **fields):
 
 def objects(path, n):
     return zt(path, {f"tensor {i:07}": dense() for i in range(n)})
+
+
+def objects_of_2_0(path, n):
+    file = make_zt2.File()
+    blobs = [file.part(bytes([i])) for i in range(64)]
+    for i in range(n):
+        file.add(f"tensor {i:07}", [1], attributes={"a": [i, {"b": i}]}, data=blobs[i % len(blobs)])
+    (path / "a.zt").write_bytes(file.finish())
+    return "a.zt"
 
 
 def components(path, n):
@@ -230,6 +240,7 @@ def warnings(path, n):
 INSPECT, VERIFY = ["inspect", "{}"], ["verify", "{}"]
 DIFF, AGAINST = ["diff", "{}", "{}"], ["verify", "a.zt", "--against", "a.zt"]
 CONVERT, PACK = ["convert", "{}", "-o", "o.zt", "-f", "--no-sync"], ["convert", "{}", "--zstd", "-o", "o.zt", "-f", "--no-sync"]
+CANONICAL, ID = ["convert", "{}", "--canonical", "-o", "o.zt", "-f", "--no-sync"], ["id", "{}"]
 PIPED = ["convert", "-", "-o", "o.zt", "-f", "--no-sync"]
 RENAME = ["convert", "{}", "--rename", "s/^/a/", "--include", ".", "--dtype", "f16", "-o", "o.zt", "-f", "--no-sync"]
 JSON = ["convert", "{}", "--json", "-o", "o.zt", "-f", "--no-sync"]
@@ -245,8 +256,9 @@ FOREIGN = [INSPECT, DIFF, CONVERT, RENAME]
 
 # what is counted, how many of it, and the commands that meet it
 CASES = [
-    (metadata, 40000, [*FOREIGN, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, extract("safetensors"), extract("npz")]),
+    (metadata, 40000, [*FOREIGN, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, CANONICAL, extract("safetensors"), extract("npz")]),
     (shards, 1000, [*FOREIGN, extract("safetensors")]),
+    (objects_of_2_0, 20000, [*ZT, CANONICAL, ID]),
     (objects, 20000, [*ZT, extract("safetensors"), extract("npz")]), (components, 20000, ZT), (attributes, 40000, [*ZT, extract("safetensors")]),
     (attributed, 15000, [*ZT, extract("npz")]), (frames, 300000, [*ZT, extract("npz")]), (frames_with_table, 60000, [*ZT, extract("npz")]),
     (aliases, 20000, ZT), (aliases_of_frames, 40, [INSPECT, VERIFY, CONVERT]), (growing_aliases, 1500, [INSPECT, VERIFY, CONVERT]),

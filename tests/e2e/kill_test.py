@@ -39,13 +39,16 @@ class Kill(support.EndToEnd):
         kills = int(os.environ.get("ZT_KILLS", "40"))
         moments = random.Random(int(os.environ.get("ZT_SEED", "1")))
         want, duration = {}, {}
-        option_sets = [("-T", "2"), ("--zstd", "-T", "2"), ("--zstd", "-T", "1"), ("--spec", "2.0", "-T", "2")]
+        option_sets = [("-T", "2"), ("--zstd", "-T", "2"), ("--zstd", "-T", "1"), ("--spec", "2.0", "-T", "2"),
+                       ("--spec", "2.0", "--zstd", "-T", "2"), ("--spec", "2.0", "--zstd=planes", "-T", "2"),
+                       ("--canonical", "-T", "2")]
         for options in option_sets:
             start = time.monotonic()
             self.assertEqual(self.convert(options).wait(), DONE)
             duration[options] = time.monotonic() - start
             want[options] = self.output.read_bytes()
-            of = zt2read.open_file(self.output).objects if "2.0" in options else support.read_zt(self.output)["objects"]
+            is_2_0 = "2.0" in options or "--canonical" in options
+            of = zt2read.open_file(self.output).objects if is_2_0 else support.read_zt(self.output)["objects"]
             self.assertEqual(len(of), 48)
             self.succeed("verify", "-q", self.output)
             self.output.unlink()
