@@ -15,8 +15,8 @@ It makes its own data in DIR (a folder of its own there, removed at the end). Co
 the same machine; what is given is the median, with the fastest and slowest run. Warm: the input was read just before.
 Cold: its pages were dropped from the page cache. Synced: the time includes getting the output to the disk (other
 programs' output is followed by fsync). --every-variant measures cold and synced with all workloads, not two alone.
---reference is the reference zTensor converter, called as `PATH convert INPUT -o OUTPUT [--compress]`. --before is an earlier
-build of the program, which goals/before runs beside this one.
+--reference is the reference zTensor converter, called as `PATH convert INPUT -o OUTPUT [--compress]`; --reference-2 that of
+2.0, called as `PATH convert INPUT OUTPUT`. --before is an earlier build of the program, which goals/before runs beside this one.
 SIZE of a workload is 1 GB and of the goals 4 GiB, unless the disk or the memory is too small for that.
 
 Needs python3-numpy; what else is absent is left out: zstd, python3-matplotlib (pictures), Python's safetensors.
@@ -170,6 +170,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/bin/ztstream")
     parser.add_argument("--reference", type=pathlib.Path)
+    parser.add_argument("--reference-2", type=pathlib.Path)
     parser.add_argument("--before", type=pathlib.Path)
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs")
@@ -214,7 +215,8 @@ def measure(options, todo, results, kept):
               and not (options.resume and "error" not in results["steps"].get(step, {"error": ""}))]
     if not importlib.util.find_spec("numpy"):
         sys.exit(f"compare.py: the data are made with numpy, which {sys.executable} has not (Debian: python3-numpy)")
-    bench = Bench(options.program, options.folder, options.reference, options.before)
+    bench = Bench(options.program, options.folder, options.reference, options.before,
+                  options.reference_2)
     try:
         results["machine"] = machine(bench)
         results["settings"] = {"runs": options.runs, "workload bytes": options.size, "goal bytes": options.goal_size}

@@ -205,6 +205,25 @@ def reference(bench, options):
              note=f"defaults of both: levels 3 and 1; {their_zstd / same_level:.2f} with level 3 for both")]}
 
 
+def zt2(bench, options):
+    """2.0 beside 1.2, each with its own digest, and the canonical form beside the reference's, whose program syncs."""
+    bound, faster = "2.0 raw with xxh3 with 2 threads, of 1.2 raw with crc32c", "canonical with 2 threads, times as fast as the reference 2.x"
+    source = bench.make(options.size)
+    rows = bench.compare(source, {"1.2 raw -T2": bench.convert(source, "-T2"),
+                                  "2.0 raw -T2": bench.convert(source, "--spec", "2.0", "-T2"),
+                                  "--canonical -T2": bench.convert(source, "--canonical", "-T2")}, options.runs)
+    before, now, alone = medians(rows, "1.2 raw -T2", "2.0 raw -T2", "--canonical -T2")
+    goals = [goal(bound, now / before, 1.1)]
+    if not bench.reference_2:
+        return {"rows": rows, "goals": [*goals, missing(faster, 5, "--reference-2 was not given", False)]}
+    synced = bench.compare(source, {"--canonical -T2, synced": bench.convert(source, "--canonical", "-T2"),
+                                    "reference 2.x, synced": [bench.reference_2, "convert", source, bench.output]},
+                           options.runs, sync=True)
+    ours, theirs = medians(synced, "--canonical -T2, synced", "reference 2.x, synced")
+    return {"rows": rows + synced, "goals": [*goals, goal(faster, theirs / ours, 5, False,
+                                                          note=f"both synced; {theirs / alone:.2f} where ztstream is not")]}
+
+
 def small(bench, options):
     count, size = (2000, 2000 * 10240) if options.quick else (50000, 512_000_000)
     many, few = bench.make(size, "--tensor-bytes", 10240), bench.make(size)
@@ -251,7 +270,8 @@ def memory(bench, options):
     """The worst of many inputs. What a dry run takes beyond a run that reads nothing is the source's index: names,
     shapes and places, set aside by the goal, and shown in the note."""
     _, _, idle = bench.once([bench.program, "--version"])
-    inputs = [("weights", [options.goal_size], [[], ["--zstd"], ["--zstd=huffman"], ["--zstd=planes"]]),
+    inputs = [("weights", [options.goal_size], [[], ["--zstd"], ["--zstd=huffman"], ["--zstd=planes"], ["--spec", "2.0"],
+                                                ["--spec", "2.0", "--zstd"], ["--canonical"]]),
               ("tensors of 10 KB", [512_000_000, "--tensor-bytes", 10240], [[], ["--zstd"]]),
               ("holes", ["1GB" if options.quick else "1TB", "--sparse"], [[]]),
               ("holes", ["1GB" if options.quick else "64GB", "--sparse"], [["--zstd"]])]
@@ -365,5 +385,5 @@ def before(bench, options):
 
 
 STEPS = {"raw": raw, "extract": extract, "dtype": dtype, "zstd": zstd, "planes": planes, "decode": decode, "memory": memory,
-         "reference": reference, "small": small, "million": million, "start": start, "workers": workers, "inspect": inspect, "torch": torch,
-         "kernels": kernels, "dequantize": dequantize, "before": before}
+         "reference": reference, "zt2": zt2, "small": small, "million": million, "start": start, "workers": workers, "inspect": inspect,
+         "torch": torch, "kernels": kernels, "dequantize": dequantize, "before": before}

@@ -64,10 +64,11 @@ def filesystem(folder):
 class Bench:
     """A folder of its own, which close() removes, and the program under test."""
 
-    def __init__(self, program, folder, reference=None, before=None):
+    def __init__(self, program, folder, reference=None, before=None, reference_2=None):
         self.program = str(program.resolve())
         self.before = str(before.resolve()) if before else None
         self.reference = str(reference.resolve()) if reference else None
+        self.reference_2 = str(reference_2.resolve()) if reference_2 else None
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-compare-", dir=folder))
         # Holes are read from memory where it can be: a file on a disk would fill the page cache with zeros.
         shared = pathlib.Path("/dev/shm")

@@ -69,6 +69,19 @@ class Compare(support.EndToEnd):
         self.assertIn("not measured: --reference was not given", self.page())
         self.assertNotIn("out of luck", self.page())
 
+    def test_the_canonical_form_beside_the_references(self):
+        """Its own program stands in for the reference's: the goal is missed, and told."""
+        other = self.put("other", f'#!/bin/sh\nexec "{PROGRAM}" "$1" -q -f --canonical "$2" -o "$3"\n'.encode())
+        os.chmod(other, 0o755)
+        self.compare("goals/zt2")
+        self.assertIn("| at least 5 |  | not measured: --reference-2 was not given |", self.page())
+        self.compare("goals/zt2", "--reference-2", other)
+        found = self.results()["goals/zt2"]
+        self.assertEqual([row["name"] for row in found["rows"]], ["1.2 raw -T2", "2.0 raw -T2", "--canonical -T2",
+                                                                  "--canonical -T2, synced", "reference 2.x, synced"])
+        self.assertEqual(len({row["output"] for row in found["rows"][2:]}), 1)
+        self.assertEqual([goal["bound"] for goal in found["goals"]], [1.1, 5])
+
 
 if __name__ == "__main__":
     unittest.main()
