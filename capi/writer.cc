@@ -40,12 +40,12 @@ zt::StatusOr<zt::WriterOptions> Options(const zts_writer_options& from) {
   ZT_RETURN_IF_ERROR(zt::capi::NotNull(from.spec, "spec"));
   const auto spec = zt::ParseSpecVersion(from.spec);
   if (!spec) return zt::InvalidArgument("no such version of the format: " + zt::Quote(from.spec));
-  const char* const own = *spec == zt::SpecVersion::k2_0 ? "xxh3" : "crc32c";
-  const char* const name = from.digest != nullptr ? from.digest : own;
-  const auto digest = zt::ParseDigestKind(name);
-  if (!digest) return zt::InvalidArgument("no such digest: " + zt::Quote(name));
   options.spec = *spec;
-  options.storage.digest = *digest;
+  if (from.digest != nullptr) {
+    const auto digest = zt::ParseDigestKind(from.digest);
+    if (!digest) return zt::InvalidArgument("no such digest: " + zt::Quote(from.digest));
+    options.storage.digest = *digest;
+  }
   switch (from.compress) {
     case ZTS_RAW:
       break;
