@@ -123,7 +123,7 @@ class Canonical {
     std::map<std::pair<std::uint64_t, std::string_view>, ComponentId> known;
     for (const ComponentId id : order_) {
       const StoredComponent& part = reader_.component(id);
-      if (part.length == 0 || part.shard != 0) continue;
+      if (part.shard != 0) continue;
       const auto [held, added] =
           known.emplace(std::pair(part.length, std::string_view(part.digest)), id);
       const StoredComponent& first = reader_.component(held->second);

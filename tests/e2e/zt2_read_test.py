@@ -302,6 +302,10 @@ class Canonical(Reading):
             file.heap += bytes(-len(file.heap) % zt2read.CANONICAL)
             file.add("zz", [4], data=file.part(b"aaaa"))
 
+        def empty(file):
+            file.heap += bytes(-len(file.heap) % zt2read.CANONICAL)
+            file.add("zz", [0], data=file.part(b""))
+
         def encoded(file):
             file.heap += bytes(-len(file.heap) % zt2read.CANONICAL)
             file.add("zz", [5], data=file.zstd(b"zzzzz"))
@@ -322,7 +326,8 @@ class Canonical(Reading):
         def attribute(file):
             file.root["attributes"] = {"e\u0301": 1}
 
-        for change, says in ((again, "tensor 'zz': its bytes are those of tensor 'a'"), (encoded, "tensor 'zz': it is encoded"),
+        for change, says in ((again, "tensor 'zz': its bytes are those of tensor 'a'"),
+                             (empty, "tensor 'zz': its bytes are those of tensor 'empty'"), (encoded, "tensor 'zz': it is encoded"),
                              (floor, "tensor 'zz': its blob lies at"), (digest, "tensor 'z': it has no xxh3 digest"),
                              (padding, "not zero"), (attribute, "Normalization Form C"), (shards, "it has shards")):
             with self.subTest(says):
