@@ -312,7 +312,7 @@ class OnnxSource final : public TensorSource {
       part.problem =
           "its elements are numbers of variable length and would have to be held in memory, more "
           "than half the "
-          "memory limit; raise the limit";
+          "memory limit; raise the limit (--memory)";
     }
     return OkStatus();
   }

@@ -298,22 +298,26 @@ class GraphReader {
     const bool standard = domain.empty() || domain == "ai.onnx";
     const bool constant = standard && type == "Constant" && !output.empty();
     // The one element that ConstantOfShape repeats is no weight.
-    const bool counted = !constant && !(standard && type == "ConstantOfShape");
+    const bool counted = !(standard && type == "ConstantOfShape");
+    const std::string* name = constant ? &output : nullptr;  // until a tensor has it
     return ForEachField(cursor_, stretch, [&](const Field& field) {
       if (field.number != 5 || field.wire != 2) return OkStatus();
-      return Attribute(field.stretch, constant ? &output : nullptr, counted, graph, depth);
+      return Attribute(field.stretch, name, counted, graph, depth);
     });
   }
 
-  // Fields 5 and 22 are a tensor and a sparse one, 10 and 23 lists of them; 6 is a graph, 11 a list.
-  Status Attribute(const Stretch& stretch, const std::string* constant, bool counted,
+  // Fields 5 and 22 are a tensor and a sparse one, 10 and 23 lists of them; 6 is a graph, 11 a list. The first tensor of
+  // a Constant node gets the name; a constant has one.
+  Status Attribute(const Stretch& stretch, const std::string*& name, bool counted,
                    std::uint64_t graph, int depth) {
     return ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
       if (field.wire != 2) return OkStatus();
       switch (field.number) {
         case 5:
         case 22:
-          if (constant != nullptr) return Add(field.stretch, graph, field.number == 22, constant);
+          if (name != nullptr) {
+            return Add(field.stretch, graph, field.number == 22, std::exchange(name, nullptr));
+          }
           [[fallthrough]];
         case 10:
         case 23:

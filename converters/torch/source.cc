@@ -275,10 +275,11 @@ void StorageSource::HoldWhereNeeded(std::uint64_t memory_limit) {
       const bool uses_it = std::any_of(entry.parts.begin(), entry.parts.end(),
                                        [&](const Part& part) { return part.storage == i; });
       if (!uses_it || !entry.problem.empty()) continue;
-      entry.problem = "it is a view of a storage of " + std::to_string(places_[i].size) +
-                      " bytes that would have to be held in memory (it is deflated or comes from a "
-                      "pipe), more than "
-                      "half the memory limit; raise the limit, or give an uncompressed file";
+      entry.problem =
+          "it is a view of a storage of " + std::to_string(places_[i].size) +
+          " bytes that would have to be held in memory (it is deflated or comes from a "
+          "pipe), more than "
+          "half the memory limit; raise the limit (--memory), or give an uncompressed file";
     }
   }
 }

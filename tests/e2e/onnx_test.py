@@ -108,6 +108,7 @@ class Onnx(EndToEnd):
         self.assertIn("the model holds no weights", said(graph(node("Identity", "y"))))
         self.assertIn("1 tensor that a node has", said(graph(node("Table", "y", attribute))))
         self.assertIn("1 tensor that a node has", said(graph(node("Constant", "y", attribute, domain="mine"))))
+        self.assertIn("1 tensor that a node has", said(graph(node("Constant", "y", attribute, attribute))))
         self.assertNotIn("that a node has", said(graph(node("ConstantOfShape", "y", attribute))))
 
     def test_deep_graphs_are_refused(self):
@@ -131,7 +132,10 @@ class Onnx(EndToEnd):
         for body, says in ((field(7, b"\x2a\0" * 5000000), "more than 262144 tensors"),
                            (field(7, field(5, field(8, "w") + b"\x6a\0" * 5000000)), "entries of external data"),
                            (field(7, field(5, field(8, "w") + b"\x25\0\0\0\0" * 5000000)), "stretches of numbers"),
-                           (b"\x72\0" * 5000000 + field(7, b""), "entries of metadata")):
+                           (b"\x72\0" * 5000000 + field(7, b""), "entries of metadata"),
+                           # A long name, which only the first of the values gets, and more tensors than there may be.
+                           (field(7, field(1, node("Constant", "n" * (1 << 20)) + b"\x2a\x02\x2a\0" * 400000) +
+                                  b"\x2a\0" * 300000), "more than 262144 tensors")):
             source = self.put("m.onnx", field(1, 8) + field(2, "test") + body)
             done = subprocess.run([PROGRAM, "inspect", source], capture_output=True, timeout=PATIENCE, preexec_fn=limit)
             if b"Sanitizer" in done.stderr:
