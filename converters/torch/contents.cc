@@ -246,13 +246,15 @@ class Walk {
     tensor.problem = why;
     return Spend(sizeof(Tensor) + what.size() + why.size());
   }
-  // The attributes of a dict are not its contents: a state_dict keeps the versions of its modules there.
+  // The attributes of a dict are not its contents. The versions of modules, which every state_dict has in `_metadata`, go
+  // without a word: they tell torch how to load older files into newer modules, and no tensor needs them.
   void LeaveOutState(NodeId id) {
     const NodeId state = graph_.state(id);
     if (state == Graph::kNoNode || !graph_.Is(state, NodeKind::kDict)) return;
     const auto items = graph_.Items(state);
     if (items.empty()) return;
     const bool text = graph_.Is(items[0], NodeKind::kText);
+    if (text && items.size() == 2 && graph_.Text(items[0]) == "_metadata") return;
     constexpr std::size_t kMost = 64;  // bytes of a key
     internal::LeaveOut(contents_, "attributes of " + Here() +
                                       (text ? " (" + Quote(graph_.Text(items[0]).substr(0, kMost))

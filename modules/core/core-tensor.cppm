@@ -138,7 +138,8 @@ struct Component {
 // A tensor as zTensor sees it: a shape, a format that says how the components combine, and the components in
 // the order their bytes are to be stored (zTensor 1.2 §1 "Object", §3).
 struct Object {
-  std::string name = {};         // UTF-8, not empty, unique within a file
+  std::string name =
+      {};  // UTF-8, unique within a file; empty in 1.x only, which most readers refuse
   std::string format = "dense";  // one of §3's, or a name of one's own: "example.growing/1"
   Shape shape = {};              // logical, in elements
   Value::Map attributes = {};    // what the format needs beside the components, or metadata
@@ -149,8 +150,8 @@ struct Object {
 // shape is mostly one that a file states.
 StatusOr<Object> DenseObject(std::string name, Shape shape, ElementType element);
 
-// Checks what every version of the format asks of a declaration: a name that is not empty and is UTF-8, rank
-// <= 64, no size overflow, at least one component, unique roles, and for the known formats (dense, sparse_csr,
+// Checks what every version of the format asks of a declaration: a name that is UTF-8, rank <= 64,
+// no size overflow, at least one component, unique roles, and for the known formats (dense, sparse_csr,
 // sparse_coo, quantized_group) the component set and every size that follows from the shape. kDataLoss, as of a file; see
 // OfCaller. The message does not name the object; callers annotate.
 Status ValidateObject(const Object& object);

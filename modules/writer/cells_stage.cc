@@ -62,7 +62,7 @@ class CellsStage final : public StageOf<Batch> {
     const auto bad = rows_->bad();
     Forget();
     if (!bad) return OkStatus();
-    return InvalidData("index " + std::to_string(*bad) +
+    return Unsupported("index " + std::to_string(*bad) +
                        " is not above the one before it in its row, which version 2.0 asks for");
   }
 
@@ -79,7 +79,7 @@ class CellsStage final : public StageOf<Batch> {
     const bool differ = cells_->differ();
     Forget();
     if (differ) return OkStatus();
-    return InvalidData("two elements name the same cell, which version 2.0 does not allow");
+    return Unsupported("two elements name the same cell, which version 2.0 does not allow");
   }
 
   void Forget() {
