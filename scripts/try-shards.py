@@ -1,10 +1,11 @@
 #!/usr/bin/python3 -B
 """What shards cost: a checkpoint of holes, as large as asked for, converted to one file and in shards.
 
-    scripts/try-shards.py [--gib N] [--shards N] [--files N] [--folder DIR] [--once]
+    scripts/try-shards.py [--gib N] [--shards N] [--files N] [--folder DIR] [--once | --runs N]
 
 Prints the time and the peak memory of both, and what a task reads to plan and the join to join (as strace counts it). The
-checkpoint takes no room on the disk, and with --zstd=huffman what comes of it takes little. --once leaves the one file out.
+checkpoint takes no room on the disk, and with --zstd=huffman what comes of it takes little. --once leaves the one file out;
+--runs N converts both N times in turn, after a run that nobody counts, and compares the medians (three of 16 GiB will do).
 Defaults: 1024 GiB, 200 shards, 163 input files. The program is that of build/release, or ZTSTREAM.
 """
 import argparse
@@ -14,6 +15,7 @@ import pathlib
 import re
 import resource
 import shutil
+import statistics
 import struct
 import subprocess
 import sys
@@ -68,6 +70,7 @@ def main():
     parser.add_argument("--files", type=int, default=163)
     parser.add_argument("--folder", help="where to write; else the system's temporary folder")
     parser.add_argument("--once", action="store_true", help="shards alone")
+    parser.add_argument("--runs", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ztstream-shards-", dir=options.folder) as top:
         checkpoint, out = pathlib.Path(top) / "in", pathlib.Path(top) / "out"
@@ -79,11 +82,24 @@ def main():
             task = ["--shard", "500/1000"] if options.files * PER_FILE >= 1000 else ["--shard", f"1/{options.shards}"]
             count, calls = reads(checkpoint, PROGRAM, "convert", checkpoint, "-o", out / "m.zt", *task, *how, "-n")
             print(f"to plan, a task reads {count} bytes of the input in {calls} calls; 1000 tasks {count * 1000 / 2**30:.2f} GiB")
-        shards, work, peak = run(PROGRAM, "convert", checkpoint, "-o", out / "model.zt", "--shards", options.shards, *how)
-        print(f"{options.shards} shards: {shards:.2f} s, {work:.2f} s of processors, {peak} KiB at most")
+        ways = {"one file": ["-o", out / "one.zt", "-f"],
+                f"{options.shards} shards": ["-o", out / "model.zt", "--shards", options.shards]}
+        if options.once:
+            del ways["one file"]
+        elif options.runs > 1:
+            run(PROGRAM, "convert", checkpoint, *ways["one file"], *how)  # what is read then lies in memory
+        taken = {name: [] for name in ways}
+        for number in range(options.runs):
+            for name in sorted(ways):
+                for file in out.glob("model*") if "shards" in name else ():
+                    file.unlink()  # a shard that is there would be kept
+                taken[name].append(run(PROGRAM, "convert", checkpoint, *ways[name], *how))
+        median = {name: [statistics.median(each) for each in zip(*runs)] for name, runs in taken.items()}
+        for name, (seconds, work, _) in median.items():
+            peak = max(each[2] for each in taken[name])
+            print(f"{name}: {seconds:.2f} s, {work:.2f} s of processors, {peak} KiB at most")
         if not options.once:
-            one, least, peak = run(PROGRAM, "convert", checkpoint, "-o", out / "one.zt", *how)
-            print(f"one file: {one:.2f} s, {least:.2f} s of processors, {peak} KiB at most")
+            (one, least, _), (shards, work, _) = median.values()
             print(f"shards take {(shards / one - 1) * 100:+.1f} % of time, {(work / least - 1) * 100:+.1f} % of processors")
         if shutil.which("strace"):
             index = out / "model.zt.index.json"

@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <xxhash.h>
 
 #include "digest/crc32c_kernel.h"
 #include "temp_folder.h"
@@ -128,6 +129,29 @@ TEST(Hasher, PublishedValues) {
   EXPECT_EQ(HashOf(DigestKind::kXxh3, ""), "xxh3:2d06800538d394c2");
   EXPECT_EQ(HashOf(DigestKind::kCrc32c, "123456789"), "crc32c:0xE3069283");
   EXPECT_EQ(MakeHasher(DigestKind::kNone), nullptr);
+}
+
+// What is hashed in pieces, with wider vectors where the host has them, is what xxHash's own build makes of the whole.
+TEST(Hasher, Xxh3IsTheLibrarys) {
+  const auto bytes = RandomBytes(70000, 7);
+  std::mt19937 random(9);
+  for (std::size_t size = 0; size < bytes.size(); size += size < 1200 ? 1 : 1 + random() % 3000) {
+    const auto all = std::span(bytes).first(size);
+    XXH64_canonical_t canonical;
+    XXH64_canonicalFromHash(&canonical, XXH3_64bits(all.data(), all.size()));
+    std::string want = "xxh3:";
+    for (const unsigned char byte : canonical.digest) {
+      want += "0123456789abcdef"[byte >> 4];
+      want += "0123456789abcdef"[byte & 15];
+    }
+    auto hasher = MakeHasher(DigestKind::kXxh3);
+    for (std::size_t at = 0; at < size;) {
+      const std::size_t take = std::min<std::size_t>(random() % 1500, size - at);
+      hasher->Update(all.subspan(at, take));
+      at += take;
+    }
+    ASSERT_EQ(hasher->Finish(), want) << size;
+  }
 }
 
 TEST(Hasher, PiecesDoNotMatter) {

@@ -13,6 +13,7 @@ module;
 #include <string_view>
 
 #include "digest/crc32c_kernel.h"
+#include "digest/xxh3_kernel.h"
 
 module zt.digest;
 
@@ -63,7 +64,11 @@ class Xxh3Hasher final : public Hasher {
  public:
   Xxh3Hasher() : state_(XXH3_createState(), &XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
   void Update(std::span<const std::byte> bytes) override {
-    XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+    if (fast_ != nullptr) {
+      fast_(state_.get(), bytes.data(), bytes.size());
+    } else {
+      XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+    }
   }
   std::string Finish() override {
     XXH64_canonical_t canonical;
@@ -73,6 +78,7 @@ class Xxh3Hasher final : public Hasher {
 
  private:
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
+  kernel::Xxh3Updater fast_ = kernel::FastXxh3();
 };
 
 }  // namespace

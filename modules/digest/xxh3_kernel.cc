@@ -1,0 +1,43 @@
+// xxh3_kernel — xxHash's header compiled for AVX2, beside the library, which distributions build for any x86-64 processor.
+// The state is the same for both, so what one began the other may go on with.
+#include "digest/xxh3_kernel.h"
+
+#include <cstddef>
+
+#if defined(__x86_64__)
+// All that the header includes, so that nothing but its own functions is compiled for AVX2.
+#include <assert.h>
+#include <immintrin.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#define XXH_VECTOR 2  // XXH_AVX2
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#include <xxhash.h>
+
+namespace zt::kernel {
+namespace {
+void UpdateAvx2(XXH3_state_t* state, const void* data, std::size_t size) {
+  XXH3_64bits_update(state, data, size);
+}
+}  // namespace
+}  // namespace zt::kernel
+#pragma clang attribute pop
+
+namespace zt::kernel {
+Xxh3Updater FastXxh3() {
+  if (!__builtin_cpu_supports("avx2")) return nullptr;
+  return [](void* state, const void* data, std::size_t size) {
+    UpdateAvx2(static_cast<XXH3_state_t*>(state), data, size);
+  };
+}
+}  // namespace zt::kernel
+#else
+namespace zt::kernel {
+Xxh3Updater FastXxh3() { return nullptr; }
+}  // namespace zt::kernel
+#endif
