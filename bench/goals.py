@@ -374,7 +374,8 @@ def before(bench, options):
              "extract of zstd": bench.extract(packed), "start": [bench.program, "--version"]}
     rows, goals = [], []
     for name, command in ways.items():
-        found = bench.compare(plain, {name: command, f"{name}, before": [bench.before, *command[1:]]},
+        source = next((path for path in (floats, many, raw, packed) if path in command), plain)
+        found = bench.compare(source, {name: command, f"{name}, before": [bench.before, *command[1:]]},
                               options.runs if name != "start" else 20)
         rows += found
         new, old = medians(found, name, f"{name}, before")

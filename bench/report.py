@@ -280,25 +280,26 @@ class Pictures:
         self.save("threads", figure)
 
     def ratio(self):
-        rows = [row for step in section(self.results, "levels").values() for row in measured(step["rows"])]
-        if not rows:
+        steps = {kind: measured(step["rows"]) for kind, step in section(self.results, "levels").items()}
+        if not steps:
             return
-        figure, axes = self.pyplot.subplots(figsize=(7, 4.5))
-        for who, color, marker in (("ztstream", COLORS["ztstream --zstd"], "s"), ("zstd", COLORS["zstd -1"], "o")):
-            mine = sorted(([rate(row), 100 * row["output"] / row["input"], row["name"].removeprefix(who + " ")]
-                           for row in rows if row["name"].startswith(who + " ")), reverse=True)
-            axes.plot([x for x, _, _ in mine], [y for _, y, _ in mine], marker, color=color, markeredgecolor="black",
-                      label="ztstream --zstd=" if who == "ztstream" else "zstd program, level")
-            for index, (x, y, text) in enumerate(mine):  # above and below, every other one further away
-                away = 8 + 11 * (index % 2)
-                axes.annotate(text, (x, y), xytext=(0, away if who == "ztstream" else -away - 6),
-                              textcoords="offset points", ha="center", fontsize=8, color=color)
-        axes.set_xlim(left=0)
-        axes.margins(y=0.25)
-        axes.set_xlabel("MB of input a second (right is faster)")
-        axes.set_ylabel("output, % of the input (down is smaller)")
-        axes.set_title("Ratio against speed for each setting, bf16", loc="left")
-        axes.legend(frameon=False, loc="upper left")
+        figure, places = self.pyplot.subplots(1, len(steps), figsize=(3.4 * len(steps), 4.5), squeeze=False)
+        for (kind, rows), axes in zip(steps.items(), places[0]):
+            for who, color, marker in (("ztstream", COLORS["ztstream --zstd"], "s"), ("zstd", COLORS["zstd -1"], "o")):
+                mine = sorted(([rate(row), 100 * row["output"] / row["input"], row["name"].removeprefix(who + " ")]
+                               for row in rows if row["name"].startswith(who + " ")), reverse=True)
+                axes.plot([x for x, _, _ in mine], [y for _, y, _ in mine], marker, color=color, markeredgecolor="black",
+                          label="ztstream --zstd=" if who == "ztstream" else "zstd program, level")
+                for index, (x, y, text) in enumerate(mine):  # above and below, every other one further away
+                    away = 8 + 11 * (index % 2)
+                    axes.annotate(text, (x, y), xytext=(0, away if who == "ztstream" else -away - 6),
+                                  textcoords="offset points", ha="center", fontsize=8, color=color)
+            axes.set_xscale("log")
+            axes.margins(x=0.2, y=0.25)
+            axes.set_title("a real checkpoint" if kind == "real" else kind, loc="left")
+            axes.set_xlabel("MB of input a second")
+        places[0][0].set_ylabel("output, % of the input (down is smaller)")
+        places[0][0].legend(frameon=False, loc="upper left")
         self.save("ratio", figure)
 
     def growth(self):

@@ -75,7 +75,9 @@ zt::StatusOr<zt::Object> Dense(const char* name, const char* dtype, const std::u
   if (!element) {
     return zt::AnnotateTensor(zt::InvalidArgument("no such dtype: " + zt::Quote(dtype)), name);
   }
-  return zt::DenseObject(name, zt::Shape(shape, shape + rank), *element);
+  auto object = zt::DenseObject(name, zt::Shape(shape, shape + rank), *element);
+  if (!object.ok()) return zt::AnnotateTensor(zt::OfCaller(object.status()), name);
+  return object;
 }
 
 std::span<const std::byte> Bytes(const void* data, std::uint64_t bytes) {
@@ -154,6 +156,9 @@ zts_status zts_writer_add(zts_writer* writer, const char* name, const char* dtyp
   return Guard([&] {
     auto object = Dense(name, dtype, shape, rank);
     if (!object.ok()) return Report(writer, object.status());
+    if (auto status = zt::capi::NotNull(data, "data"); bytes != 0 && !status.ok()) {
+      return Report(writer, status);
+    }
     const zt::ElementType element = object->components[0].element;
     return Report(writer,
                   writer->writer->Add(name, std::move(object->shape), element, Bytes(data, bytes)));
@@ -187,6 +192,9 @@ zts_status zts_writer_append(zts_writer* writer, const void* data, std::uint64_t
   return Guard([&] {
     if (writer->object == nullptr)
       return Report(writer, zt::FailedPrecondition("no tensor was begun"));
+    if (auto status = zt::capi::NotNull(data, "data"); bytes != 0 && !status.ok()) {
+      return Report(writer, status);
+    }
     return Report(writer, writer->object->Append(Bytes(data, bytes)));
   });
 }
@@ -206,8 +214,9 @@ zts_status zts_writer_flush(zts_writer* writer) {
 
 zts_status zts_writer_finish(zts_writer* writer) {
   return Guard([&] {
-    writer->finished = true;
-    return Report(writer, writer->writer->Finish());
+    const zt::Status status = writer->writer->Finish();
+    writer->finished = status.ok();
+    return Report(writer, status);
   });
 }
 

@@ -336,6 +336,14 @@ TEST(Planes, OurDecoderOfLiterals) {
   EXPECT_GT(damaged_refused, 100);
 }
 
+TEST(Planes, LiteralsWithoutATreeAreLeftToZstd) {
+  const Bytes body = {std::byte{0x0a}, std::byte{0x10}, std::byte{0}, std::byte{0}, std::byte{0}};
+  const auto literals = zstd::FindLiterals(body);
+  ASSERT_TRUE(literals && literals->bytes == 256);
+  Bytes out(256);
+  EXPECT_FALSE(compress_huffman::LiteralsDecoder().Decode(body, *literals, out));
+}
+
 TEST(Planes, TheSameBytesOnEveryTargetAndThread) {
   const CodecParameters layout = LayoutOf("bf16");
   const Bytes in = Normal("bf16", 300001);

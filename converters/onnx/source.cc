@@ -114,10 +114,13 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBeneath(const std::string& folder,
   const int fd = static_cast<int>(::syscall(SYS_openat2, base, location.c_str(), &how, sizeof how));
   const int error = errno;
   ::close(base);
-  if (fd < 0 && (error == EXDEV || error == ELOOP)) {
-    return Unsupported(
-        "its external data " + Quote(location) + " is a symbolic link that leaves the folder" +
-        (follow_links ? ", in a way that is not followed" : "; --follow-links allows that"));
+  if (fd < 0 && error == ELOOP) {
+    return Unsupported("its external data " + Quote(location) +
+                       " is a symbolic link that leads nowhere");
+  }
+  if (fd < 0 && error == EXDEV) {
+    return Unsupported("its external data " + Quote(location) +
+                       " is a symbolic link that leaves the folder; --follow-links allows that");
   }
   if (fd < 0 && error == ENOENT)
     return InvalidData("the file of its external data, " + Quote(location) + ", is missing");
@@ -178,11 +181,11 @@ class OnnxSource final : public TensorSource {
         attributes_.emplace_back(key, Value(value));
       }
     }
-    if (objects_.empty()) AddWarning("the model holds no weights");
+    if (objects_.empty() && model.others == 0) AddWarning("the model holds no weights");
     if (model.others > 0) {
       AddWarning(std::to_string(model.others) +
                  (model.others == 1 ? " tensor that a node has" : " tensors that nodes have") +
-                 " among the attributes, other than Constant's, left out");
+                 " among the attributes left out");
     }
     return OkStatus();
   }
@@ -231,7 +234,8 @@ class OnnxSource final : public TensorSource {
     if (first.graph == tensor.graph) return InvalidData("it is in the model twice");
     ZT_ASSIGN_OR_RETURN(const bool same, SameTensor(*bytes_, first, tensor));
     if (!same && part.problem.empty()) {
-      part.problem = "two of the model's graphs hold a tensor of this name, and they differ";
+      part.problem =
+          "two of the model's graphs hold a tensor of this name, and they are not stored alike";
     }
     return OkStatus();
   }

@@ -272,7 +272,11 @@ class GraphReader {
     if (!prefix_.empty()) prefix_ += '/';
     const std::uint64_t graph = model_.graphs++;
     const Status status = ForEachField(cursor_, stretch, [&](const Field& field) {
-      return field.number == 7 && field.wire == 2 ? Node(field.stretch, graph, 0) : OkStatus();
+      if (field.wire != 2) return OkStatus();
+      if (field.number == 7) return Node(field.stretch, graph, 0);
+      const std::string* unnamed =
+          nullptr;  // the values that attributes have unless a caller gives others
+      return field.number == 11 ? Attribute(field.stretch, unnamed, true, graph, 0) : OkStatus();
     });
     prefix_.clear();
     return status;
@@ -311,6 +315,11 @@ class GraphReader {
   Status Attribute(const Stretch& stretch, const std::string*& name, bool counted,
                    std::uint64_t graph, int depth) {
     return ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
+      if (name != nullptr && (field.number == 7 || field.number == 8)) {
+        ++model_.others;  // a Constant's value_floats and value_ints: told, not converted
+        name = nullptr;
+        return OkStatus();
+      }
       if (field.wire != 2) return OkStatus();
       switch (field.number) {
         case 5:

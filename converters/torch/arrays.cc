@@ -48,20 +48,23 @@ std::optional<ArrayDtype> ReadDtype(const Graph& graph, NodeId id) {
   }
   const auto args = graph.Items(graph.args(id));
   if (args.empty()) return std::nullopt;
+  constexpr std::size_t kLongest = 64;  // of a name: "c16", "ml_dtypes.float8_e4m3fn"
   ArrayDtype dtype;
   if (graph.Is(args[0], NodeKind::kGlobal)) {
     constexpr std::string_view kModule = "ml_dtypes.";
+    if (graph.GlobalName(args[0]).size() > kLongest) return std::nullopt;
     dtype.name = graph.GlobalName(args[0]);
     if (dtype.name.starts_with(kModule)) {
       dtype.element = ParseTorchDtype(std::string_view(dtype.name).substr(kModule.size()));
     }
     dtype.numbers = true;
   } else if (graph.Is(args[0], NodeKind::kText)) {
+    if (graph.Text(args[0]).size() > kLongest) return std::nullopt;
     dtype.name = graph.Text(args[0]);
     const char kind = dtype.name.empty() ? '\0' : dtype.name[0];
     const std::string_view width = std::string_view(dtype.name).substr(kind != '\0');
     const bool even = width == "2" || width == "4" || width == "8";
-    dtype.numbers = kind != '\0' && std::string_view("biufc").find(kind) != std::string_view::npos;
+    dtype.numbers = kind != '\0' && std::string_view("biufcV").find(kind) != std::string_view::npos;
     if (kind == 'b' && width == "1") dtype.element = ParseElementType("bool");
     if (kind == 'c' && width == "8") dtype.element = ParseElementType("complex64");
     if (kind == 'c' && width == "16") dtype.element = ParseElementType("complex128");
@@ -145,6 +148,17 @@ bool IsNumpyArray(const Graph& graph, NodeId id) {
          IsNumpys(graph, callable, "numeric._frombuffer");
 }
 
+bool IsNumericArray(const Graph& graph, NodeId id) {
+  if (!graph.Is(id, NodeKind::kCall) || !IsNumpyArray(graph, id)) return false;
+  const NodeId state = graph.state(id);
+  const bool built = IsNumpys(graph, graph.callable(id), "multiarray._reconstruct");
+  if (built && state == Graph::kNoNode) return false;
+  const auto parts = graph.Items(built ? state : graph.args(id));
+  const std::size_t at = built ? 2 : 1;
+  const auto dtype = parts.size() > at ? ReadDtype(graph, parts[at]) : std::nullopt;
+  return dtype && dtype->numbers;
+}
+
 // _reconstruct(class, ...) with the state (version, shape, dtype, is_fortran, bytes), or
 // _frombuffer(bytes, dtype, shape, order). Nothing for an array of texts, objects or dates.
 StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
@@ -154,7 +168,9 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   const auto parts = !built                    ? args
                      : state == Graph::kNoNode ? std::span<const NodeId>()
                                                : graph_.Items(state);
-  if (parts.size() != (built ? 5 : 4) || args.empty()) {
+  // _frombuffer of numpy 2.3 has the order of axes as its fifth argument, None where "C" or "F" says it.
+  const bool plain_order = !built && parts.size() == 5 && graph_.Is(parts[4], NodeKind::kNone);
+  if ((parts.size() != (built ? 5 : 4) && !plain_order) || args.empty()) {
     return Unsupported("it is a numpy array of an unknown form; save it as a tensor");
   }
   const std::optional<ArrayDtype> dtype = ReadDtype(graph_, parts[built ? 2 : 1]);

@@ -28,6 +28,7 @@ namespace {
 constexpr int kMaxDepth = 100;
 // A value that is shared is named once for every path to it. This bounds what names and attributes may take, in bytes:
 // so much, and so many times the size of the pickle.
+constexpr std::size_t kMostNamed = 20;  // of what is left out
 constexpr std::uint64_t kFreeWork = std::uint64_t{4} << 20;
 constexpr std::uint64_t kWorkPerByte = 64;
 constexpr std::uint64_t kTextWork =
@@ -38,7 +39,9 @@ class Walk {
  public:
   Walk(const Graph& graph, std::uint64_t memory_limit)
       : graph_(graph),
-        holds_(graph.HoldersOfPersistent()),
+        holds_(graph.HoldersOf([&](NodeId id) {
+          return graph.Is(id, NodeKind::kPersistent) || IsNumericArray(graph, id);
+        })),
         tensors_(graph, holds_, contents_.storages, memory_limit / 2) {
     budget_ = std::min(kMaxWork, kFreeWork + kWorkPerByte * graph.size());
   }
@@ -174,6 +177,7 @@ class Walk {
   // A member whose key is no name: number `place` of its dict, from 0 on.
   Status LeaveOutMember(NodeId key, NodeId value, std::size_t place, int depth) {
     const std::size_t length = path_.size();
+    ZT_RETURN_IF_ERROR(Spend(1 + length));
     path_ += (depth > 0 ? ".(key " : "(key ") + std::to_string(place) + ")";
     Status status = OkStatus();
     if (holds_[key] || holds_[value]) {
@@ -244,7 +248,7 @@ class Walk {
     tensor.name = path_;
     tensor.foreign = IsUtf8(what) ? what : "object";
     tensor.problem = why;
-    return Spend(sizeof(Tensor) + what.size() + why.size());
+    return Spend(sizeof(Tensor) + path_.size() + what.size() + why.size());
   }
   // The attributes of a dict are not its contents. The versions of modules, which every state_dict has in `_metadata`, go
   // without a word: they tell torch how to load older files into newer modules, and no tensor needs them.
@@ -346,7 +350,13 @@ class Walk {
     }
   }
 
-  void LeaveOut(std::string_view why) { internal::LeaveOut(contents_, Here() + std::string(why)); }
+  void LeaveOut(std::string_view why) {
+    if (contents_.left_out.size() < kMostNamed) {
+      internal::LeaveOut(contents_, Here() + std::string(why));
+    } else {
+      ++contents_.left_out_more;  // without making a text that nobody reads
+    }
+  }
   // Of a value that is no container, for messages.
   std::string_view KindName(NodeId id) const {
     switch (graph_.kind(id)) {
@@ -376,8 +386,7 @@ class Walk {
 }  // namespace
 
 void LeaveOut(Contents& contents, std::string what) {
-  constexpr std::size_t kMost = 20;  // are named
-  if (contents.left_out.size() < kMost) {
+  if (contents.left_out.size() < kMostNamed) {
     contents.left_out.push_back(std::move(what));
   } else {
     ++contents.left_out_more;

@@ -4,6 +4,7 @@ module;
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,7 +78,7 @@ void Graph::ForEachChild(NodeId id, Function f) const {
   }
 }
 
-std::vector<bool> Graph::HoldersOfPersistent() const {
+std::vector<bool> Graph::HoldersOf(const std::function<bool(NodeId)>& wanted) const {
   // The edges turned around: parents of node n are parents[first[n]] to parents[first[n + 1] - 1].
   const auto count = static_cast<NodeId>(nodes_.size());
   std::vector<std::uint64_t> first(nodes_.size() + 2);
@@ -92,7 +93,7 @@ std::vector<bool> Graph::HoldersOfPersistent() const {
   std::vector<bool> holds(nodes_.size());
   std::vector<NodeId> pending;
   for (NodeId id = 0; id < count; ++id) {
-    if (Is(id, NodeKind::kPersistent)) {
+    if (wanted(id)) {
       holds[id] = true;
       pending.push_back(id);
     }

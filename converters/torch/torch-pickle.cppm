@@ -3,6 +3,7 @@ module;
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,8 +83,8 @@ class Graph {
   // Of kPersistent: its identifier.
   inline NodeId identifier(NodeId id) const { return nodes_[id].a; }
 
-  // For each node, whether a persistent one can be reached from it. Linear in the size of the graph.
-  std::vector<bool> HoldersOfPersistent() const;
+  // For each node, whether one that `holds` says yes to can be reached from it. Linear in the size of the graph.
+  std::vector<bool> HoldersOf(const std::function<bool(NodeId)>& holds) const;
 
   static constexpr NodeId kNoNode = ~NodeId{0};
 

@@ -19,6 +19,8 @@ namespace zt::torch::internal {
 
 // True where the call `id` makes an array of numpy's.
 bool IsNumpyArray(const Graph& graph, NodeId id);
+// Of a dtype that tensors have, or one like it that is not supported; not an array of texts, objects or dates.
+bool IsNumericArray(const Graph& graph, NodeId id);
 
 // Recognises the calls that make tensors, and collects the storages they view.
 class TensorReader {

@@ -27,11 +27,12 @@ def load(path, name):
     check(lib.zts_reader_find(reader, name.encode(), ctypes.byref(index)))
     check(lib.zts_reader_object(reader, index, ctypes.byref(entry)))
     check(lib.zts_reader_component(reader, index, first, ctypes.byref(component)))
-    values = (ctypes.c_ubyte * component.bytes)()
+    array = ctypes.c_ubyte * component.bytes
     if component.encoding == b"raw":
         check(lib.zts_reader_map(reader, index, first, ctypes.byref(data), ctypes.byref(size)))
-        values = type(values).from_address(data.value or ctypes.addressof(size))
+        values = array.from_address(data.value or ctypes.addressof(size))
     else:
+        values = array()
         check(lib.zts_reader_read(reader, index, first, ctypes.c_uint64(0), values, ctypes.c_uint64(component.bytes)))
     kind = component.storage.decode().replace("bf", "u")  # numpy has no bf16: its bits
     dtype = "?" if kind == "bool" else f"<{kind[0]}{int(kind[1:]) // 8}"

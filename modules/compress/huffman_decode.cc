@@ -41,6 +41,7 @@ LiteralsDecoder::LiteralsDecoder() : table_(kernel::kRuns) {}
 std::size_t LiteralsDecoder::ReadLengths(std::span<const std::byte> tree) {
   constexpr unsigned kDirect = 128;  // a head from here on: 4 bits for each weight but the last
   lengths_.fill(0);
+  if (tree.empty()) return 0;
   const auto head = static_cast<unsigned>(tree[0]);
   if (head < kDirect) return 0;
   const std::size_t count = head - (kDirect - 1), size = 1 + (count + 1) / 2;

@@ -106,7 +106,7 @@ class FrameMerger {
       std::size_t content = size;
       if (type == kCompressedBlock) {
         const auto literals = zstd::FindLiterals(body);
-        if (!literals || literals->bytes > left) return nullptr;
+        if (size > zstd::kMaxBlockBytes || !literals || literals->bytes > left) return nullptr;
         content = literals->bytes;
         const auto to = room.subspan(done, content);
         if (literals->repeated) {

@@ -36,9 +36,9 @@ def array(data, shape, kind=None, fortran=False, core="numpy.core", of=("numpy",
     return made + tup(number(1), numbers(shape), kind or dtype(), flag, form(data)) + b"b"
 
 
-def buffer(data, shape, order="C", core="numpy._core"):
+def buffer(data, shape, order="C", core="numpy._core", more=()):
     return call(core + ".numeric", "_frombuffer", b"\x96" + struct.pack("<Q", len(data)) + data, dtype(),
-                numbers(shape), text(order))
+                numbers(shape), text(order), *more)
 
 
 def scalar(name, data, core="numpy.core", order="<"):
@@ -101,6 +101,19 @@ class TorchObjects(EndToEnd):
         self.assertEqual({name: objects[name]["components"]["data"]["dtype"] for name in ("big", "flags", "bf16")},
                          {"big": "f32", "flags": "bool", "bf16": "bf16"})
         self.assertEqual(self.data(self.converted(array(grid, (6,)))[0]), {"m": grid})
+
+    def test_arrays_are_lost_nowhere(self):
+        pair = b"}" + tup(number(0), number(1)) + array(FLOATS, (4,)) + b"s"
+        self.refused(dictionary(w=tensor(), d=pair), ("tensor 'd.(key 0)'", "neither text nor a whole number"))
+        self.refused(dictionary(w=tensor(), o=named("Pair", array(FLOATS, (4,)))), ("tensor 'o'", "holds tensors"))
+        self.refused(dictionary(v=array(bytes(8), (1,), dtype("V8", "|"))), ("tensor 'v'", "dtype 'V8'"))
+        objects, _, _ = self.converted(dictionary(b=buffer(FLOATS, (4,), more=(b"N",))))  # numpy 2.3
+        self.assertEqual(self.data(objects), {"b": FLOATS})
+
+    def test_names_that_are_visited_often_are_bounded(self):
+        """A long name for each of many members that have none: their paths count as work."""
+        members = b"".join(b"N" + (tensor() + b"q\x09" if i == 0 else b"h\x09") for i in range(5000))
+        self.refused(b"}(" + text("k" * 100000) + b"}(" + members + b"uu", "would take more than 64 times its size")
 
     def test_arrays_in_a_legacy_stream_from_a_pipe(self):
         body = dictionary(a=array(FLOATS, (4,)), w=tensor(of=stream_storage()), b=array(FLOATS[:8], (2,)))

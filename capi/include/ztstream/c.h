@@ -71,8 +71,9 @@ ZTS_API void zts_writer_options_init(zts_writer_options* options);
 /* A writer of the file `path`, which appears under its name only when it is finished. `options` may be null. `*writer`
  * is null where this fails.
  *
- * Once a call of a writer has found an error in what was added, or the system has refused something, every later call
- * returns that first error again: free the writer. A null or unknown argument that is refused leaves it as it was. */
+ * Once the bytes of a tensor were found wrong, or the system has refused something, every later call that adds, flushes or
+ * finishes returns that first error again: free the writer. An argument that is refused (null, an unknown type, a shape
+ * that cannot be, an object still open) leaves it as it was. */
 ZTS_API zts_status zts_writer_open(const char* path, const zts_writer_options* options,
                                    zts_writer** writer);
 /* Drops the writer. The output of one that was not finished is removed. Null is allowed. */
