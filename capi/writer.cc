@@ -28,11 +28,15 @@ struct zts_writer {
 
 namespace {
 
-// The writer's own errors name the tensor; here they name the file, too, unless the sink has named it.
-zts_status Report(const zts_writer* writer, const zt::Status& status) {
-  if (status.ok() || zt::Message(status).starts_with(writer->path + ":"))
-    return zt::capi::Report(status);
-  return zt::capi::Report(zt::Annotate(status, writer->path));
+// Runs `body`, which returns a zt::Status. The writer's own errors name the tensor; here they name the file, too, unless
+// the sink has named it.
+template <typename Body>
+zts_status Run(const zts_writer* writer, Body&& body) {
+  return Guard([&] {
+    const zt::Status status = body();
+    const bool named = zt::Message(status).starts_with(writer->path + ":");
+    return Report(status.ok() || named ? status : zt::Annotate(status, writer->path));
+  });
 }
 
 zt::StatusOr<zt::WriterOptions> Options(const zts_writer_options& from) {
@@ -84,18 +88,19 @@ std::span<const std::byte> Bytes(const void* data, std::uint64_t bytes) {
   return {static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes)};
 }
 
+// Data may be null where there is none.
+zt::Status CheckData(const void* data, std::uint64_t bytes) {
+  return bytes == 0 ? zt::OkStatus() : zt::capi::NotNull(data, "data");
+}
+
 template <typename T>
 zts_status Set(zts_writer* writer, const char* key, T value) {
-  return Guard([&] {
-    if (auto status = zt::capi::NotNull(key, "key"); !status.ok()) return Report(writer, status);
-    if constexpr (std::is_pointer_v<T>) {
-      if (auto status = zt::capi::NotNull(value, "value"); !status.ok()) {
-        return Report(writer, status);
-      }
-    }
-    if (writer->finished) return Report(writer, zt::FailedPrecondition("the writer is finished"));
+  return Run(writer, [&]() -> zt::Status {
+    ZT_RETURN_IF_ERROR(zt::capi::NotNull(key, "key"));
+    if constexpr (std::is_pointer_v<T>) ZT_RETURN_IF_ERROR(zt::capi::NotNull(value, "value"));
+    if (writer->finished) return zt::FailedPrecondition("the writer is finished");
     writer->writer->SetAttribute(key, zt::Value(value));
-    return ZTS_OK;
+    return zt::OkStatus();
   });
 }
 
@@ -117,8 +122,7 @@ void zts_writer_options_init(zts_writer_options* options) {
 zts_status zts_writer_open(const char* path, const zts_writer_options* given, zts_writer** out) {
   return Guard([&] {
     *out = nullptr;
-    if (auto status = zt::capi::NotNull(path, "path"); !status.ok())
-      return zt::capi::Report(status);
+    if (auto status = zt::capi::NotNull(path, "path"); !status.ok()) return Report(status);
     zts_writer_options chosen;
     zts_writer_options_init(&chosen);
     // A caller compiled against an earlier header gives fewer members; those it lacks keep their default.
@@ -153,70 +157,56 @@ zts_status zts_writer_set_bool(zts_writer* writer, const char* key, int value) {
 zts_status zts_writer_add(zts_writer* writer, const char* name, const char* dtype,
                           const std::uint64_t* shape, std::size_t rank, const void* data,
                           std::uint64_t bytes) {
-  return Guard([&] {
-    auto object = Dense(name, dtype, shape, rank);
-    if (!object.ok()) return Report(writer, object.status());
-    if (auto status = zt::capi::NotNull(data, "data"); bytes != 0 && !status.ok()) {
-      return Report(writer, status);
-    }
-    const zt::ElementType element = object->components[0].element;
-    return Report(writer,
-                  writer->writer->Add(name, std::move(object->shape), element, Bytes(data, bytes)));
+  return Run(writer, [&]() -> zt::Status {
+    ZT_ASSIGN_OR_RETURN(zt::Object object, Dense(name, dtype, shape, rank));
+    ZT_RETURN_IF_ERROR(CheckData(data, bytes));
+    return writer->writer->Add(name, std::move(object.shape), object.components[0].element,
+                               Bytes(data, bytes));
   });
 }
 
 zts_status zts_writer_alias(zts_writer* writer, const char* name, const char* of) {
-  return Guard([&] {
-    for (const char* each : {name, of}) {
-      if (auto status = zt::capi::NotNull(each, "a name"); !status.ok()) {
-        return Report(writer, status);
-      }
-    }
-    return Report(writer, writer->writer->AddAlias(name, of));
+  return Run(writer, [&]() -> zt::Status {
+    ZT_RETURN_IF_ERROR(zt::capi::NotNull(name, "a name"));
+    ZT_RETURN_IF_ERROR(zt::capi::NotNull(of, "a name"));
+    return writer->writer->AddAlias(name, of);
   });
 }
 
 zts_status zts_writer_begin(zts_writer* writer, const char* name, const char* dtype,
                             const std::uint64_t* shape, std::size_t rank) {
-  return Guard([&] {
-    auto object = Dense(name, dtype, shape, rank);
-    if (!object.ok()) return Report(writer, object.status());
-    auto begun = writer->writer->Begin(*std::move(object));
-    if (!begun.ok()) return Report(writer, begun.status());
-    writer->object = *std::move(begun);
-    return ZTS_OK;
+  return Run(writer, [&]() -> zt::Status {
+    ZT_ASSIGN_OR_RETURN(zt::Object object, Dense(name, dtype, shape, rank));
+    ZT_ASSIGN_OR_RETURN(writer->object, writer->writer->Begin(std::move(object)));
+    return zt::OkStatus();
   });
 }
 
 zts_status zts_writer_append(zts_writer* writer, const void* data, std::uint64_t bytes) {
-  return Guard([&] {
-    if (writer->object == nullptr)
-      return Report(writer, zt::FailedPrecondition("no tensor was begun"));
-    if (auto status = zt::capi::NotNull(data, "data"); bytes != 0 && !status.ok()) {
-      return Report(writer, status);
-    }
-    return Report(writer, writer->object->Append(Bytes(data, bytes)));
+  return Run(writer, [&]() -> zt::Status {
+    if (writer->object == nullptr) return zt::FailedPrecondition("no tensor was begun");
+    ZT_RETURN_IF_ERROR(CheckData(data, bytes));
+    return writer->object->Append(Bytes(data, bytes));
   });
 }
 
 zts_status zts_writer_end(zts_writer* writer) {
-  return Guard([&] {
-    if (writer->object == nullptr)
-      return Report(writer, zt::FailedPrecondition("no tensor was begun"));
+  return Run(writer, [&] {
+    if (writer->object == nullptr) return zt::FailedPrecondition("no tensor was begun");
     const std::unique_ptr<zt::ObjectWriter> object = std::move(writer->object);
-    return Report(writer, object->Finish());
+    return object->Finish();
   });
 }
 
 zts_status zts_writer_flush(zts_writer* writer) {
-  return Guard([&] { return Report(writer, writer->writer->Flush()); });
+  return Run(writer, [&] { return writer->writer->Flush(); });
 }
 
 zts_status zts_writer_finish(zts_writer* writer) {
-  return Guard([&] {
+  return Run(writer, [&] {
     const zt::Status status = writer->writer->Finish();
     writer->finished = status.ok();
-    return Report(writer, status);
+    return status;
   });
 }
 
