@@ -46,17 +46,18 @@ typedef struct zts_writer zts_writer;
 /* How tensors are stored. */
 enum {
   ZTS_RAW = 0,
-  ZTS_ZSTD = 1, /* zstd, where it gains */
-  ZTS_PLANES =
-      2 /* the byte planes of floats of 2, 4 or 8 bytes, zstd for the rest, each where it gains */
+  /* zstd, where it gains */
+  ZTS_ZSTD = 1,
+  /* the byte planes of floats of 2, 4 or 8 bytes, zstd for the rest, each where it gains */
+  ZTS_PLANES = 2
 };
 
 /* How a file is written. Always filled by zts_writer_options_init first, so that later members have their default. */
 typedef struct zts_writer_options {
   size_t size;      /* of this struct, as its user was compiled */
   const char* spec; /* "1.2" (default), "2.0", "1.1" or "0.1" */
-  const char*
-      digest; /* "crc32c" (not in 2.0), "sha256", "xxh3" or "none"; null (default): crc32c, in 2.0 xxh3 */
+  /* "crc32c" (not in 2.0), "sha256", "xxh3" or "none"; null (default): crc32c, in 2.0 xxh3 */
+  const char* digest;
   int compress;     /* ZTS_RAW (default), ZTS_ZSTD or ZTS_PLANES */
   int level;        /* of zstd; default 1 */
   double min_gain;  /* fraction a component must shrink by to be stored compressed; default 0.02 */
