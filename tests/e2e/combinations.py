@@ -4,7 +4,8 @@
 
 A trial makes one to three files or folders of any format (random_inputs.py), converts them in one call with random options,
 and computes with numpy (number_formats.py) what the output must hold. The output is read by ztread.py, verified, compared with
-its inputs, written again with other threads, diffed with a file written by hand, extracted and converted back.
+its inputs, written again with other threads, diffed with a file written by hand, extracted and converted back. The same inputs
+are converted to 2.0, canonical too, which zt2read.py reads, and to shards, all at once and one at a time.
 A seed names a trial for good; a failing one prints its commands, and --keep leaves its files.
 """
 import argparse
@@ -26,6 +27,7 @@ import numpy
 import make_safetensors
 import number_formats
 import random_inputs
+import zt2read
 from support import DIFFERS, DONE, NUMERIC, PROGRAM, UNSUPPORTED, USAGE, read_zt
 from random_inputs import Tensor
 
@@ -310,6 +312,95 @@ class Trial:
             self.run("inspect", "--json", "out.zt")
             listed = json.loads(self.last.stdout)["objects"]
             check(options.group or sorted(entry["name"] for entry in listed) == sorted(model), "inspect lists other names")
+        if rng.random() < 0.4:
+            self.check_zt2(options, model, names)
+        if rng.random() < 0.3:
+            self.check_shards(options, model, names)
+
+    def changed(self, *changes):
+        """The options of the conversion with other ones: (option, how many words it has, the words instead)."""
+        words = self.words[self.words.index("-o") + 2:]
+        for option, count, instead in changes:
+            while option in words:
+                at = words.index(option)
+                words[at:at + count] = []
+            words += instead
+        return words
+
+    def check_zt2(self, options, model, names):
+        """The same inputs as a 2.0 file: read by zt2read.py, compared with the output, converted back."""
+        rng = self.rng
+        if self.keep_sparse or not all(zt2_says(*item) for item in model.items()):
+            return
+        canonical = rng.random() < 0.4
+        words = self.changed(("--spec", 2, ["--spec", "2.0"]),
+                             ("--digest", 2, [] if canonical else rng.choice([[], [], ["--digest", "sha256"], ["--digest", "none"]])))
+        if canonical:
+            words = [word for word in words if not word.startswith("--zstd")] + ["--canonical"]
+            for option in ("--min-gain", "--chunk"):
+                if option in words:
+                    words[words.index(option):words.index(option) + 2] = []
+        self.run("convert", *names, "-o", "two.zt", *words, *self.threads())
+        file = zt2read.open_file(self.folder / "two.zt")
+        file.verify()
+        if not options.group:
+            check(sorted(file.objects) == sorted(model), "2.0: other names")
+            for name, tensor in model.items():
+                check_zt2_object(file, name, tensor)
+        if canonical:
+            file.check_canonical()
+            self.run("convert", *names, "-o", "-", *words, *self.threads())
+            check(self.last.stdout == (self.folder / "two.zt").read_bytes(), "another canonical run, other bytes")
+            if options.spec == "1.2":
+                self.run("convert", "out.zt", "-o", "canon.zt", "--canonical", "--no-sync", *self.threads())
+                check((self.folder / "canon.zt").read_bytes() == (self.folder / "two.zt").read_bytes(),
+                      "the output's canonical form has other bytes")
+        self.run("verify", "two.zt", *self.threads())
+        self.run("diff", "out.zt", "two.zt", *self.threads())
+        self.run("convert", "two.zt", "-o", "from2.zt", "--no-sync", *rng.choice([[], ["--zstd"], ["--zstd=planes"]]), *self.threads())
+        objects = read_zt(self.folder / "from2.zt")["objects"]
+        check_tensors(ungrouped(objects) if options.group else objects, model)
+
+    def check_shards(self, options, model, names):
+        """The same inputs cut into shards, at once and one at a time; each is read, and together they are the output."""
+        rng = self.rng
+        two = (options.spec == "1.2" and rng.random() < 0.4 and not self.keep_sparse and
+               all(zt2_says(*item) for item in model.items()))
+        words = self.changed(*([("--spec", 2, ["--spec", "2.0"]), ("--digest", 2, [])] if two else []))
+        (self.folder / "cut").mkdir()
+        count = rng.randint(1, 5)
+        how = ["--shards", count] if rng.random() < 0.7 else ["--shard-size", rng.choice(["4KiB", "64KiB", "1MiB"])]
+        status = self.run("convert", *names, "-o", "cut/model.zt", *words, *how, *self.threads(), status=(DONE, USAGE))
+        if status != DONE:
+            check(options.spec == "0.1" or how[0] == "--shards", "refused:", self.last.stderr)
+            check(not any((self.folder / "cut").iterdir()), "files after a refusal")
+            return
+        made = {path.name: path.read_bytes() for path in (self.folder / "cut").iterdir()}
+        self.run("verify", "cut", *self.threads())
+        self.run("diff", "out.zt", "cut", *self.threads())
+        if not two:
+            held, whole = {}, read_zt(self.folder / "out.zt")["objects"]
+            for path in sorted((self.folder / "cut").glob("*.zt")):
+                part = read_zt(path)["objects"]
+                check(not set(part) & set(held), "a tensor in two shards")
+                held |= part
+            check(sorted(held) == sorted(whole), "the shards hold other names")
+            for name, entry in whole.items():
+                for role, component in entry["components"].items():
+                    check(held[name]["components"][role]["bytes"] == component["bytes"], f"{name}/{role}: other bytes in a shard")
+        else:
+            root = zt2read.open_file(self.folder / "cut" / "model.zt")
+            root.verify()
+        if how[0] == "--shards":
+            (self.folder / "each").mkdir()
+            numbers = list(range(1, count + 1))
+            rng.shuffle(numbers)
+            for number in numbers:
+                self.run("convert", *names, "-o", "each/model.zt", *words, "--shard", f"{number}/{count}", *self.threads())
+            parts = [f"each/model-{number:05}-of-{count:05}.zt" for number in numbers]
+            self.run("join", *parts, "-o", "each/model.zt")
+            alone = {path.name: path.read_bytes() for path in (self.folder / "each").iterdir()}
+            check(alone == made, "shards made one at a time are others:", sorted(alone), sorted(made))
 
     def check_diff(self, options, model):
         """With a file written by hand of what the output must hold, and with one that differs in an element."""
@@ -400,6 +491,31 @@ class Trial:
                  *self.threads())
         check_tensors(read_zt(self.folder / "back.zt")["objects"], model, attributes=False)
         self.run("verify", "back.zt", "--against", "out.zt")
+
+
+def zt2_says(name, tensor):
+    """Whether 2.0 can: names have 1 to 1,024 bytes, no two elements one cell, and the indices of a row ascend."""
+    if not 0 < len(name.encode()) <= zt2read.MAX_NAME:
+        return False
+    if tensor.format == "sparse_coo":
+        cells = numpy.frombuffer(tensor.parts["coords"][2], "<u8").reshape(len(tensor.shape), -1)
+        return len(set(map(tuple, cells.T.tolist()))) == cells.shape[1]
+    if tensor.format == "sparse_csr":
+        indptr, indices = (numpy.frombuffer(tensor.parts[role][2], "<u8") for role in ("indptr", "indices"))
+        return all((numpy.diff(indices[begin:end].astype("i8")) > 0).all() for begin, end in zip(indptr, indptr[1:]))
+    return True
+
+
+def check_zt2_object(file, name, tensor):
+    got = file.objects[name]
+    layout = f"zt.{tensor.format}/1" if tensor.format.startswith("sparse_") else tensor.format
+    check((got.layout, got.shape) == (layout, list(tensor.shape)), f"2.0: {name}: {got.layout} {got.shape}")
+    check(set(got.parts) == set(tensor.parts), f"2.0: {name}: parts {set(got.parts)}")
+    for role, (dtype, kind, data) in tensor.parts.items():
+        stored, logical = zt2read.TYPES.get(kind or dtype, (dtype,))[0], kind or dtype
+        check((got.parts[role].dtype, got.parts[role].type or got.parts[role].dtype) == (stored, logical),
+              f"2.0: {name}/{role}: {got.parts[role].dtype} {got.parts[role].type}, not {stored} {logical}")
+        check(number_formats.same(logical, file.decode(name, role), data), f"2.0: {name}/{role}: other values")
 
 
 def array_is_void(tensor):
