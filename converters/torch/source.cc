@@ -77,6 +77,7 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
     readers_.push_back(place.bytes);
     stored_ = CheckedAdd(stored_, place.size).value_or(~std::uint64_t{0});
   }
+  viewed_.resize(places_.size());
   for (Tensor& tensor : contents.tensors) {
     Entry entry;
     auto object = Declare(tensor, entry);
@@ -120,8 +121,8 @@ StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, K
   return part;
 }
 
-// Parts of equal bytes get equal numbers. kUnimplemented where the part repeats elements, and all parts together would
-// be too many bytes with it.
+// Parts of equal bytes get equal numbers. kUnimplemented where all parts together would be too many bytes with this one:
+// it repeats elements, or views those of others. What the elements of a storage take once is never too much.
 Status StorageSource::Number(Part& part) {
   std::vector<std::uint64_t> key = {
       part.storage,
@@ -138,7 +139,14 @@ Status StorageSource::Number(Part& part) {
   }
   const auto [known, fresh] = numbers_.emplace(std::move(key), numbers_.size());
   part.number = known->second;
-  if (fresh) {
+  const std::uint64_t elements = part.bytes / (part.kind == Kind::kBytes ? part.elements.width : 8);
+  std::uint64_t reached = 1;  // elements from its first to its last
+  for (const StridedAxis& axis : part.axes) reached += (axis.count - 1) * axis.stride;
+  const bool repeats = elements > reached;
+  const std::uint64_t size = places_[part.storage].size;
+  if (fresh && !repeats && elements <= (size - viewed_[part.storage]) / part.elements.width) {
+    viewed_[part.storage] += elements * part.elements.width;
+  } else if (fresh) {
     const std::uint64_t all = CheckedAdd(expanded_, part.bytes).value_or(~std::uint64_t{0});
     if (all <= kFreeExpansion || all / kMaxExpansion <= stored_) {
       expanded_ = all;
@@ -147,9 +155,11 @@ Status StorageSource::Number(Part& part) {
     }
   }
   if (!excessive_.contains(part.number)) return OkStatus();
-  return Unsupported("it repeats its elements, " + std::to_string(part.bytes) +
-                     " bytes of a storage of " + std::to_string(places_[part.storage].size) +
-                     "; save it with contiguous(), or leave it out");
+  return Unsupported((repeats ? "it repeats its elements, "
+                              : "other tensors view the same bytes, too many of them together, ") +
+                     std::to_string(part.bytes) + " bytes of a storage of " + std::to_string(size) +
+                     "; save it with " + (repeats ? "contiguous()" : "clone()") +
+                     ", or leave it out");
 }
 
 StatusOr<Object> StorageSource::Declare(Tensor& tensor, Entry& entry) {

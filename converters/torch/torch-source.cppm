@@ -98,7 +98,8 @@ class StorageSource : public TensorSource {
   std::vector<std::shared_ptr<ByteSource>>
       readers_;                        // of each storage: its place's bytes, or what holds them
   std::uint64_t stored_ = 0;           // bytes of all storages
-  std::uint64_t expanded_ = 0;         // bytes of distinct parts so far
+  std::vector<std::uint64_t> viewed_;  // bytes of parts that a storage has, each once
+  std::uint64_t expanded_ = 0;         // bytes of the other distinct parts so far
   std::set<std::uint64_t> excessive_;  // numbers of parts that would be too many bytes more
   bool pipe_ = false;
 

@@ -195,8 +195,13 @@ class TorchObjects(EndToEnd):
         self.assertEqual(self.data(objects), {"w": FLOATS, "some": FLOATS * 4})
 
     def test_many_expanded_tensors_are_bounded_together(self):
-        each = {f"m{i}": tensor(size=(1 << 27,), stride=(0,), offset=i) for i in range(4)}
+        each = {f"m{i}": tensor(size=((1 << 27) + 1,), stride=(0,), offset=i) for i in range(4)}
         self.refused(dictionary(w=tensor(), **each), "tensor 'm1'")
+
+    def test_what_repeats_nothing_is_not_blamed_for_what_does(self):
+        body = dictionary(mask=tensor(size=(1 << 28,), stride=(0,)), w=tensor(), again=tensor(size=(3,), offset=1))
+        self.refused(body, ("tensor 'again'", "other tensors view the same bytes"))
+        self.assertEqual(self.data(self.converted(body, "--exclude", "mask", "--exclude", "again")[0]), {"w": FLOATS})
 
     def test_what_is_left_out_is_named(self):
         state = ORDERED + b"(" + text("w") + tensor() + b"u" + dictionary(extra=dictionary(version=number(1))) + b"b"
