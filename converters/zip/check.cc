@@ -54,6 +54,15 @@ Status CrcCheck::SetWhole(std::uint32_t crc) {
   return CompareLocked(crc);
 }
 
+CrcCheck::Piece CrcCheck::JoinLocked(const Piece& first, const Piece& second) {
+  if (second.size != shift_size_) {
+    shift_ = static_cast<std::uint32_t>(::crc32_combine_gen(static_cast<z_off_t>(second.size)));
+    shift_size_ = second.size;
+  }
+  const uLong crc = ::crc32_combine_op(first.crc, second.crc, shift_);
+  return {first.size + second.size, static_cast<std::uint32_t>(crc)};
+}
+
 Status CrcCheck::Add(std::uint64_t offset, std::span<const std::byte> bytes) {
   if (bytes.empty()) return OkStatus();
   {
@@ -64,9 +73,6 @@ Status CrcCheck::Add(std::uint64_t offset, std::span<const std::byte> bytes) {
   Piece piece{bytes.size(), Crc32(0, bytes)};
   const std::lock_guard lock(mutex_);
   if (checked_ || irregular_) return OkStatus();
-  const auto combine = [](const Piece& a, const Piece& b) {
-    return Piece{a.size + b.size, CombineCrc32(a.crc, b.crc, b.size)};
-  };
   auto next = pieces_.lower_bound(offset);
   auto previous = next == pieces_.begin() ? pieces_.end() : std::prev(next);
   if ((next != pieces_.end() && next->first < offset + piece.size) ||
@@ -77,12 +83,12 @@ Status CrcCheck::Add(std::uint64_t offset, std::span<const std::byte> bytes) {
     return OkStatus();
   }
   if (next != pieces_.end() && next->first == offset + piece.size) {
-    piece = combine(piece, next->second);
+    piece = JoinLocked(piece, next->second);
     pieces_.erase(next);
   }
   if (previous != pieces_.end() && previous->first + previous->second.size == offset) {
     offset = previous->first;
-    piece = combine(previous->second, piece);
+    piece = JoinLocked(previous->second, piece);
   }
   pieces_[offset] = piece;
   return piece.size == size_ ? CompareLocked(piece.crc) : OkStatus();

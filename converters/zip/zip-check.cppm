@@ -33,6 +33,7 @@ class CrcCheck {
     std::uint32_t crc;
   };
   Status CompareLocked(std::uint32_t crc);
+  Piece JoinLocked(const Piece& first, const Piece& second);
 
   const std::uint32_t expected_;
   const std::uint64_t size_;
@@ -41,6 +42,9 @@ class CrcCheck {
   std::uint64_t furthest_ = 0;
   bool checked_ = false;
   bool irregular_ = false;  // pieces overlap, or are too many
+  // What zlib knows of a length, kept for the next piece: those of a strided view are alike.
+  std::uint64_t shift_size_ = ~std::uint64_t{0};
+  std::uint32_t shift_ = 0;
 };
 
 }  // namespace zt::zip::internal
