@@ -80,9 +80,7 @@ Blocks Cut(const Shape& shape, const Shape& chunk, std::uint64_t elements, std::
 class Hdf5Source final : public TensorSource {
  public:
   Hdf5Source(std::shared_ptr<ByteSource> bytes, std::uint64_t memory_limit)
-      : bytes_(std::move(bytes)),
-        memory_limit_(memory_limit),
-        block_(std::max(memory_limit / 4, kLeastBlock)) {}
+      : bytes_(std::move(bytes)), block_(std::max(memory_limit / 4, kLeastBlock)) {}
 
   Status Init() {
     ZT_ASSIGN_OR_RETURN(worker_, Worker::Start(*bytes_, block_));
@@ -198,7 +196,7 @@ class Hdf5Source final : public TensorSource {
     if (part.swap != width) return InvalidData("its elements are not known");
     part.view = std::make_unique<StridedView>(*bytes_, part.offset,
                                               std::vector<StridedAxis>{{size / width, 1}},
-                                              StridedView::Elements{width, width}, memory_limit_);
+                                              StridedView::Elements{width, width}, nullptr);
     return OkStatus();
   }
 
@@ -283,7 +281,7 @@ class Hdf5Source final : public TensorSource {
   }
 
   std::shared_ptr<ByteSource> bytes_;
-  const std::uint64_t memory_limit_, block_;
+  const std::uint64_t block_;
   std::unique_ptr<Worker> worker_;  // null where no dataset needs it
   std::vector<Part> parts_;
   std::unordered_set<std::uint64_t> counted_;  // addresses of datasets

@@ -26,7 +26,8 @@ namespace zt::npy::internal {
 StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSource> bytes,
                                                          const Header& header,
                                                          const ArrayType& type,
-                                                         std::uint64_t memory_limit) {
+                                                         std::uint64_t memory_limit,
+                                                         std::shared_ptr<StridedBands> bands) {
   std::unique_ptr<ArrayReader> reader(new ArrayReader);
   const auto size = DenseBytes(header.shape, type.element);
   if (!size || !CheckedAdd(*size, header.size)) {
@@ -43,7 +44,7 @@ StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSou
   reader->fortran_ = header.fortran_order && reader->shape_.size() > 1 && *size > 0;
   if (*size == 0 || reader->direct()) return reader;
   if (!reader->sequential()) {
-    reader->MakeView(*reader->bytes_, reader->data_, memory_limit);
+    reader->MakeView(*reader->bytes_, reader->data_, std::move(bands));
   } else if (reader->fortran_ && *size > memory_limit / 2) {
     return Unsupported("it is in Fortran order, and its " + std::to_string(*size) +
                        " bytes cannot be read twice here (a pipe or a deflated entry): they would "
@@ -54,7 +55,8 @@ StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSou
   return reader;
 }
 
-void ArrayReader::MakeView(ByteSource& bytes, std::uint64_t data, std::uint64_t memory_limit) {
+void ArrayReader::MakeView(ByteSource& bytes, std::uint64_t data,
+                           std::shared_ptr<StridedBands> bands) {
   Shape strides(shape_.size());
   std::uint64_t stride = 1;
   for (std::size_t i = 0; i < shape_.size(); ++i) {
@@ -62,9 +64,9 @@ void ArrayReader::MakeView(ByteSource& bytes, std::uint64_t data, std::uint64_t 
     strides[k] = stride;
     stride *= shape_[k];
   }
-  view_ =
-      std::make_unique<StridedView>(bytes, data, CollapseAxes(shape_, strides),
-                                    StridedView::Elements{type_.width, type_.swap}, memory_limit);
+  view_ = std::make_unique<StridedView>(bytes, data, CollapseAxes(shape_, strides),
+                                        StridedView::Elements{type_.width, type_.swap},
+                                        std::move(bands));
 }
 
 Status ArrayReader::Read(std::uint64_t offset, std::span<std::byte> out) {
@@ -85,7 +87,7 @@ Status ArrayReader::ReadHeld(std::uint64_t offset, std::span<std::byte> out) {
     held_.resize(size_);
     ZT_RETURN_IF_ERROR(bytes_->ReadAt(data_, held_));
     held_bytes_ = MemoryBytes(held_, bytes_->name());
-    MakeView(*held_bytes_, 0, memory_limit_ / 2);
+    MakeView(*held_bytes_, 0, std::make_shared<StridedBands>(memory_limit_ / 8));
   }
   ZT_RETURN_IF_ERROR(view_->Read(offset, out));
   if (offset + out.size() == size_) {

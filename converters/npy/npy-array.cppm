@@ -21,13 +21,18 @@ namespace zt::npy::internal {
 class ArrayReader {
  public:
   // `bytes` hold the header and the array. Refuses a Fortran-ordered array that would have to be
-  // held and exceeds the limit.
+  // held and exceeds half the limit; others are gathered in `bands`.
   static StatusOr<std::unique_ptr<ArrayReader>> Make(std::shared_ptr<ByteSource> bytes,
                                                      const Header& header, const ArrayType& type,
-                                                     std::uint64_t memory_limit);
+                                                     std::uint64_t memory_limit,
+                                                     std::shared_ptr<StridedBands> bands);
 
   // Thread-safe unless sequential().
   Status Read(std::uint64_t offset, std::span<std::byte> out);
+  // See TensorSource::preferred_read.
+  inline std::uint64_t preferred_read() const {
+    return sequential() || view_ == nullptr ? 0 : view_->preferred_read();
+  }
   inline bool sequential() const { return bytes_->sequential(); }
   // True where the bytes are served as they lie, from data() of bytes().
   inline bool direct() const { return !fortran_ && type_.swap == 1; }
@@ -40,7 +45,7 @@ class ArrayReader {
   Status ReadSwapped(std::uint64_t offset, std::span<std::byte> out);
   Status ReadElement(std::uint64_t index, std::span<std::byte> out);
   Status ReadHeld(std::uint64_t offset, std::span<std::byte> out);
-  void MakeView(ByteSource& bytes, std::uint64_t data, std::uint64_t memory_limit);
+  void MakeView(ByteSource& bytes, std::uint64_t data, std::shared_ptr<StridedBands> bands);
 
   std::shared_ptr<ByteSource> bytes_;
   ArrayType type_;

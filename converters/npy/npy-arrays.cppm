@@ -15,6 +15,7 @@ module zt.convert.npy:arrays;
 
 import :array;
 import :header;
+import zt.convert.strided;
 import zt.convert.zip;
 import zt.core;
 import zt.source;
@@ -24,11 +25,14 @@ namespace zt::npy::internal {
 // Serves arrays as dense objects, and lists those that are not tensors. Derived classes say what Finish checks.
 class ArraySource : public TensorSource {
  public:
-  explicit ArraySource(std::string_view format) : format_(format) {}
+  ArraySource(std::string_view format, std::uint64_t memory_limit)
+      : format_(format),
+        memory_limit_(memory_limit),
+        bands_(std::make_shared<StridedBands>(memory_limit / 2)) {}
 
   // Declares an array. `bytes` hold its header and its data.
   Status Add(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
-             const ArrayType& type, std::uint64_t memory_limit);
+             const ArrayType& type);
   // Lists an array that cannot be served, as `bytes` bytes of format "npy." and its descr; `why` is the answer to
   // whoever asks for it.
   void AddUnreadable(std::string name, std::string_view file, std::string_view descr, Shape shape,
@@ -39,6 +43,9 @@ class ArraySource : public TensorSource {
   Status CheckReadable(std::uint32_t object) const override;
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
   const std::string& file(ComponentId id) const override;
+  std::uint64_t preferred_read(ComponentId id) const override {
+    return readers_[id.object] == nullptr ? 0 : readers_[id.object]->preferred_read();
+  }
   bool sequential(ComponentId id) const override {
     return readers_[id.object] != nullptr && readers_[id.object]->sequential();
   }
@@ -54,6 +61,8 @@ class ArraySource : public TensorSource {
     Status why;
   };
   std::map<std::uint32_t, Unreadable> unreadable_;  // by object
+  const std::uint64_t memory_limit_;
+  const std::shared_ptr<StridedBands> bands_;
 };
 
 // One line of `what` and the first twenty of `names`: "what 'a' 'b'".

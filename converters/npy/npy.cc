@@ -31,10 +31,11 @@ namespace zt {
 namespace npy::internal {
 
 Status ArraySource::Add(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
-                        const ArrayType& type, std::uint64_t memory_limit) {
+                        const ArrayType& type) {
   ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::move(name), header.shape, type.element));
   ZT_RETURN_IF_ERROR(ValidateObject(object));
-  ZT_ASSIGN_OR_RETURN(auto reader, ArrayReader::Make(std::move(bytes), header, type, memory_limit));
+  ZT_ASSIGN_OR_RETURN(auto reader,
+                      ArrayReader::Make(std::move(bytes), header, type, memory_limit_, bands_));
   objects_.push_back(std::move(object));
   readers_.push_back(std::move(reader));
   return OkStatus();
@@ -89,7 +90,7 @@ Status Trailing(std::uint64_t end) {
 // Arrays of which each is a file of its own.
 class NpySource final : public ArraySource {
  public:
-  NpySource() : ArraySource("npy") {}
+  explicit NpySource(std::uint64_t memory_limit) : ArraySource("npy", memory_limit) {}
 
   // A file of a folder: what is well formed but cannot be served is listed, so that the others can be had without it.
   Status AddFileOfFolder(const std::string& name, const std::shared_ptr<ByteSource>& bytes,
@@ -111,7 +112,7 @@ class NpySource final : public ArraySource {
                   const NpyOptions& options) {
     ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(header.descr, options.void_type));
     const std::optional<std::uint64_t> size = bytes->size();
-    ZT_RETURN_IF_ERROR(Add(std::move(name), std::move(bytes), header, type, options.memory_limit));
+    ZT_RETURN_IF_ERROR(Add(std::move(name), std::move(bytes), header, type));
     if (!size) return OkStatus();
     const std::uint64_t end = header.size + readers_.back()->size();
     if (*size < end) {
@@ -205,7 +206,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> byte
                                                 std::string object_name,
                                                 const NpyOptions& options) {
   const std::string context = TensorContext(object_name);
-  auto source = std::make_unique<npy::internal::NpySource>();
+  auto source = std::make_unique<npy::internal::NpySource>(options.memory_limit);
   ZT_RETURN_IF_ERROR(
       Annotate(source->AddFile(std::move(object_name), std::move(bytes), options), context));
   return source;
@@ -230,7 +231,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
   std::sort(arrays.begin(), arrays.end());
   std::sort(others.begin(), others.end());
 
-  auto source = std::make_unique<npy::internal::NpySource>();
+  auto source = std::make_unique<npy::internal::NpySource>(options.memory_limit);
   auto files = std::make_shared<npy::internal::OpenFiles>();
   for (const std::filesystem::path& file : arrays) {
     const std::string name = file.stem().string();

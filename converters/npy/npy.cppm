@@ -32,8 +32,8 @@ struct NpyOptions {
   // name in the file). Nothing is guessed: without it such arrays are refused, and so is one whose
   // width differs.
   std::optional<ElementType> void_type = std::nullopt;
-  // Bytes one array may hold while it is transposed from Fortran order or re-sorted. Arrays beyond
-  // it are read in several passes; those that cannot be (pipes, deflated entries) are refused.
+  // Bytes that one array may hold while it is re-sorted, and twice what all hold while they are transposed from Fortran
+  // order. Arrays beyond it are read in several passes; those that cannot be (pipes, deflated entries) are refused.
   std::uint64_t memory_limit = std::uint64_t{64} << 20;
   // The files of a folder may be symbolic links that lead out of it.
   bool follow_links = false;

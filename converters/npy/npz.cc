@@ -29,8 +29,8 @@ namespace {
 
 class NpzSource final : public ArraySource {
  public:
-  explicit NpzSource(std::shared_ptr<ZipArchive> archive)
-      : ArraySource("npz"), archive_(std::move(archive)) {}
+  NpzSource(std::shared_ptr<ZipArchive> archive, std::uint64_t memory_limit)
+      : ArraySource("npz", memory_limit), archive_(std::move(archive)) {}
 
   // What is well formed but cannot be served is listed, so that the others can be had without it.
   Status AddEntry(const EntryArray& array, const NpyOptions& options) {
@@ -58,7 +58,7 @@ class NpzSource final : public ArraySource {
     ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(array.header.descr, options.void_type));
     ZT_ASSIGN_OR_RETURN(auto bytes, archive_->OpenEntry(array.index));
     const std::uint64_t entry_size = *bytes->size();
-    ZT_RETURN_IF_ERROR(Add(array.name, std::move(bytes), array.header, type, options.memory_limit));
+    ZT_RETURN_IF_ERROR(Add(array.name, std::move(bytes), array.header, type));
     const std::uint64_t needed = array.header.size + readers_.back()->size();
     if (needed != entry_size) {
       return InvalidData("its header declares " + std::to_string(needed) +
@@ -126,7 +126,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
     if (!matrix.ok()) return Annotate(matrix.status(), TensorContext(stem));
     return matrix;
   }
-  auto source = std::make_unique<NpzSource>(archive);
+  auto source = std::make_unique<NpzSource>(archive, options.memory_limit);
   for (const EntryArray& array : listing.arrays) {
     if (sparse && array.name == "format") continue;  // a string; kept as an attribute below
     ZT_RETURN_IF_ERROR(Annotate(source->AddEntry(array, options), TensorContext(array.name)));

@@ -24,6 +24,7 @@ import :array;
 import :arrays;
 import :header;
 import :sparse;
+import zt.convert.strided;
 import zt.convert.zip;
 import zt.core;
 import zt.source;
@@ -38,7 +39,8 @@ class ScipySource final : public TensorSource {
       : archive_(std::move(archive)),
         arrays_(arrays.begin(), arrays.end()),
         void_type_(std::move(void_type)),
-        memory_limit_(memory_limit) {}
+        memory_limit_(memory_limit),
+        bands_(std::make_shared<StridedBands>(memory_limit / 2)) {}
 
   Status Init(std::string_view format, std::string name) {
     ZT_ASSIGN_OR_RETURN(const Shape shape, ReadShape());
@@ -124,7 +126,7 @@ class ScipySource final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(auto bytes, archive_->OpenEntry(array.index));
     const std::uint64_t entry_size = *bytes->size();
     ZT_ASSIGN_OR_RETURN(opened.reader, ArrayReader::Make(std::move(bytes), array.header,
-                                                         opened.type, memory_limit_));
+                                                         opened.type, memory_limit_, bands_));
     if (array.header.size + opened.reader->size() != entry_size) {
       return InvalidData("its header declares " +
                          std::to_string(array.header.size + opened.reader->size()) +
@@ -304,6 +306,7 @@ class ScipySource final : public TensorSource {
   std::vector<EntryArray> arrays_;
   std::optional<ElementType> void_type_;
   std::uint64_t memory_limit_;
+  std::shared_ptr<StridedBands> bands_;
   std::vector<std::unique_ptr<ComponentReader>> components_;
   std::map<std::size_t, std::uint64_t> used_;  // entry -> where its array begins
 };

@@ -4,13 +4,10 @@ module;
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -20,6 +17,7 @@ module;
 module zt.convert.strided;
 
 import zt.core;
+import zt.pipeline;
 import zt.source;
 import zt.transform;
 
@@ -27,12 +25,11 @@ namespace zt {
 namespace {
 
 constexpr std::uint64_t kMaxTile = std::uint64_t{1} << 20;  // fits a core's own cache
-constexpr std::uint64_t kMaxBand = std::uint64_t{128} << 20;
+constexpr std::uint64_t kMaxBand = std::uint64_t{30} << 20;
 // Runs this far apart or less are read as one: a page is fetched whole anyway.
 constexpr std::uint64_t kGap = 4096;
 // Runs side by side in a tile, so that a transposed row fills whole cache lines.
 constexpr std::uint64_t kTileRows = 64;
-constexpr std::uint64_t kNoBand = ~std::uint64_t{0};
 
 // One dimension of a tile: how many indices, and how far apart they lie, in elements.
 struct Axis {
@@ -119,21 +116,41 @@ std::vector<StridedAxis> CollapseAxes(std::span<const std::uint64_t> shape,
 }
 
 StridedView::StridedView(ByteSource& bytes, std::uint64_t data, std::vector<StridedAxis> axes,
-                         Elements elements, std::uint64_t memory_limit)
+                         Elements elements, std::shared_ptr<StridedBands> bands)
     : bytes_(bytes),
       data_(data),
       axes_(std::move(axes)),
       width_(elements.width),
-      swap_(elements.swap) {
+      swap_(elements.swap),
+      bands_(std::move(bands)) {
   total_ = width_;
   for (const StridedAxis& axis : axes_) total_ *= axis.count;
-  tile_ = std::clamp(memory_limit / 8, width_, kMaxTile);
-  const std::uint64_t left = memory_limit - std::min(memory_limit, 2 * tile_);
-  const std::uint64_t fit = std::clamp(left / 2, width_, kMaxBand) / width_;
+  const std::uint64_t limit = bands_ == nullptr ? 0 : bands_->limit();
+  tile_ = std::clamp(limit / 4, width_, kMaxTile);
+  // Two of them, with what a piece of work costs besides, fit where two of half the limit would.
+  const std::uint64_t fit = std::clamp(limit / 32 * 15, width_, kMaxBand) / width_;
   split_ = axes_.size() - 1;
   inner_ = 1;
   while (split_ > 0 && axes_[split_].count <= fit / inner_) inner_ *= axes_[split_--].count;
-  block_ = std::min(fit / inner_, axes_[split_].count);
+  const std::uint64_t count = axes_[split_].count;
+  block_ = std::min(fit / inner_, count);
+  if (split_ == 0) return;
+  // Bands of one size begin at multiples of it: better, if they are not much smaller then.
+  const std::uint64_t least = (count + block_ - 1) / block_;
+  for (std::uint64_t n = least; n < std::min(2 * least, least + 64); ++n) {
+    if (count % n != 0) continue;
+    block_ = count / n;
+    return;
+  }
+}
+
+StridedView::~StridedView() {
+  if (bands_ != nullptr) bands_->Drop(*this);
+}
+
+std::uint64_t StridedView::preferred_read() const {
+  if (adjacent() || (split_ > 0 && axes_[split_].count % block_ != 0)) return 0;
+  return block_ * inner_ * width_;
 }
 
 StridedView::Box StridedView::BandBox(std::uint64_t prefix, std::uint64_t block) const {
@@ -173,7 +190,7 @@ Status StridedView::ReadAdjacent(std::uint64_t offset, std::span<std::byte> out)
 }
 
 Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
-  if (axes_.size() == 1 && axes_[0].stride == 1) return ReadAdjacent(offset, out);
+  if (adjacent()) return ReadAdjacent(offset, out);
   const std::uint64_t row = axes_[split_].count * inner_ * width_;  // bytes that share a prefix
   const std::uint64_t band_size = block_ * inner_ * width_;
   const std::uint64_t blocks = (row + band_size - 1) / band_size;
@@ -187,80 +204,15 @@ Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
       std::atomic<std::uint64_t> next_tile{0};
       ZT_RETURN_IF_ERROR(Load(BandBox(prefix, block), next_tile, out.data()));
     } else {
-      const std::uint64_t index = prefix * blocks + block;
-      ZT_RETURN_IF_ERROR(CopyFromBand(bands_[index % bands_.size()], index, BandBox(prefix, block),
-                                      size, offset - begin, out.first(take)));
+      ZT_RETURN_IF_ERROR(CopyFromBand(prefix * blocks + block, BandBox(prefix, block), size,
+                                      offset - begin, out.first(take)));
     }
     out = out.subspan(take);
     offset += take;
   }
-  served_ += wanted;
-  if (served_ == total_) Release();
+  // The view has been served: what a later Read wants is gathered again.
+  if ((served_ += wanted) % total_ == 0) bands_->Drop(*this);
   return OkStatus();
-}
-
-Status StridedView::CopyFromBand(Band& band, std::uint64_t index, const Box& box,
-                                 std::uint64_t size, std::uint64_t skip, std::span<std::byte> out) {
-  std::unique_lock lock(band.mutex);
-  band.changed.wait(lock, [&] { return band.index == index || band.users == 0; });
-  if (band.index != index) {
-    band.index = kNoBand;  // until there is room for it
-    if (band.room < size) {
-      band.room = 0;
-      band.bytes.reset();
-      band.bytes = std::make_unique_for_overwrite<std::byte[]>(size);
-      band.room = size;
-    }
-    band.tiles = Tile(box).tiles;
-    band.next_tile = 0;
-    band.status = OkStatus();
-    band.index = index;
-  }
-  ++band.users;
-  if (band.next_tile < band.tiles) Gather(band, box, lock);
-  band.changed.wait(lock, [&] { return band.gathering == 0; });
-  const Status status = band.status;
-  if (status.ok()) {
-    lock.unlock();
-    std::memcpy(out.data(), band.bytes.get() + skip, out.size());
-    lock.lock();
-  }
-  if (--band.users == 0) {
-    if (!band.status.ok()) band.index = kNoBand;
-    band.changed.notify_all();
-  }
-  return status;
-}
-
-// Takes tiles of the band until all are taken. `lock` is of the band, and not held meanwhile.
-void StridedView::Gather(Band& band, const Box& box, std::unique_lock<std::mutex>& lock) {
-  ++band.gathering;
-  lock.unlock();
-  Status status;
-  try {
-    status = Load(box, band.next_tile, band.bytes.get());
-  } catch (const std::bad_alloc&) {
-    status = IoError("out of memory");
-  } catch (...) {  // of a caller's ByteSource; the other threads wait for this one
-    status = OfException();
-  }
-  lock.lock();
-  if (!status.ok()) {
-    band.next_tile = band.tiles;
-    if (band.status.ok()) band.status = status;
-  }
-  if (--band.gathering == 0) band.changed.notify_all();
-}
-
-// The view has been served: what a later Read wants is gathered again.
-void StridedView::Release() {
-  for (Band& band : bands_) {
-    const std::lock_guard lock(band.mutex);
-    if (band.users > 0) continue;
-    band.index = kNoBand;
-    band.room = 0;
-    band.bytes.reset();
-  }
 }
 
 StridedView::Tiling StridedView::Tile(const Box& box) const {
@@ -296,8 +248,9 @@ StridedView::Tiling StridedView::Tile(const Box& box) const {
     if (tiling.step[k] < box.size[k]) break;
   }
   if (tiling.across) {
-    tiling.step[tiling.last] =
-        std::clamp<std::uint64_t>(tile_ / width_ / tiling.run, 1, box.size[tiling.last]);
+    std::uint64_t fit = std::max<std::uint64_t>(tile_ / width_ / tiling.run, 1);
+    if (fit > kTileRows) fit -= fit % kTileRows;
+    tiling.step[tiling.last] = std::min(fit, box.size[tiling.last]);
   }
   for (const std::size_t k : tiling.varying) {
     tiling.tiles *= (box.size[k] + tiling.step[k] - 1) / tiling.step[k];

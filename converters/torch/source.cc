@@ -314,14 +314,19 @@ Status StorageSource::CheckOrder() const {
   return OkStatus();
 }
 
+// Half of the limit is for a storage that is held, or for bands where none is: those of what is in memory may be small.
 void StorageSource::MakeViews(std::uint64_t memory_limit) {
+  const auto held = [&](std::size_t i) { return readers_[i] != places_[i].bytes; };
+  bool any = false;
+  for (std::size_t i = 0; i < places_.size(); ++i) any |= held(i);
+  const auto bands = std::make_shared<StridedBands>(memory_limit / (any ? 8 : 2));
   for (Entry& entry : entries_) {
     for (Part& part : entry.parts) {
-      part.held = readers_[part.storage] != places_[part.storage].bytes;
+      part.held = held(part.storage);
       if (part.bytes > 0 && !part.direct()) {
-        part.view = std::make_unique<StridedView>(
-            *readers_[part.storage], places_[part.storage].offset + part.first,
-            std::move(part.axes), part.elements, memory_limit);
+        part.view = std::make_unique<StridedView>(*readers_[part.storage],
+                                                  places_[part.storage].offset + part.first,
+                                                  std::move(part.axes), part.elements, bands);
       }
       std::vector<StridedAxis>().swap(part.axes);
     }
@@ -351,6 +356,12 @@ std::optional<Identity> StorageSource::identity(ComponentId id) const {
   if (entries_[id.object].parts.empty()) return std::nullopt;
   const Part& part = entries_[id.object].parts[id.component];
   return Identity{this, part.number, part.bytes};
+}
+
+std::uint64_t StorageSource::preferred_read(ComponentId id) const {
+  if (entries_[id.object].parts.empty()) return 0;
+  const Part& part = entries_[id.object].parts[id.component];
+  return part.view == nullptr || part.kind != Kind::kBytes ? 0 : part.view->preferred_read();
 }
 
 Status StorageSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {

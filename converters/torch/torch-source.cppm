@@ -48,6 +48,7 @@ class StorageSource : public TensorSource {
   bool seekable() const override { return !pipe_; }
   std::optional<Extent> extent(ComponentId id) const override;
   std::optional<Identity> identity(ComponentId id) const override;
+  std::uint64_t preferred_read(ComponentId id) const override;
 
  protected:
   std::vector<Place> places_;

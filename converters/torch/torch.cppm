@@ -19,8 +19,8 @@ export namespace zt {
 
 // How checkpoints are opened.
 struct TorchOptions {
-  // Bytes one tensor may hold while it is transposed, and twice what a storage that comes from a pipe or is deflated
-  // may have where it has to be held.
+  // Twice what tensors may hold together while they are transposed in parts, and twice what a storage that comes from a
+  // pipe or is deflated may have where it has to be held.
   std::uint64_t memory_limit = std::uint64_t{64} << 20;
   // Reads shards that links in a folder lead out of it to.
   bool follow_links = false;

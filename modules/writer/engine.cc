@@ -281,7 +281,12 @@ std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
   const bool raw = component.storage.compression == Compression::kNone;
   std::uint64_t wanted = raw ? kRawChunk : codecs_.frame_bytes();
   if (raw && component.source != nullptr) {
-    wanted = std::max(wanted, component.source->preferred_read(component.id));
+    std::uint64_t preferred = component.source->preferred_read(component.id);
+    const Transform* const transform = component.transform.get();
+    if (transform != nullptr && transform->output_unit() < transform->input_unit()) {
+      preferred = preferred / transform->input_unit() * transform->output_unit();
+    }
+    wanted = std::max(wanted, preferred);
   }
   if (!raw) {
     const std::uint64_t chunk = codecs_.ParametersOf(component).chunk;

@@ -28,7 +28,7 @@ import make_zt
 import make_zt2
 import onnx_assembler as onnx
 import pickle_assembler as pickles
-from support import PROGRAM
+from support import PROGRAM, STARTER
 
 MOST = 2.6
 TIME_FLOOR = 0.35      # seconds: less is never a failure
@@ -270,15 +270,6 @@ CASES = [
     (hdf5_datasets, 5000, FOREIGN), (hdf5_links, 10000, FOREIGN), (hdf5_chunks, 20000, FOREIGN),
     (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
-
-
-# A program of its own starts the one that is measured: the memory of whoever starts it counts as the child's at first.
-STARTER = """
-import resource, subprocess, sys
-status = subprocess.run(sys.argv[1:], stdin=0, stdout=subprocess.DEVNULL, timeout=300, check=False).returncode
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(status, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
-"""
 
 
 def measure(command, folder, name):

@@ -54,11 +54,6 @@ class Limits(support.EndToEnd):
         return self.shell('out=$1; shift; export out; unshare -m bash -c \'mount -t tmpfs -o "$1" none "$out" && shift && '
                           f'{script}\' bash "$@"', self.out, mount_options, *arguments)
 
-    def sanitized(self):
-        with open(PROGRAM, "rb") as program:
-            content = program.read()
-        return b"__asan_init" in content or b"__tsan_init" in content
-
     def test_full_disk(self):
         source = self.source_of()
         for options in (["-T", "1"], ["-T", "2"], ["--zstd", "-T", "1"], ["--zstd", "-T", "3"]):

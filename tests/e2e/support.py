@@ -34,6 +34,15 @@ def read_zt(path):
     return {"version": version, "attributes": attributes, "objects": objects}
 
 
+# A program of its own starts the one that is measured: the memory of whoever starts it counts as the child's at first.
+STARTER = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:], stdin=0, stdout=subprocess.DEVNULL, timeout=300, check=False).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(status, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
+
+
 class EndToEnd(unittest.TestCase):
     """Each test gets an empty folder, self.folder."""
 
@@ -42,6 +51,12 @@ class EndToEnd(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-e2e-"))
         self.addCleanup(shutil.rmtree, self.folder)
+
+    def sanitized(self):
+        """True where sanitizers take memory of their own."""
+        with open(PROGRAM, "rb") as program:
+            content = program.read()
+        return b"__asan_init" in content or b"__tsan_init" in content
 
     def run_program(self, *arguments, stdin=None, timeout=PATIENCE, env=None):
         """Runs the program; `stdin` is bytes or nothing. Returns the finished process, output as bytes."""

@@ -2,6 +2,7 @@
 
 Fixtures of torch 2.14 are in tests/data/torch; a Python that has torch writes the others (make_torch.py).
 """
+import array
 import hashlib
 import json
 import shutil
@@ -11,7 +12,7 @@ import sys
 import unittest
 import zipfile
 
-from support import DATA, HERE, INVALID, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, HERE, INVALID, PROGRAM, STARTER, UNSUPPORTED, EndToEnd, read_zt
 
 TORCH = DATA / "torch"
 EXPECTED = json.loads((TORCH / "expected.json").read_text())
@@ -142,6 +143,41 @@ class Torch(EndToEnd):
             process = self.run_program("convert", "-f", "--memory", limit, TORCH / "views.pt", "-o", self.path("m.zt"))
             if process.returncode == 0:
                 self.check(read_zt(self.path("m.zt"))["objects"], EXPECTED["views.pt"])
+
+    def test_memory_is_bounded_for_transposed_tensors(self):
+        """Whatever is under way, with one thread and with two: 64 MiB each that are read column by column."""
+        from torch_hostile_test import dictionary, tensor
+        from pickle_assembler import pickled
+        rows = columns = 4096
+        source, output = self.path("large.pt"), self.path("large.zt")
+        members = {name: tensor(size=(rows, columns), stride=(1, rows), key=name, count=rows * columns) for name in "ab"}
+        storage = array.array("I", range(rows * columns))
+        with zipfile.ZipFile(source, "w") as archive:
+            archive.writestr("a/data.pkl", pickled(dictionary(**members)))
+            for name in members:
+                archive.writestr(f"a/data/{name}", memoryview(storage).cast("B"))
+        del storage
+        for options in (["-T1"], ["-T2"], ["-T8", "--memory=64MiB"], ["-T2", "--zstd"]):
+            with self.subTest(options):
+                done = subprocess.run([sys.executable, "-SEc", STARTER, PROGRAM, "convert", "-f", *options, source, "-o", output],
+                                      capture_output=True, check=True)
+                status, _, memory = done.stdout.split()
+                self.assertEqual(int(status), 0, done.stderr)
+                if not self.sanitized():
+                    self.assertLess(float(memory), 96)
+                if "--zstd" not in options:
+                    self.check_rows(output, rows, columns)
+        self.assertEqual(self.run_program("verify", "--against", source, output).returncode, 0)
+
+    def check_rows(self, output, rows, columns):
+        """Of two tensors whose element (r, c) is r + c * rows: the first row, the last, and some between."""
+        placed = json.loads(self.succeed("inspect", "--json", output))["objects"]
+        with open(output, "rb") as file:
+            for each in placed:
+                for row in (0, 1, 959, 960, 2000, rows - 1):
+                    file.seek(each["components"][0]["offset"] + row * columns * 4)
+                    got = array.array("I", file.read(columns * 4))
+                    self.assertEqual(got, array.array("I", range(row, rows * columns, rows)), (each["name"], row))
 
     def test_damage_is_found(self):
         whole = (TORCH / "views.pt").read_bytes()
