@@ -89,12 +89,16 @@ bool Receive(int socket, std::span<std::byte> bytes) {
 
 // ---- the process -----------------------------------------------------------------------------------------------
 
-// A sanitizer's shadow of the memory is larger than any limit.
+// A sanitizer's shadow of the memory is larger than any limit, and it asks with a pipe whether memory can be read.
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer) || \
     __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-void LimitMemory(std::uint64_t) {}
+constexpr bool kSanitized = true;
 #else
+constexpr bool kSanitized = false;
+#endif
+
 void LimitMemory(std::uint64_t more) {
+  if (kSanitized) return;
   unsigned long long pages = 0;
   std::FILE* const file = std::fopen("/proc/self/statm", "r");
   const bool known = file != nullptr && std::fscanf(file, "%llu", &pages) == 1;
@@ -104,7 +108,6 @@ void LimitMemory(std::uint64_t more) {
   const rlimit both{limit, limit};
   ::setrlimit(RLIMIT_AS, &both);
 }
-#endif
 
 void LimitTime(std::uint64_t seconds) {
   rusage used{};
@@ -126,9 +129,8 @@ void Retire() {
     if (nowhere >= 0) ::dup2(nowhere, descriptor);
   }
   const rlimit none{0, 0};
-  for (const auto resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC}) {
-    ::setrlimit(resource, &none);
-  }
+  for (const auto resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_NPROC}) ::setrlimit(resource, &none);
+  if (!kSanitized) ::setrlimit(RLIMIT_NOFILE, &none);
 }
 
 // The answer to one request; of a block, the bytes are then in `shared`.
@@ -185,12 +187,18 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return IoError(errno, "cannot make a socket");
   worker->socket_ = ends[0];
+  // No handler of this process (a sanitizer's, an interpreter's) may run in the new one, whose other threads are gone
+  // with the locks they hold: signals wait there until Retire has put the handlers away.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   worker->process_ = ::fork();
   if (worker->process_ == 0) {
     ::close(ends[0]);
     LimitMemory(kFreeMemory + kBlocksOfMemory * block +
                 std::min(kMostIndexMemory, kMemoryPerByte * worker->file_size_));
     Retire();
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     try {
       Serve(ends[1], bytes, worker->shared_);
     } catch (...) {  // memory has run out, or the bytes are of a class that throws
@@ -199,6 +207,7 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
     ::_exit(0);
   }
   const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::close(ends[1]);
   if (worker->process_ < 0) return IoError(error, "cannot start a process for libhdf5");
   return worker;
