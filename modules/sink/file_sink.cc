@@ -81,9 +81,10 @@ Temporaries& LiveTemporaries() {
 }
 
 Status WriteAllAt(int fd, std::uint64_t offset, Pieces pieces) {
-  const int error = sink_io::WriteAll(pieces, [&](const iovec* v, int count, std::uint64_t done) {
-    return ::pwritev(fd, v, count, static_cast<off_t>(offset + done));
-  });
+  const int error =
+      sink_io::WriteAll(pieces, offset, [&](const iovec* v, int count, std::uint64_t done) {
+        return ::pwritev(fd, v, count, static_cast<off_t>(offset + done));
+      });
   return error == 0 ? OkStatus() : IoError(error, "cannot write");
 }
 

@@ -29,8 +29,9 @@ class FdSink final : public Sink {
   FdSink(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
   const std::string& name() const override { return name_; }
   Status Append(Pieces pieces) override {
-    const int error = sink_io::WriteAll(
-        pieces, [&](const iovec* v, int count, std::uint64_t) { return ::writev(fd_, v, count); });
+    const int error = sink_io::WriteAll(pieces, 0, [&](const iovec* v, int count, std::uint64_t) {
+      return ::writev(fd_, v, count);
+    });
     return error == 0 ? OkStatus() : IoError(error, "cannot write");
   }
   Status Finish(std::uint64_t) override { return OkStatus(); }

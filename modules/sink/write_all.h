@@ -19,15 +19,16 @@ namespace zt::sink_io {
 // cache when the kernel copies it. Fewer cost a call each; more would evict the bytes before they are copied.
 inline constexpr std::size_t kBytesPerCall = 256 << 10;
 
-// Writes every piece through write(vectors, count, bytes already written) -> bytes or -1. 0, or errno.
+// Writes every piece, the first to byte `at` of the output, through write(vectors, count, bytes already written) -> bytes
+// or -1. Calls end at multiples of what one call takes: a file system handles whole pages best. 0, or errno.
 template <typename WriteV>
-int WriteAll(std::span<const std::span<const std::byte>> pieces, WriteV&& write) {
+int WriteAll(std::span<const std::span<const std::byte>> pieces, std::uint64_t at, WriteV&& write) {
   std::array<iovec, 256> vectors;
   std::uint64_t done = 0;
   std::size_t next = 0,
               taken = 0;  // the piece to go on with, and how much of it is in earlier calls
   while (next < pieces.size()) {
-    std::size_t count = 0, room = kBytesPerCall;
+    std::size_t count = 0, room = kBytesPerCall - (at + done) % kBytesPerCall;
     while (next < pieces.size() && count < vectors.size() && room > 0) {
       const auto rest = pieces[next].subspan(taken);
       const std::size_t take = std::min(rest.size(), room);
