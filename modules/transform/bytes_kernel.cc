@@ -274,7 +274,7 @@ void TransposeTiles(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
   constexpr std::size_t kRows = Tile<T>::kRows, kCols = Tile<T>::kCols;
   constexpr std::size_t kBlockRows = 4096 / sizeof(T), kBlockCols = 512;
   const std::size_t pitch = in_stride * sizeof(T);
-  const bool streamed = rows * cols * sizeof(T) >= kStreamedBytes;
+  const bool streamed = out_stride * cols * sizeof(T) >= kStreamedBytes;
   Tile<T> tile;
   const auto transpose_tile = [&](std::size_t r, std::size_t c, std::size_t end_r,
                                   std::size_t end_c, const std::uint8_t* ahead) HWY_ATTR {

@@ -7,9 +7,8 @@
 
 namespace zt::kernel {
 
-// Results from here on are stored past the caches, which spares reading each line before it is
-// written. Above any chunk of a pipeline: those are read again at once (digest, write), and are
-// best left in cache.
+// Results that reach over so many bytes are stored past the caches, which spares reading each line before it is
+// written. Smaller ones are best left in cache: they are read again at once (digest, write).
 inline constexpr std::size_t kStreamedBytes = std::size_t{12} << 20;
 
 // Reverses each `width` bytes (2, 4 or 8) of `bytes`, a multiple of it. `out` is `in` or does not
