@@ -129,7 +129,8 @@ void Retire() {
     if (nowhere >= 0) ::dup2(nowhere, descriptor);
   }
   const rlimit none{0, 0};
-  for (const auto resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_NPROC}) ::setrlimit(resource, &none);
+  for (const auto resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_NPROC})
+    ::setrlimit(resource, &none);
   if (!kSanitized) ::setrlimit(RLIMIT_NOFILE, &none);
 }
 
