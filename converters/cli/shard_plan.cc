@@ -87,8 +87,9 @@ std::vector<Unit> FindUnits(const TensorSource& source, const Plan& plan) {
     return at;
   };
   const auto unite = [&](std::uint32_t a, std::uint32_t b) {
-    const auto [first, second] = std::minmax(root(a), root(b));
-    parent[second] = first;
+    a = root(a);
+    b = root(b);
+    parent[std::max(a, b)] = std::min(a, b);
   };
   std::unordered_map<std::string_view, std::uint32_t> modules;
   for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {

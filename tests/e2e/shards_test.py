@@ -353,7 +353,7 @@ class Again(Shards):
     def test_sigterm_leaves_whole_shards_alone(self):
         process = subprocess.Popen([PROGRAM, "convert", self.source, "-o", self.model, "--shards", "64"],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        while not any(entry.suffix == ".zt" for entry in self.out.iterdir()):
+        while process.poll() is None and not any(entry.suffix == ".zt" for entry in self.out.iterdir()):
             time.sleep(0.001)
         process.send_signal(signal.SIGTERM)
         errors = process.communicate(timeout=support.PATIENCE)[1].decode()
