@@ -130,6 +130,9 @@ OpenedSource OpenZtIn(const std::string& path, const std::vector<std::string>&,
 
 bool IsZtHead(std::span<const std::byte> head) { return head.size() >= 8 && LooksLikeZt(head); }
 
+// A tensor of a .zt file may be an HDF5 file, where one that has bytes before it would begin.
+bool IsHdf5Head(std::span<const std::byte> head) { return LooksLikeHdf5(head) && !IsZtHead(head); }
+
 constexpr std::string_view kSafetensorsSuffixes[] = {".safetensors"};
 constexpr std::string_view kSafetensorsIndexes[] = {".safetensors.index.json"};
 constexpr std::string_view kNpySuffixes[] = {".npy"};
@@ -168,7 +171,7 @@ constexpr Format kFormats[] = {
     {"torch", "PyTorch", kTorchSuffixes, kTorchIndexes, "", LooksLikeTorchStream, OpenTorchFile,
      OpenTorchIn, nullptr},
     {"onnx", "ONNX", kOnnxSuffixes, {}, "", LooksLikeOnnx, OpenOnnxFile, nullptr, nullptr},
-    {"hdf5", "HDF5, Keras", kHdf5Suffixes, {}, "", LooksLikeHdf5, OpenHdf5File, nullptr, nullptr},
+    {"hdf5", "HDF5, Keras", kHdf5Suffixes, {}, "", IsHdf5Head, OpenHdf5File, nullptr, nullptr},
     {"zt", "zTensor 2.0, 1.x, 0.1", kZtSuffixes, kZtIndexes, "a .zt file", IsZtHead, OpenZtFile,
      OpenZtIn, nullptr},
 };

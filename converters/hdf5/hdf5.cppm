@@ -24,8 +24,9 @@ struct Hdf5Options {
 bool ReadsHdf5();
 
 // How many first bytes LooksLikeHdf5 wants to see.
-inline constexpr std::size_t kHdf5HeadBytes = 2048 + 8;
-// True where a file that begins with `head` is an HDF5 file. 512, 1024 or 2048 bytes of another program's may come first.
+inline constexpr std::size_t kHdf5HeadBytes = 16384 + 8;
+// True where a file that begins with `head` is an HDF5 file. Bytes of another program's may come first: 512, or any
+// doubling of it. OpenHdf5 takes more of them than this looks behind.
 bool LooksLikeHdf5(std::span<const std::byte> head);
 
 // True where an archive holds a Keras model's weights.

@@ -135,11 +135,9 @@ StatusOr<KerasModel> OpenKeras(std::shared_ptr<ByteSource> bytes, std::uint64_t 
 
 bool LooksLikeHdf5(std::span<const std::byte> head) {
   constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
-  for (const std::size_t offset : {0u, 512u, 1024u, 2048u}) {
-    if (head.size() >= offset + kSignature.size() &&
-        std::memcmp(head.data() + offset, kSignature.data(), kSignature.size()) == 0) {
-      return true;
-    }
+  for (std::size_t offset = 0; offset + kSignature.size() <= head.size();
+       offset = offset == 0 ? 512 : 2 * offset) {
+    if (std::memcmp(head.data() + offset, kSignature.data(), kSignature.size()) == 0) return true;
   }
   return false;
 }

@@ -2,6 +2,7 @@
 module;
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -293,6 +294,18 @@ class Hdf5Source final : public TensorSource {
   std::uint64_t held_begin_ = 0;
 };
 
+// True where the file begins behind more bytes of another program's than `seen`.
+StatusOr<bool> BeginsBehind(ByteSource& bytes, std::uint64_t seen) {
+  std::array<std::byte, 8> signature;
+  for (std::uint64_t at = 512; at <= *bytes.size() && *bytes.size() - at >= signature.size();
+       at *= 2) {
+    if (at + signature.size() <= seen) continue;
+    ZT_RETURN_IF_ERROR(bytes.ReadAt(at, signature));
+    if (LooksLikeHdf5(signature)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 }  // namespace hdf5::internal
 
@@ -309,8 +322,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> byt
   if (LooksLikeZip(head)) {
     ZT_ASSIGN_OR_RETURN(model, hdf5::internal::OpenKeras(std::move(bytes), options.memory_limit));
     bytes = model.weights;
-  } else if (!LooksLikeHdf5(head)) {
-    return InvalidData("it is no HDF5 file");
+  } else {
+    ZT_ASSIGN_OR_RETURN(const bool far, hdf5::internal::BeginsBehind(*bytes, head.size()));
+    if (!far && !LooksLikeHdf5(head)) return InvalidData("it is no HDF5 file");
   }
   auto source =
       std::make_unique<hdf5::internal::Hdf5Source>(std::move(bytes), options.memory_limit);

@@ -207,9 +207,13 @@ class Walker {
   Status DescribeLayout(hid_t id, hid_t made, std::uint64_t width, Dataset& dataset) {
     switch (H5Pget_layout(made)) {
       case H5D_CONTIGUOUS: {
+        // H5Dget_offset adds the user block even to the address of what was never written.
+        H5D_space_status_t space = H5D_SPACE_STATUS_ERROR;
+        if (H5Dget_space_status(id, &space) < 0) return Damaged("its layout");
+        if (space == H5D_SPACE_STATUS_NOT_ALLOCATED) return OkStatus();  // the fill value
         const haddr_t offset = H5Dget_offset(id);
         dataset.contiguous = offset != HADDR_UNDEF;
-        dataset.offset = dataset.contiguous ? offset : 0;  // never written: the fill value
+        dataset.offset = dataset.contiguous ? offset : 0;
         return OkStatus();
       }
       case H5D_COMPACT:

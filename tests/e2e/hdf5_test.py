@@ -125,12 +125,31 @@ class Hdf5(EndToEnd):
         self.check(source)
 
     def test_bytes_of_another_program_come_first(self):
-        for size in (512, 1024, 2048):
+        for size in (512, 1024, 2048, 4096, 16384, 65536, 1 << 20):
             source = self.path(f"{size}.mat")
             with h5py.File(source, "w", userblock_size=size) as file:
                 file["a"] = numpy.arange(12, dtype="f4").reshape(3, 4)
                 file.create_dataset("z", data=numpy.arange(99), compression="gzip")
-            self.check(source)
+                file.create_dataset("never", (4,), "<i4", fillvalue=7)
+                file.create_dataset("never chunked", (4, 5), ">i4", chunks=(2, 2), fillvalue=7)
+                file.create_dataset("partly", (4, 5), "<i4", chunks=(2, 2), fillvalue=7)[0, 0] = 1
+                file.create_dataset("empty", (0, 5), "<i4")
+                file["large"] = numpy.arange(5000)
+            self.assertEqual(len(self.check(source, *(["--from", "hdf5"] if size > 16384 else []))), 7)
+        self.put("none.h5", bytes(100000))
+        self.fail_with(INVALID, "convert", "--from", "hdf5", self.path("none.h5"), "-o", self.path("x.zt"), says="no HDF5 file")
+
+    def test_a_tensor_of_a_zt_file_may_be_a_file_of_this_format(self):
+        with h5py.File(self.path("in.h5"), "w") as file:
+            file["a"] = numpy.arange(12)
+        for size in (448, 960, 1984, 4032, 8128):  # of the tensor before it, which begins at byte 64
+            folder = self.path(f"arrays{size}")
+            folder.mkdir()
+            numpy.save(folder / "a.npy", numpy.zeros(size, "u1"))
+            numpy.save(folder / "b.npy", numpy.frombuffer(self.path("in.h5").read_bytes(), "u1"))
+            self.succeed("convert", "--spec", "1.2", folder, "-o", self.path(f"{size}.zt"))
+            self.assertIn(b"HDF", self.path(f"{size}.zt").read_bytes()[64 + size:72 + size])
+            self.assertEqual(sorted(self.converted(self.path(f"{size}.zt"))["objects"]), ["a", "b"])
 
     def test_many_and_deep_names(self):
         source = self.path("names.h5")
