@@ -36,11 +36,13 @@ class Storage final : public ByteSource {
     if (offset + out.size() > fails_from) return IoError("no more");
     std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
     read += out.size();
+    ++reads;
     return OkStatus();
   }
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  std::atomic<std::uint64_t> read = 0;
+  std::atomic<std::uint64_t> read = 0;   // bytes
+  std::atomic<std::uint64_t> reads = 0;  // calls
   std::atomic<std::uint64_t> fails_from = ~std::uint64_t{0};
 
  private:
@@ -153,6 +155,24 @@ TEST(Strided, EachByteIsFetchedOnceWhateverThePieces) {
       }
     }
   }
+}
+
+TEST(Strided, ManyElementsFarApartAreReadAtOnceAndFewAreNot) {
+  const auto bands = std::make_shared<StridedBands>(64 << 20);
+  Opened many(Case{Shape(16, 2), Shape(16, 8192)}, bands);
+  ASSERT_TRUE(many.Fetch(0, many.expected.size()));
+  EXPECT_EQ(many.storage.reads, 1u);
+  EXPECT_EQ(many.storage.read, many.storage.bytes().size());
+  // Beyond a tile, as many dimensions as fit it.
+  Case wide{Shape(16, 2), Shape(16, 8192)};
+  wide.strides[3] = 1 << 20;
+  Opened beyond(wide, bands);
+  ASSERT_TRUE(beyond.Fetch(0, beyond.expected.size()));
+  EXPECT_EQ(beyond.storage.reads, 2u);
+  Opened few(Case{{2, 3}, {40000, 8192}}, bands);
+  ASSERT_TRUE(few.Fetch(0, few.expected.size()));
+  EXPECT_EQ(few.storage.reads, 6u);
+  EXPECT_EQ(few.storage.read, few.expected.size());
 }
 
 TEST(Strided, WhatIsBestReadAtOnceIsABandWhereAllBeginAtMultiplesOfIt) {

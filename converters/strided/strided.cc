@@ -215,6 +215,25 @@ Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
   return OkStatus();
 }
 
+// How many dimensions, from the least stride on, fit a tile whole and reach so many elements that there is one for each
+// page of the run: gaps between these do not matter.
+std::size_t StridedView::DenseAxes(const Box& box, std::span<const std::size_t> by_stride,
+                                   std::size_t last) const {
+  const std::uint64_t rows = std::min(kTileRows, box.size[last]);
+  std::size_t dense = 0;
+  std::uint64_t reach = 1, elements = 1;
+  bool across = true;
+  for (std::size_t i = 0; i < by_stride.size(); ++i) {
+    const std::size_t k = by_stride[i];
+    reach += (box.size[k] - 1) * axes_[k].stride;
+    elements *= box.size[k];
+    if (k == last) across = false;
+    if (reach <= (across ? tile_ / rows : tile_) / width_ && reach * width_ / kGap <= elements)
+      dense = i + 1;
+  }
+  return dense;
+}
+
 StridedView::Tiling StridedView::Tile(const Box& box) const {
   const std::size_t rank = axes_.size();
   Tiling tiling;
@@ -234,12 +253,14 @@ StridedView::Tiling StridedView::Tile(const Box& box) const {
     return std::pair(axes_[a].stride, a) < std::pair(axes_[b].stride, b);
   });
   const std::uint64_t rows = std::min(kTileRows, box.size[tiling.last]);
+  const std::size_t dense = DenseAxes(box, by_stride, tiling.last);
   tiling.across = true;
-  for (const std::size_t k : by_stride) {
+  for (std::size_t i = 0; i < by_stride.size(); ++i) {
+    const std::size_t k = by_stride[i];
     const std::uint64_t apart = axes_[k].stride;
-    if (apart > tiling.run && (apart - tiling.run) * width_ > kGap) break;
+    if (i >= dense && apart > tiling.run && (apart - tiling.run) * width_ > kGap) break;
     if (k == tiling.last) tiling.across = false;
-    const std::uint64_t budget = (tiling.across ? tile_ / rows : tile_) / width_;
+    const std::uint64_t budget = (tiling.across && i >= dense ? tile_ / rows : tile_) / width_;
     std::uint64_t fit = box.size[k];
     if (apart > 0) fit = budget <= tiling.run ? 1 : 1 + (budget - tiling.run) / apart;
     tiling.in_run[k] = true;

@@ -111,6 +111,8 @@ class StridedView {
   Status CopyFromBand(std::uint64_t index, const Box& box, std::uint64_t size, std::uint64_t skip,
                       std::span<std::byte> out);
   void Gather(StridedBands::Band& band, const Box& box, std::unique_lock<std::mutex>& lock);
+  std::size_t DenseAxes(const Box& box, std::span<const std::size_t> by_stride,
+                        std::size_t last) const;
   Tiling Tile(const Box& box) const;
   Status LoadTile(const Box& box, const Tiling& tiling, std::uint64_t number,
                   std::span<std::byte> tile, std::byte* out);
