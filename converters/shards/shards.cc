@@ -169,6 +169,25 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
   return source;
 }
 
+// Takes from `files` those that only end as the format's do. What cannot be read stays, for OpenShard to say why.
+std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& format,
+                                     const CheckpointOptions& options,
+                                     std::vector<std::string>& files) {
+  if (format.recognise == nullptr) return {};
+  const auto is_shard = [&](const std::string& file) {
+    if (ParseShardName(file, format.suffix)) return true;
+    if (!options.follow_links && !CheckStaysInside(folder.string(), file).ok()) return true;
+    const auto bytes = OpenFile((folder / file).string());
+    const auto head = bytes.ok() ? Peek(**bytes, 512) : bytes.status();
+    return !head.ok() || format.recognise(*head);
+  };
+  const auto others = std::stable_partition(files.begin(), files.end(), is_shard);
+  if (others == files.begin()) return {};
+  std::vector<std::string> foreign(others, files.end());
+  files.erase(others, files.end());
+  return foreign;
+}
+
 // What `ztstream join` has written; the metadata of others is theirs.
 Status ParseOwnMetadata(const dom::element& metadata, ShardIndex& index) {
   dom::element own;
@@ -328,13 +347,18 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                            " files");
   ZT_RETURN_IF_ERROR(
       CheckSets(files, format.suffix, "there is no index, and the folder lacks shards"));
+  const std::vector<std::string> foreign = TakeForeign(folder, format, options, files);
   std::vector<std::unique_ptr<TensorSource>> sources;
   for (const std::string& file : files) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
                         OpenShard(folder, file, format, {}, options));
     sources.push_back(std::move(source));
   }
-  return MergeSources(std::move(sources), std::move(files));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,
+                      MergeSources(std::move(sources), std::move(files)));
+  for (const std::string& file : foreign)
+    merged->AddWarning(file + " is no checkpoint and is left out");
+  return merged;
 }
 
 }  // namespace zt

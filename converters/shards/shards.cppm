@@ -1,12 +1,14 @@
 // zt.convert.shards — checkpoints of several files in one folder, with an index or without.
 module;
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -50,6 +52,9 @@ struct ShardFormat {
   // The folder may hold other models: a file that the index does not list is an error where it is numbered and named as
   // the index is, and else passed over. Otherwise each is left out with a warning.
   bool refuse_unlisted = false;
+  // True where a file that begins with `head` (512 bytes suffice) is one of the format. In a folder without an index, others
+  // are left out with a warning, unless they are named as parts of a set, or nothing else is there. Null: all are shards.
+  bool (*recognise)(std::span<const std::byte> head) = nullptr;
 };
 
 // "model-00002-of-00003.safetensors" taken apart.

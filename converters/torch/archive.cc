@@ -31,6 +31,10 @@ namespace torch::internal {
 namespace {
 
 constexpr std::string_view kPickle = "data.pkl";
+// A value that takes three bytes of a pickle may take a hundred of memory. So much may a deflated pickle have, and so
+// many times what is stored of it.
+constexpr std::uint64_t kFreeInflated = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMostInflated = 32;
 
 // True where the last part of the path is `name`.
 bool IsNamed(std::string_view path, std::string_view name) {
@@ -136,9 +140,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> 
       return Annotate(opened.status(), "entry " + Quote(archive->entries()[index].name));
     }
     const auto& pickle = *opened;
-    if (*pickle->size() > PickleLimits().bytes) {
-      return Unsupported("data.pkl has " + std::to_string(*pickle->size()) + " bytes, more than " +
+    const ZipEntry& entry = archive->entries()[index];
+    if (entry.size > PickleLimits().bytes) {
+      return Unsupported("data.pkl has " + std::to_string(entry.size) + " bytes, more than " +
                          std::to_string(PickleLimits().bytes));
+    }
+    if (entry.size > std::max(kFreeInflated, kMostInflated * entry.stored_size)) {
+      return Unsupported("data.pkl has " + std::to_string(entry.size) +
+                         " bytes that were deflated to " + std::to_string(entry.stored_size) +
+                         ", as no checkpoint's are; unpack the archive, and zip it uncompressed");
     }
     ZT_ASSIGN_OR_RETURN(const Graph graph, Graph::Read(*pickle, 0));
     if (graph.size() != *pickle->size()) {

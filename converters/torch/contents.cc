@@ -315,6 +315,7 @@ class Walk {
 
   // A number, text, flag or None, or a list of these; nothing for anything else.
   std::optional<Value> Plain(NodeId id, int depth) {
+    if (depth > kMaxDepth) return std::nullopt;
     switch (graph_.kind(id)) {
       case NodeKind::kNone:
         return Value();
@@ -335,7 +336,6 @@ class Walk {
         return Plain(graph_.Items(graph_.args(id))[0], depth + 1);
       case NodeKind::kTuple:
       case NodeKind::kList: {
-        if (depth > kMaxDepth) return std::nullopt;
         Value::Array array;
         for (const NodeId item : graph_.Items(id)) {
           if (!Spend(sizeof(Value)).ok()) return std::nullopt;

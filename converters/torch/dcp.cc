@@ -12,6 +12,8 @@ module;
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -57,6 +59,7 @@ class Stretch final : public ByteSource {
 // A box of a tensor, saved as a checkpoint of its own.
 struct Chunk {
   Shape offsets, sizes;
+  std::string file;  // within the folder
   std::unique_ptr<TensorSource> source;
 };
 
@@ -95,10 +98,10 @@ class ChunkCopy {
       const std::uint64_t size = count * line_ - skip - cut;
       if (count == 1) {
         const std::span<std::byte> to = out.subspan(low + skip - begin, size);
-        ZT_RETURN_IF_ERROR(chunk_.source->Read({0, 0}, first * line_ + skip, to));
+        ZT_RETURN_IF_ERROR(ReadChunk(first * line_ + skip, to));
       } else {
         buffer.resize(size);
-        ZT_RETURN_IF_ERROR(chunk_.source->Read({0, 0}, first * line_ + skip, buffer));
+        ZT_RETURN_IF_ERROR(ReadChunk(first * line_ + skip, buffer));
         std::uint64_t at = 0;
         for (std::uint64_t i = 0; i < count; ++i) {
           const std::uint64_t from = i == 0 ? skip : 0;
@@ -142,6 +145,11 @@ class ChunkCopy {
     return low;
   }
 
+  Status ReadChunk(std::uint64_t offset, std::span<std::byte> out) const {
+    const Status status = chunk_.source->Read({0, 0}, offset, out);
+    return status.ok() ? status : Annotate(status, "the chunk in " + chunk_.file);
+  }
+
   const Shape& shape_;
   const Chunk& chunk_;
   std::size_t rank_ = 0;  // dimensions that number the lines
@@ -156,11 +164,29 @@ class DcpSource final : public TensorSource {
     ZT_RETURN_IF_ERROR(ValidateObject(object));
     ZT_RETURN_IF_ERROR(CheckChunks(object, chunks));
     objects_.push_back(std::move(object));
+    problems_.emplace_back();
     chunks_.push_back(std::move(chunks));
     return OkStatus();
   }
+  // One that is listed, and cannot be converted.
+  void AddUnreadable(std::string name, std::string_view problem) {
+    objects_.push_back(Unreadable(std::move(name), "tensor"));
+    problems_.emplace_back(problem);
+    chunks_.emplace_back();
+    tallest_.push_back(0);
+  }
+  void SetFolder(std::string folder) { file_ = std::move(folder); }
 
   std::string_view format() const override { return "torch"; }
+  Status CheckReadable(std::uint32_t object) const override {
+    const std::string& problem = problems_[object];
+    return problem.empty() ? OkStatus() : Unsupported(problem);
+  }
+  // A chunk's archive may be deflated.
+  bool sequential(ComponentId id) const override {
+    return std::ranges::any_of(chunks_[id.object],
+                               [](const Chunk& chunk) { return chunk.source->sequential({0, 0}); });
+  }
   const std::string& file(ComponentId id) const override {
     return chunks_.empty() || chunks_[id.object].empty() ? file_
                                                          : chunks_[id.object][0].source->file({});
@@ -168,6 +194,7 @@ class DcpSource final : public TensorSource {
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     const Object& object = objects_[id.object];
     const std::uint64_t size = object.components[0].bytes;
+    ZT_RETURN_IF_ERROR(CheckReadable(id.object));
     if (offset > size || out.size() > size - offset) {
       return InvalidArgument("a range beyond the tensor's " + std::to_string(size) + " bytes");
     }
@@ -249,8 +276,28 @@ class DcpSource final : public TensorSource {
     return OkStatus();
   }
 
+  std::vector<std::string> problems_;       // of each object, or empty
   std::vector<std::vector<Chunk>> chunks_;  // of each object, by their offsets
   std::vector<std::uint64_t> tallest_;      // rows of the tallest chunk
+};
+
+// Numbers for texts, the same for equal ones. Many places of a pickle may share a text, which is looked at once.
+class Texts {
+ public:
+  explicit Texts(const Graph& graph) : graph_(graph) {}
+  std::uint32_t Number(NodeId text) {
+    const auto [known, fresh] = by_node_.emplace(text, 0);
+    if (fresh) {
+      const auto next = static_cast<std::uint32_t>(by_text_.size());
+      known->second = by_text_.emplace(graph_.Text(text), next).first->second;
+    }
+    return known->second;
+  }
+
+ private:
+  const Graph& graph_;
+  std::unordered_map<NodeId, std::uint32_t> by_node_;
+  std::unordered_map<std::string_view, std::uint32_t> by_text_;
 };
 
 // Reads .metadata: what tensors there are, and in which files their chunks lie.
@@ -260,7 +307,8 @@ class Metadata {
       : graph_(graph),
         folder_(std::move(folder)),
         options_(options),
-        sizes_(graph, none_, storages_) {}
+        sizes_(graph, none_, storages_),
+        texts_(graph) {}
 
   StatusOr<std::unique_ptr<TensorSource>> Open() {
     const NodeId root = graph_.root();
@@ -269,7 +317,9 @@ class Metadata {
     }
     ZT_RETURN_IF_ERROR(ReadPlaces(Field(root, "storage_data")));
     auto source = std::make_unique<DcpSource>();
-    std::vector<std::string> others;
+    source->SetFolder(folder_.string());
+    Contents left;
+    std::unordered_set<std::uint32_t> names;
     const NodeId tensors = Field(root, "state_dict_metadata");
     if (tensors == Graph::kNoNode || !graph_.Is(tensors, NodeKind::kDict)) {
       return InvalidData("it does not say what tensors there are");
@@ -277,15 +327,20 @@ class Metadata {
     const auto items = graph_.Items(tensors);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
       if (!graph_.Is(items[i], NodeKind::kText)) return InvalidData("a tensor's name is no text");
-      const std::string name(graph_.Text(items[i]));
+      const std::string_view name = graph_.Text(items[i]);
+      if (!names.insert(texts_.Number(items[i])).second)
+        return Annotate(InvalidData("it is there twice"), TensorContext(name));
       if (!IsCall(items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata")) {
-        others.push_back(name);
+        LeaveOut(left, Quote(name));
         continue;
       }
-      ZT_RETURN_IF_ERROR(Annotate(ReadTensor(name, items[i + 1], *source), TensorContext(name)));
+      const Status status = ReadTensor(items[i], items[i + 1], *source);
+      if (status.code() == StatusCode::kUnimplemented) {
+        source->AddUnreadable(std::string(name), Message(status));
+      } else {
+        ZT_RETURN_IF_ERROR(AnnotateTensor(status, name));
+      }
     }
-    Contents left;
-    for (const std::string& name : others) LeaveOut(left, Quote(name));
     AddLeftOut(left, *source);
     return source;
   }
@@ -296,21 +351,25 @@ class Metadata {
     std::uint64_t taken = 0;  // by chunks
   };
   static constexpr std::uint64_t kMostTaken = 4;
+  static constexpr std::size_t kMostMembers = 64;
   struct Location {
-    std::string path;
+    NodeId path = Graph::kNoNode;
     std::uint64_t offset = 0, length = 0;
+    bool transformed = false;
   };
 
   bool IsCall(NodeId id, std::string_view name) const {
     return graph_.Is(id, NodeKind::kCall) && graph_.IsGlobal(graph_.callable(id), name);
   }
-  // A member of an object's state; kNoNode where there is none.
+  // A member of an object's state; kNoNode where there is none. Many objects may share a state: no more than the first of
+  // its members are looked at.
   NodeId Field(NodeId object, std::string_view name) const {
     if (!graph_.Is(object, NodeKind::kCall) || graph_.state(object) == Graph::kNoNode)
       return Graph::kNoNode;
     const NodeId state = graph_.state(object);
     if (!graph_.Is(state, NodeKind::kDict)) return Graph::kNoNode;
-    const auto items = graph_.Items(state);
+    auto items = graph_.Items(state);
+    items = items.first(std::min(items.size(), 2 * kMostMembers));
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
       if (graph_.Is(items[i], NodeKind::kText) && graph_.Text(items[i]) == name)
         return items[i + 1];
@@ -340,27 +399,21 @@ class Metadata {
       if (name == Graph::kNoNode || !graph_.Is(name, NodeKind::kText)) {
         return InvalidData("a place has no tensor's name");
       }
-      const std::string key(graph_.Text(name));
       const NodeId offset = Field(items[i], "offset");
       if (offset == Graph::kNoNode || graph_.Is(offset, NodeKind::kNone)) continue;  // no tensor's
       ZT_ASSIGN_OR_RETURN(Shape offsets, sizes_.ReadSizes(offset));
       const NodeId descriptors = Field(info, "transform_descriptors");
-      if (descriptors != Graph::kNoNode && !graph_.Is(descriptors, NodeKind::kNone) &&
-          !graph_.Items(descriptors).empty()) {
-        return Annotate(
-            Unsupported("its chunks are transformed (compressed); save the checkpoint without "
-                        "extensions"),
-            TensorContext(key));
-      }
       Location location;
-      const NodeId path = Field(info, "relative_path");
-      if (path == Graph::kNoNode || !graph_.Is(path, NodeKind::kText)) {
-        return Annotate(InvalidData("its file has no name"), TensorContext(key));
+      location.transformed = descriptors != Graph::kNoNode &&
+                             !graph_.Is(descriptors, NodeKind::kNone) &&
+                             !graph_.Items(descriptors).empty();
+      location.path = Field(info, "relative_path");
+      if (location.path == Graph::kNoNode || !graph_.Is(location.path, NodeKind::kText)) {
+        return AnnotateTensor(InvalidData("its file has no name"), graph_.Text(name));
       }
-      location.path = graph_.Text(path);
       ZT_ASSIGN_OR_RETURN(location.offset, NumberOf(info, "offset"));
       ZT_ASSIGN_OR_RETURN(location.length, NumberOf(info, "length"));
-      places_.emplace(std::pair(key, std::move(offsets)), std::move(location));
+      places_.emplace(std::pair(texts_.Number(name), std::move(offsets)), location);
     }
     return OkStatus();
   }
@@ -382,7 +435,7 @@ class Metadata {
     return *element;
   }
 
-  Status ReadTensor(const std::string& name, NodeId tensor, DcpSource& source) {
+  Status ReadTensor(NodeId name, NodeId tensor, DcpSource& source) {
     ZT_ASSIGN_OR_RETURN(Shape shape, SizesOf(tensor, "size"));
     ZT_ASSIGN_OR_RETURN(ElementType element, ElementOf(tensor));
     const NodeId list = Field(tensor, "chunks");
@@ -396,47 +449,54 @@ class Metadata {
       if (chunk.offsets.size() != shape.size() || chunk.sizes.size() != shape.size()) {
         return InvalidData("a chunk has another rank than shape " + ToString(shape));
       }
-      const auto place = places_.find(std::pair(name, chunk.offsets));
+      const auto place = places_.find(std::pair(texts_.Number(name), chunk.offsets));
       if (place == places_.end()) {
         return InvalidData("nothing says where its chunk at " + ToString(chunk.offsets) + " lies");
       }
-      ZT_ASSIGN_OR_RETURN(chunk.source, OpenChunk(place->second));
+      if (place->second.transformed) {
+        return Unsupported(
+            "its chunks are transformed (compressed); save the checkpoint without extensions");
+      }
+      chunk.file = graph_.Text(place->second.path);
+      ZT_ASSIGN_OR_RETURN(chunk.source, OpenChunk(place->second, chunk.file));
       const Object& object = chunk.source->objects()[0];
       ZT_RETURN_IF_ERROR(chunk.source->CheckReadable(0));
       if (object.format != "dense" || object.shape != chunk.sizes ||
           object.components[0].element != element) {
-        return InvalidData("its chunk in " + place->second.path + " is " +
+        return InvalidData("its chunk in " + chunk.file + " is " +
                            std::string(Name(object.components[0].element)) + " of shape " +
                            ToString(object.shape) + ", " + std::string(Name(element)) +
                            " of shape " + ToString(chunk.sizes) + " was expected");
       }
       chunks.push_back(std::move(chunk));
     }
-    return source.Add(name, std::move(shape), std::move(element), std::move(chunks));
+    return source.Add(std::string(graph_.Text(name)), std::move(shape), std::move(element),
+                      std::move(chunks));
   }
 
-  StatusOr<std::unique_ptr<TensorSource>> OpenChunk(const Location& location) {
-    ZT_ASSIGN_OR_RETURN(OpenedFile* const file, FileOf(location.path));
+  StatusOr<std::unique_ptr<TensorSource>> OpenChunk(const Location& location,
+                                                    const std::string& name) {
+    ZT_ASSIGN_OR_RETURN(OpenedFile* const file, FileOf(location.path, name));
     const std::uint64_t size = *file->bytes->size();
     if (location.offset > size || location.length > size - location.offset) {
-      return InvalidData("a chunk ends outside " + location.path + "; it is truncated");
+      return InvalidData("a chunk ends outside " + name + "; it is truncated");
     }
     // Each chunk's archive is read: one of many entries must not stand for many chunks.
     file->taken = CheckedAdd(file->taken, location.length).value_or(~std::uint64_t{0});
     if (file->taken / kMostTaken > size) {
-      return InvalidData("chunks share the bytes of " + location.path + ", more than " +
+      return InvalidData("chunks share the bytes of " + name + ", more than " +
                          std::to_string(kMostTaken) + " times as many as it has");
     }
     auto chunk =
         OpenArchive(std::make_shared<Stretch>(file->bytes, location.offset, location.length),
                     "chunk", options_.memory_limit);
-    if (!chunk.ok()) return Annotate(chunk.status(), location.path);
+    if (!chunk.ok()) return Annotate(chunk.status(), name);
     if ((*chunk)->objects().size() != 1)
-      return InvalidData("a chunk in " + location.path + " is not one tensor");
+      return InvalidData("a chunk in " + name + " is not one tensor");
     return chunk;
   }
-  StatusOr<OpenedFile*> FileOf(const std::string& name) {
-    OpenedFile& file = files_[name];
+  StatusOr<OpenedFile*> FileOf(NodeId path, const std::string& name) {
+    OpenedFile& file = files_[texts_.Number(path)];
     if (file.bytes != nullptr) return &file;
     if (name.empty() || name == "." || name == ".." ||
         name.find_first_of(std::string_view("/\\\0", 3)) != name.npos) {
@@ -445,6 +505,9 @@ class Metadata {
     }
     if (!options_.follow_links)
       ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name), name));
+    std::error_code error;
+    if (fs::symlink_status(folder_ / name, error).type() == fs::file_type::not_found)
+      return InvalidData("its file " + Quote(name) + " is missing");
     auto opened = OpenFile((folder_ / name).string());
     if (!opened.ok()) return Annotate(opened.status(), name);
     file.bytes = *std::move(opened);
@@ -457,16 +520,21 @@ class Metadata {
   const std::vector<bool> none_;
   std::vector<Storage> storages_;
   TensorReader sizes_;
-  std::map<std::pair<std::string, Shape>, Location> places_;
-  std::map<std::string, OpenedFile> files_;
+  Texts texts_;
+  std::map<std::pair<std::uint32_t, Shape>, Location> places_;  // by name and offsets
+  std::unordered_map<std::uint32_t, OpenedFile> files_;         // by path
 };
 
 }  // namespace
 }  // namespace torch::internal
 
+namespace {
+constexpr const char* kMetadata = ".metadata";
+}  // namespace
+
 bool LooksLikeDcpFolder(const std::string& path) {
   std::error_code error;
-  return std::filesystem::is_regular_file(std::filesystem::path(path) / ".metadata", error);
+  return std::filesystem::is_regular_file(std::filesystem::path(path) / kMetadata, error);
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
@@ -476,13 +544,18 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
                           const ShardIndex&) {
       return OpenTorch(std::move(bytes), std::filesystem::path(file).stem().string(), options);
     };
-    return OpenShards(path, {".bin", ".bin.index.json", open},
+    return OpenShards(path,
+                      {".bin", ".bin.index.json", open, false, torch::internal::LooksLikeTorch},
                       {.follow_links = options.follow_links});
   }
-  const std::string file = (std::filesystem::path(path) / ".metadata").string();
+  if (!options.follow_links)
+    ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, kMetadata), kMetadata));
+  const std::string file = (std::filesystem::path(path) / kMetadata).string();
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(file));
   auto graph = torch::internal::Graph::Read(*bytes, 0);
-  if (!graph.ok()) return Annotate(graph.status(), ".metadata");
+  if (!graph.ok()) return Annotate(graph.status(), kMetadata);
+  if (graph->size() != *bytes->size())
+    return Annotate(InvalidData("bytes follow the pickle"), kMetadata);
   return torch::internal::Metadata(*graph, path, options).Open();
 }
 

@@ -24,6 +24,22 @@ import zt.source;
 namespace zt {
 namespace torch::internal {
 
+namespace {
+
+// As torch before 0.2 wrote its checkpoints.
+bool IsTar(std::string_view head) { return head.size() > 262 && head.substr(257, 5) == "ustar"; }
+
+}  // namespace
+
+bool LooksLikeTorch(std::span<const std::byte> head) {
+  return LooksLikeZip(head) || LooksLikeTorchStream(head) ||
+         IsTar({reinterpret_cast<const char*>(head.data()), head.size()});
+}
+
+Object Unreadable(std::string name, std::string_view what) {
+  return {std::move(name), "torch." + std::string(what), {0}, {}, {{"data", {DType::kU8, ""}, 0}}};
+}
+
 void AddLeftOut(const Contents& contents, TensorSource& source) {
   for (const std::string& warning : contents.warnings) source.AddWarning(warning);
   if (contents.left_out.empty()) return;
@@ -46,7 +62,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorch(std::shared_ptr<ByteSource> by
   if (LooksLikeZip(head))
     return torch::internal::OpenArchive(std::move(bytes), stem, options.memory_limit);
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  if (text.size() > 262 && text.substr(257, 5) == "ustar") {
+  if (torch::internal::IsTar(text)) {
     return Unsupported(
         "it is a tar file, as torch before 0.2 wrote them; load it with torch.load and save it "
         "again");

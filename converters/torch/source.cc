@@ -4,6 +4,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@ module;
 module zt.convert.torch;
 
 import :contents;
+import :open;
 import :source;
 import zt.convert.strided;
 import zt.core;
@@ -33,14 +35,13 @@ namespace {
 constexpr std::uint64_t kMaxExpansion = 1024;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
 
-// What is listed of an object that cannot be converted.
-Object Unreadable(const std::string& name, const std::string& what) {
-  return {name, "torch." + what, {0}, {}, {{"data", {DType::kU8, ""}, 0}}};
-}
+// How often a storage that is deflated, and too large to be held, is inflated anew.
+constexpr std::uint64_t kMostReturns = 16;
 
 }  // namespace
 
-// A storage that can be read front to back only, read whole when it is first asked for. One at a time is in memory.
+// A storage that can be read front to back only, read whole when it is first asked for, and kept as long as the others
+// that are asked for leave it room.
 class StorageSource::Held final : public ByteSource {
  public:
   Held(StorageSource& owner, std::uint32_t storage) : owner_(owner), storage_(storage) {}
@@ -50,18 +51,29 @@ class StorageSource::Held final : public ByteSource {
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     const std::lock_guard lock(owner_.mutex_);
     const Place& place = owner_.places_[storage_];
-    if (owner_.held_storage_ != storage_) {
-      owner_.held_storage_ = ~std::uint32_t{0};
-      owner_.held_.resize(place.size);
-      ZT_RETURN_IF_ERROR(place.bytes->ReadAt(place.offset, owner_.held_));
-      owner_.held_storage_ = storage_;
-    }
-    std::copy_n(owner_.held_.begin() + static_cast<std::ptrdiff_t>(offset - place.offset),
-                out.size(), out.begin());
+    std::vector<std::byte>& bytes = owner_.held_[storage_];
+    if (bytes.empty()) ZT_RETURN_IF_ERROR(Load(place, bytes));
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset - place.offset), out.size(),
+                out.begin());
     return OkStatus();
   }
 
  private:
+  Status Load(const Place& place, std::vector<std::byte>& bytes) {
+    while (!owner_.loaded_.empty() && owner_.held_bytes_ + place.size > owner_.held_room_) {
+      std::vector<std::byte> freed = std::move(owner_.held_[owner_.loaded_.front()]);
+      owner_.held_bytes_ -= freed.size();
+      owner_.held_[owner_.loaded_.front()] = {};
+      owner_.loaded_.pop_front();
+    }
+    std::vector<std::byte> loading(place.size);
+    ZT_RETURN_IF_ERROR(place.bytes->ReadAt(place.offset, loading));
+    bytes = std::move(loading);
+    owner_.held_bytes_ += place.size;
+    owner_.loaded_.push_back(storage_);
+    return OkStatus();
+  }
+
   StorageSource& owner_;
   const std::uint32_t storage_;
 };
@@ -78,6 +90,9 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
     stored_ = CheckedAdd(stored_, place.size).value_or(~std::uint64_t{0});
   }
   viewed_.resize(places_.size());
+  streams_.resize(places_.size());
+  held_.resize(places_.size());
+  held_room_ = memory_limit / 2;
   for (Tensor& tensor : contents.tensors) {
     Entry entry;
     auto object = Declare(tensor, entry);
@@ -92,7 +107,7 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
   contents.tensors.clear();
   attributes_ = std::move(contents.attributes);
   Sort();
-  HoldWhereNeeded(memory_limit);
+  HoldWhereNeeded();
   if (pipe_) ZT_RETURN_IF_ERROR(CheckOrder());
   MakeViews(memory_limit);
   return OkStatus();
@@ -124,17 +139,16 @@ StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, K
 // Parts of equal bytes get equal numbers. kUnimplemented where all parts together would be too many bytes with this one:
 // it repeats elements, or views those of others. What the elements of a storage take once is never too much.
 Status StorageSource::Number(Part& part) {
-  std::vector<std::uint64_t> key = {
-      part.storage,
-      part.first,
-      part.elements.width,
-      part.elements.swap,
-      static_cast<std::uint64_t>(part.kind),
-      static_cast<std::uint64_t>(part.kind == Kind::kBytes ? DType::kU8 : part.dtype)};
-  if (part.bytes == 0) key = {};
-  if (part.elements.swap == 1 && part.direct()) {
-    key = {part.storage, part.first, part.bytes, static_cast<std::uint64_t>(part.kind)};
-  } else {
+  std::vector<std::uint64_t> key = {part.direct(), part.storage, part.first, part.bytes,
+                                    static_cast<std::uint64_t>(part.kind)};
+  // Indices are made of what is stored, and checked on the way: the same numbers may be wrong for another shape.
+  if (part.kind != Kind::kBytes) {
+    key.insert(key.end(),
+               {static_cast<std::uint64_t>(part.dtype), part.column, part.bounds.size()});
+    key.insert(key.end(), part.bounds.begin(), part.bounds.end());
+  }
+  if (!part.direct()) {
+    key.insert(key.end(), {part.elements.width, part.elements.swap});
     for (const StridedAxis& axis : part.axes) key.insert(key.end(), {axis.count, axis.stride});
   }
   const auto [known, fresh] = numbers_.emplace(std::move(key), numbers_.size());
@@ -259,7 +273,7 @@ void StorageSource::Sort() {
 
 // A storage that can be read front to back only is streamed where its tensors lie in it one after the other, and held
 // in memory where they do not.
-void StorageSource::HoldWhereNeeded(std::uint64_t memory_limit) {
+void StorageSource::HoldWhereNeeded() {
   struct Use {
     std::uint64_t number = ~std::uint64_t{0}, end = 0;
     bool hold = false;
@@ -275,22 +289,22 @@ void StorageSource::HoldWhereNeeded(std::uint64_t memory_limit) {
       use.end = part.first + part.bytes;
     }
   }
+  std::vector<bool> too_large(places_.size());
   for (std::uint32_t i = 0; i < places_.size(); ++i) {
     if (!places_[i].bytes->sequential() || !uses[i].hold) continue;
-    if (places_[i].size <= memory_limit / 2) {
-      readers_[i] = std::make_shared<Held>(*this, i);
-      continue;
-    }
-    for (Entry& entry : entries_) {
-      const bool uses_it = std::any_of(entry.parts.begin(), entry.parts.end(),
-                                       [&](const Part& part) { return part.storage == i; });
-      if (!uses_it || !entry.problem.empty()) continue;
-      entry.problem =
-          "it is a view of a storage of " + std::to_string(places_[i].size) +
-          " bytes that would have to be held in memory (it is deflated or comes from a "
-          "pipe), more than "
-          "half the memory limit; raise the limit (--memory), or give an uncompressed file";
-    }
+    too_large[i] = places_[i].size > held_room_;
+    if (!too_large[i]) readers_[i] = std::make_shared<Held>(*this, i);
+  }
+  for (Entry& entry : entries_) {
+    if (!entry.problem.empty()) continue;
+    const auto part = std::ranges::find_if(
+        entry.parts, [&](const Part& each) { return too_large[each.storage]; });
+    if (part == entry.parts.end()) continue;
+    entry.problem =
+        "it is a view of a storage of " + std::to_string(places_[part->storage].size) +
+        " bytes that would have to be held in memory (it is deflated or comes from a "
+        "pipe), more than "
+        "half the memory limit; raise the limit (--memory), or give an uncompressed file";
   }
 }
 
@@ -314,11 +328,11 @@ Status StorageSource::CheckOrder() const {
   return OkStatus();
 }
 
-// Half of the limit is for a storage that is held, or for bands where none is: those of what is in memory may be small.
+// Half of the limit is for storages that are held, or for bands where none is: those of what is in memory may be small.
 void StorageSource::MakeViews(std::uint64_t memory_limit) {
   const auto held = [&](std::size_t i) { return readers_[i] != places_[i].bytes; };
   bool any = false;
-  for (std::size_t i = 0; i < places_.size(); ++i) any |= held(i);
+  for (const Place& place : places_) any |= place.bytes->sequential();
   const auto bands = std::make_shared<StridedBands>(memory_limit / (any ? 8 : 2));
   for (Entry& entry : entries_) {
     for (Part& part : entry.parts) {
@@ -393,7 +407,29 @@ Status StorageSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
 
 Status StorageSource::ReadRaw(const Part& part, std::uint64_t offset, std::span<std::byte> out) {
   if (part.view != nullptr) return part.view->Read(offset, out);
+  ZT_RETURN_IF_ERROR(Follow(part, offset, out.size()));
   return readers_[part.storage]->ReadAt(places_[part.storage].offset + part.first + offset, out);
+}
+
+// A deflated storage is streamed as long as it is read front to back, the order of the objects. Where what went before is
+// wanted, as in an order of names, it is held from then on: to go back is to inflate it anew.
+Status StorageSource::Follow(const Part& part, std::uint64_t offset, std::uint64_t size) {
+  const Place& place = places_[part.storage];
+  if (pipe_ || part.held || !place.bytes->sequential()) return OkStatus();
+  const std::lock_guard lock(mutex_);
+  Stream& stream = streams_[part.storage];
+  const bool back = part.first + offset < stream.reached;
+  stream.reached = part.first + offset + size;
+  if (!back || readers_[part.storage] != place.bytes) return OkStatus();
+  if (place.size <= held_room_) {
+    readers_[part.storage] = std::make_shared<Held>(*this, part.storage);
+  } else if (++stream.returns > kMostReturns) {
+    return Unsupported("its storage of " + std::to_string(place.size) +
+                       " bytes is deflated, and its tensors are wanted in another order than they "
+                       "lie in; to hold it takes more than half the memory limit: raise the limit "
+                       "(--memory), or give an uncompressed file");
+  }
+  return OkStatus();
 }
 
 // Indices from element `first` on, widened and checked.

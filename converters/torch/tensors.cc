@@ -94,7 +94,6 @@ StatusOr<std::uint32_t> TensorReader::ReadStorage(NodeId id, ElementType& elemen
     return Malformed("its storage's key or count is wrong");
   }
   Storage storage;
-  storage.key = graph_.Text(parts[2]);
   storage.width = typed ? WidthOf(element) : 1;
   storage.count = static_cast<std::uint64_t>(graph_.Int(parts[4]));
   const auto bytes = CheckedMul(storage.width, storage.count);
@@ -116,18 +115,21 @@ StatusOr<std::uint32_t> TensorReader::ReadStorage(NodeId id, ElementType& elemen
     first = offset * storage.width;
     window = first + count * storage.width;
   }
-  return AddStorage(storage);
+  return AddStorage(std::move(storage), parts[2]);
 }
 
-// The number of a storage, which every tensor says the same of.
-StatusOr<std::uint32_t> TensorReader::AddStorage(const Storage& storage) {
-  const auto [known, fresh] =
-      by_key_.emplace(storage.key, static_cast<std::uint32_t>(storages_.size()));
-  if (fresh) {
-    storages_.push_back(storage);
+// The number of a storage, which every tensor says the same of. Many tensors may share the text of its key, which is
+// looked at once.
+StatusOr<std::uint32_t> TensorReader::AddStorage(Storage storage, NodeId key) {
+  const auto next = static_cast<std::uint32_t>(storages_.size());
+  const auto [known, unseen] = by_key_node_.emplace(key, next);
+  if (unseen) known->second = by_key_.emplace(graph_.Text(key), next).first->second;
+  if (known->second == next) {
+    storage.key = graph_.Text(key);
+    storages_.push_back(std::move(storage));
   } else if (const Storage& old = storages_[known->second];
              old.width * old.count != storage.width * storage.count) {
-    return InvalidData("storage " + Quote(storage.key) + " is said to have " +
+    return InvalidData("storage " + Quote(old.key) + " is said to have " +
                        std::to_string(old.width * old.count) + " bytes and " +
                        std::to_string(storage.width * storage.count));
   }
@@ -242,7 +244,7 @@ StatusOr<StorageView> TensorReader::ReadPart(NodeId id, std::string_view what, i
 }
 
 // (layout, (indices, values, size[, coalesced])) or (layout, (pointers, indices, values, size)).
-StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr_only) {
+StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr_only, int depth) {
   if (args.size() < 2 || !graph_.Is(args[1], NodeKind::kTuple)) {
     return Malformed("arguments are missing");
   }
@@ -259,15 +261,15 @@ StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr
   if (name == "torch.sparse_coo" && !csr_only) {
     if (parts.size() < 3) return Malformed("parts are missing");
     tensor.layout = Layout::kCoo;
-    ZT_ASSIGN_OR_RETURN(tensor.indices, ReadPart(parts[0], "indices", 0));
-    ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[1], "values", 0));
+    ZT_ASSIGN_OR_RETURN(tensor.indices, ReadPart(parts[0], "indices", depth));
+    ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[1], "values", depth));
     ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[2]));
   } else if (name == "torch.sparse_csr") {
     if (parts.size() < 4) return Malformed("parts are missing");
     tensor.layout = Layout::kCsr;
-    ZT_ASSIGN_OR_RETURN(tensor.pointers, ReadPart(parts[0], "row pointers", 0));
-    ZT_ASSIGN_OR_RETURN(tensor.indices, ReadPart(parts[1], "indices", 0));
-    ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[2], "values", 0));
+    ZT_ASSIGN_OR_RETURN(tensor.pointers, ReadPart(parts[0], "row pointers", depth));
+    ZT_ASSIGN_OR_RETURN(tensor.indices, ReadPart(parts[1], "indices", depth));
+    ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[2], "values", depth));
     ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[3]));
   } else {
     return Unsupported("its layout " + Quote(name) +
@@ -334,7 +336,7 @@ StatusOr<std::optional<Tensor>> TensorReader::Read(NodeId id, int depth) {
   } else if (is("torch._utils._rebuild_sparse_tensor") ||
              is("torch._utils._rebuild_sparse_csr_tensor")) {
     ZT_RETURN_IF_ERROR(need(2));
-    tensor = ReadSparse(args, is("torch._utils._rebuild_sparse_csr_tensor"));
+    tensor = ReadSparse(args, is("torch._utils._rebuild_sparse_csr_tensor"), depth);
   } else if (is("torch._utils._rebuild_meta_tensor_no_storage")) {
     ZT_RETURN_IF_ERROR(need(2));
     tensor = ReadMeta(args);

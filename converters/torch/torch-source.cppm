@@ -3,6 +3,7 @@ module;
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -86,10 +87,11 @@ class StorageSource : public TensorSource {
   StatusOr<Part> MakePart(const StorageView& view, Kind kind = Kind::kBytes);
   Status Number(Part& part);
   void Sort();
-  void HoldWhereNeeded(std::uint64_t memory_limit);
+  void HoldWhereNeeded();
   Status CheckOrder() const;
   void MakeViews(std::uint64_t memory_limit);
   Status ReadRaw(const Part& part, std::uint64_t offset, std::span<std::byte> out);
+  Status Follow(const Part& part, std::uint64_t offset, std::uint64_t size);
   Status ReadIndices(const Part& part, std::uint64_t first, std::span<std::uint64_t> out);
   Status CheckPointers(const Part& part, std::uint64_t first,
                        std::span<const std::uint64_t> values);
@@ -104,10 +106,17 @@ class StorageSource : public TensorSource {
   std::set<std::uint64_t> excessive_;  // numbers of parts that would be too many bytes more
   bool pipe_ = false;
 
-  // The storage that is held at the moment.
-  std::mutex mutex_;
-  std::uint32_t held_storage_ = ~std::uint32_t{0};
-  std::vector<std::byte> held_;
+  // Storages that can be read front to back only.
+  struct Stream {
+    std::uint64_t reached = 0;  // by the last range of it that was read
+    std::uint64_t returns = 0;  // to what went before
+  };
+  std::mutex mutex_;                          // of what follows
+  std::vector<Stream> streams_;               // of each
+  std::vector<std::vector<std::byte>> held_;  // of each, its bytes or none
+  std::deque<std::uint32_t> loaded_;          // those that are held, the first of them first
+  std::uint64_t held_bytes_ = 0;              // together
+  std::uint64_t held_room_ = 0;               // for them
 };
 
 }  // namespace zt::torch::internal

@@ -22,7 +22,7 @@ bool IsNumpyArray(const Graph& graph, NodeId id);
 // Of a dtype that tensors have, or one like it that is not supported; not an array of texts, objects or dates.
 bool IsNumericArray(const Graph& graph, NodeId id);
 
-// Recognises the calls that make tensors, and collects the storages they view.
+// Recognises the calls that make tensors, and collects the storages they view. The graph has to outlive it.
 class TensorReader {
  public:
   // `room` bounds the bytes of arrays that are held in memory.
@@ -48,11 +48,11 @@ class TensorReader {
     std::optional<std::size_t> hooks = std::nullopt, dtype = std::nullopt, metadata = std::nullopt,
                                qscheme = std::nullopt;
   };
-  StatusOr<std::uint32_t> AddStorage(const Storage& storage);
+  StatusOr<std::uint32_t> AddStorage(Storage storage, NodeId key);
   Status Unwrap(NodeId& callable, NodeId& tuple) const;
   StatusOr<Tensor> ReadDense(const Arguments& args);
   Status ReadView(const Arguments& args, StorageView& view);
-  StatusOr<Tensor> ReadSparse(std::span<const NodeId> args, bool csr_only);
+  StatusOr<Tensor> ReadSparse(std::span<const NodeId> args, bool csr_only, int depth);
   StatusOr<Tensor> ReadMeta(std::span<const NodeId> args);
   StatusOr<std::optional<Tensor>> ReadArray(NodeId id);
   StatusOr<std::uint32_t> HoldArray(NodeId id, bool big_endian, std::uint64_t size);
@@ -62,7 +62,8 @@ class TensorReader {
   const Graph& graph_;
   const std::vector<bool>& holds_;
   std::vector<Storage>& storages_;
-  std::unordered_map<std::string, std::uint32_t> by_key_;
+  std::unordered_map<std::string_view, std::uint32_t> by_key_;  // the texts are the graph's
+  std::unordered_map<NodeId, std::uint32_t> by_key_node_;
   std::uint64_t room_;
   // Of arrays: twice the node that has the bytes, and 1 more where they are big-endian.
   std::unordered_map<std::uint64_t, std::uint32_t> arrays_;

@@ -2,98 +2,12 @@
 import hashlib
 import json
 import shutil
-import struct
 import unittest
+import zipfile
 
-from pickle_assembler import archive, call, glob, number, numbers, pickled, tensor, text, tup
+from dcp_assembler import METADATA, Checkpoint, floats, grid, instance, listed, members, sizes
+from pickle_assembler import glob, number, numbers, pickled, text
 from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
-
-METADATA = "torch.distributed.checkpoint.metadata"
-
-
-def instance(module, name, state):
-    return glob(module, name) + b")\x81" + state + b"b"
-
-
-def members(**fields):
-    return b"}(" + b"".join(text(key) + value for key, value in fields.items()) + b"u"
-
-
-def sizes(values):
-    return call("torch", "Size", numbers(values))
-
-
-def listed(items):
-    return b"](" + b"".join(items) + b"e"
-
-
-class Checkpoint:
-    """Writes a checkpoint of float32 tensors, each cut into boxes given as (offsets, sizes)."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.tensors, self.places, self.files = [], [], {}
-        folder.mkdir()
-
-    def add(self, name, shape, boxes, data, file="__0_0.distcp", element="float32", path=None, descriptors=None,
-            shift=0):
-        for offsets, box in boxes:
-            count = 1
-            for size in box:
-                count *= size
-            values = self.cut(data, shape, offsets, box) if len(box) == len(shape) else b""
-            values = values.ljust(4 * count, b"\0")
-            strides, stride = [], 1
-            for size in reversed(box):
-                strides.insert(0, stride)
-                stride *= size
-            chunk = archive(tensor(box, strides, count=count), {"0": values})
-            before = self.files.get(file, b"")
-            self.files[file] = before + chunk
-            info = dict(relative_path=text(path or file), offset=number(len(before) + shift), length=number(len(chunk)))
-            if descriptors is not None:
-                info["transform_descriptors"] = descriptors
-            self.places.append(
-                instance(METADATA, "MetadataIndex", members(fqn=text(name), offset=sizes(offsets), index=b"N")) +
-                instance("torch.distributed.checkpoint.filesystem", "_StorageInfo", members(**info)))
-        chunks = [instance(METADATA, "ChunkStorageMetadata", members(offsets=sizes(offsets), sizes=sizes(box)))
-                  for offsets, box in boxes]
-        properties = instance(METADATA, "TensorProperties", tup(glob("torch", element), b"N", b"\x89", b"N", b"\x89"))
-        self.tensors.append(text(name) + instance(METADATA, "TensorStorageMetadata", members(
-            properties=properties, size=sizes(shape), chunks=listed(chunks))))
-
-    @staticmethod
-    def cut(data, shape, offsets, box):
-        if not shape:
-            return data
-        inner = 4
-        for size in shape[1:]:
-            inner *= size
-        return b"".join(
-            Checkpoint.cut(data[(offsets[0] + row) * inner:(offsets[0] + row + 1) * inner], shape[1:], offsets[1:], box[1:])
-            for row in range(box[0]))
-
-    def write(self):
-        for name, data in self.files.items():
-            (self.folder / name).write_bytes(data)
-        (self.folder / ".metadata").write_bytes(pickled(instance(METADATA, "Metadata", members(
-            state_dict_metadata=b"}(" + b"".join(self.tensors) + b"u",
-            storage_data=b"}(" + b"".join(self.places) + b"u"))))
-        return self.folder
-
-
-def floats(count):
-    return struct.pack(f"<{count}f", *range(count))
-
-
-def grid(cuts):
-    """Boxes of a tensor whose dimensions are cut at these places."""
-    boxes = [((), ())]
-    for places in cuts:
-        boxes = [(offsets + (low,), box + (high - low,)) for offsets, box in boxes
-                 for low, high in zip(places, places[1:])]
-    return boxes
-
 
 class Dcp(EndToEnd):
 
@@ -150,7 +64,7 @@ class Dcp(EndToEnd):
         self.refuse(UNSUPPORTED, "not supported", element="qint8")
         self.refuse(INVALID, "only files of the folder", path="../outside.distcp")
         self.refuse(INVALID, "only files of the folder", path=str(self.path("outside.distcp")))
-        self.refuse(6, "cannot open", path="missing.distcp")
+        self.refuse(INVALID, "is missing", path="missing.distcp")
         self.refuse(INVALID, "truncated", shift=1 << 40)
         self.refuse(INVALID, "zip", shift=-0 + 8, change=lambda folder: (folder / "__0_0.distcp").write_bytes(
             (folder / "__0_0.distcp").read_bytes() + bytes(8)))
@@ -160,6 +74,87 @@ class Dcp(EndToEnd):
             (folder / "__0_0.distcp").symlink_to(self.path("moved"))))
         self.refuse(UNSUPPORTED, "no metadata", change=lambda folder: (folder / ".metadata").write_bytes(pickled(b"}")))
         self.refuse(INVALID, "pickle", change=lambda folder: (folder / ".metadata").write_bytes(b"\x80\x02}"))
+        self.refuse(INVALID, "bytes follow the pickle", change=lambda folder: (folder / ".metadata").write_bytes(
+            (folder / ".metadata").read_bytes() + b"x"))
+
+    def test_links_out_of_the_folder_are_followed_when_asked(self):
+        for name in (".metadata", "__0_0.distcp"):
+            checkpoint = Checkpoint(self.path("linked" + name))
+            checkpoint.add("w", (2, 3), [((0, 0), (2, 3))], floats(6))
+            folder = checkpoint.write()
+            (folder / name).rename(self.path("moved" + name))
+            (folder / name).symlink_to(self.path("moved" + name))
+            self.fail_with(INVALID, "convert", folder, "-o", self.path("x.zt"), says=(name, "--follow-links"))
+            self.succeed("convert", "--follow-links", folder, "-o", self.path(f"x{name}.zt"))
+
+    def test_chunks_that_are_deflated(self):
+        """A deflated archive is read by one thread at a time, front to back."""
+        checkpoint = Checkpoint(self.path("deflated"))
+        data = floats(3 << 20)
+        checkpoint.add("whole", (3, 1 << 20), [((0, 0), (3, 1 << 20))], data, method=zipfile.ZIP_DEFLATED)
+        checkpoint.add("stored", (700, 600), grid([(0, 350, 700), (0, 100, 600)]), floats(420000), file="__1_0.distcp")
+        checkpoint.add("cut", (700, 600), grid([(0, 350, 700), (0, 100, 600)]), floats(420000), file="__2_0.distcp",
+                       method=zipfile.ZIP_DEFLATED)
+        checkpoint.write()
+        for options in (["-T", "1"], ["-T", "4"], ["-T", "7", "--memory", "16M"], ["--spec", "2.0", "--canonical"]):
+            self.succeed("convert", "-f", *options, checkpoint.folder, "-o", self.path("out.zt"))
+            self.succeed("convert", "-f", self.path("out.zt"), "-o", self.path("plain.zt"))
+            objects = read_zt(self.path("plain.zt"))["objects"]
+            self.assertEqual(len(objects), 3)
+            for name, entry in objects.items():
+                got = entry["components"]["data"]["bytes"]
+                self.assertTrue(got == data[:len(got)], (options, name))
+
+    def test_errors_name_the_file_of_the_chunk(self):
+        checkpoint = Checkpoint(self.path("damaged"))
+        for i in range(2):
+            checkpoint.add("w", (2, 1000), [((i, 0), (1, 1000))], floats(2000), file=f"__{i}_0.distcp", describe=False)
+        checkpoint.describe("w", (2, 1000), [((0, 0), (1, 1000)), ((1, 0), (1, 1000))])
+        damaged = bytearray(checkpoint.files["__1_0.distcp"])
+        damaged[damaged.index(floats(2000)[4000:4040])] ^= 1
+        checkpoint.files["__1_0.distcp"] = bytes(damaged)
+        self.fail_with(INVALID, "convert", checkpoint.write(), "-o", self.path("x.zt"),
+                       says=("tensor 'w': the chunk in __1_0.distcp: ", "CRC"))
+
+    def test_a_tensor_that_cannot_be_converted_is_listed_and_can_be_excluded(self):
+        for options in (dict(element="qint8"), dict(descriptors=listed([number(1), number(2)]))):
+            shutil.rmtree(self.path("mixed"), ignore_errors=True)
+            checkpoint = Checkpoint(self.path("mixed"))
+            checkpoint.add("bad", (2, 3), [((0, 0), (2, 3))], floats(6), file="__1_0.distcp", **options)
+            checkpoint.add("good", (2, 3), [((0, 0), (2, 3))], floats(6))
+            listing = self.succeed("inspect", checkpoint.write()).decode()
+            self.assertIn("bad", listing)
+            self.assertIn("good", listing)
+            self.fail_with(UNSUPPORTED, "convert", checkpoint.folder, "-o", self.path("x.zt"), says="tensor 'bad'")
+            self.succeed("convert", "-f", checkpoint.folder, "--exclude", "bad", "-o", self.path("y.zt"))
+            self.assertEqual(list(read_zt(self.path("y.zt"))["objects"]), ["good"])
+
+    def metadata(self, tensors, places):
+        folder = self.path("hostile")
+        folder.mkdir(exist_ok=True)
+        (folder / ".metadata").write_bytes(pickled(instance(METADATA, "Metadata", members(
+            storage_data=places, state_dict_metadata=tensors))))
+        return folder
+
+    def test_what_is_shared_is_looked_at_once(self):
+        """Texts and states that the pickle has once, and mentions thousands of times."""
+        count, long = 12000, text("n" * 250000)
+        info = instance("torch.distributed.checkpoint.filesystem", "_StorageInfo", members(
+            relative_path=text("f" * 250000), offset=number(0), length=number(0)))
+        place = glob(METADATA, "MetadataIndex") + b"q\x010" + text("fqn") + b"q\x020" + long + b"q\x030" + \
+            text("offset") + b"q\x040" + info + b"q\x050"
+        places = place + b"}(" + b"".join(
+            b"h\x01)\x81}(h\x02h\x03h\x04" + numbers((i,)) + b"ubh\x05" for i in range(count)) + b"u"
+        others = b"}(" + long + b"q\x06Nu0}(" + b"h\x06N" * 100000 + b"u"
+        states = b"}(" + b"".join(text(str(i)) + b"N" for i in range(30000)) + text("fqn") + text("w") + b"uq\x020"
+        shared = glob(METADATA, "MetadataIndex") + b"q\x010" + states + b"}(" + b"h\x01)\x81h\x02bN" * 30000 + b"u"
+        for tensors, where, status in ((b"}", places, 0), (others, b"}", INVALID), (b"}", shared, INVALID)):
+            folder = self.metadata(tensors, where)
+            got, seconds, memory = self.costs("inspect", folder)
+            self.assertEqual(got, status)
+            self.assertLess(seconds, 5)
+            if not self.sanitized():
+                self.assertLess(memory, 300)
 
     def test_chunks_do_not_share_their_bytes(self):
         """Each chunk's archive is read: one of many entries that stands for many chunks would take for ever."""

@@ -15,6 +15,7 @@ import h5py
 import numpy
 import zstandard
 
+import dcp_assembler as dcp
 import make_safetensors
 import make_zt
 import number_formats
@@ -398,6 +399,23 @@ def torch_file(rng, folder, prefix):
     return Input(path, model, attributes, kind="torch legacy" if legacy else "torch")
 
 
+def dcp_folder(rng, folder, prefix):
+    """A distributed checkpoint: each tensor is cut along each of its dimensions, chunks are stored or deflated."""
+    checkpoint, model = dcp.Checkpoint(folder / f"{prefix}dcp"), {}
+    for at in range(rng.randint(1, 6)):
+        shape = random_shape(rng, random_size(rng))
+        data = random_data(rng, "f32", math.prod(shape))
+        name = random_name(rng, prefix, at) or f"{prefix}{at}"
+        cuts = [sorted({0, dim} | {rng.randint(0, dim) for _ in range(rng.choice([0, 0, 1, 2]))}) for dim in shape]
+        boxes = dcp.grid(cuts) if all(shape) else []
+        for box in boxes:
+            checkpoint.add(name, shape, [box], data, file=f"__{rng.randrange(3)}_0.distcp", describe=False,
+                           method=rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
+        checkpoint.describe(name, shape, boxes)
+        model[name] = dense(shape, "f32", data)
+    return Input(checkpoint.write(), model, kind="dcp")
+
+
 # ---- ONNX --------------------------------------------------------------------------------------------------------
 
 # The number of a type, and the field that its elements have when they are not raw.
@@ -451,7 +469,7 @@ def hdf5_file(rng, folder, prefix):
     keras, model = rng.random() < 0.3, {}
     path = folder / f"{prefix}.h5"
     with h5py.File(path, "w", libver=rng.choice(["earliest", "latest"]),
-                   userblock_size=0 if keras else rng.choice([0, 0, 512])) as file:
+                   userblock_size=0 if keras else rng.choice([0, 0, 512, 4096])) as file:
         for at in range(rng.randint(1, 8)):
             array, tensor = random_array(rng)
             name, options = random_name(rng, prefix, at) or f"{prefix}{at}", {}
@@ -461,7 +479,14 @@ def hdf5_file(rng, folder, prefix):
                     chunks[chunks.index(max(chunks))] //= 2
                 options = {"chunks": tuple(chunks), "shuffle": rng.random() < 0.5, "fletcher32": rng.random() < 0.3}
                 options |= {"compression": "gzip", "compression_opts": rng.randint(1, 9)} if rng.random() < 0.7 else {}
-            dataset = file.create_dataset(name, data=array, **options)
+            if rng.random() < 0.15:  # never written: the fill value, or zeros
+                fill = rng.choice([None, array.flat[0] if array.size else None])
+                dataset = file.create_dataset(name, array.shape, array.dtype, fillvalue=fill, **options)
+                filled = numpy.full(array.shape, 0 if fill is None else fill, array.dtype)
+                tensor = dense(array.shape, *tensor.parts["data"][:1], filled.astype(array.dtype.newbyteorder("<")).tobytes(),
+                               tensor.parts["data"][1])
+            else:
+                dataset = file.create_dataset(name, data=array, **options)
             if rng.random() < 0.2:
                 dataset.attrs["units"] = "é"
                 tensor.attributes["units"] = "é"
@@ -617,7 +642,7 @@ def encode_1(objects, version, attributes, aliases):
     return bytes(out) + manifest + struct.pack("<Q", len(manifest)) + footer
 
 
-MAKERS = [safetensors_file] * 3 + [npz_file] * 4 + [zt_file] * 4 + [torch_file] * 3 + [onnx_file] * 2 + [hdf5_file] * 2 + [
+MAKERS = [safetensors_file] * 3 + [npz_file] * 4 + [zt_file] * 4 + [torch_file] * 3 + [onnx_file] * 2 + [hdf5_file] * 2 + [dcp_folder] * 2 + [
     npy_file, npy_folder, scipy_file, gguf_file, gguf_file, safetensors_folder, gptq_folder]
 if os.environ.get("ZT_HDF5") == "OFF":  # the build's option; ctest says so
     MAKERS = [maker for maker in MAKERS if maker is not hdf5_file]

@@ -76,6 +76,7 @@ def bombs():
     for level in range(40):
         tensors += b"0](h" + bytes([level]) + b"h" + bytes([level]) + b"eq" + bytes([level + 1])
     big = text("t" * 1000000) + b"q\x000"
+    sparse = glob("torch._utils", "_rebuild_sparse_tensor") + b"(" + text("torch.sparse_coo") + b"("
     return {
         "lists of shared lists": (UNSUPPORTED, shared),
         "dicts of shared dicts": (UNSUPPORTED, dicts),
@@ -90,6 +91,8 @@ def bombs():
         "lists nested a hundred thousand deep": (UNSUPPORTED, b"]" * 100000 + b"a" * 99999),
         "tuples nested a hundred thousand deep": (UNSUPPORTED, b")" + b"\x85" * 100000),
         "tuples nested deep around a tensor": (UNSUPPORTED, tensor() + b"\x85" * 100000),
+        "sparse tensors twenty thousand deep": (UNSUPPORTED, dictionary(w=sparse * 20000 + tensor() + b"NNttR" * 20000)),
+        "sizes of sizes of sizes": (DONE, dictionary(w=tensor(), s=b"ctorch\nSize\n(" * 200000 + b")" + b"tR" * 200000)),
         "a million marks": (INVALID, b"(" * 1000000),
         "a million values": (INVALID, b"N" * 1000000),
         "a million empty dicts": ((DONE, UNSUPPORTED), b"](" + b"}" * 1000000 + b"e"),
@@ -307,6 +310,7 @@ def archives():
                    method=zipfile.ZIP_DEFLATED)
     return {
         "no data.pkl": (INVALID, archive(good, root="a/", entries=[("constants.txt", b"")]).replace(b"data.pkl", b"data.pkx")),
+        "a data.pkl that was deflated to little": (UNSUPPORTED, archive(b"](" + b"]Na" * 3000000 + b"e", method=zipfile.ZIP_DEFLATED)),
         "data.pkl twice": (INVALID, archive(good, entries=[("b/data.pkl", pickled(good))])),
         "TorchScript": (UNSUPPORTED, archive(good, entries=[("a/constants.pkl", pickled(b")"))])),
         "a mobile TorchScript": (UNSUPPORTED, archive(good, entries=[("a/bytecode.pkl", pickled(b")"))])),

@@ -12,7 +12,8 @@ import sys
 import unittest
 import zipfile
 
-from support import DATA, HERE, INVALID, PROGRAM, STARTER, UNSUPPORTED, EndToEnd, read_zt
+import pickle_assembler as pickles
+from support import DATA, HERE, INVALID, UNSUPPORTED, EndToEnd, read_zt
 
 TORCH = DATA / "torch"
 EXPECTED = json.loads((TORCH / "expected.json").read_text())
@@ -159,12 +160,10 @@ class Torch(EndToEnd):
         del storage
         for options in (["-T1"], ["-T2"], ["-T8", "--memory=64MiB"], ["-T2", "--zstd"]):
             with self.subTest(options):
-                done = subprocess.run([sys.executable, "-SEc", STARTER, PROGRAM, "convert", "-f", *options, source, "-o", output],
-                                      capture_output=True, check=True)
-                status, _, memory = done.stdout.split()
-                self.assertEqual(int(status), 0, done.stderr)
+                status, _, memory = self.costs("convert", "-f", *options, source, "-o", output)
+                self.assertEqual(status, 0)
                 if not self.sanitized():
-                    self.assertLess(float(memory), 96)
+                    self.assertLess(memory, 96)
                 if "--zstd" not in options:
                     self.check_rows(output, rows, columns)
         self.assertEqual(self.run_program("verify", "--against", source, output).returncode, 0)
@@ -178,6 +177,78 @@ class Torch(EndToEnd):
                     file.seek(each["components"][0]["offset"] + row * columns * 4)
                     got = array.array("I", file.read(columns * 4))
                     self.assertEqual(got, array.array("I", range(row, rows * columns, rows)), (each["name"], row))
+
+    def test_indices_of_two_widths_in_one_storage(self):
+        """The same bytes are other numbers, and the same numbers may be wrong for another shape."""
+        storages = {"0": struct.pack("<2q", 1, 3), "1": struct.pack("<2f", 5, 6)}
+
+        def coo(size, **where):
+            values = pickles.tensor((2,), (1,), key="1", count=2)
+            return pickles.call("torch._utils", "_rebuild_sparse_tensor", pickles.text("torch.sparse_coo"), pickles.tup(
+                pickles.tensor((1, 2), (2, 1), key="0", **where), values, pickles.numbers((size,))))
+
+        long, short = coo(5, kind="LongStorage", count=2), coo(5, kind="IntStorage", count=4)
+        self.put("two.pt", pickles.archive(pickles.dictionary(a=long, b=short, c=long), storages))
+        objects = self.converted(self.path("two.pt"))["objects"]
+        got = {name: struct.unpack("<2Q", entry["components"]["coords"]["bytes"]) for name, entry in objects.items()}
+        self.assertEqual(got, {"a": (1, 3), "b": (1, 0), "c": (1, 3)})
+        self.put("small.pt", pickles.archive(pickles.dictionary(a=long, c=coo(2, kind="LongStorage", count=2)), storages))
+        self.fail_with(INVALID, "convert", self.path("small.pt"), "-o", self.path("x.zt"),
+                       says=("tensor 'c'", "index 3 is not below the dimension, 2"))
+
+    def test_deflated_storages_in_another_order(self):
+        """Slices of one storage, named from the last to the first; then two storages that take turns by name."""
+        count, size = 100, 40000
+        data = b"".join(struct.pack("<I", i) * size for i in range(count))
+        one = {f"t{count - i:03}": pickles.tensor((size,), (1,), i * size, count=count * size) for i in range(count)}
+        self.put("one.pt", pickles.archive(pickles.dictionary(**one), {"0": data}, method=zipfile.ZIP_DEFLATED))
+        rows = size // 4
+        two = {f"t{i:03}": pickles.tensor((rows, 40), (1, rows), key=str(i % 2), count=40 * rows) for i in range(12)}
+        self.put("two.pt", pickles.archive(pickles.dictionary(**two), {"0": data[:160 * rows], "1": data[-160 * rows:]},
+                                           method=zipfile.ZIP_DEFLATED))
+        for name, tensors in (("one.pt", count), ("two.pt", 2)):
+            output = self.path("out.zt")
+            got, seconds, _ = self.costs("convert", "-f", "--memory", "256M", "--spec", "2.0", "--canonical",
+                                         self.path(name), "-o", output)
+            self.assertEqual(got, 0)
+            self.assertLess(seconds, 3)
+            self.succeed("convert", "-f", output, "-o", self.path("plain.zt"))
+            objects = read_zt(self.path("plain.zt"))["objects"]
+            self.assertEqual(len({entry["components"]["data"]["bytes"] for entry in objects.values()}), tensors)
+            if name == "one.pt":
+                for at in range(count):
+                    self.assertEqual(objects[f"t{count - at:03}"]["components"]["data"]["bytes"], struct.pack("<I", at) * size)
+        self.fail_with(UNSUPPORTED, "convert", "-f", "--memory", "8M", "--spec", "2.0", "--canonical", self.path("one.pt"),
+                       "-o", self.path("x.zt"), says=("another order than they lie in", "--memory"))
+        self.succeed("convert", "-f", "--memory", "8M", self.path("one.pt"), "-o", self.path("out.zt"))
+
+    def test_what_is_shared_is_looked_at_once(self):
+        """A long key that every tensor shares; as many storages as tensors, none of which fits the memory."""
+        each = pickles.glob("torch._utils", "_rebuild_tensor_v2") + b"q\x010" + pickles.tup(
+            pickles.text("storage"), pickles.glob("torch", "FloatStorage"), pickles.text("k" * 1000000), pickles.text("cpu"),
+            pickles.number(4), b"N") + b"q\x020" + pickles.ORDERED + b"q\x030"
+        tensors = b"".join(pickles.text(str(i)) + b"h\x01(h\x02QK\x00K\x01\x85K\x01\x85\x89h\x03tR" for i in range(8000))
+        self.put("key.pt", pickles.stream(each + b"}(" + tensors + b"u", b"](" + pickles.text("k" * 1000000) + b"e"))
+        status, seconds, _ = self.costs("inspect", self.path("key.pt"))
+        self.assertEqual(status, 0)
+        self.assertLess(seconds, 2.5)
+        count = 6000
+        members = {str(i): pickles.tensor((2, 2), (1, 2), of=pickles.stream_storage(str(i), count=1 << 40)) for i in range(count)}
+        self.put("many.pt", pickles.stream(pickles.dictionary(**members),
+                                           b"](" + b"".join(pickles.text(str(i)) for i in range(count)) + b"e", b""))
+        with open(self.path("many.pt"), "rb") as stream, subprocess.Popen(["cat"], stdin=stream, stdout=subprocess.PIPE) as pipe:
+            status, seconds, _ = self.costs("inspect", "--from", "torch", "-", stdin=pipe.stdout)
+        self.assertLess(seconds, 2.5)
+
+    def test_a_folder_may_hold_other_files_of_that_name(self):
+        self.put("model/pytorch_model.bin", pickles.archive(pickles.dictionary(w=pickles.tensor())))
+        self.put("model/tok.bin", b"tokens and tokens")
+        done = self.run_program("convert", self.path("model"), "-o", self.path("m.zt"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"tok.bin is no checkpoint and is left out", done.stderr)
+        self.assertEqual(list(read_zt(self.path("m.zt"))["objects"]), ["w"])
+        self.path("model/pytorch_model.bin").unlink()
+        self.fail_with(UNSUPPORTED, "convert", self.path("model"), "-o", self.path("x.zt"), says="tok.bin: ")
 
     def test_damage_is_found(self):
         whole = (TORCH / "views.pt").read_bytes()
