@@ -349,6 +349,22 @@ TEST(GgufHostile, NestedArraysTakeNoMemoryThatTheyDoNotFill) {
   EXPECT_LT(g_peak - before, (1 << 20) + (64 << 10));  // the header as it was read, and little more
 }
 
+TEST(GgufHostile, ArraysWithinArraysAreFew) {
+  for (const std::uint64_t count : {1 << 16, (1 << 16) + 1}) {
+    Builder file(0, 1);
+    file.Text("k").U32(9).U32(9).U64(count);
+    for (std::uint64_t i = 0; i < count; ++i) file.U32(4).U64(0);
+    Bytes bytes = file.bytes();
+    bytes.resize((bytes.size() + 31) / 32 * 32);
+    const auto source = OpenGguf(MemoryBytes(bytes, "memory"));
+    EXPECT_EQ(source.ok(), count <= 1 << 16) << source.status();
+    if (!source.ok()) {
+      EXPECT_EQ(source.status().code(), StatusCode::kUnimplemented);
+      EXPECT_THAT(std::string(Message(source.status())), HasSubstr("65536 arrays within arrays"));
+    }
+  }
+}
+
 TEST(GgufHostile, BlocksOfUncertainByteOrderAreRefused) {
   GgufHeader header;
   header.big_endian = true;

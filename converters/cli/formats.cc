@@ -98,22 +98,25 @@ OpenedSource OpenNpzFile(FormatInput input) {
 }
 
 OpenedSource OpenGgufFile(FormatInput input) {
-  return input.path.empty() ? OpenGguf(std::move(input.bytes)) : OpenGgufSet(input.path);
+  if (input.path.empty()) return OpenGguf(std::move(input.bytes));
+  return OpenGgufSet(input.path, {.follow_links = input.options.follow_links});
 }
 
 // One file, or all parts of one split set.
 OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>& files,
-                        const InputOptions&) {
+                        const InputOptions& options) {
   const auto model = [&](const std::string& file) {
     const std::string set = GgufSetOf((std::filesystem::path(path) / file).string());
     return set.empty() ? file : set;
   };
   for (const std::string& file : files) {
+    if (!options.follow_links) ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, file), file));
     if (model(file) == model(files.front())) continue;
     return InvalidArgument("the folder holds several GGUF models, " + Quote(files.front()) +
                            " and " + Quote(file) + " among them; name the file of one");
   }
-  return OpenGgufSet((std::filesystem::path(path) / files.front()).string());
+  return OpenGgufSet((std::filesystem::path(path) / files.front()).string(),
+                     {.follow_links = options.follow_links});
 }
 
 OpenedSource OpenZtFile(FormatInput input) {

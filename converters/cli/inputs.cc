@@ -147,9 +147,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
   ZT_ASSIGN_OR_RETURN(std::vector<FolderFiles> found, ListFolder(path, options));
   ZT_ASSIGN_OR_RETURN(const std::optional<std::string> shards, ChooseZt(path, found, options));
   if (shards) {
+    const std::string name = fs::path(*shards).filename().string();
+    if (!options.follow_links) ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, name), name));
     auto source = OpenOne(*shards, options);
-    if (!source.ok() && !IsIndexPath(*shards))
-      return Annotate(source.status(), fs::path(*shards).filename().string());
+    if (!source.ok() && !IsIndexPath(*shards)) return Annotate(source.status(), name);
     if (source.ok() && (*source)->file({}).empty()) (*source)->SetFile(*shards);
     return source;
   }

@@ -25,6 +25,8 @@ bool LooksLikeGguf(std::span<const std::byte> head);
 struct GgufOptions {
   // Accept one shard of a split set by itself. Otherwise it is kDataLoss: tensors would be missing.
   bool allow_single_shard = false;
+  // Reads parts of a set that are symbolic links which lead out of the folder.
+  bool follow_links = false;
 };
 
 // One file, or a pipe. Objects come in the order their bytes lie:

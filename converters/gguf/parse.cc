@@ -29,6 +29,8 @@ namespace {
 
 constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;
 constexpr int kMaxArrayNesting = 8;
+// Arrays within arrays take twelve bytes of a file at least, and hundreds of memory. Nobody is known to write any.
+constexpr std::uint64_t kMaxNestedArrays = std::uint64_t{1} << 16;
 
 // Stops at the first error, or when `head` ends before the header does.
 class Parser {
@@ -127,7 +129,7 @@ class Parser {
   bool more_ = false;
   Status status_;
   GgufHeader out_;
-  std::uint64_t tensor_count_ = 0, kv_count_ = 0;
+  std::uint64_t tensor_count_ = 0, kv_count_ = 0, nested_arrays_ = 0;
   std::string_view label_, name_;  // what is being read, for messages
 };
 
@@ -201,6 +203,10 @@ bool Parser::ReadArray(int depth, Value* out) {
   if (depth > kMaxArrayNesting) {
     return Fail(Unsupported(Where() + "arrays are nested more than " +
                             std::to_string(kMaxArrayNesting) + " deep"));
+  }
+  if (depth > 1 && ++nested_arrays_ > kMaxNestedArrays) {
+    return Fail(Unsupported("the metadata has more than " + std::to_string(kMaxNestedArrays) +
+                            " arrays within arrays"));
   }
   std::uint32_t raw;
   std::uint64_t count;

@@ -5,10 +5,12 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -24,6 +26,8 @@ import :model;
 namespace zt {
 using namespace gguf::internal;
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -129,7 +133,20 @@ Status CheckShard(const GgufHeader& header, std::uint64_t index, std::uint64_t c
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name) {
+// A part of the set that `given` names, which itself may lie anywhere.
+StatusOr<File> OpenPart(const std::string& path, const std::string& given, bool follow_links) {
+  const fs::path part(path);
+  const std::string folder = part.has_parent_path() ? part.parent_path().string() : ".";
+  if (!follow_links && path != given)
+    ZT_RETURN_IF_ERROR(CheckStaysInside(folder, part.filename().string()));
+  std::error_code error;
+  if (fs::symlink_status(part, error).type() == fs::file_type::not_found)
+    return InvalidData("it is missing");
+  return OpenFileHeader(path);
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name, const std::string& given,
+                                                   bool follow_links) {
   std::vector<File> files;
   std::vector<std::string> warnings;
   std::optional<std::uint64_t> total;
@@ -137,7 +154,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name) {
   for (std::uint64_t i = 0; i < name.count; ++i) {
     const std::string path = name.Path(i);
     const std::string label(BaseName(path));
-    auto file = OpenFileHeader(path);
+    auto file = OpenPart(path, given, follow_links);
     if (!file.ok()) {
       return Annotate(file.status(), "shard " + std::to_string(i + 1) + " of " +
                                          std::to_string(name.count) + ", " + label);
@@ -209,7 +226,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path, Ggu
     return InvalidData(Describe(file.header) + " by its metadata, of " +
                        std::to_string(name->count) + " by its name");
   }
-  return OpenShards(*name);
+  return OpenShards(*name, path, options.follow_links);
 }
 
 }  // namespace zt

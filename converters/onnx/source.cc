@@ -115,11 +115,11 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBeneath(const std::string& folder,
   const int error = errno;
   ::close(base);
   if (fd < 0 && error == ELOOP) {
-    return Unsupported("its external data " + Quote(location) +
+    return InvalidData("its external data " + Quote(location) +
                        " is a symbolic link that leads nowhere");
   }
   if (fd < 0 && error == EXDEV) {
-    return Unsupported("its external data " + Quote(location) +
+    return InvalidData("its external data " + Quote(location) +
                        " is a symbolic link that leaves the folder; --follow-links allows that");
   }
   if (fd < 0 && error == ENOENT)
@@ -242,17 +242,16 @@ class OnnxSource final : public TensorSource {
 
   Status Add(const TensorProto& tensor) {
     if (tensor.negative_dim) return InvalidData("a dimension is negative");
-    if (tensor.type >= kTypes.size()) {
-      return Unsupported("its data type has the number " + std::to_string(tensor.type) +
-                         ", which is not known");
-    }
-    const DataType& type = kTypes[tensor.type];
+    const bool known = tensor.type < kTypes.size();
+    const DataType& type = kTypes[known ? tensor.type : 0];
     Part part;
     part.bytes = bytes_;
     if (type.element.empty() || tensor.sparse) {
-      part.problem = tensor.sparse ? "it is sparse, which is not supported; save it dense"
-                                   : "its elements are " + std::string(type.name) +
-                                         ", which are not supported";
+      part.problem =
+          tensor.sparse ? "it is sparse, which is not supported; save it dense"
+          : known       ? "its elements are " + std::string(type.name) + ", which are not supported"
+                        : "its data type has the number " + std::to_string(tensor.type) +
+                        ", which is not known";
       ZT_ASSIGN_OR_RETURN(Object object, DenseObject(tensor.name, tensor.dims, {DType::kU8, ""}));
       return Keep(std::move(object), std::move(part));
     }

@@ -356,6 +356,25 @@ class Gguf(support.EndToEnd):
                      "-o", self.path("more.zt"))
         self.assertEqual(len(support.read_zt(self.path("more.zt"))["objects"]), 6)
 
+    def test_shards_that_are_missing_or_links(self):
+        shards = sorted((DATA / "gguf").glob("split-*.gguf"))
+        (self.path("set")).mkdir()
+        for shard in shards:
+            shutil.copy(shard, self.path("set"))
+        first, second = (self.path("set") / shard.name for shard in shards[:2])
+        second.rename(self.path("moved"))
+        self.fail_with(INVALID, "convert", first, "-o", self.path("x.zt"), says=("shard 2 of 3", second.name, "is missing"))
+        second.symlink_to(self.path("moved"))
+        self.fail_with(INVALID, "convert", first, "-o", self.path("x.zt"), says=(second.name, "--follow-links"))
+        self.succeed("convert", first, "--follow-links", "-o", self.path("all.zt"))
+        for name in ("one", "zt"):
+            self.path(name).mkdir()
+        (self.path("one") / "m.gguf").symlink_to(DATA / GGUF_FILES[0])
+        (self.path("zt") / "m.zt").symlink_to(self.path("all.zt"))
+        for name in ("one", "set"):
+            self.fail_with(INVALID, "convert", self.path(name), "-o", self.path("x.zt"), says="--follow-links")
+            self.succeed("convert", "-f", self.path(name), "--follow-links", "-o", self.path("y.zt"))
+
     def test_safetensors_to_gguf_and_back(self):
         source = self.put("in.safetensors", make_safetensors({
             "w": ("F32", [2, 3], bytes(range(24))), "h": ("BF16", [5], bytes(range(10)))}))
