@@ -420,6 +420,21 @@ TEST(Conversion, ComplexConvertsPartByPart) {
   EXPECT_EQ(counts.overflow, 1u);
 }
 
+// An unknown type may be called like a dtype: its bytes are not that dtype's.
+TEST(Conversion, RefusesATypeThatIsNamedLikeADtypeOfAnotherWidth) {
+  for (const auto& [dtype, name] : {std::pair(DType::kU8, "i64"), std::pair(DType::kF16, "f32"),
+                                    std::pair(DType::kI64, "u8")}) {
+    const ElementType named{dtype, name};
+    for (const char* const other : {"f64", name}) {
+      EXPECT_EQ(MakeConversion(named, Type(other), OnOverflow::kInf).status().code(),
+                StatusCode::kUnimplemented);
+      EXPECT_EQ(MakeConversion(Type(other), named, OnOverflow::kInf).status().code(),
+                StatusCode::kUnimplemented);
+    }
+    EXPECT_TRUE(MakeConversion(Type(name), Type("f64"), OnOverflow::kInf).ok());
+  }
+}
+
 TEST(Conversion, RefusesWhatHasNoMeaningAndNamesBoth) {
   const std::pair<const char*, const char*> refused[] = {
       {"f32", "bool"},       {"u8", "bool"},        {"f32", "complex64"}, {"complex64", "f32"},

@@ -56,9 +56,9 @@ void AppendJson(std::string_view text, std::string& out) {
 
 // The shape that the file states: that of a packed type counts its elements, not its bytes.
 StatusOr<Shape> StatedShape(const Object& object, const DTypeRow& row) {
-  if (row.bits >= 8) return object.shape;
+  const bool packed = row.bits < 8;
   const Component& data = object.components.front();
-  const Value* attribute = FindMember(object.attributes, kLogicalShape);
+  const Value* attribute = packed ? FindMember(object.attributes, kLogicalShape) : nullptr;
   Shape shape = object.shape;
   if (attribute != nullptr) {
     shape.clear();
@@ -69,7 +69,7 @@ StatusOr<Shape> StatedShape(const Object& object, const DTypeRow& row) {
         return InvalidData("attribute 'logical_shape' holds no dimensions");
       shape.push_back(*dim.AsUint());
     }
-  } else if (!shape.empty() && shape.back() <= ~std::uint64_t{0} / 8 &&
+  } else if (packed && !shape.empty() && shape.back() <= ~std::uint64_t{0} / 8 &&
              shape.back() * 8 % row.bits == 0) {
     shape.back() = shape.back() * 8 / row.bits;
   }

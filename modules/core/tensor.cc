@@ -99,6 +99,15 @@ StatusOr<std::uint64_t> ValueCount(const Component& values) {
   return *count / ratio;
 }
 
+// That a type is one of its dtype. One that is a dtype's name says nothing beside that dtype, and is wrong beside others.
+Status CheckElement(const ElementType& element) {
+  const LogicalType* const type = FindLogicalType(element.type);
+  const auto storage = type != nullptr ? std::optional(type->storage) : ParseDType(element.type);
+  if (!storage || *storage == element.dtype) return OkStatus();
+  return InvalidData("type " + element.type + " is stored as " + std::string(Name(*storage)) +
+                     ", not as " + std::string(Name(element.dtype)));
+}
+
 // A role that occurs twice, or nothing. Sorted, since hostile input may hold a million of them.
 std::string_view RoleTwice(const Object& object) {
   if (object.components.size() < 2) return {};
@@ -262,13 +271,7 @@ Status ValidateObject(const Object& object) {
   for (const Component& component : object.components) {
     if (component.role.empty()) return InvalidData("a component's role is empty");
     if (!IsUtf8(component.role)) return InvalidData("a component's role is not valid UTF-8");
-    if (const LogicalType* type = FindLogicalType(component.element.type)) {
-      if (type->storage != component.element.dtype) {
-        return InvalidData("type " + component.element.type + " is stored as " +
-                           std::string(Name(type->storage)) + ", not as " +
-                           std::string(Name(component.element.dtype)));
-      }
-    }
+    if (auto status = CheckElement(component.element); !status.ok()) return status;
   }
   if (const std::string_view twice = RoleTwice(object); !twice.empty()) {
     return InvalidData("component " + Quote(twice) + " is declared twice");

@@ -159,6 +159,12 @@ std::optional<Steps> FindSteps(std::string_view from_name, std::string_view to_n
   return steps;
 }
 
+// A type that is unknown and has the name of a wider number would be read past its end.
+bool HasItsWidth(const ElementType& element) {
+  const auto number = FindNumber(Name(element));
+  return !number || kernel::WidthOf(*number) == ByteWidth(element.dtype);
+}
+
 bool IsComplex(std::string_view name) { return name == "complex64" || name == "complex128"; }
 
 }  // namespace
@@ -169,7 +175,7 @@ StatusOr<std::shared_ptr<const Transform>> MakeConversion(const ElementType& fro
   const bool complex = IsComplex(Name(from)) && IsComplex(Name(to));
   const auto steps =
       complex ? FindSteps(Name(from.dtype), Name(to.dtype)) : FindSteps(Name(from), Name(to));
-  if (!steps) {
+  if (!steps || !HasItsWidth(from) || !HasItsWidth(to)) {
     return Unsupported("no conversion from " + std::string(Name(from)) + " to " +
                        std::string(Name(to)));
   }
