@@ -23,6 +23,7 @@ import :plan;
 import zt.core;
 import zt.digest;
 import zt.format;
+import zt.pipeline;
 import zt.source;
 import zt.transform;
 
@@ -44,22 +45,10 @@ Status CheckNormalized(std::string_view what, std::string_view name) {
       " is not in Unicode Normalization Form C, which a canonical file asks for");
 }
 
-Status CheckKeys(const Value& value) {
-  if (const Value::Array* array = value.AsArray()) {
-    for (const Value& each : *array) ZT_RETURN_IF_ERROR(CheckKeys(each));
-  } else if (const Value::Map* map = value.AsMap()) {
-    for (const auto& [key, member] : *map) {
-      ZT_RETURN_IF_ERROR(CheckNormalized("the key", key));
-      ZT_RETURN_IF_ERROR(CheckKeys(member));
-    }
-  }
-  return OkStatus();
-}
-
+// Keys of maps within attributes are values, no names (2.0 §3.1, §3.5).
 Status CheckKeys(const Value::Map& attributes) {
   for (const auto& [key, value] : attributes) {
     ZT_RETURN_IF_ERROR(CheckNormalized("the attribute", key));
-    ZT_RETURN_IF_ERROR(CheckKeys(value));
   }
   return OkStatus();
 }
@@ -150,7 +139,73 @@ class Finder {
     }
   }
 
+  // Looks at the cells of sparse tensors that share indices: the stage that does so for the others sees only what is written.
+  Status CheckCells() {
+    for (std::uint32_t o = 0; o < plan_.objects.size(); ++o) {
+      const std::vector<std::uint32_t> indices = IndicesOf(o);
+      const auto shares = [&](std::uint32_t c) {
+        return plan_.objects[o].components[c].shared_with.has_value();
+      };
+      if (std::ranges::none_of(indices, shares) || HasCellsOfAnother(o, indices)) continue;
+      const auto stage = writer::internal::MakeCellsStage();
+      for (const std::uint32_t c : indices) ZT_RETURN_IF_ERROR(Show(Index({o, c}), *stage));
+    }
+    return OkStatus();
+  }
+
  private:
+  std::vector<std::uint32_t> IndicesOf(std::uint32_t object) const {
+    const Object& declared = *plan_.objects[object].object;
+    std::vector<std::uint32_t> indices;
+    for (std::uint32_t c = 0; c < declared.components.size(); ++c) {
+      if (writer::internal::IsIndex(declared, c)) indices.push_back(c);
+    }
+    return indices;
+  }
+  // Whether all of `indices` are those of one other tensor, which has the same shape and is written.
+  bool HasCellsOfAnother(std::uint32_t object, const std::vector<std::uint32_t>& indices) const {
+    const PlannedObject& planned = plan_.objects[object];
+    const auto& first = planned.components[indices.front()].shared_with;
+    if (!first) return false;
+    const Object& other = *plan_.objects[first->object].object;
+    if (other.format != planned.object->format || other.shape != planned.object->shape) {
+      return false;
+    }
+    return std::ranges::all_of(indices, [&](std::uint32_t c) {
+      const auto& with = planned.components[c].shared_with;
+      const Component& own = planned.object->components[c];
+      return with && with->object == first->object &&
+             other.components[with->component].role == own.role &&
+             other.components[with->component].element == own.element;
+    });
+  }
+  // Has a stage of the writer see a component.
+  Status Show(std::size_t i, StageOf<writer::internal::Batch>& stage) {
+    const ComponentId id = all_[i];
+    const auto state = std::make_shared<writer::internal::ComponentState>();
+    state->source = &source_;
+    state->id = PlannedOf(i).source;
+    const std::uint64_t size = SizeOf(i);
+    std::vector<std::byte> bytes(std::min(Units(i, kStep), size));
+    std::uint64_t at = 0;
+    do {
+      const auto some = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), size - at));
+      ZT_RETURN_IF_ERROR(Named(i, Read(i, at, some)));
+      writer::internal::Batch batch;
+      writer::internal::Piece& piece = batch.pieces.emplace_back();
+      piece.object = plan_.objects[id.object].object.get();
+      piece.component = id.component;
+      piece.state = state;
+      piece.offset = at;
+      piece.first = at == 0;
+      at += some.size();
+      piece.last = at == size;
+      piece.Borrow(some);
+      ZT_RETURN_IF_ERROR(stage.Process(batch));
+    } while (at < size);
+    return OkStatus();
+  }
+
   std::size_t Index(ComponentId id) const { return first_[id.object] + id.component; }
   std::size_t Root(std::size_t i) {
     while (class_[i] != i) i = class_[i] = class_[class_[i]];
@@ -163,9 +218,10 @@ class Finder {
   const PlannedComponent& PlannedOf(std::size_t i) const {
     return plan_.objects[all_[i].object].components[all_[i].component];
   }
-  std::uint64_t SizeOf(std::size_t i) const {
-    return plan_.objects[all_[i].object].object->components[all_[i].component].bytes;
+  const Component& ComponentOf(std::size_t i) const {
+    return plan_.objects[all_[i].object].object->components[all_[i].component];
   }
+  std::uint64_t SizeOf(std::size_t i) const { return ComponentOf(i).bytes; }
 
   // Samples tell most components of one size apart, digests nearly all others; equal digests are confirmed.
   Status FindAmong(const std::vector<std::size_t>& same, std::uint64_t size) {
@@ -184,9 +240,15 @@ class Finder {
         ZT_RETURN_IF_ERROR(Named(i, Digest(i, size, &digest)));
         const auto [held, fresh] = first.emplace(std::move(digest), i);
         if (fresh) continue;
+        const NumericCounts lost = lost_;
         bool equal = false;
         ZT_RETURN_IF_ERROR(Named(i, Compare(i, held->second, size, &equal)));
-        if (equal) Join(i, held->second);
+        if (!equal) continue;
+        // What is not written is not looked at again: other numbers may have become the same.
+        if (plan_.on_overflow == OnOverflow::kError) {
+          ZT_RETURN_IF_ERROR(Named(i, writer::internal::CheckFit(lost, ComponentOf(i).element)));
+        }
+        Join(i, held->second);
       }
     }
     return OkStatus();
@@ -207,7 +269,9 @@ class Finder {
     return OkStatus();
   }
 
+  // All of it, so that lost_ is what its conversion loses.
   Status Digest(std::size_t i, std::uint64_t size, std::string* digest) {
+    lost_ = {};
     const auto hasher = MakeHasher(DigestKind::kSha256);
     std::vector<std::byte> bytes(std::min(Units(i, kStep), size));
     for (std::uint64_t at = 0; at < size;) {
@@ -240,9 +304,8 @@ class Finder {
 
   std::uint64_t UnitOf(std::size_t i) const {
     const Transform* transform = PlannedOf(i).transform.get();
-    const Component& component =
-        plan_.objects[all_[i].object].object->components[all_[i].component];
-    return transform == nullptr ? ByteWidth(component.element.dtype) : transform->output_unit();
+    return transform == nullptr ? ByteWidth(ComponentOf(i).element.dtype)
+                                : transform->output_unit();
   }
   // About `wanted` bytes, in whole units.
   std::uint64_t Units(std::size_t i, std::uint64_t wanted) const {
@@ -259,8 +322,7 @@ class Finder {
       input_.resize(units * transform->input_unit());
       ZT_RETURN_IF_ERROR(source_.Read(
           planned.source, offset / transform->output_unit() * transform->input_unit(), input_));
-      NumericCounts counts;  // they are counted when it is written
-      transform->Apply(input_, out, counts);
+      transform->Apply(input_, out, lost_);
       return OkStatus();
     });
   }
@@ -278,6 +340,7 @@ class Finder {
   std::vector<std::size_t> first_;  // of each object, in all_
   std::vector<std::size_t> class_;  // of each in all_: another that is equal, or itself
   std::vector<std::byte> input_;
+  NumericCounts lost_;  // by conversions, since it was set to nothing
 };
 
 }  // namespace
@@ -313,7 +376,7 @@ Status MakeCanonical(TensorSource& source, Plan& plan) {
   for (const auto& [a, b] : shared) finder.Join(a, b);
   ZT_RETURN_IF_ERROR(finder.Find());
   finder.Share(plan);
-  return OkStatus();
+  return traits.unique_indices ? finder.CheckCells() : OkStatus();
 }
 
 }  // namespace zt

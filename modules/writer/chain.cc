@@ -43,6 +43,36 @@ bool OnlyShares(const PlannedObject& object) {
                      [](const PlannedComponent& each) { return each.shared_with.has_value(); });
 }
 
+std::vector<DataRule> RulesOf(const ComponentState& state) {
+  std::vector<DataRule> rules;
+  const auto add = [&](const Object& object, std::uint32_t component) {
+    const auto rule = RuleOf(object, component, state.declared_bytes);
+    if (rule && std::ranges::find(rules, *rule) == rules.end()) rules.push_back(*rule);
+  };
+  add(*state.object, state.at.component);
+  if (state.plan == nullptr) return rules;
+  if (const auto held = state.plan->shared.find(state.at); held != state.plan->shared.end()) {
+    for (const ComponentId id : held->second.by) {
+      add(*state.plan->plan.objects[id.object].object, id.component);
+    }
+  }
+  return rules;
+}
+
+Status CheckFit(const NumericCounts& counts, const ElementType& element) {
+  const std::string target(Name(element));
+  std::string what;
+  if (counts.overflow > 0) {
+    what = std::to_string(counts.overflow) + " values do not fit " + target;
+  }
+  if (counts.nan_lost > 0) {
+    what += (what.empty() ? "" : ", ") + std::to_string(counts.nan_lost) +
+            " NaN have no counterpart in " + target;
+  }
+  if (what.empty()) return OkStatus();
+  return NumericError(what + "; choose --on-overflow inf or saturate, or another type");
+}
+
 Status Piece::Named(const Status& status) const {
   if (status.ok()) return status;
   const Status named = Annotate(status, TensorContext(object->name));
@@ -122,11 +152,9 @@ class TransformStage final : public StageOf<Batch> {
 class LookStage final : public PieceStage {
  public:
   Status ProcessPiece(Piece& chunk) override {
-    const ComponentState& state = StateOf(chunk);
-    const auto rule = RuleOf(*state.object, state.at.component, state.declared_bytes);
-    if (!rule) return OkStatus();
-    chunk.facts = std::make_unique<DataFacts>(*rule, chunk.offset);
-    chunk.facts->Add(chunk.bytes());
+    for (const DataRule& rule : StateOf(chunk).rules) {
+      chunk.facts.emplace_back(rule, chunk.offset).Add(chunk.bytes());
+    }
     return OkStatus();
   }
 };
@@ -341,10 +369,10 @@ class RecordStage final : public PieceStage {
     sums_.counts.overflow += chunk.counts.overflow;
     sums_.counts.nan_lost += chunk.counts.nan_lost;
     sums_.counts.fraction_lost += chunk.counts.fraction_lost;
-    if (sums_.facts == nullptr) {
+    if (sums_.facts.empty()) {
       sums_.facts = std::move(chunk.facts);
-    } else if (chunk.facts != nullptr) {
-      sums_.facts->Merge(*chunk.facts);
+    } else {
+      for (std::size_t i = 0; i < sums_.facts.size(); ++i) sums_.facts[i].Merge(chunk.facts[i]);
     }
     record_.bytes_done += chunk.input_bytes;
     record_.stored_done += bytes;
@@ -360,12 +388,7 @@ class RecordStage final : public PieceStage {
                              std::to_string(sums_.content) + " bytes, " +
                              std::to_string(state.declared_bytes) + " were declared");
     }
-    if (sums_.facts != nullptr) {
-      Status status = sums_.facts->Check(*state.object, CountIndices(*state.object));
-      if (state.plan == nullptr || state.plan->of_caller) status = OfCaller(status);
-      const bool alone = state.object->components.size() == 1;
-      ZT_RETURN_IF_ERROR(alone ? status : Annotate(status, "component " + Quote(component.role)));
-    }
+    ZT_RETURN_IF_ERROR(CheckFacts(state));
     Blob blob;
     blob.offset = sums_.begin;
     blob.length = sums_.stored;
@@ -382,7 +405,7 @@ class RecordStage final : public PieceStage {
     ZT_RETURN_IF_ERROR(CheckNumbers(state, component.element));
     if (state.plan != nullptr && !state.plan->shared.empty()) {
       const auto shared = state.plan->shared.find(state.at);
-      if (shared != state.plan->shared.end()) shared->second = blob;
+      if (shared != state.plan->shared.end()) shared->second.blob = blob;
     }
     if (!begun_) Begin(*state.object);
     if (closing != nullptr) {
@@ -393,23 +416,40 @@ class RecordStage final : public PieceStage {
     return state.ends_object ? End(state) : OkStatus();
   }
 
+  // Whether the bytes keep the rule of the component, and those of all that share its blob.
+  Status CheckFacts(const ComponentState& state) const {
+    if (sums_.facts.empty()) return OkStatus();
+    ZT_RETURN_IF_ERROR(CheckFacts(state, *state.object, state.at.component));
+    if (state.plan == nullptr) return OkStatus();
+    const auto shared = state.plan->shared.find(state.at);
+    if (shared == state.plan->shared.end()) return OkStatus();
+    for (const ComponentId id : shared->second.by) {
+      const Object& object = *state.plan->plan.objects[id.object].object;
+      if (auto status = CheckFacts(state, object, id.component); !status.ok()) {
+        return Annotate(status, TensorContext(object.name) + ", which has the same bytes");
+      }
+    }
+    return OkStatus();
+  }
+
+  // Whether they are what component `index` of `object` may have.
+  Status CheckFacts(const ComponentState& state, const Object& object, std::uint32_t index) const {
+    const auto rule = RuleOf(object, index, state.declared_bytes);
+    if (!rule) return OkStatus();
+    const auto at = std::ranges::find(state.rules, *rule) - state.rules.begin();
+    Status status = sums_.facts[static_cast<std::size_t>(at)].Check(object, CountIndices(object));
+    if (state.plan == nullptr || state.plan->of_caller) status = OfCaller(status);
+    if (status.ok() || object.components.size() == 1) return status;
+    return Annotate(status, "component " + Quote(object.components[index].role));
+  }
+
   Status CheckNumbers(const ComponentState& state, const ElementType& element) {
     const NumericCounts& counts = sums_.counts;
-    const bool misfit = counts.overflow > 0 || counts.nan_lost > 0;
-    if (!misfit && counts.fraction_lost == 0) return OkStatus();
+    if (counts.overflow == 0 && counts.nan_lost == 0 && counts.fraction_lost == 0)
+      return OkStatus();
     const std::uint64_t values = sums_.content / ByteWidth(element.dtype);
     record_.findings.push_back({state.object->name, counts, values});
-    if (!misfit || state.on_overflow != OnOverflow::kError) return OkStatus();
-    const std::string target(Name(element));
-    std::string what;
-    if (counts.overflow > 0) {
-      what = std::to_string(counts.overflow) + " values do not fit " + target;
-    }
-    if (counts.nan_lost > 0) {
-      what += (what.empty() ? "" : ", ") + std::to_string(counts.nan_lost) +
-              " NaN have no counterpart in " + target;
-    }
-    return NumericError(what + "; choose --on-overflow inf or saturate, or another type");
+    return state.on_overflow == OnOverflow::kError ? CheckFit(counts, element) : OkStatus();
   }
 
   void Begin(const Object& object) {
@@ -444,7 +484,9 @@ class RecordStage final : public PieceStage {
       if (!begun_) Begin(*objects[i].object);
       const std::vector<PlannedComponent>& components = objects[i].components;
       for (std::uint32_t c = 0; c < components.size(); ++c) {
-        if (components[c].shared_with) Fill(c, state.plan->shared.at(*components[c].shared_with));
+        if (components[c].shared_with) {
+          Fill(c, state.plan->shared.at(*components[c].shared_with).blob);
+        }
       }
       ZT_RETURN_IF_ERROR(Add());
       ++i;
@@ -465,7 +507,7 @@ class RecordStage final : public PieceStage {
     std::uint64_t begin = 0, stored = 0, content = 0;
     std::uint32_t crc = 0;
     NumericCounts counts;
-    std::unique_ptr<DataFacts> facts;
+    std::vector<DataFacts> facts;  // one for each rule of the component
   } sums_;
   StoredObject entry_;  // the object under way; its memory serves one after the other
   bool begun_ = false;

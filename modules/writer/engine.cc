@@ -117,7 +117,7 @@ Status NoteShared(PlanState& run) {
         return InvalidArgument(TensorContext(objects[i].object->name) +
                                ": the plan has it share the blob of a component that has none");
       }
-      run.shared.try_emplace(*with);
+      run.shared[*with].by.push_back({i, c});
     }
   }
   return OkStatus();
@@ -395,6 +395,7 @@ Status Engine::AddObject(TensorSource& source, PlanState& run, std::uint32_t ind
     state->plan = &run;
     state->at = {index, c};
     state->declared_bytes = planned.object->components[c].bytes;
+    state->rules = RulesOf(*state);
     state->storage =
         Settled(*planned.object, c, component.storage, options.spec,
                 component.transform == nullptr ? 1 : component.transform->output_unit());

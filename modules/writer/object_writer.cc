@@ -67,6 +67,7 @@ struct ObjectWriter::State : OpenObject {
     component->object = object;
     component->at.component = static_cast<std::uint32_t>(at);
     component->declared_bytes = object->components[at].bytes;
+    component->rules = writer::internal::RulesOf(*component);
     component->storage = storage[at];
     component->ends_object = at + 1 == object->components.size();
     filled = 0;

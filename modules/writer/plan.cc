@@ -203,17 +203,36 @@ class Planner {
     }
   }
 
-  // What is done to a component's bytes, in planes or not; "" where they go as they are.
+  // What is done to a component's bytes, in planes or not, and what is asked of them; "" where they go as they are.
   std::string Treatment(ComponentId at) const {
     const PlannedObject& planned = plan_.objects[at.object];
     const PlannedComponent& component = planned.components[at.component];
     const bool planes = component.storage.compression != Compression::kNone &&
                         component.storage.encoding == Encoding::kPlanes;
-    if (component.transform == nullptr && !planes) return {};
+    if (component.transform == nullptr && !planes) return Indexed(at);
     const Object& from = source_.objects()[component.source.object];
     return (planes ? "planes " : "") + from.format + " " +
            std::string(Name(from.components[at.component].element)) + " " +
            std::string(Name(planned.object->components[at.component].element));
+  }
+
+  // What an index names, where the version allows no cell twice; "" for all else. Whoever looks for such cells sees only
+  // indices that are written: so all of a tensor's are those of one other that has the same cells, or all are written.
+  std::string Indexed(ComponentId at) const {
+    if (!Traits(plan_.spec).unique_indices) return {};
+    const Object& object = *plan_.objects[at.object].object;
+    if (!writer::internal::IsIndex(object, at.component)) return {};
+    const Component& component = object.components[at.component];
+    std::string key = component.role + " " + std::string(Name(component.element)) + " " +
+                      object.format + ToString(object.shape);
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      if (c == at.component || !writer::internal::IsIndex(object, c)) continue;
+      const auto other = source_.identity(plan_.objects[at.object].components[c].source);
+      key += other ? " with " + std::to_string(reinterpret_cast<std::uintptr_t>(other->space)) +
+                         " " + std::to_string(other->value) + " " + std::to_string(other->length)
+                   : " alone " + std::to_string(at.object);
+    }
+    return key;
   }
 
   const TensorSource& source_;
@@ -234,6 +253,12 @@ Storage writer::internal::Settled(const Object& object, std::size_t component,
     storage.encoding = Encoding::kZstd;
   }
   return storage;
+}
+
+bool writer::internal::IsIndex(const Object& object, std::size_t component) {
+  const auto rule = RuleOf(object, component, object.components[component].bytes);
+  return rule &&
+         (rule->kind == DataRule::Kind::kIndices || rule->kind == DataRule::Kind::kPointers);
 }
 
 std::uint64_t Plan::input_bytes(const TensorSource& source) const {

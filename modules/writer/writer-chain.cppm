@@ -42,8 +42,12 @@ struct PlanState {
   PlanState(const Plan& running, bool callers) : plan(running), of_caller(callers) {}
   const Plan& plan;
   const bool of_caller;  // the bytes came by Writer::Add: what is wrong with them is the caller's
-  // The blobs that others share, by their place in the plan. The keys are fixed; the blobs are record's.
-  std::map<ComponentId, Blob> shared;
+  struct Shared {
+    Blob blob;
+    std::vector<ComponentId> by;  // who has it beside the component it was written for
+  };
+  // The blobs that others share, by their place in the plan. Fixed, but for the blobs, which are record's.
+  std::map<ComponentId, Shared> shared;
 };
 
 // True where no component has a blob of its own.
@@ -57,6 +61,8 @@ struct ComponentState {
   PlanState* plan = nullptr;         // null where the object was not planned
   ComponentId at;                    // in the plan; of others only the component
   std::uint64_t declared_bytes = 0;  // or kUnknownSize
+  // What readers ask of its bytes: as its own, and as those of all that share its blob. Each once.
+  std::vector<DataRule> rules;
   Storage storage;
   OnOverflow on_overflow = OnOverflow::kError;
   TensorSource* source = nullptr;  // null where the chunks bring their bytes
@@ -87,9 +93,9 @@ struct Piece final : Chunk {
   std::uint64_t padding = 0;           // zero bytes before it
   std::uint32_t crc = 0;               // CRC-32C of stored and trailer, where asked for
   std::shared_ptr<const Object>
-      closing;                       // with an object's last chunk: what was declared since Begin
-  NumericCounts counts;              // what the transform could not carry over
-  std::unique_ptr<DataFacts> facts;  // of bytes(), where the component has a rule
+      closing;                   // with an object's last chunk: what was declared since Begin
+  NumericCounts counts;          // what the transform could not carry over
+  std::vector<DataFacts> facts;  // of bytes(), one for each rule of the component
 
   // "FILE: tensor 'NAME': " put before the message; OK stays OK.
   Status Named(const Status& status) const;
@@ -178,6 +184,12 @@ auto Caught(const Call& call) -> decltype(call()) {
     return OfException();
   }
 }
+
+// What ComponentState::rules has to hold, told from the fields above it.
+std::vector<DataRule> RulesOf(const ComponentState& state);
+
+// Whether all numbers had a counterpart in the type they were converted to.
+Status CheckFit(const NumericCounts& counts, const ElementType& element);
 
 // The stage that reads: one of the two reads what has to be read in order, the other all else.
 std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool, bool sequential);

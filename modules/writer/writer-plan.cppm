@@ -106,4 +106,7 @@ namespace zt::writer::internal {
 Storage Settled(const Object& object, std::size_t component, const Storage& wanted,
                 SpecVersion spec, std::size_t unit = 1);
 
+// Whether a component says where the values of a sparse tensor stand.
+bool IsIndex(const Object& object, std::size_t component);
+
 }  // namespace zt::writer::internal

@@ -120,12 +120,26 @@ def random_metadata(rng, prefix):
     return None if rng.random() < 0.6 else {prefix + "note": "é\"x", "format": rng.choice(["pt", "np"])}
 
 
+def other_byte(rng, dtype, data):
+    """Another type whose elements the same bytes may be, or None."""
+    able = {"u8", "i8", "bool"} if data and max(data) < 2 else {"u8", "i8"}
+    return rng.choice(sorted(able - {dtype})) if dtype in ("u8", "i8", "bool") and data else None
+
+
 def safetensors_file(rng, folder, prefix):
     tensors, model = random_st(rng, prefix, rng.randint(1, 12))
     metadata = random_metadata(rng, prefix)
     path = folder / f"{prefix}.safetensors"
-    make_safetensors.write(path, tensors, metadata)
-    return Input(path, model, dict(metadata or {}), True, "safetensors")
+    header, content = make_safetensors.layout(tensors, metadata)
+    views = {}
+    for name, (dtype, shape, data) in tensors.items():
+        other = other_byte(rng, dtype.lower(), data)
+        if other and rng.random() < 0.4:  # the same bytes as numbers of another type
+            views[name + ".view"] = header[name] | {"dtype": other.upper()}
+            model[name + ".view"] = dense(shape, other, data)
+    header = views | header if rng.random() < 0.5 else header | views
+    path.write_bytes(make_safetensors.raw(header, content))
+    return Input(path, model, dict(metadata or {}), not views, "safetensors")
 
 
 def safetensors_folder(rng, folder, prefix):
@@ -568,11 +582,19 @@ def zt_file(rng, folder, prefix):
     objects = {name: entry_1(rng, version, tensor, algorithms) for name, tensor, algorithms in rows}
     aliases = {}
     for name, entry in objects.items():
-        if len(entry["components"]) == 1 and len(entry["components"]["data"]["data"]) and rng.random() < 0.15:
-            aliases[name + ".tied"] = name
+        if len(entry["components"]) != 1 or not entry["components"]["data"]["data"]:
+            continue
+        dtype, _, data = model[name].parts["data"]
+        if rng.random() < 0.15:
+            aliases[name + ".tied"] = (name, None)
+        other = None if model[name].element() != dtype else other_byte(rng, dtype, data)
+        if other and rng.random() < 0.4:
+            aliases[name + ".view"] = (name, other)
     content = encode_1(objects, version, attributes, aliases)
-    for alias, name in aliases.items():
-        model[alias] = model[name]
+    for alias, (name, dtype) in aliases.items():
+        tensor = model[name]
+        model[alias] = tensor if dtype is None else Tensor(tensor.shape, {"data": (dtype, None, tensor.parts["data"][2])},
+                                                           tensor.format, tensor.attributes)
     path.write_bytes(content)
     return Input(path, model, attributes, kind="zt " + version)
 
@@ -623,7 +645,7 @@ def entry_1(rng, version, tensor, algorithms):
 
 
 def encode_1(objects, version, attributes, aliases):
-    """As make_zt.encode_1, with aliases (other names of an object's blob) and the dialect 1.0."""
+    """As make_zt.encode_1, with aliases (other names of an object's blob, as another dtype or its own) and the dialect 1.0."""
     out, listed = bytearray(make_zt.HEADER_1), {}
     for name, entry in objects.items():
         components = {}
@@ -634,7 +656,12 @@ def encode_1(objects, version, attributes, aliases):
         listed[name] = entry | {"components": components}
         if version == "1.0":
             listed[name]["dtype"] = LONG[components["data"].pop("dtype")]
-    listed |= {alias: listed[name] for alias, name in aliases.items()}
+    for alias, (name, dtype) in aliases.items():
+        listed[alias] = entry = listed[name]
+        if dtype is not None and version == "1.0":
+            listed[alias] = entry | {"dtype": LONG[dtype]}
+        elif dtype is not None:
+            listed[alias] = entry | {"components": {"data": entry["components"]["data"] | {"dtype": dtype}}}
     root = {"version": version if version == "1.0" else version + ".0",
             "tensors" if version == "1.0" else "objects": listed}
     manifest = make_zt.cbor2.dumps(root | ({"attributes": attributes} if attributes else {}))
