@@ -12,6 +12,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -249,9 +250,17 @@ class ZtSource final : public TensorSource {
                                          : Annotate(status, "component " + Quote(component.role));
   }
 
-  // The guard of a component whose digest covers its decoded bytes, or null.
+  // What makes decoded bytes those of another component: where the blob lies, and how it is decoded to how many bytes.
+  using ContentKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, Encoding,
+                                std::uint32_t, std::uint32_t, std::uint8_t, std::uint8_t>;
+  static ContentKey KeyOf(const StoredComponent& c) {
+    return {c.offset,           c.length,           c.decoded_bytes,    c.encoding,
+            c.parameters.chunk, c.parameters.group, c.parameters.width, c.parameters.rotate};
+  }
+
+  // The guard of decoded bytes that a digest covers, the component's own or that of another with the same blob, or null.
   GuardedBlob* DecodedGuard(ComponentId stored) const {
-    const auto held = decoded_.find({stored.object, stored.component});
+    const auto held = decoded_.find(KeyOf(reader_->component(stored)));
     return held == decoded_.end() ? nullptr : held->second.get();
   }
 
@@ -288,32 +297,35 @@ class ZtSource final : public TensorSource {
         if (!component.unknown_encoding.empty()) continue;  // it is not read
         if (component.length > 0) first_.emplace(component.offset, ComponentId{o, c});
         if (component.digest.empty()) continue;
-        auto digest = ParseDigest(component.digest);
-        if (!digest.ok()) return Annotate(digest.status(), TensorContext(objects[o].name));
-        if (digest->kind == DigestKind::kNone) {
-          AddWarning(TensorContext(objects[o].name) + ": " + Quote(digest->algorithm) +
+        const DigestText digest = DigestOrUnknown(component.digest);
+        if (digest.kind == DigestKind::kNone) {
+          AddWarning(TensorContext(objects[o].name) + ": " + Quote(digest.algorithm) +
                      " is no digest algorithm known here; its bytes are taken as they are");
           continue;
         }
         if (component.length == 0 || (decoded && component.decoded_bytes == 0)) {
-          if (auto status = CheckEmpty(*digest, component.digest); !status.ok()) {
+          if (auto status = CheckEmpty(digest, component.digest); !status.ok()) {
             empty_refusals_.emplace(o, Annotate(status, "component " + Quote(component.role)));
           }
           continue;
         }
+        GuardedBlob* guard = nullptr;
         if (decoded && component.encoding != Encoding::kRaw) {
-          auto& content = decoded_[{o, c}];
-          content = std::make_unique<GuardedBlob>(0, component.decoded_bytes);
-          ZT_RETURN_IF_ERROR(content->Expect(*digest, component.digest));
-          continue;
-        }
-        GuardedBlob*& blob = seen[component.offset];
-        if (blob == nullptr) {
-          blobs.push_back(std::make_unique<GuardedBlob>(component.offset, component.length));
-          blob = blobs.back().get();
+          auto& content = decoded_[KeyOf(component)];
+          if (content == nullptr) {
+            content = std::make_unique<GuardedBlob>(0, component.decoded_bytes);
+          }
+          guard = content.get();
+        } else {
+          GuardedBlob*& blob = seen[component.offset];
+          if (blob == nullptr) {
+            blobs.push_back(std::make_unique<GuardedBlob>(component.offset, component.length));
+            blob = blobs.back().get();
+          }
+          guard = blob;
         }
         ZT_RETURN_IF_ERROR(
-            Annotate(blob->Expect(*digest, component.digest), TensorContext(objects[o].name)));
+            AnnotateTensor(guard->Expect(digest, component.digest), objects[o].name));
       }
     }
     bytes_->Guard(std::move(blobs));
@@ -432,8 +444,7 @@ class ZtSource final : public TensorSource {
   std::unordered_map<std::uint32_t, Status> refusals_;
   std::unordered_map<std::uint32_t, Status> empty_refusals_;  // by the manifest's index
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;
-  // By the manifest's indices: components whose digests cover decoded bytes.
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<GuardedBlob>> decoded_;
+  std::map<ContentKey, std::unique_ptr<GuardedBlob>> decoded_;  // whose digests cover decoded bytes
 };
 
 }  // namespace

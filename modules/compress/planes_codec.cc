@@ -44,7 +44,9 @@ class PlanesStream final : public StreamDecoder {
  public:
   PlanesStream(const CodecParameters& parameters, StreamReader read, std::uint64_t stream_bytes,
                std::uint64_t content_bytes)
-      : parameters_(parameters), stream_(std::move(read), stream_bytes, content_bytes) {}
+      : parameters_(parameters),
+        left_(content_bytes),
+        stream_(std::move(read), stream_bytes, content_bytes) {}
 
   Status Read(std::span<std::byte> out) override {
     ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out));
@@ -70,10 +72,13 @@ class PlanesStream final : public StreamDecoder {
   Status Finish() override { return stream_.Finish(); }
 
  private:
+  // No further than the declared content: how long a group is decides where its planes begin, and Finish of the stream
+  // finds what lies behind.
   Status NextGroup() {
-    planes_.resize(parameters_.group);
+    planes_.resize(std::min<std::uint64_t>(parameters_.group, left_));
     position_ = 0;
     ZT_ASSIGN_OR_RETURN(const std::size_t got, stream_.ReadSome(planes_));
+    left_ -= got;
     if (got % parameters_.width != 0) return InvalidData("byte planes end within an element");
     elements_.resize(got);
     MergePlanes(std::span(planes_).first(got), elements_, parameters_);
@@ -81,6 +86,7 @@ class PlanesStream final : public StreamDecoder {
   }
 
   CodecParameters parameters_;
+  std::uint64_t left_;  // of the content; kUnknownSize never runs out
   StreamDecompressor stream_;
   std::vector<std::byte> planes_, elements_;  // of the group under way
   std::size_t position_ = 0;                  // in elements_

@@ -158,4 +158,11 @@ StatusOr<DigestText> ParseDigest(std::string_view text) {
   return out;
 }
 
+DigestText DigestOrUnknown(std::string_view text) {
+  if (auto digest = ParseDigest(text); digest.ok()) return *std::move(digest);
+  DigestText unknown;
+  unknown.algorithm = text;
+  return unknown;
+}
+
 }  // namespace zt

@@ -52,5 +52,7 @@ struct DigestText {
 };
 // kDataLoss where the text is not "algorithm:value", or the value does not fit a known algorithm.
 StatusOr<DigestText> ParseDigest(std::string_view text);
+// The same where any digest may stand (2.0): what cannot be parsed is, as a whole, an algorithm we do not know.
+DigestText DigestOrUnknown(std::string_view text);
 
 }  // namespace zt

@@ -436,6 +436,10 @@ Status DialectOf1x::CheckComponent(std::string_view format, std::string_view rol
 
 Status DialectOf1x::CheckObject(const Object& object, Encoding encoding, std::string_view) const {
   ZT_RETURN_IF_ERROR(CheckEncoding(encoding));
+  if (latest() &&
+      object.format == kPlanesName) {  // which stands there for dense tensors in byte planes
+    return InvalidArgument(Named() + " keeps the format " + Quote(object.format) + " for itself");
+  }
   if (encoding == Encoding::kPlanes) {
     ZT_RETURN_IF_ERROR(CheckPlanes(object.format, object.components.size(),
                                    object.components[0].role, object.attributes));

@@ -118,7 +118,8 @@ void AppendShape(const Shape& shape, Bytes* out);
 // An object of the model as 2.0 says it: under a layout that means the same, or else unchanged under a layout of ours.
 // kInvalidArgument where neither can be.
 StatusOr<Object> ToV2(Object object);
-// An object of a 2.0 manifest as the model has it. One of a layout that is not known stays as it is.
+// An object of a 2.0 manifest as the model has it. One of a layout that is not known stays as it is; so does one under names
+// of ours that breaks what the model asks of it, and no component of it can be decoded.
 StatusOr<StoredObject> FromV2(StoredObject object);
 
 // An object of byte planes, as 1.2 has it, becomes the dense tensor that it stands for, with Encoding::kPlanes. Others are
@@ -131,11 +132,5 @@ Status CheckPlanes(std::string_view format, std::size_t components, std::string_
                    const Value::Map& attributes);
 // A tensor with byte planes as the object that a 1.2 file has for it.
 StatusOr<StoredObject> ToPlanes(const StoredObject& object);
-
-// An object of the model as 2.0 says it: under a layout that means the same, or else unchanged under a layout of ours.
-// kInvalidArgument where neither can be.
-StatusOr<Object> ToV2(Object object);
-// An object of a 2.0 manifest as the model has it. One of a layout that is not known stays as it is.
-StatusOr<StoredObject> FromV2(StoredObject object);
 
 }  // namespace zt::format::internal

@@ -301,6 +301,10 @@ Status DecoderV2::Part(StoredComponent& part) {
       ZT_RETURN_IF_ERROR(ReadText("encoding", &encoding.emplace()));
     } else if (field == kDecoded) {
       ZT_RETURN_IF_ERROR(ReadUint("decoded_length", &part.decoded_bytes));
+      if (part.decoded_bytes == kUnknownSize) {  // which stands for a size that is not said
+        return InvalidData("'decoded_length' " + std::to_string(part.decoded_bytes) +
+                           " is more than any part has");
+      }
     } else if (field == kDigest) {
       ZT_RETURN_IF_ERROR(ReadText("digest", &part.digest));
       ZT_RETURN_IF_ERROR(CheckDigestV2(part.digest));

@@ -144,7 +144,9 @@ StatusOr<Object> ToV2(Object object) {
   return object;
 }
 
-StatusOr<StoredObject> FromV2(StoredObject object) {
+namespace {
+
+StatusOr<StoredObject> Map(StoredObject object) {
   const auto named = std::ranges::find(kLayouts, object.format, &NamedLayout::layout);
   const auto vendor = StripVendor(object.format);
   const bool profile = named != std::end(kLayouts);
@@ -165,6 +167,26 @@ StatusOr<StoredObject> FromV2(StoredObject object) {
   Value::Array logical(object.shape.begin(), object.shape.end());
   object.attributes.emplace_back(std::string(kLogicalShape), std::move(logical));
   object.shape = *std::move(packed);
+  return object;
+}
+
+}  // namespace
+
+StatusOr<StoredObject> FromV2(StoredObject object) {
+  const bool ours = StripVendor(object.format) ||
+                    std::ranges::any_of(object.components, [](const StoredComponent& each) {
+                      return StripVendor(each.element.type).has_value();
+                    });
+  if (!ours) return Map(std::move(object));
+  ZT_ASSIGN_OR_RETURN(StoredObject mapped, Map(object));
+  const Status kept = ValidateObject(Declare(mapped));
+  if (kept.ok()) return mapped;
+  // 2.0 asks nothing of names that are a vendor's: the object is valid, and none of those that we write under them.
+  for (StoredComponent& component : object.components) {
+    if (!component.undecodable.empty()) continue;
+    component.undecodable = "it breaks the rules of the names that begin with 'ztstream.': " +
+                            std::string(Message(kept));
+  }
   return object;
 }
 

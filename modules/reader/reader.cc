@@ -48,7 +48,7 @@ bool reader::internal::CanReadByFrame(const Codec& codec, std::span<const Frame>
   });
 }
 
-Status reader::internal::CheckFrameRules(const ContainerTraits& traits,
+Status reader::internal::CheckFrameRules(const ContainerTraits& traits, const Codec& codec,
                                          const std::optional<std::vector<Frame>>& frames) {
   if (!traits.equal_frames) return OkStatus();
   if (!frames) return InvalidData("the stream has no seek table (zTensor 2.0 §5.3)");
@@ -57,6 +57,12 @@ Status reader::internal::CheckFrameRules(const ContainerTraits& traits,
     if (content > traits.max_frame_bytes) {
       return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
                          " bytes of content, more than 16 MiB (zTensor 2.0 §5.3)");
+    }
+    // Such a stream could only be read in order, where nobody sees how it is cut.
+    if (const std::uint64_t bytes = (*frames)[i].bytes; bytes > codec.Bound(content)) {
+      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(bytes) +
+                         " bytes for " + std::to_string(content) +
+                         " of content, more than one frame takes (zTensor 2.0 §5.3)");
     }
     if (i + 1 < frames->size() && content != frames->front().content_bytes) {
       return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
@@ -289,7 +295,7 @@ struct Reader::State {
     FrameTable table;
     const Codec& codec = *FindCodec(c.encoding);
     ZT_ASSIGN_OR_RETURN(auto frames, codec.ReadFrames(ReaderOf(c), c.length, c.decoded_bytes));
-    ZT_RETURN_IF_ERROR(reader::internal::CheckFrameRules(Traits(manifest.version), frames));
+    ZT_RETURN_IF_ERROR(reader::internal::CheckFrameRules(Traits(manifest.version), codec, frames));
     if (frames) ZT_RETURN_IF_ERROR(CheckFrames(c.parameters, *frames));
     if (frames && reader::internal::CanReadByFrame(codec, *frames)) {
       table.frames = *std::move(frames);

@@ -190,7 +190,7 @@ bool CanReadByFrame(const Codec& codec, std::span<const Frame> frames);
 
 // What a version asks of the frames of an encoded component beyond its codec (ContainerTraits::equal_frames), and of each
 // frame's bytes. kDataLoss.
-Status CheckFrameRules(const ContainerTraits& traits,
+Status CheckFrameRules(const ContainerTraits& traits, const Codec& codec,
                        const std::optional<std::vector<Frame>>& frames);
 Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame);
 

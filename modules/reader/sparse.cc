@@ -142,6 +142,8 @@ std::uint64_t Mix(std::uint64_t cell, std::uint64_t seed) {
 
 // Ascending cells, the usual order, are compared with the one before. Others are sorted, as many at once as memory allows.
 Status CheckCells(const Reader& reader, std::uint32_t index, std::uint64_t memory_bytes) {
+  // A scalar has no coordinates to compare.
+  if (reader.manifest().objects[index].shape.empty()) return OkStatus();
   Cells cells(reader, index);
   ZT_RETURN_IF_ERROR(cells.Init(memory_bytes / 2));
   const std::uint64_t count = cells.count();

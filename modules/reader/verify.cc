@@ -277,12 +277,12 @@ class SumStage final : public StageOf<Piece> {
     const auto add = [&](std::string message) {
       findings_.Add(member.id, NameOf(reader_, member.id), stored.role, std::move(message));
     };
-    const auto expected = ParseDigest(stored.digest);    // none, or well formed
+    const DigestText expected = DigestOrUnknown(stored.digest);
     const bool hashed = !blob.decoded || !blob.problem;  // else what it covers is not there
-    if (const auto found = expected.ok() && hashed ? digests.find(expected->kind) : digests.end();
+    if (const auto found = hashed ? digests.find(expected.kind) : digests.end();
         found != digests.end()) {
       ++report_.digests;
-      if (found->second != expected->canonical) {
+      if (found->second != expected.canonical) {
         add("the digest is " + found->second + ", the manifest says " + stored.digest);
       }
     }
@@ -493,15 +493,14 @@ class Verifier {
 
   void Expect(Blob& blob, ComponentId id) {
     const StoredComponent& stored = reader_.component(id);
-    const auto digest = ParseDigest(stored.digest);  // well formed: the manifest was decoded
-    if (!digest.ok()) return;
-    if (digest->kind == DigestKind::kNone) {
+    const DigestText digest = DigestOrUnknown(stored.digest);
+    if (digest.kind == DigestKind::kNone) {
       report_.unverified.push_back(NameOf(reader_, id) + "/" + stored.role + ": " +
-                                   digest->algorithm);
-    } else if (digest->kind == DigestKind::kCrc32c && !blob.decoded) {
+                                   digest.algorithm);
+    } else if (digest.kind == DigestKind::kCrc32c && !blob.decoded) {
       blob.crc = true;
     } else {
-      blob.hashers.try_emplace(digest->kind, MakeHasher(digest->kind));
+      blob.hashers.try_emplace(digest.kind, MakeHasher(digest.kind));
     }
   }
 
@@ -520,7 +519,7 @@ class Verifier {
     }
     if (frames.ok()) {
       const auto& traits = Traits(reader_.manifest().version);
-      const Status kept = reader::internal::CheckFrameRules(traits, *frames);
+      const Status kept = reader::internal::CheckFrameRules(traits, codec, *frames);
       if (!kept.ok()) frames = kept;
     }
     if (!frames.ok()) {

@@ -109,17 +109,16 @@ Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::
   const Manifest& manifest = reader.manifest();
   for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
     const StoredShard& shard = manifest.shards[i];
-    const auto expected = ParseDigest(shard.digest);
-    const bool known = expected.ok() && expected->kind != DigestKind::kNone;
+    const DigestText expected = DigestOrUnknown(shard.digest);
+    const bool known = expected.kind != DigestKind::kNone;
     const auto found = DigestOfRange(reader.bytes(), shard.begin, shard.begin + shard.bytes,
-                                     known ? expected->kind : DigestKind::kXxh3);
+                                     known ? expected.kind : DigestKind::kXxh3);
     if (!found.ok()) {
       wrong.emplace_back(Message(found.status()));
       missing.insert(static_cast<std::uint32_t>(i + 1));
     } else if (!known) {
-      report.unverified.push_back("shard " + shard.name + ": " +
-                                  (expected.ok() ? expected->algorithm : shard.digest));
-    } else if (*found != expected->canonical) {
+      report.unverified.push_back("shard " + shard.name + ": " + expected.algorithm);
+    } else if (*found != expected.canonical) {
       wrong.push_back("shard " + Quote(shard.name) + ": the digest is " + *found +
                       ", the root says " + shard.digest + " (zTensor 2.0 §7.3)");
     } else {
