@@ -296,7 +296,8 @@ class Comparer {
     }
   }
 
-  // Aliases and tied weights have the same bytes: one pair of them is read, the others take what it finds.
+  // Aliases and tied weights have the same bytes: one pair of them is read, the others take what it finds. A source checks
+  // bytes that have a rule as they are read, by the shape of the tensor that asks for them.
   void FindSame() {
     const auto key = [&](const Pair& pair) {
       return std::tuple(*first_.identity(pair.first), *second_.identity(pair.second),
@@ -307,7 +308,9 @@ class Comparer {
     std::map<decltype(key(pairs_.front())), std::size_t> known;
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       Pair& pair = pairs_[i];
-      if (first_.identity(pair.first) && second_.identity(pair.second)) {
+      const bool ruled =
+          RuleOf(*pair.object, pair.first.component, pair.component->bytes).has_value();
+      if (!ruled && first_.identity(pair.first) && second_.identity(pair.second)) {
         const auto [where, added] = known.emplace(key(pair), i);
         if (!added) pair.same_as = where->second;
       }

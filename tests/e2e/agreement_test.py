@@ -61,11 +61,12 @@ class Agreement(support.EndToEnd):
         return line
 
     def wrong(self, content, says, *options, verified=None):
-        """verify refuses the file by name of what is wrong, and so does convert."""
+        """verify refuses the file by name of what is wrong, and so do diff and convert."""
         path = self.put("in.zt", content)
         process = self.run_program("verify", path)
         self.assertIn(process.returncode, (DIFFERS, INVALID))
         self.assertIn(verified or says, process.stderr.decode())
+        self.fail_with(INVALID, "diff", path, path, says=says)
         return self.refused(path, *options, says=says)
 
     def converts(self, path, *options):
