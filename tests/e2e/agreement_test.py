@@ -3,6 +3,11 @@
 Each file here was forged against that: blobs that several tensors share; names, sizes and digests that two readers take in two
 ways.
 """
+import copy
+import itertools
+import json
+import os
+import random
 import struct
 import unittest
 
@@ -10,6 +15,7 @@ import numpy
 
 import make_safetensors
 import make_zt
+import make_zt2
 import support
 import zt2read
 from make_zt2 import File, seekable, u64s
@@ -26,16 +32,16 @@ def data(dtype, content, **fields):
 
 def sharing(entries):
     """A 1.2 file in which equal contents lie in one blob."""
-    out, offsets = bytearray(make_zt.HEADER_1), {}
-    for entry in entries.values():
-        for component in entry["components"].values():
+    out, offsets, listed = bytearray(make_zt.HEADER_1), {}, {}
+    for name, entry in entries.items():
+        components = {}
+        for role, component in entry["components"].items():
             content = component["data"]
             if content not in offsets:
                 offsets[content] = make_zt.place(out, content)
-            component["offset"] = offsets[content]
-    heap = bytes(out)
-    made = make_zt.encode_1(entries)  # the manifest, behind no blob
-    return heap + made[len(make_zt.HEADER_1):]
+            components[role] = {"dtype": component["dtype"], "offset": offsets[content], "length": len(content)}
+        listed[name] = {"format": "dense", **entry, "components": components}
+    return make_zt.finish_1(out, listed)
 
 
 def coo(shape, coords, values=None):
@@ -353,6 +359,64 @@ class Sizes(Agreement):
             else:
                 self.succeed("convert", "--canonical", path, "-o", out)
                 self.succeed("verify", "--canonical", out)
+
+
+class RandomManifests(Agreement):
+    """Manifests of 2.0 and of 1.x in which a value or two were replaced, some beyond what the formats allow."""
+
+    # What is no matter of a tensor's bytes, and what 2.0 asks of indices that 1.2 does not.
+    FREE = ("padding byte", "name cell", "not more than the one before in its row")
+
+    def roots_2_0(self):
+        for file in (make_zt2.csr(), make_zt2.coo(), make_zt2.mx(), make_zt2.gguf(), make_zt2.quant(), make_zt2.dense()):
+            for entry in list(file.root["objects"].values()):
+                for part in entry["parts"].values():
+                    del part["digest"]
+                file.root["objects"]["again"] = copy.deepcopy(entry)  # the same blobs
+            yield file.root
+            if entry["layout"] == "dense":
+                file.root["objects"]["again"]["parts"]["data"]["type"] = "bool"
+                yield file.root
+
+    def files_1(self, generator, count):
+        def entry(shape, layout, **parts):
+            return {"shape": shape, "format": layout, "components": {
+                role: {"dtype": dtype, "offset": 64, "length": length} for role, (dtype, length) in parts.items()}}
+
+        roots = [{"t": entry([8], "dense", data=("u8", 8)), "u": entry([8], "dense", data=("bool", 8))},
+                 {"m": entry([3, 4], "sparse_coo", values=("f32", 8), coords=("u64", 32)), "n": entry([4], "dense", data=("u64", 32))},
+                 {"m": entry([3, 4], "sparse_csr", values=("f32", 4), indices=("u64", 8), indptr=("u64", 32))}]
+        for _ in range(count):
+            root = copy.deepcopy(generator.choice(roots))
+            make_zt2.change(generator, root, ("format", "components", "offset", "length", "uncompressed_length", "type", "dtype"))
+            numbers = bytes(generator.choice((0, 0, 0, 1, 2)) for _ in range(32))
+            yield make_zt.finish_1(make_zt.HEADER_1 + bytes(56) + numbers + bytes(416), root)
+
+    def test_verify_and_convert_agree(self):
+        seed, count = int(os.environ.get("ZT_SEED", 1)), int(os.environ.get("ZT_COUNT", 150))
+        generator, good, converted = random.Random(seed), 0, 0
+        files = itertools.chain(make_zt2.random_manifests(generator, list(self.roots_2_0()), count), self.files_1(generator, count))
+        for number, content in enumerate(files):
+            path, out = self.put("in.zt", content), self.path("out.zt")
+            process = self.run_program("verify", "--json", path)
+            report = json.loads(process.stdout or b"{}")
+            problems = [each["message"] for each in report.get("problems", [])]
+            for options in ((), ("--spec", "2.0"), ("--canonical",)):
+                out.unlink(missing_ok=True)
+                done = self.run_program("convert", path, "-o", out, "--no-sync", *options)
+                with self.subTest(number, seed=seed, options=options):
+                    self.assertIn(done.returncode, (DONE, USAGE, INVALID, UNSUPPORTED), done.stderr)
+                    self.assertIn(process.returncode, (DONE, DIFFERS, INVALID, UNSUPPORTED))
+                    if done.returncode == INVALID:
+                        self.assertTrue(process.returncode != DONE or "undecodable" in report, done.stderr)
+                    if done.returncode == DONE:
+                        self.succeed("verify", out)
+                        self.assertTrue(process.returncode == DONE or problems and
+                                        all(any(text in each for text in self.FREE) for each in problems), process.stderr)
+                        converted += 1
+            good += process.returncode == DONE
+        self.assertGreater(good, count // 10)
+        self.assertGreater(converted, count // 5)
 
 
 if __name__ == "__main__":

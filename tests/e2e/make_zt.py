@@ -35,6 +35,15 @@ def encode_01(entries):
     return bytes(out) + manifest + struct.pack("<Q", len(manifest))
 
 
+def finish_1(heap, listed, version="1.2.0", attributes=None):
+    """A 1.x file of what begins with a header, and of `listed` as the manifest's objects."""
+    root = {"version": version, "objects": listed}
+    if attributes is not None:
+        root["attributes"] = attributes
+    manifest = cbor2.dumps(root)
+    return bytes(heap) + manifest + struct.pack("<Q", len(manifest)) + HEADER_1
+
+
 def encode_1(objects, version="1.2.0", attributes=None):
     """A 1.x file of `objects`: {name: {"shape", "format", "components": {role: {"dtype", "data", ...}}, ...}}."""
     out, listed = bytearray(HEADER_1), {}
@@ -48,11 +57,7 @@ def encode_1(objects, version="1.2.0", attributes=None):
             component["length"] = len(blob)
             components[role] = component
         listed[name] = {"format": "dense", **entry, "components": components}
-    root = {"version": version, "objects": listed}
-    if attributes is not None:
-        root["attributes"] = attributes
-    manifest = cbor2.dumps(root)
-    return bytes(out) + manifest + struct.pack("<Q", len(manifest)) + HEADER_1
+    return finish_1(out, listed, version, attributes)
 
 
 def zstd(data):

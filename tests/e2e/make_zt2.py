@@ -385,7 +385,8 @@ def hostile():
 # What random_manifests puts where something else was.
 VALUES = (0, 1, 2, 3, 4, 8, 31, 32, FLOOR - 1, FLOOR, 2 * FLOOR, 1 << 32, 1 << 63, (1 << 64) - 1, -1, None, True, 0.5, "", "dense",
           "u8", "f32", "i8", "u64", "f4_e2m1", "bool", "f8_e8m0", "zt.sparse_csr/1", "zt.sparse_coo/1", "zt.mx/1", "gguf.q8_0/1",
-          "ztstream.planes/1", "ztstream.x/1", "x.y/1", "zt.zstd-seekable/1", "xxh3:0123456789abcdef", b"x", [], {},
+          "ztstream.planes/1", "ztstream.x/1", "ztstream.sparse_coo/1", "ztstream.dense/1", "ztstream.i64/1", "ztstream.f8_e5m2/1",
+          "x.y/1", "zt.zstd-seekable/1", "xxh3:0123456789abcdef", "crc32c:123456789a", b"x", [], {},
           [FLOOR, 8], [1], [2, 3], {"a": 1})
 KEYS = ("shape", "layout", "parts", "data", "scales", "zeros", "type", "dtype", "blob", "encoding", "decoded_length", "digest",
         "attributes", "shard", "shards", "objects", "values", "indices", "indptr", "coords", "bits", "axis", "size")
@@ -399,22 +400,27 @@ def holders(value, found):
     return found
 
 
+def change(random, root, more=()):
+    """Replaces, adds or removes one or two values."""
+    for _ in range(random.randint(1, 2)):
+        holder, value = random.choice(holders(root, [])), copy.deepcopy(random.choice(VALUES))
+        if isinstance(holder, dict):
+            key = random.choice([*holder, *KEYS, *more])
+            if key in holder and random.random() < 0.2:
+                del holder[key]
+            else:
+                holder[key] = value
+        elif holder and random.random() < 0.7:
+            holder[random.randrange(len(holder))] = value
+        else:
+            holder.append(value)
+
+
 def random_manifests(random, roots, count):
     """Yields `count` files with 12 KiB for blobs and a manifest of which one or two values were replaced, added or removed."""
     while count > 0:
         root = copy.deepcopy(random.choice(roots))
-        for _ in range(random.randint(1, 2)):
-            holder, value = random.choice(holders(root, [])), copy.deepcopy(random.choice(VALUES))
-            if isinstance(holder, dict):
-                key = random.choice([*holder, *KEYS])
-                if key in holder and random.random() < 0.2:
-                    del holder[key]
-                else:
-                    holder[key] = value
-            elif holder and random.random() < 0.7:
-                holder[random.randrange(len(holder))] = value
-            else:
-                holder.append(value)
+        change(random, root)
         file = File()
         file.heap += bytes(4 * FLOOR - len(file.heap))
         yield file.finish(encode_cbor(root))
