@@ -126,7 +126,8 @@ StatusOr<bool> IsBigEndian(ZipArchive& archive, const Entries& entries) {
 
 StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
                                                     const std::string& stem,
-                                                    std::uint64_t memory_limit) {
+                                                    std::uint64_t memory_limit,
+                                                    const SourceMemory& memory) {
   ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
   ZT_RETURN_IF_ERROR(CheckKind(*archive));
   const std::size_t unchecked = archive->SkipAbsentCrcs();
@@ -183,7 +184,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> 
     source->AddWarning("the archive has no CRCs for " + std::to_string(unchecked) +
                        " of its entries: damage in them goes unnoticed");
   }
-  ZT_RETURN_IF_ERROR(source->Init(std::move(contents), std::move(places), false, memory_limit));
+  ZT_RETURN_IF_ERROR(
+      source->Init(std::move(contents), std::move(places), false, memory_limit, memory));
   return source;
 }
 

@@ -24,8 +24,10 @@ module zt.convert.torch;
 import :contents;
 import :open;
 import :pickle;
+import :source;
 import :tensors;
 import zt.convert.shards;
+import zt.convert.strided;
 import zt.core;
 import zt.source;
 
@@ -308,7 +310,9 @@ class Metadata {
         folder_(std::move(folder)),
         options_(options),
         sizes_(graph, none_, storages_),
-        texts_(graph) {}
+        texts_(graph),
+        memory_{std::make_shared<StridedBands>(options.memory_limit / 4),
+                std::make_shared<HeldStorages>(options.memory_limit / 2)} {}
 
   StatusOr<std::unique_ptr<TensorSource>> Open() {
     const NodeId root = graph_.root();
@@ -489,7 +493,7 @@ class Metadata {
     }
     auto chunk =
         OpenArchive(std::make_shared<Stretch>(file->bytes, location.offset, location.length),
-                    "chunk", options_.memory_limit);
+                    "chunk", options_.memory_limit, memory_);
     if (!chunk.ok()) return Annotate(chunk.status(), name);
     if ((*chunk)->objects().size() != 1)
       return InvalidData("a chunk in " + name + " is not one tensor");
@@ -521,6 +525,7 @@ class Metadata {
   std::vector<Storage> storages_;
   TensorReader sizes_;
   Texts texts_;
+  const SourceMemory memory_;                                   // of all chunks
   std::map<std::pair<std::uint32_t, Shape>, Location> places_;  // by name and offsets
   std::unordered_map<std::uint32_t, OpenedFile> files_;         // by path
 };

@@ -35,54 +35,79 @@ namespace {
 constexpr std::uint64_t kMaxExpansion = 1024;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
 
-// How often a storage that is deflated, and too large to be held, is inflated anew.
+// How often a storage that is deflated is inflated anew.
 constexpr std::uint64_t kMostReturns = 16;
+
+Status TooOften(std::uint64_t size) {
+  return Unsupported(
+      "its storage of " + std::to_string(size) +
+      " bytes is deflated, and its tensors are wanted in another order than they "
+      "lie in; to hold what that takes is more than half the memory limit: raise the "
+      "limit (--memory), or give an uncompressed file");
+}
 
 }  // namespace
 
 // A storage that can be read front to back only, read whole when it is first asked for, and kept as long as the others
 // that are asked for leave it room.
-class StorageSource::Held final : public ByteSource {
+class HeldStorages::Held final : public ByteSource {
  public:
-  Held(StorageSource& owner, std::uint32_t storage) : owner_(owner), storage_(storage) {}
-  const std::string& name() const override { return owner_.places_[storage_].bytes->name(); }
-  std::optional<std::uint64_t> size() const override { return owner_.places_[storage_].size; }
+  Held(Place place, std::shared_ptr<HeldStorages> all)
+      : place_(std::move(place)), all_(std::move(all)) {}
+  ~Held() override {
+    const std::lock_guard lock(all_->mutex_);
+    if (!bytes_.empty()) Free();
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  const std::string& name() const override { return place_.bytes->name(); }
+  std::optional<std::uint64_t> size() const override { return place_.size; }
   bool sequential() const override { return false; }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    const std::lock_guard lock(owner_.mutex_);
-    const Place& place = owner_.places_[storage_];
-    std::vector<std::byte>& bytes = owner_.held_[storage_];
-    if (bytes.empty()) ZT_RETURN_IF_ERROR(Load(place, bytes));
-    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset - place.offset), out.size(),
+    const std::lock_guard lock(all_->mutex_);
+    if (bytes_.empty()) ZT_RETURN_IF_ERROR(Load());
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset - place_.offset), out.size(),
                 out.begin());
     return OkStatus();
   }
 
  private:
-  Status Load(const Place& place, std::vector<std::byte>& bytes) {
-    while (!owner_.loaded_.empty() && owner_.held_bytes_ + place.size > owner_.held_room_) {
-      std::vector<std::byte> freed = std::move(owner_.held_[owner_.loaded_.front()]);
-      owner_.held_bytes_ -= freed.size();
-      owner_.held_[owner_.loaded_.front()] = {};
-      owner_.loaded_.pop_front();
+  Status Load() {
+    if (++loads_ > kMostReturns) return TooOften(place_.size);
+    while (!all_->loaded_.empty() && all_->used_ + place_.size > all_->room_) {
+      all_->loaded_.front()->Free();
     }
-    std::vector<std::byte> loading(place.size);
-    ZT_RETURN_IF_ERROR(place.bytes->ReadAt(place.offset, loading));
-    bytes = std::move(loading);
-    owner_.held_bytes_ += place.size;
-    owner_.loaded_.push_back(storage_);
+    std::vector<std::byte> loading(place_.size);
+    ZT_RETURN_IF_ERROR(place_.bytes->ReadAt(place_.offset, loading));
+    bytes_ = std::move(loading);
+    all_->used_ += place_.size;
+    all_->loaded_.push_back(this);
     return OkStatus();
   }
+  void Free() {
+    all_->used_ -= bytes_.size();
+    std::vector<std::byte>().swap(bytes_);
+    std::erase(all_->loaded_, this);
+  }
 
-  StorageSource& owner_;
-  const std::uint32_t storage_;
+  const Place place_;
+  const std::shared_ptr<HeldStorages> all_;
+  std::vector<std::byte> bytes_;
+  std::uint64_t loads_ = 0;
 };
+
+HeldStorages::HeldStorages(std::uint64_t room) : room_(room) {}
+
+std::shared_ptr<ByteSource> HeldStorages::Hold(const std::shared_ptr<HeldStorages>& all,
+                                               const Place& place) {
+  return std::make_shared<Held>(place, all);
+}
 
 StorageSource::StorageSource() = default;
 StorageSource::~StorageSource() = default;
 
 Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pipe,
-                           std::uint64_t memory_limit) {
+                           std::uint64_t memory_limit, const SourceMemory& memory) {
   places_ = std::move(places);
   pipe_ = pipe;
   for (const Place& place : places_) {
@@ -91,8 +116,7 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
   }
   viewed_.resize(places_.size());
   streams_.resize(places_.size());
-  held_.resize(places_.size());
-  held_room_ = memory_limit / 2;
+  held_ = memory.held != nullptr ? memory.held : std::make_shared<HeldStorages>(memory_limit / 2);
   for (Tensor& tensor : contents.tensors) {
     Entry entry;
     auto object = Declare(tensor, entry);
@@ -109,7 +133,7 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
   Sort();
   HoldWhereNeeded();
   if (pipe_) ZT_RETURN_IF_ERROR(CheckOrder());
-  MakeViews(memory_limit);
+  MakeViews(memory_limit, memory.bands);
   return OkStatus();
 }
 
@@ -141,12 +165,7 @@ StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, K
 Status StorageSource::Number(Part& part) {
   std::vector<std::uint64_t> key = {part.direct(), part.storage, part.first, part.bytes,
                                     static_cast<std::uint64_t>(part.kind)};
-  // Indices are made of what is stored, and checked on the way: the same numbers may be wrong for another shape.
-  if (part.kind != Kind::kBytes) {
-    key.insert(key.end(),
-               {static_cast<std::uint64_t>(part.dtype), part.column, part.bounds.size()});
-    key.insert(key.end(), part.bounds.begin(), part.bounds.end());
-  }
+  if (part.kind != Kind::kBytes) key.push_back(static_cast<std::uint64_t>(part.dtype));
   if (!part.direct()) {
     key.insert(key.end(), {part.elements.width, part.elements.swap});
     for (const StridedAxis& axis : part.axes) key.insert(key.end(), {axis.count, axis.stride});
@@ -292,8 +311,8 @@ void StorageSource::HoldWhereNeeded() {
   std::vector<bool> too_large(places_.size());
   for (std::uint32_t i = 0; i < places_.size(); ++i) {
     if (!places_[i].bytes->sequential() || !uses[i].hold) continue;
-    too_large[i] = places_[i].size > held_room_;
-    if (!too_large[i]) readers_[i] = std::make_shared<Held>(*this, i);
+    too_large[i] = places_[i].size > held_->room();
+    if (!too_large[i]) readers_[i] = HeldStorages::Hold(held_, places_[i]);
   }
   for (Entry& entry : entries_) {
     if (!entry.problem.empty()) continue;
@@ -329,11 +348,11 @@ Status StorageSource::CheckOrder() const {
 }
 
 // Half of the limit is for storages that are held, or for bands where none is: those of what is in memory may be small.
-void StorageSource::MakeViews(std::uint64_t memory_limit) {
+void StorageSource::MakeViews(std::uint64_t memory_limit, std::shared_ptr<StridedBands> bands) {
   const auto held = [&](std::size_t i) { return readers_[i] != places_[i].bytes; };
   bool any = false;
   for (const Place& place : places_) any |= place.bytes->sequential();
-  const auto bands = std::make_shared<StridedBands>(memory_limit / (any ? 8 : 2));
+  if (bands == nullptr) bands = std::make_shared<StridedBands>(memory_limit / (any ? 8 : 2));
   for (Entry& entry : entries_) {
     for (Part& part : entry.parts) {
       part.held = held(part.storage);
@@ -421,13 +440,10 @@ Status StorageSource::Follow(const Part& part, std::uint64_t offset, std::uint64
   const bool back = part.first + offset < stream.reached;
   stream.reached = part.first + offset + size;
   if (!back || readers_[part.storage] != place.bytes) return OkStatus();
-  if (place.size <= held_room_) {
-    readers_[part.storage] = std::make_shared<Held>(*this, part.storage);
+  if (place.size <= held_->room()) {
+    readers_[part.storage] = HeldStorages::Hold(held_, place);
   } else if (++stream.returns > kMostReturns) {
-    return Unsupported("its storage of " + std::to_string(place.size) +
-                       " bytes is deflated, and its tensors are wanted in another order than they "
-                       "lie in; to hold it takes more than half the memory limit: raise the limit "
-                       "(--memory), or give an uncompressed file");
+    return TooOften(place.size);
   }
   return OkStatus();
 }

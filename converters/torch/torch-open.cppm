@@ -11,6 +11,7 @@ module;
 module zt.convert.torch:open;
 
 import :contents;
+import :source;
 import zt.core;
 import zt.source;
 
@@ -24,7 +25,8 @@ bool LooksLikeTorch(std::span<const std::byte> head);
 
 StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
                                                     const std::string& stem,
-                                                    std::uint64_t memory_limit);
+                                                    std::uint64_t memory_limit,
+                                                    const SourceMemory& memory = {});
 StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> bytes,
                                                    const std::string& stem,
                                                    std::uint64_t memory_limit);

@@ -34,13 +34,40 @@ struct Place {
       false;  // `bytes` may be read without its owner's knowing: no CRC is computed on the way
 };
 
+// The storages that are held in memory because they can be read front to back only, and are wanted otherwise. Thread-safe.
+class HeldStorages {
+ public:
+  // They take `room` bytes together.
+  explicit HeldStorages(std::uint64_t room);
+  inline std::uint64_t room() const { return room_; }
+  // The bytes of a storage that has room; they are read when they are first asked for, and again where others took the
+  // room meanwhile.
+  static std::shared_ptr<ByteSource> Hold(const std::shared_ptr<HeldStorages>& all,
+                                          const Place& place);
+
+ private:
+  class Held;
+
+  const std::uint64_t room_;
+  std::mutex mutex_;
+  std::uint64_t used_ = 0;
+  std::deque<Held*> loaded_;  // the one that was read first at the front
+};
+
+// What several sources hold together, as those of the chunks of a distributed checkpoint; null where a source is alone.
+struct SourceMemory {
+  std::shared_ptr<StridedBands> bands;
+  std::shared_ptr<HeldStorages> held;
+};
+
 // The tensors of a checkpoint. Derived classes say what Finish checks.
 class StorageSource : public TensorSource {
  public:
   StorageSource();
   ~StorageSource() override;
   // Declares what `contents` describes. `places` are of contents.storages. `pipe`: the input is read front to back.
-  Status Init(Contents contents, std::vector<Place> places, bool pipe, std::uint64_t memory_limit);
+  Status Init(Contents contents, std::vector<Place> places, bool pipe, std::uint64_t memory_limit,
+              const SourceMemory& memory = {});
 
   std::string_view format() const override { return "torch"; }
   Status CheckReadable(std::uint32_t object) const override;
@@ -80,7 +107,6 @@ class StorageSource : public TensorSource {
     std::vector<Part> parts;
     std::string problem;
   };
-  class Held;
 
   StatusOr<Object> Declare(Tensor& tensor, Entry& entry);
   StatusOr<Object> DeclareSparse(Tensor& tensor, Entry& entry);
@@ -89,7 +115,7 @@ class StorageSource : public TensorSource {
   void Sort();
   void HoldWhereNeeded();
   Status CheckOrder() const;
-  void MakeViews(std::uint64_t memory_limit);
+  void MakeViews(std::uint64_t memory_limit, std::shared_ptr<StridedBands> bands);
   Status ReadRaw(const Part& part, std::uint64_t offset, std::span<std::byte> out);
   Status Follow(const Part& part, std::uint64_t offset, std::uint64_t size);
   Status ReadIndices(const Part& part, std::uint64_t first, std::span<std::uint64_t> out);
@@ -111,12 +137,9 @@ class StorageSource : public TensorSource {
     std::uint64_t reached = 0;  // by the last range of it that was read
     std::uint64_t returns = 0;  // to what went before
   };
-  std::mutex mutex_;                          // of what follows
-  std::vector<Stream> streams_;               // of each
-  std::vector<std::vector<std::byte>> held_;  // of each, its bytes or none
-  std::deque<std::uint32_t> loaded_;          // those that are held, the first of them first
-  std::uint64_t held_bytes_ = 0;              // together
-  std::uint64_t held_room_ = 0;               // for them
+  std::mutex mutex_;
+  std::vector<Stream> streams_;  // of each
+  std::shared_ptr<HeldStorages> held_;
 };
 
 }  // namespace zt::torch::internal

@@ -3,6 +3,8 @@ import math
 import struct
 import zipfile
 
+import numpy
+
 from pickle_assembler import archive, call, glob, number, numbers, pickled, tensor, text, tup
 
 METADATA = "torch.distributed.checkpoint.metadata"
@@ -33,7 +35,7 @@ class Checkpoint:
         folder.mkdir()
 
     def add(self, name, shape, boxes, data, file="__0_0.distcp", element="float32", path=None, descriptors=None,
-            shift=0, method=zipfile.ZIP_STORED, describe=True):
+            shift=0, method=zipfile.ZIP_STORED, describe=True, transposed=False):
         for offsets, box in boxes:
             count = 1
             for size in box:
@@ -44,6 +46,9 @@ class Checkpoint:
             for size in reversed(box):
                 strides.insert(0, stride)
                 stride *= size
+            if transposed:  # the archive has the first dimension adjacent
+                values = numpy.frombuffer(values, "<u4").reshape(box).tobytes("F")
+                strides = [math.prod(box[:at]) for at in range(len(box))]
             chunk = archive(tensor(box, strides, count=count), {"0": values}, method=method)
             before = self.files.get(file, b"")
             self.files[file] = before + chunk

@@ -90,8 +90,8 @@ class Dcp(EndToEnd):
     def test_chunks_that_are_deflated(self):
         """A deflated archive is read by one thread at a time, front to back."""
         checkpoint = Checkpoint(self.path("deflated"))
-        data = floats(3 << 20)
-        checkpoint.add("whole", (3, 1 << 20), [((0, 0), (3, 1 << 20))], data, method=zipfile.ZIP_DEFLATED)
+        data = floats(3 << 18)
+        checkpoint.add("whole", (3, 1 << 18), [((0, 0), (3, 1 << 18))], data, method=zipfile.ZIP_DEFLATED)
         checkpoint.add("stored", (700, 600), grid([(0, 350, 700), (0, 100, 600)]), floats(420000), file="__1_0.distcp")
         checkpoint.add("cut", (700, 600), grid([(0, 350, 700), (0, 100, 600)]), floats(420000), file="__2_0.distcp",
                        method=zipfile.ZIP_DEFLATED)
@@ -104,6 +104,23 @@ class Dcp(EndToEnd):
             for name, entry in objects.items():
                 got = entry["components"]["data"]["bytes"]
                 self.assertTrue(got == data[:len(got)], (options, name))
+
+    def test_chunks_that_are_held_share_the_memory(self):
+        """Deflated and transposed, so that each is held: one after the other, and all for each row."""
+        box = (1024, 1024)
+        for name, shape, at in (("rows", (16 * box[0], box[1]), lambda i: (i * box[0], 0)),
+                                ("columns", (box[0], 4 * box[1]), lambda i: (0, i * box[1]))):
+            checkpoint = Checkpoint(self.path(name))
+            count = shape[0] * shape[1] >> 20
+            data = bytes(count * 4 << 20)
+            for i in range(count):
+                checkpoint.add("w", shape, [(at(i), box)], data, file=f"__{i}_0.distcp",
+                               method=zipfile.ZIP_DEFLATED, describe=False, transposed=True)
+            checkpoint.describe("w", shape, [(at(i), box) for i in range(count)])
+            status, _, memory = self.costs("convert", "--memory", "16M", checkpoint.write(), "-o", self.path(f"{name}.zt"))
+            self.assertEqual(status, 0 if name == "rows" else UNSUPPORTED)
+            if not self.sanitized():
+                self.assertLess(memory, 70)
 
     def test_errors_name_the_file_of_the_chunk(self):
         checkpoint = Checkpoint(self.path("damaged"))

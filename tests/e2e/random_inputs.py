@@ -424,7 +424,7 @@ def dcp_folder(rng, folder, prefix):
         boxes = dcp.grid(cuts) if all(shape) else []
         for box in boxes:
             checkpoint.add(name, shape, [box], data, file=f"__{rng.randrange(3)}_0.distcp", describe=False,
-                           method=rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
+                           transposed=rng.random() < 0.2, method=rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
         checkpoint.describe(name, shape, boxes)
         model[name] = dense(shape, "f32", data)
     return Input(checkpoint.write(), model, kind="dcp")

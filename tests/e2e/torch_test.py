@@ -194,7 +194,25 @@ class Torch(EndToEnd):
         self.assertEqual(got, {"a": (1, 3), "b": (1, 0), "c": (1, 3)})
         self.put("small.pt", pickles.archive(pickles.dictionary(a=long, c=coo(2, kind="LongStorage", count=2)), storages))
         self.fail_with(INVALID, "convert", self.path("small.pt"), "-o", self.path("x.zt"),
-                       says=("tensor 'c'", "index 3 is not below the dimension, 2"))
+                       says=("tensor 'c'", "index 1 is 3, beyond the dimension of 2"))
+
+    def test_numbers_and_flags_in_one_storage(self):
+        """What is tied to another tensor's bytes has rules of its own."""
+        members = {"a": pickles.tensor((4,), kind="ByteStorage"), "b": pickles.tensor((4,), kind="BoolStorage")}
+        for data, good in ((b"\0\1\1\0", True), (b"\0\1\2\0", False)):
+            self.put("m.pt", pickles.archive(pickles.dictionary(**members), {"0": data}))
+            for options in ([], ["--spec", "2.0"], ["--spec", "2.0", "--canonical"]):
+                words = ["convert", "-f", *options, self.path("m.pt"), "-o", self.path("x.zt")]
+                if good:
+                    self.succeed(*words)
+                    self.succeed("verify", self.path("x.zt"))
+                else:
+                    self.fail_with(INVALID, *words, says="tensor 'b'")
+        whole = {"of": pickles.stream_storage(kind="ByteStorage")}, {"of": pickles.stream_storage(kind="BoolStorage")}
+        stream = pickles.stream(pickles.dictionary(**{name: pickles.tensor((4,), **of) for name, of in zip("ab", whole)}),
+                                data=pickles.u64(4) + b"\0\1\1\0")
+        objects = self.converted("-", stdin=stream)["objects"]
+        self.assertEqual([objects[name]["components"]["data"]["bytes"] for name in "ab"], [b"\0\1\1\0"] * 2)
 
     def test_deflated_storages_in_another_order(self):
         """Slices of one storage, named from the last to the first; then two storages that take turns by name."""

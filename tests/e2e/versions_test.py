@@ -307,6 +307,17 @@ class Sparse(Versions):
         self.assertEqual(self.components(self.convert(source)),
                          ("sparse_coo", {"coords": u64(0, 2, 1, 3), "values": f32(1, 2)}))
 
+    def test_indices_that_tensors_of_two_shapes_share(self):
+        """They are held to the shape of each."""
+        def both(*shapes):
+            return self.put("in.zt", make_zt.encode_1({str(at): {"shape": list(shape), "format": "sparse_coo", "components": {
+                "coords": {"dtype": "u64", "data": u64(1, 3), "offset": 64} if at else {"dtype": "u64", "data": u64(1, 3)},
+                "values": {"dtype": "f32", "data": f32(5, 6)}}} for at, shape in enumerate(shapes)}))
+
+        self.assertEqual(len(tensors(self.convert(both((5,), (4,))))), 2)
+        for options in ([], ["--spec", "2.0"], ["--spec", "2.0", "--canonical"]):
+            self.refuse(INVALID, both((5,), (2,)), *options, says=("tensor '1'", "index 1 is 3, beyond the dimension of 2"))
+
     def test_the_sparse_entry_of_the_reference_writer(self):
         self.assertEqual(self.components(self.convert(REFERENCE / "w010_sparse.zt"), "coo_lucky"),
                          ("sparse_coo", {"coords": u64(0, 1, 3, 4, 1, 2, 0, 3), "values": f32(1, 2, 3, 4)}))
