@@ -122,6 +122,22 @@ TEST(Status, ContextGoesOutwardOnOneLine) {
   EXPECT_TRUE(Annotate(OkStatus(), "x").ok());
 }
 
+TEST(Status, ALongNameIsCutAfterACharacter) {
+  for (std::size_t before = 0; before < 8; ++before) {
+    for (const std::string_view character : {"x", "é", "路", "\U0001f600"}) {
+      std::string name(before, 'a');
+      while (name.size() < 1000) name += character;
+      const std::string quoted = Quote(name);
+      EXPECT_TRUE(IsUtf8(quoted)) << before << character;
+      EXPECT_TRUE(quoted.ends_with("...'")) << quoted;
+      EXPECT_TRUE(name.starts_with(quoted.substr(1, quoted.size() - 5))) << quoted;
+      EXPECT_LT(quoted.size(), 310u);
+    }
+  }
+  EXPECT_LT(Quote(std::string(5000, '\x80')).size(), 310u);  // no characters at all
+  EXPECT_EQ(Quote(std::string(300, 'a')), "'" + std::string(300, 'a') + "'");
+}
+
 TEST(Utf8, AcceptsAndRefuses) {
   EXPECT_TRUE(IsUtf8("ünïcødé/路径"));
   EXPECT_FALSE(IsUtf8("\xc0\x80"));

@@ -45,6 +45,13 @@ class CountingSink final : public Sink {
   const std::string name_ = "counted";
 };
 
+// Of every kind that takes memory.
+Value::Map Tree() {
+  const Value text = "a text that is longer than a short string";
+  return {{"a key that is longer than a short string", Value::Array{text, 1, Value::Bytes(100)}},
+          {"map", Value::Map{{"deeper", Value::Array{text, text, Value::Map{{"k", text}}}}}}};
+}
+
 struct Outcome {
   Status status;
   int finished = 0;
@@ -54,7 +61,10 @@ struct Outcome {
 Outcome UseWriter(long after) {
   static const Bytes data(600 << 10);
   MemorySource source;
-  (void)source.Add(*DenseObject("planned", {data.size()}, {DType::kU8}), {data});
+  Object attributed = *DenseObject("planned", {data.size()}, {DType::kU8});
+  attributed.attributes = Tree();
+  (void)source.Add(std::move(attributed), {data});
+  source.SetAttributes(Tree());
   const Plan plan = *MakePlan(source, {});
   Outcome outcome;
   auto writer = *Writer::Create(std::make_unique<CountingSink>(outcome.finished));
@@ -78,6 +88,29 @@ Outcome UseWriter(long after) {
   g_left = -1;
   outcome.status = status;
   return outcome;
+}
+
+TEST(OutOfMemory, ACopyOfAValueFailsWhole) {
+  const Value tree(Tree());
+  int failures = 0;
+  for (bool done = false; !done;) {
+    Value kept(Value::Array{"what was there", 2});
+    const Value before(kept);
+    try {
+      g_left = failures;
+      const Value copy(tree);
+      kept = tree;
+      g_left = -1;
+      EXPECT_EQ(copy, tree);
+      EXPECT_EQ(kept, tree);
+      done = true;
+    } catch (const std::bad_alloc&) {
+      g_left = -1;
+      ++failures;
+      ASSERT_EQ(kept, before);
+    }
+  }
+  EXPECT_GT(failures, 20);
 }
 
 TEST(OutOfMemory, AtEveryAllocationOfTheCallersThread) {

@@ -22,7 +22,7 @@ concept Integer = std::integral<T> && !std::same_as<T, bool>;
 
 // A tree of attribute values. Maps keep insertion order and have text keys; whoever fills one keeps the keys
 // unique (writers refuse a key twice). Integers are held as u64 where they are >= 0, as i64 below, so that every
-// number has one representation. Copies are deep.
+// number has one representation.
 class Value {
  public:
   using Bytes = std::vector<std::byte>;          // CBOR's byte string
@@ -52,6 +52,13 @@ class Value {
   Value(Bytes v) : rep_(std::move(v)) {}               // kBytes
   Value(Array v) : rep_(std::move(v)) {}               // kArray
   Value(Map v) : rep_(std::move(v)) {}                 // kMap
+
+  // Deep copies. Where memory runs out they throw, and what was to be replaced is as it was.
+  Value(const Value& other);
+  Value& operator=(const Value& other);
+  Value(Value&&) noexcept = default;
+  Value& operator=(Value&&) noexcept = default;
+  ~Value() = default;
 
   // Which of the Kinds it holds.
   inline Kind kind() const { return static_cast<Kind>(rep_.index()); }
@@ -102,9 +109,10 @@ class Value {
       return fits ? std::optional<T>(held) : std::nullopt;
     }
   }
-  std::variant<std::monostate, bool, std::uint64_t, std::int64_t, double, std::string, Bytes, Array,
-               Map>
-      rep_;
+  using Rep = std::variant<std::monostate, bool, std::uint64_t, std::int64_t, double, std::string,
+                           Bytes, Array, Map>;
+  static Rep Copy(const Rep& rep);
+  Rep rep_;
 };
 
 // The member of `map` with this key, or null. Linear: attribute maps are small.

@@ -1,6 +1,7 @@
 // zt.core:status — bodies.
 module;
 
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -61,9 +62,15 @@ Status Annotate(const Status& status, std::string_view context) {
 
 std::string Quote(std::string_view name) {
   static constexpr char kHex[] = "0123456789abcdef";
+  constexpr std::size_t kMost = 300;  // a hostile name must not drown the message
   std::string out = "'";
   for (const char c : name) {
     const auto byte = static_cast<unsigned char>(c);
+    const bool within = (byte & 0xc0) == 0x80;  // a character of UTF-8: of four bytes at most
+    if (out.size() > kMost && !(within && out.size() < kMost + 4)) {
+      out += "...";
+      break;
+    }
     if (c == '\'' || c == '\\') {
       out += '\\';
       out += c;
@@ -75,10 +82,6 @@ std::string Quote(std::string_view name) {
       out += kHex[byte & 15];
     } else {
       out += c;
-    }
-    if (out.size() > 300) {  // a hostile name must not drown the message
-      out += "...";
-      break;
     }
   }
   out += '\'';

@@ -6,6 +6,7 @@ module;
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,6 +14,22 @@ module;
 module zt.core;
 
 namespace zt {
+
+// The copy of a std::variant would do, but for libstdc++ up to 12: of alternatives whose moves cannot throw it takes for
+// granted that the variant always holds one. An exception in its copy constructor therefore destroys an alternative of
+// which there is none, and the process with it. What is copied first and then moved in leaves no such moment.
+Value::Rep Value::Copy(const Rep& rep) {
+  return std::visit(
+      [](const auto& held) { return Rep(std::in_place_type<std::decay_t<decltype(held)>>, held); },
+      rep);
+}
+
+Value::Value(const Value& other) : rep_(Copy(other.rep_)) {}
+
+Value& Value::operator=(const Value& other) {
+  rep_ = Copy(other.rep_);
+  return *this;
+}
 
 bool Value::operator==(const Value& other) const { return rep_ == other.rep_; }
 
