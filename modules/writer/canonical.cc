@@ -140,14 +140,14 @@ class Finder {
   }
 
   // Looks at the cells of sparse tensors that share indices: the stage that does so for the others sees only what is written.
-  Status CheckCells() {
+  Status CheckCells(std::uint64_t memory_bytes) {
     for (std::uint32_t o = 0; o < plan_.objects.size(); ++o) {
       const std::vector<std::uint32_t> indices = IndicesOf(o);
       const auto shares = [&](std::uint32_t c) {
         return plan_.objects[o].components[c].shared_with.has_value();
       };
       if (std::ranges::none_of(indices, shares) || HasCellsOfAnother(o, indices)) continue;
-      const auto stage = writer::internal::MakeCellsStage();
+      const auto stage = writer::internal::MakeCellsStage(memory_bytes);
       for (const std::uint32_t c : indices) ZT_RETURN_IF_ERROR(Show(Index({o, c}), *stage));
     }
     return OkStatus();
@@ -345,7 +345,7 @@ class Finder {
 
 }  // namespace
 
-Status MakeCanonical(TensorSource& source, Plan& plan) {
+Status MakeCanonical(TensorSource& source, Plan& plan, std::uint64_t memory_bytes) {
   const ContainerTraits& traits = Traits(plan.spec);
   if (!traits.canonical) {
     return InvalidArgument("version " + std::string(traits.text) + " has no canonical form");
@@ -376,7 +376,7 @@ Status MakeCanonical(TensorSource& source, Plan& plan) {
   for (const auto& [a, b] : shared) finder.Join(a, b);
   ZT_RETURN_IF_ERROR(finder.Find());
   finder.Share(plan);
-  return traits.unique_indices ? finder.CheckCells() : OkStatus();
+  return traits.unique_indices ? finder.CheckCells(MemoryFor(memory_bytes, 0)) : OkStatus();
 }
 
 }  // namespace zt

@@ -26,6 +26,7 @@ namespace {
 // Of objects whose indices share a blob with others, or come in unknown numbers, it sees too little, and passes them.
 class CellsStage final : public StageOf<Batch> {
  public:
+  explicit CellsStage(std::uint64_t memory_bytes) : memory_bytes_(memory_bytes) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
 
   Status Process(Batch& batch) override {
@@ -50,13 +51,16 @@ class CellsStage final : public StageOf<Batch> {
     if (object_ != piece.object) {
       Forget();
       object_ = piece.object;
-      rows_.emplace(piece.object->shape.empty() ? 0 : piece.object->shape[0]);
+      rows_.emplace(piece.object->shape.empty() ? 0 : piece.object->shape[0], memory_bytes_);
     }
     const std::size_t width = ByteWidth(ComponentOf(piece).element.dtype);
     if (role == "indices") {
       rows_->AddIndices(piece.bytes(), width);
     } else {
       rows_->AddPointers(piece.bytes(), width);
+    }
+    if (rows_->too_many()) {
+      return TooLarge("finding whether the indices of each row ascend");
     }
     if (!piece.last || ++passed_ < 2) return OkStatus();
     const auto bad = rows_->bad();
@@ -73,13 +77,22 @@ class CellsStage final : public StageOf<Batch> {
     if (component.role != "coords" || component.bytes == kUnknownSize || rank == 0) {
       return OkStatus();
     }
-    if (piece.first) cells_.emplace(piece.object->shape, component.bytes / width / rank);
+    const std::uint64_t elements = component.bytes / width / rank;
+    if (piece.first) cells_.emplace(piece.object->shape, elements, memory_bytes_);
     cells_->Add(piece.bytes(), width);
-    if (!piece.last) return OkStatus();
-    const bool differ = cells_->differ();
-    Forget();
-    if (differ) return OkStatus();
+    const Cells::Answer answer = piece.last ? cells_->Finish() : cells_->so_far();
+    if (piece.last) Forget();
+    if (answer == Cells::Answer::kDiffer) return OkStatus();
+    if (answer == Cells::Answer::kUnknown) {
+      return TooLarge("its " + std::to_string(elements) +
+                      " elements are not in C order; finding whether two name the same cell");
+    }
     return Unsupported("two elements name the same cell, which version 2.0 does not allow");
+  }
+
+  Status TooLarge(const std::string& finding) const {
+    return Unsupported(finding + ", which version 2.0 asks for, takes more than " +
+                       std::to_string(memory_bytes_) + " bytes of memory; allow more");
   }
 
   void Forget() {
@@ -89,6 +102,7 @@ class CellsStage final : public StageOf<Batch> {
     passed_ = 0;
   }
 
+  const std::uint64_t memory_bytes_;
   const Object* object_ = nullptr;  // of rows_
   std::optional<Rows> rows_;
   std::optional<Cells> cells_;
@@ -97,6 +111,8 @@ class CellsStage final : public StageOf<Batch> {
 
 }  // namespace
 
-std::shared_ptr<StageOf<Batch>> MakeCellsStage() { return std::make_shared<CellsStage>(); }
+std::shared_ptr<StageOf<Batch>> MakeCellsStage(std::uint64_t memory_bytes) {
+  return std::make_shared<CellsStage>(memory_bytes);
+}
 
 }  // namespace zt::writer::internal

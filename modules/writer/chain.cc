@@ -63,11 +63,12 @@ Status CheckFit(const NumericCounts& counts, const ElementType& element) {
   const std::string target(Name(element));
   std::string what;
   if (counts.overflow > 0) {
-    what = std::to_string(counts.overflow) + " values do not fit " + target;
+    what = std::to_string(counts.overflow) +
+           (counts.overflow == 1 ? " value does not fit " : " values do not fit ") + target;
   }
   if (counts.nan_lost > 0) {
     what += (what.empty() ? "" : ", ") + std::to_string(counts.nan_lost) +
-            " NaN have no counterpart in " + target;
+            (counts.nan_lost == 1 ? " NaN has" : " NaN have") + " no counterpart in " + target;
   }
   if (what.empty()) return OkStatus();
   return NumericError(what + "; choose --on-overflow inf or saturate, or another type");
@@ -550,7 +551,9 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
   for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
   const bool decoded = Traits(options.spec).digests_decoded;
   chain.push_back(std::make_shared<LookStage>());
-  if (Traits(options.spec).unique_indices) chain.push_back(MakeCellsStage());
+  if (Traits(options.spec).unique_indices) {
+    chain.push_back(MakeCellsStage(options.memory_bytes));
+  }
   if (decoded) chain.push_back(std::make_shared<HashStage>(true));
   chain.push_back(std::make_shared<CompressStage>(parts.pool, parts.codecs));
   chain.push_back(std::make_shared<PlaceStage>(parts.placer, parts.codecs, options.spec));

@@ -194,8 +194,9 @@ Status CheckFit(const NumericCounts& counts, const ElementType& element);
 // The stage that reads: one of the two reads what has to be read in order, the other all else.
 std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool, bool sequential);
 
-// The stage that refuses sparse tensors which name a cell twice.
-std::shared_ptr<StageOf<Batch>> MakeCellsStage();
+// The stage that refuses sparse tensors which name a cell twice. It keeps so many bytes of one at most, and refuses what
+// would take more.
+std::shared_ptr<StageOf<Batch>> MakeCellsStage(std::uint64_t memory_bytes);
 
 // The chain, in order: read, transform, the caller's own, compress, place, hash, write, record, report. Where digests cover
 // decoded bytes, hash stands before compress.

@@ -3,14 +3,18 @@ import hashlib
 import lzma
 import os
 import struct
+import subprocess
+import sys
 import unittest
+
+import zstandard
 
 import make_safetensors
 import make_zt
 import support
 import zt2_goldens
 import zt2read
-from support import DATA, UNSUPPORTED, USAGE
+from support import DATA, PROGRAM, UNSUPPORTED, USAGE
 from zt2_goldens import GOLDENS
 
 IDS = dict(line.split() for line in (GOLDENS / "ids.txt").read_text().splitlines())
@@ -296,6 +300,59 @@ class Sparse(Writing):
         self.fail_with(UNSUPPORTED, "convert", "--spec", "2.0", self.write("sparse_coo", [2, 3], coords=[1, 0, 1, 2, 2, 2]),
                        "-o", out, says="two elements name the same cell")
 
+    def measured(self, *arguments):
+        """(exit status, MiB at most, what it said)."""
+        done = subprocess.run([sys.executable, "-SEc", support.STARTER, PROGRAM, *map(str, arguments)], capture_output=True,
+                              stdin=subprocess.DEVNULL, check=True)
+        status, _, memory = done.stdout.split()
+        return int(status), float(memory), done.stderr.decode()
+
+    def huge(self, layout, shape, **components):
+        """A 1.2 file of zstd streams: each component is (dtype, elements, how each 8 MiB of it begin)."""
+        compressor, parts = zstandard.ZstdCompressor(level=1), {}
+        for role, (dtype, elements, damage) in components.items():
+            width = int(dtype[1:]) // 8
+            size, step = elements * width, 8 << 20
+            pieces = [compressor.compress(bytes(min(step, size - at))) for at in range(0, max(size, 1), step)]
+            if damage:
+                pieces[1:] = [b"junk" * 8]
+            parts[role] = {"dtype": dtype, "data": b"".join(pieces), "encoding": "zstd", "uncompressed_length": size}
+        path = self.folder / "huge.zt"
+        path.write_bytes(make_zt.encode_1({"m": {"format": layout, "shape": shape, "components": parts}}))
+        return path
+
+    def test_what_sparse_tensors_declare_takes_no_memory(self):
+        if self.sanitized():
+            self.skipTest("the sanitizers take memory of their own")
+        out = self.path("out.zt")
+        coords = 1 << 27  # 1 GiB, 8 MiB of which are there
+        path = self.huge("sparse_coo", [1 << 20, 1 << 20], coords=("u64", coords, True), values=("u8", coords // 2, False))
+        status, memory, errors = self.measured("convert", "--spec", "2.0", "--memory", "8MiB", path, "-o", out)
+        self.assertNotEqual(status, 0)
+        self.assertIn("tensor 'm'", errors)
+        self.assertLess(memory, 100)
+        rows = 1 << 24  # empty ones
+        path = self.huge("sparse_csr", [rows, 8], indptr=("u64", rows + 1, False), indices=("u64", 0, False),
+                         values=("u8", 0, False))
+        status, memory, errors = self.measured("convert", "--spec", "2.0", "--memory", "8MiB", path, "-o", out)
+        self.assertEqual(status, 0, errors)
+        self.assertLess(memory, 100)
+
+    def test_elements_that_memory_cannot_hold(self):
+        """Ascending ones need next to none; what cannot be found out is refused, with what helps."""
+        count, out = 300_000, self.path("no.zt")
+        rows, columns = [i // 100 for i in range(count)], [i % 100 * 3 for i in range(count)]
+        file = self.convert(self.write("sparse_coo", [3000, 300], coords=rows + columns), "--memory", "1MiB")
+        self.assertEqual(file.objects["m"].layout, "zt.sparse_coo/1")
+        columns[77777] = columns[77776]
+        self.fail_with(UNSUPPORTED, "convert", "--spec", "2.0", "--memory", "1MiB", "-o", out,
+                       self.write("sparse_coo", [3000, 300], coords=rows + columns), says="two elements name the same cell")
+        columns[77777], columns[77776] = 77777 % 100 * 3, 77777 % 100 * 3 + 1
+        path = self.write("sparse_coo", [3000, 300], coords=rows + columns)
+        self.fail_with(UNSUPPORTED, "convert", "--spec", "2.0", "--memory", "1MiB", "-o", out, path,
+                       says=("its 300000 elements are not in C order", "takes more than 1048576 bytes of memory; allow more"))
+        self.convert(path, "--memory", "4MiB")
+
     def test_formats_of_ones_own_are_kept_unchanged(self):
         objects = {name: {"format": name, "shape": [5], "attributes": {"k": [1, {"x": None}]}, "components": {
             "a": {"dtype": "u8", "data": b"abc"}, "b": {"dtype": "f16", "type": "odd", "data": b"xy"}}}
@@ -337,6 +394,16 @@ class Id(Writing):
         self.assertRegex(self.succeed("id", "--digest", "xxh3", path), rb"^xxh3:[0-9a-f]{16}\n$")
         make_safetensors.write(self.path("other.safetensors"), {"t": ("U8", [1], b"x")})
         self.assertNotEqual(self.succeed("id", self.path("other.safetensors")), want)
+
+    def test_id_takes_the_digests_as_they_are(self):
+        """§6.4 has them in what is hashed, whatever their kind: the reference prints the same."""
+        path, _ = self.sample(70_000, 3)
+        found = set()
+        for options in (("--digest", "sha256"), ("--digest", "sha256", "--zstd"), ("--digest", "sha256", "--align", "4096")):
+            self.convert(path, *options)
+            found.add(self.succeed("id", self.path("out.zt")))
+        self.assertEqual(len(found), 1)
+        self.assertNotIn(self.succeed("id", path), found)
 
 
 if __name__ == "__main__":
