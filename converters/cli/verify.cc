@@ -102,6 +102,7 @@ Json ReportJson(const VerifyArgs& args, const Findings& found, const Comparison&
   json["stored_bytes"] = report.stored_bytes;
   json["decoded_bytes"] = report.decoded_bytes;
   if (!report.undecodable.empty()) json["undecodable"] = report.undecodable;
+  if (!report.unchecked.empty()) json["unchecked"] = report.unchecked;
   if (report.unreferenced_bytes > 0) json["unreferenced_bytes"] = report.unreferenced_bytes;
   json["problems"] = std::move(problems);
   if (args.against.empty()) return json;
@@ -132,6 +133,9 @@ void PrintProblems(const VerifyArgs& args, const Findings& found, const Comparis
   }
   for (const std::string& each : found.totals.undecodable) {
     Warn(args.file + ": " + each + "; what it holds cannot be checked");
+  }
+  for (const std::string& each : found.totals.unchecked) {
+    Warn(args.file + ": " + each + "; --memory allows more");
   }
 }
 
@@ -182,6 +186,7 @@ class Verification {
     VerifyReport& totals = found.totals;
     for (std::string& each : report.unverified) totals.unverified.push_back(std::move(each));
     for (std::string& each : report.undecodable) totals.undecodable.push_back(std::move(each));
+    for (std::string& each : report.unchecked) totals.unchecked.push_back(std::move(each));
     totals.unreferenced_bytes += report.unreferenced_bytes;
     totals.objects += report.objects;
     totals.components += report.components;

@@ -170,6 +170,8 @@ struct VerifyReport {
   std::uint64_t unreferenced_bytes = 0;
   // Components that are listed and cannot be decoded, with the reason; their bytes match their digest where they are raw.
   std::vector<std::string> undecodable;
+  // Objects with a rule that was not looked at, because that would take too much memory, and what would be needed.
+  std::vector<std::string> unchecked;
 };
 
 // Reads every byte: padding is zero, digests match the bytes they cover, zstd streams decode to exactly the declared size,
@@ -197,7 +199,9 @@ Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte>
 // The file with its shards behind it. Sets StoredShard::begin, and moves the offsets of the components in shards.
 StatusOr<std::shared_ptr<ByteSource>> JoinShards(std::shared_ptr<ByteSource> file,
                                                  Manifest& manifest, ShardFinder find);
-StatusOr<std::string> DigestOfRange(ByteSource& bytes, std::uint64_t begin, std::uint64_t end,
+// The digest of shard `index` of the manifest, in a file that JoinShards has made or something around it. A file that is
+// several shards is read once.
+StatusOr<std::string> DigestOfShard(ByteSource& joined, const StoredShard& shard, std::size_t index,
                                     DigestKind kind);
 
 // Of the file as a whole: what its bytes outside of blobs are, and whether its shards are what it says. What is wrong is
@@ -214,9 +218,10 @@ using Wrong = std::function<void(ComponentId id, VerifyProblem problem)>;
 Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes, const Wrong& wrong);
 
 // The rules of 2.0's sparse layouts that several components decide together, of objects that are not `bad` already, can be
-// decoded, and lie in no shard that is `missing`. What is broken goes to `wrong`.
+// decoded, and lie in no shard that is `missing`. What is broken goes to `wrong`, what is not looked at to `unchecked`.
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
-                   const std::function<void(std::uint32_t object, std::string_view what)>& wrong);
+                   const std::function<void(std::uint32_t object, std::string_view what)>& wrong,
+                   std::vector<std::string>& unchecked);
 
 }  // namespace zt::reader::internal

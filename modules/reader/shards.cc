@@ -32,6 +32,23 @@ using internal::MutexLock;
 
 namespace {
 
+StatusOr<std::string> DigestOfRange(ByteSource& bytes, std::uint64_t begin, std::uint64_t end,
+                                    DigestKind kind) {
+  const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
+  std::vector<std::byte> piece(std::min<std::uint64_t>(end - begin, 1 << 20));
+  for (std::uint64_t at = begin; at < end;) {
+    const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - at));
+    ZT_RETURN_IF_ERROR(bytes.ReadAt(at, part));
+    hasher->Update(part);
+    at += part.size();
+  }
+  return hasher->Finish();
+}
+
+StatusOr<std::string> DigestOfBytes(ByteSource& bytes, DigestKind kind) {
+  return DigestOfRange(bytes, 0, *bytes.size(), kind);
+}
+
 // So many entries of a folder are looked at for a shard that its name does not find.
 constexpr std::size_t kMostEntries = 65536;
 
@@ -66,6 +83,20 @@ class ShardedBytes final : public ByteSource {
       offset += part.size();
     }
     return OkStatus();
+  }
+
+  // Of the bytes of file `number`. Shards that are one file have the same source.
+  StatusOr<std::string> Digest(std::size_t number, DigestKind kind) {
+    ZT_ASSIGN_OR_RETURN(const auto source, Open(number));
+    {
+      const MutexLock lock(mutex_);
+      const auto held = digests_.find({source.get(), kind});
+      if (held != digests_.end()) return held->second;
+    }
+    auto digest = DigestOfBytes(*source, kind);
+    if (!digest.ok()) return InShard(number, digest.status());
+    const MutexLock lock(mutex_);
+    return digests_.emplace(std::pair(source.get(), kind), *std::move(digest)).first->second;
   }
 
   Status CheckUnchanged() override {
@@ -104,8 +135,9 @@ class ShardedBytes final : public ByteSource {
   const std::string name_;
   const std::vector<StoredShard> shards_;
   const ShardFinder find_;
-  Mutex mutex_;              // for what `source` points to; the rest does not change
+  Mutex mutex_;  // for what `source` points to and for digests_; the rest does not change
   std::vector<Place> open_;  // by where they begin
+  std::map<std::pair<const ByteSource*, DigestKind>, std::string> digests_;
 };
 
 // The first two rungs of §7.3: the size that the root states, and the footer of a 2.0 file.
@@ -123,39 +155,52 @@ Status CheckShard(ByteSource& bytes, const StoredShard& shard) {
   return InvalidData("it is no file of zTensor 2.0");
 }
 
-// The files of a folder, looked at once and hashed once each, however many shards are looked for. Thread-safe.
+// The files of a folder, looked at once, opened once and hashed once each, however many shards are looked for. Thread-safe.
 class Folder {
  public:
   explicit Folder(std::string path) : path_(std::move(path)) {}
 
-  // The first by name of those with this size and digest whose `open` gives bytes; nullopt where there is none.
+  // The first by name of those with this size and digest whose `open` gives bytes; nullopt where there is none. Where the
+  // system refuses to open one, nobody can say.
   template <typename Open>
   StatusOr<std::optional<std::shared_ptr<ByteSource>>> Find(std::uint64_t bytes,
                                                             const DigestText& digest, Open open) {
     const MutexLock lock(mutex_);
-    if (!listed_) List();
+    if (!listed_) ZT_RETURN_IF_ERROR(List());
     const auto [begin, end] = by_size_.equal_range(bytes);
     for (auto file = begin; file != end; ++file) {
-      const std::string& name = file->second;
-      const auto held = digests_.find({name, digest.kind});
-      if (held != digests_.end() && held->second != digest.canonical) continue;
-      StatusOr<std::shared_ptr<ByteSource>> source = open(name);
-      if (!source.ok()) continue;
-      if (held == digests_.end()) {
-        ZT_ASSIGN_OR_RETURN(std::string text,
-                            reader::internal::DigestOfRange(**source, 0, bytes, digest.kind));
+      File& at = file->second;
+      const auto held = at.digests.find(digest.kind);
+      if (held != at.digests.end() && held->second != digest.canonical) continue;
+      std::shared_ptr<ByteSource> source = at.source.lock();
+      if (source == nullptr) {
+        auto opened = open(at.name);
+        if (opened.status().code() == StatusCode::kUnavailable) {
+          return Annotate(opened.status(), Quote(at.name));
+        }
+        if (!opened.ok()) continue;
+        source = *std::move(opened);
+        at.source = source;
+      }
+      if (held == at.digests.end()) {
+        ZT_ASSIGN_OR_RETURN(std::string text, DigestOfBytes(*source, digest.kind));
         const bool same = text == digest.canonical;
-        digests_.emplace(std::pair(name, digest.kind), std::move(text));
+        at.digests.emplace(digest.kind, std::move(text));
         if (!same) continue;
       }
-      return std::optional(*std::move(source));
+      return std::optional(std::move(source));
     }
     return std::nullopt;
   }
 
  private:
-  void List() ZT_REQUIRES(mutex_) {
-    listed_ = true;
+  struct File {
+    std::string name;
+    std::weak_ptr<ByteSource> source = {};  // while somebody reads it
+    std::map<DigestKind, std::string> digests = {};
+  };
+
+  Status List() ZT_REQUIRES(mutex_) {
     std::vector<std::pair<std::string, std::uint64_t>> files;
     std::error_code error;
     std::size_t seen = 0;
@@ -167,15 +212,17 @@ class Folder {
       const std::uint64_t bytes = entry->file_size(none);
       if (!none) files.emplace_back(entry->path().filename().string(), bytes);
     }
+    if (error) return IoError(error.value(), "cannot list the folder " + path_);
     std::sort(files.begin(), files.end());
-    for (auto& [name, bytes] : files) by_size_.emplace(bytes, std::move(name));
+    for (auto& [name, bytes] : files) by_size_.emplace(bytes, File{std::move(name)});
+    listed_ = true;
+    return OkStatus();
   }
 
   const std::string path_;
   Mutex mutex_;
   bool listed_ ZT_GUARDED_BY(mutex_) = false;
-  std::multimap<std::uint64_t, std::string> by_size_ ZT_GUARDED_BY(mutex_);  // names in order
-  std::map<std::pair<std::string, DigestKind>, std::string> digests_ ZT_GUARDED_BY(mutex_);
+  std::multimap<std::uint64_t, File> by_size_ ZT_GUARDED_BY(mutex_);  // names in order
 };
 
 }  // namespace
@@ -206,17 +253,12 @@ StatusOr<std::shared_ptr<ByteSource>> JoinShards(std::shared_ptr<ByteSource> fil
   return std::make_shared<ShardedBytes>(std::move(file), manifest.shards, std::move(find));
 }
 
-StatusOr<std::string> DigestOfRange(ByteSource& bytes, std::uint64_t begin, std::uint64_t end,
+StatusOr<std::string> DigestOfShard(ByteSource& joined, const StoredShard& shard, std::size_t index,
                                     DigestKind kind) {
-  const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
-  std::vector<std::byte> piece(std::min<std::uint64_t>(end - begin, 1 << 20));
-  for (std::uint64_t at = begin; at < end;) {
-    const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - at));
-    ZT_RETURN_IF_ERROR(bytes.ReadAt(at, part));
-    hasher->Update(part);
-    at += part.size();
+  if (auto* const files = dynamic_cast<ShardedBytes*>(&joined)) {
+    return files->Digest(index + 1, kind);
   }
-  return hasher->Finish();
+  return DigestOfRange(joined, shard.begin, shard.begin + shard.bytes, kind);
 }
 
 }  // namespace reader::internal

@@ -333,7 +333,8 @@ class Verifier {
         reader_, findings_.Objects(), missing_, window_,
         [this](std::uint32_t o, std::string_view what) {
           findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
-        }));
+        },
+        report_.unchecked));
     const auto add = [this](ComponentId id, VerifyProblem each) {
       findings_.Add(id, std::move(each.object), std::move(each.component), std::move(each.message));
     };

@@ -111,8 +111,9 @@ Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::
     const StoredShard& shard = manifest.shards[i];
     const DigestText expected = DigestOrUnknown(shard.digest);
     const bool known = expected.kind != DigestKind::kNone;
-    const auto found = DigestOfRange(reader.bytes(), shard.begin, shard.begin + shard.bytes,
-                                     known ? expected.kind : DigestKind::kXxh3);
+    const auto found =
+        DigestOfShard(reader.bytes(), shard, i, known ? expected.kind : DigestKind::kXxh3);
+    if (found.status().code() == StatusCode::kUnavailable) return found.status();
     if (!found.ok()) {
       wrong.emplace_back(Message(found.status()));
       missing.insert(static_cast<std::uint32_t>(i + 1));

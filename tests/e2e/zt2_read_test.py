@@ -1,6 +1,9 @@
 """Reading zTensor 2.0: the public corpus by verdict and rule, hostile files of our own, and what good files hold."""
 import os
 import random
+import struct
+import subprocess
+import sys
 import unittest
 
 import make_zt2
@@ -8,7 +11,7 @@ import support
 import zt2read
 import ztread
 from make_zt2 import FLOOR, File
-from support import DATA, DIFFERS, DONE, INVALID, UNSUPPORTED
+from support import DATA, DIFFERS, DONE, INVALID, IO, PROGRAM, UNSUPPORTED
 
 CORPUS = DATA / "zt2-corpus"
 
@@ -203,6 +206,33 @@ class Good(Reading):
         file.add("none", [0], data=file.zstd(b""))
         self.succeed("verify", self.put("none.zt", file.finish()))
         self.same_in_1_2(self.path("none.zt"))
+
+    def elements(self, cells, shape, frame=None, width=4):
+        """A file of the elements in these cells, which are numbers in C order."""
+        columns = [[cell // shape[1] for cell in cells], [cell % shape[1] for cell in cells]]
+        coords = b"".join(struct.pack(f"<{len(cells)}{'IQ'[width // 8]}", *each) for each in columns)
+        file = File()
+        dtype = {4: "u32", 8: "u64"}[width]
+        file.add("c", list(shape), "zt.sparse_coo/1", values=file.zstd(bytes(len(cells)), "u8", frame=4096),
+                 coords=file.zstd(coords, dtype, frame=frame) if frame else file.part(coords, dtype))
+        return self.put("c.zt", file.finish())
+
+    def test_elements_in_any_order_name_a_cell_once(self):
+        """A bit for each cell, or the cells in order, in one pass or several; what would take more is not looked at."""
+        for shape in ((300, 300), (2000, 1000), (1 << 20, 1 << 20)):
+            for count, memory in ((20_000, "64MiB"), (60_000, "300KiB")):
+                cells = random.Random(count).sample(range(shape[0] * shape[1]), count)
+                for frame in (None, 40_000):
+                    with self.subTest(shape=shape, memory=memory, frame=frame):
+                        arguments = "verify", "--json", "--memory", memory
+                        self.assertNotIn("unchecked", self.json(*arguments, self.elements(cells, shape, frame)))
+                        twice = cells[count // 3]
+                        process = self.run_program(*arguments, self.elements([*cells, twice], shape, frame))
+                        self.assertEqual(process.returncode, DIFFERS, process.stderr)
+                        self.assertIn(f"two elements name cell {twice} in C order".encode(), process.stderr)
+        report = self.json("verify", "--json", "--memory", "64KiB",
+                           self.elements(random.Random(2).sample(range(1 << 40), 200_000), (1 << 20, 1 << 20)))
+        self.assertRegex(report["unchecked"][0], "^c: whether two of its 200000 elements name the same cell was not checked")
 
     def test_unknown_fields_are_passed_over(self):
         file = File()
@@ -434,6 +464,44 @@ class Shards(Reading):
         self.put("elsewhere.zt", two)
         root.with_name("model-00002-of-00002.zt").symlink_to(self.path("elsewhere.zt"))
         self.assertEqual(self.run_program("verify", root).returncode, DIFFERS)
+
+    def limited(self, files, *arguments):
+        """Runs the program with so many descriptors at most."""
+        return subprocess.run(["bash", "-c", f'ulimit -n {files}; exec "$@"', "bash", PROGRAM, *map(str, arguments)],
+                              capture_output=True, timeout=support.PATIENCE, stdin=subprocess.DEVNULL)
+
+    def test_a_file_that_is_many_shards_is_opened_once(self):
+        """And read once: the digests of its name's entries cost nothing."""
+        shard, _ = make_zt2.shard_file(bytes(8 << 20))
+        table = {f"s{i:04}": {"size": len(shard), "digest": zt2read.digest_of("xxh3", shard)} for i in range(2000)}
+        file = File()
+        file.root["shards"] = table
+        file.add("t", [1], data=file.part(b"t"))
+        root = self.put("m/model.zt", file.finish())
+        self.put("m/other", shard)
+        done = subprocess.run([sys.executable, "-SEc", support.STARTER, "bash", "-c", 'ulimit -n 40; exec "$@"', "bash",
+                               PROGRAM, "verify", "--json", root], capture_output=True, stdin=subprocess.DEVNULL)
+        status, seconds, _ = done.stdout.split()
+        self.assertEqual(int(status), DONE, done.stderr)
+        self.assertLess(float(seconds), 0.5 if not self.sanitized() else 10)  # 16 GB take longer than a second
+        self.assertEqual(self.json("verify", "--json", root)["digests"], 2001)
+
+    def test_what_the_system_refuses_is_not_the_files_fault(self):
+        file, shards = File(), [make_zt2.shard_file(bytes([i]) * 100)[0] for i in range(60)]
+        file.root["shards"] = {f"s{i:02}": {"size": len(each), "digest": zt2read.digest_of("xxh3", each)}
+                               for i, each in enumerate(shards)}
+        file.add("t", [1], data=file.part(b"t"))
+        root = self.put("m/model.zt", file.finish())
+        for name in ("m/model-s{:02}.zt", "m/other-{:02}"):  # found by name, then by size and digest
+            for i, each in enumerate(shards):
+                self.put(name.format(i), each)
+            self.succeed("verify", root)
+            process = self.limited(30, "verify", root)
+            self.assertEqual(process.returncode, IO, process.stderr)
+            self.assertIn(b"Too many open files", process.stderr)
+            self.assertNotIn(b"missing", process.stderr)
+            for i in range(len(shards)):
+                self.path(name.format(i)).unlink()
 
     def test_a_root_over_the_blobs_of_another_model(self):
         base = File()
