@@ -33,12 +33,22 @@ class OutputFolder {
   Status Create();
   // Where to write the file.
   std::string Staged(const std::string& file) const { return staging_ + "/" + file; }
-  // Moves the staged files into the folder, after the disk has them if `sync`. On an error those that replaced
-  // nothing are removed again.
+  // Moves the staged files into the folder, after the disk has them if `sync`. On an error the folder is as it was: a file
+  // that replaced an older one has changed places with it, and changes them again; only where the file system cannot
+  // exchange files, those that were replaced stay so.
   Status Publish(std::span<const std::string> files, bool sync);
 
  private:
+  // What became of a file that was moved into place.
+  struct Moved {
+    std::string staged, path;
+    enum class How { kCreated, kExchanged, kReplaced } how = How::kCreated;
+  };
+  static int Move(Moved& file);
+  static void Undo(std::span<const Moved> files);
+
   std::string path_, staging_;
+  int folder_ = -1;  // open, since before anything was written: what the disk refuses is told to it
   bool force_ = false, made_ = false;
 };
 

@@ -2,11 +2,13 @@
 module;
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +17,9 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/retry.h"
 #include "core/status_macros.h"
+#include "sink/sync.h"
 
 module zt.cli;
 
@@ -80,6 +84,7 @@ StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> t
 }
 
 OutputFolder::~OutputFolder() {
+  if (folder_ >= 0) ::close(folder_);
   std::error_code ignored;
   if (!staging_.empty()) fs::remove_all(staging_, ignored);
   if (made_) ::rmdir(path_.c_str());  // unless there is something in it
@@ -111,34 +116,68 @@ Status OutputFolder::Create() {
     return Annotate(IoError(errno, "cannot make a folder in it"), path_);
   }
   staging_ = staging;
+  folder_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_ < 0) return Annotate(IoError(errno, "cannot open the folder"), path_);
   return OkStatus();
+}
+
+// Gives a staged file its name. 0, or errno.
+int OutputFolder::Move(Moved& file) {
+  const auto rename = [&](unsigned flags) {
+    return zt::internal::ErrorOf([&] {
+      return ::renameat2(AT_FDCWD, file.staged.c_str(), AT_FDCWD, file.path.c_str(), flags);
+    });
+  };
+  struct stat older;
+  file.how = Moved::How::kCreated;
+  if (::lstat(file.path.c_str(), &older) != 0) return rename(0);
+  file.how = Moved::How::kExchanged;
+  int error = rename(RENAME_EXCHANGE);
+  if (error == EINVAL || error == ENOSYS) {  // the file system cannot
+    file.how = Moved::How::kReplaced;
+    return rename(0);
+  }
+  if (error != 0) return error;
+  if (::lstat(file.staged.c_str(), &older) != 0 || !S_ISDIR(older.st_mode)) return 0;
+  error = rename(RENAME_EXCHANGE);  // a folder keeps its name
+  return error == 0 ? EISDIR : error;
+}
+
+void OutputFolder::Undo(std::span<const Moved> files) {
+  for (const Moved& file : files | std::views::reverse) {
+    if (file.how == Moved::How::kCreated) ::unlink(file.path.c_str());
+    if (file.how == Moved::How::kExchanged)
+      (void)::renameat2(AT_FDCWD, file.staged.c_str(), AT_FDCWD, file.path.c_str(),
+                        RENAME_EXCHANGE);
+  }
 }
 
 Status OutputFolder::Publish(std::span<const std::string> files, bool sync) {
   ZT_RETURN_IF_ERROR(Check(files));
-  const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return Annotate(IoError(errno, "cannot open the folder"), path_);
-  if (sync) ::syncfs(folder);
-  std::vector<std::string> added;
+  if (sync) {
+    const int error = sink_io::SyncError([&] { return ::syncfs(folder_); });
+    if (error != 0) return Annotate(IoError(error, "cannot sync the file system it is on"), path_);
+  }
+  std::vector<Moved> moved;
+  moved.reserve(files.size());
   Status status = OkStatus();
-  for (const std::string& file : files) {
-    std::error_code error;
-    const std::string path = path_ + "/" + file;
-    const bool replaces = fs::exists(fs::symlink_status(path, error));
-    fs::rename(Staged(file), path, error);
-    if (error) {
-      status = Annotate(IoError(error.value(), "cannot move the file into place"), path);
+  for (const std::string& name : files) {
+    Moved file{.staged = Staged(name), .path = path_ + "/" + name};
+    if (const int error = Move(file); error != 0) {
+      status = Annotate(IoError(error, "cannot move the file into place"), file.path);
       break;
     }
-    if (!replaces) added.push_back(path);
+    moved.push_back(std::move(file));
+  }
+  if (status.ok() && sync) {
+    const int error = sink_io::SyncError([&] { return ::fsync(folder_); });
+    if (error != 0) status = Annotate(IoError(error, "cannot sync the folder"), path_);
   }
   if (!status.ok()) {
-    for (const std::string& path : added) ::unlink(path.c_str());
+    Undo(moved);
   } else {
     made_ = false;
-    if (sync) ::fsync(folder);
   }
-  ::close(folder);
   return status;
 }
 

@@ -25,6 +25,7 @@ module;
 #include "core/mutex.h"
 #include "core/retry.h"
 #include "core/status_macros.h"
+#include "sink/sync.h"
 #include "sink/write_all.h"
 
 module zt.sink;
@@ -319,9 +320,8 @@ class FileSink final : public Sink {
   }
 
   Status SyncFolder(int folder) {
-    const int error = ErrorOf([&] { return ::fsync(folder); });
-    // Some file systems cannot sync a folder.
-    return error == 0 || error == EINVAL ? OkStatus() : IoError(error, "cannot sync " + folder_);
+    const int error = sink_io::SyncError([&] { return ::fsync(folder); });
+    return error == 0 ? OkStatus() : IoError(error, "cannot sync " + folder_);
   }
 
   std::string name_, folder_, target_;

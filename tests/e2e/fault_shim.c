@@ -174,6 +174,11 @@ int fsync(int fd) {
   return Decide("fsync", fd, NULL, -1) == FAIL ? -1 : real(fd);
 }
 
+int syncfs(int fd) {
+  REAL(int, syncfs, int);
+  return Decide("syncfs", fd, NULL, -1) == FAIL ? -1 : real(fd);
+}
+
 int ftruncate(int fd, off_t size) {
   REAL(int, ftruncate, int, off_t);
   return Decide("ftruncate", fd, NULL, size) == FAIL ? -1 : real(fd, size);

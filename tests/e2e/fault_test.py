@@ -187,6 +187,53 @@ class Faults(support.EndToEnd):
                 for tensor in inside:
                     self.assertTrue(re.match(rf"{re.escape(path)}: tensor '{re.escape(tensor)}': \S", line), line)
 
+    def test_a_folder_of_files(self):
+        """extract -o DIR/: whatever fails, the folder has all new files, or is as it was."""
+        source, model = self.path("i.safetensors"), self.path("i.zt")
+        make_safetensors.write(source, {name: ("U8", [3], name.encode() * 3) for name in "abcd"})
+        self.succeed("convert", "-q", source, "-o", model)
+        calls = ("open", "close", "fsync", "syncfs", "renameat2", *WRITES)
+        old, new = {f"{name}.npy": OLD for name in "abc"}, None
+        failed = collections.Counter()
+
+        def run(older, at):
+            nonlocal new
+            folder, log = self.path("back"), self.path("log")
+            if older:
+                folder.mkdir()
+                for name, content in old.items():
+                    (folder / name).write_bytes(content)
+            environment = dict(os.environ, LD_PRELOAD=SHIM, FAULT_CALLS="," + ",".join(calls) + ",", FAULT_AT=str(at),
+                               FAULT_KIND=str(errno.EIO), FAULT_LOG=str(log))
+            process = subprocess.run([PROGRAM, "extract", "-q", "-f", "-T", "1", model, "-o", f"{folder}/"],
+                                     capture_output=True, timeout=PATIENCE, env=environment)
+            found = {each.name: each.read_bytes() for each in folder.iterdir()} if folder.exists() else None
+            lines = log.read_text().splitlines()
+            log.unlink()
+            shutil.rmtree(folder, ignore_errors=True)
+            new = new or found
+            self.assertIn(process.returncode, (DONE, IO), process.stderr)
+            want = new if process.returncode == DONE else old if older else None
+            self.assertEqual(found, want, (lines, process.stderr))
+            if process.returncode == IO:
+                self.assertRegex(process.stderr.decode(), r"\Aztstream: [^\n]+\n\Z")
+                failed[lines[0].split()[0]] += 1
+            return next(int(line.split()[1]) for line in lines if line.startswith("calls "))
+
+        for older in (False, True):
+            for at in range(1, run(older, 0) + 1):
+                with self.subTest(older=older, at=at):
+                    run(older, at)
+        self.assertEqual(sorted(new), ["a.npy", "b.npy", "c.npy", "d.npy"])
+        self.assertEqual((failed["syncfs"], failed["fsync"], failed["renameat2"]), (2, 2, 16))
+        # What cannot be replaced: those before it get their old contents back.
+        folder = self.path("back")
+        (folder / "c.npy").mkdir(parents=True)
+        (folder / "a.npy").write_bytes(OLD)
+        self.fail_with(IO, "extract", "-f", model, "-o", f"{folder}/", says=("c.npy", "Is a directory"))
+        self.assertEqual(self.entries(folder), ["a.npy", "c.npy"])
+        self.assertEqual((folder / "a.npy").read_bytes(), OLD)
+
     def test_every_call(self):
         jobs = int(os.environ.get("ZT_FAULTS_JOBS", "2"))
         found, by_call, runs = collections.Counter(), collections.Counter(), itertools.count()
