@@ -42,12 +42,15 @@ Status Print(std::string_view text);
 // What every result under --json begins with: {"schema": "ztstream/1", "cmd": ..., "ok": ...}. `ok` is true where
 // the exit status is 0.
 Json Envelope(const Common& common, bool ok);
-// One line of JSON. Names that are not UTF-8 are shown with replacement characters.
+// One line of JSON. Names that are not UTF-8 are shown with replacement characters; what Printable escapes, JSON escapes.
 std::string Dump(const Json& json);
 // The result: on standard output, or on standard error where standard output carries the product.
 Status PrintJson(const Common& common, const Json& json);
-Json ToJson(const Value& value);
-Json ToJson(const Value::Map& map);
+// Appends what a value is in JSON, byte strings as {"$bytes": hexadecimal}: text at once, because a tree of values takes ten
+// times the memory of their text, and aborts the program where memory runs out. Ends early, within a value, once `out` has
+// more than `most` bytes.
+void AppendJson(const Value& value, std::string& out, std::size_t most = std::string::npos);
+void AppendJson(const Value::Map& map, std::string& out, std::size_t most = std::string::npos);
 
 // "1.50 GiB", "12.30 MiB/s": for people.
 std::string HumanBytes(std::uint64_t bytes);

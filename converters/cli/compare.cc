@@ -323,7 +323,8 @@ class Comparer {
     const auto found = std::find_if(object.attributes.begin(), object.attributes.end(),
                                     [](const auto& each) { return each.first == "logical_shape"; });
     if (found == object.attributes.end()) return ToString(object.shape);
-    std::string text = ToJson(found->second).dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::string text;
+    AppendJson(found->second, text);
     for (std::size_t at = 0; (at = text.find(',', at)) != std::string::npos; ++at)
       text.insert(at + 1, " ");
     return text;

@@ -9,6 +9,7 @@ module;
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -34,7 +35,25 @@ using namespace internal;
 
 namespace {
 
-Json ObjectJson(const ListedObject& object) {
+// The text of an object that is not empty, without its end, for members that follow.
+std::string Opened(const Json& json) {
+  std::string text = Dump(json);
+  text.resize(text.rfind('}'));
+  return text;
+}
+
+void AddMember(std::string& opened, std::string_view key, const Json& json) {
+  opened += ",\"" + std::string(key) + "\":" + Dump(json);
+  opened.pop_back();  // the newline
+}
+
+void AddAttributes(std::string& opened, const Value::Map& attributes) {
+  if (attributes.empty()) return;
+  opened += ",\"attributes\":";
+  AppendJson(attributes, opened);
+}
+
+std::string ObjectText(const ListedObject& object) {
   Json components = Json::array();
   for (const ListedComponent& c : object.components) {
     Json row = {{"role", c.role}, {"dtype", Name(c.element.dtype)}};
@@ -59,10 +78,11 @@ Json ObjectJson(const ListedObject& object) {
     if (!c.digest.empty()) row["digest"] = c.digest;
     components.push_back(std::move(row));
   }
-  Json out = {{"name", object.name}, {"shape", object.shape}, {"format", object.format}};
-  if (!object.attributes.empty()) out["attributes"] = ToJson(object.attributes);
-  out["components"] = std::move(components);
-  return out;
+  std::string out =
+      Opened({{"name", object.name}, {"shape", object.shape}, {"format", object.format}});
+  AddAttributes(out, object.attributes);
+  AddMember(out, "components", components);
+  return out + "}";
 }
 
 // Object by object: the tree of 100,000 would take longer to build and to free than all the rest.
@@ -71,18 +91,16 @@ std::string ListingJson(const Listing& listing, const Common& common) {
   json["file"] = listing.file;
   json["format"] = listing.format;
   if (!listing.version.empty()) json["version"] = listing.version;
-  if (!listing.attributes.empty()) json["attributes"] = ToJson(listing.attributes);
-  for (const StoredShard& shard : listing.shards) {
-    json["shards"].push_back(
-        {{"name", shard.name}, {"size", shard.bytes}, {"digest", shard.digest}});
-  }
-  std::string out = Dump(json);
-  out.resize(out.rfind('}'));
+  std::string out = Opened(json);
+  AddAttributes(out, listing.attributes);
+  Json shards = Json::array();
+  for (const StoredShard& shard : listing.shards)
+    shards.push_back({{"name", shard.name}, {"size", shard.bytes}, {"digest", shard.digest}});
+  if (!shards.empty()) AddMember(out, "shards", shards);
   out += ",\"objects\":[";
   for (const ListedObject& object : listing.objects) {
     if (&object != listing.objects.data()) out += ',';
-    out += Dump(ObjectJson(object));
-    out.pop_back();  // the newline
+    out += ObjectText(object);
   }
   return out + "]}\n";
 }

@@ -146,8 +146,14 @@ std::string Aligned(Rows& lines, std::size_t columns,
 }
 
 std::string ValueText(const Value& value) {
-  std::string text = ToJson(value).dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 200) text = text.substr(0, 197) + "...";
+  constexpr std::size_t kMost = 200;
+  std::string text;
+  AppendJson(value, text, kMost);
+  if (text.size() > kMost) {
+    std::size_t end = kMost - 3;  // the end of a character
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+    text = text.substr(0, end) + "...";
+  }
   return Printable(text);
 }
 

@@ -65,6 +65,26 @@ void AppendHex(std::string& out, std::uint32_t value, int digits) {
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kHex[value >> shift & 15];
 }
 
+// What Quote has made of a name, undone as far as it goes: of a long name the end is cut off, which "..." shows.
+std::string Unquoted(std::string_view quoted) {
+  std::string out;
+  for (std::size_t i = 0; i < quoted.size(); ++i) {
+    if (quoted[i] != '\\' || i + 1 == quoted.size()) {
+      out += quoted[i];
+      continue;
+    }
+    const char kind = quoted[++i];
+    const auto digit = [&](std::size_t at) { return std::string_view(kHex).find(quoted[at]); };
+    if (kind == 'x' && i + 2 < quoted.size()) {
+      out += static_cast<char>(digit(i + 1) << 4 | digit(i + 2));
+      i += 2;
+    } else {
+      out += kind == 'n' ? '\n' : kind;
+    }
+  }
+  return out;
+}
+
 // The file and the tensor that a message names: "FILE: tensor 'NAME': what is wrong". The file is one of the run's,
 // or lies in a folder that is.
 void AddPlace(Json& error, const Common& common, std::string_view message) {
@@ -84,9 +104,37 @@ void AddPlace(Json& error, const Common& common, std::string_view message) {
   }
   constexpr std::string_view kTensor = "tensor '";
   if (!message.starts_with(kTensor)) return;
-  const std::size_t close = message.find("': ", kTensor.size());
-  if (close == message.npos) return;
-  error["tensor"] = message.substr(kTensor.size(), close - kTensor.size());
+  std::size_t close = kTensor.size();  // of the first quote that is not part of the name
+  while (close < message.size() && message[close] != '\'') close += message[close] == '\\' ? 2 : 1;
+  if (!message.substr(std::min(close, message.size())).starts_with("': ")) return;
+  error["tensor"] = Unquoted(message.substr(kTensor.size(), close - kTensor.size()));
+}
+
+// In JSON none but its strings hold what is not harmless, and there each code point has an escape: all that are not harmless
+// are below U+10000.
+std::string OneLine(const Json& json) {
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string out;
+  out.reserve(text.size());
+  std::size_t copied = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte < 0x7f) {
+      ++at;
+      continue;
+    }
+    const Decoded next =
+        Decode(std::string_view(text).substr(at));  // dump() has replaced what is not UTF-8
+    if (!IsHarmless(next.point)) {
+      out.append(text, copied, at - copied);
+      out += "\\u";
+      AppendHex(out, next.point, 4);
+      copied = at + next.length;
+    }
+    at += std::max<std::size_t>(next.length, 1);
+  }
+  out.append(text, copied);
+  return out;
 }
 
 void WriteLine(const std::string& line) {
@@ -161,9 +209,7 @@ Json Envelope(const Common& common, bool ok) {
   return {{"schema", "ztstream/1"}, {"cmd", common.command}, {"ok", ok}};
 }
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string Dump(const Json& json) { return OneLine(json) + "\n"; }
 
 Status PrintJson(const Common& common, const Json& json) {
   if (!common.product_on_output) return Print(Dump(json));
@@ -217,44 +263,63 @@ std::string Text(const RunSummary& run) {
          HumanRate(rate);
 }
 
-Json ToJson(const Value& value) {
+void AppendJson(const Value& value, std::string& out, std::size_t most) {
   switch (value.kind()) {
     case Value::Kind::kNull:
-      return nullptr;
+      out += "null";
+      return;
     case Value::Kind::kBool:
-      return *value.AsBool();
+      out += *value.AsBool() ? "true" : "false";
+      return;
     case Value::Kind::kUint:
-      return *value.AsUint();
+      out += std::to_string(*value.AsUint());
+      return;
     case Value::Kind::kInt:
-      return *value.AsInt();
+      out += std::to_string(*value.AsInt());
+      return;
     case Value::Kind::kDouble:
-      return *value.AsDouble();
+      out += Json(*value.AsDouble()).dump();
+      return;
     case Value::Kind::kString:
-      return *value.AsString();
+      out += OneLine(std::string_view(*value.AsString()).substr(0, most));
+      return;
     case Value::Kind::kBytes: {
-      // JSON has no bytes: hexadecimal, marked.
-      std::string hex;
-      for (const std::byte byte : *value.AsBytes())
-        AppendHex(hex, static_cast<std::uint32_t>(byte), 2);
-      return Json{{"$bytes", hex}};
+      out += "{\"$bytes\":\"";
+      for (const std::byte byte : *value.AsBytes()) {
+        if (out.size() > most) return;
+        AppendHex(out, static_cast<std::uint32_t>(byte), 2);
+      }
+      out += "\"}";
+      return;
     }
     case Value::Kind::kArray: {
-      Json out = Json::array();
-      for (const Value& each : *value.AsArray()) out.push_back(ToJson(each));
-      return out;
+      out += '[';
+      std::string_view between;
+      for (const Value& each : *value.AsArray()) {
+        if (out.size() > most) return;
+        out += between;
+        AppendJson(each, out, most);
+        between = ",";
+      }
+      out += ']';
+      return;
     }
     case Value::Kind::kMap:
-      return ToJson(*value.AsMap());
+      return AppendJson(*value.AsMap(), out, most);
   }
-  return nullptr;
 }
 
-Json ToJson(const Value::Map& map) {
-  Json::object_t out;
-  for (const auto& [key, value] : map)
-    out.Container::emplace_back(key,
-                                ToJson(value));  // unlike out[key] without a search for the key
-  return out;
+void AppendJson(const Value::Map& map, std::string& out, std::size_t most) {
+  out += '{';
+  std::string_view between;
+  for (const auto& [key, value] : map) {
+    if (out.size() > most) return;
+    out += between;
+    out += OneLine(key) + ":";
+    AppendJson(value, out, most);
+    between = ",";
+  }
+  out += '}';
 }
 
 }  // namespace internal

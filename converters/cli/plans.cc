@@ -45,8 +45,7 @@ StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
     if (const std::string* text = value.AsString()) {
       metadata.emplace_back(key, *text);
     } else {
-      metadata.emplace_back(key,
-                            ToJson(value).dump(-1, ' ', false, Json::error_handler_t::replace));
+      AppendJson(value, metadata.emplace_back(key, "").second);
       as_json.push_back(key);
     }
   }

@@ -88,8 +88,9 @@ class OutputOfTheProgram(support.EndToEnd):
                      ["convert", "-n", odd], ["convert", odd, "-o", self.path("n.zt"), "--spec", "1.1"],
                      *(["extract", odd, "-o", self.path("n" + end)] for end in (".npz", ".safetensors", ".gguf"))]
         for arguments in runs:
-            process = self.run_program(*arguments)
-            self.check_printable(process.stdout, process.stderr)
+            for more in ([], ["--json"]):
+                process = self.run_program(*arguments, *more)
+                self.check_printable(process.stdout, process.stderr)
         self.assertIn(rb"\x1b[2Jevil\nrow\u202e", self.succeed("inspect", source))
         index = {"weight_map": {"a": "x\nztstream: all good\x1b[2K"}}
         self.put("i/model.safetensors.index.json", json.dumps(index).encode())
@@ -133,6 +134,32 @@ class OutputOfTheProgram(support.EndToEnd):
         process = self.run_program("convert", huge, "-o", self.path("h.zt"), "--dtype", "f16", "--json")
         error = json.loads(process.stdout)["error"]
         self.assertEqual((error["exit_status"], error["tensor"]), (7, "big"))
+
+    def test_json_has_names_as_they_are(self):
+        """In what is escaped for a terminal, JSON's own escapes; in errors as in results."""
+        for name in ("a\u009b\u202e\x7f\ufeff é路😀", "it's 'x': \\x41\\", "a\nb\tc\x01", "'", "\\'"):
+            with self.subTest(name):
+                huge = self.put("huge.safetensors", make_safetensors({name: ("F32", [1], struct.pack("<f", 1e38))}))
+                listed = self.succeed("inspect", "--json", huge)
+                self.check_printable(listed, b"")
+                self.assertEqual(json.loads(listed)["objects"][0]["name"], name)
+                process = self.run_program("convert", huge, "-o", self.path("h.zt"), "--dtype", "f16", "--json")
+                self.check_printable(process.stdout, process.stderr)
+                self.assertEqual(json.loads(process.stdout)["error"]["tensor"], name)
+        self.assertIn(rb"\u009b\u202e\u007f\ufeff", self.succeed("inspect", "--json", self.put(
+            "n.safetensors", make_safetensors({"\u009b\u202e\x7f\ufeff": ("U8", [1], b"x")}))))
+        # An attribute that is not whole is cut after a character; text is what it was in the file.
+        for shift in range(4):
+            text = "x" * shift + "é路" * 200
+            shown = self.succeed("inspect", self.put("t.zt", make_zt.encode_1({}, attributes={"t": text}))).decode()
+            self.assertRegex(shown, r'  t: "x*(é路)+é?\.\.\.\n')
+        value = {"n": None, "b": [True, False], "i": [0, -1, 2**64 - 1, -2**63, 1.5, 1e300], "s": "\u202e\"\\",
+                 "y": b"\x00\xff", "e": [{}, [], ""]}
+        file = self.put("v.zt", make_zt.encode_1({"t": {"shape": [1], "attributes": value, "components": {
+            "data": {"dtype": "u8", "data": b"x"}}}}, attributes=value))
+        want = dict(value, y={"$bytes": "00ff"})
+        listed = self.json("inspect", "--json", file)
+        self.assertEqual((listed["attributes"], listed["objects"][0]["attributes"]), (want, want))
 
     def test_a_reader_that_goes_away_is_no_error(self):
         tensors = {f"tensor.{i:06d}": ("U8", [0], b"") for i in range(20_000)}

@@ -164,6 +164,34 @@ class Limits(support.EndToEnd):
         print(f"memory limits: exit statuses {found}")
         self.assertIn(IO, found)
 
+    def test_memory_limit_with_many_attributes(self):
+        """As above: their copies and their text run out of memory, too."""
+        if self.sanitized():
+            self.skipTest("the sanitizers need more address space than the limits leave")
+        source, count = self.path("s.gguf"), 150_000
+        key = struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, count)
+        content = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + key + bytes(8 * count)
+        source.write_bytes(content + bytes(-len(content) % 32))
+        found = {}
+        for command in (["convert", "-f", "-o", self.output, "-T", "1"], ["inspect"], ["inspect", "--json"],
+                        ["extract", "-f", "-o", self.out / "o.gguf"], ["diff", source]):
+            enough = False
+            for limit in range(16_000, 160_000, 3_500):
+                process = self.shell('ulimit -v "$1"; "$PROGRAM" --version >/dev/null 2>&1 || exit 99; shift; '
+                                     'exec "$PROGRAM" "$@"', limit, command[0], source, *command[1:])
+                if process.returncode == 99:
+                    continue
+                errors = process.stderr.decode()
+                found[process.returncode] = found.get(process.returncode, 0) + 1
+                self.assertIn(process.returncode, (DONE, IO), f"{command}, {limit} KiB: {errors}")
+                if process.returncode == IO:
+                    self.assertRegex(errors, ONE_LINE)
+                    self.assertRegex(errors, "memory", f"{limit} KiB")
+                else:
+                    enough = True
+            self.assertTrue(enough, command)
+        self.assertGreater(found[IO], 20)
+
     def test_process_limit(self):
         """Where no threads are to be had the work is done without."""
         if os.geteuid() == 0:
