@@ -167,11 +167,9 @@ StatusOr<std::string> RootText(std::map<std::uint64_t, ShardFile>& shards,
   Manifest& first = shards.begin()->second.manifest;
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
                       Writer::Create(MemorySink(out), {.spec = first.version, .threads = 1}));
-  for (auto& [key, value] : first.attributes) {
-    if (key != kShardAttribute) writer->SetAttribute(key, std::move(value));
-  }
-  writer->SetAttribute(kShardAttribute,
-                       Value::Map{{"plan", joined.plan}, {"shards", joined.shards}});
+  SetMember(first.attributes, kShardAttribute,
+            Value::Map{{"plan", joined.plan}, {"shards", joined.shards}});
+  writer->SetAttributes(first.attributes);
   for (auto& [number, shard] : shards) {
     const std::string name = PartText(number) + "-of-" + PartText(joined.shards);
     ZT_RETURN_IF_ERROR(

@@ -238,6 +238,13 @@ void Writer::SetAttribute(std::string_view key, Value value) {
   });
 }
 
+void Writer::SetAttributes(const Value::Map& attributes) {
+  (void)state_->engine.Guarded([&] {
+    MergeAttributes(attributes, state_->attributes);
+    return OkStatus();
+  });
+}
+
 Status Writer::AddSource(TensorSource& source, const Plan& plan) {
   return state_->Do([&] { return state_->AddSource(source, plan); });
 }

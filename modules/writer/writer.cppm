@@ -47,6 +47,8 @@ class Writer {
 
   // An attribute of the file; the last one set wins.
   void SetAttribute(std::string_view key, Value value);
+  // Many of them, at no more than a look at each.
+  void SetAttributes(const Value::Map& attributes);
 
   // Streams everything a plan lists. Source and plan must stay until Flush or Finish returns, which also calls the
   // source's Finish: what only the end of the input tells is an error of this writer. kInvalidArgument where the plan

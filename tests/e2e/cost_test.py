@@ -78,6 +78,16 @@ def objects_of_2_0(path, n):
     return "a.zt"
 
 
+def elements_in_disorder(path, n):
+    """Distinct cells that do not ascend, of a shape with too many to mark each."""
+    cells = numpy.arange(n, dtype="<u8")[::-1]
+    file = make_zt2.File()
+    file.add("c", [1 << 20, 1 << 40], "zt.sparse_coo/1", values=file.zstd(bytes(n), "u8", frame=4 << 20),
+             coords=file.zstd(bytes(8 * n) + cells.tobytes(), "u64", frame=16 << 20))
+    (path / "a.zt").write_bytes(file.finish())
+    return "a.zt"
+
+
 def components(path, n):
     return zt(path, {"x": {"shape": [1], "format": "own/1", "components": {
         f"c{i:06}": {"dtype": "u8", "data": b""} for i in range(n)}}})
@@ -238,6 +248,8 @@ def warnings(path, n):
 
 
 INSPECT, VERIFY = ["inspect", "{}"], ["verify", "{}"]
+LITTLE = ["verify", "{}", "--memory", "4MiB"]
+SHARDED = ["convert", "{}", "--shards", "1", "--spec", "2.0", "-o", "o.zt", "-f", "--no-sync"]
 DIFF, AGAINST = ["diff", "{}", "{}"], ["verify", "a.zt", "--against", "a.zt"]
 CONVERT, PACK = ["convert", "{}", "-o", "o.zt", "-f", "--no-sync"], ["convert", "{}", "--zstd", "-o", "o.zt", "-f", "--no-sync"]
 CANONICAL, ID = ["convert", "{}", "--canonical", "-o", "o.zt", "-f", "--no-sync"], ["id", "{}"]
@@ -256,7 +268,8 @@ FOREIGN = [INSPECT, DIFF, CONVERT, RENAME]
 
 # what is counted, how many of it, and the commands that meet it
 CASES = [
-    (metadata, 40000, [*FOREIGN, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, CANONICAL, extract("safetensors"), extract("npz")]),
+    (elements_in_disorder, 1 << 20, [VERIFY, LITTLE]),
+    (metadata, 40000, [*FOREIGN, SHARDED, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, CANONICAL, extract("safetensors"), extract("npz")]),
     (shards, 1000, [*FOREIGN, extract("safetensors")]),
     (objects_of_2_0, 20000, [*ZT, CANONICAL, ID]),
     (objects, 20000, [*ZT, extract("safetensors"), extract("npz")]), (components, 20000, ZT), (attributes, 40000, [*ZT, extract("safetensors")]),
