@@ -98,8 +98,9 @@ StatusOr<Record> ReadRecord(const Value& value) {
   out.header.kv = *kv->AsArray();
   const std::uint64_t effective = AlignmentOf(out.header.kv);
   if (effective != *alignment) {
+    const bool stated = FindCount(out.header.kv, "general.alignment") != nullptr;
     return Malformed("its alignment is " + std::to_string(*alignment) + ", its metadata says " +
-                     std::to_string(effective));
+                     (stated ? "" : "nothing, which means ") + std::to_string(effective));
   }
   const Value* tensors = FindMember(*map, "tensors");
   if (tensors == nullptr || tensors->AsArray() == nullptr)

@@ -127,6 +127,14 @@ bool ExactHalf(float value, std::uint16_t* half) {
   return true;
 }
 
+// Bytes of the simple value that `bytes` begin with, of those that are well formed and have no meaning (RFC 8949 §3.3),
+// which libcbor takes for errors. 0: they begin otherwise.
+std::size_t SimpleBytes(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return 0;
+  if (bytes[0] >= std::byte{0xe0} && bytes[0] < std::byte{0xf4}) return 1;
+  return bytes[0] == std::byte{0xf8} && bytes.size() > 1 && bytes[1] >= std::byte{32} ? 2 : 0;
+}
+
 }  // namespace
 
 std::string_view Describe(Kind kind) {
@@ -148,6 +156,8 @@ std::string_view Describe(Kind kind) {
       return "null";
     case Kind::kUndefined:
       return "undefined";
+    case Kind::kSimple:
+      return "a simple value";
     case Kind::kDouble:
       return "a float";
     case Kind::kTag:
@@ -165,6 +175,11 @@ Item Reader::Fail(std::string_view what) {
 
 Item Reader::NextRaw() {
   if (!error_.empty()) return {};
+  if (const std::size_t size = SimpleBytes(bytes_.subspan(position_)); size > 0) {
+    position_ += size;
+    const auto last = std::to_integer<std::uint64_t>(bytes_[position_ - 1]);
+    return {.kind = Kind::kSimple, .value = size == 1 ? last & 0x1f : last};
+  }
   Event event;
   const auto* data = reinterpret_cast<cbor_data>(bytes_.data()) + position_;
   const cbor_decoder_result result =

@@ -20,6 +20,7 @@ enum class Kind : std::uint8_t {
   kBool,
   kNull,
   kUndefined,
+  kSimple,  // another of CBOR's simple values: `value` is its number
   kDouble,  // half and single widened
   kTag,     // `value` is the tag's number; the tagged item follows
   kError,   // Reader::error() says what is wrong; every later item is this one

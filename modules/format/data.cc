@@ -11,6 +11,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 module zt.format;
@@ -21,9 +22,7 @@ import zt.core;
 namespace zt {
 namespace {
 
-constexpr std::uint64_t kNegative = ~std::uint64_t{0};
-
-// A signed index that is negative reads as larger than any dimension, so that one comparison refuses both.
+// A signed index that is negative reads as larger than any that is not, so that one comparison refuses both.
 template <typename Unsigned>
 std::uint64_t LoadIndex(const std::byte* from, bool is_signed) {
   Unsigned value;
@@ -32,8 +31,8 @@ std::uint64_t LoadIndex(const std::byte* from, bool is_signed) {
     std::reverse(reinterpret_cast<std::byte*>(&value),
                  reinterpret_cast<std::byte*>(&value) + sizeof value);
   }
-  if (is_signed && value >> (8 * sizeof value - 1) != 0) return kNegative;
-  return value;
+  if (!is_signed) return value;
+  return static_cast<std::uint64_t>(std::int64_t{static_cast<std::make_signed_t<Unsigned>>(value)});
 }
 
 // Calls each(value, position) for whole elements; the loop is compiled for each width.
@@ -204,8 +203,12 @@ void DataFacts::Merge(const DataFacts& next) {
 }
 
 Status DataFacts::Check(const Object& object, std::optional<std::uint64_t> indices) const {
-  const auto at = [](const Found& found) {
-    return std::to_string(found.position) + " is " + std::to_string(found.value);
+  const auto negative = [this](const Found& found) {
+    return IsSignedInt(rule_.dtype) && static_cast<std::int64_t>(found.value) < 0;
+  };
+  const auto at = [negative](const Found& found) {
+    return std::to_string(found.position) + " is " + (negative(found) ? "-" : "") +
+           std::to_string(negative(found) ? 0 - found.value : found.value);
   };
   switch (rule_.kind) {
     case DataRule::Kind::kBool:
@@ -220,7 +223,9 @@ Status DataFacts::Check(const Object& object, std::optional<std::uint64_t> indic
       for (std::size_t d = 0; d < largest_.size(); ++d) {
         const std::size_t axis = object.format == "sparse_csr" ? 1 : d;
         const std::uint64_t bound = axis < object.shape.size() ? object.shape[axis] : 0;
-        if (!largest_[d] || largest_[d]->value < bound) continue;
+        if (!largest_[d]) continue;
+        if (negative(*largest_[d])) return InvalidData("index " + at(*largest_[d]) + ", negative");
+        if (largest_[d]->value < bound) continue;
         return InvalidData("index " + at(*largest_[d]) + ", beyond the dimension of " +
                            std::to_string(bound));
       }

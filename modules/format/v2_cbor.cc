@@ -58,6 +58,8 @@ class Walker {
         return BrokenV2(kSection, reader_.error());
       case cbor::Kind::kUndefined:
         return Wrong("the CBOR value 'undefined', which is not permitted,", at);
+      case cbor::Kind::kSimple:
+        return Wrong("a CBOR simple value, which is not permitted,", at);
       case cbor::Kind::kBool:
       case cbor::Kind::kNull:
         return OkStatus();

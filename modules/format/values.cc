@@ -103,6 +103,8 @@ StatusOr<Value> FromItem(cbor::Reader& reader, const cbor::Item& item, std::size
       return Value(item.number);
     case cbor::Kind::kUndefined:
       return Unsupported("the CBOR value 'undefined' cannot be kept");
+    case cbor::Kind::kSimple:
+      return Unsupported("the CBOR simple value " + std::to_string(item.value) + " cannot be kept");
     case cbor::Kind::kTag:
       return Unsupported("a value with CBOR tag " + std::to_string(item.value) + " cannot be kept");
     case cbor::Kind::kArray:
@@ -149,8 +151,8 @@ std::uint64_t CountValues(const Value::Map& attributes) {
 }
 
 Status TooManyValues() {
-  return InvalidArgument("the attributes hold more than " + std::to_string(kMaxAttributeValues) +
-                         " values, which no reader would accept");
+  return Unsupported("the attributes hold more than " + std::to_string(kMaxAttributeValues) +
+                     " values, which no reader would accept");
 }
 
 StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* position,

@@ -206,7 +206,7 @@ class SharedBlobs(Agreement):
                                          (("a", (1.0, float("inf"))), ("b", (1.0, 1e9)))})
         path = self.put("in.safetensors", large)
         for options in (("--spec", "2.0"), ("--canonical",)):
-            self.refused(path, *options, "--dtype", "f16", status=NUMERIC, says=("tensor 'b'", "1 values do not fit f16"))
+            self.refused(path, *options, "--dtype", "f16", status=NUMERIC, says=("tensor 'b'", "1 value does not fit f16"))
         out = self.path("out.zt")
         self.succeed("convert", path, "-o", out, "--canonical", "--dtype", "f16", "--on-overflow", "inf")
         zt2read.open_file(out).check_canonical()

@@ -80,7 +80,7 @@ class Dtype(EndToEnd):
         self.fail_with(NUMERIC, "convert", "--dtype", "f8_e4m3fn", source, "-o", output,
                        says=("tensor 'w'", "2 values do not fit f8_e4m3fn"))
         self.fail_with(NUMERIC, "convert", "--dtype", "i32", source, "-o", output,
-                       says=("tensor 'w'", "1 NaN have no counterpart in i32"))
+                       says=("tensor 'w'", "1 NaN has no counterpart in i32"))
         self.assertFalse(output.exists())
         (got,) = self.converted(source, "--dtype", "i32", "--on-overflow", "saturate").values()
         self.assertEqual(numpy.frombuffer(got["components"]["data"]["bytes"], "<i4").tolist(), [1, 10**6, -10**6, 0, 2])
