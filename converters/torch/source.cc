@@ -4,7 +4,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,7 +65,11 @@ class HeldStorages::Held final : public ByteSource {
   bool sequential() const override { return false; }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     const std::lock_guard lock(all_->mutex_);
-    if (bytes_.empty()) ZT_RETURN_IF_ERROR(Load());
+    if (bytes_.empty()) {
+      ZT_RETURN_IF_ERROR(Load());
+    } else {
+      all_->loaded_.splice(all_->loaded_.end(), all_->loaded_, at_);
+    }
     std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset - place_.offset), out.size(),
                 out.begin());
     return OkStatus();
@@ -81,18 +85,19 @@ class HeldStorages::Held final : public ByteSource {
     ZT_RETURN_IF_ERROR(place_.bytes->ReadAt(place_.offset, loading));
     bytes_ = std::move(loading);
     all_->used_ += place_.size;
-    all_->loaded_.push_back(this);
+    at_ = all_->loaded_.insert(all_->loaded_.end(), this);
     return OkStatus();
   }
   void Free() {
     all_->used_ -= bytes_.size();
     std::vector<std::byte>().swap(bytes_);
-    std::erase(all_->loaded_, this);
+    all_->loaded_.erase(at_);
   }
 
   const Place place_;
   const std::shared_ptr<HeldStorages> all_;
   std::vector<std::byte> bytes_;
+  std::list<Held*>::iterator at_;  // in loaded_, where there are bytes
   std::uint64_t loads_ = 0;
 };
 

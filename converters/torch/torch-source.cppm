@@ -3,7 +3,7 @@ module;
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -51,7 +51,7 @@ class HeldStorages {
   const std::uint64_t room_;
   std::mutex mutex_;
   std::uint64_t used_ = 0;
-  std::deque<Held*> loaded_;  // the one that was read first at the front
+  std::list<Held*> loaded_;  // the one that was used last at the end
 };
 
 // What several sources hold together, as those of the chunks of a distributed checkpoint; null where a source is alone.

@@ -240,6 +240,20 @@ class Torch(EndToEnd):
                        "-o", self.path("x.zt"), says=("another order than they lie in", "--memory"))
         self.succeed("convert", "-f", "--memory", "8M", self.path("one.pt"), "-o", self.path("out.zt"))
 
+    def test_what_is_held_stays_as_long_as_it_is_used(self):
+        """Indices that all share, and values of each: there is room for the indices and for one of the others."""
+        count, size = 40, 40000
+        members = {str(at): pickles.call("torch._utils", "_rebuild_sparse_tensor", pickles.text("torch.sparse_coo"), pickles.tup(
+            pickles.tensor((1, size), (size, 1), at, key="i", kind="LongStorage", count=size + count),
+            pickles.tensor((size,), (2,), key=str(at), count=2 * size), pickles.numbers((size + count,)))) for at in range(count)}
+        storages = {"i": struct.pack(f"<{size + count}q", *range(size + count))}
+        storages |= {str(at): struct.pack("<I", at) * 2 * size for at in range(count)}
+        self.put("m.pt", pickles.archive(pickles.dictionary(**members), storages, method=zipfile.ZIP_DEFLATED))
+        objects = self.converted(self.path("m.pt"), "--memory", "1600KiB")["objects"]
+        for at in range(count):
+            self.assertEqual(objects[str(at)]["components"]["values"]["bytes"], struct.pack("<I", at) * size)
+            self.assertEqual(objects[str(at)]["components"]["coords"]["bytes"], storages["i"][8 * at:8 * (at + size)])
+
     def test_what_is_shared_is_looked_at_once(self):
         """A long key that every tensor shares; as many storages as tensors, none of which fits the memory."""
         each = pickles.glob("torch._utils", "_rebuild_tensor_v2") + b"q\x010" + pickles.tup(
