@@ -481,7 +481,8 @@ class Join(Shards):
             return sum(int(count) for count in re.findall(r"pread(?:64|v)\(.* = (\d+)$", log.read_text(), re.M))
 
         self.assertLess(read_by("join", self.shard(1, 2), self.shard(2, 2), "-o", self.model), 8192)
-        self.assertLess(read_by("convert", source, "-o", self.model, "--shards", "2", "-n"), 8192)
+        # A head of 16 KiB tells the format: HDF5 may begin that far in.
+        self.assertLess(read_by("convert", source, "-o", self.model, "--shards", "2", "-n"), 20_000)
 
 
 class AsOne(Shards):
