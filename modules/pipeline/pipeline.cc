@@ -33,6 +33,8 @@ using internal::MutexLock;
 // A task is kept as a map's node that moves between maps, and Submit makes room in each gate: a worker needs no memory
 // of its own, so it cannot run out.
 struct Pipeline::State {
+  // The most tasks under way for each worker.
+  static constexpr std::uint64_t kTasksOfWorker = 64;
   struct Work {
     std::unique_ptr<Task> task;
     std::size_t stage = 0;
@@ -105,6 +107,12 @@ struct Pipeline::State {
     }
   }
 
+  // With small tasks more would be under way than the workers' caches hold.
+  std::size_t MostTasks() const { return kTasksOfWorker * std::max(options.threads, 1U); }
+  bool HasRoomLocked(std::uint64_t added) const ZT_REQUIRES(mutex) {
+    return weight + added <= options.window_bytes && in_flight < MostTasks();
+  }
+
   // Runs the task until it is done or parked.
   void Run(Node node) {
     const std::uint64_t sequence = node.key();
@@ -143,7 +151,8 @@ struct Pipeline::State {
     weight -= released;
     --in_flight;
     // Whoever submits is woken for some tasks at once, not for each.
-    if (in_flight == 0 || weight <= options.window_bytes - options.window_bytes / 8) {
+    if (in_flight == 0 || (weight <= options.window_bytes - options.window_bytes / 8 &&
+                           in_flight <= MostTasks() - MostTasks() / 8)) {
       room.NotifyAll();
     }
   }
@@ -182,7 +191,7 @@ struct Pipeline::State {
     Node node = made.extract(made.begin());
     {
       const MutexLock lock(mutex);
-      while (failed_at == kNever && in_flight > 0 && weight + added > options.window_bytes) {
+      while (failed_at == kNever && in_flight > 0 && !HasRoomLocked(added)) {
         room.Wait(mutex);
       }
       if (failed_at != kNever) return failure;
