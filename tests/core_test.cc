@@ -38,6 +38,26 @@ TEST(ElementType, LogicalNamesCarryTheirStorage) {
   EXPECT_FALSE(ParseElementType("f8"));
 }
 
+TEST(Word, IsItsTextWhetherItIsListedOrNot) {
+  const std::string long_name = "org.example.a_format_of_ones_own/1";
+  for (const std::string& text : {std::string(), std::string("dense"), long_name}) {
+    Word word = text;
+    const Word copy = word;
+    Word moved = std::move(word);
+    EXPECT_EQ(copy, moved);
+    EXPECT_EQ(copy, text);
+    EXPECT_EQ(copy.str(), text);
+    EXPECT_EQ("a " + copy + " b", "a " + text + " b");
+    moved = "coo";
+    EXPECT_EQ(moved, "coo");
+    EXPECT_EQ(copy, text);
+    moved = copy;
+    EXPECT_EQ(moved, text);
+    EXPECT_EQ(copy.empty(), text.empty());
+  }
+  EXPECT_EQ(sizeof(Word), 8u);  // a million tensors have three each
+}
+
 TEST(Shape, CountsAndOverflow) {
   EXPECT_EQ(ElementCount({}), 1u);
   EXPECT_EQ(ElementCount(Shape{3, 4}), 12u);

@@ -33,8 +33,8 @@ search() { [ $# -lt 2 ] || grep -nE "$@" /dev/null || true; }  # search PATTERN 
 # ---- modules: what clang 19 compiles without a word, and wrongly -------------------------------------------------
 rule 'No static and no unnamed namespace in an interface (.cppm): importers may get another function.' \
   search '^(static |namespace \{|namespace$)' "${interfaces[@]}"
-rule 'No intrinsics, Highway or Abseil in an interface; Abseil is in modules/core/core-status.cppm alone.' \
-  search '#include *[<"](immintrin\.h|hwy/|absl/)' $(matching '\.cppm$' | grep -v '^modules/core/core-status\.cppm$')
+rule 'No intrinsics, Highway or Abseil in an interface; Abseil is in core-status.cppm and core-small.cppm alone.' \
+  search '#include *[<"](immintrin\.h|hwy/|absl/)' $(matching '\.cppm$' | grep -vE '^modules/core/core-(status|small)\.cppm$')
 rule 'Headers that the standard library of Debian 12 lacks.' \
   search '#include *<(format|print|generator|flat_map|mdspan)>' "${cpp[@]}"
 included_in_purview() {

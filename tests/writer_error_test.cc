@@ -217,7 +217,7 @@ TEST(Plans, ErrorsNameTheTensorAndItsFile) {
 
 TEST(Refused, StreamsOfTheWrongSize) {
   const Bytes data(8);
-  const auto stream = [&](std::vector<Component> components,
+  const auto stream = [&](InlinedVector<Component, 1> components,
                           std::function<Status(ObjectWriter&)> feed) {
     return [=](Writer& w) {
       auto object = w.Begin({.name = "t",

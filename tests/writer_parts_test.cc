@@ -108,7 +108,7 @@ TEST(Cutter, AnEmptyComponentIsOneChunk) {
 
 TEST(Names, HoldEachNameOnce) {
   Names names;
-  names.Expect(1000);
+  names.Expect(1000, 9000);
   for (std::uint32_t i = 0; i < 1000; ++i) ASSERT_TRUE(names.Add("layer." + std::to_string(i), i));
   EXPECT_FALSE(names.Add("layer.17", 5));
   EXPECT_EQ(names.Find("layer.17"), 17u);
@@ -211,6 +211,16 @@ TEST(Rows, AscendWhicheverComponentComesFirst) {
   Rows empty(1 << 20, 100);  // rows without elements take nothing
   empty.AddPointers(std::vector<std::byte>(8 << 20), 8);
   EXPECT_FALSE(empty.too_many());
+}
+
+TEST(Names, FindAllWithoutRoomMadeForThem) {
+  Names names;
+  for (std::uint32_t i = 0; i < 5000; ++i) ASSERT_TRUE(names.Add(std::to_string(i), i / 2));
+  for (std::uint32_t i = 0; i < 5000; ++i) {
+    EXPECT_EQ(names.Find(std::to_string(i)), i / 2);
+    EXPECT_FALSE(names.Add(std::to_string(i), 0));
+  }
+  EXPECT_EQ(names.Find("5000"), std::nullopt);
 }
 
 }  // namespace

@@ -87,8 +87,7 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
     ZT_RETURN_IF_ERROR(writer->Finish());
   }
   bar.End();
-  const std::span<const std::byte> manifest = writer->manifest_bytes();
-  return std::vector<std::byte>(manifest.begin(), manifest.end());
+  return writer->manifest_bytes();
 }
 
 StatusOr<std::string> Id(const IdArgs& args) {

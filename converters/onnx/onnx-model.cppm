@@ -22,7 +22,7 @@ struct Stretch {
 // The fields of a TensorProto that say what its elements are.
 struct TensorProto {
   std::string name;
-  std::vector<std::uint64_t> dims;
+  Shape dims;
   std::uint64_t type = 0;  // TensorProto.DataType
   bool negative_dim = false;
   std::optional<Stretch> raw;      // raw_data

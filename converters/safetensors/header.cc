@@ -4,10 +4,10 @@ module;
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +17,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.safetensors;
@@ -28,7 +29,7 @@ import zt.source;
 namespace zt {
 namespace {
 
-namespace dom = simdjson::dom;
+namespace ondemand = simdjson::ondemand;
 using safetensors::internal::DTypeRow;
 using safetensors::internal::kDTypes;
 using safetensors::internal::kLogicalShape;
@@ -40,12 +41,30 @@ struct Range {
   std::uint64_t begin = 0, end = 0;
 };
 
-StatusOr<std::uint64_t> Unsigned(const dom::element& value, std::string_view what) {
-  std::uint64_t number;
-  if (value.get_uint64().get(number) != simdjson::SUCCESS) {
-    return InvalidData(std::string(what) + " is not an unsigned integer");
+Status NotJson(simdjson::error_code error) {
+  if (error == simdjson::MEMALLOC) return IoError("out of memory");
+  return InvalidData(std::string("the header is not JSON: ") + simdjson::error_message(error));
+}
+
+// Puts an unsigned integer into `number`, if it is one; -0 is.
+bool IsUnsigned(simdjson::simdjson_result<ondemand::value> value, std::uint64_t& number) {
+  if (value.get_uint64().get(number) == simdjson::SUCCESS) return true;
+  std::int64_t zero;
+  number = 0;
+  return value.get_int64().get(zero) == simdjson::SUCCESS && zero == 0;
+}
+
+Status NotUnsigned(std::string_view what) {
+  return InvalidData(std::string(what) + " is not an unsigned integer");
+}
+
+// The field of a tensor's entry. Those that are known are compared where they lie; only others are copied.
+std::string_view FieldName(ondemand::field& field) {
+  for (const std::string_view known : {"dtype", "shape", "data_offsets"}) {
+    if (field.key() == known) return known;
   }
-  return number;
+  std::string_view name;
+  return field.unescaped_key().get(name) == simdjson::SUCCESS ? name : std::string_view();
 }
 
 // The shape whose elements are the packed bytes: the last dimension shrinks where it holds whole bytes, else the
@@ -89,11 +108,11 @@ class SafetensorsSource final : public TensorSource {
   bool seekable() const override { return !bytes_->sequential(); }
   bool sequential(ComponentId) const override { return bytes_->sequential(); }
   std::optional<Extent> extent(ComponentId id) const override {
-    const Range& range = ranges_[id.object];
+    const Range range = RangeOf(id.object);
     return Extent{bytes_.get(), data_begin_ + range.begin, range.end - range.begin};
   }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    return bytes_->ReadAt(data_begin_ + ranges_[id.object].begin + offset, out);
+    return bytes_->ReadAt(data_begin_ + begins_[id.object] + offset, out);
   }
   Status Finish() override { return Annotate(CheckEnd(), bytes_->name()); }
 
@@ -107,6 +126,7 @@ class SafetensorsSource final : public TensorSource {
   // Memory grows with the bytes that have come: a pipe may claim any length.
   StatusOr<std::string> ReadHeader(std::uint64_t header_bytes) {
     std::string header;
+    if (bytes_->size()) header.reserve(header_bytes + simdjson::SIMDJSON_PADDING);
     while (header.size() < header_bytes) {
       const std::size_t have = header.size();
       const std::uint64_t step =
@@ -119,45 +139,68 @@ class SafetensorsSource final : public TensorSource {
   }
 
   Status ParseHeader(std::string header) {
-    dom::parser parser;
-    dom::element root;
-    header.reserve(header.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
-    if (const auto error = parser.parse(header).get(root); error != simdjson::SUCCESS) {
-      if (error == simdjson::MEMALLOC) return IoError("out of memory");
-      return InvalidData(std::string("the header is not JSON: ") + simdjson::error_message(error));
-    }
-    dom::object entries;
-    if (root.get_object().get(entries) != simdjson::SUCCESS) {
-      return InvalidData("the header is not a JSON object");
-    }
-    std::pmr::monotonic_buffer_resource memory;
-    std::pmr::unordered_set<std::string_view> names(&memory);
-    // The reservation is bounded by the number of whole entries that fit the header.
-    const std::size_t expected = std::min(entries.size(), header.size() / kLeastEntryBytes);
-    names.reserve(expected);
-    objects_.reserve(expected);
-    ranges_.reserve(expected);
-    for (const auto& [name, entry] : entries) {
-      if (!names.insert(name).second) return InvalidData("key " + Quote(name) + " is there twice");
-      if (name == "__metadata__") {
-        ZT_RETURN_IF_ERROR(ParseMetadata(entry));
-      } else {
-        ZT_RETURN_IF_ERROR(AnnotateTensor(ParseTensor(name, entry), name));
-      }
-    }
-    return OkStatus();
+    header.reserve(header.size() + simdjson::SIMDJSON_PADDING);  // it is parsed where it is
+    const Status status = ParseEntries(header);
+    if (status.ok()) return status;
+    // Entries are read as they come. What is wrong with the JSON as such is said first, wherever it is.
+    simdjson::dom::parser parser;
+    const simdjson::error_code error = parser.parse(header).error();
+    return error == simdjson::SUCCESS ? status : NotJson(error);
   }
 
-  Status ParseMetadata(const dom::element& entry) {
-    dom::object members;
+  Status ParseEntries(const std::string& header) {
+    ondemand::parser parser;
+    ondemand::document document;
+    ondemand::object entries;
+    if (const auto error = parser.iterate(simdjson::padded_string_view(header)).get(document)) {
+      return NotJson(error);
+    }
+    if (document.get_object().get(entries) != simdjson::SUCCESS) {
+      return InvalidData("the header is not a JSON object");
+    }
+    // The reservation is bounded by the number of whole entries that fit the header.
+    const auto braces = static_cast<std::size_t>(std::count(header.begin(), header.end(), '{'));
+    const std::size_t expected = std::min(braces, header.size() / kLeastEntryBytes);
+    internal::NameTable names;
+    names.Reserve(expected);
+    objects_.reserve(expected);
+    begins_.reserve(expected);
+    const auto name_of = [this](std::uint64_t object) {
+      return std::string_view(objects_[object].name);
+    };
+    bool has_metadata = false;
+    for (auto each : entries) {
+      ondemand::field field;
+      std::string_view name;
+      if (const auto error = std::move(each).get(field)) return NotJson(error);
+      if (const auto error = field.unescaped_key().get(name)) return NotJson(error);
+      const bool metadata = name == "__metadata__";
+      if (metadata ? has_metadata : !names.Add(name, objects_.size(), name_of)) {
+        return InvalidData("key " + Quote(name) + " is there twice");
+      }
+      if (metadata) {
+        has_metadata = true;
+        ZT_RETURN_IF_ERROR(ParseMetadata(field.value()));
+      } else {
+        ZT_RETURN_IF_ERROR(AnnotateTensor(ParseTensor(name, field.value()), name));
+      }
+    }
+    const bool at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
+    return at_end ? OkStatus() : NotJson(simdjson::TRAILING_CONTENT);
+  }
+
+  Status ParseMetadata(ondemand::value& entry) {
+    ondemand::object members;
     if (entry.get_object().get(members) != simdjson::SUCCESS) {
       return InvalidData("__metadata__ is not a JSON object");
     }
-    if (members.size() == 0) attributes_.emplace_back(std::string(kEmptyMetadata), Value::Map{});
     std::unordered_set<std::string_view> keys;
-    for (const auto& [key, value] : members) {
-      std::string_view text;
-      if (value.get_string().get(text) != simdjson::SUCCESS) {
+    for (auto each : members) {
+      ondemand::field field;
+      std::string_view key, text;
+      if (const auto error = std::move(each).get(field)) return NotJson(error);
+      if (const auto error = field.unescaped_key().get(key)) return NotJson(error);
+      if (field.value().get_string().get(text) != simdjson::SUCCESS) {
         return InvalidData("__metadata__ " + Quote(key) + " is not a string");
       }
       if (!keys.insert(key).second) {
@@ -165,43 +208,68 @@ class SafetensorsSource final : public TensorSource {
       }
       attributes_.emplace_back(std::string(key), Value(text));
     }
+    if (keys.empty()) attributes_.emplace_back(std::string(kEmptyMetadata), Value::Map{});
     return OkStatus();
   }
 
-  Status ParseTensor(std::string_view name, const dom::element& entry) {
-    dom::object fields;
-    if (entry.get_object().get(fields) != simdjson::SUCCESS)
+  static StatusOr<Shape> ParseShape(ondemand::value& value) {
+    Shape shape;
+    ondemand::array dims;
+    if (value.get_array().get(dims) != simdjson::SUCCESS) {
+      return InvalidData("shape is not an array");
+    }
+    for (auto dim : dims) {
+      std::uint64_t number;
+      if (!IsUnsigned(dim, number)) return NotUnsigned("a dimension");
+      shape.push_back(number);
+    }
+    return shape;
+  }
+
+  static StatusOr<Range> ParseRange(ondemand::value& value) {
+    std::array<std::uint64_t, 2> pair{};
+    std::size_t count = 0;
+    bool unsigned_numbers = true;
+    ondemand::array numbers;
+    if (value.get_array().get(numbers) != simdjson::SUCCESS) {
+      return InvalidData("data_offsets is not a pair");
+    }
+    for (auto number : numbers) {
+      std::uint64_t ignored;
+      std::uint64_t& to = count < pair.size() ? pair[count] : ignored;
+      unsigned_numbers &= IsUnsigned(number, to);
+      ++count;
+    }
+    if (count != pair.size()) return InvalidData("data_offsets is not a pair");
+    if (!unsigned_numbers) return NotUnsigned("data_offsets");
+    return Range{pair[0], pair[1]};
+  }
+
+  Status ParseTensor(std::string_view name, ondemand::value& entry) {
+    ondemand::object fields;
+    if (entry.get_object().get(fields) != simdjson::SUCCESS) {
       return InvalidData("it is not a JSON object");
+    }
     std::optional<std::string_view> tag;
     std::optional<Shape> shape;
     std::optional<Range> range;
-    for (const auto& [key, value] : fields) {
+    for (auto each : fields) {
+      ondemand::field field;
+      if (const auto error = std::move(each).get(field)) return NotJson(error);
+      const std::string_view key = FieldName(field);
       if (key == "dtype") {
         std::string_view text;
         if (tag) return InvalidData("dtype is there twice");
-        if (value.get_string().get(text) != simdjson::SUCCESS)
+        if (field.value().get_string().get(text) != simdjson::SUCCESS) {
           return InvalidData("dtype is not a string");
+        }
         tag = text;
       } else if (key == "shape") {
         if (shape) return InvalidData("shape is there twice");
-        shape.emplace();
-        dom::array dims;
-        if (value.get_array().get(dims) != simdjson::SUCCESS)
-          return InvalidData("shape is not an array");
-        shape->reserve(dims.size());
-        for (const dom::element dim : dims) {
-          ZT_ASSIGN_OR_RETURN(const std::uint64_t number, Unsigned(dim, "a dimension"));
-          shape->push_back(number);
-        }
+        ZT_ASSIGN_OR_RETURN(shape, ParseShape(field.value()));
       } else if (key == "data_offsets") {
         if (range) return InvalidData("data_offsets is there twice");
-        dom::array pair;
-        if (value.get_array().get(pair) != simdjson::SUCCESS || pair.size() != 2) {
-          return InvalidData("data_offsets is not a pair");
-        }
-        range.emplace();
-        ZT_ASSIGN_OR_RETURN(range->begin, Unsigned(pair.at(0).value_unsafe(), "data_offsets"));
-        ZT_ASSIGN_OR_RETURN(range->end, Unsigned(pair.at(1).value_unsafe(), "data_offsets"));
+        ZT_ASSIGN_OR_RETURN(range, ParseRange(field.value()));
       } else {
         return InvalidData("unknown field " + Quote(key));
       }
@@ -246,42 +314,46 @@ class SafetensorsSource final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::string(name), std::move(shape),
                                                    *ParseElementType(row->name)));
     object.attributes = std::move(attributes);
-    ZT_RETURN_IF_ERROR(ValidateObject(object));
     objects_.push_back(std::move(object));
-    ranges_.push_back(range);
+    begins_.push_back(range.begin);
     return OkStatus();
+  }
+
+  Range RangeOf(std::size_t object) const {
+    return {begins_[object], begins_[object] + objects_[object].components[0].bytes};
   }
 
   // Puts objects into file order. Most writers list them so.
   void SortByOffset() {
     const auto before = [&](std::size_t a, std::size_t b) {
-      return std::tie(ranges_[a].begin, ranges_[a].end, objects_[a].name) <
-             std::tie(ranges_[b].begin, ranges_[b].end, objects_[b].name);
+      const Range first = RangeOf(a), second = RangeOf(b);
+      return std::tie(first.begin, first.end, objects_[a].name) <
+             std::tie(second.begin, second.end, objects_[b].name);
     };
     std::vector<std::size_t> order(objects_.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     if (std::is_sorted(order.begin(), order.end(), before)) return;
     std::sort(order.begin(), order.end(), before);
     std::vector<Object> objects;
-    std::vector<Range> ranges;
+    std::vector<std::uint64_t> begins;
     objects.reserve(order.size());
-    ranges.reserve(order.size());
+    begins.reserve(order.size());
     for (const std::size_t i : order) {
       objects.push_back(std::move(objects_[i]));
-      ranges.push_back(ranges_[i]);
+      begins.push_back(begins_[i]);
     }
     objects_ = std::move(objects);
-    ranges_ = std::move(ranges);
+    begins_ = std::move(begins);
   }
 
   // Checks that the ranges cover the data exactly, tied weights aside.
   Status CheckCoverage() {
     SortByOffset();
     std::uint64_t at = 0;
-    for (std::size_t i = 0; i < ranges_.size(); ++i) {
-      const Range range = ranges_[i];
-      const bool tied = i > 0 && range.begin < range.end && range.begin == ranges_[i - 1].begin &&
-                        range.end == ranges_[i - 1].end;
+    for (std::size_t i = 0; i < objects_.size(); ++i) {
+      const Range range = RangeOf(i);
+      const bool tied = i > 0 && range.begin < range.end && range.begin == begins_[i - 1] &&
+                        range.end == RangeOf(i - 1).end;
       if (!tied && range.begin != at) {
         const std::string what = range.begin < at
                                      ? "overlaps the tensor before, which ends at "
@@ -309,7 +381,7 @@ class SafetensorsSource final : public TensorSource {
 
   std::shared_ptr<ByteSource> bytes_;
   std::uint64_t data_begin_ = 0, data_bytes_ = 0;
-  std::vector<Range> ranges_;  // by object, relative to data_begin_
+  std::vector<std::uint64_t> begins_;  // by object, relative to data_begin_
 };
 
 }  // namespace

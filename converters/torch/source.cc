@@ -236,7 +236,7 @@ StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, Entry& entry) {
   }
   Object object{tensor.name, csr ? "sparse_csr" : "sparse_coo", tensor.shape, {}, {}};
   const auto add = [&](const StorageView& view, const char* role, Kind kind, std::uint64_t column,
-                       std::vector<std::uint64_t> bounds) -> Status {
+                       Shape bounds) -> Status {
     ZT_ASSIGN_OR_RETURN(Part part, MakePart(view, kind));
     const bool values = kind == Kind::kBytes;
     if (!values) {

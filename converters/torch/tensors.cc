@@ -42,7 +42,7 @@ std::optional<std::string> StorageClass(const Graph& graph, NodeId id) {
 
 }  // namespace
 
-StatusOr<std::vector<std::uint64_t>> TensorReader::ReadSizes(NodeId id) const {
+StatusOr<Shape> TensorReader::ReadSizes(NodeId id) const {
   if (graph_.Is(id, NodeKind::kCall) && graph_.IsGlobal(graph_.callable(id), "torch.Size")) {
     const auto args = graph_.Items(graph_.args(id));
     if (args.size() != 1) return Malformed("torch.Size has not one argument");
@@ -51,7 +51,7 @@ StatusOr<std::vector<std::uint64_t>> TensorReader::ReadSizes(NodeId id) const {
   if (!graph_.Is(id, NodeKind::kTuple) && !graph_.Is(id, NodeKind::kList)) {
     return Malformed("a shape or its strides are no tuple");
   }
-  std::vector<std::uint64_t> sizes;
+  Shape sizes;
   for (const NodeId item : graph_.Items(id)) {
     if (!graph_.Is(item, NodeKind::kInt) || graph_.Int(item) < 0) {
       return Malformed("a dimension or stride is no number from 0 on");

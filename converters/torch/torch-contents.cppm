@@ -32,7 +32,7 @@ struct StorageView {
   std::uint64_t window = 0;   // bytes of the storage from its beginning that the view may reach
   ElementType element;
   Shape shape;
-  std::vector<std::uint64_t> strides;  // in elements
+  Shape strides;  // in elements
 };
 
 enum class Layout : std::uint8_t { kDense, kCoo, kCsr };

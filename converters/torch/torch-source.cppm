@@ -91,8 +91,7 @@ class StorageSource : public TensorSource {
     std::uint64_t first = 0;   // byte in the storage
     std::uint64_t bytes = 0;   // as declared
     std::uint64_t column = 0;  // of indices: how many follow each other that have one bound
-    std::vector<std::uint64_t>
-        bounds;  // of indices: one for each dimension; of pointers: what the last one is
+    Shape bounds;  // of indices: one for each dimension; of pointers: what the last one is
     std::uint64_t number = 0;       // equal numbers: equal bytes
     bool held = false;              // its storage is read whole first
     std::vector<StridedAxis> axes;  // until the view is made

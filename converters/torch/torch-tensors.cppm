@@ -35,7 +35,7 @@ class TensorReader {
   // The number that a call of numpy's makes, np.float64(2.5); nothing where it makes none.
   std::optional<Value> ReadScalar(NodeId id) const;
   // The elements of torch.Size, a tuple or a list; kDataLoss for anything but numbers from 0 on.
-  StatusOr<std::vector<std::uint64_t>> ReadSizes(NodeId id) const;
+  StatusOr<Shape> ReadSizes(NodeId id) const;
   // The storage that the persistent node is; kUnimplemented for what is none.
   StatusOr<std::uint32_t> ReadStorage(NodeId id, ElementType& element, bool& typed,
                                       std::uint64_t& first, std::uint64_t& window);

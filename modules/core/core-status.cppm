@@ -1,4 +1,4 @@
-// zt.core:status — errors as values; the only unit that includes absl.
+// zt.core:status — errors as values; with core-small.cppm the only units that include absl.
 module;
 
 #include <ostream>

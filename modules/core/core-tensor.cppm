@@ -13,6 +13,7 @@ module;
 
 export module zt.core:tensor;
 
+import :small;
 import :status;
 import :value;
 
@@ -99,7 +100,7 @@ const LogicalType* FindLogicalType(std::string_view name);
 // What one element is: storage, and the logical type where it differs (empty otherwise).
 struct ElementType {
   DType dtype = DType::kU8;  // of storage
-  std::string type = {};     // logical, empty where it is the dtype; any text, see LogicalType
+  Word type = {};            // logical, empty where it is the dtype; any text, see LogicalType
   bool operator==(const ElementType&) const = default;  // both equal
 };
 // By either kind of name: "bf16" or "f8_e4m3fn".
@@ -108,7 +109,7 @@ std::optional<ElementType> ParseElementType(std::string_view name);
 std::string_view Name(const ElementType& element);
 
 // Dimensions in elements, the slowest first (C order); empty for a scalar. zTensor 1.2 §1 "shape".
-using Shape = std::vector<std::uint64_t>;
+using Shape = InlinedVector<std::uint64_t, 2>;
 // The most dimensions a shape may have, in every file that is read or written.
 inline constexpr std::size_t kMaxRank = 64;
 
@@ -130,7 +131,7 @@ inline constexpr std::uint64_t kUnknownSize = ~std::uint64_t{0};
 
 // One blob of an object, before it is stored: its role and what its decoded bytes are (zTensor 1.2 §1 "Component").
 struct Component {
-  std::string role = {};               // "data", "values", "indices", ...; unique within the object
+  Word role = {};                      // "data", "values", "indices", ...; unique within the object
   ElementType element = {};            // of one element; the bytes are little-endian and in C order
   std::uint64_t bytes = kUnknownSize;  // decoded size
 };
@@ -140,10 +141,10 @@ struct Component {
 struct Object {
   std::string name =
       {};  // UTF-8, unique within a file; empty in 1.x only, which most readers refuse
-  std::string format = "dense";  // one of §3's, or a name of one's own: "example.growing/1"
-  Shape shape = {};              // logical, in elements
-  Value::Map attributes = {};    // what the format needs beside the components, or metadata
-  std::vector<Component> components = {};  // at least one
+  Word format = "dense";       // one of §3's, or a name of one's own: "example.growing/1"
+  Shape shape = {};            // logical, in elements
+  Value::Map attributes = {};  // what the format needs beside the components, or metadata
+  InlinedVector<Component, 1> components = {};  // at least one
 };
 
 // A dense object with its one component "data", sized from shape and element. kDataLoss on overflow and rank > 64: the

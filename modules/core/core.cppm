@@ -2,5 +2,6 @@
 export module zt.core;
 
 export import :status;
+export import :small;
 export import :value;
 export import :tensor;

@@ -4,6 +4,7 @@ module;
 #include <openssl/evp.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -70,9 +71,10 @@ class Xxh3Hasher final : public Hasher {
       XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
     }
   }
+  std::uint64_t Number() const { return XXH3_64bits_digest(state_.get()); }
   std::string Finish() override {
     XXH64_canonical_t canonical;
-    XXH64_canonicalFromHash(&canonical, XXH3_64bits_digest(state_.get()));
+    XXH64_canonicalFromHash(&canonical, Number());
     return "xxh3:" + Hex(canonical.digest);
   }
 
@@ -80,6 +82,40 @@ class Xxh3Hasher final : public Hasher {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
   kernel::Xxh3Updater fast_ = kernel::FastXxh3();
 };
+
+// A digest's text, taken apart.
+struct DigestFields {
+  std::string_view algorithm;
+  std::optional<DigestKind> kind;  // of a value that can be checked
+  std::string_view hex;            // its digits, without "0x"
+  std::size_t digits = 0;          // the most there can be
+};
+
+bool IsHex(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+StatusOr<DigestFields> Split(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return InvalidData("digest " + Quote(text) + " is not of the form algorithm:value");
+  }
+  DigestFields out;
+  out.algorithm = text.substr(0, colon);
+  const auto kind = ParseDigestKind(out.algorithm);
+  if (!kind || *kind == DigestKind::kNone) return out;  // unknown: reported, never taken for good
+  out.hex = text.substr(colon + 1);
+  if (out.hex.starts_with("0x") || out.hex.starts_with("0X")) out.hex.remove_prefix(2);
+  out.digits = *kind == DigestKind::kSha256 ? 64 : (*kind == DigestKind::kXxh3 ? 16 : 8);
+  const std::size_t least = *kind == DigestKind::kSha256 ? out.digits : 1;
+  if (out.hex.size() < least || out.hex.size() > out.digits ||
+      !std::all_of(out.hex.begin(), out.hex.end(), IsHex)) {
+    return InvalidData("digest " + Quote(text) + " holds no " + std::string(out.algorithm) +
+                       " value in hexadecimal");
+  }
+  out.kind = kind;
+  return out;
+}
 
 }  // namespace
 
@@ -112,6 +148,12 @@ std::uint64_t Xxh3(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+std::uint64_t Xxh3(std::span<const std::span<const std::byte>> parts) {
+  Xxh3Hasher hasher;
+  for (const std::span<const std::byte> part : parts) hasher.Update(part);
+  return hasher.Number();
+}
+
 std::unique_ptr<Hasher> MakeHasher(DigestKind kind) {
   switch (kind) {
     case DigestKind::kNone:
@@ -126,25 +168,15 @@ std::unique_ptr<Hasher> MakeHasher(DigestKind kind) {
   return nullptr;
 }
 
+Status CheckDigestText(std::string_view text) { return Split(text).status(); }
+
 StatusOr<DigestText> ParseDigest(std::string_view text) {
-  const auto colon = text.find(':');
-  if (colon == std::string_view::npos || colon == 0) {
-    return InvalidData("digest " + Quote(text) + " is not of the form algorithm:value");
-  }
+  auto fields = Split(text);
+  if (!fields.ok()) return fields.status();
+  const auto& [algorithm, kind, hex, digits] = *fields;
   DigestText out;
-  out.algorithm = text.substr(0, colon);
-  std::string_view hex = text.substr(colon + 1);
-  const auto kind = ParseDigestKind(out.algorithm);
-  if (!kind || *kind == DigestKind::kNone) return out;  // unknown: reported, never taken for good
-  if (hex.starts_with("0x") || hex.starts_with("0X")) hex.remove_prefix(2);
-  const std::size_t digits =
-      *kind == DigestKind::kSha256 ? 64 : (*kind == DigestKind::kXxh3 ? 16 : 8);
-  const std::size_t least = *kind == DigestKind::kSha256 ? digits : 1;
-  if (hex.size() < least || hex.size() > digits ||
-      hex.find_first_not_of("0123456789abcdefABCDEF") != hex.npos) {
-    return InvalidData("digest " + Quote(text) + " holds no " + out.algorithm +
-                       " value in hexadecimal");
-  }
+  out.algorithm = algorithm;
+  if (!kind) return out;
   out.kind = *kind;
   out.canonical = std::string(Name(*kind)) + ":" + (*kind == DigestKind::kCrc32c ? "0x" : "");
   out.canonical.append(digits - hex.size(), '0');

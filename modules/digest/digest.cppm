@@ -30,6 +30,8 @@ std::string Crc32cText(std::uint32_t crc);
 
 // XXH3 of 64 bits, without a seed.
 std::uint64_t Xxh3(std::span<const std::byte> bytes);
+// Of these parts, one after the other.
+std::uint64_t Xxh3(std::span<const std::span<const std::byte>> parts);
 
 // A digest fed in order. Not thread-safe.
 class Hasher {
@@ -54,5 +56,7 @@ struct DigestText {
 StatusOr<DigestText> ParseDigest(std::string_view text);
 // The same where any digest may stand (2.0): what cannot be parsed is, as a whole, an algorithm we do not know.
 DigestText DigestOrUnknown(std::string_view text);
+// Whether ParseDigest would take it, at less cost.
+Status CheckDigestText(std::string_view text);
 
 }  // namespace zt

@@ -3,6 +3,7 @@
 
 #include <cbor.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -258,13 +259,23 @@ bool Reader::SkipItem(const Item& item, std::size_t depth) {
   }
 }
 
+std::size_t TextHead(std::size_t size) {
+  return 1 + (size < 24 ? 0 : size <= 0xff ? 1 : size <= 0xffff ? 2 : size <= 0xffffffff ? 4 : 8);
+}
+
 void AppendUint(Buffer& out, std::uint64_t value) {
+  if (value < 24) return out.push_back(static_cast<std::byte>(value));
   Append(out, [&](unsigned char* to) { return cbor_encode_uint(value, to, kMaxHead); });
 }
 void AppendNegative(Buffer& out, std::uint64_t value) {
   Append(out, [&](unsigned char* to) { return cbor_encode_negint(value, to, kMaxHead); });
 }
 void AppendText(Buffer& out, std::string_view text) {
+  if (text.size() < 24) {  // most are: the head is in the byte that says what it is
+    std::byte item[24] = {static_cast<std::byte>(0x60 + text.size())};
+    std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(), item + 1);
+    return AppendRaw(out, item, 1 + text.size());
+  }
   AppendString(out, text.data(), text.size(), [&](unsigned char* to) {
     return cbor_encode_string_start(text.size(), to, kMaxHead);
   });

@@ -77,6 +77,9 @@ class Reader {
   std::string error_;
 };
 
+// Bytes of the head before a text of so many.
+std::size_t TextHead(std::size_t size);
+
 inline Container Open(const Item& item) { return {item.value, item.indefinite}; }
 
 // Append heads and items in the shortest form.

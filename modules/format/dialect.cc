@@ -98,6 +98,12 @@ StatusOr<Trailer> LocateBySize(SpecVersion family, std::string_view magic,
   return trailer;
 }
 
+std::uint64_t BytesOf(ManifestParts manifest) {
+  std::uint64_t bytes = 0;
+  for (const std::span<const std::byte> part : manifest) bytes += part.size();
+  return bytes;
+}
+
 Bytes SizeFooter(std::uint64_t manifest_bytes, std::string_view magic) {
   Bytes out(kSizeBytes);
   zt::internal::StoreLittle(manifest_bytes, kSizeBytes, out.data());
@@ -137,6 +143,7 @@ Status CheckTexts(const StoredObject& object) {
 StatusOr<std::vector<std::size_t>> KeyOrder(std::span<const std::string_view> keys) {
   std::vector<std::size_t> order(keys.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  if (order.size() < 2) return order;
   std::sort(order.begin(), order.end(),
             [keys](std::size_t a, std::size_t b) { return cbor::KeyLess(keys[a], keys[b]); });
   for (std::size_t i = 1; i < order.size(); ++i) {

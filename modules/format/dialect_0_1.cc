@@ -213,8 +213,8 @@ class DialectOf01 final : public Dialect {
     return OkStatus();
   }
   Status AppendTail(const Value::Map&, Bytes*) const override { return OkStatus(); }
-  Bytes Footer(std::uint64_t, std::span<const std::byte> manifest) const override {
-    return SizeFooter(manifest.size(), "");
+  Bytes Footer(std::uint64_t, ManifestParts manifest) const override {
+    return SizeFooter(BytesOf(manifest), "");
   }
 
  private:
@@ -258,8 +258,7 @@ Status DialectOf01::AppendEntry(const StoredObject& object, std::span<const Stor
     return OkStatus();
   };
   Value::Array shape(object.shape.begin(), object.shape.end());
-  keys.emplace_back("name");
-  fields.emplace_back();
+  ZT_RETURN_IF_ERROR(add("name", object.name));
   ZT_RETURN_IF_ERROR(add("offset", component.offset));
   ZT_RETURN_IF_ERROR(add("size", component.length));
   ZT_RETURN_IF_ERROR(add("dtype", *LongName(component.element)));

@@ -353,6 +353,7 @@ class DialectOf1x final : public Dialect {
   Status AppendEntry(const StoredObject& object, std::span<const StoredShard>, Bytes* out,
                      std::size_t* name_at) const override {
     *name_at = out->size();
+    cbor::AppendText(*out, object.name);
     if (!HasPlanes(object)) return AppendObject(object, out);
     ZT_RETURN_IF_ERROR(CheckEncoding(Encoding::kPlanes));
     ZT_ASSIGN_OR_RETURN(const StoredObject planes, ToPlanes(object));
@@ -370,8 +371,8 @@ class DialectOf1x final : public Dialect {
     cbor::AppendText(*out, traits().text);
     return AppendAttributes(attributes, kRootDepth, out);
   }
-  Bytes Footer(std::uint64_t, std::span<const std::byte> manifest) const override {
-    return SizeFooter(manifest.size(), traits().footer_magic);
+  Bytes Footer(std::uint64_t, ManifestParts manifest) const override {
+    return SizeFooter(BytesOf(manifest), traits().footer_magic);
   }
 
  private:

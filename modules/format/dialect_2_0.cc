@@ -158,7 +158,7 @@ class DialectOf20 final : public Dialect {
   Status AppendTail(const Value::Map& attributes, Bytes* out) const override {
     return AppendAttributes(attributes, kRootDepth, out);
   }
-  Bytes Footer(std::uint64_t offset, std::span<const std::byte> manifest) const override;
+  Bytes Footer(std::uint64_t offset, ManifestParts manifest) const override;
 
  private:
   // An object as the version says it, if it can.
@@ -231,6 +231,7 @@ Status DialectOf20::AppendEntry(const StoredObject& object, std::span<const Stor
   ZT_RETURN_IF_ERROR(CheckTexts(object));
   ZT_ASSIGN_OR_RETURN(const Object said, Say(Declare(object)));
   *name_at = out->size();
+  cbor::AppendText(*out, object.name);
   // Sorted: parts, shape, layout, attributes.
   cbor::AppendMapHead(*out, 3 + !said.attributes.empty());
   std::vector<std::string_view> roles;
@@ -300,14 +301,14 @@ Status DialectOf20::AppendPart(const ElementType& element, const StoredComponent
   return OkStatus();
 }
 
-Bytes DialectOf20::Footer(std::uint64_t offset, std::span<const std::byte> manifest) const {
+Bytes DialectOf20::Footer(std::uint64_t offset, ManifestParts manifest) const {
   Bytes out;
   const auto append = [&out](std::uint64_t value, std::size_t width) {
     out.resize(out.size() + width);
     zt::internal::StoreLittle(value, width, out.data() + out.size() - width);
   };
   append(offset, 8);
-  append(manifest.size(), 8);
+  append(BytesOf(manifest), 8);
   append(Xxh3(manifest), 8);
   append(kFooterVersion, 4);
   append(0, 4);  // reserved

@@ -4,7 +4,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,28 +74,25 @@ Status ManifestEncoder::Add(const StoredObject& object) {
       return InvalidArgument("a component lies in a shard that was not added");
   }
   Bytes& out = RoomyBlock();
-  Entry entry;
-  entry.block = static_cast<std::uint32_t>(blocks_.size() - 1);
-  entry.name = static_cast<std::uint32_t>(out.size());
-  const auto name = std::as_bytes(std::span(object.name));
-  out.insert(out.end(), name.begin(), name.end());
-  entry.head = static_cast<std::uint32_t>(out.size());
-  std::size_t name_at = out.size();
+  const std::size_t begin = out.size();
+  std::size_t name_at = begin;
   auto status = dialect.AppendEntry(object, shards_, &out, &name_at);
-  const std::uint64_t size = out.size() - entry.name;
+  const std::uint64_t size = out.size() - begin;
   if (status.ok() && bytes_ + size > kMaxManifestBytes) status = TooLarge(bytes_ + size);
   const std::uint64_t values = status.ok() ? internal::CountValues(object.attributes) : 0;
   if (status.ok() && values_ + values > kMaxAttributeValues) status = internal::TooManyValues();
   if (!status.ok()) {
-    out.resize(entry.name);
+    out.resize(begin);
     return status;
   }
-  entry.tail = static_cast<std::uint32_t>(name_at);
-  entry.end = static_cast<std::uint32_t>(out.size());
   bytes_ += size;
   values_ += values;
-  entry.values = static_cast<std::uint32_t>(values);
-  entries_.push_back(entry);
+  if (values > 0) values_of_.emplace(entries_.size(), values);
+  const auto at = [](std::size_t place) { return static_cast<std::uint32_t>(place); };
+  entries_.push_back({.block = at(blocks_.size() - 1),
+                      .begin = at(begin),
+                      .name = at(name_at + cbor::TextHead(object.name.size())),
+                      .name_bytes = at(object.name.size())});
   return OkStatus();
 }
 
@@ -110,66 +107,92 @@ Bytes& ManifestEncoder::RoomyBlock() {
   return blocks_.back();
 }
 
-std::span<const std::byte> ManifestEncoder::Part(const Entry& entry, std::uint32_t begin,
-                                                 std::uint32_t end) const {
-  return std::span(blocks_[entry.block]).subspan(begin, end - begin);
+std::span<const std::byte> ManifestEncoder::BytesOf(std::size_t entry) const {
+  const auto& [block, begin, name, name_bytes] = entries_[entry];
+  const bool last = entry + 1 == entries_.size() || entries_[entry + 1].block != block;
+  const std::size_t end = last ? blocks_[block].size() : entries_[entry + 1].begin;
+  return std::span(blocks_[block]).subspan(begin, end - begin);
 }
 
-// The names in the order of their entries; where the version sorts them that of deterministic map keys, by length and
-// then by bytes. Fails where one occurs twice.
-StatusOr<std::vector<ManifestEncoder::Line>> ManifestEncoder::Lines() const {
-  std::vector<Line> lines;
-  lines.reserve(entries_.size() + aliases_.size());
-  for (const Entry& entry : entries_) {
-    const auto name = Part(entry, entry.name, entry.head);
-    lines.push_back({{reinterpret_cast<const char*>(name.data()), name.size()}, &entry});
-  }
-  for (const Alias& alias : aliases_) lines.push_back({alias.name, &entries_[alias.index]});
-
-  // Names of one length are mostly in order already: sources list them so.
-  std::map<std::size_t, std::vector<Line>> by_length;
-  for (const Line& line : lines) by_length[line.name.size()].push_back(line);
-  const bool sorts = internal::DialectOf(version_).SortsEntries();
-  if (sorts) lines.clear();
-  for (auto& [length, group] : by_length) {
-    const auto less = [](const Line& a, const Line& b) { return a.name < b.name; };
-    if (!std::is_sorted(group.begin(), group.end(), less)) {
-      std::sort(group.begin(), group.end(), less);
-    }
-    for (std::size_t i = 1; i < group.size(); ++i) {
-      if (group[i - 1].name == group[i].name) {
-        return InvalidArgument(Quote(group[i].name) + " occurs twice");
-      }
-    }
-    if (sorts) lines.insert(lines.end(), group.begin(), group.end());
-  }
-  return lines;
+std::size_t ManifestEncoder::EntryOf(std::size_t line) const {
+  return line < entries_.size() ? line : aliases_[line - entries_.size()].index;
 }
 
-StatusOr<std::vector<std::byte>> ManifestEncoder::Finish(const Value::Map& attributes) const {
+std::string_view ManifestEncoder::NameOf(std::size_t line) const {
+  if (line >= entries_.size()) return aliases_[line - entries_.size()].name;
+  const Entry& entry = entries_[line];
+  return {reinterpret_cast<const char*>(blocks_[entry.block].data()) + entry.name,
+          entry.name_bytes};
+}
+
+// The lines as they follow one another; where the version sorts them in the order of deterministic map keys, by length and
+// then by bytes. Fails where a name occurs twice.
+StatusOr<std::vector<std::uint32_t>> ManifestEncoder::Order() const {
+  std::vector<std::uint32_t> order(entries_.size() + aliases_.size());
+  std::iota(order.begin(), order.end(), std::uint32_t{0});
+  const auto less = [&](std::uint32_t a, std::uint32_t b) {
+    return cbor::KeyLess(NameOf(a), NameOf(b));
+  };
+  // Mostly they are in order already: sources list them so.
+  if (!std::is_sorted(order.begin(), order.end(), less)) {
+    std::sort(order.begin(), order.end(), less);
+  }
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const std::string_view name = NameOf(order[i]);
+    if (NameOf(order[i - 1]) == name) return InvalidArgument(Quote(name) + " occurs twice");
+  }
+  if (!internal::DialectOf(version_).SortsEntries()) {
+    std::iota(order.begin(), order.end(), std::uint32_t{0});
+  }
+  return order;
+}
+
+StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) const {
   ZT_RETURN_IF_ERROR(CheckExpressible(attributes, version_));
-  ZT_ASSIGN_OR_RETURN(const std::vector<Line> lines, Lines());
-  std::uint64_t bytes = 0;  // but for some heads and the root
-  std::uint64_t values = internal::CountValues(attributes);
-  for (const Line& line : lines) {
-    values += line.entry->values;
-    if (values > kMaxAttributeValues) return internal::TooManyValues();
-    bytes += line.name.size() + line.entry->end - line.entry->head;
-    if (bytes > kMaxManifestBytes) return TooLarge(bytes);
-  }
-  Bytes out;
-  out.reserve(bytes + lines.size() * 2 + 4096);
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> order, Order());
   const Dialect& dialect = internal::DialectOf(version_);
-  ZT_RETURN_IF_ERROR(dialect.AppendHead(lines.size(), attributes, shards_, &out));
-  for (const auto& [name, entry] : lines) {
-    const auto head = Part(*entry, entry->head, entry->tail);
-    const auto tail = Part(*entry, entry->tail, entry->end);
-    out.insert(out.end(), head.begin(), head.end());
-    cbor::AppendText(out, name);
-    out.insert(out.end(), tail.begin(), tail.end());
+  EncodedManifest out;
+  const auto append = [&out](std::span<const std::byte> part) {
+    out.bytes += part.size();
+    // Entries in the order in which they were added lie one after another.
+    if (!out.parts.empty() && out.parts.back().data() + out.parts.back().size() == part.data()) {
+      out.parts.back() = {out.parts.back().data(), out.parts.back().size() + part.size()};
+    } else if (!part.empty()) {
+      out.parts.push_back(part);
+    }
+  };
+  ZT_RETURN_IF_ERROR(
+      dialect.AppendHead(order.size(), attributes, shards_, &out.own.emplace_back()));
+  append(out.own.back());
+  std::uint64_t values = internal::CountValues(attributes);
+  for (const std::uint32_t line : order) {
+    const std::size_t entry = EntryOf(line);
+    const auto counted = values_of_.find(entry);
+    if (counted != values_of_.end()) values += counted->second;
+    if (values > kMaxAttributeValues) return internal::TooManyValues();
+    const std::span<const std::byte> bytes = BytesOf(entry);
+    if (line == entry) {
+      append(bytes);
+    } else {  // the same around another name
+      const auto& [block, begin, name, name_bytes] = entries_[entry];
+      append(bytes.first(name - cbor::TextHead(name_bytes) - begin));
+      cbor::AppendText(out.own.emplace_back(), NameOf(line));
+      append(out.own.back());
+      append(bytes.subspan(name + name_bytes - begin));
+    }
+    if (out.bytes > kMaxManifestBytes) return TooLarge(out.bytes);
   }
-  ZT_RETURN_IF_ERROR(dialect.AppendTail(attributes, &out));
-  if (out.size() > kMaxManifestBytes) return TooLarge(out.size());
+  ZT_RETURN_IF_ERROR(dialect.AppendTail(attributes, &out.own.emplace_back()));
+  append(out.own.back());
+  if (out.bytes > kMaxManifestBytes) return TooLarge(out.bytes);
+  return out;
+}
+
+std::vector<std::byte> EncodedManifest::Joined() const {
+  std::vector<std::byte> out;
+  out.reserve(bytes);
+  for (const std::span<const std::byte> part : parts)
+    out.insert(out.end(), part.begin(), part.end());
   return out;
 }
 
@@ -179,7 +202,8 @@ StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVe
   for (const StoredObject& object : manifest.objects) {
     ZT_RETURN_IF_ERROR(AnnotateTensor(encoder.Add(object), object.name));
   }
-  return encoder.Finish(manifest.attributes);
+  ZT_ASSIGN_OR_RETURN(const EncodedManifest encoded, encoder.Finish(manifest.attributes));
+  return encoded.Joined();
 }
 
 }  // namespace zt

@@ -62,8 +62,8 @@ class Dialect {
   virtual Status CheckRoot(const Value::Map& attributes) const;
   // Whether a manifest can name this file as one that holds blobs.
   virtual Status CheckShard(const StoredShard& shard) const;
-  // Appends what the manifest says of an object, but for the text of its name, which belongs at `*name_at`. `shards` are
-  // what StoredComponent::shard counts.
+  // Appends what the manifest says of an object, with its name as a text at `*name_at`. `shards` are what
+  // StoredComponent::shard counts.
   virtual Status AppendEntry(const StoredObject& object, std::span<const StoredShard> shards,
                              Bytes* out, std::size_t* name_at) const = 0;
   // Whether entries are in the order of deterministic map keys; else they keep their own.
@@ -73,7 +73,7 @@ class Dialect {
                             std::span<const StoredShard> shards, Bytes* out) const = 0;
   virtual Status AppendTail(const Value::Map& attributes, Bytes* out) const = 0;
   // As EncodeFooter.
-  virtual Bytes Footer(std::uint64_t offset, std::span<const std::byte> manifest) const = 0;
+  virtual Bytes Footer(std::uint64_t offset, ManifestParts manifest) const = 0;
 
  private:
   const ContainerTraits& traits_;
@@ -97,6 +97,8 @@ bool IsMagic(std::span<const std::byte> bytes, std::string_view magic);
 // Finds a manifest that is followed by its size as u64 LE and by `magic`, with nothing behind it.
 StatusOr<Trailer> LocateBySize(SpecVersion family, std::string_view magic,
                                std::span<const std::byte> tail, std::uint64_t file_bytes);
+// The bytes of all parts.
+std::uint64_t BytesOf(ManifestParts manifest);
 // The size of a manifest and the magic behind it.
 Bytes SizeFooter(std::uint64_t manifest_bytes, std::string_view magic);
 

@@ -4,6 +4,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -111,6 +112,9 @@ struct Manifest {
   // Where the manifest lies, in a version in which it is a blob: no other blob may overlap it.
   std::uint64_t offset = 0, bytes = 0;
 };
+
+// The bytes of a manifest, part after part.
+using ManifestParts = std::span<const std::span<const std::byte>>;
 
 // Where the manifest lies, as the end of the file says.
 struct Trailer {

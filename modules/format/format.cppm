@@ -8,6 +8,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 export module zt.format;
@@ -87,8 +88,19 @@ class AttributeBudget {
 // is left out: attributes, type, digest, encoding "raw".
 StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVersion version);
 
+// A manifest in parts, most of which are the encoder's that made it, and valid until that is added to or dropped.
+struct EncodedManifest {
+  std::vector<std::span<const std::byte>> parts;
+  std::uint64_t bytes = 0;  // of all parts
+  std::deque<std::vector<std::byte>>
+      own;  // what the encoder does not hold: head, tail, names of aliases
+
+  // The parts in one piece.
+  std::vector<std::byte> Joined() const;
+};
+
 // EncodeManifest object by object: what is kept of one is its encoded entry, some hundred bytes where a StoredObject of
-// one component takes four times that. Not thread-safe.
+// one component takes four times that. They are never put together: a million make a hundred megabytes. Not thread-safe.
 class ManifestEncoder {
  public:
   // Of an empty manifest. `version` must be writable.
@@ -103,29 +115,29 @@ class ManifestEncoder {
   // be added later.
   void AddAlias(std::string name, std::size_t index);
   // The manifest. Fails where a name occurs twice.
-  StatusOr<std::vector<std::byte>> Finish(const Value::Map& attributes) const;
+  StatusOr<EncodedManifest> Finish(const Value::Map& attributes) const;
 
  private:
-  // Where an entry's parts lie in its block: the name's text, and what is encoded before and after it.
+  // Where an entry lies in its block, and in it the text of its name.
   struct Entry {
-    std::uint32_t block, name, head, tail, end;
-    std::uint32_t values;  // in its attributes
+    std::uint32_t block, begin, name, name_bytes;
   };
   struct Alias {
     std::string name;
     std::size_t index;
   };
-  struct Line {
-    std::string_view name;
-    const Entry* entry;
-  };
   std::vector<std::byte>& RoomyBlock();
-  std::span<const std::byte> Part(const Entry& entry, std::uint32_t begin, std::uint32_t end) const;
-  StatusOr<std::vector<Line>> Lines() const;
+  // All bytes of an entry; it ends where the next begins.
+  std::span<const std::byte> BytesOf(std::size_t entry) const;
+  // Lines are the entries, and the aliases after them.
+  std::size_t EntryOf(std::size_t line) const;
+  std::string_view NameOf(std::size_t line) const;
+  StatusOr<std::vector<std::uint32_t>> Order() const;
 
   SpecVersion version_;
   std::deque<std::vector<std::byte>> blocks_;
-  std::vector<Entry> entries_;
+  std::deque<Entry> entries_;                                 // which grows without a second copy
+  std::unordered_map<std::size_t, std::uint64_t> values_of_;  // in the attributes of an entry
   std::vector<Alias> aliases_;
   std::vector<StoredShard> shards_;
   std::uint64_t bytes_ = 0, values_ = 0;
@@ -133,6 +145,8 @@ class ManifestEncoder {
 
 // What follows a manifest at `manifest_offset`. In 1.x (1.2 §4): its size as u64 LE, then the footer magic where the
 // version has one.
+std::vector<std::byte> EncodeFooter(std::uint64_t manifest_offset, ManifestParts manifest,
+                                    SpecVersion version);
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_offset,
                                     std::span<const std::byte> manifest, SpecVersion version);
 

@@ -56,7 +56,7 @@ StatusOr<ElementType> ReadElement(const Value::Map& planes) {
   }
   element.dtype = *parsed;
   ZT_ASSIGN_OR_RETURN(element.type, ReadName(planes, "type"));
-  if (element.type == dtype) element.type.clear();  // it says nothing, as in a component
+  if (element.type == dtype) element.type = {};  // it says nothing, as in a component
   const LogicalType* type = FindLogicalType(element.type);
   if (type != nullptr && type->storage != element.dtype) {
     return Broken("type " + Quote(element.type) + " is stored as " +
@@ -142,7 +142,7 @@ StatusOr<StoredObject> ToPlanes(const StoredObject& object) {
                        {"rotate", std::uint32_t{parameters.rotate}},
                        {"group", parameters.group},
                        {"chunk", parameters.chunk}};
-  if (!component.element.type.empty()) planes.emplace_back("type", component.element.type);
+  if (!component.element.type.empty()) planes.emplace_back("type", component.element.type.str());
   StoredObject stored = object;
   stored.format = kPlanesName;
   stored.attributes.emplace_back(std::string(kAttribute), std::move(planes));

@@ -62,7 +62,7 @@ bool IsIndexRole(std::string_view format, std::string_view role) {
   return format == "sparse_coo" && role == "coords";
 }
 
-Status CheckDigestForm(std::string_view digest) { return ParseDigest(digest).status(); }
+Status CheckDigestForm(std::string_view digest) { return CheckDigestText(digest); }
 
 std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys) {
   constexpr std::size_t kFew = 8;

@@ -292,7 +292,8 @@ Status DecoderV2::Part(StoredComponent& part) {
       }
       part.element.dtype = *dtype;
     } else if (field == kType) {
-      ZT_RETURN_IF_ERROR(ReadText("type", &part.element.type));
+      ZT_RETURN_IF_ERROR(ReadText("type", &text));
+      part.element.type = text;
     } else if (field == kBlob) {
       ZT_RETURN_IF_ERROR(Blob(part));
     } else if (field == kShard) {
@@ -322,7 +323,7 @@ Status DecoderV2::Part(StoredComponent& part) {
 
 Status DecoderV2::Interpret(StoredComponent& part, const std::optional<std::string>& encoding,
                             const std::optional<Value>& planes) {
-  if (part.element.type == Name(part.element.dtype)) part.element.type.clear();
+  if (part.element.type == Name(part.element.dtype)) part.element.type = {};
   const LogicalType* type = FindLogicalType(part.element.type);
   const DType storage = part.element.type == "bool" ? DType::kU8
                         : type != nullptr           ? type->storage

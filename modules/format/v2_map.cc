@@ -71,8 +71,8 @@ StatusOr<ElementType> ElementToV2(const ElementType& element) {
     }
     return ElementType{DType::kU8, "bool"};
   }
-  if (element.type.empty() ||
-      std::ranges::find(kRegisteredTypes, element.type) != std::end(kRegisteredTypes)) {
+  if (element.type.empty() || std::ranges::find(kRegisteredTypes, std::string_view(element.type)) !=
+                                  std::end(kRegisteredTypes)) {
     return element;
   }
   return ElementType{element.dtype, Vendor(element.type)};

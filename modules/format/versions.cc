@@ -112,9 +112,14 @@ Status CheckDigest(DigestKind kind, SpecVersion version) {
   return internal::DialectOf(version).CheckDigest(kind);
 }
 
+std::vector<std::byte> EncodeFooter(std::uint64_t manifest_offset, ManifestParts manifest,
+                                    SpecVersion version) {
+  return internal::DialectOf(version).Footer(manifest_offset, manifest);
+}
+
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_offset,
                                     std::span<const std::byte> manifest, SpecVersion version) {
-  return internal::DialectOf(version).Footer(manifest_offset, manifest);
+  return EncodeFooter(manifest_offset, ManifestParts(&manifest, 1), version);
 }
 
 Object Declare(const StoredObject& stored) {

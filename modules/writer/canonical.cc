@@ -57,7 +57,7 @@ Status CheckKeys(const Value::Map& attributes) {
 
 // Puts an object's components into the order of their roles.
 PlannedObject SortComponents(const PlannedObject& planned, std::vector<std::uint32_t>& order) {
-  const std::vector<Component>& declared = planned.object->components;
+  const auto& declared = planned.object->components;
   order.resize(declared.size());
   std::iota(order.begin(), order.end(), 0U);
   std::ranges::sort(order, {}, [&](std::uint32_t c) { return std::string_view(declared[c].role); });

@@ -483,7 +483,7 @@ class RecordStage final : public PieceStage {
     std::size_t i = state.at.object;
     do {
       if (!begun_) Begin(*objects[i].object);
-      const std::vector<PlannedComponent>& components = objects[i].components;
+      const auto& components = objects[i].components;
       for (std::uint32_t c = 0; c < components.size(); ++c) {
         if (components[c].shared_with) {
           Fill(c, state.plan->shared.at(*components[c].shared_with).blob);

@@ -67,7 +67,7 @@ Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
   if (planned.object == nullptr) {
     return InvalidArgument("the plan has an object without a declaration");
   }
-  const std::vector<Component>& declared = planned.object->components;
+  const auto& declared = planned.object->components;
   const auto wrong = [&](const std::string& what) {
     return InvalidArgument(TensorContext(planned.object->name) + ": " + what);
   };
@@ -107,7 +107,7 @@ bool IsVersionedName(std::string_view format) {
 Status NoteShared(PlanState& run) {
   const std::vector<PlannedObject>& objects = run.plan.objects;
   for (std::uint32_t i = 0; i < objects.size(); ++i) {
-    const std::vector<PlannedComponent>& components = objects[i].components;
+    const auto& components = objects[i].components;
     for (std::uint32_t c = 0; c < components.size(); ++c) {
       const auto& with = components[c].shared_with;
       if (!with) continue;
@@ -167,6 +167,10 @@ Status Batcher::Add(Piece piece, std::uint64_t bytes, std::uint64_t held) {
   if (pending_ == nullptr) {
     pending_ = std::make_unique<Batch>();
     pending_->weight = kBatchCost;
+    if (input < kBatchBytes) {
+      pending_->pieces.reserve(
+          std::min<std::uint64_t>(kBatchChunks, kBatchBytes / std::max<std::uint64_t>(input, 1)));
+    }
   }
   piece.pool = &pool_;
   pending_->weight += Weight(piece, bytes, held);
@@ -191,16 +195,18 @@ Status Publisher::Begin() {
   return WriteTo(sink_, 0, pieces);
 }
 
-StatusOr<std::uint64_t> Publisher::End(Placer& placer, std::span<const std::byte> manifest) {
+StatusOr<std::uint64_t> Publisher::End(Placer& placer, const EncodedManifest& manifest) {
   ZT_RETURN_IF_ERROR(Begin());
   const std::uint64_t end = placer.end();
   const bool aligned = Traits(spec_).manifest_is_blob;
   const Placer::Gap gap = aligned ? placer.Open() : Placer::Gap{end, 0};
   const std::vector<std::byte> padding(gap.padding);
-  const std::vector<std::byte> footer = EncodeFooter(gap.begin, manifest, spec_);
-  const std::array<std::span<const std::byte>, 3> pieces = {padding, manifest, footer};
+  const std::vector<std::byte> footer = EncodeFooter(gap.begin, manifest.parts, spec_);
+  std::vector<std::span<const std::byte>> pieces = {padding};
+  pieces.insert(pieces.end(), manifest.parts.begin(), manifest.parts.end());
+  pieces.emplace_back(footer);
   ZT_RETURN_IF_ERROR(WriteTo(sink_, end, pieces));
-  const std::uint64_t total = gap.begin + manifest.size() + footer.size();
+  const std::uint64_t total = gap.begin + manifest.bytes + footer.size();
   ZT_RETURN_IF_ERROR(Annotate(Caught([&] { return sink_.Finish(total); }), sink_.name()));
   return total;
 }
@@ -370,7 +376,9 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, bool of_caller
   record_.tensors_total += plan.objects.size();
   PlanState& run = plans_.emplace_back(plan, of_caller);
   ZT_RETURN_IF_ERROR(NoteShared(run));
-  names_.Expect(plan.objects.size());
+  std::size_t name_bytes = 0;
+  for (const PlannedObject& planned : plan.objects) name_bytes += planned.object->name.size();
+  names_.Expect(plan.objects.size(), name_bytes);
   for (const PlannedObject& planned : plan.objects) {
     ZT_RETURN_IF_ERROR(AddName(planned.object->name, objects++));
   }

@@ -60,7 +60,7 @@ class Publisher {
   // Writes the header, once.
   Status Begin();
   // Ends the output with a manifest, which takes the place that the placer gives it; returns the output's size.
-  StatusOr<std::uint64_t> End(Placer& placer, std::span<const std::byte> manifest);
+  StatusOr<std::uint64_t> End(Placer& placer, const EncodedManifest& manifest);
 
  private:
   Sink& sink_;
@@ -141,7 +141,7 @@ class Engine {
   const WriterOptions options;
   std::uint32_t objects = 0;  // begun, without aliases
   const std::vector<NumericFinding>& findings() const { return findings_; }
-  const std::vector<std::byte>& manifest() const { return manifest_; }
+  const EncodedManifest& manifest() const { return manifest_; }
   std::uint64_t file_bytes() const { return file_bytes_; }
 
  private:
@@ -176,7 +176,7 @@ class Engine {
   Status failure_;
   const Status out_of_memory_ = IoError("out of memory");
   std::vector<NumericFinding> findings_;
-  std::vector<std::byte> manifest_;
+  EncodedManifest manifest_;  // its parts are the record's
   std::uint64_t file_bytes_ = 0;
   PipelineOf<Batch> pipeline_;  // dropped before what its stages use
   Batcher batcher_;

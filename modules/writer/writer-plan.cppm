@@ -53,7 +53,7 @@ struct PlannedObject {
   // As it will be stored: new name, new element types and sizes. Where nothing changes it is the source's own
   // declaration, which is why a plan must not outlive its source.
   std::shared_ptr<const Object> object;
-  std::vector<PlannedComponent> components;  // one for each of object->components
+  InlinedVector<PlannedComponent, 1> components;  // one for each of object->components
 };
 
 // What a Writer is to do with a source. Plain data: it may be changed before it is handed to Writer::AddSource, as

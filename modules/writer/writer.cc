@@ -150,7 +150,7 @@ struct Writer::State {
     auto made = MakePlan(source, options);
     if (!made.ok()) return made.status();
     plan = *std::move(made);
-    std::vector<PlannedComponent>& planned = plan.objects[0].components;
+    auto& planned = plan.objects[0].components;
     for (std::size_t c = 0; c < planned.size(); ++c) {
       planned[c].storage = storage[c];
       // The same bytes twice in one object share a blob only where they are to be stored alike.
@@ -307,9 +307,9 @@ const std::vector<NumericFinding>& Writer::numeric_findings() const {
   return state_->engine.findings();
 }
 StatusOr<Manifest> Writer::manifest() const {
-  return DecodeManifest(state_->engine.manifest(), state_->engine.options.spec);
+  return DecodeManifest(manifest_bytes(), state_->engine.options.spec);
 }
-std::span<const std::byte> Writer::manifest_bytes() const { return state_->engine.manifest(); }
+std::vector<std::byte> Writer::manifest_bytes() const { return state_->engine.manifest().Joined(); }
 std::uint64_t Writer::file_bytes() const { return state_->engine.file_bytes(); }
 
 }  // namespace zt

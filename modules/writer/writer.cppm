@@ -119,8 +119,8 @@ class Writer {
   const std::vector<NumericFinding>& numeric_findings() const;
   // After Finish: what was stored, read back from the manifest's bytes.
   StatusOr<Manifest> manifest() const;
-  // After Finish: those bytes. Valid as long as the writer.
-  std::span<const std::byte> manifest_bytes() const;
+  // After Finish: those bytes.
+  std::vector<std::byte> manifest_bytes() const;
   // After Finish: the file's size in bytes.
   std::uint64_t file_bytes() const;
 

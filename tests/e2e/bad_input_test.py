@@ -72,6 +72,18 @@ class BadFile(support.EndToEnd):
             with self.subTest(header):
                 self.refuse(make_safetensors.raw(header, b"abcd"), (INVALID, UNSUPPORTED))
 
+    def test_what_is_wrong_with_the_json_comes_first(self):
+        """Whatever else is wrong before it."""
+        for broken in ['{"a":1,"b"}', '{"a":{"dtype":"F99","shape":[4],"data_offsets":[0,4]},"b":tru}', '{"a":{}} {}',
+                       '{"a":{"shape":[4],"shape":[4]},"\\q":1}']:
+            with self.subTest(broken):
+                self.refuse_header(broken, b"abcd", says="the header is not JSON")
+
+    def test_escapes_are_read_wherever_a_text_stands(self):
+        header = '{"\\u0061":{"dt\\u0079pe":"\\u00558","shape":[4],"data_offsets":[0,4]}}'
+        source = self.put("escaped.safetensors", make_safetensors.raw(header, b"abcd"))
+        self.assertRegex(self.succeed("inspect", source), rb"\na +u8 +\[4\] +dense +4 B\n")
+
     def test_header_is_not_utf8(self):
         header = b'{"\xff":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}'
         self.refuse(make_safetensors.raw(header, b"abcd"))

@@ -1,0 +1,81 @@
+// A table of numbers that are looked up by name, where the names lie elsewhere. Plain header: include it in a global
+// module fragment.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace zt::internal {
+
+// Numbers below 2^40 by their names, in eight bytes each and some room: a part of the name's hash and the number. With a
+// million names the memory that a look-up touches is what costs; most touch one slot. `name_of(number)` gives the name of
+// a number that was added.
+class NameTable {
+ public:
+  // Makes room for so many at once, in an empty table.
+  void Reserve(std::size_t count) {
+    if (slots_.empty()) slots_.resize(Capacity(count), kFree);
+  }
+
+  template <class NameOf>
+  std::optional<std::uint64_t> Find(std::string_view name, const NameOf& name_of) const {
+    if (slots_.empty()) return std::nullopt;
+    const std::uint64_t hash = Hash(name);
+    for (std::size_t at = Place(hash);; at = Next(at)) {
+      if (slots_[at] == kFree) return std::nullopt;
+      if (Tag(slots_[at]) == Tag(hash << kNumberBits) && name_of(Number(slots_[at])) == name) {
+        return Number(slots_[at]);
+      }
+    }
+  }
+
+  // Takes `number` under a name; false where the name was taken before. The name need not lie there yet.
+  template <class NameOf>
+  bool Add(std::string_view name, std::uint64_t number, const NameOf& name_of) {
+    if (Find(name, name_of)) return false;
+    if (Capacity(held_ + 1) > slots_.size()) Rehash(Capacity(2 * held_ + 1), name_of);
+    Put(Hash(name), number);
+    ++held_;
+    return true;
+  }
+
+ private:
+  static constexpr std::uint64_t kFree = ~std::uint64_t{0};
+  static constexpr unsigned kNumberBits = 40;
+
+  static std::size_t Capacity(std::size_t count) { return count + count / 3 + 8; }
+  static std::uint64_t Hash(std::string_view name) { return std::hash<std::string_view>()(name); }
+  static std::uint64_t Tag(std::uint64_t slot) { return slot >> kNumberBits; }  // 24 bits
+  static std::uint64_t Number(std::uint64_t slot) {
+    return slot & ((std::uint64_t{1} << kNumberBits) - 1);
+  }
+
+  // By the upper half of the hash; the slot holds the lowest bits.
+  std::size_t Place(std::uint64_t hash) const { return (hash >> 32) * slots_.size() >> 32; }
+  std::size_t Next(std::size_t at) const { return at + 1 == slots_.size() ? 0 : at + 1; }
+
+  void Put(std::uint64_t hash, std::uint64_t number) {
+    std::size_t at = Place(hash);
+    while (slots_[at] != kFree) at = Next(at);
+    slots_[at] = hash << kNumberBits | number;
+  }
+
+  template <class NameOf>
+  void Rehash(std::size_t capacity, const NameOf& name_of) {
+    const std::vector<std::uint64_t> old =
+        std::exchange(slots_, std::vector<std::uint64_t>(capacity, kFree));
+    for (const std::uint64_t slot : old) {
+      if (slot != kFree) Put(Hash(name_of(Number(slot))), Number(slot));
+    }
+  }
+
+  std::vector<std::uint64_t> slots_;  // at most three of four are taken
+  std::size_t held_ = 0;
+};
+
+}  // namespace zt::internal
