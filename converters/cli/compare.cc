@@ -204,7 +204,7 @@ class Comparer {
     if (!first_.seekable() && !second_.seekable()) {
       return Unsupported("two pipes cannot be compared; name a file for one of them");
     }
-    Match();
+    ZT_RETURN_IF_ERROR(Match());
     if (!second_.seekable()) {
       std::sort(pairs_.begin(), pairs_.end(), [](const Pair& a, const Pair& b) {
         return std::pair(a.second.object, a.second.component) <
@@ -223,7 +223,7 @@ class Comparer {
   class CompareStage;
   class SumStage;
 
-  void Match() {
+  Status Match() {
     std::unordered_map<std::string_view, std::uint32_t> by_name;
     const auto& theirs = second_.objects();
     for (std::uint32_t i = 0; i < theirs.size(); ++i) by_name.emplace(theirs[i].name, i);
@@ -237,12 +237,16 @@ class Comparer {
       }
       taken[found->second] = true;
       ++result_.tensors;
+      // What is listed but cannot be read has no bytes that could be compared.
+      ZT_RETURN_IF_ERROR(AnnotateTensor(first_.CheckReadable(i), object.name));
+      ZT_RETURN_IF_ERROR(AnnotateTensor(second_.CheckReadable(found->second), object.name));
       MatchObjects(i, found->second);
     }
     for (std::uint32_t i = 0; i < theirs.size(); ++i) {
       if (taken[i]) continue;
       found_.push_back({kLast, {.kind = DifferenceKind::kOnlySecond, .tensor = theirs[i].name}});
     }
+    return OkStatus();
   }
 
   void MatchObjects(std::uint32_t i, std::uint32_t j) {

@@ -7,6 +7,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -169,7 +170,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
   return source;
 }
 
-// Takes from `files` those that only end as the format's do. What cannot be read stays, for OpenShard to say why.
+// A name that checkpoints have: such a file is no other's, whatever is in it.
+bool IsNamedLikeOne(std::string_view file) {
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"model", "weights", "checkpoint"},
+      [&](std::string_view word) { return file.find(word) != file.npos; });
+}
+
+// Takes from `files` those that only end as the format's do. What cannot be read, is empty or has a checkpoint's name
+// stays, for OpenShard to say what is wrong with it.
 std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& format,
                                      const CheckpointOptions& options,
                                      std::vector<std::string>& files) {
@@ -179,7 +188,7 @@ std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& 
     if (!options.follow_links && !CheckStaysInside(folder.string(), file).ok()) return true;
     const auto bytes = OpenFile((folder / file).string());
     const auto head = bytes.ok() ? Peek(**bytes, 512) : bytes.status();
-    return !head.ok() || format.recognise(*head);
+    return !head.ok() || head->empty() || format.recognise(*head) || IsNamedLikeOne(file);
   };
   const auto others = std::stable_partition(files.begin(), files.end(), is_shard);
   if (others == files.begin()) return {};

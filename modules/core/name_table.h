@@ -4,13 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace zt::internal {
+
+// A hash of a name under a key of this process, so that nobody can make a file of names that collide. Thread-safe.
+std::uint64_t HashOfName(std::string_view name);
 
 // Numbers below 2^40 by their names, in eight bytes each and some room: a part of the name's hash and the number. With a
 // million names the memory that a look-up touches is what costs; most touch one slot. `name_of(number)` gives the name of
@@ -25,7 +27,7 @@ class NameTable {
   template <class NameOf>
   std::optional<std::uint64_t> Find(std::string_view name, const NameOf& name_of) const {
     if (slots_.empty()) return std::nullopt;
-    const std::uint64_t hash = Hash(name);
+    const std::uint64_t hash = HashOfName(name);
     for (std::size_t at = Place(hash);; at = Next(at)) {
       if (slots_[at] == kFree) return std::nullopt;
       if (Tag(slots_[at]) == Tag(hash << kNumberBits) && name_of(Number(slots_[at])) == name) {
@@ -39,7 +41,7 @@ class NameTable {
   bool Add(std::string_view name, std::uint64_t number, const NameOf& name_of) {
     if (Find(name, name_of)) return false;
     if (Capacity(held_ + 1) > slots_.size()) Rehash(Capacity(2 * held_ + 1), name_of);
-    Put(Hash(name), number);
+    Put(HashOfName(name), number);
     ++held_;
     return true;
   }
@@ -49,7 +51,6 @@ class NameTable {
   static constexpr unsigned kNumberBits = 40;
 
   static std::size_t Capacity(std::size_t count) { return count + count / 3 + 8; }
-  static std::uint64_t Hash(std::string_view name) { return std::hash<std::string_view>()(name); }
   static std::uint64_t Tag(std::uint64_t slot) { return slot >> kNumberBits; }  // 24 bits
   static std::uint64_t Number(std::uint64_t slot) {
     return slot & ((std::uint64_t{1} << kNumberBits) - 1);
@@ -70,7 +71,7 @@ class NameTable {
     const std::vector<std::uint64_t> old =
         std::exchange(slots_, std::vector<std::uint64_t>(capacity, kFree));
     for (const std::uint64_t slot : old) {
-      if (slot != kFree) Put(Hash(name_of(Number(slot))), Number(slot));
+      if (slot != kFree) Put(HashOfName(name_of(Number(slot))), Number(slot));
     }
   }
 

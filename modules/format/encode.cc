@@ -76,23 +76,30 @@ Status ManifestEncoder::Add(const StoredObject& object) {
   Bytes& out = RoomyBlock();
   const std::size_t begin = out.size();
   std::size_t name_at = begin;
+  // An entry ends where the next begins, so nothing may stay of one that was not added, memory running out included.
+  struct Rollback {
+    Bytes& bytes;
+    std::size_t size;
+    bool on = true;
+    ~Rollback() {
+      if (on) bytes.resize(size);
+    }
+  } rollback{out, begin};
   auto status = dialect.AppendEntry(object, shards_, &out, &name_at);
   const std::uint64_t size = out.size() - begin;
   if (status.ok() && bytes_ + size > kMaxManifestBytes) status = TooLarge(bytes_ + size);
   const std::uint64_t values = status.ok() ? internal::CountValues(object.attributes) : 0;
   if (status.ok() && values_ + values > kMaxAttributeValues) status = internal::TooManyValues();
-  if (!status.ok()) {
-    out.resize(begin);
-    return status;
-  }
-  bytes_ += size;
-  values_ += values;
-  if (values > 0) values_of_.emplace(entries_.size(), values);
+  ZT_RETURN_IF_ERROR(status);
+  if (values > 0) values_of_.insert_or_assign(entries_.size(), values);
   const auto at = [](std::size_t place) { return static_cast<std::uint32_t>(place); };
   entries_.push_back({.block = at(blocks_.size() - 1),
                       .begin = at(begin),
                       .name = at(name_at + cbor::TextHead(object.name.size())),
                       .name_bytes = at(object.name.size())});
+  rollback.on = false;
+  bytes_ += size;
+  values_ += values;
   return OkStatus();
 }
 

@@ -76,7 +76,7 @@ Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version);
 // The limit on all attribute values of one manifest (kMaxAttributeValues), as decoding counts them.
 class AttributeBudget {
  public:
-  // Takes what a map of attributes costs; kInvalidArgument where that is more than is left.
+  // Takes what a map of attributes costs; kUnimplemented where that is more than is left.
   Status Take(const Value::Map& attributes);
 
  private:
@@ -90,6 +90,10 @@ StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVe
 
 // A manifest in parts, most of which are the encoder's that made it, and valid until that is added to or dropped.
 struct EncodedManifest {
+  EncodedManifest() = default;
+  EncodedManifest(EncodedManifest&&) = default;  // no copy: its parts would be those of the other
+  EncodedManifest& operator=(EncodedManifest&&) = default;
+
   std::vector<std::span<const std::byte>> parts;
   std::uint64_t bytes = 0;  // of all parts
   std::deque<std::vector<std::byte>>

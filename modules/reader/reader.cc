@@ -40,11 +40,22 @@ namespace zt {
 using internal::Mutex;
 using internal::MutexLock;
 
+namespace {
+
+// The most bytes that a frame of so much content may have and still be read on its own. Encoders that flush often make
+// larger ones than those that are given all at once.
+std::uint64_t MostOfFrame(const Codec& codec, std::uint64_t content) {
+  constexpr std::uint64_t kFree = std::uint64_t{64} << 10;
+  return std::max<std::uint64_t>(codec.Bound(content), 2 * content + kFree);
+}
+
+}  // namespace
+
 bool reader::internal::CanReadByFrame(const Codec& codec, std::span<const Frame> frames) {
   constexpr std::uint64_t kMaxFrameContent = std::uint64_t{16} << 20;
   return !frames.empty() && std::all_of(frames.begin(), frames.end(), [&](const Frame& frame) {
     return frame.content_bytes <= kMaxFrameContent &&
-           frame.bytes <= codec.Bound(frame.content_bytes);
+           frame.bytes <= MostOfFrame(codec, frame.content_bytes);
   });
 }
 
@@ -59,7 +70,7 @@ Status reader::internal::CheckFrameRules(const ContainerTraits& traits, const Co
                          " bytes of content, more than 16 MiB (zTensor 2.0 §5.3)");
     }
     // Such a stream could only be read in order, where nobody sees how it is cut.
-    if (const std::uint64_t bytes = (*frames)[i].bytes; bytes > codec.Bound(content)) {
+    if (const std::uint64_t bytes = (*frames)[i].bytes; bytes > MostOfFrame(codec, content)) {
       return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(bytes) +
                          " bytes for " + std::to_string(content) +
                          " of content, more than one frame takes (zTensor 2.0 §5.3)");

@@ -279,7 +279,15 @@ class Torch(EndToEnd):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(b"tok.bin is no checkpoint and is left out", done.stderr)
         self.assertEqual(list(read_zt(self.path("m.zt"))["objects"]), ["w"])
-        self.path("model/pytorch_model.bin").unlink()
+        # What has a checkpoint's name is one, and a damaged one is no reason to leave it out.
+        self.put("model/extra.bin", pickles.archive(pickles.dictionary(e=pickles.tensor())))
+        whole = self.path("model/pytorch_model.bin").read_bytes()
+        for damaged in (b"", bytes(4) + whole[4:]):
+            self.put("model/pytorch_model.bin", damaged)
+            self.fail_with((INVALID, UNSUPPORTED), "convert", self.path("model"), "-o", self.path("x.zt"),
+                           says="pytorch_model.bin: ")
+        for name in ("pytorch_model.bin", "extra.bin"):
+            (self.path("model") / name).unlink()
         self.fail_with(UNSUPPORTED, "convert", self.path("model"), "-o", self.path("x.zt"), says="tok.bin: ")
 
     def test_damage_is_found(self):
