@@ -12,6 +12,7 @@ import struct
 import unittest
 
 import numpy
+import zstandard
 
 import make_safetensors
 import make_zt
@@ -306,16 +307,32 @@ class Sizes(Agreement):
         self.refused(path, says="is more than any part has")
 
     def test_frames_longer_than_their_content_takes(self):
-        noise = numpy.random.default_rng(3).integers(0, 256, 8192, numpy.uint8).tobytes()
-        for checksum in (True, False):
-            stream = seekable([noise[:4096], noise[4096:]], checksum)
-            first, _, second, _ = struct.unpack_from("<IIII", stream, len(stream) - 25)
-            forged = stream[:-25] + struct.pack("<IIII", first + second - 20, 4096, 20, 4096) + stream[-9:]
+        noise = numpy.random.default_rng(3).integers(0, 256, 1 << 17, numpy.uint8).tobytes()
+
+        def made(stream, content):
             file = File()
-            part = {"dtype": "u8", "blob": file.blob(forged), "encoding": "zt.zstd-seekable/1", "decoded_length": 8192,
-                    "digest": digest_of("xxh3", noise)}
-            file.add("t", [8192], data=part)
-            self.wrong(file.finish(), f"frame 0 has {first + second - 20} bytes for 4096 of content")
+            file.add("t", [len(content)], data={
+                "dtype": "u8", "blob": file.blob(stream), "encoding": "zt.zstd-seekable/1", "decoded_length": len(content),
+                "digest": digest_of("xxh3", content)})
+            return file.finish()
+
+        for checksum in (True, False):
+            for size, lie, says in ((4096, 4096, "the zstd seek table does not match the frames" if checksum else "a frame has no checksum"),
+                                    (1 << 16, 4096, "for 4096 of content, more than one frame takes")):
+                stream = seekable([noise[:size], noise[size:2 * size]], checksum)
+                first, _, second, _ = struct.unpack_from("<IIII", stream, len(stream) - 25)
+                table = struct.pack("<IIII", first + second - 20, lie, 20, lie)
+                self.wrong(made(stream[:-25] + table + stream[-9:], noise[:2 * lie]), says)
+        # An encoder that flushes often makes larger frames than one that is given all at once.
+        flushed = zstandard.ZstdCompressor(write_checksum=True, write_content_size=True).compressobj(size=1 << 16)
+        content = noise[:1 << 16]
+        frame = b"".join(flushed.compress(content[at:at + 100]) + flushed.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+                         for at in range(0, 1 << 16, 100)) + flushed.flush()
+        whole = seekable([content])
+        one, _ = struct.unpack_from("<II", whole, len(whole) - 17)
+        path = self.put("in.zt", made(frame + whole[one:-17] + struct.pack("<II", len(frame), 1 << 16) + whole[-9:],
+                                      content))
+        self.converts(path)
 
     def test_planes_with_more_behind_them(self):
         """A stream without a seek table: what lies behind the declared content is no part of its last group."""
