@@ -133,6 +133,21 @@ class Limits(support.EndToEnd):
             self.assertEqual(self.entries(self.out), ["o.zt"])
             self.assertEqual(self.output.read_bytes(), OLD)
 
+    def run_in_memory(self, limit, found, *command):
+        """Runs the program in `limit` KiB of address space: done, or one line that says memory. Returns its status, which
+        `found` counts; None where the program cannot even start."""
+        process = self.shell('ulimit -v "$1"; "$PROGRAM" --version >/dev/null 2>&1 || exit 99; shift; exec "$PROGRAM" "$@"',
+                             limit, *command)
+        if process.returncode == 99:
+            return None
+        errors = process.stderr.decode()
+        found[process.returncode] = found.get(process.returncode, 0) + 1
+        self.assertIn(process.returncode, (DONE, IO), f"{command}, {limit} KiB: {errors}")
+        if process.returncode == IO:
+            self.assertRegex(errors, ONE_LINE)
+            self.assertRegex(errors, "memory", f"{limit} KiB")
+        return process.returncode
+
     def test_memory_limit(self):
         """From too little to start with to enough: done, or one line that says memory; never a crash."""
         if self.sanitized():
@@ -144,17 +159,11 @@ class Limits(support.EndToEnd):
         for options in ("-T 1", "-T 3", "--zstd -T 2", "--zstd=19 -T 1", "--dtype f32 -T 2"):
             enough = False
             for limit in range(16_000, 600_000, 12_000 if options == "-T 1" else 41_000):
-                process = self.shell('ulimit -v "$1"; "$PROGRAM" --version >/dev/null 2>&1 || exit 99; '
-                                     f'exec "$PROGRAM" convert -q -f {options} "$2" -o "$3"', limit, source, self.output)
-                if process.returncode == 99:
+                status = self.run_in_memory(limit, found, "convert", "-q", "-f", *options.split(), source, "-o", self.output)
+                if status is None:
                     continue
-                errors = process.stderr.decode()
-                found[process.returncode] = found.get(process.returncode, 0) + 1
-                self.assertIn(process.returncode, (DONE, IO), f"{options}, {limit} KiB: {errors}")
-                if process.returncode == IO:
+                if status == IO:
                     self.assertFalse(self.output.exists(), "an output after a failure")
-                    self.assertRegex(errors, ONE_LINE)
-                    self.assertRegex(errors, "memory", f"{limit} KiB")
                     self.assertFalse(enough and limit > 500_000, f"{limit} KiB no longer suffice")
                 else:
                     enough = True
@@ -177,18 +186,8 @@ class Limits(support.EndToEnd):
                         ["extract", "-f", "-o", self.out / "o.gguf"], ["diff", source]):
             enough = False
             for limit in range(16_000, 160_000, 3_500):
-                process = self.shell('ulimit -v "$1"; "$PROGRAM" --version >/dev/null 2>&1 || exit 99; shift; '
-                                     'exec "$PROGRAM" "$@"', limit, command[0], source, *command[1:])
-                if process.returncode == 99:
-                    continue
-                errors = process.stderr.decode()
-                found[process.returncode] = found.get(process.returncode, 0) + 1
-                self.assertIn(process.returncode, (DONE, IO), f"{command}, {limit} KiB: {errors}")
-                if process.returncode == IO:
-                    self.assertRegex(errors, ONE_LINE)
-                    self.assertRegex(errors, "memory", f"{limit} KiB")
-                else:
-                    enough = True
+                status = self.run_in_memory(limit, found, command[0], source, *command[1:])
+                enough = enough or status == DONE
             self.assertTrue(enough, command)
         self.assertGreater(found[IO], 20)
 
