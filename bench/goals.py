@@ -29,6 +29,22 @@ def rate(row):
     return row["input"] / row["median"]
 
 
+def in_turn(bench, contenders, runs):
+    """A row for each of {name: (input, command)}; they take turns, each with its own input."""
+    found = {name: [] for name in contenders}
+    for _ in range(runs):
+        for name, (source, command) in contenders.items():
+            found[name].append(bench.once(command, source))
+    rows = []
+    for name, values in found.items():
+        seconds, cpu, peak = zip(*values)
+        rows.append({"name": name, "median": statistics.median(seconds), "low": min(seconds), "high": max(seconds),
+                     "cpu": statistics.median(cpu), "peak": max(peak), "input": os.path.getsize(contenders[name][0]),
+                     "output": os.path.getsize(bench.output)})
+        print(f"  {name:40} {rows[-1]['median']:8.3f} s  ({min(seconds):.3f} to {max(seconds):.3f})", flush=True)
+    return rows
+
+
 def raw(bench, options):
     """Raw conversion beside `cp`: nobody waits for the disk, then both do. {size: (not synced, synced)} are the bounds."""
     large = options.goal_size
@@ -229,18 +245,9 @@ def small(bench, options):
     many, few = bench.make(size, "--tensor-bytes", 10240), bench.make(size)
     rows, goals = [], []
     for threads in (1, 2):
-        pair = {}
-        # In turn, each from its own input.
-        for run in range(options.runs):
-            for name, source in ((f"{count:,} tensors of 10 KB, -T{threads}", many),
-                                 (f"the same bytes in large ones, -T{threads}", few)):
-                pair.setdefault(name, (source, []))[1].append(bench.once(bench.convert(source, f"-T{threads}"), source))
-        for name, (source, values) in pair.items():
-            seconds, cpu, peak = zip(*values)
-            rows.append({"name": name, "median": statistics.median(seconds), "low": min(seconds), "high": max(seconds),
-                         "cpu": statistics.median(cpu), "peak": max(peak), "input": os.path.getsize(source),
-                         "output": os.path.getsize(bench.output)})
-            print(f"  {name:40} {rows[-1]['median']:8.3f} s  ({min(seconds):.3f} to {max(seconds):.3f})", flush=True)
+        rows += in_turn(bench, {
+            f"{count:,} tensors of 10 KB, -T{threads}": (many, bench.convert(many, f"-T{threads}")),
+            f"the same bytes in large ones, -T{threads}": (few, bench.convert(few, f"-T{threads}"))}, options.runs)
         goals.append(goal(f"{count:,} tensors of 10 KB with {threads} thread{'s' * (threads > 1)}, of the throughput of "
                           "large ones", rate(rows[-2]) / rate(rows[-1]), 0.8, False))
     return {"rows": rows, "goals": goals}
@@ -345,8 +352,8 @@ def torch(bench, options):
         subprocess.run([sys.executable, str(HERE / "make_torch.py"), source, checkpoint, *extra], check=True)
         for threads in (1, 2):
             names = [f"{kind} safetensors -T{threads}", f"{title} .pt -T{threads}"]
-            rows += bench.compare(source, {names[0]: bench.convert(source, f"-T{threads}")}, options.runs)
-            rows += bench.compare(checkpoint, {names[1]: bench.convert(checkpoint, f"-T{threads}")}, options.runs)
+            rows += in_turn(bench, {name: (path, bench.convert(path, f"-T{threads}"))
+                                    for name, path in zip(names, (source, checkpoint))}, options.runs)
             plain, taken = medians(rows, *names)
             goals.append(goal(f"{title} as `.pt` with {threads} thread{'s' * (threads > 1)}, of the same as safetensors",
                               taken / plain, bound))
