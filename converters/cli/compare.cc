@@ -23,6 +23,7 @@ module;
 #include <nlohmann/json.hpp>
 
 #include "core/little_endian.h"
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -224,7 +225,7 @@ class Comparer {
   class SumStage;
 
   Status Match() {
-    std::unordered_map<std::string_view, std::uint32_t> by_name;
+    std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
     const auto& theirs = second_.objects();
     for (std::uint32_t i = 0; i < theirs.size(); ++i) by_name.emplace(theirs[i].name, i);
     std::vector<bool> taken(theirs.size(), false);
@@ -268,7 +269,7 @@ class Comparer {
     } else if (a.shape != b.shape) {
       add(DifferenceKind::kShape, "", ToString(a.shape), ToString(b.shape));
     }
-    std::unordered_map<std::string_view, std::uint32_t> roles;
+    std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> roles;
     for (std::uint32_t c = 0; c < b.components.size(); ++c) roles.emplace(b.components[c].role, c);
     std::vector<Pair> pairs;
     for (std::uint32_t c = 0; c < a.components.size(); ++c) {
@@ -301,20 +302,25 @@ class Comparer {
   }
 
   // Aliases and tied weights have the same bytes: one pair of them is read, the others take what it finds. A source checks
-  // bytes that have a rule as they are read, by the shape of the tensor that asks for them.
+  // bytes that have a rule as they are read, by the tensor that asks for them: so those must be declared alike.
   void FindSame() {
+    using Declared = std::tuple<std::optional<DataRule>, std::string_view, Shape, std::uint64_t>;
+    const auto declared = [](const Pair& pair) -> Declared {
+      const auto rule = RuleOf(*pair.object, pair.first.component, pair.component->bytes);
+      if (!rule) return {};
+      return {rule, pair.component->role, pair.object->shape,
+              CountIndices(*pair.object).value_or(0)};
+    };
     const auto key = [&](const Pair& pair) {
-      return std::tuple(*first_.identity(pair.first), *second_.identity(pair.second),
-                        static_cast<int>(pair.numbers), pair.unit,
+      return std::tuple(declared(pair), *first_.identity(pair.first),
+                        *second_.identity(pair.second), static_cast<int>(pair.numbers), pair.unit,
                         std::string_view(pair.component->element.type),
                         pair.component->element.dtype);
     };
     std::map<decltype(key(pairs_.front())), std::size_t> known;
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       Pair& pair = pairs_[i];
-      const bool ruled =
-          RuleOf(*pair.object, pair.first.component, pair.component->bytes).has_value();
-      if (!ruled && first_.identity(pair.first) && second_.identity(pair.second)) {
+      if (first_.identity(pair.first) && second_.identity(pair.second)) {
         const auto [where, added] = known.emplace(key(pair), i);
         if (!added) pair.same_as = where->second;
       }
@@ -327,10 +333,12 @@ class Comparer {
     const auto found = std::find_if(object.attributes.begin(), object.attributes.end(),
                                     [](const auto& each) { return each.first == "logical_shape"; });
     if (found == object.attributes.end()) return ToString(object.shape);
-    std::string text;
-    AppendJson(found->second, text);
-    for (std::size_t at = 0; (at = text.find(',', at)) != std::string::npos; ++at)
-      text.insert(at + 1, " ");
+    std::string json, text;
+    AppendJson(found->second, json);
+    for (const char each : json) {
+      text += each;
+      if (each == ',') text += ' ';
+    }
     return text;
   }
 

@@ -5,6 +5,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <random>
 #include <set>
@@ -158,8 +159,26 @@ class Cells {
   std::vector<std::uint64_t> places_;
 };
 
-Status NamedTwice(std::uint64_t cell) {
-  return InvalidData("two elements name cell " + std::to_string(cell) +
+// What looking at the indices of a tensor found. They decide alone, whatever its shape is.
+struct Verdict {
+  Status status;     // unless it is `twice`
+  Shape twice = {};  // the coordinates of a cell that two elements name
+};
+
+// The coordinates of the cell with this number in C order.
+Shape CoordinatesOf(std::uint64_t place, const Shape& shape) {
+  Shape coordinates = shape;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    coordinates[d] = place % shape[d];
+    place /= shape[d];
+  }
+  return coordinates;
+}
+
+Status NamedTwice(const Shape& coordinates, const Shape& shape) {
+  std::uint64_t place = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) place = place * shape[d] + coordinates[d];
+  return InvalidData("two elements name cell " + std::to_string(place) +
                      " in C order (zTensor 2.0 §5.2, zt.sparse_coo/1)");
 }
 
@@ -231,9 +250,10 @@ class Passes {
 
 // Ascending cells, the usual order, are compared with the one before. kUnimplemented where others would take too long in
 // the memory there is.
-Status CheckCells(const Reader& reader, std::uint32_t index, std::uint64_t memory_bytes) {
-  // A scalar has no coordinates to compare.
-  if (reader.manifest().objects[index].shape.empty()) return OkStatus();
+Status CheckCells(const Reader& reader, std::uint32_t index, std::uint64_t memory_bytes,
+                  Shape& named_twice) {
+  const Shape& shape = reader.manifest().objects[index].shape;
+  if (shape.empty()) return OkStatus();  // a scalar has no coordinates to compare
   Cells cells(reader, index);
   ZT_RETURN_IF_ERROR(cells.Init(memory_bytes / 2));
   const auto too_much = [&] {
@@ -258,18 +278,31 @@ Status CheckCells(const Reader& reader, std::uint32_t index, std::uint64_t memor
     if (passes.passes() * cells.decodings() > kMostPasses) return too_much();
     ZT_ASSIGN_OR_RETURN(twice, passes.FindTwice());
   }
-  return twice ? NamedTwice(*twice) : OkStatus();
+  if (twice) named_twice = CoordinatesOf(*twice, shape);
+  return OkStatus();
 }
 
-Status CheckObject(const Reader& reader, std::uint32_t object,
-                   const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes) {
-  const StoredObject& stored = reader.manifest().objects[object];
-  for (const StoredComponent& c : stored.components) {
-    if (!c.undecodable.empty() || missing.contains(c.shard)) return OkStatus();
+bool IsIndex(const StoredComponent& component) {
+  return component.role == "coords" || component.role == "indices" || component.role == "indptr";
+}
+
+// Equal for tensors that have the same indices: the same stored bytes, read as the same numbers.
+std::vector<std::uint64_t> KeyOf(const StoredObject& object) {
+  std::vector<std::uint64_t> key = {object.format == "sparse_csr", object.shape.size()};
+  for (const StoredComponent& c : object.components) {
+    if (!IsIndex(c)) continue;
+    const CodecParameters& with = c.parameters;
+    key.insert(key.end(), {c.role.size(), c.shard, c.offset, c.length, c.decoded_bytes,
+                           static_cast<std::uint64_t>(c.encoding), with.chunk, with.group,
+                           with.width, with.rotate, ByteWidth(c.element.dtype)});
   }
-  if (stored.format == "sparse_csr") return CheckRows(reader, object);
-  if (stored.format == "sparse_coo") return CheckCells(reader, object, memory_bytes);
-  return OkStatus();
+  return key;
+}
+
+bool CanBeRead(const StoredObject& object, const std::set<std::uint32_t>& missing) {
+  return std::ranges::none_of(object.components, [&](const StoredComponent& c) {
+    return !c.undecodable.empty() || missing.contains(c.shard);
+  });
 }
 
 }  // namespace
@@ -280,10 +313,21 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    std::vector<std::string>& unchecked) {
   const Manifest& manifest = reader.manifest();
   if (!Traits(manifest.version).unique_indices) return OkStatus();
+  std::map<std::vector<std::uint64_t>, Verdict> verdicts;
   for (std::uint32_t o = 0; o < manifest.objects.size(); ++o) {
-    if (bad.contains(o)) continue;
-    const std::string& name = manifest.objects[o].name;
-    const Status status = WithoutNames(reader, name, CheckObject(reader, o, missing, memory_bytes));
+    const StoredObject& object = manifest.objects[o];
+    const bool rows = object.format == "sparse_csr", cells = object.format == "sparse_coo";
+    if ((!rows && !cells) || bad.contains(o) || !CanBeRead(object, missing)) continue;
+    const std::string& name = object.name;
+    const auto [held, fresh] = verdicts.try_emplace(KeyOf(object));
+    Verdict& verdict = held->second;
+    if (fresh) {
+      verdict.status = WithoutNames(
+          reader, name,
+          rows ? CheckRows(reader, o) : CheckCells(reader, o, memory_bytes, verdict.twice));
+    }
+    const Status status =
+        verdict.twice.empty() ? verdict.status : NamedTwice(verdict.twice, object.shape);
     if (status.code() == StatusCode::kDataLoss) {
       wrong(o, Message(status));
     } else if (status.code() == StatusCode::kUnimplemented) {

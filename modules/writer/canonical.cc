@@ -162,13 +162,14 @@ class Finder {
     }
     return indices;
   }
-  // Whether all of `indices` are those of one other tensor, which has the same shape and is written.
+  // Whether all of `indices` are those of one other tensor, which has as many dimensions and is written.
   bool HasCellsOfAnother(std::uint32_t object, const std::vector<std::uint32_t>& indices) const {
     const PlannedObject& planned = plan_.objects[object];
     const auto& first = planned.components[indices.front()].shared_with;
     if (!first) return false;
     const Object& other = *plan_.objects[first->object].object;
-    if (other.format != planned.object->format || other.shape != planned.object->shape) {
+    if (other.format != planned.object->format ||
+        other.shape.size() != planned.object->shape.size()) {
       return false;
     }
     return std::ranges::all_of(indices, [&](std::uint32_t c) {

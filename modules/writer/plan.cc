@@ -13,6 +13,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.writer;
@@ -217,14 +218,15 @@ class Planner {
   }
 
   // What an index names, where the version allows no cell twice; "" for all else. Whoever looks for such cells sees only
-  // indices that are written: so all of a tensor's are those of one other that has the same cells, or all are written.
+  // indices that are written: so all of a tensor's are those of one other with as many dimensions, or all are written.
+  // Whether two of its elements name the same cell does not depend on how long the dimensions are.
   std::string Indexed(ComponentId at) const {
     if (!Traits(plan_.spec).unique_indices) return {};
     const Object& object = *plan_.objects[at.object].object;
     if (!writer::internal::IsIndex(object, at.component)) return {};
     const Component& component = object.components[at.component];
     std::string key = component.role + " " + std::string(Name(component.element)) + " " +
-                      object.format + ToString(object.shape);
+                      object.format + " " + std::to_string(object.shape.size());
     for (std::uint32_t c = 0; c < object.components.size(); ++c) {
       if (c == at.component || !writer::internal::IsIndex(object, c)) continue;
       const auto other = source_.identity(plan_.objects[at.object].components[c].source);
@@ -239,8 +241,9 @@ class Planner {
   const PlanOptions& options_;
   AttributeBudget budget_;  // of the manifest to be written
   Plan plan_;
-  std::uint32_t current_ = 0;                             // the source's object that is looked at
-  std::unordered_map<std::string, std::uint32_t> names_;  // new name -> source object
+  std::uint32_t current_ = 0;  // the source's object that is looked at
+  std::unordered_map<std::string, std::uint32_t, zt::internal::NameHash>
+      names_;  // new name -> source object
 };
 
 }  // namespace

@@ -149,11 +149,13 @@ class SharedBlobs(Agreement):
         says = "beyond the dimension of 2"
         line = self.wrong(sharing({"a": coo((9, 9), coords), "b": coo((2, 2), coords)}), says)
         self.assertIn("tensor 'b'", line)
-        fine = self.put("in.zt", sharing({"a": coo((9, 9), coords), "b": coo((9, 9), coords, (7, 8)), "c": coo((10, 5), coords)}))
+        fine = self.put("in.zt", sharing({"a": coo((9, 9), coords), "b": coo((9, 9), coords, (7, 8)), "c": coo((10, 5), coords),
+                                          "d": coo((9,), coords)}))
         for options in ((), ("--spec", "2.0"), ("--canonical",)):
             offsets = self.converts(fine, *options)
             self.assertEqual(offsets["a", "coords"], offsets["b", "coords"])
-            self.assertEqual(offsets["a", "coords"] == offsets["c", "coords"], options != ("--spec", "2.0"))
+            self.assertEqual(offsets["a", "coords"], offsets["c", "coords"])
+            self.assertEqual(offsets["a", "coords"] == offsets["d", "coords"], options != ("--spec", "2.0"))
         # One tensor's cells may be another's twice: cell 5 of both elements.
         twice = self.put("in.zt", sharing({"a": coo((9, 9), (0, 0, 5, 6)), "b": coo((1, 9), (0, 0, 5, 6))}))
         self.converts(twice, "--canonical")

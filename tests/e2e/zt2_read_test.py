@@ -234,6 +234,16 @@ class Good(Reading):
                            self.elements(random.Random(2).sample(range(1 << 40), 200_000), (1 << 20, 1 << 20)))
         self.assertRegex(report["unchecked"][0], "^c: whether two of its 200000 elements name the same cell was not checked")
 
+    def test_indices_of_several_tensors_are_looked_at_once_and_told_of_each(self):
+        file = File()
+        coords, values = file.part(struct.pack("<4I", 1, 1, 2, 2), "u32"), file.part(bytes(2))
+        for name, shape in (("a", [3, 4]), ("b", [2, 9]), ("c", [5])):
+            file.add(name, shape, "zt.sparse_coo/1", coords=coords, values=values if len(shape) == 2 else file.part(bytes(4)))
+        process = self.run_program("verify", self.put("twice.zt", file.finish()))
+        self.assertEqual(process.returncode, DIFFERS)
+        for name, cell in (("a", 6), ("b", 11), ("c", 1)):
+            self.assertRegex(process.stderr.decode(), f"'{name}'.*two elements name cell {cell} in C order")
+
     def test_unknown_fields_are_passed_over(self):
         file = File()
         entry = file.add("t", [3], data=file.part(b"abc", later={"x": [1, {1: b"k"}]}))
