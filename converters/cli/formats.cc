@@ -109,9 +109,11 @@ OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>&
     const std::string set = GgufSetOf((std::filesystem::path(path) / file).string());
     return set.empty() ? file : set;
   };
+  std::string first;
   for (const std::string& file : files) {
     if (!options.follow_links) ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, file), file));
-    if (model(file) == model(files.front())) continue;
+    if (first.empty()) first = model(file);
+    if (model(file) == first) continue;
     return InvalidArgument("the folder holds several GGUF models, " + Quote(files.front()) +
                            " and " + Quote(file) + " among them; name the file of one");
   }

@@ -84,16 +84,16 @@ Status ArrayReader::Read(std::uint64_t offset, std::span<std::byte> out) {
 
 Status ArrayReader::ReadHeld(std::uint64_t offset, std::span<std::byte> out) {
   if (view_ == nullptr) {
-    held_.resize(size_);
-    ZT_RETURN_IF_ERROR(bytes_->ReadAt(data_, held_));
-    held_bytes_ = MemoryBytes(held_, bytes_->name());
+    held_ = pool_.Take(size_);
+    ZT_RETURN_IF_ERROR(bytes_->ReadAt(data_, held_.bytes()));
+    held_bytes_ = MemoryBytes(held_.bytes(), bytes_->name());
     MakeView(*held_bytes_, 0, std::make_shared<StridedBands>(memory_limit_ / 8));
   }
   ZT_RETURN_IF_ERROR(view_->Read(offset, out));
   if (offset + out.size() == size_) {
     view_.reset();
     held_bytes_.reset();
-    std::vector<std::byte>().swap(held_);
+    held_ = Buffer();
   }
   return OkStatus();
 }

@@ -13,6 +13,7 @@ module zt.convert.npy:array;
 import :header;
 import zt.convert.strided;
 import zt.core;
+import zt.pipeline;
 import zt.source;
 
 namespace zt::npy::internal {
@@ -55,7 +56,8 @@ class ArrayReader {
 
   std::unique_ptr<StridedView> view_;  // where direct() is false
   // A sequential Fortran-ordered array, from its first Read to its last byte.
-  std::vector<std::byte> held_;
+  BufferPool pool_{0};  // not the heap, which would keep what was freed
+  Buffer held_;
   std::shared_ptr<ByteSource> held_bytes_;
   // The element a sequential Read ended within.
   std::uint64_t split_index_ = ~std::uint64_t{0};

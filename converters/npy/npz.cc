@@ -12,6 +12,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.npy;
@@ -80,7 +81,7 @@ struct Listing {
 StatusOr<Listing> ListArrays(ZipArchive& archive) {
   constexpr std::string_view kSuffix = ".npy";
   Listing listing;
-  std::unordered_set<std::string_view> names;
+  std::unordered_set<std::string_view, zt::internal::NameHash> names;
   for (std::size_t i = 0; i < archive.entries().size(); ++i) {
     const ZipEntry& entry = archive.entries()[i];
     std::string_view name = entry.name;

@@ -14,6 +14,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
@@ -31,9 +32,7 @@ namespace torch::internal {
 namespace {
 
 constexpr std::string_view kPickle = "data.pkl";
-// A value that takes three bytes of a pickle may take a hundred of memory. So much may a deflated pickle have, and so
-// many times what is stored of it.
-constexpr std::uint64_t kFreeInflated = std::uint64_t{4} << 20;
+// So many times what is stored of it may a deflated pickle have, and more where SourceMemory::free_inflated has some left.
 constexpr std::uint64_t kMostInflated = 32;
 
 // True where the last part of the path is `name`.
@@ -108,7 +107,7 @@ class Entries {
   }
 
  private:
-  std::unordered_map<std::string_view, std::size_t> by_name_;
+  std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> by_name_;
 };
 
 StatusOr<bool> IsBigEndian(ZipArchive& archive, const Entries& entries) {
@@ -146,16 +145,20 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> 
       return Unsupported("data.pkl has " + std::to_string(entry.size) + " bytes, more than " +
                          std::to_string(PickleLimits().bytes));
     }
-    if (entry.size > std::max(kFreeInflated, kMostInflated * entry.stored_size)) {
+    const std::uint64_t allowed = kMostInflated * entry.stored_size,
+                        beyond = entry.size > allowed ? entry.size - allowed : 0;
+    if (beyond > *memory.free_inflated) {
       return Unsupported("data.pkl has " + std::to_string(entry.size) +
                          " bytes that were deflated to " + std::to_string(entry.stored_size) +
                          ", as no checkpoint's are; unpack the archive, and zip it uncompressed");
     }
+    *memory.free_inflated -= beyond;
     ZT_ASSIGN_OR_RETURN(const Graph graph, Graph::Read(*pickle, 0));
     if (graph.size() != *pickle->size()) {
       return InvalidData("bytes follow the pickle in data.pkl");
     }
-    ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem, memory_limit));
+    ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem, memory.chunk ? 0 : memory_limit));
+    if (memory.chunk) contents.attributes = {};
   }
   std::vector<Place> places;
   std::vector<std::size_t> used;

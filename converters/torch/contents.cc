@@ -13,6 +13,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
@@ -59,7 +60,7 @@ class Walk {
     } else {
       ZT_RETURN_IF_ERROR(Visit(root, 0));
     }
-    std::unordered_set<std::string_view> names;
+    std::unordered_set<std::string_view, zt::internal::NameHash> names;
     for (const Tensor& tensor : contents_.tensors) {
       if (!names.insert(tensor.name).second) {
         return Unsupported("two tensors would be named " + Quote(tensor.name));
@@ -72,7 +73,7 @@ class Walk {
  private:
   // A file's attributes have unique keys, and "a.b" may be one key or two.
   void DropTwins() {
-    std::unordered_set<std::string> keys;
+    std::unordered_set<std::string, zt::internal::NameHash> keys;
     Value::Map unique;
     for (Value::Member& member : contents_.attributes) {
       if (member.first.empty() || !IsUtf8(member.first)) {
@@ -153,7 +154,7 @@ class Walk {
   // name, and both are visited.
   Status VisitPairs(std::span<const NodeId> items, int depth) {
     std::vector<std::pair<std::string, NodeId>> members;
-    std::unordered_map<std::string_view, std::size_t> texts, numbers;
+    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> texts, numbers;
     members.reserve(items.size() / 2);
     texts.reserve(items.size() / 2);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {

@@ -17,6 +17,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
@@ -264,6 +265,9 @@ class DcpSource final : public TensorSource {
       std::erase_if(open, [&](const Chunk* other) {
         return other->offsets[0] + other->sizes[0] <= chunk.offsets[0];
       });
+      compared_ += open.size();
+      allowed_ += kMostOpen;
+      if (compared_ > allowed_) return Unsupported("it has too many chunks beside one another");
       for (const Chunk* other : open) {
         bool apart = false;
         for (std::size_t k = 0; k < chunk.sizes.size(); ++k) {
@@ -278,6 +282,9 @@ class DcpSource final : public TensorSource {
     return OkStatus();
   }
 
+  // Chunks of all tensors that were compared, and how many may be: as if each tensor lay in so many columns.
+  static constexpr std::uint64_t kMostOpen = 4096;
+  std::uint64_t compared_ = 0, allowed_ = std::uint64_t{1} << 26;
   std::vector<std::string> problems_;       // of each object, or empty
   std::vector<std::vector<Chunk>> chunks_;  // of each object, by their offsets
   std::vector<std::uint64_t> tallest_;      // rows of the tallest chunk
@@ -299,7 +306,7 @@ class Texts {
  private:
   const Graph& graph_;
   std::unordered_map<NodeId, std::uint32_t> by_node_;
-  std::unordered_map<std::string_view, std::uint32_t> by_text_;
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_text_;
 };
 
 // Reads .metadata: what tensors there are, and in which files their chunks lie.
@@ -311,8 +318,10 @@ class Metadata {
         options_(options),
         sizes_(graph, none_, storages_),
         texts_(graph),
-        memory_{std::make_shared<StridedBands>(options.memory_limit / 4),
-                std::make_shared<HeldStorages>(options.memory_limit / 2)} {}
+        memory_(SharedMemory(options.memory_limit)) {
+    memory_.bands = std::make_shared<StridedBands>(options.memory_limit / 4);
+    memory_.chunk = true;
+  }
 
   StatusOr<std::unique_ptr<TensorSource>> Open() {
     const NodeId root = graph_.root();
@@ -525,7 +534,7 @@ class Metadata {
   std::vector<Storage> storages_;
   TensorReader sizes_;
   Texts texts_;
-  const SourceMemory memory_;                                   // of all chunks
+  SourceMemory memory_;                                         // of all chunks
   std::map<std::pair<std::uint32_t, Shape>, Location> places_;  // by name and offsets
   std::unordered_map<std::uint32_t, OpenedFile> files_;         // by path
 };
@@ -545,9 +554,12 @@ bool LooksLikeDcpFolder(const std::string& path) {
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
                                                         const TorchOptions& options) {
   if (!LooksLikeDcpFolder(path)) {
+    const auto memory = torch::internal::SharedMemory(options.memory_limit);
     const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
                           const ShardIndex&) {
-      return OpenTorch(std::move(bytes), std::filesystem::path(file).stem().string(), options);
+      return torch::internal::OpenOneOf(std::move(bytes),
+                                        std::filesystem::path(file).stem().string(),
+                                        options.memory_limit, memory);
     };
     return OpenShards(path,
                       {".bin", ".bin.index.json", open, false, torch::internal::LooksLikeTorch},

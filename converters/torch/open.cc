@@ -53,26 +53,33 @@ void AddLeftOut(const Contents& contents, TensorSource& source) {
   source.AddWarning(std::move(line));
 }
 
+StatusOr<std::unique_ptr<TensorSource>> OpenOneOf(std::shared_ptr<ByteSource> bytes,
+                                                  const std::string& stem,
+                                                  std::uint64_t memory_limit,
+                                                  const SourceMemory& memory) {
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, 512));
+  if (LooksLikeZip(head)) return OpenArchive(std::move(bytes), stem, memory_limit, memory);
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  if (IsTar(text)) {
+    return Unsupported(
+        "it is a tar file, as torch before 0.2 wrote them; load it with torch.load and save it "
+        "again");
+  }
+  if (text.starts_with(kOldMagic)) {
+    return Unsupported(
+        "it is a checkpoint in a pickle of protocol 0 or 1, 2 to 5 are read; load it and save it "
+        "again with torch.save");
+  }
+  return OpenStream(std::move(bytes), stem, memory_limit, memory);
+}
+
 }  // namespace torch::internal
 
 StatusOr<std::unique_ptr<TensorSource>> OpenTorch(std::shared_ptr<ByteSource> bytes,
                                                   const std::string& stem,
                                                   const TorchOptions& options) {
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, 512));
-  if (LooksLikeZip(head))
-    return torch::internal::OpenArchive(std::move(bytes), stem, options.memory_limit);
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  if (torch::internal::IsTar(text)) {
-    return Unsupported(
-        "it is a tar file, as torch before 0.2 wrote them; load it with torch.load and save it "
-        "again");
-  }
-  if (text.starts_with(torch::internal::kOldMagic)) {
-    return Unsupported(
-        "it is a checkpoint in a pickle of protocol 0 or 1, 2 to 5 are read; load it and save it "
-        "again with torch.save");
-  }
-  return torch::internal::OpenStream(std::move(bytes), stem, options.memory_limit);
+  return torch::internal::OpenOneOf(std::move(bytes), stem, options.memory_limit,
+                                    torch::internal::SharedMemory(options.memory_limit));
 }
 
 }  // namespace zt

@@ -25,6 +25,7 @@ import :open;
 import :source;
 import zt.convert.strided;
 import zt.core;
+import zt.pipeline;
 import zt.source;
 import zt.transform;
 
@@ -34,6 +35,10 @@ namespace {
 // Expanded tensors repeat elements; so much more than their storages hold may all tensors be together.
 constexpr std::uint64_t kMaxExpansion = 1024;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
+
+// A value that takes three bytes of a pickle may take a hundred of memory. So many bytes may deflated pickles have beyond
+// what is allowed for what is stored of them.
+constexpr std::uint64_t kFreeInflated = std::uint64_t{4} << 20;
 
 // How often a storage that is deflated is inflated anew.
 constexpr std::uint64_t kMostReturns = 16;
@@ -70,8 +75,7 @@ class HeldStorages::Held final : public ByteSource {
     } else {
       all_->loaded_.splice(all_->loaded_.end(), all_->loaded_, at_);
     }
-    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset - place_.offset), out.size(),
-                out.begin());
+    std::ranges::copy(bytes_.bytes().subspan(offset - place_.offset, out.size()), out.begin());
     return OkStatus();
   }
 
@@ -81,27 +85,33 @@ class HeldStorages::Held final : public ByteSource {
     while (!all_->loaded_.empty() && all_->used_ + place_.size > all_->room_) {
       all_->loaded_.front()->Free();
     }
-    std::vector<std::byte> loading(place_.size);
-    ZT_RETURN_IF_ERROR(place_.bytes->ReadAt(place_.offset, loading));
+    Buffer loading = all_->pool_.Take(place_.size);
+    ZT_RETURN_IF_ERROR(place_.bytes->ReadAt(place_.offset, loading.bytes()));
+    at_ = all_->loaded_.insert(all_->loaded_.end(), this);
     bytes_ = std::move(loading);
     all_->used_ += place_.size;
-    at_ = all_->loaded_.insert(all_->loaded_.end(), this);
     return OkStatus();
   }
   void Free() {
-    all_->used_ -= bytes_.size();
-    std::vector<std::byte>().swap(bytes_);
+    all_->used_ -= place_.size;
+    bytes_ = Buffer();
     all_->loaded_.erase(at_);
   }
 
   const Place place_;
   const std::shared_ptr<HeldStorages> all_;
-  std::vector<std::byte> bytes_;
+  Buffer bytes_;
   std::list<Held*>::iterator at_;  // in loaded_, where there are bytes
   std::uint64_t loads_ = 0;
 };
 
 HeldStorages::HeldStorages(std::uint64_t room) : room_(room) {}
+
+SourceMemory SharedMemory(std::uint64_t memory_limit) {
+  return {.bands = nullptr,
+          .held = std::make_shared<HeldStorages>(memory_limit / 2),
+          .free_inflated = std::make_shared<std::uint64_t>(kFreeInflated)};
+}
 
 std::shared_ptr<ByteSource> HeldStorages::Hold(const std::shared_ptr<HeldStorages>& all,
                                                const Place& place) {

@@ -14,6 +14,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
@@ -129,7 +130,7 @@ Status CheckHead(Pickles& pickles) {
 }
 
 // Every storage the pickle mentions, by key: those of values that were dropped lie in the file too.
-std::unordered_map<std::string, Storage> AllStorages(const Graph& graph) {
+std::unordered_map<std::string, Storage, zt::internal::NameHash> AllStorages(const Graph& graph) {
   std::vector<Storage> storages;
   const std::vector<bool> none;
   TensorReader reader(graph, none, storages);
@@ -141,7 +142,7 @@ std::unordered_map<std::string, Storage> AllStorages(const Graph& graph) {
     (void)reader.ReadStorage(id, element, typed, first, window)
         .ok();  // a wrong one is found when it is missed
   }
-  std::unordered_map<std::string, Storage> by_key;
+  std::unordered_map<std::string, Storage, zt::internal::NameHash> by_key;
   for (Storage& storage : storages) by_key.emplace(storage.key, storage);
   return by_key;
 }
@@ -152,11 +153,12 @@ struct Located {
 };
 
 // Where each storage lies. `keys` is the graph of the list of keys, in the order of the storages.
-StatusOr<std::unordered_map<std::string, Located>> Locate(
-    ByteSource& bytes, const Graph& keys, const std::unordered_map<std::string, Storage>& storages,
+StatusOr<std::unordered_map<std::string, Located, zt::internal::NameHash>> Locate(
+    ByteSource& bytes, const Graph& keys,
+    const std::unordered_map<std::string, Storage, zt::internal::NameHash>& storages,
     std::uint64_t& position) {
   if (!keys.Is(keys.root(), NodeKind::kList)) return InvalidData("the storages' keys are no list");
-  std::unordered_map<std::string, Located> located;
+  std::unordered_map<std::string, Located, zt::internal::NameHash> located;
   for (const NodeId item : keys.Items(keys.root())) {
     if (!keys.Is(item, NodeKind::kText)) return InvalidData("a storage's key is no text");
     const std::string key(keys.Text(item));
@@ -186,11 +188,12 @@ StatusOr<std::unordered_map<std::string, Located>> Locate(
 
 StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> bytes,
                                                    const std::string& stem,
-                                                   std::uint64_t memory_limit) {
+                                                   std::uint64_t memory_limit,
+                                                   const SourceMemory& memory) {
   Pickles pickles(*bytes);
   ZT_RETURN_IF_ERROR(CheckHead(pickles));
   Contents contents;
-  std::unordered_map<std::string, Storage> storages;
+  std::unordered_map<std::string, Storage, zt::internal::NameHash> storages;
   {
     ZT_ASSIGN_OR_RETURN(const Graph graph, pickles.Next("the checkpoint's pickle"));
     ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem, memory_limit));
@@ -226,7 +229,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
   const bool pipe = bytes->sequential();
   auto source = std::make_unique<StreamSource>(std::move(bytes), end);
   AddLeftOut(contents, *source);
-  ZT_RETURN_IF_ERROR(source->Init(std::move(contents), std::move(places), pipe, memory_limit));
+  ZT_RETURN_IF_ERROR(
+      source->Init(std::move(contents), std::move(places), pipe, memory_limit, memory));
   return source;
 }
 

@@ -10,6 +10,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
@@ -24,6 +25,10 @@ namespace {
 
 // Parameters of parameters of ...; torch makes two levels at most.
 constexpr int kMaxWrappers = 8;
+// Members of a tensor's metadata: it has two.
+constexpr std::size_t kMostMetadata = 64;
+// Of a name that an error tells.
+constexpr std::size_t kMostOfName = 64;
 
 Status Malformed(std::string_view what) {
   return InvalidData("the call that makes it is malformed: " + std::string(what));
@@ -193,6 +198,8 @@ Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
 std::string TensorReader::MetadataProblem(NodeId metadata) const {
   if (!graph_.Is(metadata, NodeKind::kDict)) return {};
   const auto items = graph_.Items(metadata);
+  // Many tensors may share it: a long one would cost as much for each.
+  if (items.size() > 2 * kMostMetadata) return "its metadata has too many members";
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     if (!graph_.Is(items[i], NodeKind::kText)) continue;
     const std::string_view key = graph_.Text(items[i]);
@@ -253,18 +260,19 @@ StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr
       graph_.IsGlobal(graph_.callable(layout), "torch.serialization._get_layout")) {
     layout = graph_.Items(graph_.args(layout))[0];
   }
-  const std::string name = graph_.Is(layout, NodeKind::kText)     ? std::string(graph_.Text(layout))
-                           : graph_.Is(layout, NodeKind::kGlobal) ? graph_.GlobalName(layout)
-                                                                  : std::string("no name");
+  const auto is_layout = [&](std::string_view known) {
+    return graph_.Is(layout, NodeKind::kText) ? graph_.Text(layout) == known
+                                              : graph_.IsGlobal(layout, known);
+  };
   const auto parts = graph_.Items(args[1]);
   Tensor tensor;
-  if (name == "torch.sparse_coo" && !csr_only) {
+  if (is_layout("torch.sparse_coo") && !csr_only) {
     if (parts.size() < 3) return Malformed("parts are missing");
     tensor.layout = Layout::kCoo;
     ZT_ASSIGN_OR_RETURN(tensor.indices, ReadPart(parts[0], "indices", depth));
     ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[1], "values", depth));
     ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[2]));
-  } else if (name == "torch.sparse_csr") {
+  } else if (is_layout("torch.sparse_csr")) {
     if (parts.size() < 4) return Malformed("parts are missing");
     tensor.layout = Layout::kCsr;
     ZT_ASSIGN_OR_RETURN(tensor.pointers, ReadPart(parts[0], "row pointers", depth));
@@ -272,8 +280,12 @@ StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr
     ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[2], "values", depth));
     ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[3]));
   } else {
-    return Unsupported("its layout " + Quote(name) +
-                       " is not supported; save it dense or with to_sparse_csr()");
+    const std::string name =
+        graph_.Is(layout, NodeKind::kText) ? Quote(graph_.Text(layout).substr(0, kMostOfName)) + " "
+        : graph_.Is(layout, NodeKind::kGlobal) ? Quote(graph_.GlobalName(layout)) + " "
+                                               : std::string();
+    return Unsupported("its layout " + name +
+                       "is not supported; save it dense or with to_sparse_csr()");
   }
   return tensor;
 }
@@ -329,6 +341,7 @@ StatusOr<std::optional<Tensor>> TensorReader::Read(NodeId id, int depth) {
   } else if (is("torch._utils._rebuild_parameter") ||
              is("torch._utils._rebuild_parameter_with_state")) {
     ZT_RETURN_IF_ERROR(need(3));
+    if (args.size() > 4) return Malformed("there are too many arguments");
     for (std::size_t i = 1; i < args.size(); ++i) {
       if (holds_[args[i]]) return Unsupported("its hooks or attributes hold tensors");
     }

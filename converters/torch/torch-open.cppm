@@ -26,10 +26,16 @@ bool LooksLikeTorch(std::span<const std::byte> head);
 StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
                                                     const std::string& stem,
                                                     std::uint64_t memory_limit,
-                                                    const SourceMemory& memory = {});
+                                                    const SourceMemory& memory);
 StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> bytes,
                                                    const std::string& stem,
-                                                   std::uint64_t memory_limit);
+                                                   std::uint64_t memory_limit,
+                                                   const SourceMemory& memory);
+// OpenTorch, for one of the files that share `memory`.
+StatusOr<std::unique_ptr<TensorSource>> OpenOneOf(std::shared_ptr<ByteSource> bytes,
+                                                  const std::string& stem,
+                                                  std::uint64_t memory_limit,
+                                                  const SourceMemory& memory);
 // What is listed of an object that cannot be converted: under its name, as `what`, without a shape.
 Object Unreadable(std::string name, std::string_view what);
 // Says once what of the contents does not become part of the source.

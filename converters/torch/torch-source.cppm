@@ -19,6 +19,7 @@ module zt.convert.torch:source;
 import :contents;
 import zt.convert.strided;
 import zt.core;
+import zt.pipeline;
 import zt.source;
 
 namespace zt::torch::internal {
@@ -49,16 +50,23 @@ class HeldStorages {
   class Held;
 
   const std::uint64_t room_;
+  BufferPool pool_{0};  // not the heap, which would keep what was freed
   std::mutex mutex_;
   std::uint64_t used_ = 0;
   std::list<Held*> loaded_;  // the one that was used last at the end
 };
 
-// What several sources hold together, as those of the chunks of a distributed checkpoint; null where a source is alone.
+// What the sources of the files or chunks of one checkpoint take together; null where a source is alone.
 struct SourceMemory {
   std::shared_ptr<StridedBands> bands;
   std::shared_ptr<HeldStorages> held;
+  // How many bytes of deflated pickles may still be more than these can be.
+  std::shared_ptr<std::uint64_t> free_inflated;
+  // Its one tensor alone is wanted of the source: it is a chunk of a distributed checkpoint.
+  bool chunk = false;
 };
+// For the files of a checkpoint.
+SourceMemory SharedMemory(std::uint64_t memory_limit);
 
 // The tensors of a checkpoint. Derived classes say what Finish checks.
 class StorageSource : public TensorSource {

@@ -9,6 +9,8 @@ module;
 #include <unordered_map>
 #include <vector>
 
+#include "core/name_table.h"
+
 module zt.convert.torch:tensors;
 
 import :contents;
@@ -62,7 +64,8 @@ class TensorReader {
   const Graph& graph_;
   const std::vector<bool>& holds_;
   std::vector<Storage>& storages_;
-  std::unordered_map<std::string_view, std::uint32_t> by_key_;  // the texts are the graph's
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash>
+      by_key_;  // the texts are the graph's
   std::unordered_map<NodeId, std::uint32_t> by_key_node_;
   std::uint64_t room_;
   // Of arrays: twice the node that has the bytes, and 1 more where they are big-endian.

@@ -5,6 +5,7 @@ Fixtures of torch 2.14 are in tests/data/torch; a Python that has torch writes t
 import array
 import hashlib
 import json
+import pathlib
 import shutil
 import struct
 import subprocess
@@ -144,6 +145,24 @@ class Torch(EndToEnd):
             process = self.run_program("convert", "-f", "--memory", limit, TORCH / "views.pt", "-o", self.path("m.zt"))
             if process.returncode == 0:
                 self.check(read_zt(self.path("m.zt"))["objects"], EXPECTED["views.pt"])
+
+    def test_memory_is_bounded_for_what_is_held(self):
+        """Deflated files of one checkpoint hold their storages together; what was freed goes back to the system."""
+        from torch_hostile_test import dictionary, tensor
+        folder = pathlib.Path(self.path("shards"))
+        folder.mkdir()
+        rows, columns = 6 << 10, 1 << 10
+        for i in range(1, 9):
+            body = dictionary(**{f"w{i}": tensor(size=(rows, columns), stride=(1, rows), count=rows * columns)})
+            content = pickles.archive(body, {"0": bytes([i, 0, 0, 0]) * (rows * columns)}, method=zipfile.ZIP_DEFLATED)
+            (folder / f"pytorch_model-{i:05}-of-00008.bin").write_bytes(content)
+        for threads in "1", "4":
+            with self.subTest(threads=threads):
+                status, _, memory = self.costs("convert", "-f", "--no-sync", "--memory", "64MiB", "-T", threads, folder,
+                                               "-o", self.path("held.zt"))
+                self.assertEqual(status, 0)
+                if not self.sanitized():
+                    self.assertLess(memory, 112)
 
     def test_memory_is_bounded_for_transposed_tensors(self):
         """Whatever is under way, with one thread and with two: 64 MiB each that are read column by column."""
