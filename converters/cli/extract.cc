@@ -19,6 +19,7 @@ module;
 
 #include <nlohmann/json.hpp>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -74,7 +75,7 @@ StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Ex
     for (std::uint32_t i = 0; i < objects.size(); ++i) selected.push_back(i);
     return selected;
   }
-  std::unordered_map<std::string_view, std::uint32_t> by_name;
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
   for (std::uint32_t i = 0; i < objects.size(); ++i) by_name.emplace(objects[i].name, i);
   for (const std::string& name : args.names) {
     const std::size_t before = selected.size();

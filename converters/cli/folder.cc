@@ -17,6 +17,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/retry.h"
 #include "core/status_macros.h"
 #include "sink/sync.h"
@@ -67,7 +68,7 @@ std::string Escape(std::string_view name, bool capitals) {
 }  // namespace
 
 StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> tensors) {
-  std::unordered_map<std::string, std::size_t> folded;
+  std::unordered_map<std::string, std::size_t, zt::internal::NameHash> folded;
   for (const std::string_view name : tensors) ++folded[Folded(name)];
   std::vector<std::string> names;
   names.reserve(tensors.size());

@@ -16,6 +16,8 @@ module;
 
 #include <nlohmann/json.hpp>
 
+#include "core/name_table.h"
+
 module zt.cli;
 
 import :listing;
@@ -67,15 +69,16 @@ void Shorten(Rows& lines, std::size_t columns) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].size() > 1) left.push_back(i);
   }
-  std::unordered_map<std::string_view, std::size_t> used;  // what is shown, and in which line
-  constexpr std::size_t kStep = 10, kSteps = 6;            // then a name is left whole
+  std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash>
+      used;                                      // what is shown, and in which line
+  constexpr std::size_t kStep = 10, kSteps = 6;  // then a name is left whole
   for (std::size_t step = 0; !left.empty(); ++step) {
     const auto cut = [&](std::size_t i) {
       const std::string& whole = lines[i][0];
       return step < kSteps ? Shortened(whole, columns + step * kStep) : whole;
     };
-    std::unordered_map<std::string, std::size_t> first;
-    std::unordered_set<std::string> alike;
+    std::unordered_map<std::string, std::size_t, zt::internal::NameHash> first;
+    std::unordered_set<std::string, zt::internal::NameHash> alike;
     for (const std::size_t i : left) {
       std::string text = cut(i);
       const auto same = [&](std::size_t other) { return lines[other][0] == lines[i][0]; };

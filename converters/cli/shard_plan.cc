@@ -21,6 +21,7 @@ module;
 #include <vector>
 
 #include "core/little_endian.h"
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -91,7 +92,7 @@ std::vector<Unit> FindUnits(const TensorSource& source, const Plan& plan) {
     b = root(b);
     parent[std::max(a, b)] = std::min(a, b);
   };
-  std::unordered_map<std::string_view, std::uint32_t> modules;
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> modules;
   for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
     for (const PlannedComponent& component : plan.objects[i].components) {
       if (component.shared_with) unite(i, component.shared_with->object);

@@ -17,6 +17,8 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
+
 module zt.cli;
 
 import :listing;
@@ -32,7 +34,7 @@ struct Node {
   std::string_view part;                 // of the name; its parents' come before, joined by dots
   const ListedObject* object = nullptr;  // a tensor, if it ends here
   std::vector<std::unique_ptr<Node>> children;
-  std::unordered_map<std::string_view, Node*> by_part;
+  std::unordered_map<std::string_view, Node*, zt::internal::NameHash> by_part;
   // Of all tensors below, this one included. What is tied counts among the tensors alone.
   std::uint64_t tensors = 0, tied = 0, parameters = 0, bytes = 0;
   std::size_t likeness = 0;  // equal for nodes whose tensors have equal names, types and shapes

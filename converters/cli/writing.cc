@@ -11,6 +11,7 @@ module;
 
 #include <nlohmann/json.hpp>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -41,7 +42,7 @@ std::string_view Replacement(const Object* object, OnOverflow policy) {
 
 std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings, const Plan& plan) {
   std::vector<std::string> lines;
-  std::unordered_map<std::string_view, const Object*> objects;
+  std::unordered_map<std::string_view, const Object*, zt::internal::NameHash> objects;
   if (!findings.empty()) {
     for (const PlannedObject& each : plan.objects)
       objects.emplace(each.object->name, each.object.get());

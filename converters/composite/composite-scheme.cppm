@@ -10,6 +10,8 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
+
 module zt.convert.composite:scheme;
 
 import zt.core;
@@ -36,7 +38,7 @@ class Tensors {
 
  private:
   TensorSource& source_;
-  std::unordered_map<std::string_view, std::uint32_t> by_name_;
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name_;
 };
 
 // How one module becomes one object.

@@ -18,6 +18,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;
@@ -39,7 +40,7 @@ StatusOr<Value> ToValue(const dom::element& element, int depth);
 
 StatusOr<Value::Map> ToMap(const dom::object& object, int depth) {
   Value::Map map;
-  std::unordered_set<std::string_view> keys;
+  std::unordered_set<std::string_view, zt::internal::NameHash> keys;
   for (const auto& [key, value] : object) {
     if (!keys.insert(key).second) return InvalidData("member " + Quote(key) + " is there twice");
     ZT_ASSIGN_OR_RETURN(Value member, ToValue(value, depth));

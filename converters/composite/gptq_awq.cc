@@ -6,6 +6,7 @@ module;
 #include <string>
 #include <utility>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;

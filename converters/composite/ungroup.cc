@@ -12,6 +12,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;
@@ -81,7 +82,7 @@ StatusOr<std::vector<Object>> SourceTensors(const Object& group, const Value& re
     return InvalidData("attribute " + Quote(kSourceTensorsAttribute) +
                        " has not one entry for each component");
   }
-  std::unordered_map<std::string_view, const Value*> by_role;
+  std::unordered_map<std::string_view, const Value*, zt::internal::NameHash> by_role;
   for (const auto& [role, entry] : *entries) by_role.emplace(role, &entry);
   std::vector<Object> out;
   for (const Component& component : group.components) {
@@ -110,7 +111,7 @@ bool IsKeptConfig(const Value& value) {
 StatusOr<std::unique_ptr<TensorSource>> Ungroup(std::unique_ptr<TensorSource> source) {
   TensorSource& inner = *source;
   auto ungrouped = std::make_unique<RegroupedSource>(std::move(source));
-  std::unordered_set<std::string> names;
+  std::unordered_set<std::string, zt::internal::NameHash> names;
   bool any = false;
   for (std::uint32_t i = 0; i < inner.objects().size(); ++i) {
     const Object& object = inner.objects()[i];

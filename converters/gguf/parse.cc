@@ -15,6 +15,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
@@ -287,7 +288,7 @@ bool Parser::Metadata() {
   const std::uint64_t least = CountWidth() + 4 + 1;
   if (!NeedItems(kv_count_, least, "key-value pairs")) return false;
   out_.kv.reserve(kv_count_);
-  std::unordered_set<std::string_view> seen;
+  std::unordered_set<std::string_view, zt::internal::NameHash> seen;
   for (std::uint64_t i = 0; i < kv_count_; ++i) {
     label_ = "after key";
     std::string_view key;
@@ -354,7 +355,7 @@ bool Parser::Tensors() {
   label_ = {};
   if (!NeedItems(tensor_count_, least, "tensors")) return false;
   out_.tensors.reserve(tensor_count_);
-  std::unordered_set<std::string_view> seen;
+  std::unordered_set<std::string_view, zt::internal::NameHash> seen;
   for (std::uint64_t i = 0; i < tensor_count_; ++i) {
     if (i > 0) label_ = "after tensor";
     std::string_view name;

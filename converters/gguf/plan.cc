@@ -14,6 +14,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
@@ -217,7 +218,8 @@ class GgufPlanner {
 
   // First the recorded tensors in their order, then the others in the order given.
   Status AddTensors() {
-    std::unordered_map<std::string_view, std::uint32_t> by_name;  // what has not been added yet
+    std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash>
+        by_name;  // what has not been added yet
     for (const std::uint32_t index : selected_) {
       if (!by_name.emplace(source_.objects()[index].name, index).second) {
         return InvalidData("two objects have the same name");

@@ -15,6 +15,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
@@ -181,7 +182,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name, const 
                        std::to_string(name.count) + " shards have " + std::to_string(tensors) +
                        " tensors");
   }
-  std::unordered_map<std::string_view, std::size_t> owner;
+  std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> owner;
   for (std::size_t i = 0; i < files.size(); ++i) {
     for (const GgufTensor& tensor : files[i].header.tensors) {
       const auto [held, fresh] = owner.emplace(tensor.name, i);

@@ -15,6 +15,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.hdf5;
@@ -93,7 +94,7 @@ class Hdf5Source final : public TensorSource {
       return std::pair(dataset.contiguous ? dataset.offset : dataset.address,
                        std::string_view(dataset.name));
     });
-    std::unordered_set<std::string_view> names;
+    std::unordered_set<std::string_view, zt::internal::NameHash> names;
     bool decodes = false;
     for (Dataset& dataset : index.datasets) {
       const std::string context = TensorContext(dataset.name);

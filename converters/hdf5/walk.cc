@@ -15,6 +15,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.hdf5;
@@ -267,7 +268,7 @@ class Walker {
 
   // The attributes of an object; those of a group by its path and their name.
   Status AddAttributes(hid_t object, const std::string& path, Value::Map& to) {
-    std::unordered_set<std::string> keys;
+    std::unordered_set<std::string, zt::internal::NameHash> keys;
     for (std::string& name : AttributeNames(object)) {
       std::string key = path.empty() ? name : path + "/" + name;
       auto value = ReadAttribute(object, name.c_str(), std::min(kMostAttribute, attributes_));
@@ -302,8 +303,8 @@ class Walker {
   Index index_;
   std::vector<Pending> pending_;
   std::unordered_set<std::uint64_t> groups_;  // addresses of those that have been met
-  std::unordered_map<std::uint64_t, std::size_t> datasets_;  // by address, the first of each
-  std::unordered_set<std::string> keys_;                     // of index_.attributes
+  std::unordered_map<std::uint64_t, std::size_t> datasets_;       // by address, the first of each
+  std::unordered_set<std::string, zt::internal::NameHash> keys_;  // of index_.attributes
 };
 
 }  // namespace

@@ -25,6 +25,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.onnx;
@@ -166,7 +167,7 @@ class OnnxSource final : public TensorSource {
     struct First {
       std::size_t tensor, object;
     };
-    std::unordered_map<std::string_view, First> names;
+    std::unordered_map<std::string_view, First, zt::internal::NameHash> names;
     for (std::size_t i = 0; i < model.tensors.size(); ++i) {
       const TensorProto& tensor = model.tensors[i];
       const std::string context = TensorContext(tensor.name);
@@ -175,7 +176,7 @@ class OnnxSource final : public TensorSource {
       ZT_RETURN_IF_ERROR(Annotate(
           fresh ? Add(tensor) : AddAgain(model.tensors[first], tensor, parts_[object]), context));
     }
-    std::unordered_set<std::string_view> keys;
+    std::unordered_set<std::string_view, zt::internal::NameHash> keys;
     for (const auto& [key, value] : model.metadata) {
       if (!key.empty() && IsUtf8(key) && IsUtf8(value) && keys.insert(key).second) {
         attributes_.emplace_back(key, Value(value));

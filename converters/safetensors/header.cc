@@ -194,7 +194,7 @@ class SafetensorsSource final : public TensorSource {
     if (entry.get_object().get(members) != simdjson::SUCCESS) {
       return InvalidData("__metadata__ is not a JSON object");
     }
-    std::unordered_set<std::string_view> keys;
+    std::unordered_set<std::string_view, zt::internal::NameHash> keys;
     for (auto each : members) {
       ondemand::field field;
       std::string_view key, text;

@@ -13,6 +13,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.safetensors;
@@ -122,7 +123,7 @@ void AppendTensor(const Object& object, const Tensor& tensor, std::uint64_t begi
 
 StatusOr<std::string> MetadataJson(std::span<const std::pair<std::string, std::string>> metadata) {
   std::string out;
-  std::unordered_set<std::string_view> keys;
+  std::unordered_set<std::string_view, zt::internal::NameHash> keys;
   for (const auto& [key, value] : metadata) {
     if (!keys.insert(key).second)
       return InvalidData("root attribute " + Quote(key) + " is there twice");

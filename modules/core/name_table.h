@@ -14,6 +14,11 @@ namespace zt::internal {
 // A hash of a name under a key of this process, so that nobody can make a file of names that collide. Thread-safe.
 std::uint64_t HashOfName(std::string_view name);
 
+// That hash, for the standard's tables of names that a file chooses.
+struct NameHash {
+  std::size_t operator()(std::string_view name) const { return HashOfName(name); }
+};
+
 // Numbers below 2^40 by their names, in eight bytes each and some room: a part of the name's hash and the number. With a
 // million names the memory that a look-up touches is what costs; most touch one slot. `name_of(number)` gives the name of
 // a number that was added.

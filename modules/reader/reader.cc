@@ -25,6 +25,7 @@ module;
 
 #include "core/idle.h"
 #include "core/mutex.h"
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.reader;
@@ -217,7 +218,7 @@ struct Reader::State {
   struct stat file{};  // what stood under it just before it was opened
   Manifest manifest;
   std::uint64_t data_end = 0, file_bytes = 0;
-  std::unordered_map<std::string_view, std::uint32_t> names;
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> names;
 
   Mutex mutex;
   Recent<BlobKey, const FrameTable> tables ZT_GUARDED_BY(mutex){kMostTableBytes};

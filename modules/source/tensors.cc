@@ -13,6 +13,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.source;
@@ -30,8 +31,10 @@ class MergedSource final : public TensorSource {
   Status Init() {
     std::size_t total = 0;
     for (const auto& source : sources_) total += source->objects().size();
-    std::unordered_map<std::string_view, std::size_t> owner;  // object name -> source
-    std::unordered_map<std::string_view, std::size_t> kept;   // attribute -> its place
+    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash>
+        owner;  // object name -> source
+    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash>
+        kept;  // attribute -> its place
     owner.reserve(total);
     objects_.reserve(total);
     origin_.reserve(total);

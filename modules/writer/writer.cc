@@ -15,6 +15,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.writer;
@@ -43,7 +44,7 @@ constexpr std::uint64_t kMaxAlignment = 16 << 20;
 // Sets every member of `from` in `into`, in one pass: a file may have a hundred thousand.
 void MergeAttributes(const Value::Map& from, Value::Map& into) {
   into.reserve(into.size() + from.size());  // so that keys stay where they are
-  std::unordered_map<std::string_view, std::size_t> place;
+  std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> place;
   for (std::size_t i = 0; i < into.size(); ++i) place.emplace(into[i].first, i);
   for (const auto& [key, value] : from) {
     if (const auto held = place.find(key); held != place.end()) {

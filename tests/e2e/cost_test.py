@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pathlib
+import random
 import shutil
 import struct
 import subprocess
@@ -35,7 +36,71 @@ TIME_FLOOR = 0.35      # seconds: less is never a failure
 MEMORY_FLOOR = 64      # MiB
 
 
+# ---- names that collide --------------------------------------------------------------------------------------------
+
+# libstdc++'s hash of a text is MurmurHash64A with a seed that everybody knows, so that names can be chosen which all have
+# the same one: at each of some places of 16 bytes one of two texts stands after which the hash is the same.
+ALL, MULTIPLIER, SEED = (1 << 64) - 1, 0xc6a4a7935bd1e995, 0xc70f6907
+INVERSE = pow(MULTIPLIER, -1, 1 << 64)
+LETTERS = bytes(sorted({*range(33, 127)} - {*b'"\\'}))
+
+
+def mixed(word, factor=MULTIPLIER):
+    word = word * factor & ALL
+    return (word ^ word >> 47) * factor & ALL
+
+
+def add_word(state, word):
+    return (state ^ mixed(word)) * MULTIPLIER & ALL
+
+
+def colliding(n):
+    """n names, each of the same hash."""
+    dice, places = random.Random(1), (n - 1).bit_length()
+    word = lambda: int.from_bytes(bytes(dice.choices(LETTERS, k=8)), "little")
+    state, pairs = SEED ^ 16 * places * MULTIPLIER & ALL, []
+    for _ in range(places):
+        first, other = word(), word()
+        one, two = add_word(state, first), add_word(state, other)
+        last = None
+        while last is None or not {*last.to_bytes(8, "little")} <= {*LETTERS}:
+            second = word()
+            last = mixed(mixed(second) ^ one ^ two, INVERSE)
+        pairs.append([struct.pack("<QQ", first, second).decode(), struct.pack("<QQ", other, last).decode()])
+        state = add_word(one, second)
+    return ["".join(pair[i >> place & 1] for place, pair in enumerate(pairs)) for i in range(n)]
+
+
 # ---- files of n things -------------------------------------------------------------------------------------------
+
+
+def colliding_keys(path, n):
+    make_safetensors.write(path / "a.safetensors", {"w": ("U8", [1], b"x")}, dict.fromkeys(colliding(n), ""))
+    return "a.safetensors"
+
+
+def colliding_tensors(path, n):
+    make_safetensors.write(path / "a.safetensors", {name: ("U8", [1], b"x") for name in colliding(n)})
+    return "a.safetensors"
+
+
+def colliding_objects(path, n):
+    return zt(path, {name: dense() for name in colliding(n)})
+
+
+def logical_shape(path, n):
+    return zt(path, {"x": dense(attributes={"logical_shape": [1] * n})})
+
+
+def cells_of_one_index(path, n):
+    """Twice the tensors over indices that are twice as many, each of another shape."""
+    file, count = make_zt2.File(), 64 * n
+    values = file.part(bytes(count))
+    coords = file.part(bytes(8 * count) + numpy.arange(count, dtype="<u8").tobytes(), "u64")
+    for i in range(n):
+        file.add(f"c{i:06}", [2 + i, 1 << 32], "zt.sparse_coo/1", values=values, coords=coords)
+    (path / "a.zt").write_bytes(file.finish())
+    return "a.zt"
 
 def metadata(path, n):
     make_safetensors.write(path / "a.safetensors", {"w": ("U8", [1], b"x")}, {f"key {i:07}": f"{i}" for i in range(n)})
@@ -209,6 +274,15 @@ def torch_values(path, n):
     return "a.pt"
 
 
+def torch_tensors_of_one_dict(path, n):
+    """Twice the tensors that share metadata of twice as many members."""
+    share = pickles.dictionary(**{f"k{i:06}": pickles.number(i) for i in range(n)}) + b"r" + struct.pack("<I", 9)
+    first = pickles.tensor((1,), more=(share,))
+    others = {f"t{i:06}": pickles.tensor((1,), more=(b"j" + struct.pack("<I", 9),)) for i in range(n)}
+    (path / "a.pt").write_bytes(pickles.archive(pickles.dictionary(a=first, **others)))
+    return "a.pt"
+
+
 def onnx_tensors(path, n):
     (path / "a.onnx").write_bytes(onnx.model(*(onnx.tensor(f"t{i:06}", 1, (1,), onnx.field(9, bytes(4))) for i in range(n))))
     return "a.onnx"
@@ -252,6 +326,7 @@ LITTLE = ["verify", "{}", "--memory", "4MiB"]
 SHARDED = ["convert", "{}", "--shards", "1", "--spec", "2.0", "-o", "o.zt", "-f", "--no-sync"]
 DIFF, AGAINST = ["diff", "{}", "{}"], ["verify", "a.zt", "--against", "a.zt"]
 CONVERT, PACK = ["convert", "{}", "-o", "o.zt", "-f", "--no-sync"], ["convert", "{}", "--zstd", "-o", "o.zt", "-f", "--no-sync"]
+AS_2_0 = ["convert", "{}", "--spec", "2.0", "-o", "o.zt", "-f", "--no-sync"]
 CANONICAL, ID = ["convert", "{}", "--canonical", "-o", "o.zt", "-f", "--no-sync"], ["id", "{}"]
 PIPED = ["convert", "-", "-o", "o.zt", "-f", "--no-sync"]
 RENAME = ["convert", "{}", "--rename", "s/^/a/", "--include", ".", "--dtype", "f16", "-o", "o.zt", "-f", "--no-sync"]
@@ -268,6 +343,9 @@ FOREIGN = [INSPECT, DIFF, CONVERT, RENAME]
 
 # what is counted, how many of it, and the commands that meet it
 CASES = [
+    (colliding_keys, 8192, [*FOREIGN, extract("safetensors")]), (colliding_tensors, 8192, [*FOREIGN, extract("npz")]),
+    (colliding_objects, 8192, [*ZT, AS_2_0]), (logical_shape, 100000, [DIFF]),
+    (cells_of_one_index, 1000, [VERIFY, AS_2_0, CANONICAL]), (torch_tensors_of_one_dict, 8000, [INSPECT, CONVERT]),
     (elements_in_disorder, 1 << 20, [VERIFY, LITTLE]),
     (metadata, 40000, [*FOREIGN, SHARDED, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, CANONICAL, extract("safetensors"), extract("npz")]),
     (shards, 1000, [*FOREIGN, extract("safetensors")]),
