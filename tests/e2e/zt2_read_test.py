@@ -497,6 +497,8 @@ class Shards(Reading):
         self.assertEqual(self.json("verify", "--json", root)["digests"], 2001)
 
     def test_what_the_system_refuses_is_not_the_files_fault(self):
+        if self.sanitized():
+            self.skipTest("the sanitizer opens a pipe to look at an address, and finds no descriptor left for it")
         file, shards = File(), [make_zt2.shard_file(bytes([i]) * 100)[0] for i in range(60)]
         file.root["shards"] = {f"s{i:02}": {"size": len(each), "digest": zt2read.digest_of("xxh3", each)}
                                for i, each in enumerate(shards)}
