@@ -514,7 +514,9 @@ def hdf5_file(rng, folder, prefix):
         with zipfile.ZipFile(path, "w", rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
             archive.writestr("config.json", "{}")
             archive.writestr("model.weights.h5", content)
-        if len(content) > 1000000:  # must fit the least memory limit where it is deflated
+        if len(content) <= 1000000:
+            attributes["model_config"] = "{}"
+        else:  # must fit the least memory limit where it is deflated
             with zipfile.ZipFile(path, "w") as archive:
                 archive.writestr("model.weights.h5", content)
     return Input(path, model, attributes, kind="keras" if keras else "hdf5")
