@@ -131,7 +131,7 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
   }
   viewed_.resize(places_.size());
   streams_.resize(places_.size());
-  held_ = memory.held != nullptr ? memory.held : std::make_shared<HeldStorages>(memory_limit / 2);
+  held_ = memory.held;
   for (Tensor& tensor : contents.tensors) {
     Entry entry;
     auto object = Declare(tensor, entry);

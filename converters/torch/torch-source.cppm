@@ -56,9 +56,9 @@ class HeldStorages {
   std::list<Held*> loaded_;  // the one that was used last at the end
 };
 
-// What the sources of the files or chunks of one checkpoint take together; null where a source is alone.
+// What the sources of the files or chunks of one checkpoint take together.
 struct SourceMemory {
-  std::shared_ptr<StridedBands> bands;
+  std::shared_ptr<StridedBands> bands;  // null where each source has its own
   std::shared_ptr<HeldStorages> held;
   // How many bytes of deflated pickles may still be more than these can be.
   std::shared_ptr<std::uint64_t> free_inflated;
@@ -75,7 +75,7 @@ class StorageSource : public TensorSource {
   ~StorageSource() override;
   // Declares what `contents` describes. `places` are of contents.storages. `pipe`: the input is read front to back.
   Status Init(Contents contents, std::vector<Place> places, bool pipe, std::uint64_t memory_limit,
-              const SourceMemory& memory = {});
+              const SourceMemory& memory);
 
   std::string_view format() const override { return "torch"; }
   Status CheckReadable(std::uint32_t object) const override;
