@@ -63,26 +63,29 @@ TEST(Crc32c, PublishedValues) {
   EXPECT_EQ(Crc32cText(0xAu), "crc32c:0x0000000A");
 }
 
-// The hardware path works on three streams of 4096 bytes, then words, then bytes: every length passes each border.
-TEST(Crc32c, EveryLengthTo20000OnBothPaths) {
+// Folding works on 256 bytes, then 64; the instruction on three streams of 4096 bytes, then words, then bytes: every length
+// passes each border.
+TEST(Crc32c, EveryLengthTo20000OnEveryPath) {
+  const auto paths = kernel::Crc32cExtenders();
   const auto bytes = RandomBytes(20008, 1);
   const auto* p = reinterpret_cast<const std::uint8_t*>(bytes.data());
   std::uint32_t want = 0x12345678u;
   for (std::size_t n = 0; n <= 20000; ++n) {
-    ASSERT_EQ(kernel::Crc32cExtend(0x12345678u, p, n), want) << n;
-    ASSERT_EQ(kernel::Crc32cExtendPortable(0x12345678u, p, n), want) << n;
+    for (std::size_t path = 0; path < paths.size(); ++path) {
+      ASSERT_EQ(paths[path](0x12345678u, p, n), want) << n << " by path " << path;
+    }
     want = Bitwise(want, p + n, 1);
   }
 }
 
 TEST(Crc32c, EveryAlignment) {
+  const auto paths = kernel::Crc32cExtenders();
   const auto bytes = RandomBytes(70000, 2);
   const auto* p = reinterpret_cast<const std::uint8_t*>(bytes.data());
   for (std::size_t at = 0; at < 64; ++at) {
     for (const std::size_t n : {0u, 1u, 7u, 8u, 9u, 4095u, 12287u, 12288u, 12289u, 65536u}) {
       const std::uint32_t want = Bitwise(7, p + at, n);
-      ASSERT_EQ(kernel::Crc32cExtend(7, p + at, n), want) << at << " " << n;
-      ASSERT_EQ(kernel::Crc32cExtendPortable(7, p + at, n), want) << at << " " << n;
+      for (const auto extend : paths) ASSERT_EQ(extend(7, p + at, n), want) << at << " " << n;
     }
   }
 }

@@ -1,4 +1,6 @@
-// CRC-32C: the processor's instruction on three interleaved streams, or tables of eight.
+// CRC-32C: by folding 256 bytes at a time with carry-less products of AVX-512, by the processor's instruction on three
+// interleaved streams, or by tables of eight. Folding follows Gopal et al., "Fast CRC Computation for Generic Polynomials
+// Using PCLMULQDQ Instruction" (Intel, 2009).
 #include "digest/crc32c_kernel.h"
 
 #include <array>
@@ -6,7 +8,7 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <nmmintrin.h>
+#include <immintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <arm_acle.h>
 #include <sys/auxv.h>
@@ -108,6 +110,62 @@ ZT_CRC_TARGET std::uint32_t ExtendHardware(std::uint32_t seed, const std::uint8_
 }
 #endif
 
+#if defined(__x86_64__)
+#define ZT_FOLD_TARGET __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
+
+inline bool HaveFolds() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") &&
+         __builtin_cpu_supports("sse4.2");
+}
+
+// What moves 16 bytes past kBytes of others: the first eight by x^(8 kBytes + 63), the next by x^(8 kBytes - 1). A product
+// of reflected words comes out one bit too high, which is the one bit less here.
+template <std::size_t kBytes>
+struct Fold {
+  static constexpr std::uint32_t kX7 = 0x80000000u >> 7;
+  std::uint64_t first = std::uint64_t{Crc32cMultiply(Crc32cShift(kBytes + 7), kX7)} << 32;
+  std::uint64_t second = std::uint64_t{Crc32cMultiply(Crc32cShift(kBytes - 1), kX7)} << 32;
+};
+
+// Four times 64 bytes side by side: a product has a latency of some eight cycles, and one can begin each cycle.
+ZT_FOLD_TARGET std::uint32_t ExtendFolding(std::uint32_t seed, const std::uint8_t* p,
+                                           std::size_t n) {
+  if (n < 512) return ExtendHardware(seed, p, n);
+  static const Fold<256> far;
+  static const Fold<64> near;
+  const auto spread = [](const auto& by) ZT_FOLD_TARGET {
+    return _mm512_broadcast_i32x4(
+        _mm_set_epi64x(static_cast<long long>(by.second), static_cast<long long>(by.first)));
+  };
+  const auto fold = [](__m512i sum, __m512i by, __m512i next) ZT_FOLD_TARGET {
+    constexpr int kXor3 = 0x96;
+    return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(sum, by, 0x00),
+                                     _mm512_clmulepi64_epi128(sum, by, 0x11), next, kXor3);
+  };
+  const auto load = [&p](std::size_t at) ZT_FOLD_TARGET { return _mm512_loadu_si512(p + at); };
+  __m512i a = _mm512_xor_si512(load(0),
+                               _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(~seed)))),
+          b = load(64), c = load(128), d = load(192);
+  p += 256;
+  n -= 256;
+  for (const __m512i by = spread(far); n >= 256; p += 256, n -= 256) {
+    a = fold(a, by, load(0));
+    b = fold(b, by, load(64));
+    c = fold(c, by, load(128));
+    d = fold(d, by, load(192));
+  }
+  const __m512i by = spread(near);
+  d = fold(fold(fold(a, by, b), by, c), by, d);
+  for (; n >= 64; p += 64, n -= 64) d = fold(d, by, load(0));
+  // 64 bytes whose CRC, begun at nothing, is that of all before.
+  std::uint8_t rest[64];
+  _mm512_storeu_si512(rest, d);
+  std::uint32_t crc = 0;
+  for (std::size_t i = 0; i < sizeof rest; i += 8) crc = Step64(crc, LoadLittle64(rest + i));
+  return ExtendHardware(~crc, p, n);
+}
+#endif
+
 }  // namespace
 
 std::uint32_t Crc32cMultiply(std::uint32_t a, std::uint32_t b) {
@@ -141,12 +199,21 @@ std::uint32_t Crc32cExtendPortable(std::uint32_t seed, const std::uint8_t* p, st
   return ~crc;
 }
 
-std::uint32_t Crc32cExtend(std::uint32_t seed, const std::uint8_t* data, std::size_t size) {
-#if defined(ZT_CRC_TARGET)
-  static const bool hardware = HaveCrc();
-  if (hardware) return ExtendHardware(seed, data, size);
+std::vector<Crc32cExtender> Crc32cExtenders() {
+  std::vector<Crc32cExtender> found;
+#if defined(__x86_64__)
+  if (HaveFolds()) found.push_back(ExtendFolding);
 #endif
-  return Crc32cExtendPortable(seed, data, size);
+#if defined(ZT_CRC_TARGET)
+  if (HaveCrc()) found.push_back(ExtendHardware);
+#endif
+  found.push_back(Crc32cExtendPortable);
+  return found;
+}
+
+std::uint32_t Crc32cExtend(std::uint32_t seed, const std::uint8_t* data, std::size_t size) {
+  static const Crc32cExtender fastest = Crc32cExtenders().front();
+  return fastest(seed, data, size);
 }
 
 }  // namespace zt::kernel

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace zt::kernel {
 
@@ -12,7 +13,11 @@ std::uint32_t Crc32cMultiply(std::uint32_t a, std::uint32_t b);
 
 // Continues the CRC `seed` over `size` bytes.
 std::uint32_t Crc32cExtend(std::uint32_t seed, const std::uint8_t* data, std::size_t size);
-// The same by table, on any processor: the reference the tests hold the other against.
+// The same by every way this processor has, the fastest first.
+using Crc32cExtender = std::uint32_t (*)(std::uint32_t seed, const std::uint8_t* data,
+                                         std::size_t size);
+std::vector<Crc32cExtender> Crc32cExtenders();
+// The last of them: by table, on any processor.
 std::uint32_t Crc32cExtendPortable(std::uint32_t seed, const std::uint8_t* data, std::size_t size);
 
 }  // namespace zt::kernel
