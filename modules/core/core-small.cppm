@@ -3,6 +3,7 @@ module;
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,46 +27,57 @@ using InlinedVector = absl::InlinedVector<T, N>;
 // names that the specification lists take eight bytes and no allocation.
 class Word {
  public:
-  Word();  // empty
+  inline Word() noexcept {}  // empty
   Word(std::string_view text);
   Word(const std::string& text) : Word(std::string_view(text)) {}
   Word(const char* text) : Word(std::string_view(text)) {}
-  Word(const Word& other);
-  Word(Word&& other) noexcept : Word() { std::swap(text_, other.text_); }
+  inline Word(const Word& other) : bits_(other.owns() ? Copied(other) : other.bits_) {}
+  inline Word(Word&& other) noexcept : bits_(std::exchange(other.bits_, 0)) {}
   inline Word& operator=(Word other) noexcept {
-    std::swap(text_, other.text_);
+    std::swap(bits_, other.bits_);
     return *this;
   }
-  ~Word();
+  inline ~Word() {
+    if (owns()) Free();
+  }
 
   // The text. Valid as long as the word is not changed.
-  inline const std::string& str() const { return *text_; }
-  inline operator const std::string&() const { return *text_; }
-  inline operator std::string_view() const { return *text_; }
+  inline const std::string& str() const {
+    return bits_ == 0 ? Empty() : *reinterpret_cast<const std::string*>(bits_ & ~kOwned);
+  }
+  inline operator const std::string&() const { return str(); }
+  inline operator std::string_view() const { return str(); }
 
-  inline bool empty() const { return text_->empty(); }
-  inline const char* c_str() const { return text_->c_str(); }
-  inline std::size_t size() const { return text_->size(); }
-  inline bool starts_with(std::string_view text) const { return text_->starts_with(text); }
+  inline bool empty() const { return bits_ == 0; }
+  inline const char* c_str() const { return str().c_str(); }
+  inline std::size_t size() const { return str().size(); }
+  inline bool starts_with(std::string_view text) const { return str().starts_with(text); }
   inline std::string substr(std::size_t from, std::size_t count = std::string::npos) const {
-    return text_->substr(from, count);
+    return str().substr(from, count);
   }
 
   friend bool operator==(const Word& a, const Word& b) {
-    return a.text_ == b.text_ || *a.text_ == *b.text_;
+    return a.bits_ == b.bits_ || a.str() == b.str();
   }
   template <std::convertible_to<std::string_view> T>
   friend bool operator==(const Word& a, const T& b) {
-    return std::string_view(*a.text_) == std::string_view(b);
+    return std::string_view(a.str()) == std::string_view(b);
   }
   template <std::convertible_to<std::string_view> T>
   friend std::string operator+(const Word& a, const T& b) {
-    return *a.text_ + std::string(std::string_view(b));
+    return a.str() + std::string(std::string_view(b));
   }
-  friend std::string operator+(std::string a, const Word& b) { return std::move(a += *b.text_); }
+  friend std::string operator+(std::string a, const Word& b) { return std::move(a += b.str()); }
 
  private:
-  const std::string* text_;  // one of the static ones, or its own
+  static constexpr std::uintptr_t kOwned = 1;
+  static const std::string& Empty();
+  static std::uintptr_t Copied(const Word& other);
+  inline bool owns() const { return (bits_ & kOwned) != 0; }
+  void Free();
+
+  // Where the text is: one of the static ones, or its own, with a bit that says so. None for the empty one.
+  std::uintptr_t bits_ = 0;
 };
 
 }  // namespace zt

@@ -3,7 +3,7 @@ module;
 
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -12,40 +12,41 @@ module zt.core;
 namespace zt {
 namespace {
 
-using Words = std::array<std::string, 25>;
+using Words = std::array<std::string, 24>;
 
 // The words that take no memory, the most frequent first. They are never destroyed: words of static objects may outlive
 // any other.
 [[gnu::always_inline]] inline const Words& Listed() {
-  static const Words& words =
-      *new const Words{"",          "data",       "dense",      "values",      "indices",
-                       "indptr",    "coords",     "sparse_csr", "sparse_coo",  "quantized_group",
-                       "scales",    "zeros",      "g_idx",      "sparse",      "packed_weight",
-                       "f8_e4m3fn", "f8_e5m2",    "f8_e8m0",    "f8_e4m3fnuz", "f8_e5m2fnuz",
-                       "complex64", "complex128", "f4_e2m1",    "f6_e2m3",     "f6_e3m2"};
+  static const Words& words = *new const Words{
+      "data",        "dense",         "values",          "indices", "indptr",  "coords",
+      "sparse_csr",  "sparse_coo",    "quantized_group", "scales",  "zeros",   "g_idx",
+      "sparse",      "packed_weight", "f8_e4m3fn",       "f8_e5m2", "f8_e8m0", "f8_e4m3fnuz",
+      "f8_e5m2fnuz", "complex64",     "complex128",      "f4_e2m1", "f6_e2m3", "f6_e3m2"};
   return words;
 }
 
-bool IsListed(const std::string* word) {
-  const Words& words = Listed();
-  return !std::less<>()(word, words.data()) && std::less<>()(word, words.data() + words.size());
-}
+std::uintptr_t Address(const std::string* text) { return reinterpret_cast<std::uintptr_t>(text); }
 
 }  // namespace
 
-Word::Word() : text_(Listed().data()) {}
+static_assert(alignof(std::string) > 1);  // a bit of its address is free
 
 Word::Word(std::string_view text) {
+  if (text.empty()) return;
   const Words& words = Listed();
   const auto* const listed = std::find(words.begin(), words.end(), text);
-  text_ = listed != words.end() ? listed : new std::string(text);
+  bits_ = listed != words.end() ? Address(listed) : Address(new std::string(text)) | kOwned;
 }
 
-Word::Word(const Word& other)
-    : text_(IsListed(other.text_) ? other.text_ : new std::string(*other.text_)) {}
-
-Word::~Word() {
-  if (!IsListed(text_)) delete text_;
+const std::string& Word::Empty() {
+  static const std::string& empty = *new const std::string;
+  return empty;
 }
+
+std::uintptr_t Word::Copied(const Word& other) {
+  return Address(new std::string(other.str())) | kOwned;
+}
+
+void Word::Free() { delete &str(); }
 
 }  // namespace zt
