@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -221,6 +222,24 @@ TEST(Names, FindAllWithoutRoomMadeForThem) {
     EXPECT_FALSE(names.Add(std::to_string(i), 0));
   }
   EXPECT_EQ(names.Find("5000"), std::nullopt);
+}
+
+// Numbers and sizes around each border of seven bits.
+TEST(Names, HoldNumbersAndSizesOfAnyLength) {
+  Names names;
+  std::vector<std::pair<std::string, std::uint32_t>> all;
+  for (unsigned bits = 7; bits <= 21; bits += 7) {
+    for (const int more : {-1, 0, 1}) {
+      all.emplace_back(std::string((1u << bits) + more, 'x'), (1u << bits) + more);
+      all.emplace_back("of " + std::to_string(all.size()), ~std::uint32_t{0} >> bits);
+    }
+  }
+  all.emplace_back("the last", ~std::uint32_t{0});
+  for (const auto& [name, of] : all) ASSERT_TRUE(names.Add(name, of));
+  for (const auto& [name, of] : all) {
+    EXPECT_EQ(names.Find(name), of);
+    EXPECT_FALSE(names.Add(name, 0));
+  }
 }
 
 }  // namespace

@@ -165,7 +165,8 @@ Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, Wr
   ZT_ASSIGN_OR_RETURN(const WrittenFile written,
                       WriteFile(std::move(sink), source, plan, std::move(options)));
   bar.End();
-  Json json = SummaryJson(args, source, plan, warnings);
+  Json json =
+      args.common.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
   Report(args.common, written, plan, json["warnings"]);
   if (args.common.json) {
     json["output"]["bytes"] = written.bytes;

@@ -32,21 +32,23 @@ class NameTable {
   template <class NameOf>
   std::optional<std::uint64_t> Find(std::string_view name, const NameOf& name_of) const {
     if (slots_.empty()) return std::nullopt;
-    const std::uint64_t hash = HashOfName(name);
-    for (std::size_t at = Place(hash);; at = Next(at)) {
-      if (slots_[at] == kFree) return std::nullopt;
-      if (Tag(slots_[at]) == Tag(hash << kNumberBits) && name_of(Number(slots_[at])) == name) {
-        return Number(slots_[at]);
-      }
-    }
+    const std::uint64_t slot = slots_[Seek(name, HashOfName(name), name_of)];
+    if (slot == kFree) return std::nullopt;
+    return Number(slot);
   }
 
   // Takes `number` under a name; false where the name was taken before. The name need not lie there yet.
   template <class NameOf>
   bool Add(std::string_view name, std::uint64_t number, const NameOf& name_of) {
-    if (Find(name, name_of)) return false;
-    if (Capacity(held_ + 1) > slots_.size()) Rehash(Capacity(2 * held_ + 1), name_of);
-    Put(HashOfName(name), number);
+    if (slots_.empty()) Reserve(1);
+    const std::uint64_t hash = HashOfName(name);
+    std::size_t at = Seek(name, hash, name_of);
+    if (slots_[at] != kFree) return false;
+    if (Capacity(held_ + 1) > slots_.size()) {
+      Rehash(Capacity(2 * held_ + 1), name_of);
+      at = FreeFrom(Place(hash));
+    }
+    slots_[at] = hash << kNumberBits | number;
     ++held_;
     return true;
   }
@@ -65,10 +67,20 @@ class NameTable {
   std::size_t Place(std::uint64_t hash) const { return (hash >> 32) * slots_.size() >> 32; }
   std::size_t Next(std::size_t at) const { return at + 1 == slots_.size() ? 0 : at + 1; }
 
-  void Put(std::uint64_t hash, std::uint64_t number) {
-    std::size_t at = Place(hash);
+  std::size_t FreeFrom(std::size_t at) const {
     while (slots_[at] != kFree) at = Next(at);
-    slots_[at] = hash << kNumberBits | number;
+    return at;
+  }
+
+  // The slot of a name, or the free one that it would take.
+  template <class NameOf>
+  std::size_t Seek(std::string_view name, std::uint64_t hash, const NameOf& name_of) const {
+    std::size_t at = Place(hash);
+    while (slots_[at] != kFree &&
+           !(Tag(slots_[at]) == Tag(hash << kNumberBits) && name_of(Number(slots_[at])) == name)) {
+      at = Next(at);
+    }
+    return at;
   }
 
   template <class NameOf>
@@ -76,7 +88,9 @@ class NameTable {
     const std::vector<std::uint64_t> old =
         std::exchange(slots_, std::vector<std::uint64_t>(capacity, kFree));
     for (const std::uint64_t slot : old) {
-      if (slot != kFree) Put(HashOfName(name_of(Number(slot))), Number(slot));
+      if (slot == kFree) continue;
+      const std::uint64_t hash = HashOfName(name_of(Number(slot)));
+      slots_[FreeFrom(Place(hash))] = hash << kNumberBits | Number(slot);
     }
   }
 

@@ -91,8 +91,11 @@ struct DigestFields {
   std::size_t digits = 0;          // the most there can be
 };
 
+// Without a branch, which digits could not teach.
 bool IsHex(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  const auto digit = static_cast<unsigned char>(c - '0');
+  const auto letter = static_cast<unsigned char>((c | 0x20) - 'a');
+  return (digit < 10) | (letter < 6);
 }
 
 StatusOr<DigestFields> Split(std::string_view text) {

@@ -33,8 +33,9 @@ Status CheckWritable(const Dialect& dialect) {
   return InvalidArgument(dialect.Named() + " can be read, not written");
 }
 
-// The least bytes of a block: a manifest that grows is never copied.
+// The least bytes of a block: a manifest that grows is never copied. Every entry begins within so many of its block.
 constexpr std::size_t kBlockBytes = 256 << 10;
+static_assert(kMaxManifestBytes + 2 * kBlockBytes < std::uint64_t{1} << 32);  // an entry's place
 
 Status TooLarge(std::uint64_t bytes) {
   return InvalidArgument("the manifest has " + std::to_string(bytes) +
@@ -92,11 +93,10 @@ Status ManifestEncoder::Add(const StoredObject& object) {
   if (status.ok() && values_ + values > kMaxAttributeValues) status = internal::TooManyValues();
   ZT_RETURN_IF_ERROR(status);
   if (values > 0) values_of_.insert_or_assign(entries_.size(), values);
-  const auto at = [](std::size_t place) { return static_cast<std::uint32_t>(place); };
-  entries_.push_back({.block = at(blocks_.size() - 1),
-                      .begin = at(begin),
-                      .name = at(name_at + cbor::TextHead(object.name.size())),
-                      .name_bytes = at(object.name.size())});
+  const auto number = [](std::size_t value) { return static_cast<std::uint32_t>(value); };
+  entries_.push_back({.place = number((blocks_.size() - 1) * kBlockBytes + begin),
+                      .name = number(name_at + cbor::TextHead(object.name.size()) - begin),
+                      .name_bytes = number(object.name.size())});
   rollback.on = false;
   bytes_ += size;
   values_ += values;
@@ -115,9 +115,11 @@ Bytes& ManifestEncoder::RoomyBlock() {
 }
 
 std::span<const std::byte> ManifestEncoder::BytesOf(std::size_t entry) const {
-  const auto& [block, begin, name, name_bytes] = entries_[entry];
-  const bool last = entry + 1 == entries_.size() || entries_[entry + 1].block != block;
-  const std::size_t end = last ? blocks_[block].size() : entries_[entry + 1].begin;
+  const std::size_t block = entries_[entry].place / kBlockBytes;
+  const std::size_t begin = entries_[entry].place % kBlockBytes;
+  const bool last =
+      entry + 1 == entries_.size() || entries_[entry + 1].place / kBlockBytes != block;
+  const std::size_t end = last ? blocks_[block].size() : entries_[entry + 1].place % kBlockBytes;
   return std::span(blocks_[block]).subspan(begin, end - begin);
 }
 
@@ -128,35 +130,40 @@ std::size_t ManifestEncoder::EntryOf(std::size_t line) const {
 std::string_view ManifestEncoder::NameOf(std::size_t line) const {
   if (line >= entries_.size()) return aliases_[line - entries_.size()].name;
   const Entry& entry = entries_[line];
-  return {reinterpret_cast<const char*>(blocks_[entry.block].data()) + entry.name,
-          entry.name_bytes};
+  const auto* const block =
+      reinterpret_cast<const char*>(blocks_[entry.place / kBlockBytes].data());
+  return {block + entry.place % kBlockBytes + entry.name, entry.name_bytes};
 }
 
-// The lines as they follow one another; where the version sorts them in the order of deterministic map keys, by length and
-// then by bytes. Fails where a name occurs twice.
+// The lines as they follow one another, or nothing where they follow as they were added; where the version sorts them in
+// the order of deterministic map keys, by length and then by bytes. Fails where a name occurs twice.
 StatusOr<std::vector<std::uint32_t>> ManifestEncoder::Order() const {
-  std::vector<std::uint32_t> order(entries_.size() + aliases_.size());
-  std::iota(order.begin(), order.end(), std::uint32_t{0});
-  const auto less = [&](std::uint32_t a, std::uint32_t b) {
-    return cbor::KeyLess(NameOf(a), NameOf(b));
+  const std::size_t lines = entries_.size() + aliases_.size();
+  const auto twice = [](std::string_view name) {
+    return InvalidArgument(Quote(name) + " occurs twice");
   };
   // Mostly they are in order already: sources list them so.
-  if (!std::is_sorted(order.begin(), order.end(), less)) {
-    std::sort(order.begin(), order.end(), less);
+  std::size_t sorted = 1;
+  while (sorted < lines && !cbor::KeyLess(NameOf(sorted), NameOf(sorted - 1))) {
+    if (NameOf(sorted - 1) == NameOf(sorted)) return twice(NameOf(sorted));
+    ++sorted;
   }
+  if (sorted >= lines) return std::vector<std::uint32_t>();
+  std::vector<std::uint32_t> order(lines);
+  std::iota(order.begin(), order.end(), std::uint32_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return cbor::KeyLess(NameOf(a), NameOf(b)); });
   for (std::size_t i = 1; i < order.size(); ++i) {
-    const std::string_view name = NameOf(order[i]);
-    if (NameOf(order[i - 1]) == name) return InvalidArgument(Quote(name) + " occurs twice");
+    if (NameOf(order[i - 1]) == NameOf(order[i])) return twice(NameOf(order[i]));
   }
-  if (!internal::DialectOf(version_).SortsEntries()) {
-    std::iota(order.begin(), order.end(), std::uint32_t{0});
-  }
+  if (!internal::DialectOf(version_).SortsEntries()) order.clear();
   return order;
 }
 
 StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) const {
   ZT_RETURN_IF_ERROR(CheckExpressible(attributes, version_));
   ZT_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> order, Order());
+  const std::size_t lines = entries_.size() + aliases_.size();
   const Dialect& dialect = internal::DialectOf(version_);
   EncodedManifest out;
   const auto append = [&out](std::span<const std::byte> part) {
@@ -168,24 +175,26 @@ StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) 
       out.parts.push_back(part);
     }
   };
-  ZT_RETURN_IF_ERROR(
-      dialect.AppendHead(order.size(), attributes, shards_, &out.own.emplace_back()));
+  ZT_RETURN_IF_ERROR(dialect.AppendHead(lines, attributes, shards_, &out.own.emplace_back()));
   append(out.own.back());
   std::uint64_t values = internal::CountValues(attributes);
-  for (const std::uint32_t line : order) {
+  for (std::size_t i = 0; i < lines; ++i) {
+    const std::size_t line = order.empty() ? i : order[i];
     const std::size_t entry = EntryOf(line);
-    const auto counted = values_of_.find(entry);
-    if (counted != values_of_.end()) values += counted->second;
+    if (!values_of_.empty()) {
+      const auto counted = values_of_.find(entry);
+      if (counted != values_of_.end()) values += counted->second;
+    }
     if (values > kMaxAttributeValues) return internal::TooManyValues();
     const std::span<const std::byte> bytes = BytesOf(entry);
     if (line == entry) {
       append(bytes);
     } else {  // the same around another name
-      const auto& [block, begin, name, name_bytes] = entries_[entry];
-      append(bytes.first(name - cbor::TextHead(name_bytes) - begin));
+      const auto& [place, name, name_bytes] = entries_[entry];
+      append(bytes.first(name - cbor::TextHead(name_bytes)));
       cbor::AppendText(out.own.emplace_back(), NameOf(line));
       append(out.own.back());
-      append(bytes.subspan(name + name_bytes - begin));
+      append(bytes.subspan(name + name_bytes));
     }
     if (out.bytes > kMaxManifestBytes) return TooLarge(out.bytes);
   }

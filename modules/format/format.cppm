@@ -122,9 +122,9 @@ class ManifestEncoder {
   StatusOr<EncodedManifest> Finish(const Value::Map& attributes) const;
 
  private:
-  // Where an entry lies in its block, and in it the text of its name.
+  // Where an entry begins, as if all blocks had the least size, and how far on the text of its name.
   struct Entry {
-    std::uint32_t block, begin, name, name_bytes;
+    std::uint32_t place, name, name_bytes;
   };
   struct Alias {
     std::string name;

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -14,15 +13,14 @@
 namespace zt::writer::internal {
 
 // Names, and the number of the object each stands for. They lie one after another in one piece of memory, each behind its
-// number and its size.
+// number and its size, seven bits in a byte, the lowest first: with a million names every byte counts.
 class Names {
  public:
   // Takes a name for object number `of`; false where it was taken before.
   bool Add(std::string_view name, std::uint32_t of) {
     const std::size_t at = kept_.size();
-    const std::uint32_t head[] = {of, static_cast<std::uint32_t>(name.size())};
-    const auto* const bytes = reinterpret_cast<const char*>(head);
-    kept_.insert(kept_.end(), bytes, bytes + sizeof head);
+    Keep(of);
+    Keep(name.size());
     kept_.insert(kept_.end(), name.begin(), name.end());
     const bool fresh = table_.Add(name, at, [this](std::uint64_t held) { return NameAt(held); });
     if (!fresh) kept_.resize(at);
@@ -31,23 +29,35 @@ class Names {
   std::optional<std::uint32_t> Find(std::string_view name) const {
     const auto held = table_.Find(name, [this](std::uint64_t at) { return NameAt(at); });
     if (!held) return std::nullopt;
-    return Load(*held);
+    std::size_t at = *held;
+    return static_cast<std::uint32_t>(Load(at));
   }
   // Makes room for so many at once, with so many bytes in all: between copies of data the table would not stay in the cache.
   void Expect(std::size_t count, std::size_t bytes) {
     table_.Reserve(count);
-    const std::size_t wanted = kept_.size() + count * 2 * sizeof(std::uint32_t) + bytes;
+    constexpr std::size_t kHead = 4;  // of a short name among some million
+    const std::size_t wanted = kept_.size() + count * kHead + bytes;
     if (wanted > 2 * kept_.capacity()) kept_.reserve(wanted);
   }
 
  private:
-  std::uint32_t Load(std::uint64_t at) const {
-    std::uint32_t number;
-    std::memcpy(&number, kept_.data() + at, sizeof number);
-    return number;
+  void Keep(std::uint64_t number) {
+    for (; number >= 0x80; number >>= 7) kept_.push_back(static_cast<char>(number | 0x80));
+    kept_.push_back(static_cast<char>(number));
   }
-  std::string_view NameAt(std::uint64_t at) const {
-    return {kept_.data() + at + 2 * sizeof(std::uint32_t), Load(at + sizeof(std::uint32_t))};
+  // The number that begins at `at`, which moves behind it.
+  std::uint64_t Load(std::size_t& at) const {
+    std::uint64_t number = 0;
+    for (unsigned shift = 0;; shift += 7) {
+      const auto byte = static_cast<unsigned char>(kept_[at++]);
+      number |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return number;
+    }
+  }
+  std::string_view NameAt(std::size_t at) const {
+    Load(at);
+    const std::uint64_t size = Load(at);
+    return {kept_.data() + at, size};
   }
 
   std::vector<char> kept_;
