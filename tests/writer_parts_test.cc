@@ -109,7 +109,7 @@ TEST(Cutter, AnEmptyComponentIsOneChunk) {
 
 TEST(Names, HoldEachNameOnce) {
   Names names;
-  names.Expect(1000, 9000);
+  names.Expect(1000, 12000);
   for (std::uint32_t i = 0; i < 1000; ++i) ASSERT_TRUE(names.Add("layer." + std::to_string(i), i));
   EXPECT_FALSE(names.Add("layer.17", 5));
   EXPECT_EQ(names.Find("layer.17"), 17u);
@@ -235,7 +235,11 @@ TEST(Names, HoldNumbersAndSizesOfAnyLength) {
     }
   }
   all.emplace_back("the last", ~std::uint32_t{0});
+  std::size_t bytes = 0;
+  for (const auto& [name, of] : all) bytes += Names::Taken(name.size(), of);
+  names.Expect(all.size(), bytes);
   for (const auto& [name, of] : all) ASSERT_TRUE(names.Add(name, of));
+  EXPECT_EQ(names.capacity(), bytes);  // nothing was copied, and nothing is left
   for (const auto& [name, of] : all) {
     EXPECT_EQ(names.Find(name), of);
     EXPECT_FALSE(names.Add(name, 0));

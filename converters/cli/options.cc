@@ -147,6 +147,7 @@ void AddConvert(CLI::App& app, ConvertArgs& args) {
       ->transform(Size());
   app.add_option("--zstd", args.zstd, "Compress; LEVEL 1 to 19, negative, huffman or planes");
   app.add_option("--min-gain", args.min_gain_percent, "Percent a component must shrink by")
+      ->check(CLI::Range(-1e6, 100.0))
       ->capture_default_str();
   app.add_option("--chunk", args.chunk, "Content of one zstd frame")
       ->transform(Size())

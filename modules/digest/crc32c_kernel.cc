@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <span>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -111,7 +112,7 @@ ZT_CRC_TARGET std::uint32_t ExtendHardware(std::uint32_t seed, const std::uint8_
 #endif
 
 #if defined(__x86_64__)
-#define ZT_FOLD_TARGET __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
+#define ZT_FOLD_TARGET __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
 
 inline bool HaveFolds() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") &&
@@ -199,21 +200,26 @@ std::uint32_t Crc32cExtendPortable(std::uint32_t seed, const std::uint8_t* p, st
   return ~crc;
 }
 
-std::vector<Crc32cExtender> Crc32cExtenders() {
-  std::vector<Crc32cExtender> found;
+std::span<const Crc32cExtender> Crc32cExtenders() {
+  struct Extenders {
+    std::array<Crc32cExtender, 3> found{};
+    std::size_t count = 0;
+    Extenders() {
 #if defined(__x86_64__)
-  if (HaveFolds()) found.push_back(ExtendFolding);
+      if (HaveFolds()) found[count++] = ExtendFolding;
 #endif
 #if defined(ZT_CRC_TARGET)
-  if (HaveCrc()) found.push_back(ExtendHardware);
+      if (HaveCrc()) found[count++] = ExtendHardware;
 #endif
-  found.push_back(Crc32cExtendPortable);
-  return found;
+      found[count++] = Crc32cExtendPortable;
+    }
+  };
+  static const Extenders extenders;
+  return std::span(extenders.found).first(extenders.count);
 }
 
 std::uint32_t Crc32cExtend(std::uint32_t seed, const std::uint8_t* data, std::size_t size) {
-  static const Crc32cExtender fastest = Crc32cExtenders().front();
-  return fastest(seed, data, size);
+  return Crc32cExtenders().front()(seed, data, size);
 }
 
 }  // namespace zt::kernel

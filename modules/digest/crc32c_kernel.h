@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 namespace zt::kernel {
 
@@ -16,7 +16,7 @@ std::uint32_t Crc32cExtend(std::uint32_t seed, const std::uint8_t* data, std::si
 // The same by every way this processor has, the fastest first.
 using Crc32cExtender = std::uint32_t (*)(std::uint32_t seed, const std::uint8_t* data,
                                          std::size_t size);
-std::vector<Crc32cExtender> Crc32cExtenders();
+std::span<const Crc32cExtender> Crc32cExtenders();
 // The last of them: by table, on any processor.
 std::uint32_t Crc32cExtendPortable(std::uint32_t seed, const std::uint8_t* data, std::size_t size);
 

@@ -91,7 +91,7 @@ struct DigestFields {
   std::size_t digits = 0;          // the most there can be
 };
 
-// Without a branch, which digits could not teach.
+// Without branches: on the digits of a digest nobody can predict them.
 bool IsHex(char c) {
   const auto digit = static_cast<unsigned char>(c - '0');
   const auto letter = static_cast<unsigned char>((c | 0x20) - 'a');

@@ -135,8 +135,8 @@ std::string_view ManifestEncoder::NameOf(std::size_t line) const {
   return {block + entry.place % kBlockBytes + entry.name, entry.name_bytes};
 }
 
-// The lines as they follow one another, or nothing where they follow as they were added; where the version sorts them in
-// the order of deterministic map keys, by length and then by bytes. Fails where a name occurs twice.
+// The order of the lines: where the version sorts them, that of deterministic map keys, by length and then by bytes. Empty
+// where it is the one in which they were added. Fails where a name occurs twice.
 StatusOr<std::vector<std::uint32_t>> ManifestEncoder::Order() const {
   const std::size_t lines = entries_.size() + aliases_.size();
   const auto twice = [](std::string_view name) {

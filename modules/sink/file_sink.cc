@@ -112,7 +112,8 @@ class FileSink final : public Sink {
         if (errno == EEXIST) continue;
         const int error = errno;
         temporary_.clear();
-        if (error == ENOENT)
+        struct stat info;
+        if (error == ENOENT && ::stat(folder_.c_str(), &info) != 0)
           return IoError("there is no folder " + folder_ + "; make the folder first");
         return IoError(error, "cannot create a file in " + folder_);
       }

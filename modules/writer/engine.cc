@@ -376,8 +376,11 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, bool of_caller
   record_.tensors_total += plan.objects.size();
   PlanState& run = plans_.emplace_back(plan, of_caller);
   ZT_RETURN_IF_ERROR(NoteShared(run));
+  const auto last = static_cast<std::uint32_t>(objects + plan.objects.size());
   std::size_t name_bytes = 0;
-  for (const PlannedObject& planned : plan.objects) name_bytes += planned.object->name.size();
+  for (const PlannedObject& planned : plan.objects) {
+    name_bytes += Names::Taken(planned.object->name.size(), last);
+  }
   names_.Expect(plan.objects.size(), name_bytes);
   for (const PlannedObject& planned : plan.objects) {
     ZT_RETURN_IF_ERROR(AddName(planned.object->name, objects++));

@@ -2,6 +2,7 @@
 #ifndef ZTSTREAM_WRITER_NAMES_H_
 #define ZTSTREAM_WRITER_NAMES_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,15 +33,22 @@ class Names {
     std::size_t at = *held;
     return static_cast<std::uint32_t>(Load(at));
   }
-  // Makes room for so many at once, with so many bytes in all: between copies of data the table would not stay in the cache.
+  // The bytes that a name of so many takes as that of object number `of`.
+  static std::size_t Taken(std::size_t name_bytes, std::uint32_t of) {
+    return Width(of) + Width(name_bytes) + name_bytes;
+  }
+  // Makes room for so many at once, of so many bytes in all: between copies of data the table would not stay in the cache.
   void Expect(std::size_t count, std::size_t bytes) {
     table_.Reserve(count);
-    constexpr std::size_t kHead = 4;  // of a short name among some million
-    const std::size_t wanted = kept_.size() + count * kHead + bytes;
+    const std::size_t wanted = kept_.size() + bytes;
     if (wanted > 2 * kept_.capacity()) kept_.reserve(wanted);
   }
+  std::size_t capacity() const { return kept_.capacity(); }
 
  private:
+  static std::size_t Width(std::uint64_t number) {
+    return (static_cast<std::size_t>(std::bit_width(number | 1)) + 6) / 7;
+  }
   void Keep(std::uint64_t number) {
     for (; number >= 0x80; number >>= 7) kept_.push_back(static_cast<char>(number | 0x80));
     kept_.push_back(static_cast<char>(number));
