@@ -182,7 +182,7 @@ TEST(Npy, VoidNeedsATypeOfItsWidth) {
                     f1 = Npy("<f1", "(2,)", "ab");
   EXPECT_FAILS(v2, kUnimplemented,
                "dtype '<V2' does not say what its elements are (bfloat16 and fp8 are saved so); "
-               "name their type");
+               "name their type with --npy-void");
   const NpyOptions bf16{.void_type = ParseElementType("bf16")};
   const NpyOptions fp8{.void_type = ParseElementType("f8_e5m2")};
   auto source = OpenText(v2, bf16);
@@ -195,9 +195,10 @@ TEST(Npy, VoidNeedsATypeOfItsWidth) {
     EXPECT_EQ(Name((*source)->objects()[0].components[0].element), "f8_e5m2");
     EXPECT_EQ(*ReadAll(**source), "ab");
   }
-  EXPECT_EQ(Fail(v1, bf16).message,
-            "tensor 'x': dtype '|V1' is 1 bytes wide, the type bf16 given for such arrays "
-            "is not");
+  EXPECT_EQ(
+      Fail(v1, bf16).message,
+      "tensor 'x': dtype '|V1': its elements have 1 byte, the type bf16 given for such arrays "
+      "has not; --include and --exclude choose arrays of one type");
   EXPECT_EQ(Fail(v2, fp8).code, StatusCode::kUnimplemented);
   EXPECT_EQ(Fail(v1, {.void_type = ParseElementType("f4_e2m1")}).message,
             "tensor 'x': dtype '|V1' cannot be read as f4_e2m1");

@@ -168,10 +168,14 @@ class Hdf5Source final : public TensorSource {
     part.address = dataset.address;
     part.offset = dataset.offset;
     part.swap = dataset.swap;
-    const auto element = ParseElementType(part.problem.empty() ? dataset.element : "u8");
-    if (!element) return InvalidData("its elements are not known");
-    ZT_ASSIGN_OR_RETURN(Object object,
-                        DenseObject(std::move(dataset.name), dataset.shape, *element));
+    const auto element = ParseElementType(dataset.element);
+    if (!element && part.problem.empty()) return InvalidData("its elements are not known");
+    ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::move(dataset.name), dataset.shape,
+                                                   element.value_or(ElementType{DType::kU8, ""})));
+    if (!element) {  // elements that are no numbers: listed without a size
+      object.format = "hdf5.other";
+      object.components[0].bytes = 0;
+    }
     object.attributes = std::move(dataset.attributes);
     ZT_RETURN_IF_ERROR(ValidateObject(object));
     const std::uint64_t size = object.components[0].bytes;

@@ -157,7 +157,7 @@ StatusOr<ArrayType> VoidType(const Descr& descr, const std::optional<ElementType
   if (!given) {
     return Unsupported(quoted +
                        " does not say what its elements are (bfloat16 and fp8 are saved so); name "
-                       "their type");
+                       "their type with --npy-void");
   }
   const LogicalType* logical = FindLogicalType(given->type);
   const std::string name(Name(*given));
@@ -165,8 +165,10 @@ StatusOr<ArrayType> VoidType(const Descr& descr, const std::optional<ElementType
     return Unsupported(quoted + " cannot be read as " + name);
   }
   if (ByteWidth(given->dtype) != descr.width) {
-    return Unsupported(quoted + " is " + std::to_string(descr.width) + " bytes wide, the type " +
-                       name + " given for such arrays is not");
+    return Unsupported(
+        quoted + ": its elements have " + std::to_string(descr.width) +
+        (descr.width == 1 ? " byte" : " bytes") + ", the type " + name +
+        " given for such arrays has not; --include and --exclude choose arrays of one type");
   }
   if (descr.order == '>') return Unsupported(quoted + ": big-endian of an unnamed type");
   return ArrayType{*given, descr.width, 1};

@@ -43,7 +43,9 @@ Object Unreadable(std::string name, std::string_view what) {
 void AddLeftOut(const Contents& contents, TensorSource& source) {
   for (const std::string& warning : contents.warnings) source.AddWarning(warning);
   if (contents.left_out.empty()) return;
-  std::string line = "values that are neither tensors nor numbers, texts and flags are left out:";
+  std::string line =
+      "values that are no tensors, and no numbers, texts or flags that an attribute can hold, are "
+      "left out:";
   for (std::size_t i = 0; i < contents.left_out.size(); ++i) {
     line += (i > 0 ? ", " : " ") + contents.left_out[i];
   }

@@ -217,9 +217,15 @@ class Hdf5(EndToEnd):
             file["void"] = numpy.void(b"abc")
             file.create_dataset("lzf", data=numpy.arange(1000), compression="lzf")
             file.create_dataset("large", (1 << 28,), "f4", chunks=(1 << 25,))
-        listed = {entry["name"] for entry in self.json("inspect", "--json", source)["objects"]}
+        shown = {entry["name"]: entry for entry in self.json("inspect", "--json", source)["objects"]}
+        listed = set(shown)
         with h5py.File(source, "r") as file:
             self.assertEqual(listed, set(file))
+        for name, entry in shown.items():
+            dtype = {"good": "i64", "lzf": "i64", "large": "f32"}.get(name)
+            self.assertEqual(entry["format"], "dense" if dtype else "hdf5.other", name)
+            if dtype:
+                self.assertEqual(entry["components"][0]["dtype"], dtype)
         words = {"text": "texts", "texts": "texts", "record": "records", "array": "records", "lists": "lists",
                  "null": "no shape", "reference": "references", "void": "opaque", "lzf": "copy the file first with h5py",
                  "large": "raise the limit (--memory)"}
