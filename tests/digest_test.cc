@@ -63,8 +63,8 @@ TEST(Crc32c, PublishedValues) {
   EXPECT_EQ(Crc32cText(0xAu), "crc32c:0x0000000A");
 }
 
-// Folding begins with 512 bytes and works on 256, then 64; the instruction on three streams of 4096 bytes, then words, then bytes: every length
-// passes each border.
+// Folding begins with 512 bytes and works on 256, then 64; the instruction on three streams of 4096 bytes, then words, then
+// bytes: every length passes each border.
 TEST(Crc32c, EveryLengthTo20000OnEveryPath) {
   const auto paths = kernel::Crc32cExtenders();
   const auto bytes = RandomBytes(20008, 1);

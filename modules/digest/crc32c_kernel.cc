@@ -161,9 +161,7 @@ ZT_FOLD_TARGET std::uint32_t ExtendFolding(std::uint32_t seed, const std::uint8_
   // 64 bytes whose CRC, begun at nothing, is that of all before.
   std::uint8_t rest[64];
   _mm512_storeu_si512(rest, d);
-  std::uint32_t crc = 0;
-  for (std::size_t i = 0; i < sizeof rest; i += 8) crc = Step64(crc, LoadLittle64(rest + i));
-  return ExtendHardware(~crc, p, n);
+  return ExtendHardware(ExtendHardware(~std::uint32_t{0}, rest, sizeof rest), p, n);
 }
 #endif
 

@@ -181,10 +181,8 @@ StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) 
   for (std::size_t i = 0; i < lines; ++i) {
     const std::size_t line = order.empty() ? i : order[i];
     const std::size_t entry = EntryOf(line);
-    if (!values_of_.empty()) {
-      const auto counted = values_of_.find(entry);
-      if (counted != values_of_.end()) values += counted->second;
-    }
+    const auto counted = values_of_.find(entry);
+    if (counted != values_of_.end()) values += counted->second;
     if (values > kMaxAttributeValues) return internal::TooManyValues();
     const std::span<const std::byte> bytes = BytesOf(entry);
     if (line == entry) {

@@ -43,6 +43,7 @@ class Names {
     const std::size_t wanted = kept_.size() + bytes;
     if (wanted > 2 * kept_.capacity()) kept_.reserve(wanted);
   }
+  // The bytes that there is room for, taken ones included.
   std::size_t capacity() const { return kept_.capacity(); }
 
  private:
