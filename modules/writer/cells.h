@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/little_endian.h"
+#include "writer/varint.h"
 
 namespace zt::writer::internal {
 
@@ -19,24 +20,16 @@ namespace zt::writer::internal {
 // a byte or two.
 class Waiting {
  public:
-  void Push(std::uint64_t number) {
-    for (std::uint64_t rest = number - std::exchange(pushed_, number);; rest >>= 7) {
-      bytes_.push_back(static_cast<std::byte>((rest & 0x7f) | (rest > 0x7f ? 0x80 : 0)));
-      if (rest <= 0x7f) return;
-    }
-  }
+  void Push(std::uint64_t number) { PutVarint(bytes_, number - std::exchange(pushed_, number)); }
   bool empty() const { return !front_ && bytes_.empty(); }
   // The first of those that wait; there must be one.
   std::uint64_t Front() {
     if (front_) return *front_;
-    std::uint64_t difference = 0;
-    for (unsigned shift = 0;; shift += 7) {
-      const auto byte = static_cast<std::uint64_t>(bytes_.front());
+    popped_ += TakeVarint([this] {
+      const std::byte first = bytes_.front();
       bytes_.pop_front();
-      difference |= (byte & 0x7f) << shift;
-      if (byte <= 0x7f) break;
-    }
-    popped_ += difference;
+      return first;
+    });
     front_ = popped_;
     return popped_;
   }
@@ -48,8 +41,7 @@ class Waiting {
   std::uint64_t bytes() const { return bytes_.size(); }
 
  private:
-  std::deque<std::byte>
-      bytes_;  // seven bits each, the lowest first; the highest bit says that more follow
+  std::deque<std::byte> bytes_;            // of varints
   std::uint64_t pushed_ = 0, popped_ = 0;  // the last that was
   std::optional<std::uint64_t> front_;
 };

@@ -2,7 +2,6 @@
 #ifndef ZTSTREAM_WRITER_NAMES_H_
 #define ZTSTREAM_WRITER_NAMES_H_
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,18 +9,19 @@
 #include <vector>
 
 #include "core/name_table.h"
+#include "writer/varint.h"
 
 namespace zt::writer::internal {
 
 // Names, and the number of the object each stands for. They lie one after another in one piece of memory, each behind its
-// number and its size, seven bits in a byte, the lowest first: with a million names every byte counts.
+// number and its size, which are varints: with a million names every byte counts.
 class Names {
  public:
   // Takes a name for object number `of`; false where it was taken before.
   bool Add(std::string_view name, std::uint32_t of) {
     const std::size_t at = kept_.size();
-    Keep(of);
-    Keep(name.size());
+    PutVarint(kept_, of);
+    PutVarint(kept_, name.size());
     kept_.insert(kept_.end(), name.begin(), name.end());
     const bool fresh = table_.Add(name, at, [this](std::uint64_t held) { return NameAt(held); });
     if (!fresh) kept_.resize(at);
@@ -35,7 +35,7 @@ class Names {
   }
   // The bytes that a name of so many takes as that of object number `of`.
   static std::size_t Taken(std::size_t name_bytes, std::uint32_t of) {
-    return Width(of) + Width(name_bytes) + name_bytes;
+    return VarintBytes(of) + VarintBytes(name_bytes) + name_bytes;
   }
   // Makes room for so many at once, of so many bytes in all: between copies of data the table would not stay in the cache.
   void Expect(std::size_t count, std::size_t bytes) {
@@ -47,21 +47,9 @@ class Names {
   std::size_t capacity() const { return kept_.capacity(); }
 
  private:
-  static std::size_t Width(std::uint64_t number) {
-    return (static_cast<std::size_t>(std::bit_width(number | 1)) + 6) / 7;
-  }
-  void Keep(std::uint64_t number) {
-    for (; number >= 0x80; number >>= 7) kept_.push_back(static_cast<char>(number | 0x80));
-    kept_.push_back(static_cast<char>(number));
-  }
   // The number that begins at `at`, which moves behind it.
   std::uint64_t Load(std::size_t& at) const {
-    std::uint64_t number = 0;
-    for (unsigned shift = 0;; shift += 7) {
-      const auto byte = static_cast<unsigned char>(kept_[at++]);
-      number |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return number;
-    }
+    return TakeVarint([&] { return kept_[at++]; });
   }
   std::string_view NameAt(std::size_t at) const {
     Load(at);
