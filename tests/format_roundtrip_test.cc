@@ -481,6 +481,35 @@ TEST(ManifestEncoder, AnAliasIsTheEntryUnderAnotherName) {
   }
 }
 
+TEST(ManifestEncoder, TakesEntriesThatWereEncodedBefore) {
+  Manifest manifest;
+  for (const char* name : {"a", "a longer name", ""}) {
+    manifest.objects.push_back(Blob(name, 64, 2));
+    manifest.objects.back().attributes = {{"a", 1}, {"zz top", std::string(name)}};
+  }
+  manifest.objects[0].attributes.clear();
+  for (const SpecVersion version : {SpecVersion::k0_1, SpecVersion::k1_1, SpecVersion::k1_2}) {
+    ManifestEncoder encoder(version);
+    std::vector<std::byte> bytes;
+    std::vector<EncodedEntry> entries;
+    for (const StoredObject& object : manifest.objects) {
+      const auto entry = encoder.Encode(object, &bytes);
+      ASSERT_TRUE(entry.ok());
+      entries.push_back(*entry);
+      const std::size_t size = bytes.size();
+      EXPECT_FALSE(encoder.Encode(Blob("\xff", 64, 2), &bytes).ok());
+      EXPECT_EQ(bytes.size(), size);  // an error leaves nothing
+    }
+    std::span<const std::byte> left = bytes;
+    for (const EncodedEntry& entry : entries) {
+      ASSERT_TRUE(encoder.Add(entry, left.first(entry.bytes)).ok());
+      left = left.subspan(entry.bytes);
+    }
+    EXPECT_TRUE(left.empty());
+    EXPECT_EQ(encoder.Finish({})->Joined(), *EncodeManifest(manifest, version));
+  }
+}
+
 // ---- speed
 // --------------------------------------------------------------------------------------------------
 

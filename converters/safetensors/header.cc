@@ -7,6 +7,7 @@ module;
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@ module;
 #include <vector>
 
 #include "core/name_table.h"
+#include "core/raw_vector.h"
 #include "core/status_macros.h"
 
 module zt.convert.safetensors;
@@ -37,8 +39,37 @@ using safetensors::internal::kLogicalShape;
 // The length of the shortest entry a header can hold: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
 constexpr std::size_t kLeastEntryBytes = 48;
 
+// Bytes of the header that are parsed at once: what the parser makes of them stays in a core's cache.
+constexpr std::size_t kPartBytes = 64 << 10;
+
 struct Range {
   std::uint64_t begin = 0, end = 0;
+};
+
+// A header's text, with the room behind it that simdjson asks for.
+class HeaderText {
+ public:
+  // Room for so many bytes more.
+  std::span<char> Extend(std::size_t bytes) {
+    const std::size_t held = text_.size();
+    text_.resize(held + bytes);
+    return std::span(text_).subspan(held);
+  }
+  void Reserve(std::size_t bytes) { text_.reserve(bytes + simdjson::SIMDJSON_PADDING); }
+  std::size_t size() const { return text_.size(); }
+  std::span<char> bytes() { return text_; }
+  // Once all has come.
+  void Pad() {
+    Reserve(size());
+    std::memset(text_.data() + size(), 0, simdjson::SIMDJSON_PADDING);
+  }
+  simdjson::padded_string_view Padded(std::size_t begin, std::size_t end) const {
+    return simdjson::padded_string_view(text_.data() + begin, end - begin,
+                                        text_.capacity() - begin);
+  }
+
+ private:
+  internal::RawVector<char> text_;
 };
 
 Status NotJson(simdjson::error_code error) {
@@ -98,7 +129,7 @@ class SafetensorsSource final : public TensorSource {
       return InvalidData("the header claims " + std::to_string(header_bytes) +
                          " bytes, the file has " + std::to_string(*size) + " in all");
     }
-    ZT_ASSIGN_OR_RETURN(std::string header, ReadHeader(header_bytes));
+    ZT_ASSIGN_OR_RETURN(HeaderText header, ReadHeader(header_bytes));
     data_begin_ = header_bytes + 8;
     ZT_RETURN_IF_ERROR(ParseHeader(std::move(header)));
     return CheckCoverage();
@@ -124,62 +155,87 @@ class SafetensorsSource final : public TensorSource {
   }
 
   // Memory grows with the bytes that have come: a pipe may claim any length.
-  StatusOr<std::string> ReadHeader(std::uint64_t header_bytes) {
-    std::string header;
-    if (bytes_->size()) header.reserve(header_bytes + simdjson::SIMDJSON_PADDING);
+  StatusOr<HeaderText> ReadHeader(std::uint64_t header_bytes) {
+    HeaderText header;
+    if (bytes_->size()) header.Reserve(header_bytes);
     while (header.size() < header_bytes) {
       const std::size_t have = header.size();
-      const std::uint64_t step =
-          bytes_->size() ? header_bytes : std::min<std::uint64_t>(header_bytes - have, 1 << 20);
-      header.resize(have + step);
-      ZT_RETURN_IF_ERROR(
-          bytes_->ReadAt(8 + have, std::as_writable_bytes(std::span(header.data() + have, step))));
+      const std::uint64_t left = header_bytes - have;
+      const std::uint64_t step = bytes_->size() ? left : std::min<std::uint64_t>(left, 1 << 20);
+      ZT_RETURN_IF_ERROR(bytes_->ReadAt(8 + have, std::as_writable_bytes(header.Extend(step))));
     }
+    header.Pad();
     return header;
   }
 
-  Status ParseHeader(std::string header) {
-    header.reserve(header.size() + simdjson::SIMDJSON_PADDING);  // it is parsed where it is
-    const Status status = ParseEntries(header);
-    if (status.ok()) return status;
+  Status ParseHeader(HeaderText header) {
+    // The reservation is bounded by the number of whole entries that fit the header.
+    const auto braces = static_cast<std::size_t>(std::ranges::count(header.bytes(), '{'));
+    const std::size_t expected = std::min(braces, header.size() / kLeastEntryBytes);
+    objects_.reserve(expected);
+    begins_.reserve(expected);
+    if (ParseParts(header)) return CheckNames();
+    objects_.clear();
+    begins_.clear();
+    attributes_.clear();
+    has_metadata_ = false;
+    ondemand::parser parser;
+    const Status status = ParseEntries(parser, header.Padded(0, header.size()));
+    if (status.ok()) return CheckNames();
     // Entries are read as they come. What is wrong with the JSON as such is said first, wherever it is.
-    simdjson::dom::parser parser;
-    const simdjson::error_code error = parser.parse(header).error();
+    simdjson::dom::parser dom;
+    const simdjson::error_code error = dom.parse(header.Padded(0, header.size())).error();
     return error == simdjson::SUCCESS ? status : NotJson(error);
   }
 
-  Status ParseEntries(const std::string& header) {
+  // Parses a header part by part. Where a part begins is known; where it ends is guessed, and the guess is right if the
+  // part, with braces for the commas around it, is an object: the text before its end then leaves no other reading. False
+  // where it is not, or something else is wrong; the text is as it was then.
+  bool ParseParts(HeaderText& header) {
+    const std::span<char> text = header.bytes();
+    if (text.empty() || text[0] != '{') return false;
     ondemand::parser parser;
+    for (std::size_t begin = 0;;) {
+      const std::size_t end = GuessEnd(text, begin);
+      const bool last = end == text.size();
+      const char first = std::exchange(text[begin], '{');
+      if (!last) text[end] = '}';
+      const bool ok = ParseEntries(parser, header.Padded(begin, last ? end : end + 1)).ok();
+      text[begin] = first;
+      if (!last) text[end] = ',';
+      if (!ok || last) return ok;
+      begin = end;
+    }
+  }
+
+  // Where a comma stands between two entries, as it seems, and a part that begins at `begin` is large enough. The end of the
+  // text where there is none.
+  static std::size_t GuessEnd(std::span<const char> text, std::size_t begin) {
+    const std::string_view all(text.data(), text.size());
+    for (std::size_t at = begin + kPartBytes; at < all.size(); ++at) {
+      at = all.find("},", at);
+      if (at == all.npos) break;
+      const std::size_t next = all.find_first_not_of(" \t\r\n", at + 2);
+      if (next != all.npos && all[next] == '"') return at + 1;
+    }
+    return all.size();
+  }
+
+  // The members of an object, which is all that the text holds.
+  Status ParseEntries(ondemand::parser& parser, simdjson::padded_string_view text) {
     ondemand::document document;
     ondemand::object entries;
-    if (const auto error = parser.iterate(simdjson::padded_string_view(header)).get(document)) {
-      return NotJson(error);
-    }
+    if (const auto error = parser.iterate(text).get(document)) return NotJson(error);
     if (document.get_object().get(entries) != simdjson::SUCCESS) {
       return InvalidData("the header is not a JSON object");
     }
-    // The reservation is bounded by the number of whole entries that fit the header.
-    const auto braces = static_cast<std::size_t>(std::count(header.begin(), header.end(), '{'));
-    const std::size_t expected = std::min(braces, header.size() / kLeastEntryBytes);
-    internal::NameTable names;
-    names.Reserve(expected);
-    objects_.reserve(expected);
-    begins_.reserve(expected);
-    const auto name_of = [this](std::uint64_t object) {
-      return std::string_view(objects_[object].name);
-    };
-    bool has_metadata = false;
     for (auto each : entries) {
       ondemand::field field;
       std::string_view name;
       if (const auto error = std::move(each).get(field)) return NotJson(error);
       if (const auto error = field.unescaped_key().get(name)) return NotJson(error);
-      const bool metadata = name == "__metadata__";
-      if (metadata ? has_metadata : !names.Add(name, objects_.size(), name_of)) {
-        return InvalidData("key " + Quote(name) + " is there twice");
-      }
-      if (metadata) {
-        has_metadata = true;
+      if (name == "__metadata__") {
+        if (std::exchange(has_metadata_, true)) return Twice(name);
         ZT_RETURN_IF_ERROR(ParseMetadata(field.value()));
       } else {
         ZT_RETURN_IF_ERROR(AnnotateTensor(ParseTensor(name, field.value()), name));
@@ -187,6 +243,18 @@ class SafetensorsSource final : public TensorSource {
     }
     const bool at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
     return at_end ? OkStatus() : NotJson(simdjson::TRAILING_CONTENT);
+  }
+
+  static Status Twice(std::string_view name) {
+    return InvalidData("key " + Quote(name) + " is there twice");
+  }
+
+  Status CheckNames() const {
+    const auto name_of = [this](std::size_t object) {
+      return std::string_view(objects_[object].name);
+    };
+    const auto twice = internal::FindTwice(objects_.size(), name_of);
+    return twice ? Twice(name_of(*twice)) : OkStatus();
   }
 
   Status ParseMetadata(ondemand::value& entry) {
@@ -311,10 +379,16 @@ class SafetensorsSource final : public TensorSource {
       attributes.emplace_back(kLogicalShape, std::move(logical));
       shape = PackedShape(shape, row->bits, *bits / 8);
     }
-    ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::string(name), std::move(shape),
-                                                   *ParseElementType(row->name)));
-    object.attributes = std::move(attributes);
-    objects_.push_back(std::move(object));
+    static const std::vector<ElementType> elements = [] {
+      std::vector<ElementType> all;
+      for (const DTypeRow& each : kDTypes) all.push_back(*ParseElementType(each.name));
+      return all;
+    }();
+    auto object = DenseObject(std::string(name), std::move(shape),
+                              elements[static_cast<std::size_t>(row - kDTypes)]);
+    if (!object.ok()) return object.status();
+    object->attributes = std::move(attributes);
+    objects_.push_back(*std::move(object));
     begins_.push_back(range.begin);
     return OkStatus();
   }
@@ -330,9 +404,11 @@ class SafetensorsSource final : public TensorSource {
       return std::tie(first.begin, first.end, objects_[a].name) <
              std::tie(second.begin, second.end, objects_[b].name);
     };
+    std::size_t sorted = 1;
+    while (sorted < objects_.size() && !before(sorted, sorted - 1)) ++sorted;
+    if (sorted >= objects_.size()) return;
     std::vector<std::size_t> order(objects_.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    if (std::is_sorted(order.begin(), order.end(), before)) return;
     std::sort(order.begin(), order.end(), before);
     std::vector<Object> objects;
     std::vector<std::uint64_t> begins;
@@ -381,6 +457,7 @@ class SafetensorsSource final : public TensorSource {
 
   std::shared_ptr<ByteSource> bytes_;
   std::uint64_t data_begin_ = 0, data_bytes_ = 0;
+  bool has_metadata_ = false;
   std::vector<std::uint64_t> begins_;  // by object, relative to data_begin_
 };
 

@@ -37,6 +37,12 @@ class NameTable {
     return Number(slot);
   }
 
+  // Asks the memory for what Add or Find of this name will look at. Where many names follow one another, those of some
+  // names ahead are looked for while others are.
+  void Prefetch(std::string_view name) const {
+    if (!slots_.empty()) __builtin_prefetch(&slots_[Place(HashOfName(name))], 1);
+  }
+
   // Takes `number` under a name; false where the name was taken before. The name need not lie there yet.
   template <class NameOf>
   bool Add(std::string_view name, std::uint64_t number, const NameOf& name_of) {
@@ -97,5 +103,20 @@ class NameTable {
   std::vector<std::uint64_t> slots_;  // at most three of four are taken
   std::size_t held_ = 0;
 };
+
+// How many names ahead NameTable::Prefetch is called in a loop over many.
+inline constexpr std::size_t kNamesAhead = 16;
+
+// The first number below `count` whose name is that of a lower one, if any.
+template <class NameOf>
+std::optional<std::size_t> FindTwice(std::size_t count, const NameOf& name_of) {
+  NameTable names;
+  names.Reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i + kNamesAhead < count) names.Prefetch(name_of(i + kNamesAhead));
+    if (!names.Add(name_of(i), i, name_of)) return i;
+  }
+  return std::nullopt;
+}
 
 }  // namespace zt::internal

@@ -78,27 +78,18 @@ constexpr std::byte kBreak{0xff};
 // Bytes of the longest head or number: one and eight.
 constexpr std::size_t kMaxHead = 9;
 
+// A head, and the bytes after it.
 template <typename Encode>
-void Append(Buffer& out, Encode encode) {
-  unsigned char head[kMaxHead];
-  const std::size_t size = encode(head);
-  const auto* bytes = reinterpret_cast<const std::byte*>(head);
-  out.insert(out.end(), bytes, bytes + size);
-}
-
-// A head and the bytes after it.
-template <typename Encode>
-void AppendString(Buffer& out, const void* data, std::size_t size, Encode encode) {
+void Append(Buffer& out, const void* data, std::size_t size, Encode encode) {
   const std::size_t at = out.size();
-  out.resize(at + kMaxHead + size);
-  const std::size_t head = encode(reinterpret_cast<unsigned char*>(out.data() + at));
-  if (size > 0) std::memcpy(out.data() + at + head, data, size);
+  auto* const to = reinterpret_cast<unsigned char*>(Extend(out, kMaxHead + size));
+  const std::size_t head = encode(to);
+  if (size > 0) std::memcpy(to + head, data, size);
   out.resize(at + head + size);
 }
-
-void AppendRaw(Buffer& out, const void* data, std::size_t size) {
-  const auto* bytes = static_cast<const std::byte*>(data);
-  out.insert(out.end(), bytes, bytes + size);
+template <typename Encode>
+void Append(Buffer& out, Encode encode) {
+  Append(out, nullptr, 0, encode);
 }
 
 // The half with exactly this value, if there is one. NaN is the caller's.
@@ -263,32 +254,25 @@ std::size_t TextHead(std::size_t size) {
   return 1 + (size < 24 ? 0 : size <= 0xff ? 1 : size <= 0xffff ? 2 : size <= 0xffffffff ? 4 : 8);
 }
 
-void AppendUint(Buffer& out, std::uint64_t value) {
-  if (value < 24) return out.push_back(static_cast<std::byte>(value));
+void AppendLongUint(Buffer& out, std::uint64_t value) {
   Append(out, [&](unsigned char* to) { return cbor_encode_uint(value, to, kMaxHead); });
 }
 void AppendNegative(Buffer& out, std::uint64_t value) {
   Append(out, [&](unsigned char* to) { return cbor_encode_negint(value, to, kMaxHead); });
 }
-void AppendText(Buffer& out, std::string_view text) {
-  if (text.size() < 24) {  // most are: the head is in the byte that says what it is
-    std::byte item[24] = {static_cast<std::byte>(0x60 + text.size())};
-    std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(), item + 1);
-    return AppendRaw(out, item, 1 + text.size());
-  }
-  AppendString(out, text.data(), text.size(), [&](unsigned char* to) {
-    return cbor_encode_string_start(text.size(), to, kMaxHead);
-  });
+void AppendLongText(Buffer& out, std::string_view text) {
+  Append(out, text.data(), text.size(),
+         [&](unsigned char* to) { return cbor_encode_string_start(text.size(), to, kMaxHead); });
 }
 void AppendBytes(Buffer& out, std::span<const std::byte> bytes) {
-  AppendString(out, bytes.data(), bytes.size(), [&](unsigned char* to) {
+  Append(out, bytes.data(), bytes.size(), [&](unsigned char* to) {
     return cbor_encode_bytestring_start(bytes.size(), to, kMaxHead);
   });
 }
-void AppendArrayHead(Buffer& out, std::uint64_t count) {
+void AppendLongArrayHead(Buffer& out, std::uint64_t count) {
   Append(out, [&](unsigned char* to) { return cbor_encode_array_start(count, to, kMaxHead); });
 }
-void AppendMapHead(Buffer& out, std::uint64_t count) {
+void AppendLongMapHead(Buffer& out, std::uint64_t count) {
   Append(out, [&](unsigned char* to) { return cbor_encode_map_start(count, to, kMaxHead); });
 }
 void AppendBool(Buffer& out, bool value) {
@@ -302,7 +286,7 @@ void AppendDouble(Buffer& out, double value) {
   const auto append_half = [&out](std::uint16_t half) {
     const std::byte bytes[] = {std::byte{0xf9}, static_cast<std::byte>(half >> 8),
                                static_cast<std::byte>(half & 0xff)};
-    AppendRaw(out, bytes, sizeof bytes);
+    out.insert(out.end(), std::begin(bytes), std::end(bytes));
   };
   if (std::isnan(value)) return append_half(0x7e00);
   // A double beyond float's range does not fit a single; the conversion would be undefined.

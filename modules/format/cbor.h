@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "core/raw_vector.h"
 
 namespace zt::format_cbor {
 
@@ -34,7 +36,7 @@ struct Item {
   bool indefinite = false;  // arrays and maps
   std::uint64_t value = 0;
   double number = 0;
-  std::string_view text;  // kText and kBytes: in the input, or valid until the next item
+  std::string_view text = {};  // kText and kBytes: in the input, or valid until the next item
 };
 
 // What is left of an array or map while its items are read.
@@ -82,14 +84,43 @@ std::size_t TextHead(std::size_t size);
 
 inline Container Open(const Item& item) { return {item.value, item.indefinite}; }
 
-// Append heads and items in the shortest form.
-using Buffer = std::vector<std::byte>;
-void AppendUint(Buffer& out, std::uint64_t value);
+// Where items are appended: most of them are a few bytes, and a manifest has millions.
+using Buffer = zt::internal::RawVector<std::byte>;
+
+// Makes room for `size` bytes behind what a buffer holds.
+inline std::byte* Extend(Buffer& out, std::size_t size) {
+  const std::size_t at = out.size();
+  out.resize(at + size);
+  return out.data() + at;
+}
+
+// Append heads and items in the shortest form. `Long` are those whose head does not fit one byte.
+void AppendLongUint(Buffer& out, std::uint64_t value);
+void AppendLongText(Buffer& out, std::string_view text);
+void AppendLongArrayHead(Buffer& out, std::uint64_t count);
+void AppendLongMapHead(Buffer& out, std::uint64_t count);
+inline constexpr std::uint64_t kLong = 24;
+
+inline void AppendUint(Buffer& out, std::uint64_t value) {
+  if (value >= kLong) return AppendLongUint(out, value);
+  *Extend(out, 1) = static_cast<std::byte>(value);
+}
+inline void AppendText(Buffer& out, std::string_view text) {
+  if (text.size() >= kLong) return AppendLongText(out, text);
+  std::byte* const to = Extend(out, 1 + text.size());
+  *to = static_cast<std::byte>(0x60 + text.size());
+  if (!text.empty()) std::memcpy(to + 1, text.data(), text.size());
+}
+inline void AppendArrayHead(Buffer& out, std::uint64_t count) {
+  if (count >= kLong) return AppendLongArrayHead(out, count);
+  *Extend(out, 1) = static_cast<std::byte>(0x80 + count);
+}
+inline void AppendMapHead(Buffer& out, std::uint64_t count) {
+  if (count >= kLong) return AppendLongMapHead(out, count);
+  *Extend(out, 1) = static_cast<std::byte>(0xa0 + count);
+}
 void AppendNegative(Buffer& out, std::uint64_t value);  // the number -1 - value
-void AppendText(Buffer& out, std::string_view text);
 void AppendBytes(Buffer& out, std::span<const std::byte> bytes);
-void AppendArrayHead(Buffer& out, std::uint64_t count);
-void AppendMapHead(Buffer& out, std::uint64_t count);
 void AppendBool(Buffer& out, bool value);
 void AppendNull(Buffer& out);
 // The shortest of half, single and double that holds the value; every NaN becomes the half 0x7e00.

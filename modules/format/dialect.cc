@@ -104,8 +104,8 @@ std::uint64_t BytesOf(ManifestParts manifest) {
   return bytes;
 }
 
-Bytes SizeFooter(std::uint64_t manifest_bytes, std::string_view magic) {
-  Bytes out(kSizeBytes);
+std::vector<std::byte> SizeFooter(std::uint64_t manifest_bytes, std::string_view magic) {
+  std::vector<std::byte> out(kSizeBytes);
   zt::internal::StoreLittle(manifest_bytes, kSizeBytes, out.data());
   for (const char c : magic) out.push_back(static_cast<std::byte>(c));
   return out;
@@ -140,8 +140,8 @@ Status CheckTexts(const StoredObject& object) {
   return OkStatus();
 }
 
-StatusOr<std::vector<std::size_t>> KeyOrder(std::span<const std::string_view> keys) {
-  std::vector<std::size_t> order(keys.size());
+StatusOr<InlinedVector<std::size_t, 4>> KeyOrder(std::span<const std::string_view> keys) {
+  InlinedVector<std::size_t, 4> order(keys.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (order.size() < 2) return order;
   std::sort(order.begin(), order.end(),

@@ -213,7 +213,7 @@ class DialectOf01 final : public Dialect {
     return OkStatus();
   }
   Status AppendTail(const Value::Map&, Bytes*) const override { return OkStatus(); }
-  Bytes Footer(std::uint64_t, ManifestParts manifest) const override {
+  std::vector<std::byte> Footer(std::uint64_t, ManifestParts manifest) const override {
     return SizeFooter(BytesOf(manifest), "");
   }
 
@@ -272,7 +272,7 @@ Status DialectOf01::AppendEntry(const StoredObject& object, std::span<const Stor
     if (auto status = add(key, value); !status.ok()) return Annotate(status, Quote(key));
   }
   const std::vector<std::string_view> views(keys.begin(), keys.end());
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::size_t> order, KeyOrder(views));
+  ZT_ASSIGN_OR_RETURN(const auto order, KeyOrder(views));
   cbor::AppendMapHead(*out, order.size());
   for (const std::size_t i : order) {
     cbor::AppendText(*out, keys[i]);

@@ -371,7 +371,7 @@ class DialectOf1x final : public Dialect {
     cbor::AppendText(*out, traits().text);
     return AppendAttributes(attributes, kRootDepth, out);
   }
-  Bytes Footer(std::uint64_t, ManifestParts manifest) const override {
+  std::vector<std::byte> Footer(std::uint64_t, ManifestParts manifest) const override {
     return SizeFooter(BytesOf(manifest), traits().footer_magic);
   }
 
@@ -508,10 +508,9 @@ Status DialectOf1x::AppendObject(const StoredObject& object, Bytes* out) const {
   cbor::AppendText(*out, "format");
   cbor::AppendText(*out, object.format);
   ZT_RETURN_IF_ERROR(AppendAttributes(object.attributes, kObjectDepth, out));
-  std::vector<std::string_view> roles;
-  roles.reserve(object.components.size());
+  InlinedVector<std::string_view, 4> roles;
   for (const StoredComponent& component : object.components) roles.push_back(component.role);
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::size_t> order, KeyOrder(roles));
+  ZT_ASSIGN_OR_RETURN(const auto order, KeyOrder(roles));
   cbor::AppendText(*out, "components");
   cbor::AppendMapHead(*out, order.size());
   for (const std::size_t i : order) {

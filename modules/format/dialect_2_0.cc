@@ -158,7 +158,7 @@ class DialectOf20 final : public Dialect {
   Status AppendTail(const Value::Map& attributes, Bytes* out) const override {
     return AppendAttributes(attributes, kRootDepth, out);
   }
-  Bytes Footer(std::uint64_t offset, ManifestParts manifest) const override;
+  std::vector<std::byte> Footer(std::uint64_t offset, ManifestParts manifest) const override;
 
  private:
   // An object as the version says it, if it can.
@@ -189,7 +189,7 @@ Status DialectOf20::AppendHead(std::size_t entries, const Value::Map& attributes
     std::vector<std::string_view> names;
     names.reserve(shards.size());
     for (const StoredShard& shard : shards) names.push_back(shard.name);
-    ZT_ASSIGN_OR_RETURN(const std::vector<std::size_t> order, KeyOrder(names));
+    ZT_ASSIGN_OR_RETURN(const auto order, KeyOrder(names));
     cbor::AppendText(*out, "shards");
     cbor::AppendMapHead(*out, order.size());
     for (const std::size_t i : order) {
@@ -234,10 +234,9 @@ Status DialectOf20::AppendEntry(const StoredObject& object, std::span<const Stor
   cbor::AppendText(*out, object.name);
   // Sorted: parts, shape, layout, attributes.
   cbor::AppendMapHead(*out, 3 + !said.attributes.empty());
-  std::vector<std::string_view> roles;
-  roles.reserve(said.components.size());
+  InlinedVector<std::string_view, 4> roles;
   for (const Component& component : said.components) roles.push_back(component.role);
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::size_t> order, KeyOrder(roles));
+  ZT_ASSIGN_OR_RETURN(const auto order, KeyOrder(roles));
   cbor::AppendText(*out, "parts");
   cbor::AppendMapHead(*out, order.size());
   for (const std::size_t i : order) {
@@ -301,8 +300,8 @@ Status DialectOf20::AppendPart(const ElementType& element, const StoredComponent
   return OkStatus();
 }
 
-Bytes DialectOf20::Footer(std::uint64_t offset, ManifestParts manifest) const {
-  Bytes out;
+std::vector<std::byte> DialectOf20::Footer(std::uint64_t offset, ManifestParts manifest) const {
+  std::vector<std::byte> out;
   const auto append = [&out](std::uint64_t value, std::size_t width) {
     out.resize(out.size() + width);
     zt::internal::StoreLittle(value, width, out.data() + out.size() - width);

@@ -24,9 +24,8 @@ namespace zt {
 namespace {
 
 namespace cbor = format_cbor;
-namespace internal = format::internal;
-using internal::Bytes;
-using internal::Dialect;
+using format::internal::Bytes;
+using format::internal::Dialect;
 
 Status CheckWritable(const Dialect& dialect) {
   if (dialect.traits().writable) return OkStatus();
@@ -35,6 +34,8 @@ Status CheckWritable(const Dialect& dialect) {
 
 // The least bytes of a block: a manifest that grows is never copied. Every entry begins within so many of its block.
 constexpr std::size_t kBlockBytes = 256 << 10;
+// Few entries have more.
+constexpr std::size_t kMostEntryBytes = 384;
 static_assert(kMaxManifestBytes + 2 * kBlockBytes < std::uint64_t{1} << 32);  // an entry's place
 
 Status TooLarge(std::uint64_t bytes) {
@@ -46,7 +47,7 @@ Status TooLarge(std::uint64_t bytes) {
 
 Status CheckExpressible(const Object& object, Encoding encoding, std::string_view digest_algorithm,
                         SpecVersion version) {
-  const Dialect& dialect = internal::DialectOf(version);
+  const Dialect& dialect = format::internal::DialectOf(version);
   ZT_RETURN_IF_ERROR(CheckWritable(dialect));
   ZT_RETURN_IF_ERROR(ValidateObject(object));
   if (!IsUtf8(object.format)) return InvalidArgument("the format is not valid UTF-8");
@@ -54,7 +55,7 @@ Status CheckExpressible(const Object& object, Encoding encoding, std::string_vie
 }
 
 Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version) {
-  const Dialect& dialect = internal::DialectOf(version);
+  const Dialect& dialect = format::internal::DialectOf(version);
   ZT_RETURN_IF_ERROR(CheckWritable(dialect));
   return dialect.CheckRoot(root_attributes);
 }
@@ -62,43 +63,57 @@ Status CheckExpressible(const Value::Map& root_attributes, SpecVersion version) 
 ManifestEncoder::ManifestEncoder(SpecVersion version) : version_(version) {}
 
 Status ManifestEncoder::AddShard(const StoredShard& shard) {
-  ZT_RETURN_IF_ERROR(internal::DialectOf(version_).CheckShard(shard));
+  ZT_RETURN_IF_ERROR(format::internal::DialectOf(version_).CheckShard(shard));
   shards_.push_back(shard);
   return OkStatus();
 }
 
-Status ManifestEncoder::Add(const StoredObject& object) {
-  const Dialect& dialect = internal::DialectOf(version_);
+StatusOr<EncodedEntry> ManifestEncoder::Encode(const StoredObject& object,
+                                               std::vector<std::byte>* out) const {
+  const Dialect& dialect = format::internal::DialectOf(version_);
   ZT_RETURN_IF_ERROR(CheckWritable(dialect));
   for (const StoredComponent& component : object.components) {
     if (component.shard > shards_.size())
       return InvalidArgument("a component lies in a shard that was not added");
   }
-  Bytes& out = RoomyBlock();
-  const std::size_t begin = out.size();
-  std::size_t name_at = begin;
-  // An entry ends where the next begins, so nothing may stay of one that was not added, memory running out included.
-  struct Rollback {
-    Bytes& bytes;
-    std::size_t size;
-    bool on = true;
-    ~Rollback() {
-      if (on) bytes.resize(size);
-    }
-  } rollback{out, begin};
-  auto status = dialect.AppendEntry(object, shards_, &out, &name_at);
-  const std::uint64_t size = out.size() - begin;
-  if (status.ok() && bytes_ + size > kMaxManifestBytes) status = TooLarge(bytes_ + size);
-  const std::uint64_t values = status.ok() ? internal::CountValues(object.attributes) : 0;
-  if (status.ok() && values_ + values > kMaxAttributeValues) status = internal::TooManyValues();
-  ZT_RETURN_IF_ERROR(status);
-  if (values > 0) values_of_.insert_or_assign(entries_.size(), values);
+  Bytes bytes;
+  bytes.reserve(kMostEntryBytes);
+  std::size_t name_at = 0;
+  ZT_RETURN_IF_ERROR(dialect.AppendEntry(object, shards_, &bytes, &name_at));
+  if (bytes.size() > kMaxManifestBytes) return TooLarge(bytes.size());
   const auto number = [](std::size_t value) { return static_cast<std::uint32_t>(value); };
-  entries_.push_back({.place = number((blocks_.size() - 1) * kBlockBytes + begin),
-                      .name = number(name_at + cbor::TextHead(object.name.size()) - begin),
-                      .name_bytes = number(object.name.size())});
-  rollback.on = false;
-  bytes_ += size;
+  out->insert(out->end(), bytes.begin(), bytes.end());
+  return EncodedEntry{.bytes = number(bytes.size()),
+                      .name = number(name_at + cbor::TextHead(object.name.size())),
+                      .name_bytes = number(object.name.size()),
+                      .attribute_values = format::internal::CountValues(object.attributes)};
+}
+
+Status ManifestEncoder::Add(const StoredObject& object) {
+  scratch_.clear();
+  ZT_ASSIGN_OR_RETURN(const EncodedEntry entry, Encode(object, &scratch_));
+  return Add(entry, scratch_);
+}
+
+Status ManifestEncoder::Add(const EncodedEntry& entry, std::span<const std::byte> bytes) {
+  if (bytes_ + entry.bytes > kMaxManifestBytes) return TooLarge(bytes_ + entry.bytes);
+  const std::uint64_t values = entry.attribute_values;
+  if (values_ + values > kMaxAttributeValues) return format::internal::TooManyValues();
+  if (values > 0) {
+    values_of_.insert_or_assign(entries_.size(), values);
+  } else if (!values_of_.empty()) {
+    values_of_.erase(entries_.size());  // of one for which there was no memory
+  }
+  std::vector<std::byte>& block = RoomyBlock();
+  const std::size_t begin = block.size();
+  // An entry ends where the next begins: one that is not added, where memory runs out, leaves no bytes.
+  block.reserve(begin + bytes.size());
+  entries_.push_back(
+      {.place = static_cast<std::uint32_t>((blocks_.size() - 1) * kBlockBytes + begin),
+       .name = entry.name,
+       .name_bytes = entry.name_bytes});
+  block.insert(block.end(), bytes.begin(), bytes.end());
+  bytes_ += entry.bytes;
   values_ += values;
   return OkStatus();
 }
@@ -107,7 +122,7 @@ void ManifestEncoder::AddAlias(std::string name, std::size_t index) {
   aliases_.push_back({std::move(name), index});
 }
 
-Bytes& ManifestEncoder::RoomyBlock() {
+std::vector<std::byte>& ManifestEncoder::RoomyBlock() {
   if (blocks_.empty() || blocks_.back().size() >= kBlockBytes) {
     blocks_.emplace_back().reserve(kBlockBytes + kBlockBytes / 16);
   }
@@ -156,7 +171,7 @@ StatusOr<std::vector<std::uint32_t>> ManifestEncoder::Order() const {
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (NameOf(order[i - 1]) == NameOf(order[i])) return twice(NameOf(order[i]));
   }
-  if (!internal::DialectOf(version_).SortsEntries()) order.clear();
+  if (!format::internal::DialectOf(version_).SortsEntries()) order.clear();
   return order;
 }
 
@@ -164,7 +179,7 @@ StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) 
   ZT_RETURN_IF_ERROR(CheckExpressible(attributes, version_));
   ZT_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> order, Order());
   const std::size_t lines = entries_.size() + aliases_.size();
-  const Dialect& dialect = internal::DialectOf(version_);
+  const Dialect& dialect = format::internal::DialectOf(version_);
   EncodedManifest out;
   const auto append = [&out](std::span<const std::byte> part) {
     out.bytes += part.size();
@@ -175,29 +190,35 @@ StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) 
       out.parts.push_back(part);
     }
   };
-  ZT_RETURN_IF_ERROR(dialect.AppendHead(lines, attributes, shards_, &out.own.emplace_back()));
-  append(out.own.back());
-  std::uint64_t values = internal::CountValues(attributes);
+  const auto append_own = [&out, &append](const Bytes& part) {
+    append(out.own.emplace_back(part.begin(), part.end()));
+  };
+  Bytes head;
+  ZT_RETURN_IF_ERROR(dialect.AppendHead(lines, attributes, shards_, &head));
+  append_own(head);
+  std::uint64_t values = format::internal::CountValues(attributes);
   for (std::size_t i = 0; i < lines; ++i) {
     const std::size_t line = order.empty() ? i : order[i];
     const std::size_t entry = EntryOf(line);
     const auto counted = values_of_.find(entry);
     if (counted != values_of_.end()) values += counted->second;
-    if (values > kMaxAttributeValues) return internal::TooManyValues();
+    if (values > kMaxAttributeValues) return format::internal::TooManyValues();
     const std::span<const std::byte> bytes = BytesOf(entry);
     if (line == entry) {
       append(bytes);
     } else {  // the same around another name
       const auto& [place, name, name_bytes] = entries_[entry];
       append(bytes.first(name - cbor::TextHead(name_bytes)));
-      cbor::AppendText(out.own.emplace_back(), NameOf(line));
-      append(out.own.back());
+      Bytes text;
+      cbor::AppendText(text, NameOf(line));
+      append_own(text);
       append(bytes.subspan(name + name_bytes));
     }
     if (out.bytes > kMaxManifestBytes) return TooLarge(out.bytes);
   }
-  ZT_RETURN_IF_ERROR(dialect.AppendTail(attributes, &out.own.emplace_back()));
-  append(out.own.back());
+  Bytes tail;
+  ZT_RETURN_IF_ERROR(dialect.AppendTail(attributes, &tail));
+  append_own(tail);
   if (out.bytes > kMaxManifestBytes) return TooLarge(out.bytes);
   return out;
 }

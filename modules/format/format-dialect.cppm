@@ -9,6 +9,8 @@ module;
 #include <string_view>
 #include <vector>
 
+#include "format/cbor.h"
+
 module zt.format:dialect;
 
 import :model;
@@ -18,7 +20,7 @@ import zt.digest;
 
 namespace zt::format::internal {
 
-using Bytes = std::vector<std::byte>;
+using Bytes = format_cbor::Buffer;
 
 // One object for each version; all that differs between versions is in its traits or in a virtual. A new version is a
 // file with a class derived from this one, a value of SpecVersion, and a line in versions.cc. Thread-safe.
@@ -73,7 +75,7 @@ class Dialect {
                             std::span<const StoredShard> shards, Bytes* out) const = 0;
   virtual Status AppendTail(const Value::Map& attributes, Bytes* out) const = 0;
   // As EncodeFooter.
-  virtual Bytes Footer(std::uint64_t offset, ManifestParts manifest) const = 0;
+  virtual std::vector<std::byte> Footer(std::uint64_t offset, ManifestParts manifest) const = 0;
 
  private:
   const ContainerTraits& traits_;
@@ -100,12 +102,15 @@ StatusOr<Trailer> LocateBySize(SpecVersion family, std::string_view magic,
 // The bytes of all parts.
 std::uint64_t BytesOf(ManifestParts manifest);
 // The size of a manifest and the magic behind it.
-Bytes SizeFooter(std::uint64_t manifest_bytes, std::string_view magic);
+std::vector<std::byte> SizeFooter(std::uint64_t manifest_bytes, std::string_view magic);
 
 // Long names, of 0.1 and 1.0: "float32".
 std::optional<ElementType> ParseLongName(std::string_view text);
 std::optional<std::string_view> LongName(const ElementType& element);
 
+// Appends `value`, or fails where it nests deeper than `depth`, has a key twice or text that is not UTF-8.
+Status AppendValue(const Value& value, std::size_t depth, Bytes* out);
+Status AppendMap(const Value::Map& map, std::size_t depth, Bytes* out);
 // Whether attributes can be written that lie within `depth` containers.
 Status CheckAttributes(const Value::Map& attributes, std::size_t depth);
 // Appends the key "attributes" and the map, unless that is empty.
@@ -113,7 +118,7 @@ Status AppendAttributes(const Value::Map& attributes, std::size_t depth, Bytes* 
 // Whether the names of an object are texts, and it has components.
 Status CheckTexts(const StoredObject& object);
 // Which of the keys comes first, second, ... in a deterministic map. Fails where one occurs twice.
-StatusOr<std::vector<std::size_t>> KeyOrder(std::span<const std::string_view> keys);
+StatusOr<InlinedVector<std::size_t, 4>> KeyOrder(std::span<const std::string_view> keys);
 // An array of the dimensions, behind the key "shape".
 void AppendShape(const Shape& shape, Bytes* out);
 

@@ -96,15 +96,24 @@ struct EncodedManifest {
 
   std::vector<std::span<const std::byte>> parts;
   std::uint64_t bytes = 0;  // of all parts
-  std::deque<std::vector<std::byte>>
-      own;  // what the encoder does not hold: head, tail, names of aliases
+  // What the encoder does not hold: head, tail, names of aliases.
+  std::deque<std::vector<std::byte>> own;
 
   // The parts in one piece.
   std::vector<std::byte> Joined() const;
 };
 
+// Where the bytes are that a manifest has for one object, and what is told apart of them.
+struct EncodedEntry {
+  std::uint32_t bytes = 0;             // of the whole
+  std::uint32_t name = 0;              // how far on the name's own bytes are
+  std::uint32_t name_bytes = 0;        // how many they are
+  std::uint64_t attribute_values = 0;  // see kMaxAttributeValues
+};
+
 // EncodeManifest object by object: what is kept of one is its encoded entry, some hundred bytes where a StoredObject of
-// one component takes four times that. They are never put together: a million make a hundred megabytes. Not thread-safe.
+// one component takes four times that. They are never put together: a million make a hundred megabytes. Not thread-safe, but
+// for Encode, which several threads may call while one adds objects.
 class ManifestEncoder {
  public:
   // Of an empty manifest. `version` must be writable.
@@ -115,6 +124,10 @@ class ManifestEncoder {
   Status AddShard(const StoredShard& shard);
   // Appends an entry. After an error the others are as they were; the message does not name the object.
   Status Add(const StoredObject& object);
+  // Add in two steps: appends the bytes of an entry to `out`; and takes an entry that this encoder has made, since the last
+  // shard was named.
+  StatusOr<EncodedEntry> Encode(const StoredObject& object, std::vector<std::byte>* out) const;
+  Status Add(const EncodedEntry& entry, std::span<const std::byte> bytes);
   // One more entry, after all others: that of the object added as number `index`, under another name. The object may
   // be added later.
   void AddAlias(std::string name, std::size_t index);
@@ -139,6 +152,7 @@ class ManifestEncoder {
   StatusOr<std::vector<std::uint32_t>> Order() const;
 
   SpecVersion version_;
+  std::vector<std::byte> scratch_;  // for the entry under way
   std::deque<std::vector<std::byte>> blocks_;
   std::deque<Entry> entries_;                                 // which grows without a second copy
   std::unordered_map<std::size_t, std::uint64_t> values_of_;  // in the attributes of an entry
@@ -181,9 +195,6 @@ std::vector<std::string_view> Keys(const Value::Map& map);
 // how many values may still be made.
 StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* position,
                           std::size_t depth, std::size_t* budget);
-// Appends `value`, or fails where it nests deeper than `depth`, has a key twice or text that is not UTF-8.
-Status AppendValue(const Value& value, std::size_t depth, std::vector<std::byte>* out);
-Status AppendMap(const Value::Map& map, std::size_t depth, std::vector<std::byte>* out);
 // How many values decoding a map of attributes makes, itself included; 0 for an empty one, which is not written. Stops
 // beyond kMaxAttributeValues.
 std::uint64_t CountValues(const Value::Map& attributes);

@@ -22,7 +22,6 @@ namespace zt {
 namespace {
 
 namespace cbor = format_cbor;
-namespace internal = format::internal;
 
 // Reads a manifest and hashes what is left of it without its layout, piece by piece; values are copied as they stand.
 class Content {
@@ -32,7 +31,7 @@ class Content {
 
   Status Walk() {
     const auto fields = Fields<1>({"objects"});
-    if (!fields[0]) return internal::BrokenV2("3.2", "field 'objects' is missing");
+    if (!fields[0]) return format::internal::BrokenV2("3.2", "field 'objects' is missing");
     cbor::Buffer head;
     cbor::AppendArrayHead(head, 2);
     cbor::AppendText(head, "zt.content/1");
@@ -73,7 +72,7 @@ class Content {
     const std::size_t after = reader_.position();
     reader_.Rewind(map.begin);
     const cbor::Item head = reader_.Next();
-    if (head.kind != cbor::Kind::kMap) return internal::BrokenV2("3.2", "a map is needed");
+    if (head.kind != cbor::Kind::kMap) return format::internal::BrokenV2("3.2", "a map is needed");
     Copy({map.begin, reader_.position()});
     for (std::uint64_t i = 0; i < head.value; ++i) {
       const std::size_t at = reader_.position();
@@ -91,7 +90,7 @@ class Content {
   Status Object() {
     const auto [parts, shape, layout, attributes] =
         Fields<4>({"parts", "shape", "layout", "attributes"});
-    if (!parts || !shape || !layout) return internal::BrokenV2("3.3", "a field is missing");
+    if (!parts || !shape || !layout) return format::internal::BrokenV2("3.3", "a field is missing");
     Head(attributes ? 4 : 3);
     Key("parts");
     ZT_RETURN_IF_ERROR(Each(parts, "component ", [this] { return Part(); }));
@@ -103,7 +102,7 @@ class Content {
 
   Status Part() {
     const auto [type, dtype, digest] = Fields<3>({"type", "dtype", "digest"});
-    if (!dtype) return internal::BrokenV2("3.4", "field 'dtype' is missing");
+    if (!dtype) return format::internal::BrokenV2("3.4", "field 'dtype' is missing");
     if (!digest) {
       return InvalidArgument(
           "it has no digest, so that the file has no content digest (zTensor 2.0 §6.4)");
@@ -146,7 +145,7 @@ class Content {
 StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind) {
   const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
   if (hasher == nullptr) return InvalidArgument("a content digest needs an algorithm");
-  ZT_RETURN_IF_ERROR(internal::CheckDeterministic(manifest));
+  ZT_RETURN_IF_ERROR(format::internal::CheckDeterministic(manifest));
   ZT_RETURN_IF_ERROR(Content(manifest, *hasher).Walk());
   return hasher->Finish();
 }

@@ -16,6 +16,7 @@ module;
 
 module zt.format;
 
+import :dialect;
 import zt.core;
 
 namespace zt {
@@ -163,7 +164,7 @@ StatusOr<Value> ReadValue(std::span<const std::byte> bytes, std::size_t* positio
   return value;
 }
 
-Status AppendValue(const Value& value, std::size_t depth, std::vector<std::byte>* out) {
+Status AppendValue(const Value& value, std::size_t depth, cbor::Buffer* out) {
   switch (value.kind()) {
     case Value::Kind::kNull:
       cbor::AppendNull(*out);
@@ -199,7 +200,7 @@ Status AppendValue(const Value& value, std::size_t depth, std::vector<std::byte>
   return OkStatus();
 }
 
-Status AppendMap(const Value::Map& map, std::size_t depth, std::vector<std::byte>* out) {
+Status AppendMap(const Value::Map& map, std::size_t depth, cbor::Buffer* out) {
   if (depth == 0) return TooDeep();
   std::vector<const Value::Member*> members;
   members.reserve(map.size());
@@ -244,9 +245,9 @@ StatusOr<Value> DecodeCbor(std::span<const std::byte> bytes) {
 }
 
 StatusOr<std::vector<std::byte>> EncodeCbor(const Value& value) {
-  std::vector<std::byte> out;
+  cbor::Buffer out;
   ZT_RETURN_IF_ERROR(format::internal::AppendValue(value, kMaxNesting, &out));
-  return out;
+  return std::vector<std::byte>(out.begin(), out.end());
 }
 
 }  // namespace zt

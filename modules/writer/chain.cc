@@ -3,14 +3,11 @@ module;
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,9 +35,13 @@ import zt.transform;
 
 namespace zt::writer::internal {
 
-bool OnlyShares(const PlannedObject& object) {
-  return std::all_of(object.components.begin(), object.components.end(),
-                     [](const PlannedComponent& each) { return each.shared_with.has_value(); });
+std::size_t EntryBytes(const Object& object) {
+  if (object.format != "dense" || object.components.size() != 1 || !object.attributes.empty()) {
+    return 0;
+  }
+  constexpr std::size_t kFields = 384, kDimension = 9;  // all keys, numbers, the digest
+  return kFields + object.name.size() + object.components[0].element.type.size() +
+         kDimension * object.shape.size();
 }
 
 std::vector<DataRule> RulesOf(const ComponentState& state) {
@@ -85,19 +86,6 @@ Status Piece::Named(const Status& status) const {
 namespace {
 
 ComponentState& StateOf(const Piece& piece) { return *piece.state; }
-
-// A step on each piece by itself.
-class PieceStage : public StageOf<Batch> {
- public:
-  virtual Status ProcessPiece(Piece& piece) = 0;
-  Status Process(Batch& batch) override {
-    for (Piece& piece : batch.pieces) {
-      const Status status = Caught([&] { return ProcessPiece(piece); });
-      if (!status.ok()) return piece.Named(status);
-    }
-    return OkStatus();
-  }
-};
 
 // A stage of the caller's.
 class CustomStage final : public PieceStage {
@@ -281,6 +269,7 @@ class HashStage final : public PieceStage {
     if (chunk.first) state.hasher = MakeHasher(kind);
     state.hasher->Update(decoded_ ? chunk.bytes() : chunk.stored);
     if (!decoded_) state.hasher->Update(chunk.trailer);
+    if (chunk.last) state.digest = state.hasher->Finish();
     return OkStatus();
   }
 
@@ -353,167 +342,6 @@ class WriteStage final : public StageOf<Batch> {
   bool place_;
 };
 
-// Writes down what was stored, in declared order: an object's entry is complete with its last blob.
-class RecordStage final : public PieceStage {
- public:
-  RecordStage(Record& record, const Codecs& codecs) : record_(record), codecs_(codecs) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status ProcessPiece(Piece& chunk) override {
-    const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();
-    if (chunk.first) {
-      sums_ = {};
-      sums_.begin = chunk.place;
-    }
-    sums_.crc = sums_.stored == 0 ? chunk.crc : Crc32cCombine(sums_.crc, chunk.crc, bytes);
-    sums_.stored += bytes;
-    sums_.content += chunk.bytes().size();
-    sums_.counts.overflow += chunk.counts.overflow;
-    sums_.counts.nan_lost += chunk.counts.nan_lost;
-    sums_.counts.fraction_lost += chunk.counts.fraction_lost;
-    if (sums_.facts.empty()) {
-      sums_.facts = std::move(chunk.facts);
-    } else {
-      for (std::size_t i = 0; i < sums_.facts.size(); ++i) sums_.facts[i].Merge(chunk.facts[i]);
-    }
-    record_.bytes_done += chunk.input_bytes;
-    record_.stored_done += bytes;
-    return chunk.last ? Complete(StateOf(chunk), chunk.closing.get()) : OkStatus();
-  }
-
- private:
-  // `closing` is the object's declaration where it has changed since it was begun.
-  Status Complete(ComponentState& state, const Object* closing) {
-    const Component& component = state.object->components[state.at.component];
-    if (state.declared_bytes != kUnknownSize && sums_.content != state.declared_bytes) {
-      return InvalidArgument("component " + Quote(component.role) + " came out as " +
-                             std::to_string(sums_.content) + " bytes, " +
-                             std::to_string(state.declared_bytes) + " were declared");
-    }
-    ZT_RETURN_IF_ERROR(CheckFacts(state));
-    Blob blob;
-    blob.offset = sums_.begin;
-    blob.length = sums_.stored;
-    blob.decoded_bytes = sums_.content;
-    if (state.choice == ComponentState::kEncoded) {
-      blob.encoding = state.storage.encoding;
-      blob.parameters = codecs_.ParametersOf(state);
-    }
-    if (state.storage.digest == DigestKind::kCrc32c) {
-      blob.digest = Crc32cText(sums_.crc);
-    } else if (state.hasher != nullptr) {
-      blob.digest = state.hasher->Finish();
-    }
-    ZT_RETURN_IF_ERROR(CheckNumbers(state, component.element));
-    if (state.plan != nullptr && !state.plan->shared.empty()) {
-      const auto shared = state.plan->shared.find(state.at);
-      if (shared != state.plan->shared.end()) shared->second.blob = blob;
-    }
-    if (!begun_) Begin(*state.object);
-    if (closing != nullptr) {
-      entry_.shape = closing->shape;
-      entry_.attributes = closing->attributes;
-    }
-    Fill(state.at.component, std::move(blob));
-    return state.ends_object ? End(state) : OkStatus();
-  }
-
-  // Whether the bytes keep the rule of the component, and those of all that share its blob.
-  Status CheckFacts(const ComponentState& state) const {
-    if (sums_.facts.empty()) return OkStatus();
-    ZT_RETURN_IF_ERROR(CheckFacts(state, *state.object, state.at.component));
-    if (state.plan == nullptr) return OkStatus();
-    const auto shared = state.plan->shared.find(state.at);
-    if (shared == state.plan->shared.end()) return OkStatus();
-    for (const ComponentId id : shared->second.by) {
-      const Object& object = *state.plan->plan.objects[id.object].object;
-      if (auto status = CheckFacts(state, object, id.component); !status.ok()) {
-        return Annotate(status, TensorContext(object.name) + ", which has the same bytes");
-      }
-    }
-    return OkStatus();
-  }
-
-  // Whether they are what component `index` of `object` may have.
-  Status CheckFacts(const ComponentState& state, const Object& object, std::uint32_t index) const {
-    const auto rule = RuleOf(object, index, state.declared_bytes);
-    if (!rule) return OkStatus();
-    const auto at = std::ranges::find(state.rules, *rule) - state.rules.begin();
-    Status status = sums_.facts[static_cast<std::size_t>(at)].Check(object, CountIndices(object));
-    if (state.plan == nullptr || state.plan->of_caller) status = OfCaller(status);
-    if (status.ok() || object.components.size() == 1) return status;
-    return Annotate(status, "component " + Quote(object.components[index].role));
-  }
-
-  Status CheckNumbers(const ComponentState& state, const ElementType& element) {
-    const NumericCounts& counts = sums_.counts;
-    if (counts.overflow == 0 && counts.nan_lost == 0 && counts.fraction_lost == 0)
-      return OkStatus();
-    const std::uint64_t values = sums_.content / ByteWidth(element.dtype);
-    record_.findings.push_back({state.object->name, counts, values});
-    return state.on_overflow == OnOverflow::kError ? CheckFit(counts, element) : OkStatus();
-  }
-
-  void Begin(const Object& object) {
-    begun_ = true;
-    entry_.name = object.name;
-    entry_.format = object.format;
-    entry_.shape = object.shape;
-    entry_.attributes = object.attributes;
-    entry_.components.resize(object.components.size());
-    for (std::size_t c = 0; c < object.components.size(); ++c) {
-      entry_.components[c].role = object.components[c].role;
-      entry_.components[c].element = object.components[c].element;
-    }
-  }
-
-  void Fill(std::uint32_t component, Blob blob) {
-    StoredComponent& stored = entry_.components[component];
-    stored.offset = blob.offset;
-    stored.length = blob.length;
-    stored.decoded_bytes = blob.decoded_bytes;
-    stored.encoding = blob.encoding;
-    stored.parameters = blob.parameters;
-    stored.digest = std::move(blob.digest);
-  }
-
-  // The object's last blob is known; so is all of those objects that follow and only share blobs.
-  Status End(const ComponentState& state) {
-    if (state.plan == nullptr) return Add();
-    const std::vector<PlannedObject>& objects = state.plan->plan.objects;
-    std::size_t i = state.at.object;
-    do {
-      if (!begun_) Begin(*objects[i].object);
-      const auto& components = objects[i].components;
-      for (std::uint32_t c = 0; c < components.size(); ++c) {
-        if (components[c].shared_with) {
-          Fill(c, state.plan->shared.at(*components[c].shared_with).blob);
-        }
-      }
-      ZT_RETURN_IF_ERROR(Add());
-      ++i;
-    } while (i < objects.size() && OnlyShares(objects[i]));
-    return OkStatus();
-  }
-
-  Status Add() {
-    begun_ = false;
-    ++record_.tensors_done;
-    return record_.manifest.Add(entry_);
-  }
-
-  Record& record_;
-  const Codecs& codecs_;
-  // Of the component under way.
-  struct Sums {
-    std::uint64_t begin = 0, stored = 0, content = 0;
-    std::uint32_t crc = 0;
-    NumericCounts counts;
-    std::vector<DataFacts> facts;  // one for each rule of the component
-  } sums_;
-  StoredObject entry_;  // the object under way; its memory serves one after the other
-  bool begun_ = false;
-};
-
 // Tells the caller where the run stands, after each batch, in order.
 class ReportStage final : public StageOf<Batch> {
  public:
@@ -561,8 +389,9 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
     chain.push_back(std::make_shared<HashStage>(false));
     chain.push_back(std::make_shared<CrcStage>());
   }
+  chain.push_back(MakeEntryStage(parts.record.manifest, parts.codecs));
   chain.push_back(std::make_shared<WriteStage>(parts.sink));
-  chain.push_back(std::make_shared<RecordStage>(parts.record, parts.codecs));
+  chain.push_back(MakeRecordStage(parts.record, parts.codecs));
   if (options.progress) {
     chain.push_back(std::make_shared<ReportStage>(parts.record, options.progress));
   }

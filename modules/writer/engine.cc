@@ -151,6 +151,7 @@ Status CheckFormat(const Object& object, bool whole) {
 std::uint64_t Batcher::Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const {
   const ComponentState& state = *piece.state;
   std::uint64_t weight = sizeof(Piece) + (piece.first ? sizeof(ComponentState) : 0);
+  if (piece.first && piece.last) weight += EntryBytes(*piece.object);
   weight += state.source != nullptr ? piece.input_bytes : held;
   if (state.transform != nullptr) weight += bytes + 64;
   if (custom_stages_) weight += BufferPool::Capacity(bytes);
@@ -265,14 +266,10 @@ Status Engine::AddShard(const StoredShard& shard, std::vector<StoredObject> stor
   return OkStatus();
 }
 
-Status Engine::Reserve(const Plan& plan) {
+Status Engine::Reserve(const PlanSums& sums) {
   // What is certain not to fit should fail before hours of work; what compresses may come out smaller.
-  for (const PlannedObject& object : plan.objects) {
-    for (const auto& c : object.components) {
-      if (c.storage.compression != Compression::kNone) return OkStatus();
-    }
-  }
-  const auto wanted = CheckedAdd(promised_, plan.output_bytes());
+  if (sums.compressed) return OkStatus();
+  const auto wanted = CheckedAdd(promised_, sums.output_bytes);
   if (!wanted) return OkStatus();
   promised_ = *wanted;
   return Annotate(Caught([&] { return sink_->Reserve(promised_); }), sink_->name());
@@ -346,15 +343,29 @@ std::shared_ptr<ComponentState> Engine::NewState() {
   return {states_, &(*states_)[states_used_++]};
 }
 
-Status Engine::CheckPlan(const TensorSource& source, const Plan& plan) const {
+StatusOr<PlanSums> Engine::CheckPlan(const TensorSource& source, const Plan& plan) const {
   if (plan.spec != options.spec) {
     return InvalidArgument("the plan is for version " + std::string(Traits(plan.spec).text) +
                            ", the writer writes " + std::string(Traits(options.spec).text));
   }
+  PlanSums sums;
+  const auto last = static_cast<std::uint32_t>(objects + plan.objects.size());
   for (const PlannedObject& planned : plan.objects) {
     ZT_RETURN_IF_ERROR(CheckObject(source, planned));
+    sums.name_bytes += Names::Taken(planned.object->name.size(), last);
+    for (std::size_t c = 0; c < planned.components.size(); ++c) {
+      const PlannedComponent& component = planned.components[c];
+      sums.compressed |= component.storage.compression != Compression::kNone;
+      if (component.shared_with) {
+        sums.shared = true;
+        continue;
+      }
+      const ComponentId id = component.source;
+      sums.input_bytes += source.objects()[id.object].components[id.component].bytes;
+      sums.output_bytes += planned.object->components[c].bytes;
+    }
   }
-  return OkStatus();
+  return sums;
 }
 
 Status Engine::CheckDeclared(const Object& object, std::span<const Storage> storage,
@@ -371,19 +382,17 @@ Status Engine::CheckDeclared(const Object& object, std::span<const Storage> stor
   return AnnotateTensor(check(), object.name);
 }
 
-Status Engine::AddPlanned(TensorSource& source, const Plan& plan, bool of_caller) {
-  record_.bytes_total += plan.input_bytes(source);
+Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums& sums,
+                          bool of_caller) {
+  record_.bytes_total += sums.input_bytes;
   record_.tensors_total += plan.objects.size();
   PlanState& run = plans_.emplace_back(plan, of_caller);
-  ZT_RETURN_IF_ERROR(NoteShared(run));
-  const auto last = static_cast<std::uint32_t>(objects + plan.objects.size());
-  std::size_t name_bytes = 0;
-  for (const PlannedObject& planned : plan.objects) {
-    name_bytes += Names::Taken(planned.object->name.size(), last);
-  }
-  names_.Expect(plan.objects.size(), name_bytes);
-  for (const PlannedObject& planned : plan.objects) {
-    ZT_RETURN_IF_ERROR(AddName(planned.object->name, objects++));
+  if (sums.shared) ZT_RETURN_IF_ERROR(NoteShared(run));
+  names_.Expect(plan.objects.size(), sums.name_bytes);
+  for (std::size_t i = 0; i < plan.objects.size(); ++i) {
+    const std::size_t ahead = i + zt::internal::kNamesAhead;
+    if (ahead < plan.objects.size()) names_.Prefetch(plan.objects[ahead].object->name);
+    ZT_RETURN_IF_ERROR(AddName(plan.objects[i].object->name, objects++));
   }
   for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
     const Status status =

@@ -27,6 +27,8 @@ class Names {
     if (!fresh) kept_.resize(at);
     return fresh;
   }
+  // As NameTable::Prefetch.
+  void Prefetch(std::string_view name) const { table_.Prefetch(name); }
   std::optional<std::uint32_t> Find(std::string_view name) const {
     const auto held = table_.Find(name, [this](std::uint64_t at) { return NameAt(at); });
     if (!held) return std::nullopt;

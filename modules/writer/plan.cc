@@ -179,6 +179,7 @@ class Planner {
       ComponentId at;  // in the plan
       auto operator<=>(const Blob&) const = default;
     };
+    if (AllDiffer()) return;
     std::vector<Blob> blobs;
     blobs.reserve(plan_.objects.size());
     for (std::uint32_t i = 0; i < plan_.objects.size(); ++i) {
@@ -202,6 +203,22 @@ class Planner {
         }
       }
     }
+  }
+
+  // Whether it can be told without looking back that no two components have the same source bytes: most sources list them as
+  // they lie.
+  bool AllDiffer() {
+    std::optional<Identity> before;
+    for (const PlannedObject& planned : plan_.objects) {
+      for (const PlannedComponent& component : planned.components) {
+        current_ = component.source.object;
+        const auto identity = source_.identity(component.source);
+        if (!identity || identity->length == 0) continue;
+        if (before && !(*before < *identity)) return false;
+        before = identity;
+      }
+    }
+    return true;
   }
 
   // What is done to a component's bytes, in planes or not, and what is asked of them; "" where they go as they are.

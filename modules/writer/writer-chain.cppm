@@ -6,6 +6,7 @@ module;
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,8 +34,8 @@ namespace zt::writer::internal {
 struct Blob {
   std::uint64_t offset = 0, length = 0, decoded_bytes = 0;
   Encoding encoding = Encoding::kRaw;
-  CodecParameters parameters;
-  std::string digest;
+  CodecParameters parameters = {};
+  std::string digest = {};
 };
 
 // A plan under way.
@@ -50,10 +51,7 @@ struct PlanState {
   std::map<ComponentId, Shared> shared;
 };
 
-// True where no component has a blob of its own.
-bool OnlyShares(const PlannedObject& object);
-
-// One component under way. Fixed before its first chunk is submitted, but for the last two fields.
+// One component under way. Fixed before its first chunk is submitted, but for the last three fields.
 struct ComponentState {
   enum Choice { kUndecided, kRaw, kEncoded };
 
@@ -73,6 +71,7 @@ struct ComponentState {
 
   std::atomic<int> choice = kUndecided;  // the place stage decides; the compress stage looks ahead
   std::unique_ptr<Hasher> hasher;        // the hash stage's, chunk after chunk
+  std::string digest;                    // what it found
 };
 
 // A chunk with all that the writer keeps of it.
@@ -93,7 +92,11 @@ struct Piece final : Chunk {
   std::uint64_t padding = 0;           // zero bytes before it
   std::uint32_t crc = 0;               // CRC-32C of stored and trailer, where asked for
   std::shared_ptr<const Object>
-      closing;                   // with an object's last chunk: what was declared since Begin
+      closing;  // with an object's last chunk: what was declared since Begin
+  // With the only chunk of an object: what the manifest says of it, if it is encoded before it is recorded. The bytes are in
+  // the batch's `entries`.
+  std::optional<EncodedEntry> entry;
+  std::span<const std::byte> entry_bytes;
   NumericCounts counts;          // what the transform could not carry over
   std::vector<DataFacts> facts;  // of bytes(), one for each rule of the component
 
@@ -107,6 +110,7 @@ struct Batch final : Task {
   std::vector<Piece> pieces;  // at least one
   // What pieces borrow: bytes as read, as transformed, as compressed.
   Buffer input, transformed, encoded;
+  std::vector<std::byte> entries;  // for the manifest
 
   Status Named(const Status& status) const override { return pieces.front().Named(status); }
 };
@@ -185,11 +189,28 @@ auto Caught(const Call& call) -> decltype(call()) {
   }
 }
 
+// The most bytes that the manifest says of an object with, where that may be encoded before it is recorded: as a dense tensor
+// without attributes. Else 0.
+std::size_t EntryBytes(const Object& object);
+
 // What ComponentState::rules has to hold, told from the fields above it.
 std::vector<DataRule> RulesOf(const ComponentState& state);
 
 // Whether all numbers had a counterpart in the type they were converted to.
 Status CheckFit(const NumericCounts& counts, const ElementType& element);
+
+// A step on each piece by itself.
+class PieceStage : public StageOf<Batch> {
+ public:
+  virtual Status ProcessPiece(Piece& piece) = 0;
+  Status Process(Batch& batch) override {
+    for (Piece& piece : batch.pieces) {
+      const Status status = Caught([&] { return ProcessPiece(piece); });
+      if (!status.ok()) return piece.Named(status);
+    }
+    return OkStatus();
+  }
+};
 
 // The stage that reads: one of the two reads what has to be read in order, the other all else.
 std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool, bool sequential);
@@ -198,7 +219,12 @@ std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool, bool sequential)
 // would take more.
 std::shared_ptr<StageOf<Batch>> MakeCellsStage(std::uint64_t memory_bytes);
 
-// The chain, in order: read, transform, the caller's own, compress, place, hash, write, record, report. Where digests cover
+// The stage that encodes what the manifest says of objects that are one chunk, and the one that writes all down.
+std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest,
+                                               const Codecs& codecs);
+std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, const Codecs& codecs);
+
+// The chain, in order: read, transform, the caller's own, compress, place, hash, encode entries, write, record, report. Where digests cover
 // decoded bytes, hash stands before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 

@@ -72,6 +72,14 @@ class Publisher {
 // are known. The message does not name the object.
 Status CheckFormat(const Object& object, bool whole);
 
+// What a plan comes to.
+struct PlanSums {
+  std::uint64_t input_bytes = 0, output_bytes = 0;  // as Plan's functions of these names
+  std::size_t name_bytes = 0;                       // that Names takes for its names
+  bool compressed = false;                          // some of it may be
+  bool shared = false;                              // some blobs are
+};
+
 class Engine;
 
 // What an ObjectWriter holds that is the engine's. Where the engine goes first, it is left empty.
@@ -106,15 +114,16 @@ class Engine {
   // Stops the workers as soon as possible. Thread-safe.
   void Cancel(const Status& status) { pipeline_.Cancel(status); }
 
-  // Whether the plan is one for this writer and this source.
-  Status CheckPlan(const TensorSource& source, const Plan& plan) const;
+  // Whether the plan is one for this writer and this source, and what it comes to: in one pass, for a plan of a million
+  // objects does not stay in the cache.
+  StatusOr<PlanSums> CheckPlan(const TensorSource& source, const Plan& plan) const;
   // Whether an object that a caller declares is one, and the output's version can say it. With `whole` all its sizes and
   // attributes are known.
   Status CheckDeclared(const Object& object, std::span<const Storage> storage, bool whole) const;
   // Notes the names of a plan and submits its chunks.
-  Status AddPlanned(TensorSource& source, const Plan& plan, bool of_caller);
+  Status AddPlanned(TensorSource& source, const Plan& plan, const PlanSums& sums, bool of_caller);
   // Asks the sink whether it can be that large.
-  Status Reserve(const Plan& plan);
+  Status Reserve(const PlanSums& sums);
   // Has the source's Finish called once all is written.
   void FinishLater(TensorSource& source);
   Status AddName(std::string_view name, std::uint32_t object);

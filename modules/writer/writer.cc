@@ -128,11 +128,11 @@ struct Writer::State {
   }
 
   Status AddSource(TensorSource& source, const Plan& plan) {
-    ZT_RETURN_IF_ERROR(engine.CheckPlan(source, plan));
+    ZT_ASSIGN_OR_RETURN(const writer::internal::PlanSums sums, engine.CheckPlan(source, plan));
     MergeAttributes(plan.attributes, attributes);
-    ZT_RETURN_IF_ERROR(engine.Reserve(plan));
+    ZT_RETURN_IF_ERROR(engine.Reserve(sums));
     engine.FinishLater(source);
-    ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan, false));
+    ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan, sums, false));
     // Only the end tells whether a pipe held what it promised.
     return source.seekable() ? OkStatus() : Flush();
   }
@@ -158,7 +158,8 @@ struct Writer::State {
       auto& shared = planned[c].shared_with;
       if (shared && storage[shared->component] != storage[c]) shared.reset();
     }
-    return engine.AddPlanned(source, plan, true);
+    ZT_ASSIGN_OR_RETURN(const writer::internal::PlanSums sums, engine.CheckPlan(source, plan));
+    return engine.AddPlanned(source, plan, sums, true);
   }
 
   Status AddDense(const std::string& name, Shape shape, ElementType element,
