@@ -56,21 +56,29 @@ std::vector<std::byte> FileOf(const std::string& header, std::size_t data) {
 
 std::string Error(const std::string& header, std::size_t data) {
   const std::vector<std::byte> file = FileOf(header, data);
-  const auto source = OpenSafetensors(MemoryBytes(file, "memory"));
-  return source.ok() ? "" : std::string(Message(source.status()));
+  std::string error;
+  for (const std::size_t part : {std::size_t{1} << 16, std::size_t{1}, ~std::size_t{0}}) {
+    const auto source = OpenSafetensorsInParts(MemoryBytes(file, "memory"), part);
+    const std::string text(source.ok() ? "" : Message(source.status()));
+    EXPECT_TRUE(text == error || part == std::size_t{1} << 16) << text << " or " << error;
+    error = text;
+  }
+  return error;
 }
 
 void ExpectAll(const Case& wanted, const Value::Map& attributes) {
   const std::vector<std::byte> file = FileOf(wanted.Header(), wanted.names.size());
-  const auto source = OpenSafetensors(MemoryBytes(file, "memory"));
-  ASSERT_TRUE(source.ok()) << Message(source.status());
-  EXPECT_EQ((*source)->attributes(), attributes);
-  const auto& objects = (*source)->objects();
-  ASSERT_EQ(objects.size(), wanted.names.size());
-  for (std::uint32_t i = 0; i < objects.size(); ++i) {
-    ASSERT_EQ(objects[i].name, wanted.names[i]);
-    ASSERT_EQ(objects[i].shape, Shape{1});
-    ASSERT_EQ((*source)->extent({i, 0})->offset, file.size() - objects.size() + i);
+  for (const std::size_t part : {std::size_t{1} << 16, std::size_t{1}, ~std::size_t{0}}) {
+    const auto source = OpenSafetensorsInParts(MemoryBytes(file, "memory"), part);
+    ASSERT_TRUE(source.ok()) << Message(source.status());
+    EXPECT_EQ((*source)->attributes(), attributes);
+    const auto& objects = (*source)->objects();
+    ASSERT_EQ(objects.size(), wanted.names.size());
+    for (std::uint32_t i = 0; i < objects.size(); ++i) {
+      ASSERT_EQ(objects[i].name, wanted.names[i]);
+      ASSERT_EQ(objects[i].shape, Shape{1});
+      ASSERT_EQ((*source)->extent({i, 0})->offset, file.size() - objects.size() + i);
+    }
   }
 }
 
@@ -88,7 +96,7 @@ Case Plain(std::size_t shift = 0) {
 }
 
 TEST(LongHeader, EveryPlaceWhereAPartMayEnd) {
-  for (std::size_t shift = 0; shift < 120; ++shift) {
+  for (std::size_t shift = 0; shift < 90; ++shift) {
     Case wanted = Plain(shift);
     if (shift % 2 == 1) wanted.comma = ", ", wanted.colon = ": ";
     if (shift % 3 == 1) wanted.comma = "\n ,\t\r\n ";

@@ -39,9 +39,6 @@ using safetensors::internal::kLogicalShape;
 // The length of the shortest entry a header can hold: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
 constexpr std::size_t kLeastEntryBytes = 48;
 
-// Bytes of the header that are parsed at once: what the parser makes of them stays in a core's cache.
-constexpr std::size_t kPartBytes = 64 << 10;
-
 struct Range {
   std::uint64_t begin = 0, end = 0;
 };
@@ -112,7 +109,8 @@ Shape PackedShape(const Shape& logical, unsigned bits, std::uint64_t bytes) {
 
 class SafetensorsSource final : public TensorSource {
  public:
-  explicit SafetensorsSource(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
+  SafetensorsSource(std::shared_ptr<ByteSource> bytes, std::size_t part_bytes)
+      : bytes_(std::move(bytes)), part_bytes_(part_bytes) {}
 
   Status Init() {
     std::byte length[8];
@@ -210,9 +208,10 @@ class SafetensorsSource final : public TensorSource {
 
   // Where a comma stands between two entries, as it seems, and a part that begins at `begin` is large enough. The end of the
   // text where there is none.
-  static std::size_t GuessEnd(std::span<const char> text, std::size_t begin) {
+  std::size_t GuessEnd(std::span<const char> text, std::size_t begin) const {
     const std::string_view all(text.data(), text.size());
-    for (std::size_t at = begin + kPartBytes; at < all.size(); ++at) {
+    for (std::size_t at = begin + std::min(part_bytes_, all.size() - begin); at < all.size();
+         ++at) {
       at = all.find("},", at);
       if (at == all.npos) break;
       const std::size_t next = all.find_first_not_of(" \t\r\n", at + 2);
@@ -456,6 +455,7 @@ class SafetensorsSource final : public TensorSource {
   }
 
   std::shared_ptr<ByteSource> bytes_;
+  std::size_t part_bytes_;
   std::uint64_t data_begin_ = 0, data_bytes_ = 0;
   bool has_metadata_ = false;
   std::vector<std::uint64_t> begins_;  // by object, relative to data_begin_
@@ -474,7 +474,12 @@ bool LooksLikeSafetensors(std::span<const std::byte> head) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes) {
-  auto source = std::make_unique<SafetensorsSource>(std::move(bytes));
+  return OpenSafetensorsInParts(std::move(bytes), std::size_t{64} << 10);
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsInParts(std::shared_ptr<ByteSource> bytes,
+                                                               std::size_t part_bytes) {
+  auto source = std::make_unique<SafetensorsSource>(std::move(bytes), part_bytes);
   ZT_RETURN_IF_ERROR(source->Init());
   return source;
 }

@@ -33,6 +33,10 @@ bool LooksLikeSafetensors(std::span<const std::byte> head);
 // packed bytes, with the logical shape in the attribute `logical_shape`. Objects come in the order of their offsets.
 // Errors name the tensor, not the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
+// The same, with about so many bytes of the header parsed at once. OpenSafetensors takes a number with which what the parser
+// makes of them stays in a core's cache.
+StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsInParts(std::shared_ptr<ByteSource> bytes,
+                                                               std::size_t part_bytes);
 
 // The shards of a folder, see OpenShards: with a *.safetensors.index.json, or every *.safetensors file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(
