@@ -483,12 +483,16 @@ TEST(ManifestEncoder, AnAliasIsTheEntryUnderAnotherName) {
 
 TEST(ManifestEncoder, TakesEntriesThatWereEncodedBefore) {
   Manifest manifest;
-  for (const char* name : {"a", "a longer name", ""}) {
+  for (const char* name : {"b", "a longer name", "a", "c"}) {  // in no version's order
     manifest.objects.push_back(Blob(name, 64, 2));
     manifest.objects.back().attributes = {{"a", 1}, {"zz top", std::string(name)}};
   }
   manifest.objects[0].attributes.clear();
-  for (const SpecVersion version : {SpecVersion::k0_1, SpecVersion::k1_1, SpecVersion::k1_2}) {
+  Manifest with_alias = manifest;
+  with_alias.objects.push_back(manifest.objects[1]);
+  with_alias.objects.back().name = "another name";
+  for (const SpecVersion version :
+       {SpecVersion::k0_1, SpecVersion::k1_1, SpecVersion::k1_2, SpecVersion::k2_0}) {
     ManifestEncoder encoder(version);
     std::vector<std::byte> bytes;
     std::vector<EncodedEntry> entries;
@@ -507,6 +511,8 @@ TEST(ManifestEncoder, TakesEntriesThatWereEncodedBefore) {
     }
     EXPECT_TRUE(left.empty());
     EXPECT_EQ(encoder.Finish({})->Joined(), *EncodeManifest(manifest, version));
+    encoder.AddAlias("another name", 1);
+    EXPECT_EQ(encoder.Finish({})->Joined(), *EncodeManifest(with_alias, version));
   }
 }
 

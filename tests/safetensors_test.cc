@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +17,27 @@
 import zt.convert.safetensors;
 import zt.core;
 import zt.source;
+
+namespace {
+std::atomic<std::size_t> largest_allocation = 0;
+}  // namespace
+
+void* operator new(std::size_t size) {
+  std::size_t largest = largest_allocation;
+  while (size > largest && !largest_allocation.compare_exchange_weak(largest, size)) {
+  }
+  if (void* const memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new[](std::size_t size) { return operator new(size); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return operator new(size); }
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return operator new(size);
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace zt {
 namespace {
@@ -123,6 +148,20 @@ TEST(LongHeader, TextThatLooksLikeAnEnd) {
   ExpectAll(wanted, {{"config", text}, {"},", "},"}});
 }
 
+// The parser keeps four bytes for each of the text that it is given.
+TEST(LongHeader, IsParsedInTheMemoryOfAPart) {
+  const std::string header = Plain().Header();
+  const std::vector<std::byte> file = FileOf(header, kMany);
+  const auto largest = [&](std::size_t part) {
+    largest_allocation = 0;
+    EXPECT_TRUE(OpenSafetensorsInParts(MemoryBytes(file, "memory"), part).ok());
+    return largest_allocation.load();
+  };
+  const std::size_t objects = kMany * sizeof(Object);
+  EXPECT_LT(largest(1 << 12), std::max(objects, header.size()) + 4096);
+  EXPECT_GT(largest(header.size()), 4 * header.size());
+}
+
 TEST(LongHeader, SpaceAroundIt) {
   Case wanted = Plain();
   wanted.before = " \n{ ";
@@ -144,6 +183,9 @@ TEST(LongHeader, SaysWhatIsWrongAsOfAShortOne) {
   Case twice = Plain();
   twice.metadata = "{}";
   EXPECT_EQ(Error(twice.before + "\"__metadata__\":{}," + twice.Header().substr(1), kMany),
+            "key '__metadata__' is there twice");
+  const std::string header = twice.Header();
+  EXPECT_EQ(Error(header.substr(0, header.size() - 1) + ",\"__metadata__\":{}}", kMany),
             "key '__metadata__' is there twice");
   const std::string sound = Plain().Header();
   for (const std::size_t near : {sound.size() / 7, sound.size() / 2, sound.size() - 200}) {

@@ -472,6 +472,9 @@ TEST(Sources, PlansOfAnotherSourceAreRefused) {
   plan->objects[0].components.clear();
   Refuses(StatusCode::kInvalidArgument, "tensor 't': the plan has 0 components, the declaration 1",
           [&](Writer& w) { return w.AddSource(source, *plan); });
+  plan->objects[0].object = std::make_shared<Object>(Object{.name = "t"});
+  Refuses(StatusCode::kInvalidArgument, "tensor 't': the declaration has no component",
+          [&](Writer& w) { return w.AddSource(source, *plan); });
 }
 
 // Two large sources: what the first one wrote is not asked for again, nor is the space asked while it is written.

@@ -167,28 +167,31 @@ class SafetensorsSource final : public TensorSource {
   }
 
   Status ParseHeader(HeaderText header) {
-    // The reservation is bounded by the number of whole entries that fit the header.
+    // Bounded by the number of whole entries that fit the header.
     const auto braces = static_cast<std::size_t>(std::ranges::count(header.bytes(), '{'));
-    const std::size_t expected = std::min(braces, header.size() / kLeastEntryBytes);
-    objects_.reserve(expected);
-    begins_.reserve(expected);
+    expected_ = std::min(braces, header.size() / kLeastEntryBytes);
     if (ParseParts(header)) return CheckNames();
     objects_.clear();
     begins_.clear();
     attributes_.clear();
     has_metadata_ = false;
-    ondemand::parser parser;
-    const Status status = ParseEntries(parser, header.Padded(0, header.size()));
+    const Status status = ParseWhole(header);
     if (status.ok()) return CheckNames();
     // Entries are read as they come. What is wrong with the JSON as such is said first, wherever it is.
-    simdjson::dom::parser dom;
-    const simdjson::error_code error = dom.parse(header.Padded(0, header.size())).error();
+    simdjson::dom::parser parser;
+    const simdjson::error_code error = parser.parse(header.Padded(0, header.size())).error();
     return error == simdjson::SUCCESS ? status : NotJson(error);
   }
 
+  Status ParseWhole(const HeaderText& header) {
+    ondemand::parser parser;
+    return ParseEntries(parser, header.Padded(0, header.size()));
+  }
+
   // Parses a header part by part. Where a part begins is known; where it ends is guessed, and the guess is right if the
-  // part, with braces for the commas around it, is an object: the text before its end then leaves no other reading. False
-  // where it is not, or something else is wrong; the text is as it was then.
+  // part, with braces for the commas around it, is an object: the text before its end then leaves no other reading. What
+  // stands behind a part is a blank or a quote, which continues no object. False where the guess was wrong, or something else
+  // is; the text is as it was then.
   bool ParseParts(HeaderText& header) {
     const std::span<char> text = header.bytes();
     if (text.empty() || text[0] != '{') return false;
@@ -228,6 +231,8 @@ class SafetensorsSource final : public TensorSource {
     if (document.get_object().get(entries) != simdjson::SUCCESS) {
       return InvalidData("the header is not a JSON object");
     }
+    objects_.reserve(expected_);
+    begins_.reserve(expected_);
     for (auto each : entries) {
       ondemand::field field;
       std::string_view name;
@@ -457,6 +462,7 @@ class SafetensorsSource final : public TensorSource {
   std::shared_ptr<ByteSource> bytes_;
   std::size_t part_bytes_;
   std::uint64_t data_begin_ = 0, data_bytes_ = 0;
+  std::size_t expected_ = 0;  // the most entries there can be
   bool has_metadata_ = false;
   std::vector<std::uint64_t> begins_;  // by object, relative to data_begin_
 };

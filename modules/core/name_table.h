@@ -37,8 +37,8 @@ class NameTable {
     return Number(slot);
   }
 
-  // Asks the memory for what Add or Find of this name will look at. Where many names follow one another, those of some
-  // names ahead are looked for while others are.
+  // Asks the memory for what Add or Find of this name will look at. A loop over many names calls it for a name some places
+  // ahead, so that the answer is there when its turn comes.
   void Prefetch(std::string_view name) const {
     if (!slots_.empty()) __builtin_prefetch(&slots_[Place(HashOfName(name))], 1);
   }

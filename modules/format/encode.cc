@@ -90,9 +90,9 @@ StatusOr<EncodedEntry> ManifestEncoder::Encode(const StoredObject& object,
 }
 
 Status ManifestEncoder::Add(const StoredObject& object) {
-  scratch_.clear();
-  ZT_ASSIGN_OR_RETURN(const EncodedEntry entry, Encode(object, &scratch_));
-  return Add(entry, scratch_);
+  std::vector<std::byte> bytes;
+  ZT_ASSIGN_OR_RETURN(const EncodedEntry entry, Encode(object, &bytes));
+  return Add(entry, bytes);
 }
 
 Status ManifestEncoder::Add(const EncodedEntry& entry, std::span<const std::byte> bytes) {

@@ -103,7 +103,7 @@ struct EncodedManifest {
   std::vector<std::byte> Joined() const;
 };
 
-// Where the bytes are that a manifest has for one object, and what is told apart of them.
+// The bytes that a manifest has for one object: their size, and where the name stands in them.
 struct EncodedEntry {
   std::uint32_t bytes = 0;             // of the whole
   std::uint32_t name = 0;              // how far on the name's own bytes are
@@ -124,8 +124,8 @@ class ManifestEncoder {
   Status AddShard(const StoredShard& shard);
   // Appends an entry. After an error the others are as they were; the message does not name the object.
   Status Add(const StoredObject& object);
-  // Add in two steps: appends the bytes of an entry to `out`; and takes an entry that this encoder has made, since the last
-  // shard was named.
+  // Add in two steps. Encode appends the bytes of an entry to `out`. Add takes them, of an entry that this encoder has made;
+  // AddShard must not come between the two.
   StatusOr<EncodedEntry> Encode(const StoredObject& object, std::vector<std::byte>* out) const;
   Status Add(const EncodedEntry& entry, std::span<const std::byte> bytes);
   // One more entry, after all others: that of the object added as number `index`, under another name. The object may
@@ -152,7 +152,6 @@ class ManifestEncoder {
   StatusOr<std::vector<std::uint32_t>> Order() const;
 
   SpecVersion version_;
-  std::vector<std::byte> scratch_;  // for the entry under way
   std::deque<std::vector<std::byte>> blocks_;
   std::deque<Entry> entries_;                                 // which grows without a second copy
   std::unordered_map<std::size_t, std::uint64_t> values_of_;  // in the attributes of an entry

@@ -71,6 +71,7 @@ Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
   const auto wrong = [&](const std::string& what) {
     return InvalidArgument(TensorContext(planned.object->name) + ": " + what);
   };
+  if (declared.empty()) return wrong("the declaration has no component");
   if (planned.components.size() != declared.size()) {
     return wrong("the plan has " + std::to_string(planned.components.size()) +
                  " components, the declaration " + std::to_string(declared.size()));
@@ -151,7 +152,7 @@ Status CheckFormat(const Object& object, bool whole) {
 std::uint64_t Batcher::Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const {
   const ComponentState& state = *piece.state;
   std::uint64_t weight = sizeof(Piece) + (piece.first ? sizeof(ComponentState) : 0);
-  if (piece.first && piece.last) weight += EntryBytes(*piece.object);
+  if (piece.first && piece.last) weight += EntryBytes(*state.object);
   weight += state.source != nullptr ? piece.input_bytes : held;
   if (state.transform != nullptr) weight += bytes + 64;
   if (custom_stages_) weight += BufferPool::Capacity(bytes);

@@ -3,6 +3,7 @@ module;
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -97,17 +98,12 @@ class EntryStage final : public StageOf<Batch> {
   EntryStage(const ManifestEncoder& manifest, const Codecs& codecs)
       : manifest_(manifest), codecs_(codecs) {}
   Status Process(Batch& batch) override {
+    std::size_t most = 0;
+    for (const Piece& chunk : batch.pieces) most += Room(chunk);
+    batch.entries.reserve(most);
     Entry entry;
     for (Piece& chunk : batch.pieces) {
-      if (!IsWhole(chunk)) continue;
-      entry.Begin(*chunk.object);
-      entry.Fill(0, BlobOf(StateOf(chunk), codecs_,
-                           {.offset = chunk.place,
-                            .length = chunk.stored.size() + chunk.trailer.size(),
-                            .decoded_bytes = chunk.bytes().size()},
-                           chunk.crc));
-      auto encoded = manifest_.Encode(entry.End(), &batch.entries);
-      if (encoded.ok()) chunk.entry = *encoded;
+      if (Room(chunk) > 0) (void)Caught([&] { return Encode(chunk, entry, batch.entries); });
     }
     std::span<const std::byte> left = batch.entries;
     for (Piece& chunk : batch.pieces) {
@@ -119,10 +115,31 @@ class EntryStage final : public StageOf<Batch> {
   }
 
  private:
-  static bool IsWhole(const Piece& chunk) {
+  // The most bytes of a chunk's entry; 0 where it is left to record.
+  static std::size_t Room(const Piece& chunk) {
     const ComponentState& state = StateOf(chunk);
-    return chunk.first && chunk.last && state.ends_object && chunk.closing == nullptr &&
-           EntryBytes(*chunk.object) > 0 && (state.plan == nullptr || state.plan->shared.empty());
+    const bool whole = chunk.first && chunk.last && state.ends_object && chunk.closing == nullptr;
+    return whole && !Shares(state) ? EntryBytes(*state.object) : 0;
+  }
+  // Whether others need the blob to be recorded, or an object without one follows.
+  static bool Shares(const ComponentState& state) {
+    if (state.plan == nullptr || state.plan->shared.empty()) return false;
+    const std::vector<PlannedObject>& objects = state.plan->plan.objects;
+    const std::size_t next = state.at.object + std::size_t{1};
+    return state.plan->shared.contains(state.at) ||
+           (next < objects.size() && OnlyShares(objects[next]));
+  }
+
+  Status Encode(Piece& chunk, Entry& entry, std::vector<std::byte>& out) const {
+    const ComponentState& state = StateOf(chunk);
+    const Blob sums = {.offset = chunk.place,
+                       .length = chunk.stored.size() + chunk.trailer.size(),
+                       .decoded_bytes = chunk.bytes().size()};
+    entry.Begin(*state.object);
+    entry.Fill(0, BlobOf(state, codecs_, sums, chunk.crc));
+    ZT_ASSIGN_OR_RETURN(chunk.entry, manifest_.Encode(entry.End(), &out));
+    assert(chunk.entry->bytes <= EntryBytes(*state.object));
+    return OkStatus();
   }
 
   const ManifestEncoder& manifest_;

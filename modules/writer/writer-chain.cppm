@@ -189,8 +189,8 @@ auto Caught(const Call& call) -> decltype(call()) {
   }
 }
 
-// The most bytes that the manifest says of an object with, where that may be encoded before it is recorded: as a dense tensor
-// without attributes. Else 0.
+// The most bytes that the manifest's entry of an object can have, if it may be encoded before it is recorded, as that of a dense
+// tensor without attributes may; else 0.
 std::size_t EntryBytes(const Object& object);
 
 // What ComponentState::rules has to hold, told from the fields above it.
