@@ -516,6 +516,37 @@ TEST(ManifestEncoder, TakesEntriesThatWereEncodedBefore) {
   }
 }
 
+// Names around the longest whose place is kept with all others, and one that comes late in its entry, as 0.1.0 sorts it.
+TEST(ManifestEncoder, FindsNamesThatAreLongOrFarOn) {
+  Manifest manifest;
+  for (const std::size_t size : {65534u, 65535u, 65536u, 100000u}) {
+    manifest.objects.push_back(Blob(std::string(size, 'n'), 64, 2));
+  }
+  manifest.objects.push_back(Blob("far on", 64, 2));
+  manifest.objects.back().attributes = {{"a", std::string(70000, 'x')}};
+  Manifest with_aliases = manifest;
+  for (std::size_t i = 0; i < manifest.objects.size(); ++i) {
+    with_aliases.objects.push_back(manifest.objects[i]);
+    with_aliases.objects.back().name = "alias " + std::to_string(i);
+  }
+  for (const SpecVersion version : {SpecVersion::k0_1, SpecVersion::k1_1, SpecVersion::k1_2}) {
+    ManifestEncoder encoder(version);
+    for (const StoredObject& object : manifest.objects) ASSERT_TRUE(encoder.Add(object).ok());
+    for (std::size_t i = 0; i < manifest.objects.size(); ++i) {
+      encoder.AddAlias("alias " + std::to_string(i), i);
+    }
+    const auto encoded = encoder.Finish({});
+    ASSERT_TRUE(encoded.ok());
+    EXPECT_EQ(encoded->Joined(), *EncodeManifest(with_aliases, version));
+    const auto back = DecodeManifest(encoded->Joined(), version);
+    ASSERT_TRUE(back.ok()) << Message(back.status());
+    std::vector<std::string> names, wanted;
+    for (const StoredObject& object : back->objects) names.push_back(object.name);
+    for (const StoredObject& object : with_aliases.objects) wanted.push_back(object.name);
+    EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(wanted));
+  }
+}
+
 // ---- speed
 // --------------------------------------------------------------------------------------------------
 

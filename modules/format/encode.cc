@@ -108,10 +108,14 @@ Status ManifestEncoder::Add(const EncodedEntry& entry, std::span<const std::byte
   const std::size_t begin = block.size();
   // An entry ends where the next begins: one that is not added, where memory runs out, leaves no bytes.
   block.reserve(begin + bytes.size());
-  entries_.push_back(
-      {.place = static_cast<std::uint32_t>((blocks_.size() - 1) * kBlockBytes + begin),
-       .name = entry.name,
-       .name_bytes = entry.name_bytes});
+  Entry kept = {static_cast<std::uint32_t>((blocks_.size() - 1) * kBlockBytes + begin), kFar, kFar};
+  if (entry.name < kFar && entry.name_bytes < kFar) {
+    kept.name = static_cast<std::uint16_t>(entry.name);
+    kept.name_bytes = static_cast<std::uint16_t>(entry.name_bytes);
+  } else {
+    far_.insert_or_assign(entries_.size(), NamePlace{entry.name, entry.name_bytes});
+  }
+  entries_.push_back(kept);
   block.insert(block.end(), bytes.begin(), bytes.end());
   bytes_ += entry.bytes;
   values_ += values;
@@ -145,9 +149,16 @@ std::size_t ManifestEncoder::EntryOf(std::size_t line) const {
 std::string_view ManifestEncoder::NameOf(std::size_t line) const {
   if (line >= entries_.size()) return aliases_[line - entries_.size()].name;
   const Entry& entry = entries_[line];
+  const NamePlace at = PlaceOfName(line);
   const auto* const block =
       reinterpret_cast<const char*>(blocks_[entry.place / kBlockBytes].data());
-  return {block + entry.place % kBlockBytes + entry.name, entry.name_bytes};
+  return {block + entry.place % kBlockBytes + at.name, at.bytes};
+}
+
+ManifestEncoder::NamePlace ManifestEncoder::PlaceOfName(std::size_t entry) const {
+  const Entry& kept = entries_[entry];
+  if (kept.name == kFar) return far_.at(entry);
+  return {kept.name, kept.name_bytes};
 }
 
 // The order of the lines: where the version sorts them, that of deterministic map keys, by length and then by bytes. Empty
@@ -207,7 +218,7 @@ StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) 
     if (line == entry) {
       append(bytes);
     } else {  // the same around another name
-      const auto& [place, name, name_bytes] = entries_[entry];
+      const auto [name, name_bytes] = PlaceOfName(entry);
       append(bytes.first(name - cbor::TextHead(name_bytes)));
       Bytes text;
       cbor::AppendText(text, NameOf(line));

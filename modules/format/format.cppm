@@ -135,9 +135,15 @@ class ManifestEncoder {
   StatusOr<EncodedManifest> Finish(const Value::Map& attributes) const;
 
  private:
-  // Where an entry begins, as if all blocks had the least size, and how far on the text of its name.
+  // Where an entry begins, as if all blocks had the least size, and where the text of its name is. With a million entries
+  // every byte counts: names that are far on or long have kFar in both fields, and their places in far_.
   struct Entry {
-    std::uint32_t place, name, name_bytes;
+    std::uint32_t place;
+    std::uint16_t name, name_bytes;
+  };
+  static constexpr std::uint16_t kFar = 0xffff;
+  struct NamePlace {
+    std::uint32_t name, bytes;
   };
   struct Alias {
     std::string name;
@@ -149,11 +155,13 @@ class ManifestEncoder {
   // Lines are the entries, and the aliases after them.
   std::size_t EntryOf(std::size_t line) const;
   std::string_view NameOf(std::size_t line) const;
+  NamePlace PlaceOfName(std::size_t entry) const;
   StatusOr<std::vector<std::uint32_t>> Order() const;
 
   SpecVersion version_;
   std::deque<std::vector<std::byte>> blocks_;
   std::deque<Entry> entries_;                                 // which grows without a second copy
+  std::unordered_map<std::size_t, NamePlace> far_;            // of entries
   std::unordered_map<std::size_t, std::uint64_t> values_of_;  // in the attributes of an entry
   std::vector<Alias> aliases_;
   std::vector<StoredShard> shards_;

@@ -331,6 +331,7 @@ class CommandLine(support.EndToEnd):
                  (["convert", "a", "--zstd", "5", "-o", "b"], "--zstd takes its level after '=': --zstd=5"),
                  (["convert", "a", "-o", "b", "--digest", "md5"], "--digest: md5 not in"),
                  (["convert", "a", "-o", "b", "--chunk", "3 apples"], "--chunk"),
+                 (["convert", "a", "-o", "b", "--zstd", "--min-gain", "101"], "--min-gain"),
                  (["convert", "a", "-o", "b", "--threads", "5000"], "--threads"),
                  (["convert", "a"], "-o OUT is missing"), (["verify"], "FILE is required; see ztstream verify --help"),
                  ([], "a command is missing: convert, join, inspect"), (["inspect", "a", "--from", "csv"], "--from: csv not in"),
