@@ -189,8 +189,8 @@ auto Caught(const Call& call) -> decltype(call()) {
   }
 }
 
-// The most bytes that the manifest's entry of an object can have, if it may be encoded before it is recorded, as that of a dense
-// tensor without attributes may; else 0.
+// The most bytes that the manifest's entry of an object can have, if it may be encoded before it is recorded, as that of a
+// dense tensor without attributes may; else 0.
 std::size_t EntryBytes(const Object& object);
 
 // What ComponentState::rules has to hold, told from the fields above it.
@@ -224,8 +224,8 @@ std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest,
                                                const Codecs& codecs);
 std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, const Codecs& codecs);
 
-// The chain, in order: read, transform, the caller's own, compress, place, hash, encode entries, write, record, report. Where digests cover
-// decoded bytes, hash stands before compress.
+// The chain, in order: read, transform, the caller's own, look, cells, compress, place, hash, crc, entry, write, record,
+// report. Where digests cover decoded bytes, hash stands before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
 }  // namespace zt::writer::internal
