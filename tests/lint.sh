@@ -33,8 +33,12 @@ search() { [ $# -lt 2 ] || grep -nE "$@" /dev/null || true; }  # search PATTERN 
 # ---- modules: what clang 19 compiles without a word, and wrongly -------------------------------------------------
 rule 'No static and no unnamed namespace in an interface (.cppm): importers may get another function.' \
   search '^(static |namespace \{|namespace$)' "${interfaces[@]}"
-rule 'No intrinsics, Highway or Abseil in an interface; Abseil is in core-status.cppm and core-small.cppm alone.' \
-  search '#include *[<"](immintrin\.h|hwy/|absl/)' $(matching '\.cppm$' | grep -vE '^modules/core/core-(status|small)\.cppm$')
+rule 'No intrinsics, Highway or Abseil in an interface; Abseil is in std.cppm alone.' \
+  search '#include *[<"](immintrin\.h|hwy/|absl/)' $(matching '\.cppm$' | grep -v '^modules/std/std\.cppm$')
+module_units() { grep -lE '^(export )?module [a-z]' "$@" | grep -v '^modules/std/std\.cppm$'; }
+rule 'A module unit imports zt.std: it includes no header of the standard library (but <new>, for placement), nor one that does.' \
+  search '#include *<([a-mo-z_][a-z_0-9]*|n[a-df-z_][a-z_0-9]*|nlohmann/.*|simdjson\.h|re2/.*)>' \
+  $(module_units "${interfaces[@]}" "${sources[@]}")
 rule 'Headers that the standard library of Debian 12 lacks.' \
   search '#include *<(format|print|generator|flat_map|mdspan)>' "${cpp[@]}"
 included_in_purview() {

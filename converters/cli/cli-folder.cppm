@@ -1,13 +1,7 @@
 // zt.cli:folder — many outputs in one folder: safe names, all or none. Internal.
-module;
-
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.cli:folder;
 
+import zt.std;
 import zt;
 
 namespace zt::cli::internal {

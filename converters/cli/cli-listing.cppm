@@ -1,14 +1,7 @@
 // zt.cli:listing — what a file holds, gathered from any format, as a table or a tree. Internal.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 module zt.cli:listing;
 
+import zt.std;
 import :args;
 import :output;
 import zt;

@@ -1,14 +1,7 @@
 // zt.cli:progress — how far a run has come, on standard error. Internal.
-module;
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 module zt.cli:progress;
 
+import zt.std;
 import :args;
 
 namespace zt::cli::internal {

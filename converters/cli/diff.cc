@@ -1,18 +1,11 @@
 // zt.cli — diff: two inputs of any format, by content.
 module;
 
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-
-#include <nlohmann/json.hpp>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :compare;
 import :output;
 import :support;

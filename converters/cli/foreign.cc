@@ -1,16 +1,7 @@
 // zt.cli:formats — files that are often taken for a model, or are one that is not read here, by their first bytes.
-module;
-
-#include <algorithm>
-#include <cctype>
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-
 module zt.cli;
 
+import zt.std;
 import :formats;
 import zt;
 

@@ -1,19 +1,11 @@
 // zt.cli:formats — the file of each format that holds tensors of a source: what extract writes.
 module;
 
-#include <algorithm>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :formats;
 import :output;
 import zt;

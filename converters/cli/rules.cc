@@ -1,20 +1,12 @@
-// zt.cli:rules — bodies. Patterns are RE2: no input, however long its names, can make one slow or overflow a stack.
+// zt.cli:rules — bodies. Patterns are RE2's.
 module;
 
-#include <cctype>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <re2/re2.h>
-
+#include "cli/regex.h"
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :output;
 import :rules;
 import zt;
@@ -23,36 +15,30 @@ import zt.convert.torch;
 namespace zt::cli::internal {
 namespace {
 
-using Regex = std::shared_ptr<const RE2>;
+using Pattern = std::shared_ptr<const Regex>;
 
 // The regular expression that means what a shell's pattern does: "\\.bias$" for "*.bias".
 std::string OfShellPattern(const std::string& pattern) {
   std::string out = "^";
   for (const char c : pattern)
-    out += c == '*' ? ".*" : c == '?' ? "." : RE2::QuoteMeta(std::string(1, c));
+    out += c == '*' ? ".*" : c == '?' ? "." : QuoteMeta(std::string_view(&c, 1));
   out += '$';
   if (out.starts_with("^.*")) out.erase(0, 3);
   if (out.ends_with(".*$")) out.erase(out.size() - 3);
   return out;
 }
 
-StatusOr<Regex> Compile(const std::string& pattern, const std::string& option) {
-  RE2::Options options;
-  options.set_log_errors(false);
-  auto regex = std::make_shared<const RE2>(pattern, options);
-  if (regex->ok()) return regex;
+StatusOr<Pattern> Compile(const std::string& pattern, const std::string& option) {
+  auto regex = std::make_shared<const Regex>(pattern);
+  if (regex->error().empty()) return regex;
   const bool shell = pattern.starts_with('*') && pattern.size() > 1;
   return InvalidArgument(option + " " + Quote(pattern) + ": " + regex->error() +
                          "; a regular expression is wanted" +
                          (shell ? ": '" + OfShellPattern(pattern) + "'" : ""));
 }
 
-bool Matches(const Regex& regex, const std::string& name) {
-  return RE2::PartialMatch(name, *regex);
-}
-
 struct RenameRule {
-  Regex from;
+  Pattern from;
   std::string to;
   bool global = false;
 };
@@ -64,7 +50,7 @@ std::string Undelimited(char delimiter, bool in_regex) {
                       (delimiter >= 'a' && delimiter <= 'z') ||
                       (delimiter >= 'A' && delimiter <= 'Z');
   const std::string plain(1, delimiter);
-  return in_regex && !letter ? RE2::QuoteMeta(plain) : plain;
+  return in_regex && !letter ? QuoteMeta(plain) : plain;
 }
 
 // s/REGEX/TEXT/ or s/REGEX/TEXT/g, with any delimiter; \1 in TEXT is a group.
@@ -97,13 +83,13 @@ StatusOr<RenameRule> ParseRename(const std::string& text) {
   ZT_ASSIGN_OR_RETURN(rule.from, Compile(parts[0], "--rename"));
   rule.to = parts[1];
   rule.global = parts[2] == "g";
-  std::string error;
-  if (!rule.from->CheckRewriteString(rule.to, &error)) return wrong(error);
+  const std::string error = rule.from->RewriteError(rule.to);
+  if (!error.empty()) return wrong(error);
   return rule;
 }
 
 struct DTypeRule {
-  Regex names;                        // null: every float tensor
+  Pattern names;                      // null: every float tensor
   std::optional<ElementType> target;  // nothing: leave it
 };
 
@@ -139,11 +125,11 @@ OnOverflow OnOverflowOf(const std::string& text) {
                               : OnOverflow::kError;
 }
 
-StatusOr<std::vector<Regex>> CompileAll(const std::vector<std::string>& patterns,
-                                        const std::string& option) {
-  std::vector<Regex> out;
+StatusOr<std::vector<Pattern>> CompileAll(const std::vector<std::string>& patterns,
+                                          const std::string& option) {
+  std::vector<Pattern> out;
   for (const std::string& pattern : patterns) {
-    ZT_ASSIGN_OR_RETURN(Regex regex, Compile(pattern, option));
+    ZT_ASSIGN_OR_RETURN(Pattern regex, Compile(pattern, option));
     out.push_back(std::move(regex));
   }
   return out;
@@ -151,7 +137,7 @@ StatusOr<std::vector<Regex>> CompileAll(const std::vector<std::string>& patterns
 
 // The rules of one command line, shared by the functions of its plan.
 struct RuleSet {
-  std::vector<Regex> include, exclude;
+  std::vector<Pattern> include, exclude;
   std::vector<RenameRule> renames;
   std::vector<DTypeRule> dtypes;
   std::optional<ElementType> dequantized;
@@ -161,8 +147,8 @@ struct RuleSet {
   bool Keep(const Object& object) {
     bool keep = include.empty();
     RuleUse* use = uses.data();
-    for (const Regex& regex : include) keep = Count(Matches(regex, object.name), *use++) || keep;
-    for (const Regex& regex : exclude) keep = !Count(Matches(regex, object.name), *use++) && keep;
+    for (const Pattern& regex : include) keep = Count(regex->Matches(object.name), *use++) || keep;
+    for (const Pattern& regex : exclude) keep = !Count(regex->Matches(object.name), *use++) && keep;
     return keep;
   }
 
@@ -170,9 +156,7 @@ struct RuleSet {
     std::string out = name;
     RuleUse* use = uses.data() + include.size() + exclude.size();
     for (const RenameRule& rule : renames) {
-      Count(rule.global ? RE2::GlobalReplace(&out, *rule.from, rule.to) > 0
-                        : RE2::Replace(&out, *rule.from, rule.to),
-            *use++);
+      Count(rule.from->Replace(out, rule.to, rule.global), *use++);
     }
     return out;
   }
@@ -181,7 +165,7 @@ struct RuleSet {
     RuleUse* use = uses.data() + include.size() + exclude.size() + renames.size();
     for (const DTypeRule& rule : dtypes) {
       const bool applies =
-          rule.names == nullptr ? IsPlainFloat(object) : Matches(rule.names, object.name);
+          rule.names == nullptr ? IsPlainFloat(object) : rule.names->Matches(object.name);
       if (Count(applies, *use++)) return rule.target;
     }
     if (dequantized && Count(IsBlocks(object), *use)) return dequantized;

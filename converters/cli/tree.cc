@@ -1,26 +1,11 @@
 // zt.cli:listing — the tree: names folded by their dots.
 module;
 
-#include <algorithm>
-#include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <tuple>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 
 module zt.cli;
 
+import zt.std;
 import :listing;
 import :output;
 import zt;

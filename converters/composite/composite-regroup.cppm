@@ -1,17 +1,7 @@
 // zt.convert.composite:regroup — a source whose components belong to other objects. Internal to the module.
-module;
-
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 module zt.convert.composite:regroup;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,19 +1,11 @@
 // zt.convert.composite:scheme — recognising one quantized module by its tensors. Internal to the module.
 module;
 
-#include <compare>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 
 module zt.convert.composite:scheme;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,14 +1,7 @@
 // zt.convert.composite — quantized modules as one object each, and back to the tensors they came from.
-module;
-
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 export module zt.convert.composite;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,16 +1,12 @@
 // zt.convert.composite:scheme — GPTQ and AWQ (GEMM): the same names, packed along different axes.
 module;
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;
 
+import zt.std;
 import :scheme;
 import zt.core;
 

@@ -1,23 +1,12 @@
 // zt.convert.composite — a checkpoint's quantized modules as one object each.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;
 
+import zt.std;
 import :regroup;
 import :scheme;
 import zt.core;

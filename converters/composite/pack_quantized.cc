@@ -1,23 +1,12 @@
 // zt.convert.composite:scheme — compressed-tensors, format pack-quantized.
 module;
 
-#include <algorithm>
-#include <array>
-#include <compare>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;
 
+import zt.std;
 import :scheme;
 import zt.core;
 import zt.source;

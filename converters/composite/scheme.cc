@@ -1,23 +1,12 @@
 // zt.convert.composite:scheme — which scheme a checkpoint declares, and what the schemes share.
 module;
 
-#include <algorithm>
-#include <compare>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;
 
+import zt.std;
 import :scheme;
 import zt.core;
 import zt.source;

@@ -1,22 +1,12 @@
 // zt.convert.composite — grouped objects as the tensors they came from.
 module;
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;
 
+import zt.std;
 import :regroup;
 import :scheme;
 import zt.core;

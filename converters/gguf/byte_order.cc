@@ -1,17 +1,7 @@
 // zt.convert.gguf — the byte order of tensor types, and the keys of metadata entries.
-module;
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-
 module zt.convert.gguf;
 
+import zt.std;
 import zt.core;
 import zt.transform;
 import :model;

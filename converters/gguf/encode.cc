@@ -1,25 +1,11 @@
 // zt.convert.gguf:header — the header written from its model: the exact inverse of the parser.
 module;
 
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
 
+import zt.std;
 import zt.core;
 import zt.transform;
 import :kv;

@@ -1,16 +1,7 @@
 // zt.convert.gguf:header — GGUF's header as a model: bytes to model to bytes, no I/O.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 export module zt.convert.gguf:header;
 
+import zt.std;
 import zt.core;
 
 export namespace zt {

@@ -1,14 +1,7 @@
 // zt.convert.gguf:kv — metadata types and how a value of each is held; shared by parser and encoder.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string_view>
-
 module zt.convert.gguf:kv;
 
+import zt.std;
 import zt.core;
 
 namespace zt::gguf::internal {

@@ -1,16 +1,7 @@
 // zt.convert.gguf:model — what the source, the sets of shards and the plan of a file share. Internal.
-module;
-
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
 module zt.convert.gguf:model;
 
+import zt.std;
 import zt.core;
 import zt.source;
 import :header;

@@ -1,20 +1,7 @@
 // zt.convert.gguf:kv — bodies.
-module;
-
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-
 module zt.convert.gguf;
 
+import zt.std;
 import zt.core;
 import :kv;
 

@@ -1,25 +1,12 @@
 // zt.convert.gguf:header — parsing, bounded by what the file can hold.
 module;
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
 
+import zt.std;
 import zt.core;
 import zt.transform;
 import :kv;

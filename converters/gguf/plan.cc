@@ -1,24 +1,12 @@
 // zt.convert.gguf — planning a file to be written, from the recorded header if there is one.
 module;
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
 
+import zt.std;
 import zt.convert.layout;
 import zt.core;
 import zt.source;

@@ -1,25 +1,11 @@
 // zt.convert.gguf — the source: declarations from headers; the bytes of a big-endian file are swapped.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
 
+import zt.std;
 import zt.core;
 import zt.source;
 import zt.transform;

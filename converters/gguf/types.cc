@@ -1,16 +1,7 @@
 // zt.convert.gguf:header — the numbers of ggml's tensor types.
-module;
-
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.convert.gguf;
 
+import zt.std;
 import zt.core;
 import zt.transform;
 

@@ -3,11 +3,9 @@ module;
 
 #include <hdf5.h>
 
-#include <string_view>
-#include <utility>
-
 module zt.convert.hdf5:handle;
 
+import zt.std;
 import zt.core;
 
 namespace zt::hdf5::internal {

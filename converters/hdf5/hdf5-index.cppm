@@ -1,13 +1,7 @@
 // zt.convert.hdf5:index — what is in an HDF5 file, as the process that runs libhdf5 tells it. Internal.
-module;
-
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.convert.hdf5:index;
 
+import zt.std;
 import zt.core;
 
 namespace zt::hdf5::internal {

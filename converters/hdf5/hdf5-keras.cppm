@@ -1,13 +1,7 @@
 // zt.convert.hdf5:keras — the weights in a .keras archive. Internal.
-module;
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
 module zt.convert.hdf5:keras;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

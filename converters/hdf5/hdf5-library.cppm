@@ -2,15 +2,9 @@
 //
 // libhdf5 trusts what it reads: forged files make it read and write beyond its memory, or loop. It is called only by the
 // process that :worker forks.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-
 module zt.convert.hdf5:library;
 
+import zt.std;
 import :index;
 import zt.core;
 import zt.source;

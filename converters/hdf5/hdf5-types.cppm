@@ -3,14 +3,9 @@ module;
 
 #include <hdf5.h>
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.convert.hdf5:types;
 
+import zt.std;
 import zt.core;
 
 namespace zt::hdf5::internal {

@@ -3,10 +3,9 @@ module;
 
 #include <hdf5.h>
 
-#include <cstdint>
-
 module zt.convert.hdf5:walk;
 
+import zt.std;
 import :index;
 import zt.core;
 

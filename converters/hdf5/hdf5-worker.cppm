@@ -3,14 +3,9 @@ module;
 
 #include <sys/types.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-
 module zt.convert.hdf5:worker;
 
+import zt.std;
 import :index;
 import zt.core;
 import zt.source;

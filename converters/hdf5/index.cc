@@ -1,16 +1,7 @@
 // zt.convert.hdf5:index — an index as bytes: numbers of eight bytes in the host's order, texts and lists by their size.
-module;
-
-#include <bit>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 module zt.convert.hdf5;
 
+import zt.std;
 import :index;
 import zt.core;
 

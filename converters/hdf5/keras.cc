@@ -1,22 +1,11 @@
 // zt.convert.hdf5 — what tells an HDF5 file, and the weights in a .keras archive as a file of their own.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.hdf5;
 
+import zt.std;
 import :keras;
 import zt.convert.zip;
 import zt.core;

@@ -1,27 +1,18 @@
 // zt.convert.hdf5:library — the only caller of libhdf5, beside the types: its view of a file is our ByteSource.
 module;
 
+#include <new>
+
 #include <hdf5.h>
 #if __has_include(<H5FDdevelop.h>)
 #include <H5FDdevelop.h>  // where later versions declare drivers
 #endif
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <new>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.hdf5;
 
+import zt.std;
 import :handle;
 import :index;
 import :library;

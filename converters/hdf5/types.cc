@@ -3,17 +3,9 @@ module;
 
 #include <hdf5.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 module zt.convert.hdf5;
 
+import zt.std;
 import :handle;
 import :types;
 import zt.core;

@@ -3,23 +3,12 @@ module;
 
 #include <hdf5.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.hdf5;
 
+import zt.std;
 import :handle;
 import :index;
 import :types;

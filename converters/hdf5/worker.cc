@@ -1,6 +1,7 @@
 // zt.convert.hdf5:worker — a forked process answers over a socket; blocks pass through memory that both see.
 module;
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -9,24 +10,12 @@ module;
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "core/retry.h"
 #include "core/status_macros.h"
 
 module zt.convert.hdf5;
 
+import zt.std;
 import :index;
 import :library;
 import :worker;

@@ -1,26 +1,12 @@
 // zt.convert.layout — writing a planned file: ranges are read, checked and placed by several threads.
 module;
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
-#include "core/mutex.h"
 #include "core/status_macros.h"
+#include "core/thread_annotations.h"
 
 module zt.convert.layout;
 
+import zt.std;
 import zt.convert.zip;
 import zt.core;
 import zt.pipeline;

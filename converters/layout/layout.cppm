@@ -1,17 +1,7 @@
 // zt.convert.layout — a file of another format, planned front to back, and its one-pass writing into a sink.
-module;
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
 export module zt.convert.layout;
 
+import zt.std;
 import zt.core;
 import zt.sink;
 import zt.source;

@@ -1,25 +1,11 @@
 // zt.convert.npy — planning an .npz archive, of arrays or of one scipy sparse matrix.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <limits>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
+import zt.std;
 import :plan;
 import zt.convert.layout;
 import zt.convert.zip;

@@ -1,19 +1,11 @@
 // zt.convert.npy:array — arrays in C order, swapped where they are big-endian; Fortran order as a view of strides.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
+import zt.std;
 import :array;
 import :header;
 import zt.convert.strided;

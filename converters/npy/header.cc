@@ -1,22 +1,11 @@
 // zt.convert.npy:header — reads .npy headers and maps numpy's types to ours.
 module;
 
-#include <algorithm>
-#include <array>
-#include <charconv>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
+import zt.std;
 import :header;
 import zt.core;
 import zt.source;

@@ -1,16 +1,11 @@
 // zt.convert.npy:header — the parser of Python literals.
 module;
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
+import zt.std;
 import :header;
 import zt.core;
 

@@ -1,15 +1,7 @@
 // zt.convert.npy:array — an array's bytes as zTensor wants them: little-endian, C order, by range.
-module;
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <vector>
-
 module zt.convert.npy:array;
 
+import zt.std;
 import :header;
 import zt.convert.strided;
 import zt.core;

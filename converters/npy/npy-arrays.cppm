@@ -1,18 +1,7 @@
 // zt.convert.npy:arrays — the tensor sources that serve arrays as they are, and what builds them.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.convert.npy:arrays;
 
+import zt.std;
 import :array;
 import :header;
 import zt.convert.strided;

@@ -1,15 +1,7 @@
 // zt.convert.npy:header — the Python literal at the head of an .npy file, and what it says of the array.
-module;
-
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 module zt.convert.npy:header;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,15 +1,7 @@
 // zt.convert.npy:plan — how arrays are stated in files to be written. Internal.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.convert.npy:plan;
 
+import zt.std;
 import zt.core;
 
 namespace zt::npy::internal {

@@ -1,15 +1,7 @@
 // zt.convert.npy:sparse — the components of a sparse matrix, made of the arrays of a scipy archive.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <utility>
-#include <vector>
-
 module zt.convert.npy:sparse;
 
+import zt.std;
 import :array;
 import zt.core;
 

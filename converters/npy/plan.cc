@@ -1,19 +1,11 @@
 // zt.convert.npy — planning an .npy file, and what .npy and .npz cannot say.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
+import zt.std;
 import :plan;
 import zt.convert.layout;
 import zt.core;

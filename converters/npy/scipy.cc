@@ -1,25 +1,11 @@
 // zt.convert.npy — scipy's sparse .npz: csr and csc as sparse_csr, coo as sparse_coo.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
+import zt.std;
 import :array;
 import :arrays;
 import :header;

@@ -1,23 +1,11 @@
 // zt.convert.npy:sparse — bodies.
 module;
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <mutex>
-#include <numeric>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
+import zt.std;
 import :array;
 import :sparse;
 import zt.core;

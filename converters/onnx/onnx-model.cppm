@@ -1,14 +1,7 @@
 // zt.convert.onnx:model — a model's tensors as the wire format has them.
-module;
-
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 module zt.convert.onnx:model;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,20 +1,11 @@
 // zt.convert.onnx:model — protobuf's wire format, as far as onnx.proto3 needs it, in files of any size.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.onnx;
 
+import zt.std;
 import :model;
 import zt.core;
 import zt.source;

@@ -1,29 +1,14 @@
 // zt.convert.safetensors — one file: header, checks, ranges.
 module;
 
-#include <simdjson.h>
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/raw_vector.h"
 #include "core/status_macros.h"
+#include "safetensors/entries.h"
 
 module zt.convert.safetensors;
 
+import zt.std;
 import :dtypes;
 import zt.core;
 import zt.source;
@@ -31,7 +16,6 @@ import zt.source;
 namespace zt {
 namespace {
 
-namespace ondemand = simdjson::ondemand;
 using safetensors::internal::DTypeRow;
 using safetensors::internal::kDTypes;
 using safetensors::internal::kLogicalShape;
@@ -43,7 +27,7 @@ struct Range {
   std::uint64_t begin = 0, end = 0;
 };
 
-// A header's text, with the room behind it that simdjson asks for.
+// A header's text, with the room behind it that the parser asks for.
 class HeaderText {
  public:
   // Room for so many bytes more.
@@ -52,47 +36,29 @@ class HeaderText {
     text_.resize(held + bytes);
     return std::span(text_).subspan(held);
   }
-  void Reserve(std::size_t bytes) { text_.reserve(bytes + simdjson::SIMDJSON_PADDING); }
+  void Reserve(std::size_t bytes) { text_.reserve(bytes + safetensors::kPadding); }
   std::size_t size() const { return text_.size(); }
   std::span<char> bytes() { return text_; }
   // Once all has come.
   void Pad() {
     Reserve(size());
-    std::memset(text_.data() + size(), 0, simdjson::SIMDJSON_PADDING);
+    std::memset(text_.data() + size(), 0, safetensors::kPadding);
   }
-  simdjson::padded_string_view Padded(std::size_t begin, std::size_t end) const {
-    return simdjson::padded_string_view(text_.data() + begin, end - begin,
-                                        text_.capacity() - begin);
-  }
+  std::string_view view() const { return {text_.data(), text_.size()}; }
 
  private:
   internal::RawVector<char> text_;
 };
 
-Status NotJson(simdjson::error_code error) {
-  if (error == simdjson::MEMALLOC) return IoError("out of memory");
-  return InvalidData(std::string("the header is not JSON: ") + simdjson::error_message(error));
-}
-
-// Puts an unsigned integer into `number`, if it is one; -0 is.
-bool IsUnsigned(simdjson::simdjson_result<ondemand::value> value, std::uint64_t& number) {
-  if (value.get_uint64().get(number) == simdjson::SUCCESS) return true;
-  std::int64_t zero;
-  number = 0;
-  return value.get_int64().get(zero) == simdjson::SUCCESS && zero == 0;
-}
-
-Status NotUnsigned(std::string_view what) {
-  return InvalidData(std::string(what) + " is not an unsigned integer");
-}
-
-// The field of a tensor's entry. Those that are known are compared where they lie; only others are copied.
-std::string_view FieldName(ondemand::field& field) {
-  for (const std::string_view known : {"dtype", "shape", "data_offsets"}) {
-    if (field.key() == known) return known;
-  }
-  std::string_view name;
-  return field.unescaped_key().get(name) == simdjson::SUCCESS ? name : std::string_view();
+// As an error of the header.
+Status ToStatus(const std::optional<safetensors::Fault>& fault) {
+  if (!fault) return OkStatus();
+  std::string message = fault->before;
+  if (fault->quoted) message += Quote(*fault->quoted);
+  message += fault->after;
+  if (fault->memory) return IoError(message);
+  const Status status = InvalidData(message);
+  return fault->tensor ? AnnotateTensor(status, *fault->tensor) : status;
 }
 
 // The shape whose elements are the packed bytes: the last dimension shrinks where it holds whole bytes, else the
@@ -107,7 +73,7 @@ Shape PackedShape(const Shape& logical, unsigned bits, std::uint64_t bytes) {
   return {bytes};
 }
 
-class SafetensorsSource final : public TensorSource {
+class SafetensorsSource final : public TensorSource, private safetensors::EntryTaker {
  public:
   SafetensorsSource(std::shared_ptr<ByteSource> bytes, std::size_t part_bytes)
       : bytes_(std::move(bytes)), part_bytes_(part_bytes) {}
@@ -170,38 +136,40 @@ class SafetensorsSource final : public TensorSource {
     // Bounded by the number of whole entries that fit the header.
     const auto braces = static_cast<std::size_t>(std::ranges::count(header.bytes(), '{'));
     expected_ = std::min(braces, header.size() / kLeastEntryBytes);
-    if (ParseParts(header)) return CheckNames();
-    objects_.clear();
-    begins_.clear();
-    attributes_.clear();
-    has_metadata_ = false;
-    const Status status = ParseWhole(header);
-    if (status.ok()) return CheckNames();
+    safetensors::EntryParser parser;
+    Status status = OkStatus();
+    if (!ParseParts(header, parser)) {
+      objects_.clear();
+      begins_.clear();
+      attributes_.clear();
+      parser.ForgetMetadata();
+      status = Parse(header.view(), parser);
+    }
+    if (status.ok()) {
+      if (parser.has_metadata() && attributes_.empty()) {
+        attributes_.emplace_back(std::string(kEmptyMetadata), Value::Map{});
+      }
+      return CheckNames();
+    }
     // Entries are read as they come. What is wrong with the JSON as such is said first, wherever it is.
-    simdjson::dom::parser parser;
-    const simdjson::error_code error = parser.parse(header.Padded(0, header.size())).error();
-    return error == simdjson::SUCCESS ? status : NotJson(error);
-  }
-
-  Status ParseWhole(const HeaderText& header) {
-    ondemand::parser parser;
-    return ParseEntries(parser, header.Padded(0, header.size()));
+    const auto fault = safetensors::FindJsonFault(header.view());
+    return fault ? ToStatus(fault) : status;
   }
 
   // Parses a header part by part. Where a part begins is known; where it ends is guessed, and the guess is right if the
   // part, with braces for the commas around it, is an object: the text before its end then leaves no other reading. What
   // stands behind a part is a blank or a quote, which continues no object. False where the guess was wrong, or something else
   // is; the text is as it was then.
-  bool ParseParts(HeaderText& header) {
+  bool ParseParts(HeaderText& header, safetensors::EntryParser& parser) {
     const std::span<char> text = header.bytes();
     if (text.empty() || text[0] != '{') return false;
-    ondemand::parser parser;
     for (std::size_t begin = 0;;) {
       const std::size_t end = GuessEnd(text, begin);
       const bool last = end == text.size();
       const char first = std::exchange(text[begin], '{');
       if (!last) text[end] = '}';
-      const bool ok = ParseEntries(parser, header.Padded(begin, last ? end : end + 1)).ok();
+      const bool ok =
+          Parse(header.view().substr(begin, (last ? end : end + 1) - begin), parser).ok();
       text[begin] = first;
       if (!last) text[end] = ',';
       if (!ok || last) return ok;
@@ -223,30 +191,25 @@ class SafetensorsSource final : public TensorSource {
     return all.size();
   }
 
-  // The members of an object, which is all that the text holds.
-  Status ParseEntries(ondemand::parser& parser, simdjson::padded_string_view text) {
-    ondemand::document document;
-    ondemand::object entries;
-    if (const auto error = parser.iterate(text).get(document)) return NotJson(error);
-    if (document.get_object().get(entries) != simdjson::SUCCESS) {
-      return InvalidData("the header is not a JSON object");
-    }
+  // Declares the tensors of an object, which is all that the text holds.
+  Status Parse(std::string_view text, safetensors::EntryParser& parser) {
     objects_.reserve(expected_);
     begins_.reserve(expected_);
-    for (auto each : entries) {
-      ondemand::field field;
-      std::string_view name;
-      if (const auto error = std::move(each).get(field)) return NotJson(error);
-      if (const auto error = field.unescaped_key().get(name)) return NotJson(error);
-      if (name == "__metadata__") {
-        if (std::exchange(has_metadata_, true)) return Twice(name);
-        ZT_RETURN_IF_ERROR(ParseMetadata(field.value()));
-      } else {
-        ZT_RETURN_IF_ERROR(AnnotateTensor(ParseTensor(name, field.value()), name));
-      }
-    }
-    const bool at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
-    return at_end ? OkStatus() : NotJson(simdjson::TRAILING_CONTENT);
+    declared_ = OkStatus();
+    const auto fault = parser.Parse(text, *this);
+    return declared_.ok() ? ToStatus(fault) : std::exchange(declared_, OkStatus());
+  }
+
+  bool TakeEntry(const safetensors::Entry& entry) override {
+    declared_ = Declare(entry);
+    if (declared_.ok()) return true;
+    declared_ = AnnotateTensor(declared_, entry.name);
+    return false;
+  }
+
+  bool TakeMetadata(std::string_view key, std::string_view text) override {
+    attributes_.emplace_back(std::string(key), Value(text));
+    return true;
   }
 
   static Status Twice(std::string_view name) {
@@ -261,101 +224,10 @@ class SafetensorsSource final : public TensorSource {
     return twice ? Twice(name_of(*twice)) : OkStatus();
   }
 
-  Status ParseMetadata(ondemand::value& entry) {
-    ondemand::object members;
-    if (entry.get_object().get(members) != simdjson::SUCCESS) {
-      return InvalidData("__metadata__ is not a JSON object");
-    }
-    std::unordered_set<std::string_view, zt::internal::NameHash> keys;
-    for (auto each : members) {
-      ondemand::field field;
-      std::string_view key, text;
-      if (const auto error = std::move(each).get(field)) return NotJson(error);
-      if (const auto error = field.unescaped_key().get(key)) return NotJson(error);
-      if (field.value().get_string().get(text) != simdjson::SUCCESS) {
-        return InvalidData("__metadata__ " + Quote(key) + " is not a string");
-      }
-      if (!keys.insert(key).second) {
-        return InvalidData("__metadata__ " + Quote(key) + " is there twice");
-      }
-      attributes_.emplace_back(std::string(key), Value(text));
-    }
-    if (keys.empty()) attributes_.emplace_back(std::string(kEmptyMetadata), Value::Map{});
-    return OkStatus();
-  }
-
-  static StatusOr<Shape> ParseShape(ondemand::value& value) {
-    Shape shape;
-    ondemand::array dims;
-    if (value.get_array().get(dims) != simdjson::SUCCESS) {
-      return InvalidData("shape is not an array");
-    }
-    for (auto dim : dims) {
-      std::uint64_t number;
-      if (!IsUnsigned(dim, number)) return NotUnsigned("a dimension");
-      shape.push_back(number);
-    }
-    return shape;
-  }
-
-  static StatusOr<Range> ParseRange(ondemand::value& value) {
-    std::array<std::uint64_t, 2> pair{};
-    std::size_t count = 0;
-    bool unsigned_numbers = true;
-    ondemand::array numbers;
-    if (value.get_array().get(numbers) != simdjson::SUCCESS) {
-      return InvalidData("data_offsets is not a pair");
-    }
-    for (auto number : numbers) {
-      std::uint64_t ignored;
-      std::uint64_t& to = count < pair.size() ? pair[count] : ignored;
-      unsigned_numbers &= IsUnsigned(number, to);
-      ++count;
-    }
-    if (count != pair.size()) return InvalidData("data_offsets is not a pair");
-    if (!unsigned_numbers) return NotUnsigned("data_offsets");
-    return Range{pair[0], pair[1]};
-  }
-
-  Status ParseTensor(std::string_view name, ondemand::value& entry) {
-    ondemand::object fields;
-    if (entry.get_object().get(fields) != simdjson::SUCCESS) {
-      return InvalidData("it is not a JSON object");
-    }
-    std::optional<std::string_view> tag;
-    std::optional<Shape> shape;
-    std::optional<Range> range;
-    for (auto each : fields) {
-      ondemand::field field;
-      if (const auto error = std::move(each).get(field)) return NotJson(error);
-      const std::string_view key = FieldName(field);
-      if (key == "dtype") {
-        std::string_view text;
-        if (tag) return InvalidData("dtype is there twice");
-        if (field.value().get_string().get(text) != simdjson::SUCCESS) {
-          return InvalidData("dtype is not a string");
-        }
-        tag = text;
-      } else if (key == "shape") {
-        if (shape) return InvalidData("shape is there twice");
-        ZT_ASSIGN_OR_RETURN(shape, ParseShape(field.value()));
-      } else if (key == "data_offsets") {
-        if (range) return InvalidData("data_offsets is there twice");
-        ZT_ASSIGN_OR_RETURN(range, ParseRange(field.value()));
-      } else {
-        return InvalidData("unknown field " + Quote(key));
-      }
-    }
-    if (!tag || !shape || !range) {
-      return InvalidData(std::string(!tag     ? "dtype"
-                                     : !shape ? "shape"
-                                              : "data_offsets") +
-                         " is missing");
-    }
-    return Declare(name, *tag, *std::move(shape), *range);
-  }
-
-  Status Declare(std::string_view name, std::string_view tag, Shape shape, const Range& range) {
+  Status Declare(const safetensors::Entry& entry) {
+    const std::string_view tag = entry.dtype;
+    const Range range{entry.begin, entry.end};
+    Shape shape(entry.shape.begin(), entry.shape.end());
     const DTypeRow* row = nullptr;
     for (const DTypeRow& each : kDTypes) {
       if (each.tag == tag) row = &each;
@@ -388,7 +260,7 @@ class SafetensorsSource final : public TensorSource {
       for (const DTypeRow& each : kDTypes) all.push_back(*ParseElementType(each.name));
       return all;
     }();
-    auto object = DenseObject(std::string(name), std::move(shape),
+    auto object = DenseObject(std::string(entry.name), std::move(shape),
                               elements[static_cast<std::size_t>(row - kDTypes)]);
     if (!object.ok()) return object.status();
     object->attributes = std::move(attributes);
@@ -462,8 +334,8 @@ class SafetensorsSource final : public TensorSource {
   std::shared_ptr<ByteSource> bytes_;
   std::size_t part_bytes_;
   std::uint64_t data_begin_ = 0, data_bytes_ = 0;
-  std::size_t expected_ = 0;  // the most entries there can be
-  bool has_metadata_ = false;
+  std::size_t expected_ = 0;           // the most entries there can be
+  Status declared_;                    // of the entry that ended the parsing
   std::vector<std::uint64_t> begins_;  // by object, relative to data_begin_
 };
 

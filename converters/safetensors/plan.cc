@@ -1,23 +1,12 @@
 // zt.convert.safetensors — planning a file to be written.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.safetensors;
 
+import zt.std;
 import :dtypes;
 import zt.convert.layout;
 import zt.core;

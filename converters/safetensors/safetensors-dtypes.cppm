@@ -1,9 +1,7 @@
 // zt.convert.safetensors:dtypes — safetensors' element types, read and written. Internal.
-module;
-
-#include <string_view>
-
 module zt.convert.safetensors:dtypes;
+
+import zt.std;
 
 namespace zt::safetensors::internal {
 

@@ -1,19 +1,7 @@
 // zt.convert.shards — checkpoints of several files in one folder, with an index or without.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-
 export module zt.convert.shards;
 
+import zt.std;
 import zt.core;
 import zt.source;
 
@@ -37,7 +25,7 @@ struct ShardIndex {
   std::map<std::string, File> files;
 };
 // The index in `text`. A shard that is no plain file name is kDataLoss, so that an index reads nothing outside its folder.
-StatusOr<ShardIndex> ParseShardIndex(std::string text);
+extern "C++" StatusOr<ShardIndex> ParseShardIndex(std::string text);
 // The index in a file.
 StatusOr<ShardIndex> ReadShardIndex(const std::string& path);
 

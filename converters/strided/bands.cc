@@ -1,20 +1,7 @@
 // zt.convert.strided — bands: which are held, and how threads gather one together.
-module;
-
-#include <algorithm>
-#include <condition_variable>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <list>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <span>
-#include <utility>
-
 module zt.convert.strided;
 
+import zt.std;
 import zt.core;
 import zt.pipeline;
 import zt.source;

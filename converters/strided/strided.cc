@@ -1,21 +1,11 @@
 // zt.convert.strided — bands, tiles and runs: what is read when, and where its elements go.
 module;
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <span>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.strided;
 
+import zt.std;
 import zt.core;
 import zt.pipeline;
 import zt.source;

@@ -1,18 +1,7 @@
 // zt.convert.strided — arrays of any strides in C order, with bounded memory.
-module;
-
-#include <atomic>
-#include <condition_variable>
-#include <cstddef>
-#include <cstdint>
-#include <list>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <vector>
-
 export module zt.convert.strided;
 
+import zt.std;
 import zt.core;
 import zt.pipeline;
 import zt.source;

@@ -1,24 +1,12 @@
 // zt.convert.torch:tensors — numpy's arrays and numbers in a pickle; their bytes lie in the pickle itself.
 module;
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
 
+import zt.std;
 import :contents;
 import :pickle;
 import :tensors;

@@ -1,23 +1,12 @@
 // zt.convert.torch:contents — the walk over a checkpoint's tree: names for tensors, attributes for values.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
 
+import zt.std;
 import :contents;
 import :pickle;
 import :tensors;

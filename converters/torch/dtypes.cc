@@ -1,15 +1,7 @@
 // zt.convert.torch — torch's dtypes and storage classes as element types.
-module;
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-
 module zt.convert.torch;
 
+import zt.std;
 import :contents;
 import zt.core;
 

@@ -1,22 +1,11 @@
 // zt.convert.torch:pickle — the machine that reads a pickle's opcodes (Python's Lib/pickletools.py describes them).
 module;
 
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.torch;
 
+import zt.std;
 import :pickle;
 import zt.core;
 import zt.source;

@@ -1,18 +1,7 @@
 // zt.convert.torch:pickle — the graph: access to its nodes, and which of them hold storages.
-module;
-
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 module zt.convert.torch;
 
+import zt.std;
 import :pickle;
 import zt.core;
 

@@ -1,25 +1,11 @@
 // zt.convert.torch:source — what is declared of tensors, and how the bytes of their storages become components.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <list>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <numeric>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.torch;
 
+import zt.std;
 import :contents;
 import :open;
 import :source;

@@ -1,24 +1,12 @@
 // zt.convert.torch — the legacy container: five pickles, then the storages one after the other.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
 
+import zt.std;
 import :contents;
 import :open;
 import :pickle;

@@ -1,20 +1,12 @@
 // zt.convert.torch:tensors — the functions torch's pickles call to rebuild tensors, read as what they would make.
 module;
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
 
+import zt.std;
 import :contents;
 import :pickle;
 import :tensors;

@@ -1,15 +1,7 @@
 // zt.convert.torch:contents — what a checkpoint's pickle says: storages, tensors as views of them, and values.
-module;
-
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.convert.torch:contents;
 
+import zt.std;
 import :pickle;
 import zt.core;
 import zt.source;

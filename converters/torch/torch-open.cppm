@@ -1,15 +1,7 @@
 // zt.convert.torch:open — the two containers a checkpoint may be in.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-
 module zt.convert.torch:open;
 
+import zt.std;
 import :contents;
 import :source;
 import zt.core;

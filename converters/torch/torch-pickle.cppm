@@ -1,17 +1,7 @@
 // zt.convert.torch:pickle — a pickle as a graph of nodes. Nothing is executed and no name is looked up.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 module zt.convert.torch:pickle;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,21 +1,7 @@
 // zt.convert.torch:source — tensors served from storages, wherever the container keeps them.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <list>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.convert.torch:source;
 
+import zt.std;
 import :contents;
 import zt.convert.strided;
 import zt.core;

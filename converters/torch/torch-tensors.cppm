@@ -1,18 +1,11 @@
 // zt.convert.torch:tensors — calls in a pickle that make tensors.
 module;
 
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
-
 #include "core/name_table.h"
 
 module zt.convert.torch:tensors;
 
+import zt.std;
 import :contents;
 import :pickle;
 import zt.core;

@@ -4,16 +4,9 @@ module;
 #include <libdeflate.h>
 #include <zlib.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <map>
-#include <mutex>
-#include <span>
-
 module zt.convert.zip;
 
+import zt.std;
 import :check;
 import zt.core;
 

@@ -1,22 +1,11 @@
 // zt.convert.zip — the directory of a zip archive (PKWARE's APPNOTE 6.3.10, sections 4.3 and 4.5.3).
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.zip;
 
+import zt.std;
 import :check;
 import zt.core;
 import zt.source;

@@ -3,22 +3,11 @@ module;
 
 #include <zlib.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.zip;
 
+import zt.std;
 import :check;
 import zt.core;
 import zt.source;

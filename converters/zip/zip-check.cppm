@@ -1,14 +1,7 @@
 // zt.convert.zip:check — the CRC of an entry whose bytes are read in any order. Internal to the module.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <mutex>
-#include <span>
-
 module zt.convert.zip:check;
 
+import zt.std;
 import zt.core;
 
 namespace zt::zip::internal {

@@ -1,16 +1,8 @@
 // zt.convert.zip — zip archives as sources read them: the directory, and entries as byte sources
 // whose CRC is checked. npz files are such archives, and so are torch's.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
 export module zt.convert.zip;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,13 +1,7 @@
 // zt.convert.zt:parts — how each component that is served comes out of what is stored. Internal.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
 module zt.convert.zt:parts;
 
+import zt.std;
 import zt.core;
 import zt.reader;
 import zt.source;

@@ -1,23 +1,7 @@
 // zt.compress:codec — the table of codecs.
-module;
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include "core/mutex.h"
-
 module zt.compress;
 
+import zt.std;
 import :codec;
 import zt.core;
 

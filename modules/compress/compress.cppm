@@ -1,17 +1,7 @@
 // zt.compress — codecs, and zstd: its frames and the seek table that ends a compressed component.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 export module zt.compress;
 
+import zt.std;
 export import :codec;
 export import :planes;
 import zt.core;

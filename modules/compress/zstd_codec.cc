@@ -1,17 +1,7 @@
 // zt.compress — the row of zstd in the table of codecs: frames with a seek table behind them.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 module zt.compress;
 
+import zt.std;
 import :codec;
 import zt.core;
 

@@ -4,18 +4,11 @@ module;
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "core/idle.h"
 #include "core/little_endian.h"
 
 module zt.compress;
+
+import zt.std;
 
 namespace zt {
 

@@ -1,16 +1,7 @@
 // zt.core:small — what keeps declarations small where a file has a million of them: words, and vectors without an allocation.
-module;
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <utility>
-
-#include "absl/container/inlined_vector.h"
-
 export module zt.core:small;
+
+import zt.std;
 
 export namespace absl {
 using absl::operator<;  // both found by the argument, as operator<< of statuses is

@@ -1,18 +1,7 @@
 // zt.core:tensor — storage and logical types, shapes, checked sizes, object declarations (zTensor 1.2 §1-§3).
-module;
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <vector>
-
 export module zt.core:tensor;
 
+import zt.std;
 import :small;
 import :status;
 import :value;

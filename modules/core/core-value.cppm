@@ -1,18 +1,7 @@
 // zt.core:value — attribute values: what CBOR, JSON and GGUF metadata have in common.
-module;
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <variant>
-#include <vector>
-
 export module zt.core:value;
+
+import zt.std;
 
 export namespace zt {
 

@@ -2,6 +2,7 @@
 export module zt.core;
 
 export import :status;
+export import :mutex;
 export import :small;
 export import :value;
 export import :tensor;

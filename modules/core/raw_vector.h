@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <new>
-#include <vector>
+#include <vector>  // std::allocator too; <memory> and the module zt.std cannot meet in one unit
 
 namespace zt::internal {
 

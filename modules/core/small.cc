@@ -1,13 +1,7 @@
 // zt.core:small — bodies.
-module;
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 module zt.core;
+
+import zt.std;
 
 namespace zt {
 namespace {

@@ -1,17 +1,7 @@
 // zt.core:value — bodies.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
-
 module zt.core;
+
+import zt.std;
 
 namespace zt {
 

@@ -1,16 +1,7 @@
 // zt.digest — checksums over stored bytes: crc32c, sha256, xxh3, and their text form in the manifest.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-
 export module zt.digest;
 
+import zt.std;
 import zt.core;
 
 export namespace zt {

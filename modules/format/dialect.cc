@@ -1,23 +1,13 @@
 // zt.format:dialect — what a version does unless it says otherwise, and what several share.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import zt.compress;
 import zt.core;

@@ -1,19 +1,12 @@
 // zt.format:fields — bodies.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import :fields;
 import zt.compress;

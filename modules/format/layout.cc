@@ -1,19 +1,11 @@
 // zt.format — what a manifest and the size of its file decide about the blobs.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import zt.compress;
 import zt.core;
@@ -39,8 +31,6 @@ std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& c
 }  // namespace format::internal
 
 namespace {
-
-namespace internal = format::internal;
 
 constexpr std::uint64_t kHeaderBytes = 8;
 
@@ -112,7 +102,8 @@ Status CheckDisjoint(const Manifest& manifest, std::vector<Blob>& blobs) {
 
 }  // namespace
 
-Status internal::Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) const {
+Status format::internal::Dialect::CheckLayout(const Manifest& manifest,
+                                              std::uint64_t data_end) const {
   std::vector<Blob> blobs;
   blobs.reserve(manifest.objects.size());
   Object declared;  // without attributes, which say nothing about sizes; reused for its memory

@@ -1,15 +1,11 @@
 // zt.format — whether names are in Unicode Normalization Form C, which the canonical form of 2.0 asks for.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdlib>
-#include <memory>
-#include <string_view>
-
 #include <utf8proc.h>
 
 module zt.format;
+
+import zt.std;
 
 namespace zt {
 

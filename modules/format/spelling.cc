@@ -1,20 +1,7 @@
 // zt.format — how old versions spell dtypes, how digests are spelt, and keys that must be unique.
-module;
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 module zt.format;
 
+import zt.std;
 import :dialect;
 import zt.core;
 import zt.digest;

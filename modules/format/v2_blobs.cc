@@ -1,21 +1,12 @@
 // zt.format:v2 — where 2.0's manifest and blobs lie (§2.3, §2.4, §3.6).
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <vector>
-
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.format;
 
+import zt.std;
 import :v2;
 import zt.compress;
 import zt.core;

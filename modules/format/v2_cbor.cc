@@ -1,19 +1,12 @@
 // zt.format:v2 — deterministic CBOR, as zTensor 2.0 demands it of its manifest.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string>
-#include <string_view>
-
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :v2;
 import zt.core;
 

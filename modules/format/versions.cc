@@ -1,19 +1,11 @@
 // zt.format — the table of versions, and what only asks the version's dialect.
 module;
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import zt.compress;
 import zt.core;
@@ -21,30 +13,29 @@ import zt.digest;
 
 namespace zt {
 
-namespace internal = format::internal;
-
 namespace {
 
-using internal::Dialect;
+using format::internal::Dialect;
 
 // The dialect that finds the manifest of a file, by the magic it begins with: 1.2's tells the versions 1.x apart.
 const std::array<const Dialect*, 3>& Finders() {
-  static const std::array<const Dialect*, 3> kFinders = {&internal::DialectOf(SpecVersion::k1_2),
-                                                         &internal::DialectOf(SpecVersion::k0_1),
-                                                         &internal::DialectOf(SpecVersion::k2_0)};
+  static const std::array<const Dialect*, 3> kFinders = {
+      &format::internal::DialectOf(SpecVersion::k1_2),
+      &format::internal::DialectOf(SpecVersion::k0_1),
+      &format::internal::DialectOf(SpecVersion::k2_0)};
   return kFinders;
 }
 
 const Dialect* FinderOf(std::span<const std::byte> head) {
   for (const Dialect* dialect : Finders()) {
-    if (internal::IsMagic(head, dialect->traits().header_magic)) return dialect;
+    if (format::internal::IsMagic(head, dialect->traits().header_magic)) return dialect;
   }
   return nullptr;
 }
 
 }  // namespace
 
-const Dialect& internal::DialectOf(SpecVersion version) {
+const Dialect& format::internal::DialectOf(SpecVersion version) {
   switch (version) {
     case SpecVersion::k0_1:
       return Dialect01();
@@ -58,7 +49,9 @@ const Dialect& internal::DialectOf(SpecVersion version) {
   return Dialect1x(version);
 }
 
-const ContainerTraits& Traits(SpecVersion version) { return internal::DialectOf(version).traits(); }
+const ContainerTraits& Traits(SpecVersion version) {
+  return format::internal::DialectOf(version).traits();
+}
 
 std::optional<SpecVersion> ParseSpecVersion(std::string_view text) {
   if (text == "0.1" || text == "0.1.0") return SpecVersion::k0_1;
@@ -83,7 +76,7 @@ StatusOr<Trailer> LocateManifest(std::span<const std::byte> head, std::span<cons
 
 StatusOr<Manifest> DecodeManifest(std::span<const std::byte> bytes, SpecVersion family) {
   if (bytes.size() > kMaxManifestBytes) return InvalidData("the manifest exceeds 1 GiB");
-  auto manifest = internal::DialectOf(family).Decode(bytes);
+  auto manifest = format::internal::DialectOf(family).Decode(bytes);
   if (!manifest.ok()) return Annotate(manifest.status(), "manifest");
   return manifest;
 }
@@ -101,20 +94,20 @@ StatusOr<Manifest> DecodeManifest(std::span<const std::byte> bytes, const Traile
 }
 
 Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) {
-  return internal::DialectOf(manifest.version).CheckLayout(manifest, data_end);
+  return format::internal::DialectOf(manifest.version).CheckLayout(manifest, data_end);
 }
 
 Status CheckEncoding(Encoding encoding, SpecVersion version) {
-  return internal::DialectOf(version).CheckEncoding(encoding);
+  return format::internal::DialectOf(version).CheckEncoding(encoding);
 }
 
 Status CheckDigest(DigestKind kind, SpecVersion version) {
-  return internal::DialectOf(version).CheckDigest(kind);
+  return format::internal::DialectOf(version).CheckDigest(kind);
 }
 
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_offset, ManifestParts manifest,
                                     SpecVersion version) {
-  return internal::DialectOf(version).Footer(manifest_offset, manifest);
+  return format::internal::DialectOf(version).Footer(manifest_offset, manifest);
 }
 
 std::vector<std::byte> EncodeFooter(std::uint64_t manifest_offset,

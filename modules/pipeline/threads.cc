@@ -3,13 +3,9 @@ module;
 
 #include <sched.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <fstream>
-#include <string>
-
 module zt.pipeline;
+
+import zt.std;
 
 namespace zt {
 namespace {

@@ -1,23 +1,11 @@
 // zt.reader — whether a file is in the canonical form of its version (2.0 §6.3).
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.compress;
 import zt.core;
 import zt.format;

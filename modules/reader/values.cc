@@ -1,22 +1,11 @@
 // zt.reader — whole components, by several threads, by name, as numbers.
 module;
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.core;
 import zt.format;
 import zt.pipeline;

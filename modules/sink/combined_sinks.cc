@@ -1,18 +1,11 @@
 // zt.sink — sinks over other sinks: the same bytes to several, and a digest of what passes.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.sink;
 
+import zt.std;
 import zt.core;
 import zt.digest;
 

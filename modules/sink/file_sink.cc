@@ -2,6 +2,7 @@
 module;
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -9,26 +10,15 @@ module;
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
-#include <chrono>
-#include <climits>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <set>
-#include <string>
-#include <string_view>
-#include <utility>
-
-#include "core/mutex.h"
 #include "core/retry.h"
 #include "core/status_macros.h"
+#include "core/thread_annotations.h"
 #include "sink/sync.h"
 #include "sink/write_all.h"
 
 module zt.sink;
+
+import zt.std;
 
 namespace zt {
 

@@ -1,15 +1,7 @@
 // zt.sink — where bytes go: append-only destinations; the only module that calls write(2).
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
 export module zt.sink;
 
+import zt.std;
 import zt.core;
 import zt.digest;
 

@@ -3,16 +3,11 @@ module;
 
 #include <sys/uio.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "sink/write_all.h"
 
 module zt.sink;
+
+import zt.std;
 
 namespace zt {
 

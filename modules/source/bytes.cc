@@ -1,30 +1,18 @@
 // zt.source — files, pipes and memory as ByteSource; the only file that calls read(2).
 module;
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
-
 #include "core/retry.h"
 #include "core/status_macros.h"
 
 module zt.source;
+
+import zt.std;
 
 namespace zt {
 

@@ -1,18 +1,12 @@
 // zt.transform:bytes — bodies.
 module;
 
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string>
-
 #include "transform/bytes_kernel.h"
 #include "transform/streaming.h"
 
 module zt.transform;
 
+import zt.std;
 import zt.core;
 
 namespace zt {

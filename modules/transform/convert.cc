@@ -2,25 +2,13 @@
 // in cache.
 module;
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "transform/bytes_kernel.h"
 #include "transform/convert_kernel.h"
 #include "transform/streaming.h"
 
 module zt.transform;
 
+import zt.std;
 import zt.core;
 
 namespace zt {

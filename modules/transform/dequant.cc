@@ -1,21 +1,13 @@
 // zt.transform:dequant — the block types, and the binding to their kernels.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-
 #include "transform/convert_kernel.h"
 #include "transform/dequant_kernel.h"
 #include "transform/streaming.h"
 
 module zt.transform;
 
+import zt.std;
 import zt.core;
 
 namespace zt {

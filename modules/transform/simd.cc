@@ -1,17 +1,13 @@
 // zt.transform — the names of the instruction sets in use.
 module;
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "hwy/highway.h"
 
 #define ZT_TEXT_OF(x) #x
 #define ZT_TEXT(x) ZT_TEXT_OF(x)
-
 module zt.transform;
+
+import zt.std;
 
 namespace zt {
 

@@ -1,12 +1,7 @@
 // zt.transform:bytes — byte order, index widening, transposition: changes that keep every value.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 export module zt.transform:bytes;
 
+import zt.std;
 import zt.core;
 
 export namespace zt {

@@ -1,11 +1,7 @@
 // zt.transform:convert — numeric conversion between element types, rounded once, with what was lost counted.
-module;
-
-#include <cstdint>
-#include <memory>
-
 export module zt.transform:convert;
 
+import zt.std;
 import zt.core;
 import :stage;
 

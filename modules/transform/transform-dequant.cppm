@@ -1,13 +1,7 @@
 // zt.transform:dequant — ggml's quantized block types: their geometry, and their values as floats.
-module;
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-
 export module zt.transform:dequant;
 
+import zt.std;
 import zt.core;
 import :stage;
 

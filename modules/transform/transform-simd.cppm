@@ -1,11 +1,7 @@
 // zt.transform:simd — which instructions the kernels use here, for reports of problems and measurements.
-module;
-
-#include <string>
-#include <string_view>
-#include <vector>
-
 export module zt.transform:simd;
+
+import zt.std;
 
 export namespace zt {
 

@@ -1,12 +1,7 @@
 // zt.transform:stage — Transform, the seam between the pipeline and every element-wise change.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 export module zt.transform:stage;
 
+import zt.std;
 import zt.core;
 
 export namespace zt {

@@ -1,20 +1,12 @@
 // zt.writer:chain — the stage that refuses sparse tensors which name a cell twice, for versions that forbid it.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-
 #include "core/status_macros.h"
 #include "writer/cells.h"
 
 module zt.writer;
 
+import zt.std;
 import :chain;
 import zt.core;
 import zt.pipeline;

@@ -1,20 +1,11 @@
 // zt.writer:chain — the stage that fetches bytes: views, neighbours with one call, sequential sources in order.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.writer;
 
+import zt.std;
 import :chain;
 import zt.core;
 import zt.pipeline;

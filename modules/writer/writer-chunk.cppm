@@ -1,13 +1,7 @@
 // zt.writer:chunk — what a stage of the caller's sees: a range of one component on its way to the output.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <utility>
-
 export module zt.writer:chunk;
 
+import zt.std;
 import zt.core;
 import zt.pipeline;
 

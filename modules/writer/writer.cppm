@@ -1,21 +1,7 @@
 // zt.writer — the one place where source -> transform -> compress -> digest -> sink is written down.
-module;
-
-#include <bit>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <ranges>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 export module zt.writer;
 
+import zt.std;
 export import :chunk;
 export import :object;
 export import :options;

@@ -1,19 +1,12 @@
 // zt.fuzz.accept — bodies.
 module;
 
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
+#include <stdio.h>
 
 #include "fuzz.h"
-
 module zt.fuzz.accept;
 
+import zt.std;
 import zt;
 import zt.convert.gguf;
 import zt.convert.layout;

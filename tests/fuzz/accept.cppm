@@ -1,12 +1,7 @@
 // zt.fuzz.accept — what the library writes of an input, the library takes back, with the rules of verify.
-module;
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-
 export module zt.fuzz.accept;
 
+import zt.std;
 import zt;
 
 export namespace zt {

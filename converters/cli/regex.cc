@@ -1,0 +1,44 @@
+// zt.cli — regular expressions over RE2: no input, however long its names, can make one slow or overflow a stack.
+#include "cli/regex.h"
+
+#include <string>
+#include <string_view>
+
+#include <re2/re2.h>
+
+namespace zt::cli::internal {
+namespace {
+
+const RE2& Compiled(const void* regex) { return *static_cast<const RE2*>(regex); }
+
+re2::StringPiece Piece(std::string_view text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+Regex::Regex(const std::string& pattern) {
+  RE2::Options options;
+  options.set_log_errors(false);
+  compiled_ = new RE2(pattern, options);
+}
+
+Regex::~Regex() { delete &Compiled(compiled_); }
+
+std::string Regex::error() const { return Compiled(compiled_).error(); }
+
+std::string Regex::RewriteError(const std::string& to) const {
+  std::string error;
+  return Compiled(compiled_).CheckRewriteString(to, &error) ? std::string() : error;
+}
+
+bool Regex::Matches(std::string_view text) const {
+  return RE2::PartialMatch(Piece(text), Compiled(compiled_));
+}
+
+bool Regex::Replace(std::string& text, const std::string& to, bool all) const {
+  return all ? RE2::GlobalReplace(&text, Compiled(compiled_), to) > 0
+             : RE2::Replace(&text, Compiled(compiled_), to);
+}
+
+std::string QuoteMeta(std::string_view text) { return RE2::QuoteMeta(Piece(text)); }
+
+}  // namespace zt::cli::internal

@@ -1,0 +1,101 @@
+// zt.convert.composite — the JSON of a quantization configuration. A plain unit: simdjson's header and the module zt.std
+// cannot meet in one.
+#include <simdjson.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "core/name_table.h"
+#include "core/status_macros.h"
+
+import zt.core;
+
+namespace zt {
+namespace {
+
+namespace dom = simdjson::dom;
+
+// A manifest may nest to 64 levels, and the attribute itself lies three levels deep.
+constexpr int kMaxConfigDepth = 32;
+
+StatusOr<Value> ToValue(const dom::element& element, int depth);
+
+StatusOr<Value::Map> ToMap(const dom::object& object, int depth) {
+  Value::Map map;
+  std::unordered_set<std::string_view, zt::internal::NameHash> keys;
+  for (const auto& [key, value] : object) {
+    if (!keys.insert(key).second) return InvalidData("member " + Quote(key) + " is there twice");
+    ZT_ASSIGN_OR_RETURN(Value member, ToValue(value, depth));
+    map.emplace_back(std::string(key), std::move(member));
+  }
+  return map;
+}
+
+StatusOr<Value> ToValue(const dom::element& element, int depth) {
+  if (depth == 0)
+    return InvalidData("it nests deeper than " + std::to_string(kMaxConfigDepth) + " levels");
+  switch (element.type()) {
+    case dom::element_type::OBJECT: {
+      ZT_ASSIGN_OR_RETURN(Value::Map map, ToMap(element.get_object().value_unsafe(), depth - 1));
+      return Value(std::move(map));
+    }
+    case dom::element_type::ARRAY: {
+      Value::Array array;
+      for (const dom::element each : element.get_array().value_unsafe()) {
+        ZT_ASSIGN_OR_RETURN(Value value, ToValue(each, depth - 1));
+        array.push_back(std::move(value));
+      }
+      return Value(std::move(array));
+    }
+    case dom::element_type::STRING:
+      return Value(std::string(element.get_string().value_unsafe()));
+    case dom::element_type::INT64:
+      return Value(std::int64_t{element.get_int64().value_unsafe()});
+    case dom::element_type::UINT64:
+      return Value(std::uint64_t{element.get_uint64().value_unsafe()});
+    case dom::element_type::DOUBLE:
+      return Value(element.get_double().value_unsafe());
+    case dom::element_type::BOOL:
+      return Value(element.get_bool().value_unsafe());
+    case dom::element_type::NULL_VALUE:
+      return Value();
+  }
+  return InvalidData("a value is of no known kind");
+}
+
+}  // namespace
+
+StatusOr<std::optional<Value::Map>> ParseQuantConfig(std::string_view text,
+                                                     std::span<const std::string_view> members) {
+  dom::parser parser;
+  const simdjson::padded_string json(text);
+  dom::element root;
+  if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS) {
+    return InvalidData(std::string("it is not JSON: ") + simdjson::error_message(error));
+  }
+  dom::object object;
+  if (root.get_object().get(object) != simdjson::SUCCESS)
+    return InvalidData("it is not a JSON object");
+  if (!members.empty()) {
+    bool found = false;
+    for (const std::string_view member : members) {
+      dom::element value;
+      if (object.at_key(member).get(value) != simdjson::SUCCESS || value.is_null()) continue;
+      if (value.get_object().get(object) != simdjson::SUCCESS) {
+        return InvalidData(std::string(member) + " is not a JSON object");
+      }
+      found = true;
+      break;
+    }
+    if (!found) return std::optional<Value::Map>();
+  }
+  ZT_ASSIGN_OR_RETURN(Value::Map map, ToMap(object, kMaxConfigDepth));
+  return std::optional(std::move(map));
+}
+
+}  // namespace zt

@@ -1,0 +1,6 @@
+// What clang's thread-safety analysis is told of members and functions. Macros alone: a module cannot export them.
+#pragma once
+
+#define ZT_GUARDED_BY(x) __attribute__((guarded_by(x)))
+#define ZT_REQUIRES(x) __attribute__((requires_capability(x)))
+#define ZT_EXCLUDES(x) __attribute__((locks_excluded(x)))
