@@ -87,15 +87,15 @@ Bytes Stored(const Bytes& file, const StoredComponent& component) {
 Bytes Decoded(const Bytes& file, const StoredComponent& component) {
   const Bytes stored = Stored(file, component);
   if (component.encoding == Encoding::kRaw) return stored;
-  StreamDecompressor stream(
-      [&](std::uint64_t offset, std::span<std::byte> out) {
-        for (std::size_t i = 0; i < out.size(); ++i) out[i] = stored.at(offset + i);
-        return OkStatus();
-      },
-      stored.size(), component.decoded_bytes);
+  const StreamReader read = [&](std::uint64_t offset, std::span<std::byte> out) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = stored.at(offset + i);
+    return OkStatus();
+  };
+  const auto stream =
+      FindCodec(Encoding::kZstd)->OpenStream({}, read, stored.size(), component.decoded_bytes);
   Bytes out(component.decoded_bytes);
-  EXPECT_TRUE(stream.Read(out).ok());
-  EXPECT_TRUE(stream.Finish().ok());
+  EXPECT_TRUE(stream->Read(out).ok());
+  EXPECT_TRUE(stream->Finish().ok());
   return out;
 }
 

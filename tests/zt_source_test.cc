@@ -321,11 +321,11 @@ TEST(ZtSource, ACorruptFrameIsOneErrorThatNamesFileAndTensor) {
 }
 
 TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
-  // One frame, and no seek table: what FrameCompressor yields, as a component of its own.
+  // One frame, and no seek table: what the encoder yields, as a component of its own.
   const Bytes data = Pattern(1'000'000, 40);
-  const FrameCompressor compressor({.frame_bytes = 1 << 20});
-  Bytes frame(FrameBound(data.size()));
-  frame.resize(*compressor.Compress(data, frame));
+  const Codec& zstd = *FindCodec(Encoding::kZstd);
+  Bytes frame(zstd.Bound(data.size()));
+  frame.resize(*zstd.MakeEncoder({.frame_bytes = 1 << 20})->Encode({}, data, frame));
   Manifest manifest;
   StoredObject& object = manifest.objects.emplace_back();
   object.name = "s";
@@ -397,10 +397,10 @@ std::string ErrorOf(const Bytes& file, unsigned threads = 2) {
 
 TEST(ZtSource, ADigestIsCheckedHoweverLongTheSeekTableIs) {
   // 560,000 frames of one byte: a seek table of 4.5 MB, which is read before the frames.
-  const FrameCompressor compressor({});
+  const Codec& zstd = *FindCodec(Encoding::kZstd);
   const Bytes one = {std::byte{7}};
-  Bytes frame(FrameBound(1));
-  frame.resize(*compressor.Compress(one, frame));
+  Bytes frame(zstd.Bound(1));
+  frame.resize(*zstd.MakeEncoder({})->Encode({}, one, frame));
   constexpr std::uint32_t kFrames = 560'000;
   Bytes stream;
   std::vector<Frame> frames;
@@ -408,7 +408,7 @@ TEST(ZtSource, ADigestIsCheckedHoweverLongTheSeekTableIs) {
     frames.push_back({stream.size(), i, static_cast<std::uint32_t>(frame.size()), 1});
     stream.insert(stream.end(), frame.begin(), frame.end());
   }
-  const Bytes table = SeekTable(frames);
+  const Bytes table = zstd.Trailer(frames);
   ASSERT_GT(table.size(), 4u << 20);
   stream.insert(stream.end(), table.begin(), table.end());
   const auto hasher = MakeHasher(DigestKind::kSha256);
