@@ -441,6 +441,17 @@ TEST(BufferPool, NoMemoryIsBadAlloc) {
   EXPECT_THROW((void)pool.Take(std::size_t{1} << 60), std::bad_alloc);
 }
 
+TEST(BufferPool, ABufferMayOutliveItsPool) {
+  Buffer kept;
+  {
+    BufferPool pool(1 << 20);
+    kept = pool.Take(5000);
+    const Buffer other = pool.Take(100);
+  }
+  std::memset(kept.bytes().data(), 1, kept.bytes().size());
+  EXPECT_EQ(kept.bytes().size(), 5000u);
+}
+
 TEST(BufferPool, FromManyThreads) {
   BufferPool pool(1 << 16);
   std::vector<std::thread> threads;
