@@ -366,6 +366,42 @@ TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
   EXPECT_EQ(out, data);
 }
 
+// Blocks of 18 bytes become 128: far more chunks than frames, and blocks lie across two frames.
+TEST(ZtSource, EachFrameIsReadOnceHoweverItIsWidened) {
+  constexpr std::uint64_t kBlocks = 150'000, kFrame = 256 << 10;
+  Object blocks{.name = "q", .format = "gguf.q4_0/1", .shape = {kBlocks * 32}};
+  blocks.attributes = {{"elems_per_block", std::uint64_t{32}}, {"block_bytes", std::uint64_t{18}}};
+  blocks.components = {{"data", {DType::kU8}, kBlocks * 18}};
+  const Bytes data = Pattern(kBlocks * 18, 21);
+  Bytes file;
+  auto writer =
+      *Writer::Create(MemorySink(file), Options(Compression::kAlways, DigestKind::kCrc32c, kFrame));
+  ASSERT_TRUE(writer->Add(blocks, {data}).ok());
+  ASSERT_TRUE(writer->Finish().ok());
+  const StoredComponent stored = writer->manifest()->objects[0].components[0];
+  std::vector<Bytes> outputs;
+  for (const Compression compression : {Compression::kNone, Compression::kAlways}) {
+    for (const unsigned threads : {1U, 4U}) {
+      const auto watched = std::make_shared<WatchedBytes>(file);
+      const auto source = MustOpen(watched);
+      PlanOptions options;
+      options.storage = {compression};
+      options.convert = [](const Object&) { return ElementType{DType::kF32}; };
+      const Plan plan = *MakePlan(*source, options);
+      watched->read_bytes = 0;
+      Bytes out;
+      writer = *Writer::Create(MemorySink(out), {.threads = threads});
+      ASSERT_TRUE(writer->AddSource(*source, plan).ok());
+      ASSERT_TRUE(writer->Finish().ok());
+      // Each frame once; the seek table with its last nine bytes, which say how long it is; and these again where the digest
+      // is put together.
+      EXPECT_EQ(watched->read_bytes, stored.length + 9) << threads;
+      outputs.push_back(std::move(out));
+    }
+    EXPECT_EQ(outputs[outputs.size() - 2], outputs.back());
+  }
+}
+
 // A file of `blobs`, one behind the other, under a manifest that `describe` fills in, given where they begin.
 template <typename Describe>
 Bytes FileOf(const std::vector<Bytes>& blobs, Describe describe) {
