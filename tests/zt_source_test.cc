@@ -366,6 +366,35 @@ TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
   EXPECT_EQ(out, data);
 }
 
+// A blob that is damaged in one frame: whichever range finds it, before or after the others, says the same.
+TEST(ZtSource, ADamagedBlobHasOneErrorInWhateverOrderItIsRead) {
+  constexpr std::size_t kFrame = 64 << 10, kFrames = 5;
+  const Bytes data = Pattern(kFrames * kFrame, 8);
+  Written written = Write({data}, Options(Compression::kAlways, DigestKind::kCrc32c, kFrame));
+  const StoredComponent stored = written.manifest.objects[0].components[0];
+  // In the middle of the third frame, where its checksum tells.
+  written.file[stored.offset + stored.length / 2] ^= std::byte{1};
+  const Bytes blob(
+      written.file.begin() + static_cast<std::ptrdiff_t>(stored.offset),
+      written.file.begin() + static_cast<std::ptrdiff_t>(stored.offset + stored.length));
+  const std::string says =
+      "the digest is " + Crc32cText(Crc32c(blob)) + ", the manifest says " + stored.digest;
+  std::vector<std::size_t> order = {0, 1, 2, 3, 4};
+  do {
+    const auto source = MustOpen(written.file);
+    Bytes frame(kFrame);
+    int errors = 0;
+    for (const std::size_t at : order) {
+      const Status status = Read(*source, {}, at * kFrame, frame);
+      if (status.ok()) continue;
+      ++errors;
+      ASSERT_EQ(status.code(), StatusCode::kDataLoss);
+      ASSERT_EQ(Message(status), says) << "frame " << at;
+    }
+    ASSERT_GE(errors, 1);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
 // Blocks of 18 bytes become 128: far more chunks than frames, and blocks lie across two frames.
 TEST(ZtSource, EachFrameIsReadOnceHoweverItIsWidened) {
   constexpr std::uint64_t kBlocks = 150'000, kFrame = 256 << 10;
