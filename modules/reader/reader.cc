@@ -11,7 +11,6 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +27,7 @@ module;
 #include "core/name_table.h"
 #include "core/raw_vector.h"
 #include "core/status_macros.h"
+#include "reader/recent.h"
 
 module zt.reader;
 
@@ -41,6 +41,7 @@ namespace zt {
 
 using internal::Mutex;
 using internal::MutexLock;
+using reader::internal::Recent;
 
 namespace {
 
@@ -152,52 +153,6 @@ struct OpenStream {
   Mutex mutex;
   std::unique_ptr<StreamDecoder> decoder ZT_GUARDED_BY(mutex);
   std::uint64_t position ZT_GUARDED_BY(mutex) = 0;
-};
-
-// Keeps what was used last, as long as all of it costs no more than `most`.
-template <typename Key, typename T>
-class Recent {
- public:
-  explicit Recent(std::uint64_t most) : most_(most) {}
-
-  std::shared_ptr<T> Find(const Key& key) {
-    const auto held = places_.find(key);
-    if (held == places_.end()) return nullptr;
-    order_.splice(order_.begin(), order_, held->second);
-    return order_.front().value;
-  }
-  // What is kept under `key` from now on: `value`, unless another thread was faster.
-  std::shared_ptr<T> Add(const Key& key, std::shared_ptr<T> value, std::uint64_t cost) {
-    if (auto held = Find(key)) return held;
-    order_.push_front({key, value, cost});
-    places_.emplace(key, order_.begin());
-    cost_ += cost;
-    while (cost_ > most_ && order_.size() > 1) {
-      cost_ -= order_.back().cost;
-      places_.erase(order_.back().key);
-      order_.pop_back();
-    }
-    return value;
-  }
-
-  void Drop(const Key& key) {
-    const auto held = places_.find(key);
-    if (held == places_.end()) return;
-    cost_ -= held->second->cost;
-    order_.erase(held->second);
-    places_.erase(held);
-  }
-
- private:
-  struct Entry {
-    Key key;
-    std::shared_ptr<T> value;
-    std::uint64_t cost;
-  };
-  const std::uint64_t most_;
-  std::uint64_t cost_ = 0;
-  std::list<Entry> order_;  // the one used last comes first
-  std::map<Key, typename std::list<Entry>::iterator> places_;
 };
 
 // A decoded frame of which only parts were asked for so far: who asks for the next part needs not decode it again.
