@@ -422,8 +422,7 @@ TEST(ZtSource, EachFrameIsReadOnceHoweverItIsWidened) {
       writer = *Writer::Create(MemorySink(out), {.threads = threads});
       ASSERT_TRUE(writer->AddSource(*source, plan).ok());
       ASSERT_TRUE(writer->Finish().ok());
-      // Each frame once; the seek table with its last nine bytes, which say how long it is; and these again where the digest
-      // is put together.
+      // Each frame once; the seek table, and before it its last nine bytes, which say how long it is.
       EXPECT_EQ(watched->read_bytes, stored.length + 9) << threads;
       outputs.push_back(std::move(out));
     }

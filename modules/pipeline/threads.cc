@@ -33,8 +33,7 @@ unsigned QuotaCpus() {
   return 0;
 }
 
-// CPUs of the affinity mask, which the system refuses to put into a set that is smaller than its own; 0 where it does not
-// tell.
+// CPUs of the affinity mask, which the system refuses to put into a set smaller than its own; 0 where it does not tell.
 unsigned AllowedCpus() {
   constexpr std::size_t kLeast = CPU_SETSIZE, kMost = std::size_t{1} << 20;
   for (std::size_t cpus = kLeast; cpus <= kMost; cpus *= 2) {

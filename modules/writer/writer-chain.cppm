@@ -58,7 +58,7 @@ struct ComponentState {
   enum Choice { kUndecided, kRaw, kEncoded };
 
   std::shared_ptr<const Object> object;
-  PlanState* plan = nullptr;         // null where the object was not planned
+  PlanState* plan = nullptr;  // null where the object was not planned
   // The same where the object came by Writer::Add: nobody else has it.
   std::shared_ptr<const PlanState> keeps;
   ComponentId at;                    // in the plan; of others only the component

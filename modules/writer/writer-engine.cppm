@@ -183,7 +183,7 @@ class Engine {
   std::vector<Alias> aliases_;
   std::uint32_t shards_ = 0;
   std::vector<std::shared_ptr<PlanState>> plans_;  // under way, of sources that stay until Flush
-  std::vector<TensorSource*> sources_;  // to be finished
+  std::vector<TensorSource*> sources_;             // to be finished
   std::unordered_set<TensorSource*> known_sources_;
   std::shared_ptr<StateBlock> states_;
   std::size_t states_used_ = 0;
