@@ -1,17 +1,7 @@
 // zt.compress:codec — what an encoding of stored bytes is: one object for each, and the table of them.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
-
 export module zt.compress:codec;
 
+import zt.std;
 import zt.core;
 
 export namespace zt {

@@ -1,14 +1,7 @@
 // zt.compress:planes — floats as byte planes (profile ztstream.planes/1): the layout, and zstd frames of it.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string_view>
-
 export module zt.compress:planes;
 
+import zt.std;
 import :codec;
 import zt.core;
 

@@ -1,10 +1,7 @@
 // zt.compress — codecs: zstd, whose frames and seek table end a compressed component, and floats as byte planes.
-module;
-
-#include <string_view>
-
 export module zt.compress;
 
+import zt.std;
 export import :codec;
 export import :planes;
 import zt.core;

@@ -1,21 +1,11 @@
 // zt.compress — the row of byte planes in the table of codecs: zstd's frames and seek table, the content transformed.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.compress;
 
+import zt.std;
 import :codec;
 import :planes;
 import zt.core;

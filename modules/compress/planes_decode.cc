@@ -6,26 +6,15 @@ module;
 #include <xxhash.h>
 #include <zstd.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
-
 #include "compress/huffman.h"
 #include "compress/literals.h"
 #include "compress/planes_kernel.h"
-#include "core/idle.h"
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.compress;
 
+import zt.std;
 import :codec;
 import :planes;
 import zt.core;

@@ -4,21 +4,11 @@ module;
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include "core/idle.h"
 #include "core/little_endian.h"
 
 module zt.compress;
 
+import zt.std;
 import :codec;
 import zt.core;
 

@@ -4,23 +4,12 @@ module;
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "core/idle.h"
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.compress;
 
+import zt.std;
 import :codec;
 import zt.core;
 

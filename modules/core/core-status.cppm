@@ -1,15 +1,12 @@
 // zt.core:status — errors as values; with core-small.cppm the only units that include absl.
 module;
 
-#include <ostream>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 export module zt.core:status;
+
+import zt.std;
 
 // How the codes are used throughout, and the program's exit status for each:
 //

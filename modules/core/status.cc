@@ -1,16 +1,11 @@
 // zt.core:status — bodies.
 module;
 
-#include <cstddef>
-#include <cstring>
-#include <exception>
-#include <new>
-#include <string>
-#include <string_view>
-
 #include "absl/status/status.h"
 
 module zt.core;
+
+import zt.std;
 
 namespace zt {
 

@@ -4,21 +4,12 @@ module;
 #include <openssl/evp.h>
 #include <xxhash.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <new>
-#include <optional>
-#include <span>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-
 #include "digest/crc32c_kernel.h"
 #include "digest/xxh3_kernel.h"
 
 module zt.digest;
+
+import zt.std;
 
 namespace zt {
 namespace {

@@ -1,21 +1,11 @@
 // zt.format — how old versions spell dtypes, how digests are spelt, and keys that must be unique.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import zt.core;
 import zt.digest;

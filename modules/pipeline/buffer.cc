@@ -9,19 +9,11 @@ module;
 #define ASAN_UNPOISON_MEMORY_REGION(data, count) ((void)(data), (void)(count))
 #endif
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <new>
-#include <utility>
-#include <vector>
-
-#include "core/mutex.h"
+#include "core/thread_annotations.h"
 
 module zt.pipeline;
+
+import zt.std;
 
 namespace zt {
 

@@ -1,24 +1,12 @@
 // zt.pipeline — the executor.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <exception>
-#include <limits>
-#include <map>
-#include <memory>
-#include <new>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include "core/mutex.h"
 #include "core/status_macros.h"
+#include "core/thread_annotations.h"
 
 module zt.pipeline;
+
+import zt.std;
 
 namespace zt {
 

@@ -1,16 +1,7 @@
 // zt.pipeline — bounded, ordered work: tasks pass a chain of stages on a fixed set of workers; first error wins.
-module;
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <utility>
-#include <vector>
-
 export module zt.pipeline;
 
+import zt.std;
 import zt.core;
 
 export namespace zt {

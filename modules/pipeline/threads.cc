@@ -1,17 +1,12 @@
 // zt.pipeline — how many threads this process may use.
 module;
 
+#include <errno.h>
 #include <sched.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <fstream>
-#include <string>
-
 module zt.pipeline;
+
+import zt.std;
 
 namespace zt {
 namespace {

@@ -1,22 +1,12 @@
 // zt.source — tensors in memory, and several sources as one.
 module;
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.source;
+
+import zt.std;
 
 namespace zt {
 namespace {

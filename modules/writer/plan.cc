@@ -1,23 +1,12 @@
 // zt.writer:plan — bodies.
 module;
 
-#include <algorithm>
-#include <compare>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.writer;
 
+import zt.std;
 import zt.compress;
 import zt.core;
 import zt.digest;

@@ -1,16 +1,7 @@
 // zt.writer:object — one object whose bytes come piece by piece.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <ranges>
-#include <span>
-#include <string_view>
-#include <vector>
-
 export module zt.writer:object;
 
+import zt.std;
 import :plan;
 import zt.core;
 

@@ -1,25 +1,12 @@
 // zt.writer — bodies: checks what a caller asks for, and has the engine do it.
 module;
 
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <new>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.writer;
 
+import zt.std;
 import :chain;
 import :engine;
 import :object;
