@@ -33,15 +33,17 @@ void SetBytes(benchmark::State& state, std::size_t each) {
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * each));
 }
 
+const zt::Codec& Zstd() { return *zt::FindCodec(zt::Encoding::kZstd); }
+
 void Compress(benchmark::State& state) {
   const zt::ZstdOptions options = {.level = static_cast<int>(state.range(0)),
                                    .huffman = state.range(0) == 0};
-  const zt::FrameCompressor compressor(options.huffman ? zt::ZstdOptions{.huffman = true}
-                                                       : options);
+  const auto encoder =
+      Zstd().MakeEncoder(options.huffman ? zt::ZstdOptions{.huffman = true} : options);
   const std::vector<std::byte> in = Weights(kFrame);
-  std::vector<std::byte> out(zt::FrameBound(kFrame));
+  std::vector<std::byte> out(Zstd().Bound(kFrame));
   for (auto _ : state) {
-    const auto size = compressor.Compress(in, out);
+    const auto size = encoder->Encode({}, in, out);
     if (!size.ok()) return state.SkipWithError("compress");
     state.counters["ratio"] = static_cast<double>(*size) / kFrame;
   }
@@ -50,12 +52,10 @@ void Compress(benchmark::State& state) {
 BENCHMARK(Compress)->ArgName("level_0_is_huffman")->Arg(0)->Arg(-5)->Arg(1)->Arg(3);
 
 void Decompress(benchmark::State& state) {
-  const zt::FrameCompressor compressor{zt::ZstdOptions{}};
-  std::vector<std::byte> in = Weights(kFrame), frame(zt::FrameBound(kFrame));
-  frame.resize(*compressor.Compress(in, frame));
-  const zt::FrameDecompressor decompressor;
+  std::vector<std::byte> in = Weights(kFrame), frame(Zstd().Bound(kFrame));
+  frame.resize(*Zstd().MakeEncoder({})->Encode({}, in, frame));
   for (auto _ : state) {
-    if (!decompressor.Decompress(frame, in).ok()) return state.SkipWithError("decompress");
+    if (!Zstd().DecodeFrame({}, frame, in).ok()) return state.SkipWithError("decompress");
   }
   SetBytes(state, kFrame);
 }

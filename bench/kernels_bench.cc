@@ -199,7 +199,8 @@ void Planes(benchmark::State& state, std::uint32_t width, bool rotate, bool spli
   layout.group = static_cast<std::uint32_t>(group);
   const Buffers buffers(half, half);
   Compare(state, buffers, [&] {
-    (split ? zt::SplitPlanes : zt::MergePlanes)(buffers.In(), buffers.Out(), layout);
+    (split ? zt::compress::internal::SplitPlanes : zt::compress::internal::MergePlanes)(
+        buffers.In(), buffers.Out(), layout);
     benchmark::ClobberMemory();
   });
 }

@@ -27,6 +27,8 @@ namespace {
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
+const Codec& Zstd() { return *FindCodec(Encoding::kZstd); }
+
 // Words of few values: compressible, and different for each seed.
 Bytes Sample(std::size_t size, unsigned seed = 1) {
   std::mt19937 random(seed);
@@ -36,9 +38,8 @@ Bytes Sample(std::size_t size, unsigned seed = 1) {
 }
 
 Bytes CompressFrame(std::span<const std::byte> in, const ZstdOptions& options = {}) {
-  Bytes out(FrameBound(in.size()));
-  const FrameCompressor compressor(options);
-  const auto size = compressor.Compress(in, out);
+  Bytes out(Zstd().Bound(in.size()));
+  const auto size = Zstd().MakeEncoder(options)->Encode({}, in, out);
   EXPECT_TRUE(size.ok());
   out.resize(size.ok() ? *size : 0);
   return out;
@@ -59,7 +60,7 @@ Stream Encode(std::span<const std::byte> content, std::size_t frame,
                              static_cast<std::uint32_t>(piece.size())});
     stream.bytes.insert(stream.bytes.end(), encoded.begin(), encoded.end());
   }
-  const Bytes table = SeekTable(stream.frames);
+  const Bytes table = Zstd().Trailer(stream.frames);
   stream.bytes.insert(stream.bytes.end(), table.begin(), table.end());
   return stream;
 }
@@ -93,14 +94,13 @@ StreamReader From(const Bytes& stream) {
 
 // Ours, in pieces of `step`.
 StatusOr<Bytes> DecodeAll(const Bytes& stream, std::size_t content, std::size_t step = 1000) {
-  StreamDecompressor decompressor(From(stream), stream.size(), content);
+  const auto decoder = Zstd().OpenStream({}, From(stream), stream.size(), content);
   Bytes out(content);
   for (std::size_t at = 0; at < content; at += step) {
-    const Status status =
-        decompressor.Read(std::span(out).subspan(at, std::min(step, content - at)));
+    const Status status = decoder->Read(std::span(out).subspan(at, std::min(step, content - at)));
     if (!status.ok()) return status;
   }
-  const Status status = decompressor.Finish();
+  const Status status = decoder->Finish();
   if (!status.ok()) return status;
   return out;
 }
@@ -133,18 +133,18 @@ TEST(ZstdOptions, Limits) {
   }
 }
 
-TEST(FrameCompressor, FramesCarryTheirSizeAndAChecksum) {
+TEST(ZstdEncoder, FramesCarryTheirSizeAndAChecksum) {
   for (const std::size_t size : {0u, 1u, 1000u, 300000u}) {
     const Bytes frame = CompressFrame(Sample(size));
     ZSTD_frameHeader header;
     ASSERT_EQ(ZSTD_getFrameHeader(&header, frame.data(), frame.size()), 0u);
     EXPECT_EQ(header.frameContentSize, size);
     EXPECT_EQ(header.checksumFlag, 1u);
-    EXPECT_LE(frame.size(), FrameBound(size));
+    EXPECT_LE(frame.size(), Zstd().Bound(size));
   }
 }
 
-TEST(FrameCompressor, EveryLevelReadsBackThroughTheLibrary) {
+TEST(ZstdEncoder, EveryLevelReadsBackThroughTheLibrary) {
   const Bytes content = Sample(200000);
   for (const int level : {-100, -5, -1, 1, 3, 6, 12, 19}) {
     const Stream stream = Encode(content, 65536, {.level = level});
@@ -155,7 +155,7 @@ TEST(FrameCompressor, EveryLevelReadsBackThroughTheLibrary) {
 }
 
 // Random order, skewed values: there are no matches to find, all the gain there is is the entropy coder's.
-TEST(FrameCompressor, HuffmanGainsOnSkewedLiterals) {
+TEST(ZstdEncoder, HuffmanGainsOnSkewedLiterals) {
   std::mt19937 random(5);
   Bytes content(1 << 20);
   std::geometric_distribution<int> values(0.3);
@@ -165,21 +165,21 @@ TEST(FrameCompressor, HuffmanGainsOnSkewedLiterals) {
   EXPECT_GT(CompressFrame(content, {.level = ZSTD_minCLevel()}).size(), content.size() * 99 / 100);
 }
 
-TEST(FrameCompressor, TheSameBytesWhateverTheThreadAndWhatCameBefore) {
+TEST(ZstdEncoder, TheSameBytesWhateverTheThreadAndWhatCameBefore) {
   const ZstdOptions options{.level = 3};
   std::vector<Bytes> contents, want;
   for (unsigned i = 0; i < 12; ++i) {
     contents.push_back(Sample(1000 + 17000 * i, i));
     want.push_back(CompressFrame(contents.back(), options));
   }
-  const FrameCompressor compressor(options);
+  const auto encoder = Zstd().MakeEncoder(options);
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (unsigned i = 0; i < 60; ++i) {
         const unsigned k = (i * (2 * t + 1)) % 12;
-        Bytes out(FrameBound(contents[k].size()));
-        const auto size = compressor.Compress(contents[k], out);
+        Bytes out(Zstd().Bound(contents[k].size()));
+        const auto size = encoder->Encode({}, contents[k], out);
         ASSERT_TRUE(size.ok());
         out.resize(*size);
         ASSERT_EQ(out, want[k]);
@@ -189,14 +189,14 @@ TEST(FrameCompressor, TheSameBytesWhateverTheThreadAndWhatCameBefore) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(FrameCompressor, TooLittleRoomIsAnError) {
+TEST(ZstdEncoder, TooLittleRoomIsAnError) {
   Bytes out(4);
-  EXPECT_FALSE(FrameCompressor({}).Compress(Sample(1000), out).ok());
+  EXPECT_FALSE(Zstd().MakeEncoder({})->Encode({}, Sample(1000), out).ok());
 }
 
 // The layout of contrib/seekable_format, byte by byte.
 TEST(SeekTable, GoldenBytes) {
-  EXPECT_EQ(Hex(SeekTable({})),
+  EXPECT_EQ(Hex(Zstd().Trailer({})),
             "5e2a4d18"
             "09000000"
             "00000000"
@@ -204,7 +204,7 @@ TEST(SeekTable, GoldenBytes) {
             "b1ea928f");
   const std::vector<Frame> frames = {{0, 0, 0x1234, 0x400000},
                                      {0x1234, 0x400000, 0xabcdef01, 0x10}};
-  EXPECT_EQ(Hex(SeekTable(frames)),
+  EXPECT_EQ(Hex(Zstd().Trailer(frames)),
             "5e2a4d18"
             "19000000"
             "34120000"
@@ -214,14 +214,14 @@ TEST(SeekTable, GoldenBytes) {
             "02000000"
             "00"
             "b1ea928f");
-  EXPECT_EQ(SeekTable(frames).size(), SeekTableBytes(2));
-  EXPECT_EQ(DecodeByLibrary(SeekTable(frames)), Bytes());  // a skippable frame to any decoder
+  EXPECT_EQ(Zstd().Trailer(frames).size(), Zstd().TrailerBytes(2));
+  EXPECT_EQ(DecodeByLibrary(Zstd().Trailer(frames)), Bytes());  // a skippable frame to any decoder
 }
 
 TEST(SeekTable, IsReadBack) {
   const Bytes content = Sample(10000);
   const Stream stream = Encode(content, 3000);
-  const auto table = ReadSeekTable(From(stream.bytes), stream.bytes.size(), content.size());
+  const auto table = Zstd().ReadFrames(From(stream.bytes), stream.bytes.size(), content.size());
   ASSERT_TRUE(table.ok() && table->has_value());
   ASSERT_EQ((*table)->size(), 4u);
   for (std::size_t i = 0; i < 4; ++i) {
@@ -245,7 +245,7 @@ TEST(SeekTable, ChecksumsInTheTableAreSkipped) {
   Put32(stream, frame + 20, 1);
   stream[frame + 24] = std::byte{0x80};
   Put32(stream, frame + 25, 0x8F92EAB1);
-  const auto table = ReadSeekTable(From(stream), stream.size(), 100);
+  const auto table = Zstd().ReadFrames(From(stream), stream.size(), 100);
   ASSERT_TRUE(table.ok() && table->has_value());
   EXPECT_EQ((**table)[0].bytes, frame);
 }
@@ -253,86 +253,86 @@ TEST(SeekTable, ChecksumsInTheTableAreSkipped) {
 TEST(SeekTable, AbsentWhereTheEndIsNone) {
   const Bytes content = Sample(5000);
   const Bytes frame = CompressFrame(content);
-  EXPECT_FALSE(ReadSeekTable(From(frame), frame.size(), content.size())->has_value());
+  EXPECT_FALSE(Zstd().ReadFrames(From(frame), frame.size(), content.size())->has_value());
   const Bytes tiny(5);
-  EXPECT_FALSE(ReadSeekTable(From(tiny), tiny.size(), 0)->has_value());
+  EXPECT_FALSE(Zstd().ReadFrames(From(tiny), tiny.size(), 0)->has_value());
   // The footer's magic by chance: the table it would make does not begin as one.
   Bytes chance = frame;
-  const Bytes footer = SeekTable({});
+  const Bytes footer = Zstd().Trailer({});
   chance.insert(chance.end(), footer.end() - 9, footer.end());
-  EXPECT_FALSE(ReadSeekTable(From(chance), chance.size(), content.size())->has_value());
+  EXPECT_FALSE(Zstd().ReadFrames(From(chance), chance.size(), content.size())->has_value());
 }
 
 TEST(SeekTable, LiesAreFoundOut) {
   const Bytes content = Sample(10000);
   const Stream stream = Encode(content, 3000);
-  const std::size_t begin = stream.bytes.size() - SeekTableBytes(4);
+  const std::size_t begin = stream.bytes.size() - Zstd().TrailerBytes(4);
   for (const std::size_t field : {8u, 12u, 16u, 36u}) {  // sizes of frames
     Bytes lie = stream.bytes;
     lie[begin + field] ^= std::byte{1};
-    const auto table = ReadSeekTable(From(lie), lie.size(), content.size());
+    const auto table = Zstd().ReadFrames(From(lie), lie.size(), content.size());
     EXPECT_EQ(table.status().code(), StatusCode::kDataLoss) << field;
     EXPECT_THAT(Why(table.status()), HasSubstr("seek table")) << field;
   }
-  EXPECT_EQ(
-      ReadSeekTable(From(stream.bytes), stream.bytes.size(), content.size() + 1).status().code(),
-      StatusCode::kDataLoss);
+  EXPECT_EQ(Zstd()
+                .ReadFrames(From(stream.bytes), stream.bytes.size(), content.size() + 1)
+                .status()
+                .code(),
+            StatusCode::kDataLoss);
   // A count that the stream cannot hold is no table; nothing is allocated for it.
   for (const std::uint32_t count : {5u, 0x7fffffffu, 0xffffffffu}) {
     Bytes lie = stream.bytes;
     Put32(lie, lie.size() - 9, count);
-    const auto table = ReadSeekTable(From(lie), lie.size(), content.size());
+    const auto table = Zstd().ReadFrames(From(lie), lie.size(), content.size());
     EXPECT_TRUE(table.ok() && !table->has_value()) << count;
   }
 }
 
 TEST(SeekTable, AReadErrorIsNoAbsence) {
   const StreamReader broken = [](std::uint64_t, std::span<std::byte>) { return IoError("broken"); };
-  EXPECT_EQ(ReadSeekTable(broken, 1000, 0).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Zstd().ReadFrames(broken, 1000, 0).status().code(), StatusCode::kUnavailable);
 }
 
-TEST(FrameDecompressor, OneWholeFrameAndNothingElse) {
+TEST(ZstdFrame, OneWholeFrameAndNothingElse) {
   const Bytes content = Sample(5000);
   const Bytes frame = CompressFrame(content);
-  const FrameDecompressor decompressor;
   Bytes out(content.size());
-  ASSERT_TRUE(decompressor.Decompress(frame, out).ok());
+  ASSERT_TRUE(Zstd().DecodeFrame({}, frame, out).ok());
   EXPECT_EQ(out, content);
 
   Bytes two = frame;
   two.insert(two.end(), frame.begin(), frame.end());
   Bytes twice(2 * content.size());
-  EXPECT_THAT(Why(decompressor.Decompress(two, twice)), HasSubstr("seek table does not match"));
-  EXPECT_EQ(decompressor.Decompress(std::span(frame).first(frame.size() - 1), out).code(),
+  EXPECT_THAT(Why(Zstd().DecodeFrame({}, two, twice)), HasSubstr("seek table does not match"));
+  EXPECT_EQ(Zstd().DecodeFrame({}, std::span(frame).first(frame.size() - 1), out).code(),
             StatusCode::kDataLoss);
-  EXPECT_EQ(decompressor.Decompress({}, out).code(), StatusCode::kDataLoss);
-  EXPECT_EQ(decompressor.Decompress(frame, std::span(out).first(4999)).code(),
+  EXPECT_EQ(Zstd().DecodeFrame({}, {}, out).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Zstd().DecodeFrame({}, frame, std::span(out).first(4999)).code(),
             StatusCode::kDataLoss);
   Bytes larger(5001);
-  EXPECT_THAT(Why(decompressor.Decompress(frame, larger)),
+  EXPECT_THAT(Why(Zstd().DecodeFrame({}, frame, larger)),
               HasSubstr("yields 5000 bytes, 5001 were declared"));
 }
 
-TEST(FrameDecompressor, EveryFlippedByteIsNoticed) {
+TEST(ZstdFrame, EveryFlippedByteIsNoticed) {
   const Bytes content = Sample(3000);
   const Bytes frame = CompressFrame(content);
-  const FrameDecompressor decompressor;
   for (std::size_t i = 0; i < frame.size(); ++i) {
     for (const int bit : {0, 3, 7}) {
       Bytes bad = frame;
       bad[i] ^= static_cast<std::byte>(1 << bit);
       Bytes out(content.size());
-      const Status status = decompressor.Decompress(bad, out);
+      const Status status = Zstd().DecodeFrame({}, bad, out);
       // A reserved or redundant bit of the frame's header may not matter; then the content is right all the same.
       EXPECT_TRUE(status.code() == StatusCode::kDataLoss || out == content) << i << " bit " << bit;
     }
   }
   Bytes out(content.size());
-  EXPECT_TRUE(decompressor.Decompress(frame, out).ok())
+  EXPECT_TRUE(Zstd().DecodeFrame({}, frame, out).ok())
       << "a context spoilt by an error was used again";
 }
 
-TEST(StreamDecompressor, ReadsInPiecesOfAnySize) {
+TEST(ZstdStream, ReadsInPiecesOfAnySize) {
   const Bytes content = Sample(20000);
   const Stream stream = Encode(content, 3000);
   for (const std::size_t step : {1u, 7u, 2999u, 3000u, 3001u, 20000u}) {
@@ -342,10 +342,10 @@ TEST(StreamDecompressor, ReadsInPiecesOfAnySize) {
   }
 }
 
-TEST(StreamDecompressor, SkippableFramesAnywhere) {
+TEST(ZstdStream, SkippableFramesAnywhere) {
   const Bytes content = Sample(2000);
   const Bytes frame = CompressFrame(content);
-  const Bytes skip = SeekTable({});
+  const Bytes skip = Zstd().Trailer({});
   Bytes stream = skip;
   for (const Bytes* part : {&frame, &skip, &skip})
     stream.insert(stream.end(), part->begin(), part->end());
@@ -353,7 +353,7 @@ TEST(StreamDecompressor, SkippableFramesAnywhere) {
   EXPECT_TRUE(DecodeAll(skip, 0)->empty());
 }
 
-TEST(StreamDecompressor, FramesWithoutTheirSize) {
+TEST(ZstdStream, FramesWithoutTheirSize) {
   const Bytes content = Sample(500000);
   ZSTD_CCtx* const context = ZSTD_createCCtx();
   ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);
@@ -364,7 +364,7 @@ TEST(StreamDecompressor, FramesWithoutTheirSize) {
   EXPECT_EQ(*DecodeAll(stream, content.size()), content);
 }
 
-TEST(StreamDecompressor, TooLittleTooMuchAndCutShort) {
+TEST(ZstdStream, TooLittleTooMuchAndCutShort) {
   const Bytes content = Sample(5000);
   const Bytes frame = CompressFrame(content);
   EXPECT_THAT(Why(DecodeAll(frame, 5001).status()),
@@ -377,7 +377,7 @@ TEST(StreamDecompressor, TooLittleTooMuchAndCutShort) {
   }
 }
 
-TEST(StreamDecompressor, TrailingGarbage) {
+TEST(ZstdStream, TrailingGarbage) {
   const Bytes content = Sample(5000);
   for (const std::size_t extra : {1u, 2u, 3u, 4u, 5u, 100u}) {
     for (const std::byte value : {std::byte{0}, std::byte{0x28}, std::byte{0xff}}) {
@@ -388,11 +388,11 @@ TEST(StreamDecompressor, TrailingGarbage) {
   }
 }
 
-TEST(StreamDecompressor, AReadErrorPassesThrough) {
-  StreamDecompressor decompressor(
-      [](std::uint64_t, std::span<std::byte>) { return IoError("broken"); }, 100, 10);
+TEST(ZstdStream, AReadErrorPassesThrough) {
+  const auto decoder = Zstd().OpenStream(
+      {}, [](std::uint64_t, std::span<std::byte>) { return IoError("broken"); }, 100, 10);
   Bytes out(10);
-  EXPECT_EQ(decompressor.Read(out).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(decoder->Read(out).code(), StatusCode::kUnavailable);
 }
 
 // A frame header with the given window, then one empty last block.
@@ -408,8 +408,7 @@ Bytes FrameWithWindow(int log) {
   return frame;
 }
 
-TEST(StreamDecompressor, WindowsUpTo2To27) {
-  EXPECT_EQ(kMaxWindowLog, 27);
+TEST(ZstdStream, WindowsUpTo2To27) {
   EXPECT_TRUE(DecodeAll(FrameWithWindow(27), 0).ok());
   const Status status = DecodeAll(FrameWithWindow(28), 0).status();
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
@@ -417,7 +416,7 @@ TEST(StreamDecompressor, WindowsUpTo2To27) {
 }
 
 // Content sizes that nothing backs: the decoders allocate what is asked of them, not what a header claims.
-TEST(StreamDecompressor, AClaimedSizeIsNotAllocated) {
+TEST(ZstdStream, AClaimedSizeIsNotAllocated) {
   Bytes frame(16);
   Put32(frame, 0, ZSTD_MAGICNUMBER);
   frame[4] = std::byte{0xc0};            // eight bytes of content size, a window
@@ -427,10 +426,10 @@ TEST(StreamDecompressor, AClaimedSizeIsNotAllocated) {
   frame[14] = std::byte{1};    // an empty last block
   struct rusage before, after;
   ::getrusage(RUSAGE_SELF, &before);
-  StreamDecompressor decompressor(From(frame), frame.size(), std::uint64_t{1} << 50);
+  const auto decoder = Zstd().OpenStream({}, From(frame), frame.size(), std::uint64_t{1} << 50);
   Bytes out(1000);
-  EXPECT_EQ(decompressor.Read(out).code(), StatusCode::kDataLoss);
-  EXPECT_EQ(FrameDecompressor().Decompress(frame, out).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(decoder->Read(out).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Zstd().DecodeFrame({}, frame, out).code(), StatusCode::kDataLoss);
   ::getrusage(RUSAGE_SELF, &after);
   EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 64 << 10);  // KiB
 }

@@ -16,9 +16,13 @@ import zt;
 
 // Counts down to the allocation of this thread that fails; below zero none does.
 thread_local long g_left = -1;
+thread_local bool g_once = false;  // it alone fails
 
 void* operator new(std::size_t size) {
-  if (g_left == 0) throw std::bad_alloc();
+  if (g_left == 0) {
+    if (g_once) g_left = -1;
+    throw std::bad_alloc();
+  }
   if (g_left > 0) --g_left;
   if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
@@ -127,6 +131,46 @@ TEST(OutOfMemory, AtEveryAllocationOfTheCallersThread) {
     ASSERT_EQ(Message(outcome.status), "out of memory") << after;
   }
   EXPECT_GT(failures, 50);
+}
+
+TEST(OutOfMemory, AtEveryAllocationOfCreate) {
+  long failures = 0;
+  for (long after = 0;; ++after) {
+    ASSERT_LT(after, 20000);
+    int finished = 0;
+    std::unique_ptr<Sink> sink = std::make_unique<CountingSink>(finished);
+    g_left = after;
+    auto writer = Writer::Create(std::move(sink), {.threads = 4});
+    g_left = -1;
+    if (writer.ok()) {
+      EXPECT_TRUE((*writer)->Finish().ok());
+      EXPECT_EQ(finished, 1);
+      break;
+    }
+    ++failures;
+    ASSERT_EQ(Message(writer.status()), "out of memory") << after;
+    ASSERT_EQ(writer.status().code(), StatusCode::kUnavailable) << after;
+  }
+  EXPECT_GT(failures, 50);
+}
+
+// Memory that runs out for one allocation alone: fewer workers are no error.
+TEST(OutOfMemory, AtOneAllocationOfCreate) {
+  for (long after = 0; after < 200; ++after) {
+    int finished = 0;
+    std::unique_ptr<Sink> sink = std::make_unique<CountingSink>(finished);
+    g_once = true;
+    g_left = after;
+    const auto writer = Writer::Create(std::move(sink), {.threads = 4});
+    g_left = -1;
+    g_once = false;
+    if (!writer.ok()) {
+      ASSERT_EQ(Message(writer.status()), "out of memory") << after;
+      continue;
+    }
+    EXPECT_TRUE((*writer)->Finish().ok());
+    EXPECT_EQ(finished, 1);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,10 @@
 // zt.pipeline: order, the window, the first error, cancellation; built and run with the thread sanitizer too.
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -21,6 +26,25 @@
 
 import zt.core;
 import zt.pipeline;
+
+// The CPUs of a machine that is made up, and the sizes of the sets that it was asked to fill; 0 for the real machine.
+int g_cpus = 0;
+std::vector<std::size_t> g_asked;
+
+extern "C" int sched_getaffinity(pid_t pid, std::size_t bytes, cpu_set_t* set) noexcept {
+  if (g_cpus == 0) {
+    std::memset(set, 0, bytes);
+    return ::syscall(SYS_sched_getaffinity, pid, bytes, set) < 0 ? -1 : 0;
+  }
+  g_asked.push_back(bytes);
+  if (8 * bytes < static_cast<std::size_t>(g_cpus)) {
+    errno = EINVAL;
+    return -1;
+  }
+  std::memset(set, 0, bytes);
+  for (int cpu = 0; cpu < g_cpus; ++cpu) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
+  return 0;
+}
 
 namespace zt {
 namespace {
@@ -441,6 +465,17 @@ TEST(BufferPool, NoMemoryIsBadAlloc) {
   EXPECT_THROW((void)pool.Take(std::size_t{1} << 60), std::bad_alloc);
 }
 
+TEST(BufferPool, ABufferMayOutliveItsPool) {
+  Buffer kept;
+  {
+    BufferPool pool(1 << 20);
+    kept = pool.Take(5000);
+    const Buffer other = pool.Take(100);
+  }
+  std::memset(kept.bytes().data(), 1, kept.bytes().size());
+  EXPECT_EQ(kept.bytes().size(), 5000u);
+}
+
 TEST(BufferPool, FromManyThreads) {
   BufferPool pool(1 << 16);
   std::vector<std::thread> threads;
@@ -458,6 +493,17 @@ TEST(BufferPool, FromManyThreads) {
 }
 
 TEST(UsableThreads, AtLeastOne) { EXPECT_GE(UsableThreads(), 1u); }
+
+// A control group's quota may allow fewer, but not fewer than it allows of the real machine.
+TEST(UsableThreads, OfAMachineWithMoreCpusThanASetHoldsAtFirst) {
+  const unsigned real = UsableThreads();
+  g_cpus = 3000;
+  const unsigned threads = UsableThreads();
+  g_cpus = 0;
+  EXPECT_THAT(std::exchange(g_asked, {}), ::testing::ElementsAre(128u, 256u, 512u));
+  EXPECT_GE(threads, real);
+  EXPECT_LE(threads, 3000u);
+}
 
 TEST(MemoryFor, GrowsWithTheWorkersUnlessAsked) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;

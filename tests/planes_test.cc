@@ -25,6 +25,11 @@ namespace {
 
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
+using compress::internal::MergePlanes;
+using compress::internal::PlanesFrameBound;
+using compress::internal::SplitPlanes;
+
+const Codec& Planes() { return *FindCodec(Encoding::kPlanes); }
 
 Bytes RandomBytes(std::size_t size, unsigned seed) {
   std::mt19937 random(seed);
@@ -116,8 +121,7 @@ TEST(Planes, LargeResultsAreTheSame) {
 
 Bytes FrameOf(std::span<const std::byte> in, const CodecParameters& layout) {
   Bytes out(PlanesFrameBound(in.size(), layout));
-  const PlanesCompressor compressor;
-  const auto size = compressor.Compress(in, layout, out);
+  const auto size = Planes().MakeEncoder({})->Encode(layout, in, out);
   EXPECT_TRUE(size.ok());
   out.resize(size.ok() ? *size : 0);
   return out;
@@ -187,7 +191,6 @@ TEST(Planes, FramesHoldThePlanesAndAreSmall) {
 }
 
 TEST(Planes, EveryLengthOfAFrame) {
-  const PlanesCompressor compressor;
   for (const char* type : {"bf16", "f32", "f64"}) {
     CodecParameters layout = LayoutOf(type);
     for (const std::uint32_t group :
@@ -349,13 +352,13 @@ TEST(Planes, TheSameBytesOnEveryTargetAndThread) {
   const Bytes in = Normal("bf16", 300001);
   const Bytes wanted = FrameOf(in, layout);
   ForEachTarget([&] { EXPECT_EQ(FrameOf(in, layout), wanted); });
-  const PlanesCompressor compressor;
+  const auto encoder = Planes().MakeEncoder({});
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 5; ++i) {
         Bytes out(PlanesFrameBound(in.size(), layout));
-        const auto size = compressor.Compress(in, layout, out);
+        const auto size = encoder->Encode(layout, in, out);
         ASSERT_TRUE(size.ok());
         out.resize(*size);
         ASSERT_EQ(out, wanted);
@@ -428,14 +431,14 @@ TEST(Planes, TheCodecReadsWhatItWrites) {
   }
 }
 
-// What Decompress makes of a frame must be what zstd's decoder makes of it, then merged.
-void ExpectAsZstd(const PlanesDecompressor& decompressor, const Bytes& frame,
-                  const CodecParameters& layout, std::size_t content, const std::string& what) {
+// What the codec makes of a frame must be what zstd's decoder makes of it, then merged.
+void ExpectAsZstd(const Bytes& frame, const CodecParameters& layout, std::size_t content,
+                  const std::string& what) {
   Bytes planes(content), wanted(content), got(content);
   const bool whole = ZSTD_findFrameCompressedSize(frame.data(), frame.size()) == frame.size();
   const bool good =
       whole && ZSTD_decompress(planes.data(), content, frame.data(), frame.size()) == content;
-  const Status status = decompressor.Decompress(frame, layout, got);
+  const Status status = Planes().DecodeFrame(layout, frame, got);
   ASSERT_EQ(status.ok(), good) << what << ": " << Message(status);
   if (!good) return;
   MergePlanes(planes, wanted, layout);
@@ -443,7 +446,6 @@ void ExpectAsZstd(const PlanesDecompressor& decompressor, const Bytes& frame,
 }
 
 TEST(Planes, FramesOfOtherEncodersAreDecoded) {
-  const PlanesDecompressor decompressor;
   for (const char* type : {"bf16", "f32", "f64"}) {
     for (const std::size_t count : {0u, 1u, 300u, 70000u, 300001u}) {
       CodecParameters layout = LayoutOf(type);
@@ -456,7 +458,7 @@ TEST(Planes, FramesOfOtherEncodersAreDecoded) {
           frame.resize(
               ZSTD_compress(frame.data(), frame.size(), planes.data(), planes.size(), level));
           Bytes got(in.size());
-          ASSERT_TRUE(decompressor.Decompress(frame, layout, got).ok()) << type << " " << count;
+          ASSERT_TRUE(Planes().DecodeFrame(layout, frame, got).ok()) << type << " " << count;
           ASSERT_EQ(got, in) << type << " " << count << " level " << level;
         }
       }
@@ -465,37 +467,71 @@ TEST(Planes, FramesOfOtherEncodersAreDecoded) {
 }
 
 TEST(Planes, DamageIsFoundWhereZstdFindsIt) {
-  const PlanesDecompressor decompressor;
   std::mt19937 random(7);
   for (const char* type : {"bf16", "f32"}) {
     CodecParameters layout = LayoutOf(type);
     layout.group = 3000 * layout.width;
+    layout.chunk = 0;
     const Bytes in = Normal(type, 10000), whole = FrameOf(in, layout);
     for (std::size_t i = 0; i < whole.size(); i += i < 64 ? 1 : 1 + random() % 20) {
       Bytes frame = whole;
       frame[i] ^= static_cast<std::byte>(1u << random() % 8);
-      ExpectAsZstd(decompressor, frame, layout, in.size(), "byte " + std::to_string(i));
+      ExpectAsZstd(frame, layout, in.size(), "byte " + std::to_string(i));
       frame = whole;
       frame.resize(i);
-      ExpectAsZstd(decompressor, frame, layout, in.size(), "cut at " + std::to_string(i));
+      ExpectAsZstd(frame, layout, in.size(), "cut at " + std::to_string(i));
     }
     Bytes longer = whole;
     longer.push_back(std::byte{0});
-    ExpectAsZstd(decompressor, longer, layout, in.size(), "a byte more");
-    ExpectAsZstd(decompressor, whole, layout, in.size() - layout.width, "another size");
-    ExpectAsZstd(decompressor, whole, layout, in.size() + layout.width, "another size");
+    ExpectAsZstd(longer, layout, in.size(), "a byte more");
+    ExpectAsZstd(whole, layout, in.size() - layout.width, "another size");
+    ExpectAsZstd(whole, layout, in.size() + layout.width, "another size");
   }
 }
 
 TEST(Planes, WrongSizesAreRefused) {
   const CodecParameters layout = LayoutOf("f32");
-  const PlanesCompressor compressor;
+  const auto encoder = Planes().MakeEncoder({});
   Bytes out(100);
   const Bytes in(40);
-  EXPECT_THAT(
-      std::string(Message(compressor.Compress(std::span(in).first(39), layout, out).status())),
-      HasSubstr("whole elements"));
-  EXPECT_FALSE(compressor.Compress(in, layout, std::span(out).first(50)).ok());
+  EXPECT_THAT(std::string(Message(encoder->Encode(layout, std::span(in).first(39), out).status())),
+              HasSubstr("whole elements"));
+  EXPECT_FALSE(encoder->Encode(layout, in, std::span(out).first(50)).ok());
+}
+
+TEST(Planes, LayoutsThatBreakTheProfileAreRefused) {
+  struct Case {
+    CodecParameters layout;
+    const char* says;
+  };
+  const Case cases[] = {
+      {LayoutFor(2, true, 3), "'group' is 3, no multiple of the 2 bytes of an element"},
+      {LayoutFor(4, true, 6), "'group' is 6, no multiple of the 4 bytes of an element"},
+      {LayoutFor(2, true, 0), "'group' is 0, no multiple of the 2 bytes of an element"},
+      {LayoutFor(3, true, 96), "elements of 3 bytes have no planes; those of 2, 4 and 8 have"},
+      {LayoutFor(1, true, 64), "elements of 1 bytes have no planes; those of 2, 4 and 8 have"},
+      {LayoutFor(0, true, 64), "elements of 0 bytes have no planes; those of 2, 4 and 8 have"},
+      {LayoutFor(4, true, 64, 100), "'chunk' is 100, no multiple of 'group', 64"},
+  };
+  const Bytes in = RandomBytes(96, 1), frame = FrameOf(in, LayoutOf("f32"));
+  Bytes out(4096);
+  for (const Case& each : cases) {
+    const Status encoded = Planes().MakeEncoder({})->Encode(each.layout, in, out).status();
+    EXPECT_EQ(encoded.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(Message(encoded), each.says);
+    const Status decoded = Planes().DecodeFrame(each.layout, frame, std::span(out).first(96));
+    EXPECT_EQ(decoded.code(), StatusCode::kDataLoss);
+    EXPECT_EQ(Message(decoded), each.says);
+    const StreamReader read = [&](std::uint64_t offset, std::span<std::byte> to) {
+      std::memcpy(to.data(), frame.data() + offset, to.size());
+      return OkStatus();
+    };
+    const auto stream = Planes().OpenStream(each.layout, read, frame.size(), 96);
+    EXPECT_EQ(Message(stream->Read(std::span(out).first(96))), each.says);
+  }
+  CodecParameters twice = LayoutOf("f32");
+  twice.rotate = 2;
+  EXPECT_EQ(Message(CheckPlaneLayout(twice)), "'rotate' is 2, neither 0 nor 1");
 }
 
 }  // namespace

@@ -591,7 +591,7 @@ TEST(Reader, AFrameTooLargeForItsContentIsNotReadAtOnce) {
   append32(stream, 0x184D2A50);
   append32(stream, kFrame - 8);
   stream.resize(kFrame);
-  const Bytes table = SeekTable(std::vector<Frame>{{0, 0, kFrame, 16}});
+  const Bytes table = FindCodec(Encoding::kZstd)->Trailer(std::vector<Frame>{{0, 0, kFrame, 16}});
   stream.insert(stream.end(), table.begin(), table.end());
   const Bytes file = Write({Dense("z", stream, Compression::kNone, DigestKind::kNone)});
   Manifest manifest = (*Open(file))->manifest();

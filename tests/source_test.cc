@@ -355,7 +355,9 @@ TEST(MergeSources, OneAloneIsItself) {
   std::vector<std::unique_ptr<TensorSource>> sources;
   sources.push_back(Source({{"a", "x"}}));
   const TensorSource* const alone = sources[0].get();
-  EXPECT_EQ(MergeSources(std::move(sources), {"1"})->get(), alone);
+  const auto merged = *MergeSources(std::move(sources), {"1"});
+  EXPECT_EQ(merged.get(), alone);
+  EXPECT_EQ(merged->file({}), "1");
 }
 
 // Fails at its end as a source does: naming its file.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -275,6 +276,46 @@ TEST(Refused, StagesThatChangeADeclaredSize) {
   EXPECT_EQ(Message((*writer)->Finish()),
             "tensor 't': component 'data' came out as 4 bytes, 9 were declared");
   EXPECT_EQ(counts->finished, 0);
+}
+
+// An encoding that no codec has, or raw, for what is to be compressed: by every way in.
+TEST(Refused, CompressionWithoutACodec) {
+  const Bytes data(100);
+  struct Case {
+    Storage storage;
+    std::string says;
+  };
+  const std::string after = "; choose zstd or byte planes";
+  for (const Compression compression : {Compression::kIfGain, Compression::kAlways}) {
+    const Case cases[] = {
+        {{compression, {}, Encoding::kRaw},
+         "tensor 't': it is to be compressed, and its encoding is raw" + after},
+        {{compression, {}, static_cast<Encoding>(77)},
+         "tensor 't': it is to be compressed, and its encoding is 77, which no codec has" + after}};
+    for (const auto& [storage, says] : cases) {
+      MemorySource source;
+      ASSERT_TRUE(source.Add(*DenseObject("t", {100}, U8()), {data}).ok());
+      const auto planned = MakePlan(source, {.storage = storage});
+      EXPECT_EQ(planned.status().code(), StatusCode::kInvalidArgument);
+      EXPECT_EQ(Message(planned.status()), says);
+      const auto refused = [&](const auto& use) {
+        Bytes file;
+        const auto writer = *Writer::Create(MemorySink(file), {.storage = storage});
+        const Status status = use(*writer);
+        EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+        EXPECT_EQ(Message(status), says);
+        EXPECT_EQ(Message(writer->Finish()), says);
+      };
+      refused([&](Writer& writer) { return writer.Add("t", {100}, U8(), data); });
+      refused(
+          [&](Writer& writer) { return writer.Begin(*DenseObject("t", {100}, U8())).status(); });
+      refused([&, storage = storage](Writer& writer) {  // a plan that was changed by hand
+        Plan plan = *MakePlan(source, {});
+        plan.objects[0].components[0].storage = storage;
+        return writer.AddSource(source, plan);
+      });
+    }
+  }
 }
 
 TEST(Order, AnObjectThatIsDroppedFailsTheWriter) {
@@ -556,6 +597,39 @@ TEST(Memory, ManyTinyChunksStayWithinTheWindow) {
   EXPECT_GT(waiting, 0);
   // A page each is what a stage may take for it; half of the memory is the window.
   EXPECT_LT(waiting, (2 << 20) / 4096 + 200);
+}
+
+// Numbers that say how many of their kind there are.
+struct Counted {
+  explicit Counted(int& count) : values(1, 1.0F), alive(&count) { ++*alive; }
+  Counted(Counted&& other) noexcept : values(std::move(other.values)), alive(other.alive) {
+    ++*alive;
+  }
+  ~Counted() { --*alive; }
+  const float* begin() const { return values.data(); }
+  const float* end() const { return values.data() + values.size(); }
+  std::vector<float> values;
+  int* alive;
+};
+
+// What Add is given is not kept until Flush: a million small tensors would take as much as their plans.
+TEST(Memory, WhatWasAddedGoesWhenItIsWritten) {
+  Bytes file;
+  int alive = 0;
+  {
+    const auto writer = *Writer::Create(MemorySink(file), {.threads = 1});
+    int most = 0;
+    for (int i = 0; i < 10000; ++i) {
+      ASSERT_TRUE(writer->Add("t" + std::to_string(i), {1}, Counted(alive)).ok());
+      most = std::max(most, alive);
+    }
+    EXPECT_LE(most, 256);  // of some batches
+    ASSERT_TRUE(writer->Flush().ok());
+    EXPECT_EQ(alive, 0);
+    ASSERT_TRUE(writer->Finish().ok());
+    EXPECT_EQ(writer->manifest()->objects.size(), 10000u);
+  }
+  EXPECT_EQ(alive, 0);
 }
 
 TEST(Cancel, FromAnotherThread) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,15 +88,15 @@ Bytes Stored(const Bytes& file, const StoredComponent& component) {
 Bytes Decoded(const Bytes& file, const StoredComponent& component) {
   const Bytes stored = Stored(file, component);
   if (component.encoding == Encoding::kRaw) return stored;
-  StreamDecompressor stream(
-      [&](std::uint64_t offset, std::span<std::byte> out) {
-        for (std::size_t i = 0; i < out.size(); ++i) out[i] = stored.at(offset + i);
-        return OkStatus();
-      },
-      stored.size(), component.decoded_bytes);
+  const StreamReader read = [&](std::uint64_t offset, std::span<std::byte> out) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = stored.at(offset + i);
+    return OkStatus();
+  };
+  const auto stream =
+      FindCodec(Encoding::kZstd)->OpenStream({}, read, stored.size(), component.decoded_bytes);
   Bytes out(component.decoded_bytes);
-  EXPECT_TRUE(stream.Read(out).ok());
-  EXPECT_TRUE(stream.Finish().ok());
+  EXPECT_TRUE(stream->Read(out).ok());
+  EXPECT_TRUE(stream->Finish().ok());
   return out;
 }
 
@@ -583,6 +584,33 @@ TEST(Stages, ACustomOneSeesEveryChunk) {
     for (std::byte& byte : want) byte ^= std::byte{0x5a};
     const Manifest manifest = Parse(file);
     EXPECT_TRUE(Decoded(file, ComponentOf(manifest, "t")) == want);
+  }
+}
+
+// Keeps a buffer of the writer's from one call to the next.
+class KeepingStage final : public Stage {
+ public:
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Chunk& chunk) override {
+    if (kept.empty()) kept = chunk.pool->Take(4096);
+    std::memcpy(kept.bytes().data(), chunk.bytes().data(),
+                std::min(kept.bytes().size(), chunk.bytes().size()));
+    return OkStatus();
+  }
+  Buffer kept;
+};
+
+TEST(Stages, ABufferThatOneKeepsMayOutliveTheWriter) {
+  const Bytes data = Noise(4096);
+  for (const unsigned threads : {1U, 4U}) {
+    auto stage = std::make_shared<KeepingStage>();
+    Bytes file;
+    {
+      const auto writer = MakeWriter(file, {.threads = threads, .stages = {stage}});
+      ASSERT_TRUE(writer->Add("t", {data.size()}, U8(), data).ok());
+      ASSERT_TRUE(writer->Finish().ok());
+    }
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), stage->kept.bytes().begin()));
   }
 }
 

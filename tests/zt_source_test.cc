@@ -321,11 +321,11 @@ TEST(ZtSource, ACorruptFrameIsOneErrorThatNamesFileAndTensor) {
 }
 
 TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
-  // One frame, and no seek table: what FrameCompressor yields, as a component of its own.
+  // One frame, and no seek table: what the encoder yields, as a component of its own.
   const Bytes data = Pattern(1'000'000, 40);
-  const FrameCompressor compressor({.frame_bytes = 1 << 20});
-  Bytes frame(FrameBound(data.size()));
-  frame.resize(*compressor.Compress(data, frame));
+  const Codec& zstd = *FindCodec(Encoding::kZstd);
+  Bytes frame(zstd.Bound(data.size()));
+  frame.resize(*zstd.MakeEncoder({.frame_bytes = 1 << 20})->Encode({}, data, frame));
   Manifest manifest;
   StoredObject& object = manifest.objects.emplace_back();
   object.name = "s";
@@ -366,6 +366,70 @@ TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
   EXPECT_EQ(out, data);
 }
 
+// A blob that is damaged in one frame: whichever range finds it, before or after the others, says the same.
+TEST(ZtSource, ADamagedBlobHasOneErrorInWhateverOrderItIsRead) {
+  constexpr std::size_t kFrame = 64 << 10, kFrames = 5;
+  const Bytes data = Pattern(kFrames * kFrame, 8);
+  Written written = Write({data}, Options(Compression::kAlways, DigestKind::kCrc32c, kFrame));
+  const StoredComponent stored = written.manifest.objects[0].components[0];
+  // In the middle of the third frame, where its checksum tells.
+  written.file[stored.offset + stored.length / 2] ^= std::byte{1};
+  const Bytes blob(
+      written.file.begin() + static_cast<std::ptrdiff_t>(stored.offset),
+      written.file.begin() + static_cast<std::ptrdiff_t>(stored.offset + stored.length));
+  const std::string says =
+      "the digest is " + Crc32cText(Crc32c(blob)) + ", the manifest says " + stored.digest;
+  std::vector<std::size_t> order = {0, 1, 2, 3, 4};
+  do {
+    const auto source = MustOpen(written.file);
+    Bytes frame(kFrame);
+    int errors = 0;
+    for (const std::size_t at : order) {
+      const Status status = Read(*source, {}, at * kFrame, frame);
+      if (status.ok()) continue;
+      ++errors;
+      ASSERT_EQ(status.code(), StatusCode::kDataLoss);
+      ASSERT_EQ(Message(status), says) << "frame " << at;
+    }
+    ASSERT_GE(errors, 1);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+// Blocks of 18 bytes become 128: far more chunks than frames, and blocks lie across two frames.
+TEST(ZtSource, EachFrameIsReadOnceHoweverItIsWidened) {
+  constexpr std::uint64_t kBlocks = 150'000, kFrame = 256 << 10;
+  Object blocks{.name = "q", .format = "gguf.q4_0/1", .shape = {kBlocks * 32}};
+  blocks.attributes = {{"elems_per_block", std::uint64_t{32}}, {"block_bytes", std::uint64_t{18}}};
+  blocks.components = {{"data", {DType::kU8}, kBlocks * 18}};
+  const Bytes data = Pattern(kBlocks * 18, 21);
+  Bytes file;
+  auto writer =
+      *Writer::Create(MemorySink(file), Options(Compression::kAlways, DigestKind::kCrc32c, kFrame));
+  ASSERT_TRUE(writer->Add(blocks, {data}).ok());
+  ASSERT_TRUE(writer->Finish().ok());
+  const StoredComponent stored = writer->manifest()->objects[0].components[0];
+  std::vector<Bytes> outputs;
+  for (const Compression compression : {Compression::kNone, Compression::kAlways}) {
+    for (const unsigned threads : {1U, 4U}) {
+      const auto watched = std::make_shared<WatchedBytes>(file);
+      const auto source = MustOpen(watched);
+      PlanOptions options;
+      options.storage = {compression};
+      options.convert = [](const Object&) { return ElementType{DType::kF32}; };
+      const Plan plan = *MakePlan(*source, options);
+      watched->read_bytes = 0;
+      Bytes out;
+      writer = *Writer::Create(MemorySink(out), {.threads = threads});
+      ASSERT_TRUE(writer->AddSource(*source, plan).ok());
+      ASSERT_TRUE(writer->Finish().ok());
+      // Each frame once; the seek table, and before it its last nine bytes, which say how long it is.
+      EXPECT_EQ(watched->read_bytes, stored.length + 9) << threads;
+      outputs.push_back(std::move(out));
+    }
+    EXPECT_EQ(outputs[outputs.size() - 2], outputs.back());
+  }
+}
+
 // A file of `blobs`, one behind the other, under a manifest that `describe` fills in, given where they begin.
 template <typename Describe>
 Bytes FileOf(const std::vector<Bytes>& blobs, Describe describe) {
@@ -397,10 +461,10 @@ std::string ErrorOf(const Bytes& file, unsigned threads = 2) {
 
 TEST(ZtSource, ADigestIsCheckedHoweverLongTheSeekTableIs) {
   // 560,000 frames of one byte: a seek table of 4.5 MB, which is read before the frames.
-  const FrameCompressor compressor({});
+  const Codec& zstd = *FindCodec(Encoding::kZstd);
   const Bytes one = {std::byte{7}};
-  Bytes frame(FrameBound(1));
-  frame.resize(*compressor.Compress(one, frame));
+  Bytes frame(zstd.Bound(1));
+  frame.resize(*zstd.MakeEncoder({})->Encode({}, one, frame));
   constexpr std::uint32_t kFrames = 560'000;
   Bytes stream;
   std::vector<Frame> frames;
@@ -408,7 +472,7 @@ TEST(ZtSource, ADigestIsCheckedHoweverLongTheSeekTableIs) {
     frames.push_back({stream.size(), i, static_cast<std::uint32_t>(frame.size()), 1});
     stream.insert(stream.end(), frame.begin(), frame.end());
   }
-  const Bytes table = SeekTable(frames);
+  const Bytes table = zstd.Trailer(frames);
   ASSERT_GT(table.size(), 4u << 20);
   stream.insert(stream.end(), table.begin(), table.end());
   const auto hasher = MakeHasher(DigestKind::kSha256);

@@ -221,7 +221,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
       return std::string_view(objects_[object].name);
     };
     const auto twice = internal::FindTwice(objects_.size(), name_of);
-    return twice ? Twice(name_of(*twice)) : OkStatus();
+    return twice ? Twice(name_of(twice->again)) : OkStatus();
   }
 
   Status Declare(const safetensors::Entry& entry) {

@@ -94,6 +94,15 @@ Status GuardedBlob::Reread(std::uint64_t end, ByteSource& file) {
   return OkStatus();
 }
 
+Status GuardedBlob::Conclude(ByteSource& file) {
+  const MutexLock lock(mutex_);
+  if (!failure_.ok() || position_ == length_) return failure_;
+  ahead_.clear();
+  kept_ = 0;
+  ZT_RETURN_IF_ERROR(Reread(length_, file));
+  return failure_ = Compare();
+}
+
 Status GuardedBlob::Compare() {
   for (const Expected& each : expected_) {
     const std::string found = each.hasher != nullptr ? each.hasher->Finish() : Crc32cText(crc_);
@@ -144,7 +153,14 @@ void GuardedBytes::Guard(std::vector<std::unique_ptr<GuardedBlob>> blobs) {
             [](const auto& a, const auto& b) { return a->offset() < b->offset(); });
 }
 
-const GuardedBlob* GuardedBytes::Find(std::uint64_t offset) const {
+Status GuardedBytes::Conclude(std::uint64_t offset, const Status& found) const {
+  GuardedBlob* const blob = found.code() == StatusCode::kDataLoss ? Find(offset) : nullptr;
+  if (blob == nullptr) return found;
+  const Status verdict = blob->Conclude(*bytes_);
+  return verdict.ok() ? found : verdict;
+}
+
+GuardedBlob* GuardedBytes::Find(std::uint64_t offset) const {
   const std::size_t i = FirstAfter(offset);
   return i < blobs_.size() && blobs_[i]->offset() == offset ? blobs_[i].get() : nullptr;
 }

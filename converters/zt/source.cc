@@ -114,12 +114,19 @@ class ZtSource final : public TensorSource {
     if (elements && (offset % width != 0 || out.size() % width != 0)) {
       return InvalidArgument("converted data is read in whole elements");
     }
-    ZT_RETURN_IF_ERROR(Fill(object, part, offset, out));
+    const Status status = ReadChecked(id, part, offset, out);
+    if (status.ok() || part.kind == Part::Kind::kInline) return status;
+    return bytes_->Conclude(reader_->component(part.stored).offset, status);
+  }
+
+ private:
+  Status ReadChecked(ComponentId id, const Part& part, std::uint64_t offset,
+                     std::span<std::byte> out) {
+    ZT_RETURN_IF_ERROR(Fill(objects_[id.object], part, offset, out));
     ZT_RETURN_IF_ERROR(CheckDecoded(part, offset, out));
     return CheckData(id, offset, out);
   }
 
- private:
   Status Fill(const Object& object, const Part& part, std::uint64_t offset,
               std::span<std::byte> out) {
     switch (part.kind) {

@@ -29,6 +29,9 @@ class GuardedBlob {
 
   // Bytes of the blob from `begin`, counted from its start. What came too early to be kept is read again from `file`.
   Status Passed(std::uint64_t begin, std::span<const std::byte> bytes, ByteSource& file);
+  // The verdict on the whole blob, for a reader that found what is wrong with a part of it: what has not passed yet is read
+  // from `file`. Which range completes the blob depends on timing; the error of a damaged blob must not.
+  Status Conclude(ByteSource& file);
 
  private:
   struct Expected {
@@ -78,7 +81,9 @@ class GuardedBytes final : public ByteSource {
   // Before any reading by several threads. `blobs` do not overlap.
   void Guard(std::vector<std::unique_ptr<GuardedBlob>> blobs);
   // The guard of the blob at `offset`, or null.
-  const GuardedBlob* Find(std::uint64_t offset) const;
+  GuardedBlob* Find(std::uint64_t offset) const;
+  // What is wrong with a range of the blob at `offset`: its digest, where that does not match, before anything else.
+  Status Conclude(std::uint64_t offset, const Status& found) const;
 
  private:
   std::size_t FirstAfter(std::uint64_t offset) const;  // the first blob that ends behind it

@@ -52,7 +52,8 @@ class FrameEncoder {
  public:
   virtual ~FrameEncoder() = default;
   // Writes one frame that holds `in` to `out`, which has at least Codec::Bound(in.size()) bytes, and returns its
-  // size. The same input, parameters and options give the same bytes, whichever thread calls.
+  // size. The same input, parameters and options give the same bytes, whichever thread calls and whatever instructions
+  // the machine has. kInvalidArgument for parameters that Codec::Parameters never gives, where they cannot be used.
   virtual StatusOr<std::size_t> Encode(const CodecParameters& parameters,
                                        std::span<const std::byte> in,
                                        std::span<std::byte> out) const = 0;
@@ -125,7 +126,8 @@ StatusOr<Encoding> RegisterCodec(std::unique_ptr<const Codec> codec);
 // Shared by the bodies, not exported.
 namespace zt::compress::internal {
 
-// What codecs have in common whose streams are zstd frames with a seek table behind them.
+// What codecs have in common whose streams are zstd frames with a seek table behind them: a skippable frame of 17 bytes
+// and 8 for each frame.
 class SeekableZstd : public Codec {
  public:
   std::uint64_t max_ratio() const override;
@@ -135,6 +137,11 @@ class SeekableZstd : public Codec {
       const StreamReader& read, std::uint64_t stream_bytes,
       std::uint64_t content_bytes) const override;
 };
+
+// Codec::DecodeFrame and OpenStream of zstd; byte planes are in zstd's frames as well. Contexts are pooled.
+Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out);
+std::unique_ptr<StreamDecoder> OpenZstdStream(StreamReader read, std::uint64_t stream_bytes,
+                                              std::uint64_t content_bytes);
 
 // The table's own rows, each in a file of its own.
 const Codec& ZstdCodec();

@@ -16,6 +16,14 @@ inline constexpr std::string_view kPlanesName = "ztstream.planes/1";
 // The most bytes a chunk may have.
 inline constexpr std::uint32_t kMaxPlaneChunk = std::uint32_t{16} << 20;
 
+// kDataLoss where parameters break what is said above, saying how. A chunk of 0 leaves open how long frames are.
+Status CheckPlaneLayout(const CodecParameters& layout);
+
+}  // namespace zt
+
+// For the bodies, tests and measurements. Layouts have passed CheckPlaneLayout.
+export namespace zt::compress::internal {
+
 // Lays whole groups out as planes; the last may be shorter. `in` is a whole number of elements, `out` as large, and they
 // do not overlap. The chunk plays no part: chunks are whole groups.
 void SplitPlanes(std::span<const std::byte> in, std::span<std::byte> out,
@@ -27,41 +35,15 @@ void MergePlanes(std::span<const std::byte> in, std::span<std::byte> out,
 // The most bytes a frame of `content` bytes in planes can take.
 std::size_t PlanesFrameBound(std::size_t content, const CodecParameters& layout);
 
-// Writes one frame after another, each of one chunk in planes. What becomes of a plane is decided from its own bytes:
-// one value is stored once, noise as it is, all else Huffman-coded. Thread-safe: contexts are pooled.
-class PlanesCompressor {
- public:
-  PlanesCompressor();
-  ~PlanesCompressor();
-  PlanesCompressor(const PlanesCompressor&) = delete;
-  PlanesCompressor& operator=(const PlanesCompressor&) = delete;
+}  // namespace zt::compress::internal
 
-  // Writes one frame of `in`, whole elements, to `out` (at least PlanesFrameBound of it); its size. The same input and
-  // layout give the same bytes, whichever thread calls and whatever instructions the machine has.
-  StatusOr<std::size_t> Compress(std::span<const std::byte> in, const CodecParameters& layout,
-                                 std::span<std::byte> out) const;
+namespace zt::compress::internal {
 
- private:
-  struct Pool;
-  std::unique_ptr<Pool> pool_;
-};
+// Of the planes' codec. What becomes of a plane is decided from its own bytes: one value is stored once, noise as it is,
+// all else Huffman-coded.
+std::unique_ptr<FrameEncoder> MakePlanesEncoder();
+// Codec::DecodeFrame, of frames by any zstd encoder. What is in `out` after an error is not defined.
+Status DecodePlanesFrame(const CodecParameters& layout, std::span<const std::byte> in,
+                         std::span<std::byte> out);
 
-// Decodes whole frames. Thread-safe: contexts are pooled.
-class PlanesDecompressor {
- public:
-  PlanesDecompressor();
-  ~PlanesDecompressor();
-  PlanesDecompressor(const PlanesDecompressor&) = delete;
-  PlanesDecompressor& operator=(const PlanesDecompressor&) = delete;
-
-  // Decodes the one frame in `in`, of any zstd encoder, to exactly out.size() bytes of elements; kDataLoss otherwise. The
-  // frame's checksum, where it has one, is checked. What is in `out` after an error is not defined.
-  Status Decompress(std::span<const std::byte> in, const CodecParameters& layout,
-                    std::span<std::byte> out) const;
-
- private:
-  struct Pool;
-  std::unique_ptr<Pool> pool_;
-};
-
-}  // namespace zt
+}  // namespace zt::compress::internal

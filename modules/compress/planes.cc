@@ -20,6 +20,26 @@ import zt.core;
 
 namespace zt {
 
+Status CheckPlaneLayout(const CodecParameters& layout) {
+  const std::string width = std::to_string(layout.width);
+  if (layout.width != 2 && layout.width != 4 && layout.width != 8) {
+    return InvalidData("elements of " + width + " bytes have no planes; those of 2, 4 and 8 have");
+  }
+  if (layout.rotate > 1) {
+    return InvalidData("'rotate' is " + std::to_string(layout.rotate) + ", neither 0 nor 1");
+  }
+  if (layout.group == 0 || layout.group % layout.width != 0) {
+    return InvalidData("'group' is " + std::to_string(layout.group) + ", no multiple of the " +
+                       width + " bytes of an element");
+  }
+  if (layout.chunk % layout.group == 0) return OkStatus();
+  return InvalidData("'chunk' is " + std::to_string(layout.chunk) + ", no multiple of 'group', " +
+                     std::to_string(layout.group));
+}
+
+}  // namespace zt
+
+namespace zt::compress::internal {
 namespace {
 
 using zstd::kBlockHeaderBytes;
@@ -201,47 +221,52 @@ std::size_t PlanesFrameBound(std::size_t content, const CodecParameters& layout)
   return 32 + content + kBlockHeaderBytes * blocks;
 }
 
-struct PlanesCompressor::Pool {
-  internal::Idle<std::unique_ptr<Worker>> workers;
-};
+namespace {
 
-PlanesCompressor::PlanesCompressor() : pool_(std::make_unique<Pool>()) {}
-PlanesCompressor::~PlanesCompressor() = default;
-
-StatusOr<std::size_t> PlanesCompressor::Compress(std::span<const std::byte> in,
-                                                 const CodecParameters& layout,
-                                                 std::span<std::byte> out) const {
-  if (layout.width == 0 || layout.group == 0 || in.size() % layout.width != 0 ||
-      out.size() < PlanesFrameBound(in.size(), layout)) {
-    return InvalidArgument("byte planes are made of whole elements, with room for the frame");
-  }
-  auto worker = pool_->workers.Take().value_or(nullptr);
-  if (worker == nullptr) worker = std::make_unique<Worker>();
-  if (worker->context == nullptr) return IoError("cannot make a zstd context: out of memory");
-  worker->planes.resize(
-      std::max<std::size_t>(worker->planes.size(), std::min<std::size_t>(layout.group, in.size())));
-  Out to{out.data()};
-  FrameHeader(in.size(), to);
-  XXH64_state_t sum;
-  XXH64_reset(&sum, 0);
-  for (std::size_t at = 0; at < in.size(); at += layout.group) {
-    const auto group = in.subspan(at, std::min<std::size_t>(layout.group, in.size() - at));
-    const auto planes = std::span(worker->planes).first(group.size());
-    SplitPlanes(group, planes, layout);
-    XXH64_update(&sum, planes.data(), planes.size());
-    const std::size_t plane = group.size() / layout.width;
-    for (std::size_t begin = 0; begin < planes.size(); begin += plane) {
-      for (std::size_t i = begin; i < begin + plane; i += kBlock) {
-        const std::size_t end = std::min(begin + plane, i + kBlock);
-        const bool last = at + end == in.size();
-        PutBlock(*worker, planes.subspan(i, end - i), last, to);
+// Writes one frame after another, each of one chunk in planes. Contexts are pooled.
+class PlanesEncoder final : public FrameEncoder {
+ public:
+  StatusOr<std::size_t> Encode(const CodecParameters& layout, std::span<const std::byte> in,
+                               std::span<std::byte> out) const override {
+    ZT_RETURN_IF_ERROR(OfCaller(CheckPlaneLayout(layout)));
+    if (in.size() % layout.width != 0 || out.size() < PlanesFrameBound(in.size(), layout)) {
+      return InvalidArgument("byte planes are made of whole elements, with room for the frame");
+    }
+    auto worker = workers_.Take().value_or(nullptr);
+    if (worker == nullptr) worker = std::make_unique<Worker>();
+    if (worker->context == nullptr) return IoError("cannot make a zstd context: out of memory");
+    worker->planes.resize(std::max<std::size_t>(worker->planes.size(),
+                                                std::min<std::size_t>(layout.group, in.size())));
+    Out to{out.data()};
+    FrameHeader(in.size(), to);
+    XXH64_state_t sum;
+    XXH64_reset(&sum, 0);
+    for (std::size_t at = 0; at < in.size(); at += layout.group) {
+      const auto group = in.subspan(at, std::min<std::size_t>(layout.group, in.size() - at));
+      const auto planes = std::span(worker->planes).first(group.size());
+      SplitPlanes(group, planes, layout);
+      XXH64_update(&sum, planes.data(), planes.size());
+      const std::size_t plane = group.size() / layout.width;
+      for (std::size_t begin = 0; begin < planes.size(); begin += plane) {
+        for (std::size_t i = begin; i < begin + plane; i += kBlock) {
+          const std::size_t end = std::min(begin + plane, i + kBlock);
+          const bool last = at + end == in.size();
+          PutBlock(*worker, planes.subspan(i, end - i), last, to);
+        }
       }
     }
+    if (in.empty()) to.BlockHeader(kRawBlock, 0, true);
+    to.Little(XXH64_digest(&sum) & 0xffffffff, 4);
+    workers_.Give(std::move(worker));
+    return static_cast<std::size_t>(to.at - out.data());
   }
-  if (in.empty()) to.BlockHeader(kRawBlock, 0, true);
-  to.Little(XXH64_digest(&sum) & 0xffffffff, 4);
-  pool_->workers.Give(std::move(worker));
-  return static_cast<std::size_t>(to.at - out.data());
-}
 
-}  // namespace zt
+ private:
+  mutable zt::internal::Idle<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace
+
+std::unique_ptr<FrameEncoder> MakePlanesEncoder() { return std::make_unique<PlanesEncoder>(); }
+
+}  // namespace zt::compress::internal

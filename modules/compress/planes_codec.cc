@@ -18,17 +18,6 @@ constexpr std::uint64_t kGroupElements = 128 << 10;
 // Chunks are whole multiples of this many elements, and so of the blocks of every ggml type.
 constexpr std::uint64_t kLeastElements = 256;
 
-class PlanesEncoder final : public FrameEncoder {
- public:
-  StatusOr<std::size_t> Encode(const CodecParameters& parameters, std::span<const std::byte> in,
-                               std::span<std::byte> out) const override {
-    return compressor_.Compress(in, parameters, out);
-  }
-
- private:
-  PlanesCompressor compressor_;
-};
-
 // Group by group: chunks are whole groups, so that only the stream's last one may be shorter.
 class PlanesStream final : public StreamDecoder {
  public:
@@ -36,7 +25,7 @@ class PlanesStream final : public StreamDecoder {
                std::uint64_t content_bytes)
       : parameters_(parameters),
         left_(content_bytes),
-        stream_(std::move(read), stream_bytes, content_bytes) {}
+        stream_(OpenZstdStream(std::move(read), stream_bytes, content_bytes)) {}
 
   Status Read(std::span<std::byte> out) override {
     ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out));
@@ -45,6 +34,7 @@ class PlanesStream final : public StreamDecoder {
   }
 
   StatusOr<std::size_t> ReadSome(std::span<std::byte> out) override {
+    ZT_RETURN_IF_ERROR(CheckPlaneLayout(parameters_));
     std::size_t done = 0;
     while (done < out.size()) {
       if (position_ == elements_.size()) {
@@ -59,7 +49,7 @@ class PlanesStream final : public StreamDecoder {
     return done;
   }
 
-  Status Finish() override { return stream_.Finish(); }
+  Status Finish() override { return stream_->Finish(); }
 
  private:
   // No further than the declared content: how long a group is decides where its planes begin, and Finish of the stream
@@ -67,7 +57,7 @@ class PlanesStream final : public StreamDecoder {
   Status NextGroup() {
     planes_.resize(std::min<std::uint64_t>(parameters_.group, left_));
     position_ = 0;
-    ZT_ASSIGN_OR_RETURN(const std::size_t got, stream_.ReadSome(planes_));
+    ZT_ASSIGN_OR_RETURN(const std::size_t got, stream_->ReadSome(planes_));
     left_ -= got;
     if (got % parameters_.width != 0) return InvalidData("byte planes end within an element");
     elements_.resize(got);
@@ -77,7 +67,7 @@ class PlanesStream final : public StreamDecoder {
 
   CodecParameters parameters_;
   std::uint64_t left_;  // of the content; kUnknownSize never runs out
-  StreamDecompressor stream_;
+  std::unique_ptr<StreamDecoder> stream_;
   std::vector<std::byte> planes_, elements_;  // of the group under way
   std::size_t position_ = 0;                  // in elements_
 };
@@ -108,12 +98,12 @@ class Planes final : public SeekableZstd {
     return PlanesFrameBound(content, smallest);
   }
   std::unique_ptr<FrameEncoder> MakeEncoder(const ZstdOptions&) const override {
-    return std::make_unique<PlanesEncoder>();
+    return MakePlanesEncoder();
   }
 
   Status DecodeFrame(const CodecParameters& parameters, std::span<const std::byte> in,
                      std::span<std::byte> out) const override {
-    return frames_.Decompress(in, parameters, out);
+    return DecodePlanesFrame(parameters, in, out);
   }
 
   std::unique_ptr<StreamDecoder> OpenStream(const CodecParameters& parameters, StreamReader read,
@@ -121,9 +111,6 @@ class Planes final : public SeekableZstd {
                                             std::uint64_t content_bytes) const override {
     return std::make_unique<PlanesStream>(parameters, std::move(read), stream_bytes, content_bytes);
   }
-
- private:
-  PlanesDecompressor frames_;
 };
 
 }  // namespace

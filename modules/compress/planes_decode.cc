@@ -10,6 +10,7 @@ module;
 #include "compress/literals.h"
 #include "compress/planes_kernel.h"
 #include "core/little_endian.h"
+#include "core/status_macros.h"
 
 module zt.compress;
 
@@ -18,7 +19,7 @@ import :codec;
 import :planes;
 import zt.core;
 
-namespace zt {
+namespace zt::compress::internal {
 namespace {
 
 constexpr std::size_t kMaxPlanes = 8;
@@ -35,7 +36,7 @@ struct Worker {
   std::vector<std::byte> planes;  // of one group, where they are not merged from the input
 };
 
-// Decodes one frame whose blocks do not depend on each other, as PlanesCompressor writes them. Whatever it does not
+// Decodes one frame whose blocks do not depend on each other, as the encoder writes them. Whatever it does not
 // know it leaves to zstd's own decoder, and so it does what is damaged.
 class FrameMerger {
  public:
@@ -59,7 +60,7 @@ class FrameMerger {
       done += bytes;
     }
     return last_ && in_.size() - at_ == kChecksumBytes &&
-           internal::LoadLittle(in_.data() + at_, kChecksumBytes) ==
+           zt::internal::LoadLittle(in_.data() + at_, kChecksumBytes) ==
                (XXH64_digest(&sum_) & 0xffffffff);
   }
 
@@ -83,7 +84,8 @@ class FrameMerger {
   const std::byte* Plane(std::span<std::byte> room) {
     for (std::size_t done = 0; done < room.size();) {
       if (last_ || in_.size() - at_ < zstd::kBlockHeaderBytes) return nullptr;
-      const std::uint64_t head = internal::LoadLittle(in_.data() + at_, zstd::kBlockHeaderBytes);
+      const std::uint64_t head =
+          zt::internal::LoadLittle(in_.data() + at_, zstd::kBlockHeaderBytes);
       last_ = (head & 1) != 0;
       const unsigned type = head >> 1 & 3;
       const std::size_t size = head >> 3, left = room.size() - done;
@@ -126,11 +128,11 @@ class FrameMerger {
     std::vector<std::byte>& frame = worker_.alone;
     const std::size_t bytes = kHeader + zstd::kBlockHeaderBytes + body.size();
     if (frame.size() < bytes) frame.resize(bytes);
-    internal::StoreLittle(ZSTD_MAGICNUMBER, 4, frame.data());
+    zt::internal::StoreLittle(ZSTD_MAGICNUMBER, 4, frame.data());
     frame[4] = kFourByteSizeOneSegment;
-    internal::StoreLittle(out.size(), 4, &frame[5]);
-    internal::StoreLittle(body.size() << 3 | kCompressedBlock << 1 | 1, zstd::kBlockHeaderBytes,
-                          &frame[kHeader]);
+    zt::internal::StoreLittle(out.size(), 4, &frame[5]);
+    zt::internal::StoreLittle(body.size() << 3 | kCompressedBlock << 1 | 1, zstd::kBlockHeaderBytes,
+                              &frame[kHeader]);
     std::memcpy(&frame[kHeader + zstd::kBlockHeaderBytes], body.data(), body.size());
     // What follows in `planes` is not decoded yet: with room to spare zstd copies literals once instead of twice.
     const auto room =
@@ -150,33 +152,26 @@ class FrameMerger {
 
 }  // namespace
 
-struct PlanesDecompressor::Pool {
-  internal::Idle<std::unique_ptr<Worker>> workers;
-  internal::Idle<std::vector<std::byte>> contents;
-  FrameDecompressor frames;
-};
-
-PlanesDecompressor::PlanesDecompressor() : pool_(std::make_unique<Pool>()) {}
-PlanesDecompressor::~PlanesDecompressor() = default;
-
-Status PlanesDecompressor::Decompress(std::span<const std::byte> in, const CodecParameters& layout,
-                                      std::span<std::byte> out) const {
-  if (layout.width == 0 || layout.width > kMaxPlanes || layout.group == 0 ||
-      out.size() % layout.width != 0) {
+Status DecodePlanesFrame(const CodecParameters& layout, std::span<const std::byte> in,
+                         std::span<std::byte> out) {
+  static auto* const workers = new zt::internal::Idle<std::unique_ptr<Worker>>;
+  static auto* const contents = new zt::internal::Idle<std::vector<std::byte>>;
+  ZT_RETURN_IF_ERROR(CheckPlaneLayout(layout));
+  if (out.size() % layout.width != 0) {
     return InvalidData("a frame of byte planes ends within an element");
   }
-  auto worker = pool_->workers.Take().value_or(nullptr);
+  auto worker = workers->Take().value_or(nullptr);
   if (worker == nullptr) worker = std::make_unique<Worker>();
   const bool done = worker->context != nullptr && FrameMerger(*worker, in, out, layout).Run();
-  pool_->workers.Give(std::move(worker));
+  workers->Give(std::move(worker));
   if (done) return OkStatus();
-  std::vector<std::byte> planes = pool_->contents.Take().value_or(std::vector<std::byte>());
+  std::vector<std::byte> planes = contents->Take().value_or(std::vector<std::byte>());
   if (planes.size() < out.size()) planes.resize(out.size());
   const std::span<std::byte> content = std::span(planes).first(out.size());
-  const Status status = pool_->frames.Decompress(in, content);
+  const Status status = DecodeZstdFrame(in, content);
   if (status.ok()) MergePlanes(content, out, layout);
-  pool_->contents.Give(std::move(planes));
+  contents->Give(std::move(planes));
   return status;
 }
 
-}  // namespace zt
+}  // namespace zt::compress::internal

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/prefetch.h"
+#include "core/sized_vectors.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/planes_kernel.cc"

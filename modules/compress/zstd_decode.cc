@@ -10,13 +10,17 @@ module;
 module zt.compress;
 
 import zt.std;
+import :codec;
+import zt.core;
 
-namespace zt {
-
+namespace zt::compress::internal {
 namespace {
 
+// The largest window a decoder has to accept (zstd's own default limit).
+constexpr int kMaxWindowLog = 27;
+
 std::uint32_t Get32(const std::byte* p) {
-  return static_cast<std::uint32_t>(internal::LoadLittle(p, 4));
+  return static_cast<std::uint32_t>(zt::internal::LoadLittle(p, 4));
 }
 
 Status ZstdError(std::size_t code) {
@@ -35,10 +39,9 @@ DContext MakeDContext() {
 
 }  // namespace
 
-StatusOr<std::optional<std::vector<Frame>>> ReadSeekTable(const StreamReader& read,
-                                                          std::uint64_t stream_bytes,
-                                                          std::uint64_t content_bytes) {
-  if (stream_bytes < SeekTableBytes(0)) return std::nullopt;
+StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
+    const StreamReader& read, std::uint64_t stream_bytes, std::uint64_t content_bytes) const {
+  if (stream_bytes < TrailerBytes(0)) return std::nullopt;
   std::array<std::byte, 9> footer;
   ZT_RETURN_IF_ERROR(read(stream_bytes - footer.size(), footer));
   if (Get32(footer.data() + 5) != 0x8F92EAB1) return std::nullopt;
@@ -72,26 +75,19 @@ StatusOr<std::optional<std::vector<Frame>>> ReadSeekTable(const StreamReader& re
   return frames;
 }
 
-struct FrameDecompressor::Pool {
-  internal::Idle<DContext> contexts;
-};
-
-FrameDecompressor::FrameDecompressor() : pool_(std::make_unique<Pool>()) {}
-FrameDecompressor::~FrameDecompressor() = default;
-
-Status FrameDecompressor::Decompress(std::span<const std::byte> in,
-                                     std::span<std::byte> out) const {
+Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out) {
+  static auto* const contexts = new zt::internal::Idle<DContext>;
   // One frame, all of `in`: a table that points elsewhere must not pass.
   const std::size_t frame = ZSTD_findFrameCompressedSize(in.data(), in.size());
   if (ZSTD_isError(frame)) return ZstdError(frame);
   if (frame != in.size()) return InvalidData("the zstd seek table does not match the frames");
-  auto held = pool_->contexts.Take();
+  auto held = contexts->Take();
   DContext context = held ? *std::move(held) : MakeDContext();
   if (context == nullptr) return IoError("cannot make a zstd context: out of memory");
   const std::size_t size =
       ZSTD_decompressDCtx(context.get(), out.data(), out.size(), in.data(), in.size());
   if (ZSTD_isError(size)) return ZstdError(size);
-  pool_->contexts.Give(std::move(context));
+  contexts->Give(std::move(context));
   if (size != out.size()) {
     return InvalidData("a zstd frame yields " + std::to_string(size) + " bytes, " +
                        std::to_string(out.size()) + " were declared");
@@ -99,91 +95,96 @@ Status FrameDecompressor::Decompress(std::span<const std::byte> in,
   return OkStatus();
 }
 
-struct StreamDecompressor::State {
-  StreamReader read;
-  std::uint64_t stream_bytes, content_bytes;
-  std::uint64_t fetched = 0;   // of the stream
-  std::uint64_t produced = 0;  // of the content
-  bool at_frame_end = false;
-  std::vector<std::byte> buffer;
-  ZSTD_inBuffer in{nullptr, 0, 0};
-  DContext context = MakeDContext();
+namespace {
 
+// Decodes any zstd stream (frames and skippable frames, content sizes unknown), read in pieces.
+class ZstdStream final : public StreamDecoder {
+ public:
+  ZstdStream(StreamReader read, std::uint64_t stream_bytes, std::uint64_t content_bytes)
+      : read_(std::move(read)), stream_bytes_(stream_bytes), content_bytes_(content_bytes) {}
+
+  Status Read(std::span<std::byte> out) override {
+    ZT_ASSIGN_OR_RETURN(const std::size_t filled, Fill(out));
+    if (filled == out.size()) return OkStatus();
+    return InvalidData("the zstd stream yields " + std::to_string(produced_) + " bytes, " +
+                       std::to_string(content_bytes_) + " were declared");
+  }
+
+  StatusOr<std::size_t> ReadSome(std::span<std::byte> out) override {
+    ZT_ASSIGN_OR_RETURN(const std::size_t filled, Fill(out));
+    if (filled < out.size() && !at_frame_end_) {
+      return InvalidData("the zstd stream is cut short");
+    }
+    return filled;
+  }
+
+  Status Finish() override {
+    if (context_ == nullptr) return IoError("cannot make a zstd context: out of memory");
+    std::byte extra;
+    while (true) {
+      ZT_RETURN_IF_ERROR(Refill());
+      const bool drained = Drained();
+      if (drained && at_frame_end_) return OkStatus();
+      ZSTD_outBuffer target{&extra, 1, 0};
+      const std::size_t before_in = in_.pos;
+      const std::size_t left = ZSTD_decompressStream(context_.get(), &target, &in_);
+      if (ZSTD_isError(left)) return ZstdError(left);
+      at_frame_end_ = left == 0;
+      if (target.pos != 0) {
+        return InvalidData("the zstd stream yields more than the " +
+                           std::to_string(content_bytes_) + " bytes declared");
+      }
+      if (drained && !at_frame_end_ && in_.pos == before_in) {
+        return InvalidData("the zstd stream is cut short");
+      }
+    }
+  }
+
+ private:
   Status Refill() {
-    if (in.pos < in.size || fetched == stream_bytes) return OkStatus();
-    const auto take = std::min<std::uint64_t>(stream_bytes - fetched, 256 << 10);
-    buffer.resize(take);
-    ZT_RETURN_IF_ERROR(read(fetched, buffer));
-    fetched += take;
-    in = {buffer.data(), buffer.size(), 0};
+    if (in_.pos < in_.size || fetched_ == stream_bytes_) return OkStatus();
+    const auto take = std::min<std::uint64_t>(stream_bytes_ - fetched_, 256 << 10);
+    buffer_.resize(take);
+    ZT_RETURN_IF_ERROR(read_(fetched_, buffer_));
+    fetched_ += take;
+    in_ = {buffer_.data(), buffer_.size(), 0};
     return OkStatus();
   }
 
-  bool Drained() const { return in.pos == in.size && fetched == stream_bytes; }
+  bool Drained() const { return in_.pos == in_.size && fetched_ == stream_bytes_; }
 
   // Fills `out` as far as the stream goes.
   StatusOr<std::size_t> Fill(std::span<std::byte> out) {
-    if (context == nullptr) return IoError("cannot make a zstd context: out of memory");
+    if (context_ == nullptr) return IoError("cannot make a zstd context: out of memory");
     ZSTD_outBuffer target{out.data(), out.size(), 0};
     while (target.pos < target.size) {
       ZT_RETURN_IF_ERROR(Refill());
-      if (at_frame_end && Drained()) break;
-      const std::size_t before_in = in.pos, before_out = target.pos;
-      const std::size_t left = ZSTD_decompressStream(context.get(), &target, &in);
+      if (at_frame_end_ && Drained()) break;
+      const std::size_t before_in = in_.pos, before_out = target.pos;
+      const std::size_t left = ZSTD_decompressStream(context_.get(), &target, &in_);
       if (ZSTD_isError(left)) return ZstdError(left);
-      at_frame_end = left == 0;
-      if (in.pos == before_in && target.pos == before_out && fetched == stream_bytes) break;
+      at_frame_end_ = left == 0;
+      if (in_.pos == before_in && target.pos == before_out && fetched_ == stream_bytes_) break;
     }
-    produced += target.pos;
+    produced_ += target.pos;
     return target.pos;
   }
+
+  StreamReader read_;
+  std::uint64_t stream_bytes_, content_bytes_;
+  std::uint64_t fetched_ = 0;   // of the stream
+  std::uint64_t produced_ = 0;  // of the content
+  bool at_frame_end_ = false;
+  std::vector<std::byte> buffer_;
+  ZSTD_inBuffer in_{nullptr, 0, 0};
+  DContext context_ = MakeDContext();
 };
 
-StreamDecompressor::StreamDecompressor(StreamReader read, std::uint64_t stream_bytes,
-                                       std::uint64_t content_bytes)
-    : state_(std::make_unique<State>()) {
-  state_->read = std::move(read);
-  state_->stream_bytes = stream_bytes;
-  state_->content_bytes = content_bytes;
-}
-StreamDecompressor::~StreamDecompressor() = default;
+}  // namespace
 
-Status StreamDecompressor::Read(std::span<std::byte> out) {
-  ZT_ASSIGN_OR_RETURN(const std::size_t filled, state_->Fill(out));
-  if (filled == out.size()) return OkStatus();
-  return InvalidData("the zstd stream yields " + std::to_string(state_->produced) + " bytes, " +
-                     std::to_string(state_->content_bytes) + " were declared");
+std::unique_ptr<StreamDecoder> OpenZstdStream(StreamReader read, std::uint64_t stream_bytes,
+                                              std::uint64_t content_bytes) {
+  return std::make_unique<ZstdStream>(std::move(read), stream_bytes, content_bytes);
 }
 
-StatusOr<std::size_t> StreamDecompressor::ReadSome(std::span<std::byte> out) {
-  ZT_ASSIGN_OR_RETURN(const std::size_t filled, state_->Fill(out));
-  if (filled < out.size() && !state_->at_frame_end) {
-    return InvalidData("the zstd stream is cut short");
-  }
-  return filled;
-}
-
-Status StreamDecompressor::Finish() {
-  State& s = *state_;
-  if (s.context == nullptr) return IoError("cannot make a zstd context: out of memory");
-  std::byte extra;
-  while (true) {
-    ZT_RETURN_IF_ERROR(s.Refill());
-    const bool drained = s.Drained();
-    if (drained && s.at_frame_end) return OkStatus();
-    ZSTD_outBuffer target{&extra, 1, 0};
-    const std::size_t before_in = s.in.pos;
-    const std::size_t left = ZSTD_decompressStream(s.context.get(), &target, &s.in);
-    if (ZSTD_isError(left)) return ZstdError(left);
-    s.at_frame_end = left == 0;
-    if (target.pos != 0) {
-      return InvalidData("the zstd stream yields more than the " + std::to_string(s.content_bytes) +
-                         " bytes declared");
-    }
-    if (drained && !s.at_frame_end && s.in.pos == before_in) {
-      return InvalidData("the zstd stream is cut short");
-    }
-  }
-}
-
-}  // namespace zt
+}  // namespace zt::compress::internal

@@ -49,6 +49,9 @@ Status IoError(int error_number, std::string_view what);
 // kUnavailable, where there is no number.
 Status IoError(std::string_view message);
 
+// kUnavailable, "out of memory": made when the program starts, so that returning it takes no memory.
+const Status& OutOfMemory();
+
 // The message without the code. Valid as long as `status`.
 std::string_view Message(const Status& status);
 

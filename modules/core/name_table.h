@@ -107,14 +107,26 @@ class NameTable {
 // How many names ahead NameTable::Prefetch is called in a loop over many.
 inline constexpr std::size_t kNamesAhead = 16;
 
-// The first number below `count` whose name is that of a lower one, if any.
+// Two numbers with the same name: the lowest `again` that there is.
+struct Twice {
+  std::size_t first = 0, again = 0;
+};
+
+// Whether the numbers below `count` have names that differ. The one finder of duplicates among names.
 template <class NameOf>
-std::optional<std::size_t> FindTwice(std::size_t count, const NameOf& name_of) {
+std::optional<Twice> FindTwice(std::size_t count, const NameOf& name_of) {
+  constexpr std::size_t kFew = 8;
   NameTable names;
-  names.Reserve(count);
+  if (count > kFew) names.Reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
+    if (count <= kFew) {
+      for (std::size_t held = 0; held < i; ++held) {
+        if (name_of(held) == name_of(i)) return Twice{held, i};
+      }
+      continue;
+    }
     if (i + kNamesAhead < count) names.Prefetch(name_of(i + kNamesAhead));
-    if (!names.Add(name_of(i), i, name_of)) return i;
+    if (!names.Add(name_of(i), i, name_of)) return Twice{*names.Find(name_of(i), name_of), i};
   }
   return std::nullopt;
 }

@@ -33,6 +33,12 @@ Status FailedPrecondition(std::string_view message) {
 
 Status IoError(std::string_view message) { return MakeStatus(StatusCode::kUnavailable, message); }
 
+namespace {
+const Status kOutOfMemory = IoError("out of memory");
+}  // namespace
+
+const Status& OutOfMemory() { return kOutOfMemory; }
+
 Status IoError(int error_number, std::string_view what) {
   char buffer[128];
   // The GNU strerror_r may return a static string instead of filling the buffer.

@@ -35,18 +35,24 @@ class Crc32cHasher final : public Hasher {
   std::uint32_t crc_ = 0;
 };
 
+// A digest that libcrypto has not computed is never taken for one.
+void Succeeded(int result, const char* what) {
+  if (result != 1) throw std::runtime_error(std::string("sha256: libcrypto's ") + what + " failed");
+}
+
 class Sha256Hasher final : public Hasher {
  public:
   Sha256Hasher() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-    EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
+    if (context_ == nullptr) throw std::bad_alloc();
+    Succeeded(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr), "EVP_DigestInit_ex");
   }
   void Update(std::span<const std::byte> bytes) override {
-    EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
+    Succeeded(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()), "EVP_DigestUpdate");
   }
   std::string Finish() override {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned int size = 0;
-    EVP_DigestFinal_ex(context_.get(), digest, &size);
+    Succeeded(EVP_DigestFinal_ex(context_.get(), digest, &size), "EVP_DigestFinal_ex");
     return "sha256:" + Hex({digest, size});
   }
 
@@ -56,7 +62,10 @@ class Sha256Hasher final : public Hasher {
 
 class Xxh3Hasher final : public Hasher {
  public:
-  Xxh3Hasher() : state_(XXH3_createState(), &XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
+  Xxh3Hasher() : state_(XXH3_createState(), &XXH3_freeState) {
+    if (state_ == nullptr) throw std::bad_alloc();
+    XXH3_64bits_reset(state_.get());
+  }
   void Update(std::span<const std::byte> bytes) override {
     if (fast_ != nullptr) {
       fast_(state_.get(), bytes.data(), bytes.size());

@@ -182,7 +182,7 @@ bool IsIndexRole(std::string_view format, std::string_view role);
 std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& component);
 // OK where `digest` is "algorithm:value" and the value fits the algorithm, if it is a known one.
 Status CheckDigestForm(std::string_view digest);
-// The one among `keys` that occurs twice, if any. O(n log n) whatever the keys.
+// The first among `keys` that is there before, if any.
 std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys);
 // A map's keys, in the order of its members.
 std::vector<std::string_view> Keys(const Value::Map& map);

@@ -74,13 +74,9 @@ StatusOr<CodecParameters> ReadPlaneParameters(const Value::Map& planes,
                   ") do not have");
   }
   read.rotate = static_cast<std::uint8_t>(rotate);
-  if (read.group == 0 || read.group % read.width != 0) {
-    return Broken("'group' is " + std::to_string(read.group) + ", no multiple of the " +
-                  std::to_string(read.width) + " bytes of " + std::string(Name(element.dtype)));
-  }
-  if (read.chunk == 0 || read.chunk % read.group != 0) {
-    return Broken("'chunk' is " + std::to_string(read.chunk) + ", no multiple of 'group', " +
-                  std::to_string(read.group));
+  if (read.chunk == 0) return Broken("'chunk' is 0");
+  if (const Status status = CheckPlaneLayout(read); !status.ok()) {
+    return Broken(std::string(Message(status)));
   }
   return read;
 }

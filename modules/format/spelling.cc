@@ -1,4 +1,8 @@
 // zt.format — how old versions spell dtypes, how digests are spelt, and keys that must be unique.
+module;
+
+#include "core/name_table.h"
+
 module zt.format;
 
 import zt.std;
@@ -52,27 +56,9 @@ bool IsIndexRole(std::string_view format, std::string_view role) {
 Status CheckDigestForm(std::string_view digest) { return CheckDigestText(digest); }
 
 std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys) {
-  constexpr std::size_t kFew = 8;
-  if (keys.size() <= kFew) {
-    for (std::size_t i = 1; i < keys.size(); ++i) {
-      if (std::find(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(i), keys[i]) !=
-          keys.begin() + static_cast<std::ptrdiff_t>(i)) {
-        return keys[i];
-      }
-    }
-    return std::nullopt;
-  }
-  // Sorted by hash, so that most comparisons are of integers; the text decides among equal hashes,
-  // so that keys made to collide cost n log n and no more.
-  std::vector<std::pair<std::size_t, std::string_view>> sorted;
-  sorted.reserve(keys.size());
-  for (const std::string_view key : keys) {
-    sorted.emplace_back(std::hash<std::string_view>{}(key), key);
-  }
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice == sorted.end()) return std::nullopt;
-  return twice->second;
+  const auto twice = zt::internal::FindTwice(keys.size(), [&](std::size_t i) { return keys[i]; });
+  if (!twice) return std::nullopt;
+  return keys[twice->again];
 }
 
 std::vector<std::string_view> Keys(const Value::Map& map) {

@@ -20,12 +20,15 @@ namespace zt {
 using internal::Mutex;
 using internal::MutexLock;
 
-struct BufferPool::State {
+// What was given back to a pool. Lives as long as the pool and the last of its buffers.
+struct Buffer::Memory {
   struct Free {
     std::byte* data;
     std::size_t capacity;
   };
-  explicit State(std::uint64_t keep) : keep_bytes(keep) {}
+  explicit Memory(std::uint64_t keep) : keep_bytes(keep) {}
+  ~Memory();
+  void Give(std::byte* data, std::size_t capacity);
   const std::uint64_t keep_bytes;
   Mutex mutex;
   std::vector<Free> free ZT_GUARDED_BY(mutex);
@@ -74,7 +77,7 @@ std::size_t RoundUp(std::size_t size) {
 }  // namespace
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)),
+    : pool_(std::move(other.pool_)),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       capacity_(std::exchange(other.capacity_, 0)) {}
@@ -91,12 +94,8 @@ Buffer::~Buffer() {
   if (pool_ != nullptr && data_ != nullptr) pool_->Give(data_, capacity_);
 }
 
-BufferPool::BufferPool(std::uint64_t keep_bytes) : state_(std::make_unique<State>(keep_bytes)) {}
-
-BufferPool::~BufferPool() {
-  const MutexLock lock(state_->mutex);
-  for (const State::Free& entry : state_->free) Release(entry.data, entry.capacity);
-}
+BufferPool::BufferPool(std::uint64_t keep_bytes)
+    : memory_(std::make_shared<Buffer::Memory>(keep_bytes)) {}
 
 std::size_t BufferPool::Capacity(std::size_t size) { return size == 0 ? 0 : RoundUp(size); }
 
@@ -104,18 +103,18 @@ Buffer BufferPool::Take(std::size_t size) {
   Buffer buffer;
   if (size == 0) return buffer;
   const std::size_t capacity = RoundUp(size);
-  buffer.pool_ = this;
+  buffer.pool_ = memory_;
   buffer.size_ = size;
   {
-    const MutexLock lock(state_->mutex);
-    auto& free = state_->free;
+    const MutexLock lock(memory_->mutex);
+    auto& free = memory_->free;
     for (std::size_t i = free.size(); i-- > 0;) {
       if (free[i].capacity == capacity) {
         buffer.data_ = free[i].data;
         buffer.capacity_ = capacity;
         free[i] = free.back();
         free.pop_back();
-        state_->kept -= capacity;
+        memory_->kept -= capacity;
         Allow(buffer.data_, size);
         return buffer;
       }
@@ -128,25 +127,29 @@ Buffer BufferPool::Take(std::size_t size) {
 }
 
 // Called where nothing may be thrown.
-void BufferPool::Give(std::byte* data, std::size_t capacity) {
+void Buffer::Memory::Give(std::byte* data, std::size_t capacity) {
   Allow(data, capacity);
   Spoil(data, capacity);
   Forbid(data, capacity);
-  const MutexLock lock(state_->mutex);
-  auto& free = state_->free;
+  const MutexLock lock(mutex);
   try {
     free.push_back({data, capacity});
   } catch (const std::bad_alloc&) {
     Release(data, capacity);
     return;
   }
-  state_->kept += capacity;
+  kept += capacity;
   // The oldest go first: sizes that are no longer asked for must not fill the pool.
-  while (state_->kept > state_->keep_bytes) {
-    state_->kept -= free.front().capacity;
+  while (kept > keep_bytes) {
+    kept -= free.front().capacity;
     Release(free.front().data, free.front().capacity);
     free.erase(free.begin());
   }
+}
+
+Buffer::Memory::~Memory() {
+  const MutexLock lock(mutex);
+  for (const Free& entry : free) Release(entry.data, entry.capacity);
 }
 
 }  // namespace zt

@@ -69,7 +69,6 @@ struct Pipeline::State {
   std::uint64_t failed_at ZT_GUARDED_BY(mutex) = kNever;
   Status failure ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
-  const Status out_of_memory = IoError("out of memory");  // made in time
   std::vector<std::thread> workers;
 
   void FailLocked(std::uint64_t sequence, const Status& status) ZT_REQUIRES(mutex) {
@@ -86,12 +85,12 @@ struct Pipeline::State {
       try {
         return stage.Run(task);
       } catch (const std::bad_alloc&) {
-        return out_of_memory;  // the machine's trouble, not the task's
+        return OutOfMemory();  // the machine's trouble, not the task's
       } catch (...) {
         return task.Named(OfException());
       }
     } catch (...) {
-      return out_of_memory;
+      return OutOfMemory();
     }
   }
 
@@ -215,12 +214,14 @@ Pipeline::Pipeline(std::vector<std::shared_ptr<TaskStage>> stages, const Pipelin
       }
     } catch (const std::system_error&) {
       // No more threads to be had: those there are will do, or the caller's.
+    } catch (const std::bad_alloc&) {
+      // As there.
     }
   }
 }
 
 Pipeline::~Pipeline() {
-  Cancel(Cancelled("the pipeline was dropped"));
+  Cancel(MakeStatus(StatusCode::kCancelled, ""));  // nobody sees it; a message would take memory
   (void)Drain();
   {
     const MutexLock lock(state_->mutex);
@@ -234,7 +235,7 @@ Status Pipeline::Submit(std::unique_ptr<Task> task) {
   try {
     return state_->Submit(std::move(task));
   } catch (const std::bad_alloc&) {
-    Fail(state_->out_of_memory);
+    Fail(OutOfMemory());
     return Drain();
   }
 }

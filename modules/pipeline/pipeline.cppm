@@ -9,7 +9,7 @@ export namespace zt {
 class BufferPool;
 
 // Owns bytes of a pool and returns them when it dies: a buffer has one owner at a time, and spans of it end with it.
-// Movable. Contents are uninitialised at first.
+// Movable; it may outlive the pool. Contents are uninitialised at first.
 class Buffer {
  public:
   Buffer() = default;                          // no bytes
@@ -25,19 +25,18 @@ class Buffer {
 
  private:
   friend class BufferPool;
-  BufferPool* pool_ = nullptr;
+  struct Memory;
+  std::shared_ptr<Memory> pool_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
 };
 
-// Memory that is reused: large buffers cost page faults each time they come fresh from the system. Thread-safe. Must
-// outlive its buffers. What was given back must not be touched: builds with the address sanitizer report who does,
-// builds with assertions overwrite it.
+// Memory that is reused: large buffers cost page faults each time they come fresh from the system. Thread-safe. What was
+// given back must not be touched: builds with the address sanitizer report who does, builds with assertions overwrite it.
 class BufferPool {
  public:
   // Memory that was given back is kept for the next buffer of that size, up to `keep_bytes` in all.
   explicit BufferPool(std::uint64_t keep_bytes);
-  ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
   // `size` bytes, aligned to a page. Throws std::bad_alloc where there is no memory.
@@ -46,10 +45,7 @@ class BufferPool {
   static std::size_t Capacity(std::size_t size);
 
  private:
-  friend class Buffer;
-  struct State;
-  void Give(std::byte* data, std::size_t capacity);
-  std::unique_ptr<State> state_;
+  std::shared_ptr<Buffer::Memory> memory_;  // the buffers have it too
 };
 
 // One piece of work on its way through a Pipeline: the base of what its submitter makes of it.

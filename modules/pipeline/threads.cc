@@ -1,6 +1,7 @@
 // zt.pipeline — how many threads this process may use.
 module;
 
+#include <errno.h>
 #include <sched.h>
 
 module zt.pipeline;
@@ -27,14 +28,26 @@ unsigned QuotaCpus() {
   return 0;
 }
 
+// CPUs of the affinity mask, which the system refuses to put into a set smaller than its own; 0 where it does not tell.
+unsigned AllowedCpus() {
+  constexpr std::size_t kLeast = CPU_SETSIZE, kMost = std::size_t{1} << 20;
+  for (std::size_t cpus = kLeast; cpus <= kMost; cpus *= 2) {
+    cpu_set_t* const set = CPU_ALLOC(cpus);
+    if (set == nullptr) return 0;
+    const std::size_t bytes = CPU_ALLOC_SIZE(cpus);
+    const bool told = ::sched_getaffinity(0, bytes, set) == 0;
+    const bool larger = !told && errno == EINVAL;
+    const int count = told ? CPU_COUNT_S(bytes, set) : 0;
+    CPU_FREE(set);
+    if (!larger) return static_cast<unsigned>(count);
+  }
+  return 0;
+}
+
 }  // namespace
 
 unsigned UsableThreads() {
-  cpu_set_t set;
-  unsigned threads = 1;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) {
-    threads = static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-  }
+  unsigned threads = std::max(1U, AllowedCpus());
   if (const unsigned quota = QuotaCpus(); quota > 0) threads = std::min(threads, quota);
   return threads;
 }

@@ -8,12 +8,14 @@ module;
 #include <unistd.h>
 
 #include "core/name_table.h"
+#include "core/raw_vector.h"
 #include "core/status_macros.h"
 #include "core/thread_annotations.h"
 
 module zt.reader;
 
 import zt.std;
+import :recent;
 import zt.compress;
 import zt.core;
 import zt.format;
@@ -24,6 +26,7 @@ namespace zt {
 
 using internal::Mutex;
 using internal::MutexLock;
+using reader::internal::Recent;
 
 namespace {
 
@@ -137,55 +140,14 @@ struct OpenStream {
   std::uint64_t position ZT_GUARDED_BY(mutex) = 0;
 };
 
-// Keeps what was used last, as long as all of it costs no more than `most`.
-template <typename Key, typename T>
-class Recent {
- public:
-  explicit Recent(std::uint64_t most) : most_(most) {}
-
-  std::shared_ptr<T> Find(const Key& key) {
-    const auto held = places_.find(key);
-    if (held == places_.end()) return nullptr;
-    order_.splice(order_.begin(), order_, held->second);
-    return order_.front().value;
-  }
-  // What is kept under `key` from now on: `value`, unless another thread was faster.
-  std::shared_ptr<T> Add(const Key& key, std::shared_ptr<T> value, std::uint64_t cost) {
-    if (auto held = Find(key)) return held;
-    order_.push_front({key, value, cost});
-    places_.emplace(key, order_.begin());
-    cost_ += cost;
-    while (cost_ > most_ && order_.size() > 1) {
-      cost_ -= order_.back().cost;
-      places_.erase(order_.back().key);
-      order_.pop_back();
-    }
-    return value;
-  }
-
- private:
-  struct Entry {
-    Key key;
-    std::shared_ptr<T> value;
-    std::uint64_t cost;
-  };
-  const std::uint64_t most_;
-  std::uint64_t cost_ = 0;
-  std::list<Entry> order_;  // the one used last comes first
-  std::map<Key, typename std::list<Entry>::iterator> places_;
+// A decoded frame of which only parts were asked for so far: who asks for the next part needs not decode it again.
+struct PartFrame {
+  Mutex mutex;
+  internal::RawVector<std::byte> content ZT_GUARDED_BY(mutex);  // empty until it is decoded
+  std::uint64_t served ZT_GUARDED_BY(mutex) = 0;                // bytes of it
 };
 
-// What one thread reads and decodes a frame with.
-struct FrameRoom {
-  std::vector<std::byte> stored, content;
-};
-
-// The first `size` bytes of `room`, which grows but never shrinks: filling it with zeros again costs as much as reading.
-std::span<std::byte> FirstOf(std::vector<std::byte>& room, std::size_t size) {
-  if (room.size() < size) room.resize(size);
-  return std::span(room).first(size);
-}
-
+constexpr std::uint64_t kMostPartBytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t kMostTableBytes = std::uint64_t{16} << 20;
 // A decoder of a stream holds a window of up to 128 MiB.
 constexpr std::uint64_t kMostStreams = 16;
@@ -193,6 +155,9 @@ constexpr std::uint64_t kMostStreams = 16;
 // What makes the frames of one blob those of another component: its place, encoding, decoded size and, where the codec
 // fixes it, the content of a frame.
 using BlobKey = std::tuple<std::uint64_t, std::uint64_t, Encoding, std::uint64_t, std::uint32_t>;
+
+// A frame of a blob: the blob, and where the frame begins in it.
+using FrameKey = std::tuple<BlobKey, std::uint32_t, std::uint8_t, std::uint8_t, std::uint64_t>;
 
 }  // namespace
 
@@ -208,7 +173,8 @@ struct Reader::State {
   Recent<BlobKey, const FrameTable> tables ZT_GUARDED_BY(mutex){kMostTableBytes};
   Recent<std::pair<std::uint32_t, std::uint32_t>, OpenStream> streams ZT_GUARDED_BY(mutex){
       kMostStreams};
-  internal::Idle<FrameRoom> rooms;
+  Recent<FrameKey, PartFrame> parts ZT_GUARDED_BY(mutex){kMostPartBytes};
+  internal::Idle<std::vector<std::byte>> rooms;                   // for stored frames
   std::map<BlobKey, std::uint64_t> counted ZT_GUARDED_BY(mutex);  // sizes found by decoding
   const std::byte* mapping ZT_GUARDED_BY(mutex) = nullptr;
 
@@ -282,8 +248,12 @@ struct Reader::State {
     return Access{.frame_bytes = table->frames.front().content_bytes};
   }
 
+  static BlobKey KeyOf(const StoredComponent& c) {
+    return {c.offset, c.length, c.encoding, c.decoded_bytes, c.parameters.chunk};
+  }
+
   StatusOr<std::shared_ptr<const FrameTable>> Table(const StoredComponent& c) {
-    const BlobKey key(c.offset, c.length, c.encoding, c.decoded_bytes, c.parameters.chunk);
+    const BlobKey key = KeyOf(c);
     {
       const MutexLock lock(mutex);
       if (auto held = tables.Find(key)) return held;
@@ -341,15 +311,6 @@ struct Reader::State {
   // damaged, too, and a digest covers them.
   Status ReadFrames(const StoredComponent& c, const FrameTable& table, std::uint64_t offset,
                     std::span<std::byte> out) {
-    FrameRoom room = rooms.Take().value_or(FrameRoom());
-    const Status status = ReadFrames(c, table, offset, out, room);
-    rooms.Give(std::move(room));
-    return status;
-  }
-
-  Status ReadFrames(const StoredComponent& c, const FrameTable& table, std::uint64_t offset,
-                    std::span<std::byte> out, FrameRoom& room) const {
-    const Codec& codec = *FindCodec(c.encoding);
     const std::vector<Frame>& all = table.frames;
     const std::uint64_t end = offset + out.size();
     auto frame = std::partition_point(all.begin(), all.end(), [offset](const Frame& f) {
@@ -357,21 +318,62 @@ struct Reader::State {
     });
     for (; frame != all.end(); ++frame) {
       if (frame->content_offset >= end && end != table.content_bytes) break;
-      const auto stored = FirstOf(room.stored, frame->bytes);
-      ZT_RETURN_IF_ERROR(bytes->ReadAt(c.offset + frame->offset, stored));
-      ZT_RETURN_IF_ERROR(reader::internal::CheckFrameBytes(Traits(manifest.version), stored));
       const std::uint64_t at = std::max(offset, frame->content_offset);
       const std::uint64_t skip = at - frame->content_offset;
       const auto take = std::min(end - at, frame->content_bytes - skip);
-      if (take == frame->content_bytes) {
-        ZT_RETURN_IF_ERROR(codec.DecodeFrame(c.parameters, stored, out.subspan(at - offset, take)));
-      } else {
-        const auto content = FirstOf(room.content, frame->content_bytes);
-        ZT_RETURN_IF_ERROR(codec.DecodeFrame(c.parameters, stored, content));
-        std::memcpy(out.data() + (at - offset), content.data() + skip, take);
-      }
+      const auto to = out.subspan(at - offset, take);
+      ZT_RETURN_IF_ERROR(take == frame->content_bytes ? DecodeFrame(c, *frame, to)
+                                                      : ReadPart(c, *frame, skip, to));
     }
     return OkStatus();
+  }
+
+  // A part of a frame. Threads that want parts of the same one wait until the first has decoded it.
+  Status ReadPart(const StoredComponent& c, const Frame& frame, std::uint64_t skip,
+                  std::span<std::byte> out) {
+    const FrameKey key(KeyOf(c), c.parameters.group, c.parameters.width, c.parameters.rotate,
+                       frame.offset);
+    std::shared_ptr<PartFrame> part;
+    {
+      const MutexLock lock(mutex);
+      part = parts.Find(key);
+      if (part == nullptr) {
+        part = parts.Add(key, std::make_shared<PartFrame>(), frame.content_bytes);
+      }
+    }
+    bool done;
+    {
+      const MutexLock lock(part->mutex);
+      if (part->content.empty()) {
+        internal::RawVector<std::byte> content(frame.content_bytes);
+        ZT_RETURN_IF_ERROR(DecodeFrame(c, frame, content));
+        part->content = std::move(content);
+      }
+      std::memcpy(out.data(), part->content.data() + skip, out.size());
+      part->served += out.size();
+      done = part->served >= frame.content_bytes;
+    }
+    if (!done) return OkStatus();
+    const MutexLock lock(mutex);
+    parts.Drop(key);
+    return OkStatus();
+  }
+
+  Status DecodeFrame(const StoredComponent& c, const Frame& frame, std::span<std::byte> out) {
+    std::vector<std::byte> room = rooms.Take().value_or(std::vector<std::byte>());
+    const Status status = DecodeFrame(c, frame, out, room);
+    rooms.Give(std::move(room));
+    return status;
+  }
+
+  // The room grows but never shrinks: filling it with zeros again costs as much as reading.
+  Status DecodeFrame(const StoredComponent& c, const Frame& frame, std::span<std::byte> out,
+                     std::vector<std::byte>& room) const {
+    if (room.size() < frame.bytes) room.resize(frame.bytes);
+    const std::span<std::byte> stored = std::span(room).first(frame.bytes);
+    ZT_RETURN_IF_ERROR(bytes->ReadAt(c.offset + frame.offset, stored));
+    ZT_RETURN_IF_ERROR(reader::internal::CheckFrameBytes(Traits(manifest.version), stored));
+    return FindCodec(c.encoding)->DecodeFrame(c.parameters, stored, out);
   }
 
   Status ReadStream(ComponentId id, std::uint64_t content_bytes, std::uint64_t offset,

@@ -22,23 +22,13 @@ class MergedSource final : public TensorSource {
     std::size_t total = 0;
     for (const auto& source : sources_) total += source->objects().size();
     std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash>
-        owner;  // object name -> source
-    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash>
         kept;  // attribute -> its place
-    owner.reserve(total);
     objects_.reserve(total);
     origin_.reserve(total);
     for (std::size_t s = 0; s < sources_.size(); ++s) {
       TensorSource& source = *sources_[s];
-      if (source.file({}).empty()) source.SetFile(names_[s]);
       for (std::size_t i = 0; i < source.objects().size(); ++i) {
-        const Object& object = source.objects()[i];
-        const auto [held, fresh] = owner.emplace(object.name, s);
-        if (!fresh) {
-          return InvalidData(TensorContext(object.name) + " is in both " + names_[held->second] +
-                             " and " + names_[s]);
-        }
-        objects_.push_back(object);
+        objects_.push_back(source.objects()[i]);
         origin_.push_back({static_cast<std::uint32_t>(s), static_cast<std::uint32_t>(i)});
       }
       std::size_t differing = 0;
@@ -60,7 +50,7 @@ class MergedSource final : public TensorSource {
         warnings_.push_back(warning);
       }
     }
-    return OkStatus();
+    return CheckNames();
   }
 
   const std::string& file(ComponentId id) const override {
@@ -103,6 +93,14 @@ class MergedSource final : public TensorSource {
   struct Origin {
     std::uint32_t source, object;
   };
+  Status CheckNames() const {
+    const auto twice = zt::internal::FindTwice(
+        objects_.size(), [this](std::size_t i) -> std::string_view { return objects_[i].name; });
+    if (!twice) return OkStatus();
+    return InvalidData(TensorContext(objects_[twice->again].name) + " is in both " +
+                       names_[origin_[twice->first].source] + " and " +
+                       names_[origin_[twice->again].source]);
+  }
   TensorSource& source(ComponentId id) const { return *sources_[origin_[id.object].source]; }
   ComponentId inner(ComponentId id) const { return {origin_[id.object].object, id.component}; }
 
@@ -164,6 +162,9 @@ std::optional<std::span<const std::byte>> MemorySource::View(ComponentId id) con
 
 StatusOr<std::unique_ptr<TensorSource>> MergeSources(
     std::vector<std::unique_ptr<TensorSource>> sources, std::vector<std::string> names) {
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    if (sources[s]->file({}).empty()) sources[s]->SetFile(names[s]);
+  }
   if (sources.size() == 1) return std::move(sources.front());
   auto merged = std::make_unique<MergedSource>(std::move(sources), std::move(names));
   ZT_RETURN_IF_ERROR(merged->Init());

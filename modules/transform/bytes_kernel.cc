@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "core/prefetch.h"
+#include "core/sized_vectors.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transform/bytes_kernel.cc"

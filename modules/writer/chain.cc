@@ -141,7 +141,7 @@ class CompressStage final : public StageOf<Batch> {
   Status Process(Batch& batch) override {
     std::size_t bound = 0;
     for (const Piece& chunk : batch.pieces) {
-      if (Wanted(chunk)) bound += codecs_.Of(StateOf(chunk)).Bound(chunk.bytes().size());
+      if (Wanted(chunk)) bound += StateOf(chunk).storage.codec->Bound(chunk.bytes().size());
     }
     if (bound == 0) return OkStatus();
     batch.encoded = pool_.Take(bound);
@@ -151,7 +151,7 @@ class CompressStage final : public StageOf<Batch> {
       // The wish may have changed since the bound was summed (another chunk of the component was found
       // incompressible); then less room is used, never more.
       const ComponentState& state = StateOf(chunk);
-      auto size = codecs_.EncoderOf(state).Encode(codecs_.ParametersOf(state), chunk.bytes(), free);
+      auto size = codecs_.EncoderOf(state).Encode(state.storage.parameters, chunk.bytes(), free);
       if (!size.ok()) return chunk.Named(size.status());
       chunk.encoded = free.first(*size);
       free = free.subspan(*size);
@@ -200,7 +200,7 @@ class PlaceStage final : public PieceStage {
                          static_cast<std::uint32_t>(chunk.encoded.size()),
                          static_cast<std::uint32_t>(chunk.bytes().size())});
       ZT_RETURN_IF_ERROR(CheckFrames());
-      if (chunk.last) chunk.trailer = codecs_.Of(state).Trailer(frames_);
+      if (chunk.last) chunk.trailer = state.storage.codec->Trailer(frames_);
     } else {
       chunk.stored = chunk.bytes();
     }
@@ -216,7 +216,7 @@ class PlaceStage final : public PieceStage {
     if (compression == Compression::kAlways) return true;
     if (compression == Compression::kNone || chunk.bytes().empty()) return false;
     return codecs_.Gains(
-        chunk.encoded.size() + (chunk.last ? codecs_.Of(state).TrailerBytes(1) : 0),
+        chunk.encoded.size() + (chunk.last ? state.storage.codec->TrailerBytes(1) : 0),
         chunk.bytes().size());
   }
 
@@ -251,7 +251,7 @@ class HashStage final : public PieceStage {
   StageOrder order() const override { return StageOrder::kInChain; }
   Status ProcessPiece(Piece& chunk) override {
     ComponentState& state = StateOf(chunk);
-    const DigestKind kind = *state.storage.digest;
+    const DigestKind kind = state.storage.digest;
     if (kind == DigestKind::kNone || kind == DigestKind::kCrc32c) return OkStatus();
     if (chunk.first) state.hasher = MakeHasher(kind);
     state.hasher->Update(decoded_ ? chunk.bytes() : chunk.stored);
@@ -376,9 +376,9 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
     chain.push_back(std::make_shared<HashStage>(false));
     chain.push_back(std::make_shared<CrcStage>());
   }
-  chain.push_back(MakeEntryStage(parts.record.manifest, parts.codecs));
+  chain.push_back(MakeEntryStage(parts.record.manifest));
   chain.push_back(std::make_shared<WriteStage>(parts.sink));
-  chain.push_back(MakeRecordStage(parts.record, parts.codecs));
+  chain.push_back(MakeRecordStage(parts.record));
   if (options.progress) {
     chain.push_back(std::make_shared<ReportStage>(parts.record, options.progress));
   }

@@ -32,6 +32,8 @@ constexpr std::uint64_t kBatchBytes = 256 << 10;
 constexpr std::size_t kBatchChunks = 100;
 // What a batch weighs besides its chunks: itself, what the executor keeps of it, the rounding of its buffers.
 constexpr std::uint64_t kBatchCost = 4 * 4096;
+// What a piece weighs that keeps the plan and the source of its object.
+constexpr std::uint64_t kAddedCost = 1024;
 
 std::span<const std::byte> Bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -141,7 +143,8 @@ std::uint64_t Batcher::Weight(const Piece& piece, std::uint64_t bytes, std::uint
   weight += state.source != nullptr ? piece.input_bytes : held;
   if (state.transform != nullptr) weight += bytes + 64;
   if (custom_stages_) weight += BufferPool::Capacity(bytes);
-  if (state.storage.compression != Compression::kNone) weight += codecs_.Of(state).Bound(bytes);
+  if (state.storage.codec != nullptr) weight += state.storage.codec->Bound(bytes);
+  if (state.keeps != nullptr) weight += kAddedCost;
   return weight;
 }
 
@@ -212,7 +215,7 @@ Engine::Engine(std::unique_ptr<Sink> destination, WriterOptions writer_options)
       cutter_(placer_),
       promised_(placer_.end()),
       pipeline_(MakeChain({pool_, codecs_, placer_, *sink_, record_}, options), OptionsOf(options)),
-      batcher_(pipeline_, pool_, codecs_, !options.stages.empty()) {}
+      batcher_(pipeline_, pool_, !options.stages.empty()) {}
 
 Engine::~Engine() {
   if (open_ != nullptr) *open_ = OpenObject();
@@ -267,8 +270,9 @@ void Engine::FinishLater(TensorSource& source) {
 
 // Bytes of content a chunk of this component holds: whole units of its transform.
 std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
-  const bool raw = component.storage.compression == Compression::kNone;
-  std::uint64_t wanted = raw ? kRawChunk : codecs_.frame_bytes();
+  const bool raw = component.storage.codec == nullptr;
+  const std::uint64_t fixed = component.storage.parameters.chunk;
+  std::uint64_t wanted = raw ? kRawChunk : (fixed != 0 ? fixed : options.zstd.frame_bytes);
   if (raw && component.source != nullptr) {
     std::uint64_t preferred = component.source->preferred_read(component.id);
     const Transform* const transform = component.transform.get();
@@ -276,10 +280,6 @@ std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
       preferred = preferred / transform->input_unit() * transform->output_unit();
     }
     wanted = std::max(wanted, preferred);
-  }
-  if (!raw) {
-    const std::uint64_t chunk = codecs_.ParametersOf(component).chunk;
-    if (chunk != 0) wanted = chunk;
   }
   const std::uint64_t unit =
       component.transform == nullptr
@@ -290,7 +290,7 @@ std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
 
 CutRule Engine::RuleOf(const ComponentState& component) const {
   CutRule rule;
-  rule.raw = component.storage.compression == Compression::kNone;
+  rule.raw = component.storage.codec == nullptr;
   if (component.declared_bytes != kUnknownSize) rule.bytes = component.declared_bytes;
   rule.content = ContentOfChunk(component);
   rule.whole = component.source != nullptr && component.source->preferred_read(component.id) != 0;
@@ -354,14 +354,18 @@ StatusOr<PlanSums> Engine::CheckPlan(const TensorSource& source, const Plan& pla
   return sums;
 }
 
-Status Engine::CheckDeclared(const Object& object, std::span<const Storage> storage,
+StatusOr<ResolvedStorage> Engine::Resolve(const Object& object, std::size_t component,
+                                          const Storage& wanted, const Transform* transform) const {
+  return ResolveStorage(object, component, wanted, options.spec, options.zstd.frame_bytes,
+                        transform);
+}
+
+Status Engine::CheckDeclared(const Object& object, std::span<const ResolvedStorage> storage,
                              bool whole) const {
   const auto check = [&]() -> Status {
     ZT_RETURN_IF_ERROR(OfCaller(ValidateObject(object)));
-    for (const Storage& each : storage) {
-      const Encoding encoding =
-          each.compression == Compression::kNone ? Encoding::kRaw : each.encoding;
-      ZT_RETURN_IF_ERROR(CheckExpressible(object, encoding, Name(*each.digest), options.spec));
+    for (const ResolvedStorage& each : storage) {
+      ZT_RETURN_IF_ERROR(CheckExpressible(object, each.encoding, Name(each.digest), options.spec));
     }
     return CheckFormat(object, whole);
   };
@@ -369,11 +373,12 @@ Status Engine::CheckDeclared(const Object& object, std::span<const Storage> stor
 }
 
 Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums& sums,
-                          bool of_caller) {
+                          std::shared_ptr<const void> owner) {
   record_.bytes_total += sums.input_bytes;
   record_.tensors_total += plan.objects.size();
-  PlanState& run = plans_.emplace_back(plan, of_caller);
-  if (sums.shared) ZT_RETURN_IF_ERROR(NoteShared(run));
+  const auto run = std::make_shared<PlanState>(plan, std::move(owner));
+  if (!run->of_caller) plans_.push_back(run);
+  if (sums.shared) ZT_RETURN_IF_ERROR(NoteShared(*run));
   names_.Expect(plan.objects.size(), sums.name_bytes);
   for (std::size_t i = 0; i < plan.objects.size(); ++i) {
     const std::size_t ahead = i + zt::internal::kNamesAhead;
@@ -389,8 +394,9 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
   return OkStatus();
 }
 
-Status Engine::AddObject(TensorSource& source, PlanState& run, std::uint32_t index) {
-  const PlannedObject& planned = run.plan.objects[index];
+Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,
+                         std::uint32_t index) {
+  const PlannedObject& planned = run->plan.objects[index];
   auto end = static_cast<std::uint32_t>(planned.components.size());
   while (end > 0 && planned.components[end - 1].shared_with) --end;
   for (std::uint32_t c = 0; c < end; ++c) {
@@ -398,14 +404,15 @@ Status Engine::AddObject(TensorSource& source, PlanState& run, std::uint32_t ind
     if (component.shared_with) continue;
     const std::shared_ptr<ComponentState> state = NewState();
     state->object = planned.object;
-    state->plan = &run;
+    state->plan = run.get();
+    if (run->of_caller) state->keeps = run;
     state->at = {index, c};
     state->declared_bytes = planned.object->components[c].bytes;
     state->rules = RulesOf(*state);
-    state->storage =
-        Settled(*planned.object, c, component.storage, options.spec,
-                component.transform == nullptr ? 1 : component.transform->output_unit());
-    state->on_overflow = run.plan.on_overflow;
+    auto resolved = Resolve(*planned.object, c, component.storage, component.transform.get());
+    if (!resolved.ok()) return NamedBy(source, planned, resolved.status());
+    state->storage = *std::move(resolved);
+    state->on_overflow = run->plan.on_overflow;
     state->source = &source;
     state->id = component.source;
     state->sequential = source.sequential(component.source);
@@ -422,6 +429,7 @@ Status Engine::Flush() {
   ZT_RETURN_IF_ERROR(pipeline_.Drain());
   findings_ = record_.findings;
   plans_.clear();
+  states_ = nullptr;
   known_sources_.clear();
   for (TensorSource* source : std::exchange(sources_, {})) {
     ZT_RETURN_IF_ERROR(Caught([&] { return source->Finish(); }));

@@ -20,14 +20,15 @@ namespace zt {
 using writer::internal::Engine;
 using writer::internal::OpenObject;
 using writer::internal::Piece;
+using writer::internal::ResolvedStorage;
 
 struct ObjectWriter::State : OpenObject {
-  State(std::vector<Storage> storages, Object declared)
+  State(std::vector<ResolvedStorage> storages, Object declared)
       : storage(std::move(storages)),
         object(std::make_shared<const Object>(std::move(declared))),
         actual(*object) {}
 
-  std::vector<Storage> storage;
+  std::vector<ResolvedStorage> storage;
   std::shared_ptr<const Object> object;
   Object actual;         // with the sizes as they came, and what was set since
   bool changed = false;  // something was set
@@ -188,7 +189,8 @@ ObjectWriter::~ObjectWriter() {
   });
 }
 
-std::unique_ptr<ObjectWriter> ObjectWriter::Make(Engine& engine, std::vector<Storage> storage,
+std::unique_ptr<ObjectWriter> ObjectWriter::Make(Engine& engine,
+                                                 std::vector<ResolvedStorage> storage,
                                                  Object object) {
   std::unique_ptr<ObjectWriter> made(
       new ObjectWriter(std::make_unique<State>(std::move(storage), std::move(object))));

@@ -15,6 +15,9 @@ import zt.source;
 import zt.transform;
 
 namespace zt {
+
+using writer::internal::ResolvedStorage;
+
 namespace {
 
 // "q4_k" of format "gguf.q4_k/1"; empty for other formats.
@@ -58,7 +61,8 @@ class Planner {
  private:
   StatusOr<Plan> Run() {
     plan_.spec = options_.spec;
-    if (options_.storage.compression != Compression::kNone) {
+    if (options_.storage.compression != Compression::kNone &&
+        FindCodec(options_.storage.encoding) != nullptr) {
       ZT_RETURN_IF_ERROR(CheckEncoding(options_.storage.encoding, options_.spec));
     }
     if (options_.attributes) plan_.attributes = source_.attributes();
@@ -72,8 +76,24 @@ class Planner {
       if (options_.keep && !options_.keep(object)) continue;
       ZT_RETURN_IF_ERROR(InFile(AnnotateTensor(AddObject(i, object), object.name), i));
     }
+    if (options_.rename) ZT_RETURN_IF_ERROR(CheckNames());
     ShareBlobs();
     return std::move(plan_);
+  }
+
+  // A source's own names are unique; new ones need not be.
+  Status CheckNames() {
+    const auto& planned = plan_.objects;
+    const auto twice = zt::internal::FindTwice(
+        planned.size(), [&](std::size_t i) -> std::string_view { return planned[i].object->name; });
+    if (!twice) return OkStatus();
+    const auto source_of = [&](std::size_t i) { return planned[i].components[0].source.object; };
+    const auto name_of = [&](std::size_t i) { return source_.objects()[source_of(i)].name; };
+    return InFile(AnnotateTensor(InvalidArgument("it and " + TensorContext(name_of(twice->first)) +
+                                                 " would both be named " +
+                                                 Quote(planned[twice->again].object->name)),
+                                 name_of(twice->again)),
+                  source_of(twice->again));
   }
 
   // The file that holds the object, where the source knows it, before the message.
@@ -86,13 +106,8 @@ class Planner {
   Status AddObject(std::uint32_t index, const Object& from) {
     ZT_RETURN_IF_ERROR(source_.CheckReadable(index));
     std::shared_ptr<Object> changed;  // a copy of `from`, once something is to change
-    if (options_.rename) {            // a source's own names are unique; new ones need not be
+    if (options_.rename) {
       std::string name = options_.rename(from.name);
-      const auto [held, fresh] = names_.emplace(name, index);
-      if (!fresh) {
-        return InvalidArgument("it and " + TensorContext(source_.objects()[held->second].name) +
-                               " would both be named " + Quote(name));
-      }
       if (name != from.name) {
         changed = std::make_shared<Object>(from);
         changed->name = std::move(name);
@@ -112,19 +127,24 @@ class Planner {
     } else {
       planned.object = {std::shared_ptr<void>(), &from};
     }
-    for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
-      PlannedComponent& component = planned.components[c];
-      const Transform* transform = component.transform.get();
-      component.storage =
-          writer::internal::Settled(*planned.object, c, options_.storage, options_.spec,
-                                    transform == nullptr ? 1 : transform->output_unit());
-    }
-    const Encoding encoding = options_.storage.compression == Compression::kNone
-                                  ? Encoding::kRaw
-                                  : planned.components.front().storage.encoding;
     ZT_RETURN_IF_ERROR(budget_.Take(planned.object->attributes));
-    const DigestKind digest = options_.storage.digest.value_or(Traits(options_.spec).digest);
-    return CheckExpressible(*planned.object, encoding, Name(digest), options_.spec);
+    for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
+      ZT_RETURN_IF_ERROR(Store(*planned.object, c, planned.components[c]));
+    }
+    return OkStatus();
+  }
+
+  // Decides how a component is stored. Mostly all of an object are stored alike: then one look at it is enough.
+  Status Store(const Object& object, std::uint32_t c, PlannedComponent& component) {
+    ZT_ASSIGN_OR_RETURN(const ResolvedStorage resolved,
+                        writer::internal::ResolveStorage(object, c, options_.storage, options_.spec,
+                                                         0, component.transform.get()));
+    component.storage = options_.storage;
+    component.storage.digest = resolved.digest;
+    if (resolved.codec != nullptr) component.storage.encoding = resolved.encoding;
+    if (c > 0 && resolved.encoding == encoding_) return OkStatus();
+    encoding_ = resolved.encoding;
+    return CheckExpressible(object, encoding_, Name(resolved.digest), options_.spec);
   }
 
   Status Convert(const Object& from, const ElementType& wanted, std::uint32_t c,
@@ -247,21 +267,38 @@ class Planner {
   const PlanOptions& options_;
   AttributeBudget budget_;  // of the manifest to be written
   Plan plan_;
-  std::uint32_t current_ = 0;  // the source's object that is looked at
-  std::unordered_map<std::string, std::uint32_t, zt::internal::NameHash>
-      names_;  // new name -> source object
+  Encoding encoding_ = Encoding::kRaw;  // that the object under way was checked for
+  std::uint32_t current_ = 0;           // the source's object that is looked at
 };
 
 }  // namespace
 
-Storage writer::internal::Settled(const Object& object, std::size_t component,
-                                  const Storage& wanted, SpecVersion spec, std::size_t unit) {
-  Storage storage = wanted;
-  if (!storage.digest) storage.digest = Traits(spec).digest;
-  if (storage.encoding == Encoding::kPlanes && !SuitsPlanes(object, component, unit)) {
-    storage.encoding = Encoding::kZstd;
+StatusOr<ResolvedStorage> writer::internal::ResolveStorage(const Object& object,
+                                                           std::size_t component,
+                                                           const Storage& wanted, SpecVersion spec,
+                                                           std::uint64_t frame_bytes,
+                                                           const Transform* transform) {
+  ResolvedStorage resolved;
+  resolved.compression = wanted.compression;
+  resolved.digest = wanted.digest.value_or(Traits(spec).digest);
+  if (wanted.compression == Compression::kNone) return resolved;
+  resolved.encoding = wanted.encoding;
+  const std::size_t unit = transform == nullptr ? 1 : transform->output_unit();
+  if (wanted.encoding == Encoding::kPlanes && !SuitsPlanes(object, component, unit)) {
+    resolved.encoding = Encoding::kZstd;
   }
-  return storage;
+  resolved.codec = FindCodec(resolved.encoding);
+  if (resolved.codec == nullptr) {
+    const std::string which =
+        wanted.encoding == Encoding::kRaw
+            ? "raw"
+            : std::to_string(static_cast<unsigned>(wanted.encoding)) + ", which no codec has";
+    return InvalidArgument("it is to be compressed, and its encoding is " + which +
+                           "; choose zstd or byte planes");
+  }
+  resolved.parameters =
+      resolved.codec->Parameters(object.components[component].element, frame_bytes);
+  return resolved;
 }
 
 bool writer::internal::IsIndex(const Object& object, std::size_t component) {

@@ -30,12 +30,11 @@ bool OnlyShares(const PlannedObject& object) {
 }
 
 // A component whose last chunk has passed all stages before.
-Blob BlobOf(const ComponentState& state, const Codecs& codecs, const Blob& sums,
-            std::uint32_t crc) {
+Blob BlobOf(const ComponentState& state, const Blob& sums, std::uint32_t crc) {
   Blob blob = sums;
   if (state.choice == ComponentState::kEncoded) {
     blob.encoding = state.storage.encoding;
-    blob.parameters = codecs.ParametersOf(state);
+    blob.parameters = state.storage.parameters;
   }
   blob.digest = state.storage.digest == DigestKind::kCrc32c ? Crc32cText(crc) : state.digest;
   return blob;
@@ -85,8 +84,7 @@ class Entry {
 // it. Where something is wrong with an object it leaves it to record, which says so in order.
 class EntryStage final : public StageOf<Batch> {
  public:
-  EntryStage(const ManifestEncoder& manifest, const Codecs& codecs)
-      : manifest_(manifest), codecs_(codecs) {}
+  explicit EntryStage(const ManifestEncoder& manifest) : manifest_(manifest) {}
   Status Process(Batch& batch) override {
     std::size_t most = 0;
     for (const Piece& chunk : batch.pieces) most += Room(chunk);
@@ -126,20 +124,19 @@ class EntryStage final : public StageOf<Batch> {
                        .length = chunk.stored.size() + chunk.trailer.size(),
                        .decoded_bytes = chunk.bytes().size()};
     entry.Begin(*state.object);
-    entry.Fill(0, BlobOf(state, codecs_, sums, chunk.crc));
+    entry.Fill(0, BlobOf(state, sums, chunk.crc));
     ZT_ASSIGN_OR_RETURN(chunk.entry, manifest_.Encode(entry.End(), &out));
     assert(chunk.entry->bytes <= EntryBytes(*state.object));
     return OkStatus();
   }
 
   const ManifestEncoder& manifest_;
-  const Codecs& codecs_;
 };
 
 // Writes down what was stored, in declared order: an object's entry is complete with its last blob.
 class RecordStage final : public PieceStage {
  public:
-  RecordStage(Record& record, const Codecs& codecs) : record_(record), codecs_(codecs) {}
+  explicit RecordStage(Record& record) : record_(record) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status ProcessPiece(Piece& chunk) override {
     const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();
@@ -179,8 +176,8 @@ class RecordStage final : public PieceStage {
       return record_.manifest.Add(*chunk.entry, chunk.entry_bytes);
     }
     Blob blob = BlobOf(
-        state, codecs_,
-        {.offset = sums_.begin, .length = sums_.stored, .decoded_bytes = sums_.content}, sums_.crc);
+        state, {.offset = sums_.begin, .length = sums_.stored, .decoded_bytes = sums_.content},
+        sums_.crc);
     if (state.plan != nullptr && !state.plan->shared.empty()) {
       const auto shared = state.plan->shared.find(state.at);
       if (shared != state.plan->shared.end()) shared->second.blob = blob;
@@ -252,7 +249,6 @@ class RecordStage final : public PieceStage {
   }
 
   Record& record_;
-  const Codecs& codecs_;
   // Of the component under way.
   struct Sums {
     std::uint64_t begin = 0, stored = 0, content = 0;
@@ -265,13 +261,12 @@ class RecordStage final : public PieceStage {
 
 }  // namespace
 
-std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest,
-                                               const Codecs& codecs) {
-  return std::make_shared<EntryStage>(manifest, codecs);
+std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest) {
+  return std::make_shared<EntryStage>(manifest);
 }
 
-std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, const Codecs& codecs) {
-  return std::make_shared<RecordStage>(record, codecs);
+std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record) {
+  return std::make_shared<RecordStage>(record);
 }
 
 }  // namespace zt::writer::internal

@@ -30,9 +30,11 @@ struct Blob {
 
 // A plan under way.
 struct PlanState {
-  PlanState(const Plan& running, bool callers) : plan(running), of_caller(callers) {}
+  PlanState(const Plan& running, std::shared_ptr<const void> kept)
+      : plan(running), owner(std::move(kept)), of_caller(owner != nullptr) {}
   const Plan& plan;
-  const bool of_caller;  // the bytes came by Writer::Add: what is wrong with them is the caller's
+  const std::shared_ptr<const void> owner;  // holds plan and source, where they came by Writer::Add
+  const bool of_caller;                     // what is wrong with those bytes is the caller's
   struct Shared {
     Blob blob;
     std::vector<ComponentId> by;  // who has it beside the component it was written for
@@ -46,12 +48,14 @@ struct ComponentState {
   enum Choice { kUndecided, kRaw, kEncoded };
 
   std::shared_ptr<const Object> object;
-  PlanState* plan = nullptr;         // null where the object was not planned
+  PlanState* plan = nullptr;  // null where the object was not planned
+  // The same where the object came by Writer::Add: nobody else has it.
+  std::shared_ptr<const PlanState> keeps;
   ComponentId at;                    // in the plan; of others only the component
   std::uint64_t declared_bytes = 0;  // or kUnknownSize
   // What readers ask of its bytes: as its own, and as those of all that share its blob. Each once.
   std::vector<DataRule> rules;
-  Storage storage;
+  ResolvedStorage storage;
   OnOverflow on_overflow = OnOverflow::kError;
   TensorSource* source = nullptr;  // null where the chunks bring their bytes
   ComponentId id;
@@ -108,20 +112,13 @@ struct Batch final : Task {
 // How components are compressed.
 class Codecs {
  public:
-  Codecs(const ZstdOptions& options, double min_gain)
-      : frame_bytes_(options.frame_bytes), min_gain_(min_gain) {
+  Codecs(const ZstdOptions& options, double min_gain) : min_gain_(min_gain) {
     for (const Encoding encoding : Encodings()) {
       encoders_.emplace(encoding, FindCodec(encoding)->MakeEncoder(options));
     }
   }
 
-  // The codec a component is compressed with, if it is, what that has to know of it, and its encoder.
-  inline const Codec& Of(const ComponentState& state) const {
-    return *FindCodec(state.storage.encoding);
-  }
-  inline CodecParameters ParametersOf(const ComponentState& state) const {
-    return Of(state).Parameters(state.object->components[state.at.component].element, frame_bytes_);
-  }
+  // What a component is compressed with, if it is.
   inline const FrameEncoder& EncoderOf(const ComponentState& state) const {
     return *encoders_.at(state.storage.encoding);
   }
@@ -129,11 +126,9 @@ class Codecs {
   inline bool Gains(std::uint64_t encoded, std::uint64_t raw) const {
     return static_cast<double>(encoded) <= static_cast<double>(raw) * (1.0 - min_gain_);
   }
-  inline std::uint64_t frame_bytes() const { return frame_bytes_; }
 
  private:
   std::map<Encoding, std::unique_ptr<FrameEncoder>> encoders_;  // one for each codec
-  std::uint64_t frame_bytes_;
   double min_gain_;
 };
 
@@ -210,9 +205,8 @@ std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool, bool sequential)
 std::shared_ptr<StageOf<Batch>> MakeCellsStage(std::uint64_t memory_bytes);
 
 // The stage that encodes what the manifest says of objects that are one chunk, and the one that writes all down.
-std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest,
-                                               const Codecs& codecs);
-std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, const Codecs& codecs);
+std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest);
+std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record);
 
 // The chain, in order: read, transform, the caller's own, look, cells, compress, place, hash, crc, entry, write, record,
 // report. Where digests cover decoded bytes, hash stands before compress.

@@ -22,8 +22,8 @@ namespace zt::writer::internal {
 // Gathers small chunks into batches, weighs them and submits them.
 class Batcher {
  public:
-  Batcher(PipelineOf<Batch>& pipeline, BufferPool& pool, const Codecs& codecs, bool custom_stages)
-      : pipeline_(pipeline), pool_(pool), codecs_(codecs), custom_stages_(custom_stages) {}
+  Batcher(PipelineOf<Batch>& pipeline, BufferPool& pool, bool custom_stages)
+      : pipeline_(pipeline), pool_(pool), custom_stages_(custom_stages) {}
 
   // Takes a chunk that will hold `bytes` once it is transformed; `held` are those it brings with it.
   Status Add(Piece piece, std::uint64_t bytes, std::uint64_t held);
@@ -35,7 +35,6 @@ class Batcher {
 
   PipelineOf<Batch>& pipeline_;
   BufferPool& pool_;
-  const Codecs& codecs_;
   const bool custom_stages_;
   std::unique_ptr<Batch> pending_;
   std::uint64_t pending_bytes_ = 0;
@@ -96,7 +95,7 @@ class Engine {
     try {
       return Caught(call, [&](const Status& status) { return Fail(status); });
     } catch (const std::bad_alloc&) {
-      return Fail(out_of_memory_);
+      return Fail(OutOfMemory());
     }
   }
   // Stops the workers as soon as possible. Thread-safe.
@@ -107,9 +106,16 @@ class Engine {
   StatusOr<PlanSums> CheckPlan(const TensorSource& source, const Plan& plan) const;
   // Whether an object that a caller declares is one, and the output's version can say it. With `whole` all its sizes and
   // attributes are known.
-  Status CheckDeclared(const Object& object, std::span<const Storage> storage, bool whole) const;
-  // Notes the names of a plan and submits its chunks.
-  Status AddPlanned(TensorSource& source, const Plan& plan, const PlanSums& sums, bool of_caller);
+  Status CheckDeclared(const Object& object, std::span<const ResolvedStorage> storage,
+                       bool whole) const;
+  // ResolveStorage, for this writer.
+  StatusOr<ResolvedStorage> Resolve(const Object& object, std::size_t component,
+                                    const Storage& wanted,
+                                    const Transform* transform = nullptr) const;
+  // Notes the names of a plan and submits its chunks. `owner` is null where source and plan stay until Flush; else it
+  // holds both, and goes when their last chunk is written.
+  Status AddPlanned(TensorSource& source, const Plan& plan, const PlanSums& sums,
+                    std::shared_ptr<const void> owner);
   // Asks the sink whether it can be that large.
   Status Reserve(const PlanSums& sums);
   // Has the source's Finish called once all is written.
@@ -147,7 +153,8 @@ class Engine {
   CutRule RuleOf(const ComponentState& component) const;
   Status EnqueueComponent(const std::shared_ptr<ComponentState>& component,
                           std::uint64_t input_bytes);
-  Status AddObject(TensorSource& source, PlanState& run, std::uint32_t index);
+  Status AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,
+                   std::uint32_t index);
 
   std::unique_ptr<Sink> sink_;
   BufferPool pool_;
@@ -163,15 +170,14 @@ class Engine {
   };
   std::vector<Alias> aliases_;
   std::uint32_t shards_ = 0;
-  std::deque<PlanState> plans_;         // under way
-  std::vector<TensorSource*> sources_;  // to be finished
+  std::vector<std::shared_ptr<PlanState>> plans_;  // under way, of sources that stay until Flush
+  std::vector<TensorSource*> sources_;             // to be finished
   std::unordered_set<TensorSource*> known_sources_;
   std::shared_ptr<StateBlock> states_;
   std::size_t states_used_ = 0;
   std::uint64_t promised_ = 0;  // the least the output will have, by the plans that were added
   OpenObject* open_ = nullptr;
   Status failure_;
-  const Status out_of_memory_ = IoError("out of memory");
   std::vector<NumericFinding> findings_;
   EncodedManifest manifest_;  // its parts are the record's
   std::uint64_t file_bytes_ = 0;

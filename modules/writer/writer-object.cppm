@@ -52,7 +52,8 @@ class ObjectWriter {
   struct State;
   explicit ObjectWriter(std::unique_ptr<State> state);
   static std::unique_ptr<ObjectWriter> Make(writer::internal::Engine& engine,
-                                            std::vector<Storage> storage, Object object);
+                                            std::vector<writer::internal::ResolvedStorage> storage,
+                                            Object object);
   std::unique_ptr<State> state_;
 };
 

@@ -24,8 +24,8 @@ struct Storage {
   // Unset, the version's own: xxh3 in 2.0, crc32c before. 2.0 has it over the bytes before compression, and no crc32c; the
   // others have it over the stored bytes.
   std::optional<DigestKind> digest = {};
-  // Of what is compressed. kPlanes is for dense tensors of floats of 2, 4 or 8 bytes, in a file of version 1.2; other
-  // components then are kZstd.
+  // Of what is compressed, any but kRaw. kPlanes is for dense tensors of floats of 2, 4 or 8 bytes, in a file of version
+  // 1.2; other components then are kZstd.
   Encoding encoding = Encoding::kZstd;
   bool operator==(const Storage&) const = default;  // both equal
 };
@@ -93,10 +93,21 @@ Status MakeCanonical(TensorSource& source, Plan& plan, std::uint64_t memory_byte
 // Shared by the bodies, not exported.
 namespace zt::writer::internal {
 
-// How a component of `object` is stored where `wanted` is asked for: as zstd where the encoding does not suit it, with the
-// version's digest where none is named. `unit` is the bytes its transform makes at a time.
-Storage Settled(const Object& object, std::size_t component, const Storage& wanted,
-                SpecVersion spec, std::size_t unit = 1);
+// How a component is stored: a Storage with nothing left open.
+struct ResolvedStorage {
+  Compression compression = Compression::kNone;
+  Encoding encoding = Encoding::kRaw;  // kRaw where it is not compressed
+  const Codec* codec = nullptr;        // the encoding's; null for kRaw
+  CodecParameters parameters = {};     // what that has to know of the component
+  DigestKind digest = DigestKind::kNone;
+};
+
+// Decides how a component of `object` is stored where `wanted` is asked for: as zstd where byte planes do not suit it, with
+// the version's digest where none is named, in frames of about `frame_bytes` of content. The transform may be null.
+// kInvalidArgument where it is to be compressed and no codec has the encoding.
+StatusOr<ResolvedStorage> ResolveStorage(const Object& object, std::size_t component,
+                                         const Storage& wanted, SpecVersion spec,
+                                         std::uint64_t frame_bytes, const Transform* transform);
 
 // Whether a component says where the values of a sparse tensor stand.
 bool IsIndex(const Object& object, std::size_t component);

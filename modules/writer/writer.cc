@@ -23,6 +23,7 @@ import zt.source;
 namespace zt {
 
 using writer::internal::Engine;
+using writer::internal::ResolvedStorage;
 
 namespace {
 
@@ -44,7 +45,7 @@ void MergeAttributes(const Value::Map& from, Value::Map& into) {
 }
 
 // What the version asks of a writer.
-Status CheckOptions(const WriterOptions& options) {
+Status CheckForVersion(const WriterOptions& options) {
   const ContainerTraits& traits = Traits(options.spec);
   const std::string version = "version " + std::string(traits.text);
   if (options.alignment % traits.alignment != 0 || options.alignment > kMaxAlignment) {
@@ -61,22 +62,43 @@ Status CheckOptions(const WriterOptions& options) {
   return OkStatus();
 }
 
+Status CheckOptions(const WriterOptions& options) {
+  for (const std::shared_ptr<Stage>& stage : options.stages) {
+    if (stage == nullptr) return InvalidArgument("one of the writer's stages is null");
+  }
+  if (!Traits(options.spec).writable) {
+    return InvalidArgument("version " + std::string(Traits(options.spec).text) +
+                           " cannot be written");
+  }
+  ZT_RETURN_IF_ERROR(Validate(options.zstd));
+  ZT_RETURN_IF_ERROR(CheckForVersion(options));
+  if (!std::isfinite(options.min_gain) || options.min_gain > 1) {
+    return InvalidArgument("min_gain is " + std::to_string(options.min_gain) +
+                           ", no number up to 1");
+  }
+  if (options.threads > kMaxThreads) {
+    return InvalidArgument("threads is " + std::to_string(options.threads) + ", more than " +
+                           std::to_string(kMaxThreads));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 struct Writer::State {
   State(std::unique_ptr<Sink> sink, WriterOptions options)
       : engine(std::move(sink), std::move(options)) {}
 
-  Value::Map attributes;
+  // What Add was given: goes when its last chunk is written.
   struct InMemory {
     MemorySource source;
     Plan plan;
     std::shared_ptr<const void> kept;  // what holds the bytes, where that is the writer's
   };
-  std::deque<InMemory> memory;   // of Add, until Flush
-  std::uint64_t kept_bytes = 0;  // of those that are the writer's
+  Value::Map attributes;
+  std::uint64_t kept_bytes = 0;  // of those that are the writer's, until Flush
   bool finished = false;
-  Engine engine;  // dropped before what it points to
+  Engine engine;
 
   Status Usable() const {
     if (!engine.failure().ok()) return engine.failure();
@@ -95,23 +117,12 @@ struct Writer::State {
   }
 
   // One entry for each component: the default where none is given.
-  Status SettleStorage(const Object& object, std::vector<Storage>& storage) const {
+  Status FillStorage(const Object& object, std::vector<Storage>& storage) const {
     if (storage.empty()) storage.assign(object.components.size(), engine.options.storage);
-    if (storage.size() != object.components.size()) {
-      return InvalidArgument(TensorContext(object.name) + ": storage is given for " +
-                             std::to_string(storage.size()) + " of " +
-                             std::to_string(object.components.size()) + " components");
-    }
-    const SpecVersion spec = engine.options.spec;
-    for (std::size_t c = 0; c < storage.size(); ++c) {
-      storage[c] = writer::internal::Settled(object, c, storage[c], spec);
-      const Encoding encoding =
-          storage[c].compression == Compression::kNone ? Encoding::kRaw : storage[c].encoding;
-      if (encoding != Encoding::kPlanes && storage[c].digest == storage[0].digest) continue;
-      ZT_RETURN_IF_ERROR(AnnotateTensor(
-          CheckExpressible(object, encoding, Name(*storage[c].digest), spec), object.name));
-    }
-    return OkStatus();
+    if (storage.size() == object.components.size()) return OkStatus();
+    return InvalidArgument(TensorContext(object.name) + ": storage is given for " +
+                           std::to_string(storage.size()) + " of " +
+                           std::to_string(object.components.size()) + " components");
   }
 
   Status AddSource(TensorSource& source, const Plan& plan) {
@@ -119,41 +130,54 @@ struct Writer::State {
     MergeAttributes(plan.attributes, attributes);
     ZT_RETURN_IF_ERROR(engine.Reserve(sums));
     engine.FinishLater(source);
-    ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan, sums, false));
+    ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan, sums, nullptr));
     // Only the end tells whether a pipe held what it promised.
     return source.seekable() ? OkStatus() : Flush();
   }
 
   Status Add(Object object, std::vector<std::span<const std::byte>> components,
-             std::vector<Storage> storage) {
-    ZT_RETURN_IF_ERROR(SettleStorage(object, storage));
-    auto& [source, plan, kept] = memory.emplace_back();
+             std::vector<Storage> storage, std::shared_ptr<const void> kept) {
+    ZT_RETURN_IF_ERROR(FillStorage(object, storage));
+    const auto memory = std::make_shared<InMemory>();
+    memory->kept = std::move(kept);
+    MemorySource& source = memory->source;
     ZT_RETURN_IF_ERROR(source.Add(std::move(object), std::move(components)));
     const Object& declared = source.objects()[0];
     ZT_RETURN_IF_ERROR(
         AnnotateTensor(writer::internal::CheckFormat(declared, true), declared.name));
     PlanOptions options;
     options.spec = engine.options.spec;
-    options.storage.digest = storage.front().digest;
-    auto made = MakePlan(source, options);
-    if (!made.ok()) return made.status();
-    plan = *std::move(made);
-    auto& planned = plan.objects[0].components;
-    for (std::size_t c = 0; c < planned.size(); ++c) {
-      planned[c].storage = storage[c];
+    options.storage.digest = storage.empty() ? std::nullopt : storage.front().digest;
+    ZT_ASSIGN_OR_RETURN(memory->plan, MakePlan(source, options));
+    ZT_RETURN_IF_ERROR(AnnotateTensor(SetStorage(memory->plan.objects[0], storage), declared.name));
+    ZT_ASSIGN_OR_RETURN(const writer::internal::PlanSums sums,
+                        engine.CheckPlan(source, memory->plan));
+    return engine.AddPlanned(source, memory->plan, sums, memory);
+  }
+
+  // Sets what each component of an object is asked to be stored as, in place of raw.
+  Status SetStorage(PlannedObject& planned, std::span<const Storage> storage) const {
+    for (std::size_t c = 0; c < storage.size(); ++c) {
+      planned.components[c].storage = storage[c];
       // The same bytes twice in one object share a blob only where they are to be stored alike.
-      auto& shared = planned[c].shared_with;
+      auto& shared = planned.components[c].shared_with;
       if (shared && storage[shared->component] != storage[c]) shared.reset();
+      if (storage[c].compression == Compression::kNone && storage[c].digest == storage[0].digest) {
+        continue;
+      }
+      ZT_ASSIGN_OR_RETURN(const ResolvedStorage resolved,
+                          engine.Resolve(*planned.object, c, storage[c]));
+      ZT_RETURN_IF_ERROR(CheckExpressible(*planned.object, resolved.encoding, Name(resolved.digest),
+                                          engine.options.spec));
     }
-    ZT_ASSIGN_OR_RETURN(const writer::internal::PlanSums sums, engine.CheckPlan(source, plan));
-    return engine.AddPlanned(source, plan, sums, true);
+    return OkStatus();
   }
 
   Status AddDense(const std::string& name, Shape shape, ElementType element,
-                  std::span<const std::byte> bytes) {
+                  std::span<const std::byte> bytes, std::shared_ptr<const void> kept) {
     auto object = DenseObject(name, std::move(shape), std::move(element));
     if (!object.ok()) return AnnotateTensor(OfCaller(object.status()), name);
-    return Add(*std::move(object), {bytes}, {});
+    return Add(*std::move(object), {bytes}, {}, std::move(kept));
   }
 
   Status AddAlias(std::string name, std::string_view of) {
@@ -163,18 +187,24 @@ struct Writer::State {
     return engine.AddAlias(std::move(name), of);
   }
 
-  // Whether the object can be begun, and its name taken.
-  Status CheckBegin(const Object& object, std::vector<Storage>& storage) {
-    ZT_RETURN_IF_ERROR(SettleStorage(object, storage));
-    ZT_RETURN_IF_ERROR(engine.CheckDeclared(object, storage, false));
-    return engine.AddName(object.name, engine.objects++);
+  // How each component of an object that can be begun is stored. Takes its name.
+  StatusOr<std::vector<ResolvedStorage>> Declare(const Object& object,
+                                                 std::vector<Storage> storage) {
+    ZT_RETURN_IF_ERROR(FillStorage(object, storage));
+    std::vector<ResolvedStorage> resolved;
+    for (std::size_t c = 0; c < storage.size(); ++c) {
+      auto each = engine.Resolve(object, c, storage[c]);
+      if (!each.ok()) return AnnotateTensor(each.status(), object.name);
+      resolved.push_back(*std::move(each));
+    }
+    ZT_RETURN_IF_ERROR(engine.CheckDeclared(object, resolved, false));
+    ZT_RETURN_IF_ERROR(engine.AddName(object.name, engine.objects++));
+    return resolved;
   }
 
   Status Flush() {
-    ZT_RETURN_IF_ERROR(engine.Flush());
-    memory.clear();
     kept_bytes = 0;
-    return OkStatus();
+    return engine.Flush();
   }
 };
 
@@ -192,32 +222,20 @@ Writer::~Writer() {
 
 StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
                                                  WriterOptions options) {
-  if (sink == nullptr) return InvalidArgument("a writer needs a sink");
-  for (const std::shared_ptr<Stage>& stage : options.stages) {
-    if (stage == nullptr) return InvalidArgument("one of the writer's stages is null");
+  try {
+    if (sink == nullptr) return InvalidArgument("a writer needs a sink");
+    ZT_RETURN_IF_ERROR(CheckOptions(options));
+    // The caller's sink and stages are asked what they are, and may throw.
+    const std::string name = sink->name();
+    return writer::internal::Caught(
+        [&]() -> StatusOr<std::unique_ptr<Writer>> {
+          return std::unique_ptr<Writer>(
+              new Writer(std::make_unique<State>(std::move(sink), std::move(options))));
+        },
+        [&](const Status& status) { return Annotate(status, name); });
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
   }
-  if (!Traits(options.spec).writable) {
-    return InvalidArgument("version " + std::string(Traits(options.spec).text) +
-                           " cannot be written");
-  }
-  ZT_RETURN_IF_ERROR(Validate(options.zstd));
-  ZT_RETURN_IF_ERROR(CheckOptions(options));
-  if (!std::isfinite(options.min_gain) || options.min_gain > 1) {
-    return InvalidArgument("min_gain is " + std::to_string(options.min_gain) +
-                           ", no number up to 1");
-  }
-  if (options.threads > kMaxThreads) {
-    return InvalidArgument("threads is " + std::to_string(options.threads) + ", more than " +
-                           std::to_string(kMaxThreads));
-  }
-  // The caller's sink and stages are asked what they are, and may throw.
-  const std::string name = sink->name();
-  return writer::internal::Caught(
-      [&]() -> StatusOr<std::unique_ptr<Writer>> {
-        return std::unique_ptr<Writer>(
-            new Writer(std::make_unique<State>(std::move(sink), std::move(options))));
-      },
-      [&](const Status& status) { return Annotate(status, name); });
 }
 
 void Writer::SetAttribute(std::string_view key, Value value) {
@@ -240,22 +258,23 @@ Status Writer::AddSource(TensorSource& source, const Plan& plan) {
 
 Status Writer::Add(Object object, std::vector<std::span<const std::byte>> components,
                    std::vector<Storage> storage) {
-  return state_->Do(
-      [&] { return state_->Add(std::move(object), std::move(components), std::move(storage)); });
+  return state_->Do([&] {
+    return state_->Add(std::move(object), std::move(components), std::move(storage), nullptr);
+  });
 }
 
 Status Writer::Add(const std::string& name, Shape shape, ElementType element,
                    std::span<const std::byte> bytes) {
   return state_->Do(
-      [&] { return state_->AddDense(name, std::move(shape), std::move(element), bytes); });
+      [&] { return state_->AddDense(name, std::move(shape), std::move(element), bytes, nullptr); });
 }
 
 Status Writer::AddKept(const std::string& name, Shape shape, ElementType element,
                        std::span<const std::byte> bytes, std::shared_ptr<const void> kept) {
   State& s = *state_;
   return s.Do([&]() -> Status {
-    ZT_RETURN_IF_ERROR(s.AddDense(name, std::move(shape), std::move(element), bytes));
-    s.memory.back().kept = std::move(kept);
+    ZT_RETURN_IF_ERROR(
+        s.AddDense(name, std::move(shape), std::move(element), bytes, std::move(kept)));
     s.kept_bytes += bytes.size();
     return s.kept_bytes > s.engine.options.memory_bytes ? s.Flush() : OkStatus();
   });
@@ -271,9 +290,9 @@ Status Writer::AddShard(const StoredShard& shard, std::vector<StoredObject> obje
 
 StatusOr<std::unique_ptr<ObjectWriter>> Writer::Begin(Object object, std::vector<Storage> storage) {
   std::unique_ptr<ObjectWriter> made;
-  ZT_RETURN_IF_ERROR(state_->Do([&] {
-    ZT_RETURN_IF_ERROR(state_->CheckBegin(object, storage));
-    made = ObjectWriter::Make(state_->engine, std::move(storage), std::move(object));
+  ZT_RETURN_IF_ERROR(state_->Do([&]() -> Status {
+    ZT_ASSIGN_OR_RETURN(auto resolved, state_->Declare(object, std::move(storage)));
+    made = ObjectWriter::Make(state_->engine, std::move(resolved), std::move(object));
     return OkStatus();
   }));
   return made;

@@ -1,0 +1,54 @@
+// zt.reader:recent — what was used last, within a budget. Internal to the module.
+module zt.reader:recent;
+
+import zt.std;
+
+namespace zt::reader::internal {
+
+// Keeps what was used last, as long as all of it costs no more than `most`.
+template <typename Key, typename T>
+class Recent {
+ public:
+  explicit Recent(std::uint64_t most) : most_(most) {}
+
+  std::shared_ptr<T> Find(const Key& key) {
+    const auto held = places_.find(key);
+    if (held == places_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, held->second);
+    return order_.front().value;
+  }
+  // What is kept under `key` from now on: `value`, unless another thread was faster.
+  std::shared_ptr<T> Add(const Key& key, std::shared_ptr<T> value, std::uint64_t cost) {
+    if (auto held = Find(key)) return held;
+    order_.push_front({key, value, cost});
+    places_.emplace(key, order_.begin());
+    cost_ += cost;
+    while (cost_ > most_ && order_.size() > 1) {
+      cost_ -= order_.back().cost;
+      places_.erase(order_.back().key);
+      order_.pop_back();
+    }
+    return value;
+  }
+
+  void Drop(const Key& key) {
+    const auto held = places_.find(key);
+    if (held == places_.end()) return;
+    cost_ -= held->second->cost;
+    order_.erase(held->second);
+    places_.erase(held);
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    std::shared_ptr<T> value;
+    std::uint64_t cost;
+  };
+  const std::uint64_t most_;
+  std::uint64_t cost_ = 0;
+  std::list<Entry> order_;  // the one used last comes first
+  std::map<Key, typename std::list<Entry>::iterator> places_;
+};
+
+}  // namespace zt::reader::internal
