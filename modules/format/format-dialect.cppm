@@ -64,10 +64,10 @@ class Dialect {
   virtual Status CheckRoot(const Value::Map& attributes) const;
   // Whether a manifest can name this file as one that holds blobs.
   virtual Status CheckShard(const StoredShard& shard) const;
-  // Appends what the manifest says of an object, with its name as a text at `*name_at`. `shards` are what
-  // StoredComponent::shard counts.
+  // Appends what the manifest says of an object, with its name as a text at `*name_at`, and counts the values that decoding
+  // makes of it (kMaxAttributeValues). `shards` are what StoredComponent::shard counts.
   virtual Status AppendEntry(const StoredObject& object, std::span<const StoredShard> shards,
-                             Bytes* out, std::size_t* name_at) const = 0;
+                             Bytes* out, std::size_t* name_at, std::uint64_t* values) const = 0;
   // Whether entries are in the order of deterministic map keys; else they keep their own.
   virtual bool SortsEntries() const { return true; }
   // What comes before and behind so many entries.
