@@ -46,6 +46,8 @@ class Dialect {
   // object whose components are valid. The messages name neither. kDataLoss.
   virtual Status CheckStored(const StoredObject& object, const StoredComponent& component) const;
   virtual Status CheckComplete(const Object& object) const;
+  // As zt::CheckStored. `declared` is for reuse of its memory.
+  Status CheckAlone(const StoredObject& object, Object* declared) const;
   // As CheckLayout.
   virtual Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) const;
 
@@ -134,6 +136,8 @@ StatusOr<StoredObject> FromV2(StoredObject object);
 Status FromPlanes(StoredObject& object);
 // True where a component is stored in byte planes.
 bool HasPlanes(const StoredObject& object);
+// Whether these can be the parameters of byte planes of such elements. kDataLoss.
+Status CheckPlaneParameters(const CodecParameters& parameters, const ElementType& element);
 // Whether an object can have byte planes. kInvalidArgument.
 Status CheckPlanes(std::string_view format, std::size_t components, std::string_view role,
                    const Value::Map& attributes);

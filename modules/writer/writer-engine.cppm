@@ -78,6 +78,7 @@ struct PlanSums {
   std::size_t name_bytes = 0;                       // that Names takes for its names
   bool compressed = false;                          // some of it may be
   bool shared = false;                              // some blobs are
+  bool sparse = false;                              // some objects are
 };
 
 class Engine;
@@ -160,6 +161,7 @@ class Engine {
   Status EnqueueComponent(const std::shared_ptr<ComponentState>& component,
                           std::uint64_t input_bytes);
   Status AddObject(TensorSource& source, PlanState& run, std::uint32_t index);
+  void NoteCells(PlanState& run) const;
 
   std::unique_ptr<Sink> sink_;
   BufferPool pool_;
