@@ -1,10 +1,7 @@
-// The writer's parts that are numbers and names alone: placer, cutter, names, cells.
-#include <algorithm>
+// The writer's parts that are numbers and names alone: placer, cutter, names.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <random>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,7 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "writer/cells.h"
 #include "writer/names.h"
 #include "writer/placement.h"
 
@@ -116,102 +112,6 @@ TEST(Names, HoldEachNameOnce) {
   EXPECT_EQ(names.Find("layer"), std::nullopt);
   EXPECT_TRUE(names.Add("", 7));
   EXPECT_EQ(names.Find(""), 7u);
-}
-
-std::vector<std::byte> Eights(const std::vector<std::uint64_t>& numbers) {
-  std::vector<std::byte> out;
-  for (const std::uint64_t number : numbers) {
-    for (int byte = 0; byte < 8; ++byte) out.push_back(static_cast<std::byte>(number >> 8 * byte));
-  }
-  return out;
-}
-
-// Whether cells are the same, in every order, with enough memory to keep all and with less; against a set of them.
-TEST(Cells, AreToldApartInAnyMemory) {
-  std::mt19937_64 random(1);
-  int unknown = 0, same = 0;
-  for (int round = 0; round < 3000; ++round) {
-    std::vector<std::uint64_t> shape;
-    for (std::size_t rank = 1 + random() % 4; shape.size() < rank;)
-      shape.push_back(1 + random() % 5);
-    std::uint64_t places = 1;
-    for (const std::uint64_t dimension : shape) places *= dimension;
-    std::vector<std::uint64_t> cells(1 + random() % 40);
-    for (std::uint64_t& cell : cells) cell = random() % places;
-    const bool ascend = random() % 4 != 0;
-    if (ascend) std::sort(cells.begin(), cells.end());
-    const std::set<std::uint64_t> known(cells.begin(), cells.end());
-    if (ascend && random() % 2 == 0) cells.assign(known.begin(), known.end());
-    std::vector<std::byte> coords;
-    for (std::size_t d = 0; d < shape.size(); ++d) {
-      std::uint64_t below = 1;
-      for (std::size_t e = d + 1; e < shape.size(); ++e) below *= shape[e];
-      for (const std::uint64_t cell : cells)
-        coords.push_back(static_cast<std::byte>(cell / below % shape[d]));
-    }
-    const auto want = known.size() == cells.size() ? Cells::Answer::kDiffer : Cells::Answer::kSame;
-    const std::uint64_t most = random() % 400;
-    Cells checked(shape, cells.size(), most);
-    for (std::size_t at = 0; at < coords.size();) {
-      const std::size_t part = std::min<std::size_t>(1 + random() % 20, coords.size() - at);
-      checked.Add(std::span(coords).subspan(at, part), 1);
-      at += part;
-    }
-    const Cells::Answer answer = checked.Finish();
-    if (most >= 8 * cells.size() || (ascend && most >= 4 * cells.size())) {
-      ASSERT_EQ(answer, want) << round;
-    } else if (answer != Cells::Answer::kUnknown) {
-      ASSERT_EQ(answer, want) << round;
-    }
-    unknown += answer == Cells::Answer::kUnknown ? 1 : 0;
-    same += answer == Cells::Answer::kSame ? 1 : 0;
-  }
-  EXPECT_GT(unknown, 100);
-  EXPECT_GT(same, 500);
-}
-
-TEST(Rows, AscendWhicheverComponentComesFirst) {
-  std::mt19937_64 random(1);
-  int bad = 0, large = 0;
-  for (int round = 0; round < 3000; ++round) {
-    std::vector<std::uint64_t> pointers = {0}, indices;
-    std::optional<std::uint64_t> want;
-    const std::uint64_t rows = random() % 12;
-    for (std::uint64_t row = 0; row < rows; ++row) {
-      for (std::uint64_t count = random() % 4; count > 0; --count) {
-        const std::uint64_t index = random() % 3 == 0 || indices.size() == pointers.back()
-                                        ? random() % 1000
-                                        : indices.back() + 1 + random() % 9;
-        if (indices.size() > pointers.back() && index <= indices.back() && !want)
-          want = indices.size();
-        indices.push_back(index);
-      }
-      pointers.push_back(indices.size());
-    }
-    const std::vector<std::byte> p = Eights(pointers), i = Eights(indices);
-    for (const bool pointers_first : {false, true}) {
-      const std::uint64_t most = random() % 3 == 0 ? 2 : 1000;
-      Rows checked(rows, most);
-      if (pointers_first) checked.AddPointers(p, 8);
-      checked.AddIndices(i, 8);
-      if (!pointers_first) checked.AddPointers(p, 8);
-      if (checked.too_many()) {
-        ASSERT_EQ(most, 2u);
-        ++large;
-      } else {
-        ASSERT_EQ(checked.bad().has_value(), want.has_value()) << round << pointers_first;
-        if (pointers_first) {  // else it may be a later one that tells
-          ASSERT_EQ(checked.bad(), want) << round;
-        }
-        bad += want ? 1 : 0;
-      }
-    }
-  }
-  EXPECT_GT(bad, 500);
-  EXPECT_GT(large, 100);
-  Rows empty(1 << 20, 100);  // rows without elements take nothing
-  empty.AddPointers(std::vector<std::byte>(8 << 20), 8);
-  EXPECT_FALSE(empty.too_many());
 }
 
 TEST(Names, FindAllWithoutRoomMadeForThem) {

@@ -180,7 +180,7 @@ Status Convert(const ConvertArgs& args) {
   if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
-  if (args.canonical) ZT_RETURN_IF_ERROR(MakeCanonical(*source, plan, args.common.memory));
+  if (args.canonical) ZT_RETURN_IF_ERROR(MakeCanonical(*source, plan));
   std::vector<std::string> warnings = source->warnings();
   for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));
   if (!args.output.empty() && args.output != "-" && !args.output.ends_with(".zt") && !shards &&

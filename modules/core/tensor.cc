@@ -88,6 +88,14 @@ StatusOr<std::uint64_t> ValueCount(const Component& values) {
   return *count / ratio;
 }
 
+// Whether `values` has two elements of f4_e2m1 in each byte, as many as there are indices, of which `each` stand for one.
+bool SharesBytes(const Component& values, const Component& indices, std::size_t each) {
+  const std::size_t step = ByteWidth(indices.element.dtype) * each;
+  if (values.element.type != "f4_e2m1" || indices.bytes == kUnknownSize || step == 0) return false;
+  const std::uint64_t count = indices.bytes / step;
+  return indices.bytes % step == 0 && values.bytes == count / 2 + count % 2;
+}
+
 // That a type is one of its dtype. One that is a dtype's name says nothing beside that dtype, and is wrong beside others.
 Status CheckElement(const ElementType& element) {
   const LogicalType* const type = FindLogicalType(element.type);
@@ -142,21 +150,25 @@ Status ValidateCsr(const Object& object) {
     return status;
   }
   const Component& values = *FindRole(object, "values");
-  if (values.bytes == kUnknownSize) return OkStatus();
+  const Component& indices = *FindRole(object, "indices");
+  if (values.bytes == kUnknownSize || SharesBytes(values, indices, 1)) return OkStatus();
   auto count = ValueCount(values);
   if (!count.ok()) return count.status();
-  return RequireElements(*FindRole(object, "indices"), *count, "the number of values");
+  return RequireElements(indices, *count, "the number of values");
 }
 
 Status ValidateCoo(const Object& object) {
   if (auto status = RequireRoles(object, {"values", "coords"}, true); !status.ok()) return status;
   const Component& values = *FindRole(object, "values");
-  if (values.bytes == kUnknownSize) return OkStatus();
+  const Component& indices = *FindRole(object, "coords");
+  if (values.bytes == kUnknownSize || SharesBytes(values, indices, object.shape.size())) {
+    return OkStatus();
+  }
   auto count = ValueCount(values);
   if (!count.ok()) return count.status();
   const auto coords = CheckedMul(*count, object.shape.size());
   if (!coords) return InvalidData("coords overflow 64 bits");
-  return RequireElements(*FindRole(object, "coords"), *coords, "values times rank");
+  return RequireElements(indices, *coords, "values times rank");
 }
 
 }  // namespace

@@ -42,13 +42,23 @@ void ForIndices(std::span<const std::byte> bytes, std::uint64_t position, DType 
   }
 }
 
-// Whether a tensor of packed elements has an odd number of them, which only its logical shape tells (2.0).
+// Whether a component of f4_e2m1 with this role holds elements whose number the object tells.
+bool HasPackedCount(const Object& object, std::string_view role) {
+  if (object.format == "dense" || object.format == "zt.mx/1") return role == "data";
+  return (object.format == "sparse_csr" || object.format == "sparse_coo") && role == "values";
+}
+
+// Whether the number of those elements is odd: a dense tensor's follows from its logical shape, if it has one.
 bool HasOddCount(const Object& object) {
-  const Value* shape = FindMember(object.attributes, "logical_shape");
-  const Value::Array* dims = shape == nullptr ? nullptr : shape->AsArray();
-  return object.format == "dense" && dims != nullptr &&
-         std::all_of(dims->begin(), dims->end(), [](const Value& dim) {
-           return dim.AsUint() != nullptr && *dim.AsUint() % 2 == 1;
+  if (object.format == "dense") {
+    const auto shape = format::internal::LogicalShape(object);
+    return shape && ElementCount(*shape).value_or(0) % 2 == 1;
+  }
+  if (object.format == "zt.mx/1") return ElementCount(object.shape).value_or(0) % 2 == 1;
+  const std::uint64_t count = format::internal::CountElements(object).value_or(0);
+  // Without packing, as 1.x may have them, each element has a byte.
+  return count % 2 == 1 && std::ranges::any_of(object.components, [&](const Component& each) {
+           return each.role == "values" && each.bytes == count / 2 + 1;
          });
 }
 
@@ -59,7 +69,9 @@ std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std:
   const DType dtype = declared.element.dtype;
   if (dtype == DType::kBool) return DataRule{DataRule::Kind::kBool, dtype};
   if (declared.element.type == "f4_e2m1") {
-    if (!HasOddCount(object) || bytes == kUnknownSize || bytes == 0) return std::nullopt;
+    if (bytes == 0 || !HasPackedCount(object, declared.role)) return std::nullopt;
+    if (bytes == kUnknownSize) return DataRule{DataRule::Kind::kNibble, dtype, 1, bytes};
+    if (!HasOddCount(object)) return std::nullopt;
     return DataRule{DataRule::Kind::kNibble, dtype, 1, bytes - 1};
   }
   const bool integer = IsSignedInt(dtype) || IsUnsignedInt(dtype);
@@ -67,19 +79,25 @@ std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std:
   if (declared.role == "indptr") return DataRule{DataRule::Kind::kPointers, dtype};
   const std::uint32_t dimensions =
       declared.role == "coords" ? static_cast<std::uint32_t>(object.shape.size()) : 1;
-  if (dimensions == 0 || bytes == kUnknownSize) return std::nullopt;
+  const bool open = bytes == kUnknownSize;
+  if (dimensions == 0 || (open && declared.role == "coords")) return std::nullopt;
   return DataRule{DataRule::Kind::kIndices, dtype, dimensions,
-                  bytes / ByteWidth(dtype) / dimensions};
+                  open ? bytes : bytes / ByteWidth(dtype) / dimensions};
+}
+
+std::optional<std::uint64_t> format::internal::CountElements(const Object& object) {
+  const bool csr = object.format == "sparse_csr";
+  if (!csr && (object.format != "sparse_coo" || object.shape.empty())) return std::nullopt;
+  for (const Component& each : object.components) {
+    if (each.role != (csr ? "indices" : "coords") || each.bytes == kUnknownSize) continue;
+    return each.bytes / ByteWidth(each.element.dtype) / (csr ? 1 : object.shape.size());
+  }
+  return std::nullopt;
 }
 
 std::optional<std::uint64_t> CountIndices(const Object& object) {
   if (object.format != "sparse_csr") return std::nullopt;
-  for (const Component& each : object.components) {
-    if (each.role == "indices" && each.bytes != kUnknownSize) {
-      return each.bytes / ByteWidth(each.element.dtype);
-    }
-  }
-  return std::nullopt;
+  return format::internal::CountElements(object);
 }
 
 DataFacts::DataFacts(const DataRule& rule, std::uint64_t offset)
@@ -127,9 +145,11 @@ void DataFacts::Whole(std::span<const std::byte> bytes, std::uint64_t position) 
 }
 
 void DataFacts::Nibble(std::span<const std::byte> bytes, std::uint64_t position) {
-  if (rule_.each < position || rule_.each - position >= bytes.size()) return;
-  const auto last = std::to_integer<std::uint64_t>(bytes[rule_.each - position]);
-  if (last > 0xf) bad_ = {last, rule_.each};
+  const std::uint64_t end = position + bytes.size() - 1;  // the last byte so far
+  const std::uint64_t at = rule_.each == kUnknownSize ? end : rule_.each;
+  if (at < position || at > end) return;
+  const auto last = std::to_integer<std::uint64_t>(bytes[at - position]);
+  bad_ = last > 0xf ? std::optional(Found{last, at}) : std::nullopt;
 }
 
 void DataFacts::Bools(std::span<const std::byte> bytes, std::uint64_t position) {
@@ -174,7 +194,7 @@ void DataFacts::Pointers(std::span<const std::byte> bytes, std::uint64_t positio
 void DataFacts::Merge(const DataFacts& next) {
   Add(std::span(next.head_).first(next.head_bytes_));
   if (!bad_ && next.first_ && first_ && next.first_->value < last_) bad_ = next.first_;
-  if (!bad_) bad_ = next.bad_;
+  if (!bad_ || (rule_.kind == DataRule::Kind::kNibble && next.end_ > next.begin_)) bad_ = next.bad_;
   if (next.first_) {
     if (!first_) first_ = next.first_;
     last_ = next.last_;
@@ -202,7 +222,7 @@ Status DataFacts::Check(const Object& object, std::optional<std::uint64_t> indic
       return InvalidData("element " + std::to_string(bad_->position) + " of bool is " +
                          std::to_string(bad_->value) + ", neither 0 nor 1");
     case DataRule::Kind::kNibble:
-      if (!bad_) return OkStatus();
+      if (!bad_ || !HasOddCount(object)) return OkStatus();
       return InvalidData("the last byte of an odd number of f4_e2m1 is " +
                          std::to_string(bad_->value) + ", its high half is not 0");
     case DataRule::Kind::kIndices:

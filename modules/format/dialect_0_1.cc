@@ -196,7 +196,7 @@ class DialectOf01 final : public Dialect {
                            Quote(attributes[0].first) + "; --no-metadata leaves them out");
   }
   Status AppendEntry(const StoredObject& object, std::span<const StoredShard>, Bytes* out,
-                     std::size_t* name_at) const override;
+                     std::size_t* name_at, std::uint64_t* values) const override;
   bool SortsEntries() const override { return false; }
   Status AppendHead(std::size_t entries, const Value::Map&, std::span<const StoredShard>,
                     Bytes* out) const override {
@@ -227,7 +227,8 @@ Status DialectOf01::CheckObject(const Object& object, Encoding encoding, std::st
 }
 
 Status DialectOf01::AppendEntry(const StoredObject& object, std::span<const StoredShard>,
-                                Bytes* out, std::size_t* name_at) const {
+                                Bytes* out, std::size_t* name_at, std::uint64_t* values) const {
+  *values = CountValues(object.attributes);
   ZT_RETURN_IF_ERROR(CheckTexts(object));
   const StoredComponent& component = object.components[0];
   ZT_RETURN_IF_ERROR(

@@ -341,13 +341,13 @@ class DialectOf1x final : public Dialect {
   }
   Status CheckObject(const Object& object, Encoding encoding, std::string_view) const override;
   Status AppendEntry(const StoredObject& object, std::span<const StoredShard>, Bytes* out,
-                     std::size_t* name_at) const override {
+                     std::size_t* name_at, std::uint64_t* values) const override {
     *name_at = out->size();
     cbor::AppendText(*out, object.name);
-    if (!HasPlanes(object)) return AppendObject(object, out);
+    if (!HasPlanes(object)) return AppendObject(object, out, values);
     ZT_RETURN_IF_ERROR(CheckEncoding(Encoding::kPlanes));
     ZT_ASSIGN_OR_RETURN(const StoredObject planes, ToPlanes(object));
-    return AppendObject(planes, out);
+    return AppendObject(planes, out, values);
   }
   Status AppendHead(std::size_t entries, const Value::Map& attributes, std::span<const StoredShard>,
                     Bytes* out) const override {
@@ -373,7 +373,7 @@ class DialectOf1x final : public Dialect {
                         const ElementType& element) const;
   Status AppendComponent(const StoredObject& object, const StoredComponent& component,
                          Bytes* out) const;
-  Status AppendObject(const StoredObject& object, Bytes* out) const;
+  Status AppendObject(const StoredObject& object, Bytes* out, std::uint64_t* values) const;
 };
 
 Status DialectOf1x::CheckStored(const StoredObject& object,
@@ -490,7 +490,9 @@ Status DialectOf1x::AppendComponent(const StoredObject& object, const StoredComp
   return OkStatus();
 }
 
-Status DialectOf1x::AppendObject(const StoredObject& object, Bytes* out) const {
+Status DialectOf1x::AppendObject(const StoredObject& object, Bytes* out,
+                                 std::uint64_t* values) const {
+  *values = CountValues(object.attributes);
   ZT_RETURN_IF_ERROR(CheckTexts(object));
   // Sorted: shape, format, attributes, components.
   cbor::AppendMapHead(*out, 3 + !object.attributes.empty());

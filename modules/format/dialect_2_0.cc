@@ -107,6 +107,13 @@ Status CheckShape(const Shape& shape) {
   return OkStatus();
 }
 
+// The part field `planes`.
+Value::Map PlanesOf(const CodecParameters& parameters) {
+  return {{"rotate", std::uint32_t{parameters.rotate}},
+          {"group", parameters.group},
+          {"chunk", parameters.chunk}};
+}
+
 Status CheckDigestText(std::string_view digest) {
   ZT_ASSIGN_OR_RETURN(const DigestText text, ParseDigest(digest));
   const bool known = text.kind == DigestKind::kXxh3 || text.kind == DigestKind::kSha256;
@@ -145,7 +152,7 @@ class DialectOf20 final : public Dialect {
   }
   Status CheckShard(const StoredShard& shard) const override;
   Status AppendEntry(const StoredObject& object, std::span<const StoredShard> shards, Bytes* out,
-                     std::size_t* name_at) const override;
+                     std::size_t* name_at, std::uint64_t* values) const override;
   Status AppendHead(std::size_t entries, const Value::Map& attributes,
                     std::span<const StoredShard> shards, Bytes* out) const override;
   Status AppendTail(const Value::Map& attributes, Bytes* out) const override {
@@ -220,9 +227,10 @@ Status DialectOf20::CheckObject(const Object& object, Encoding encoding,
 }
 
 Status DialectOf20::AppendEntry(const StoredObject& object, std::span<const StoredShard> shards,
-                                Bytes* out, std::size_t* name_at) const {
+                                Bytes* out, std::size_t* name_at, std::uint64_t* values) const {
   ZT_RETURN_IF_ERROR(CheckTexts(object));
   ZT_ASSIGN_OR_RETURN(const Object said, Say(Declare(object)));
+  *values = CountValues(said.attributes);
   *name_at = out->size();
   cbor::AppendText(*out, object.name);
   // Sorted: parts, shape, layout, attributes.
@@ -234,8 +242,10 @@ Status DialectOf20::AppendEntry(const StoredObject& object, std::span<const Stor
   cbor::AppendMapHead(*out, order.size());
   for (const std::size_t i : order) {
     cbor::AppendText(*out, roles[i]);
-    const Status status = AppendPart(said.components[i].element, object.components[i], shards, out);
+    const StoredComponent& stored = object.components[i];
+    const Status status = AppendPart(said.components[i].element, stored, shards, out);
     if (!status.ok()) return Annotate(status, "component " + Quote(roles[i]));
+    if (stored.encoding == Encoding::kPlanes) *values += CountValues(PlanesOf(stored.parameters));
   }
   AppendShape(said.shape, out);
   cbor::AppendText(*out, "layout");
@@ -277,12 +287,8 @@ Status DialectOf20::AppendPart(const ElementType& element, const StoredComponent
     cbor::AppendText(*out, stored.digest);
   }
   if (planes) {  // a field of ours, which other readers pass over
-    const CodecParameters& parameters = stored.parameters;
     cbor::AppendText(*out, "planes");
-    ZT_RETURN_IF_ERROR(AppendMap({{"rotate", std::uint32_t{parameters.rotate}},
-                                  {"group", parameters.group},
-                                  {"chunk", parameters.chunk}},
-                                 1, out));
+    ZT_RETURN_IF_ERROR(AppendMap(PlanesOf(stored.parameters), 1, out));
   }
   if (encoded) {
     cbor::AppendText(*out, "encoding");

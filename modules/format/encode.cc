@@ -70,14 +70,15 @@ StatusOr<EncodedEntry> ManifestEncoder::Encode(const StoredObject& object,
   Bytes bytes;
   bytes.reserve(kMostEntryBytes);
   std::size_t name_at = 0;
-  ZT_RETURN_IF_ERROR(dialect.AppendEntry(object, shards_, &bytes, &name_at));
+  std::uint64_t values = 0;
+  ZT_RETURN_IF_ERROR(dialect.AppendEntry(object, shards_, &bytes, &name_at, &values));
   if (bytes.size() > kMaxManifestBytes) return TooLarge(bytes.size());
   const auto number = [](std::size_t value) { return static_cast<std::uint32_t>(value); };
   out->insert(out->end(), bytes.begin(), bytes.end());
   return EncodedEntry{.bytes = number(bytes.size()),
                       .name = number(name_at + cbor::TextHead(object.name.size())),
                       .name_bytes = number(object.name.size()),
-                      .attribute_values = format::internal::CountValues(object.attributes)};
+                      .attribute_values = values};
 }
 
 Status ManifestEncoder::Add(const StoredObject& object) {

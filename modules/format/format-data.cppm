@@ -2,6 +2,7 @@
 export module zt.format:data;
 
 import zt.std;
+import :model;
 import zt.core;
 
 export namespace zt {
@@ -9,20 +10,20 @@ export namespace zt {
 // What has to be looked at in a component's bytes (1.2 §2, §3): the same for all components with equal rules.
 struct DataRule {
   enum class Kind : std::uint8_t {
-    kBool,     // bytes are 0 or 1
-    kIndices,  // below the dimension they count
-    kNibble,  // the high half of the last byte is 0: it holds the last of an odd number of 4-bit elements
+    kBool,      // bytes are 0 or 1
+    kIndices,   // below the dimension they count
+    kNibble,    // of an odd number of 4-bit elements, the high half of the last byte is 0
     kPointers,  // begin at 0, never fall, end at the number of indices
   };
   Kind kind = Kind::kBool;
   DType dtype = DType::kBool;
   std::uint32_t dimensions = 1;  // kIndices: so many runs of as many indices each
-  std::uint64_t each = 0;        // kIndices: elements of a run; kNibble: the last byte's position
+  std::uint64_t each = 0;  // kIndices: elements of a run; kNibble: where the last byte is, if known
   auto operator<=>(const DataRule&) const = default;
 };
 
-// The rule of component number `component`; nullopt where any bytes will do, and where `bytes`, its decoded size, has
-// to be known and is kUnknownSize.
+// The rule of component number `component` of `bytes` decoded bytes; nullopt where any bytes will do. With kUnknownSize it
+// is the rule whatever the size and the attributes come to; nullopt for coordinates, which CellFacts then holds.
 std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std::uint64_t bytes);
 
 // What the bytes of one component show. Ranges may be looked at by several threads, each with DataFacts of its own,
@@ -36,6 +37,7 @@ class DataFacts {
   void Add(std::span<const std::byte> bytes);
   // Takes over what `next` found in the bytes that follow. `next` was made with the offset at which these end.
   void Merge(const DataFacts& next);
+  inline const DataRule& rule() const { return rule_; }
   // Where the bytes end that were looked at.
   inline std::uint64_t end() const { return end_; }
 
@@ -72,5 +74,29 @@ class DataFacts {
 // The number of indices that the row pointers of a sparse_csr object end at, from the size of its indices; nullopt for
 // other formats and where that size is unknown.
 std::optional<std::uint64_t> CountIndices(const Object& object);
+
+// What the indices of a sparse object decide together (2.0 §5.2): the columns of each row of a sparse_csr object ascend, no two
+// elements of a sparse_coo object name the same cell. The bytes of each component pass once, in order; the memory is limited.
+class CellFacts {
+ public:
+  // Null where `version` asks no such thing, unless the object's coordinates come in unknown number: those are held until
+  // their number is known, and their range is checked as well. What is kept takes `memory_bytes` at most.
+  static std::shared_ptr<CellFacts> Make(const Object& object, SpecVersion version,
+                                         std::uint64_t memory_bytes);
+  ~CellFacts();
+  CellFacts(const CellFacts&) = delete;
+  CellFacts& operator=(const CellFacts&) = delete;
+
+  // The bytes of component number `component` that follow, cut anywhere; those of others than indices are ignored.
+  void Add(std::size_t component, std::span<const std::byte> bytes);
+  // The verdict, after the last bytes, on an object with these indices, of the same format and rank, whose components keep
+  // their own rules. kDataLoss where a rule is broken, kUnimplemented where the memory does not suffice to tell.
+  Status Check(const Object& object);
+
+ private:
+  struct State;
+  explicit CellFacts(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace zt

@@ -39,6 +39,8 @@ class Dialect {
   // object whose components are valid. The messages name neither. kDataLoss.
   virtual Status CheckStored(const StoredObject& object, const StoredComponent& component) const;
   virtual Status CheckComplete(const Object& object) const;
+  // As zt::CheckStored. `declared` is for reuse of its memory.
+  Status CheckAlone(const StoredObject& object, Object* declared) const;
   // As CheckLayout.
   virtual Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) const;
 
@@ -57,10 +59,10 @@ class Dialect {
   virtual Status CheckRoot(const Value::Map& attributes) const;
   // Whether a manifest can name this file as one that holds blobs.
   virtual Status CheckShard(const StoredShard& shard) const;
-  // Appends what the manifest says of an object, with its name as a text at `*name_at`. `shards` are what
-  // StoredComponent::shard counts.
+  // Appends what the manifest says of an object, with its name as a text at `*name_at`, and counts the values that decoding
+  // makes of it (kMaxAttributeValues). `shards` are what StoredComponent::shard counts.
   virtual Status AppendEntry(const StoredObject& object, std::span<const StoredShard> shards,
-                             Bytes* out, std::size_t* name_at) const = 0;
+                             Bytes* out, std::size_t* name_at, std::uint64_t* values) const = 0;
   // Whether entries are in the order of deterministic map keys; else they keep their own.
   virtual bool SortsEntries() const { return true; }
   // What comes before and behind so many entries.
@@ -127,6 +129,8 @@ StatusOr<StoredObject> FromV2(StoredObject object);
 Status FromPlanes(StoredObject& object);
 // True where a component is stored in byte planes.
 bool HasPlanes(const StoredObject& object);
+// Whether these can be the parameters of byte planes of such elements. kDataLoss.
+Status CheckPlaneParameters(const CodecParameters& parameters, const ElementType& element);
 // Whether an object can have byte planes. kInvalidArgument.
 Status CheckPlanes(std::string_view format, std::size_t components, std::string_view role,
                    const Value::Map& attributes);

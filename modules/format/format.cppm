@@ -41,6 +41,15 @@ StatusOr<Manifest> DecodeManifest(std::span<const std::byte> bytes, const Traile
 // Checks the layout (1.2 §3 to §5): every blob aligned, within [header, data_end), blobs disjoint or identical, raw
 // lengths and decoded sizes as shape and dtype ask, component sets of the known formats, index dtypes of the version.
 Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
+// What that asks of one object, wherever its blobs lie. The message names the component, not the object.
+Status CheckStored(const StoredObject& object, SpecVersion version);
+// The most bytes that a frame of so much content may have and still be read on its own. Encoders that flush often make
+// larger ones than those that are given all at once.
+std::uint64_t MostOfFrame(const Codec& codec, std::uint64_t content);
+// Checks where the frames of an encoded component lie: as its parameters say, and as the version asks
+// (ContainerTraits::equal_frames). Without a table of frames there are none. kDataLoss.
+Status CheckFrames(const StoredComponent& component, const ContainerTraits& traits,
+                   std::optional<std::span<const Frame>> frames);
 
 // The content digest of a 2.0 file (§6.4), "algorithm:hex", from the bytes of its manifest: the same for a model however it
 // is laid out, compressed or split. kInvalidArgument where a part has no digest, or `kind` is kNone.
@@ -177,6 +186,11 @@ namespace zt::format::internal {
 
 // As sparse_csr and sparse_coo name them: "indices", "indptr", "coords".
 bool IsIndexRole(std::string_view format, std::string_view role);
+// The elements of a sparse object, from the size of its indices; nullopt where that is unknown.
+std::optional<std::uint64_t> CountElements(const Object& object);
+// The shape in elements of a dense tensor of 4-bit ones, whose own shape counts bytes: 1.x keeps it in an attribute. nullopt
+// where that is missing, or no shape of so many bytes.
+std::optional<Shape> LogicalShape(const Object& object);
 // A component's decoded size where only the shape can tell (1.1 and 0.1 zstd): kUnknownSize where it cannot, or
 // where the shape overflows, which CheckLayout reports.
 std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& component);

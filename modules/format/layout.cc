@@ -65,6 +65,10 @@ Status CheckBlob(const StoredComponent& component, const ContainerTraits& traits
   if (component.length > 0 && component.offset < kHeaderBytes) {
     return InvalidData("blob at " + std::to_string(component.offset) + " lies in the header");
   }
+  return OkStatus();
+}
+
+Status CheckEncoded(const StoredComponent& component) {
   if (component.encoding == Encoding::kRaw) return OkStatus();
   const Codec& codec = *FindCodec(component.encoding);
   const std::string name(codec.name());
@@ -75,7 +79,8 @@ Status CheckBlob(const StoredComponent& component, const ContainerTraits& traits
                        " is more than " + std::to_string(component.length) + " bytes of " + name +
                        " can yield");
   }
-  return OkStatus();
+  if (component.encoding != Encoding::kPlanes) return OkStatus();
+  return internal::CheckPlaneParameters(component.parameters, component.element);
 }
 
 // Blobs may be shared whole, as tied weights are, but not in part.
@@ -102,6 +107,25 @@ Status CheckDisjoint(const Manifest& manifest, std::vector<Blob>& blobs) {
 
 }  // namespace
 
+Status format::internal::Dialect::CheckAlone(const StoredObject& object, Object* declared) const {
+  declared->format = object.format;
+  declared->shape = object.shape;
+  declared->components.clear();
+  for (const StoredComponent& component : object.components) {
+    // A blob may mix values and indices: its size is no number of elements.
+    const bool mixed = traits_.mixed_sparse && object.format != "dense";
+    declared->components.push_back(
+        {component.role, component.element, mixed ? kUnknownSize : component.decoded_bytes});
+    auto status = CheckEncoded(component);
+    if (status.ok()) status = CheckStored(object, component);
+    if (status.ok()) continue;
+    if (object.components.size() == 1) return status;
+    return Annotate(status, "component " + Quote(component.role));
+  }
+  ZT_RETURN_IF_ERROR(ValidateObject(*declared));
+  return CheckComplete(*declared);
+}
+
 Status format::internal::Dialect::CheckLayout(const Manifest& manifest,
                                               std::uint64_t data_end) const {
   std::vector<Blob> blobs;
@@ -110,35 +134,59 @@ Status format::internal::Dialect::CheckLayout(const Manifest& manifest,
   for (std::size_t i = 0; i < manifest.objects.size(); ++i) {
     const StoredObject& object = manifest.objects[i];
     declared.name = object.name;
-    declared.format = object.format;
-    declared.shape = object.shape;
-    declared.components.clear();
     for (std::size_t j = 0; j < object.components.size(); ++j) {
       const StoredComponent& component = object.components[j];
-      // A blob may mix values and indices: its size is no number of elements.
-      const bool mixed = traits_.mixed_sparse && object.format != "dense";
-      declared.components.push_back(
-          {component.role, component.element, mixed ? kUnknownSize : component.decoded_bytes});
       if (component.length > 0) {
         blobs.push_back({component.offset, component.length, static_cast<std::uint32_t>(i),
                          static_cast<std::uint32_t>(j)});
       }
-      auto status = CheckBlob(component, traits_, data_end);
-      if (status.ok()) status = CheckStored(object, component);
-      if (!status.ok()) {
+      if (auto status = CheckBlob(component, traits_, data_end); !status.ok()) {
         if (object.components.size() > 1) {
           status = Annotate(status, "component " + Quote(component.role));
         }
         return Annotate(status, TensorContext(object.name));
       }
     }
-    auto status = ValidateObject(declared);
-    if (status.ok()) status = CheckComplete(declared);
-    if (!status.ok()) {
-      return Annotate(status, TensorContext(object.name));
-    }
+    ZT_RETURN_IF_ERROR(AnnotateTensor(CheckAlone(object, &declared), object.name));
   }
   return CheckDisjoint(manifest, blobs);
+}
+
+Status CheckStored(const StoredObject& object, SpecVersion version) {
+  Object declared;
+  return internal::DialectOf(version).CheckAlone(object, &declared);
+}
+
+std::uint64_t MostOfFrame(const Codec& codec, std::uint64_t content) {
+  constexpr std::uint64_t kFree = std::uint64_t{64} << 10;
+  return std::max<std::uint64_t>(codec.Bound(content), 2 * content + kFree);
+}
+
+Status CheckFrames(const StoredComponent& component, const ContainerTraits& traits,
+                   std::optional<std::span<const Frame>> frames) {
+  if (frames) ZT_RETURN_IF_ERROR(CheckFrames(component.parameters, *frames));
+  if (!traits.equal_frames) return OkStatus();
+  if (!frames) return InvalidData("the stream has no seek table (zTensor 2.0 §5.3)");
+  const Codec& codec = *FindCodec(component.encoding);
+  for (std::size_t i = 0; i < frames->size(); ++i) {
+    const std::uint64_t content = (*frames)[i].content_bytes;
+    if (content > traits.max_frame_bytes) {
+      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
+                         " bytes of content, more than 16 MiB (zTensor 2.0 §5.3)");
+    }
+    // Such a stream could only be read in order, where nobody sees how it is cut.
+    if (const std::uint64_t bytes = (*frames)[i].bytes; bytes > MostOfFrame(codec, content)) {
+      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(bytes) +
+                         " bytes for " + std::to_string(content) +
+                         " of content, more than one frame takes (zTensor 2.0 §5.3)");
+    }
+    if (i + 1 < frames->size() && content != frames->front().content_bytes) {
+      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
+                         " bytes of content, the first has " +
+                         std::to_string(frames->front().content_bytes) + " (zTensor 2.0 §5.3)");
+    }
+  }
+  return OkStatus();
 }
 
 }  // namespace zt

@@ -61,6 +61,20 @@ StatusOr<ElementType> ReadElement(const Value::Map& planes) {
 
 }  // namespace
 
+Status CheckPlaneParameters(const CodecParameters& read, const ElementType& element) {
+  const std::string dtype(Name(element.dtype));
+  if (read.width != ByteWidth(element.dtype)) {
+    return Broken("the planes are " + std::to_string(read.width) + ", elements of " + dtype +
+                  " have " + std::to_string(ByteWidth(element.dtype)) + " bytes");
+  }
+  if (read.rotate != 0 && !IsFloat(element.dtype)) {
+    return Broken("'rotate' is 1, which integers (" + dtype + ") do not have");
+  }
+  if (read.chunk == 0) return Broken("'chunk' is 0");
+  const Status status = CheckPlaneLayout(read);
+  return status.ok() ? status : Broken(std::string(Message(status)));
+}
+
 StatusOr<CodecParameters> ReadPlaneParameters(const Value::Map& planes,
                                               const ElementType& element) {
   CodecParameters read;
@@ -69,15 +83,8 @@ StatusOr<CodecParameters> ReadPlaneParameters(const Value::Map& planes,
   ZT_ASSIGN_OR_RETURN(read.group, ReadSize(planes, "group"));
   ZT_ASSIGN_OR_RETURN(read.chunk, ReadSize(planes, "chunk"));
   if (rotate > 1) return Broken("'rotate' is " + std::to_string(rotate) + ", neither 0 nor 1");
-  if (rotate != 0 && !IsFloat(element.dtype)) {
-    return Broken("'rotate' is 1, which integers (" + std::string(Name(element.dtype)) +
-                  ") do not have");
-  }
   read.rotate = static_cast<std::uint8_t>(rotate);
-  if (read.chunk == 0) return Broken("'chunk' is 0");
-  if (const Status status = CheckPlaneLayout(read); !status.ok()) {
-    return Broken(std::string(Message(status)));
-  }
+  ZT_RETURN_IF_ERROR(CheckPlaneParameters(read, element));
   return read;
 }
 

@@ -102,19 +102,25 @@ std::optional<Shape> ReadShape(const Value& value) {
   return shape;
 }
 
-// A dense tensor of 4-bit elements with its shape in elements, which 1.x keeps in an attribute. False where the attribute
-// does not say it, so that coming back would make another one.
+// A dense tensor of 4-bit elements with its shape in elements. False where it has none.
 bool UnpackShape(Object& object) {
-  const auto held = std::ranges::find(object.attributes, kLogicalShape, &Value::Member::first);
-  if (held == object.attributes.end()) return false;
-  auto logical = ReadShape(held->second);
-  if (!logical || logical->size() > kMaxRank || PackedShape(*logical) != object.shape) return false;
+  auto logical = LogicalShape(object);
+  if (!logical) return false;
   object.shape = *std::move(logical);
-  object.attributes.erase(held);
+  std::erase_if(object.attributes, [](const auto& each) { return each.first == kLogicalShape; });
   return true;
 }
 
 }  // namespace
+
+std::optional<Shape> LogicalShape(const Object& object) {
+  const Value* const value = FindMember(object.attributes, kLogicalShape);
+  auto logical = value == nullptr ? std::nullopt : ReadShape(*value);
+  if (!logical || logical->size() > kMaxRank || PackedShape(*logical) != object.shape) {
+    return std::nullopt;
+  }
+  return logical;
+}
 
 StatusOr<Object> ToV2(Object object) {
   auto layout = LayoutOf(object.format);

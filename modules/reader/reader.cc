@@ -28,48 +28,12 @@ using internal::Mutex;
 using internal::MutexLock;
 using reader::internal::Recent;
 
-namespace {
-
-// The most bytes that a frame of so much content may have and still be read on its own. Encoders that flush often make
-// larger ones than those that are given all at once.
-std::uint64_t MostOfFrame(const Codec& codec, std::uint64_t content) {
-  constexpr std::uint64_t kFree = std::uint64_t{64} << 10;
-  return std::max<std::uint64_t>(codec.Bound(content), 2 * content + kFree);
-}
-
-}  // namespace
-
 bool reader::internal::CanReadByFrame(const Codec& codec, std::span<const Frame> frames) {
   constexpr std::uint64_t kMaxFrameContent = std::uint64_t{16} << 20;
   return !frames.empty() && std::all_of(frames.begin(), frames.end(), [&](const Frame& frame) {
     return frame.content_bytes <= kMaxFrameContent &&
            frame.bytes <= MostOfFrame(codec, frame.content_bytes);
   });
-}
-
-Status reader::internal::CheckFrameRules(const ContainerTraits& traits, const Codec& codec,
-                                         const std::optional<std::vector<Frame>>& frames) {
-  if (!traits.equal_frames) return OkStatus();
-  if (!frames) return InvalidData("the stream has no seek table (zTensor 2.0 §5.3)");
-  for (std::size_t i = 0; i < frames->size(); ++i) {
-    const std::uint64_t content = (*frames)[i].content_bytes;
-    if (content > traits.max_frame_bytes) {
-      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
-                         " bytes of content, more than 16 MiB (zTensor 2.0 §5.3)");
-    }
-    // Such a stream could only be read in order, where nobody sees how it is cut.
-    if (const std::uint64_t bytes = (*frames)[i].bytes; bytes > MostOfFrame(codec, content)) {
-      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(bytes) +
-                         " bytes for " + std::to_string(content) +
-                         " of content, more than one frame takes (zTensor 2.0 §5.3)");
-    }
-    if (i + 1 < frames->size() && content != frames->front().content_bytes) {
-      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
-                         " bytes of content, the first has " +
-                         std::to_string(frames->front().content_bytes) + " (zTensor 2.0 §5.3)");
-    }
-  }
-  return OkStatus();
 }
 
 Status reader::internal::CheckFrameBytes(const ContainerTraits& traits,
@@ -261,8 +225,7 @@ struct Reader::State {
     FrameTable table;
     const Codec& codec = *FindCodec(c.encoding);
     ZT_ASSIGN_OR_RETURN(auto frames, codec.ReadFrames(ReaderOf(c), c.length, c.decoded_bytes));
-    ZT_RETURN_IF_ERROR(reader::internal::CheckFrameRules(Traits(manifest.version), codec, frames));
-    if (frames) ZT_RETURN_IF_ERROR(CheckFrames(c.parameters, *frames));
+    ZT_RETURN_IF_ERROR(CheckFrames(c, Traits(manifest.version), frames));
     if (frames && reader::internal::CanReadByFrame(codec, *frames)) {
       table.frames = *std::move(frames);
     }

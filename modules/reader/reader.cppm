@@ -177,10 +177,7 @@ namespace zt::reader::internal {
 // threads stays bounded.
 bool CanReadByFrame(const Codec& codec, std::span<const Frame> frames);
 
-// What a version asks of the frames of an encoded component beyond its codec (ContainerTraits::equal_frames), and of each
-// frame's bytes. kDataLoss.
-Status CheckFrameRules(const ContainerTraits& traits, const Codec& codec,
-                       const std::optional<std::vector<Frame>>& frames);
+// What a version asks of the bytes of each frame beyond its codec (ContainerTraits::equal_frames). kDataLoss.
 Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame);
 
 // The file with its shards behind it. Sets StoredShard::begin, and moves the offsets of the components in shards.
@@ -204,8 +201,8 @@ Status WithoutNames(const Reader& reader, const std::string& object, const Statu
 using Wrong = std::function<void(ComponentId id, VerifyProblem problem)>;
 Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes, const Wrong& wrong);
 
-// The rules of 2.0's sparse layouts that several components decide together, of objects that are not `bad` already, can be
-// decoded, and lie in no shard that is `missing`. What is broken goes to `wrong`, what is not looked at to `unchecked`.
+// The rules of CellFacts, of objects that are not `bad` already, can be decoded, and lie in no shard that is `missing`. What
+// is broken goes to `wrong`, what the memory does not suffice for to `unchecked`.
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
                    const std::function<void(std::uint32_t object, std::string_view what)>& wrong,

@@ -317,7 +317,7 @@ class Verifier {
     ZT_RETURN_IF_ERROR(pipeline.Drain());
     findings_.Append(std::move(in_order_));
     ZT_RETURN_IF_ERROR(reader::internal::CheckSparse(
-        reader_, findings_.Objects(), missing_, window_,
+        reader_, findings_.Objects(), missing_, 2 * window_,
         [this](std::uint32_t o, std::string_view what) {
           findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
         },
@@ -502,12 +502,8 @@ class Verifier {
           return reader_.bytes().ReadAt(c.offset + offset, out);
         },
         c.length, c.decoded_bytes);
-    if (frames.ok() && frames->has_value()) {
-      if (const Status cut = CheckFrames(c.parameters, **frames); !cut.ok()) frames = cut;
-    }
     if (frames.ok()) {
-      const auto& traits = Traits(reader_.manifest().version);
-      const Status kept = reader::internal::CheckFrameRules(traits, codec, *frames);
+      const Status kept = CheckFrames(c, Traits(reader_.manifest().version), *frames);
       if (!kept.ok()) frames = kept;
     }
     if (!frames.ok()) {

@@ -11,7 +11,6 @@ import :plan;
 import zt.core;
 import zt.digest;
 import zt.format;
-import zt.pipeline;
 import zt.source;
 import zt.transform;
 
@@ -127,74 +126,7 @@ class Finder {
     }
   }
 
-  // Looks at the cells of sparse tensors that share indices: the stage that does so for the others sees only what is written.
-  Status CheckCells(std::uint64_t memory_bytes) {
-    for (std::uint32_t o = 0; o < plan_.objects.size(); ++o) {
-      const std::vector<std::uint32_t> indices = IndicesOf(o);
-      const auto shares = [&](std::uint32_t c) {
-        return plan_.objects[o].components[c].shared_with.has_value();
-      };
-      if (std::ranges::none_of(indices, shares) || HasCellsOfAnother(o, indices)) continue;
-      const auto stage = writer::internal::MakeCellsStage(memory_bytes);
-      for (const std::uint32_t c : indices) ZT_RETURN_IF_ERROR(Show(Index({o, c}), *stage));
-    }
-    return OkStatus();
-  }
-
  private:
-  std::vector<std::uint32_t> IndicesOf(std::uint32_t object) const {
-    const Object& declared = *plan_.objects[object].object;
-    std::vector<std::uint32_t> indices;
-    for (std::uint32_t c = 0; c < declared.components.size(); ++c) {
-      if (writer::internal::IsIndex(declared, c)) indices.push_back(c);
-    }
-    return indices;
-  }
-  // Whether all of `indices` are those of one other tensor, which has as many dimensions and is written.
-  bool HasCellsOfAnother(std::uint32_t object, const std::vector<std::uint32_t>& indices) const {
-    const PlannedObject& planned = plan_.objects[object];
-    const auto& first = planned.components[indices.front()].shared_with;
-    if (!first) return false;
-    const Object& other = *plan_.objects[first->object].object;
-    if (other.format != planned.object->format ||
-        other.shape.size() != planned.object->shape.size()) {
-      return false;
-    }
-    return std::ranges::all_of(indices, [&](std::uint32_t c) {
-      const auto& with = planned.components[c].shared_with;
-      const Component& own = planned.object->components[c];
-      return with && with->object == first->object &&
-             other.components[with->component].role == own.role &&
-             other.components[with->component].element == own.element;
-    });
-  }
-  // Has a stage of the writer see a component.
-  Status Show(std::size_t i, StageOf<writer::internal::Batch>& stage) {
-    const ComponentId id = all_[i];
-    const auto state = std::make_shared<writer::internal::ComponentState>();
-    state->source = &source_;
-    state->id = PlannedOf(i).source;
-    const std::uint64_t size = SizeOf(i);
-    std::vector<std::byte> bytes(std::min(Units(i, kStep), size));
-    std::uint64_t at = 0;
-    do {
-      const auto some = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), size - at));
-      ZT_RETURN_IF_ERROR(Named(i, Read(i, at, some)));
-      writer::internal::Batch batch;
-      writer::internal::Piece& piece = batch.pieces.emplace_back();
-      piece.object = plan_.objects[id.object].object.get();
-      piece.component = id.component;
-      piece.state = state;
-      piece.offset = at;
-      piece.first = at == 0;
-      at += some.size();
-      piece.last = at == size;
-      piece.Borrow(some);
-      ZT_RETURN_IF_ERROR(stage.Process(batch));
-    } while (at < size);
-    return OkStatus();
-  }
-
   std::size_t Index(ComponentId id) const { return first_[id.object] + id.component; }
   std::size_t Root(std::size_t i) {
     while (class_[i] != i) i = class_[i] = class_[class_[i]];
@@ -334,7 +266,7 @@ class Finder {
 
 }  // namespace
 
-Status MakeCanonical(TensorSource& source, Plan& plan, std::uint64_t memory_bytes) {
+Status MakeCanonical(TensorSource& source, Plan& plan) {
   const ContainerTraits& traits = Traits(plan.spec);
   if (!traits.canonical) {
     return InvalidArgument("version " + std::string(traits.text) + " has no canonical form");
@@ -365,7 +297,7 @@ Status MakeCanonical(TensorSource& source, Plan& plan, std::uint64_t memory_byte
   for (const auto& [a, b] : shared) finder.Join(a, b);
   ZT_RETURN_IF_ERROR(finder.Find());
   finder.Share(plan);
-  return traits.unique_indices ? finder.CheckCells(MemoryFor(memory_bytes, 0)) : OkStatus();
+  return OkStatus();
 }
 
 }  // namespace zt

@@ -31,10 +31,16 @@ std::size_t EntryBytes(const Object& object) {
          kDimension * object.shape.size();
 }
 
+std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bool planned) {
+  const Component& declared = object.components[component];
+  const bool fixed = planned || declared.role == "coords";
+  return zt::RuleOf(object, component, fixed ? declared.bytes : kUnknownSize);
+}
+
 std::vector<DataRule> RulesOf(const ComponentState& state) {
   std::vector<DataRule> rules;
   const auto add = [&](const Object& object, std::uint32_t component) {
-    const auto rule = RuleOf(object, component, state.declared_bytes);
+    const auto rule = RuleOf(object, component, state.plan != nullptr);
     if (rule && std::ranges::find(rules, *rule) == rules.end()) rules.push_back(*rule);
   };
   add(*state.object, state.at.component);
@@ -124,15 +130,26 @@ class TransformStage final : public StageOf<Batch> {
   BufferPool& pool_;
 };
 
-// Looks for what readers would refuse in the bytes of a bool or of a sparse index. The verdict is record's.
+// Looks for what readers would refuse in the bytes of a bool or of a sparse index. The verdict is record's. Where a stage may
+// have changed how many bytes chunks have, they come in order.
 class LookStage final : public PieceStage {
  public:
+  explicit LookStage(bool sizes_change) : sizes_change_(sizes_change) {}
+  StageOrder order() const override {
+    return sizes_change_ ? StageOrder::kInChain : StageOrder::kParallel;
+  }
   Status ProcessPiece(Piece& chunk) override {
+    ComponentState& state = StateOf(chunk);
+    if (sizes_change_)
+      chunk.offset = std::exchange(state.looked, state.looked + chunk.bytes().size());
     for (const DataRule& rule : StateOf(chunk).rules) {
       chunk.facts.emplace_back(rule, chunk.offset).Add(chunk.bytes());
     }
     return OkStatus();
   }
+
+ private:
+  const bool sizes_change_;
 };
 
 class CompressStage final : public StageOf<Batch> {
@@ -195,12 +212,20 @@ class PlaceStage final : public PieceStage {
       frames_.clear();
     }
     if (state.choice == ComponentState::kEncoded) {
-      chunk.stored = chunk.encoded;
-      frames_.push_back({placer_.end() - begin_, content_,
-                         static_cast<std::uint32_t>(chunk.encoded.size()),
-                         static_cast<std::uint32_t>(chunk.bytes().size())});
-      ZT_RETURN_IF_ERROR(CheckFrames());
-      if (chunk.last) chunk.trailer = state.storage.codec->Trailer(frames_);
+      // A chunk that a stage has emptied makes no frame, unless there is no other.
+      if (!chunk.bytes().empty() || (chunk.last && frames_.empty())) {
+        chunk.stored = chunk.encoded;
+        frames_.push_back({placer_.end() - begin_, content_,
+                           static_cast<std::uint32_t>(chunk.encoded.size()),
+                           static_cast<std::uint32_t>(chunk.bytes().size())});
+      }
+      if (frames_.size() > (1u << 27)) {
+        return InvalidArgument("more than 2^27 frames; choose larger frames");
+      }
+      if (chunk.last) {
+        ZT_RETURN_IF_ERROR(CheckFramesOf(state));
+        chunk.trailer = state.storage.codec->Trailer(frames_);
+      }
     } else {
       chunk.stored = chunk.bytes();
     }
@@ -220,19 +245,12 @@ class PlaceStage final : public PieceStage {
         chunk.bytes().size());
   }
 
-  Status CheckFrames() const {
-    if (frames_.size() > (1u << 27)) {
-      return InvalidArgument("more than 2^27 frames; choose a larger --chunk");
-    }
-    if (!traits_.equal_frames || frames_.size() == 1) return OkStatus();
-    const std::uint32_t first = frames_.front().content_bytes;
-    if (frames_[frames_.size() - 2].content_bytes == first &&
-        frames_.back().content_bytes <= first) {
-      return OkStatus();
-    }
-    return InvalidArgument("its frames have different sizes, which version " +
-                           std::string(traits_.text) +
-                           " does not allow: a stage has changed how many bytes a chunk has");
+  // Only a stage that changes how many bytes a chunk has makes frames that readers refuse.
+  Status CheckFramesOf(const ComponentState& state) const {
+    StoredComponent stored;
+    stored.encoding = state.storage.encoding;
+    stored.parameters = state.storage.parameters;
+    return OfCaller(CheckFrames(stored, traits_, frames_));
   }
 
   Placer& placer_;
@@ -365,10 +383,7 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
                                      std::make_shared<TransformStage>(parts.pool)};
   for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
   const bool decoded = Traits(options.spec).digests_decoded;
-  chain.push_back(std::make_shared<LookStage>());
-  if (Traits(options.spec).unique_indices) {
-    chain.push_back(MakeCellsStage(options.memory_bytes));
-  }
+  chain.push_back(std::make_shared<LookStage>(!options.stages.empty()));
   if (decoded) chain.push_back(std::make_shared<HashStage>(true));
   chain.push_back(std::make_shared<CompressStage>(parts.pool, parts.codecs));
   chain.push_back(std::make_shared<PlaceStage>(parts.placer, parts.codecs, options.spec));
@@ -376,9 +391,9 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
     chain.push_back(std::make_shared<HashStage>(false));
     chain.push_back(std::make_shared<CrcStage>());
   }
-  chain.push_back(MakeEntryStage(parts.record.manifest));
+  chain.push_back(MakeEntryStage(parts.record.manifest, options.spec));
   chain.push_back(std::make_shared<WriteStage>(parts.sink));
-  chain.push_back(MakeRecordStage(parts.record));
+  chain.push_back(MakeRecordStage(parts.record, options.spec));
   if (options.progress) {
     chain.push_back(std::make_shared<ReportStage>(parts.record, options.progress));
   }

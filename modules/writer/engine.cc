@@ -339,6 +339,7 @@ StatusOr<PlanSums> Engine::CheckPlan(const TensorSource& source, const Plan& pla
   for (const PlannedObject& planned : plan.objects) {
     ZT_RETURN_IF_ERROR(CheckObject(source, planned));
     sums.name_bytes += Names::Taken(planned.object->name.size(), last);
+    sums.sparse |= planned.object->format.starts_with("sparse_");
     for (std::size_t c = 0; c < planned.components.size(); ++c) {
       const PlannedComponent& component = planned.components[c];
       sums.compressed |= component.storage.compression != Compression::kNone;
@@ -379,6 +380,7 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
   const auto run = std::make_shared<PlanState>(plan, std::move(owner));
   if (!run->of_caller) plans_.push_back(run);
   if (sums.shared) ZT_RETURN_IF_ERROR(NoteShared(*run));
+  if (sums.sparse) NoteCells(*run);
   names_.Expect(plan.objects.size(), sums.name_bytes);
   for (std::size_t i = 0; i < plan.objects.size(); ++i) {
     const std::size_t ahead = i + zt::internal::kNamesAhead;
@@ -392,6 +394,27 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
     ZT_RETURN_IF_ERROR(status);
   }
   return OkStatus();
+}
+
+// Makes what judges the indices of sparse objects, once for all objects of equal rank with the same index blobs.
+void Engine::NoteCells(PlanState& run) const {
+  std::map<std::vector<std::uint64_t>, std::shared_ptr<CellFacts>> known;
+  const std::vector<PlannedObject>& objects = run.plan.objects;
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    const Object& object = *objects[i].object;
+    auto facts = CellFacts::Make(object, options.spec, options.memory_bytes);
+    if (facts == nullptr) continue;
+    std::vector<std::uint64_t> key = {object.format == "sparse_csr", object.shape.size()};
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      const Component& component = object.components[c];
+      if (component.role == "values") continue;
+      const ComponentId blob = objects[i].components[c].shared_with.value_or(ComponentId{i, c});
+      key.insert(key.end(), {component.role.size(), ByteWidth(component.element.dtype), blob.object,
+                             blob.component});
+    }
+    const auto [held, fresh] = known.emplace(std::move(key), std::move(facts));
+    run.cells.emplace(i, PlanState::Cells{held->second, fresh});
+  }
 }
 
 Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "core/name_table.h"
-#include "writer/varint.h"
+#include "core/varint.h"
 
 namespace zt::writer::internal {
+
+using zt::internal::PutVarint, zt::internal::TakeVarint, zt::internal::VarintBytes;
 
 // Names, and the number of the object each stands for. They lie one after another in one piece of memory, each behind its
 // number and its size, which are varints: with a million names every byte counts.

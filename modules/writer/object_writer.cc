@@ -10,8 +10,10 @@ import :chain;
 import :chunk;
 import :engine;
 import :object;
+import :options;
 import :plan;
 import zt.core;
+import zt.format;
 import zt.pipeline;
 import zt.transform;
 
@@ -32,6 +34,7 @@ struct ObjectWriter::State : OpenObject {
   std::shared_ptr<const Object> object;
   Object actual;         // with the sizes as they came, and what was set since
   bool changed = false;  // something was set
+  std::shared_ptr<CellFacts> cells;
   std::size_t at = 0;
   std::size_t filled = 0;      // of the buffer
   std::uint64_t appended = 0;  // of the component, buffer included
@@ -57,6 +60,7 @@ struct ObjectWriter::State : OpenObject {
     component->at.component = static_cast<std::uint32_t>(at);
     component->declared_bytes = object->components[at].bytes;
     component->rules = writer::internal::RulesOf(*component);
+    component->cells = cells;
     component->storage = storage[at];
     component->ends_object = at + 1 == object->components.size();
     filled = 0;
@@ -98,7 +102,8 @@ struct ObjectWriter::State : OpenObject {
   Status CheckSize() {
     const std::uint64_t declared = object->components[at].bytes;
     if (declared != kUnknownSize && declared != appended) return WrongSize(appended);
-    actual.components[at].bytes = appended;
+    // A stage may change how many bytes it is: then only what is stored tells.
+    if (engine->options.stages.empty()) actual.components[at].bytes = appended;
     return OkStatus();
   }
 
@@ -195,6 +200,8 @@ std::unique_ptr<ObjectWriter> ObjectWriter::Make(Engine& engine,
   std::unique_ptr<ObjectWriter> made(
       new ObjectWriter(std::make_unique<State>(std::move(storage), std::move(object))));
   engine.Open(*made->state_);
+  made->state_->cells =
+      CellFacts::Make(*made->state_->object, engine.options.spec, engine.options.memory_bytes);
   made->state_->BeginComponent();
   return made;
 }

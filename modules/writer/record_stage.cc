@@ -61,7 +61,9 @@ class Entry {
     stored_.shape = object.shape;
     stored_.attributes = object.attributes;
   }
-  void Fill(std::uint32_t component, Blob blob) {
+  // `facts` are those of the blob's bytes.
+  void Fill(std::uint32_t component, Blob blob, std::vector<DataFacts> facts) {
+    if (!facts.empty()) facts_[component] = std::move(facts);
     StoredComponent& stored = stored_.components[component];
     stored.offset = blob.offset;
     stored.length = blob.length;
@@ -70,13 +72,16 @@ class Entry {
     stored.parameters = blob.parameters;
     stored.digest = std::move(blob.digest);
   }
-  const StoredObject& End() {
+  const StoredObject& stored() const { return stored_; }
+  const std::map<std::uint32_t, std::vector<DataFacts>>& facts() const { return facts_; }
+  void End() {
     begun_ = false;
-    return stored_;
+    facts_.clear();
   }
 
  private:
   StoredObject stored_;
+  std::map<std::uint32_t, std::vector<DataFacts>> facts_;  // of components that have some
   bool begun_ = false;
 };
 
@@ -84,7 +89,8 @@ class Entry {
 // it. Where something is wrong with an object it leaves it to record, which says so in order.
 class EntryStage final : public StageOf<Batch> {
  public:
-  explicit EntryStage(const ManifestEncoder& manifest) : manifest_(manifest) {}
+  EntryStage(const ManifestEncoder& manifest, SpecVersion spec)
+      : manifest_(manifest), spec_(spec) {}
   Status Process(Batch& batch) override {
     std::size_t most = 0;
     for (const Piece& chunk : batch.pieces) most += Room(chunk);
@@ -124,19 +130,23 @@ class EntryStage final : public StageOf<Batch> {
                        .length = chunk.stored.size() + chunk.trailer.size(),
                        .decoded_bytes = chunk.bytes().size()};
     entry.Begin(*state.object);
-    entry.Fill(0, BlobOf(state, sums, chunk.crc));
-    ZT_ASSIGN_OR_RETURN(chunk.entry, manifest_.Encode(entry.End(), &out));
+    entry.Fill(0, BlobOf(state, sums, chunk.crc), {});
+    entry.End();
+    ZT_RETURN_IF_ERROR(CheckStored(entry.stored(), spec_));
+    ZT_ASSIGN_OR_RETURN(chunk.entry, manifest_.Encode(entry.stored(), &out));
     assert(chunk.entry->bytes <= EntryBytes(*state.object));
     return OkStatus();
   }
 
   const ManifestEncoder& manifest_;
+  const SpecVersion spec_;
 };
 
-// Writes down what was stored, in declared order: an object's entry is complete with its last blob.
+// Writes down what was stored, in declared order: an object's entry is complete with its last blob. It is validated then, by
+// the functions that readers use.
 class RecordStage final : public PieceStage {
  public:
-  explicit RecordStage(Record& record) : record_(record) {}
+  RecordStage(Record& record, SpecVersion spec) : record_(record), spec_(spec) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status ProcessPiece(Piece& chunk) override {
     const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();
@@ -155,24 +165,35 @@ class RecordStage final : public PieceStage {
     } else {
       for (std::size_t i = 0; i < sums_.facts.size(); ++i) sums_.facts[i].Merge(chunk.facts[i]);
     }
+    ShowCells(StateOf(chunk), chunk.bytes());
     record_.bytes_done += chunk.input_bytes;
     record_.stored_done += bytes;
     return chunk.last ? Complete(chunk) : OkStatus();
   }
 
  private:
+  // Has all sparse objects see the bytes that are their indices.
+  static void ShowCells(const ComponentState& state, std::span<const std::byte> bytes) {
+    if (state.cells != nullptr) state.cells->Add(state.at.component, bytes);
+    if (state.plan == nullptr || state.plan->cells.empty()) return;
+    const auto show = [&](ComponentId id) {
+      const auto held = state.plan->cells.find(id.object);
+      if (held == state.plan->cells.end() || !held->second.first) return;
+      held->second.facts->Add(id.component, bytes);
+    };
+    show(state.at);
+    const auto shared = state.plan->shared.find(state.at);
+    if (shared == state.plan->shared.end()) return;
+    for (const ComponentId id : shared->second.by) show(id);
+  }
+
   Status Complete(const Piece& chunk) {
     const ComponentState& state = StateOf(chunk);
-    const Component& component = state.object->components[state.at.component];
-    if (state.declared_bytes != kUnknownSize && sums_.content != state.declared_bytes) {
-      return InvalidArgument("component " + Quote(component.role) + " came out as " +
-                             std::to_string(sums_.content) + " bytes, " +
-                             std::to_string(state.declared_bytes) + " were declared");
-    }
-    ZT_RETURN_IF_ERROR(CheckFacts(state));
-    ZT_RETURN_IF_ERROR(CheckNumbers(state, component.element));
+    ZT_RETURN_IF_ERROR(CheckSize(state.object->components[state.at.component], sums_.content));
+    ZT_RETURN_IF_ERROR(CheckNumbers(state, state.object->components[state.at.component].element));
     if (chunk.entry) {
       ++record_.tensors_done;
+      ZT_RETURN_IF_ERROR(CheckFacts(state, *state.object, 0, *state.object, sums_.facts));
       return record_.manifest.Add(*chunk.entry, chunk.entry_bytes);
     }
     Blob blob = BlobOf(
@@ -180,39 +201,40 @@ class RecordStage final : public PieceStage {
         sums_.crc);
     if (state.plan != nullptr && !state.plan->shared.empty()) {
       const auto shared = state.plan->shared.find(state.at);
-      if (shared != state.plan->shared.end()) shared->second.blob = blob;
+      if (shared != state.plan->shared.end()) {
+        shared->second.blob = blob;
+        shared->second.facts = sums_.facts;
+      }
     }
     if (!entry_.begun()) entry_.Begin(*state.object);
     if (chunk.closing != nullptr) entry_.Close(*chunk.closing);
-    entry_.Fill(state.at.component, std::move(blob));
+    entry_.Fill(state.at.component, std::move(blob), std::move(sums_.facts));
     return state.ends_object ? End(state) : OkStatus();
   }
 
-  // Whether the bytes keep the rule of the component, and those of all that share its blob.
-  Status CheckFacts(const ComponentState& state) const {
-    if (sums_.facts.empty()) return OkStatus();
-    ZT_RETURN_IF_ERROR(CheckFacts(state, *state.object, state.at.component));
-    if (state.plan == nullptr) return OkStatus();
-    const auto shared = state.plan->shared.find(state.at);
-    if (shared == state.plan->shared.end()) return OkStatus();
-    for (const ComponentId id : shared->second.by) {
-      const Object& object = *state.plan->plan.objects[id.object].object;
-      if (auto status = CheckFacts(state, object, id.component); !status.ok()) {
-        return Annotate(status, TensorContext(object.name) + ", which has the same bytes");
-      }
-    }
-    return OkStatus();
+  static Status CheckSize(const Component& component, std::uint64_t bytes) {
+    if (component.bytes == kUnknownSize || component.bytes == bytes) return OkStatus();
+    return InvalidArgument("component " + Quote(component.role) + " came out as " +
+                           std::to_string(bytes) + " bytes, " + std::to_string(component.bytes) +
+                           " were declared");
   }
 
-  // Whether they are what component `index` of `object` may have.
-  Status CheckFacts(const ComponentState& state, const Object& object, std::uint32_t index) const {
-    const auto rule = RuleOf(object, index, state.declared_bytes);
+  // Whether a component's bytes keep its rule, of an object that was `begun` and in the end is `object`.
+  static Status CheckFacts(const ComponentState& state, const Object& begun,
+                           std::uint32_t component, const Object& object,
+                           const std::vector<DataFacts>& facts) {
+    const auto rule =
+        facts.empty() ? std::nullopt : RuleOf(begun, component, state.plan != nullptr);
     if (!rule) return OkStatus();
-    const auto at = std::ranges::find(state.rules, *rule) - state.rules.begin();
-    Status status = sums_.facts[static_cast<std::size_t>(at)].Check(object, CountIndices(object));
-    if (state.plan == nullptr || state.plan->of_caller) status = OfCaller(status);
+    const auto held = std::ranges::find(facts, *rule, &DataFacts::rule);
+    const Status status = Blamed(state, held->Check(object, CountIndices(object)));
     if (status.ok() || object.components.size() == 1) return status;
-    return Annotate(status, "component " + Quote(object.components[index].role));
+    return Annotate(status, "component " + Quote(object.components[component].role));
+  }
+
+  // What is wrong with bytes that a caller brought is the caller's.
+  static Status Blamed(const ComponentState& state, const Status& status) {
+    return state.plan == nullptr || state.plan->of_caller ? OfCaller(status) : status;
   }
 
   Status CheckNumbers(const ComponentState& state, const ElementType& element) {
@@ -226,29 +248,58 @@ class RecordStage final : public PieceStage {
 
   // The object's last blob is known; so is all of those objects that follow and only share blobs.
   Status End(const ComponentState& state) {
-    if (state.plan == nullptr) return Add();
+    if (state.plan == nullptr) return Add(state, *state.object, state.cells.get());
     const std::vector<PlannedObject>& objects = state.plan->plan.objects;
-    std::size_t i = state.at.object;
+    std::uint32_t i = state.at.object;
     do {
-      if (!entry_.begun()) entry_.Begin(*objects[i].object);
+      const Object& object = *objects[i].object;
+      if (!entry_.begun()) entry_.Begin(object);
       const auto& components = objects[i].components;
       for (std::uint32_t c = 0; c < components.size(); ++c) {
-        if (components[c].shared_with) {
-          entry_.Fill(c, state.plan->shared.at(*components[c].shared_with).blob);
-        }
+        if (!components[c].shared_with) continue;
+        const PlanState::Shared& shared = state.plan->shared.at(*components[c].shared_with);
+        entry_.Fill(c, shared.blob, shared.facts);
       }
-      ZT_RETURN_IF_ERROR(Add());
+      const auto cells = state.plan->cells.find(i);
+      const Status status = Add(
+          state, object, cells == state.plan->cells.end() ? nullptr : cells->second.facts.get());
+      if (!status.ok() && i != state.at.object) {
+        return Annotate(status, TensorContext(object.name) + ", which has the same bytes");
+      }
+      ZT_RETURN_IF_ERROR(status);
       ++i;
     } while (i < objects.size() && OnlyShares(objects[i]));
     return OkStatus();
   }
 
-  Status Add() {
+  // Validates what is stored of an object, and adds it.
+  Status Add(const ComponentState& state, const Object& begun, CellFacts* cells) {
+    const StoredObject& stored = entry_.stored();
+    for (std::size_t c = 0; c < stored.components.size(); ++c) {
+      ZT_RETURN_IF_ERROR(CheckSize(begun.components[c], stored.components[c].decoded_bytes));
+    }
+    ZT_RETURN_IF_ERROR(OfCaller(CheckStored(stored, spec_)));
+    if (!entry_.facts().empty() || cells != nullptr) {
+      const Object object = Declare(stored);
+      for (const auto& [component, facts] : entry_.facts()) {
+        ZT_RETURN_IF_ERROR(CheckFacts(state, begun, component, object, facts));
+      }
+      if (cells != nullptr) ZT_RETURN_IF_ERROR(CheckCells(state, object, *cells));
+    }
     ++record_.tensors_done;
-    return record_.manifest.Add(entry_.End());
+    ZT_RETURN_IF_ERROR(record_.manifest.Add(stored));
+    entry_.End();
+    return OkStatus();
+  }
+
+  // The source's own version may allow what this one does not.
+  static Status CheckCells(const ComponentState& state, const Object& object, CellFacts& cells) {
+    const Status status = Blamed(state, cells.Check(object));
+    return status.code() == StatusCode::kDataLoss ? Unsupported(Message(status)) : status;
   }
 
   Record& record_;
+  const SpecVersion spec_;
   // Of the component under way.
   struct Sums {
     std::uint64_t begin = 0, stored = 0, content = 0;
@@ -261,12 +312,12 @@ class RecordStage final : public PieceStage {
 
 }  // namespace
 
-std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest) {
-  return std::make_shared<EntryStage>(manifest);
+std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec) {
+  return std::make_shared<EntryStage>(manifest, spec);
 }
 
-std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record) {
-  return std::make_shared<RecordStage>(record);
+std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec) {
+  return std::make_shared<RecordStage>(record, spec);
 }
 
 }  // namespace zt::writer::internal

@@ -37,13 +37,20 @@ struct PlanState {
   const bool of_caller;                     // what is wrong with those bytes is the caller's
   struct Shared {
     Blob blob;
-    std::vector<ComponentId> by;  // who has it beside the component it was written for
+    std::vector<ComponentId> by;        // who has it beside the component it was written for
+    std::vector<DataFacts> facts = {};  // what its bytes showed
   };
-  // The blobs that others share, by their place in the plan. Fixed, but for the blobs, which are record's.
+  // The blobs that others share, by their place in the plan. Fixed, but for blobs and facts, which are record's.
   std::map<ComponentId, Shared> shared;
+  // Of sparse objects, by their number. Those with the same indices have the same facts, which the first one's bytes feed.
+  struct Cells {
+    std::shared_ptr<CellFacts> facts;
+    bool first;
+  };
+  std::map<std::uint32_t, Cells> cells;
 };
 
-// One component under way. Fixed before its first chunk is submitted, but for the last three fields.
+// One component under way. Fixed before its first chunk is submitted, but for the last four fields.
 struct ComponentState {
   enum Choice { kUndecided, kRaw, kEncoded };
 
@@ -61,11 +68,13 @@ struct ComponentState {
   ComponentId id;
   bool sequential = false;
   std::shared_ptr<const Transform> transform;
-  bool ends_object = false;  // no component with a blob of its own follows
+  bool ends_object = false;          // no component with a blob of its own follows
+  std::shared_ptr<CellFacts> cells;  // of a sparse object that was not planned
 
   std::atomic<int> choice = kUndecided;  // the place stage decides; the compress stage looks ahead
   std::unique_ptr<Hasher> hasher;        // the hash stage's, chunk after chunk
   std::string digest;                    // what it found
+  std::uint64_t looked = 0;  // bytes that the look stage has seen, where sizes may change
 };
 
 // A chunk with all that the writer keeps of it.
@@ -178,6 +187,9 @@ auto Caught(const Call& call) -> decltype(call()) {
 // dense tensor without attributes may; else 0.
 std::size_t EntryBytes(const Object& object);
 
+// The rule by which a component's bytes are looked at. Of an object that was not planned, sizes and attributes are known only
+// in the end.
+std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bool planned);
 // What ComponentState::rules has to hold, told from the fields above it.
 std::vector<DataRule> RulesOf(const ComponentState& state);
 
@@ -200,15 +212,11 @@ class PieceStage : public StageOf<Batch> {
 // The stage that reads: one of the two reads what has to be read in order, the other all else.
 std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool, bool sequential);
 
-// The stage that refuses sparse tensors which name a cell twice. It keeps so many bytes of one at most, and refuses what
-// would take more.
-std::shared_ptr<StageOf<Batch>> MakeCellsStage(std::uint64_t memory_bytes);
+// The stage that encodes what the manifest says of objects that are one chunk, and the one that validates and writes all down.
+std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec);
+std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec);
 
-// The stage that encodes what the manifest says of objects that are one chunk, and the one that writes all down.
-std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest);
-std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record);
-
-// The chain, in order: read, transform, the caller's own, look, cells, compress, place, hash, crc, entry, write, record,
+// The chain, in order: read, transform, the caller's own, look, compress, place, hash, crc, entry, write, record,
 // report. Where digests cover decoded bytes, hash stands before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 

@@ -65,6 +65,7 @@ struct PlanSums {
   std::size_t name_bytes = 0;                       // that Names takes for its names
   bool compressed = false;                          // some of it may be
   bool shared = false;                              // some blobs are
+  bool sparse = false;                              // some objects are
 };
 
 class Engine;
@@ -155,6 +156,7 @@ class Engine {
                           std::uint64_t input_bytes);
   Status AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,
                    std::uint32_t index);
+  void NoteCells(PlanState& run) const;
 
   std::unique_ptr<Sink> sink_;
   BufferPool pool_;

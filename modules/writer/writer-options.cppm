@@ -40,8 +40,8 @@ struct WriterOptions {
   double min_gain = 0.02;
   // Workers, up to kMaxThreads; 0 means UsableThreads(), 1 the caller's thread alone.
   unsigned threads = 0;
-  // For chunks under way, of which there is always one: see MemoryFor. The manifest comes on top, and in 2.0 as much again
-  // at most for the indices of one sparse tensor, to find whether they name a cell twice.
+  // For chunks under way, of which there is always one: see MemoryFor. The manifest comes on top, and as much again at most
+  // for the indices of one sparse tensor: in 2.0 to find whether they name a cell twice, and for coordinates of unknown size.
   std::uint64_t memory_bytes = 0;
   // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes (with
   // a buffer of chunk.pool), their number only where the component declares none. What it returns or throws gets the

@@ -84,9 +84,8 @@ StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
 // the version's digest, and one blob for all components with the same bytes. To find these it reads the beginning and the
 // middle of components that have the same size as another, and the whole of those that look equal. kInvalidArgument where
 // the version has no such form, for a pipe, and for names that are not in Unicode Normalization Form C. A Writer with no
-// alignment of its own then writes the file. `memory_bytes`, as those of WriterOptions, are for what finding cells that are
-// named twice takes.
-Status MakeCanonical(TensorSource& source, Plan& plan, std::uint64_t memory_bytes = 0);
+// alignment of its own then writes the file.
+Status MakeCanonical(TensorSource& source, Plan& plan);
 
 }  // namespace zt
 

@@ -1,12 +1,12 @@
 // Numbers in as few bytes as they need: seven bits in each, the lowest first; the highest bit says that more follow.
-#ifndef ZTSTREAM_WRITER_VARINT_H_
-#define ZTSTREAM_WRITER_VARINT_H_
+#ifndef ZTSTREAM_CORE_VARINT_H_
+#define ZTSTREAM_CORE_VARINT_H_
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
-namespace zt::writer::internal {
+namespace zt::internal {
 
 // How many bytes a number takes.
 inline std::size_t VarintBytes(std::uint64_t number) {
@@ -32,6 +32,6 @@ std::uint64_t TakeVarint(Next next) {
   }
 }
 
-}  // namespace zt::writer::internal
+}  // namespace zt::internal
 
-#endif  // ZTSTREAM_WRITER_VARINT_H_
+#endif  // ZTSTREAM_CORE_VARINT_H_

@@ -1,0 +1,318 @@
+// zt.format:data — the rules that the indices of a sparse object decide together, checked as they pass.
+module;
+
+#include "core/little_endian.h"
+#include "core/status_macros.h"
+#include "core/varint.h"
+
+module zt.format;
+
+import zt.std;
+import :data;
+import :model;
+import zt.core;
+
+namespace zt {
+namespace {
+
+using internal::LoadLittle;
+
+// The numbers of one component, out of bytes that are cut anywhere.
+class Numbers {
+ public:
+  template <class Each>
+  void Add(std::span<const std::byte> bytes, std::size_t width, Each each) {
+    if (held_ > 0) {
+      const std::size_t rest = std::min(width - held_, bytes.size());
+      std::copy_n(bytes.begin(), rest, &part_[held_]);
+      bytes = bytes.subspan(rest);
+      held_ += rest;
+      if (held_ < width) return;
+      each(LoadLittle(part_.data(), width));
+    }
+    std::size_t at = 0;
+    for (; at + width <= bytes.size(); at += width) each(LoadLittle(&bytes[at], width));
+    held_ = bytes.size() - at;
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), held_, part_.begin());
+  }
+
+ private:
+  std::array<std::byte, 8> part_{};  // of an element whose end is still to come
+  std::size_t held_ = 0;
+};
+
+// A queue of numbers, each kept as its difference to the one before: a byte or two where they ascend by little.
+class Queue {
+ public:
+  void Push(std::uint64_t number) {
+    internal::PutVarint(bytes_, number - std::exchange(pushed_, number));
+  }
+  bool empty() const { return bytes_.empty(); }
+  std::uint64_t Pop() {
+    popped_ += internal::TakeVarint([this] {
+      const std::byte first = bytes_.front();
+      bytes_.pop_front();
+      return first;
+    });
+    return popped_;
+  }
+  std::uint64_t bytes() const { return bytes_.size(); }
+
+ private:
+  std::deque<std::byte> bytes_;
+  std::uint64_t pushed_ = 0, popped_ = 0;  // the last that was
+};
+
+// Rows whose columns ascend: where an index is not above the one before it, a row must begin. Both are remembered, and
+// compared in the end: the numbers of such indices, and the row pointers that differ from the one before.
+class Rows {
+ public:
+  void AddIndex(std::uint64_t index) {
+    if (count_ > 0 && index <= index_) descents_.Push(count_);
+    index_ = index;
+    ++count_;
+  }
+  void AddPointer(std::uint64_t pointer) {
+    if (pointers_.empty() || pointer != pointer_) pointers_.Push(pointer);
+    pointer_ = pointer;
+  }
+  std::uint64_t bytes() const { return descents_.bytes() + pointers_.bytes(); }
+  // The number of the first index that is not above the one before it in its row.
+  std::optional<std::uint64_t> FindBad() {
+    std::uint64_t begin = 0;  // of a row
+    while (!descents_.empty()) {
+      const std::uint64_t descent = descents_.Pop();
+      while (begin < descent && !pointers_.empty()) begin = pointers_.Pop();
+      if (begin != descent) return descent;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::uint64_t count_ = 0, index_ = 0, pointer_ = 0;
+  Queue descents_, pointers_;
+};
+
+// The cells that coordinates name: those of all elements in dimension 0 come first, then those in dimension 1. Each element's
+// place in C order is kept, eight bytes; of more elements than that allows, runs of equal places in all dimensions but the
+// last, which suffice while places ascend, the usual order.
+class Cells {
+ public:
+  // `shape` has no product beyond 64 bits.
+  Cells(const Shape& shape, std::uint64_t elements, std::uint64_t most_bytes)
+      : shape_(shape), elements_(elements), most_bytes_(most_bytes) {
+    keeps_all_ = elements <= most_bytes / sizeof(std::uint64_t);
+  }
+
+  void Add(std::uint64_t index) {
+    if (dimension_ == shape_.size() || elements_ == 0 || twice_ || unknown_) return;
+    if (!keeps_all_) {
+      Compare(Before() * shape_[dimension_] + index);
+    } else if (dimension_ == 0) {
+      if (next_ == 0) places_.reserve(elements_);
+      places_.push_back(index);
+    } else {
+      places_[next_] = places_[next_] * shape_[dimension_] + index;
+    }
+    if (++next_ == elements_) EndDimension();
+  }
+  std::uint64_t elements() const { return elements_; }
+  // Whether the elements are too many, and not in C order.
+  bool unknown() const { return unknown_; }
+  // The coordinates of a cell that two elements name.
+  std::optional<Shape> FindTwice() {
+    if (!std::is_sorted(places_.begin(), places_.end())) std::sort(places_.begin(), places_.end());
+    const auto same = std::adjacent_find(places_.begin(), places_.end());
+    if (same != places_.end()) twice_ = *same;
+    if (!twice_) return std::nullopt;
+    Shape coordinates = shape_;
+    for (std::size_t d = shape_.size(); d-- > 0; *twice_ /= shape_[d]) {
+      coordinates[d] = *twice_ % shape_[d];
+    }
+    return coordinates;
+  }
+
+ private:
+  // A place and how many elements have it.
+  struct Runs {
+    Queue places, counts;
+    std::uint64_t bytes() const { return places.bytes() + counts.bytes(); }
+  };
+
+  // The place of the next element in the dimensions before this one.
+  std::uint64_t Before() {
+    if (dimension_ == 0) return 0;
+    if (left_ == 0) {
+      before_ = runs_.places.Pop();
+      left_ = runs_.counts.Pop();
+    }
+    --left_;
+    return before_;
+  }
+  void Compare(std::uint64_t place) {
+    const bool last_dimension = dimension_ + 1 == shape_.size();
+    if (run_ > 0 && place < place_) {
+      unknown_ = true;
+    } else if (run_ > 0 && place == place_) {
+      ++run_;
+      if (last_dimension) twice_ = place;
+    } else {
+      if (run_ > 0 && !last_dimension) EndRun();
+      place_ = place;
+      run_ = 1;
+    }
+  }
+  void EndRun() {
+    made_.places.Push(place_);
+    made_.counts.Push(run_);
+    if (runs_.bytes() + made_.bytes() > most_bytes_) unknown_ = true;
+  }
+  void EndDimension() {
+    if (!keeps_all_) {
+      EndRun();
+      runs_ = std::exchange(made_, Runs());
+      run_ = 0;
+    }
+    next_ = 0;
+    ++dimension_;
+  }
+
+  const Shape shape_;
+  const std::uint64_t elements_, most_bytes_;
+  bool keeps_all_ = false, unknown_ = false;
+  std::size_t dimension_ = 0, next_ = 0;
+  std::vector<std::uint64_t> places_;
+  Runs runs_, made_;                     // of the dimensions before this one, and with it
+  std::uint64_t before_ = 0, left_ = 0;  // of the run that was taken last
+  std::uint64_t place_ = 0, run_ = 0;    // of the run under way
+  std::optional<std::uint64_t> twice_;
+};
+
+}  // namespace
+
+struct CellFacts::State {
+  std::uint64_t most_bytes = 0;
+  bool unique = false;  // the version asks for it
+  bool csr = false;
+  // Each component's width, and what it holds. Components of no interest have width 0.
+  struct Index {
+    std::size_t width = 0;
+    bool pointers = false;
+    Numbers numbers = {};
+  };
+  std::vector<Index> indices;
+  Rows rows;                    // of sparse_csr
+  std::optional<Cells> cells;   // of sparse_coo, once the number of elements is known
+  std::vector<std::byte> held;  // the coordinates until then
+  bool too_many = false, done = false;
+  std::uint64_t unknown = 0;         // so many elements could not be told apart
+  std::optional<std::uint64_t> bad;  // an index that is not above the one before it
+  std::optional<Shape> twice;        // a cell that is named twice
+
+  Status TooMuch(const std::string& what) const {
+    return Unsupported(what + " takes more than " + std::to_string(most_bytes) +
+                       " bytes of memory; allow more");
+  }
+
+  // The coordinates of a component whose size is known only now.
+  Status Release(const Object& object, std::size_t component) {
+    const std::vector<std::byte> bytes = std::exchange(held, {});
+    const auto rule = RuleOf(object, component, bytes.size());
+    if (!rule) return OkStatus();
+    DataFacts facts(*rule);
+    facts.Add(bytes);
+    ZT_RETURN_IF_ERROR(facts.Check(object, std::nullopt));
+    if (!unique) return OkStatus();
+    cells.emplace(object.shape, rule->each, most_bytes);
+    indices[component].numbers.Add(bytes, indices[component].width,
+                                   [this](std::uint64_t index) { cells->Add(index); });
+    return OkStatus();
+  }
+};
+
+std::shared_ptr<CellFacts> CellFacts::Make(const Object& object, SpecVersion version,
+                                           std::uint64_t memory_bytes) {
+  const bool unique = Traits(version).unique_indices;
+  auto state = std::make_unique<State>();
+  state->most_bytes = memory_bytes;
+  state->unique = unique;
+  state->csr = object.format == "sparse_csr";
+  state->indices.resize(object.components.size());
+  bool open = false, any = false;
+  for (std::size_t c = 0; c < object.components.size(); ++c) {
+    const Component& component = object.components[c];
+    if (!format::internal::IsIndexRole(object.format, component.role)) continue;
+    if (object.shape.empty()) return nullptr;
+    const DType dtype = component.element.dtype;
+    if (!IsSignedInt(dtype) && !IsUnsignedInt(dtype)) return nullptr;
+    state->indices[c] = {.width = ByteWidth(dtype), .pointers = component.role == "indptr"};
+    any = true;
+    if (component.role != "coords") continue;
+    open = component.bytes == kUnknownSize;
+    if (!open) {
+      state->cells.emplace(object.shape, component.bytes / ByteWidth(dtype) / object.shape.size(),
+                           memory_bytes);
+    }
+  }
+  if (!any || (!unique && !open)) return nullptr;
+  return std::shared_ptr<CellFacts>(new CellFacts(std::move(state)));
+}
+
+CellFacts::CellFacts(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CellFacts::~CellFacts() = default;
+
+void CellFacts::Add(std::size_t component, std::span<const std::byte> bytes) {
+  State& s = *state_;
+  State::Index& index = s.indices[component];
+  if (index.width == 0 || s.too_many) return;
+  if (s.cells) {
+    index.numbers.Add(bytes, index.width, [&s](std::uint64_t value) { s.cells->Add(value); });
+  } else if (s.csr) {
+    index.numbers.Add(bytes, index.width, [&](std::uint64_t value) {
+      index.pointers ? s.rows.AddPointer(value) : s.rows.AddIndex(value);
+    });
+    s.too_many = s.rows.bytes() > s.most_bytes;
+  } else if (bytes.size() > s.most_bytes - s.held.size()) {
+    s.too_many = true;
+  } else {
+    s.held.insert(s.held.end(), bytes.begin(), bytes.end());
+  }
+}
+
+Status CellFacts::Check(const Object& object) {
+  State& s = *state_;
+  if (s.too_many) {
+    return s.TooMuch(s.csr ? "finding whether the indices of each row ascend"
+                           : "checking coordinates whose number is not declared");
+  }
+  if (!s.done) {
+    s.done = true;
+    s.bad = s.rows.FindBad();
+    for (std::size_t c = 0; c < s.indices.size() && !s.held.empty(); ++c) {
+      if (s.indices[c].width == 0) continue;
+      ZT_RETURN_IF_ERROR(
+          Annotate(s.Release(object, c), "component " + Quote(object.components[c].role)));
+    }
+    if (s.cells) s.twice = s.cells->FindTwice();
+    if (s.cells && s.cells->unknown()) s.unknown = s.cells->elements();
+    s.cells.reset();
+  }
+  if (s.bad) {
+    return InvalidData("index " + std::to_string(*s.bad) +
+                       " is not more than the one before in its row (zTensor 2.0 §5.2, "
+                       "zt.sparse_csr/1)");
+  }
+  if (s.unknown > 0) {
+    return s.TooMuch("its " + std::to_string(s.unknown) +
+                     " elements are not in C order: finding whether two name the same cell");
+  }
+  if (!s.twice) return OkStatus();
+  std::uint64_t place = 0;
+  for (std::size_t d = 0; d < object.shape.size(); ++d) {
+    place = place * object.shape[d] + (*s.twice)[d];
+  }
+  return InvalidData("two elements name cell " + std::to_string(place) +
+                     " in C order (zTensor 2.0 §5.2, zt.sparse_coo/1)");
+}
+
+}  // namespace zt
