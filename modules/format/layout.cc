@@ -80,7 +80,7 @@ Status CheckEncoded(const StoredComponent& component) {
                        " can yield");
   }
   if (component.encoding != Encoding::kPlanes) return OkStatus();
-  return internal::CheckPlaneParameters(component.parameters, component.element);
+  return format::internal::CheckPlaneParameters(component.parameters, component.element);
 }
 
 // Blobs may be shared whole, as tied weights are, but not in part.
@@ -154,7 +154,7 @@ Status format::internal::Dialect::CheckLayout(const Manifest& manifest,
 
 Status CheckStored(const StoredObject& object, SpecVersion version) {
   Object declared;
-  return internal::DialectOf(version).CheckAlone(object, &declared);
+  return format::internal::DialectOf(version).CheckAlone(object, &declared);
 }
 
 std::uint64_t MostOfFrame(const Codec& codec, std::uint64_t content) {
