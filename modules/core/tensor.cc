@@ -1,18 +1,7 @@
 // zt.core:tensor — bodies.
-module;
-
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 module zt.core;
+
+import zt.std;
 
 namespace zt {
 namespace {

@@ -1,24 +1,13 @@
 // zt.format:data — the rules that the indices of a sparse object decide together, checked as they pass.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 #include "core/varint.h"
 
 module zt.format;
 
+import zt.std;
 import :data;
 import :model;
 import zt.core;

@@ -1,21 +1,7 @@
 // zt.format:data — bodies.
-module;
-
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <vector>
-
 module zt.format;
 
+import zt.std;
 import :data;
 import zt.core;
 

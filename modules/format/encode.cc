@@ -1,21 +1,12 @@
 // zt.format — the model into a manifest's CBOR, entry by entry; what an entry is, each dialect says.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <numeric>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import zt.compress;
 import zt.core;

@@ -1,17 +1,7 @@
 // zt.format:data — what the decoded bytes of a component have to satisfy, found piece by piece.
-module;
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
-
 export module zt.format:data;
 
+import zt.std;
 import :model;
 import zt.core;
 

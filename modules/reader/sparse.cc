@@ -1,21 +1,11 @@
 // zt.reader — the rules that the indices of a sparse object decide together, over what a file holds.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <set>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.core;
 import zt.format;
 import zt.source;

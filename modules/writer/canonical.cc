@@ -1,23 +1,11 @@
 // zt.writer:plan — bodies: the plan of a canonical file (2.0 §6.3).
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.writer;
 
+import zt.std;
 import :chain;
 import :plan;
 import zt.core;

@@ -1,25 +1,12 @@
 // zt.writer:chain — bodies of the stages.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 #include "writer/placement.h"
 
 module zt.writer;
 
+import zt.std;
 import :chain;
 import :chunk;
 import :options;

@@ -1,28 +1,13 @@
 // zt.writer:engine — bodies.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 #include "writer/names.h"
 #include "writer/placement.h"
 
 module zt.writer;
 
+import zt.std;
 import :chain;
 import :chunk;
 import :engine;

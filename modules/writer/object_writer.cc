@@ -1,23 +1,11 @@
 // zt.writer:object — bodies: cuts what is appended into chunks.
 module;
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.writer;
 
+import zt.std;
 import :chain;
 import :chunk;
 import :engine;

@@ -1,23 +1,13 @@
 // zt.writer:chain — the stages that say what the manifest is to say.
 module;
 
-#include <algorithm>
-#include <atomic>
-#include <cassert>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
+#include <assert.h>
 
 #include "core/status_macros.h"
 
 module zt.writer;
 
+import zt.std;
 import :chain;
 import :options;
 import :plan;

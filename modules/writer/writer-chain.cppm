@@ -1,21 +1,11 @@
 // zt.writer:chain — what passes the stages, and what the stages are given. Internal to the module.
 module;
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "writer/placement.h"
 
 module zt.writer:chain;
 
+import zt.std;
 import :chunk;
 import :options;
 import :plan;

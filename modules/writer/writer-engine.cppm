@@ -1,24 +1,12 @@
 // zt.writer:engine — what Writer and ObjectWriter stand on: cuts, gathers, submits, publishes. Internal to the module.
 module;
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <new>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "writer/names.h"
 #include "writer/placement.h"
 
 module zt.writer:engine;
 
+import zt.std;
 import :chain;
 import :chunk;
 import :options;

@@ -1,14 +1,7 @@
 // zt.writer:options — how a Writer writes, and what it tells while it does.
-module;
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 export module zt.writer:options;
 
+import zt.std;
 import :chunk;
 import :plan;
 import zt.compress;

@@ -1,16 +1,7 @@
 // zt.writer:plan — what will be done, as data, decided before the first byte is written.
-module;
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 export module zt.writer:plan;
 
+import zt.std;
 import zt.compress;
 import zt.core;
 import zt.digest;
