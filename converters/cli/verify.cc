@@ -121,7 +121,7 @@ void PrintProblems(const VerifyArgs& args, const Findings& found, const Comparis
     Warn(args.file + ": " + each + "; what it holds cannot be checked");
   }
   for (const std::string& each : found.totals.unchecked) {
-    Warn(args.file + ": " + each + "; --memory allows more");
+    Warn(args.file + ": " + each);
   }
 }
 
