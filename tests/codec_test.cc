@@ -174,7 +174,7 @@ TEST(Codecs, AFileCannotClaimMoreThanTheCodecYields) {
   manifest.objects[0].components[0].decoded_bytes = 3000;
   EXPECT_EQ(
       Message(CheckLayout(manifest, file.size())),
-      "tensor 'a': 'uncompressed_length' 3000 is more than 1009 bytes of test.flip can yield");
+      "tensor 'a': its decoded size 3000 is more than 1009 bytes of test.flip can yield");
 }
 
 }  // namespace

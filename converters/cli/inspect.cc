@@ -8,6 +8,7 @@ module;
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -87,8 +88,11 @@ std::string ObjectText(const ListedObject& object) {
 
 // Object by object: the tree of 100,000 would take longer to build and to free than all the rest.
 std::string ListingJson(const Listing& listing, const Common& common) {
-  Json json = Envelope(common, true);
+  Json json = Envelope(common, listing.missing.ok());
   json["file"] = listing.file;
+  if (!listing.missing.ok()) {
+    json["problems"] = Json::array({{{"message", std::string(Message(listing.missing))}}});
+  }
   json["format"] = listing.format;
   if (!listing.version.empty()) json["version"] = listing.version;
   std::string out = Opened(json);
@@ -142,6 +146,22 @@ std::string VersionOf(const Manifest& manifest) {
                                        : manifest.version_text;
 }
 
+// That the shards are there in which tensors lie: the first that is not, as reading it would say.
+Status FindShards(const Manifest& manifest, const std::string& path) {
+  std::set<std::uint32_t> used;
+  for (const StoredObject& object : manifest.objects) {
+    for (const StoredComponent& c : object.components) used.insert(c.shard);
+  }
+  const ShardFinder find = ShardsBeside(path);
+  for (const std::uint32_t shard : used) {
+    if (shard == 0) continue;
+    const StoredShard& wanted = manifest.shards[shard - 1];
+    const auto found = find(wanted);
+    if (!found.ok()) return Annotate(found.status(), "shard " + Quote(wanted.name));
+  }
+  return OkStatus();
+}
+
 StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& path) {
   const auto opened = Reader::Open(std::move(bytes));
   if (!opened.ok()) return Annotate(opened.status(), path);
@@ -151,7 +171,9 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& p
   listing.version = VersionOf(manifest);
   listing.attributes = manifest.attributes;
   listing.shards = manifest.shards;
+  listing.warnings = manifest.warnings;
   AddObjects(manifest, "", listing);
+  listing.missing = Annotate(FindShards(manifest, path), path);
   return listing;
 }
 
@@ -229,8 +251,9 @@ StatusOr<Listing> List(const InspectArgs& args) {
   return listing.ok() ? std::move(listing) : Annotate(listing.status(), path);
 }
 
-Status Inspect(const InspectArgs& args) {
-  ZT_ASSIGN_OR_RETURN(Listing listing, List(args));
+// Prints the listing. A root whose shards are missing is listed, and refused as everything that reads it does.
+Status Inspect(const InspectArgs& args, Listing& listing) {
+  ZT_ASSIGN_OR_RETURN(listing, List(args));
   listing.file = args.file;
   if (!args.common.quiet) {
     for (const std::string& warning : listing.warnings) Warn(warning);
@@ -245,8 +268,11 @@ Status Inspect(const InspectArgs& args) {
 }  // namespace
 
 int RunInspect(const InspectArgs& args) {
-  const Status status = Inspect(args);
-  return status.ok() ? 0 : Fail(args.common, status);
+  Listing listing;
+  const Status status = Inspect(args, listing);
+  if (!status.ok()) return Fail(args.common, status);
+  if (!listing.missing.ok()) Note(Message(listing.missing));
+  return ExitStatus(listing.missing);
 }
 
 }  // namespace zt::cli

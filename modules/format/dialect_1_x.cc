@@ -297,7 +297,7 @@ Status Decoder1x::DecodeComponent(StoredComponent& component) {
         break;
       }
       case kEncoding:
-        ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
+        ZT_RETURN_IF_ERROR(ReadEncoding(StatusCode::kDataLoss, &component.encoding));
         break;
       case kDigest:
         ZT_RETURN_IF_ERROR(ReadDigest("digest", &component.digest));

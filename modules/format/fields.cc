@@ -133,12 +133,12 @@ Status FieldReader::ReadDigest(std::string_view field, std::string* digest) {
   return digest->empty() ? OkStatus() : CheckDigestForm(*digest);
 }
 
-Status FieldReader::ReadEncoding(Encoding* encoding) {
+Status FieldReader::ReadEncoding(StatusCode unknown, Encoding* encoding) {
   std::string_view text;
   ZT_RETURN_IF_ERROR(ReadText("encoding", &text));
   const auto parsed = ParseEncoding(text);
   if (!parsed || *parsed == Encoding::kPlanes) {
-    return InvalidData("encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
+    return MakeStatus(unknown, "encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
   }
   *encoding = *parsed;
   return OkStatus();

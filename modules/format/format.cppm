@@ -4,6 +4,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,6 +57,19 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
 // The content digest of a 2.0 file (§6.4), "algorithm:hex", from the bytes of its manifest: the same for a model however it
 // is laid out, compressed or split. kInvalidArgument where a part has no digest, or `kind` is kNone.
 StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind);
+
+// What keeps a file of version 2.0 from being canonical; names are empty where it is the file's.
+struct CanonicalFault {
+  std::string object, component, message;
+};
+// Whether `bytes` bytes at one offset of the file are those at another.
+using SameBytes =
+    std::function<StatusOr<bool>(std::uint64_t a, std::uint64_t b, std::uint64_t bytes)>;
+// Encodes the manifest that lies at `offset` again as that of a canonical file (2.0 §6.3), and compares: the first difference,
+// or nullopt. The digests in it are taken for right.
+StatusOr<std::optional<CanonicalFault>> FindCanonicalFault(std::span<const std::byte> manifest,
+                                                           std::uint64_t offset,
+                                                           const SameBytes& same);
 
 // True where `text` is in Unicode Normalization Form C, as all names of a canonical file are (2.0 §6.3).
 bool IsNormalized(std::string_view text);

@@ -256,6 +256,9 @@ Status CheckCells(const Reader& reader, std::uint32_t index, std::uint64_t memor
   if (shape.empty()) return OkStatus();  // a scalar has no coordinates to compare
   Cells cells(reader, index);
   ZT_RETURN_IF_ERROR(cells.Init(memory_bytes / 2));
+  if (cells.count() > 0 && cells.places() == 0) {
+    return InvalidData("it has elements, and shape " + ToString(shape) + " has no cell");
+  }
   const auto too_much = [&] {
     return Unsupported("whether two of its " + std::to_string(cells.count()) +
                        " elements name the same cell was not checked, which takes more than " +
@@ -305,6 +308,24 @@ bool CanBeRead(const StoredObject& object, const std::set<std::uint32_t>& missin
   });
 }
 
+Verdict Look(const Reader& reader, std::uint32_t index, std::uint64_t memory_bytes) {
+  Verdict verdict;
+  verdict.status = reader.manifest().objects[index].format == "sparse_csr"
+                       ? CheckRows(reader, index)
+                       : CheckCells(reader, index, memory_bytes, verdict.twice);
+  return verdict;
+}
+
+Status StatusOf(const Verdict& verdict, const Shape& shape) {
+  return verdict.twice.empty() ? verdict.status : NamedTwice(verdict.twice, shape);
+}
+
+bool HasRule(const Reader& reader, std::uint32_t index) {
+  const std::string& format = reader.manifest().objects[index].format;
+  return Traits(reader.manifest().version).unique_indices &&
+         (format == "sparse_csr" || format == "sparse_coo");
+}
+
 }  // namespace
 
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
@@ -312,22 +333,18 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::function<void(std::uint32_t, std::string_view)>& wrong,
                    std::vector<std::string>& unchecked) {
   const Manifest& manifest = reader.manifest();
-  if (!Traits(manifest.version).unique_indices) return OkStatus();
   std::map<std::vector<std::uint64_t>, Verdict> verdicts;
   for (std::uint32_t o = 0; o < manifest.objects.size(); ++o) {
     const StoredObject& object = manifest.objects[o];
-    const bool rows = object.format == "sparse_csr", cells = object.format == "sparse_coo";
-    if ((!rows && !cells) || bad.contains(o) || !CanBeRead(object, missing)) continue;
+    if (!HasRule(reader, o) || bad.contains(o) || !CanBeRead(object, missing)) continue;
     const std::string& name = object.name;
     const auto [held, fresh] = verdicts.try_emplace(KeyOf(object));
     Verdict& verdict = held->second;
     if (fresh) {
-      verdict.status = WithoutNames(
-          reader, name,
-          rows ? CheckRows(reader, o) : CheckCells(reader, o, memory_bytes, verdict.twice));
+      verdict = Look(reader, o, memory_bytes);
+      verdict.status = WithoutNames(reader, name, verdict.status);
     }
-    const Status status =
-        verdict.twice.empty() ? verdict.status : NamedTwice(verdict.twice, object.shape);
+    const Status status = StatusOf(verdict, object.shape);
     if (status.code() == StatusCode::kDataLoss) {
       wrong(o, Message(status));
     } else if (status.code() == StatusCode::kUnimplemented) {
@@ -340,3 +357,13 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
 }
 
 }  // namespace zt::reader::internal
+
+namespace zt {
+
+Status CheckIndices(const Reader& reader, std::uint32_t object, std::uint64_t memory_bytes) {
+  using namespace reader::internal;
+  if (!HasRule(reader, object)) return OkStatus();
+  return StatusOf(Look(reader, object, memory_bytes), reader.manifest().objects[object].shape);
+}
+
+}  // namespace zt

@@ -335,14 +335,12 @@ class Verifier {
           findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
         },
         report_.unchecked));
-    const auto add = [this](ComponentId id, VerifyProblem each) {
-      findings_.Add(id, std::move(each.object), std::move(each.component), std::move(each.message));
-    };
-    if (options_.canonical) {
-      ZT_RETURN_IF_ERROR(
-          reader::internal::CheckCanonical(reader_, report_.unreferenced_bytes, add));
-    }
+    ZT_RETURN_IF_ERROR(CheckMixedObjects());
     report_.problems = findings_.Take();
+    if (options_.canonical) {
+      ZT_RETURN_IF_ERROR(reader::internal::CheckCanonical(reader_, report_.unreferenced_bytes,
+                                                          report_.problems));
+    }
     return std::move(report_);
   }
 
@@ -367,6 +365,26 @@ class Verifier {
     std::size_t begin, end;
   };
 
+  // The sparse entries of 0.1.0.
+  Status CheckMixedObjects() {
+    const std::set<std::uint32_t> bad = findings_.Objects();
+    for (std::uint32_t o = 0; o < reader_.manifest().objects.size(); ++o) {
+      if (!IsMixed(reader_, o) || bad.contains(o)) continue;
+      const StoredObject& object = reader_.manifest().objects[o];
+      if (!object.components[0].undecodable.empty()) continue;
+      const Status status = reader::internal::WithoutNames(
+          reader_, object.name, reader::internal::CheckMixed(reader_, o));
+      if (status.code() == StatusCode::kDataLoss) {
+        findings_.Add({o, 0}, object.name, "", std::string(Message(status)));
+      } else if (status.code() == StatusCode::kUnimplemented) {
+        report_.undecodable.push_back(object.name + ": " + std::string(Message(status)));
+      } else if (!status.ok()) {
+        return Annotate(status, TensorContext(object.name));
+      }
+    }
+    return OkStatus();
+  }
+
   // Lists all components, those with the same bytes together, in the order of their first in the manifest.
   Status Gather() {
     const auto& objects = reader_.manifest().objects;
@@ -381,6 +399,9 @@ class Verifier {
           report_.undecodable.push_back(objects[o].name + "/" + stored.role + ": " +
                                         stored.undecodable);
         }
+        const bool hashed = stored.unknown_encoding.empty() &&
+                            DigestOrUnknown(stored.digest).kind != DigestKind::kNone;
+        report_.unhashed += stored.length > 0 && !hashed ? 1 : 0;
         if (!stored.unknown_encoding.empty() || missing_.contains(stored.shard)) continue;
         const std::uint64_t offset = stored.length == 0 ? 0 : stored.offset;
         entries_.push_back({offset, stored.length, stored.encoding, stored.parameters, {o, c}});
@@ -458,10 +479,9 @@ class Verifier {
     for (std::size_t i = group.begin; i < group.end; ++i) {
       Member member{entries_[i].id};
       const StoredComponent& stored = reader_.component(member.id);
-      const StoredObject& object = reader_.manifest().objects[member.id.object];
       if (!Agrees(*blob, member.id)) continue;
       if (!stored.digest.empty()) Expect(*blob, member.id);
-      if (MayHaveRule(object, stored)) {
+      if (MayHaveRule(member.id)) {
         auto declared = Declared(member.id.object);
         if (const auto rule = RuleOf(*declared, member.id.component, blob->stored.decoded_bytes)) {
           const auto [held, fresh] = rules.emplace(*rule, blob->rules.size());
@@ -475,9 +495,12 @@ class Verifier {
     return blob;
   }
 
-  static bool MayHaveRule(const StoredObject& object, const StoredComponent& component) {
-    return component.element.dtype == DType::kBool || component.element.type == "f4_e2m1" ||
-           object.format.starts_with("sparse_");
+  bool MayHaveRule(ComponentId id) const {
+    if (IsMixed(reader_, id.object)) return false;  // of its parts: see CheckMixed
+    const ElementType& element = reader_.component(id).element;
+    if (element.dtype == DType::kBool) return !Traits(reader_.manifest().version).loose_bools;
+    return element.type == "f4_e2m1" ||
+           reader_.manifest().objects[id.object].format.starts_with("sparse_");
   }
 
   // The same bytes cannot decode to two sizes.
