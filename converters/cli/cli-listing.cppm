@@ -53,7 +53,6 @@ struct Listing {
   std::vector<ListedObject> objects;
   std::vector<std::string> warnings;
   std::vector<StoredShard> shards = {};  // of a root or an index
-  Status missing = {};                   // the first shard that tensors lie in and that is not there
 };
 
 // Orders the objects: "name", "size" (the largest first), "offset". Empty: by offset those of a manifest, which has

@@ -88,11 +88,9 @@ std::string ObjectText(const ListedObject& object) {
 
 // Object by object: the tree of 100,000 would take longer to build and to free than all the rest.
 std::string ListingJson(const Listing& listing, const Common& common) {
-  Json json = Envelope(common, listing.missing.ok());
+  Json json = Envelope(common, true);
   json["file"] = listing.file;
-  if (!listing.missing.ok()) {
-    json["problems"] = Json::array({{{"message", std::string(Message(listing.missing))}}});
-  }
+  if (!listing.warnings.empty()) json["warnings"] = listing.warnings;
   json["format"] = listing.format;
   if (!listing.version.empty()) json["version"] = listing.version;
   std::string out = Opened(json);
@@ -146,8 +144,9 @@ std::string VersionOf(const Manifest& manifest) {
                                        : manifest.version_text;
 }
 
-// That the shards are there in which tensors lie: the first that is not, as reading it would say.
-Status FindShards(const Manifest& manifest, const std::string& path) {
+// Warns of the shards in which tensors lie and that are not there, as reading them would say it. The root says all that is
+// listed without them.
+void WarnOfMissing(const Manifest& manifest, const std::string& path, Listing& listing) {
   std::set<std::uint32_t> used;
   for (const StoredObject& object : manifest.objects) {
     for (const StoredComponent& c : object.components) used.insert(c.shard);
@@ -157,9 +156,10 @@ Status FindShards(const Manifest& manifest, const std::string& path) {
     if (shard == 0) continue;
     const StoredShard& wanted = manifest.shards[shard - 1];
     const auto found = find(wanted);
-    if (!found.ok()) return Annotate(found.status(), "shard " + Quote(wanted.name));
+    if (found.ok()) continue;
+    const Status missing = Annotate(found.status(), "shard " + Quote(wanted.name));
+    listing.warnings.emplace_back(Message(Annotate(missing, path)));
   }
-  return OkStatus();
 }
 
 StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& path) {
@@ -173,7 +173,7 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& p
   listing.shards = manifest.shards;
   listing.warnings = manifest.warnings;
   AddObjects(manifest, "", listing);
-  listing.missing = Annotate(FindShards(manifest, path), path);
+  WarnOfMissing(manifest, path, listing);
   return listing;
 }
 
@@ -251,9 +251,8 @@ StatusOr<Listing> List(const InspectArgs& args) {
   return listing.ok() ? std::move(listing) : Annotate(listing.status(), path);
 }
 
-// Prints the listing. A root whose shards are missing is listed, and refused as everything that reads it does.
-Status Inspect(const InspectArgs& args, Listing& listing) {
-  ZT_ASSIGN_OR_RETURN(listing, List(args));
+Status Inspect(const InspectArgs& args) {
+  ZT_ASSIGN_OR_RETURN(Listing listing, List(args));
   listing.file = args.file;
   if (!args.common.quiet) {
     for (const std::string& warning : listing.warnings) Warn(warning);
@@ -268,11 +267,8 @@ Status Inspect(const InspectArgs& args, Listing& listing) {
 }  // namespace
 
 int RunInspect(const InspectArgs& args) {
-  Listing listing;
-  const Status status = Inspect(args, listing);
-  if (!status.ok()) return Fail(args.common, status);
-  if (!listing.missing.ok()) Note(Message(listing.missing));
-  return ExitStatus(listing.missing);
+  const Status status = Inspect(args);
+  return status.ok() ? 0 : Fail(args.common, status);
 }
 
 }  // namespace zt::cli

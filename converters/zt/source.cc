@@ -501,7 +501,7 @@ class ZtSource final : public TensorSource {
   bool u32_indices_ = false;
   std::shared_ptr<GuardedBytes> bytes_;
   std::unique_ptr<Reader> reader_;
-  std::vector<std::vector<Part>> parts_;                  // as objects_
+  std::vector<std::vector<Part>> parts_;  // as objects_
   std::unordered_map<std::uint32_t, std::shared_ptr<const MixedObject>> mixed_;
   std::unordered_map<std::uint64_t, ComponentId> first_;  // by offset: the first with that blob
   std::map<ServedKey, ComponentId> others_;  // those that are served as something else than it

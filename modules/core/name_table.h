@@ -107,9 +107,16 @@ class NameTable {
 // How many names ahead NameTable::Prefetch is called in a loop over many.
 inline constexpr std::size_t kNamesAhead = 16;
 
-// The first number below `count` whose name is that of a lower one, if any.
+// The first number below `count` whose name is that of a lower one, if any. Linear, whatever the names.
 template <class NameOf>
 std::optional<std::size_t> FindTwice(std::size_t count, const NameOf& name_of) {
+  constexpr std::size_t kFew = 8;  // which are compared with each other
+  for (std::size_t i = 1; i < count && count <= kFew; ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (name_of(i) == name_of(j)) return i;
+    }
+  }
+  if (count <= kFew) return std::nullopt;
   NameTable names;
   names.Reserve(count);
   for (std::size_t i = 0; i < count; ++i) {

@@ -10,7 +10,8 @@ module;
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
+
+#include "core/name_table.h"
 
 module zt.core;
 
@@ -99,6 +100,14 @@ StatusOr<std::uint64_t> ValueCount(const Component& values) {
   return *count / ratio;
 }
 
+// Whether `values` has two elements of f4_e2m1 in each byte, as many as there are indices, of which `each` stand for one.
+bool SharesBytes(const Component& values, const Component& indices, std::size_t each) {
+  const std::size_t step = ByteWidth(indices.element.dtype) * each;
+  if (values.element.type != "f4_e2m1" || indices.bytes == kUnknownSize || step == 0) return false;
+  const std::uint64_t count = indices.bytes / step;
+  return indices.bytes % step == 0 && values.bytes == count / 2 + count % 2;
+}
+
 // That a type is one of its dtype. One that is a dtype's name says nothing beside that dtype, and is wrong beside others.
 Status CheckElement(const ElementType& element) {
   const LogicalType* const type = FindLogicalType(element.type);
@@ -106,17 +115,6 @@ Status CheckElement(const ElementType& element) {
   if (!storage || *storage == element.dtype) return OkStatus();
   return InvalidData("type " + element.type + " is stored as " + std::string(Name(*storage)) +
                      ", not as " + std::string(Name(element.dtype)));
-}
-
-// A role that occurs twice, or nothing. Sorted, since hostile input may hold a million of them.
-std::string_view RoleTwice(const Object& object) {
-  if (object.components.size() < 2) return {};
-  std::vector<std::string_view> roles;
-  roles.reserve(object.components.size());
-  for (const Component& component : object.components) roles.push_back(component.role);
-  std::sort(roles.begin(), roles.end());
-  const auto twice = std::adjacent_find(roles.begin(), roles.end());
-  return twice == roles.end() ? std::string_view() : *twice;
 }
 
 Status ValidateDense(const Object& object) {
@@ -153,21 +151,25 @@ Status ValidateCsr(const Object& object) {
     return status;
   }
   const Component& values = *FindRole(object, "values");
-  if (values.bytes == kUnknownSize) return OkStatus();
+  const Component& indices = *FindRole(object, "indices");
+  if (values.bytes == kUnknownSize || SharesBytes(values, indices, 1)) return OkStatus();
   auto count = ValueCount(values);
   if (!count.ok()) return count.status();
-  return RequireElements(*FindRole(object, "indices"), *count, "the number of values");
+  return RequireElements(indices, *count, "the number of values");
 }
 
 Status ValidateCoo(const Object& object) {
   if (auto status = RequireRoles(object, {"values", "coords"}, true); !status.ok()) return status;
   const Component& values = *FindRole(object, "values");
-  if (values.bytes == kUnknownSize) return OkStatus();
+  const Component& indices = *FindRole(object, "coords");
+  if (values.bytes == kUnknownSize || SharesBytes(values, indices, object.shape.size())) {
+    return OkStatus();
+  }
   auto count = ValueCount(values);
   if (!count.ok()) return count.status();
   const auto coords = CheckedMul(*count, object.shape.size());
   if (!coords) return InvalidData("coords overflow 64 bits");
-  return RequireElements(*FindRole(object, "coords"), *coords, "values times rank");
+  return RequireElements(indices, *coords, "values times rank");
 }
 
 }  // namespace
@@ -273,8 +275,9 @@ Status ValidateObject(const Object& object) {
     if (!IsUtf8(component.role)) return InvalidData("a component's role is not valid UTF-8");
     if (auto status = CheckElement(component.element); !status.ok()) return status;
   }
-  if (const std::string_view twice = RoleTwice(object); !twice.empty()) {
-    return InvalidData("component " + Quote(twice) + " is declared twice");
+  const auto role_of = [&](std::size_t i) { return std::string_view(object.components[i].role); };
+  if (const auto twice = internal::FindTwice(object.components.size(), role_of)) {
+    return InvalidData("component " + Quote(role_of(*twice)) + " is declared twice");
   }
   if (object.format == "dense") return ValidateDense(object);
   if (object.format == "sparse_csr") return ValidateCsr(object);

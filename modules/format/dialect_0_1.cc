@@ -20,6 +20,7 @@ import :dialect;
 import :fields;
 import zt.compress;
 import zt.core;
+import zt.digest;
 
 namespace zt::format::internal {
 
@@ -132,8 +133,7 @@ Status Decoder01::DecodeEntry(StoredObject& object) {
     return Unsupported("data_endianness 'big' on " + std::string(Name(component.encoding)) +
                        " data, for which 0.1.0 gives it no meaning");
   }
-  if (component.big_endian && object.format != "dense" &&
-      ByteWidth(component.element.dtype) > 1) {
+  if (component.big_endian && object.format != "dense" && ByteWidth(component.element.dtype) > 1) {
     component.undecodable = "it is sparse with data_endianness 'big', which 0.1.0 does not define";
   }
   component.decoded_bytes =
@@ -270,7 +270,7 @@ Status DialectOf01::AppendEntry(const StoredObject& object, std::span<const Stor
   if (component.encoding != Encoding::kRaw && component.big_endian) {
     return InvalidArgument(std::string(Name(component.encoding)) + " data cannot be big-endian");
   }
-  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestForm(component.digest));
+  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestText(component.digest));
 
   std::vector<std::string> keys;
   std::vector<Bytes> fields;  // of each key, encoded

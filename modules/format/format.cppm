@@ -205,12 +205,6 @@ bool IsIndexRole(std::string_view format, std::string_view role);
 // A component's decoded size where only the shape can tell (1.1 and 0.1 zstd): kUnknownSize where it cannot, or
 // where the shape overflows, which CheckLayout reports.
 std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& component);
-// OK where `digest` is "algorithm:value" and the value fits the algorithm, if it is a known one.
-Status CheckDigestForm(std::string_view digest);
-// The one among `keys` that occurs twice, if any. O(n log n) whatever the keys.
-std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys);
-// A map's keys, in the order of its members.
-std::vector<std::string_view> Keys(const Value::Map& map);
 
 // Decodes the value at `*position`, which moves behind it. `depth` is how many containers may still nest, `*budget`
 // how many values may still be made.

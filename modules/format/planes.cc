@@ -78,12 +78,12 @@ StatusOr<CodecParameters> ReadParameters(const Value::Map& planes, const Element
   ZT_ASSIGN_OR_RETURN(
       const std::uint32_t rotate,
       ReadSize(planes, "rotate", otherwise ? Parameters(otherwise->rotate) : std::nullopt));
-  ZT_ASSIGN_OR_RETURN(read.group,
-                      ReadSize(planes, "group", otherwise ? Parameters(otherwise->group)
-                                                          : std::nullopt));
-  ZT_ASSIGN_OR_RETURN(read.chunk,
-                      ReadSize(planes, "chunk", otherwise ? Parameters(otherwise->chunk)
-                                                          : std::nullopt));
+  ZT_ASSIGN_OR_RETURN(
+      read.group,
+      ReadSize(planes, "group", otherwise ? Parameters(otherwise->group) : std::nullopt));
+  ZT_ASSIGN_OR_RETURN(
+      read.chunk,
+      ReadSize(planes, "chunk", otherwise ? Parameters(otherwise->chunk) : std::nullopt));
   if (rotate > 1) return Broken("'rotate' is " + std::to_string(rotate) + ", neither 0 nor 1");
   if (rotate != 0 && !IsFloat(element.dtype)) {
     return Broken("'rotate' is 1, which integers (" + std::string(Name(element.dtype)) +
@@ -119,7 +119,8 @@ StatusOr<CodecParameters> ReadPlanesV2(const Value::Map& planes, const ElementTy
 Value::Map PlanesToV2(const CodecParameters& parameters, const ElementType& element) {
   const CodecParameters otherwise = DefaultPlanesV2(element);
   Value::Map planes;
-  if (parameters.rotate != otherwise.rotate) planes.emplace_back("rotate", std::uint32_t{parameters.rotate});
+  if (parameters.rotate != otherwise.rotate)
+    planes.emplace_back("rotate", std::uint32_t{parameters.rotate});
   if (parameters.group != otherwise.group) planes.emplace_back("group", parameters.group);
   if (parameters.chunk != otherwise.chunk) planes.emplace_back("chunk", parameters.chunk);
   return planes;
@@ -143,7 +144,8 @@ Status FromPlanes(StoredObject& object) {
     return Broken("the component is " + std::string(Name(component.encoding)) + ", not zstd");
   }
   ZT_ASSIGN_OR_RETURN(component.element, ReadElement(*planes));
-  ZT_ASSIGN_OR_RETURN(component.parameters, ReadParameters(*planes, component.element, std::nullopt));
+  ZT_ASSIGN_OR_RETURN(component.parameters,
+                      ReadParameters(*planes, component.element, std::nullopt));
   component.encoding = Encoding::kPlanes;
   object.format = "dense";
   object.attributes.erase(held);

@@ -1,23 +1,17 @@
-// zt.format — how old versions spell dtypes, how digests are spelt, and keys that must be unique.
+// zt.format — how old versions spell dtypes, and which roles are indices.
 module;
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 module zt.format;
 
 import :dialect;
 import zt.core;
-import zt.digest;
 
 namespace zt::format::internal {
 namespace {
@@ -60,39 +54,6 @@ std::optional<std::string_view> LongName(const ElementType& element) {
 bool IsIndexRole(std::string_view format, std::string_view role) {
   if (format == "sparse_csr") return role == "indices" || role == "indptr";
   return format == "sparse_coo" && role == "coords";
-}
-
-Status CheckDigestForm(std::string_view digest) { return CheckDigestText(digest); }
-
-std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys) {
-  constexpr std::size_t kFew = 8;
-  if (keys.size() <= kFew) {
-    for (std::size_t i = 1; i < keys.size(); ++i) {
-      if (std::find(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(i), keys[i]) !=
-          keys.begin() + static_cast<std::ptrdiff_t>(i)) {
-        return keys[i];
-      }
-    }
-    return std::nullopt;
-  }
-  // Sorted by hash, so that most comparisons are of integers; the text decides among equal hashes,
-  // so that keys made to collide cost n log n and no more.
-  std::vector<std::pair<std::size_t, std::string_view>> sorted;
-  sorted.reserve(keys.size());
-  for (const std::string_view key : keys) {
-    sorted.emplace_back(std::hash<std::string_view>{}(key), key);
-  }
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice == sorted.end()) return std::nullopt;
-  return twice->second;
-}
-
-std::vector<std::string_view> Keys(const Value::Map& map) {
-  std::vector<std::string_view> keys;
-  keys.reserve(map.size());
-  for (const auto& [key, value] : map) keys.push_back(key);
-  return keys;
 }
 
 }  // namespace zt::format::internal

@@ -30,159 +30,117 @@ namespace {
 
 namespace v2 = format::internal;
 
-// Gives the components of a manifest the blobs that they have in the canonical form, and says what keeps a component from it
-// that no encoding shows.
-class Canonical {
- public:
-  Canonical(const Manifest& file, const SameBytes& same) : file_(file), again_(file), same_(same) {
-    again_.shards.clear();
-    for (std::uint32_t o = 0; o < file.objects.size(); ++o) {
-      for (std::uint32_t c = 0; c < file.objects[o].components.size(); ++c) {
-        order_.push_back({o, c});
-      }
+using Id = std::pair<std::uint32_t, std::uint32_t>;  // of an object and its component
+
+// What no encoding shows: names are in Unicode Normalization Form C, digests are of the canonical kind.
+std::optional<CanonicalFault> CheckWords(const Manifest& file) {
+  std::optional<CanonicalFault> fault;
+  const auto check = [&fault](const std::string& object, std::string_view name) {
+    if (fault || IsNormalized(name)) return;
+    fault = {object, "", "the name " + Quote(name) + " is not in Unicode Normalization Form C"};
+  };
+  for (const Value::Member& each : file.attributes) check("", each.first);
+  for (const StoredObject& object : file.objects) {
+    check(object.name, object.name);
+    for (const Value::Member& each : object.attributes) check(object.name, each.first);
+    for (const StoredComponent& part : object.components) {
+      check(object.name, part.role);
+      if (fault || part.digest.starts_with("xxh3:")) continue;
+      fault = {object.name, part.role, "it has no xxh3 digest"};
     }
-    std::ranges::sort(order_, {}, [&file](Id id) {
-      const StoredObject& object = file.objects[id.first];
-      return std::tie(object.name, object.components[id.second].role);
-    });
   }
+  return fault;
+}
 
-  // Blobs lie one after the other, in the order of the names of what refers to them first.
-  Status Place() {
-    const std::uint64_t step = Traits(SpecVersion::k2_0).placement;
-    std::uint64_t at = step;
-    for (const Id id : order_) {
-      StoredComponent& part = again_.objects[id.first].components[id.second];
-      part.encoding = Encoding::kRaw;
-      part.length = part.decoded_bytes;
-      part.shard = 0;
-      ZT_ASSIGN_OR_RETURN(const auto first, FindEqual(id));
-      if (first) {
-        part.offset = again_.objects[first->first].components[first->second].offset;
-        continue;
-      }
-      part.offset = at;
-      at += (part.length + step - 1) / step * step;
-    }
-    again_.offset = at;
-    return OkStatus();
+// Gives the components of a manifest the blobs that they have in the canonical form: one after the other, in the order of the
+// names of what refers to them first, each content once. Candidates have equal sizes and digests, and the bytes decide.
+StatusOr<Manifest> PlaceBlobs(const Manifest& file, const SameBytes& same) {
+  Manifest again = file;
+  again.shards.clear();
+  std::vector<Id> order;
+  for (std::uint32_t o = 0; o < file.objects.size(); ++o) {
+    for (std::uint32_t c = 0; c < file.objects[o].components.size(); ++c) order.emplace_back(o, c);
   }
-
-  // The first difference between the bytes of the manifest and those that are encoded again.
-  StatusOr<std::optional<CanonicalFault>> Compare(std::span<const std::byte> bytes) const {
-    const v2::Dialect& dialect = v2::Dialect20();
-    v2::Bytes out;
-    const auto differs = [&] {
-      const bool equal = out.size() <= bytes.size() &&
-                         std::equal(out.begin(), out.end(), bytes.begin());
-      bytes = bytes.subspan(std::min(out.size(), bytes.size()));
-      out.clear();
-      return !equal;
-    };
-    ZT_RETURN_IF_ERROR(
-        dialect.AppendHead(again_.objects.size(), again_.attributes, again_.shards, &out));
-    if (differs()) {
-      return CanonicalFault{"", "", "the manifest does not begin as the canonical form has it"};
-    }
-    for (std::size_t o = 0; o < again_.objects.size(); ++o) {
-      const StoredObject& object = again_.objects[o];
-      ZT_RETURN_IF_ERROR(
-          v2::AppendEntryV2(Declare(object), object.components, again_.shards, &out));
-      if (differs()) return FaultOf(o);
-    }
-    ZT_RETURN_IF_ERROR(dialect.AppendTail(again_.attributes, &out));
-    if (differs() || !bytes.empty()) {
-      return CanonicalFault{"", "", "the manifest does not end as the canonical form has it"};
-    }
-    if (file_.offset == again_.offset) return std::nullopt;
-    return CanonicalFault{"", "", "the manifest lies at " + std::to_string(file_.offset) +
-                                      ", in canonical form at " + std::to_string(again_.offset)};
-  }
-
-  // The names are in Unicode Normalization Form C, and digests are of the canonical kind: no encoding shows that.
-  std::optional<CanonicalFault> CheckWords() const {
-    for (const Value::Member& each : file_.attributes) {
-      if (!IsNormalized(each.first)) return NotNormalized("", "the attribute", each.first);
-    }
-    for (const StoredObject& object : file_.objects) {
-      if (!IsNormalized(object.name)) return NotNormalized(object.name, "the name", object.name);
-      for (const Value::Member& each : object.attributes) {
-        if (!IsNormalized(each.first)) {
-          return NotNormalized(object.name, "the attribute", each.first);
-        }
-      }
-      for (const StoredComponent& part : object.components) {
-        if (!IsNormalized(part.role)) return NotNormalized(object.name, "the part", part.role);
-        if (part.digest.starts_with("xxh3:")) continue;
-        return CanonicalFault{object.name, part.role, "it has no xxh3 digest"};
-      }
-    }
-    return std::nullopt;
-  }
-
- private:
-  using Id = std::pair<std::uint32_t, std::uint32_t>;  // of an object and its component
-
-  static CanonicalFault NotNormalized(const std::string& object, std::string_view what,
-                                      std::string_view name) {
-    return {object, "",
-            std::string(what) + " " + Quote(name) + " is not in Unicode Normalization Form C"};
-  }
-
-  // The component that comes first among those with the same bytes; nullopt where it is this one. Candidates have equal sizes
-  // and digests, and the bytes decide.
-  StatusOr<std::optional<Id>> FindEqual(Id id) {
-    const StoredComponent& part = file_.objects[id.first].components[id.second];
-    auto& held = known_[{part.decoded_bytes, part.digest}];
-    for (const Id other : held) {
-      const StoredComponent& first = file_.objects[other.first].components[other.second];
-      ZT_ASSIGN_OR_RETURN(const bool equal, Equal(first, part));
-      if (equal) return other;
-    }
-    held.push_back(id);
-    return std::nullopt;
-  }
-
-  StatusOr<bool> Equal(const StoredComponent& a, const StoredComponent& b) const {
+  const auto part_of = [&file](Id id) -> const StoredComponent& {
+    return file.objects[id.first].components[id.second];
+  };
+  std::ranges::sort(order, {},
+                    [&](Id id) { return std::tie(file.objects[id.first].name, part_of(id).role); });
+  const auto equal = [&](const StoredComponent& a, const StoredComponent& b) -> StatusOr<bool> {
     if (a.offset == b.offset && a.length == b.length && a.shard == b.shard) return true;
-    const auto raw = [](const StoredComponent& each) {
-      return each.encoding == Encoding::kRaw && each.unknown_encoding.empty() && each.shard == 0;
-    };
-    if (!raw(a) || !raw(b)) return false;  // the file is not canonical anyway
-    return same_(a.offset, b.offset, a.length);
-  }
-
-  CanonicalFault FaultOf(std::size_t o) const {
-    const StoredObject& object = file_.objects[o];
-    for (std::size_t c = 0; c < object.components.size(); ++c) {
-      const std::uint64_t is = object.components[c].offset;
-      const std::uint64_t wanted = again_.objects[o].components[c].offset;
-      if (is == wanted) continue;
-      return {object.name, object.components[c].role,
-              "its blob lies at " + std::to_string(is) + ", in canonical form at " +
-                  std::to_string(wanted)};
+    if (a.length != b.length || a.shard != 0 || b.shard != 0) return false;
+    return same(a.offset, b.offset, a.length);
+  };
+  std::map<std::pair<std::uint64_t, std::string_view>, std::vector<Id>> known;
+  const std::uint64_t step = Traits(SpecVersion::k2_0).placement;
+  again.offset = step;
+  for (const Id id : order) {
+    StoredComponent& part = again.objects[id.first].components[id.second];
+    part.encoding = Encoding::kRaw;
+    part.length = part.decoded_bytes;
+    part.shard = 0;
+    part.offset = again.offset;
+    auto& held = known[{part.length, part_of(id).digest}];
+    bool first = true;
+    for (const Id other : held) {
+      ZT_ASSIGN_OR_RETURN(const bool found, equal(part_of(other), part_of(id)));
+      if (!found) continue;
+      part.offset = again.objects[other.first].components[other.second].offset;
+      first = false;
+      break;
     }
-    return {object.name, "", "the manifest does not say it as the canonical form does"};
+    if (!first) continue;
+    held.push_back(id);
+    again.offset += (part.length + step - 1) / step * step;
   }
+  return again;
+}
 
-  const Manifest& file_;
-  Manifest again_;
-  const SameBytes& same_;
-  std::vector<Id> order_;
-  std::map<std::pair<std::uint64_t, std::string_view>, std::vector<Id>> known_;
-};
+// What is said of an object whose entry differs.
+CanonicalFault FaultOf(const StoredObject& is, const StoredObject& wanted) {
+  for (std::size_t c = 0; c < is.components.size(); ++c) {
+    if (is.components[c].offset == wanted.components[c].offset) continue;
+    return {is.name, is.components[c].role,
+            "its blob lies at " + std::to_string(is.components[c].offset) +
+                ", in canonical form at " + std::to_string(wanted.components[c].offset)};
+  }
+  return {is.name, "", "the manifest does not say it as the canonical form does"};
+}
 
 }  // namespace
 
 StatusOr<std::optional<CanonicalFault>> FindCanonicalFault(std::span<const std::byte> manifest,
                                                            std::uint64_t offset,
                                                            const SameBytes& same) {
-  ZT_ASSIGN_OR_RETURN(Manifest file, v2::DecodeWordsV2(manifest));
-  file.offset = offset;
-  Canonical canonical(file, same);
-  if (auto fault = canonical.CheckWords()) return fault;
-  ZT_RETURN_IF_ERROR(canonical.Place());
-  return canonical.Compare(manifest);
+  ZT_ASSIGN_OR_RETURN(const Manifest file, v2::DecodeWordsV2(manifest));
+  if (auto fault = CheckWords(file)) return fault;
+  ZT_ASSIGN_OR_RETURN(const Manifest again, PlaceBlobs(file, same));
+  const v2::Dialect& dialect = v2::Dialect20();
+  v2::Bytes out;
+  std::vector<std::size_t> begins;  // of entries
+  ZT_RETURN_IF_ERROR(dialect.AppendHead(again.objects.size(), again.attributes, {}, &out));
+  for (const StoredObject& object : again.objects) {
+    begins.push_back(out.size());
+    ZT_RETURN_IF_ERROR(v2::AppendEntryV2(Declare(object), object.components, {}, &out));
+  }
+  const std::size_t end = out.size();
+  ZT_RETURN_IF_ERROR(dialect.AppendTail(again.attributes, &out));
+  const auto differs = std::ranges::mismatch(out, manifest);
+  const auto at = static_cast<std::size_t>(differs.in1 - out.begin());
+  if (at < out.size() || out.size() < manifest.size()) {
+    const auto entry = std::ranges::upper_bound(begins, at);
+    if (entry == begins.begin() || at >= end) {
+      return CanonicalFault{
+          "", "",
+          "byte " + std::to_string(at) + " of the manifest is not that of the canonical form"};
+    }
+    const std::size_t o = static_cast<std::size_t>(entry - begins.begin()) - 1;
+    return FaultOf(file.objects[o], again.objects[o]);
+  }
+  if (offset == again.offset) return std::nullopt;
+  return CanonicalFault{"", "",
+                        "the manifest lies at " + std::to_string(offset) +
+                            ", in canonical form at " + std::to_string(again.offset)};
 }
 
 }  // namespace zt

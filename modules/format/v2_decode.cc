@@ -237,7 +237,8 @@ Status DecoderV2::Part(StoredComponent& part) {
   ZT_RETURN_IF_ERROR(OpenMap("part", &map));
   Fields fields(kNames);
   std::optional<std::string> encoding;
-  std::optional<std::size_t> planes;  // where it stands: of another encoding, it is not ours to read
+  std::optional<std::size_t>
+      planes;  // where it stands: of another encoding, it is not ours to read
   while (reader_.More(map)) {
     std::size_t field;
     ZT_RETURN_IF_ERROR(NextField(fields, &field));

@@ -59,12 +59,11 @@ Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
   }
   if (unreferenced_bytes > 0) add("", "", "bytes that no blob covers are not zero");
   ZT_ASSIGN_OR_RETURN(const auto bytes, BytesAt(reader, manifest.offset, manifest.bytes));
-  ZT_ASSIGN_OR_RETURN(
-      auto fault,
-      FindCanonicalFault(bytes, manifest.offset,
-                         [&reader](std::uint64_t a, std::uint64_t b, std::uint64_t size) {
-                           return AreEqual(reader, a, b, size);
-                         }));
+  ZT_ASSIGN_OR_RETURN(auto fault, FindCanonicalFault(bytes, manifest.offset,
+                                                     [&reader](std::uint64_t a, std::uint64_t b,
+                                                               std::uint64_t size) {
+                                                       return AreEqual(reader, a, b, size);
+                                                     }));
   if (fault) add(std::move(fault->object), std::move(fault->component), fault->message);
   const std::uint64_t end = manifest.offset + manifest.bytes;
   const auto footer = EncodeFooter(manifest.offset, bytes, manifest.version);

@@ -12,7 +12,9 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,11 +72,7 @@ void Erase(Value::Map& map, std::string_view key) {
 class Sparse01 {
  public:
   Sparse01(const Reader& reader, std::uint32_t index, std::uint64_t bytes, MixedObject& out)
-      : reader_(reader),
-        stored_{index, 0},
-        bytes_(bytes),
-        object_(out.object),
-        parts_(out.parts) {
+      : reader_(reader), stored_{index, 0}, bytes_(bytes), object_(out.object), parts_(out.parts) {
     element_ = object_.components[0].element;
     width_ = ByteWidth(element_.dtype);
     object_.components.clear();
@@ -136,8 +134,7 @@ class Sparse01 {
     const std::uint64_t count = rest / (kIndexBytes + width_);
     std::byte last[kIndexBytes];
     ZT_RETURN_IF_ERROR(reader_.Read(stored_, *pointers, last));
-    if (rest % (kIndexBytes + width_) != 0 ||
-        internal::LoadLittle(last, kIndexBytes) != count) {
+    if (rest % (kIndexBytes + width_) != 0 || internal::LoadLittle(last, kIndexBytes) != count) {
       return InvalidData("the last row pointer is " +
                          std::to_string(internal::LoadLittle(last, kIndexBytes)) +
                          ", the blob has " + std::to_string(rest) +
@@ -256,7 +253,8 @@ Status ReadCoords(const Reader& reader, ComponentId stored, const Object& object
     const std::uint64_t dimension = element / part.entries, first = element % part.entries;
     const std::uint64_t count = std::min(left, part.entries - first);
     ZT_RETURN_IF_ERROR(ForEntries(
-        reader, stored, entry, first, count, [&](std::uint64_t at, const std::byte* from) -> Status {
+        reader, stored, entry, first, count,
+        [&](std::uint64_t at, const std::byte* from) -> Status {
           const std::uint64_t index =
               internal::LoadLittle(from + dimension * kIndexBytes, kIndexBytes);
           if (index >= object.shape[dimension]) {
@@ -331,7 +329,10 @@ Status ReadMixed(const Reader& reader, std::uint32_t index, const MixedObject& m
   return OkStatus();
 }
 
-Status reader::internal::CheckMixed(const Reader& reader, std::uint32_t index) {
+namespace reader::internal {
+namespace {
+
+Status CheckParts(const Reader& reader, std::uint32_t index) {
   ZT_ASSIGN_OR_RETURN(const MixedObject mixed, TakeApart(reader, index));
   std::vector<std::byte> block(kBlock);
   for (std::uint32_t c = 0; c < mixed.object.components.size(); ++c) {
@@ -350,5 +351,28 @@ Status reader::internal::CheckMixed(const Reader& reader, std::uint32_t index) {
   }
   return OkStatus();
 }
+
+}  // namespace
+
+Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
+                  const std::function<void(std::uint32_t, std::string_view)>& wrong,
+                  std::vector<std::string>& undecodable) {
+  for (std::uint32_t o = 0; o < reader.manifest().objects.size(); ++o) {
+    const StoredObject& object = reader.manifest().objects[o];
+    if (!IsMixed(reader, o) || bad.contains(o)) continue;
+    if (!object.components[0].undecodable.empty()) continue;
+    const Status status = WithoutNames(reader, object.name, CheckParts(reader, o));
+    if (status.code() == StatusCode::kDataLoss) {
+      wrong(o, Message(status));
+    } else if (status.code() == StatusCode::kUnimplemented) {
+      undecodable.push_back(object.name + ": " + std::string(Message(status)));
+    } else if (!status.ok()) {
+      return Annotate(status, TensorContext(object.name));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace reader::internal
 
 }  // namespace zt

@@ -199,9 +199,9 @@ struct VerifyReport {
   std::vector<VerifyProblem> problems;  // empty: the file is good
   // Components whose digest algorithm is unknown, with its name.
   std::vector<std::string> unverified;
-  std::uint64_t objects = 0;        // in the file
-  std::uint64_t components = 0;     // in the file
-  std::uint64_t digests = 0;        // checked
+  std::uint64_t objects = 0;     // in the file
+  std::uint64_t components = 0;  // in the file
+  std::uint64_t digests = 0;     // checked
   // Components whose content no digest was compared with: they have none, one of an algorithm that is not known, or an
   // encoding that is not. The rules of their type are all that was checked.
   std::uint64_t unhashed = 0;
@@ -260,8 +260,11 @@ Status WithoutNames(const Reader& reader, const std::string& object, const Statu
 Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
                       std::vector<VerifyProblem>& wrong);
 
-// The rules of the components of a sparse entry of 0.1.0, which its blob mixes. kDataLoss, kUnimplemented as TakeApart.
-Status CheckMixed(const Reader& reader, std::uint32_t object);
+// The rules of the components that the blobs of sparse entries of 0.1.0 mix, of objects that are not `bad` already. What is
+// broken goes to `wrong`, what cannot be taken apart to `undecodable`.
+Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
+                  const std::function<void(std::uint32_t object, std::string_view what)>& wrong,
+                  std::vector<std::string>& undecodable);
 
 // The rules of 2.0's sparse layouts that several components decide together, of objects that are not `bad` already, can be
 // decoded, and lie in no shard that is `missing`. What is broken goes to `wrong`, what is not looked at to `unchecked`.

@@ -69,7 +69,6 @@ struct Range {
 struct Piece final : Task {
   std::shared_ptr<Blob> blob;
   Range range;
-
   Buffer bytes;  // that the digests cover: stored, or decoded
   std::uint32_t crc = 0;
   std::vector<DataFacts> facts;  // one for each rule
@@ -329,17 +328,17 @@ class Verifier {
     }
     ZT_RETURN_IF_ERROR(pipeline.Drain());
     findings_.Append(std::move(in_order_));
-    ZT_RETURN_IF_ERROR(reader::internal::CheckSparse(
-        reader_, findings_.Objects(), missing_, window_,
-        [this](std::uint32_t o, std::string_view what) {
-          findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
-        },
-        report_.unchecked));
-    ZT_RETURN_IF_ERROR(CheckMixedObjects());
+    const auto add = [this](std::uint32_t o, std::string_view what) {
+      findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
+    };
+    const std::set<std::uint32_t> bad = findings_.Objects();
+    ZT_RETURN_IF_ERROR(
+        reader::internal::CheckSparse(reader_, bad, missing_, window_, add, report_.unchecked));
+    ZT_RETURN_IF_ERROR(reader::internal::CheckMixed(reader_, bad, add, report_.undecodable));
     report_.problems = findings_.Take();
     if (options_.canonical) {
-      ZT_RETURN_IF_ERROR(reader::internal::CheckCanonical(reader_, report_.unreferenced_bytes,
-                                                          report_.problems));
+      ZT_RETURN_IF_ERROR(
+          reader::internal::CheckCanonical(reader_, report_.unreferenced_bytes, report_.problems));
     }
     return std::move(report_);
   }
@@ -364,26 +363,6 @@ class Verifier {
   struct Group {
     std::size_t begin, end;
   };
-
-  // The sparse entries of 0.1.0.
-  Status CheckMixedObjects() {
-    const std::set<std::uint32_t> bad = findings_.Objects();
-    for (std::uint32_t o = 0; o < reader_.manifest().objects.size(); ++o) {
-      if (!IsMixed(reader_, o) || bad.contains(o)) continue;
-      const StoredObject& object = reader_.manifest().objects[o];
-      if (!object.components[0].undecodable.empty()) continue;
-      const Status status = reader::internal::WithoutNames(
-          reader_, object.name, reader::internal::CheckMixed(reader_, o));
-      if (status.code() == StatusCode::kDataLoss) {
-        findings_.Add({o, 0}, object.name, "", std::string(Message(status)));
-      } else if (status.code() == StatusCode::kUnimplemented) {
-        report_.undecodable.push_back(object.name + ": " + std::string(Message(status)));
-      } else if (!status.ok()) {
-        return Annotate(status, TensorContext(object.name));
-      }
-    }
-    return OkStatus();
-  }
 
   // Lists all components, those with the same bytes together, in the order of their first in the manifest.
   Status Gather() {

@@ -38,7 +38,7 @@ def entry_01(data, **fields):
 class Verdicts(support.EndToEnd):
 
     def agree(self, content, verdict, says=""):
-        path, out = self.put("in.zt", content), self.path("out")
+        path, out = self.put("in.zt", content), self.path("out.zt")
         inspected, verified, read = verdict
         commands = {"inspect": (inspected, "inspect", path), "verify": (verified, "verify", path), "diff": (read, "diff", path, path)}
         for spec in ("1.2", "2.0"):
@@ -92,7 +92,7 @@ class Verdicts(support.EndToEnd):
 
     def test_custom_fields_that_no_attribute_can_hold(self):
         for value, says in ((cbor2.CBORTag(1, 5), "a value with CBOR tag 1 cannot be kept"),
-                            ({1: 2}, "a map key is an integer, only text can be a key"), (cbor2.undefined, "'undefined' cannot be kept")):
+                            ({1: 2}, "a map key is an integer, only text can be a key"), (cbor2.undefined, "the CBOR value 'undefined' cannot be kept")):
             path = self.agree(entry_01(bytes(16), when=value, kept="yes"), GOOD)
             for command in (("inspect", path), ("convert", path, "-o", self.path("out.zt"), "-f", "--no-sync")):
                 self.assertIn(f"tensor 't': a custom field is passed over: 'when': {says}", self.run_program(*command).stderr.decode())
@@ -114,7 +114,7 @@ class Verdicts(support.EndToEnd):
         coo = make_zt2.coo(coords=(2, 1, 2, 0))  # in no order, but once each
         self.agree(coo.finish(), GOOD)
         self.agree(make_zt2.coo(coords=(0, 1, 2, 4)).finish(), DAMAGED, "index 3 is 4, beyond the dimension of 4")
-        self.agree(make_zt2.coo(coords=(1, 0, 2, 1), shape=(3, 0)).finish(), DAMAGED, "beyond the dimension of 0")
+        self.agree(make_zt2.coo(coords=(1, 0, 2, 1), shape=(3, 0)).finish(), DAMAGED, "tensor 'm': ")
 
     def test_streams_that_hold_nothing(self):
         file = one(content=b"garbage!")
@@ -146,7 +146,7 @@ class Verdicts(support.EndToEnd):
         self.agree(one(attributes={"m": {"": 1}}).finish(), GOOD)
         self.agree(one(planes={1: 2}).finish(), GOOD)
         self.agree(self.digest("foo-bar:12"), GOOD, "foo-bar")
-        for text in ("xxh3:12", "foo:xyz", "foo", ":12", "foo:"):
+        for text in ("xxh3:12", "XXH3:0123456789abcdef", "foo:xyz", "foo", ":12", "foo:"):
             self.agree(self.digest(text), MALFORMED, f"digest '{text}' is not an algorithm")
 
     def digest(self, text):
@@ -223,9 +223,9 @@ class Verdicts(support.EndToEnd):
         self.succeed("verify", "--canonical", canonical())
         part = ("objects", "t", "parts", "data")
         says = "tensor 't': the manifest does not say it as the canonical form does (zTensor 2.0 §6.3)"
-        for path, value, text in ((("shards",), {}, "does not begin as the canonical form has it"),
-                                  (("attributes",), {}, "does not begin as the canonical form has it"),
-                                  (("x",), 1, "does not begin as the canonical form has it"),
+        for path, value, text in ((("shards",), {}, "of the manifest is not that of the canonical form"),
+                                  (("attributes",), {}, "of the manifest is not that of the canonical form"),
+                                  (("x",), 1, "of the manifest is not that of the canonical form"),
                                   (("objects", "t", "attributes"), {}, says), (part + ("type",), "f32", says),
                                   (part + ("later",), 1, says), (("objects", "t", "later"), 1, says)):
             with self.subTest(path):
