@@ -1,19 +1,11 @@
 // zt.core:tensor — bodies.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "core/name_table.h"
 
 module zt.core;
+
+import zt.std;
 
 namespace zt {
 namespace {

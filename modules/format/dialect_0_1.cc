@@ -1,21 +1,12 @@
 // zt.format:dialect — version 0.1.0: an array of entries with one blob each.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import :fields;
 import zt.compress;

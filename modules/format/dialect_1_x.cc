@@ -1,23 +1,13 @@
 // zt.format:dialect — versions 1.0 to 1.2: a map of objects with components.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import :fields;
 import zt.compress;

@@ -1,20 +1,13 @@
 // zt.format:dialect — version 2.0: a manifest that is a blob, guarded by the footer; digests over decoded bytes.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import :v2;
 import zt.compress;

@@ -1,19 +1,13 @@
 // zt.format:fields — bodies.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import :fields;
 import zt.compress;

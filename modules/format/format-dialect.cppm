@@ -1,18 +1,11 @@
 // zt.format:dialect — a version of the container: how its manifest is found, decoded and encoded. Internal to the module.
 module;
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "format/cbor.h"
 
 module zt.format:dialect;
 
+import zt.std;
 import :model;
 import zt.compress;
 import zt.core;

@@ -1,17 +1,11 @@
 // zt.format:fields — reads the fields of a manifest's maps, each of the kind it must be. Internal to the module.
 module;
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "format/cbor.h"
 
 module zt.format:fields;
 
+import zt.std;
 import :dialect;
 import :model;
 import zt.compress;

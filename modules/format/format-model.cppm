@@ -1,16 +1,7 @@
 // zt.format:model — the versions, what each fixes about the container, and what a file says of itself. Plain data.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 export module zt.format:model;
 
+import zt.std;
 import zt.compress;
 import zt.core;
 import zt.digest;

@@ -1,15 +1,7 @@
 // zt.format:v2 — zTensor 2.0: its words and the rules that need no byte of data, for reading and for writing. Internal.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-
 module zt.format:v2;
 
+import zt.std;
 import :model;
 import zt.compress;
 import zt.core;

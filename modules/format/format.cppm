@@ -1,19 +1,7 @@
 // zt.format — bytes <-> manifest model of every .zt version. No I/O: this is what gets fuzzed.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
-
 export module zt.format;
 
+import zt.std;
 export import :data;
 export import :model;
 import zt.compress;

@@ -1,19 +1,11 @@
 // zt.format — what a manifest and the size of its file decide about the blobs.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import zt.compress;
 import zt.core;

@@ -1,18 +1,11 @@
 // zt.format — tensors stored as byte planes (profile ztstream.planes/1), into the objects of a 1.2 file and back.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "core/status_macros.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import :v2;
 import zt.compress;

@@ -1,15 +1,7 @@
 // zt.format — how old versions spell dtypes, and which roles are indices.
-module;
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-
 module zt.format;
 
+import zt.std;
 import :dialect;
 import zt.core;
 

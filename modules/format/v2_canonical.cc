@@ -1,24 +1,12 @@
 // zt.format:v2 — whether a manifest is that of a canonical file (2.0 §6.3): it is encoded again and compared.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import :v2;
 import zt.compress;

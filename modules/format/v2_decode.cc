@@ -1,21 +1,12 @@
 // zt.format:v2 — a 2.0 manifest's CBOR into the model (§3).
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import :fields;
 import :v2;

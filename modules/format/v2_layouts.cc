@@ -1,18 +1,11 @@
 // zt.format:v2 — the rules of 2.0's layouts (§5 and the profiles), of objects as their manifest has them.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include "core/status_macros.h"
 
 module zt.format;
 
+import zt.std;
 import :v2;
 import zt.compress;
 import zt.core;

@@ -1,20 +1,11 @@
 // zt.format:dialect — objects as the model has them, in 1.2's words, and as 2.0 says them. docs/FORMAT.md has the table.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.format;
 
+import zt.std;
 import :dialect;
 import :v2;
 import zt.core;

@@ -1,17 +1,11 @@
 // zt.format:v2 — the words of 2.0, for reading and for writing: sections, names, digests, shapes, types, vendor names.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <iterator>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include "core/status_macros.h"
 
 module zt.format;
 
+import zt.std;
 import :v2;
 import zt.core;
 

@@ -1,19 +1,11 @@
 // zt.reader — whether a file is in the canonical form of its version (2.0 §6.3).
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.core;
 import zt.format;
 import zt.source;

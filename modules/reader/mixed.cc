@@ -8,24 +8,12 @@
 //   coo         `coords` or `indices`, an array of arrays: one for each dimension, or one for each non-zero
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.core;
 import zt.format;
 

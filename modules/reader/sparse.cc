@@ -1,25 +1,12 @@
 // zt.reader — rules of sparse objects that several components decide together (2.0: rows that ascend, cells named once).
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <optional>
-#include <random>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.core;
 import zt.format;
 import zt.source;

@@ -1,24 +1,11 @@
 // zt.reader — verification: every blob is read and decoded once, in parallel; problems are listed by component.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.compress;
 import zt.core;
 import zt.digest;
