@@ -177,9 +177,23 @@ zts_status zts_reader_get_bool(const zts_reader* reader, const char* key, int* v
 zts_status zts_reader_verify(const zts_reader* reader, unsigned threads,
                              void (*problem)(const char*, const char*, const char*, void*),
                              void* user) {
+  return zts_reader_verify_report(reader, threads, problem, user, nullptr);
+}
+
+zts_status zts_reader_verify_report(const zts_reader* reader, unsigned threads,
+                                    void (*problem)(const char*, const char*, const char*, void*),
+                                    void* user, zts_verify_report* out) {
   return Guard([&] {
     const auto report = zt::Verify(*reader->reader, {.threads = threads});
     if (!report.ok()) return Report(report.status());
+    if (out != nullptr) {
+      *out = {.objects = report->objects,
+              .components = report->components,
+              .digests = report->digests,
+              .unhashed = report->unhashed,
+              .undecodable = report->undecodable.size(),
+              .unchecked = report->unchecked.size()};
+    }
     for (const zt::VerifyProblem& p : report->problems) {
       if (problem != nullptr) {
         problem(p.object.c_str(), p.component.c_str(), p.message.c_str(), user);

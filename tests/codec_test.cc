@@ -172,9 +172,8 @@ TEST(Codecs, AFileCannotClaimMoreThanTheCodecYields) {
   Manifest manifest = *writer->manifest();
   manifest.objects[0].shape = {3000};
   manifest.objects[0].components[0].decoded_bytes = 3000;
-  EXPECT_EQ(
-      Message(CheckLayout(manifest, file.size())),
-      "tensor 'a': 'uncompressed_length' 3000 is more than 1009 bytes of test.flip can yield");
+  EXPECT_EQ(Message(CheckLayout(manifest, file.size())),
+            "tensor 'a': its decoded size 3000 is more than 1009 bytes of test.flip can yield");
 }
 
 }  // namespace

@@ -309,7 +309,7 @@ TEST(CheckLayout, ZstdSizes) {
   EXPECT_TRUE(CheckLayout(manifest, 128).ok());
   data.length = 3;
   EXPECT_EQ(Error(CheckLayout(manifest, 128)),
-            "tensor 'z': 'uncompressed_length' 131072 is more than 3 bytes of zstd can yield");
+            "tensor 'z': its decoded size 131072 is more than 3 bytes of zstd can yield");
   data.length = 0;
   EXPECT_EQ(Error(CheckLayout(manifest, 128)), "tensor 'z': the zstd stream is empty");
 }

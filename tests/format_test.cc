@@ -372,7 +372,7 @@ TEST(Corpus, ErrorsNameTheTensorAndTheRule) {
       {"zstd_no_uncompressed_length.zt",
        "manifest: tensor 't': component 'data' is zstd and has no 'uncompressed_length'"},
       {"zstd_ul_33GB.zt",
-       "tensor 't': 'uncompressed_length' 35433480192 is more than 61 bytes of zstd can yield"}};
+       "tensor 't': its decoded size 35433480192 is more than 61 bytes of zstd can yield"}};
   for (const auto& [name, message] : expected) {
     EXPECT_EQ(Error(ReadManifest(ReadFile("corpus/" + name))), message) << name;
   }

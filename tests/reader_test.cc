@@ -333,6 +333,7 @@ TEST(Verify, AnUnknownAlgorithmIsReportedNotTrusted) {
   EXPECT_EQ(report.digests, 0u);
   ASSERT_EQ(report.unverified.size(), 1u);
   EXPECT_THAT(report.unverified[0], HasSubstr("krc32c"));
+  EXPECT_EQ(report.unhashed, 1u);
 }
 
 // Fails from a given read on.

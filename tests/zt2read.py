@@ -193,7 +193,7 @@ def check_attributes(holder, where):
 
 
 def check_digest(text, where):
-    need(re.fullmatch(r"[a-z0-9]+:[0-9a-f]+", text), "Schema", f"{where}: digest {text!r}")
+    need(re.fullmatch(r"[^:A-Z]+:[0-9a-f]+", text), "Schema", f"{where}: digest {text!r}")
     algorithm, digits = text.split(":")
     sizes = {"xxh3": 16, "sha256": 64}
     need(len(digits) == sizes.get(algorithm, len(digits)), "Schema", f"{where}: digest {text!r}")
@@ -217,7 +217,7 @@ class Part:
         need((self.encoding is None) == (declared is None), "Schema", f"{where}: 'encoding' and 'decoded_length'")
         self.size = self.length if self.encoding is None else declared
         self.digest = field(holder, "digest", str, where, required=False)
-        self.planes = field(holder, "planes", dict, where, required=self.encoding == PLANES)
+        self.planes = field(holder, "planes", dict, where, required=False) if self.encoding == PLANES else None
         if self.digest is not None:
             check_digest(self.digest, where)
 
@@ -523,7 +523,8 @@ class File:
             return unzstd(stored, part.size, part.where)
         if part.encoding == PLANES:
             import ztread
-            planes = part.planes
+            width, floats = WIDTHS[part.dtype], part.dtype in ("f64", "f32", "f16", "bf16")
+            planes = {"rotate": int(floats), "group": width << 17, "chunk": 4 << 20, **(part.planes or {})}
             laid = unzstd(stored, part.size, part.where)
             return ztread.merge_planes(laid, WIDTHS[part.dtype], planes)
         raise Refused(f"{part.where}: encoding {part.encoding!r}")

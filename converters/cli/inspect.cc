@@ -77,6 +77,7 @@ std::string ObjectText(const ListedObject& object) {
 std::string ListingJson(const Listing& listing, const Common& common) {
   Json json = Envelope(common, true);
   json["file"] = listing.file;
+  if (!listing.warnings.empty()) json["warnings"] = listing.warnings;
   json["format"] = listing.format;
   if (!listing.version.empty()) json["version"] = listing.version;
   std::string out = Opened(json);
@@ -130,6 +131,24 @@ std::string VersionOf(const Manifest& manifest) {
                                        : manifest.version_text;
 }
 
+// Warns of the shards in which tensors lie and that are not there, as reading them would say it. The root says all that is
+// listed without them.
+void WarnOfMissing(const Manifest& manifest, const std::string& path, Listing& listing) {
+  std::set<std::uint32_t> used;
+  for (const StoredObject& object : manifest.objects) {
+    for (const StoredComponent& c : object.components) used.insert(c.shard);
+  }
+  const ShardFinder find = ShardsBeside(path);
+  for (const std::uint32_t shard : used) {
+    if (shard == 0) continue;
+    const StoredShard& wanted = manifest.shards[shard - 1];
+    const auto found = find(wanted);
+    if (found.ok()) continue;
+    const Status missing = Annotate(found.status(), "shard " + Quote(wanted.name));
+    listing.warnings.emplace_back(Message(Annotate(missing, path)));
+  }
+}
+
 StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& path) {
   const auto opened = Reader::Open(std::move(bytes));
   if (!opened.ok()) return Annotate(opened.status(), path);
@@ -139,7 +158,9 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& p
   listing.version = VersionOf(manifest);
   listing.attributes = manifest.attributes;
   listing.shards = manifest.shards;
+  listing.warnings = manifest.warnings;
   AddObjects(manifest, "", listing);
+  WarnOfMissing(manifest, path, listing);
   return listing;
 }
 

@@ -84,6 +84,7 @@ Json ReportJson(const VerifyArgs& args, const Findings& found, const Comparison&
   json["objects"] = report.objects;
   json["components"] = report.components;
   json["digests"] = report.digests;
+  json["unhashed"] = report.unhashed;
   json["unverified"] = report.unverified;
   json["stored_bytes"] = report.stored_bytes;
   json["decoded_bytes"] = report.decoded_bytes;
@@ -129,12 +130,18 @@ std::string GoodText(const VerifyArgs& args, const Findings& found, const Compar
                      double seconds) {
   const VerifyReport& report = found.totals;
   std::string out = args.file + ": good: " + Counted(report.objects, "object") + ", " +
-                    Counted(report.components, "component") + ", " +
-                    Counted(report.digests, "digest") +
-                    (report.digests == 1 ? " matches" : " match");
+                    Counted(report.components, "component") + ", ";
+  if (report.digests == 0 && report.unhashed > 0) {
+    out += "no digests: content not checked";
+  } else {
+    out += Counted(report.digests, "digest") + (report.digests == 1 ? " matches" : " match");
+  }
   if (found.shard_digests > 0) {
     out += " (" + std::to_string(report.digests - found.shard_digests) + " of components and " +
            std::to_string(found.shard_digests) + " of shards)";
+  }
+  if (report.digests > 0 && report.unhashed > 0) {
+    out += ", content of " + Counted(report.unhashed, "component") + " not checked";
   }
   out += ", " + HumanBytes(report.stored_bytes) + " in " + HumanSeconds(seconds);
   if (report.unreferenced_bytes > 0) {
@@ -177,6 +184,7 @@ class Verification {
     totals.objects += report.objects;
     totals.components += report.components;
     totals.digests += report.digests;
+    totals.unhashed += report.unhashed;
     totals.stored_bytes += report.stored_bytes;
     totals.decoded_bytes += report.decoded_bytes;
     return OkStatus();

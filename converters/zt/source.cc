@@ -9,7 +9,6 @@ module zt.convert.zt;
 
 import zt.std;
 import :guard;
-import :parts;
 import zt.compress;
 import zt.core;
 import zt.digest;
@@ -21,10 +20,30 @@ namespace zt {
 
 namespace zt_source::internal {
 
-void StoreIndex(std::uint64_t index, std::byte* to) {
-  zt::internal::StoreLittle(index, kIndexBytes, to);
-}
+namespace {
 
+constexpr std::size_t kIndexBytes = 8;
+
+// How a component that is served comes out of what is stored.
+struct Part {
+  enum class Kind : std::uint8_t {
+    kWhole,    // the stored component as it is
+    kWidened,  // its integers, as u64
+    kMixed,    // of the blob of a sparse entry of 0.1.0
+  };
+  Kind kind = Kind::kWhole;
+  ComponentId stored;
+};
+
+// An object as it is served; where `refusal` is not OK, as it is stored.
+struct Served {
+  Object object;
+  std::vector<Part> parts;
+  std::shared_ptr<const MixedObject> mixed = nullptr;
+  Status refusal = {};
+};
+
+// Whole elements of a part, from the element at byte `offset` of what is served.
 Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
                    std::span<std::byte> out) {
   const DType dtype = reader.component(part.stored).element.dtype;
@@ -38,14 +57,15 @@ Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
     if (IsSignedInt(dtype) && (index >> (8 * width - 1)) != 0) {
       return InvalidData("index " + std::to_string(offset / kIndexBytes + i) + " is negative");
     }
-    StoreIndex(index, out.data() + i * kIndexBytes);
+    zt::internal::StoreLittle(index, kIndexBytes, out.data() + i * kIndexBytes);
   }
   return OkStatus();
 }
 
-namespace {
-
 bool IsSparse(std::string_view format) { return format == "sparse_csr" || format == "sparse_coo"; }
+
+// What a sparse object of 2.0 may take while its cells are compared.
+constexpr std::uint64_t kCellBytes = 64 << 20;
 
 class ZtSource final : public TensorSource {
  public:
@@ -59,6 +79,7 @@ class ZtSource final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(reader_, Reader::Open(std::move(bytes), options));
     const Manifest& manifest = reader_->manifest();
     attributes_ = manifest.attributes;
+    for (const std::string& warning : manifest.warnings) AddWarning(warning);
     std::erase_if(attributes_, [](const auto& each) { return each.first == kShardAttribute; });
     ZT_RETURN_IF_ERROR(Guard());
     std::vector<Place> order;
@@ -74,7 +95,7 @@ class ZtSource final : public TensorSource {
     objects_.reserve(order.size());
     parts_.reserve(order.size());
     for (const auto& [begin, end, index] : order) {
-      auto served = IsSparse01(*reader_, index) ? ServeSparse01(*reader_, index) : Serve(index);
+      auto served = IsMixed(*reader_, index) ? ServeMixed(index) : Serve(index);
       if (!served.ok())
         return Annotate(served.status(), TensorContext(manifest.objects[index].name));
       const auto at = static_cast<std::uint32_t>(objects_.size());
@@ -84,7 +105,8 @@ class ZtSource final : public TensorSource {
       } else if (!served->refusal.ok()) {
         refusals_.emplace(at, served->refusal);
       }
-      AddRules(at, served->object);
+      AddRules(at, index, served->object);
+      if (served->mixed != nullptr) mixed_.emplace(at, std::move(served->mixed));
       objects_.push_back(std::move(served->object));
       parts_.push_back(std::move(served->parts));
     }
@@ -109,40 +131,34 @@ class ZtSource final : public TensorSource {
       return InvalidArgument("the range lies beyond the component");
     if (out.empty()) return OkStatus();
     const std::size_t width = ByteWidth(object.components[id.component].element.dtype);
-    const bool elements = part.kind == Part::Kind::kWidened || part.kind == Part::Kind::kCoords ||
-                          part.kind == Part::Kind::kValues;
-    if (elements && (offset % width != 0 || out.size() % width != 0)) {
+    if (part.kind != Part::Kind::kWhole && (offset % width != 0 || out.size() % width != 0)) {
       return InvalidArgument("converted data is read in whole elements");
     }
     const Status status = ReadChecked(id, part, offset, out);
-    if (status.ok() || part.kind == Part::Kind::kInline) return status;
+    if (status.ok()) return status;
     return bytes_->Conclude(reader_->component(part.stored).offset, status);
   }
 
  private:
   Status ReadChecked(ComponentId id, const Part& part, std::uint64_t offset,
                      std::span<std::byte> out) {
-    ZT_RETURN_IF_ERROR(Fill(objects_[id.object], part, offset, out));
+    ZT_RETURN_IF_ERROR(Fill(id, part, offset, out));
     ZT_RETURN_IF_ERROR(CheckDecoded(part, offset, out));
-    return CheckData(id, offset, out);
+    ZT_RETURN_IF_ERROR(CheckData(id, offset, out));
+    const auto indices = indices_.find(id.object);
+    return indices == indices_.end() ? OkStatus()
+                                     : indices->second->Check(*reader_, part.stored.object);
   }
 
-  Status Fill(const Object& object, const Part& part, std::uint64_t offset,
-              std::span<std::byte> out) {
+  Status Fill(ComponentId id, const Part& part, std::uint64_t offset, std::span<std::byte> out) {
     switch (part.kind) {
       case Part::Kind::kWhole:
         return reader_->Read(part.stored, offset, out);
       case Part::Kind::kWidened:
         return ReadWidened(*reader_, part, offset, out);
-      case Part::Kind::kRange:
-        return reader_->Read(part.stored, part.base + offset, out);
-      case Part::Kind::kCoords:
-        return ReadCoords(*reader_, object, part, offset, out);
-      case Part::Kind::kValues:
-        return ReadValues(*reader_, object, part, offset, out);
-      case Part::Kind::kInline:
-        std::memcpy(out.data(), part.bytes.data() + offset, out.size());
-        return OkStatus();
+      case Part::Kind::kMixed:
+        return ReadMixed(*reader_, part.stored.object, *mixed_.at(id.object), id.component, offset,
+                         out);
     }
     return OkStatus();
   }
@@ -152,8 +168,9 @@ class ZtSource final : public TensorSource {
   // taken from, and row pointers, each of which is compared with the one before.
   bool sequential(ComponentId id) const override {
     const Part& part = parts_[id.object][id.component];
-    if (part.kind == Part::Kind::kInline) return false;
-    if (part.kind != Part::Kind::kWhole && part.kind != Part::Kind::kWidened) return true;
+    if (part.kind == Part::Kind::kMixed) {
+      return mixed_.at(id.object)->parts[id.component].kind != MixedPart::Kind::kInline;
+    }
     const auto checked = checked_.find({id.object, id.component});
     if (checked != checked_.end() && checked->second->ordered()) return true;
     if (const GuardedBlob* content = DecodedGuard(part.stored)) {
@@ -186,8 +203,7 @@ class ZtSource final : public TensorSource {
   std::optional<Identity> identity(ComponentId id) const override {
     const Part& part = parts_[id.object][id.component];
     const std::uint64_t bytes = objects_[id.object].components[id.component].bytes;
-    const bool whole = part.kind == Part::Kind::kWhole || part.kind == Part::Kind::kWidened;
-    if (!whole || bytes == 0) return std::nullopt;
+    if (part.kind == Part::Kind::kMixed || bytes == 0) return std::nullopt;
     const ComponentId first = First(part.stored);
     return Identity{this, std::uint64_t{first.object} << 32 | first.component, bytes};
   }
@@ -224,11 +240,30 @@ class ZtSource final : public TensorSource {
     DataFacts facts_ ZT_GUARDED_BY(mutex_);
   };
 
-  void AddRules(std::uint32_t index, const Object& object) {
+  // The rules that the indices of a sparse object keep together, asked once: before the first of its bytes is given away.
+  class Indices {
+   public:
+    Status Check(const Reader& reader, std::uint32_t stored) {
+      const zt::internal::MutexLock lock(mutex_);
+      if (!found_) found_ = CheckIndices(reader, stored, kCellBytes);
+      // What takes too much memory to be looked at is not refused.
+      return found_->code() == StatusCode::kUnimplemented ? OkStatus() : *found_;
+    }
+
+   private:
+    zt::internal::Mutex mutex_;
+    std::optional<Status> found_ ZT_GUARDED_BY(mutex_);
+  };
+
+  void AddRules(std::uint32_t at, std::uint32_t index, const Object& object) {
     for (std::uint32_t c = 0; c < object.components.size(); ++c) {
       if (const auto rule = RuleOf(object, c, object.components[c].bytes)) {
-        checked_.emplace(std::pair(index, c), std::make_unique<Checked>(*rule));
+        checked_.emplace(std::pair(at, c), std::make_unique<Checked>(*rule));
       }
+    }
+    const Manifest& manifest = reader_->manifest();
+    if (Traits(manifest.version).unique_indices && IsSparse(manifest.objects[index].format)) {
+      indices_.emplace(at, std::make_unique<Indices>());
     }
   }
 
@@ -287,7 +322,7 @@ class ZtSource final : public TensorSource {
       for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
         const StoredComponent& component = objects[o].components[c];
         if (!component.unknown_encoding.empty()) continue;  // it is not read
-        if (component.length > 0) first_.emplace(component.offset, ComponentId{o, c});
+        if (component.length > 0) AddFirst({o, c});
         if (component.digest.empty()) continue;
         const DigestText digest = DigestOrUnknown(component.digest);
         if (digest.kind == DigestKind::kNone) {
@@ -324,20 +359,30 @@ class ZtSource final : public TensorSource {
     return OkStatus();
   }
 
-  // The component whose bytes `stored` shares, as they are decoded; itself where it is the first or alone.
-  ComponentId First(ComponentId stored) const {
-    const StoredComponent& component = reader_->component(stored);
-    const auto held = first_.find(component.offset);
-    if (held == first_.end()) return stored;
-    const StoredComponent& first = reader_->component(held->second);
-    const bool swapped = component.big_endian || first.big_endian;
-    const bool same = first.length == component.length && first.encoding == component.encoding &&
-                      first.parameters == component.parameters &&
-                      first.big_endian == component.big_endian &&
-                      (!swapped || first.element.dtype == component.element.dtype) &&
-                      IsWidened(held->second) == IsWidened(stored) &&
-                      (!IsWidened(stored) || first.element.dtype == component.element.dtype);
-    return same ? held->second : stored;
+  // What makes a component as it is served that of another: the content, and what is done with it.
+  using ServedKey = std::pair<ContentKey, std::optional<DType>>;
+  ServedKey ServedKeyOf(ComponentId id) const {
+    const StoredComponent& c = reader_->component(id);
+    const bool as_it_is =
+        !c.big_endian && !IsWidened(id) &&
+        !(c.element.dtype == DType::kBool && Traits(reader_->manifest().version).loose_bools);
+    return {KeyOf(c), as_it_is ? std::nullopt : std::optional(c.element.dtype)};
+  }
+
+  void AddFirst(ComponentId id) {
+    const auto [held, fresh] = first_.emplace(reader_->component(id).offset, id);
+    if (fresh || ServedKeyOf(held->second) == ServedKeyOf(id)) return;
+    others_.emplace(ServedKeyOf(id), id);
+  }
+
+  // The first component that is served with the same bytes: itself, or one with the same blob.
+  ComponentId First(ComponentId id) const {
+    const auto held = first_.find(reader_->component(id).offset);
+    if (held == first_.end() || ServedKeyOf(held->second) == ServedKeyOf(id)) {
+      return held == first_.end() ? id : held->second;
+    }
+    const auto other = others_.find(ServedKeyOf(id));
+    return other == others_.end() ? id : other->second;
   }
 
   bool IsWidened(ComponentId stored) const {
@@ -358,12 +403,29 @@ class ZtSource final : public TensorSource {
       const StoredComponent& component = object.components[c];
       const ComponentId id{index, c};
       if (component.encoding == Encoding::kRaw || component.decoded_bytes != 0) continue;
-      if (first_.at(component.offset) != id) continue;
+      if (First(id) != id) continue;
       const Status status = reader_->Read(id, 0, {});
       if (status.code() == StatusCode::kUnavailable) return status;
       served.refusal = Annotate(status, "component " + Quote(component.role));
     }
     return OkStatus();
+  }
+
+  StatusOr<Served> ServeMixed(std::uint32_t index) const {
+    Served served;
+    auto mixed = TakeApart(*reader_, index);
+    if (mixed.ok()) {
+      served.object = mixed->object;
+      served.parts.assign(mixed->parts.size(), {Part::Kind::kMixed, {index, 0}});
+      served.mixed = std::make_shared<const MixedObject>(*std::move(mixed));
+      return served;
+    }
+    if (mixed.status().code() == StatusCode::kUnavailable) return mixed.status();
+    served.object = Declare(reader_->manifest().objects[index]);
+    served.object.components[0].bytes = reader_->DecodedBytes({index, 0}).value_or(0);
+    served.parts.assign(1, {Part::Kind::kWhole, {index, 0}});
+    served.refusal = mixed.status();
+    return served;
   }
 
   StatusOr<Served> Serve(std::uint32_t index) const {
@@ -431,8 +493,11 @@ class ZtSource final : public TensorSource {
   bool u32_indices_ = false;
   std::shared_ptr<GuardedBytes> bytes_;
   std::unique_ptr<Reader> reader_;
-  std::vector<std::vector<Part>> parts_;                  // as objects_
+  std::vector<std::vector<Part>> parts_;  // as objects_
+  std::unordered_map<std::uint32_t, std::shared_ptr<const MixedObject>> mixed_;
   std::unordered_map<std::uint64_t, ComponentId> first_;  // by offset: the first with that blob
+  std::map<ServedKey, ComponentId> others_;  // those that are served as something else than it
+  std::unordered_map<std::uint32_t, std::unique_ptr<Indices>> indices_;
   std::unordered_map<std::uint32_t, Status> refusals_;
   std::unordered_map<std::uint32_t, Status> empty_refusals_;  // by the manifest's index
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;

@@ -23,7 +23,7 @@ struct ZtOptions {
 //   - objects and components come in the order of their bytes, not of the manifest;
 //   - indices of sparse_csr and sparse_coo are u64 whatever they are stored as, but for ZtOptions::u32_indices; a negative one
 //     is kDataLoss;
-//   - the one blob of a sparse 0.1.0 entry becomes the components of sparse_csr or sparse_coo (see legacy.cc); an entry
+//   - the one blob of a sparse 0.1.0 entry becomes the components of sparse_csr or sparse_coo (see TakeApart); an entry
 //     whose structure nothing describes is kUnimplemented.
 // The bytes that a digest covers are checked against it as they pass, so that reading a component whole either yields what was
 // written or fails with kDataLoss. A digest of an unknown algorithm is a warning. An object of a layout, a type or an

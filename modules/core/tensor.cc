@@ -1,4 +1,8 @@
 // zt.core:tensor — bodies.
+module;
+
+#include "core/name_table.h"
+
 module zt.core;
 
 import zt.std;
@@ -103,17 +107,6 @@ Status CheckElement(const ElementType& element) {
   if (!storage || *storage == element.dtype) return OkStatus();
   return InvalidData("type " + element.type + " is stored as " + std::string(Name(*storage)) +
                      ", not as " + std::string(Name(element.dtype)));
-}
-
-// A role that occurs twice, or nothing. Sorted, since hostile input may hold a million of them.
-std::string_view RoleTwice(const Object& object) {
-  if (object.components.size() < 2) return {};
-  std::vector<std::string_view> roles;
-  roles.reserve(object.components.size());
-  for (const Component& component : object.components) roles.push_back(component.role);
-  std::sort(roles.begin(), roles.end());
-  const auto twice = std::adjacent_find(roles.begin(), roles.end());
-  return twice == roles.end() ? std::string_view() : *twice;
 }
 
 Status ValidateDense(const Object& object) {
@@ -274,8 +267,9 @@ Status ValidateObject(const Object& object) {
     if (!IsUtf8(component.role)) return InvalidData("a component's role is not valid UTF-8");
     if (auto status = CheckElement(component.element); !status.ok()) return status;
   }
-  if (const std::string_view twice = RoleTwice(object); !twice.empty()) {
-    return InvalidData("component " + Quote(twice) + " is declared twice");
+  const auto role_of = [&](std::size_t i) { return std::string_view(object.components[i].role); };
+  if (const auto twice = internal::FindTwice(object.components.size(), role_of)) {
+    return InvalidData("component " + Quote(role_of(*twice)) + " is declared twice");
   }
   if (object.format == "dense") return ValidateDense(object);
   if (object.format == "sparse_csr") return ValidateCsr(object);

@@ -11,6 +11,7 @@ import :dialect;
 import :fields;
 import zt.compress;
 import zt.core;
+import zt.digest;
 
 namespace zt::format::internal {
 
@@ -32,7 +33,9 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k0_1,
                                      .alignment = 64,
                                      .placement = 64,
                                      .writable = true,
-                                     .mixed_sparse = true};
+                                     .mixed_sparse = true,
+                                     .loose_bools = true,
+                                     .free_padding = true};
 
 // The fields of an entry that the version knows. The first ones, up to the encoding, must be there.
 enum EntryField : std::size_t {
@@ -69,6 +72,7 @@ class Decoder01 : private FieldReader {
  private:
   Status DecodeIndex();
   Status DecodeEntry(StoredObject& object);
+  Status DecodeCustom(std::string name, StoredObject& object);
   Status DecodeField(std::size_t field, StoredObject& object, StoredComponent& component);
 
   const Dialect& dialect_;
@@ -99,6 +103,7 @@ Status Decoder01::DecodeEntry(StoredObject& object) {
   StoredComponent& component = object.components.emplace_back();
   component.role = "data";
   Fields fields(kEntryFields);
+  std::size_t warnings = manifest_.warnings.size();
   while (reader_.More(map)) {
     std::string_view key;
     ZT_RETURN_IF_ERROR(ReadKey(&key));
@@ -106,20 +111,39 @@ Status Decoder01::DecodeEntry(StoredObject& object) {
     ZT_RETURN_IF_ERROR(fields.Add(key, &field));
     if (field < std::size(kEntryFields)) {
       ZT_RETURN_IF_ERROR(DecodeField(field, object, component));
-    } else {  // a custom field
-      std::string name(key);
-      ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute(name, kEntryDepth));
-      object.attributes.emplace_back(std::move(name), std::move(value));
+    } else {
+      ZT_RETURN_IF_ERROR(DecodeCustom(std::string(key), object));
     }
   }
   ZT_RETURN_IF_ERROR(fields.Check(kEncoding + 1));
+  for (; warnings < manifest_.warnings.size(); ++warnings) {
+    manifest_.warnings[warnings].insert(0, TensorContext(object.name) + ": ");
+  }
   if (component.big_endian && component.encoding != Encoding::kRaw &&
       ByteWidth(component.element.dtype) > 1) {
     return Unsupported("data_endianness 'big' on " + std::string(Name(component.encoding)) +
                        " data, for which 0.1.0 gives it no meaning");
   }
+  if (component.big_endian && object.format != "dense" && ByteWidth(component.element.dtype) > 1) {
+    component.undecodable = "it is sparse with data_endianness 'big', which 0.1.0 does not define";
+  }
   component.decoded_bytes =
       component.encoding == Encoding::kRaw ? component.length : SizeFromShape(object, component);
+  return OkStatus();
+}
+
+// Parsers must ignore custom fields that they do not understand (0.1 §4): also those that an attribute cannot hold.
+Status Decoder01::DecodeCustom(std::string name, StoredObject& object) {
+  const std::size_t at = reader_.position();
+  auto value = ReadAttribute(name, kEntryDepth);
+  if (value.ok()) {
+    object.attributes.emplace_back(std::move(name), *std::move(value));
+    return OkStatus();
+  }
+  reader_.Rewind(at);
+  ZT_RETURN_IF_ERROR(SkipValue(kEntryDepth));
+  manifest_.warnings.push_back("a custom field is passed over: " +
+                               std::string(Message(value.status())));
   return OkStatus();
 }
 
@@ -137,7 +161,7 @@ Status Decoder01::DecodeField(std::size_t field, StoredObject& object, StoredCom
     case kShape:
       return ReadShape(&object.shape);
     case kEncoding:
-      return ReadEncoding(&component.encoding);
+      return ReadEncoding(StatusCode::kUnimplemented, &component.encoding);
     case kLayout:
       ZT_RETURN_IF_ERROR(ReadText("layout", &object.format));
       return object.format.empty() ? InvalidData("'layout' is empty") : OkStatus();
@@ -238,7 +262,7 @@ Status DialectOf01::AppendEntry(const StoredObject& object, std::span<const Stor
   if (component.encoding != Encoding::kRaw && component.big_endian) {
     return InvalidArgument(std::string(Name(component.encoding)) + " data cannot be big-endian");
   }
-  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestForm(component.digest));
+  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestText(component.digest));
 
   std::vector<std::string> keys;
   std::vector<Bytes> fields;  // of each key, encoded

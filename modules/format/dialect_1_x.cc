@@ -1,6 +1,7 @@
 // zt.format:dialect — versions 1.0 to 1.2: a map of objects with components.
 module;
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
@@ -11,6 +12,7 @@ import :dialect;
 import :fields;
 import zt.compress;
 import zt.core;
+import zt.digest;
 
 namespace zt::format::internal {
 
@@ -246,13 +248,9 @@ Status Decoder1x::DecodeComponents(StoredObject& object) {
     }
   }
   if (object.components.empty()) return InvalidData("there is no component");
-  if (object.components.size() > 1) {
-    std::vector<std::string_view> roles;
-    roles.reserve(object.components.size());
-    for (const StoredComponent& component : object.components) roles.push_back(component.role);
-    if (const auto twice = FindTwice(roles)) {
-      return InvalidData("component " + Quote(*twice) + " occurs twice");
-    }
+  const auto role_of = [&](std::size_t i) { return std::string_view(object.components[i].role); };
+  if (const auto twice = zt::internal::FindTwice(object.components.size(), role_of)) {
+    return InvalidData("component " + Quote(role_of(*twice)) + " occurs twice");
   }
   return OkStatus();
 }
@@ -287,7 +285,7 @@ Status Decoder1x::DecodeComponent(StoredComponent& component) {
         break;
       }
       case kEncoding:
-        ZT_RETURN_IF_ERROR(ReadEncoding(&component.encoding));
+        ZT_RETURN_IF_ERROR(ReadEncoding(StatusCode::kDataLoss, &component.encoding));
         break;
       case kDigest:
         ZT_RETURN_IF_ERROR(ReadDigest("digest", &component.digest));
@@ -462,7 +460,7 @@ Status DialectOf1x::AppendComponent(const StoredObject& object, const StoredComp
     return InvalidArgument("raw data has two sizes: " + std::to_string(component.length) + " and " +
                            std::to_string(component.decoded_bytes));
   }
-  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestForm(component.digest));
+  if (!component.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestText(component.digest));
   // Sorted: type, dtype, digest, length, offset, encoding, uncompressed_length.
   cbor::AppendMapHead(*out, 3 + has_type + !component.digest.empty() + encoded + has_size);
   if (has_type) {

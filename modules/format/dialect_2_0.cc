@@ -29,6 +29,7 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k2_0,
                                      .alignment = 4096,
                                      .placement = 65536,
                                      .writable = true,
+                                     .free_padding = true,
                                      .manifest_is_blob = true,
                                      .digests_decoded = true,
                                      .digest = DigestKind::kXxh3,
@@ -39,37 +40,20 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k2_0,
                                      .unique_indices = true,
                                      .u32_indices = true};
 constexpr std::uint64_t kFooterVersion = 2;
-
-constexpr std::size_t kMostLevels = 32;       // of maps and arrays, the root included (2.0 §3.1)
-constexpr std::size_t kMostShardName = 64;    // 2.0 §7.1
-constexpr std::size_t kMostNameBytes = 1024;  // 2.0 §3.5
+constexpr std::size_t kFooterBytes = 40;  // 2.0 §2.3
 
 // The name an encoding has in a part; empty where the version has none for it.
 std::string_view NameOf(Encoding encoding) {
-  if (encoding == Encoding::kZstd) return "zt.zstd-seekable/1";
+  if (encoding == Encoding::kZstd) return kSeekableV2;
   return encoding == Encoding::kPlanes ? kPlanesName : std::string_view();
 }
 
-Status CheckName(std::string_view what, std::string_view name) {
-  const std::string begin = std::string(what) + " " + Quote(name);
-  if (!IsUtf8(name)) return InvalidArgument(begin + " is not valid UTF-8");
-  if (name.empty()) return InvalidArgument("version 2.0 has no empty names, " + begin + " is");
-  if (name.size() > kMostNameBytes) {
-    return InvalidArgument(begin + " has " + std::to_string(name.size()) +
-                           " bytes, version 2.0 has names of at most 1024");
-  }
-  if (name.find('\0') != name.npos) {
-    return InvalidArgument(begin + " holds U+0000, which version 2.0 does not allow");
-  }
-  return OkStatus();
-}
-
-// Whether a value that lies within `levels` containers nests no deeper than it may, and all its keys are names.
+// Whether a value that lies within `levels` containers nests no deeper than it may.
 Status CheckValue(const Value& value, std::size_t levels) {
   const Value::Array* const array = value.AsArray();
   const Value::Map* const map = value.AsMap();
   if (array == nullptr && map == nullptr) return OkStatus();
-  if (levels == kMostLevels) {
+  if (levels == kMaxNestingV2) {
     return InvalidArgument(
         "the attributes nest deeper than version 2.0 allows: 32 levels from the "
         "manifest's root");
@@ -78,17 +62,14 @@ Status CheckValue(const Value& value, std::size_t levels) {
     for (const Value& each : *array) ZT_RETURN_IF_ERROR(CheckValue(each, levels + 1));
     return OkStatus();
   }
-  for (const auto& [key, member] : *map) {
-    ZT_RETURN_IF_ERROR(CheckName("the key", key));
-    ZT_RETURN_IF_ERROR(CheckValue(member, levels + 1));
-  }
+  for (const auto& [key, member] : *map) ZT_RETURN_IF_ERROR(CheckValue(member, levels + 1));
   return OkStatus();
 }
 
 Status CheckAttributesV2(const Value::Map& attributes, std::size_t levels) {
   ZT_RETURN_IF_ERROR(CheckAttributes(attributes, levels));
   for (const auto& [key, value] : attributes) {
-    ZT_RETURN_IF_ERROR(CheckName("the attribute", key));
+    ZT_RETURN_IF_ERROR(OfCaller(CheckNameV2("the attribute", key)));
     if (auto status = CheckValue(value, levels + 1); !status.ok()) {
       return Annotate(status, Quote(key));
     }
@@ -96,45 +77,17 @@ Status CheckAttributesV2(const Value::Map& attributes, std::size_t levels) {
   return OkStatus();
 }
 
-// No product of leading dimensions may overflow, not even where another dimension is 0.
-Status CheckShape(const Shape& shape) {
-  std::uint64_t count = 1;
-  for (const std::uint64_t dim : shape) {
-    const auto next = CheckedMul(count, dim);
-    if (!next) return InvalidArgument("the dimensions of shape " + ToString(shape) + " overflow");
-    count = *next;
-  }
-  return OkStatus();
-}
-
-// The part field `planes`.
-Value::Map PlanesOf(const CodecParameters& parameters) {
-  return {{"rotate", std::uint32_t{parameters.rotate}},
-          {"group", parameters.group},
-          {"chunk", parameters.chunk}};
-}
-
-Status CheckDigestText(std::string_view digest) {
-  ZT_ASSIGN_OR_RETURN(const DigestText text, ParseDigest(digest));
-  const bool known = text.kind == DigestKind::kXxh3 || text.kind == DigestKind::kSha256;
-  if (known && text.canonical == digest) return OkStatus();
-  return InvalidArgument("digest " + Quote(digest) +
-                         " is none of version 2.0, which has xxh3 and sha256 in lower case");
-}
-
 class DialectOf20 final : public Dialect {
  public:
   DialectOf20() : Dialect(kTraits) {}
 
   StatusOr<Trailer> Locate(std::span<const std::byte> tail,
-                           std::uint64_t file_bytes) const override {
-    return LocateV2(tail, file_bytes);
-  }
+                           std::uint64_t file_bytes) const override;
   StatusOr<Manifest> Decode(std::span<const std::byte> bytes) const override {
     return DecodeV2(bytes);
   }
-  Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) const override {
-    return CheckBlobsV2(manifest, data_end);
+  Status Cite(const Status& status, std::string_view section) const override {
+    return InSection(status, section);
   }
 
   Status CheckEncoding(Encoding encoding) const override {
@@ -163,22 +116,47 @@ class DialectOf20 final : public Dialect {
  private:
   // An object as the version says it, if it can.
   StatusOr<Object> Say(Object object) const;
-  Status AppendPart(const ElementType& element, const StoredComponent& stored,
-                    std::span<const StoredShard> shards, Bytes* out) const;
 };
 
-Status DialectOf20::CheckShard(const StoredShard& shard) const {
-  const auto allowed = [](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
-  };
-  if (shard.name.empty() || shard.name.size() > kMostShardName || shard.name[0] == '.' ||
-      !std::ranges::all_of(shard.name, allowed)) {
-    return InvalidArgument("the shard name " + Quote(shard.name) +
-                           " is none of version 2.0, which has names of 1 to 64 letters, digits, "
-                           "'.', '_' and '-' that do not begin with '.'");
+StatusOr<Trailer> DialectOf20::Locate(std::span<const std::byte> tail,
+                                      std::uint64_t file_bytes) const {
+  if (file_bytes < kMagic.size() + kFooterBytes || tail.size() < kFooterBytes) {
+    return BrokenV2(
+        "2.1", "it has " + std::to_string(file_bytes) + " bytes, fewer than the smallest .zt file");
   }
-  return CheckDigestText(shard.digest);
+  using zt::internal::LoadLittle;
+  const std::span<const std::byte> footer = tail.last(kFooterBytes);
+  if (!IsMagic(footer.last(kMagic.size()), kMagic)) {
+    return BrokenV2("2.3", "no magic at the end: the file is truncated, or something follows it");
+  }
+  const std::uint64_t version = LoadLittle(footer.data() + 24, 4);
+  if (version != kFooterVersion) {
+    return InSection(Unsupported("the footer says version " + std::to_string(version) +
+                                 "; version 2 can be read"),
+                     "2.3");
+  }
+  Trailer trailer;
+  trailer.family = SpecVersion::k2_0;
+  trailer.manifest_offset = LoadLittle(footer.data(), 8);
+  trailer.manifest_bytes = LoadLittle(footer.data() + 8, 8);
+  trailer.manifest_hash = LoadLittle(footer.data() + 16, 8);
+  trailer.data_end = file_bytes - kFooterBytes;
+  if (trailer.manifest_bytes == 0) {
+    if (trailer.manifest_offset == 0 && *trailer.manifest_hash == 0) return trailer;
+    return BrokenV2("2.3", "the footer has an offset or a hash of a manifest, and no length");
+  }
+  if (trailer.manifest_bytes > kMaxManifestBytes) {
+    return BrokenV2(
+        "3.1", "the manifest size " + std::to_string(trailer.manifest_bytes) + " exceeds 1 GiB");
+  }
+  ZT_RETURN_IF_ERROR(Annotate(
+      CheckPlace(trailer.manifest_offset, trailer.manifest_bytes, trailer.data_end), "manifest"));
+  return trailer;
+}
+
+Status DialectOf20::CheckShard(const StoredShard& shard) const {
+  ZT_RETURN_IF_ERROR(OfCaller(CheckShardNameV2(shard.name)));
+  return OfCaller(CheckDigestV2(shard.digest));
 }
 
 Status DialectOf20::AppendHead(std::size_t entries, const Value::Map& attributes,
@@ -207,14 +185,14 @@ Status DialectOf20::AppendHead(std::size_t entries, const Value::Map& attributes
 }
 
 StatusOr<Object> DialectOf20::Say(Object object) const {
-  ZT_RETURN_IF_ERROR(CheckName("the name", object.name));
+  ZT_RETURN_IF_ERROR(OfCaller(CheckNameV2("the name", object.name)));
   for (const Component& component : object.components) {
-    ZT_RETURN_IF_ERROR(CheckName("the component", component.role));
+    ZT_RETURN_IF_ERROR(OfCaller(CheckNameV2("the component", component.role)));
     if (!IsUtf8(component.element.type)) return InvalidArgument("a type is not valid UTF-8");
   }
-  ZT_RETURN_IF_ERROR(CheckShape(object.shape));
+  ZT_RETURN_IF_ERROR(OfCaller(CheckShapeV2(object.shape)));
   ZT_ASSIGN_OR_RETURN(Object said, ToV2(std::move(object)));
-  ZT_RETURN_IF_ERROR(CheckShape(said.shape));
+  ZT_RETURN_IF_ERROR(OfCaller(CheckShapeV2(said.shape)));
   ZT_RETURN_IF_ERROR(CheckAttributesV2(said.attributes, kObjectDepth));
   return said;
 }
@@ -232,42 +210,31 @@ Status DialectOf20::AppendEntry(const StoredObject& object, std::span<const Stor
   ZT_ASSIGN_OR_RETURN(const Object said, Say(Declare(object)));
   *values = CountValues(said.attributes);
   *name_at = out->size();
-  cbor::AppendText(*out, object.name);
-  // Sorted: parts, shape, layout, attributes.
-  cbor::AppendMapHead(*out, 3 + !said.attributes.empty());
-  InlinedVector<std::string_view, 4> roles;
-  for (const Component& component : said.components) roles.push_back(component.role);
-  ZT_ASSIGN_OR_RETURN(const auto order, KeyOrder(roles));
-  cbor::AppendText(*out, "parts");
-  cbor::AppendMapHead(*out, order.size());
-  for (const std::size_t i : order) {
-    cbor::AppendText(*out, roles[i]);
+  for (std::size_t i = 0; i < said.components.size(); ++i) {
     const StoredComponent& stored = object.components[i];
-    const Status status = AppendPart(said.components[i].element, stored, shards, out);
-    if (!status.ok()) return Annotate(status, "component " + Quote(roles[i]));
-    if (stored.encoding == Encoding::kPlanes) *values += CountValues(PlanesOf(stored.parameters));
+    if (stored.encoding != Encoding::kPlanes) continue;
+    *values += CountValues(PlanesToV2(stored.parameters, said.components[i].element));
   }
-  AppendShape(said.shape, out);
-  cbor::AppendText(*out, "layout");
-  cbor::AppendText(*out, said.format);
-  return AppendAttributes(said.attributes, kObjectDepth, out);
+  return AppendEntryV2(said, object.components, shards, out);
 }
 
-Status DialectOf20::AppendPart(const ElementType& element, const StoredComponent& stored,
-                               std::span<const StoredShard> shards, Bytes* out) const {
-  ZT_RETURN_IF_ERROR(CheckEncoding(stored.encoding));
-  if (stored.big_endian) return InvalidArgument(Named() + " has no big-endian data");
+Status AppendPart(const ElementType& element, const StoredComponent& stored,
+                  std::span<const StoredShard> shards, Bytes* out) {
+  ZT_RETURN_IF_ERROR(Dialect20().CheckEncoding(stored.encoding));
+  if (stored.big_endian) return InvalidArgument("version 2.0 has no big-endian data");
   const bool encoded = stored.encoding != Encoding::kRaw;
-  const bool planes = stored.encoding == Encoding::kPlanes;
   if (stored.decoded_bytes == kUnknownSize) return InvalidArgument("its decoded size is not known");
   if (!encoded && stored.decoded_bytes != stored.length) {
     return InvalidArgument("raw data has two sizes: " + std::to_string(stored.length) + " and " +
                            std::to_string(stored.decoded_bytes));
   }
-  if (!stored.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestText(stored.digest));
+  if (!stored.digest.empty()) ZT_RETURN_IF_ERROR(OfCaller(CheckDigestV2(stored.digest)));
+  Value::Map planes;  // a field of ours, which other readers pass over
+  if (stored.encoding == Encoding::kPlanes) planes = PlanesToV2(stored.parameters, element);
   // Sorted: blob, type, dtype, shard, digest, planes, encoding, decoded_length.
   cbor::AppendMapHead(*out, 2 + !element.type.empty() + (stored.shard != 0) +
-                                !stored.digest.empty() + planes + 2 * std::size_t{encoded});
+                                !stored.digest.empty() + !planes.empty() +
+                                2 * std::size_t{encoded});
   cbor::AppendText(*out, "blob");
   cbor::AppendArrayHead(*out, 2);
   cbor::AppendUint(*out, stored.offset);
@@ -286,9 +253,9 @@ Status DialectOf20::AppendPart(const ElementType& element, const StoredComponent
     cbor::AppendText(*out, "digest");
     cbor::AppendText(*out, stored.digest);
   }
-  if (planes) {  // a field of ours, which other readers pass over
+  if (!planes.empty()) {
     cbor::AppendText(*out, "planes");
-    ZT_RETURN_IF_ERROR(AppendMap(PlanesOf(stored.parameters), 1, out));
+    ZT_RETURN_IF_ERROR(AppendMap(planes, 1, out));
   }
   if (encoded) {
     cbor::AppendText(*out, "encoding");
@@ -315,6 +282,27 @@ std::vector<std::byte> DialectOf20::Footer(std::uint64_t offset, ManifestParts m
 }
 
 }  // namespace
+
+Status AppendEntryV2(const Object& said, std::span<const StoredComponent> stored,
+                     std::span<const StoredShard> shards, Bytes* out) {
+  cbor::AppendText(*out, said.name);
+  // Sorted: parts, shape, layout, attributes.
+  cbor::AppendMapHead(*out, 3 + !said.attributes.empty());
+  InlinedVector<std::string_view, 4> roles;
+  for (const Component& component : said.components) roles.push_back(component.role);
+  ZT_ASSIGN_OR_RETURN(const auto order, KeyOrder(roles));
+  cbor::AppendText(*out, "parts");
+  cbor::AppendMapHead(*out, order.size());
+  for (const std::size_t i : order) {
+    cbor::AppendText(*out, roles[i]);
+    const Status status = AppendPart(said.components[i].element, stored[i], shards, out);
+    if (!status.ok()) return Annotate(status, "component " + Quote(roles[i]));
+  }
+  AppendShape(said.shape, out);
+  cbor::AppendText(*out, "layout");
+  cbor::AppendText(*out, said.format);
+  return AppendAttributes(said.attributes, kObjectDepth, out);
+}
 
 const Dialect& Dialect20() {
   static const DialectOf20 dialect;

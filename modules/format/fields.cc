@@ -1,6 +1,7 @@
 // zt.format:fields — bodies.
 module;
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
@@ -11,6 +12,7 @@ import :dialect;
 import :fields;
 import zt.compress;
 import zt.core;
+import zt.digest;
 
 namespace zt::format::internal {
 
@@ -40,9 +42,9 @@ bool Fields::Knows(std::string_view key) const {
 }
 
 Status Fields::Check(std::size_t required) const {
-  if (unknown_.size() > 1) {
-    const std::vector<std::string_view> keys(unknown_.begin(), unknown_.end());
-    if (const auto twice = FindTwice(keys)) return Twice(*twice);
+  const auto key_of = [this](std::size_t i) { return std::string_view(unknown_[i]); };
+  if (const auto twice = zt::internal::FindTwice(unknown_.size(), key_of)) {
+    return Twice(key_of(*twice));
   }
   for (std::size_t i = 0; i < required; ++i) {
     if (!Has(i)) return InvalidData("field " + Quote(names_[i]) + " is missing");
@@ -123,15 +125,15 @@ Status FieldReader::ReadOptionalText(std::string_view field, std::string* text) 
 
 Status FieldReader::ReadDigest(std::string_view field, std::string* digest) {
   ZT_RETURN_IF_ERROR(ReadOptionalText(field, digest));
-  return digest->empty() ? OkStatus() : CheckDigestForm(*digest);
+  return digest->empty() ? OkStatus() : CheckDigestText(*digest);
 }
 
-Status FieldReader::ReadEncoding(Encoding* encoding) {
+Status FieldReader::ReadEncoding(StatusCode unknown, Encoding* encoding) {
   std::string_view text;
   ZT_RETURN_IF_ERROR(ReadText("encoding", &text));
   const auto parsed = ParseEncoding(text);
   if (!parsed || *parsed == Encoding::kPlanes) {
-    return InvalidData("encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
+    return MakeStatus(unknown, "encoding " + Quote(text) + " is neither 'raw' nor 'zstd'");
   }
   *encoding = *parsed;
   return OkStatus();
@@ -185,11 +187,9 @@ Status FieldReader::SkipValue(std::size_t depth) {
 }
 
 Status CheckNames(const Manifest& manifest) {
-  std::vector<std::string_view> names;
-  names.reserve(manifest.objects.size());
-  for (const StoredObject& object : manifest.objects) names.push_back(object.name);
-  const auto twice = FindTwice(names);
-  return twice ? InvalidData(TensorContext(*twice) + " occurs twice") : OkStatus();
+  const auto name_of = [&](std::size_t i) { return std::string_view(manifest.objects[i].name); };
+  const auto twice = zt::internal::FindTwice(manifest.objects.size(), name_of);
+  return twice ? InvalidData(TensorContext(name_of(*twice)) + " occurs twice") : OkStatus();
 }
 
 }  // namespace zt::format::internal

@@ -41,8 +41,12 @@ class Dialect {
   virtual Status CheckComplete(const Object& object) const;
   // As zt::CheckStored. `declared` is for reuse of its memory.
   Status CheckAlone(const StoredObject& object, Object* declared) const;
+  // That so many bytes can lie there, in a file whose blobs reach to `data_end`. kDataLoss.
+  Status CheckPlace(std::uint64_t offset, std::uint64_t length, std::uint64_t data_end) const;
   // As CheckLayout.
-  virtual Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) const;
+  Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) const;
+  // `status` with the section of the specification behind its message, in a version whose messages name it.
+  virtual Status Cite(const Status& status, std::string_view) const { return status; }
 
   // A component's `dtype`, or nullopt where it is none of the version's.
   virtual std::optional<ElementType> ParseElement(std::string_view dtype) const;
@@ -117,6 +121,9 @@ StatusOr<InlinedVector<std::size_t, 4>> KeyOrder(std::span<const std::string_vie
 // An array of the dimensions, behind the key "shape".
 void AppendShape(const Shape& shape, Bytes* out);
 
+// Appends the entry of an object in 2.0's words; `stored` are its components, in the same order.
+Status AppendEntryV2(const Object& said, std::span<const StoredComponent> stored,
+                     std::span<const StoredShard> shards, Bytes* out);
 // An object of the model as 2.0 says it: under a layout that means the same, or else unchanged under a layout of ours.
 // kInvalidArgument where neither can be.
 StatusOr<Object> ToV2(Object object);

@@ -62,7 +62,8 @@ class FieldReader {
   Status ReadOptionalText(std::string_view field, std::string* text);
   Status ReadDigest(std::string_view field, std::string* digest);
   // The name of an encoding that stands in the field `encoding`: planes do not, in 1.x they are a format.
-  Status ReadEncoding(Encoding* encoding);
+  // `unknown` is the kind of error for a name that is neither.
+  Status ReadEncoding(StatusCode unknown, Encoding* encoding);
   // A `dtype` as the dialect spells it; `unknown` is the kind of error for one that it does not know.
   Status ReadDtype(const Dialect& dialect, StatusCode unknown, ElementType* element);
   Status ReadShape(Shape* shape);

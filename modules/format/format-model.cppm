@@ -25,6 +25,10 @@ struct ContainerTraits {
   bool writable;                  // whether EncodeManifest writes it
   // Sparse objects have one blob, in which values and indices alternate.
   bool mixed_sparse = false;
+  // Every byte of a bool that is not 0 is true; else it has to be 1.
+  bool loose_bools = false;
+  // What lies between blobs may have any value.
+  bool free_padding = false;
   // The manifest is a blob as well: its offset is a multiple of the alignment, and blobs may follow it.
   bool manifest_is_blob = false;
   // Digests cover the bytes before they were encoded, not those that are stored.
@@ -100,6 +104,8 @@ struct Manifest {
   Value::Map attributes;                    // of the whole file
   std::vector<StoredObject> objects;        // in the order of the manifest
   std::vector<StoredShard> shards = {};     // empty where all blobs lie in the file itself
+  // What was passed over because it cannot be kept: custom fields of 0.1.0. A line each.
+  std::vector<std::string> warnings = {};
   // Where the manifest lies, in a version in which it is a blob: no other blob may overlap it.
   std::uint64_t offset = 0, bytes = 0;
 };

@@ -1,4 +1,4 @@
-// zt.format:v2 — reading zTensor 2.0: the footer, the manifest, the rules that need no byte of data. Internal.
+// zt.format:v2 — zTensor 2.0: its words and the rules that need no byte of data, for reading and for writing. Internal.
 module zt.format:v2;
 
 import zt.std;
@@ -8,19 +8,36 @@ import zt.core;
 
 namespace zt::format::internal {
 
-inline constexpr std::uint64_t kFloorV2 = 4096;    // every blob's offset is a multiple (2.0 §2.4)
-inline constexpr std::size_t kFooterBytesV2 = 40;  // 2.0 §2.3
-inline constexpr std::size_t kHeaderBytesV2 = 8;   // the magic
-inline constexpr std::size_t kMaxNestingV2 = 32;   // containers around a value (2.0 §3.1)
-inline constexpr std::size_t kMaxNameBytesV2 = 1024;  // 2.0 §3.5
+inline constexpr std::size_t kMaxNestingV2 = 32;  // containers around a value (2.0 §3.1)
+
+// ---- words ----
 
 // kDataLoss: a rule of zTensor 2.0 is broken; `section` is where the specification says it, "3.4".
 Status BrokenV2(std::string_view section, std::string_view what);
 // `status`, with the section behind its message unless it names one already.
 Status InSection(const Status& status, std::string_view section);
 
-// Finds the manifest of a file that begins with 2.0's magic (§2.3, §8). A data shard has a Trailer of no manifest bytes.
-StatusOr<Trailer> LocateV2(std::span<const std::byte> tail, std::uint64_t file_bytes);
+// The name of an object, of a part or of an attribute (§3.5); `what` says of which. kDataLoss, as all of these.
+Status CheckNameV2(std::string_view what, std::string_view name);
+Status CheckShardNameV2(std::string_view name);
+// "algorithm:hex" in lower case (§3.4); of the algorithms that are known, with all their digits.
+Status CheckDigestV2(std::string_view digest);
+Status CheckShapeV2(const Shape& shape);
+
+// The storage type of a logical type of Appendix A; nullopt for others.
+std::optional<DType> StorageOfV2(std::string_view type);
+// Layouts and types that are ours: "ztstream.<name>/1" holds what 1.x calls <name>, unchanged.
+std::string VendorName(std::string_view name);
+std::optional<std::string_view> StripVendor(std::string_view name);
+// An element of the model as 2.0 says it, kInvalidArgument where it cannot, and back: nullopt for a type that is neither of
+// Appendix A nor ours.
+StatusOr<ElementType> ElementToV2(const ElementType& element);
+std::optional<ElementType> ElementFromV2(const ElementType& element);
+
+// The names of encodings (§5.3).
+inline constexpr std::string_view kSeekableV2 = "zt.zstd-seekable/1";
+
+// ---- manifests ----
 
 // OK where `bytes` are one value in Core Deterministic Encoding as §3.1 asks for it: definite lengths, shortest heads and
 // floats, keys in order and once, no tags, nested to 32 levels at most. Linear, and without memory of its own.
@@ -30,9 +47,8 @@ Status CheckDeterministic(std::span<const std::byte> bytes);
 // shapes, the shard table, and the rules of the layouts that are known. What is valid and cannot be decoded (a layout, a
 // type or an encoding that is not known) is kept as the file says it, with StoredComponent::undecodable.
 StatusOr<Manifest> DecodeV2(std::span<const std::byte> bytes);
-
-// The blobs (§2.4, §3.6): aligned, inside the data of their file, identical or disjoint, none over the manifest.
-Status CheckBlobsV2(const Manifest& manifest, std::uint64_t data_end);
+// The same in 2.0's own words: layouts and types as the manifest names them, shapes in elements.
+StatusOr<Manifest> DecodeWordsV2(std::span<const std::byte> bytes);
 
 // The rules of the layout of an object as its manifest has it: format is the layout, roles are the names of parts. A
 // layout or type that is not known makes components undecodable. Messages do not name the object. kDataLoss.
@@ -45,7 +61,11 @@ Status CheckProfileV2(const Object& object);
 // The bytes of `count` elements (Appendix A), or nothing where they overflow.
 std::optional<std::uint64_t> BytesOfV2(const ElementType& element, std::uint64_t count);
 
-// What the part field `planes` says of a component in byte planes, as the attribute of 1.2 does. kDataLoss.
-StatusOr<CodecParameters> ReadPlaneParameters(const Value::Map& planes, const ElementType& element);
+// The layout of byte planes of an element where the part says nothing of it (docs/PLANES.md).
+CodecParameters DefaultPlanesV2(const ElementType& element);
+// What the part field `planes` says, or DefaultPlanesV2 of what it leaves out. kDataLoss.
+StatusOr<CodecParameters> ReadPlanesV2(const Value::Map& planes, const ElementType& element);
+// The field `planes` of a part: what is not as DefaultPlanesV2.
+Value::Map PlanesToV2(const CodecParameters& parameters, const ElementType& element);
 
 }  // namespace zt::format::internal

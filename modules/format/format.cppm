@@ -55,6 +55,19 @@ Status CheckFrames(const StoredComponent& component, const ContainerTraits& trai
 // is laid out, compressed or split. kInvalidArgument where a part has no digest, or `kind` is kNone.
 StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind);
 
+// What keeps a file of version 2.0 from being canonical; names are empty where it is the file's.
+struct CanonicalFault {
+  std::string object, component, message;
+};
+// Whether `bytes` bytes at one offset of the file are those at another.
+using SameBytes =
+    std::function<StatusOr<bool>(std::uint64_t a, std::uint64_t b, std::uint64_t bytes)>;
+// Encodes the manifest that lies at `offset` again as that of a canonical file (2.0 §6.3), and compares: the first difference,
+// or nullopt. The digests in it are taken for right.
+StatusOr<std::optional<CanonicalFault>> FindCanonicalFault(std::span<const std::byte> manifest,
+                                                           std::uint64_t offset,
+                                                           const SameBytes& same);
+
 // True where `text` is in Unicode Normalization Form C, as all names of a canonical file are (2.0 §6.3).
 bool IsNormalized(std::string_view text);
 
@@ -194,12 +207,6 @@ std::optional<Shape> LogicalShape(const Object& object);
 // A component's decoded size where only the shape can tell (1.1 and 0.1 zstd): kUnknownSize where it cannot, or
 // where the shape overflows, which CheckLayout reports.
 std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& component);
-// OK where `digest` is "algorithm:value" and the value fits the algorithm, if it is a known one.
-Status CheckDigestForm(std::string_view digest);
-// The first among `keys` that is there before, if any.
-std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys);
-// A map's keys, in the order of its members.
-std::vector<std::string_view> Keys(const Value::Map& map);
 
 // Decodes the value at `*position`, which moves behind it. `depth` is how many containers may still nest, `*budget`
 // how many values may still be made.

@@ -32,40 +32,24 @@ std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& c
 
 namespace {
 
-constexpr std::uint64_t kHeaderBytes = 8;
 
 struct Blob {
+  std::uint32_t shard;  // 0: the file itself
   std::uint64_t offset;
   std::uint64_t length;
   std::uint32_t object;
   std::uint32_t component;
 };
+constexpr std::uint32_t kManifest = ~std::uint32_t{0};  // in place of an object's number
 
 std::string Where(const Manifest& manifest, const Blob& blob) {
+  if (blob.object == kManifest) return "the manifest";
   const StoredObject& object = manifest.objects[blob.object];
   std::string where = TensorContext(object.name);
   if (object.components.size() > 1) {
     where += " component " + Quote(object.components[blob.component].role);
   }
   return where;
-}
-
-Status CheckBlob(const StoredComponent& component, const ContainerTraits& traits,
-                 std::uint64_t data_end) {
-  if (component.offset % traits.alignment != 0) {
-    return InvalidData("offset " + std::to_string(component.offset) + " is no multiple of " +
-                       std::to_string(traits.alignment));
-  }
-  const auto end = CheckedAdd(component.offset, component.length);
-  if (!end || *end > data_end) {
-    return InvalidData("blob at " + std::to_string(component.offset) + " of " +
-                       std::to_string(component.length) +
-                       " bytes reaches past the data, which ends at " + std::to_string(data_end));
-  }
-  if (component.length > 0 && component.offset < kHeaderBytes) {
-    return InvalidData("blob at " + std::to_string(component.offset) + " lies in the header");
-  }
-  return OkStatus();
 }
 
 Status CheckEncoded(const StoredComponent& component) {
@@ -75,7 +59,7 @@ Status CheckEncoded(const StoredComponent& component) {
   if (component.length == 0) return InvalidData("the " + name + " stream is empty");
   if (component.decoded_bytes != kUnknownSize &&
       component.decoded_bytes / codec.max_ratio() > component.length) {
-    return InvalidData("'uncompressed_length' " + std::to_string(component.decoded_bytes) +
+    return InvalidData("its decoded size " + std::to_string(component.decoded_bytes) +
                        " is more than " + std::to_string(component.length) + " bytes of " + name +
                        " can yield");
   }
@@ -86,12 +70,12 @@ Status CheckEncoded(const StoredComponent& component) {
 // Blobs may be shared whole, as tied weights are, but not in part.
 Status CheckDisjoint(const Manifest& manifest, std::vector<Blob>& blobs) {
   std::sort(blobs.begin(), blobs.end(), [](const Blob& a, const Blob& b) {
-    return std::tie(a.offset, a.length, a.object, a.component) <
-           std::tie(b.offset, b.length, b.object, b.component);
+    return std::tie(a.shard, a.offset, a.length, a.object, a.component) <
+           std::tie(b.shard, b.offset, b.length, b.object, b.component);
   });
   const Blob* before = nullptr;  // the first of those that share its bytes
   for (const Blob& blob : blobs) {
-    if (before != nullptr) {
+    if (before != nullptr && before->shard == blob.shard) {
       if (blob.offset == before->offset && blob.length == before->length) continue;
       const std::uint64_t end = before->offset + before->length;
       if (blob.offset < end) {
@@ -107,50 +91,80 @@ Status CheckDisjoint(const Manifest& manifest, std::vector<Blob>& blobs) {
 
 }  // namespace
 
-Status format::internal::Dialect::CheckAlone(const StoredObject& object, Object* declared) const {
+namespace format::internal {
+
+Status Dialect::CheckPlace(std::uint64_t offset, std::uint64_t length,
+                           std::uint64_t data_end) const {
+  Status status;
+  const auto end = CheckedAdd(offset, length);
+  if (offset % traits_.alignment != 0) {
+    status = InvalidData("offset " + std::to_string(offset) + " is no multiple of " +
+                         std::to_string(traits_.alignment));
+  } else if (!end || *end > data_end) {
+    status = InvalidData("blob at " + std::to_string(offset) + " of " + std::to_string(length) +
+                         " bytes reaches past the data, which ends at " + std::to_string(data_end));
+  } else if (offset < traits_.header_magic.size() && (length > 0 || traits_.manifest_is_blob)) {
+    status = InvalidData("blob at " + std::to_string(offset) + " lies in the header");
+  }
+  return Cite(status, "2.4");
+}
+
+// An object that cannot be decoded keeps the rules of its encodings.
+Status Dialect::CheckAlone(const StoredObject& object, Object* declared) const {
   declared->format = object.format;
   declared->shape = object.shape;
   declared->components.clear();
+  bool decodable = true;
   for (const StoredComponent& component : object.components) {
     // A blob may mix values and indices: its size is no number of elements.
     const bool mixed = traits_.mixed_sparse && object.format != "dense";
     declared->components.push_back(
         {component.role, component.element, mixed ? kUnknownSize : component.decoded_bytes});
-    auto status = CheckEncoded(component);
-    if (status.ok()) status = CheckStored(object, component);
+    decodable = decodable && component.undecodable.empty();
+    auto status = Cite(CheckEncoded(component), "5.3");
+    if (status.ok() && decodable) status = CheckStored(object, component);
     if (status.ok()) continue;
     if (object.components.size() == 1) return status;
     return Annotate(status, "component " + Quote(component.role));
   }
+  if (!decodable) return OkStatus();
   ZT_RETURN_IF_ERROR(ValidateObject(*declared));
   return CheckComplete(*declared);
 }
 
-Status format::internal::Dialect::CheckLayout(const Manifest& manifest,
-                                              std::uint64_t data_end) const {
+Status Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) const {
   std::vector<Blob> blobs;
-  blobs.reserve(manifest.objects.size());
-  Object declared;  // without attributes, which say nothing about sizes; reused for its memory
+  blobs.reserve(manifest.objects.size() + 1);
+  if (traits_.manifest_is_blob) blobs.push_back({0, manifest.offset, manifest.bytes, kManifest, 0});
+  Object declared;  // reused for its memory
   for (std::size_t i = 0; i < manifest.objects.size(); ++i) {
     const StoredObject& object = manifest.objects[i];
-    declared.name = object.name;
     for (std::size_t j = 0; j < object.components.size(); ++j) {
       const StoredComponent& component = object.components[j];
-      if (component.length > 0) {
-        blobs.push_back({component.offset, component.length, static_cast<std::uint32_t>(i),
-                         static_cast<std::uint32_t>(j)});
+      std::uint64_t end = data_end;
+      if (component.shard > 0) {
+        const std::uint64_t bytes = manifest.shards[component.shard - 1].bytes;
+        end = bytes - std::min<std::uint64_t>(bytes, kTailBytes);
       }
-      if (auto status = CheckBlob(component, traits_, data_end); !status.ok()) {
+      Status status = CheckPlace(component.offset, component.length, end);
+      if (!status.ok()) {
         if (object.components.size() > 1) {
           status = Annotate(status, "component " + Quote(component.role));
         }
         return Annotate(status, TensorContext(object.name));
       }
+      if (component.length > 0) {
+        blobs.push_back({component.shard, component.offset, component.length,
+                         static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j)});
+      }
     }
+    declared.name = object.name;
     ZT_RETURN_IF_ERROR(AnnotateTensor(CheckAlone(object, &declared), object.name));
   }
-  return CheckDisjoint(manifest, blobs);
+  return Cite(CheckDisjoint(manifest, blobs), "2.4");
 }
+
+}  // namespace format::internal
 
 Status CheckStored(const StoredObject& object, SpecVersion version) {
   Object declared;

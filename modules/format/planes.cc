@@ -21,8 +21,11 @@ Status Broken(const std::string& rule) {
   return InvalidData(std::string(kPlanesName) + ": " + rule);
 }
 
-StatusOr<std::uint32_t> ReadSize(const Value::Map& planes, std::string_view key) {
+// The member `key` of `planes`, or `otherwise`, where that is given.
+StatusOr<std::uint32_t> ReadSize(const Value::Map& planes, std::string_view key,
+                                 std::optional<std::uint32_t> otherwise) {
   const Value* value = FindMember(planes, key);
+  if (value == nullptr && otherwise) return *otherwise;
   if (value == nullptr) return Broken("'planes' has no " + Quote(key));
   const std::uint64_t* size = value->AsUint();
   if (size == nullptr) return Broken(Quote(key) + " is no whole number from 0 up");
@@ -75,17 +78,52 @@ Status CheckPlaneParameters(const CodecParameters& read, const ElementType& elem
   return status.ok() ? status : Broken(std::string(Message(status)));
 }
 
-StatusOr<CodecParameters> ReadPlaneParameters(const Value::Map& planes,
-                                              const ElementType& element) {
+namespace {
+
+// What `planes` says of elements in byte planes; a member that is absent is that of `otherwise`.
+StatusOr<CodecParameters> ReadParameters(const Value::Map& planes, const ElementType& element,
+                                         const std::optional<CodecParameters>& otherwise) {
+  using Parameters = std::optional<std::uint32_t>;
   CodecParameters read;
   read.width = static_cast<std::uint8_t>(ByteWidth(element.dtype));
-  ZT_ASSIGN_OR_RETURN(const std::uint32_t rotate, ReadSize(planes, "rotate"));
-  ZT_ASSIGN_OR_RETURN(read.group, ReadSize(planes, "group"));
-  ZT_ASSIGN_OR_RETURN(read.chunk, ReadSize(planes, "chunk"));
+  ZT_ASSIGN_OR_RETURN(
+      const std::uint32_t rotate,
+      ReadSize(planes, "rotate", otherwise ? Parameters(otherwise->rotate) : std::nullopt));
+  ZT_ASSIGN_OR_RETURN(
+      read.group,
+      ReadSize(planes, "group", otherwise ? Parameters(otherwise->group) : std::nullopt));
+  ZT_ASSIGN_OR_RETURN(
+      read.chunk,
+      ReadSize(planes, "chunk", otherwise ? Parameters(otherwise->chunk) : std::nullopt));
   if (rotate > 1) return Broken("'rotate' is " + std::to_string(rotate) + ", neither 0 nor 1");
   read.rotate = static_cast<std::uint8_t>(rotate);
   ZT_RETURN_IF_ERROR(CheckPlaneParameters(read, element));
   return read;
+}
+
+}  // namespace
+
+CodecParameters DefaultPlanesV2(const ElementType& element) {
+  CodecParameters parameters;
+  parameters.width = static_cast<std::uint8_t>(ByteWidth(element.dtype));
+  parameters.rotate = IsFloat(element.dtype) ? 1 : 0;
+  parameters.group = parameters.width * (std::uint32_t{128} << 10);
+  parameters.chunk = std::uint32_t{4} << 20;
+  return parameters;
+}
+
+StatusOr<CodecParameters> ReadPlanesV2(const Value::Map& planes, const ElementType& element) {
+  return ReadParameters(planes, element, DefaultPlanesV2(element));
+}
+
+Value::Map PlanesToV2(const CodecParameters& parameters, const ElementType& element) {
+  const CodecParameters otherwise = DefaultPlanesV2(element);
+  Value::Map planes;
+  if (parameters.rotate != otherwise.rotate)
+    planes.emplace_back("rotate", std::uint32_t{parameters.rotate});
+  if (parameters.group != otherwise.group) planes.emplace_back("group", parameters.group);
+  if (parameters.chunk != otherwise.chunk) planes.emplace_back("chunk", parameters.chunk);
+  return planes;
 }
 
 Status FromPlanes(StoredObject& object) {
@@ -106,7 +144,8 @@ Status FromPlanes(StoredObject& object) {
     return Broken("the component is " + std::string(Name(component.encoding)) + ", not zstd");
   }
   ZT_ASSIGN_OR_RETURN(component.element, ReadElement(*planes));
-  ZT_ASSIGN_OR_RETURN(component.parameters, ReadPlaneParameters(*planes, component.element));
+  ZT_ASSIGN_OR_RETURN(component.parameters,
+                      ReadParameters(*planes, component.element, std::nullopt));
   component.encoding = Encoding::kPlanes;
   object.format = "dense";
   object.attributes.erase(held);

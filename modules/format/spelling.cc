@@ -1,14 +1,9 @@
-// zt.format — how old versions spell dtypes, how digests are spelt, and keys that must be unique.
-module;
-
-#include "core/name_table.h"
-
+// zt.format — how old versions spell dtypes, and which roles are indices.
 module zt.format;
 
 import zt.std;
 import :dialect;
 import zt.core;
-import zt.digest;
 
 namespace zt::format::internal {
 namespace {
@@ -51,21 +46,6 @@ std::optional<std::string_view> LongName(const ElementType& element) {
 bool IsIndexRole(std::string_view format, std::string_view role) {
   if (format == "sparse_csr") return role == "indices" || role == "indptr";
   return format == "sparse_coo" && role == "coords";
-}
-
-Status CheckDigestForm(std::string_view digest) { return CheckDigestText(digest); }
-
-std::optional<std::string_view> FindTwice(std::span<const std::string_view> keys) {
-  const auto twice = zt::internal::FindTwice(keys.size(), [&](std::size_t i) { return keys[i]; });
-  if (!twice) return std::nullopt;
-  return keys[twice->again];
-}
-
-std::vector<std::string_view> Keys(const Value::Map& map) {
-  std::vector<std::string_view> keys;
-  keys.reserve(map.size());
-  for (const auto& [key, value] : map) keys.push_back(key);
-  return keys;
 }
 
 }  // namespace zt::format::internal

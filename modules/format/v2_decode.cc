@@ -19,48 +19,8 @@ namespace {
 
 namespace cbor = format_cbor;
 
-constexpr std::string_view kSeekable = "zt.zstd-seekable/1";
-constexpr std::size_t kMaxShardName = 64;
 // The shortest entry an object can have is longer; a head that claims more is not believed.
 constexpr std::size_t kLeastObjectBytes = 48;
-
-Status CheckNameV2(std::string_view name, std::string_view what) {
-  std::string_view wrong;
-  if (name.empty()) wrong = " is empty";
-  if (name.size() > kMaxNameBytesV2) wrong = " is longer than 1024 bytes";
-  if (name.find('\0') != std::string_view::npos) wrong = " holds a zero byte";
-  if (wrong.empty()) return OkStatus();
-  return BrokenV2("3.5", std::string(what) + " " + Quote(name.substr(0, 64)) + std::string(wrong));
-}
-
-Status CheckShardName(std::string_view name) {
-  const auto fits = [](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
-  };
-  if (!name.empty() && name.size() <= kMaxShardName && name.front() != '.' &&
-      std::all_of(name.begin(), name.end(), fits)) {
-    return OkStatus();
-  }
-  return BrokenV2("7.1",
-                  "shard name " + Quote(name.substr(0, 96)) +
-                      " is not of 1 to 64 letters, digits, '.', '_' and '-', or begins with '.'");
-}
-
-// "algorithm:hex" in lower case; of the algorithms that are known, with all their digits.
-Status CheckDigestV2(std::string_view digest) {
-  const std::size_t colon = digest.find(':');
-  const std::string_view algorithm = digest.substr(0, colon);
-  const std::string_view hex = colon == digest.npos ? "" : digest.substr(colon + 1);
-  const bool formed =
-      !algorithm.empty() && !hex.empty() &&
-      algorithm.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789") == algorithm.npos &&
-      hex.find_first_not_of("0123456789abcdef") == hex.npos;
-  const std::size_t digits = algorithm == "xxh3" ? 16 : algorithm == "sha256" ? 64 : hex.size();
-  if (formed && hex.size() == digits) return OkStatus();
-  return BrokenV2("3.4", "digest " + Quote(digest.substr(0, 96)) +
-                             " is not an algorithm, ':' and its value in lower-case hexadecimal");
-}
 
 class DecoderV2 : private FieldReader {
  public:
@@ -82,7 +42,8 @@ class DecoderV2 : private FieldReader {
   Status Parts(StoredObject& object);
   Status Part(StoredComponent& part);
   Status Interpret(StoredComponent& part, const std::optional<std::string>& encoding,
-                   const std::optional<Value>& planes);
+                   const std::optional<std::size_t>& planes);
+  StatusOr<CodecParameters> Planes(const ElementType& element, std::optional<std::size_t> at);
 
   // Reads a key, and passes over the values of those that are not among the known ones, text or not.
   Status NextField(Fields& fields, std::size_t* field);
@@ -136,7 +97,7 @@ Status DecoderV2::AttributeKeys() {
   std::string key;
   while (reader_.More(map)) {
     ZT_RETURN_IF_ERROR(InSection(NextName("an attribute's key", &key), "3.1"));
-    ZT_RETURN_IF_ERROR(CheckNameV2(key, "attribute key"));
+    ZT_RETURN_IF_ERROR(CheckNameV2("the attribute", key));
     ZT_RETURN_IF_ERROR(SkipValue(0));
   }
   reader_.Rewind(at);
@@ -165,7 +126,7 @@ Status DecoderV2::Shards() {
   while (reader_.More(map)) {
     StoredShard& shard = manifest_.shards.emplace_back();
     ZT_RETURN_IF_ERROR(NextName("a shard name", &shard.name));
-    ZT_RETURN_IF_ERROR(CheckShardName(shard.name));
+    ZT_RETURN_IF_ERROR(CheckShardNameV2(shard.name));
     ZT_RETURN_IF_ERROR(Annotate(Shard(shard), "shard " + Quote(shard.name)));
   }
   return OkStatus();
@@ -197,7 +158,7 @@ Status DecoderV2::Objects() {
   while (reader_.More(map)) {
     StoredObject& object = manifest_.objects.emplace_back();
     ZT_RETURN_IF_ERROR(InSection(NextName("an object's name", &object.name), "3.5"));
-    ZT_RETURN_IF_ERROR(CheckNameV2(object.name, "object name"));
+    ZT_RETURN_IF_ERROR(CheckNameV2("the name", object.name));
     Status status = InSection(DecodeObject(object), "3.3");
     if (status.ok()) status = CheckLayoutRules(object);
     if (!status.ok()) return Annotate(status, TensorContext(object.name));
@@ -220,10 +181,7 @@ Status DecoderV2::DecodeObject(StoredObject& object) {
     if (field == kAttributes) ZT_RETURN_IF_ERROR(Attributes(&object.attributes));
   }
   ZT_RETURN_IF_ERROR(fields.Check(kParts + 1));
-  if (!ElementCount(object.shape)) {
-    return InvalidData("shape " + ToString(object.shape) + " overflows 64 bits");
-  }
-  return OkStatus();
+  return CheckShapeV2(object.shape);
 }
 
 Status DecoderV2::Parts(StoredObject& object) {
@@ -232,7 +190,7 @@ Status DecoderV2::Parts(StoredObject& object) {
   while (reader_.More(map)) {
     StoredComponent& part = object.components.emplace_back();
     ZT_RETURN_IF_ERROR(InSection(NextName("a part's name", &part.role), "3.5"));
-    ZT_RETURN_IF_ERROR(CheckNameV2(part.role, "part name"));
+    ZT_RETURN_IF_ERROR(CheckNameV2("the component", part.role));
     ZT_RETURN_IF_ERROR(Annotate(InSection(Part(part), "3.4"), "component " + Quote(part.role)));
   }
   return object.components.empty() ? InvalidData("there is no part") : OkStatus();
@@ -270,7 +228,8 @@ Status DecoderV2::Part(StoredComponent& part) {
   ZT_RETURN_IF_ERROR(OpenMap("part", &map));
   Fields fields(kNames);
   std::optional<std::string> encoding;
-  std::optional<Value> planes;
+  std::optional<std::size_t>
+      planes;  // where it stands: of another encoding, it is not ours to read
   while (reader_.More(map)) {
     std::size_t field;
     ZT_RETURN_IF_ERROR(NextField(fields, &field));
@@ -301,7 +260,8 @@ Status DecoderV2::Part(StoredComponent& part) {
       ZT_RETURN_IF_ERROR(ReadText("digest", &part.digest));
       ZT_RETURN_IF_ERROR(CheckDigestV2(part.digest));
     } else if (field == kPlanes) {
-      ZT_ASSIGN_OR_RETURN(planes, ReadAttribute("planes", 0));
+      planes = reader_.position();
+      ZT_RETURN_IF_ERROR(SkipValue(0));
     }
   }
   ZT_RETURN_IF_ERROR(fields.Check(kBlob + 1));
@@ -313,28 +273,23 @@ Status DecoderV2::Part(StoredComponent& part) {
 }
 
 Status DecoderV2::Interpret(StoredComponent& part, const std::optional<std::string>& encoding,
-                            const std::optional<Value>& planes) {
+                            const std::optional<std::size_t>& planes) {
   if (part.element.type == Name(part.element.dtype)) part.element.type = {};
-  const LogicalType* type = FindLogicalType(part.element.type);
-  const DType storage = part.element.type == "bool" ? DType::kU8
-                        : type != nullptr           ? type->storage
-                                                    : part.element.dtype;
+  const DType storage = StorageOfV2(part.element.type).value_or(part.element.dtype);
   if (storage != part.element.dtype) {
     return BrokenV2("4.2", "type " + Quote(part.element.type) + " is stored as " +
                                std::string(Name(storage)) + ", not as " +
                                std::string(Name(part.element.dtype)));
   }
   if (!encoding) return OkStatus();
-  if (*encoding == kSeekable) {
+  if (*encoding == kSeekableV2) {
     part.encoding = Encoding::kZstd;
   } else if (*encoding == kPlanesName) {
     part.encoding = Encoding::kPlanes;
-    const Value::Map* map = planes ? planes->AsMap() : nullptr;
-    if (map == nullptr) return InvalidData("'planes' is missing, or no map");
     if (ByteWidth(part.element.dtype) < 2) {
       return InvalidData("byte planes of " + std::string(Name(part.element.dtype)));
     }
-    ZT_ASSIGN_OR_RETURN(part.parameters, ReadPlaneParameters(*map, part.element));
+    ZT_ASSIGN_OR_RETURN(part.parameters, Planes(part.element, planes));
   } else {
     part.unknown_encoding = *encoding;
     part.undecodable = "encoding " + Quote(*encoding) + " is not known";
@@ -342,11 +297,27 @@ Status DecoderV2::Interpret(StoredComponent& part, const std::optional<std::stri
   return OkStatus();
 }
 
+// What the field at byte `at` says, if there is one.
+StatusOr<CodecParameters> DecoderV2::Planes(const ElementType& element,
+                                            std::optional<std::size_t> at) {
+  if (!at) return DefaultPlanesV2(element);
+  const std::size_t end = reader_.position();
+  reader_.Rewind(*at);
+  ZT_ASSIGN_OR_RETURN(const Value value, ReadAttribute("planes", 0));
+  reader_.Rewind(end);
+  if (value.AsMap() == nullptr) return InvalidData("'planes' is no map");
+  return ReadPlanesV2(*value.AsMap(), element);
+}
+
 }  // namespace
 
-StatusOr<Manifest> DecodeV2(std::span<const std::byte> bytes) {
+StatusOr<Manifest> DecodeWordsV2(std::span<const std::byte> bytes) {
   ZT_RETURN_IF_ERROR(CheckDeterministic(bytes));
-  auto manifest = DecoderV2(bytes).Decode();
+  return DecoderV2(bytes).Decode();
+}
+
+StatusOr<Manifest> DecodeV2(std::span<const std::byte> bytes) {
+  auto manifest = DecodeWordsV2(bytes);
   ZT_RETURN_IF_ERROR(manifest.status());
   for (StoredObject& object : manifest->objects) {
     std::string name = object.name;

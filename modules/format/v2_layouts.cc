@@ -13,12 +13,6 @@ import zt.core;
 namespace zt::format::internal {
 namespace {
 
-constexpr std::string_view kVendor = "ztstream.";
-
-// Appendix A of the specification.
-constexpr std::string_view kTypesV2[] = {"bool",        "f8_e4m3fn",   "f8_e5m2",
-                                         "f8_e4m3fnuz", "f8_e5m2fnuz", "f8_e8m0",
-                                         "f4_e2m1",     "complex64",   "complex128"};
 // The registered names of gguf.TYPE/1.
 constexpr std::string_view kGgufTypes[] = {
     "q4_0",  "q4_1",    "q5_0",  "q5_1",   "q8_0",   "q8_1",  "q2_k",    "q3_k",
@@ -31,9 +25,9 @@ bool IsOneOf(std::string_view text, const std::string_view (&names)[N]) {
 }
 
 // A type whose size is known.
-bool IsSized(std::string_view type) { return type.empty() || IsOneOf(type, kTypesV2); }
+bool IsSized(std::string_view type) { return type.empty() || StorageOfV2(type).has_value(); }
 
-bool IsKnownType(std::string_view type) { return IsSized(type) || type.starts_with(kVendor); }
+bool IsKnownType(const ElementType& element) { return ElementFromV2(element).has_value(); }
 
 // The rules of one object; each names the section that asks for it.
 class Rules {
@@ -193,7 +187,7 @@ Status Rules::Mx() {
   const std::string_view type = data.element.type;
   const bool element = type == "f4_e2m1" || type == "f8_e4m3fn" || type == "f8_e5m2" ||
                        data.element == ElementType{DType::kI8, ""};
-  if (!element && IsKnownType(type)) {
+  if (!element && IsKnownType(data.element)) {
     return BrokenIn(data, "zt.mx/1 has no elements of " + std::string(Name(data.element)));
   }
   return CheckElements(data, count_);
@@ -306,7 +300,7 @@ bool CheckKnownLayout(const Object& object, Status& status) {
   } else if (IsGguf(layout)) {
     status = Rules(object, "5.2, gguf.TYPE/1").Gguf();
   } else {
-    return layout.starts_with(kVendor) && layout.ends_with("/1");
+    return StripVendor(layout).has_value();
   }
   return true;
 }
@@ -343,7 +337,7 @@ Status CheckLayoutRules(StoredObject& stored) {
     if (!part.undecodable.empty()) continue;
     if (!known) {
       part.undecodable = "layout " + Quote(stored.format) + " is not known";
-    } else if (!IsKnownType(part.element.type)) {
+    } else if (!IsKnownType(part.element)) {
       part.undecodable = "type " + Quote(part.element.type) + " is not known";
     }
   }

@@ -16,13 +16,6 @@ namespace {
 
 constexpr std::string_view kPacked4 = "f4_e2m1";
 constexpr std::string_view kLogicalShape = "logical_shape";
-// Layouts and types that are ours: "ztstream.<name>/1" holds what 1.x calls <name>, unchanged.
-constexpr std::string_view kVendorPrefix = "ztstream.", kVendorSuffix = "/1";
-
-// Appendix A, but for bool, which is a dtype of 1.x.
-constexpr std::string_view kRegisteredTypes[] = {"f8_e4m3fn",   "f8_e5m2",   "f8_e4m3fnuz",
-                                                 "f8_e5m2fnuz", "f8_e8m0",   kPacked4,
-                                                 "complex64",   "complex128"};
 
 struct NamedLayout {
   std::string_view format, layout;
@@ -31,18 +24,6 @@ constexpr NamedLayout kLayouts[] = {
     {"dense", "dense"}, {"sparse_csr", "zt.sparse_csr/1"}, {"sparse_coo", "zt.sparse_coo/1"}};
 // Profiles that have the same name on both sides.
 constexpr std::string_view kSharedProfiles[] = {"zt.quant_group/1", "zt.mx/1"};
-
-std::string Vendor(std::string_view name) {
-  return std::string(kVendorPrefix) + std::string(name) + std::string(kVendorSuffix);
-}
-
-std::optional<std::string_view> StripVendor(std::string_view name) {
-  if (name.size() <= kVendorPrefix.size() + kVendorSuffix.size()) return std::nullopt;
-  if (!name.starts_with(kVendorPrefix) || !name.ends_with(kVendorSuffix)) return std::nullopt;
-  name.remove_prefix(kVendorPrefix.size());
-  name.remove_suffix(kVendorSuffix.size());
-  return name;
-}
 
 // The layout that stands for a format if the object keeps its rules; nullopt where there is none.
 std::optional<std::string_view> LayoutOf(std::string_view format) {
@@ -53,26 +34,6 @@ std::optional<std::string_view> LayoutOf(std::string_view format) {
   const auto shared = std::ranges::find(kSharedProfiles, format);
   if (shared == std::end(kSharedProfiles)) return std::nullopt;
   return *shared;
-}
-
-StatusOr<ElementType> ElementToV2(const ElementType& element) {
-  if (element.dtype == DType::kBool) {
-    if (!element.type.empty()) {
-      return InvalidArgument("version 2.0 has no bool of type " + Quote(element.type));
-    }
-    return ElementType{DType::kU8, "bool"};
-  }
-  if (element.type.empty() || std::ranges::find(kRegisteredTypes, std::string_view(element.type)) !=
-                                  std::end(kRegisteredTypes)) {
-    return element;
-  }
-  return ElementType{element.dtype, Vendor(element.type)};
-}
-
-ElementType ElementFromV2(ElementType element) {
-  if (element == ElementType{DType::kU8, "bool"}) return {DType::kBool, ""};
-  if (const auto name = StripVendor(element.type)) element.type = std::string(*name);
-  return element;
 }
 
 bool IsPacked4(const std::string& format, const ElementType& element) {
@@ -132,7 +93,7 @@ StatusOr<Object> ToV2(Object object) {
     if (!element.ok()) return Annotate(element.status(), "component " + Quote(component.role));
     component.element = *std::move(element);
   }
-  std::string vendor = Vendor(object.format);
+  std::string vendor = VendorName(object.format);
   if (layout) {
     object.format = *layout;
     if (CheckProfileV2(object).ok()) return object;
@@ -154,7 +115,9 @@ StatusOr<StoredObject> Map(StoredObject object) {
   } else if (LayoutOf(object.format) == std::nullopt) {
     return object;
   }
-  for (StoredComponent& c : object.components) c.element = ElementFromV2(std::move(c.element));
+  for (StoredComponent& c : object.components) {
+    if (auto element = ElementFromV2(c.element)) c.element = *std::move(element);
+  }
   if (!profile || !IsPacked4(object.format, object.components[0].element)) return object;
   if (FindMember(object.attributes, kLogicalShape) != nullptr) {
     return Unsupported("an f4_e2m1 tensor with an attribute 'logical_shape' of its own");
@@ -176,7 +139,8 @@ StatusOr<StoredObject> FromV2(StoredObject object) {
                     });
   if (!ours) return Map(std::move(object));
   ZT_ASSIGN_OR_RETURN(StoredObject mapped, Map(object));
-  const Status kept = ValidateObject(Declare(mapped));
+  Object declared;
+  const Status kept = Dialect20().CheckAlone(mapped, &declared);
   if (kept.ok()) return mapped;
   // 2.0 asks nothing of names that are a vendor's: the object is valid, and none of those that we write under them.
   for (StoredComponent& component : object.components) {

@@ -1,6 +1,7 @@
 // zt.format — attribute values to and from CBOR.
 module;
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
@@ -57,8 +58,9 @@ StatusOr<Value> ReadMap(cbor::Reader& reader, const cbor::Item& head, std::size_
     if (!value.ok()) return Annotate(value.status(), Quote(name));
     map.emplace_back(std::move(name), *std::move(value));
   }
-  if (const auto twice = FindTwice(Keys(map))) {
-    return InvalidData("key " + Quote(*twice) + " occurs twice");
+  const auto key_of = [&map](std::size_t i) { return std::string_view(map[i].first); };
+  if (const auto twice = zt::internal::FindTwice(map.size(), key_of)) {
+    return InvalidData("key " + Quote(key_of(*twice)) + " occurs twice");
   }
   return Value(std::move(map));
 }

@@ -180,6 +180,12 @@ struct Reader::State {
     return manifest.objects[id.object].components[id.component];
   }
 
+  // Bools that are true where they are not 0. The blob of a sparse entry is more than its values.
+  bool HasLooseBools(ComponentId id) const {
+    return Traits(manifest.version).loose_bools && component(id).element.dtype == DType::kBool &&
+           manifest.objects[id.object].format == "dense";
+  }
+
   StreamReader ReaderOf(const StoredComponent& c) {
     return [this, base = c.offset](std::uint64_t offset, std::span<std::byte> out) {
       return bytes->ReadAt(base + offset, out);
@@ -420,6 +426,14 @@ Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> o
 }
 
 Status Reader::ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
+  ZT_RETURN_IF_ERROR(ReadDecoded(id, offset, out));
+  if (state_->HasLooseBools(id)) {
+    for (std::byte& each : out) each = std::byte{each != std::byte{0}};
+  }
+  return OkStatus();
+}
+
+Status Reader::ReadDecoded(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
   ZT_ASSIGN_OR_RETURN(const std::uint64_t size, state_->Size(id));
   const StoredComponent& c = component(id);
   if (!c.undecodable.empty()) return Unsupported(c.undecodable);
@@ -484,6 +498,9 @@ StatusOr<std::span<const std::byte>> Reader::MapWhole(ComponentId id) const {
   const StoredComponent& c = component(id);
   if (c.encoding != Encoding::kRaw || c.big_endian) {
     return FailedPrecondition("only raw little-endian components can be mapped");
+  }
+  if (state_->HasLooseBools(id)) {
+    return FailedPrecondition("bools of this version are not all 0 or 1 as they are stored");
   }
   if (c.shard != 0) return FailedPrecondition("the component lies in another file");
   if (!c.undecodable.empty()) return Unsupported(c.undecodable);

@@ -68,7 +68,8 @@ class Reader {
   // is that of the seek table, or else counted by decoding once.
   StatusOr<std::uint64_t> DecodedBytes(ComponentId id) const;
 
-  // Decoded bytes of a component from `offset`, little-endian: decompressed, and swapped where the file is big-endian.
+  // Decoded bytes of a component from `offset`, little-endian: decompressed, swapped where the file is big-endian, and 1
+  // where a bool of a version that has others (ContainerTraits::loose_bools) is not 0.
   // A compressed component with a seek table serves any range by decoding only the frames it touches; without one, or
   // with frames beyond 16 MiB (Access::sequential), ranges must ascend, or decoding begins anew; so it does after an
   // error. Digests are not checked here: see Verify. kUnimplemented where StoredComponent::undecodable says why not.
@@ -117,6 +118,7 @@ class Reader {
   Status Named(std::string_view name, const Status& status) const;
   // The bodies of the calls of the same names, without names in errors.
   Status ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
+  Status ReadDecoded(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
   StatusOr<std::span<const std::byte>> MapWhole(ComponentId id) const;
   // Where a component of `bytes` is best cut to be read by several threads: 0, ..., bytes.
   StatusOr<std::vector<std::uint64_t>> Cuts(ComponentId id, std::uint64_t bytes) const;
@@ -125,6 +127,43 @@ class Reader {
   explicit Reader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// ---- rules of data --------------------------------------------------------------------------------------------
+
+// What 2.0 asks of the indices of a sparse object together: those of a row ascend, a cell is named once. OK where the version
+// asks nothing, and of other objects. kDataLoss where it is broken; kUnimplemented where it was not looked at, because that
+// would take more than `memory_bytes`. Errors are those of Reader::Read; each index is taken to be in range.
+Status CheckIndices(const Reader& reader, std::uint32_t object, std::uint64_t memory_bytes);
+
+// ---- sparse entries of 0.1.0 ----------------------------------------------------------------------------------
+
+// How a component comes out of the one blob of a sparse entry, which mixes values and indices.
+struct MixedPart {
+  enum class Kind : std::uint8_t {
+    kRange,   // so many of its bytes, from `base`
+    kCoords,  // of interleaved entries: the indices, dimension by dimension
+    kValues,  // of interleaved entries: the values
+    kInline,  // `bytes`, which stood in the manifest
+  };
+  Kind kind = Kind::kRange;
+  std::uint64_t base = 0;
+  std::uint64_t entries = 0;  // interleaved: how many
+  std::vector<std::byte> bytes = {};
+};
+// Such an entry as the sparse_csr or sparse_coo object that it stands for.
+struct MixedObject {
+  Object object = {};
+  std::vector<MixedPart> parts = {};  // of each component
+};
+// Whether the object is one.
+bool IsMixed(const Reader& reader, std::uint32_t object);
+// Takes it apart. kDataLoss where its blob does not fit what it says, kUnimplemented where nothing describes its structure.
+StatusOr<MixedObject> TakeApart(const Reader& reader, std::uint32_t object);
+// Whole elements of a component, from the one at byte `offset`. kDataLoss where an index is beyond its dimension.
+Status ReadMixed(const Reader& reader, std::uint32_t object, const MixedObject& mixed,
+                 std::uint32_t component, std::uint64_t offset, std::span<std::byte> out);
+
+// ---- verification ---------------------------------------------------------------------------------------------
 
 // How Verify works.
 struct VerifyOptions {
@@ -147,9 +186,12 @@ struct VerifyReport {
   std::vector<VerifyProblem> problems;  // empty: the file is good
   // Components whose digest algorithm is unknown, with its name.
   std::vector<std::string> unverified;
-  std::uint64_t objects = 0;        // in the file
-  std::uint64_t components = 0;     // in the file
-  std::uint64_t digests = 0;        // checked
+  std::uint64_t objects = 0;     // in the file
+  std::uint64_t components = 0;  // in the file
+  std::uint64_t digests = 0;     // checked
+  // Components whose content no digest was compared with: they have none, one of an algorithm that is not known, or an
+  // encoding that is not. The rules of their type are all that was checked.
+  std::uint64_t unhashed = 0;
   std::uint64_t stored_bytes = 0;   // read, shared blobs once
   std::uint64_t decoded_bytes = 0;  // what they decoded to
   // Bytes that no blob covers, from the first to the last that is not zero of each gap, in a version whose readers pass over
@@ -162,7 +204,8 @@ struct VerifyReport {
 };
 
 // Reads every byte: padding is zero, digests match the bytes they cover, zstd streams decode to exactly the declared size,
-// bool bytes are 0 or 1, sparse indices are in range and row pointers ascend, shards have their size and digest. Fails
+// bool bytes are 0 or 1, sparse indices are in range and row pointers ascend, shards have their size and digest. What a file
+// has no digest for can be damaged all the same: see VerifyReport::unhashed. Fails
 // only where the file cannot be read, and with kInvalidArgument where the options are out of range; what is wrong with the
 // file is in the report.
 StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options = {});
@@ -197,9 +240,15 @@ Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::
 // An error of a reader's own without the file and the tensor that it names where the reader was opened by its path.
 Status WithoutNames(const Reader& reader, const std::string& object, const Status& status);
 
-// What keeps a file from being canonical (2.0 §6.3), with the component where it is one's.
-using Wrong = std::function<void(ComponentId id, VerifyProblem problem)>;
-Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes, const Wrong& wrong);
+// What keeps a file from being canonical (2.0 §6.3): its bytes are compared with those that it would have.
+Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
+                      std::vector<VerifyProblem>& wrong);
+
+// The rules of the components that the blobs of sparse entries of 0.1.0 mix, of objects that are not `bad` already. What is
+// broken goes to `wrong`, what cannot be taken apart to `undecodable`.
+Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
+                  const std::function<void(std::uint32_t object, std::string_view what)>& wrong,
+                  std::vector<std::string>& undecodable);
 
 // The rules of CellFacts, of objects that are not `bad` already, can be decoded, and lie in no shard that is `missing`. What
 // is broken goes to `wrong`, what the memory does not suffice for to `unchecked`.

@@ -56,7 +56,6 @@ struct Range {
 struct Piece final : Task {
   std::shared_ptr<Blob> blob;
   Range range;
-
   Buffer bytes;  // that the digests cover: stored, or decoded
   std::uint32_t crc = 0;
   std::vector<DataFacts> facts;  // one for each rule
@@ -316,20 +315,18 @@ class Verifier {
     }
     ZT_RETURN_IF_ERROR(pipeline.Drain());
     findings_.Append(std::move(in_order_));
-    ZT_RETURN_IF_ERROR(reader::internal::CheckSparse(
-        reader_, findings_.Objects(), missing_, 2 * window_,
-        [this](std::uint32_t o, std::string_view what) {
-          findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
-        },
-        report_.unchecked));
-    const auto add = [this](ComponentId id, VerifyProblem each) {
-      findings_.Add(id, std::move(each.object), std::move(each.component), std::move(each.message));
+    const auto add = [this](std::uint32_t o, std::string_view what) {
+      findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
     };
+    const std::set<std::uint32_t> bad = findings_.Objects();
+    ZT_RETURN_IF_ERROR(
+        reader::internal::CheckSparse(reader_, bad, missing_, 2 * window_, add, report_.unchecked));
+    ZT_RETURN_IF_ERROR(reader::internal::CheckMixed(reader_, bad, add, report_.undecodable));
+    report_.problems = findings_.Take();
     if (options_.canonical) {
       ZT_RETURN_IF_ERROR(
-          reader::internal::CheckCanonical(reader_, report_.unreferenced_bytes, add));
+          reader::internal::CheckCanonical(reader_, report_.unreferenced_bytes, report_.problems));
     }
-    report_.problems = findings_.Take();
     return std::move(report_);
   }
 
@@ -368,6 +365,9 @@ class Verifier {
           report_.undecodable.push_back(objects[o].name + "/" + stored.role + ": " +
                                         stored.undecodable);
         }
+        const bool hashed = stored.unknown_encoding.empty() &&
+                            DigestOrUnknown(stored.digest).kind != DigestKind::kNone;
+        report_.unhashed += stored.length > 0 && !hashed ? 1 : 0;
         if (!stored.unknown_encoding.empty() || missing_.contains(stored.shard)) continue;
         const std::uint64_t offset = stored.length == 0 ? 0 : stored.offset;
         entries_.push_back({offset, stored.length, stored.encoding, stored.parameters, {o, c}});
@@ -445,10 +445,9 @@ class Verifier {
     for (std::size_t i = group.begin; i < group.end; ++i) {
       Member member{entries_[i].id};
       const StoredComponent& stored = reader_.component(member.id);
-      const StoredObject& object = reader_.manifest().objects[member.id.object];
       if (!Agrees(*blob, member.id)) continue;
       if (!stored.digest.empty()) Expect(*blob, member.id);
-      if (MayHaveRule(object, stored)) {
+      if (MayHaveRule(member.id)) {
         auto declared = Declared(member.id.object);
         if (const auto rule = RuleOf(*declared, member.id.component, blob->stored.decoded_bytes)) {
           const auto [held, fresh] = rules.emplace(*rule, blob->rules.size());
@@ -462,9 +461,12 @@ class Verifier {
     return blob;
   }
 
-  static bool MayHaveRule(const StoredObject& object, const StoredComponent& component) {
-    return component.element.dtype == DType::kBool || component.element.type == "f4_e2m1" ||
-           object.format.starts_with("sparse_");
+  bool MayHaveRule(ComponentId id) const {
+    if (IsMixed(reader_, id.object)) return false;  // of its parts: see CheckMixed
+    const ElementType& element = reader_.component(id).element;
+    if (element.dtype == DType::kBool) return !Traits(reader_.manifest().version).loose_bools;
+    return element.type == "f4_e2m1" ||
+           reader_.manifest().objects[id.object].format.starts_with("sparse_");
   }
 
   // The same bytes cannot decode to two sizes.

@@ -67,8 +67,7 @@ Status WithoutNames(const Reader& reader, const std::string& object, const Statu
   return MakeStatus(status.code(), message.substr(names.size()));
 }
 
-// The gaps between header, blobs and manifest are zero. Where the manifest is a blob, files grow by generations, and what
-// the gaps hold is counted only.
+// The gaps between header, blobs and manifest are zero. In versions that ask nothing of them, what they hold is counted only.
 Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong) {
   const Manifest& manifest = reader.manifest();
   const ContainerTraits& traits = Traits(manifest.version);
@@ -83,7 +82,7 @@ Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::st
   blobs.emplace_back(reader.data_end(), 0);
   std::uint64_t at = traits.header_magic.size();
   for (const auto& [offset, length] : blobs) {
-    if (traits.manifest_is_blob) {
+    if (traits.free_padding) {
       ZT_ASSIGN_OR_RETURN(const std::uint64_t left, NonzeroBytes(reader, at, offset));
       report.unreferenced_bytes += left;
     } else {

@@ -246,9 +246,6 @@ class Names(Agreement):
             return lambda file: file.add("t", shape, f"ztstream.{name}/1", **{role: file.part(bytes(8)) for role in roles})
 
         for add, says in (
-                (dense(3, [1000000], type="ztstream.f8_e5m2/1"), "data has 3 bytes"),
-                (dense(24, [3], "f64", type="ztstream.f8_e4m3fn/1"), "type f8_e4m3fn is stored as u8, not as f64"),
-                (dense(8, [8], type="ztstream.complex64/1"), "type complex64 is stored as f32, not as u8"),
                 (dense(8, [8], type="ztstream.i64/1"), "type i64 is stored as i64, not as u8"),
                 (dense(8, [8], type="ztstream.bool/1"), "type bool is stored as bool, not as u8"),
                 (dense(7, [4], "u16", type="ztstream.x/1"), "no whole number of u16"),
@@ -266,9 +263,13 @@ class Names(Agreement):
                             ("extract", path, "-o", self.path("o.safetensors")), ("diff", path, path)):
                 self.fail_with(UNSUPPORTED, *command, says=("tensor 't'", says))
             self.json("inspect", "--json", path)
-        file = File()
-        file.add("t", [3], data=file.part(b"abc", type="ztstream.f8_e5m2/1"))
-        self.converts(self.put("in.zt", file.finish()))
+        # What has a name of 2.0's own, or is a dtype's, never stands under one of ours: it would come back as something else.
+        for add, name in ((dense(3, [3], type="ztstream.f8_e5m2/1"), "f8_e5m2"), (dense(3, [3], type="ztstream.u8/1"), "u8"),
+                          (dense(24, [3], "f64", type="ztstream.f8_e4m3fn/1"), "f8_e4m3fn")):
+            file = File()
+            add(file)
+            self.fail_with(UNSUPPORTED, "convert", self.put("in.zt", file.finish()), "-o", self.path("o.zt"),
+                           says=f"type 'ztstream.{name}/1' is not known")
 
     def test_a_scalar_in_coordinates(self):
         """1.2 has such tensors, 2.0 has them under a name of ours."""
@@ -383,8 +384,8 @@ class Sizes(Agreement):
 class RandomManifests(Agreement):
     """Manifests of 2.0 and of 1.x in which a value or two were replaced, some beyond what the formats allow."""
 
-    # What is no matter of a tensor's bytes, and what 2.0 asks of indices that 1.2 does not.
-    FREE = ("padding byte", "name cell", "is not more than the one before in its row")
+    # What is no matter of a tensor's bytes.
+    FREE = ("padding byte",)
 
     def roots_2_0(self):
         for file in (make_zt2.csr(), make_zt2.coo(), make_zt2.mx(), make_zt2.gguf(), make_zt2.quant(), make_zt2.dense()):

@@ -1,4 +1,5 @@
 """Reading zTensor 2.0: the public corpus by verdict and rule, hostile files of our own, and what good files hold."""
+import json
 import os
 import random
 import struct
@@ -367,10 +368,12 @@ class Canonical(Reading):
         def attribute(file):
             file.root["attributes"] = {"e\u0301": 1}
 
-        for change, says in ((again, "tensor 'zz': its bytes are those of tensor 'a'"),
-                             (empty, "tensor 'zz': its bytes are those of tensor 'empty'"), (encoded, "tensor 'zz': it is encoded"),
+        for change, says in ((again, "tensor 'zz': its blob lies at 327680, in canonical form at 65536"),
+                             (empty, "tensor 'zz': its blob lies at 327680, in canonical form at 262144"),
+                             (encoded, "tensor 'zz': the manifest does not say it as the canonical form does"),
                              (floor, "tensor 'zz': its blob lies at"), (digest, "tensor 'z': it has no xxh3 digest"),
-                             (padding, "not zero"), (attribute, "Normalization Form C"), (shards, "it has shards")):
+                             (padding, "not zero"), (attribute, "Normalization Form C"),
+                             (shards, "byte 0 of the manifest is not that of the canonical form")):
             with self.subTest(says):
                 path = self.canonical(change)
                 with self.assertRaisesRegex(zt2read.Broken, "Canonical" if change is not attribute else "."):
@@ -445,7 +448,12 @@ class Shards(Reading):
         file, one, two = self.model("xxh3")
         root = self.put("m/model.zt", file.finish())
         self.put("m/model-00001-of-00002.zt", one)
-        self.assertEqual(len(self.json("inspect", "--json", root)["objects"]), 5)
+        process = self.run_program("inspect", "--json", root)
+        self.assertEqual(process.returncode, DONE)
+        listed = json.loads(process.stdout)
+        self.assertEqual((len(listed["objects"]), len(listed["warnings"])), (5, 1))
+        for text in (listed["warnings"][0], process.stderr.decode()):
+            self.assertRegex(text, "m/model.zt: shard '00002-of-00002': '.*/m/model-00002-of-00002.zt' is missing")
         process = self.run_program("verify", root)
         self.assertEqual(process.returncode, DIFFERS)
         self.assertRegex(process.stderr.decode(), "shard '00002-of-00002': '.*/m/model-00002-of-00002.zt' is missing; .*size and digest")

@@ -221,7 +221,7 @@ class Options(Writing):
                        says="version 2.0 has no digest crc32c")
         self.fail_with(USAGE, "convert", "--spec", "2.0", "--zstd", "--chunk", "17MiB", path, "-o", out,
                        says="choose a smaller --chunk")
-        for name, says in (("n" * 1025, "at most 1024"), ("a\0b", "U+0000")):
+        for name, says in (("n" * 1025, "more than 1024"), ("a\0b", "U+0000")):
             make_safetensors.write(self.path("names.safetensors"), {name: ("U8", [1], b"x")})
             self.fail_with(USAGE, "convert", "--spec", "2.0", self.path("names.safetensors"), "-o", out, says=says)
         self.assertFalse(os.path.exists(out))

@@ -68,6 +68,20 @@ for spec in (b"1.2", b"2.0"):
     assert lib.zts_reader_map(reader, none, none, ctypes.byref(data), ctypes.byref(size)) == 70
     lib.zts_reader_free(reader)
 
+# A file is good without digests; what was checked of it is told.
+for digest, wanted in ((b"none", (1, 1, 0, 1, 0, 0)), (b"sha256", (1, 1, 1, 0, 0, 0))):
+    status, writer = open_writer(b"edge.zt", digest=digest, overwrite=1)
+    expect(status, "open", 0)
+    expect(add(writer, b"w", b"f32", values), "add", 0)
+    expect(lib.zts_writer_finish(writer), "finish", 0)
+    lib.zts_writer_free(writer)
+    report = (ctypes.c_uint64 * 6)()  # objects, components, digests, unhashed, undecodable, unchecked
+    expect(lib.zts_reader_open(b"edge.zt", ctypes.byref(reader)), "open", 0)
+    expect(lib.zts_reader_verify_report(reader, 0, None, None, report), "verify", 0)
+    assert tuple(report) == wanted, (digest, tuple(report))
+    expect(lib.zts_reader_verify(reader, 0, None, None), "verify", 0)
+    lib.zts_reader_free(reader)
+
 status, writer = open_writer(b"edge.zt")
 expect(status, "exists", 3, "edge.zt: the output exists already")
 assert not writer

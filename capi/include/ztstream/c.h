@@ -162,11 +162,28 @@ ZTS_API zts_status zts_reader_get_double(const zts_reader* reader, const char* k
 ZTS_API zts_status zts_reader_get_bool(const zts_reader* reader, const char* key, int* value);
 
 /* Reads every byte and checks every rule and digest. `problem`, if not null, is called for each thing that is wrong.
- * ZTS_INVALID_DATA where there is any. `threads`: 0 for all that can run at once. */
+ * ZTS_INVALID_DATA where there is any. `threads`: 0 for all that can run at once. ZTS_OK says nothing of content that the
+ * file has no digest for: zts_reader_verify_report counts it. */
 ZTS_API zts_status zts_reader_verify(const zts_reader* reader, unsigned threads,
                                      void (*problem)(const char* object, const char* component,
                                                      const char* message, void* user),
                                      void* user);
+
+/* What verification looked at. */
+typedef struct zts_verify_report {
+  uint64_t objects;     /* in the file */
+  uint64_t components;  /* in the file */
+  uint64_t digests;     /* compared */
+  uint64_t unhashed;    /* components whose content no digest was compared with */
+  uint64_t undecodable; /* components whose layout, type or encoding is not known */
+  uint64_t unchecked;   /* objects with a rule that takes too much memory to be looked at */
+} zts_verify_report;
+/* zts_reader_verify, which fills `report` where that is not null. */
+ZTS_API zts_status zts_reader_verify_report(const zts_reader* reader, unsigned threads,
+                                            void (*problem)(const char* object,
+                                                            const char* component,
+                                                            const char* message, void* user),
+                                            void* user, zts_verify_report* report);
 
 #ifdef __cplusplus
 } /* extern "C" */

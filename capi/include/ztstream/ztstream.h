@@ -226,16 +226,17 @@ class Reader {
     return {static_cast<const T*>(data), static_cast<std::size_t>(bytes / sizeof(T))};
   }
 
-  // What is wrong with the file, a line each; empty where it is good.
-  std::vector<std::string> Verify(unsigned threads = 0) const {
+  // What is wrong with the file, a line each; empty where it is good. `report`, if not null, says what was looked at: content
+  // without a digest is not.
+  std::vector<std::string> Verify(unsigned threads = 0, zts_verify_report* report = nullptr) const {
     std::vector<std::string> problems;
-    const zts_status status = zts_reader_verify(
+    const zts_status status = zts_reader_verify_report(
         reader_, threads,
         [](const char* object, const char*, const char* message, void* user) {
           static_cast<std::vector<std::string>*>(user)->push_back(
               (*object == '\0' ? std::string() : std::string(object) + ": ") + message);
         },
-        &problems);
+        &problems, report);
     if (problems.empty()) Check(status);
     return problems;
   }

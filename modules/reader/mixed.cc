@@ -1,4 +1,4 @@
-// zt.convert.zt:parts — the sparse entries of 0.1.0. The spec names `sparse` with `sparse_format` and "any additional
+// zt.reader — the sparse entries of 0.1.0. The spec names `sparse` with `sparse_format` and "any additional
 // fields required"; the released 0.1 writers wrote `sparsecoo` and `sparsecsr` without any, and their readers took the
 // blob apart as follows, all little-endian:
 //   sparsecoo   for each non-zero: its index in each dimension (u64), then its value
@@ -11,23 +11,25 @@ module;
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 
-module zt.convert.zt;
+module zt.reader;
 
 import zt.std;
-import :parts;
 import zt.core;
 import zt.format;
-import zt.reader;
-import zt.source;
 
-namespace zt::zt_source::internal {
+namespace zt {
 namespace {
 
 constexpr std::string_view kCoo01 = "sparsecoo", kCsr01 = "sparsecsr", kSparse01 = "sparse";
 const ElementType kIndex{DType::kU64, ""};
+constexpr std::size_t kIndexBytes = 8;
 constexpr std::size_t kBlock = 64 << 10;  // of interleaved entries, read at once
 
 using Indices = std::vector<std::uint64_t>;
+
+void StoreIndex(std::uint64_t index, std::byte* to) {
+  internal::StoreLittle(index, kIndexBytes, to);
+}
 
 // The array of integers under `key`; nothing where there is none.
 StatusOr<std::optional<Indices>> IndicesOf(const Value& value) {
@@ -43,9 +45,8 @@ StatusOr<std::optional<Indices>> IndicesOf(const Value& value) {
   return std::optional(std::move(out));
 }
 
-Part InlinePart(const Indices& indices) {
-  Part part;
-  part.kind = Part::Kind::kInline;
+MixedPart InlinePart(const Indices& indices) {
+  MixedPart part{.kind = MixedPart::Kind::kInline};
   part.bytes.resize(indices.size() * kIndexBytes);
   for (std::size_t i = 0; i < indices.size(); ++i)
     StoreIndex(indices[i], part.bytes.data() + i * kIndexBytes);
@@ -58,12 +59,8 @@ void Erase(Value::Map& map, std::string_view key) {
 
 class Sparse01 {
  public:
-  Sparse01(const Reader& reader, std::uint32_t index, std::uint64_t bytes, Served& served)
-      : reader_(reader),
-        stored_{index, 0},
-        bytes_(bytes),
-        object_(served.object),
-        parts_(served.parts) {
+  Sparse01(const Reader& reader, std::uint32_t index, std::uint64_t bytes, MixedObject& out)
+      : reader_(reader), stored_{index, 0}, bytes_(bytes), object_(out.object), parts_(out.parts) {
     element_ = object_.components[0].element;
     width_ = ByteWidth(element_.dtype);
     object_.components.clear();
@@ -84,14 +81,12 @@ class Sparse01 {
   }
 
  private:
-  void AddComponent(std::string role, ElementType element, std::uint64_t bytes, Part part) {
-    part.stored = stored_;
+  void AddComponent(std::string role, ElementType element, std::uint64_t bytes, MixedPart part) {
     object_.components.push_back({std::move(role), std::move(element), bytes});
     parts_.push_back(std::move(part));
   }
   void AddRange(std::string role, ElementType element, std::uint64_t base, std::uint64_t bytes) {
-    Part part;
-    part.kind = Part::Kind::kRange;
+    MixedPart part;
     part.base = base;
     AddComponent(std::move(role), std::move(element), bytes, std::move(part));
   }
@@ -104,11 +99,11 @@ class Sparse01 {
                          " bytes is no whole number of entries of " + std::to_string(entry) +
                          " bytes, as layout 'sparsecoo' has them");
     }
-    Part part;
+    MixedPart part;
     part.entries = bytes_ / entry;
-    part.kind = Part::Kind::kCoords;
+    part.kind = MixedPart::Kind::kCoords;
     AddComponent("coords", kIndex, part.entries * object_.shape.size() * kIndexBytes, part);
-    part.kind = Part::Kind::kValues;
+    part.kind = MixedPart::Kind::kValues;
     AddComponent("values", element_, part.entries * width_, part);
     object_.format = "sparse_coo";
     return OkStatus();
@@ -127,10 +122,9 @@ class Sparse01 {
     const std::uint64_t count = rest / (kIndexBytes + width_);
     std::byte last[kIndexBytes];
     ZT_RETURN_IF_ERROR(reader_.Read(stored_, *pointers, last));
-    if (rest % (kIndexBytes + width_) != 0 ||
-        zt::internal::LoadLittle(last, kIndexBytes) != count) {
+    if (rest % (kIndexBytes + width_) != 0 || internal::LoadLittle(last, kIndexBytes) != count) {
       return InvalidData("the last row pointer is " +
-                         std::to_string(zt::internal::LoadLittle(last, kIndexBytes)) +
+                         std::to_string(internal::LoadLittle(last, kIndexBytes)) +
                          ", the blob has " + std::to_string(rest) +
                          " bytes for indices and values of " + std::to_string(width_) + " bytes");
     }
@@ -216,20 +210,20 @@ class Sparse01 {
   ComponentId stored_;
   std::uint64_t bytes_;  // of the decoded blob
   Object& object_;
-  std::vector<Part>& parts_;
+  std::vector<MixedPart>& parts_;
   ElementType element_;
   std::size_t width_;
 };
 
 // Calls `each(entry, bytes)` for `count` interleaved entries from `first`.
 template <typename Each>
-Status ForEntries(const Reader& reader, const Part& part, std::size_t entry, std::uint64_t first,
+Status ForEntries(const Reader& reader, ComponentId stored, std::size_t entry, std::uint64_t first,
                   std::uint64_t count, Each each) {
   const std::uint64_t block = std::max<std::uint64_t>(1, kBlock / entry);
   std::vector<std::byte> bytes(std::min(block, count) * entry);
   for (std::uint64_t at = first, end = first + count; at < end;) {
     const std::uint64_t step = std::min(block, end - at);
-    ZT_RETURN_IF_ERROR(reader.Read(part.stored, at * entry, std::span(bytes).first(step * entry)));
+    ZT_RETURN_IF_ERROR(reader.Read(stored, at * entry, std::span(bytes).first(step * entry)));
     for (std::uint64_t i = 0; i < step; ++i)
       ZT_RETURN_IF_ERROR(each(at + i, bytes.data() + i * entry));
     at += step;
@@ -237,36 +231,8 @@ Status ForEntries(const Reader& reader, const Part& part, std::size_t entry, std
   return OkStatus();
 }
 
-}  // namespace
-
-bool IsSparse01(const Reader& reader, std::uint32_t index) {
-  const std::string& format = reader.manifest().objects[index].format;
-  return Traits(reader.manifest().version).mixed_sparse &&
-         (format == kSparse01 || format == kCoo01 || format == kCsr01);
-}
-
-StatusOr<Served> ServeSparse01(const Reader& reader, std::uint32_t index) {
-  Served served;
-  const Object stored = Declare(reader.manifest().objects[index]);
-  served.object = stored;
-  const auto bytes = reader.DecodedBytes({index, 0});
-  Status status = bytes.status();
-  if (status.ok()) {
-    status = Sparse01(reader, index, *bytes, served).Describe();
-    if (status.ok()) status = ValidateObject(served.object);
-  }
-  if (status.ok()) return served;
-  if (status.code() == StatusCode::kUnavailable) return status;
-  served.object = stored;
-  served.object.components[0].bytes = bytes.ok() ? *bytes : 0;
-  served.parts.assign(1, Part{});
-  served.parts[0].stored = {index, 0};
-  served.refusal = status;
-  return served;
-}
-
-Status ReadCoords(const Reader& reader, const Object& object, const Part& part,
-                  std::uint64_t offset, std::span<std::byte> out) {
+Status ReadCoords(const Reader& reader, ComponentId stored, const Object& object,
+                  const MixedPart& part, std::uint64_t offset, std::span<std::byte> out) {
   const std::size_t entry =
       object.shape.size() * kIndexBytes + ByteWidth(object.components[1].element.dtype);
   std::uint64_t element = offset / kIndexBytes;
@@ -275,9 +241,10 @@ Status ReadCoords(const Reader& reader, const Object& object, const Part& part,
     const std::uint64_t dimension = element / part.entries, first = element % part.entries;
     const std::uint64_t count = std::min(left, part.entries - first);
     ZT_RETURN_IF_ERROR(ForEntries(
-        reader, part, entry, first, count, [&](std::uint64_t at, const std::byte* from) -> Status {
+        reader, stored, entry, first, count,
+        [&](std::uint64_t at, const std::byte* from) -> Status {
           const std::uint64_t index =
-              zt::internal::LoadLittle(from + dimension * kIndexBytes, kIndexBytes);
+              internal::LoadLittle(from + dimension * kIndexBytes, kIndexBytes);
           if (index >= object.shape[dimension]) {
             return InvalidData("index " + std::to_string(index) + " of entry " +
                                std::to_string(at) + " is beyond dimension " +
@@ -293,12 +260,12 @@ Status ReadCoords(const Reader& reader, const Object& object, const Part& part,
   return OkStatus();
 }
 
-Status ReadValues(const Reader& reader, const Object& object, const Part& part,
+Status ReadValues(const Reader& reader, ComponentId stored, const Object& object,
                   std::uint64_t offset, std::span<std::byte> out) {
   const std::size_t width = ByteWidth(object.components[1].element.dtype);
   const std::size_t indices = object.shape.size() * kIndexBytes;
   std::byte* to = out.data();
-  return ForEntries(reader, part, indices + width, offset / width, out.size() / width,
+  return ForEntries(reader, stored, indices + width, offset / width, out.size() / width,
                     [&](std::uint64_t, const std::byte* from) {
                       std::memcpy(to, from + indices, width);
                       to += width;
@@ -306,4 +273,94 @@ Status ReadValues(const Reader& reader, const Object& object, const Part& part,
                     });
 }
 
-}  // namespace zt::zt_source::internal
+}  // namespace
+
+bool IsMixed(const Reader& reader, std::uint32_t index) {
+  const std::string& format = reader.manifest().objects[index].format;
+  return Traits(reader.manifest().version).mixed_sparse &&
+         (format == kSparse01 || format == kCoo01 || format == kCsr01);
+}
+
+StatusOr<MixedObject> TakeApart(const Reader& reader, std::uint32_t index) {
+  const StoredObject& stored = reader.manifest().objects[index];
+  if (!stored.components[0].undecodable.empty()) {
+    return Unsupported(stored.components[0].undecodable);
+  }
+  MixedObject mixed;
+  mixed.object = Declare(stored);
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, reader.DecodedBytes({index, 0}));
+  ZT_RETURN_IF_ERROR(Sparse01(reader, index, bytes, mixed).Describe());
+  ZT_RETURN_IF_ERROR(ValidateObject(mixed.object));
+  return mixed;
+}
+
+Status ReadMixed(const Reader& reader, std::uint32_t index, const MixedObject& mixed,
+                 std::uint32_t component, std::uint64_t offset, std::span<std::byte> out) {
+  const MixedPart& part = mixed.parts[component];
+  const ComponentId stored{index, 0};
+  switch (part.kind) {
+    case MixedPart::Kind::kCoords:
+      return ReadCoords(reader, stored, mixed.object, part, offset, out);
+    case MixedPart::Kind::kInline:
+      std::memcpy(out.data(), part.bytes.data() + offset, out.size());
+      return OkStatus();
+    case MixedPart::Kind::kRange:
+      ZT_RETURN_IF_ERROR(reader.Read(stored, part.base + offset, out));
+      break;
+    case MixedPart::Kind::kValues:
+      ZT_RETURN_IF_ERROR(ReadValues(reader, stored, mixed.object, offset, out));
+      break;
+  }
+  if (mixed.object.components[component].element.dtype == DType::kBool) {
+    for (std::byte& each : out) each = std::byte{each != std::byte{0}};
+  }
+  return OkStatus();
+}
+
+namespace reader::internal {
+namespace {
+
+Status CheckParts(const Reader& reader, std::uint32_t index) {
+  ZT_ASSIGN_OR_RETURN(const MixedObject mixed, TakeApart(reader, index));
+  std::vector<std::byte> block(kBlock);
+  for (std::uint32_t c = 0; c < mixed.object.components.size(); ++c) {
+    const std::uint64_t bytes = mixed.object.components[c].bytes;
+    const auto rule = RuleOf(mixed.object, c, bytes);
+    if (!rule) continue;
+    DataFacts facts(*rule);
+    for (std::uint64_t at = 0; at < bytes; at += block.size()) {
+      const auto part = std::span(block).first(std::min<std::uint64_t>(block.size(), bytes - at));
+      ZT_RETURN_IF_ERROR(ReadMixed(reader, index, mixed, c, at, part));
+      facts.Add(part);
+    }
+    if (Status status = facts.Check(mixed.object, CountIndices(mixed.object)); !status.ok()) {
+      return Annotate(status, "component " + Quote(mixed.object.components[c].role));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
+                  const std::function<void(std::uint32_t, std::string_view)>& wrong,
+                  std::vector<std::string>& undecodable) {
+  for (std::uint32_t o = 0; o < reader.manifest().objects.size(); ++o) {
+    const StoredObject& object = reader.manifest().objects[o];
+    if (!IsMixed(reader, o) || bad.contains(o)) continue;
+    if (!object.components[0].undecodable.empty()) continue;
+    const Status status = WithoutNames(reader, object.name, CheckParts(reader, o));
+    if (status.code() == StatusCode::kDataLoss) {
+      wrong(o, Message(status));
+    } else if (status.code() == StatusCode::kUnimplemented) {
+      undecodable.push_back(object.name + ": " + std::string(Message(status)));
+    } else if (!status.ok()) {
+      return Annotate(status, TensorContext(object.name));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace reader::internal
+
+}  // namespace zt
