@@ -32,7 +32,6 @@ std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& c
 
 namespace {
 
-
 struct Blob {
   std::uint32_t shard;  // 0: the file itself
   std::uint64_t offset;
