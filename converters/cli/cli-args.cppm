@@ -7,6 +7,8 @@ module;
 
 export module zt.cli:args;
 
+import zt;
+
 export namespace zt::cli {
 
 enum class ProgressMode { kAuto, kAlways, kNever };
@@ -22,19 +24,22 @@ struct Common {
   std::uint64_t memory = 0;  // see MemoryFor
 };
 
-// How inputs are opened.
-struct InputOptions {
-  std::string from;  // a format's name, or empty: by content
-  bool follow_links = false;
-  std::string npy_void;  // element type of '|V' arrays, or empty
-  bool keep_sparse = false;
-  bool u32_indices = false;  // the output's version has them; no option of the command line
-  std::uint64_t memory = 64 << 20;
+// How inputs are opened, as the command line says it.
+struct InputArgs : InputOptions {
+  std::string from;      // a format's name, or empty: by content
+  std::string npy_void;  // InputOptions::void_type by its name, or empty
+};
+
+// What --zstd asks for.
+struct ZstdChoice {
+  int level = 1;
+  bool huffman = false;  // no matches, literals Huffman-coded
+  bool planes = false;   // floats as byte planes
 };
 
 struct ConvertArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::vector<std::string> inputs;
   std::string output;
   std::string spec;             // "1.2"
@@ -64,7 +69,7 @@ struct JoinArgs {
 
 struct InspectArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::string file;
   std::string sort;  // "name", "size" or "offset"; empty: in the order of the bytes
   bool tree = false;
@@ -72,7 +77,7 @@ struct InspectArgs {
 
 struct VerifyArgs {
   Common common;
-  InputOptions input;  // of `against`
+  InputArgs input;  // `from`, `npy_void` and `keep_sparse` of `against` alone
   std::string file;
   std::vector<std::string> against;
   bool canonical = false;
@@ -80,7 +85,7 @@ struct VerifyArgs {
 
 struct ExtractArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::string file;
   std::vector<std::string> names;  // empty: all
   std::string output;
@@ -90,20 +95,20 @@ struct ExtractArgs {
 
 struct DiffArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::string first, second;
 };
 
 struct IdArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::vector<std::string> inputs;
   std::string digest = "sha256";
 };
 
 struct BenchArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::vector<std::string> inputs;
   std::string folder;  // to write in; empty: the first input's
   std::uint64_t limit = 1 << 30;

@@ -148,7 +148,7 @@ bool IsDevice(const std::string& path) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSource(const ConvertArgs& args) {
-  InputOptions input = args.input;
+  InputArgs input = args.input;
   input.u32_indices = Traits(*ParseSpecVersion(args.spec)).u32_indices;
   return args.group_quantized ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
 }

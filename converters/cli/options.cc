@@ -32,7 +32,7 @@ struct Arguments {
   IdArgs id;
   BenchArgs bench;
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::string quant = "keep", sparse = "auto", progress = "auto";
 };
 
@@ -112,7 +112,7 @@ void AddCommon(CLI::App& app) {
 }
 
 void AddInput(CLI::App& app) {
-  InputOptions& input = Parsed().input;
+  InputArgs& input = Parsed().input;
   std::string names;
   for (const std::string& name : InputFormats()) names += (names.empty() ? "" : " ") + name;
   app.add_option("--from", input.from, names + "; or guessed")
@@ -252,7 +252,7 @@ template <typename T>
 const T& Complete(T& args, std::vector<std::string> paths, const std::string& output = "") {
   args.common = CompleteCommon(std::move(paths), output);
   args.input = Parsed().input;
-  if (args.common.memory != 0) args.input.memory = args.common.memory;
+  if (args.common.memory != 0) args.input.memory_limit = args.common.memory;
   args.input.keep_sparse = Parsed().sparse == "keep";
   return args;
 }

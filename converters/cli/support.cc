@@ -111,9 +111,9 @@ Status WriteText(const std::string& path, std::string_view text, const FileSinkO
   return Annotate(sink->Finish(text.size()), path);
 }
 
-StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path) {
+StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
   ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
-  return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path)});
+  return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path, options)});
 }
 
 Status CheckOutput(const std::string& output, bool force) {

@@ -64,10 +64,12 @@ bool IsSparse(std::string_view format) { return format == "sparse_csr" || format
 
 class ZtSource final : public TensorSource {
  public:
-  Status Init(std::shared_ptr<ByteSource> bytes, const ZtOptions& wanted) {
+  Status Init(std::shared_ptr<ByteSource> bytes, const InputOptions& wanted, ShardFinder find_shard,
+              const std::string& digest) {
     u32_indices_ = wanted.u32_indices;
     OpenOptions options;
-    options.find_shard = wanted.find_shard;
+    options.find_shard = std::move(find_shard);
+    options.check_shards = false;  // GuardFiles does
     options.wrap = [this](std::shared_ptr<ByteSource> all) {
       return bytes_ = std::make_shared<GuardedBytes>(std::move(all));
     };
@@ -450,10 +452,12 @@ class ZtSource final : public TensorSource {
 }  // namespace
 
 StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> bytes,
-                                                    const ZtOptions& options,
+                                                    const InputOptions& options,
+                                                    ShardFinder find_shard,
+                                                    const std::string& digest,
                                                     std::optional<ShardStamp>* stamp) {
   auto source = std::make_unique<ZtSource>();
-  ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), options));
+  ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), options, std::move(find_shard), digest));
   *stamp = source->stamp();
   return source;
 }
@@ -461,9 +465,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> 
 }  // namespace zt_source::internal
 
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
-                                               const ZtOptions& options) {
+                                               const InputOptions& options, ShardFinder find_shard,
+                                               const std::string& digest) {
   std::optional<ShardStamp> stamp;
-  return zt_source::internal::OpenStamped(std::move(bytes), options, &stamp);
+  return zt_source::internal::OpenStamped(std::move(bytes), options, std::move(find_shard), digest,
+                                          &stamp);
 }
 
 }  // namespace zt

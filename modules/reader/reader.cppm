@@ -33,7 +33,7 @@ struct Access {
 // Finds the bytes of a file that a root names as a shard (2.0 §7): of the size that it states, with a 2.0 footer.
 using ShardFinder = std::function<StatusOr<std::shared_ptr<ByteSource>>(const StoredShard& shard)>;
 // Beside the root at `path`, ROOT.zt: ROOT-NAME.zt, or else any file of the folder with the shard's size and digest.
-ShardFinder ShardsBeside(const std::string& path);
+ShardFinder ShardsBeside(const std::string& path, const InputOptions& options = {});
 
 // What else a Reader may be told.
 struct OpenOptions {
