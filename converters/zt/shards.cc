@@ -40,6 +40,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
                                                      const InputOptions& options) {
   const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
                         const ShardIndex& index) -> StatusOr<std::unique_ptr<TensorSource>> {
+    const auto listed = index.files.find(file);
     std::optional<ShardStamp> stamp;
     ZT_ASSIGN_OR_RETURN(auto source,
                         zt_source::internal::OpenStamped(
@@ -49,8 +50,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
       return InvalidData("it is not of the plan that the index was made of");
     return source;
   };
-  return OpenShards(path, {".zt", ".zt.index.json", open, true},
-                    {.follow_links = options.follow_links});
+  return OpenShards(path, {".zt", ".zt.index.json", open, true}, options);
 }
 
 }  // namespace zt

@@ -105,6 +105,7 @@ class ZtSource final : public TensorSource {
       objects_.push_back(std::move(served->object));
       parts_.push_back(std::move(served->parts));
     }
+    GuardFiles(digest);
     return OkStatus();
   }
 
@@ -181,7 +182,10 @@ class ZtSource final : public TensorSource {
     return frame / ByteWidth(reader_->component(part.stored).element.dtype) * kIndexBytes;
   }
 
-  Status Finish() override { return Annotate(bytes_->CheckUnchanged(), bytes_->name()); }
+  Status Finish() override {
+    ZT_RETURN_IF_ERROR(Annotate(bytes_->CheckUnchanged(), bytes_->name()));
+    return Annotate(bytes_->CheckFiles(), bytes_->name());
+  }
 
   std::optional<Extent> extent(ComponentId id) const override {
     const Part& part = parts_[id.object][id.component];
@@ -332,6 +336,26 @@ class ZtSource final : public TensorSource {
     }
     bytes_->Guard(std::move(blobs));
     return OkStatus();
+  }
+
+  // The file itself, where its digest is `own`, and the shards that it names.
+  void GuardFiles(const std::string& own) {
+    const auto guard = [this](std::uint64_t begin, std::uint64_t bytes, const std::string& stated,
+                              const std::string& name, const std::string& says) {
+      DigestText digest = DigestOrUnknown(stated);
+      if (digest.kind == DigestKind::kNone) {
+        AddWarning((name.empty() ? bytes_->name() : name) + ": " + Quote(digest.algorithm) +
+                   " is no digest algorithm known here; the file is taken as it is");
+        return;
+      }
+      bytes_->Guard(
+          std::make_unique<GuardedFile>(begin, bytes, std::move(digest), name, says + stated));
+    };
+    const std::vector<StoredShard>& shards = reader_->manifest().shards;
+    const std::uint64_t size = shards.empty() ? *bytes_->size() : shards.front().begin;
+    if (!own.empty()) guard(0, size, own, "", "the index says ");
+    for (const StoredShard& shard : shards)
+      guard(shard.begin, shard.bytes, shard.digest, "shard " + Quote(shard.name), "the root says ");
   }
 
   // The component whose bytes `stored` shares, as they are decoded; itself where it is the first or alone.

@@ -27,6 +27,9 @@ export namespace zt {
 // The bytes that a digest covers are checked against it as they pass, so that reading a component whole either yields what was
 // written or fails with kDataLoss. A digest of an unknown algorithm is a warning. An object of a layout, a type or an
 // encoding that is not known is listed and cannot be read (CheckReadable).
+// The digest of a whole file, and of each shard that a root names, is its identity (2.0 §7.1). A file of which any bytes are
+// read is hashed as they pass, and what has not passed by then at Finish: kDataLoss where it is another file. Opening and
+// listing hash nothing.
 // What a file says of itself as a shard (kShardAttribute) is no attribute of the source: it holds for that file alone.
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
                                                const InputOptions& options = {},

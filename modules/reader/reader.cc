@@ -32,6 +32,7 @@ module zt.reader;
 
 import zt.compress;
 import zt.core;
+import zt.digest;
 import zt.format;
 import zt.source;
 import zt.transform;
@@ -218,6 +219,7 @@ struct Reader::State {
   struct stat file{};  // what stood under it just before it was opened
   Manifest manifest;
   std::uint64_t data_end = 0, file_bytes = 0;
+  bool check_shards = true;
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> names;
 
   Mutex mutex;
@@ -234,6 +236,7 @@ struct Reader::State {
   }
 
   Status Init(const OpenOptions& options) {
+    check_shards = options.check_shards;
     const auto size = bytes->size();
     if (!size) return InvalidArgument("a .zt file is read from its end; a pipe will not do");
     file_bytes = *size;
@@ -287,6 +290,17 @@ struct Reader::State {
     if (c.decoded_bytes != kUnknownSize) return c.decoded_bytes;
     ZT_ASSIGN_OR_RETURN(const auto table, Table(c));
     return table->content_bytes;
+  }
+
+  // That what lies in a shard lies in the one that the root names, and in none like it.
+  Status CheckShardOf(const StoredComponent& c) {
+    if (c.shard == 0 || !check_shards) return OkStatus();
+    const StoredShard& shard = manifest.shards[c.shard - 1];
+    const DigestText stated = DigestOrUnknown(shard.digest);
+    if (stated.kind == DigestKind::kNone) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(const std::string found,
+                        reader::internal::DigestOfShard(*bytes, shard, c.shard - 1, stated.kind));
+    return reader::internal::CompareDigest(shard, stated, found);
   }
 
   StatusOr<Access> FindAccess(ComponentId id) {
@@ -477,6 +491,7 @@ Status Reader::ReadRange(ComponentId id, std::uint64_t offset, std::span<std::by
   if (offset > size || out.size() > size - offset) {
     return InvalidArgument("the range lies beyond the component");
   }
+  ZT_RETURN_IF_ERROR(state_->CheckShardOf(c));
   if (c.encoding == Encoding::kRaw) {
     if (out.empty()) return OkStatus();
     ZT_RETURN_IF_ERROR(state_->bytes->ReadAt(c.offset + offset, out));

@@ -42,6 +42,9 @@ struct OpenOptions {
   // Given the bytes of the file, and of its shards behind them, returns what is read in their place: a source that
   // looks at what passes.
   std::function<std::shared_ptr<ByteSource>(std::shared_ptr<ByteSource>)> wrap = {};
+  // The digest of a shard is its identity (2.0 §7.1): Read hashes all of a shard before it returns the first bytes of it.
+  // False for a caller that checks the digests itself, as the bytes pass.
+  bool check_shards = true;
 };
 
 // An open .zt file (zTensor 1.2 §5). Opening reads header, footer and manifest and checks all that they say
@@ -203,6 +206,8 @@ StatusOr<std::shared_ptr<ByteSource>> JoinShards(std::shared_ptr<ByteSource> fil
 // several shards is read once.
 StatusOr<std::string> DigestOfShard(ByteSource& joined, const StoredShard& shard, std::size_t index,
                                     DigestKind kind);
+// kDataLoss where `found` is not the digest that the root states for the shard.
+Status CompareDigest(const StoredShard& shard, const DigestText& stated, const std::string& found);
 
 // Of the file as a whole: what its bytes outside of blobs are, and whether its shards are what it says. What is wrong is
 // added to `wrong`, the rest to the report, the numbers of shards that cannot be read to `missing`.

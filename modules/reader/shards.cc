@@ -88,15 +88,14 @@ class ShardedBytes final : public ByteSource {
   // Of the bytes of file `number`. Shards that are one file have the same source.
   StatusOr<std::string> Digest(std::size_t number, DigestKind kind) {
     ZT_ASSIGN_OR_RETURN(const auto source, Open(number));
-    {
-      const MutexLock lock(mutex_);
-      const auto held = digests_.find({source.get(), kind});
-      if (held != digests_.end()) return held->second;
-    }
+    const std::pair<const ByteSource*, DigestKind> key(source.get(), kind);
+    if (auto held = HeldDigest(key)) return *std::move(held);
+    const MutexLock hashing(hashing_);  // of several threads that need a shard, one hashes it
+    if (auto held = HeldDigest(key)) return *std::move(held);
     auto digest = DigestOfBytes(*source, kind);
     if (!digest.ok()) return InShard(number, digest.status());
     const MutexLock lock(mutex_);
-    return digests_.emplace(std::pair(source.get(), kind), *std::move(digest)).first->second;
+    return digests_.emplace(key, *std::move(digest)).first->second;
   }
 
   Status CheckUnchanged() override {
@@ -122,6 +121,12 @@ class ShardedBytes final : public ByteSource {
     return Annotate(status, "shard " + Quote(shards_[number - 1].name));
   }
 
+  std::optional<std::string> HeldDigest(const std::pair<const ByteSource*, DigestKind>& key) {
+    const MutexLock lock(mutex_);
+    const auto held = digests_.find(key);
+    return held == digests_.end() ? std::nullopt : std::optional(held->second);
+  }
+
   StatusOr<std::shared_ptr<ByteSource>> Open(std::size_t number) {
     const MutexLock lock(mutex_);
     Place& place = open_[number];
@@ -135,7 +140,8 @@ class ShardedBytes final : public ByteSource {
   const std::string name_;
   const std::vector<StoredShard> shards_;
   const ShardFinder find_;
-  Mutex mutex_;  // for what `source` points to and for digests_; the rest does not change
+  Mutex hashing_;  // before mutex_
+  Mutex mutex_;    // for what `source` points to and for digests_; the rest does not change
   std::vector<Place> open_;  // by where they begin
   std::map<std::pair<const ByteSource*, DigestKind>, std::string> digests_;
 };
@@ -259,6 +265,12 @@ StatusOr<std::string> DigestOfShard(ByteSource& joined, const StoredShard& shard
     return files->Digest(index + 1, kind);
   }
   return DigestOfRange(joined, shard.begin, shard.begin + shard.bytes, kind);
+}
+
+Status CompareDigest(const StoredShard& shard, const DigestText& stated, const std::string& found) {
+  if (found == stated.canonical) return OkStatus();
+  return InvalidData("shard " + Quote(shard.name) + ": the digest is " + found +
+                     ", the root says " + shard.digest + " (zTensor 2.0 §7.1)");
 }
 
 }  // namespace reader::internal
