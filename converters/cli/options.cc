@@ -274,7 +274,7 @@ void AddCommands(CLI::App& app) {
   add("inspect", "List a file of any format it reads, from its header", AddInspect, parsed.inspect);
   add("verify", "Check every byte of a .zt file, or of all its shards", AddVerify, parsed.verify);
   add("extract", "Write tensors back as safetensors, npz, npy or GGUF", AddExtract, parsed.extract);
-  add("diff", "Compare two inputs by name, shape, type and values", AddDiff, parsed.diff);
+  add("diff", "Compare names, shapes, types, attributes and values", AddDiff, parsed.diff);
   add("id", "Print what identifies a model: its content digest", AddId, parsed.id);
   add("bench", "Measure reading, converting, compressing and writing", AddBench, parsed.bench);
 }

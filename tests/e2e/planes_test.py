@@ -76,7 +76,9 @@ class Planes(support.EndToEnd):
                 self.succeed("verify", self.path("raw.zt"), "--against", path)
                 self.succeed("diff", self.path("raw.zt"), path)
             self.succeed("extract", path, "-o", self.path("out.safetensors"), "-f")
-            self.succeed("diff", self.path("out.safetensors"), self.path("raw.zt"))
+            process = self.run_program("diff", "--json", self.path("out.safetensors"), self.path("raw.zt"))
+            kinds = {each["kind"] for each in json.loads(process.stdout)["differences"]}
+            self.assertLessEqual(kinds, {"attribute"}, name)  # which safetensors does not keep
             self.succeed("convert", path, "-o", self.path("again.zt"), "-f", "--zstd=planes", "--min-gain", "-100")
             self.succeed("diff", self.path("again.zt"), path)
 
