@@ -57,7 +57,7 @@ StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& 
 StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
   PlanOptions plan_options;
   plan_options.spec = SpecVersion::k2_0;
-  InputOptions input = args.input;
+  InputArgs input = args.input;
   input.u32_indices = Traits(plan_options.spec).u32_indices;
   auto opened = OpenInputs(args.inputs, input);
   if (!opened.ok() && args.inputs.size() > 1) {
