@@ -26,7 +26,9 @@ module;
 
 module zt.cli;
 
+import :numbers;
 import :output;
+import :rules;
 import :support;
 import zt;
 
@@ -46,19 +48,14 @@ double Since(Clock::time_point begin) {
 // What is measured; the options are those of `convert` that do the same.
 struct Work {
   std::string_view name, options;
-  bool compress = false, huffman = false;
+  std::string_view zstd = "";  // as --zstd takes it; empty: raw
   DigestKind digest = DigestKind::kCrc32c;
-  Encoding encoding = Encoding::kZstd;
 };
-constexpr Work kRead = {"read", "", false, false, DigestKind::kNone};
+constexpr Work kRead = {"read", "", "", DigestKind::kNone};
 constexpr Work kRaw = {"convert", ""};
-constexpr Work kZstd = {"convert --zstd", " --zstd", true};
-constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", true, true};
-constexpr Work kPlanes = {.name = "convert --zstd=planes",
-                          .options = " --zstd=planes",
-                          .compress = true,
-                          .huffman = true,
-                          .encoding = Encoding::kPlanes};
+constexpr Work kZstd = {"convert --zstd", " --zstd", "1"};
+constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", "huffman"};
+constexpr Work kPlanes = {"convert --zstd=planes", " --zstd=planes", "planes"};
 
 struct Run {
   std::uint64_t bytes = 0;  // of the sample
@@ -136,17 +133,18 @@ std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
 }
 
 StatusOr<Plan> PlanOf(const TensorSource& source, const std::set<std::string>& names,
-                      const Work& work) {
+                      const Work& work, ZstdOptions& zstd) {
   PlanOptions options;
-  options.storage = {work.compress ? Compression::kIfGain : Compression::kNone, work.digest,
-                     work.encoding};
+  options.storage.digest = work.digest;
+  ApplyZstd(ParseZstd(work.zstd), options.storage, zstd);
   options.keep = [&](const Object& object) { return names.contains(object.name); };
   return MakePlan(source, options);
 }
 
 // Whether the sample has floats that byte planes take.
 StatusOr<bool> HasPlanes(const TensorSource& source, const std::set<std::string>& names) {
-  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, kPlanes));
+  ZstdOptions zstd;
+  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, kPlanes, zstd));
   return std::ranges::any_of(plan.objects, [](const PlannedObject& object) {
     return std::ranges::any_of(object.components, [](const PlannedComponent& component) {
       return component.storage.encoding == Encoding::kPlanes;
@@ -159,7 +157,7 @@ StatusOr<Run> MeasureConvert(TensorSource& source, const std::set<std::string>& 
                              Running& running) {
   ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, work));
   WriterOptions options;
-  options.zstd.huffman = work.huffman;
+  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, work, options.zstd));
   options.threads = threads;
   options.memory_bytes = common.memory;
   const Clock::time_point begin = Clock::now();
@@ -256,8 +254,6 @@ void Suggest(Report& report) {
 }
 
 StatusOr<Report> Measure(const BenchArgs& args) {
-  if (args.limit == 0) return InvalidArgument("--limit takes at least one byte");
-  if (args.runs == 0) return InvalidArgument("--runs takes at least 1");
   for (const std::string& input : args.inputs) {
     if (input == "-")
       return Annotate(InvalidArgument("bench reads its input several times; name a file"),

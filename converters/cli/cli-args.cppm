@@ -2,6 +2,7 @@
 module;
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,7 @@ struct ConvertArgs {
   std::string spec;             // "1.2"
   std::uint64_t alignment = 0;  // 0: what the version's writers take
   bool canonical = false;
-  std::string zstd;  // empty: raw; a level, "huffman" or "planes"
+  std::optional<ZstdChoice> zstd;  // nothing: raw
   double min_gain_percent = 2.0;
   std::uint64_t chunk = 4 << 20;
   std::string digest;  // empty: the version's

@@ -8,6 +8,7 @@ module;
 export module zt.cli;
 
 export import :args;
+export import :numbers;
 import zt;
 
 export namespace zt::cli {

@@ -33,25 +33,16 @@ using namespace internal;
 
 namespace {
 
-StatusOr<WriterOptions> MakeWriterOptions(const ConvertArgs& args, const PlanOptions& plan) {
+StatusOr<WriterOptions> MakeWriterOptions(const ConvertArgs& args, const Rules& rules) {
   WriterOptions options;
-  options.spec = plan.spec;
-  options.storage = plan.storage;
+  options.spec = rules.plan.spec;
+  options.storage = rules.plan.storage;
   options.alignment = args.alignment;
   options.threads = args.common.threads;
   options.memory_bytes = args.common.memory;
   options.min_gain = args.min_gain_percent / 100;
+  options.zstd = rules.zstd;
   options.zstd.frame_bytes = args.chunk;
-  if (args.zstd == "huffman" || args.zstd == "planes") {  // what has no planes is Huffman-coded
-    options.zstd.huffman = true;
-  } else if (!args.zstd.empty()) {
-    char* end = nullptr;
-    const long level = std::strtol(args.zstd.c_str(), &end, 10);
-    if (*end != '\0' || level < -1'000'000 || level > 1'000'000) {
-      return InvalidArgument("--zstd takes a level, huffman or planes, not " + Quote(args.zstd));
-    }
-    options.zstd.level = static_cast<int>(level);
-  }
   ZT_RETURN_IF_ERROR(Annotate(Validate(options.zstd), "--zstd, --chunk"));
   return options;
 }
@@ -94,7 +85,7 @@ std::string PlanText(const TensorSource& source, const Plan& plan, const Convert
   out += Printable(args.output.empty() ? "plan" : args.output) + ": zTensor " + args.spec + ", " +
          std::to_string(plan.objects.size()) + " of " + Counted(source.objects().size(), "tensor") +
          ", " + HumanBytes(plan.input_bytes(source)) + " in, " + HumanBytes(plan.output_bytes()) +
-         " out" + (args.zstd.empty() ? "" : " before compression");
+         " out" + (args.zstd ? " before compression" : "");
   if (shared > 0) out += ", " + std::to_string(shared) + " shared with others";
   return out + "\n";
 }
@@ -186,7 +177,7 @@ Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, Wr
 
 Status Convert(const ConvertArgs& args) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
-  ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules.plan));
+  ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules));
   ZT_RETURN_IF_ERROR(CheckOutputName(args));
   ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
   if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));

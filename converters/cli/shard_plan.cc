@@ -4,7 +4,6 @@ module;
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -27,6 +26,7 @@ module;
 module zt.cli;
 
 import :args;
+import :numbers;
 import :output;
 import :shards;
 import zt;
@@ -270,13 +270,6 @@ StatusOr<std::string> DigestOf(const TensorSource& source, const Plan& plan,
   ZT_ASSIGN_OR_RETURN(const std::string sample, SampleInputs(files));
   hash.Add(sample);
   return hash.Finish();
-}
-
-std::optional<std::uint64_t> ParseNumber(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
 }
 
 }  // namespace

@@ -82,8 +82,7 @@ class ShardRun {
       const Plan shard = PlanOfShard(plan_, cut_, number);
       AddRow(number, shard, Json::object());
       *text += Printable(PathOf(number)) + ": " + Counted(shard.objects.size(), "tensor") + ", " +
-               HumanBytes(shard.output_bytes()) +
-               (args_.zstd.empty() ? "" : " before compression") + "\n";
+               HumanBytes(shard.output_bytes()) + (args_.zstd ? " before compression" : "") + "\n";
     }
   }
 

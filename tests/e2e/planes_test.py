@@ -160,7 +160,7 @@ class Planes(support.EndToEnd):
         for spec in ("1.1", "0.1"):
             self.fail_with(USAGE, "convert", source, "-o", self.path("out.zt"), "--zstd=planes", "--spec", spec,
                            says=("ztstream.planes/1", spec))
-        self.fail_with(USAGE, "convert", source, "-o", self.path("out.zt"), "--zstd=plane", says="huffman or planes")
+        self.fail_with(USAGE, "convert", source, "-o", self.path("out.zt"), "--zstd=plane", says="'huffman' and 'planes'")
 
 
 if __name__ == "__main__":
