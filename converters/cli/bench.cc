@@ -10,7 +10,6 @@ module;
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <set>
 #include <span>
@@ -30,6 +29,7 @@ import :numbers;
 import :output;
 import :rules;
 import :support;
+import :writing;
 import zt;
 
 namespace zt::cli {
@@ -76,30 +76,6 @@ struct Row {
   std::uint64_t bytes() const { return runs.front().bytes; }
   double ratio() const { return runs.front().ratio; }
   double rate() const { return static_cast<double>(bytes()) / seconds(); }
-};
-
-// A run that a signal can end: the writer under way, or the word that there shall be no other.
-class Running {
- public:
-  void Set(Writer* writer) {
-    const std::lock_guard lock(mutex_);
-    writer_ = writer;
-    if (writer_ != nullptr && cancelled_) writer_->Cancel(Cancelled("interrupted"));
-  }
-  void Cancel() {
-    const std::lock_guard lock(mutex_);
-    cancelled_ = true;
-    if (writer_ != nullptr) writer_->Cancel(Cancelled("interrupted"));
-  }
-  bool cancelled() {
-    const std::lock_guard lock(mutex_);
-    return cancelled_;
-  }
-
- private:
-  std::mutex mutex_;
-  Writer* writer_ = nullptr;
-  bool cancelled_ = false;
 };
 
 std::uint64_t Bytes(const Object& object) {
@@ -153,21 +129,14 @@ StatusOr<bool> HasPlanes(const TensorSource& source, const std::set<std::string>
 }
 
 StatusOr<Run> MeasureConvert(TensorSource& source, const std::set<std::string>& names,
-                             const Work& work, unsigned threads, const Common& common,
-                             Running& running) {
-  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, work));
+                             const Work& work, unsigned threads, const Common& common) {
   WriterOptions options;
   ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, work, options.zstd));
   options.threads = threads;
   options.memory_bytes = common.memory;
   const Clock::time_point begin = Clock::now();
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                      Writer::Create(DiscardSink(), std::move(options)));
-  running.Set(writer.get());
-  Status status = writer->AddSource(source, plan);
-  if (status.ok()) status = writer->Finish();
-  running.Set(nullptr);
-  ZT_RETURN_IF_ERROR(status);
+                      WriteFile(DiscardSink(), source, plan, std::move(options)));
   Run run = {plan.input_bytes(source), Since(begin)};
   run.ratio = static_cast<double>(writer->file_bytes()) /
               static_cast<double>(std::max<std::uint64_t>(run.bytes, 1));
@@ -175,7 +144,7 @@ StatusOr<Run> MeasureConvert(TensorSource& source, const std::set<std::string>& 
 }
 
 // Bytes that no disk shrinks, written to a file of their own and synced; the file is removed.
-StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes, Running& running) {
+StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes) {
   const std::string path =
       (fs::path(folder) / ("ztstream-bench-" + std::to_string(getpid()) + ".tmp")).string();
   std::vector<std::byte> block(std::size_t{4} << 20);
@@ -190,7 +159,7 @@ StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes, Runni
                       OpenSink(path, {.overwrite = false, .sync = true}));
   Status status = sink->Reserve(bytes);
   for (std::uint64_t at = 0; status.ok() && at < bytes; at += block.size()) {
-    if (running.cancelled()) {
+    if (Interrupted()) {
       status = Cancelled("interrupted");
       break;
     }
@@ -278,12 +247,10 @@ StatusOr<Report> Measure(const BenchArgs& args) {
 
   Report report;
   for (const Object& object : source->objects()) report.input_bytes += Bytes(object);
-  Running running;
-  const OnSignal on_signal([&] { running.Cancel(); });
   const unsigned all = args.common.threads == 0 ? UsableThreads() : args.common.threads;
   const auto measure = [&](Row& row, const Work& work) -> Status {
     ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(),
-                        MeasureConvert(*source, names, work, row.threads, args.common, running));
+                        MeasureConvert(*source, names, work, row.threads, args.common));
     return OkStatus();
   };
   // What the disk gives, unless the system still holds the input in memory. It can be had but once.
@@ -303,7 +270,7 @@ StatusOr<Report> Measure(const BenchArgs& args) {
       if (work != works.end()) {
         ZT_RETURN_IF_ERROR(measure(row, *work));
       } else {
-        ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), MeasureWrite(folder, sample, running));
+        ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), MeasureWrite(folder, sample));
       }
     }
   }

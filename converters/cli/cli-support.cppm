@@ -2,11 +2,8 @@
 module;
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,14 +43,26 @@ StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path,
 // kAlreadyExists where `output` is a file that may not be replaced: found before any work is done.
 Status CheckOutput(const std::string& output, bool force);
 
-// While it lives, a signal calls `cancel` (from a thread of its own), and ends the program two seconds later if it is
-// still running.
-class OnSignal {
+// True once a signal has asked the run to end: what can be cancelled looks at it.
+const std::atomic<bool>& Interrupted();
+
+// While it lives, a signal cancels the writer (from a thread of its own); one that came before does so at once.
+class CancelsWriter {
  public:
-  explicit OnSignal(std::function<void()> cancel);
-  ~OnSignal();
-  OnSignal(const OnSignal&) = delete;
-  OnSignal& operator=(const OnSignal&) = delete;
+  explicit CancelsWriter(Writer& writer);
+  ~CancelsWriter();
+  CancelsWriter(const CancelsWriter&) = delete;
+  CancelsWriter& operator=(const CancelsWriter&) = delete;
+};
+
+// A run that a signal has come to is ended two seconds later if it still goes on; not while one of these lives, so that of
+// files that appear together all do or none does.
+class Publishing {
+ public:
+  Publishing();
+  ~Publishing();
+  Publishing(const Publishing&) = delete;
+  Publishing& operator=(const Publishing&) = delete;
 };
 
 }  // namespace zt::cli::internal

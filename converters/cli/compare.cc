@@ -539,12 +539,10 @@ StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, c
     for (const std::string& warning : second.warnings()) Warn(warning);
   }
   ProgressBar bar(common, verb);
-  std::atomic<bool> cancelled = false;
-  const OnSignal on_signal([&] { cancelled = true; });
   return Compare(first, second,
                  {.threads = common.threads,
                   .memory_bytes = common.memory,
-                  .cancelled = &cancelled,
+                  .cancelled = &Interrupted(),
                   .progress = [&](std::uint64_t done, std::uint64_t total) {
                     bar.Update(done, total, 0, 0);
                   }});

@@ -153,23 +153,23 @@ Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, Wr
   options.progress = [&](const Progress& p) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
-  ZT_ASSIGN_OR_RETURN(const WrittenFile written,
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
                       WriteFile(std::move(sink), source, plan, std::move(options)));
   bar.End();
   Json json =
       args.common.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
-  Report(args.common, written, plan, json["warnings"]);
+  Report(args.common, writer->numeric_findings(), plan, json["warnings"]);
   if (args.common.json) {
-    json["output"]["bytes"] = written.bytes;
+    json["output"]["bytes"] = writer->file_bytes();
     json["timing"] = {{"wall_s", bar.seconds()}};
-    json["numeric"] = ToJson(written.findings);
+    json["numeric"] = ToJson(writer->numeric_findings());
     return PrintJson(args.common, json);
   }
   if (!args.common.quiet) {
     Note(Text({.output = args.output,
                .tensors = plan.objects.size(),
                .bytes_in = plan.input_bytes(source),
-               .bytes_out = written.bytes,
+               .bytes_out = writer->file_bytes(),
                .seconds = bar.seconds()}));
   }
   return OkStatus();

@@ -20,6 +20,7 @@ module zt.cli;
 import :output;
 import :progress;
 import :support;
+import :writing;
 import zt;
 
 namespace zt::cli {
@@ -80,12 +81,7 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                      Writer::Create(DiscardSink(), std::move(options)));
-  {
-    const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
-    ZT_RETURN_IF_ERROR(writer->AddSource(*source, plan));
-    ZT_RETURN_IF_ERROR(writer->Finish());
-  }
+                      WriteFile(DiscardSink(), *source, plan, std::move(options)));
   bar.End();
   return writer->manifest_bytes();
 }

@@ -154,16 +154,17 @@ class ShardRun {
       bar.Update(totals.bytes + p.bytes, totals.bytes_all, totals.tensors + p.tensors,
                  totals.tensors_all);
     };
-    ZT_ASSIGN_OR_RETURN(const WrittenFile written,
-                        WriteFile(HashingSink(std::move(file), FileDigestOf(options_), digest),
+    ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                        WriteFile(HashingSink(std::make_unique<ShardSink>(std::move(file), path),
+                                              FileDigestOf(options_), digest),
                                   source_, shard, std::move(options)));
-    Report(args_.common, written, shard, totals.warnings);
+    Report(args_.common, writer->numeric_findings(), shard, totals.warnings);
     ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args_.no_sync));
     ++totals.written;
     totals.bytes_in += shard.input_bytes(source_);
-    totals.bytes_out += written.bytes;
-    for (Json& row : ToJson(written.findings)) totals.numeric.push_back(std::move(row));
-    AddRow(number, shard, {{"bytes", written.bytes}, {"digest", digest}, {"kept", false}});
+    totals.bytes_out += writer->file_bytes();
+    for (Json& row : ToJson(writer->numeric_findings())) totals.numeric.push_back(std::move(row));
+    AddRow(number, shard, {{"bytes", writer->file_bytes()}, {"digest", digest}, {"kept", false}});
     return OkStatus();
   }
 
