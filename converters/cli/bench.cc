@@ -3,28 +3,11 @@ module;
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <filesystem>
-#include <memory>
-#include <random>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :numbers;
 import :output;
 import :rules;

@@ -1,13 +1,7 @@
 // zt.cli:args — what each command is told, parsed but not yet checked.
-module;
-
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 export module zt.cli:args;
 
+import zt.std;
 import zt;
 
 export namespace zt::cli {

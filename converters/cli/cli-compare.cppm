@@ -1,18 +1,7 @@
 // zt.cli:compare — two inputs by content, component by component. Internal.
-module;
-
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 module zt.cli:compare;
 
+import zt.std;
 import :args;
 import :output;
 import zt;

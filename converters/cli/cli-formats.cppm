@@ -1,17 +1,7 @@
 // zt.cli:formats — the table of input and output formats, and what is none of them. Internal.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.cli:formats;
 
+import zt.std;
 import :args;
 import zt;
 import zt.convert.hdf5;

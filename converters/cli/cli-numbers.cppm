@@ -1,12 +1,7 @@
 // zt.cli:numbers — the numbers of a command line: decimal, and the whole word.
-module;
-
-#include <cstdint>
-#include <optional>
-#include <string_view>
-
 export module zt.cli:numbers;
 
+import zt.std;
 import :args;
 
 export namespace zt::cli {

@@ -1,17 +1,7 @@
 // zt.cli:output — what the program prints: messages, JSON, sizes, summaries. Internal.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <mutex>
-#include <span>
-#include <string>
-#include <string_view>
-
-#include <nlohmann/json.hpp>
-
 module zt.cli:output;
 
+import zt.std;
 import :args;
 import zt;
 

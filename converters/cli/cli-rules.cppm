@@ -1,15 +1,7 @@
 // zt.cli:rules — --include, --exclude, --rename, --dtype and --dequantize as functions of a plan. Internal.
-module;
-
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.cli:rules;
 
+import zt.std;
 import :args;
 import zt;
 

@@ -1,17 +1,7 @@
 // zt.cli:shards — one conversion as several files: the plan cut into shards, and what lies beside each. Internal.
-module;
-
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.cli:shards;
 
+import zt.std;
 import :args;
 import zt;
 import zt.convert.zt;

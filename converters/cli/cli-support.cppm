@@ -1,16 +1,7 @@
 // zt.cli:support — what the commands share: inputs, outputs, signals. Internal.
-module;
-
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 module zt.cli:support;
 
+import zt.std;
 import :args;
 import zt;
 

@@ -1,14 +1,7 @@
 // zt.cli:writing — one .zt file of a conversion, written and published. Internal.
-module;
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 module zt.cli:writing;
 
+import zt.std;
 import :args;
 import :output;
 import zt;

@@ -1,12 +1,7 @@
 // zt.cli — the program's commands, apart from the parsing of its command line (main.cc).
-module;
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
 export module zt.cli;
 
+import zt.std;
 export import :args;
 export import :numbers;
 import zt;

@@ -1,32 +1,13 @@
 // zt.cli:compare — matching by name, reading both sides in parallel, counting what differs.
 module;
 
-#include <algorithm>
-#include <atomic>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :compare;
 import :output;
 import :progress;

@@ -1,23 +1,11 @@
 // zt.cli — convert: open, plan, stream, publish.
 module;
 
-#include <cstdint>
-#include <cstdio>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :formats;
 import :output;
 import :progress;

@@ -1,15 +1,7 @@
 // zt.cli:compare — a difference in words, and in JSON.
-module;
-
-#include <cmath>
-#include <cstdio>
-#include <string>
-#include <string_view>
-
-#include <nlohmann/json.hpp>
-
 module zt.cli;
 
+import zt.std;
 import :compare;
 import :output;
 import zt;

@@ -3,26 +3,12 @@ module;
 
 #include <fnmatch.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :folder;
 import :formats;
 import :output;

@@ -1,21 +1,11 @@
 // zt.cli:folder — names that are safe in any folder, and files that appear together.
 module;
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <filesystem>
-#include <ranges>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "core/name_table.h"
 #include "core/retry.h"
@@ -24,6 +14,7 @@ module;
 
 module zt.cli;
 
+import zt.std;
 import :folder;
 import :support;
 import zt;

@@ -1,22 +1,11 @@
 // zt.cli:formats — the rows. Order matters where two rows recognise the same bytes: the first is taken.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :args;
 import :formats;
 import :output;

@@ -1,22 +1,11 @@
 // zt.cli — id: the content digest (2.0 §6.4) of a model, whatever file it is in.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :output;
 import :progress;
 import :support;

@@ -3,23 +3,11 @@ module;
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :formats;
 import :output;
 import :shards;

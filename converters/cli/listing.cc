@@ -1,25 +1,11 @@
 // zt.cli:listing — sums, the table and the tree.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <initializer_list>
-#include <map>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/name_table.h"
 
 module zt.cli;
 
+import zt.std;
 import :listing;
 import :output;
 import zt;

@@ -1,19 +1,7 @@
 // zt.cli:numbers — bodies.
-module;
-
-#include <algorithm>
-#include <cctype>
-#include <charconv>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-
 module zt.cli;
 
+import zt.std;
 import :args;
 import :numbers;
 import zt;

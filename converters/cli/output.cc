@@ -1,21 +1,12 @@
 // zt.cli:output — escaping, messages, JSON, sizes.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <mutex>
-#include <span>
-#include <string>
-#include <string_view>
-
-#include <nlohmann/json.hpp>
+#include <errno.h>
+#include <stdio.h>
 
 module zt.cli;
 
+import zt.std;
 import :args;
 import :output;
 import zt;

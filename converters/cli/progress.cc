@@ -1,21 +1,13 @@
 // zt.cli:progress — the line, fitted to the terminal, and when it is drawn.
 module;
 
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <mutex>
-#include <string>
-#include <string_view>
-
 module zt.cli;
 
+import zt.std;
 import :args;
 import :numbers;
 import :output;

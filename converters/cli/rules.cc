@@ -1,20 +1,13 @@
 // zt.cli:rules — bodies. Patterns are RE2: no input, however long its names, can make one slow or overflow a stack.
 module;
 
-#include <cctype>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include <re2/re2.h>
 
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :output;
 import :rules;
 import zt;

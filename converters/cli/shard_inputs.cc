@@ -1,25 +1,12 @@
 // zt.cli:shards — the files that a plan reads: when they changed, and a sample of what is in them.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :args;
 import :shards;
 import zt;

@@ -3,19 +3,9 @@ module;
 
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <set>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
-
 module zt.cli;
 
+import zt.std;
 import :args;
 import :shards;
 import zt;

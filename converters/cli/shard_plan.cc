@@ -1,30 +1,13 @@
 // zt.cli:shards — where a plan is cut, and the digest that tells one plan from another.
 module;
 
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :args;
 import :numbers;
 import :output;

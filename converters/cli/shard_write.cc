@@ -1,21 +1,11 @@
 // zt.cli:shards — convert, one shard after another: those that are there are kept.
 module;
 
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :args;
 import :output;
 import :progress;

@@ -4,32 +4,11 @@ module;
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cerrno>
-#include <charconv>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
-#include <utility>
-#include <variant>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :output;
 import :support;
 import zt;

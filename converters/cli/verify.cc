@@ -1,25 +1,11 @@
 // zt.cli — verify: every byte of a .zt file against its manifest.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :compare;
 import :formats;
 import :output;

@@ -1,21 +1,12 @@
 // zt.cli:writing — one output: the writer under a signal's eye, and what it could not carry over.
 module;
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
-#include <nlohmann/json.hpp>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
 
+import zt.std;
 import :args;
 import :output;
 import :support;

@@ -1,16 +1,7 @@
 // zt.convert.gguf — GGUF files and split sets as a TensorSource, and the layout of a GGUF to be written.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 export module zt.convert.gguf;
 
+import zt.std;
 import zt.convert.layout;
 import zt.core;
 import zt.source;

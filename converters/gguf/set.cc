@@ -1,25 +1,12 @@
 // zt.convert.gguf — opening: one file, or the shards of a split set.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
 
+import zt.std;
 import zt.core;
 import zt.source;
 import :model;

@@ -1,10 +1,7 @@
 // zt.convert.hdf5 — what takes the place of source.cc in a build without libhdf5.
-module;
-
-#include <memory>
-
 module zt.convert.hdf5;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,13 +1,7 @@
 // zt.convert.hdf5 — datasets of HDF5 files, and of the Keras files that are or hold one, as a tensor source.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-
 export module zt.convert.hdf5;
 
+import zt.std;
 import zt.convert.zip;
 import zt.core;
 import zt.source;

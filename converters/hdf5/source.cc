@@ -1,25 +1,12 @@
 // zt.convert.hdf5 — datasets as components: contiguous ones by range, others by blocks that libhdf5 decodes.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.hdf5;
 
+import zt.std;
 import :index;
 import :keras;
 import :worker;

@@ -1,26 +1,11 @@
 // zt.convert.npy — .npy files, alone and by the folder.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <list>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
+import zt.std;
 import :array;
 import :arrays;
 import :header;

@@ -1,17 +1,7 @@
 // zt.convert.npy — numpy's files as tensor sources: .npy, .npz, folders of .npy, scipy's sparse .npz.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 export module zt.convert.npy;
 
+import zt.std;
 import zt.convert.layout;
 import zt.core;
 import zt.source;

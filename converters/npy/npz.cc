@@ -1,22 +1,12 @@
 // zt.convert.npy — .npz archives.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
+import zt.std;
 import :array;
 import :arrays;
 import :header;

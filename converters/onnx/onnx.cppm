@@ -1,14 +1,7 @@
 // zt.convert.onnx — the weights of ONNX models as a tensor source.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-
 export module zt.convert.onnx;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,35 +1,19 @@
 // zt.convert.onnx — tensors served from the model, or from files beside it.
 module;
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.onnx;
 
+import zt.std;
 import :model;
 import zt.core;
 import zt.source;

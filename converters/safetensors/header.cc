@@ -3,27 +3,13 @@ module;
 
 #include <simdjson.h>
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/raw_vector.h"
 #include "core/status_macros.h"
 
 module zt.convert.safetensors;
 
+import zt.std;
 import :dtypes;
 import zt.core;
 import zt.source;

@@ -1,18 +1,7 @@
 // zt.convert.safetensors — safetensors files and sharded Hugging Face folders as TensorSource, and their layout.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-
 export module zt.convert.safetensors;
 
+import zt.std;
 import zt.convert.layout;
 export import zt.convert.shards;
 import zt.core;

@@ -3,26 +3,11 @@ module;
 
 #include <simdjson.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <initializer_list>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.shards;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

@@ -1,19 +1,7 @@
 // zt.convert.shards — checkpoints of several files in one folder, with an index or without.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-
 export module zt.convert.shards;
 
+import zt.std;
 import zt.core;
 import zt.source;
 

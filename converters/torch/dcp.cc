@@ -1,27 +1,12 @@
 // zt.convert.torch — distributed checkpoints (torch.distributed.checkpoint): tensors put together from chunks.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
-#include <vector>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
 
+import zt.std;
 import :contents;
 import :open;
 import :pickle;

@@ -1,20 +1,11 @@
 // zt.convert.torch — which container a file is.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.convert.torch;
 
+import zt.std;
 import :contents;
 import :open;
 import zt.convert.zip;

@@ -1,16 +1,7 @@
 // zt.convert.torch — PyTorch's checkpoints (.pt, .pth, .bin) as tensor sources. No code of theirs is run.
-module;
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-
 export module zt.convert.torch;
 
+import zt.std;
 import zt.convert.zip;
 import zt.core;
 import zt.source;

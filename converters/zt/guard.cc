@@ -1,23 +1,11 @@
 // zt.convert.zt:guard — bodies.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "core/mutex.h"
 #include "core/status_macros.h"
 
 module zt.convert.zt;
 
+import zt.std;
 import :guard;
 import zt.core;
 import zt.digest;

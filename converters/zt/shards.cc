@@ -1,16 +1,11 @@
 // zt.convert.zt — shards: what one says of itself, and several as one source.
 module;
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-
 #include "core/status_macros.h"
 
 module zt.convert.zt;
 
+import zt.std;
 import zt.convert.shards;
 import zt.core;
 import zt.source;

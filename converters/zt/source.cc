@@ -1,28 +1,13 @@
 // zt.convert.zt — the source: declarations from the manifest, bytes through a Reader over guarded bytes.
 module;
 
-#include <algorithm>
-#include <compare>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 #include "core/little_endian.h"
-#include "core/mutex.h"
 #include "core/status_macros.h"
+#include "core/thread_annotations.h"
 
 module zt.convert.zt;
 
+import zt.std;
 import :guard;
 import :parts;
 import zt.compress;

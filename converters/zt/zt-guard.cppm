@@ -1,22 +1,11 @@
 // zt.convert.zt:guard — a ByteSource that checks blobs against their digests as the bytes pass. Internal.
 module;
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "core/mutex.h"
+#include "core/thread_annotations.h"
 
 module zt.convert.zt:guard;
 
+import zt.std;
 import zt.core;
 import zt.digest;
 import zt.source;

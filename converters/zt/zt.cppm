@@ -1,14 +1,7 @@
 // zt.convert.zt — a .zt file of any version as a source: upgrading, merging and filtering are conversions like others.
-module;
-
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-
 export module zt.convert.zt;
 
+import zt.std;
 import zt.convert.shards;
 import zt.core;
 import zt.reader;

@@ -1,20 +1,12 @@
 // zt.format:v2 — the content digest of a 2.0 file (§6.4), from the bytes of its manifest.
 module;
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-
 #include "core/status_macros.h"
 #include "format/cbor.h"
 
 module zt.format;
 
+import zt.std;
 import :v2;
 import zt.core;
 import zt.digest;

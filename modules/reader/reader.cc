@@ -1,35 +1,19 @@
 // zt.reader — opening, ranges, maps.
 module;
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <list>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <tuple>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
-#include "core/idle.h"
-#include "core/mutex.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
+#include "core/thread_annotations.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.compress;
 import zt.core;
 import zt.digest;

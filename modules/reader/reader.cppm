@@ -1,20 +1,7 @@
 // zt.reader — opens .zt files of every version: checks first, then ranges, mapped views and verification.
-module;
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 export module zt.reader;
 
+import zt.std;
 import zt.compress;
 import zt.core;
 import zt.digest;

@@ -1,25 +1,12 @@
 // zt.reader — a file and the shards it names (2.0 §7) as one run of bytes, and where shards are found.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
-
-#include "core/mutex.h"
 #include "core/status_macros.h"
+#include "core/thread_annotations.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.core;
 import zt.digest;
 import zt.format;

@@ -1,20 +1,11 @@
 // zt.reader — verification of a file as a whole: the bytes between its blobs, and the shards it names.
 module;
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/status_macros.h"
 
 module zt.reader;
 
+import zt.std;
 import zt.core;
 import zt.digest;
 import zt.format;

@@ -1,19 +1,7 @@
 // zt.source — where bytes come from: byte sources, and TensorSource, the seam every input format implements.
-module;
-
-#include <compare>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 export module zt.source;
 
+import zt.std;
 import zt.core;
 
 export namespace zt {
