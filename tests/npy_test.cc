@@ -35,7 +35,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using namespace zt_test;
 
-StatusOr<std::unique_ptr<TensorSource>> OpenText(std::string_view file, NpyOptions options = {}) {
+StatusOr<std::unique_ptr<TensorSource>> OpenText(std::string_view file, InputOptions options = {}) {
   return OpenNpy(MemoryBytes(Bytes(file), "f.npy"), "x", options);
 }
 
@@ -57,7 +57,7 @@ struct Failure {
   StatusCode code;
   std::string message;
 };
-Failure Fail(std::string_view file, NpyOptions options = {}) {
+Failure Fail(std::string_view file, InputOptions options = {}) {
   auto source = OpenText(file, options);
   if (source.ok()) return {StatusCode::kOk, ""};
   return {source.status().code(), std::string(Message(source.status()))};
@@ -183,8 +183,8 @@ TEST(Npy, VoidNeedsATypeOfItsWidth) {
   EXPECT_FAILS(v2, kUnimplemented,
                "dtype '<V2' does not say what its elements are (bfloat16 and fp8 are saved so); "
                "name their type with --npy-void");
-  const NpyOptions bf16{.void_type = ParseElementType("bf16")};
-  const NpyOptions fp8{.void_type = ParseElementType("f8_e5m2")};
+  const InputOptions bf16{.void_type = ParseElementType("bf16")};
+  const InputOptions fp8{.void_type = ParseElementType("f8_e5m2")};
   auto source = OpenText(v2, bf16);
   ASSERT_TRUE(source.ok());
   EXPECT_EQ((*source)->objects()[0].components[0].element.dtype, DType::kBF16);

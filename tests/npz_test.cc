@@ -34,7 +34,7 @@ using namespace zt_test;
 
 using Source = StatusOr<std::unique_ptr<TensorSource>>;
 
-Source OpenText(std::string_view archive, NpyOptions options = {}) {
+Source OpenText(std::string_view archive, InputOptions options = {}) {
   return OpenNpz(MemoryBytes(Bytes(archive), "f.npz"), "stem", options);
 }
 

@@ -696,5 +696,60 @@ TEST(Verify, EveryFlippedBitOfAFileOf1_1) {
   FlipEveryByte(SpecVersion::k1_1, Compression::kNone, DigestKind::kCrc32c);
 }
 
+// A root over one shard of `shard`'s objects.
+Bytes RootOver(const Bytes& shard) {
+  Bytes root;
+  auto writer = *Writer::Create(MemorySink(root), {.spec = SpecVersion::k2_0, .threads = 1});
+  auto hasher = MakeHasher(DigestKind::kXxh3);
+  hasher->Update(shard);
+  EXPECT_TRUE(writer
+                  ->AddShard({.name = "s", .bytes = shard.size(), .digest = hasher->Finish()},
+                             (*Open(shard))->manifest().objects)
+                  .ok());
+  EXPECT_TRUE(writer->Finish().ok());
+  return root;
+}
+
+TEST(Shards, AreKnownByTheirDigests) {
+  for (const Compression compression : {Compression::kNone, Compression::kAlways}) {
+    const Bytes content = Sample(5000);
+    const Bytes right =
+        Write({Dense("w", content, compression, DigestKind::kNone)}, SpecVersion::k2_0);
+    Bytes wrong = right;
+    wrong[65536 + 20] ^= std::byte{1};
+    const Bytes root = RootOver(right);
+    for (const bool check : {true, false}) {
+      for (const Bytes* found : std::initializer_list<const Bytes*>{&right, &wrong}) {
+        int opened = 0;
+        OpenOptions options;
+        options.check_shards = check;
+        options.find_shard = [&](const StoredShard&) -> StatusOr<std::shared_ptr<ByteSource>> {
+          ++opened;
+          return MemoryBytes(*found, "shard");
+        };
+        const auto reader = *Reader::Open(MemoryBytes(root, "root"), options);
+        EXPECT_EQ(opened, 0);  // listing opens nothing
+        Bytes out(10);
+        const Status status = reader->Read({0, 0}, 0, out);
+        const auto report = *Verify(*reader, Options(1));
+        EXPECT_EQ(opened, 1);
+        EXPECT_EQ(report.problems.empty(), found == &right);
+        if (found == &right) {
+          EXPECT_TRUE(status.ok()) << Message(status);
+          EXPECT_TRUE(std::ranges::equal(out, std::span(content).first(10)));
+        } else if (check) {
+          EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+          EXPECT_THAT(std::string(Message(status)), HasSubstr("shard 's': the digest is xxh3:"));
+          EXPECT_THAT(std::string(Message(status)), HasSubstr(", the root says xxh3:"));
+          // Again: it is not forgotten.
+          EXPECT_EQ(reader->Read({0, 0}, 100, out).code(), StatusCode::kDataLoss);
+        } else if (compression == Compression::kNone) {
+          EXPECT_TRUE(status.ok()) << Message(status);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace zt

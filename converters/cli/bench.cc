@@ -8,8 +8,11 @@ module;
 module zt.cli;
 
 import zt.std;
+import :numbers;
 import :output;
+import :rules;
 import :support;
+import :writing;
 import zt;
 
 namespace zt::cli {
@@ -28,19 +31,14 @@ double Since(Clock::time_point begin) {
 // What is measured; the options are those of `convert` that do the same.
 struct Work {
   std::string_view name, options;
-  bool compress = false, huffman = false;
+  std::string_view zstd = "";  // as --zstd takes it; empty: raw
   DigestKind digest = DigestKind::kCrc32c;
-  Encoding encoding = Encoding::kZstd;
 };
-constexpr Work kRead = {"read", "", false, false, DigestKind::kNone};
+constexpr Work kRead = {"read", "", "", DigestKind::kNone};
 constexpr Work kRaw = {"convert", ""};
-constexpr Work kZstd = {"convert --zstd", " --zstd", true};
-constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", true, true};
-constexpr Work kPlanes = {.name = "convert --zstd=planes",
-                          .options = " --zstd=planes",
-                          .compress = true,
-                          .huffman = true,
-                          .encoding = Encoding::kPlanes};
+constexpr Work kZstd = {"convert --zstd", " --zstd", "1"};
+constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", "huffman"};
+constexpr Work kPlanes = {"convert --zstd=planes", " --zstd=planes", "planes"};
 
 struct Run {
   std::uint64_t bytes = 0;  // of the sample
@@ -61,30 +59,6 @@ struct Row {
   std::uint64_t bytes() const { return runs.front().bytes; }
   double ratio() const { return runs.front().ratio; }
   double rate() const { return static_cast<double>(bytes()) / seconds(); }
-};
-
-// A run that a signal can end: the writer under way, or the word that there shall be no other.
-class Running {
- public:
-  void Set(Writer* writer) {
-    const std::lock_guard lock(mutex_);
-    writer_ = writer;
-    if (writer_ != nullptr && cancelled_) writer_->Cancel(Cancelled("interrupted"));
-  }
-  void Cancel() {
-    const std::lock_guard lock(mutex_);
-    cancelled_ = true;
-    if (writer_ != nullptr) writer_->Cancel(Cancelled("interrupted"));
-  }
-  bool cancelled() {
-    const std::lock_guard lock(mutex_);
-    return cancelled_;
-  }
-
- private:
-  std::mutex mutex_;
-  Writer* writer_ = nullptr;
-  bool cancelled_ = false;
 };
 
 std::uint64_t Bytes(const Object& object) {
@@ -118,17 +92,18 @@ std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
 }
 
 StatusOr<Plan> PlanOf(const TensorSource& source, const std::set<std::string>& names,
-                      const Work& work) {
+                      const Work& work, ZstdOptions& zstd) {
   PlanOptions options;
-  options.storage = {work.compress ? Compression::kIfGain : Compression::kNone, work.digest,
-                     work.encoding};
+  options.storage.digest = work.digest;
+  ApplyZstd(ParseZstd(work.zstd), options.storage, zstd);
   options.keep = [&](const Object& object) { return names.contains(object.name); };
   return MakePlan(source, options);
 }
 
 // Whether the sample has floats that byte planes take.
 StatusOr<bool> HasPlanes(const TensorSource& source, const std::set<std::string>& names) {
-  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, kPlanes));
+  ZstdOptions zstd;
+  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, kPlanes, zstd));
   return std::ranges::any_of(plan.objects, [](const PlannedObject& object) {
     return std::ranges::any_of(object.components, [](const PlannedComponent& component) {
       return component.storage.encoding == Encoding::kPlanes;
@@ -137,21 +112,14 @@ StatusOr<bool> HasPlanes(const TensorSource& source, const std::set<std::string>
 }
 
 StatusOr<Run> MeasureConvert(TensorSource& source, const std::set<std::string>& names,
-                             const Work& work, unsigned threads, const Common& common,
-                             Running& running) {
-  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, work));
+                             const Work& work, unsigned threads, const Common& common) {
   WriterOptions options;
-  options.zstd.huffman = work.huffman;
+  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, work, options.zstd));
   options.threads = threads;
   options.memory_bytes = common.memory;
   const Clock::time_point begin = Clock::now();
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                      Writer::Create(DiscardSink(), std::move(options)));
-  running.Set(writer.get());
-  Status status = writer->AddSource(source, plan);
-  if (status.ok()) status = writer->Finish();
-  running.Set(nullptr);
-  ZT_RETURN_IF_ERROR(status);
+                      WriteFile(DiscardSink(), source, plan, std::move(options)));
   Run run = {plan.input_bytes(source), Since(begin)};
   run.ratio = static_cast<double>(writer->file_bytes()) /
               static_cast<double>(std::max<std::uint64_t>(run.bytes, 1));
@@ -159,7 +127,7 @@ StatusOr<Run> MeasureConvert(TensorSource& source, const std::set<std::string>& 
 }
 
 // Bytes that no disk shrinks, written to a file of their own and synced; the file is removed.
-StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes, Running& running) {
+StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes) {
   const std::string path =
       (fs::path(folder) / ("ztstream-bench-" + std::to_string(getpid()) + ".tmp")).string();
   std::vector<std::byte> block(std::size_t{4} << 20);
@@ -174,7 +142,7 @@ StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes, Runni
                       OpenSink(path, {.overwrite = false, .sync = true}));
   Status status = sink->Reserve(bytes);
   for (std::uint64_t at = 0; status.ok() && at < bytes; at += block.size()) {
-    if (running.cancelled()) {
+    if (Interrupted()) {
       status = Cancelled("interrupted");
       break;
     }
@@ -238,8 +206,6 @@ void Suggest(Report& report) {
 }
 
 StatusOr<Report> Measure(const BenchArgs& args) {
-  if (args.limit == 0) return InvalidArgument("--limit takes at least one byte");
-  if (args.runs == 0) return InvalidArgument("--runs takes at least 1");
   for (const std::string& input : args.inputs) {
     if (input == "-")
       return Annotate(InvalidArgument("bench reads its input several times; name a file"),
@@ -264,12 +230,10 @@ StatusOr<Report> Measure(const BenchArgs& args) {
 
   Report report;
   for (const Object& object : source->objects()) report.input_bytes += Bytes(object);
-  Running running;
-  const OnSignal on_signal([&] { running.Cancel(); });
   const unsigned all = args.common.threads == 0 ? UsableThreads() : args.common.threads;
   const auto measure = [&](Row& row, const Work& work) -> Status {
     ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(),
-                        MeasureConvert(*source, names, work, row.threads, args.common, running));
+                        MeasureConvert(*source, names, work, row.threads, args.common));
     return OkStatus();
   };
   // What the disk gives, unless the system still holds the input in memory. It can be had but once.
@@ -289,7 +253,7 @@ StatusOr<Report> Measure(const BenchArgs& args) {
       if (work != works.end()) {
         ZT_RETURN_IF_ERROR(measure(row, *work));
       } else {
-        ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), MeasureWrite(folder, sample, running));
+        ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), MeasureWrite(folder, sample));
       }
     }
   }

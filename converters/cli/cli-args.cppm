@@ -2,6 +2,7 @@
 export module zt.cli:args;
 
 import zt.std;
+import zt;
 
 export namespace zt::cli {
 
@@ -18,25 +19,28 @@ struct Common {
   std::uint64_t memory = 0;  // see MemoryFor
 };
 
-// How inputs are opened.
-struct InputOptions {
-  std::string from;  // a format's name, or empty: by content
-  bool follow_links = false;
-  std::string npy_void;  // element type of '|V' arrays, or empty
-  bool keep_sparse = false;
-  bool u32_indices = false;  // the output's version has them; no option of the command line
-  std::uint64_t memory = 64 << 20;
+// How inputs are opened, as the command line says it.
+struct InputArgs : InputOptions {
+  std::string from;      // a format's name, or empty: by content
+  std::string npy_void;  // InputOptions::void_type by its name, or empty
+};
+
+// What --zstd asks for.
+struct ZstdChoice {
+  int level = 1;
+  bool huffman = false;  // no matches, literals Huffman-coded
+  bool planes = false;   // floats as byte planes
 };
 
 struct ConvertArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::vector<std::string> inputs;
   std::string output;
   std::string spec;             // "1.2"
   std::uint64_t alignment = 0;  // 0: what the version's writers take
   bool canonical = false;
-  std::string zstd;  // empty: raw; a level, "huffman" or "planes"
+  std::optional<ZstdChoice> zstd;  // nothing: raw
   double min_gain_percent = 2.0;
   std::uint64_t chunk = 4 << 20;
   std::string digest;  // empty: the version's
@@ -60,7 +64,7 @@ struct JoinArgs {
 
 struct InspectArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::string file;
   std::string sort;  // "name", "size" or "offset"; empty: in the order of the bytes
   bool tree = false;
@@ -68,7 +72,7 @@ struct InspectArgs {
 
 struct VerifyArgs {
   Common common;
-  InputOptions input;  // of `against`
+  InputArgs input;  // `from`, `npy_void` and `keep_sparse` of `against` alone
   std::string file;
   std::vector<std::string> against;
   bool canonical = false;
@@ -76,7 +80,7 @@ struct VerifyArgs {
 
 struct ExtractArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::string file;
   std::vector<std::string> names;  // empty: all
   std::string output;
@@ -86,20 +90,20 @@ struct ExtractArgs {
 
 struct DiffArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::string first, second;
 };
 
 struct IdArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::vector<std::string> inputs;
   std::string digest = "sha256";
 };
 
 struct BenchArgs {
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::vector<std::string> inputs;
   std::string folder;  // to write in; empty: the first input's
   std::uint64_t limit = 1 << 30;

@@ -13,17 +13,21 @@ enum class DifferenceKind {
   kOnlySecond,
   kFormat,
   kShape,
+  kAttribute,
   kComponents,
   kDType,
   kValues
 };
 
-// One way in which a tensor differs. Values are compared only where format, shape and element types agree.
+// One way in which a tensor differs. Attributes are compared where formats agree, values where format, shape and element
+// types do.
 struct Difference {
   DifferenceKind kind = DifferenceKind::kValues;
   std::string tensor = {};
-  std::string component = {};           // kDType and kValues: its role
-  std::string first = {}, second = {};  // what each says of format, shape, components or type
+  std::string component = {};  // kDType and kValues: its role
+  std::string attribute = {};  // kAttribute: its key
+  // What each says of format, shape, the attribute (empty: it has none), components or type.
+  std::string first = {}, second = {};
   // kValues. Elements are equal where their bits are.
   std::uint64_t elements = 0, differing = 0;
   std::uint64_t nan = 0;  // of the differing: NaN on one side, or different NaN

@@ -14,7 +14,7 @@ struct FormatInput {
   std::shared_ptr<ByteSource> bytes;
   std::string path;  // empty for standard input
   std::string stem;  // the name of a tensor that has none
-  const InputOptions& options;
+  const InputArgs& options;
 };
 
 using OpenedSource = StatusOr<std::unique_ptr<TensorSource>>;
@@ -31,7 +31,7 @@ struct Format {
   OpenedSource (*open)(FormatInput input);
   // Null where a folder of such files is not a checkpoint. `files` are its names in the folder, sorted.
   OpenedSource (*open_folder)(const std::string& path, const std::vector<std::string>& files,
-                              const InputOptions& options);
+                              const InputArgs& options);
   // The file that holds the selected objects of a source; null where the format is not written.
   StatusOr<FileLayout> (*plan)(const TensorSource& source,
                                const std::vector<std::uint32_t>& selected);

@@ -42,6 +42,9 @@ Status PrintJson(const Common& common, const Json& json);
 void AppendJson(const Value& value, std::string& out, std::size_t most = std::string::npos);
 void AppendJson(const Value::Map& map, std::string& out, std::size_t most = std::string::npos);
 
+// A value as JSON, printable, cut after 200 bytes.
+std::string ValueText(const Value& value);
+
 // "1.50 GiB", "12.30 MiB/s": for people.
 std::string HumanBytes(std::uint64_t bytes);
 std::string HumanRate(double bytes_per_second);

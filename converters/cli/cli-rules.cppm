@@ -17,6 +17,7 @@ struct RuleUse {
 // The rules of a command line. MakePlan counts their uses.
 struct Rules {
   PlanOptions plan;
+  ZstdOptions zstd;  // but for the size of a frame
   std::shared_ptr<std::vector<RuleUse>> uses;
 
   // A line for each rule that applied to no tensor: it may be misspelt.
@@ -24,6 +25,9 @@ struct Rules {
   // "--dtype bf16: 12 tensors", a line for each rule.
   std::vector<std::string> Uses() const;
 };
+
+// What --zstd asks of the plan and of the writer.
+void ApplyZstd(const std::optional<ZstdChoice>& choice, Storage& storage, ZstdOptions& options);
 
 // kInvalidArgument names the option that is wrong.
 StatusOr<Rules> MakeRules(const ConvertArgs& args);

@@ -8,6 +8,22 @@ import zt.convert.zt;
 
 namespace zt::cli::internal {
 
+// ---- the inputs ----------------------------------------------------------------------------------------------
+
+// A file that a plan reads.
+struct InputFile {
+  std::vector<std::string> paths;  // several where inputs in several folders have files of one name
+  std::vector<std::uint64_t> places;  // where components begin that lie in it as they are
+};
+// In the order of the plan.
+std::vector<InputFile> FindInputFiles(const ConvertArgs& args, const TensorSource& source,
+                                      const Plan& plan);
+// When they were last written; nullopt where none of them has a time.
+std::optional<std::filesystem::file_time_type> LastChange(const std::vector<InputFile>& files);
+// The digest of a sample of their bytes: where each component begins, at places spread evenly over each file, and its end. It
+// tells the inputs of one shape apart, and it is the same wherever and whenever they are copied.
+StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files);
+
 // ---- the plan ------------------------------------------------------------------------------------------------
 
 // How many shards are asked for, or how large: one of the two is not 0.
@@ -20,17 +36,17 @@ struct ShardRequest {
 // What --shards, --shard-size and --shard say; nullopt where none was given.
 StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args);
 
-// A plan cut into shards. It is a function of the inputs' headers and the options alone, so whoever makes it gets the
-// same one.
+// A plan cut into shards. It is a function of the inputs and the options alone, so whoever makes it gets the same one.
 struct ShardPlan {
-  // Of all that decides the shards' bytes but the tensors' own: what the inputs declare and how large they are, what
-  // becomes of it, how it is stored and where it is cut.
+  // Of all that decides the shards' bytes: what the inputs declare, how large they are and a sample of their bytes, what
+  // becomes of them, how it is stored and where it is cut.
   std::string digest;
   std::vector<std::vector<std::uint32_t>> shards;  // places in Plan::objects, ascending
 };
 // Cuts in the order of the source. Tensors that share a blob, and the parts of one quantized module, stay together.
 StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
-                            const WriterOptions& options, const ShardRequest& request);
+                            const std::vector<InputFile>& inputs, const WriterOptions& options,
+                            const ShardRequest& request);
 // What shard number `number`, from 1, is to hold, its stamp included.
 Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number);
 
@@ -53,12 +69,8 @@ StatusOr<std::string> ReadDigestFile(const std::string& path);
 // Of the file as it is: reads all of it.
 StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 
-// When the files that a plan reads were last written; nullopt where none of them has a time.
-std::optional<std::filesystem::file_time_type> LastChange(const ConvertArgs& args,
-                                                          const TensorSource& source,
-                                                          const Plan& plan);
 // That no shard would replace an input, or come to lie beside shards of the same name and another count.
-Status CheckPlace(const ConvertArgs& args, const TensorSource& source, const Plan& plan,
+Status CheckPlace(const ConvertArgs& args, const std::vector<InputFile>& inputs,
                   const ShardPlan& cut);
 
 // True where `path` is that shard already, whole: its bytes have the digest that lies beside it, or, where that is missing,

@@ -9,19 +9,18 @@ namespace zt::cli::internal {
 
 // Any input of any format: one file, "-", a folder, or several of them as one source. Errors name the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
-                                                   const InputOptions& options);
+                                                   const InputArgs& options);
 // The same with quantized modules grouped, those of each folder by the configuration that lies in it.
 StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
-                                                    const InputOptions& options);
+                                                    const InputArgs& options);
 // The same with grouped quantized modules as the tensors they were: what came in, for commands that give it back.
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
-                                                      const InputOptions& options);
+                                                      const InputArgs& options);
 // OpenFile, whose error says where the index of a .zt file's shards lies that is not there itself.
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
 // The index of the .zt shards in a folder, or their root; nullopt where it holds files of another format, or none.
 // An error where several can be meant, or the shards have not been joined.
-StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder,
-                                              const InputOptions& options);
+StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options);
 // kUnimplemented for `what`, "a .zt file", on a pipe.
 Status NotFromPipe(std::string_view what);
 
@@ -30,18 +29,31 @@ StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output, const FileSi
 // A file that holds `text`, in place of what is there where the options allow it. Errors name it.
 Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options);
 // A .zt file. Errors of the reader do not name it: every command adds the names itself.
-StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path);
+StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path,
+                                             const InputOptions& options = {});
 // kAlreadyExists where `output` is a file that may not be replaced: found before any work is done.
 Status CheckOutput(const std::string& output, bool force);
 
-// While it lives, a signal calls `cancel` (from a thread of its own), and ends the program two seconds later if it is
-// still running.
-class OnSignal {
+// True once a signal has asked the run to end: what can be cancelled looks at it.
+const std::atomic<bool>& Interrupted();
+
+// While it lives, a signal cancels the writer (from a thread of its own); one that came before does so at once.
+class CancelsWriter {
  public:
-  explicit OnSignal(std::function<void()> cancel);
-  ~OnSignal();
-  OnSignal(const OnSignal&) = delete;
-  OnSignal& operator=(const OnSignal&) = delete;
+  explicit CancelsWriter(Writer& writer);
+  ~CancelsWriter();
+  CancelsWriter(const CancelsWriter&) = delete;
+  CancelsWriter& operator=(const CancelsWriter&) = delete;
+};
+
+// A run that a signal has come to is ended two seconds later if it still goes on; not while one of these lives, so that of
+// files that appear together all do or none does.
+class Publishing {
+ public:
+  Publishing();
+  ~Publishing();
+  Publishing(const Publishing&) = delete;
+  Publishing& operator=(const Publishing&) = delete;
 };
 
 }  // namespace zt::cli::internal

@@ -3,6 +3,7 @@ export module zt.cli;
 
 import zt.std;
 export import :args;
+export import :numbers;
 import zt;
 
 export namespace zt::cli {

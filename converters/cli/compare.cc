@@ -249,6 +249,10 @@ class Comparer {
     } else if (a.shape != b.shape) {
       add(DifferenceKind::kShape, "", ToString(a.shape), ToString(b.shape));
     }
+    // Values are compared whatever the attributes are.
+    const std::size_t declared = found_.size();
+    MatchAttributes(i, a, b);
+    const std::size_t attributes = found_.size() - declared;
     std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> roles;
     for (std::uint32_t c = 0; c < b.components.size(); ++c) roles.emplace(b.components[c].role, c);
     std::vector<Pair> pairs;
@@ -273,11 +277,33 @@ class Comparer {
       pair.component = &component;
       pairs.push_back(pair);
     }
-    if (found_.size() != before) return;
+    if (found_.size() != before + attributes) return;
     for (Pair& pair : pairs) {
       Interpret(pair);
       result_.bytes += pair.component->bytes;
       pairs_.push_back(std::move(pair));
+    }
+  }
+
+  // By their encodings, in which the order of keys does not count and NaN equals itself. logical_shape is a shape.
+  void MatchAttributes(std::uint32_t i, const Object& a, const Object& b) {
+    std::map<std::string_view, std::pair<const Value*, const Value*>> keys;
+    for (const auto& [key, value] : a.attributes) keys[key].first = &value;
+    for (const auto& [key, value] : b.attributes) keys[key].second = &value;
+    keys.erase("logical_shape");
+    const auto bytes = [](const Value* value) {
+      return value == nullptr ? std::vector<std::byte>()
+                              : EncodeCbor(*value).value_or(std::vector<std::byte>());
+    };
+    for (const auto& [key, values] : keys) {
+      const auto [first, second] = values;
+      if (bytes(first) == bytes(second)) continue;
+      found_.push_back({i,
+                        {.kind = DifferenceKind::kAttribute,
+                         .tensor = a.name,
+                         .attribute = std::string(key),
+                         .first = first == nullptr ? "" : ValueText(*first),
+                         .second = second == nullptr ? "" : ValueText(*second)}});
     }
   }
 
@@ -480,70 +506,7 @@ Status Comparer::CompareValues() {
   return pipeline.Drain();
 }
 
-std::string_view Name(DifferenceKind kind) {
-  switch (kind) {
-    case DifferenceKind::kOnlyFirst:
-      return "only_first";
-    case DifferenceKind::kOnlySecond:
-      return "only_second";
-    case DifferenceKind::kFormat:
-      return "format";
-    case DifferenceKind::kShape:
-      return "shape";
-    case DifferenceKind::kComponents:
-      return "components";
-    case DifferenceKind::kDType:
-      return "dtype";
-    case DifferenceKind::kValues:
-      return "values";
-  }
-  return "";
-}
-
-std::string NumberText(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
-
 }  // namespace
-
-std::string Text(const Difference& d, std::string_view first, std::string_view second) {
-  const std::string component =
-      d.component.empty() || d.component == "data" ? "" : "component " + Quote(d.component) + ": ";
-  switch (d.kind) {
-    case DifferenceKind::kOnlyFirst:
-      return "only in " + std::string(first);
-    case DifferenceKind::kOnlySecond:
-      return "only in " + std::string(second);
-    case DifferenceKind::kValues: {
-      std::string out = component + std::to_string(d.differing) + " of " +
-                        std::to_string(d.elements) + " elements differ";
-      if (d.largest) out += ", by at most " + NumberText(*d.largest);
-      if (d.nan > 0) out += ", " + std::to_string(d.nan) + " of them with NaN";
-      return out;
-    }
-    default:
-      return component + std::string(Name(d.kind)) + " " + d.first + " in " + std::string(first) +
-             ", " + d.second + " in " + std::string(second);
-  }
-}
-
-Json ToJson(const Difference& d) {
-  Json out = {{"tensor", d.tensor}, {"kind", Name(d.kind)}};
-  if (!d.component.empty()) out["component"] = d.component;
-  if (d.kind == DifferenceKind::kValues) {
-    out["elements"] = d.elements;
-    out["differing"] = d.differing;
-    if (d.nan > 0) out["nan"] = d.nan;
-    if (d.largest && std::isfinite(*d.largest)) out["largest"] = *d.largest;
-    if (d.largest && !std::isfinite(*d.largest)) out["largest"] = "inf";
-  } else if (d.kind != DifferenceKind::kOnlyFirst && d.kind != DifferenceKind::kOnlySecond) {
-    out["first"] = d.first;
-    out["second"] = d.second;
-  }
-  return out;
-}
 
 StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second,
                              const CompareOptions& options) {
@@ -557,12 +520,10 @@ StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, c
     for (const std::string& warning : second.warnings()) Warn(warning);
   }
   ProgressBar bar(common, verb);
-  std::atomic<bool> cancelled = false;
-  const OnSignal on_signal([&] { cancelled = true; });
   return Compare(first, second,
                  {.threads = common.threads,
                   .memory_bytes = common.memory,
-                  .cancelled = &cancelled,
+                  .cancelled = &Interrupted(),
                   .progress = [&](std::uint64_t done, std::uint64_t total) {
                     bar.Update(done, total, 0, 0);
                   }});

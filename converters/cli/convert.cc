@@ -21,25 +21,16 @@ using namespace internal;
 
 namespace {
 
-StatusOr<WriterOptions> MakeWriterOptions(const ConvertArgs& args, const PlanOptions& plan) {
+StatusOr<WriterOptions> MakeWriterOptions(const ConvertArgs& args, const Rules& rules) {
   WriterOptions options;
-  options.spec = plan.spec;
-  options.storage = plan.storage;
+  options.spec = rules.plan.spec;
+  options.storage = rules.plan.storage;
   options.alignment = args.alignment;
   options.threads = args.common.threads;
   options.memory_bytes = args.common.memory;
   options.min_gain = args.min_gain_percent / 100;
+  options.zstd = rules.zstd;
   options.zstd.frame_bytes = args.chunk;
-  if (args.zstd == "huffman" || args.zstd == "planes") {  // what has no planes is Huffman-coded
-    options.zstd.huffman = true;
-  } else if (!args.zstd.empty()) {
-    char* end = nullptr;
-    const long level = std::strtol(args.zstd.c_str(), &end, 10);
-    if (*end != '\0' || level < -1'000'000 || level > 1'000'000) {
-      return InvalidArgument("--zstd takes a level, huffman or planes, not " + Quote(args.zstd));
-    }
-    options.zstd.level = static_cast<int>(level);
-  }
   ZT_RETURN_IF_ERROR(Annotate(Validate(options.zstd), "--zstd, --chunk"));
   return options;
 }
@@ -82,7 +73,7 @@ std::string PlanText(const TensorSource& source, const Plan& plan, const Convert
   out += Printable(args.output.empty() ? "plan" : args.output) + ": zTensor " + args.spec + ", " +
          std::to_string(plan.objects.size()) + " of " + Counted(source.objects().size(), "tensor") +
          ", " + HumanBytes(plan.input_bytes(source)) + " in, " + HumanBytes(plan.output_bytes()) +
-         " out" + (args.zstd.empty() ? "" : " before compression");
+         " out" + (args.zstd ? " before compression" : "");
   if (shared > 0) out += ", " + std::to_string(shared) + " shared with others";
   return out + "\n";
 }
@@ -136,7 +127,7 @@ bool IsDevice(const std::string& path) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSource(const ConvertArgs& args) {
-  InputOptions input = args.input;
+  InputArgs input = args.input;
   input.u32_indices = Traits(*ParseSpecVersion(args.spec)).u32_indices;
   return args.group_quantized ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
 }
@@ -150,23 +141,23 @@ Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, Wr
   options.progress = [&](const Progress& p) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
-  ZT_ASSIGN_OR_RETURN(const WrittenFile written,
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
                       WriteFile(std::move(sink), source, plan, std::move(options)));
   bar.End();
   Json json =
       args.common.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
-  Report(args.common, written, plan, json["warnings"]);
+  Report(args.common, writer->numeric_findings(), plan, json["warnings"]);
   if (args.common.json) {
-    json["output"]["bytes"] = written.bytes;
+    json["output"]["bytes"] = writer->file_bytes();
     json["timing"] = {{"wall_s", bar.seconds()}};
-    json["numeric"] = ToJson(written.findings);
+    json["numeric"] = ToJson(writer->numeric_findings());
     return PrintJson(args.common, json);
   }
   if (!args.common.quiet) {
     Note(Text({.output = args.output,
                .tensors = plan.objects.size(),
                .bytes_in = plan.input_bytes(source),
-               .bytes_out = written.bytes,
+               .bytes_out = writer->file_bytes(),
                .seconds = bar.seconds()}));
   }
   return OkStatus();
@@ -174,7 +165,7 @@ Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, Wr
 
 Status Convert(const ConvertArgs& args) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
-  ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules.plan));
+  ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules));
   ZT_RETURN_IF_ERROR(CheckOutputName(args));
   ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
   if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));

@@ -149,7 +149,6 @@ class Extraction {
   }
 
   Status Run() {
-    const OnSignal on_signal([this] { cancelled_ = true; });
     if (target_.folder) return RunFolder();
     const FileLayout& layout = outputs_.front().layout;
     ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
@@ -172,7 +171,7 @@ class Extraction {
     LayoutOptions options;
     options.threads = layout.bytes < kOneThread ? 1 : args_.common.threads;
     options.memory_bytes = args_.common.memory;
-    options.cancelled = &cancelled_;
+    options.cancelled = &Interrupted();
     options.progress = [this](std::uint64_t bytes) {
       bar_.Update(done_ + bytes, total_, files_, target_.folder ? outputs_.size() : 0);
     };
@@ -195,7 +194,7 @@ class Extraction {
           OpenSink(folder.Staged(output.file), {.sync = false, .new_folder = true}));
       ZT_RETURN_IF_ERROR(Write(output.layout, *sink));
       ZT_RETURN_IF_ERROR(Annotate(sink->Finish(output.layout.bytes), sink->name()));
-      if (cancelled_) return Cancelled("interrupted");
+      if (Interrupted()) return Cancelled("interrupted");
     }
     ZT_RETURN_IF_ERROR(source_.Finish());
     return folder.Publish(files, !args_.no_sync);
@@ -206,7 +205,6 @@ class Extraction {
   const Target target_;
   const std::vector<Output>& outputs_;
   ProgressBar bar_;
-  std::atomic<bool> cancelled_ = false;
   std::uint64_t total_ = 0, file_bytes_ = 0, done_ = 0, files_ = 0;
 };
 

@@ -16,6 +16,7 @@ module zt.cli;
 
 import zt.std;
 import :folder;
+import :support;
 import zt;
 
 namespace zt::cli::internal {
@@ -146,10 +147,12 @@ void OutputFolder::Undo(std::span<const Moved> files) {
 
 Status OutputFolder::Publish(std::span<const std::string> files, bool sync) {
   ZT_RETURN_IF_ERROR(Check(files));
+  const Publishing publishing;
   if (sync) {
     const int error = sink_io::SyncError([&] { return ::syncfs(folder_); });
     if (error != 0) return Annotate(IoError(error, "cannot sync the file system it is on"), path_);
   }
+  if (Interrupted()) return Cancelled("interrupted");
   std::vector<Moved> moved;
   moved.reserve(files.size());
   Status status = OkStatus();

@@ -25,14 +25,12 @@ namespace zt::cli {
 namespace internal {
 namespace {
 
-StatusOr<NpyOptions> NpyOptionsOf(const InputOptions& options) {
-  NpyOptions npy;
-  npy.memory_limit = options.memory;
-  npy.keep_sparse = options.keep_sparse;
-  npy.follow_links = options.follow_links;
-  if (options.npy_void.empty()) return npy;
-  ZT_ASSIGN_OR_RETURN(npy.void_type, ParseTypeName(options.npy_void, "--npy-void"));
-  return npy;
+// With the type of numpy's void arrays.
+StatusOr<InputOptions> NumpyOptions(const InputArgs& args) {
+  InputOptions options = args;
+  if (args.npy_void.empty()) return options;
+  ZT_ASSIGN_OR_RETURN(options.void_type, ParseTypeName(args.npy_void, "--npy-void"));
+  return options;
 }
 
 OpenedSource OpenSafetensorsFile(FormatInput input) {
@@ -40,46 +38,40 @@ OpenedSource OpenSafetensorsFile(FormatInput input) {
 }
 
 OpenedSource OpenSafetensorsIn(const std::string& path, const std::vector<std::string>&,
-                               const InputOptions& options) {
-  return OpenSafetensorsFolder(path, {.follow_links = options.follow_links});
+                               const InputArgs& options) {
+  return OpenSafetensorsFolder(path, options);
 }
 
 OpenedSource OpenNpyFile(FormatInput input) {
-  ZT_ASSIGN_OR_RETURN(const NpyOptions npy, NpyOptionsOf(input.options));
+  ZT_ASSIGN_OR_RETURN(const InputOptions npy, NumpyOptions(input.options));
   return OpenNpy(std::move(input.bytes), input.stem, npy);
 }
 
 OpenedSource OpenNpyIn(const std::string& path, const std::vector<std::string>&,
-                       const InputOptions& options) {
-  ZT_ASSIGN_OR_RETURN(const NpyOptions npy, NpyOptionsOf(options));
+                       const InputArgs& options) {
+  ZT_ASSIGN_OR_RETURN(const InputOptions npy, NumpyOptions(options));
   return OpenNpyFolder(path, npy);
 }
 
-TorchOptions TorchOptionsOf(const InputOptions& options) {
-  return {.memory_limit = options.memory, .follow_links = options.follow_links};
-}
-
 OpenedSource OpenTorchFile(FormatInput input) {
-  return OpenTorch(std::move(input.bytes), input.stem, TorchOptionsOf(input.options));
+  return OpenTorch(std::move(input.bytes), input.stem, input.options);
 }
 
 OpenedSource OpenTorchIn(const std::string& path, const std::vector<std::string>&,
-                         const InputOptions& options) {
-  return OpenTorchFolder(path, TorchOptionsOf(options));
+                         const InputArgs& options) {
+  return OpenTorchFolder(path, options);
 }
 
 OpenedSource OpenOnnxFile(FormatInput input) {
-  return OpenOnnx(
-      std::move(input.bytes), input.path,
-      {.memory_limit = input.options.memory, .follow_links = input.options.follow_links});
+  return OpenOnnx(std::move(input.bytes), input.path, input.options);
 }
 
 OpenedSource OpenHdf5File(FormatInput input) {
-  return OpenHdf5(std::move(input.bytes), {.memory_limit = input.options.memory});
+  return OpenHdf5(std::move(input.bytes), input.options);
 }
 
 OpenedSource OpenNpzFile(FormatInput input) {
-  ZT_ASSIGN_OR_RETURN(const NpyOptions npy, NpyOptionsOf(input.options));
+  ZT_ASSIGN_OR_RETURN(const InputOptions npy, NumpyOptions(input.options));
   ZT_ASSIGN_OR_RETURN(const auto archive, ZipArchive::Open(input.bytes));
   if (input.options.from.empty() && HoldsTorch(*archive)) return OpenTorchFile(std::move(input));
   if (input.options.from.empty() && HoldsKeras(*archive)) return OpenHdf5File(std::move(input));
@@ -88,12 +80,12 @@ OpenedSource OpenNpzFile(FormatInput input) {
 
 OpenedSource OpenGgufFile(FormatInput input) {
   if (input.path.empty()) return OpenGguf(std::move(input.bytes));
-  return OpenGgufSet(input.path, {.follow_links = input.options.follow_links});
+  return OpenGgufSet(input.path, input.options);
 }
 
 // One file, or all parts of one split set.
 OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>& files,
-                        const InputOptions& options) {
+                        const InputArgs& options) {
   const auto model = [&](const std::string& file) {
     const std::string set = GgufSetOf((std::filesystem::path(path) / file).string());
     return set.empty() ? file : set;
@@ -106,20 +98,17 @@ OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>&
     return InvalidArgument("the folder holds several GGUF models, " + Quote(files.front()) +
                            " and " + Quote(file) + " among them; name the file of one");
   }
-  return OpenGgufSet((std::filesystem::path(path) / files.front()).string(),
-                     {.follow_links = options.follow_links});
+  return OpenGgufSet((std::filesystem::path(path) / files.front()).string(), options);
 }
 
 OpenedSource OpenZtFile(FormatInput input) {
-  return OpenZt(std::move(input.bytes),
-                {.find_shard = input.path.empty() ? ShardFinder() : ShardsBeside(input.path),
-                 .u32_indices = input.options.u32_indices});
+  return OpenZt(std::move(input.bytes), input.options,
+                input.path.empty() ? ShardFinder() : ShardsBeside(input.path, input.options));
 }
 
 OpenedSource OpenZtIn(const std::string& path, const std::vector<std::string>&,
-                      const InputOptions& options) {
-  return OpenZtShards(path,
-                      {.follow_links = options.follow_links, .u32_indices = options.u32_indices});
+                      const InputArgs& options) {
+  return OpenZtShards(path, options);
 }
 
 bool IsZtHead(std::span<const std::byte> head) { return head.size() >= 8 && LooksLikeZt(head); }

@@ -9,6 +9,7 @@ import zt.std;
 import :output;
 import :progress;
 import :support;
+import :writing;
 import zt;
 
 namespace zt::cli {
@@ -46,7 +47,7 @@ StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& 
 StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
   PlanOptions plan_options;
   plan_options.spec = SpecVersion::k2_0;
-  InputOptions input = args.input;
+  InputArgs input = args.input;
   input.u32_indices = Traits(plan_options.spec).u32_indices;
   auto opened = OpenInputs(args.inputs, input);
   if (!opened.ok() && args.inputs.size() > 1) {
@@ -69,12 +70,7 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                      Writer::Create(DiscardSink(), std::move(options)));
-  {
-    const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
-    ZT_RETURN_IF_ERROR(writer->AddSource(*source, plan));
-    ZT_RETURN_IF_ERROR(writer->Finish());
-  }
+                      WriteFile(DiscardSink(), *source, plan, std::move(options)));
   bar.End();
   return writer->manifest_bytes();
 }

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> bytes,
                                                   const std::string& path, const std::string& stem,
-                                                  const InputOptions& options) {
+                                                  const InputArgs& options) {
   const Format* format = FindFormat(options.from);
   if (format == nullptr) {
     ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, kHeadBytes));
@@ -42,8 +42,7 @@ struct FolderFiles {
   std::vector<std::string> names;
 };
 
-StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
-                                              const InputOptions& options) {
+StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path, const InputArgs& options) {
   std::vector<FolderFiles> found;
   for (const Format& format : Formats()) {
     if (options.from.empty() || options.from == format.name) found.push_back({&format, {}});
@@ -80,7 +79,7 @@ StatusOr<std::map<std::string, std::size_t>> ZtShardsIn(const std::string& path)
 // FindZtIn of a folder that has been listed.
 StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
                                               const std::vector<FolderFiles>& found,
-                                              const InputOptions& options) {
+                                              const InputArgs& options) {
   std::vector<std::string> names;
   for (const FolderFiles& files : found) {
     if (files.format->name != "zt") return std::nullopt;
@@ -124,11 +123,10 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, const St
   return error;
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
-                                                const InputOptions& options);
+StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const InputArgs& options);
 
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
-                                                   const InputOptions& options) {
+                                                   const InputArgs& options) {
   if (LooksLikeDcpFolder(path) && (options.from.empty() || options.from == "torch")) {
     return FindFormat("torch")->open_folder(path, {}, options);
   }
@@ -172,8 +170,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
   return source;
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
-                                                const InputOptions& options) {
+StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const InputArgs& options) {
   if (path == "-") {
     ZT_ASSIGN_OR_RETURN(auto bytes, OpenDescriptor(STDIN_FILENO, "standard input"));
     return OpenBytes(std::move(bytes), "", "data", options);
@@ -202,8 +199,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
                                                index.filename().string());
 }
 
-StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder,
-                                              const InputOptions& options) {
+StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options) {
   ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(folder, options));
   return ChooseZt(folder, found, options);
 }
@@ -213,7 +209,7 @@ Status NotFromPipe(std::string_view what) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
-                                                   const InputOptions& options) {
+                                                   const InputArgs& options) {
   if (std::count(paths.begin(), paths.end(), "-") > 1) {
     return InvalidArgument("standard input can be given once");
   }
@@ -234,7 +230,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
-                                                    const InputOptions& options) {
+                                                    const InputArgs& options) {
   ZT_RETURN_IF_ERROR(FindQuantConfig(paths).status());  // where two of them disagree
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
@@ -249,7 +245,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
-                                                      const InputOptions& options) {
+                                                      const InputArgs& options) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(paths, options));
   auto ungrouped = Ungroup(std::move(source));
   if (!ungrouped.ok()) return Annotate(ungrouped.status(), paths.front());

@@ -134,18 +134,6 @@ std::string Aligned(Rows& lines, std::size_t columns,
   return out;
 }
 
-std::string ValueText(const Value& value) {
-  constexpr std::size_t kMost = 200;
-  std::string text;
-  AppendJson(value, text, kMost);
-  if (text.size() > kMost) {
-    std::size_t end = kMost - 3;  // the end of a character
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-    text = text.substr(0, end) + "...";
-  }
-  return Printable(text);
-}
-
 std::string AttributesText(const Value::Map& attributes) {
   std::string out;
   for (const auto& [key, value] : attributes)

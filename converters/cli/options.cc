@@ -2,14 +2,9 @@
 #include "cli/options.h"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -32,7 +27,7 @@ struct Arguments {
   IdArgs id;
   BenchArgs bench;
   Common common;
-  InputOptions input;
+  InputArgs input;
   std::string quant = "keep", sparse = "auto", progress = "auto";
 };
 
@@ -41,41 +36,36 @@ Arguments& Parsed() {
   return arguments;
 }
 
-// "4MiB", "64M", "1000": bytes. K, M, G, T are powers of 1024, as zstd has them; KB, MB, ... of 1000.
-// The bytes that "64MiB", "64M" (the same), "64MB" (decimal) or "1.5G" say; nothing where it is no such text.
-std::optional<std::uint64_t> ParseSize(std::string_view text) {
-  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  const std::string_view number = text.substr(0, digits);
-  std::string unit(text.substr(std::min(text.find_first_not_of(' ', digits), text.size())));
-  std::transform(unit.begin(), unit.end(), unit.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  std::uint64_t factor = 1;
-  if (!unit.empty() && unit != "b") {
-    const std::size_t power = std::string_view("kmgt").find(unit[0]);
-    if (power == std::string_view::npos) return std::nullopt;
-    const std::string_view rest = std::string_view(unit).substr(1);
-    if (!rest.empty() && rest != "ib" && rest != "b") return std::nullopt;
-    for (std::size_t i = 0; i <= power; ++i) factor *= rest == "b" ? 1000 : 1024;
-  }
-  const char* const end = number.data() + number.size();
-  std::uint64_t whole = 0;
-  if (const auto read = std::from_chars(number.data(), end, whole);
-      read.ec == std::errc() && read.ptr == end) {
-    return CheckedMul(whole, factor);
-  }
-  double fraction = 0;
-  const auto read = std::from_chars(number.data(), end, fraction, std::chars_format::fixed);
-  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
-  const double bytes = fraction * static_cast<double>(factor);
-  if (bytes >= 0x1p64) return std::nullopt;
-  return static_cast<std::uint64_t>(bytes);
+// A whole number from `least` to `most`.
+CLI::Validator Number(std::uint64_t least, std::uint64_t most) {
+  const auto transform = [=](std::string& text) -> std::string {
+    const auto number = ParseNumber(text);
+    if (!number || *number < least || *number > most) {
+      return "'" + text + "' is no number from " + std::to_string(least) + " to " +
+             std::to_string(most);
+    }
+    text = std::to_string(*number);
+    return {};
+  };
+  return CLI::Validator(transform, "");
+}
+
+CLI::Validator Percent() {
+  const auto check = [](const std::string& text) -> std::string {
+    const auto number = ParseDecimal(text);
+    if (number && *number >= -1e6 && *number <= 100) return {};
+    return "'" + text + "' is no percentage up to 100";
+  };
+  return CLI::Validator(check, "");
 }
 
 CLI::Validator Size() {
   const auto transform = [](std::string& text) -> std::string {
     const auto bytes = ParseSize(text);
-    if (!bytes)
-      return "'" + text + "' is no size; give a number of bytes, KiB, MiB, GiB or kB, MB, GB";
+    if (!bytes || *bytes == 0) {
+      return "'" + text +
+             "' is no size; give a number of bytes, at least 1, or KiB, MiB, GiB, kB, MB, GB";
+    }
     text = std::to_string(*bytes);
     return {};
   };
@@ -104,7 +94,7 @@ void AddCommon(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
   app.add_option("-T,--threads", common.threads, "Workers; 0: all usable")
-      ->check(CLI::Range(0, 1024))
+      ->transform(Number(0, 1024))
       ->capture_default_str();
   app.add_option("--memory", common.memory, "Bytes of data under way at once")
       ->transform(Size())
@@ -112,7 +102,7 @@ void AddCommon(CLI::App& app) {
 }
 
 void AddInput(CLI::App& app) {
-  InputOptions& input = Parsed().input;
+  InputArgs& input = Parsed().input;
   std::string names;
   for (const std::string& name : InputFormats()) names += (names.empty() ? "" : " ") + name;
   app.add_option("--from", input.from, names + "; or guessed")
@@ -145,9 +135,16 @@ void AddConvert(CLI::App& app, ConvertArgs& args) {
   app.add_flag("--canonical", args.canonical, "Of 2.0: equal tensors make equal files");
   app.add_option("--align", args.alignment, "Blobs begin at multiples of it [64; 2.0: 64KiB]")
       ->transform(Size());
-  app.add_option("--zstd", args.zstd, "Compress; LEVEL 1 to 19, negative, huffman or planes");
+  const auto zstd = [&args](const std::string& text) {
+    args.zstd = ParseZstd(text);
+    if (!args.zstd)
+      throw CLI::ValidationError("--zstd",
+                                 "'" + text + "' is none of a level, 'huffman' and 'planes'");
+  };
+  app.add_option_function<std::string>("--zstd", zstd,
+                                       "Compress; LEVEL 1 to 19, negative, huffman or planes");
   app.add_option("--min-gain", args.min_gain_percent, "Percent a component must shrink by")
-      ->check(CLI::Range(-1e6, 100.0))
+      ->check(Percent())
       ->capture_default_str();
   app.add_option("--chunk", args.chunk, "Content of one zstd frame")
       ->transform(Size())
@@ -170,7 +167,7 @@ void AddConvert(CLI::App& app, ConvertArgs& args) {
   Repeatable(app.add_option("--rename", args.rename, "New names; repeatable, in order"));
   app.add_flag("--no-metadata", args.no_metadata, "Leave out the attributes of the whole file");
   app.add_option("--shards", args.shards, "Write N files, cut in the order of the input")
-      ->check(CLI::Range(1, 99999));
+      ->transform(Number(1, 99999));
   app.add_option("--shard-size", args.shard_size, "Write files of so many decoded bytes at most")
       ->transform(Size());
   app.add_option("--shard", args.shard, "Write only shard I of N");
@@ -232,6 +229,7 @@ void AddBench(CLI::App& app, BenchArgs& args) {
       ->transform(Size())
       ->default_str("1GiB");
   app.add_option("--runs", args.runs, "Runs of each measurement; the median counts")
+      ->transform(Number(1, 1'000'000))
       ->capture_default_str();
 }
 
@@ -252,7 +250,7 @@ template <typename T>
 const T& Complete(T& args, std::vector<std::string> paths, const std::string& output = "") {
   args.common = CompleteCommon(std::move(paths), output);
   args.input = Parsed().input;
-  if (args.common.memory != 0) args.input.memory = args.common.memory;
+  if (args.common.memory != 0) args.input.memory_limit = args.common.memory;
   args.input.keep_sparse = Parsed().sparse == "keep";
   return args;
 }
@@ -274,7 +272,7 @@ void AddCommands(CLI::App& app) {
   add("inspect", "List a file of any format it reads, from its header", AddInspect, parsed.inspect);
   add("verify", "Check every byte of a .zt file, or of all its shards", AddVerify, parsed.verify);
   add("extract", "Write tensors back as safetensors, npz, npy or GGUF", AddExtract, parsed.extract);
-  add("diff", "Compare two inputs by name, shape, type and values", AddDiff, parsed.diff);
+  add("diff", "Compare names, shapes, types, attributes and values", AddDiff, parsed.diff);
   add("id", "Print what identifies a model: its content digest", AddId, parsed.id);
   add("bench", "Measure reading, converting, compressing and writing", AddBench, parsed.bench);
 }

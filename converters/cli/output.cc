@@ -208,6 +208,18 @@ Status PrintJson(const Common& common, const Json& json) {
   return OkStatus();
 }
 
+std::string ValueText(const Value& value) {
+  constexpr std::size_t kMost = 200;
+  std::string text;
+  AppendJson(value, text, kMost);
+  if (text.size() > kMost) {
+    std::size_t end = kMost - 3;  // the end of a character
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+    text = text.substr(0, end) + "...";
+  }
+  return Printable(text);
+}
+
 std::string HumanBytes(std::uint64_t bytes) {
   static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes);

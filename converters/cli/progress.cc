@@ -9,6 +9,7 @@ module zt.cli;
 
 import zt.std;
 import :args;
+import :numbers;
 import :output;
 import :progress;
 
@@ -75,7 +76,7 @@ std::size_t TerminalColumns(int descriptor, std::size_t otherwise) {
   struct winsize size = {};
   if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const char* columns = std::getenv("COLUMNS");
-  const long value = columns == nullptr ? 0 : std::strtol(columns, nullptr, 10);
+  const std::uint64_t value = ParseNumber(columns == nullptr ? "" : columns).value_or(0);
   return value > 0 && value < 10'000 ? static_cast<std::size_t>(value) : otherwise;
 }
 

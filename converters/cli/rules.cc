@@ -215,7 +215,7 @@ Status CheckCanonical(const ConvertArgs& args, const PlanOptions& plan) {
   if (!traits.canonical) {
     return InvalidArgument("--canonical writes version 2.0, and --spec asks for " + args.spec);
   }
-  if (!args.zstd.empty()) {
+  if (args.zstd) {
     return InvalidArgument("--canonical stores everything raw; leave out --zstd");
   }
   if (plan.storage.digest != traits.digest) {
@@ -263,6 +263,14 @@ std::vector<std::string> Rules::Uses() const {
   return lines;
 }
 
+void ApplyZstd(const std::optional<ZstdChoice>& choice, Storage& storage, ZstdOptions& options) {
+  storage.compression = choice ? Compression::kIfGain : Compression::kNone;
+  if (!choice) return;
+  if (choice->planes) storage.encoding = Encoding::kPlanes;
+  options.level = choice->level;
+  options.huffman = choice->huffman;
+}
+
 StatusOr<Rules> MakeRules(const ConvertArgs& args) {
   Rules out;
   out.plan.spec = *ParseSpecVersion(args.spec);  // the command line has been checked
@@ -272,13 +280,11 @@ StatusOr<Rules> MakeRules(const ConvertArgs& args) {
   ZT_RETURN_IF_ERROR(Annotate(CheckDigest(digest, out.plan.spec), "--digest"));
   out.plan.storage.digest = digest;
   if (args.canonical) ZT_RETURN_IF_ERROR(CheckCanonical(args, out.plan));
-  out.plan.storage.compression = args.zstd.empty() ? Compression::kNone : Compression::kIfGain;
-  if (args.zstd == "planes") {
-    out.plan.storage.encoding = Encoding::kPlanes;
-    if (!CheckEncoding(Encoding::kPlanes, out.plan.spec).ok()) {
-      return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) +
-                             ", which --spec " + args.spec + " does not have; 1.2 does");
-    }
+  ApplyZstd(args.zstd, out.plan.storage, out.zstd);
+  if (out.plan.storage.encoding == Encoding::kPlanes &&
+      !CheckEncoding(Encoding::kPlanes, out.plan.spec).ok()) {
+    return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) + ", which --spec " +
+                           args.spec + " does not have; 1.2 does");
   }
   out.plan.on_overflow = OnOverflowOf(args.on_overflow);
 

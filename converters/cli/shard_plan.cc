@@ -9,6 +9,7 @@ module zt.cli;
 
 import zt.std;
 import :args;
+import :numbers;
 import :output;
 import :shards;
 import zt;
@@ -163,7 +164,7 @@ class PlanHasher {
 };
 
 void AddOptions(PlanHasher& hash, const Plan& plan, const WriterOptions& options) {
-  hash.Add("ztstream shards 1");  // the version of the plan: of all that stands in this file
+  hash.Add("ztstream shards 2");  // the version of the plan: of all that stands in this file
   hash.Add(Traits(options.spec).text);
   hash.Add(static_cast<std::uint64_t>(plan.on_overflow));
   hash.Add(static_cast<std::uint64_t>(static_cast<std::int64_t>(options.zstd.level)));
@@ -233,7 +234,8 @@ Status AddObject(PlanHasher& hash, Inputs& inputs, const TensorSource& source,
 }
 
 StatusOr<std::string> DigestOf(const TensorSource& source, const Plan& plan,
-                               const WriterOptions& options, const ShardPlan& cut) {
+                               const std::vector<InputFile>& files, const WriterOptions& options,
+                               const ShardPlan& cut) {
   PlanHasher hash;
   AddOptions(hash, plan, options);
   ZT_RETURN_IF_ERROR(hash.Add(plan.attributes));
@@ -248,14 +250,9 @@ StatusOr<std::string> DigestOf(const TensorSource& source, const Plan& plan,
     hash.Add(shard.size());
     for (const std::uint32_t object : shard) hash.Add(object);
   }
+  ZT_ASSIGN_OR_RETURN(const std::string sample, SampleInputs(files));
+  hash.Add(sample);
   return hash.Finish();
-}
-
-std::optional<std::uint64_t> ParseNumber(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
 }
 
 }  // namespace
@@ -296,7 +293,8 @@ StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args) 
 }
 
 StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
-                            const WriterOptions& options, const ShardRequest& request) {
+                            const std::vector<InputFile>& inputs, const WriterOptions& options,
+                            const ShardRequest& request) {
   if (!source.seekable())
     return Unsupported(
         "standard input cannot be cut into shards, which are read one by one; name a file");
@@ -325,7 +323,7 @@ StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
       shard.insert(shard.end(), units[begin].objects.begin(), units[begin].objects.end());
     std::sort(shard.begin(), shard.end());
   }
-  ZT_ASSIGN_OR_RETURN(cut.digest, DigestOf(source, plan, options, cut));
+  ZT_ASSIGN_OR_RETURN(cut.digest, DigestOf(source, plan, inputs, options, cut));
   return cut;
 }
 

@@ -27,16 +27,40 @@ struct Totals {
   Json rows = Json::array(), numeric = Json::array(), warnings = Json::array();
 };
 
+// A shard's file. The digest of the file that it replaces goes just before that does, and comes back where it stays.
+class ShardSink final : public Sink {
+ public:
+  ShardSink(std::unique_ptr<Sink> file, std::string path)
+      : file_(std::move(file)), path_(std::move(path)) {}
+
+  const std::string& name() const override { return file_->name(); }
+  Status Append(Pieces pieces) override { return file_->Append(pieces); }
+  Status Reserve(std::uint64_t bytes) override { return file_->Reserve(bytes); }
+  Status Finish(std::uint64_t total) override {
+    const StatusOr<std::string> before = ReadDigestFile(path_);
+    RemoveDigestFiles(path_);
+    const Status status = file_->Finish(total);
+    if (!status.ok() && before.ok() && !before->empty())
+      (void)WriteDigestFile(path_, *before, false);
+    return status;
+  }
+  void Abort() override { file_->Abort(); }
+
+ private:
+  const std::unique_ptr<Sink> file_;
+  const std::string path_;
+};
+
 class ShardRun {
  public:
   ShardRun(const ConvertArgs& args, TensorSource& source, const Plan& plan, const ShardPlan& cut,
-           const WriterOptions& options)
+           const std::vector<InputFile>& inputs, const WriterOptions& options)
       : args_(args),
         source_(source),
         plan_(plan),
         cut_(cut),
         options_(options),
-        inputs_(LastChange(args, source, plan)) {}
+        inputs_(LastChange(inputs)) {}
 
   std::string PathOf(std::uint64_t number) const {
     return ShardPath(args_.output.empty() ? "model.zt" : args_.output, number, cut_.shards.size());
@@ -48,8 +72,7 @@ class ShardRun {
       const Plan shard = PlanOfShard(plan_, cut_, number);
       AddRow(number, shard, Json::object());
       *text += Printable(PathOf(number)) + ": " + Counted(shard.objects.size(), "tensor") + ", " +
-               HumanBytes(shard.output_bytes()) +
-               (args_.zstd.empty() ? "" : " before compression") + "\n";
+               HumanBytes(shard.output_bytes()) + (args_.zstd ? " before compression" : "") + "\n";
     }
   }
 
@@ -113,7 +136,6 @@ class ShardRun {
 
   Status Convert(std::uint64_t number, const std::string& path, const Plan& shard,
                  ProgressBar& bar) {
-    RemoveDigestFiles(path);
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> file,
                         OpenSink(path, {.overwrite = args_.force, .sync = !args_.no_sync}));
     std::string digest;
@@ -122,16 +144,17 @@ class ShardRun {
       bar.Update(totals.bytes + p.bytes, totals.bytes_all, totals.tensors + p.tensors,
                  totals.tensors_all);
     };
-    ZT_ASSIGN_OR_RETURN(const WrittenFile written,
-                        WriteFile(HashingSink(std::move(file), FileDigestOf(options_), digest),
+    ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                        WriteFile(HashingSink(std::make_unique<ShardSink>(std::move(file), path),
+                                              FileDigestOf(options_), digest),
                                   source_, shard, std::move(options)));
-    Report(args_.common, written, shard, totals.warnings);
+    Report(args_.common, writer->numeric_findings(), shard, totals.warnings);
     ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args_.no_sync));
     ++totals.written;
     totals.bytes_in += shard.input_bytes(source_);
-    totals.bytes_out += written.bytes;
-    for (Json& row : ToJson(written.findings)) totals.numeric.push_back(std::move(row));
-    AddRow(number, shard, {{"bytes", written.bytes}, {"digest", digest}, {"kept", false}});
+    totals.bytes_out += writer->file_bytes();
+    for (Json& row : ToJson(writer->numeric_findings())) totals.numeric.push_back(std::move(row));
+    AddRow(number, shard, {{"bytes", writer->file_bytes()}, {"digest", digest}, {"kept", false}});
     return OkStatus();
   }
 
@@ -158,7 +181,8 @@ Status CheckIndex(const ConvertArgs& args, const ShardPlan& cut, SpecVersion ver
 Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, TensorSource& source,
                      const Plan& plan, const WriterOptions& options,
                      const std::vector<std::string>& warnings) {
-  ZT_ASSIGN_OR_RETURN(const ShardPlan cut, CutPlan(source, plan, options, request));
+  const std::vector<InputFile> inputs = FindInputFiles(args, source, plan);
+  ZT_ASSIGN_OR_RETURN(const ShardPlan cut, CutPlan(source, plan, inputs, options, request));
   const std::uint64_t count = cut.shards.size();
   const std::uint64_t first = request.only == 0 ? 1 : request.only;
   const std::uint64_t last = request.only == 0 ? count : request.only;
@@ -168,7 +192,7 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
                            " has no place for what a shard says of itself; leave --spec out");
   }
   ZT_RETURN_IF_ERROR(expressible);
-  ShardRun run(args, source, plan, cut, options);
+  ShardRun run(args, source, plan, cut, inputs, options);
   // Of one shard what is its own.
   Json json = SummaryJson(
       args, source, request.only == 0 ? plan : PlanOfShard(plan, cut, request.only), warnings);
@@ -182,7 +206,7 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
     json["files"] = std::move(run.totals.rows);
     return Print(Dump(json));
   }
-  ZT_RETURN_IF_ERROR(CheckPlace(args, source, plan, cut));
+  ZT_RETURN_IF_ERROR(CheckPlace(args, inputs, cut));
   if (request.only == 0) ZT_RETURN_IF_ERROR(CheckIndex(args, cut, plan.spec));
   ZT_RETURN_IF_ERROR(run.Write(first, last));
   if (request.only == 0) {

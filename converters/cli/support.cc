@@ -20,18 +20,28 @@ using namespace internal;
 namespace {
 
 // The run that a signal ends.
+std::atomic<bool> g_interrupted = false, g_publishing = false;
 std::mutex g_mutex;
-std::function<void()>* g_cancel = nullptr;
+Writer* g_writer = nullptr;
+
+void Cancel(Writer* writer) {
+  if (writer != nullptr && g_interrupted) writer->Cancel(Cancelled("interrupted"));
+}
 
 void Catch(const sigset_t& set) {
   int signal = 0;
   ::sigwait(&set, &signal);
   {
     const std::lock_guard lock(g_mutex);
-    if (g_cancel != nullptr) (*g_cancel)();
+    g_interrupted = true;
+    Cancel(g_writer);
   }
-  // A worker may sit in a read or write that never returns.
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  // A worker may sit in a read or write that never returns. What is published ends the run by itself.
+  bool publishing = false;
+  do {
+    publishing = g_publishing;
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  } while (publishing || g_publishing);
   Lines().lock();  // for good: what fails because the temporary files are gone says no more
   AbandonTemporaryFiles();
   constexpr std::string_view kMessage = "ztstream: interrupted\n";
@@ -62,15 +72,21 @@ void InstallSignals() {
 
 namespace internal {
 
-OnSignal::OnSignal(std::function<void()> cancel) {
+const std::atomic<bool>& Interrupted() { return g_interrupted; }
+
+CancelsWriter::CancelsWriter(Writer& writer) {
   const std::lock_guard lock(g_mutex);
-  delete std::exchange(g_cancel, new std::function<void()>(std::move(cancel)));
+  g_writer = &writer;
+  Cancel(g_writer);
 }
 
-OnSignal::~OnSignal() {
+CancelsWriter::~CancelsWriter() {
   const std::lock_guard lock(g_mutex);
-  delete std::exchange(g_cancel, nullptr);
+  g_writer = nullptr;
 }
+
+Publishing::Publishing() { g_publishing = true; }
+Publishing::~Publishing() { g_publishing = false; }
 
 StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
                                          const FileSinkOptions& options) {
@@ -90,9 +106,9 @@ Status WriteText(const std::string& path, std::string_view text, const FileSinkO
   return Annotate(sink->Finish(text.size()), path);
 }
 
-StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path) {
+StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
   ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
-  return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path)});
+  return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path, options)});
 }
 
 Status CheckOutput(const std::string& output, bool force) {

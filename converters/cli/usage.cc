@@ -14,6 +14,8 @@
 
 #include <CLI/CLI.hpp>
 
+import zt.cli;
+
 namespace zt::cli {
 namespace {
 
@@ -78,14 +80,6 @@ bool TakesValue(const CLI::App& app, const std::string& word) {
 bool IsCommand(const CLI::App& app, const std::string& word) {
   const std::vector<std::string> names = Commands(app);
   return std::ranges::find(names, word) != names.end();
-}
-
-bool IsLevel(const std::string& word) {
-  const std::size_t sign = word.starts_with('-') ? 1 : 0;
-  return word == "huffman" || word == "planes" ||
-         (word.size() > sign &&
-          std::all_of(word.begin() + static_cast<std::ptrdiff_t>(sign), word.end(),
-                      [](char c) { return c >= '0' && c <= '9'; }));
 }
 
 // What other programs call a thing, and where it is here.
@@ -189,7 +183,7 @@ Words Arrange(const CLI::App& app, std::vector<std::string> words) {
     }
     if (words[i] != "--zstd") continue;
     // Its level comes after '=' only, so that a bare --zstd never swallows an input.
-    if (i + 1 < words.size() && IsLevel(words[i + 1]) &&
+    if (i + 1 < words.size() && ParseZstd(words[i + 1]) &&
         ::access(words[i + 1].c_str(), F_OK) != 0) {
       return {{},
               "--zstd takes its level after '=': --zstd=" + words[i + 1] +

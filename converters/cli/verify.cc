@@ -59,8 +59,9 @@ int Refuse(const VerifyArgs& args, const Status& cause) {
 
 // What differs from the sources, which are read again.
 StatusOr<Comparison> CompareAgainst(const VerifyArgs& args) {
-  InputOptions own;
-  own.memory = args.input.memory;
+  InputArgs own = args.input;  // --from is of the source, as --npy-void is
+  own.from.clear();
+  own.keep_sparse = false;
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenUngrouped({args.file}, own));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
                       OpenUngrouped(args.against, args.input));
@@ -161,7 +162,7 @@ class Verification {
   explicit Verification(const VerifyArgs& args) : args_(args), bar_(args.common, "verify") {}
 
   Status File(const std::string& path) {
-    ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path));
+    ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path, args_.input));
     VerifyOptions options;
     options.threads = args_.common.threads;
     options.memory_bytes = args_.common.memory;
@@ -192,7 +193,7 @@ class Verification {
 
   Status Index(const std::string& path) {
     // Opening compares the index with its shards both ways.
-    ZT_RETURN_IF_ERROR(OpenZtShards(path, {.follow_links = args_.input.follow_links}).status());
+    ZT_RETURN_IF_ERROR(OpenZtShards(path, args_.input).status());
     ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
     std::set<std::string> shards;
     for (const auto& [tensor, shard] : index.weight_map) shards.insert(shard);
@@ -266,7 +267,7 @@ StatusOr<std::string> FileOf(const VerifyArgs& args) {
   std::string file = args.file;
   std::error_code error;
   if (std::filesystem::is_directory(file, error)) {
-    InputOptions options;
+    InputArgs options = args.input;
     options.from = "zt";
     auto found = FindZtIn(file, options);
     if (!found.ok()) return Annotate(found.status(), file);

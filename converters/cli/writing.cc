@@ -72,24 +72,23 @@ std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings,
 
 }  // namespace
 
-void Report(const Common& common, const WrittenFile& written, const Plan& plan, Json& warnings) {
-  for (std::string& line : WarningsOf(written.findings, plan)) {
+void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,
+            Json& warnings) {
+  for (std::string& line : WarningsOf(findings, plan)) {
     if (!common.quiet) Warn(line);
     warnings.push_back(std::move(line));
   }
 }
 
-StatusOr<WrittenFile> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source, const Plan& plan,
-                                WriterOptions options) {
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source,
+                                            const Plan& plan, WriterOptions options) {
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<Writer> writer,
                       Writer::Create(std::move(sink), std::move(options)));
-  {
-    const OnSignal on_signal([&] { writer->Cancel(Cancelled("interrupted")); });
-    ZT_RETURN_IF_ERROR(writer->AddSource(source, plan));
-    ZT_RETURN_IF_ERROR(writer->Flush());
-    ZT_RETURN_IF_ERROR(writer->Finish());
-  }
-  return WrittenFile{writer->file_bytes(), writer->numeric_findings()};
+  const CancelsWriter by_signal(*writer);
+  ZT_RETURN_IF_ERROR(writer->AddSource(source, plan));
+  ZT_RETURN_IF_ERROR(writer->Flush());
+  ZT_RETURN_IF_ERROR(writer->Finish());
+  return writer;
 }
 
 Json ToJson(const std::vector<NumericFinding>& findings) {

@@ -12,14 +12,6 @@ export namespace zt {
 // True if `head` (the first bytes, at least 4) begins like a GGUF file of either byte order.
 bool LooksLikeGguf(std::span<const std::byte> head);
 
-// How GGUF files are opened.
-struct GgufOptions {
-  // Accept one shard of a split set by itself. Otherwise it is kDataLoss: tensors would be missing.
-  bool allow_single_shard = false;
-  // Reads parts of a set that are symbolic links which lead out of the folder.
-  bool follow_links = false;
-};
-
 // One file, or a pipe. Objects come in the order their bytes lie:
 //   plain types      format dense, the dimensions reversed to row-major
 //   quantized types  format "gguf.<type>/1" ("gguf.q4_k/1"), one component "data" of u8 holding the blocks as they
@@ -32,14 +24,14 @@ struct GgufOptions {
 // alignment, kv (see GgufHeader), tensors: in the header's order [name, type, offset in the data section], and
 // file_bytes if the size is known. Read is thread-safe unless `bytes` is a pipe.
 StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> bytes,
-                                                 GgufOptions options = {});
+                                                 InputOptions options = {});
 
 // The file at `path`, and if it is a shard of a split set (NAME-00002-of-00005.gguf) its siblings in the same folder
 // as well, as one source. Metadata is the first shard's without the split.* keys; `tensors` then holds no offsets.
 // kDataLoss naming the file where a shard is missing, is of another set, or the shards' counts disagree, and naming
 // the tensor that two shards declare.
 StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path,
-                                                    GgufOptions options = {});
+                                                    InputOptions options = {});
 
 // The path of the first shard of the set that the file at `path` belongs to, the same for all its shards. Empty if the
 // file is one by itself, or is not a GGUF.

@@ -82,7 +82,7 @@ StatusOr<File> OpenFileHeader(const std::string& path) {
   return File{std::move(bytes), std::move(header)};
 }
 
-StatusOr<std::unique_ptr<TensorSource>> Single(File file, GgufOptions options) {
+StatusOr<std::unique_ptr<TensorSource>> Single(File file, InputOptions options) {
   std::vector<std::string> warnings;
   const GgufHeader& header = file.header;
   if (IsShard(header)) {
@@ -186,7 +186,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name, const 
 }  // namespace
 
 StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> bytes,
-                                                 GgufOptions options) {
+                                                 InputOptions options) {
   ZT_ASSIGN_OR_RETURN(GgufHeader header, ReadHeader(*bytes));
   return Single(File{std::move(bytes), std::move(header)}, options);
 }
@@ -199,7 +199,7 @@ std::string GgufSetOf(const std::string& path) {
   return name->Path(0);
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path, GgufOptions options) {
+StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path, InputOptions options) {
   ZT_ASSIGN_OR_RETURN(File file, OpenFileHeader(path));
   if (!IsShard(file.header) || IsWhole(file.header) || options.allow_single_shard) {
     return Single(std::move(file), options);

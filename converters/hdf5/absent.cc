@@ -9,7 +9,7 @@ namespace zt {
 
 bool ReadsHdf5() { return false; }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource>, const Hdf5Options&) {
+StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource>, const InputOptions&) {
   return Unsupported(
       "it is HDF5, which this build leaves out (it was made with ZT_HDF5=OFF); load it with h5py "
       "and save the arrays as npz or safetensors");

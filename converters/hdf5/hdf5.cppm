@@ -8,12 +8,6 @@ import zt.source;
 
 export namespace zt {
 
-// How files are opened.
-struct Hdf5Options {
-  // Bytes that a dataset may hold in memory while its chunks are decoded or its elements are turned around.
-  std::uint64_t memory_limit = std::uint64_t{64} << 20;
-};
-
 // False in a build without libhdf5 (the CMake option ZT_HDF5): files are recognised and refused.
 bool ReadsHdf5();
 
@@ -30,6 +24,7 @@ bool HoldsKeras(const ZipArchive& archive);
 // that are numbers, texts or lists of these become attributes of their object, or of the whole. Names of one dataset
 // (hard links, soft links within the file) have one Identity.
 //
+// InputOptions::memory_limit is what a dataset may hold while its chunks are decoded or its elements are turned around.
 // Contiguous datasets are read by range, from any thread. libhdf5 trusts the files that it reads, so it runs in a process
 // of its own with limits of memory and processor time, which ends with the source, or when libhdf5 fails. It is forked
 // here; no other thread may be inside libhdf5 at that moment. No plugin is loaded, no other file opened.
@@ -37,6 +32,6 @@ bool HoldsKeras(const ZipArchive& archive);
 // kDataLoss for what is no HDF5 file, or damaged; kUnimplemented, when they are kept, for elements that are no numbers,
 // for filters that need a plugin, and for data in other files.
 StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> bytes,
-                                                 const Hdf5Options& options = {});
+                                                 const InputOptions& options = {});
 
 }  // namespace zt

@@ -304,7 +304,7 @@ StatusOr<bool> BeginsBehind(ByteSource& bytes, std::uint64_t seen) {
 bool ReadsHdf5() { return true; }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> bytes,
-                                                 const Hdf5Options& options) {
+                                                 const InputOptions& options) {
   if (bytes->sequential() || !bytes->size()) {
     return Unsupported(
         "an HDF5 file's tensors lie anywhere in it; a pipe will not do, name a file");

@@ -79,7 +79,7 @@ class NpySource final : public ArraySource {
 
   // A file of a folder: what is well formed but cannot be served is listed, so that the others can be had without it.
   Status AddFileOfFolder(const std::string& name, const std::shared_ptr<ByteSource>& bytes,
-                         const NpyOptions& options) {
+                         const InputOptions& options) {
     StatusOr<Header> header = ReadHeader(*bytes);
     const Status status = header.ok() ? AddArray(name, bytes, *header, options) : header.status();
     if (status.code() != StatusCode::kUnimplemented) return status;
@@ -89,12 +89,12 @@ class NpySource final : public ArraySource {
                   size - std::min(size, header->size), status);
     return OkStatus();
   }
-  Status AddFile(std::string name, std::shared_ptr<ByteSource> bytes, const NpyOptions& options) {
+  Status AddFile(std::string name, std::shared_ptr<ByteSource> bytes, const InputOptions& options) {
     ZT_ASSIGN_OR_RETURN(const Header header, ReadHeader(*bytes));
     return AddArray(std::move(name), std::move(bytes), header, options);
   }
   Status AddArray(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
-                  const NpyOptions& options) {
+                  const InputOptions& options) {
     ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(header.descr, options.void_type));
     const std::optional<std::uint64_t> size = bytes->size();
     ZT_RETURN_IF_ERROR(Add(std::move(name), std::move(bytes), header, type));
@@ -189,7 +189,7 @@ class FolderFile final : public ByteSource {
 
 StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
                                                 std::string object_name,
-                                                const NpyOptions& options) {
+                                                const InputOptions& options) {
   const std::string context = TensorContext(object_name);
   auto source = std::make_unique<npy::internal::NpySource>(options.memory_limit);
   ZT_RETURN_IF_ERROR(
@@ -198,7 +198,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> byte
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
-                                                      const NpyOptions& options) {
+                                                      const InputOptions& options) {
   std::vector<std::filesystem::path> arrays;
   std::vector<std::string> others;
   std::error_code error;

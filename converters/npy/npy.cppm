@@ -16,21 +16,8 @@ inline constexpr std::string_view kScipyIsArray = "scipy_is_array";
 // The attribute of the array 'data' of a sparse .npz whose arrays were kept as they are: "csr", "bsr" ...
 inline constexpr std::string_view kScipyFormat = "scipy_format";
 
-// How numpy files are opened.
-struct NpyOptions {
-  // What the elements of '|V1', '<V2', '<f1' arrays are (ml_dtypes' bfloat16 and fp8 lose their
-  // name in the file). Nothing is guessed: without it such arrays are refused, and so is one whose
-  // width differs.
-  std::optional<ElementType> void_type = std::nullopt;
-  // Bytes that one array may hold while it is re-sorted, and twice what all hold while they are transposed from Fortran
-  // order. Arrays beyond it are read in several passes; those that cannot be (pipes, deflated entries) are refused.
-  std::uint64_t memory_limit = std::uint64_t{64} << 20;
-  // The files of a folder may be symbolic links that lead out of it.
-  bool follow_links = false;
-  // Leaves the entries of a scipy sparse .npz as the dense arrays they are.
-  bool keep_sparse = false;
-};
-
+// InputOptions::memory_limit is for one array while it is re-sorted, and for twice what all hold while they are transposed
+// from Fortran order. Arrays beyond it are read in several passes; those that cannot be (pipes, deflated entries) are refused.
 // Errors of these functions name the tensor, and in a folder the file; those of Finish name the file. What is malformed
 // is kDataLoss. Arrays that are not tensors (object, structured, string, date, long double) are kUnimplemented: OpenNpy
 // refuses them, the others list them with the format "npy." and their dtype,
@@ -40,7 +27,7 @@ struct NpyOptions {
 // numpy ignores them, but they are either damage or a second array that would be lost.
 StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
                                                 std::string object_name,
-                                                const NpyOptions& options = {});
+                                                const InputOptions& options = {});
 
 // The arrays of an archive in the order they lie in it, each named by its entry without ".npy";
 // names are kept as they are, '../x' included, for nothing is ever written under them. A scipy
@@ -50,12 +37,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> byte
 // that do not add up.
 StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes,
                                                 const std::string& stem,
-                                                const NpyOptions& options = {});
+                                                const InputOptions& options = {});
 
 // Every *.npy directly in the folder, sorted by name, each named by its stem. Other files are named
 // in a warning.
 StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
-                                                      const NpyOptions& options = {});
+                                                      const InputOptions& options = {});
 
 // ---- writing -------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ class NpzSource final : public ArraySource {
       : ArraySource("npz", memory_limit), archive_(std::move(archive)) {}
 
   // What is well formed but cannot be served is listed, so that the others can be had without it.
-  Status AddEntry(const EntryArray& array, const NpyOptions& options) {
+  Status AddEntry(const EntryArray& array, const InputOptions& options) {
     entries_.push_back(array.index);
     const Status status = array.unreadable.ok() ? AddArray(array, options) : array.unreadable;
     if (status.code() != StatusCode::kUnimplemented) return status;
@@ -45,7 +45,7 @@ class NpzSource final : public ArraySource {
   }
 
  private:
-  Status AddArray(const EntryArray& array, const NpyOptions& options) {
+  Status AddArray(const EntryArray& array, const InputOptions& options) {
     ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(array.header.descr, options.void_type));
     ZT_ASSIGN_OR_RETURN(auto bytes, archive_->OpenEntry(array.index));
     const std::uint64_t entry_size = *bytes->size();
@@ -104,7 +104,7 @@ StatusOr<Listing> ListArrays(ZipArchive& archive) {
 
 StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> bytes,
                                                    const std::string& stem,
-                                                   const NpyOptions& options) {
+                                                   const InputOptions& options) {
   ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
   ZT_ASSIGN_OR_RETURN(const Listing listing, ListArrays(*archive));
   if (listing.arrays.empty() && !listing.others.empty()) {
@@ -137,7 +137,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
 
 StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes,
                                                 const std::string& stem,
-                                                const NpyOptions& options) {
+                                                const InputOptions& options) {
   return npy::internal::OpenArrays(std::move(bytes), stem, options);
 }
 

@@ -7,14 +7,6 @@ import zt.source;
 
 export namespace zt {
 
-// How models are opened.
-struct OnnxOptions {
-  // Twice what a tensor may take whose elements are written as numbers of variable length: it is held in memory.
-  std::uint64_t memory_limit = std::uint64_t{64} << 20;
-  // Reads external data that a symbolic link leads out of the model's folder to.
-  bool follow_links = false;
-};
-
 // True where a file that begins with `head` (16 bytes suffice) may be an ONNX model: a protobuf message whose first
 // fields are a model's.
 bool LooksLikeOnnx(std::span<const std::byte> head);
@@ -22,10 +14,11 @@ bool LooksLikeOnnx(std::span<const std::byte> head);
 // The initializers of a model's graph, raw and typed, by their names, and the tensors of its Constant nodes by those of
 // their outputs; also of graphs within nodes, and of functions ("FUNCTION/NAME"). metadata_props become attributes.
 // External data is read from files in the model's own folder and below it: `path` is the model's, empty where it has
-// none. kDataLoss for what is no model, or damaged; kUnimplemented, when they are kept, for tensors of strings and of
+// none. InputOptions::memory_limit is twice what a tensor may take whose elements are written as numbers of variable length:
+// it is held in memory. kDataLoss for what is no model, or damaged; kUnimplemented, when they are kept, for tensors of strings and of
 // 4-bit elements, sparse ones, and for a name that two graphs give to tensors that differ.
 StatusOr<std::unique_ptr<TensorSource>> OpenOnnx(std::shared_ptr<ByteSource> bytes,
                                                  const std::string& path,
-                                                 const OnnxOptions& options = {});
+                                                 const InputOptions& options = {});
 
 }  // namespace zt

@@ -144,7 +144,7 @@ class OnnxSource final : public TensorSource {
   };
 
  public:
-  OnnxSource(std::shared_ptr<ByteSource> bytes, std::string folder, const OnnxOptions& options)
+  OnnxSource(std::shared_ptr<ByteSource> bytes, std::string folder, const InputOptions& options)
       : bytes_(std::move(bytes)), folder_(std::move(folder)), options_(options) {}
 
   Status Init(Model model) {
@@ -364,7 +364,7 @@ class OnnxSource final : public TensorSource {
 
   std::shared_ptr<ByteSource> bytes_;
   const std::string folder_;
-  const OnnxOptions options_;
+  const InputOptions options_;
   std::vector<Part> parts_;
   std::map<std::string, std::shared_ptr<ByteSource>> files_;
   std::mutex mutex_;
@@ -388,7 +388,7 @@ bool LooksLikeOnnx(std::span<const std::byte> head) {
 
 StatusOr<std::unique_ptr<TensorSource>> OpenOnnx(std::shared_ptr<ByteSource> bytes,
                                                  const std::string& path,
-                                                 const OnnxOptions& options) {
+                                                 const InputOptions& options) {
   if (bytes->sequential() || !bytes->size()) {
     return Unsupported("a model's tensors lie between its nodes; a pipe will not do, name a file");
   }

@@ -363,7 +363,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsInParts(std::shared_ptr<B
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
-                                                              const CheckpointOptions& options) {
+                                                              const InputOptions& options) {
   const auto open = [](std::shared_ptr<ByteSource> bytes, const std::string&, const ShardIndex&) {
     return OpenSafetensors(std::move(bytes));
   };

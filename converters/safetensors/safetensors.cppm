@@ -28,8 +28,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsInParts(std::shared_ptr<B
                                                                std::size_t part_bytes);
 
 // The shards of a folder, see OpenShards: with a *.safetensors.index.json, or every *.safetensors file.
-StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(
-    const std::string& path, const CheckpointOptions& options = {});
+StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
+                                                              const InputOptions& options = {});
 
 // The root attribute, an empty map, of a file whose `__metadata__` is there and empty.
 inline constexpr std::string_view kEmptyMetadata = "__metadata__";

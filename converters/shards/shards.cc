@@ -123,7 +123,7 @@ Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards)
 StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const std::string& file,
                                                   const ShardFormat& format,
                                                   const ShardIndex& index,
-                                                  const CheckpointOptions& options) {
+                                                  const InputOptions& options) {
   if (!options.follow_links) {
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder.string(), file), file));
   }
@@ -152,8 +152,7 @@ bool IsNamedLikeOne(std::string_view file) {
 // Takes from `files` those that only end as the format's do. What cannot be read, is empty or has a checkpoint's name
 // stays, for OpenShard to say what is wrong with it.
 std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& format,
-                                     const CheckpointOptions& options,
-                                     std::vector<std::string>& files) {
+                                     const InputOptions& options, std::vector<std::string>& files) {
   if (format.recognise == nullptr) return {};
   const auto is_shard = [&](const std::string& file) {
     if (ParseShardName(file, format.suffix)) return true;
@@ -174,7 +173,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
                                                     const std::string& index,
                                                     const std::vector<std::string>& present,
                                                     const ShardFormat& format,
-                                                    const CheckpointOptions& options) {
+                                                    const InputOptions& options) {
   const auto contents = ReadShardIndex((folder / index).string());
   if (!contents.ok()) return Annotate(contents.status(), index);
   const auto& map = contents->weight_map;
@@ -239,7 +238,7 @@ StatusOr<ShardIndex> ReadShardIndex(const std::string& path) {
 
 StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                                                    const ShardFormat& format,
-                                                   const CheckpointOptions& options) {
+                                                   const InputOptions& options) {
   std::error_code error;
   fs::path folder = path;
   std::vector<std::string> indices, files;

@@ -7,12 +7,6 @@ import zt.source;
 
 export namespace zt {
 
-// How checkpoint folders are opened.
-struct CheckpointOptions {
-  // Shards may be symbolic links that lead out of the folder, as in the Hugging Face cache.
-  bool follow_links = false;
-};
-
 // What an index.json says.
 struct ShardIndex {
   struct File {
@@ -64,6 +58,6 @@ std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t fir
 // Errors name the file within the folder.
 StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                                                    const ShardFormat& format,
-                                                   const CheckpointOptions& options = {});
+                                                   const InputOptions& options = {});
 
 }  // namespace zt

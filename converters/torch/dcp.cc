@@ -297,7 +297,7 @@ class Texts {
 // Reads .metadata: what tensors there are, and in which files their chunks lie.
 class Metadata {
  public:
-  Metadata(const Graph& graph, fs::path folder, const TorchOptions& options)
+  Metadata(const Graph& graph, fs::path folder, const InputOptions& options)
       : graph_(graph),
         folder_(std::move(folder)),
         options_(options),
@@ -514,7 +514,7 @@ class Metadata {
 
   const Graph& graph_;
   const fs::path folder_;
-  const TorchOptions& options_;
+  const InputOptions& options_;
   const std::vector<bool> none_;
   std::vector<Storage> storages_;
   TensorReader sizes_;
@@ -537,7 +537,7 @@ bool LooksLikeDcpFolder(const std::string& path) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
-                                                        const TorchOptions& options) {
+                                                        const InputOptions& options) {
   if (!LooksLikeDcpFolder(path)) {
     const auto memory = torch::internal::SharedMemory(options.memory_limit);
     const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
@@ -546,9 +546,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
                                         std::filesystem::path(file).stem().string(),
                                         options.memory_limit, memory);
     };
-    return OpenShards(path,
-                      {".bin", ".bin.index.json", open, false, torch::internal::LooksLikeTorch},
-                      {.follow_links = options.follow_links});
+    return OpenShards(
+        path, {".bin", ".bin.index.json", open, false, torch::internal::LooksLikeTorch}, options);
   }
   if (!options.follow_links)
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, kMetadata), kMetadata));

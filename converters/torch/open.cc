@@ -70,7 +70,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOneOf(std::shared_ptr<ByteSource> by
 
 StatusOr<std::unique_ptr<TensorSource>> OpenTorch(std::shared_ptr<ByteSource> bytes,
                                                   const std::string& stem,
-                                                  const TorchOptions& options) {
+                                                  const InputOptions& options) {
   return torch::internal::OpenOneOf(std::move(bytes), stem, options.memory_limit,
                                     torch::internal::SharedMemory(options.memory_limit));
 }

@@ -8,15 +8,6 @@ import zt.source;
 
 export namespace zt {
 
-// How checkpoints are opened.
-struct TorchOptions {
-  // Twice what tensors may hold together while they are transposed in parts, and twice what a storage that comes from a
-  // pipe or is deflated may have where it has to be held.
-  std::uint64_t memory_limit = std::uint64_t{64} << 20;
-  // Reads shards that links in a folder lead out of it to.
-  bool follow_links = false;
-};
-
 // The element type of a torch dtype by its name, "bfloat16" or "long"; of a storage class, "BFloat16". Nothing where
 // zTensor has none.
 std::optional<ElementType> ParseTorchDtype(std::string_view name);
@@ -30,12 +21,13 @@ bool HoldsTorch(const ZipArchive& archive);
 // The tensors of a checkpoint, of either kind; the legacy one also from a pipe. Each is named by its path in the tree
 // of dicts and lists, joined with dots; a checkpoint that is one tensor names it `stem`. Numbers, texts, flags and lists
 // of these become attributes of the file under their paths; what is neither is named in one warning. Tensors that are
-// the same view of the same storage have one identity. kUnimplemented for objects of other classes that hold tensors,
+// the same view of the same storage have one identity. InputOptions::memory_limit is twice what tensors may hold together
+// while they are transposed in parts, and twice what a storage may have that has to be held: from a pipe, or deflated. kUnimplemented for objects of other classes that hold tensors,
 // quantized tensors (when they are kept), TorchScript and other kinds of files,
 // each with what to do; kDataLoss for what is malformed.
 StatusOr<std::unique_ptr<TensorSource>> OpenTorch(std::shared_ptr<ByteSource> bytes,
                                                   const std::string& stem,
-                                                  const TorchOptions& options = {});
+                                                  const InputOptions& options = {});
 
 // True where a folder is a checkpoint of torch.distributed.checkpoint: it has a file ".metadata".
 bool LooksLikeDcpFolder(const std::string& path);
@@ -44,6 +36,6 @@ bool LooksLikeDcpFolder(const std::string& path);
 // in; kDataLoss where chunks overlap or do not cover their tensor, kUnimplemented where they are transformed. Otherwise
 // the shards are opened as OpenShards does, with a *.bin.index.json (which `path` may name), or every *.bin file.
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
-                                                        const TorchOptions& options = {});
+                                                        const InputOptions& options = {});
 
 }  // namespace zt

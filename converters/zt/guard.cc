@@ -21,6 +21,9 @@ namespace {
 // What is longer is read again when its turn comes.
 constexpr std::uint64_t kMaxKept = 4 << 20;
 
+// Of a whole file, ranges shorter than this are not hashed ahead of their turn.
+constexpr std::size_t kShortRange = 64 << 10;
+
 Status Differs(const std::string& found, const std::string& text) {
   return InvalidData("the digest is " + found + ", the manifest says " + text);
 }
@@ -134,6 +137,52 @@ void GuardedBlob::Keep(std::uint64_t begin, std::span<const std::byte> bytes, st
   held.crc = crc;
 }
 
+Status GuardedFile::Passed(std::uint64_t offset, std::span<const std::byte> bytes,
+                           ByteSource& all) {
+  passed_ = true;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return OkStatus();
+  // A short range ahead of others is a seek table, or the padding before it is: it comes again with what follows.
+  if (offset > begin_ + position_ && bytes.size() < kShortRange) return OkStatus();
+  ZT_RETURN_IF_ERROR(ReadTo(offset, all));
+  const std::uint64_t seen = begin_ + position_ - offset;
+  if (seen >= bytes.size()) return OkStatus();
+  hasher_->Update(bytes.subspan(seen));
+  position_ += bytes.size() - seen;
+  return OkStatus();
+}
+
+Status GuardedFile::ReadTo(std::uint64_t end, ByteSource& all) {
+  if (hasher_ == nullptr) hasher_ = MakeHasher(digest_.kind);
+  if (begin_ + position_ >= end) return OkStatus();
+  std::vector<std::byte> piece(std::min<std::uint64_t>(end - begin_ - position_, 1 << 20));
+  while (begin_ + position_ < end) {
+    const auto some =
+        std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - begin_ - position_));
+    ZT_RETURN_IF_ERROR(all.ReadAt(begin_ + position_, some));
+    hasher_->Update(some);
+    position_ += some.size();
+  }
+  return OkStatus();
+}
+
+Status GuardedFile::Finish(ByteSource& all) {
+  if (!passed_) return OkStatus();
+  const std::lock_guard lock(mutex_);
+  if (found_.empty()) {
+    ZT_RETURN_IF_ERROR(ReadTo(end(), all));
+    found_ = hasher_->Finish();
+  }
+  if (found_ == digest_.canonical) return OkStatus();
+  const Status other = InvalidData("the digest of the file is " + found_ + ", " + says_);
+  return name_.empty() ? other : Annotate(other, name_);
+}
+
+Status GuardedBytes::CheckFiles() {
+  for (const auto& file : files_) ZT_RETURN_IF_ERROR(file->Finish(*bytes_));
+  return OkStatus();
+}
+
 Status GuardedBytes::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
   ZT_RETURN_IF_ERROR(bytes_->ReadAt(offset, out));
   const std::uint64_t end = offset + out.size();
@@ -143,6 +192,13 @@ Status GuardedBytes::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
     const std::uint64_t to = std::min(end, blob.offset() + blob.length());
     ZT_RETURN_IF_ERROR(
         blob.Passed(from - blob.offset(), out.subspan(from - offset, to - from), *bytes_));
+  }
+  auto file = std::partition_point(files_.begin(), files_.end(),
+                                   [offset](const auto& each) { return each->end() <= offset; });
+  for (; file != files_.end() && (*file)->begin() < end; ++file) {
+    const std::uint64_t from = std::max(offset, (*file)->begin());
+    const std::uint64_t to = std::min(end, (*file)->end());
+    ZT_RETURN_IF_ERROR((*file)->Passed(from, out.subspan(from - offset, to - from), *bytes_));
   }
   return OkStatus();
 }

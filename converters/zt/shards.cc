@@ -32,19 +32,20 @@ std::optional<ShardStamp> FindShardStamp(const Value::Map& attributes) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
-                                                     const ZtOptions& options) {
-  const ZtOptions own = {.u32_indices = options.u32_indices};
-  const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string&,
+                                                     const InputOptions& options) {
+  const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
                         const ShardIndex& index) -> StatusOr<std::unique_ptr<TensorSource>> {
+    const auto listed = index.files.find(file);
     std::optional<ShardStamp> stamp;
     ZT_ASSIGN_OR_RETURN(auto source,
-                        zt_source::internal::OpenStamped(std::move(bytes), own, &stamp));
+                        zt_source::internal::OpenStamped(
+                            std::move(bytes), options, {},
+                            listed == index.files.end() ? "" : listed->second.digest, &stamp));
     if (!index.plan.empty() && (!stamp || stamp->plan != index.plan))
       return InvalidData("it is not of the plan that the index was made of");
     return source;
   };
-  return OpenShards(path, {".zt", ".zt.index.json", open, true},
-                    {.follow_links = options.follow_links});
+  return OpenShards(path, {".zt", ".zt.index.json", open, true}, options);
 }
 
 }  // namespace zt

@@ -69,10 +69,12 @@ constexpr std::uint64_t kCellBytes = 64 << 20;
 
 class ZtSource final : public TensorSource {
  public:
-  Status Init(std::shared_ptr<ByteSource> bytes, const ZtOptions& wanted) {
+  Status Init(std::shared_ptr<ByteSource> bytes, const InputOptions& wanted, ShardFinder find_shard,
+              const std::string& digest) {
     u32_indices_ = wanted.u32_indices;
     OpenOptions options;
-    options.find_shard = wanted.find_shard;
+    options.find_shard = std::move(find_shard);
+    options.check_shards = false;  // GuardFiles does
     options.wrap = [this](std::shared_ptr<ByteSource> all) {
       return bytes_ = std::make_shared<GuardedBytes>(std::move(all));
     };
@@ -110,6 +112,7 @@ class ZtSource final : public TensorSource {
       objects_.push_back(std::move(served->object));
       parts_.push_back(std::move(served->parts));
     }
+    GuardFiles(digest);
     return OkStatus();
   }
 
@@ -188,7 +191,10 @@ class ZtSource final : public TensorSource {
     return frame / ByteWidth(reader_->component(part.stored).element.dtype) * kIndexBytes;
   }
 
-  Status Finish() override { return Annotate(bytes_->CheckUnchanged(), bytes_->name()); }
+  Status Finish() override {
+    ZT_RETURN_IF_ERROR(Annotate(bytes_->CheckUnchanged(), bytes_->name()));
+    return Annotate(bytes_->CheckFiles(), bytes_->name());
+  }
 
   std::optional<Extent> extent(ComponentId id) const override {
     const Part& part = parts_[id.object][id.component];
@@ -359,6 +365,26 @@ class ZtSource final : public TensorSource {
     return OkStatus();
   }
 
+  // The file itself, where its digest is `own`, and the shards that it names.
+  void GuardFiles(const std::string& own) {
+    const auto guard = [this](std::uint64_t begin, std::uint64_t bytes, const std::string& stated,
+                              const std::string& name, const std::string& says) {
+      DigestText digest = DigestOrUnknown(stated);
+      if (digest.kind == DigestKind::kNone) {
+        AddWarning((name.empty() ? bytes_->name() : name) + ": " + Quote(digest.algorithm) +
+                   " is no digest algorithm known here; the file is taken as it is");
+        return;
+      }
+      bytes_->Guard(
+          std::make_unique<GuardedFile>(begin, bytes, std::move(digest), name, says + stated));
+    };
+    const std::vector<StoredShard>& shards = reader_->manifest().shards;
+    const std::uint64_t size = shards.empty() ? *bytes_->size() : shards.front().begin;
+    if (!own.empty()) guard(0, size, own, "", "the index says ");
+    for (const StoredShard& shard : shards)
+      guard(shard.begin, shard.bytes, shard.digest, "shard " + Quote(shard.name), "the root says ");
+  }
+
   // What makes a component as it is served that of another: the content, and what is done with it.
   using ServedKey = std::pair<ContentKey, std::optional<DType>>;
   ServedKey ServedKeyOf(ComponentId id) const {
@@ -507,10 +533,12 @@ class ZtSource final : public TensorSource {
 }  // namespace
 
 StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> bytes,
-                                                    const ZtOptions& options,
+                                                    const InputOptions& options,
+                                                    ShardFinder find_shard,
+                                                    const std::string& digest,
                                                     std::optional<ShardStamp>* stamp) {
   auto source = std::make_unique<ZtSource>();
-  ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), options));
+  ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), options, std::move(find_shard), digest));
   *stamp = source->stamp();
   return source;
 }
@@ -518,9 +546,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> 
 }  // namespace zt_source::internal
 
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
-                                               const ZtOptions& options) {
+                                               const InputOptions& options, ShardFinder find_shard,
+                                               const std::string& digest) {
   std::optional<ShardStamp> stamp;
-  return zt_source::internal::OpenStamped(std::move(bytes), options, &stamp);
+  return zt_source::internal::OpenStamped(std::move(bytes), options, std::move(find_shard), digest,
+                                          &stamp);
 }
 
 }  // namespace zt

@@ -67,6 +67,41 @@ class GuardedBlob {
 // OK where `digest`, which stands as `text` in the manifest, is that of no bytes.
 Status CheckEmpty(const DigestText& digest, const std::string& text);
 
+// A file under the digest of all its bytes, which is its identity: a shard. The bytes are hashed in order, as they pass.
+// Bytes before a range that passes are read first; what is left at the end, Finish reads.
+class GuardedFile {
+ public:
+  // The file lies at `begin` of the bytes that pass. For errors: `name` is the file's where it is not all bytes, and `says`
+  // states the digest, "the index says xxh3:...".
+  GuardedFile(std::uint64_t begin, std::uint64_t length, DigestText digest, std::string name,
+              std::string says)
+      : begin_(begin),
+        length_(length),
+        digest_(std::move(digest)),
+        name_(std::move(name)),
+        says_(std::move(says)) {}
+
+  std::uint64_t begin() const { return begin_; }
+  std::uint64_t end() const { return begin_ + length_; }
+
+  // Bytes that were read from `offset`. Thread-safe: a range that meets another thread hashing is left for later.
+  Status Passed(std::uint64_t offset, std::span<const std::byte> bytes, ByteSource& all);
+  // kDataLoss where any bytes have passed and the file does not have the digest.
+  Status Finish(ByteSource& all);
+
+ private:
+  Status ReadTo(std::uint64_t end, ByteSource& all);  // under mutex_
+
+  const std::uint64_t begin_, length_;
+  const DigestText digest_;
+  const std::string name_, says_;
+  std::atomic<bool> passed_ = false;
+  std::mutex mutex_;                // for what follows
+  std::unique_ptr<Hasher> hasher_;  // null before the first bytes
+  std::uint64_t position_ = 0;      // all before it is hashed
+  std::string found_;               // the digest, once all is hashed
+};
+
 // The file's bytes, each blob's seen by its guard.
 class GuardedBytes final : public ByteSource {
  public:
@@ -80,6 +115,10 @@ class GuardedBytes final : public ByteSource {
 
   // Before any reading by several threads. `blobs` do not overlap.
   void Guard(std::vector<std::unique_ptr<GuardedBlob>> blobs);
+  // After what opening reads, before any other reading. Files come in the order of their bytes.
+  void Guard(std::unique_ptr<GuardedFile> file) { files_.push_back(std::move(file)); }
+  // Of all files of which bytes have passed.
+  Status CheckFiles();
   // The guard of the blob at `offset`, or null.
   GuardedBlob* Find(std::uint64_t offset) const;
   // What is wrong with a range of the blob at `offset`: its digest, where that does not match, before anything else.
@@ -90,6 +129,7 @@ class GuardedBytes final : public ByteSource {
 
   std::shared_ptr<ByteSource> bytes_;
   std::vector<std::unique_ptr<GuardedBlob>> blobs_;  // by offset
+  std::vector<std::unique_ptr<GuardedFile>> files_;  // by offset
 };
 
 }  // namespace zt::zt_source::internal

@@ -9,28 +9,25 @@ import zt.source;
 
 export namespace zt {
 
-// What OpenZt and OpenZtShards should do.
-struct ZtOptions {
-  ShardFinder find_shard = {};  // where the shards of a root are; OpenZtShards does not ask it
-  // Shards of OpenZtShards may be symbolic links that lead out of the folder, as in the Hugging Face cache.
-  bool follow_links = false;
-  // Sparse objects all of whose indices are u32 keep them: for an output whose version has them (Traits).
-  bool u32_indices = false;
-};
-
-// Opens a .zt file. Objects keep their format, attributes and logical types; components are served decoded and
+// Opens a .zt file; `find_shard` says where the shards of a root are, `digest` is that of the whole file where an index names
+// one. Objects keep their format, attributes and logical types; components are served decoded and
 // little-endian. What differs from the file:
 //   - objects and components come in the order of their bytes, not of the manifest;
-//   - indices of sparse_csr and sparse_coo are u64 whatever they are stored as, but for ZtOptions::u32_indices; a negative one
+//   - indices of sparse_csr and sparse_coo are u64 whatever they are stored as, but for InputOptions::u32_indices; a negative one
 //     is kDataLoss;
 //   - the one blob of a sparse 0.1.0 entry becomes the components of sparse_csr or sparse_coo (see TakeApart); an entry
 //     whose structure nothing describes is kUnimplemented.
 // The bytes that a digest covers are checked against it as they pass, so that reading a component whole either yields what was
 // written or fails with kDataLoss. A digest of an unknown algorithm is a warning. An object of a layout, a type or an
 // encoding that is not known is listed and cannot be read (CheckReadable).
+// The digest of a whole file, and of each shard that a root names, is its identity (2.0 §7.1). A file of which any bytes are
+// read is hashed as they pass, and what has not passed by then at Finish: kDataLoss where it is another file. Opening and
+// listing hash nothing.
 // What a file says of itself as a shard (kShardAttribute) is no attribute of the source: it holds for that file alone.
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
-                                               const ZtOptions& options = {});
+                                               const InputOptions& options = {},
+                                               ShardFinder find_shard = {},
+                                               const std::string& digest = {});
 
 // The most shards of one conversion: what five digits count.
 inline constexpr std::uint64_t kMaxShards = 99'999;
@@ -48,7 +45,7 @@ std::optional<ShardStamp> FindShardStamp(const Value::Map& attributes);
 // Shards as one source: a *.zt.index.json, or the folder it lies in. Besides what OpenShards checks, each shard has to
 // be of the index's plan, where the index names one.
 StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
-                                                     const ZtOptions& options = {});
+                                                     const InputOptions& options = {});
 
 }  // namespace zt
 
@@ -57,7 +54,9 @@ namespace zt::zt_source::internal {
 
 // OpenZt, which hands over the stamp that it leaves out.
 StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> bytes,
-                                                    const ZtOptions& options,
+                                                    const InputOptions& options,
+                                                    ShardFinder find_shard,
+                                                    const std::string& digest,
                                                     std::optional<ShardStamp>* stamp);
 
 }  // namespace zt::zt_source::internal

@@ -269,7 +269,7 @@ Status ValidateObject(const Object& object) {
   }
   const auto role_of = [&](std::size_t i) { return std::string_view(object.components[i].role); };
   if (const auto twice = internal::FindTwice(object.components.size(), role_of)) {
-    return InvalidData("component " + Quote(role_of(*twice)) + " is declared twice");
+    return InvalidData("component " + Quote(role_of(twice->again)) + " is declared twice");
   }
   if (object.format == "dense") return ValidateDense(object);
   if (object.format == "sparse_csr") return ValidateCsr(object);

@@ -250,7 +250,7 @@ Status Decoder1x::DecodeComponents(StoredObject& object) {
   if (object.components.empty()) return InvalidData("there is no component");
   const auto role_of = [&](std::size_t i) { return std::string_view(object.components[i].role); };
   if (const auto twice = zt::internal::FindTwice(object.components.size(), role_of)) {
-    return InvalidData("component " + Quote(role_of(*twice)) + " occurs twice");
+    return InvalidData("component " + Quote(role_of(twice->again)) + " occurs twice");
   }
   return OkStatus();
 }

@@ -44,7 +44,7 @@ bool Fields::Knows(std::string_view key) const {
 Status Fields::Check(std::size_t required) const {
   const auto key_of = [this](std::size_t i) { return std::string_view(unknown_[i]); };
   if (const auto twice = zt::internal::FindTwice(unknown_.size(), key_of)) {
-    return Twice(key_of(*twice));
+    return Twice(key_of(twice->again));
   }
   for (std::size_t i = 0; i < required; ++i) {
     if (!Has(i)) return InvalidData("field " + Quote(names_[i]) + " is missing");
@@ -189,7 +189,7 @@ Status FieldReader::SkipValue(std::size_t depth) {
 Status CheckNames(const Manifest& manifest) {
   const auto name_of = [&](std::size_t i) { return std::string_view(manifest.objects[i].name); };
   const auto twice = zt::internal::FindTwice(manifest.objects.size(), name_of);
-  return twice ? InvalidData(TensorContext(name_of(*twice)) + " occurs twice") : OkStatus();
+  return twice ? InvalidData(TensorContext(name_of(twice->again)) + " occurs twice") : OkStatus();
 }
 
 }  // namespace zt::format::internal

@@ -94,7 +94,8 @@ class Content {
   }
 
   Status Part() {
-    const auto [type, dtype, digest] = Fields<3>({"type", "dtype", "digest"});
+    auto [type, dtype, digest] = Fields<3>({"type", "dtype", "digest"});
+    if (std::ranges::equal(Bytes(type), Bytes(dtype))) type = {};  // it says what the dtype says
     if (!dtype) return format::internal::BrokenV2("3.4", "field 'dtype' is missing");
     if (!digest) {
       return InvalidArgument(
@@ -122,7 +123,10 @@ class Content {
     Key(key);
     Copy(value);
   }
-  void Copy(const Span& span) { hasher_.Update(bytes_.subspan(span.begin, span.end - span.begin)); }
+  std::span<const std::byte> Bytes(const Span& span) const {
+    return bytes_.subspan(span.begin, span.end - span.begin);
+  }
+  void Copy(const Span& span) { hasher_.Update(Bytes(span)); }
   std::string NameAt(const Span& key) {
     cbor::Reader reader(bytes_, key.begin);
     return Quote(reader.Next().text);

@@ -60,7 +60,7 @@ StatusOr<Value> ReadMap(cbor::Reader& reader, const cbor::Item& head, std::size_
   }
   const auto key_of = [&map](std::size_t i) { return std::string_view(map[i].first); };
   if (const auto twice = zt::internal::FindTwice(map.size(), key_of)) {
-    return InvalidData("key " + Quote(key_of(*twice)) + " occurs twice");
+    return InvalidData("key " + Quote(key_of(twice->again)) + " occurs twice");
   }
   return Value(std::move(map));
 }

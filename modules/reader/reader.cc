@@ -18,6 +18,7 @@ import zt.std;
 import :recent;
 import zt.compress;
 import zt.core;
+import zt.digest;
 import zt.format;
 import zt.source;
 import zt.transform;
@@ -131,6 +132,7 @@ struct Reader::State {
   struct stat file{};  // what stood under it just before it was opened
   Manifest manifest;
   std::uint64_t data_end = 0, file_bytes = 0;
+  bool check_shards = true;
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> names;
 
   Mutex mutex;
@@ -148,6 +150,7 @@ struct Reader::State {
   }
 
   Status Init(const OpenOptions& options) {
+    check_shards = options.check_shards;
     const auto size = bytes->size();
     if (!size) return InvalidArgument("a .zt file is read from its end; a pipe will not do");
     file_bytes = *size;
@@ -207,6 +210,17 @@ struct Reader::State {
     if (c.decoded_bytes != kUnknownSize) return c.decoded_bytes;
     ZT_ASSIGN_OR_RETURN(const auto table, Table(c));
     return table->content_bytes;
+  }
+
+  // That what lies in a shard lies in the one that the root names, and in none like it.
+  Status CheckShardOf(const StoredComponent& c) {
+    if (c.shard == 0 || !check_shards) return OkStatus();
+    const StoredShard& shard = manifest.shards[c.shard - 1];
+    const DigestText stated = DigestOrUnknown(shard.digest);
+    if (stated.kind == DigestKind::kNone) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(const std::string found,
+                        reader::internal::DigestOfShard(*bytes, shard, c.shard - 1, stated.kind));
+    return reader::internal::CompareDigest(shard, stated, found);
   }
 
   StatusOr<Access> FindAccess(ComponentId id) {
@@ -440,6 +454,7 @@ Status Reader::ReadDecoded(ComponentId id, std::uint64_t offset, std::span<std::
   if (offset > size || out.size() > size - offset) {
     return InvalidArgument("the range lies beyond the component");
   }
+  ZT_RETURN_IF_ERROR(state_->CheckShardOf(c));
   if (c.encoding == Encoding::kRaw) {
     if (out.empty()) return OkStatus();
     ZT_RETURN_IF_ERROR(state_->bytes->ReadAt(c.offset + offset, out));

@@ -20,7 +20,7 @@ struct Access {
 // Finds the bytes of a file that a root names as a shard (2.0 §7): of the size that it states, with a 2.0 footer.
 using ShardFinder = std::function<StatusOr<std::shared_ptr<ByteSource>>(const StoredShard& shard)>;
 // Beside the root at `path`, ROOT.zt: ROOT-NAME.zt, or else any file of the folder with the shard's size and digest.
-ShardFinder ShardsBeside(const std::string& path);
+ShardFinder ShardsBeside(const std::string& path, const InputOptions& options = {});
 
 // What else a Reader may be told.
 struct OpenOptions {
@@ -29,6 +29,9 @@ struct OpenOptions {
   // Given the bytes of the file, and of its shards behind them, returns what is read in their place: a source that
   // looks at what passes.
   std::function<std::shared_ptr<ByteSource>(std::shared_ptr<ByteSource>)> wrap = {};
+  // The digest of a shard is its identity (2.0 §7.1): Read hashes all of a shard before it returns the first bytes of it.
+  // False for a caller that checks the digests itself, as the bytes pass.
+  bool check_shards = true;
 };
 
 // An open .zt file (zTensor 1.2 §5). Opening reads header, footer and manifest and checks all that they say
@@ -230,6 +233,8 @@ StatusOr<std::shared_ptr<ByteSource>> JoinShards(std::shared_ptr<ByteSource> fil
 // several shards is read once.
 StatusOr<std::string> DigestOfShard(ByteSource& joined, const StoredShard& shard, std::size_t index,
                                     DigestKind kind);
+// kDataLoss where `found` is not the digest that the root states for the shard.
+Status CompareDigest(const StoredShard& shard, const DigestText& stated, const std::string& found);
 
 // Of the file as a whole: what its bytes outside of blobs are, and whether its shards are what it says. What is wrong is
 // added to `wrong`, the rest to the report, the numbers of shards that cannot be read to `missing`.

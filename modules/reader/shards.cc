@@ -75,15 +75,14 @@ class ShardedBytes final : public ByteSource {
   // Of the bytes of file `number`. Shards that are one file have the same source.
   StatusOr<std::string> Digest(std::size_t number, DigestKind kind) {
     ZT_ASSIGN_OR_RETURN(const auto source, Open(number));
-    {
-      const MutexLock lock(mutex_);
-      const auto held = digests_.find({source.get(), kind});
-      if (held != digests_.end()) return held->second;
-    }
+    const std::pair<const ByteSource*, DigestKind> key(source.get(), kind);
+    if (auto held = HeldDigest(key)) return *std::move(held);
+    const MutexLock hashing(hashing_);  // of several threads that need a shard, one hashes it
+    if (auto held = HeldDigest(key)) return *std::move(held);
     auto digest = DigestOfBytes(*source, kind);
     if (!digest.ok()) return InShard(number, digest.status());
     const MutexLock lock(mutex_);
-    return digests_.emplace(std::pair(source.get(), kind), *std::move(digest)).first->second;
+    return digests_.emplace(key, *std::move(digest)).first->second;
   }
 
   Status CheckUnchanged() override {
@@ -109,6 +108,12 @@ class ShardedBytes final : public ByteSource {
     return Annotate(status, "shard " + Quote(shards_[number - 1].name));
   }
 
+  std::optional<std::string> HeldDigest(const std::pair<const ByteSource*, DigestKind>& key) {
+    const MutexLock lock(mutex_);
+    const auto held = digests_.find(key);
+    return held == digests_.end() ? std::nullopt : std::optional(held->second);
+  }
+
   StatusOr<std::shared_ptr<ByteSource>> Open(std::size_t number) {
     const MutexLock lock(mutex_);
     Place& place = open_[number];
@@ -122,7 +127,8 @@ class ShardedBytes final : public ByteSource {
   const std::string name_;
   const std::vector<StoredShard> shards_;
   const ShardFinder find_;
-  Mutex mutex_;  // for what `source` points to and for digests_; the rest does not change
+  Mutex hashing_;  // before mutex_
+  Mutex mutex_;    // for what `source` points to and for digests_; the rest does not change
   std::vector<Place> open_;  // by where they begin
   std::map<std::pair<const ByteSource*, DigestKind>, std::string> digests_;
 };
@@ -248,16 +254,23 @@ StatusOr<std::string> DigestOfShard(ByteSource& joined, const StoredShard& shard
   return DigestOfRange(joined, shard.begin, shard.begin + shard.bytes, kind);
 }
 
+Status CompareDigest(const StoredShard& shard, const DigestText& stated, const std::string& found) {
+  if (found == stated.canonical) return OkStatus();
+  return InvalidData("shard " + Quote(shard.name) + ": the digest is " + found +
+                     ", the root says " + shard.digest + " (zTensor 2.0 §7.1)");
+}
+
 }  // namespace reader::internal
 
-ShardFinder ShardsBeside(const std::string& path) {
+ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
   const std::filesystem::path root(path);
   const std::string folder = root.has_parent_path() ? root.parent_path().string() : ".";
-  return [root, folder, others = std::make_shared<Folder>(folder)](
+  return [root, folder, follow_links = options.follow_links,
+          others = std::make_shared<Folder>(folder)](
              const StoredShard& shard) -> StatusOr<std::shared_ptr<ByteSource>> {
     const std::string named = root.stem().string() + "-" + shard.name + ".zt";
     const auto open = [&](const std::string& name) -> StatusOr<std::shared_ptr<ByteSource>> {
-      ZT_RETURN_IF_ERROR(CheckStaysInside(folder, name));
+      if (!follow_links) ZT_RETURN_IF_ERROR(CheckStaysInside(folder, name));
       ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile((root.parent_path() / name).string()));
       ZT_RETURN_IF_ERROR(CheckShard(*bytes, shard));
       return bytes;

@@ -109,9 +109,8 @@ Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::
       missing.insert(static_cast<std::uint32_t>(i + 1));
     } else if (!known) {
       report.unverified.push_back("shard " + shard.name + ": " + expected.algorithm);
-    } else if (*found != expected.canonical) {
-      wrong.push_back("shard " + Quote(shard.name) + ": the digest is " + *found +
-                      ", the root says " + shard.digest + " (zTensor 2.0 §7.3)");
+    } else if (const Status same = CompareDigest(shard, expected, *found); !same.ok()) {
+      wrong.emplace_back(Message(same));
     } else {
       ++report.digests;
     }

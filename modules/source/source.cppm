@@ -63,6 +63,25 @@ struct ComponentId {
   auto operator<=>(const ComponentId&) const = default;  // by object, then component
 };
 
+// How an input is opened, whatever its format: every converter takes all of it, and passes over what it has no use for.
+struct InputOptions {
+  // Shards, parts of a set, files of a folder and external data may be symbolic links that lead out of the folder, as in the
+  // Hugging Face cache.
+  bool follow_links = false;
+  // Bytes that may be held at once where data has to be re-sorted, transposed, decoded as a whole or read from a pipe. Each
+  // converter says what it counts.
+  std::uint64_t memory_limit = std::uint64_t{64} << 20;
+  // npy: what the elements of '|V1', '<V2', '<f1' arrays are (ml_dtypes' bfloat16 and fp8 lose their name in the file).
+  // Nothing is guessed: without it such arrays are refused, and so is one whose width differs.
+  std::optional<ElementType> void_type = std::nullopt;
+  // npz: leaves the entries of a scipy sparse archive as the dense arrays they are.
+  bool keep_sparse = false;
+  // GGUF: accepts one shard of a split set by itself. Otherwise it is kDataLoss: tensors would be missing.
+  bool allow_single_shard = false;
+  // zt: sparse objects all of whose indices are u32 keep them, for an output whose version has them (Traits).
+  bool u32_indices = false;
+};
+
 // Where a component's declared bytes lie, unchanged, in a ByteSource: neighbouring extents are read with one call.
 struct Extent {
   ByteSource* bytes = nullptr;                     // owned by the TensorSource

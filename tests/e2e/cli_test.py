@@ -356,6 +356,33 @@ class CommandLine(support.EndToEnd):
         for arguments, says in cases:
             self.fail_with(USAGE, *arguments, says=says)
 
+    def test_numbers_are_decimal_and_whole_words(self):
+        names = [f"t{n}" for n in range(12)]
+        source = self.put("b.safetensors", make_safetensors({name: ("U8", [1], b"x") for name in names}))
+        listed = self.json("convert", source, "-n", "--json", "--shards", "010")  # ten, not eight
+        self.assertEqual(listed["shards"], 10)
+        self.assertEqual(self.json("convert", source, "-n", "--json", "--shard", "03/010")["shards"], 10)
+        wrong = {"--shards": ("0", "-1", "+3", "0x10", "3.0", "1e2", "3 ", " 3", "3apples", "", "100000", "99999999999999999999"),
+                 "--threads": ("+1", "0x2", "-1", "1025", "1.5"),
+                 "--shard-size": ("0", "+1", "-1", "0x10", "1e3", "1.2.3", ".", "MiB", "0KiB", "1 MiBs", "99999999999T"),
+                 "--align": ("0", "+64"), "--chunk": ("0",), "--memory": ("0", "-1"),
+                 "--shard": ("+1/2", "1/2/3", "1/", "/2", "0x1/2"), "--min-gain": ("+1", "0x1", "nan", "inf", "1 ", "1e1"),
+                 "--zstd": ("+3", "3.0", "0x3", "3 ", "", "Huffman", "99999999999", "20"), "--runs": ("0", "+1"), "--limit": ("0",)}
+        for option, texts in wrong.items():
+            command = ("bench", source) if option in ("--runs", "--limit") else ("convert", source, "-o", self.path("o.zt"))
+            for text in texts:
+                with self.subTest(option=option, text=text):
+                    line = self.fail_with(USAGE, *command, f"{option}={text}")
+                    self.assertIn(option, line)
+        self.assertFalse(self.path("o.zt").exists())
+        self.fail_with(USAGE, "convert", source, "-o", "o.zt", "--shards=0x10",
+                       says="--shards: '0x10' is no number from 1 to 99999; see ztstream convert --help")
+        self.fail_with(USAGE, "convert", source, "-o", "o.zt", "--shard-size=0", says="--shard-size: '0' is no size")
+        self.fail_with(USAGE, "convert", source, "-o", "o.zt", "--zstd=+3",
+                       says="--zstd: '+3' is none of a level, 'huffman' and 'planes'")
+        for words in (("--zstd=-5",), ("--zstd=019",), ("--min-gain=-2.5",), ("--shard-size=1.5K", "-n"), ("--threads=0",)):
+            self.succeed("convert", "-q", "-f", source, "-o", self.path("o.zt"), *words)
+
     def test_what_happens_to_outputs_is_said(self):
         self.fail_with(IO, "convert", self.source, "-o", self.path("no/o.zt"), says="make the folder first")
         self.fail_with(IO, "extract", self.source, "-o", self.path("no/way") / "_", "--to", "npy", says="make the folder first")

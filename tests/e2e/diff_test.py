@@ -114,6 +114,30 @@ class Diff(support.EndToEnd):
             self.assertEqual(process.returncode, DIFFERS)
             self.assertIn(f"shape {first} in the file, {second} in the source".encode(), process.stderr)
 
+    def test_attributes_of_tensors(self):
+        def model(name, attributes, values=b"same"):
+            return self.put(name, make_zt.encode_1({"w": {
+                "shape": [4], "components": {"data": {"dtype": "u8", "data": values}}, "attributes": attributes}}))
+        a = model("a.zt", {"scale": 2.0, "axis": 0, "note": {"x": 1, "y": float("nan")}, "gone": "x", "int": 3})
+        b = model("b.zt", {"scale": 3.0, "axis": 0, "note": {"y": float("nan"), "x": 1}, "new": [1], "int": 3.0}, b"sane")
+        self.assertEqual(self.differences(a, b), [
+            {"tensor": "w", "kind": "attribute", "attribute": "gone", "first": '"x"'},
+            {"tensor": "w", "kind": "attribute", "attribute": "int", "first": "3", "second": "3.0"},
+            {"tensor": "w", "kind": "attribute", "attribute": "new", "second": "[1]"},
+            {"tensor": "w", "kind": "attribute", "attribute": "scale", "first": "2.0", "second": "3.0"},
+            {"tensor": "w", "kind": "values", "component": "data", "elements": 4, "differing": 1, "largest": 1.0}])
+        process = self.run_program("diff", a, b)
+        self.assertEqual(process.returncode, DIFFERS)
+        lines = process.stdout.decode().splitlines()
+        self.assertEqual(lines[0], f"tensor 'w': attribute 'gone' \"x\" in {a}, none in {b}")
+        self.assertEqual(lines[3], f"tensor 'w': attribute 'scale' 2.0 in {a}, 3.0 in {b}")
+        process = self.run_program("verify", a, "--against", b)
+        self.assertEqual(process.returncode, DIFFERS)
+        self.assertIn(b"attribute 'scale' 2.0 in the file, 3.0 in the source", process.stderr)
+        self.assertEqual(self.differences(a, a), [])
+        # An empty map of them is none.
+        self.assertEqual(self.differences(model("a.zt", {}), self.put_tensors("b.safetensors", {"w": ("U8", [4], b"same")})), [])
+
     def test_many_differences_are_told_in_part(self):
         a, b = (self.put_tensors(f"{side}.safetensors", {f"t{n:03}": ("U8", [1], bytes([side])) for n in range(30)})
                 for side in (0, 1))

@@ -2,7 +2,8 @@
 //
 // FAULT_CALLS  the calls that count, as ",pread,preadv,"
 // FAULT_AT     which of them fails, from 1; 0: none
-// FAULT_KIND   an errno as a number, "short" (one byte is done) or "end" (a read finds the end of the file)
+// FAULT_KIND   an errno as a number, "short" (one byte is done) or "end" (a read finds the end of the file);
+//              "slow": none fails, and each of them takes FAULT_AT milliseconds longer
 // FAULT_LOG    a file that gets one line for the fault, "CALL OFFSET PATH", and at the end one "calls COUNT"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -52,6 +53,10 @@ static enum Fault Decide(const char* call, int fd, const char* path, long long o
   char word[32];
   snprintf(word, sizeof word, ",%s,", call);
   if (strstr(g_calls, word) == NULL) return NONE;
+  if (strcmp(g_kind, "slow") == 0) {
+    usleep((useconds_t)g_at * 1000);
+    return NONE;
+  }
   if (atomic_fetch_add(&g_count, 1) + 1 != g_at) return NONE;
   char name[4096] = "", link[64], line[4200];
   if (path != NULL) {

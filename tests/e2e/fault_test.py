@@ -16,12 +16,13 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 import unittest
 
 import numpy
 
 import support
-from support import DATA, DONE, INVALID, IO, PATIENCE, PROGRAM
+from support import DATA, DONE, INTERRUPTED, INVALID, IO, PATIENCE, PROGRAM
 
 import make_safetensors
 
@@ -233,6 +234,27 @@ class Faults(support.EndToEnd):
         self.fail_with(IO, "extract", "-f", model, "-o", f"{folder}/", says=("c.npy", "Is a directory"))
         self.assertEqual(self.entries(folder), ["a.npy", "c.npy"])
         self.assertEqual((folder / "a.npy").read_bytes(), OLD)
+
+    def test_a_signal_while_files_are_moved_into_place(self):
+        """extract -o DIR/: what is being published gets there, however long it takes; what is not yet, never does."""
+        source = self.path("i.safetensors")
+        make_safetensors.write(source, {f"t{n}": ("U8", [3], b"abc") for n in range(8)})
+        for calls, patience, status, want in ((",renameat2,", 500, DONE, [f"t{n}.npy" for n in range(8)]),
+                                              (",syncfs,", 4000, INTERRUPTED, None)):
+            folder, log = self.path("back"), self.path("log")
+            environment = dict(os.environ, LD_PRELOAD=SHIM, FAULT_CALLS=calls, FAULT_AT=str(patience), FAULT_KIND="slow",
+                               FAULT_LOG=str(log))
+            process = subprocess.Popen([PROGRAM, "extract", "-q", "-T", "1", source, "-o", f"{folder}/"], env=environment,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            begun = (lambda: (folder / "t0.npy").exists()) if want else (lambda: any(folder.glob(".extract.*/t7.npy")))
+            while process.poll() is None and not begun():
+                time.sleep(0.01)
+            time.sleep(0.3)
+            process.terminate()
+            errors = process.communicate(timeout=PATIENCE)[1].decode()
+            self.assertEqual(process.returncode, status, errors)
+            self.assertEqual(self.entries(folder) if folder.exists() else None, want, errors)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def test_every_call(self):
         jobs = int(os.environ.get("ZT_FAULTS_JOBS", "2"))

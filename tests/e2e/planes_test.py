@@ -76,7 +76,9 @@ class Planes(support.EndToEnd):
                 self.succeed("verify", self.path("raw.zt"), "--against", path)
                 self.succeed("diff", self.path("raw.zt"), path)
             self.succeed("extract", path, "-o", self.path("out.safetensors"), "-f")
-            self.succeed("diff", self.path("out.safetensors"), self.path("raw.zt"))
+            process = self.run_program("diff", "--json", self.path("out.safetensors"), self.path("raw.zt"))
+            kinds = {each["kind"] for each in json.loads(process.stdout)["differences"]}
+            self.assertLessEqual(kinds, {"attribute"}, name)  # which safetensors does not keep
             self.succeed("convert", path, "-o", self.path("again.zt"), "-f", "--zstd=planes", "--min-gain", "-100")
             self.succeed("diff", self.path("again.zt"), path)
 
@@ -158,7 +160,7 @@ class Planes(support.EndToEnd):
         for spec in ("1.1", "0.1"):
             self.fail_with(USAGE, "convert", source, "-o", self.path("out.zt"), "--zstd=planes", "--spec", spec,
                            says=("ztstream.planes/1", spec))
-        self.fail_with(USAGE, "convert", source, "-o", self.path("out.zt"), "--zstd=plane", says="huffman or planes")
+        self.fail_with(USAGE, "convert", source, "-o", self.path("out.zt"), "--zstd=plane", says="'huffman' and 'planes'")
 
 
 if __name__ == "__main__":

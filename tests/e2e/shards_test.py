@@ -10,12 +10,13 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import time
 import unittest
 
 import support
-from support import DATA, DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, PROGRAM, UNSUPPORTED, USAGE
+from support import DATA, DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, NUMERIC, PROGRAM, UNSUPPORTED, USAGE
 
 import make_safetensors
 import make_zt
@@ -327,11 +328,15 @@ class Again(Shards):
             self.assertEqual(again, first, options)
 
     def test_shards_older_than_an_input_are_not_kept(self):
-        self.convert("--shards", "2")
+        """What the sample of the inputs' bytes does not see, their times do."""
+        tensors = {name: ("U8", (1 << 20,), make_safetensors.pattern(1 << 20, seed)) for seed, name in enumerate("ab")}
+        make_safetensors.write(self.source, tensors)
+        plan = self.convert("--shards", "2")["plan_digest"]
         before = self.contents()
-        other = {name: (dtype, shape, data[::-1])
-                 for name, (dtype, shape, data) in make_safetensors.sample(NAMES, "BF16", (16, 32)).items()}
-        make_safetensors.write(self.source, other, {"from": "a test"})
+        content = bytearray(self.source.read_bytes())
+        content[20_000] ^= 1
+        self.source.write_bytes(bytes(content))
+        self.assertEqual(self.convert("--shards", "2", "-n")["plan_digest"], plan)
         for number in 1, 2:  # what was made of the older file was made before it was written
             os.utime(self.shard(number, 2), (1, 1))
         error = self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2")
@@ -482,7 +487,9 @@ class Join(Shards):
 
         self.assertLess(read_by("join", self.shard(1, 2), self.shard(2, 2), "-o", self.model), 8192)
         # A head of 16 KiB tells the format: HDF5 may begin that far in.
-        self.assertLess(read_by("convert", source, "-o", self.model, "--shards", "2", "-n"), 20_000)
+        # The sample of the data: where two tensors begin, 16 places of the file, and its end.
+        sample = (2 + 16) * 4096 + 65536
+        self.assertLess(read_by("convert", source, "-o", self.model, "--shards", "2", "-n"), 20_000 + sample)
 
 
 class AsOne(Shards):
@@ -573,6 +580,164 @@ class AsOne(Shards):
             index["metadata"] = metadata
             self.index.write_text(json.dumps(index))
             self.fail_with(INVALID, "inspect", self.index)
+
+
+class Identity(Shards):
+    """Two fine-tunes of one base have equal names, shapes and sizes; a shard of one is never taken for the other's."""
+
+    def setUp(self):
+        super().setUp()
+        self.other = self.path("other.safetensors")
+        make_safetensors.write(self.other, {name: (dtype, shape, data[::-1]) for name, (dtype, shape, data) in
+                                            make_safetensors.sample(NAMES, "BF16", (16, 32)).items()}, {"from": "a test"})
+
+    def beside(self, *options):
+        """Shards of the other model, in a folder of their own."""
+        folder = self.path("beside")
+        folder.mkdir(exist_ok=True)
+        self.succeed("convert", "-q", "-f", self.other, "-o", folder / "model.zt", "--shards", "2", *options)
+        return folder
+
+    def check_refused(self, model, says):
+        out = self.path("x.safetensors")
+        for command in (("convert", model, "-o", self.path("x.zt")),
+                        ("convert", model, "-o", self.path("x.zt"), "--include", f"^{NAMES[69]}$"),
+                        ("convert", model, "-o", self.path("new.zt"), "--shards", "3"),
+                        ("extract", model, "-o", out), ("extract", model, NAMES[69], "-o", out),
+                        ("diff", model, self.source), ("diff", model, model), ("id", model)):
+            self.fail_with(INVALID, *command, says=says)
+        for name in ("x.zt", "x.safetensors", "new.zt.index.json"):
+            self.assertFalse(self.path(name).exists())
+        self.assertFalse(self.path(shard_name(3, 3, "new")).exists())
+        for left in self.folder.glob("new-*"):  # of the shard that is right
+            left.unlink()
+        process = self.run_program("verify", model)
+        self.assertEqual(process.returncode, DIFFERS)
+        self.assertIn(b"the digest", process.stderr)
+        # Listing reads headers alone, and what lies in the right shard can be had.
+        self.succeed("inspect", model)
+        self.succeed("extract", "-q", model, NAMES[0], "-o", out)
+        out.unlink()
+
+    def test_a_shard_of_another_model_is_refused_by_its_digest(self):
+        for options in ((), ("--digest", "none"), ("--digest", "sha256")):
+            with self.subTest(options):
+                plan = self.convert("--shards", "2", "-f", *options)["plan_digest"]
+                wrong = (self.beside(*options) / shard_name(2, 2)).read_bytes()
+                theirs = support.read_zt(self.path("beside") / shard_name(2, 2))["attributes"]["ztstream.shard"]["plan"]
+                self.shard(2, 2).write_bytes(wrong)
+                self.fail_with(INVALID, "inspect", self.index, says="it is not of the plan that the index was made of")
+                self.shard(2, 2).write_bytes(wrong.replace(theirs.encode(), plan.encode()))
+                kind = "sha256" if "sha256" in options else "xxh3"
+                self.check_refused(self.index, (f"{self.shard(2, 2)}: the digest of the file is {kind}:",
+                                                f", the index says {kind}:"))
+
+    def test_so_it_is_below_a_root(self):
+        for options in (("--digest", "none"), ("--digest", "none", "-T", "1")):
+            with self.subTest(options):
+                self.convert("--shards", "2", "--spec", "2.0", "-f", *options)
+                shutil.copy(self.beside("--spec", "2.0", *options) / shard_name(2, 2), self.shard(2, 2))
+                self.check_refused(self.model, (f"{self.model}: shard '00002-of-00002': the digest of the file is xxh3:",
+                                                ", the root says xxh3:"))
+
+    def test_large_shards_in_any_order(self):
+        """Ranges of several threads, frames that are read ahead, names in another order: the digest is the file's."""
+        tensors = {f"t{n}": ("F32", (1 << 20,), make_safetensors.pattern(4 << 20, n)) for n in (5, 1, 3, 2, 0, 4)}
+        make_safetensors.write(self.source, tensors)
+        for options in ((), ("--zstd", "--chunk", "64KiB"), ("--spec", "2.0", "--zstd=planes")):
+            model = self.model if "2.0" in options else self.index
+            self.convert("--shards", "2", "-f", *options)
+            for more in ((), ("-T", "1"), ("-T", "8", "--memory", "4MiB"), ("--spec", "2.0", "--canonical"), ("--shards", "5")):
+                self.succeed("convert", "-q", "-f", model, "-o", self.path("merged.zt"), *more)
+                for file in self.folder.glob("merged*"):
+                    file.unlink()
+            self.assertIn(b"equal: 6 tensors", self.succeed("diff", model, self.source))
+            shutil.rmtree(self.out)
+            self.out.mkdir()
+
+    def test_join_refuses_shards_of_two_fine_tunes(self):
+        for options in ((), ("--spec", "2.0")):
+            self.convert("--shard", "1/2", *options)
+            self.succeed("convert", "-q", self.other, "-o", self.model, "--shard", "2/2", *options)
+            self.fail_with(INVALID, "join", self.shard(1, 2), self.shard(2, 2), "-o", self.model,
+                           says=f"{self.shard(2, 2)}: it is of another plan than {self.shard(1, 2)}")
+            for number in 1, 2:
+                self.shard(number, 2).unlink()
+
+    def test_an_input_that_is_put_in_place_of_another_is_noticed_whatever_its_time(self):
+        self.convert("--shards", "2")
+        before = self.contents()
+        os.utime(self.other, (1, 1))
+        self.other.rename(self.source)  # as mv, cp -p, rsync -a and tar do it
+        self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2", says="of other shards; use -f")
+        self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shard", "1/2", says="a shard of another plan")
+        self.assertEqual(self.contents(), before)
+
+    def test_an_input_is_the_same_elsewhere(self):
+        self.convert("--shards", "2")
+        copy = self.path("sub/copy.safetensors")
+        copy.parent.mkdir()
+        shutil.copy(self.source, copy)
+        os.utime(copy, (1, 1))
+        result = self.convert("--shards", "2", source=copy)
+        self.assertEqual([row["kept"] for row in result["files"]], [True, True])
+
+    def test_one_changed_tensor_makes_another_plan(self):
+        """Wherever it lies: each is looked at where it begins, and archives and manifests at their ends."""
+        plan = self.convert("--shards", "2", "-n")["plan_digest"]
+        tensors = make_safetensors.sample(NAMES, "BF16", (16, 32))
+        for name in (NAMES[0], NAMES[35], NAMES[69]):
+            dtype, shape, data = tensors[name]
+            changed = dict(tensors, **{name: (dtype, shape, bytes([data[0] ^ 1]) + data[1:])})
+            make_safetensors.write(self.other, changed, {"from": "a test"})
+            self.assertNotEqual(self.convert("--shards", "2", "-n", source=self.other)["plan_digest"], plan, name)
+            plans = set()
+            for source in (self.source, self.other):  # compressed: no tensor lies in the file as it is
+                self.succeed("convert", "-q", "-f", source, "-o", self.path("z.zt"), "--zstd", "--min-gain", "-1000")
+                plans.add(self.convert("--shards", "2", "-n", source=self.path("z.zt"))["plan_digest"])
+            self.assertEqual(len(plans), 2)
+
+    def test_a_run_that_fails_leaves_shard_and_digest_as_they_were(self):
+        tensors = {"a": ("F32", (4,), bytes(16)), "b": ("F32", (1,), struct.pack("<f", 1e30))}
+        make_safetensors.write(self.source, tensors)
+        self.convert("--shards", "1")
+        before = self.contents()
+        error = self.fail_with(NUMERIC, "convert", self.source, "-o", self.model, "--shards", "1", "-f", "--dtype", "f16")
+        self.assertIn("tensor 'b'", error)
+        self.assertEqual(self.contents(), before)
+        self.index.unlink()
+        self.join(1)
+        self.assertEqual(self.contents(), before)
+
+
+class Links(Shards):
+    """--follow-links means every opener: shards of an index and of a root, in every command."""
+
+    def test_shards_that_are_links_out_of_the_folder(self):
+        for options in ((), ("--spec", "2.0")):
+            with self.subTest(options):
+                self.convert("--shards", "2", *options)
+                model = self.model if options else self.index
+                store = self.path("store")
+                store.mkdir()
+                shutil.copy(DATA / "npy/c8.npy", self.path("b.npy"))  # with it, id reads more than a root's manifest
+                self.shard(2, 2).rename(store / "blob")
+                self.shard(2, 2).symlink_to(store / "blob")
+                out = self.path("x.zt")
+                for command in (("convert", model, "-o", out), ("diff", model, self.source), ("id", model, self.path("b.npy")),
+                                ("extract", "-q", model, "-o", self.path("x.npz"))):
+                    self.fail_with((INVALID, USAGE, UNSUPPORTED), *command, says="--follow-links")
+                    self.succeed(*command, "--follow-links", "-q")
+                self.assertNotEqual(self.run_program("verify", model).returncode, DONE)
+                for command in (("verify", model), ("verify", self.out), ("inspect", model),
+                                ("verify", model, "--against", self.source), ("verify", model, "--against", model),
+                                ("verify", out, "--against", model)):
+                    self.succeed(*command, "--follow-links", "-q")
+                for path in (self.out, store):
+                    shutil.rmtree(path)
+                self.out.mkdir()
+                out.unlink()
+                self.path("x.npz").unlink()
 
 
 class Root(Shards):

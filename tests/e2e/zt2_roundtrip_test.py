@@ -1,6 +1,7 @@
 """1.2 to 2.0 to 1.2, and 0.1 to 2.0 to 0.1: every declaration and every value comes back."""
 import unittest
 
+import make_zt2
 import support
 import zt2read
 import ztread
@@ -43,7 +44,19 @@ class RoundTrip(support.EndToEnd):
         self.assertEqual(self.declarations(back), self.declarations(start))
         self.assertEqual(self.values(back), self.values(start))
         self.assertEqual(self.run_program("diff", start, there).returncode, DONE)
+        self.check_id(start, there, back)
         return True
+
+    def check_id(self, start, *others):
+        """The content digest stays, whatever version and encoding a lossless conversion writes."""
+        want = self.succeed("id", start)
+        for path in others:
+            self.assertEqual(self.succeed("id", path), want, path.name)
+        for options in (("--spec", "2.0", "--zstd", "--min-gain", "-1000"), ("--spec", "2.0", "--zstd=planes"),
+                        ("--spec", "2.0", "--digest", "none", "--align", "4KiB"), ("--spec", "1.2", "--zstd=planes")):
+            again = self.path("again.zt")
+            self.succeed("convert", "-q", "-f", start, "-o", again, *options)
+            self.assertEqual(self.succeed("id", again), want, options)
 
     def test_every_fixture_that_both_sides_can_say(self):
         done, refused = {"1.2": 0, "0.1": 0}, []
@@ -63,6 +76,19 @@ class RoundTrip(support.EndToEnd):
         self.assertGreater(done["1.2"], 30, refused)
         self.assertGreater(done["0.1"], 15, refused)
         self.assertLess(len(refused), 8, refused)
+
+    def test_what_says_nothing_is_no_part_of_the_id(self):
+        ids = set()
+        for fields in ({}, {"type": "f32"}):
+            file = make_zt2.File()
+            file.add("t", [2], data=file.part(bytes(8), "f32", **fields))
+            path = self.put("in.zt", file.finish())
+            ids.add(self.succeed("id", path))
+            self.check_id(path)
+        self.assertEqual(len(ids), 1)
+        file = make_zt2.File()
+        file.add("t", [2], attributes={"a": 1}, data=file.part(bytes(8), "f32"))
+        self.assertNotIn(self.succeed("id", self.put("in.zt", file.finish())), ids)
 
 
 if __name__ == "__main__":

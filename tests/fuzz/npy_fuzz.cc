@@ -11,7 +11,7 @@ import zt.fuzz.accept;
 import zt.source;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  zt::NpyOptions options;
+  zt::InputOptions options;
   options.void_type = zt::ParseElementType("bf16");
   options.memory_limit = 4096;  // Fortran order in several passes
   const auto open = [&] {

@@ -11,7 +11,7 @@ import zt.fuzz.accept;
 import zt.source;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  zt::NpyOptions options;
+  zt::InputOptions options;
   options.memory_limit = std::uint64_t{1} << 20;
   for (const bool keep_sparse : {false, true}) {
     options.keep_sparse = keep_sparse;

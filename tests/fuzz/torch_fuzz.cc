@@ -10,7 +10,7 @@ import zt.core;
 import zt.source;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  zt::TorchOptions options;
+  zt::InputOptions options;
   options.memory_limit = std::uint64_t{1} << 20;
   const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source =
       zt::OpenTorch(zt::MemoryBytes(FuzzBytes(data, size), "input"), "stem", options);

@@ -74,7 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     archive.Add(std::string("a/data/") + key, std::string(key[0] == '3' ? 0 : 96, '\0'));
   }
   const std::string bytes = archive.Finish();
-  zt::TorchOptions options;
+  zt::InputOptions options;
   options.memory_limit = std::uint64_t{1} << 20;
   const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source =
       zt::OpenTorch(zt::MemoryBytes(std::as_bytes(std::span(bytes)), "input"), "stem", options);

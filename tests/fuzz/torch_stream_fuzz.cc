@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.\x80\x02}.", 25);
   std::string bytes(kHead);
   bytes.append(reinterpret_cast<const char*>(data), size);
-  zt::TorchOptions options;
+  zt::InputOptions options;
   options.memory_limit = std::uint64_t{1} << 20;
   const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source =
       zt::OpenTorch(zt::MemoryBytes(std::as_bytes(std::span(bytes)), "input"), "stem", options);

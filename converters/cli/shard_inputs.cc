@@ -1,0 +1,121 @@
+// zt.cli:shards — the files that a plan reads: when they changed, and a sample of what is in them.
+module;
+
+#include "core/name_table.h"
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :args;
+import :shards;
+import zt;
+
+namespace zt::cli::internal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostSamples = 4096;    // in all files together
+constexpr std::uint64_t kSampleBytes = 4096;  // where a tensor begins
+constexpr std::uint64_t kEndBytes = 65536;    // of a file: many have a directory or manifest there
+constexpr std::uint64_t kSpread = 16;         // samples of a file wherever its tensors lie
+
+struct Sample {
+  const std::string* path = nullptr;
+  std::uint64_t offset = 0;
+};
+
+// Where the file is looked at, ascending.
+void AddSamples(const std::string& path, std::vector<std::uint64_t> places,
+                std::vector<Sample>& samples) {
+  std::error_code error;
+  const std::uint64_t bytes = fs::file_size(path, error);
+  if (error) return;
+  for (std::uint64_t i = 0; i < kSpread; ++i) places.push_back(bytes / kSpread * i);
+  std::ranges::sort(places);
+  const auto again = std::ranges::unique(places);
+  places.erase(again.begin(), again.end());
+  for (const std::uint64_t place : places) {
+    if (place < bytes) samples.push_back({&path, place});
+  }
+}
+
+}  // namespace
+
+std::vector<InputFile> FindInputFiles(const ConvertArgs& args, const TensorSource& source,
+                                      const Plan& plan) {
+  std::vector<InputFile> files;
+  std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> known;
+  for (const PlannedObject& object : plan.objects) {
+    for (const PlannedComponent& component : object.components) {
+      const std::string& name = source.file(component.source);
+      if (name.empty()) continue;
+      const auto [held, fresh] = known.emplace(name, files.size());
+      if (fresh) files.emplace_back();
+      if (const auto extent = source.extent(component.source); extent && extent->bytes != nullptr)
+        files[held->second].places.push_back(extent->offset);
+    }
+  }
+  for (const auto& [name, index] : known) {
+    // Those of a folder or an index have their names within the folder.
+    std::vector<std::string>& paths = files[index].paths;
+    const auto add = [&](const fs::path& path) {
+      std::error_code error;
+      if (fs::exists(path, error) && std::ranges::find(paths, path.string()) == paths.end())
+        paths.push_back(path.string());
+    };
+    add(name);
+    for (const std::string& input : args.inputs) {
+      std::error_code error;
+      const bool folder = fs::is_directory(input, error);
+      add((folder ? fs::path(input) : fs::path(input).parent_path()) / name);
+    }
+  }
+  return files;
+}
+
+std::optional<fs::file_time_type> LastChange(const std::vector<InputFile>& files) {
+  std::optional<fs::file_time_type> last;
+  for (const InputFile& file : files) {
+    for (const std::string& path : file.paths) {
+      std::error_code error;
+      const fs::file_time_type time = fs::last_write_time(path, error);
+      if (!error) last = last ? std::max(*last, time) : time;
+    }
+  }
+  return last;
+}
+
+StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files) {
+  std::vector<Sample> samples;
+  for (const InputFile& file : files) {
+    for (const std::string& path : file.paths) AddSamples(path, file.places, samples);
+  }
+  const std::unique_ptr<Hasher> hasher = MakeHasher(DigestKind::kSha256);
+  const std::size_t count = std::min(samples.size(), kMostSamples);
+  std::vector<std::byte> buffer(kEndBytes);
+  const std::string* open = nullptr;
+  std::shared_ptr<ByteSource> bytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Sample& sample = samples[i * samples.size() / count];
+    const auto hash = [&](std::uint64_t offset, std::uint64_t most) -> Status {
+      const auto piece = std::span(buffer).first(std::min(most, *bytes->size() - offset));
+      ZT_RETURN_IF_ERROR(Annotate(bytes->ReadAt(offset, piece), *sample.path));
+      hasher->Update(piece);
+      return OkStatus();
+    };
+    if (sample.path != open) {
+      auto opened = OpenFile(*sample.path);
+      if (!opened.ok()) return Annotate(opened.status(), *sample.path);
+      bytes = *std::move(opened);
+      open = sample.path;
+      const std::uint64_t size = *bytes->size();
+      ZT_RETURN_IF_ERROR(hash(size - std::min(size, kEndBytes), kEndBytes));
+    }
+    if (sample.offset < *bytes->size()) ZT_RETURN_IF_ERROR(hash(sample.offset, kSampleBytes));
+  }
+  return hasher->Finish();
+}
+
+}  // namespace zt::cli::internal
