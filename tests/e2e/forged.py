@@ -7,8 +7,8 @@ import struct
 
 import make_zt
 from agreement import BAD, GOOD, UNKNOWN
-from make_zt2 import File, csr, dense, u64s
-from zt2read import MAGIC, encode_cbor
+from make_zt2 import File, csr, u64s
+from zt2read import encode_cbor
 
 ZSTD = "zt.zstd-seekable/1"
 
@@ -113,12 +113,6 @@ def only(content=bytes(8), shape=(8,), layout="dense", attributes=None, **fields
     return file.finish()
 
 
-def rooted(**fields):
-    file = dense(bytes(8), (2,), dtype="f32")
-    file.root |= fields
-    return file
-
-
 def itself():
     """A tensor whose bytes are the manifest that declares it."""
     length = 0
@@ -197,11 +191,12 @@ def only_digest(digest):
 def canonical_and_not():
     """(name, bytes): the first is in canonical form; the others hold the same tensor and are not."""
     def file(change=lambda file: None, **footer):
-        made = rooted()
-        made.heap[:] = MAGIC
-        made.root["objects"]["t"]["parts"]["data"] = made.part(bytes(8), "f32", "sha256")
+        made, step = File(), 1 << 16
+        made.heap += bytes(step - len(made.heap))
+        made.add("t", [2], data=made.part(bytes(8), "f32"))
+        made.heap += bytes(2 * step - len(made.heap))
         change(made)
-        return made, footer
+        return made.finish(**footer)
 
     def at(file):
         return file.root["objects"]["t"]
