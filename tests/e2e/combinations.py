@@ -365,7 +365,7 @@ class Trial:
         second.words = ["--no-metadata"] * (second.spec == "0.1")
         if not second.can_say(model, {}) or options.group:
             return
-        self.words, words, self.stdin = [self.out], self.words, None
+        self.words, words = [self.out], self.words
         command, out = self.command(second, "second")
         self.words = words
         status = self.run(*command, *self.threads(), status=(DONE, USAGE) if second.cut else DONE)
