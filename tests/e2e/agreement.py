@@ -1,6 +1,6 @@
 """agreement.py: gives one file after another to every command and to the C interface, which must say the same of it.
 
-  scripts/agreement.sh N [SEED]     or: agreement.py N [SEED] [--program PROGRAM] [--library LIBRARY] [--keep FOLDER] [--files FILE...]
+  scripts/agreement.sh N [SEED] [--program PROGRAM] [--library LIBRARY] [--keep FOLDER] [--files FILE...]
 
 Tries N random and N mutated files of each version (random_manifests.py), beginning with SEED, or the files. `verify` reads
 everything, so its verdict is that of the file: good, opaque (good, but a part is in an encoding that nobody here knows),
@@ -205,7 +205,8 @@ class Checker:
             if out.exists():
                 self.disagree(f"convert {label}", status, "leaves an output")
             return
-        for command in (["verify", "-T1", out, *(["--canonical"] if label == "canonical" else [])], ["diff", "-T1", self.path, out]):
+        canonical = ["--canonical"] if label == "canonical" else []
+        for command in (["verify", "-T1", out, *canonical], ["diff", "-T1", self.path, out]):
             status, said, text = self.run(*command)
             if status != DONE and self.kind == GOOD:
                 self.disagree(f"{command[0]} of convert {label}", status, said or text.decode(errors="replace"))

@@ -272,7 +272,7 @@ class Trial:
         check(not clash or status != DONE, "two tensors have one name")
         if status != DONE:
             left = any((self.folder / self.out).iterdir()) if options.cut else (self.folder / self.out).exists()
-            check(not left or options.cut and status == NUMERIC, "an output after a failure")
+            check(not left or options.cut and status in (NUMERIC, UNSUPPORTED), "an output after a failure")
             return
         self.check_output(options, model, attributes)
         self.check_commands(options, tensors, model, kept)
@@ -284,7 +284,8 @@ class Trial:
             parts = [read_zt(shard) for shard in sorted(path.glob("*.zt"))]
             check(sum(len(part["objects"]) for part in parts) == len(set().union(*(part["objects"] for part in parts))),
                   "a tensor in two shards")
-            return {"attributes": parts[0]["attributes"] or {}, "objects": {k: v for part in parts for k, v in part["objects"].items()}}
+            objects = {name: entry for part in parts for name, entry in part["objects"].items()}
+            return {"attributes": parts[0]["attributes"] or {}, "objects": objects}
         path = path / "m.zt" if path.is_dir() else path
         with open(path, "rb") as stream:
             if stream.read(8) != zt2read.MAGIC:
@@ -490,8 +491,8 @@ def zt2_entry(file, name):
     got = file.objects[name]
     layout = got.layout.removeprefix("ztstream.").removesuffix("/1") if got.layout.startswith("ztstream.") else got.layout
     layout = {"zt.sparse_coo/1": "sparse_coo", "zt.sparse_csr/1": "sparse_csr"}.get(layout, layout)
-    components = {role: {"dtype": "bool" if part.type == "bool" else part.dtype, "type": None if part.type == "bool" else part.type,
-                         "bytes": file.bytes_of(part, file.stored(name, role), got)} for role, part in got.parts.items()}
+    components = {role: {"dtype": "bool" if part.type == "bool" else part.dtype,
+                         "type": None if part.type == "bool" else part.type, "bytes": file.bytes_of(part, file.stored(name, role), got)} for role, part in got.parts.items()}
     return {"shape": got.shape, "format": layout, "attributes": got.attributes or {}, "components": components}
 
 

@@ -1,7 +1,6 @@
 """diff and verify --against, compared with a computation of their own: random models, and the same with other values, shapes,
 types, formats, components or attributes, each written in a random format."""
 import copy
-import io
 import json
 import math
 import os
@@ -17,8 +16,8 @@ import make_zt2
 import number_formats
 import random_inputs
 import support
-import zt2read
-from random_inputs import Tensor, dense
+
+from random_inputs import dense
 from support import DIFFERS, DONE, UNSUPPORTED
 
 SAFETENSORS = {(dtype, kind): name for name, (dtype, kind) in make_safetensors.ZTENSOR.items() if name[:2] not in ("F4", "F6")}

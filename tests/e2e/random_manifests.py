@@ -7,13 +7,13 @@ import struct
 
 import make_zt
 import make_zt2
+import ztread
 from zt2read import TYPES, WIDTHS, digest_of, encode_cbor
 
 VERSIONS = ("0.1", "1.1", "1.2", "2.0")
-LONG = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "bool": "bool",
-        **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}}
+LONG = {short: long for long, short in ztread.LONG.items()}
 STRANGE = ("foo", "ztstream.foo/1", "x.y/1", "u8", "f32", "f6_e2m3", "ztstream.f6_e2m3/1")
-TYPED_11 = {"f8_e4m3fn": "f8_e4m3", "f8_e5m2": "f8_e5m2", "complex64": "complex64", "complex128": "complex128"}
+TYPED_11 = {logical: dtype for dtype, (_, logical) in ztread.DTYPES_11.items()}
 ATTRIBUTES = (1, -5, "x", None, True, [1, {"a": b"z"}], 1.5, {"": 1}, "", {}, b"", 1 << 63)
 
 
@@ -113,8 +113,9 @@ def dense(rng, version):
     shape = [rng.choice((0, 1, 2, 3, 4, 7)) for _ in range(rng.choice((0, 1, 1, 2, 2, 3)))]
     attributes = {}
     if kind == "f4_e2m1" and version == "1.2":  # of 1.2: its bytes are the shape
-        attributes, shape = {"logical_shape": [shape[-1] * 2] if len(shape) == 1 else []}, shape
-        return "dense", shape, attributes if rng.random() < 0.5 else {}, {"data": Part("u8", rng.randbytes(product(shape)), kind)}
+        attributes = {"logical_shape": [shape[-1] * 2] if len(shape) == 1 else []}
+        data = Part("u8", rng.randbytes(product(shape)), kind)
+        return "dense", shape, attributes if rng.random() < 0.5 else {}, {"data": data}
     return "dense", shape, {}, {"data": Part(dtype, content(rng, dtype, kind, product(shape)), kind)}
 
 
@@ -141,7 +142,8 @@ def random_object(rng, version):
         if rng.random() < 0.01:
             part.data += b"\0"
     for _ in range(rng.choice((0, 0, 0, 0, 1, 2))):
-        made[2][rng.choice(("k", "scale", "logical_shape", "rare", "", "x" * 1025) if rng.random() < 0.1 else ("k", "scale"))] = rng.choice(ATTRIBUTES)
+        rare = ("logical_shape", "rare", "", "x" * 1025)
+        made[2][rng.choice(rare if rng.random() < 0.1 else ("k", "scale"))] = rng.choice(ATTRIBUTES)
     return made
 
 
