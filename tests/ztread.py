@@ -421,6 +421,9 @@ def check_object(o):
         size = WIDTHS[v["dtype"]] * TYPES.get(v["type"], ("", 1))[1]
         rule(len(v["bytes"]) % size == 0, f"{name}/values: no whole elements")
         count = len(v["bytes"]) // size
+        if v["type"] not in (None, v["dtype"], *TYPES):  # several may share a byte: the indices count them
+            index = parts["indices" if fmt == "sparse_csr" else "coords"]
+            count = len(index["bytes"]) // WIDTHS[index["dtype"]] // (1 if fmt == "sparse_csr" else max(len(shape), 1))
     if fmt == "sparse_csr":
         rule(len(shape) == 2, f"{name}: sparse_csr of rank {len(shape)}")
         indices = numbers(parts["indices"], f"{name}/indices")

@@ -52,7 +52,7 @@ CANNOT = [
     ("npz", "is not an array|one sparse matrix and nothing else|scipy has no matrices of|numpy cannot be told", UNSUPPORTED,
      "numpy's arrays and scipy's matrices are what an .npz holds"),
     ("npz", "a zip archive's names", UNSUPPORTED, "names in a zip archive end at a zero"),
-    ("2.0|canonical|id", "has no empty names|version 2.0 has names of at most 1024|holds U.0000", USAGE,
+    ("2.0|canonical|id", "§3[.]5|has no empty names|names of at most 1024|holds U.0000", USAGE,
      "names of 2.0 have 1 to 1,024 bytes and no zero"),
     ("2.0|canonical|id", "two elements name the same cell|is not above the one before it", UNSUPPORTED,
      "a cell is named once, and the columns of a row ascend"),
