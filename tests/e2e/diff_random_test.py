@@ -150,22 +150,25 @@ def rows_of(a, b):
     if a.format != b.format:
         return [{"kind": "format", "first": a.format, "second": b.format}]
     rows = [{"kind": "shape", "first": str(a.shape), "second": str(b.shape)}] if a.shape != b.shape else []
-    if a.attributes != b.attributes or str(a.attributes) != str(b.attributes):
-        rows.append({"kind": "attributes"})
+    for key in sorted(a.attributes.keys() | b.attributes.keys()):
+        first, second = ({side: json.dumps(each.attributes[key])} if key in each.attributes else {}
+                         for side, each in (("first", a), ("second", b)))
+        if list(first.values()) != list(second.values()):
+            rows.append({"kind": "attribute", "attribute": key} | first | second)
     for role, (dtype, kind, data) in a.parts.items():
         other = b.parts[role]
         if (dtype, kind) != other[:2]:
             rows.append({"kind": "dtype", "component": role, "first": kind or dtype, "second": other[1] or other[0]})
         elif len(data) != len(other[2]) and a.shape == b.shape:
             rows.append({"kind": "components", "component": role, "first": f"{len(data)} bytes", "second": f"{len(other[2])} bytes"})
-    if [row for row in rows if row["kind"] != "attributes"]:
+    if [row for row in rows if row["kind"] != "attribute"]:
         return rows
     found = {role: values_row(a, role, data, b.parts[role][2]) for role, (_, _, data) in a.parts.items()}
     return rows + [{"kind": "values", "component": role} | row for role, row in found.items() if row]
 
 
 def row_key(row):
-    return row["tensor"], row["kind"], row.get("component", "")
+    return row["tensor"], row["kind"], row.get("component", ""), row.get("attribute", "")
 
 
 # ---- how a model is written -----------------------------------------------------------------------------------
@@ -280,9 +283,6 @@ class Random(support.EndToEnd):
         report = json.loads(process.stdout)
         rows = report["differences"]
         self.assertEqual(process.returncode, DIFFERS if rows else DONE)
-        for row in rows:
-            if row["kind"] == "attributes":
-                del row["first"], row["second"]
         return sorted(rows, key=row_key)
 
     def same(self, got, want):
