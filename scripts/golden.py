@@ -11,6 +11,8 @@ outputs are kept there under the line's number, for a look at what differs.
 import argparse
 import concurrent.futures
 import hashlib
+import itertools
+import lzma
 import os
 import pathlib
 import re
@@ -30,12 +32,24 @@ CONVERT = [
     "--dtype bf16 --on-overflow inf -T2", "--dtype f16 --on-overflow saturate --zstd", "--dtype f32", "--dtype f64 --digest xxh3",
     "--dtype f8_e4m3fn", "--dtype i32 --on-overflow saturate --json",
     "--dequantize f32 -T2", "--dequantize bf16 --zstd --spec 1.1", "--quant group -T2", "--quant group --spec 1.1 --zstd",
+    "--spec 2.0 -T2", "--spec 2.0 --zstd --chunk 64KiB -T3", "--spec 2.0 --zstd=planes --digest sha256 --align 4KiB",
+    "--spec 2.0 --digest none --quant group", "--spec 2.0 --dtype bf16 --on-overflow inf --dequantize f32",
+    "stdin stdout --spec 2.0 --zstd=huffman", "--spec 2.0 --dry-run", "--canonical -T2", "stdin --canonical --sparse keep",
+    "--canonical --no-metadata --dtype f32 --rename s/^/model./", "--zstd=planes -T2", "--zstd=planes --chunk 4KiB --min-gain 0",
     "--sparse keep", "--include [ae] --exclude 1 --rename s/[.]/_/", "-T3 --memory 1MiB --zstd --dtype .*[w2]=f32 --digest sha256",
 ]
+# The same for outputs of several files, each set in a folder of its own; what JOIN says is written a shard at a time.
+CUT = ["--shards 2 -T2", "--shard-size 4KiB --zstd --json", "--shards 3 --dry-run", "--shards 2 --spec 2.0 -T2",
+       "--shard-size 64KiB --spec 2.0 --zstd=planes --digest sha256", "--shards 2 --canonical", "--shards 2 --spec 0.1"]
+JOIN = ["", "--spec 2.0 --zstd"]
 SUFFIXES = {"safetensors": ".safetensors", "npz": ".npz", "gguf": ".gguf", "npy": "/"}
 # How the .zt files that extract, verify, diff and inspect are tried on are made of each input.
 MADE = {"plain": "-T1", "packed": "--zstd --chunk 64KiB --digest sha256", "old": "--spec 0.1", "groups": "--quant group --zstd",
-        "arrays": "--sparse keep --digest xxh3"}
+        "arrays": "--sparse keep --digest xxh3",
+        "two": "--spec 2.0 --zstd --chunk 64KiB", "canonical": "--canonical", "planes": "--zstd=planes --digest sha256",
+        "cut": "--shards 2 --zstd", "cut2": "--shards 2 --spec 2.0"}
+UNSYNCED = ("inspect", "verify", "diff", "id")  # commands that write no file
+LARGEST = 4 << 20  # of what is unpacked: larger files of tests/data are left out
 
 
 def stable(text, home):
@@ -58,10 +72,11 @@ def sum_of(path):
 
 
 class Run:
-    """One run of the program: a label, its arguments, what goes to standard input, and where its output lies."""
+    """One run of the program: a label, its arguments, where its output lies, what goes to standard input, and the arguments
+    of runs that come before it."""
 
-    def __init__(self, label, arguments, output=None, stdin=None, piped=False):
-        self.label, self.arguments, self.output, self.stdin, self.piped = label, arguments, output, stdin, piped
+    def __init__(self, label, arguments, output=None, stdin=None, before=()):
+        self.label, self.arguments, self.output, self.stdin, self.before = label, arguments, output, stdin, before
 
 
 def inputs(data):
@@ -69,10 +84,14 @@ def inputs(data):
     for path in sorted(data.rglob("*")):
         place = path.relative_to(data)
         if path.is_dir():
-            if any(path.glob("*.index.json")) or any(path.glob("config.json")) or path.name == "npy":
+            if any(any(path.glob(name)) for name in ("*.index.json", "config.json", ".metadata")) or path.name == "npy":
                 yield str(place)
-        elif path.suffix in (".zt", ".safetensors", ".npy", ".npz", ".gguf"):
+        elif path.suffix in (".zt", ".safetensors", ".npy", ".npz", ".gguf", ".pt", ".pth", ".bin", ".onnx", ".h5"):
             yield str(place)
+
+
+def made_of(at, kind):
+    return f"made/{at}-{kind}" if "cut" in kind else f"made/{at}.{kind}.zt"
 
 
 def first_runs(names, home):
@@ -88,16 +107,29 @@ def first_runs(names, home):
             out = "-" if piped_out else f"out/{at}.{number}.zt"
             yield Run(f"convert {name} {options}", ["convert", *words, "-" if piped_in else name, "-o", out],
                       None if piped_out else out, name if piped_in else None)
+        for number, options in enumerate(CUT):
+            out = f"out/{at}-cut-{number}"
+            yield Run(f"convert {name} {options}", ["convert", *options.split(), name, "-o", out + "/m.zt"], out)
+        for number, (options, missing) in enumerate(itertools.product(JOIN, (False, True))):
+            out = f"out/{at}-join-{number}"
+            parts = [f"{out}/m-0000{i}-of-00002.zt" for i in ((2,) if missing else (1, 2))]
+            yield Run(f"join {name} {options}" + " --missing" * missing,
+                      ["join", *["--missing"] * missing, *parts, "-o", out + "/m.zt"], out,
+                      before=[["convert", *options.split(), "--shard", f"{i}/2", name, "-o", out + "/m.zt"]
+                              for i in ((2,) if missing else (1, 2))])
         for kind, options in MADE.items():
-            out = f"made/{at}.{kind}.zt"
-            yield Run(f"convert {name} {options} (kept)", ["convert", *options.split(), name, "-o", out], out)
-        for options in "", "--json", "-v":
+            out = made_of(at, kind)
+            yield Run(f"convert {name} {options} (kept)",
+                      ["convert", *options.split(), name, "-o", out + ("/m.zt" if "cut" in kind else "")], out)
+        for options in "", "--json", "-v", "--tree --sort size":
             yield Run(f"inspect {name} {options}", ["inspect", *options.split(), name])
+        for options in "-T2", "--json --digest xxh3 -T1":
+            yield Run(f"id {name} {options}", ["id", *options.split(), name])
         for to, suffix in SUFFIXES.items():
             out = f"out/{at}.straight{suffix}"
             yield Run(f"extract {name} to {to}", ["extract", "-T2", name, "-o", out], out)
         yield Run(f"extract {name} piped", ["extract", "--to", "safetensors", "-", "-o", "-"], None, None if folder else name)
-        for options in "-T1", "--json -T2":
+        for options in "-T1", "--json -T2", "--canonical":
             yield Run(f"verify {name} {options}", ["verify", *options.split(), name])
         other = names[(at + 1) % len(names)]
         for options in "-T2", "--json -T1":
@@ -109,37 +141,45 @@ def second_runs(names, home):
     """What is done with the .zt files made of the inputs."""
     for at, name in enumerate(names):
         for kind in MADE:
-            made = f"made/{at}.{kind}.zt"
-            if not (home / made).exists():
+            made, cut = made_of(at, kind), "cut" in kind
+            if not (home / made).is_file() and not any((home / made).glob("m*")):
                 continue
             label = f"{name}, {kind}"
+            if cut:
+                yield Run(f"inspect {label}, its first shard", ["inspect", made + "/m-00001-of-00002.zt"])
             for to, suffix in SUFFIXES.items():
                 out = f"out/{at}.{kind}{suffix}"
                 yield Run(f"extract {label} to {to}", ["extract", "-T2", made, "-o", out], out)
-            yield Run(f"extract {label} piped", ["extract", "--json", "--to", "npz", "-", "-o", f"out/{at}.{kind}.piped.npz"],
-                      f"out/{at}.{kind}.piped.npz", made)
-            for options in "-T1", "-T3 --json", f"-T2 --against {name}":
+            if not cut:
+                yield Run(f"extract {label} piped", ["extract", "--json", "--to", "npz", "-", "-o", f"out/{at}.{kind}.piped.npz"],
+                          f"out/{at}.{kind}.piped.npz", made)
+            yield Run(f"id {label}", ["id", made])
+            for options in "-T1", "-T3 --json", "--canonical", f"-T2 --against {name}":
                 yield Run(f"verify {label} {options.replace(name, 'its input')}", ["verify", made, *options.split()])
             yield Run(f"inspect {label}", ["inspect", "--json", made])
             yield Run(f"diff {label} and its input", ["diff", "-T2", name, made])
             out = f"out/{at}.{kind}.again.zt"
             yield Run(f"convert {label} again", ["convert", "-T2", made, "-o", out], out)
+            yield Run(f"convert {label} to 2.0", ["convert", "-T2", "--spec", "2.0", made, "-o", out + "3"], out + "3")
             yield Run(f"convert {label} and its input", ["convert", "-T2", made, name, "-o", out + "2"], out + "2")
 
 
 def execute(program, home, keep, number, run):
-    source = open(home / run.stdin, "rb") if run.stdin else subprocess.DEVNULL
-    try:
-        arguments = run.arguments if run.arguments[0] in ("inspect", "verify", "diff") else [*run.arguments, "--no-sync"]
-        done = subprocess.run([program, *arguments], cwd=home, stdin=source, capture_output=True, timeout=PATIENCE, check=False)
-        status, out, err = done.returncode, done.stdout, done.stderr
-    except subprocess.TimeoutExpired:
-        status, out, err = "hangs", b"", b""
-    finally:
-        if run.stdin:
-            source.close()
+    output, out, err, status = home / run.output if run.output else None, b"", b"", 0
+    if output and not output.suffix:
+        output.mkdir()
+    for arguments in (*run.before, run.arguments):
+        source = open(home / run.stdin, "rb") if run.stdin else subprocess.DEVNULL
+        try:
+            done = subprocess.run([program, *arguments, *(["--no-sync"] if arguments[0] not in UNSYNCED else [])], cwd=home,
+                                  stdin=source, capture_output=True, timeout=PATIENCE, check=False)
+            status, out, err = done.returncode, out + done.stdout, err + done.stderr
+        except subprocess.TimeoutExpired:
+            status, out, err = "hangs", b"", b""
+        finally:
+            if run.stdin:
+                source.close()
     out, err = (out if out[:4] == b"ZTEN" else stable(out, str(home))), stable(err, str(home))
-    output = home / run.output if run.output else None
     line = f"{status:>3} {sum_of(output) if output else '-':12} {short(out):12} {short(err):12} {' '.join(run.label.split())}"
     if keep:
         (keep / f"{number}.command").write_text(" ".join(run.arguments) + "\n")
@@ -171,6 +211,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
         home = pathlib.Path(folder)
         shutil.copytree(options.data, home, dirs_exist_ok=True)
+        for packed in home.rglob("*.zt.xz"):
+            content = lzma.decompress(packed.read_bytes())
+            if len(content) <= LARGEST:
+                packed.with_suffix("").write_bytes(content)
         names = list(inputs(home))
         for made in "out", "made":
             (home / made).mkdir()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints one line for each of some thousand runs of a program over tests/data: status and digests of all it wrote.
+# Prints one line for each of forty-eight thousand runs of a program over tests/data: status and digests of all it wrote.
 #
 #   scripts/golden.sh PROGRAM [--only REGEX] [--keep FOLDER] > LINES
 #

@@ -193,7 +193,7 @@ def check_attributes(holder, where):
 
 
 def check_digest(text, where):
-    need(re.fullmatch(r"[^:A-Z]+:[0-9a-f]+", text), "Schema", f"{where}: digest {text!r}")
+    need(re.fullmatch(r"[a-z0-9-]+:[0-9a-f]+", text), "Schema", f"{where}: digest {text!r}")
     algorithm, digits = text.split(":")
     sizes = {"xxh3": 16, "sha256": 64}
     need(len(digits) == sizes.get(algorithm, len(digits)), "Schema", f"{where}: digest {text!r}")
@@ -618,7 +618,11 @@ def check_data(o, content):
     for role, part in o.parts.items():
         if part.type == "bool":
             need(set(content[role]) <= {0, 1}, "LayoutData", f"{part.where}: a bool that is neither 0 nor 1")
-        if part.type == "f4_e2m1" and o.count % 2 and o.layout == "dense":
+        count = o.count if o.layout == "dense" else len(content.get("indices", content.get("coords", b"")))
+        if o.layout.startswith("zt.sparse"):
+            index = o.parts["indices" if "indices" in o.parts else "coords"]
+            count //= WIDTHS[index.dtype] * (len(o.shape) if o.layout == "zt.sparse_coo/1" else 1)
+        if part.type == "f4_e2m1" and count % 2:
             need(content[role][-1] >> 4 == 0, "LayoutData", f"{part.where}: the odd nibble is not zero")
     if o.layout == "zt.sparse_csr/1":
         dtype = o.parts["indices"].dtype

@@ -52,8 +52,8 @@ def rule(kept, text):
 class _UniqueKeys:
     """cbor2 lets the last of two equal keys win, so keys are counted on the bytes themselves."""
 
-    def __init__(self, data):
-        self.data, self.at = data, 0
+    def __init__(self, data, any_keys):
+        self.data, self.at, self.any_keys = data, 0, any_keys
 
     def head(self):
         rule(self.at < len(self.data), "the CBOR ends early")
@@ -103,17 +103,17 @@ class _UniqueKeys:
                 begin = self.at
                 self.walk(depth + 1)
                 key = cbor2.loads(self.data[begin:self.at])
-                rule(isinstance(key, str), "a map key is no text")
-                rule(key not in seen, f"key {key!r} twice")
-                seen.add(key)
+                rule(isinstance(key, str) or self.any_keys, "a map key is no text")
+                rule(str(key) not in seen, f"key {key!r} twice")
+                seen.add(str(key))
                 self.walk(depth + 1)
         elif major == 6:
             self.walk(depth + 1)
         return self.data[start:self.at]
 
 
-def decode_cbor(data):
-    walker = _UniqueKeys(data)
+def decode_cbor(data, any_keys=False):
+    walker = _UniqueKeys(data, any_keys)
     walker.walk()
     rule(walker.at == len(data), "bytes follow the CBOR value")
     return cbor2.CBORDecoder(io.BytesIO(data)).decode()
@@ -149,7 +149,7 @@ def load_01(data):
     size = int.from_bytes(data[-8:], "little")
     rule(1 <= size <= MAX_MANIFEST and size <= len(data) - 16, "index size")
     end = len(data) - 8 - size
-    entries = decode_cbor(data[end:-8])
+    entries = decode_cbor(data[end:-8], any_keys=True)  # of custom fields
     rule(isinstance(entries, list), "the index is no array")
     known = {"name", "offset", "size", "dtype", "shape", "encoding", "layout", "data_endianness",
              "checksum"}
@@ -165,7 +165,7 @@ def load_01(data):
                      "length": field(entry, "size", int, name),
                      "encoding": field(entry, "encoding", str, name),
                      "digest": field(entry, "checksum", str, name, None), "declared": None,
-                     "big": endian == "big"}
+                     "big": endian == "big", "sparse": entry.get("layout", "dense") != "dense"}
         objects.append({"name": name, "shape": shape_of(entry, name),
                         "format": field(entry, "layout", str, name, "dense"),
                         "attributes": {k: v for k, v in entry.items() if k not in known},
@@ -274,7 +274,7 @@ def merge_planes(content, width, planes):
 
 # ---- blobs ------------------------------------------------------------------------------------------------
 
-def check_layout(data, objects, end):
+def check_layout(data, objects, end, padded=True):
     spans = set()
     for o in objects:
         for role, c in o["components"].items():
@@ -286,9 +286,9 @@ def check_layout(data, objects, end):
     at = 8
     for offset, length in sorted(spans):
         rule(offset >= at, f"the blob at {offset} overlaps what ends at {at}")
-        rule(not any(data[at:offset]), f"padding before {offset} is not zero")
+        rule(not padded or not any(data[at:offset]), f"padding before {offset} is not zero")
         at = offset + length
-    rule(not any(data[at:end]), f"padding before the manifest at {end} is not zero")
+    rule(not padded or not any(data[at:end]), f"padding before the manifest at {end} is not zero")
 
 
 _CRC = []
@@ -378,6 +378,8 @@ def decode_component(data, c, where):
         return plain
     width = WIDTHS[c["dtype"]]
     if c["big"] and width > 1:
+        if c["sparse"]:
+            return stored
         rule(len(stored) % width == 0, f"{where}: no whole elements")
         return np.frombuffer(stored, np.uint8).reshape(-1, width)[:, ::-1].tobytes()
     return stored
@@ -397,7 +399,7 @@ def check_object(o):
     if fmt == "quantized_group":
         rule({"packed_weight", "scales"} <= set(parts), f"{name}: {fmt} with {sorted(parts)}")
     for role, c in parts.items():
-        if c["dtype"] == "bool":
+        if c["dtype"] == "bool" and fmt != "sparsecoo":
             rule(not set(c["bytes"]) - {0, 1}, f"{name}/{role}: a bool is neither 0 nor 1")
     if fmt == "dense":
         c = parts["data"]
@@ -408,11 +410,20 @@ def check_object(o):
             expected = count * WIDTHS[c["dtype"]] * TYPES.get(c["type"], ("", 1))[1]
             rule(len(c["bytes"]) == expected,
                  f"{name}: {len(c['bytes'])} bytes, the shape asks for {expected}")
+    if fmt == "sparsecoo" and not parts["data"]["big"]:  # 0.1: of each entry its indices, then its value
+        content, entry = parts["data"]["bytes"], 8 * len(shape) + WIDTHS[parts["data"]["dtype"]]
+        rule(len(content) % entry == 0, f"{name}: no whole entries")
+        for at in range(0, len(content), entry):
+            rule(all(int.from_bytes(content[at + 8 * d:at + 8 * d + 8], "little") < dim for d, dim in enumerate(shape)),
+                 f"{name}: an index is out of range")
     if fmt in ("sparse_csr", "sparse_coo"):
         v = parts["values"]
         size = WIDTHS[v["dtype"]] * TYPES.get(v["type"], ("", 1))[1]
         rule(len(v["bytes"]) % size == 0, f"{name}/values: no whole elements")
         count = len(v["bytes"]) // size
+        if v["type"] not in (None, v["dtype"], *TYPES):  # several may share a byte: the indices count them
+            index = parts["indices" if fmt == "sparse_csr" else "coords"]
+            count = len(index["bytes"]) // WIDTHS[index["dtype"]] // (1 if fmt == "sparse_csr" else max(len(shape), 1))
     if fmt == "sparse_csr":
         rule(len(shape) == 2, f"{name}: sparse_csr of rank {len(shape)}")
         indices = numbers(parts["indices"], f"{name}/indices")
@@ -439,12 +450,14 @@ def read_file(path):
     rule(data[:8] in (HEADER_01, HEADER_1), "no ZTEN1000 or ZTEN0001 at the start")
     load = load_01 if data[:8] == HEADER_01 else load_1
     version, attributes, objects, end = load(data)
-    check_layout(data, objects, end)
+    check_layout(data, objects, end, padded=load is load_1)
     out = {}
     for o in objects:
         rule(o["name"] not in out, f"name {o['name']!r} twice")
         for role, c in o["components"].items():
             c["bytes"] = decode_component(data, c, f"{o['name']}/{role}")
+            if load is load_01 and c["dtype"] == "bool" and o["format"] == "dense":
+                c["bytes"] = bytes(map(bool, c["bytes"]))  # what is not zero is true
         check_object(o)
         out[o.pop("name")] = o
     return version, attributes, out
@@ -471,7 +484,7 @@ def main(path):
     for o in objects.values():
         for c in o["components"].values():
             plain = c.pop("bytes")
-            c.pop("declared"), c.pop("big")
+            c.pop("declared"), c.pop("big"), c.pop("sparse", None)
             c["bytes"], c["sha256"] = len(plain), hashlib.sha256(plain).hexdigest()
     print(json.dumps({"version": version, "attributes": _plain(attributes),
                       "objects": _plain(objects)}, ensure_ascii=False, indent=1))

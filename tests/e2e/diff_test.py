@@ -6,11 +6,10 @@ import unittest
 
 import numpy
 
+import make_safetensors
 import make_zt
 import support
 from support import DATA, DIFFERS, DONE, INVALID, IO
-
-from extract_test import make_safetensors
 
 
 def tensor(dtype, array):
@@ -20,7 +19,7 @@ def tensor(dtype, array):
 class Diff(support.EndToEnd):
 
     def put_tensors(self, name, tensors):
-        return self.put(name, make_safetensors(tensors))
+        return self.put(name, make_safetensors.encode(tensors))
 
     def timed(self, *arguments):
         """The finished process and the seconds of processor time it took."""
@@ -163,13 +162,9 @@ class Diff(support.EndToEnd):
         blob = numpy.arange(1 << 18, dtype="<f4")
         changed = blob.copy()
         changed[7] += 2
-        files = []
         count = 20_000
-        for name, data in (("a", blob), ("b", changed)):
-            size = data.nbytes
-            header = {f"t{i}": {"dtype": "F32", "shape": [data.size], "data_offsets": [0, size]} for i in range(count)}
-            text = json.dumps(header).encode()
-            files.append(self.put(f"{name}.safetensors", struct.pack("<Q", len(text)) + text + data.tobytes()))
+        files = [self.put(f"{name}.safetensors", make_safetensors.encode(
+            {"t0": tensor("F32", data)}, ties={f"t{i}": "t0" for i in range(1, count)})) for name, data in (("a", blob), ("b", changed))]
         process, seconds = self.timed("diff", *files, "--json")
         result = json.loads(process.stdout)
         self.assertEqual((result["tensors"], result["bytes"]), (count, count << 20))
@@ -178,7 +173,7 @@ class Diff(support.EndToEnd):
         self.assertLess(seconds, 10, "20 GB of each side, in 1 MiB")
 
     def test_trailing_bytes_of_a_pipe_are_an_error(self):
-        data = make_safetensors({"w": ("F32", [1], bytes(4))})
+        data = make_safetensors.encode({"w": ("F32", [1], bytes(4))})
         a = self.put("a.safetensors", data)
         for order in (("-", a), (a, "-")):
             self.fail_with(INVALID, "diff", *order, stdin=data + b"x", says="standard input")

@@ -3,7 +3,6 @@
 Where a file system of its own is needed the test mounts one in a namespace of its own, and says so where it may not.
 ZT_LIMITS=all adds the manifest of more than 1 GiB, which takes some gigabytes of memory.
 """
-import json
 import os
 import shutil
 import struct
@@ -34,11 +33,8 @@ class Limits(support.EndToEnd):
         return source
 
     def sparse_source(self, size, name="i.safetensors"):
-        header = b'{"a":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
         source = self.path(name)
-        with open(source, "wb") as out:
-            out.write(struct.pack("<Q", len(header)) + header)
-            out.truncate(8 + len(header) + size)
+        make_safetensors.write_hole(source, size)
         return source
 
     def shell(self, script, *arguments):

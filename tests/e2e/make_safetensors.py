@@ -58,8 +58,9 @@ def raw(header, data=b"", length=None):
     return struct.pack("<Q", len(header) if length is None else length) + header + data
 
 
-def layout(tensors, metadata=None):
-    """(header, data) of `tensors`: {name: (dtype, shape, bytes)}, stored in the order given, without padding."""
+def layout(tensors, metadata=None, ties=None):
+    """(header, data) of `tensors`: {name: (dtype, shape, bytes)}, stored in the order given, without padding. `ties` are more
+    names: {name: of which tensor it has the bytes}."""
     header = {} if metadata is None else {"__metadata__": metadata}
     at = 0
     chunks = []
@@ -67,16 +68,24 @@ def layout(tensors, metadata=None):
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
         chunks.append(data)
         at += len(data)
-    return header, b"".join(chunks)
+    return header | {name: header[of] for name, of in (ties or {}).items()}, b"".join(chunks)
 
 
-def encode(tensors, metadata=None):
-    return raw(*layout(tensors, metadata))
+def encode(tensors, metadata=None, ties=None):
+    return raw(*layout(tensors, metadata, ties))
 
 
 def write(path, tensors, metadata=None):
     with open(path, "wb") as out:
         out.write(encode(tensors, metadata))
+
+
+def write_hole(path, size):
+    """A file of one tensor of `size` zeros that takes no place on the disk."""
+    header = raw({"a": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}})
+    with open(path, "wb") as out:
+        out.write(header)
+        out.truncate(len(header) + size)
 
 
 def sample(names=("a", "b", "c"), dtype="BF16", shape=(16, 8)):

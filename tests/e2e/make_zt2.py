@@ -382,7 +382,7 @@ def hostile():
     file.heap[part["blob"][0] + 20] ^= 1
     yield made("zstd-damaged", "Encoding", file)
 
-# What random_manifests puts where something else was.
+# What change() puts where something else was.
 VALUES = (0, 1, 2, 3, 4, 8, 31, 32, FLOOR - 1, FLOOR, 2 * FLOOR, 1 << 32, 1 << 63, (1 << 64) - 1, -1, None, True, 0.5, "", "dense",
           "u8", "f32", "i8", "u64", "f4_e2m1", "bool", "f8_e8m0", "zt.sparse_csr/1", "zt.sparse_coo/1", "zt.mx/1", "gguf.q8_0/1",
           "ztstream.planes/1", "ztstream.x/1", "ztstream.sparse_coo/1", "ztstream.dense/1", "ztstream.i64/1", "ztstream.f8_e5m2/1",
@@ -414,17 +414,6 @@ def change(random, root, more=()):
             holder[random.randrange(len(holder))] = value
         else:
             holder.append(value)
-
-
-def random_manifests(random, roots, count):
-    """Yields `count` files with 12 KiB for blobs and a manifest of which one or two values were replaced, added or removed."""
-    while count > 0:
-        root = copy.deepcopy(random.choice(roots))
-        change(random, root)
-        file = File()
-        file.heap += bytes(4 * FLOOR - len(file.heap))
-        yield file.finish(encode_cbor(root))
-        count -= 1
 
 
 def changed_digest(file):

@@ -525,9 +525,8 @@ def hdf5_file(rng, folder, prefix):
 # ---- .zt of every version ----------------------------------------------------------------------------------------
 
 PLAIN = ["f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"]
-TYPED_11 = {"f8_e4m3": ("u8", "f8_e4m3fn"), "f8_e5m2": ("u8", "f8_e5m2"), "complex64": ("f32", "complex64"),
-            "complex128": ("f64", "complex128")}
-TYPED_12 = ["f8_e4m3fn", "f8_e5m2", "f8_e4m3fnuz", "f8_e5m2fnuz", "complex64", "complex128"]
+TYPED_11 = ztread.DTYPES_11
+TYPED_12 = list(ztread.TYPES)
 
 
 def stored(rng, data, whole):

@@ -1,16 +1,16 @@
 """There and back: every fixture through a .zt file and out again, and verify --against what it was made of."""
 import json
-import os
 import pathlib
 import struct
 import unittest
 
 import numpy
 
+import make_safetensors
 import support
-from support import DATA, DIFFERS, DONE
+from support import DATA, DIFFERS
 
-from extract_test import GGUF_FILES, make_safetensors, read_safetensors, read_safetensors_loosely
+from extract_test import GGUF_FILES, read_safetensors, read_safetensors_loosely
 
 SAFETENSORS = ["safetensors/zoo.safetensors", "safetensors/library.safetensors", "real/ppocr-cls.safetensors"]
 GROUPED = ["gptq", "awq"]
@@ -37,7 +37,7 @@ class WayBack(support.EndToEnd):
         for metadata in ({}, None, {"": "empty key"}):
             for options in [[], ["--spec", "1.1"], ["--spec", "0.1", "--no-metadata"]]:
                 with self.subTest(metadata=metadata, options=options):
-                    source = self.put("a.safetensors", make_safetensors(tensors, metadata))
+                    source = self.put("a.safetensors", make_safetensors.encode(tensors, metadata))
                     self.succeed("convert", "-f", *options, source, "-o", self.path("a.zt"))
                     self.succeed("verify", self.path("a.zt"), "--against", source)
                     self.succeed("extract", "-f", self.path("a.zt"), "-o", self.path("b.safetensors"))
@@ -65,7 +65,7 @@ class WayBack(support.EndToEnd):
 
     def test_version_0_1_without_the_attributes_it_cannot_hold(self):
         tensors = {"w": ("F32", [1], b"abcd")}
-        source = self.put("hub.safetensors", make_safetensors(tensors, {"format": "pt"}))
+        source = self.put("hub.safetensors", make_safetensors.encode(tensors, {"format": "pt"}))
         self.fail_with(support.USAGE, "convert", "--spec", "0.1", source, "-o", self.path("o.zt"),
                        says=("there is 'format'", "--no-metadata"))
         self.succeed("convert", "--spec", "0.1", "--no-metadata", source, "-o", self.path("o.zt"))
@@ -120,10 +120,10 @@ class WayBack(support.EndToEnd):
         f = lambda *v: struct.pack(f"<{len(v)}f", *v)
         tensors = {"same": ("F32", [2], f(1, 2)), "value": ("F32", [2], f(1, 2)), "type": ("F32", [1], f(1)),
                    "missing": ("U8", [1], b"x")}
-        source = self.put("a.safetensors", make_safetensors(tensors))
+        source = self.put("a.safetensors", make_safetensors.encode(tensors))
         self.succeed("convert", source, "--dtype", "type=bf16", "--exclude", "missing", "-o", self.path("a.zt"))
         tensors["value"] = ("F32", [2], f(1, 2.5))
-        other = self.put("b.safetensors", make_safetensors(tensors))
+        other = self.put("b.safetensors", make_safetensors.encode(tensors))
         process = self.run_program("verify", self.path("a.zt"), "--against", other)
         self.assertEqual((process.returncode, process.stdout), (DIFFERS, b""))
         prefix = f"ztstream: {self.path('a.zt')}: "

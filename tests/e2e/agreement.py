@@ -1,0 +1,291 @@
+"""agreement.py: gives one file after another to every command and to the C interface, which must say the same of it.
+
+  scripts/agreement.sh N [SEED] [--program PROGRAM] [--library LIBRARY] [--keep FOLDER] [--files FILE...]
+
+Tries N random and N mutated files of each version (random_manifests.py), beginning with SEED, or the files. `verify` reads
+everything, so its verdict is that of the file: good, opaque (good, but a part is in an encoding that nobody here knows),
+bad or unknown (well formed, of a kind that is not supported). The rules below say what follows for everybody else.
+"""
+import argparse
+import collections
+import concurrent.futures
+import ctypes
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import random_manifests  # its path leads to the readers
+import zt2read
+import ztread
+from support import DIFFERS, DONE, HERE, INVALID, PROGRAM, UNSUPPORTED, USAGE
+
+LIBRARY = os.environ.get("ZT_LIBRARY")
+PATIENCE = 60
+GOOD, OPAQUE, BAD, UNKNOWN = "good", "opaque", "bad", "unknown"
+
+# What each command may answer to a file of each verdict. A bad file may look well where no data is read.
+ANSWERS = {
+    "inspect": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {DONE, INVALID}, UNKNOWN: {DONE, UNSUPPORTED}},
+    # The digests of a 2.0 file are its identity, so that no data is read.
+    "id": {GOOD: {DONE}, OPAQUE: {DONE, UNSUPPORTED}, BAD: {DONE, INVALID}, UNKNOWN: {UNSUPPORTED}},
+    "diff": {GOOD: {DONE}, OPAQUE: {UNSUPPORTED}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}},
+    "convert": {GOOD: {DONE}, OPAQUE: {UNSUPPORTED}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}},
+    "extract": {GOOD: {DONE}, OPAQUE: {UNSUPPORTED}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}},
+    "C open": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {DONE, INVALID}, UNKNOWN: {DONE, UNSUPPORTED}},
+    "C verify": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}},
+    "C read": {GOOD: {DONE}, OPAQUE: {DONE, UNSUPPORTED}, BAD: {DONE, INVALID}, UNKNOWN: {UNSUPPORTED}},
+}
+
+# Conversions tried; the first word of the label is the version written. To its own version a good file always converts.
+CONVERSIONS = {"1.2": ["--spec", "1.2"], "1.2 zstd": ["--spec", "1.2", "--zstd", "--min-gain", "0"], "2.0": ["--spec", "2.0"],
+               "2.0 zstd": ["--spec", "2.0", "--zstd", "--min-gain", "0"], "canonical": ["--canonical"]}
+
+# What a target cannot say of a good file, and of one that is bad in its data alone: target, message, status, reason.
+CANNOT = [
+    ("npz", "is not an array|one sparse matrix and nothing else|scipy has no matrices of|numpy cannot be told", UNSUPPORTED,
+     "numpy's arrays and scipy's matrices are what an .npz holds"),
+    ("npz", "a zip archive's names", UNSUPPORTED, "names in a zip archive end at a zero"),
+    ("2.0|canonical|id", "§3[.]5|has no empty names|names of at most 1024|holds U.0000", USAGE,
+     "names of 2.0 have 1 to 1,024 bytes and no zero"),
+    ("2.0|canonical|id", "two elements name the same cell|is not above the one before it", UNSUPPORTED,
+     "a cell is named once, and the columns of a row ascend"),
+]
+# What only `verify` reads: the rest may take a file that is bad in nothing else.
+UNREAD = "padding byte"
+
+
+class Disagreement(Exception):
+    pass
+
+
+class Component(ctypes.Structure):
+    _fields_ = [*((name, ctypes.c_char_p) for name in ("role", "dtype", "storage", "encoding", "digest")),
+                *((name, ctypes.c_uint64) for name in ("offset", "length", "bytes"))]
+
+
+class Object(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("format", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_uint64)),
+                ("rank", ctypes.c_size_t), ("components", ctypes.c_size_t)]
+
+
+class Library:
+    """The C interface: what it answers to a file, as {call: (status, message)}."""
+
+    LARGEST = 1 << 24  # of a component that is read
+
+    def __init__(self, path):
+        self.c = ctypes.CDLL(str(path))
+        self.c.zts_last_error.restype = ctypes.c_char_p
+        self.c.zts_reader_count.restype = ctypes.c_size_t
+
+    def message(self, status):
+        return (status, self.c.zts_last_error().decode(errors="replace") if status else "")
+
+    def answers(self, path):
+        reader = ctypes.c_void_p()
+        status = self.c.zts_reader_open(str(path).encode(), ctypes.byref(reader))
+        if status:
+            return {call: self.message(status) for call in ("C open", "C verify", "C read")}
+        out = {"C open": (DONE, ""), "C read": (DONE, "")}
+        for index in range(self.c.zts_reader_count(reader)):
+            entry = Object()
+            self.c.zts_reader_object(reader, ctypes.c_size_t(index), ctypes.byref(entry))
+            for number in range(entry.components):
+                part = Component()
+                self.c.zts_reader_component(reader, ctypes.c_size_t(index), ctypes.c_size_t(number), ctypes.byref(part))
+                if part.bytes <= self.LARGEST:
+                    buffer = ctypes.create_string_buffer(part.bytes or 1)
+                    status = self.c.zts_reader_read(reader, ctypes.c_size_t(index), ctypes.c_size_t(number), ctypes.c_uint64(0),
+                                                    buffer, ctypes.c_uint64(part.bytes))
+                    if status and not out["C read"][0]:
+                        out["C read"] = self.message(status)
+        out["C verify"] = self.message(self.c.zts_reader_verify(reader, ctypes.c_uint(1), None, None))
+        self.c.zts_reader_free(reader)
+        return out
+
+
+class Checker:
+    """Gives files to everybody; check() returns what disagrees, as (rule, what was said)."""
+
+    def __init__(self, program, folder, library=LIBRARY):
+        self.program, self.folder = str(program), pathlib.Path(folder)
+        self.library = Library(library) if library else None
+
+    def run(self, *words):
+        done = subprocess.run([self.program, *map(str, words)], capture_output=True, timeout=PATIENCE, check=False,
+                              stdin=subprocess.DEVNULL)
+        said = (done.stderr or b"").decode(errors="replace").strip().replace(f"ztstream: {self.path}: ", "")
+        return done.returncode, said, done.stdout
+
+    def verdict(self):
+        status, said, out = self.run("verify", "--json", "-T1", self.path)
+        if status not in (DONE, DIFFERS, INVALID, UNSUPPORTED):
+            raise Disagreement(f"exit status {status}: {said}")
+        report = json.loads(out or b"{}")
+        problems = [problem["message"] for problem in report.get("problems", [])]
+        self.padded = status == DIFFERS and all(UNREAD in problem for problem in problems)
+        self.undecodable = bool(report.get("undecodable"))
+        if status == DONE:
+            return OPAQUE if report.get("undecodable") else GOOD, " ".join(report.get("undecodable", []))
+        return UNKNOWN if status == UNSUPPORTED else BAD, "; ".join(problems) or said
+
+    def check(self, path, version=None):
+        self.path, self.wrong = pathlib.Path(path), []
+        try:
+            self.kind, self.why = self.verdict()
+        except Disagreement as fault:
+            return GOOD, [("verify", str(fault))]
+        self.independent()
+        self.inspect = self.answer("inspect", *self.run("inspect", "--json", self.path)[:2])
+        if "manifest: " in self.why and self.inspect == DONE:
+            self.disagree("inspect", DONE, "accepts what the manifest shows")
+        self.answer("diff", *self.run("diff", "-T1", self.path, self.path)[:2])
+        status, said, identity = self.run("id", "-T1", self.path)
+        self.answer("id", status, said, target="")
+        for label, options in CONVERSIONS.items():
+            self.convert(label, options, identity, version)
+        out = self.folder / "out.npz"
+        self.answer("extract", *self.run("extract", "-T1", "-f", "--no-sync", self.path, "-o", out)[:2], target="npz")
+        for call, (status, said) in (self.library.answers(self.path) if self.library else {}).items():
+            self.answer(call, status, said)
+            if call == "C open" and status != self.inspect:
+                self.disagree(call, status, f"inspect says {self.inspect}: {said}")
+        return self.kind, self.wrong
+
+    def has_identity(self, label):
+        """Whether a conversion keeps the identity (2.0, 6.4): it is made of the digests that a file has, whatever their algorithm,
+        and of the dtypes of indices, which 1.2 widens."""
+        content = self.path.read_bytes()
+        if content[:4] != b"\x89ZT2":
+            return True
+        other = re.search(rb"(?<!xxh3):[0-9a-f]{2}", content)
+        return not other and not (label.startswith("1") and b"zt.sparse" in content and b"u32" in content)
+
+    def independent(self):
+        """What is good can be read by the tests' own readers, and a bad 2.0 file cannot, where all of it can be looked at."""
+        content, accepted, whole, said = self.path.read_bytes(), True, False, ""
+        try:
+            if content[:8] == zt2read.MAGIC:
+                whole = not zt2read.open_file(self.path).verify() and b"crc32c" not in content
+            else:
+                ztread.read_file(self.path)
+        except Exception as fault:  # it reads hostile files without care
+            accepted, said = False, repr(fault)
+        if not accepted and self.kind in (GOOD, OPAQUE) or accepted and whole and self.kind == BAD:
+            self.disagree("an independent reader", DONE if accepted else INVALID, said)
+
+    def disagree(self, who, status, said):
+        self.wrong.append((f"{self.kind}, {who} {status}", f"verify: {self.why[:300]}\n{said[-300:]}"))
+
+    def answer(self, who, status, said, target=None, own=False):
+        allowed = ANSWERS[who][self.kind] | ({UNSUPPORTED} if self.undecodable and self.kind == BAD else set())
+        if self.padded:
+            allowed = allowed | ANSWERS[who][GOOD]
+        if status not in allowed and not (target is not None and not own and self.cannot(who, target, status, said)):
+            self.disagree(f"{who} {target}" if target else who, status, said)
+        return status
+
+    def cannot(self, who, target, status, said):
+        return (self.kind in (GOOD, OPAQUE) or self.inspect == DONE) and any(
+            re.search(where, target or who) and status == answer and re.search(text, said) for where, text, answer, _ in CANNOT)
+
+    def convert(self, label, options, identity, version):
+        out = self.folder / "out.zt"
+        out.unlink(missing_ok=True)
+        own = version is not None and label.split()[0] == version
+        status, said, _ = self.run("convert", "-q", "-T1", "--no-sync", *options, self.path, "-o", out)
+        if self.answer("convert", status, said, label, own) != DONE:
+            if out.exists():
+                self.disagree(f"convert {label}", status, "leaves an output")
+            return
+        canonical = ["--canonical"] if label == "canonical" else []
+        for command in (["verify", "-T1", out, *canonical], ["diff", "-T1", self.path, out]):
+            status, said, text = self.run(*command)
+            if status != DONE and self.kind == GOOD:
+                self.disagree(f"{command[0]} of convert {label}", status, said or text.decode(errors="replace"))
+        status, said, other = self.run("id", "-T1", out)
+        if self.kind == GOOD and identity and self.has_identity(label) and (status, other.split()[:1]) != (DONE, identity.split()[:1]):
+            self.disagree(f"id of convert {label}", status, said or f"{other.decode().strip()}, not {identity.decode().strip()}")
+
+
+def random_file(seed, version, mutate):
+    return random_manifests.make(random.Random(f"{seed} {version} {mutate}"), version, mutate)
+
+
+def try_files(program, library, files, keep):
+    """`files`: (label, version, a path, its bytes, or what random_file takes). [(label, verdict, what disagrees)]."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="agreement-"))
+    checker, found = Checker(program, folder, library), []
+    for label, version, source in files:
+        path = folder / "in.zt"
+        if isinstance(source, tuple):
+            path.write_bytes(random_file(*source))
+        elif isinstance(source, bytes):
+            path.write_bytes(source)
+        else:
+            path = pathlib.Path(source)
+        try:
+            kind, wrong = checker.check(path, version)
+        except subprocess.TimeoutExpired as fault:
+            kind, wrong = BAD, [("hangs", str(fault))]
+        found.append((label, kind, wrong))
+        if wrong and keep and isinstance(source, tuple):
+            shutil.copy(path, pathlib.Path(keep) / f"{label.replace(' ', '-')}.zt")
+    shutil.rmtree(folder)
+    return found
+
+
+def run_files(program, library, files, keep=None, jobs=None):
+    """As try_files, by several processes."""
+    jobs = jobs or len(os.sched_getaffinity(0))
+    spawned = multiprocessing.get_context("spawn")
+    step = max(1, min(50, len(files) // jobs // 4 + 1))
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=spawned) as pool:
+        parts = [pool.submit(try_files, program, library, files[at:at + step], keep) for at in range(0, len(files), step)]
+        for part in parts:
+            yield from part.result()
+
+
+def random_files(count, seed=1):
+    return [(f"{version} {'mutant' if mutate else 'random'} {at}", version, (at, version, mutate))
+            for at in range(seed, seed + count) for version in random_manifests.VERSIONS for mutate in (False, True)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=1, help="the first of them")
+    parser.add_argument("--files", nargs="+", default=[], help="these instead")
+    parser.add_argument("--program", default=PROGRAM)
+    parser.add_argument("--library", default=LIBRARY or HERE.parents[1] / "build/release/capi/libztstream.so")
+    parser.add_argument("--keep", help="a folder for the files that disagree")
+    options = parser.parse_args()
+    files = [(name, None, name) for name in options.files] or random_files(options.runs, options.seed)
+    if options.keep:
+        pathlib.Path(options.keep).mkdir(parents=True, exist_ok=True)
+    causes, kinds, wrong = {}, collections.Counter(), 0
+    for label, kind, found in run_files(str(pathlib.Path(options.program).resolve()), str(options.library), files, options.keep):
+        kinds[label.split()[0] if not options.files else "", kind] += 1
+        wrong += bool(found)
+        if found:
+            key = tuple(re.sub(r"'[^']*'|\b[0-9a-f]{16,}|x{9,}|\d+", "#", " ".join(each)[:160]) for each in found)
+            causes.setdefault(key, []).append((label, found))
+    for examples in sorted(causes.values(), key=len):
+        label, found = examples[0]
+        print(f"{len(examples)} x, the first is {label}: {found[0][1].split(chr(10))[0]}")
+        for rule, said in found:
+            print(f"    {rule}: {said.partition(': ')[2] if chr(10) not in said else said.partition(chr(10))[2].strip()}"[:240])
+    print(f"{len(files)} files, {wrong} of which are disputed;",
+          ", ".join(f"{version} {kind} {count}".strip() for (version, kind), count in sorted(kinds.items())))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

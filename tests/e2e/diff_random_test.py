@@ -1,0 +1,335 @@
+"""diff and verify --against, compared with a computation of their own: random models, and the same with other values, shapes,
+types, formats, components or attributes, each written in a random format."""
+import copy
+import json
+import math
+import os
+import random
+import struct
+import unittest
+import zipfile
+
+import numpy
+
+import make_safetensors
+import make_zt2
+import number_formats
+import random_inputs
+import support
+
+from random_inputs import dense
+from support import DIFFERS, DONE, UNSUPPORTED
+
+SAFETENSORS = {(dtype, kind): name for name, (dtype, kind) in make_safetensors.ZTENSOR.items() if name[:2] not in ("F4", "F6")}
+NUMPY = {types: code for code, types in random_inputs.NPY.items()}
+GGUF = {name: code for name, code in random_inputs.GGUF_TYPES.items() if name[0] != "q"}
+KINDS = [*SAFETENSORS, ("f64", "complex128")]
+
+
+def elements(rng, name, count):
+    """Bytes of `count` elements, floats with NaN, infinities and zeros of both signs."""
+    data = random_inputs.random_data(rng, name, count)
+    part = number_formats.COMPLEX.get(name, name)
+    if part in number_formats.FLOATS and data:
+        wide = number_formats.width(part)
+        data = bytearray(data)
+        for _ in range(rng.choice((0, 0, 2))):
+            at = rng.randrange(len(data) // wide) * wide
+            special = rng.choice((math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0))
+            bits, _ = number_formats.encode(part, numpy.array([special]), False) if part != "f64" else (
+                numpy.array([special]).view("<u8"), 0)
+            data[at:at + wide] = int(bits[0]).to_bytes(8, "little")[:wide]
+    return bytes(data)
+
+
+def random_tensor(rng):
+    if rng.random() < 0.15:
+        while True:
+            tensor = random_inputs.random_sparse(rng)
+            if zt2read_says(tensor):
+                return tensor
+    shape = random_inputs.random_shape(rng, 300_000 if rng.random() < 0.01 else 200)
+    dtype, kind = rng.choice(KINDS)
+    return dense(shape, dtype, elements(rng, kind or dtype, math.prod(shape)), kind)
+
+
+def zt2read_says(tensor):
+    """Whether 2.0 has it: no cell twice, and columns that ascend."""
+    if tensor.format == "sparse_coo":
+        cells = numpy.frombuffer(tensor.parts["coords"][2], "<u8").reshape(2, -1).T.tolist()
+        return len(set(map(tuple, cells))) == len(cells)
+    if tensor.format == "sparse_csr":
+        indptr, indices = (numpy.frombuffer(tensor.parts[role][2], "<u8").tolist() for role in ("indptr", "indices"))
+        return all(a < b for begin, end in zip(indptr, indptr[1:]) for a, b in zip(indices[begin:end], indices[begin + 1:end]))
+    return True
+
+
+# ---- what is changed ------------------------------------------------------------------------------------------
+
+def other_values(rng, tensor):
+    role = "data" if "data" in tensor.parts else "values"
+    dtype, kind, data = tensor.parts[role]
+    wide, data = number_formats.width(kind or dtype), bytearray(data)
+    for _ in range(rng.choice((1, 1, 3, 20)) if data else 0):
+        at = rng.randrange(len(data) // wide) * wide
+        data[at:at + wide] = elements(rng, kind or dtype, 1)
+    tensor.parts[role] = (dtype, kind, bytes(data))
+
+
+def other_type(rng, tensor):
+    if tensor.format == "dense":
+        dtype, kind = rng.choice(KINDS)
+        tensor.parts = {"data": (dtype, kind, elements(rng, kind or dtype, math.prod(tensor.shape)))}
+
+
+def other_shape(rng, tensor):
+    if tensor.format == "dense":
+        tensor.shape = rng.choice(([1, *tensor.shape], [math.prod(tensor.shape)], tensor.shape[::-1]))
+
+
+def other_attributes(rng, tensor):
+    tensor.attributes = rng.choice(({}, {"scale": 3.0}, {"scale": 2}, {"scale": 2.0, "more": None}, {"scale": "2.0"}))
+
+
+def other_tensor(rng, tensor):
+    new = random_tensor(rng)
+    tensor.shape, tensor.parts, tensor.format = new.shape, new.parts, new.format
+
+
+CHANGES = (other_values, other_values, other_values, other_type, other_shape, other_attributes, other_tensor)
+
+
+# ---- the computation ------------------------------------------------------------------------------------------
+
+def values_row(tensor, role, x, y):
+    """How the bytes x and y differ as elements, or None."""
+    dtype, kind, _ = tensor.parts[role]
+    name = kind or dtype
+    wide = number_formats.width(name)
+    left, right = (numpy.frombuffer(side, f"V{wide}") for side in (x, y))
+    unlike = [at for at in range(len(left)) if left[at].tobytes() != right[at].tobytes()] if x != y else []
+    if not unlike:
+        return None
+    x, y = (b"".join(side[at].tobytes() for at in unlike) for side in (left, right))
+    row, largest, nan = {"elements": len(left), "differing": len(unlike)}, [], 0
+    if name in number_formats.INTEGERS:
+        largest = [float(abs(int(a) - int(b))) for a, b in zip(*(numpy.frombuffer(s, number_formats.INTEGERS[name]) for s in (x, y)))]
+    elif name in number_formats.FLOATS:
+        for a, b in zip(number_formats.decode(name, x), number_formats.decode(name, y)):
+            largest += [] if numpy.isnan(a) or numpy.isnan(b) else [0.0 if a == b else abs(float(a) - float(b))]
+        nan = len(unlike) - len(largest)
+    elif name in number_formats.COMPLEX:
+        part, half = number_formats.COMPLEX[name], wide // 2
+        for at in range(0, len(x), wide):
+            distances, any_nan = [], False
+            for a, b in ((x[at:at + half], y[at:at + half]), (x[at + half:at + wide], y[at + half:at + wide])):
+                u, v = float(number_formats.decode(part, a)[0]), float(number_formats.decode(part, b)[0])
+                if a != b and (math.isnan(u) or math.isnan(v)):
+                    any_nan = True
+                elif a != b:
+                    distances.append(0.0 if u == v else u - v)
+            nan += any_nan
+            largest += [math.hypot(*distances)] if distances else []
+    if nan:
+        row["nan"] = nan
+    if largest:
+        row["largest"] = "inf" if math.isinf(max(largest)) else max(largest)
+    return row
+
+
+def expected(first, second):
+    rows = [{"tensor": name, "kind": "only_first"} for name in first if name not in second]
+    rows += [{"tensor": name, "kind": "only_second"} for name in second if name not in first]
+    for name, a in first.items():
+        if name in second:
+            rows += [{"tensor": name} | row for row in rows_of(a, second[name])]
+    return sorted(rows, key=row_key)
+
+
+def rows_of(a, b):
+    if a.format != b.format:
+        return [{"kind": "format", "first": a.format, "second": b.format}]
+    rows = [{"kind": "shape", "first": str(a.shape), "second": str(b.shape)}] if a.shape != b.shape else []
+    for key in sorted(a.attributes.keys() | b.attributes.keys()):
+        first, second = ({side: json.dumps(each.attributes[key])} if key in each.attributes else {}
+                         for side, each in (("first", a), ("second", b)))
+        if list(first.values()) != list(second.values()):
+            rows.append({"kind": "attribute", "attribute": key} | first | second)
+    for role, (dtype, kind, data) in a.parts.items():
+        other = b.parts[role]
+        if (dtype, kind) != other[:2]:
+            rows.append({"kind": "dtype", "component": role, "first": kind or dtype, "second": other[1] or other[0]})
+        elif len(data) != len(other[2]) and a.shape == b.shape:
+            rows.append({"kind": "components", "component": role, "first": f"{len(data)} bytes", "second": f"{len(other[2])} bytes"})
+    if [row for row in rows if row["kind"] != "attribute"]:
+        return rows
+    found = {role: values_row(a, role, data, b.parts[role][2]) for role, (_, _, data) in a.parts.items()}
+    return rows + [{"kind": "values", "component": role} | row for role, row in found.items() if row]
+
+
+def row_key(row):
+    return row["tensor"], row["kind"], row.get("component", ""), row.get("attribute", "")
+
+
+# ---- how a model is written -----------------------------------------------------------------------------------
+
+def write_zt(rng, folder, name, model, ties):
+    objects = {key: random_inputs.entry_1(rng, "1.2", tensor, [None, "crc32c", "sha256", "xxh3"])
+               for key, tensor in model.items() if key not in ties}
+    content = random_inputs.encode_1(objects, "1.2", {}, {tie: (of, None) for tie, of in ties.items()})
+    (folder / (name + ".zt")).write_bytes(content)
+    return name + ".zt"
+
+
+def write_zt2(rng, folder, name, model, ties):
+    file = make_zt2.File()
+    for key, tensor in model.items():
+        parts = {}
+        for role, (dtype, kind, data) in tensor.parts.items():
+            dtype, kind = ("u8", "bool") if dtype == "bool" else (dtype, kind)
+            fields = {"type": kind} if kind else {}
+            parts[role] = (file.zstd(data, dtype, max(len(data) // 2, 1), **fields) if rng.random() < 0.4 and data else
+                           file.part(data, dtype, rng.choice(("xxh3", "sha256", None)), **fields))
+        if key in ties:
+            parts = file.root["objects"][ties[key]]["parts"]
+        file.add(key, tensor.shape, "dense" if tensor.format == "dense" else f"zt.{tensor.format}/1", tensor.attributes or None, **parts)
+    (folder / (name + ".zt")).write_bytes(file.finish())
+    return name + ".zt"
+
+
+def write_safetensors(rng, folder, name, model, ties):
+    header, data = make_safetensors.layout({key: (SAFETENSORS[tensor.parts["data"][:2]], tensor.shape, tensor.parts["data"][2])
+                                            for key, tensor in model.items() if key not in ties})
+    header = {key: header[ties.get(key, key)] | {"shape": tensor.shape} for key, tensor in model.items()}
+    (folder / (name + ".safetensors")).write_bytes(make_safetensors.raw(header, data))
+    return name + ".safetensors"
+
+
+def write_npz(rng, folder, name, model, ties):
+    with zipfile.ZipFile(folder / (name + ".npz"), "w") as archive:
+        for key, tensor in model.items():
+            dtype, kind, data = tensor.parts["data"]
+            array = numpy.frombuffer(data, "<" + NUMPY[dtype, kind] if NUMPY[dtype, kind] != "?" else "?").reshape(tensor.shape)
+            random_inputs.put_entry(rng, archive, key, array, rng.random() < 0.5)
+    return name + ".npz"
+
+
+def write_gguf(rng, folder, name, model, ties):
+    text = lambda value: random_inputs.gguf_text(value, "<")
+    infos, data = b"", b""
+    for key, tensor in model.items():
+        infos += text(key) + struct.pack(f"<I{len(tensor.shape)}QIQ", len(tensor.shape), *reversed(tensor.shape),
+                                         GGUF[tensor.element()], len(data))
+        data += tensor.parts["data"][2]
+        data += bytes(-len(data) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(model), 0) + infos
+    (folder / (name + ".gguf")).write_bytes(head + bytes(-len(head) % 32) + data)
+    return name + ".gguf"
+
+
+def able(types, ranks=range(9)):
+    return lambda tensor: (tensor.format == "dense" and not tensor.attributes and tensor.parts["data"][:2] in types and
+                           len(tensor.shape) in ranks)
+
+
+# What writes a model, which tensors it can write, and whether it can be read from a pipe.
+FORMATS = ((write_zt, lambda tensor: True, False), (write_zt2, lambda tensor: True, False),
+           (write_safetensors, able(SAFETENSORS), True), (write_npz, able(NUMPY), False),
+           (write_gguf, lambda tensor: able({(name, None) for name in GGUF}, (1, 2, 3, 4))(tensor) and math.prod(tensor.shape), True))
+
+
+class Random(support.EndToEnd):
+
+    def model(self, rng):
+        model = {f"t{at}.{rng.choice(('weight', 'b', 'é'))}": random_tensor(rng) for at in range(rng.randint(0, 6))}
+        if rng.random() < 0.5:  # for formats that hold little
+            model = {key: tensor for key, tensor in model.items() if FORMATS[rng.choice((2, 3, 4))][1](tensor)}
+        for tensor in model.values():
+            if rng.random() < 0.3:
+                tensor.attributes = {"scale": 2.0}
+        return model
+
+    def changed(self, rng, model):
+        other = copy.deepcopy(model)
+        for key in list(other):
+            if rng.random() < 0.4:
+                rng.choice(CHANGES)(rng, other[key])
+            elif rng.random() < 0.1:
+                del other[key]
+        if rng.random() < 0.2:
+            other["new"] = random_tensor(rng)
+        return dict(rng.sample(list(other.items()), len(other))) if rng.random() < 0.3 else other
+
+    def write(self, rng, name, model):
+        """(file name, whether it can be piped)."""
+        writers = [each for each in FORMATS if all(each[1](tensor) for tensor in model.values())]
+        writer, _, pipe = rng.choice(writers)
+        ties = {}
+        if writer in (write_zt, write_zt2, write_safetensors):
+            for key, tensor in model.items():
+                of = [other for other in model if other < key and other not in ties and model[other].parts == tensor.parts and
+                      (writer is not write_zt or model[other] == tensor) and list(model).index(other) < list(model).index(key)]
+                if of and rng.random() < 0.7:
+                    ties[key] = of[0]
+        return writer(rng, self.folder, name, model, ties), pipe
+
+    def differences(self, *words, stdin=None):
+        """The rows of a comparison; none at all where a pipe has one range for two tensors, and the other side two."""
+        process = self.run_program(*words, stdin=stdin)
+        if stdin is not None and process.returncode == UNSUPPORTED:
+            self.assertRegex(process.stderr, rb"\.tied'.*pipe")
+            return None
+        self.assertIn(process.returncode, (DONE, DIFFERS), process.stderr.decode())
+        report = json.loads(process.stdout)
+        rows = report["differences"]
+        self.assertEqual(process.returncode, DIFFERS if rows else DONE)
+        return sorted(rows, key=row_key)
+
+    def same(self, got, want):
+        """Equal rows; distances of complex numbers to the last digits, for hypot() may round."""
+        if got is None:
+            return
+        self.assertEqual([row | {"largest": 0} for row in got], [row | {"largest": 0} for row in want])
+        for mine, theirs in zip(got, want):
+            self.assertEqual("largest" in mine, "largest" in theirs, mine)
+            a, b = mine.get("largest", 0), theirs.get("largest", 0)
+            self.assertTrue(a == b or math.isclose(a, b, rel_tol=1e-15), (mine, theirs))
+
+    def try_seed(self, seed):
+        rng = random.Random(seed)
+        first = self.model(rng)
+        for key in list(first):
+            if rng.random() < 0.2:
+                first[key + ".tied"] = copy.deepcopy(first[key])
+        second = self.changed(rng, first)
+        if rng.random() < 0.5:  # attributes are of .zt alone
+            for tensor in (*first.values(), *second.values()):
+                tensor.attributes = {}
+        (a, a_pipe), (b, b_pipe) = self.write(rng, "a", first), self.write(rng, "b", second)
+        options = ["--json", "-T", rng.choice("123"), *rng.choice(([], ["--memory", "1MiB"]))]
+        words, stdin = [a, b], None
+        if (a_pipe or b_pipe) and rng.random() < 0.5:
+            at = rng.choice([number for number, pipe in enumerate((a_pipe, b_pipe)) if pipe])
+            stdin, words[at] = self.path(words[at]).read_bytes(), "-"
+        want = expected(first, second)
+        self.same(self.differences("diff", *options, *words, stdin=stdin), want)
+        self.same(self.differences("diff", *options, b, a), expected(second, first))
+        if a.endswith(".zt"):
+            self.same(self.differences("verify", *options, a, "--against", words[1], stdin=stdin if words[1] == "-" else None), want)
+        else:
+            self.succeed("convert", "-q", a, "-o", "c.zt", "--no-sync", *rng.choice(([], ["--zstd"], ["--spec", "2.0"])))
+            self.same(self.differences("verify", *options, "c.zt", "--against", b), want)
+        return len(want)
+
+    def test_random_models(self):
+        seed, count, found = int(os.environ.get("ZT_SEED", 1)), int(os.environ.get("ZT_COUNT", 150)), 0
+        for number in range(seed, seed + count):
+            with self.subTest(seed=number):
+                found += self.try_seed(number)
+            for path in self.folder.iterdir():
+                path.unlink()
+        self.assertGreater(found, count // 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

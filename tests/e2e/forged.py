@@ -1,0 +1,219 @@
+"""Small .zt files that were forged against one reader or another: what each is, its version and its verdict.
+
+files() yields (name, version, verdict, bytes); a verdict of None leaves it open, but for all commands it is one. Most were found
+by trying a release from outside; the others are variations of them.
+"""
+import struct
+
+import make_zt
+from agreement import BAD, GOOD, UNKNOWN
+from make_zt2 import File, csr, u64s
+from zt2read import encode_cbor
+
+ZSTD = "zt.zstd-seekable/1"
+
+
+def u32s(*values):
+    return struct.pack(f"<{len(values)}I", *values)
+
+
+def entry_01(data, dtype="uint8", shape=None, **fields):
+    return {"name": "a", "dtype": dtype, "shape": [len(data)] if shape is None else shape, "data": data, **fields}
+
+
+def files_0_1():
+    two = [entry_01(bytes(12), "int32", [3]), entry_01(bytes(12), "int32", [3]) | {"name": "b"}]
+    plain = bytearray(make_zt.encode_01(two))
+    plain[8:64] = b"\xaa" * 56
+    yield "padding of any value", GOOD, bytes(plain)
+    yield "a bool of 2", GOOD, make_zt.encode_01([entry_01(b"\0\1\2", "bool")])
+    for name, value in (("tag", make_zt.cbor2.CBORTag(1, 1363896240)), ("integer key", {1: 2}), ("nested empty key", {"": 1})):
+        yield f"custom field with a {name}", GOOD, make_zt.encode_01([entry_01(b"\0\1\2", extra=value)])
+    yield "unknown encoding", UNKNOWN, make_zt.encode_01([entry_01(b"\0\1\2", encoding="lz4")])
+    yield "unknown dtype", UNKNOWN, make_zt.encode_01([entry_01(b"\0\1\2", "float4")])
+    yield "unknown layout", None, make_zt.encode_01([entry_01(b"\0\1\2", layout="tiled")])
+    for name, kind, data, fields in (
+            ("", GOOD, struct.pack("<QQfQQf", 0, 1, 1.0, 1, 0, 2.0), {}),
+            ("index beyond", BAD, struct.pack("<QQf", 9, 9, 1.0), {}),
+            ("second index beyond", BAD, struct.pack("<QQf", 0, 2, 1.0), {}),
+            ("no whole entries", BAD, struct.pack("<QQf", 0, 1, 1.0) + bytes(3), {}),
+            ("cell twice", None, struct.pack("<QQfQQf", 0, 1, 1.0, 0, 1, 2.0), {}),
+            ("big-endian", None, struct.pack(">QQf", 0, 1, 1.5), {"data_endianness": "big"}),
+            ("big-endian index beyond", None, struct.pack(">QQf", 0, 2, 1.5), {"data_endianness": "big"}),
+            ("empty", GOOD, b"", {})):
+        yield f"sparsecoo {name}", kind, make_zt.encode_01([entry_01(data, "float32", [2, 2], layout="sparsecoo", **fields)])
+    mixed = struct.pack("<Q", 1) + struct.pack(">f", 1.5)
+    yield "sparsecoo of both byte orders", None, make_zt.encode_01([
+        entry_01(mixed, "float32", [1 << 25], layout="sparsecoo", data_endianness="big")])
+    yield "big-endian", GOOD, make_zt.encode_01([entry_01(bytes(range(8)), "float32", [2], data_endianness="big")])
+    yield "name twice", BAD, make_zt.encode_01([entry_01(b"a"), entry_01(b"b")])
+
+
+def one(entry, version="1.2.0", attributes=None):
+    return make_zt.encode_1({"a": entry}, version, attributes)
+
+
+def data_1(content, dtype="u8", shape=None, attributes=None, form="dense", **fields):
+    entry = {"shape": [len(content)] if shape is None else shape, "format": form,
+             "components": {"data": {"dtype": dtype, "data": content, **fields}}}
+    return entry if attributes is None else entry | {"attributes": attributes}
+
+
+def sparse_1(form, shape, values, dtype="f32", index="u64", **indices):
+    pack = u64s if index == "u64" else u32s
+    return {"shape": shape, "format": form, "components": {
+        "values": {"dtype": dtype, "data": values}, **{
+            role: {"dtype": index, "data": pack(*numbers)} for role, numbers in indices.items()}}}
+
+
+def files_1():
+    """(name, version, verdict, bytes) of 1.1 and 1.2."""
+    for shape in ([], [8], [3]):
+        yield f"logical_shape {shape} of f4", "1.2", None if shape else GOOD, one(
+            data_1(b"\xff" * 4, type="f4_e2m1", attributes={"logical_shape": shape}))
+    for number, digest in enumerate(("xxh3:12", "sha256:12", "XXH3:0123456789abcdef", "crc32c:0x00000000", "foo-bar:12", "foo:xyz")):
+        yield f"digest {digest}", "1.2", None, one(data_1(bytes(8), digest=digest))
+    yield "zero byte in names", "1.2", None, make_zt.encode_1({"a\0b": data_1(bytes(4)), "a": data_1(bytes(4), type="x\0y")})
+    yield "unknown encoding", "1.2", None, one(data_1(bytes(8), encoding="lz4"))
+    yield "unknown dtype", "1.2", None, one(data_1(bytes(8), "f8"))
+    yield "unknown type", "1.2", GOOD, one(data_1(bytes(8), type="foo"))
+    yield "a bool of 2", "1.2", BAD, one(data_1(b"\0\1\2", "bool"))
+    yield "nested empty key", "1.2", GOOD, one(data_1(b"a", attributes={"m": {"": 1}}))
+    yield "empty attributes", "1.2", GOOD, one(data_1(b"a", attributes={}), attributes={})
+    yield "type that is the dtype", "1.2", GOOD, one(data_1(bytes(8), "f32", [2], type="f32"))
+    yield "f6 on i8", "1.2", None, one(data_1(bytes(3), "i8", [4], type="f6_e2m3"))
+    for index in ("u32", "u64"):
+        yield f"csr of {index}", "1.1", GOOD, one(sparse_1(
+            "sparse_csr", [2, 3], bytes(12), index=index, indices=(0, 2, 1), indptr=(0, 2, 3)), "1.1.0")
+    yield "csr of u32", "1.2", BAD, one(sparse_1("sparse_csr", [2, 3], bytes(12), index="u32", indices=(0, 2, 1), indptr=(0, 2, 3)))
+    for version in ("1.1", "1.2"):
+        def coo(*coords, version=version):
+            return one(sparse_1("sparse_coo", [2, 2], bytes(2 * len(coords)), coords=coords), version + ".0")
+
+        yield "coo cell twice", version, GOOD, coo(0, 0, 1, 1)
+        yield "coo index beyond", version, BAD, coo(0, 2, 1, 1)
+        yield "csr columns fall", version, GOOD, one(sparse_1(
+            "sparse_csr", [2, 3], bytes(12), indices=(2, 0, 1), indptr=(0, 2, 3)), version + ".0")
+        yield "csr last pointer", version, BAD, one(sparse_1(
+            "sparse_csr", [2, 3], bytes(12), indices=(0, 1, 2), indptr=(0, 2, 2)), version + ".0")
+    yield "shape that overflows before its 0", "1.2", None, one(data_1(b"", shape=[1 << 63, 4, 0]))
+    yield "format ztstream.planes/1 of nothing", "1.2", BAD, one(data_1(bytes(8), form="ztstream.planes/1"))
+
+
+def sparse_2(layout, shape, indices, values=bytes(8), **fields):
+    file = File()
+    file.add("a", shape, layout, values=file.part(values, **({"dtype": "f32"} | fields)),
+             **{role: file.part(u32s(*numbers), "u32") for role, numbers in indices.items()})
+    return file.finish()
+
+
+def only(content=bytes(8), shape=(8,), layout="dense", attributes=None, **fields):
+    file = File()
+    file.add("a", list(shape), layout, attributes, data=file.part(content, **fields))
+    return file.finish()
+
+
+def itself():
+    """A tensor whose bytes are the manifest that declares it."""
+    length = 0
+    while True:
+        manifest = encode_cbor({"objects": {"a": {"shape": [length], "layout": "dense", "parts": {
+            "data": {"dtype": "u8", "blob": [4096, length]}}}}})
+        if len(manifest) == length:
+            return File().finish(manifest)
+        length = len(manifest)
+
+
+def encoded(stream, decoded, shape, layout="dense", encoding=ZSTD, raw=False):
+    file = File()
+    blob = file.blob(stream)
+    file.add("b", shape, layout, data={"dtype": "u8", "blob": blob, "encoding": encoding, "decoded_length": decoded})
+    if raw:
+        file.add("a", [len(stream)], data={"dtype": "u8", "blob": blob})
+    return file.finish()
+
+
+def files_2_0():
+    for kind in ("ztstream.foo/1", "ztstream.foo/2", "ztstream.foo", "ztstream.", "x.y/1", "x.y/2"):
+        yield f"type {kind} beyond its bytes", None, only(shape=(1000,), dtype="f32", type=kind)
+        yield f"type {kind}", None, only(shape=(2,), dtype="f32", type=kind)
+    for layout in ("ztstream./1", "ztstream.foo/1", "ztstream.foo/2", "ztstream.ztstream.foo/1/1", "x.y/1"):
+        yield f"layout {layout}", None, only(bytes(7), (1000,), layout, dtype="f32")
+    for kind in ("bool", "f4_e2m1"):
+        yield f"{kind} in an unknown layout", None, only(b"\xf2", (1,), "x.y/1", type=kind)
+    yield "a bool of 2", BAD, only(b"\0\1\2", (3,), type="bool")
+    yield "f4 of odd count, high nibble", BAD, only(b"\x11\xf1", (3,), type="f4_e2m1")
+    yield "f4 of odd count", GOOD, only(b"\x11\x01", (3,), type="f4_e2m1")
+    for name, kind, nibbles in (("high nibble", BAD, b"\xf1"), ("", GOOD, b"\x01")):
+        yield f"coo of one f4, {name}", kind, sparse_2("zt.sparse_coo/1", [4], {"coords": (0,)}, nibbles, dtype="u8", type="f4_e2m1")
+        yield f"csr of one f4, {name}", kind, sparse_2("zt.sparse_csr/1", [1, 4], {"indices": (0,), "indptr": (0, 1)}, nibbles,
+                                                      dtype="u8", type="f4_e2m1")
+        file = File()
+        file.add("a", [3], "zt.mx/1", {"block_size": 3, "scale_form": "e8m0_exponent"},
+                 data=file.part(b"\x11" + nibbles, type="f4_e2m1"), scales=file.part(b"\x7f", type="f8_e8m0"))
+        yield f"mx of three f4, {name}", None, file.finish()
+    yield "coo of four f4", GOOD, sparse_2("zt.sparse_coo/1", [4], {"coords": (0, 1, 2, 3)}, b"\x11\x11", dtype="u8", type="f4_e2m1")
+    yield "shape that overflows before its 0", None, only(b"", (1 << 63, 4, 0))
+    yield "nested empty key", GOOD, only(attributes={"m": {"": 1}})
+    yield "empty key", BAD, only(attributes={"": 1})
+    for name in ("planes", "planez"):
+        yield f"unknown field {name}", GOOD, only(**{name: {1: 2}})
+    for kind, dtype, size in (("f6_e2m3", "i8", 3), ("f6_e2m3", "u8", 3), ("i8", "u8", 4), ("foo", "u8", 4), ("f8_e5m2", "i8", 4)):
+        yield f"type {kind} on {dtype}", None, only(bytes(size), (4,), dtype=dtype, type=kind)
+    for digest in ("xxh3:12", "sha256:12", "XXH3:0123456789abcdef", "crc32c:0x00000000", "crc32c:00000000", "foo-bar:12", "foo:xyz",
+                   "foo:12", "blake3:abcd"):
+        yield f"digest {digest}", None, only_digest(digest)
+    cells = {"coords": (0, 0, 1, 1)}
+    yield "coo cell twice", BAD, sparse_2("zt.sparse_coo/1", [2, 2], cells)
+    yield "vendor coo cell twice", None, sparse_2("ztstream.sparse_coo/1", [2, 2], cells)
+    columns = {"indices": (2, 0, 1), "indptr": (0, 2, 3)}
+    yield "csr columns fall", BAD, sparse_2("zt.sparse_csr/1", [2, 3], columns, bytes(12))
+    yield "vendor csr columns fall", None, sparse_2("ztstream.sparse_csr/1", [2, 3], columns, bytes(12))
+    yield "vendor coo index beyond", None, sparse_2("ztstream.sparse_coo/1", [2, 2], {"coords": (0, 2, 1, 1)})
+    yield "csr", GOOD, csr().finish()
+    yield "blob that is the manifest", None, itself()
+    for layout in ("dense", "x.y/1"):
+        yield f"zstd of no bytes, {layout}", None, encoded(b"", 0, [0], layout)
+    for raw in (False, True):
+        yield "garbage zstd of no content" + ", raw as well" * raw, BAD, encoded(b"garbage!", 0, [0], raw=raw)
+    yield "zstd of 2^62 bytes", BAD, encoded(bytes(8), 1 << 62, [0], "x.y/1")
+    yield "unknown encoding", None, encoded(bytes(8), 8, [8], encoding="x.y/1")
+    yield "unknown encoding, raw as well", None, encoded(bytes(8), 8, [8], encoding="x.y/1", raw=True)
+    yield "unknown encoding of 2^62 bytes", None, encoded(bytes(8), 1 << 62, [0], "x.y/1", "x.y/1")
+
+
+def only_digest(digest):
+    file = File()
+    file.add("a", [8], data=file.part(bytes(8), digest=None) | {"digest": digest})
+    return file.finish()
+
+
+def canonical_and_not():
+    """(name, bytes): the first is in canonical form; the others hold the same tensor and are not."""
+    def file(change=lambda file: None, **footer):
+        made, step = File(), 1 << 16
+        made.heap += bytes(step - len(made.heap))
+        made.add("t", [2], data=made.part(bytes(8), "f32"))
+        made.heap += bytes(2 * step - len(made.heap))
+        change(made)
+        return made.finish(**footer)
+
+    def at(file):
+        return file.root["objects"]["t"]
+
+    yield "canonical", file()
+    yield "reserved footer word", file(reserved=7)
+    yield "empty shards", file(lambda f: f.root.update(shards={}))
+    yield "empty attributes", file(lambda f: f.root.update(attributes={}))
+    yield "empty attributes of a tensor", file(lambda f: at(f).update(attributes={}))
+    yield "type that is the dtype", file(lambda f: at(f)["parts"]["data"].update(type="f32"))
+    yield "unknown root field", file(lambda f: f.root.update(x=1))
+    yield "unknown field of a part", file(lambda f: at(f)["parts"]["data"].update(x=1))
+
+
+def files():
+    for version, made in (("0.1", files_0_1()), ("2.0", files_2_0())):
+        for name, kind, content in made:
+            yield f"{version} {name}", version, kind, content
+    for name, version, kind, content in files_1():
+        yield f"{version} {name}", version, kind, content
