@@ -97,7 +97,7 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
 namespace zt {
 
 Status CheckIndices(const Reader& reader, std::uint32_t object, std::uint64_t memory_bytes) {
-  const Object declared = reader::internal::Declare(reader.manifest().objects[object]);
+  const Object declared = Declare(reader.manifest().objects[object]);
   const auto facts = CellFacts::Make(declared, reader.manifest().version, memory_bytes);
   if (facts == nullptr) return OkStatus();
   ZT_RETURN_IF_ERROR(reader::internal::Show(reader, object, *facts));

@@ -91,8 +91,9 @@ using std::array, std::as_bytes, std::as_writable_bytes, std::bit_cast, std::bit
 // atomic, threads
 using std::atomic, std::atomic_flag, std::memory_order, std::memory_order_acq_rel,
     std::memory_order_acquire, std::memory_order_relaxed, std::memory_order_release,
-    std::memory_order_seq_cst, std::adopt_lock, std::call_once, std::condition_variable,
-    std::lock_guard, std::mutex, std::once_flag, std::scoped_lock, std::thread, std::unique_lock;
+    std::memory_order_seq_cst, std::adopt_lock, std::try_to_lock, std::defer_lock, std::call_once,
+    std::condition_variable, std::lock_guard, std::mutex, std::once_flag, std::scoped_lock,
+    std::thread, std::unique_lock;
 // C
 using std::abs, std::abort, std::atexit, std::ceil, std::exit, std::fclose, std::fflush, std::FILE,
     std::floor, std::fopen, std::fputs, std::fread, std::free, std::frexp, std::fscanf, std::fwrite,
@@ -221,10 +222,10 @@ using std::ranges::adjacent_find, std::ranges::all_of, std::ranges::any_of, std:
     std::ranges::find_if, std::ranges::for_each, std::ranges::forward_range,
     std::ranges::input_range, std::ranges::is_sorted, std::ranges::iterator_t,
     std::ranges::lower_bound, std::ranges::max, std::ranges::max_element, std::ranges::min,
-    std::ranges::min_element, std::ranges::none_of, std::ranges::range, std::ranges::range_value_t,
-    std::ranges::reverse, std::ranges::size, std::ranges::sized_range, std::ranges::sort,
-    std::ranges::stable_sort, std::ranges::subrange, std::ranges::transform, std::ranges::unique,
-    std::ranges::upper_bound;
+    std::ranges::min_element, std::ranges::mismatch, std::ranges::mismatch_result,
+    std::ranges::none_of, std::ranges::range, std::ranges::range_value_t, std::ranges::reverse,
+    std::ranges::size, std::ranges::sized_range, std::ranges::sort, std::ranges::stable_sort,
+    std::ranges::subrange, std::ranges::transform, std::ranges::unique, std::ranges::upper_bound;
 namespace views {
 using std::ranges::views::drop, std::ranges::views::filter, std::ranges::views::keys,
     std::ranges::views::reverse, std::ranges::views::take, std::ranges::views::transform,
