@@ -622,6 +622,8 @@ def check_data(o, content):
         if o.layout.startswith("zt.sparse"):
             index = o.parts["indices" if "indices" in o.parts else "coords"]
             count //= WIDTHS[index.dtype] * (len(o.shape) if o.layout == "zt.sparse_coo/1" else 1)
+        if o.layout == "zt.mx/1":
+            count = o.count if role == "data" else 0
         if part.type == "f4_e2m1" and count % 2:
             need(content[role][-1] >> 4 == 0, "LayoutData", f"{part.where}: the odd nibble is not zero")
     if o.layout == "zt.sparse_csr/1":

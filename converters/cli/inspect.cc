@@ -133,12 +133,13 @@ std::string VersionOf(const Manifest& manifest) {
 
 // Warns of the shards in which tensors lie and that are not there, as reading them would say it. The root says all that is
 // listed without them.
-void WarnOfMissing(const Manifest& manifest, const std::string& path, Listing& listing) {
+void WarnOfMissing(const Manifest& manifest, const std::string& path, const InputOptions& options,
+                   Listing& listing) {
   std::set<std::uint32_t> used;
   for (const StoredObject& object : manifest.objects) {
     for (const StoredComponent& c : object.components) used.insert(c.shard);
   }
-  const ShardFinder find = ShardsBeside(path);
+  const ShardFinder find = ShardsBeside(path, options);
   for (const std::uint32_t shard : used) {
     if (shard == 0) continue;
     const StoredShard& wanted = manifest.shards[shard - 1];
@@ -149,7 +150,8 @@ void WarnOfMissing(const Manifest& manifest, const std::string& path, Listing& l
   }
 }
 
-StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& path) {
+StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& path,
+                         const InputOptions& options) {
   const auto opened = Reader::Open(std::move(bytes));
   if (!opened.ok()) return Annotate(opened.status(), path);
   const Manifest& manifest = (*opened)->manifest();
@@ -160,7 +162,7 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& p
   listing.shards = manifest.shards;
   listing.warnings = manifest.warnings;
   AddObjects(manifest, "", listing);
-  WarnOfMissing(manifest, path, listing);
+  WarnOfMissing(manifest, path, options, listing);
   return listing;
 }
 
@@ -229,7 +231,7 @@ StatusOr<Listing> List(const InspectArgs& args) {
     if (bytes.ok() && !IsIndexPath(path)) {
       const auto head = Peek(**bytes, kHeadBytes);
       const bool zt = head.ok() && FindFormat("zt")->recognise(*head);
-      if (zt || !args.input.from.empty()) return ListZt(*bytes, path);
+      if (zt || !args.input.from.empty()) return ListZt(*bytes, path, args.input);
     }
   }
   ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({path}, args.input));

@@ -9,6 +9,7 @@ module zt.cli;
 import zt.std;
 import :args;
 import :shards;
+import :support;
 import zt;
 
 namespace zt::cli::internal {
@@ -65,11 +66,32 @@ std::vector<InputFile> FindInputFiles(const ConvertArgs& args, const TensorSourc
       if (fs::exists(path, error) && std::ranges::find(paths, path.string()) == paths.end())
         paths.push_back(path.string());
     };
-    add(name);
+    std::error_code none;
+    if (fs::exists(name, none)) {  // as it was opened
+      paths.emplace_back(name);
+      continue;
+    }
     for (const std::string& input : args.inputs) {
       std::error_code error;
       const bool folder = fs::is_directory(input, error);
       add((folder ? fs::path(input) : fs::path(input).parent_path()) / name);
+    }
+  }
+  // The shards that a root of 2.0 names.
+  for (const std::string& input : args.inputs) {
+    std::error_code none;
+    std::string root = input;
+    if (fs::is_directory(input, none)) {
+      const auto found = FindZtIn(input, args.input);
+      if (!found.ok() || !*found) continue;
+      root = **found;
+    }
+    if (!fs::is_regular_file(root, none)) continue;
+    const auto opened = OpenReader(root, args.input);
+    if (!opened.ok()) continue;
+    const ShardFinder find = ShardsBeside(root, args.input);
+    for (const StoredShard& shard : (*opened)->manifest().shards) {
+      if (const auto bytes = find(shard); bytes.ok()) files.push_back({{(*bytes)->name()}, {}});
     }
   }
   return files;

@@ -27,16 +27,19 @@ struct Totals {
   Json rows = Json::array(), numeric = Json::array(), warnings = Json::array();
 };
 
-// A shard's file. The digest of the file that it replaces goes just before that does, and comes back where it stays.
+// A shard's file. The digest of the file that it replaces goes just before that does, and comes back where it stays. From
+// then on `publishing` is set: a signal waits until the caller has written the new digest.
 class ShardSink final : public Sink {
  public:
-  ShardSink(std::unique_ptr<Sink> file, std::string path)
-      : file_(std::move(file)), path_(std::move(path)) {}
+  ShardSink(std::unique_ptr<Sink> file, std::string path, std::optional<Publishing>& publishing)
+      : file_(std::move(file)), path_(std::move(path)), publishing_(publishing) {}
 
   const std::string& name() const override { return file_->name(); }
   Status Append(Pieces pieces) override { return file_->Append(pieces); }
   Status Reserve(std::uint64_t bytes) override { return file_->Reserve(bytes); }
   Status Finish(std::uint64_t total) override {
+    publishing_.emplace();
+    if (Interrupted()) return Cancelled("interrupted");
     const StatusOr<std::string> before = ReadDigestFile(path_);
     RemoveDigestFiles(path_);
     const Status status = file_->Finish(total);
@@ -49,6 +52,7 @@ class ShardSink final : public Sink {
  private:
   const std::unique_ptr<Sink> file_;
   const std::string path_;
+  std::optional<Publishing>& publishing_;
 };
 
 class ShardRun {
@@ -139,15 +143,17 @@ class ShardRun {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> file,
                         OpenSink(path, {.overwrite = args_.force, .sync = !args_.no_sync}));
     std::string digest;
+    std::optional<Publishing> publishing;
     WriterOptions options = options_;
     options.progress = [&](const Progress& p) {
       bar.Update(totals.bytes + p.bytes, totals.bytes_all, totals.tensors + p.tensors,
                  totals.tensors_all);
     };
-    ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                        WriteFile(HashingSink(std::make_unique<ShardSink>(std::move(file), path),
-                                              FileDigestOf(options_), digest),
-                                  source_, shard, std::move(options)));
+    ZT_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Writer> writer,
+        WriteFile(HashingSink(std::make_unique<ShardSink>(std::move(file), path, publishing),
+                              FileDigestOf(options_), digest),
+                  source_, shard, std::move(options)));
     Report(args_.common, writer->numeric_findings(), shard, totals.warnings);
     ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args_.no_sync));
     ++totals.written;

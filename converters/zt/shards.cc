@@ -8,6 +8,7 @@ module zt.convert.zt;
 import zt.std;
 import zt.convert.shards;
 import zt.core;
+import zt.digest;
 import zt.source;
 
 namespace zt {
@@ -36,6 +37,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
   const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
                         const ShardIndex& index) -> StatusOr<std::unique_ptr<TensorSource>> {
     const auto listed = index.files.find(file);
+    if (listed != index.files.end())
+      ZT_RETURN_IF_ERROR(ParseDigest(listed->second.digest).status());
     std::optional<ShardStamp> stamp;
     ZT_ASSIGN_OR_RETURN(auto source,
                         zt_source::internal::OpenStamped(

@@ -64,14 +64,10 @@ Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
 
 bool IsSparse(std::string_view format) { return format == "sparse_csr" || format == "sparse_coo"; }
 
-// What a sparse object of 2.0 may take while its cells are compared.
-constexpr std::uint64_t kCellBytes = 64 << 20;
-
 class ZtSource final : public TensorSource {
  public:
   Status Init(std::shared_ptr<ByteSource> bytes, const InputOptions& wanted, ShardFinder find_shard,
               const std::string& digest) {
-    u32_indices_ = wanted.u32_indices;
     OpenOptions options;
     options.find_shard = std::move(find_shard);
     options.check_shards = false;  // GuardFiles does
@@ -80,6 +76,8 @@ class ZtSource final : public TensorSource {
     };
     ZT_ASSIGN_OR_RETURN(reader_, Reader::Open(std::move(bytes), options));
     const Manifest& manifest = reader_->manifest();
+    cell_bytes_ = wanted.memory_limit;
+    u32_indices_ = wanted.u32_indices && Traits(manifest.version).u32_indices;
     attributes_ = manifest.attributes;
     for (const std::string& warning : manifest.warnings) AddWarning(warning);
     std::erase_if(attributes_, [](const auto& each) { return each.first == kShardAttribute; });
@@ -148,9 +146,7 @@ class ZtSource final : public TensorSource {
     ZT_RETURN_IF_ERROR(Fill(id, part, offset, out));
     ZT_RETURN_IF_ERROR(CheckDecoded(part, offset, out));
     ZT_RETURN_IF_ERROR(CheckData(id, offset, out));
-    const auto indices = indices_.find(id.object);
-    return indices == indices_.end() ? OkStatus()
-                                     : indices->second->Check(*reader_, part.stored.object);
+    return CheckCells(id.object, part.stored.object);
   }
 
   Status Fill(ComponentId id, const Part& part, std::uint64_t offset, std::span<std::byte> out) {
@@ -246,20 +242,19 @@ class ZtSource final : public TensorSource {
     DataFacts facts_ ZT_GUARDED_BY(mutex_);
   };
 
-  // The rules that the indices of a sparse object keep together, asked once: before the first of its bytes is given away.
-  class Indices {
-   public:
-    Status Check(const Reader& reader, std::uint32_t stored) {
-      const zt::internal::MutexLock lock(mutex_);
-      if (!found_) found_ = CheckIndices(reader, stored, kCellBytes);
-      // What takes too much memory to be looked at is not refused.
-      return found_->code() == StatusCode::kUnimplemented ? OkStatus() : *found_;
+  // The rules that the indices of a sparse object keep together, asked before the first of its bytes is given away, and once.
+  // One object is looked at at a time, so that all take no more memory than one may.
+  Status CheckCells(std::uint32_t id, std::uint32_t stored) {
+    const auto held = cells_.find(id);
+    if (held == cells_.end()) return OkStatus();
+    const zt::internal::MutexLock lock(looking_);
+    std::optional<Status>& found = held->second;
+    if (!found || found->code() == StatusCode::kUnavailable) {
+      found = CheckIndices(*reader_, stored, cell_bytes_);
     }
-
-   private:
-    zt::internal::Mutex mutex_;
-    std::optional<Status> found_ ZT_GUARDED_BY(mutex_);
-  };
+    // Indices that take too much memory to be compared are not refused; `verify` calls them unchecked.
+    return found->code() == StatusCode::kUnimplemented ? OkStatus() : *found;
+  }
 
   void AddRules(std::uint32_t at, std::uint32_t index, const Object& object) {
     for (std::uint32_t c = 0; c < object.components.size(); ++c) {
@@ -269,7 +264,7 @@ class ZtSource final : public TensorSource {
     }
     const Manifest& manifest = reader_->manifest();
     if (Traits(manifest.version).unique_indices && IsSparse(manifest.objects[index].format)) {
-      indices_.emplace(at, std::make_unique<Indices>());
+      cells_.emplace(at, std::nullopt);
     }
   }
 
@@ -523,7 +518,9 @@ class ZtSource final : public TensorSource {
   std::unordered_map<std::uint32_t, std::shared_ptr<const MixedObject>> mixed_;
   std::unordered_map<std::uint64_t, ComponentId> first_;  // by offset: the first with that blob
   std::map<ServedKey, ComponentId> others_;  // those that are served as something else than it
-  std::unordered_map<std::uint32_t, std::unique_ptr<Indices>> indices_;
+  std::uint64_t cell_bytes_ = 0;             // what comparing the cells of an object may take
+  zt::internal::Mutex looking_;
+  std::unordered_map<std::uint32_t, std::optional<Status>> cells_;  // the keys are fixed by Init
   std::unordered_map<std::uint32_t, Status> refusals_;
   std::unordered_map<std::uint32_t, Status> empty_refusals_;  // by the manifest's index
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;

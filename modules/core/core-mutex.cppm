@@ -1,8 +1,4 @@
 // zt.core:mutex — locks that clang's thread-safety analysis understands, and objects kept from one use to the next.
-module;
-
-#include "core/thread_annotations.h"
-
 export module zt.core:mutex;
 
 import zt.std;
@@ -72,7 +68,7 @@ class Idle {
 
  private:
   Mutex mutex_;
-  std::vector<T> idle_ ZT_GUARDED_BY(mutex_);
+  std::vector<T> idle_ __attribute__((guarded_by(mutex_)));
 };
 
 }  // namespace zt::internal

@@ -126,8 +126,11 @@ class Cells {
     if (same != places_.end()) twice_ = *same;
     if (!twice_) return std::nullopt;
     Shape coordinates = shape_;
-    for (std::size_t d = shape_.size(); d-- > 0; *twice_ /= shape_[d]) {
-      coordinates[d] = *twice_ % shape_[d];
+    for (std::size_t d = shape_.size(); d-- > 0;) {
+      // Nobody has asked yet whether the coordinates lie within a dimension of 0.
+      const std::uint64_t size = std::max<std::uint64_t>(shape_[d], 1);
+      coordinates[d] = *twice_ % size;
+      *twice_ /= size;
     }
     return coordinates;
   }

@@ -275,10 +275,13 @@ Status ReadValues(const Reader& reader, ComponentId stored, const Object& object
 
 }  // namespace
 
+bool reader::internal::IsMixedLayout(std::string_view format) {
+  return format == kSparse01 || format == kCoo01 || format == kCsr01;
+}
+
 bool IsMixed(const Reader& reader, std::uint32_t index) {
-  const std::string& format = reader.manifest().objects[index].format;
   return Traits(reader.manifest().version).mixed_sparse &&
-         (format == kSparse01 || format == kCoo01 || format == kCsr01);
+         reader::internal::IsMixedLayout(reader.manifest().objects[index].format);
 }
 
 StatusOr<MixedObject> TakeApart(const Reader& reader, std::uint32_t index) {

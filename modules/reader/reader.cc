@@ -186,7 +186,7 @@ struct Reader::State {
   // Bools that are true where they are not 0. The blob of a sparse entry is more than its values.
   bool HasLooseBools(ComponentId id) const {
     return Traits(manifest.version).loose_bools && component(id).element.dtype == DType::kBool &&
-           manifest.objects[id.object].format == "dense";
+           !reader::internal::IsMixedLayout(manifest.objects[id.object].format);
   }
 
   StreamReader ReaderOf(const StoredComponent& c) {

@@ -223,6 +223,9 @@ namespace zt::reader::internal {
 // threads stays bounded.
 bool CanReadByFrame(const Codec& codec, std::span<const Frame> frames);
 
+// Whether a layout of 0.1.0 has values and indices in one blob.
+bool IsMixedLayout(std::string_view format);
+
 // What a version asks of the bytes of each frame beyond its codec (ContainerTraits::equal_frames). kDataLoss.
 Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame);
 

@@ -78,7 +78,7 @@ struct InputOptions {
   bool keep_sparse = false;
   // GGUF: accepts one shard of a split set by itself. Otherwise it is kDataLoss: tensors would be missing.
   bool allow_single_shard = false;
-  // zt: sparse objects all of whose indices are u32 keep them, for an output whose version has them (Traits).
+  // zt: sparse objects of a version that has u32 indices (Traits) keep them, for an output whose version has them too.
   bool u32_indices = false;
 };
 

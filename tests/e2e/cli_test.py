@@ -349,7 +349,7 @@ class CommandLine(support.EndToEnd):
 
     def test_numbers_are_decimal_and_whole_words(self):
         names = [f"t{n}" for n in range(12)]
-        source = self.put("b.safetensors", make_safetensors({name: ("U8", [1], b"x") for name in names}))
+        source = self.put("b.safetensors", make_safetensors.encode({name: ("U8", [1], b"x") for name in names}))
         listed = self.json("convert", source, "-n", "--json", "--shards", "010")  # ten, not eight
         self.assertEqual(listed["shards"], 10)
         self.assertEqual(self.json("convert", source, "-n", "--json", "--shard", "03/010")["shards"], 10)

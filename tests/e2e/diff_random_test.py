@@ -268,6 +268,7 @@ class Random(support.EndToEnd):
         if writer in (write_zt, write_zt2, write_safetensors):
             for key, tensor in model.items():
                 of = [other for other in model if other < key and other not in ties and model[other].parts == tensor.parts and
+                      json.dumps(model[other].attributes) == json.dumps(tensor.attributes) and
                       (writer is not write_zt or model[other] == tensor) and list(model).index(other) < list(model).index(key)]
                 if of and rng.random() < 0.7:
                     ties[key] = of[0]

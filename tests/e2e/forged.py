@@ -32,6 +32,7 @@ def files_0_1():
     yield "unknown encoding", UNKNOWN, make_zt.encode_01([entry_01(b"\0\1\2", encoding="lz4")])
     yield "unknown dtype", UNKNOWN, make_zt.encode_01([entry_01(b"\0\1\2", "float4")])
     yield "unknown layout", None, make_zt.encode_01([entry_01(b"\0\1\2", layout="tiled")])
+    yield "a bool of 2 in an unknown layout", None, make_zt.encode_01([entry_01(b"\0\1\2", "bool", layout="tiled")])
     for name, kind, data, fields in (
             ("", GOOD, struct.pack("<QQfQQf", 0, 1, 1.0, 1, 0, 2.0), {}),
             ("index beyond", BAD, struct.pack("<QQf", 9, 9, 1.0), {}),
@@ -134,6 +135,10 @@ def encoded(stream, decoded, shape, layout="dense", encoding=ZSTD, raw=False):
 
 
 def files_2_0():
+    file = File()  # the values come first, and are looked at before the coordinates
+    values = file.zstd(bytes(8), "f32")
+    file.add("s", [2, 0], "zt.sparse_coo/1", values=values, coords=file.part(struct.pack("<4Q", 0, 0, 0, 0), "u64"))
+    yield "coo of no cell, one twice", BAD, file.finish()
     for kind in ("ztstream.foo/1", "ztstream.foo/2", "ztstream.foo", "ztstream.", "x.y/1", "x.y/2"):
         yield f"type {kind} beyond its bytes", None, only(shape=(1000,), dtype="f32", type=kind)
         yield f"type {kind}", None, only(shape=(2,), dtype="f32", type=kind)
