@@ -456,7 +456,7 @@ def read_file(path):
         rule(o["name"] not in out, f"name {o['name']!r} twice")
         for role, c in o["components"].items():
             c["bytes"] = decode_component(data, c, f"{o['name']}/{role}")
-            if load is load_01 and c["dtype"] == "bool" and o["format"] == "dense":
+            if load is load_01 and c["dtype"] == "bool" and o["format"] not in ("sparse", "sparsecoo", "sparsecsr"):
                 c["bytes"] = bytes(map(bool, c["bytes"]))  # what is not zero is true
         check_object(o)
         out[o.pop("name")] = o
