@@ -92,7 +92,7 @@ Status MakeCanonical(TensorSource& source, Plan& plan);
 // Shared by the bodies, not exported.
 namespace zt::writer::internal {
 
-// How a component is stored: a Storage with nothing left open.
+// How a component is stored, resolved from a Storage: the writer asks when it takes a component, since plans may be edited.
 struct ResolvedStorage {
   Compression compression = Compression::kNone;
   Encoding encoding = Encoding::kRaw;  // kRaw where it is not compressed
