@@ -3,6 +3,7 @@
 files(rng, version, mutate) -> bytes. A file has one to three objects of every layout; their components have random types,
 encodings and digests, and some share a blob. A mutant's manifest has other values, or its bytes are changed.
 """
+import math
 import struct
 
 import make_zt
@@ -24,13 +25,6 @@ class Part:
 
 def size_of(dtype, kind, count):
     return TYPES[kind][1](count) if kind in TYPES else count * WIDTHS.get(dtype, 1)
-
-
-def product(shape):
-    count = 1
-    for dimension in shape:
-        count *= dimension
-    return count
 
 
 def element(rng, version):
@@ -64,7 +58,7 @@ def sparse(rng, version, layout):
     dtype, kind = element(rng, version)
     shape = [rng.randint(1, 4) for _ in range(2 if layout == "sparse_csr" else rng.randint(1, 3))]
     wild = rng.random() < 0.1  # cells twice, columns that fall, indices beyond
-    cells = sorted(rng.sample(range(product(shape)), rng.randint(0, min(4, product(shape)))))
+    cells = sorted(rng.sample(range(math.prod(shape)), rng.randint(0, min(4, math.prod(shape)))))
     indices = []
     for cell in cells:
         at = []
@@ -114,9 +108,9 @@ def dense(rng, version):
     attributes = {}
     if kind == "f4_e2m1" and version == "1.2":  # of 1.2: its bytes are the shape
         attributes = {"logical_shape": [shape[-1] * 2] if len(shape) == 1 else []}
-        data = Part("u8", rng.randbytes(product(shape)), kind)
+        data = Part("u8", rng.randbytes(math.prod(shape)), kind)
         return "dense", shape, attributes if rng.random() < 0.5 else {}, {"data": data}
-    return "dense", shape, {}, {"data": Part(dtype, content(rng, dtype, kind, product(shape)), kind)}
+    return "dense", shape, {}, {"data": Part(dtype, content(rng, dtype, kind, math.prod(shape)), kind)}
 
 
 def random_object(rng, version):
