@@ -17,7 +17,7 @@ struct RuleUse {
 // The rules of a command line. MakePlan counts their uses.
 struct Rules {
   PlanOptions plan;
-  ZstdOptions zstd;  // but for the size of a frame
+  ZstdOptions zstd;  // `frame_bytes` is left at its default: --chunk sets it
   std::shared_ptr<std::vector<RuleUse>> uses;
 
   // A line for each rule that applied to no tensor: it may be misspelt.

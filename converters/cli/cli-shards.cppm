@@ -36,7 +36,7 @@ struct ShardRequest {
 // What --shards, --shard-size and --shard say; nullopt where none was given.
 StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args);
 
-// A plan cut into shards. It is a function of the inputs and the options alone, so whoever makes it gets the same one.
+// A plan cut into shards. It is a function of the inputs and the options alone: every task computes the same plan.
 struct ShardPlan {
   // Of all that decides the shards' bytes: what the inputs declare, how large they are and a sample of their bytes, what
   // becomes of them, how it is stored and where it is cut.

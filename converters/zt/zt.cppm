@@ -13,8 +13,8 @@ export namespace zt {
 // one. Objects keep their format, attributes and logical types; components are served decoded and
 // little-endian. What differs from the file:
 //   - objects and components come in the order of their bytes, not of the manifest;
-//   - indices of sparse_csr and sparse_coo are u64 whatever they are stored as, but for InputOptions::u32_indices; a negative one
-//     is kDataLoss;
+//   - indices of sparse_csr and sparse_coo are widened to u64, unless InputOptions::u32_indices keeps u32; a negative
+//     index is kDataLoss;
 //   - the one blob of a sparse 0.1.0 entry becomes the components of sparse_csr or sparse_coo (see TakeApart); an entry
 //     whose structure nothing describes is kUnimplemented.
 // The bytes that a digest covers are checked against it as they pass, so that reading a component whole either yields what was

@@ -48,8 +48,7 @@ class CondVar {
   std::condition_variable variable_;
 };
 
-// Keeps objects that are expensive to make (contexts, buffers) from one use to the next: as many as were ever in use at
-// once. Thread-safe.
+// A thread-safe pool of objects that are expensive to make (contexts, buffers). It grows to the largest number in use.
 template <typename T>
 class Idle {
  public:

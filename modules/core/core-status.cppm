@@ -1,4 +1,4 @@
-// zt.core:status — errors as values; with core-small.cppm the only units that include absl.
+// zt.core:status — errors as values, over Abseil's.
 export module zt.core:status;
 
 import zt.std;

@@ -40,7 +40,8 @@ struct PlanState {
     std::vector<ComponentId> by;        // who has it beside the component it was written for
     std::vector<DataFacts> facts = {};  // what its bytes showed
   };
-  // The blobs that others share, by their place in the plan. Fixed, but for blobs and facts, which are record's.
+  // The blobs that several components share, by the component they are written for. The keys are fixed when the plan is
+  // added; the record stage sets `blob` and `facts`.
   std::map<ComponentId, Shared> shared;
   // Of sparse objects, by their number. Those with the same indices have the same facts, which the first one's bytes feed.
   struct Cells {
@@ -50,7 +51,7 @@ struct PlanState {
   std::map<std::uint32_t, Cells> cells;
 };
 
-// One component under way. Fixed before its first chunk is submitted, but for the last four fields.
+// One component in flight. The stages change the last four fields; the others are fixed before its first chunk is submitted.
 struct ComponentState {
   enum Choice { kUndecided, kRaw, kEncoded };
 
