@@ -1,26 +1,10 @@
 // zt.compress:codec — a codec of our own in the table, through writer, reader and verification.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <random>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 import zt;
 
 namespace zt {
 namespace {
-
-using ::testing::HasSubstr;
-using Bytes = std::vector<std::byte>;
 
 // Every frame is its content with the bits flipped and one byte of checksum; no trailer. The parameters carry the
 // width of an element, which the checksum begins with.
@@ -131,13 +115,12 @@ TEST(Codecs, TheTable) {
 TEST(Codecs, OneOfOurOwnGoesThroughWriterReaderAndVerify) {
   const Bytes content = Sample(100001 * 2);
   Bytes file;
-  WriterOptions options;
-  options.zstd.frame_bytes = 4096;
-  options.threads = 2;
-  options.storage = {Compression::kAlways, DigestKind::kSha256, FlipEncoding()};
-  auto writer = *Writer::Create(MemorySink(file), options);
-  ASSERT_TRUE(writer->Add("a", {100001}, {DType::kBF16, ""}, content).ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  auto writer = *Writer::Create(
+      MemorySink(file), {.storage = {Compression::kAlways, DigestKind::kSha256, FlipEncoding()},
+                         .zstd = {.frame_bytes = 4096},
+                         .threads = 2});
+  ASSERT_OK(writer->Add("a", {100001}, {DType::kBF16, ""}, content));
+  ASSERT_OK(writer->Finish());
 
   auto reader = *Reader::Open(MemoryBytes(file, "memory"));
   const StoredComponent& stored = reader->component({0, 0});
@@ -145,10 +128,10 @@ TEST(Codecs, OneOfOurOwnGoesThroughWriterReaderAndVerify) {
   EXPECT_EQ(stored.length, content.size() + 49 + 4 * 49 + 4);
   EXPECT_EQ(reader->FindAccess({0, 0})->frame_bytes, 4096u);
   Bytes out(content.size());
-  ASSERT_TRUE(reader->Read({0, 0}, 0, out).ok());
+  ASSERT_OK(reader->Read({0, 0}, 0, out));
   EXPECT_EQ(out, content);
   out.resize(5000);
-  ASSERT_TRUE(reader->Read({0, 0}, 4000, out).ok());
+  ASSERT_OK(reader->Read({0, 0}, 4000, out));
   EXPECT_TRUE(std::equal(out.begin(), out.end(), content.begin() + 4000));
   EXPECT_TRUE(Verify(*reader)->problems.empty());
 
@@ -163,16 +146,15 @@ TEST(Codecs, OneOfOurOwnGoesThroughWriterReaderAndVerify) {
 
 TEST(Codecs, AFileCannotClaimMoreThanTheCodecYields) {
   Bytes file;
-  WriterOptions options;
-  options.storage = {Compression::kAlways, DigestKind::kNone, FlipEncoding()};
-  auto writer = *Writer::Create(MemorySink(file), options);
+  auto writer = *Writer::Create(
+      MemorySink(file), {.storage = {Compression::kAlways, DigestKind::kNone, FlipEncoding()}});
   const auto bytes = Sample(1000);  // must stay until Finish
-  ASSERT_TRUE(writer->Add("a", {1000}, {DType::kU8, ""}, bytes).ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_OK(writer->Add("a", {1000}, {DType::kU8, ""}, bytes));
+  ASSERT_OK(writer->Finish());
   Manifest manifest = *writer->manifest();
   manifest.objects[0].shape = {3000};
   manifest.objects[0].components[0].decoded_bytes = 3000;
-  EXPECT_EQ(Message(CheckLayout(manifest, file.size())),
+  EXPECT_EQ(Why(CheckLayout(manifest, file.size())),
             "tensor 'a': its decoded size 3000 is more than 1009 bytes of test.flip can yield");
 }
 

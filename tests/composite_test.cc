@@ -1,16 +1,5 @@
 // zt.convert.composite: grouping and its inverse through the library, hostile declarations included.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 import zt.convert.composite;
 import zt.convert.safetensors;
@@ -20,28 +9,21 @@ import zt.source;
 namespace zt {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
 std::unique_ptr<TensorSource> Open(const std::string& name) {
-  auto bytes = OpenFile(std::string(ZT_TEST_DATA) + "/" + name + "/model.safetensors");
-  EXPECT_TRUE(bytes.ok());
-  auto source = OpenSafetensors(*bytes);
-  EXPECT_TRUE(source.ok());
-  (*source)->SetFile(name);
-  return *std::move(source);
+  auto bytes = Must(OpenFile(std::string(ZT_TEST_DATA) + "/" + name + "/model.safetensors"));
+  auto source = Must(OpenSafetensors(bytes));
+  source->SetFile(name);
+  return std::move(source);
 }
 
 QuantConfig ConfigOf(const std::string& name) {
   const std::vector<std::string> inputs = {std::string(ZT_TEST_DATA) + "/" + name};
-  auto config = FindQuantConfig(inputs);
-  EXPECT_TRUE(config.ok()) << Message(config.status());
-  return *std::move(config);
+  return Must(FindQuantConfig(inputs));
 }
 
 std::vector<std::byte> ReadAll(TensorSource& source, ComponentId id) {
   std::vector<std::byte> bytes(source.objects()[id.object].components[id.component].bytes);
-  EXPECT_TRUE(source.Read(id, 0, bytes).ok());
+  EXPECT_OK(source.Read(id, 0, bytes));
   return bytes;
 }
 
@@ -68,62 +50,56 @@ TEST(FindQuantConfig, KeepsTheContentInItsOrder) {
 
 TEST(FindQuantConfig, LooksBesideAFile) {
   const std::vector<std::string> inputs = {std::string(ZT_TEST_DATA) + "/awq/model.safetensors"};
-  const auto config = FindQuantConfig(inputs);
-  ASSERT_TRUE(config.ok());
-  EXPECT_EQ(*FindMember(config->content, "quant_method"), Value("awq"));
+  const auto config = Must(FindQuantConfig(inputs));
+  EXPECT_EQ(*FindMember(config.content, "quant_method"), Value("awq"));
 }
 
 TEST(FindQuantConfig, InputsThatDisagree) {
   const std::vector<std::string> inputs = {std::string(ZT_TEST_DATA) + "/gptq",
                                            std::string(ZT_TEST_DATA) + "/awq"};
-  const auto config = FindQuantConfig(inputs);
-  ASSERT_EQ(config.status().code(), StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(Message(config.status())),
-              HasSubstr("differs from that of another input"));
+  ASSERT_THAT(FindQuantConfig(inputs),
+              Fails(StatusCode::kDataLoss, HasSubstr("differs from that of another input")));
 }
 
 TEST(FindQuantConfig, NoneIsNoError) {
   const std::vector<std::string> inputs = {"-", std::string(ZT_TEST_DATA) + "/npy"};
-  const auto config = FindQuantConfig(inputs);
-  ASSERT_TRUE(config.ok());
-  EXPECT_EQ(config->file, "");
+  const auto config = Must(FindQuantConfig(inputs));
+  EXPECT_EQ(config.file, "");
 }
 
 class RoundTrip : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RoundTrip, GroupThenUngroupIsTheSame) {
   const auto original = Open(GetParam());
-  auto grouped = GroupQuantized(Open(GetParam()), ConfigOf(GetParam()));
-  ASSERT_TRUE(grouped.ok());
-  EXPECT_EQ((*grouped)->objects().size(), 2U);
-  EXPECT_THAT((*grouped)->warnings(), ElementsAre());
-  const Object* group = FindObject(**grouped, "model.layers.0.q_proj");
+  auto grouped = Must(GroupQuantized(Open(GetParam()), ConfigOf(GetParam())));
+  EXPECT_EQ(grouped->objects().size(), 2U);
+  EXPECT_THAT(grouped->warnings(), ElementsAre());
+  const Object* group = FindObject(*grouped, "model.layers.0.q_proj");
   ASSERT_NE(group, nullptr);
   EXPECT_EQ(group->format, "quantized_group");
   EXPECT_EQ(group->shape, (Shape{128, 64}));
-  EXPECT_TRUE(ValidateObject(*group).ok());
-  EXPECT_NE(FindMember((*grouped)->attributes(), kQuantConfigAttribute), nullptr);
+  EXPECT_OK(ValidateObject(*group));
+  EXPECT_NE(FindMember(grouped->attributes(), kQuantConfigAttribute), nullptr);
 
-  auto back = Ungroup(*std::move(grouped));
-  ASSERT_TRUE(back.ok()) << Message(back.status());
-  EXPECT_EQ((*back)->attributes(), original->attributes());
-  ASSERT_EQ((*back)->objects().size(), original->objects().size());
+  auto back = Must(Ungroup(std::move(grouped)));
+  EXPECT_EQ(back->attributes(), original->attributes());
+  ASSERT_EQ(back->objects().size(), original->objects().size());
   for (const Object& wanted : original->objects()) {
-    const Object* got = FindObject(**back, wanted.name);
+    const Object* got = FindObject(*back, wanted.name);
     ASSERT_NE(got, nullptr) << wanted.name;
     EXPECT_EQ(got->format, "dense");
     EXPECT_EQ(got->shape, wanted.shape);
     EXPECT_EQ(got->attributes, wanted.attributes);
     EXPECT_EQ(got->components[0].role, "data");
     EXPECT_EQ(got->components[0].element, wanted.components[0].element);
-    const ComponentId there{IndexOf(**back, got), 0}, here{IndexOf(*original, &wanted), 0};
-    EXPECT_EQ(ReadAll(**back, there), ReadAll(*original, here)) << wanted.name;
-    EXPECT_EQ((*back)->extent(there)->offset, original->extent(here)->offset);
-    EXPECT_EQ((*back)->file(there), GetParam());
-    EXPECT_FALSE((*back)->sequential(there));
+    const ComponentId there{IndexOf(*back, got), 0}, here{IndexOf(*original, &wanted), 0};
+    EXPECT_EQ(ReadAll(*back, there), ReadAll(*original, here)) << wanted.name;
+    EXPECT_EQ(back->extent(there)->offset, original->extent(here)->offset);
+    EXPECT_EQ(back->file(there), GetParam());
+    EXPECT_FALSE(back->sequential(there));
   }
-  EXPECT_TRUE((*back)->seekable());
-  EXPECT_TRUE((*back)->Finish().ok());
+  EXPECT_TRUE(back->seekable());
+  EXPECT_OK(back->Finish());
 }
 
 INSTANTIATE_TEST_SUITE_P(Schemes, RoundTrip, ::testing::Values("gptq", "awq"));
@@ -132,11 +108,10 @@ INSTANTIATE_TEST_SUITE_P(Schemes, RoundTrip, ::testing::Values("gptq", "awq"));
 class Zeros {
  public:
   Zeros& Add(const std::string& name, Shape shape, DType dtype, Value::Map attributes = {}) {
-    auto object = DenseObject(name, std::move(shape), {dtype, ""});
-    EXPECT_TRUE(object.ok());
-    object->attributes = std::move(attributes);
-    const std::size_t size = object->components[0].bytes;
-    EXPECT_TRUE(source_->Add(*std::move(object), {std::span(bytes_).first(size)}).ok());
+    auto object = Must(DenseObject(name, std::move(shape), {dtype, ""}));
+    object.attributes = std::move(attributes);
+    const std::size_t size = object.components[0].bytes;
+    EXPECT_OK(source_->Add(std::move(object), {std::span(bytes_).first(size)}));
     return *this;
   }
   std::unique_ptr<MemorySource>& source() { return source_; }
@@ -158,13 +133,12 @@ TEST(GroupQuantized, StandsWhereTheFirstOfItsTensorsStood) {
       .Add("m.qzeros", {1, 1}, DType::kI32)
       .Add("m.qweight", {2, 8}, DType::kI32)
       .Add("m.bias", {8}, DType::kF16);
-  auto grouped = GroupQuantized(std::move(zeros.source()), Gptq());
-  ASSERT_TRUE(grouped.ok());
+  auto grouped = Must(GroupQuantized(std::move(zeros.source()), Gptq()));
   std::vector<std::string> names;
-  for (const Object& object : (*grouped)->objects()) names.push_back(object.name);
+  for (const Object& object : grouped->objects()) names.push_back(object.name);
   EXPECT_THAT(names, ElementsAre("first", "m", "second", "m.bias"));
-  EXPECT_EQ((*grouped)->objects()[1].shape, (Shape{16, 8}));
-  EXPECT_EQ((*grouped)->objects()[1].components[0].role, "packed_weight");
+  EXPECT_EQ(grouped->objects()[1].shape, (Shape{16, 8}));
+  EXPECT_EQ(grouped->objects()[1].components[0].role, "packed_weight");
 }
 
 TEST(GroupQuantized, TensorsWithAttributesStay) {
@@ -172,11 +146,10 @@ TEST(GroupQuantized, TensorsWithAttributesStay) {
   zeros.Add("m.scales", {1, 8}, DType::kF16)
       .Add("m.qzeros", {1, 1}, DType::kI32, {{"note", "kept"}})
       .Add("m.qweight", {2, 8}, DType::kI32);
-  auto grouped = GroupQuantized(std::move(zeros.source()), Gptq());
-  ASSERT_TRUE(grouped.ok());
-  EXPECT_EQ((*grouped)->objects().size(), 3U);
+  auto grouped = Must(GroupQuantized(std::move(zeros.source()), Gptq()));
+  EXPECT_EQ(grouped->objects().size(), 3U);
   EXPECT_THAT(
-      (*grouped)->warnings(),
+      grouped->warnings(),
       ElementsAre(
           "module 'm' stays as separate tensors: tensor 'm.qzeros' is not a plain dense tensor"));
 }
@@ -190,14 +163,13 @@ TEST(GroupQuantized, EmptyAndOddShapesStay) {
       .Add("c.qzeros", {1, 1}, DType::kI32)
       .Add(".qweight", {2, 8}, DType::kI32)
       .Add("qweight", {2, 8}, DType::kI32);
-  auto grouped = GroupQuantized(std::move(zeros.source()), Gptq());
-  ASSERT_TRUE(grouped.ok());
-  EXPECT_EQ((*grouped)->objects().size(), 7U);
-  EXPECT_THAT((*grouped)->warnings(),
+  auto grouped = Must(GroupQuantized(std::move(zeros.source()), Gptq()));
+  EXPECT_EQ(grouped->objects().size(), 7U);
+  EXPECT_THAT(grouped->warnings(),
               ElementsAre(HasSubstr("'a.qweight' has shape [0, 8]"),
                           HasSubstr("'b.qweight' has shape [2, 8, 1]"),
                           HasSubstr("'c.qzeros' of shape [1, 1] cannot hold 7 codes a row")));
-  EXPECT_EQ(FindMember((*grouped)->attributes(), kQuantConfigAttribute), nullptr);
+  EXPECT_EQ(FindMember(grouped->attributes(), kQuantConfigAttribute), nullptr);
 }
 
 TEST(GroupQuantized, AnAttributeOfItsNameIsNotReplaced) {
@@ -206,11 +178,10 @@ TEST(GroupQuantized, AnAttributeOfItsNameIsNotReplaced) {
       .Add("m.qzeros", {1, 1}, DType::kI32)
       .Add("m.qweight", {2, 8}, DType::kI32);
   zeros.source()->SetAttributes({{"quantization_config", "mine"}});
-  auto grouped = GroupQuantized(std::move(zeros.source()), Gptq());
-  ASSERT_TRUE(grouped.ok());
-  EXPECT_EQ((*grouped)->objects().size(), 3U);
+  auto grouped = Must(GroupQuantized(std::move(zeros.source()), Gptq()));
+  EXPECT_EQ(grouped->objects().size(), 3U);
   EXPECT_THAT(
-      (*grouped)->warnings(),
+      grouped->warnings(),
       ElementsAre(
           "1 quantized module stays as separate tensors ('m'): config.json: the input has another "
           "attribute 'quantization_config'"));
@@ -219,9 +190,8 @@ TEST(GroupQuantized, AnAttributeOfItsNameIsNotReplaced) {
 TEST(GroupQuantized, WithoutModulesNothingIsSaid) {
   Zeros zeros;
   zeros.Add("w", {4}, DType::kF32);
-  auto grouped = GroupQuantized(std::move(zeros.source()), QuantConfig{});
-  ASSERT_TRUE(grouped.ok());
-  EXPECT_THAT((*grouped)->warnings(), ElementsAre());
+  auto grouped = Must(GroupQuantized(std::move(zeros.source()), QuantConfig{}));
+  EXPECT_THAT(grouped->warnings(), ElementsAre());
 }
 
 // ---- Ungroup on what others may have written -----------------------------------------------------------------
@@ -243,34 +213,30 @@ class UngroupTest : public ::testing::Test {
     object.components = {{"packed_weight", {DType::kI32, ""}, 64},
                          {"scales", {DType::kF16, ""}, 16}};
     if (recorded) object.attributes.emplace_back("source_tensors", *std::move(recorded));
-    EXPECT_TRUE(
-        source->Add(object, {std::span(bytes_).first(64), std::span(bytes_).first(16)}).ok());
+    EXPECT_OK(source->Add(object, {std::span(bytes_).first(64), std::span(bytes_).first(16)}));
     auto other = DenseObject("other", {4}, {DType::kF32, ""});
-    EXPECT_TRUE(source->Add(*std::move(other), {std::span(bytes_).first(16)}).ok());
+    EXPECT_OK(source->Add(*std::move(other), {std::span(bytes_).first(16)}));
     return Ungroup(std::move(source));
   }
   void Refuses(Value recorded, const std::string& why) {
-    const auto result = Run(std::move(recorded));
-    ASSERT_EQ(result.status().code(), StatusCode::kDataLoss) << why;
-    EXPECT_THAT(std::string(Message(result.status())), HasSubstr(why));
+    ASSERT_THAT(Run(std::move(recorded)), Fails(StatusCode::kDataLoss, HasSubstr(why))) << why;
   }
   std::vector<std::byte> bytes_ = std::vector<std::byte>(64);
 };
 
 TEST_F(UngroupTest, GroupsOfOthersStay) {
-  const auto result = Run(std::nullopt);
-  ASSERT_TRUE(result.ok());
-  EXPECT_EQ((*result)->objects().size(), 2U);
-  EXPECT_EQ((*result)->objects()[0].format, "quantized_group");
+  const auto result = Must(Run(std::nullopt));
+  EXPECT_EQ(result->objects().size(), 2U);
+  EXPECT_EQ(result->objects()[0].format, "quantized_group");
 }
 
 TEST_F(UngroupTest, TakesApart) {
-  const auto result = Run(Value::Map{{"scales", Entry("m.scales", "f16", Dims(1, 8))},
-                                     {"packed_weight", Entry("m.qweight", "i32", Dims(2, 8))}});
-  ASSERT_TRUE(result.ok()) << Message(result.status());
-  ASSERT_EQ((*result)->objects().size(), 3U);
-  EXPECT_EQ((*result)->objects()[0].name, "m.qweight");
-  EXPECT_EQ((*result)->objects()[1].shape, (Shape{1, 8}));
+  const auto result =
+      Must(Run(Value::Map{{"scales", Entry("m.scales", "f16", Dims(1, 8))},
+                          {"packed_weight", Entry("m.qweight", "i32", Dims(2, 8))}}));
+  ASSERT_EQ(result->objects().size(), 3U);
+  EXPECT_EQ(result->objects()[0].name, "m.qweight");
+  EXPECT_EQ(result->objects()[1].shape, (Shape{1, 8}));
 }
 
 TEST_F(UngroupTest, RefusesWhatContradictsItself) {

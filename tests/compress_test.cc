@@ -1,31 +1,15 @@
 // zt.compress: frames and the seek table, read back by libzstd's own decoder, and lies told to ours.
 #define ZSTD_STATIC_LINKING_ONLY
+#include <sys/resource.h>
 #include <zstd.h>
 
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <random>
-#include <span>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "testing.h"
 
 import zt.compress;
 import zt.core;
 
 namespace zt {
 namespace {
-
-using ::testing::HasSubstr;
-using Bytes = std::vector<std::byte>;
 
 const Codec& Zstd() { return *FindCodec(Encoding::kZstd); }
 
@@ -40,7 +24,7 @@ Bytes Sample(std::size_t size, unsigned seed = 1) {
 Bytes CompressFrame(std::span<const std::byte> in, const ZstdOptions& options = {}) {
   Bytes out(Zstd().Bound(in.size()));
   const auto size = Zstd().MakeEncoder(options)->Encode({}, in, out);
-  EXPECT_TRUE(size.ok());
+  EXPECT_OK(size);
   out.resize(size.ok() ? *size : 0);
   return out;
 }
@@ -109,25 +93,14 @@ void Put32(Bytes& bytes, std::size_t at, std::uint32_t value) {
   for (int i = 0; i < 4; ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
 }
 
-std::string Hex(std::span<const std::byte> bytes) {
-  std::string out;
-  for (const std::byte byte : bytes) {
-    out += "0123456789abcdef"[static_cast<unsigned>(byte) >> 4];
-    out += "0123456789abcdef"[static_cast<unsigned>(byte) & 15];
-  }
-  return out;
-}
-
-std::string Why(const Status& status) { return std::string(Message(status)); }
-
 TEST(ZstdOptions, Limits) {
   for (const int level : {1, 19, -1, ZSTD_minCLevel()})
-    EXPECT_TRUE(Validate({.level = level}).ok()) << level;
+    EXPECT_OK(Validate({.level = level})) << level;
   for (const int level : {0, 20, 22, ZSTD_minCLevel() - 1}) {
     EXPECT_EQ(Validate({.level = level}).code(), StatusCode::kInvalidArgument) << level;
   }
   for (const std::uint64_t bytes : {1024ull, 1ull << 30})
-    EXPECT_TRUE(Validate({.frame_bytes = bytes}).ok());
+    EXPECT_OK(Validate({.frame_bytes = bytes}));
   for (const std::uint64_t bytes : {0ull, 1023ull, (1ull << 30) + 1}) {
     EXPECT_FALSE(Validate({.frame_bytes = bytes}).ok()) << bytes;
   }
@@ -179,9 +152,8 @@ TEST(ZstdEncoder, TheSameBytesWhateverTheThreadAndWhatCameBefore) {
       for (unsigned i = 0; i < 60; ++i) {
         const unsigned k = (i * (2 * t + 1)) % 12;
         Bytes out(Zstd().Bound(contents[k].size()));
-        const auto size = encoder->Encode({}, contents[k], out);
-        ASSERT_TRUE(size.ok());
-        out.resize(*size);
+        const auto size = Must(encoder->Encode({}, contents[k], out));
+        out.resize(size);
         ASSERT_EQ(out, want[k]);
       }
     });
@@ -196,7 +168,7 @@ TEST(ZstdEncoder, TooLittleRoomIsAnError) {
 
 // The layout of contrib/seekable_format, byte by byte.
 TEST(SeekTable, GoldenBytes) {
-  EXPECT_EQ(Hex(Zstd().Trailer({})),
+  EXPECT_EQ(ToHex(Zstd().Trailer({})),
             "5e2a4d18"
             "09000000"
             "00000000"
@@ -204,7 +176,7 @@ TEST(SeekTable, GoldenBytes) {
             "b1ea928f");
   const std::vector<Frame> frames = {{0, 0, 0x1234, 0x400000},
                                      {0x1234, 0x400000, 0xabcdef01, 0x10}};
-  EXPECT_EQ(Hex(Zstd().Trailer(frames)),
+  EXPECT_EQ(ToHex(Zstd().Trailer(frames)),
             "5e2a4d18"
             "19000000"
             "34120000"
@@ -270,9 +242,9 @@ TEST(SeekTable, LiesAreFoundOut) {
   for (const std::size_t field : {8u, 12u, 16u, 36u}) {  // sizes of frames
     Bytes lie = stream.bytes;
     lie[begin + field] ^= std::byte{1};
-    const auto table = Zstd().ReadFrames(From(lie), lie.size(), content.size());
-    EXPECT_EQ(table.status().code(), StatusCode::kDataLoss) << field;
-    EXPECT_THAT(Why(table.status()), HasSubstr("seek table")) << field;
+    EXPECT_THAT(Zstd().ReadFrames(From(lie), lie.size(), content.size()),
+                Fails(StatusCode::kDataLoss, HasSubstr("seek table")))
+        << field;
   }
   EXPECT_EQ(Zstd()
                 .ReadFrames(From(stream.bytes), stream.bytes.size(), content.size() + 1)
@@ -297,7 +269,7 @@ TEST(ZstdFrame, OneWholeFrameAndNothingElse) {
   const Bytes content = Sample(5000);
   const Bytes frame = CompressFrame(content);
   Bytes out(content.size());
-  ASSERT_TRUE(Zstd().DecodeFrame({}, frame, out).ok());
+  ASSERT_OK(Zstd().DecodeFrame({}, frame, out));
   EXPECT_EQ(out, content);
 
   Bytes two = frame;
@@ -328,17 +300,15 @@ TEST(ZstdFrame, EveryFlippedByteIsNoticed) {
     }
   }
   Bytes out(content.size());
-  EXPECT_TRUE(Zstd().DecodeFrame({}, frame, out).ok())
-      << "a context spoilt by an error was used again";
+  EXPECT_OK(Zstd().DecodeFrame({}, frame, out)) << "a context spoilt by an error was used again";
 }
 
 TEST(ZstdStream, ReadsInPiecesOfAnySize) {
   const Bytes content = Sample(20000);
   const Stream stream = Encode(content, 3000);
   for (const std::size_t step : {1u, 7u, 2999u, 3000u, 3001u, 20000u}) {
-    const auto out = DecodeAll(stream.bytes, content.size(), step);
-    ASSERT_TRUE(out.ok()) << Why(out.status());
-    EXPECT_EQ(*out, content) << step;
+    const auto out = Must(DecodeAll(stream.bytes, content.size(), step));
+    EXPECT_EQ(out, content) << step;
   }
 }
 
@@ -367,10 +337,9 @@ TEST(ZstdStream, FramesWithoutTheirSize) {
 TEST(ZstdStream, TooLittleTooMuchAndCutShort) {
   const Bytes content = Sample(5000);
   const Bytes frame = CompressFrame(content);
-  EXPECT_THAT(Why(DecodeAll(frame, 5001).status()),
-              HasSubstr("yields 5000 bytes, 5001 were declared"));
-  EXPECT_THAT(Why(DecodeAll(frame, 4999).status()), HasSubstr("more than the 4999 bytes declared"));
-  EXPECT_THAT(Why(DecodeAll(frame, 0).status()), HasSubstr("more than the 0 bytes declared"));
+  EXPECT_THAT(Why(DecodeAll(frame, 5001)), HasSubstr("yields 5000 bytes, 5001 were declared"));
+  EXPECT_THAT(Why(DecodeAll(frame, 4999)), HasSubstr("more than the 4999 bytes declared"));
+  EXPECT_THAT(Why(DecodeAll(frame, 0)), HasSubstr("more than the 0 bytes declared"));
   for (std::size_t size = 0; size < frame.size(); ++size) {
     const Bytes cut(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_EQ(DecodeAll(cut, content.size()).status().code(), StatusCode::kDataLoss) << size;
@@ -409,10 +378,8 @@ Bytes FrameWithWindow(int log) {
 }
 
 TEST(ZstdStream, WindowsUpTo2To27) {
-  EXPECT_TRUE(DecodeAll(FrameWithWindow(27), 0).ok());
-  const Status status = DecodeAll(FrameWithWindow(28), 0).status();
-  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-  EXPECT_THAT(Why(status), HasSubstr("memory"));
+  EXPECT_OK(DecodeAll(FrameWithWindow(27), 0));
+  EXPECT_THAT(DecodeAll(FrameWithWindow(28), 0), Fails(StatusCode::kDataLoss, HasSubstr("memory")));
 }
 
 // Content sizes that nothing backs: the decoders allocate what is asked of them, not what a header claims.

@@ -1,19 +1,10 @@
 // zt.core: types, checked sizes, declarations, status text.
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "testing.h"
 
 import zt.core;
 
 namespace zt {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(DType, NamesAndWidthsAreTheSpecs) {
   const std::vector<std::pair<std::string, std::size_t>> spec = {
@@ -70,11 +61,10 @@ TEST(Shape, CountsAndOverflow) {
 }
 
 TEST(ValidateObject, DenseSizeFollowsFromShape) {
-  auto object = DenseObject("w", {2, 3}, {DType::kF32, ""});
-  ASSERT_TRUE(object.ok());
-  EXPECT_TRUE(ValidateObject(*object).ok());
-  object->components[0].bytes = 25;
-  EXPECT_THAT(std::string(Message(ValidateObject(*object))), HasSubstr("asks for 24"));
+  auto object = Must(DenseObject("w", {2, 3}, {DType::kF32, ""}));
+  EXPECT_OK(ValidateObject(object));
+  object.components[0].bytes = 25;
+  EXPECT_THAT(Why(ValidateObject(object)), HasSubstr("asks for 24"));
 }
 
 TEST(ValidateObject, SparseComponentsMustAgree) {
@@ -85,17 +75,15 @@ TEST(ValidateObject, SparseComponentsMustAgree) {
              {{"values", {DType::kF32, ""}, 12},
               {"indices", {DType::kU64, ""}, 24},
               {"indptr", {DType::kU64, ""}, 40}}};
-  EXPECT_TRUE(ValidateObject(csr).ok());
+  EXPECT_OK(ValidateObject(csr));
   csr.components[1].bytes = 16;
   EXPECT_FALSE(ValidateObject(csr).ok());
   csr.components.pop_back();
-  EXPECT_THAT(std::string(Message(ValidateObject(csr))), HasSubstr("needs a component 'indptr'"));
+  EXPECT_THAT(Why(ValidateObject(csr)), HasSubstr("needs a component 'indptr'"));
 }
 
 TEST(ValidateObject, SaysWhatAFormatDoesNotHave) {
-  const auto error = [](const Object& object) {
-    return std::string(Message(ValidateObject(object)));
-  };
+  const auto error = [](const Object& object) { return Why(ValidateObject(object)); };
   const Object csr{"m",
                    "sparse_csr",
                    {4, 5},
@@ -127,19 +115,19 @@ TEST(ValidateObject, RefusesBadNamesAndRoles) {
   object.name = "\xff";
   EXPECT_FALSE(ValidateObject(object).ok());
   object.name = "";  // safetensors and the reference write such names
-  EXPECT_TRUE(ValidateObject(object).ok());
+  EXPECT_OK(ValidateObject(object));
   object.name = "w";
   object.format = "mine/1";
   object.components.push_back(object.components[0]);
-  EXPECT_THAT(std::string(Message(ValidateObject(object))), HasSubstr("twice"));
+  EXPECT_THAT(Why(ValidateObject(object)), HasSubstr("twice"));
 }
 
 TEST(Status, ContextGoesOutwardOnOneLine) {
   const Status status =
       Annotate(Annotate(InvalidData("it is short"), TensorContext("a\nb'")), "f.zt");
-  EXPECT_EQ(std::string(Message(status)), "f.zt: tensor 'a\\nb\\'': it is short");
+  EXPECT_EQ(Why(status), "f.zt: tensor 'a\\nb\\'': it is short");
   EXPECT_EQ(ExitStatus(status), 4);
-  EXPECT_TRUE(Annotate(OkStatus(), "x").ok());
+  EXPECT_OK(Annotate(OkStatus(), "x"));
 }
 
 TEST(Status, ALongNameIsCutAfterACharacter) {

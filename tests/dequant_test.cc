@@ -1,28 +1,10 @@
 // Dequantization: every Highway target against a scalar reference and against gguf-py, bit for bit.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <hwy/highway.h>
 #include <hwy/targets.h>
-#include <openssl/sha.h>
-
-#include <algorithm>
-#include <bit>
 #include <cctype>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "dequant_reference.h"
-#include "little_endian.h"
-
-#include <hwy/highway.h>
+#include "fixtures.h"
 
 import zt.core;
 import zt.source;
@@ -31,8 +13,6 @@ import zt.convert.gguf;
 
 namespace zt {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 constexpr std::string_view kTypes[] = {
     "q4_0",   "q4_1",   "q5_0",    "q5_1",   "q8_0",  "q2_k",    "q3_k",  "q4_k",  "q5_k",
@@ -53,22 +33,10 @@ Bytes RandomBytes(std::uint64_t seed, std::size_t count) {
   return out;
 }
 
-std::string Sha256(std::span<const std::byte> bytes) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest);
-  std::string out;
-  char hex[3];
-  for (const unsigned char c : digest) {
-    std::snprintf(hex, sizeof hex, "%02x", c);
-    out += hex;
-  }
-  return out;
-}
-
 Bytes Apply(std::string_view type, DType to, std::span<const std::byte> blocks,
             NumericCounts* counts = nullptr, bool saturate = false) {
   auto transform = MakeDequantize(type, to, saturate);
-  EXPECT_TRUE(transform.ok()) << type;
+  EXPECT_OK(transform) << type;
   if (!transform.ok()) return {};
   NumericCounts ignored;
   Bytes out(blocks.size() / (*transform)->input_unit() * (*transform)->output_unit());
@@ -103,10 +71,6 @@ Bytes OneNaN(Bytes bytes, DType dtype) {
   return bytes;
 }
 
-nlohmann::json ReadJson(const std::string& name) {
-  return nlohmann::json::parse(std::ifstream(std::string(ZT_TEST_DATA) + "/gguf/" + name));
-}
-
 // Runs the tests once for each target that this machine has.
 class Dequant : public ::testing::TestWithParam<std::int64_t> {
  protected:
@@ -130,13 +94,12 @@ TEST_P(Dequant, EqualsTheScalarReference) {
     // From an odd address, to an odd address.
     const Bytes random = RandomBytes(type.size() + block.bytes, block.bytes * 65 + 1);
     const auto blocks = std::span(random).subspan(1);
-    auto transform = MakeDequantize(type, DType::kF32);
-    ASSERT_TRUE(transform.ok());
-    EXPECT_EQ((*transform)->input_unit(), block.bytes);
-    EXPECT_EQ((*transform)->output_unit(), block.elems * 4);
+    auto transform = Must(MakeDequantize(type, DType::kF32));
+    EXPECT_EQ(transform->input_unit(), block.bytes);
+    EXPECT_EQ(transform->output_unit(), block.elems * 4);
     Bytes room(65 * block.elems * 4 + 2, std::byte{0x5a});
     NumericCounts counts;
-    (*transform)->Apply(blocks, std::span(room).subspan(1, room.size() - 2), counts);
+    transform->Apply(blocks, std::span(room).subspan(1, room.size() - 2), counts);
     EXPECT_EQ(room.front(), std::byte{0x5a});
     EXPECT_EQ(room.back(), std::byte{0x5a});
     EXPECT_EQ(counts.overflow + counts.nan_lost, 0u);
@@ -163,20 +126,18 @@ TEST_P(Dequant, LargeResultsAreTheSame) {
     const std::size_t some = (4 << 20) / 4 / block.elems;  // 4 MiB of floats
     const std::size_t blocks = 4 * some + 3;
     const Bytes random = RandomBytes(block.bytes, blocks * block.bytes);
-    auto transform = MakeDequantize(type, DType::kF32);
-    ASSERT_TRUE(transform.ok());
-    const std::size_t unit = (*transform)->output_unit();
+    auto transform = Must(MakeDequantize(type, DType::kF32));
+    const std::size_t unit = transform->output_unit();
     Bytes whole(blocks * unit + 65), piece(blocks * unit);
     NumericCounts counts;
     for (std::size_t done = 0; done < blocks; done += some) {
       const std::size_t n = std::min(some, blocks - done);
-      (*transform)
-          ->Apply(std::span(random).subspan(done * block.bytes, n * block.bytes),
-                  std::span(piece).subspan(done * unit, n * unit), counts);
+      transform->Apply(std::span(random).subspan(done * block.bytes, n * block.bytes),
+                       std::span(piece).subspan(done * unit, n * unit), counts);
     }
     for (const std::size_t shift : {0, 1, 4, 48, 64}) {
       std::fill(whole.begin(), whole.end(), std::byte{0x5a});
-      (*transform)->Apply(random, std::span(whole).subspan(shift, piece.size()), counts);
+      transform->Apply(random, std::span(whole).subspan(shift, piece.size()), counts);
       ASSERT_EQ(std::memcmp(whole.data() + shift, piece.data(), piece.size()), 0) << type << shift;
       if (shift > 0) ASSERT_EQ(whole[shift - 1], std::byte{0x5a});
       if (shift < 65) ASSERT_EQ(whole[shift + piece.size()], std::byte{0x5a});
@@ -186,7 +147,7 @@ TEST_P(Dequant, LargeResultsAreTheSame) {
 
 TEST_P(Dequant, EqualsGgufPyForRandomBlocks) {
   std::size_t seen = 0;
-  const nlohmann::json expected = ReadJson("dequant.expected.json");
+  const nlohmann::json expected = ReadJson("gguf/dequant.expected.json");
   for (const auto& [type, want] : expected.items()) {
     SCOPED_TRACE(type);
     ++seen;
@@ -211,19 +172,17 @@ TEST_P(Dequant, EqualsGgufPyForRandomBlocks) {
 TEST_P(Dequant, EqualsGgufPyForFiles) {
   std::size_t seen = 0;
   for (const auto& [file, json] :
-       {std::pair{"quants.gguf", ReadJson("expected.json")["quants.gguf"]},
-        std::pair{"kquants.gguf", ReadJson("kquants.expected.json")}}) {
-    auto bytes = OpenFile(std::string(ZT_TEST_DATA) + "/gguf/" + file);
-    ASSERT_TRUE(bytes.ok());
-    auto source = OpenGguf(*bytes);
-    ASSERT_TRUE(source.ok());
-    for (std::uint32_t i = 0; i < (*source)->objects().size(); ++i) {
-      const Object& object = (*source)->objects()[i];
+       {std::pair{"quants.gguf", ReadJson("gguf/expected.json")["quants.gguf"]},
+        std::pair{"kquants.gguf", ReadJson("gguf/kquants.expected.json")}}) {
+    auto bytes = Must(OpenFile(std::string(ZT_TEST_DATA) + "/gguf/" + file));
+    auto source = Must(OpenGguf(bytes));
+    for (std::uint32_t i = 0; i < source->objects().size(); ++i) {
+      const Object& object = source->objects()[i];
       if (!object.format.starts_with("gguf.") || !json.contains(object.name)) continue;
       SCOPED_TRACE(object.name);
       ++seen;
       Bytes data(object.components[0].bytes);
-      ASSERT_TRUE((*source)->Read({i, 0}, 0, data).ok());
+      ASSERT_OK(source->Read({i, 0}, 0, data));
       const std::string type = object.format.substr(5, object.format.size() - 7);
       EXPECT_EQ(Sha256(Apply(type, DType::kF32, data)),
                 json[object.name]["dequantized_f32_sha256"].get<std::string>());
@@ -289,11 +248,11 @@ TEST_P(Dequant, RoundsOnceToNearestEven) {
 }
 
 TEST(DequantBinding, RefusesWhatHasNoValues) {
-  const Status q8_1 = MakeDequantize("q8_1", DType::kF32).status();
-  EXPECT_EQ(q8_1.code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(Message(q8_1), "blocks of ggml type 'q8_1' cannot be dequantized");
+  EXPECT_THAT(
+      MakeDequantize("q8_1", DType::kF32),
+      Fails(StatusCode::kUnimplemented, "blocks of ggml type 'q8_1' cannot be dequantized"));
   EXPECT_EQ(MakeDequantize("f32", DType::kF32).status().code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(Message(MakeDequantize("q4_0", DType::kF64).status()),
+  EXPECT_EQ(Why(MakeDequantize("q4_0", DType::kF64)),
             "dequantization gives f32, f16 or bf16, not f64");
   EXPECT_EQ(FindGgmlBlock("f32"), nullptr);
 }

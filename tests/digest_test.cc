@@ -1,34 +1,14 @@
 // zt.digest: known values, the CRC's algebra, and every path of the kernel against a bitwise one.
-#include <cstddef>
-#include <cstdint>
-#include <random>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <xxhash.h>
 
 #include "digest/crc32c_kernel.h"
-#include "temp_folder.h"
+#include "testing.h"
 
 import zt.core;
 import zt.digest;
 
 namespace zt {
 namespace {
-
-using ::testing::HasSubstr;
-using testing_files::BytesOf;
-
-std::vector<std::byte> RandomBytes(std::size_t size, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<std::byte> out(size);
-  for (std::byte& byte : out) byte = static_cast<std::byte>(random());
-  return out;
-}
 
 // The definition, a bit at a time.
 std::uint32_t Bitwise(std::uint32_t seed, const std::uint8_t* p, std::size_t n) {
@@ -187,10 +167,9 @@ TEST(DigestKind, Names) {
 
 TEST(ParseDigest, FormsThatMeanTheSame) {
   for (const auto* text : {"crc32c:0x0A1B2C3D", "crc32c:0X0a1b2c3d", "crc32c:0a1B2c3D"}) {
-    const auto digest = ParseDigest(text);
-    ASSERT_TRUE(digest.ok()) << text;
-    EXPECT_EQ(digest->kind, DigestKind::kCrc32c);
-    EXPECT_EQ(digest->canonical, Crc32cText(0x0A1B2C3Du));
+    const auto digest = Must(ParseDigest(text));
+    EXPECT_EQ(digest.kind, DigestKind::kCrc32c);
+    EXPECT_EQ(digest.canonical, Crc32cText(0x0A1B2C3Du));
   }
   const std::string upper(64, 'F'), lower(64, 'f');
   for (const std::string& hex : {upper, lower, "0x" + upper}) {
@@ -201,12 +180,10 @@ TEST(ParseDigest, FormsThatMeanTheSame) {
 
 TEST(ParseDigest, AnUnknownAlgorithmIsSaidToBeUnknown) {
   for (const auto* text : {"md5:abc", "CRC32C:0x00000000", "none:00", "blake3:", "sha256 :00"}) {
-    const auto digest = ParseDigest(text);
-    ASSERT_TRUE(digest.ok()) << text;
-    EXPECT_EQ(digest->kind, DigestKind::kNone) << text;
-    EXPECT_EQ(digest->canonical, "") << text;
-    EXPECT_EQ(digest->algorithm,
-              std::string_view(text).substr(0, std::string_view(text).find(':')));
+    const auto digest = Must(ParseDigest(text));
+    EXPECT_EQ(digest.kind, DigestKind::kNone) << text;
+    EXPECT_EQ(digest.canonical, "") << text;
+    EXPECT_EQ(digest.algorithm, std::string_view(text).substr(0, std::string_view(text).find(':')));
   }
 }
 
@@ -219,17 +196,15 @@ TEST(ParseDigest, NumbersMayLackLeadingZeros) {
 
 TEST(ParseDigest, RefusesWhatIsNoDigest) {
   for (const auto* text : {"", ":", ":00", "crc32c", "0x00000000"}) {
-    const auto digest = ParseDigest(text);
-    EXPECT_EQ(digest.status().code(), StatusCode::kDataLoss) << text;
-    EXPECT_THAT(std::string(Message(digest.status())), HasSubstr("not of the form algorithm:value"))
+    EXPECT_THAT(ParseDigest(text),
+                Fails(StatusCode::kDataLoss, HasSubstr("not of the form algorithm:value")))
         << text;
   }
   for (const auto* text :
        {"crc32c:", "crc32c:0x", "crc32c:0x123456789", "xxh3:12345678901234567", "crc32c:0x1234567g",
         "crc32c: 1234567", "sha256:00", "xxh3:0x", "crc32c:0x0x123456"}) {
-    const auto digest = ParseDigest(text);
-    EXPECT_EQ(digest.status().code(), StatusCode::kDataLoss) << text;
-    EXPECT_THAT(std::string(Message(digest.status())), HasSubstr("value in hexadecimal")) << text;
+    EXPECT_THAT(ParseDigest(text), Fails(StatusCode::kDataLoss, HasSubstr("value in hexadecimal")))
+        << text;
   }
 }
 

@@ -1,25 +1,7 @@
 // A source and a sink that fail, cut short or stall at every call in turn: one error, nothing published, all joined.
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <new>
-#include <optional>
-#include <random>
-#include <span>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "little_endian.h"
+#include "testing.h"
 
 import zt.compress;
 import zt.core;
@@ -31,8 +13,6 @@ import zt.writer;
 
 namespace zt {
 namespace {
-
-using ::testing::StartsWith;
 
 // The thread sanitizer looks for races alone, at a twentieth of the speed.
 #if __has_feature(thread_sanitizer)
@@ -207,26 +187,21 @@ Status Convert(const Way& way, Faults& in, Faults& out, std::vector<std::byte>& 
                Outcome& outcome) {
   file.assign(4 << 20, std::byte{0});
   FaultySource source(way.direct, in);
-  PlanOptions plan_options;
-  plan_options.spec = way.spec;
-  plan_options.storage = way.storage;
-  auto plan = MakePlan(source, plan_options);
-  EXPECT_TRUE(plan.ok());
-  WriterOptions options;
-  options.spec = way.spec;
-  options.threads = way.threads;
-  options.zstd.frame_bytes = 128 << 10;
-  options.memory_bytes = 4 << 20;
+  auto plan = Must(MakePlan(source, {.spec = way.spec, .storage = way.storage}));
+  WriterOptions options = {.spec = way.spec,
+                           .zstd = {.frame_bytes = 128 << 10},
+                           .threads = way.threads,
+                           .memory_bytes = 4 << 20};
   auto writer =
       *Writer::Create(std::make_unique<FaultySink>(file, !way.direct, out, outcome), options);
   if (way.canonical) {
     try {
-      if (const Status status = MakeCanonical(source, *plan); !status.ok()) return status;
+      if (const Status status = MakeCanonical(source, plan); !status.ok()) return status;
     } catch (const std::bad_alloc&) {  // which is left to whoever calls, as of MakePlan
       return IoError("out of memory");
     }
   }
-  const Status added = writer->AddSource(source, *plan);
+  const Status added = writer->AddSource(source, plan);
   const Status finished = writer->Finish();
   if (!added.ok()) EXPECT_EQ(added, finished) << "the first error is the one that stays";
   if (!finished.ok()) EXPECT_EQ(writer->Flush(), finished);
@@ -244,7 +219,7 @@ TEST_P(EveryCall, OfSourceAndSink) {
     {
       Faults in(0), out(0);
       Outcome outcome;
-      ASSERT_TRUE(Convert(way, in, out, want, outcome).ok());
+      ASSERT_OK(Convert(way, in, out, want, outcome));
       ASSERT_TRUE(outcome.finished);
     }
     for (const bool of_source : {true, false}) {
@@ -267,7 +242,7 @@ TEST_P(EveryCall, OfSourceAndSink) {
           ASSERT_FALSE(outcome.finished);
           ASSERT_GE(outcome.aborts, 1);
           ASSERT_EQ(outcome.calls_after_abort, 0);
-          const std::string message(Message(status));
+          const std::string message(Why(status));
           if (kind == Faults::kThrow) {
             ASSERT_EQ(message, "out of memory");
           } else if (of_source) {

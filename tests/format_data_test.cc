@@ -1,18 +1,5 @@
 // zt.format:data — what bytes show, however they are cut, and the budget of attribute values.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <random>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "testing.h"
 
 import zt.compress;
 import zt.core;
@@ -20,16 +7,6 @@ import zt.format;
 
 namespace zt {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-Bytes Little(const std::vector<std::uint64_t>& values, std::size_t width) {
-  Bytes out;
-  for (const std::uint64_t value : values) {
-    for (std::size_t i = 0; i < width; ++i) out.push_back(static_cast<std::byte>(value >> 8 * i));
-  }
-  return out;
-}
 
 Object Csr(DType dtype, std::uint64_t rows, std::uint64_t columns) {
   return {"m",
@@ -56,7 +33,7 @@ std::string Found(const Object& object, std::size_t component, const Bytes& byte
   }
   EXPECT_EQ(all.end(), bytes.size());
   const Status status = all.Check(object, indices);
-  return std::string(Message(status));
+  return Why(status);
 }
 
 TEST(DataFacts, RowPointersHoweverTheyAreCut) {
@@ -67,23 +44,23 @@ TEST(DataFacts, RowPointersHoweverTheyAreCut) {
     for (std::uint64_t i = 0; i < 100; ++i) pointers.push_back(i);
     const Object object = Csr(dtype, 99, 5);
     for (int round = 0; round < 50; ++round) {
-      EXPECT_EQ(Found(object, 1, Little(pointers, width), 99, random), "");
-      EXPECT_EQ(Found(object, 1, Little(pointers, width), 98, random),
+      EXPECT_EQ(Found(object, 1, Words(pointers, width), 99, random), "");
+      EXPECT_EQ(Found(object, 1, Words(pointers, width), 98, random),
                 "the last row pointer is 99, there are 98 indices");
       const std::size_t bad = 1 + random() % 99;
       auto falling = pointers;
       falling[bad] = bad - 1;
       falling[std::min<std::size_t>(bad + 1, 99)] = bad == 99 ? 98 : bad + 1;
-      EXPECT_EQ(Found(object, 1, Little(falling, width), bad == 99 ? 98 : 99, random), "");
+      EXPECT_EQ(Found(object, 1, Words(falling, width), bad == 99 ? 98 : 99, random), "");
       if (bad < 2) continue;
       falling[bad] = bad - 2;
-      EXPECT_EQ(Found(object, 1, Little(falling, width), 99, random),
+      EXPECT_EQ(Found(object, 1, Words(falling, width), 99, random),
                 "row pointer " + std::to_string(bad) + " is " + std::to_string(bad - 2) +
                     ", less than the one before");
     }
     auto first = pointers;
     first[0] = 1;
-    EXPECT_EQ(Found(object, 1, Little(first, width), 99, random), "row pointer 0 is 1, not 0");
+    EXPECT_EQ(Found(object, 1, Words(first, width), 99, random), "row pointer 0 is 1, not 0");
   }
 }
 
@@ -95,16 +72,16 @@ TEST(DataFacts, IndicesHoweverTheyAreCut) {
     for (const std::uint64_t bound : coo.shape) {
       for (int i = 0; i < 20; ++i) coords.push_back(random() % bound);
     }
-    EXPECT_EQ(Found(coo, 0, Little(coords, 4), std::nullopt, random), "");
+    EXPECT_EQ(Found(coo, 0, Words(coords, 4), std::nullopt, random), "");
     const std::size_t bad = random() % 60;
     const std::uint64_t bound = coo.shape[bad / 20];
     coords[bad] = bound + random() % 2;
-    EXPECT_EQ(Found(coo, 0, Little(coords, 4), std::nullopt, random),
+    EXPECT_EQ(Found(coo, 0, Words(coords, 4), std::nullopt, random),
               "index " + std::to_string(bad) + " is " + std::to_string(coords[bad]) +
                   ", beyond the dimension of " + std::to_string(bound));
   }
   const Object csr = Csr(DType::kI16, 4, 9);
-  EXPECT_EQ(Found(csr, 0, Little({1, 0xffff, 3}, 2), std::nullopt, random),
+  EXPECT_EQ(Found(csr, 0, Words({1, 0xffff, 3}, 2), std::nullopt, random),
             "index 1 is -1, negative");
   EXPECT_EQ(Found(csr, 0, {}, std::nullopt, random), "");
 }
@@ -135,8 +112,8 @@ std::string Judged(const Object& object, const std::vector<Bytes>& components, s
       at += part;
     }
   }
-  const std::string first(Message(facts->Check(object)));
-  EXPECT_EQ(Message(facts->Check(object)), first);  // for the next object with the same indices
+  const std::string first(Why(facts->Check(object)));
+  EXPECT_EQ(Why(facts->Check(object)), first);  // for the next object with the same indices
   return first;
 }
 
@@ -172,7 +149,7 @@ TEST(CellFacts, TellCellsApartInAnyMemory) {
                                        " in C order (zTensor 2.0 §5.2, zt.sparse_coo/1)";
     const std::uint64_t most = random() % 400;
     object.components[0].bytes = 2 * coords.size();
-    const std::string found = Judged(object, {Little(coords, 2)}, most, random);
+    const std::string found = Judged(object, {Words(coords, 2)}, most, random);
     if (most >= 8 * cells.size() || (ascend && most >= 4 * cells.size())) {
       ASSERT_EQ(found, want) << round;
     } else if (!found.ends_with(kTooMuch)) {  // another cell that is named twice may come first
@@ -183,11 +160,11 @@ TEST(CellFacts, TellCellsApartInAnyMemory) {
     // The same where their number is not declared.
     object.components[0].bytes = kUnknownSize;
     const auto held = CellFacts::Make(object, SpecVersion::k2_0, 1 << 20);
-    const Bytes bytes = Little(coords, 2);
+    const Bytes bytes = Words(coords, 2);
     held->Add(0, std::span(bytes).first(bytes.size() / 3));
     held->Add(0, std::span(bytes).subspan(bytes.size() / 3));
     object.components[0].bytes = bytes.size();
-    ASSERT_EQ(Message(held->Check(object)), want) << round;
+    ASSERT_EQ(Why(held->Check(object)), want) << round;
   }
   EXPECT_GT(unknown, 100);
   EXPECT_GT(same, 500);
@@ -217,7 +194,7 @@ TEST(CellFacts, WantRowsThatAscendWhicheverComponentComesFirst) {
                                   : "";
     for (const bool pointers_first : {false, true}) {
       Object object = Csr(DType::kU64, rows, 1000);
-      std::vector<Bytes> components = {Little(indices, 8), Little(pointers, 8)};
+      std::vector<Bytes> components = {Words(indices, 8), Words(pointers, 8)};
       if (pointers_first) {
         std::swap(components[0], components[1]);
         std::swap(object.components[0], object.components[1]);
@@ -282,7 +259,7 @@ TEST(DataFacts, TheLastHalfByteOfAnOddNumberOfPackedElements) {
     facts.Merge(second);
     facts.Merge(DataFacts(open, 2));
     EXPECT_EQ(facts.Check(dense({Value(3)}, 2), std::nullopt).ok(), bytes == good);
-    EXPECT_TRUE(facts.Check(dense({Value(4)}, 2), std::nullopt).ok());
+    EXPECT_OK(facts.Check(dense({Value(4)}, 2), std::nullopt));
   }
 }
 
@@ -299,12 +276,10 @@ TEST(AttributeValues, OfOneOneVersionAreCountedOnce) {
   const std::size_t many = kMaxAttributeValues / 2 + 1000;
   Manifest manifest;
   manifest.objects = {Blob("t", Value::Map{{"a", Value(Value::Array(many, Value()))}})};
-  auto bytes = EncodeManifest(manifest, SpecVersion::k1_1);
-  ASSERT_TRUE(bytes.ok()) << Message(bytes.status());
+  auto bytes = Must(EncodeManifest(manifest, SpecVersion::k1_1));
   manifest.objects.clear();
-  const auto decoded = DecodeManifest(*bytes, SpecVersion::k1_1);
-  ASSERT_TRUE(decoded.ok()) << Message(decoded.status());
-  EXPECT_EQ(decoded->objects[0].attributes[0].second.AsArray()->size(), many);
+  const auto decoded = Must(DecodeManifest(bytes, SpecVersion::k1_1));
+  EXPECT_EQ(decoded.objects[0].attributes[0].second.AsArray()->size(), many);
 }
 
 TEST(AttributeValues, NoMoreAreWrittenThanAreRead) {
@@ -313,16 +288,17 @@ TEST(AttributeValues, NoMoreAreWrittenThanAreRead) {
   for (const std::size_t more : {0u, 1u}) {
     ManifestEncoder encoder(SpecVersion::k1_2);
     const Value array(Value::Array(each + more, Value()));
-    ASSERT_TRUE(encoder.Add(Blob("t", Value::Map{{"a", array}})).ok());
+    ASSERT_OK(encoder.Add(Blob("t", Value::Map{{"a", array}})));
     for (int i = 1; i < 256; ++i) encoder.AddAlias("t" + std::to_string(i), 0);
     const auto bytes = encoder.Finish({});
     if (more == 0) {
-      ASSERT_TRUE(bytes.ok()) << Message(bytes.status());
+      ASSERT_OK(bytes);
       EXPECT_FALSE(encoder.Finish(Value::Map{{"one", "more"}}).ok());
     } else {
-      EXPECT_EQ(bytes.status().code(), StatusCode::kUnimplemented);
-      EXPECT_EQ(Message(bytes.status()),
-                "the attributes hold more than 16777216 values, which no reader would accept");
+      EXPECT_THAT(
+          bytes,
+          Fails(StatusCode::kUnimplemented,
+                "the attributes hold more than 16777216 values, which no reader would accept"));
     }
   }
   // Of byte planes, what says so is counted as well: in 1.2 a map in the attributes, in 2.0 one in the part.
@@ -340,13 +316,13 @@ TEST(AttributeValues, NoMoreAreWrittenThanAreRead) {
   for (const std::size_t more : {0u, 1u}) {
     ManifestEncoder encoder(SpecVersion::k1_2);
     planes.attributes = {{"a", Value(Value::Array(each - 5 + more, Value()))}};
-    ASSERT_TRUE(encoder.Add(planes).ok());
+    ASSERT_OK(encoder.Add(planes));
     for (int i = 1; i < 256; ++i) encoder.AddAlias("t" + std::to_string(i), 0);
     EXPECT_EQ(encoder.Finish({}).ok(), more == 0);
   }
   AttributeBudget budget;
   const Value::Map half{{"a", Value(Value::Array(kMaxAttributeValues / 4, Value()))}};
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(budget.Take(half).ok());
+  for (int i = 0; i < 3; ++i) EXPECT_OK(budget.Take(half));
   EXPECT_FALSE(budget.Take(half).ok());
 }
 

@@ -1,59 +1,9 @@
-// Shared by the zt.format tests: reading fixtures, and CBOR put together by hand.
+// Shared by the zt.format tests: CBOR put together by hand.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <fstream>
-#include <initializer_list>
-#include <iterator>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "testing.h"
 
 namespace zt::testing_format {
-
-using Bytes = std::vector<std::byte>;
-
-inline Bytes ToBytes(std::string_view text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return Bytes(data, data + text.size());
-}
-
-inline std::string ToText(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// "82 01 f6" -> three bytes.
-inline Bytes Hex(std::string_view text) {
-  Bytes out;
-  std::string digits;
-  for (const char c : text) {
-    if (c != ' ') digits += c;
-  }
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
-    out.push_back(static_cast<std::byte>(std::stoi(digits.substr(i, 2), nullptr, 16)));
-  }
-  return out;
-}
-
-inline std::string ToHex(const Bytes& bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
-  for (const std::byte b : bytes) {
-    out += kDigits[std::to_integer<unsigned>(b) >> 4];
-    out += kDigits[std::to_integer<unsigned>(b) & 15];
-  }
-  return out;
-}
-
-inline std::string ReadText(const std::string& path) {
-  std::ifstream in(std::string(ZT_TEST_DATA) + "/" + path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << path;
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-inline Bytes ReadFile(const std::string& path) { return ToBytes(ReadText(path)); }
 
 // CBOR by hand, for input no encoder would write. Lengths below 65536.
 inline std::string Head(unsigned major, std::size_t count) {
@@ -86,6 +36,18 @@ inline std::string Map(std::initializer_list<std::string> pairs) {
     key = !key;
   }
   return out;
+}
+
+// The same of arguments, which the formatter packs better.
+template <typename... Items>
+  requires(sizeof...(Items) > 0 && (std::convertible_to<Items, std::string> && ...))
+std::string Array(const Items&... items) {
+  return Array({std::string(items)...});
+}
+template <typename... Items>
+  requires(sizeof...(Items) > 0 && (std::convertible_to<Items, std::string> && ...))
+std::string Map(const Items&... items) {
+  return Map({std::string(items)...});
 }
 
 }  // namespace zt::testing_format

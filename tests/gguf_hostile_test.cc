@@ -1,27 +1,9 @@
 // GGUF from hostile hands: one clear error each, no crash, no memory beyond what the file's size justifies.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <malloc.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <ctime>
-#include <fstream>
-#include <iterator>
-#include <memory>
 #include <new>
-#include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "little_endian.h"
+#include "testing.h"
 
 import zt.core;
 import zt.source;
@@ -51,17 +33,6 @@ void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
 
 namespace zt {
 namespace {
-
-using ::testing::HasSubstr;
-using Bytes = std::vector<std::byte>;
-
-Bytes ReadWhole(const std::string& name) {
-  std::ifstream in(std::string(ZT_TEST_DATA) + "/gguf/" + name, std::ios::binary);
-  EXPECT_TRUE(in.good()) << name;
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return Bytes(data, data + text.size());
-}
 
 StatusOr<FileLayout> PlanAll(const TensorSource& source) {
   std::vector<std::uint32_t> all(source.objects().size());
@@ -103,8 +74,8 @@ const char* const kFiles[] = {"little.gguf",  "big.gguf",       "kinds.gguf",
 TEST(GgufHostile, TruncationAnywhereIsAnError) {
   for (const char* name : kFiles) {
     SCOPED_TRACE(name);
-    const Bytes file = ReadWhole(name);
-    ASSERT_TRUE(OpenBounded(file).ok());
+    const Bytes file = ReadBytes(DataPath(std::string("gguf/") + name));
+    ASSERT_OK(OpenBounded(file));
     auto header = ParseGgufHeader(file, file.size());
     ASSERT_TRUE(header.ok() && header->has_value());
     std::uint64_t end = 0;  // of the last tensor; the padding after it may be missing
@@ -116,14 +87,13 @@ TEST(GgufHostile, TruncationAnywhereIsAnError) {
       if (size > (*header)->data_offset + 64 && size + 64 < end && size % 61 != 0) continue;
       const Status status = OpenBounded(std::span(file).first(size));
       if (size < end) {
-        ASSERT_EQ(status.code(), StatusCode::kDataLoss) << size << ": " << Message(status);
+        ASSERT_EQ(status.code(), StatusCode::kDataLoss) << size << ": " << Why(status);
       } else {
-        ASSERT_TRUE(status.ok()) << size << ": " << Message(status);
+        ASSERT_OK(status) << size << ": ";
       }
       // The header alone, its file longer: more is asked for, never made up.
-      auto part = ParseGgufHeader(std::span(file).first(size), file.size());
-      ASSERT_TRUE(part.ok()) << size << ": " << Message(part.status());
-      ASSERT_EQ(part->has_value(), size >= (*header)->header_bytes) << size;
+      auto part = Must(ParseGgufHeader(std::span(file).first(size), file.size()));
+      ASSERT_EQ(part.has_value(), size >= (*header)->header_bytes) << size;
     }
   }
 }
@@ -132,7 +102,7 @@ TEST(GgufHostile, AnyByteOfTheHeaderMayBeWrong) {
   std::size_t opened = 0, refused = 0;
   for (const char* name : kFiles) {
     SCOPED_TRACE(name);
-    Bytes file = ReadWhole(name);
+    Bytes file = ReadBytes(DataPath(std::string("gguf/") + name));
     auto header = ParseGgufHeader(file, file.size());
     ASSERT_TRUE(header.ok() && header->has_value());
     const std::size_t end = (*header)->header_bytes;
@@ -144,7 +114,7 @@ TEST(GgufHostile, AnyByteOfTheHeaderMayBeWrong) {
         ++(status.ok() ? opened : refused);
         ASSERT_TRUE(status.ok() || status.code() == StatusCode::kDataLoss ||
                     status.code() == StatusCode::kUnimplemented)
-            << i << ": " << Message(status);
+            << i << ": " << Why(status);
       }
       file[i] = held;
     }
@@ -182,7 +152,7 @@ class Builder {
     Bytes file = out_;
     if (data > 0) file.resize((file.size() + 31) / 32 * 32 + data);
     const Status status = OpenBounded(file);
-    return status.ok() ? "" : std::string(Message(status));
+    return status.ok() ? "" : Why(status);
   }
   const Bytes& bytes() const { return out_; }
 
@@ -201,7 +171,7 @@ class Builder {
 constexpr std::uint64_t kHuge = ~std::uint64_t{0};
 
 TEST(GgufHostile, NoGguf) {
-  EXPECT_EQ(Message(OpenAndRead({})),
+  EXPECT_EQ(Why(OpenAndRead({})),
             "the header is truncated: 8 bytes from 0 are needed, the file has 0");
   EXPECT_EQ(Builder(0, 0, 4).Error(), "GGUF version 4 is not known; 1, 2 and 3 are");
   EXPECT_EQ(Builder(0, 0, 0).Error(), "GGUF version 0 is not known; 1, 2 and 3 are");
@@ -209,7 +179,7 @@ TEST(GgufHostile, NoGguf) {
   EXPECT_EQ(Builder(0, 0).Error(), "");
   Bytes wrong = Builder(0, 0).bytes();
   wrong[3] = std::byte{'X'};
-  EXPECT_EQ(Message(OpenAndRead(wrong)), "it does not begin with GGUF");
+  EXPECT_EQ(Why(OpenAndRead(wrong)), "it does not begin with GGUF");
   EXPECT_FALSE(LooksLikeGguf(wrong));
   EXPECT_TRUE(LooksLikeGguf(Builder(0, 0).bytes()));
   EXPECT_FALSE(LooksLikeGguf(std::span(wrong).first(3)));
@@ -254,7 +224,7 @@ TEST(GgufHostile, NestedArraysAndBytesSurviveTheWayBack) {
   file.Text("\xc0key").U32(6).U32(0xffc00001);
   file.Text("empty").U32(9).U32(9).U64(0);
   auto header = ParseGgufHeader(file.bytes(), file.bytes().size());
-  ASSERT_TRUE(header.ok() && header->has_value()) << Message(header.status());
+  ASSERT_TRUE(header.ok() && header->has_value()) << Why(header);
   EXPECT_EQ(*EncodeGgufHeader(**header), file.bytes());
 }
 
@@ -315,9 +285,8 @@ TEST(GgufHostile, TensorsOfUnknownTypesAreListedAndTheOthersRead) {
   file.Tensor("old", {4}, 4, 128);
   Bytes bytes = file.bytes();
   bytes.resize((bytes.size() + 31) / 32 * 32 + 150);
-  auto source = OpenGguf(MemoryBytes(bytes, "memory"));
-  ASSERT_TRUE(source.ok()) << Message(source.status());
-  const auto& objects = (*source)->objects();
+  auto source = Must(OpenGguf(MemoryBytes(bytes, "memory")));
+  const auto& objects = source->objects();
   ASSERT_EQ(objects.size(), 4u);
   EXPECT_EQ(objects[1].name, "new");
   EXPECT_EQ(objects[1].format, "gguf.type_99/1");
@@ -328,12 +297,12 @@ TEST(GgufHostile, TensorsOfUnknownTypesAreListedAndTheOthersRead) {
   for (std::uint32_t i = 0; i < 4; ++i) {
     Bytes out(objects[i].components[0].bytes);
     const StatusCode want = i % 2 == 0 ? StatusCode::kOk : StatusCode::kUnimplemented;
-    EXPECT_EQ((*source)->CheckReadable(i).code(), want);
-    EXPECT_EQ((*source)->Read({i, 0}, 0, out).code(), want);
+    EXPECT_EQ(source->CheckReadable(i).code(), want);
+    EXPECT_EQ(source->Read({i, 0}, 0, out).code(), want);
   }
-  EXPECT_EQ(Message((*source)->CheckReadable(1)), "ggml type 99 is not known");
+  EXPECT_EQ(Why(source->CheckReadable(1)), "ggml type 99 is not known");
   const std::vector<std::uint32_t> known = {0, 2};
-  EXPECT_EQ(PlanGguf(**source, known)->pieces.size(), 2u);
+  EXPECT_EQ(PlanGguf(*source, known)->pieces.size(), 2u);
 }
 
 TEST(GgufHostile, NestedArraysTakeNoMemoryThatTheyDoNotFill) {
@@ -359,8 +328,8 @@ TEST(GgufHostile, ArraysWithinArraysAreFew) {
     const auto source = OpenGguf(MemoryBytes(bytes, "memory"));
     EXPECT_EQ(source.ok(), count <= 1 << 16) << source.status();
     if (!source.ok()) {
-      EXPECT_EQ(source.status().code(), StatusCode::kUnimplemented);
-      EXPECT_THAT(std::string(Message(source.status())), HasSubstr("65536 arrays within arrays"));
+      EXPECT_THAT(source,
+                  Fails(StatusCode::kUnimplemented, HasSubstr("65536 arrays within arrays")));
     }
   }
 }
@@ -371,10 +340,10 @@ TEST(GgufHostile, BlocksOfUncertainByteOrderAreRefused) {
   header.tensors.push_back({"t", *FindGgmlType("q5_0"), {32}, 0, 22});
   Bytes file = *EncodeGgufHeader(header);
   file.resize(file.size() + 64);
-  const Status status = OpenAndRead(file);
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(Message(status)),
-              HasSubstr("the byte order of q5_0 blocks in a big-endian file is not certain"));
+  EXPECT_THAT(
+      OpenAndRead(file),
+      Fails(StatusCode::kUnimplemented,
+            HasSubstr("the byte order of q5_0 blocks in a big-endian file is not certain")));
 }
 
 TEST(GgufHostile, CertainBlocksAreSwappedByField) {
@@ -393,8 +362,7 @@ TEST(GgufHostile, CertainBlocksAreSwappedByField) {
     file.resize((file.size() + 31) / 32 * 32);
     const std::size_t start = file.size();
     for (std::size_t i = 0; i < ggml.bytes * 3; ++i) file.push_back(static_cast<std::byte>(i));
-    auto source = OpenGguf(MemoryBytes(file, "memory"));
-    ASSERT_TRUE(source.ok()) << Message(source.status());
+    auto source = Must(OpenGguf(MemoryBytes(file, "memory")));
     Bytes want(file.begin() + static_cast<long>(start), file.end());
     for (std::size_t block = 0; block < 3; ++block) {
       for (const std::size_t at : halves) {
@@ -402,12 +370,12 @@ TEST(GgufHostile, CertainBlocksAreSwappedByField) {
       }
     }
     Bytes got(want.size());
-    ASSERT_TRUE((*source)->Read({0, 0}, 0, got).ok());
+    ASSERT_OK(source->Read({0, 0}, 0, got));
     EXPECT_EQ(got, want);
     // Ranges that cut blocks.
     for (std::size_t at = 0; at < want.size(); at += 5) {
       Bytes part(std::min<std::size_t>(ggml.bytes + 3, want.size() - at));
-      ASSERT_TRUE((*source)->Read({0, 0}, at, part).ok());
+      ASSERT_OK(source->Read({0, 0}, at, part));
       EXPECT_TRUE(std::equal(part.begin(), part.end(), want.begin() + static_cast<long>(at))) << at;
     }
   }
@@ -425,12 +393,11 @@ TEST(GgufHostile, LargeTokenizerOpensInMilliseconds) {
   const std::clock_t start = std::clock();
   auto source = OpenGguf(MemoryBytes(file.bytes(), "memory"));
   const double took = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  ASSERT_TRUE(source.ok()) << Message(source.status());
+  ASSERT_OK(source);
   std::printf("%d tokens, %zu bytes: %.1f ms of CPU time\n", kTokens, file.bytes().size(), took);
   EXPECT_LT(took, 2000);  // far above what it takes, for sanitizers on a busy machine
-  auto layout = PlanAll(**source);
-  ASSERT_TRUE(layout.ok());
-  EXPECT_EQ(layout->end, file.bytes());
+  auto layout = Must(PlanAll(**source));
+  EXPECT_EQ(layout.end, file.bytes());
 }
 
 }  // namespace

@@ -1,16 +1,7 @@
 // Memory that runs out at every allocation in turn: an error, no exception, nothing published.
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <new>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "testing.h"
 
 import zt;
 
@@ -32,8 +23,6 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace zt {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 // Counts what becomes of the output, and needs no memory for it.
 class CountingSink final : public Sink {
@@ -128,7 +117,7 @@ TEST(OutOfMemory, AtEveryAllocationOfTheCallersThread) {
     }
     ++failures;
     ASSERT_EQ(outcome.finished, 0) << after;
-    ASSERT_EQ(Message(outcome.status), "out of memory") << after;
+    ASSERT_EQ(Why(outcome.status), "out of memory") << after;
   }
   EXPECT_GT(failures, 50);
 }
@@ -143,12 +132,12 @@ TEST(OutOfMemory, AtEveryAllocationOfCreate) {
     auto writer = Writer::Create(std::move(sink), {.threads = 4});
     g_left = -1;
     if (writer.ok()) {
-      EXPECT_TRUE((*writer)->Finish().ok());
+      EXPECT_OK((*writer)->Finish());
       EXPECT_EQ(finished, 1);
       break;
     }
     ++failures;
-    ASSERT_EQ(Message(writer.status()), "out of memory") << after;
+    ASSERT_EQ(Why(writer), "out of memory") << after;
     ASSERT_EQ(writer.status().code(), StatusCode::kUnavailable) << after;
   }
   EXPECT_GT(failures, 50);
@@ -165,10 +154,10 @@ TEST(OutOfMemory, AtOneAllocationOfCreate) {
     g_left = -1;
     g_once = false;
     if (!writer.ok()) {
-      ASSERT_EQ(Message(writer.status()), "out of memory") << after;
+      ASSERT_EQ(Why(writer), "out of memory") << after;
       continue;
     }
-    EXPECT_TRUE((*writer)->Finish().ok());
+    EXPECT_OK((*writer)->Finish());
     EXPECT_EQ(finished, 1);
   }
 }

@@ -1,21 +1,10 @@
 // zt.compress:planes — kernels against a scalar twin on every CPU target, and frames read back by libzstd's decoder.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <zstd.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <random>
-#include <span>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "compress/huffman.h"
 #include "compress/literals.h"
 #include "target_iteration.h"
+#include "testing.h"
 
 import zt.compress;
 import zt.core;
@@ -23,20 +12,11 @@ import zt.core;
 namespace zt {
 namespace {
 
-using ::testing::HasSubstr;
-using Bytes = std::vector<std::byte>;
 using compress::internal::MergePlanes;
 using compress::internal::PlanesFrameBound;
 using compress::internal::SplitPlanes;
 
 const Codec& Planes() { return *FindCodec(Encoding::kPlanes); }
-
-Bytes RandomBytes(std::size_t size, unsigned seed) {
-  std::mt19937 random(seed);
-  Bytes out(size);
-  for (std::byte& b : out) b = static_cast<std::byte>(random());
-  return out;
-}
 
 CodecParameters LayoutFor(std::size_t width, bool rotate, std::size_t group,
                           std::size_t chunk = 0) {
@@ -122,7 +102,7 @@ TEST(Planes, LargeResultsAreTheSame) {
 Bytes FrameOf(std::span<const std::byte> in, const CodecParameters& layout) {
   Bytes out(PlanesFrameBound(in.size(), layout));
   const auto size = Planes().MakeEncoder({})->Encode(layout, in, out);
-  EXPECT_TRUE(size.ok());
+  EXPECT_OK(size);
   out.resize(size.ok() ? *size : 0);
   return out;
 }
@@ -358,9 +338,8 @@ TEST(Planes, TheSameBytesOnEveryTargetAndThread) {
     threads.emplace_back([&] {
       for (int i = 0; i < 5; ++i) {
         Bytes out(PlanesFrameBound(in.size(), layout));
-        const auto size = encoder->Encode(layout, in, out);
-        ASSERT_TRUE(size.ok());
-        out.resize(*size);
+        const auto size = Must(encoder->Encode(layout, in, out));
+        out.resize(size);
         ASSERT_EQ(out, wanted);
       }
     });
@@ -396,13 +375,12 @@ TEST(Planes, TheCodecReadsWhatItWrites) {
         const auto chunk =
             std::span(in).subspan(at, std::min<std::size_t>(layout.chunk, in.size() - at));
         Bytes out(codec.Bound(chunk.size()));
-        const auto size = encoder->Encode(layout, chunk, out);
-        ASSERT_TRUE(size.ok());
-        out.resize(*size);
+        const auto size = Must(encoder->Encode(layout, chunk, out));
+        out.resize(size);
         frames.push_back({stream.size(), at, static_cast<std::uint32_t>(out.size()),
                           static_cast<std::uint32_t>(chunk.size())});
         Bytes back(chunk.size());
-        ASSERT_TRUE(codec.DecodeFrame(layout, out, back).ok());
+        ASSERT_OK(codec.DecodeFrame(layout, out, back));
         ASSERT_EQ(std::memcmp(back.data(), chunk.data(), back.size()), 0) << type << " " << frame;
         stream.insert(stream.end(), out.begin(), out.end());
       }
@@ -421,9 +399,9 @@ TEST(Planes, TheCodecReadsWhatItWrites) {
       for (std::size_t at = 0, step = 1; at < back.size();
            at += step, step = step * 3 % 70001 + 1) {
         step = std::min(step, back.size() - at);
-        ASSERT_TRUE(decoder->Read(std::span(back).subspan(at, step)).ok());
+        ASSERT_OK(decoder->Read(std::span(back).subspan(at, step)));
       }
-      EXPECT_TRUE(decoder->Finish().ok());
+      EXPECT_OK(decoder->Finish());
       EXPECT_EQ(back, in) << type << " " << frame;
       std::byte more;
       EXPECT_FALSE(decoder->Read(std::span(&more, 1)).ok());
@@ -439,7 +417,7 @@ void ExpectAsZstd(const Bytes& frame, const CodecParameters& layout, std::size_t
   const bool good =
       whole && ZSTD_decompress(planes.data(), content, frame.data(), frame.size()) == content;
   const Status status = Planes().DecodeFrame(layout, frame, got);
-  ASSERT_EQ(status.ok(), good) << what << ": " << Message(status);
+  ASSERT_EQ(status.ok(), good) << what << ": " << Why(status);
   if (!good) return;
   MergePlanes(planes, wanted, layout);
   ASSERT_EQ(got, wanted) << what;
@@ -458,7 +436,7 @@ TEST(Planes, FramesOfOtherEncodersAreDecoded) {
           frame.resize(
               ZSTD_compress(frame.data(), frame.size(), planes.data(), planes.size(), level));
           Bytes got(in.size());
-          ASSERT_TRUE(Planes().DecodeFrame(layout, frame, got).ok()) << type << " " << count;
+          ASSERT_OK(Planes().DecodeFrame(layout, frame, got)) << type << " " << count;
           ASSERT_EQ(got, in) << type << " " << count << " level " << level;
         }
       }
@@ -494,7 +472,7 @@ TEST(Planes, WrongSizesAreRefused) {
   const auto encoder = Planes().MakeEncoder({});
   Bytes out(100);
   const Bytes in(40);
-  EXPECT_THAT(std::string(Message(encoder->Encode(layout, std::span(in).first(39), out).status())),
+  EXPECT_THAT(Why(encoder->Encode(layout, std::span(in).first(39), out)),
               HasSubstr("whole elements"));
   EXPECT_FALSE(encoder->Encode(layout, in, std::span(out).first(50)).ok());
 }
@@ -516,22 +494,20 @@ TEST(Planes, LayoutsThatBreakTheProfileAreRefused) {
   const Bytes in = RandomBytes(96, 1), frame = FrameOf(in, LayoutOf("f32"));
   Bytes out(4096);
   for (const Case& each : cases) {
-    const Status encoded = Planes().MakeEncoder({})->Encode(each.layout, in, out).status();
-    EXPECT_EQ(encoded.code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(Message(encoded), each.says);
-    const Status decoded = Planes().DecodeFrame(each.layout, frame, std::span(out).first(96));
-    EXPECT_EQ(decoded.code(), StatusCode::kDataLoss);
-    EXPECT_EQ(Message(decoded), each.says);
+    EXPECT_THAT(Planes().MakeEncoder({})->Encode(each.layout, in, out),
+                Fails(StatusCode::kInvalidArgument, each.says));
+    EXPECT_THAT(Planes().DecodeFrame(each.layout, frame, std::span(out).first(96)),
+                Fails(StatusCode::kDataLoss, each.says));
     const StreamReader read = [&](std::uint64_t offset, std::span<std::byte> to) {
       std::memcpy(to.data(), frame.data() + offset, to.size());
       return OkStatus();
     };
     const auto stream = Planes().OpenStream(each.layout, read, frame.size(), 96);
-    EXPECT_EQ(Message(stream->Read(std::span(out).first(96))), each.says);
+    EXPECT_EQ(Why(stream->Read(std::span(out).first(96))), each.says);
   }
   CodecParameters twice = LayoutOf("f32");
   twice.rotate = 2;
-  EXPECT_EQ(Message(CheckPlaneLayout(twice)), "'rotate' is 2, neither 0 nor 1");
+  EXPECT_EQ(Why(CheckPlaneLayout(twice)), "'rotate' is 2, neither 0 nor 1");
 }
 
 }  // namespace

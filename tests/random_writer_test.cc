@@ -1,32 +1,13 @@
 // Random programs of the library, valid or not: sources of every kind, plans edited by hand, objects in memory and piece by
 // piece, sparse ones of random indices, aliases, flushes, stages that change, cut, empty and keep. What Finish calls OK is
 // read, verified, and compared with what was meant, for several numbers of threads.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <random>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "testing.h"
 
 import zt;
 
 namespace zt {
 namespace {
 
-using Bytes = std::vector<std::byte>;
 using Random = std::mt19937_64;
 
 std::span<const std::byte> Part(const Bytes& bytes, std::uint64_t offset, std::uint64_t count) {
@@ -569,10 +550,8 @@ class Program {
   }
 
   Status AddPlanOf(RandomSource& source, Writer& writer) {
-    PlanOptions options;
-    options.spec = options_.spec;
-    options.storage = AnyStorage();
-    options.on_overflow = OnOverflow::kInf;
+    PlanOptions options = {
+        .spec = options_.spec, .storage = AnyStorage(), .on_overflow = OnOverflow::kInf};
     const std::uint64_t converts = Below(3), salt = random_();
     options.convert = [=](const Object& object) -> std::optional<ElementType> {
       const auto odd = [](const Component& c) {
@@ -692,9 +671,8 @@ class Program {
 };
 
 void CheckFile(const Bytes& file, const std::vector<Expected>& expected) {
-  auto opened = Reader::Open(MemoryBytes(file, "file"));
-  ASSERT_TRUE(opened.ok()) << Message(opened.status());
-  const Reader& reader = **opened;
+  auto opened = Must(Reader::Open(MemoryBytes(file, "file")));
+  const Reader& reader = *opened;
   ASSERT_EQ(reader.manifest().objects.size(), expected.size());
   for (const Expected& each : expected) {
     const auto index = reader.Find(each.name);
@@ -703,20 +681,17 @@ void CheckFile(const Bytes& file, const std::vector<Expected>& expected) {
     ASSERT_EQ(object.components.size(), each.components.size());
     for (std::uint32_t c = 0; c < object.components.size(); ++c) {
       const Bytes& want = each.components.at(object.components[c].role).bytes;
-      const auto size = reader.DecodedBytes({*index, c});
-      ASSERT_TRUE(size.ok()) << Message(size.status());
-      ASSERT_EQ(*size, want.size()) << each.name;
+      const auto size = Must(reader.DecodedBytes({*index, c}));
+      ASSERT_EQ(size, want.size()) << each.name;
       Bytes got(want.size());
-      const Status status = reader.Read({*index, c}, 0, got);
-      ASSERT_TRUE(status.ok()) << Message(status);
+      ASSERT_OK(reader.Read({*index, c}, 0, got));
       ASSERT_TRUE(got == want) << each.name << '/' << object.components[c].role;
     }
   }
-  const auto report = Verify(reader, {.threads = 2});
-  ASSERT_TRUE(report.ok()) << Message(report.status());
-  ASSERT_TRUE(report->problems.empty()) << report->problems[0].message;
-  ASSERT_TRUE(report->unchecked.empty()) << report->unchecked[0];
-  ASSERT_TRUE(report->undecodable.empty()) << report->undecodable[0];
+  const auto report = Must(Verify(reader, {.threads = 2}));
+  ASSERT_TRUE(report.problems.empty()) << report.problems[0].message;
+  ASSERT_TRUE(report.unchecked.empty()) << report.unchecked[0];
+  ASSERT_TRUE(report.undecodable.empty()) << report.undecodable[0];
 }
 
 // ZT_SEEDS asks for more than a run of all tests has time for, ZT_SEED for another first one.
@@ -733,8 +708,8 @@ TEST(RandomPrograms, GiveTheSameBytesForAnyThreadsAndWhatWasMeant) {
     Bytes first;
     Program program(seed, 1);
     const Status status = program.Run(first);
-    ASSERT_EQ(status.ok(), !first.empty()) << Message(status);
-    ASSERT_NE(status.code(), StatusCode::kInternal) << Message(status);
+    ASSERT_EQ(status.ok(), !first.empty()) << Why(status);
+    ASSERT_NE(status.code(), StatusCode::kInternal) << Why(status);
     if (status.ok()) {
       ++written;
       CheckFile(first, program.expected());
@@ -745,7 +720,7 @@ TEST(RandomPrograms, GiveTheSameBytesForAnyThreadsAndWhatWasMeant) {
       if (seed % 8 != 0) break;
       Bytes file;
       const Status again = Program(seed, threads).Run(file);
-      ASSERT_EQ(again.ok(), status.ok()) << Message(again) << " / " << Message(status);
+      ASSERT_EQ(again.ok(), status.ok()) << Why(again) << " / " << Why(status);
       ASSERT_TRUE(file == first) << threads << " threads";
     }
   }

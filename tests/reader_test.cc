@@ -1,27 +1,5 @@
 // zt.reader: ranges over frames, maps, and what verification finds when any byte of a file changes.
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <optional>
-#include <random>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "temp_folder.h"
+#include "testing.h"
 
 import zt.compress;
 import zt.core;
@@ -35,24 +13,10 @@ import zt.writer;
 namespace zt {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using testing_files::TempFolder;
-using testing_files::WriteFile;
-using Bytes = std::vector<std::byte>;
-
 Bytes Sample(std::size_t size, unsigned seed = 1) {
   std::mt19937 random(seed);
   Bytes out(size);
   for (std::byte& byte : out) byte = static_cast<std::byte>(random() % 11);
-  return out;
-}
-
-Bytes WordsOf(std::initializer_list<std::uint64_t> values) {
-  Bytes out;
-  for (const std::uint64_t value : values) {
-    for (int i = 0; i < 8; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
-  }
   return out;
 }
 
@@ -65,19 +29,14 @@ struct Tensor {
 Bytes Write(const std::vector<Tensor>& tensors, SpecVersion spec = SpecVersion::k1_2,
             std::uint64_t frame = 1024) {
   Bytes out;
-  WriterOptions options;
-  options.spec = spec;
-  options.zstd.frame_bytes = frame;
-  auto writer = *Writer::Create(MemorySink(out), options);
+  auto writer = *Writer::Create(MemorySink(out), {.spec = spec, .zstd = {.frame_bytes = frame}});
   for (const Tensor& tensor : tensors) {
     std::vector<std::span<const std::byte>> components(tensor.components.begin(),
                                                        tensor.components.end());
-    const Status status = writer->Add(tensor.object, components,
-                                      std::vector<Storage>(components.size(), tensor.storage));
-    EXPECT_TRUE(status.ok()) << Message(status);
+    EXPECT_OK(writer->Add(tensor.object, components,
+                          std::vector<Storage>(components.size(), tensor.storage)));
   }
-  const Status status = writer->Finish();
-  EXPECT_TRUE(status.ok()) << Message(status);
+  EXPECT_OK(writer->Finish());
   return out;
 }
 
@@ -119,24 +78,17 @@ Bytes Rewrite(const Bytes& file, const Manifest& manifest) {
   return out;
 }
 
-VerifyOptions Options(unsigned threads) {
-  VerifyOptions options;
-  options.threads = threads;
-  return options;
-}
+VerifyOptions Options(unsigned threads) { return {.threads = threads}; }
 
 VerifyReport Check(const Bytes& file, unsigned threads = 1) {
-  auto reader = Open(file);
-  EXPECT_TRUE(reader.ok()) << Message(reader.status());
-  auto report = Verify(**reader, Options(threads));
-  EXPECT_TRUE(report.ok()) << Message(report.status());
-  return *report;
+  auto reader = Must(Open(file));
+  auto report = Must(Verify(*reader, Options(threads)));
+  return report;
 }
 
 // The end of a string, so that literals can be found in a file.
 std::size_t Find(const Bytes& file, std::string_view text) {
-  const auto at = std::search(file.begin(), file.end(), testing_files::BytesOf(text).begin(),
-                              testing_files::BytesOf(text).end());
+  const auto at = std::search(file.begin(), file.end(), BytesOf(text).begin(), BytesOf(text).end());
   EXPECT_NE(at, file.end()) << text;
   return static_cast<std::size_t>(at - file.begin());
 }
@@ -154,7 +106,7 @@ TEST(Reader, EveryRangeOverFrames) {
       for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{1024},
                                      std::size_t{2500}, content.size() - at}) {
         Bytes out(std::min(size, content.size() - at));
-        ASSERT_TRUE(reader->Read({object, 0}, at, out).ok());
+        ASSERT_OK(reader->Read({object, 0}, at, out));
         ASSERT_TRUE(
             std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)))
             << at;
@@ -181,7 +133,7 @@ TEST(Reader, RangesWithoutASeekTable) {
   EXPECT_EQ(reader->FindAccess({0, 0})->frame_bytes, 0u);
   for (const std::size_t at : {0u, 100u, 3000u, 2000u, 4499u, 0u}) {
     Bytes out(std::min<std::size_t>(700, content.size() - at));
-    ASSERT_TRUE(reader->Read({0, 0}, at, out).ok());
+    ASSERT_OK(reader->Read({0, 0}, at, out));
     EXPECT_TRUE(
         std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)))
         << at;
@@ -200,7 +152,7 @@ TEST(Reader, FromManyThreads) {
       for (int i = 0; i < 200; ++i) {
         const std::size_t at = random() % content.size();
         Bytes out(std::min<std::size_t>(random() % 5000, content.size() - at));
-        ASSERT_TRUE(reader->Read({0, 0}, at, out).ok());
+        ASSERT_OK(reader->Read({0, 0}, at, out));
         ASSERT_TRUE(
             std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)));
       }
@@ -223,12 +175,11 @@ TEST(Reader, MapsRawComponentsOfAFile) {
   const Bytes content = Sample(5000);
   const Bytes file =
       Write({Dense("r", content, Compression::kNone), Dense("z", content, Compression::kAlways)});
-  WriteFile(folder / "f.zt", {reinterpret_cast<const char*>(file.data()), file.size()});
+  WriteFile(folder / "f.zt", file);
   const auto reader = *Reader::Open(folder / "f.zt");
-  const auto view = reader->Map({0, 0});
-  ASSERT_TRUE(view.ok()) << Message(view.status());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(view->data()) % 64, 0u);
-  EXPECT_TRUE(std::equal(view->begin(), view->end(), content.begin(), content.end()));
+  const auto view = Must(reader->Map({0, 0}));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(view.data()) % 64, 0u);
+  EXPECT_TRUE(std::equal(view.begin(), view.end(), content.begin(), content.end()));
   EXPECT_EQ(reader->Map({1, 0}).status().code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ((*Open(file))->Map({0, 0}).status().code(), StatusCode::kFailedPrecondition);
 }
@@ -236,7 +187,7 @@ TEST(Reader, MapsRawComponentsOfAFile) {
 TEST(Reader, AFileThatChangedIsNotMapped) {
   const TempFolder folder;
   const Bytes file = Write({Dense("r", Sample(5000), Compression::kNone)});
-  WriteFile(folder / "f.zt", {reinterpret_cast<const char*>(file.data()), file.size()});
+  WriteFile(folder / "f.zt", file);
   const auto reader = *Reader::Open(folder / "f.zt");
   std::filesystem::resize_file(folder / "f.zt", 3000);
   EXPECT_EQ(reader->Map({0, 0}).status().code(), StatusCode::kDataLoss);
@@ -249,14 +200,13 @@ TEST(Reader, AFileThatTookItsPlaceIsNotMapped) {
   const TempFolder folder;
   for (const unsigned seed : {1u, 2u}) {  // of the same size
     const Bytes file = Write({Dense("r", Sample(5000, seed), Compression::kNone)});
-    WriteFile(folder / (seed == 1 ? "f.zt" : "g.zt"),
-              {reinterpret_cast<const char*>(file.data()), file.size()});
+    WriteFile(folder / (seed == 1 ? "f.zt" : "g.zt"), file);
   }
   const auto reader = *Reader::Open(folder / "f.zt");
   std::filesystem::rename(folder / "g.zt", folder / "f.zt");
   EXPECT_EQ(reader->Map({0, 0}).status().code(), StatusCode::kDataLoss);
   Bytes out(5000);
-  ASSERT_TRUE(reader->Read({0, 0}, 0, out).ok());  // of the file that was opened
+  ASSERT_OK(reader->Read({0, 0}, 0, out));  // of the file that was opened
   EXPECT_EQ(out, Sample(5000, 1));
 }
 
@@ -314,14 +264,14 @@ TEST(Verify, ContentsThatTheirTypeForbids) {
             "element 2 of bool is 2, neither 0 nor 1");
   EXPECT_EQ(problem(Dense("a", bools, Compression::kAlways, DigestKind::kNone, DType::kBool)),
             "element 2 of bool is 2, neither 0 nor 1");
-  EXPECT_EQ(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({0, 2, 3})})), "");
-  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 5, 1}), WordsOf({0, 2, 3})})),
+  EXPECT_EQ(problem(Csr({Sample(3), Words({0, 4, 1}), Words({0, 2, 3})})), "");
+  EXPECT_THAT(problem(Csr({Sample(3), Words({0, 5, 1}), Words({0, 2, 3})})),
               HasSubstr("index 1 is 5, beyond the dimension of 5"));
-  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({1, 2, 3})})),
+  EXPECT_THAT(problem(Csr({Sample(3), Words({0, 4, 1}), Words({1, 2, 3})})),
               HasSubstr("row pointer 0 is 1, not 0"));
-  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({0, 4, 3})})),
+  EXPECT_THAT(problem(Csr({Sample(3), Words({0, 4, 1}), Words({0, 4, 3})})),
               HasSubstr("row pointer 2 is 3, less than the one before"));
-  EXPECT_THAT(problem(Csr({Sample(3), WordsOf({0, 4, 1}), WordsOf({0, 2, 2})})),
+  EXPECT_THAT(problem(Csr({Sample(3), Words({0, 4, 1}), Words({0, 2, 2})})),
               HasSubstr("the last row pointer is 2, there are 3 indices"));
 }
 
@@ -370,7 +320,7 @@ TEST(Verify, AReadErrorAtAnyCallIsNoVerdict) {
         EXPECT_THAT(report->problems, IsEmpty());
         break;
       }
-      ASSERT_EQ(report.status().code(), StatusCode::kUnavailable) << Message(report.status());
+      ASSERT_EQ(report.status().code(), StatusCode::kUnavailable) << Why(report);
       ++faults;
     }
   }
@@ -440,8 +390,7 @@ TEST(Verify, AReadErrorNamesTheTensorItConcerns) {
   const auto reader = *Reader::Open(bytes);
   bytes->bad = reader->component({*reader->Find("t5"), 0}).offset + 1000;
   for (const unsigned threads : {1u, 2u, 2u, 2u, 4u}) {
-    const auto report = Verify(*reader, Options(threads));
-    EXPECT_EQ(Message(report.status()), "tensor 't5': broken") << threads;
+    EXPECT_EQ(Why(Verify(*reader, Options(threads))), "tensor 't5': broken") << threads;
   }
 }
 
@@ -467,7 +416,7 @@ TEST(Reader, AStreamBeginsAnewAfterAnError) {
       EXPECT_EQ(status.code(), StatusCode::kUnavailable);
       status = reader->Read({0, 0}, at, out);
     }
-    ASSERT_TRUE(status.ok()) << Message(status);
+    ASSERT_OK(status);
     ASSERT_TRUE(
         std::equal(out.begin(), out.end(), content.begin() + static_cast<std::ptrdiff_t>(at)))
         << at;
@@ -484,7 +433,7 @@ TEST(Reader, NoSuchComponent) {
     EXPECT_EQ(reader->FindAccess(id).status().code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(reader->Map(id).status().code(), StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(Message(reader->Read({0, 1}, 0, out)), "there is no component 1 of object 0");
+  EXPECT_EQ(Why(reader->Read({0, 1}, 0, out)), "there is no component 1 of object 0");
 }
 
 // `file` with so many more names for its first object.
@@ -536,7 +485,7 @@ TEST(Reader, AliasesShareTheirFrames) {
   const auto bytes = std::make_shared<OneBadByte>(file);
   const auto reader = *Reader::Open(bytes);
   bytes->calls = 0;
-  for (std::uint32_t i = 0; i < 51; ++i) EXPECT_TRUE(reader->FindAccess({i, 0}).ok());
+  for (std::uint32_t i = 0; i < 51; ++i) EXPECT_OK(reader->FindAccess({i, 0}));
   EXPECT_LE(bytes->calls, 2u);  // the seek table's end, and all of it
 }
 
@@ -544,11 +493,11 @@ TEST(Verify, FramesNeedNotEndOnAnElement) {
   constexpr std::uint64_t kRows = 300, kEach = 4;
   Bytes values(kRows * kEach), indices, pointers;
   for (std::uint64_t i = 0; i < kRows * kEach; ++i) {
-    const Bytes word = WordsOf({i % 1000});
+    const Bytes word = Words({i % 1000});
     indices.insert(indices.end(), word.begin(), word.end());
   }
   for (std::uint64_t row = 0; row <= kRows; ++row) {
-    const Bytes word = WordsOf({row * kEach});
+    const Bytes word = Words({row * kEach});
     pointers.insert(pointers.end(), word.begin(), word.end());
   }
   const auto write = [&](const Bytes& index_bytes, const Bytes& pointer_bytes) {
@@ -663,11 +612,10 @@ void FlipEveryByte(SpecVersion spec, Compression compression, DigestKind digest)
         ++noticed;
         continue;
       }
-      const auto report = Verify(**reader);
-      ASSERT_TRUE(report.ok());
-      if (!report->problems.empty()) {
+      const auto report = Must(Verify(**reader));
+      if (!report.problems.empty()) {
         ++noticed;
-      } else if (!report->unverified.empty()) {
+      } else if (!report.unverified.empty()) {
         ++unknown;  // the digest's algorithm is another one: said so
       } else {
         // Blobs, padding, header and footer are covered by digests and rules; the manifest alone is not.
@@ -702,11 +650,9 @@ Bytes RootOver(const Bytes& shard) {
   auto writer = *Writer::Create(MemorySink(root), {.spec = SpecVersion::k2_0, .threads = 1});
   auto hasher = MakeHasher(DigestKind::kXxh3);
   hasher->Update(shard);
-  EXPECT_TRUE(writer
-                  ->AddShard({.name = "s", .bytes = shard.size(), .digest = hasher->Finish()},
-                             (*Open(shard))->manifest().objects)
-                  .ok());
-  EXPECT_TRUE(writer->Finish().ok());
+  EXPECT_OK(writer->AddShard({.name = "s", .bytes = shard.size(), .digest = hasher->Finish()},
+                             (*Open(shard))->manifest().objects));
+  EXPECT_OK(writer->Finish());
   return root;
 }
 
@@ -735,16 +681,16 @@ TEST(Shards, AreKnownByTheirDigests) {
         EXPECT_EQ(opened, 1);
         EXPECT_EQ(report.problems.empty(), found == &right);
         if (found == &right) {
-          EXPECT_TRUE(status.ok()) << Message(status);
+          EXPECT_OK(status);
           EXPECT_TRUE(std::ranges::equal(out, std::span(content).first(10)));
         } else if (check) {
-          EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-          EXPECT_THAT(std::string(Message(status)), HasSubstr("shard 's': the digest is xxh3:"));
-          EXPECT_THAT(std::string(Message(status)), HasSubstr(", the root says xxh3:"));
+          EXPECT_THAT(status,
+                      Fails(StatusCode::kDataLoss, HasSubstr("shard 's': the digest is xxh3:")));
+          EXPECT_THAT(Why(status), HasSubstr(", the root says xxh3:"));
           // Again: it is not forgotten.
           EXPECT_EQ(reader->Read({0, 0}, 100, out).code(), StatusCode::kDataLoss);
         } else if (compression == Compression::kNone) {
-          EXPECT_TRUE(status.ok()) << Message(status);
+          EXPECT_OK(status);
         }
       }
     }

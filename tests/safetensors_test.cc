@@ -1,18 +1,7 @@
 // zt.convert.safetensors: headers that are longer than what is parsed at once.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <new>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
+
+#include "testing.h"
 
 import zt.convert.safetensors;
 import zt.core;
@@ -41,8 +30,6 @@ void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); 
 
 namespace zt {
 namespace {
-
-using ::testing::HasSubstr;
 
 // A file of many tensors of one byte each, whose header is written by hand.
 struct Case {
@@ -84,7 +71,7 @@ std::string Error(const std::string& header, std::size_t data) {
   std::string error;
   for (const std::size_t part : {std::size_t{1} << 16, std::size_t{1}, ~std::size_t{0}}) {
     const auto source = OpenSafetensorsInParts(MemoryBytes(file, "memory"), part);
-    const std::string text(source.ok() ? "" : Message(source.status()));
+    const std::string text(source.ok() ? "" : Why(source));
     EXPECT_TRUE(text == error || part == std::size_t{1} << 16) << text << " or " << error;
     error = text;
   }
@@ -94,15 +81,14 @@ std::string Error(const std::string& header, std::size_t data) {
 void ExpectAll(const Case& wanted, const Value::Map& attributes) {
   const std::vector<std::byte> file = FileOf(wanted.Header(), wanted.names.size());
   for (const std::size_t part : {std::size_t{1} << 16, std::size_t{1}, ~std::size_t{0}}) {
-    const auto source = OpenSafetensorsInParts(MemoryBytes(file, "memory"), part);
-    ASSERT_TRUE(source.ok()) << Message(source.status());
-    EXPECT_EQ((*source)->attributes(), attributes);
-    const auto& objects = (*source)->objects();
+    const auto source = Must(OpenSafetensorsInParts(MemoryBytes(file, "memory"), part));
+    EXPECT_EQ(source->attributes(), attributes);
+    const auto& objects = source->objects();
     ASSERT_EQ(objects.size(), wanted.names.size());
     for (std::uint32_t i = 0; i < objects.size(); ++i) {
       ASSERT_EQ(objects[i].name, wanted.names[i]);
       ASSERT_EQ(objects[i].shape, Shape{1});
-      ASSERT_EQ((*source)->extent({i, 0})->offset, file.size() - objects.size() + i);
+      ASSERT_EQ(source->extent({i, 0})->offset, file.size() - objects.size() + i);
     }
   }
 }
@@ -154,7 +140,7 @@ TEST(LongHeader, IsParsedInTheMemoryOfAPart) {
   const std::vector<std::byte> file = FileOf(header, kMany);
   const auto largest = [&](std::size_t part) {
     largest_allocation = 0;
-    EXPECT_TRUE(OpenSafetensorsInParts(MemoryBytes(file, "memory"), part).ok());
+    EXPECT_OK(OpenSafetensorsInParts(MemoryBytes(file, "memory"), part));
     return largest_allocation.load();
   };
   const std::size_t objects = kMany * sizeof(Object);

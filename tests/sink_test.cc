@@ -7,26 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "temp_folder.h"
+#include "testing.h"
 
 import zt.core;
 import zt.sink;
@@ -62,16 +43,6 @@ extern "C" int fsync(int fd) {
 namespace zt {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-using testing_files::BytesOf;
-using testing_files::ReadFile;
-using testing_files::TempFolder;
-using testing_files::WriteFile;
-
 Status Append(Sink& sink, std::string_view text) {
   const std::array pieces = {BytesOf(text)};
   return sink.Append(pieces);
@@ -84,20 +55,20 @@ Status Place(Sink& sink, std::uint64_t offset, std::string_view text) {
 
 std::unique_ptr<Sink> Create(const std::string& path, bool overwrite = false) {
   auto sink = CreateFileSink(path, {.overwrite = overwrite});
-  EXPECT_TRUE(sink.ok()) << Message(sink.status());
+  EXPECT_OK(sink);
   return sink.ok() ? *std::move(sink) : nullptr;
 }
 
 TEST(FileSink, AppearsUnderItsNameOnlyWhenFinished) {
   const TempFolder folder;
   auto sink = Create(folder / "o.zt");
-  ASSERT_TRUE(Append(*sink, "abc").ok());
+  ASSERT_OK(Append(*sink, "abc"));
   const std::string temporary = folder.Entries().at(0);
   EXPECT_EQ(folder.Entries().size(), 1u);
   EXPECT_THAT(temporary, StartsWith(".o.zt." + std::to_string(::getpid()) + "-"));
   EXPECT_THAT(temporary, EndsWith(".ztstream-tmp"));
-  ASSERT_TRUE(Append(*sink, "def").ok());
-  ASSERT_TRUE(sink->Finish(6).ok());
+  ASSERT_OK(Append(*sink, "def"));
+  ASSERT_OK(sink->Finish(6));
   EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
   EXPECT_EQ(ReadFile(folder / "o.zt"), "abcdef");
   EXPECT_EQ(sink->Finish(6).code(), StatusCode::kFailedPrecondition);
@@ -109,7 +80,7 @@ TEST(FileSink, AppearsUnderItsNameOnlyWhenFinished) {
 TEST(FileSink, ModeFollowsTheUmask) {
   const TempFolder folder;
   const mode_t before = ::umask(027);
-  ASSERT_TRUE(Create(folder / "o.zt")->Finish(0).ok());
+  ASSERT_OK(Create(folder / "o.zt")->Finish(0));
   ::umask(before);
   struct stat info;
   ASSERT_EQ(::stat((folder / "o.zt").c_str(), &info), 0);
@@ -120,9 +91,9 @@ TEST(FileSink, PlacedBytesAndGapsThatReadAsZero) {
   const TempFolder folder;
   auto sink = Create(folder / "o.zt");
   ASSERT_TRUE(sink->can_place());
-  ASSERT_TRUE(Place(*sink, 6, "xyz").ok());
-  ASSERT_TRUE(Place(*sink, 0, "ab").ok());
-  ASSERT_TRUE(sink->Finish(11).ok());
+  ASSERT_OK(Place(*sink, 6, "xyz"));
+  ASSERT_OK(Place(*sink, 0, "ab"));
+  ASSERT_OK(sink->Finish(11));
   EXPECT_EQ(ReadFile(folder / "o.zt"), std::string("ab\0\0\0\0xyz\0\0", 11));
 }
 
@@ -136,8 +107,8 @@ TEST(FileSink, MorePiecesThanOneCallTakes) {
     pieces.push_back(BytesOf(std::string_view(want).substr(i, 1)));
     pieces.push_back({});
   }
-  ASSERT_TRUE(sink->Append(pieces).ok());
-  ASSERT_TRUE(sink->Finish(want.size()).ok());
+  ASSERT_OK(sink->Append(pieces));
+  ASSERT_OK(sink->Finish(want.size()));
   EXPECT_EQ(ReadFile(folder / "o.zt"), want);
 }
 
@@ -151,14 +122,13 @@ TEST(FileSink, WhatLeavesThePageCacheIsInTheFile) {
   const auto stamp = [&](std::uint64_t index) { std::memcpy(piece.data(), &index, sizeof index); };
   for (const bool sync : {false, true}) {
     SCOPED_TRACE(sync);
-    auto sink = CreateFileSink(folder / "o.zt", {.overwrite = true, .sync = sync});
-    ASSERT_TRUE(sink.ok());
+    auto sink = Must(CreateFileSink(folder / "o.zt", {.overwrite = true, .sync = sync}));
     // Neighbours change places: writes come nearly in order.
     for (std::uint64_t i = 0; i < kPieces; ++i) {
       stamp(i ^ 1);
-      ASSERT_TRUE(Place(**sink, (i ^ 1) * kPiece, piece).ok());
+      ASSERT_OK(Place(*sink, (i ^ 1) * kPiece, piece));
     }
-    ASSERT_TRUE((*sink)->Finish(kPieces * kPiece).ok());
+    ASSERT_OK(sink->Finish(kPieces * kPiece));
     std::ifstream file(folder / "o.zt", std::ios::binary);
     for (std::uint64_t i = 0; i < kPieces; ++i) {
       stamp(i);
@@ -181,8 +151,7 @@ TEST(FileSink, AnErrorOfWriteBackIsReportedWhateverItsNumber) {
     Status status = OkStatus();
     for (std::uint64_t i = 0; i < 24 && status.ok(); ++i) status = Append(*sink, piece);
     EXPECT_EQ(g_write_back_error.exchange(0), 0);
-    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-    EXPECT_THAT(std::string(Message(status)), StartsWith("cannot write: "));
+    EXPECT_THAT(status, Fails(StatusCode::kUnavailable, StartsWith("cannot write: ")));
     sink.reset();
     EXPECT_THAT(folder.Entries(), IsEmpty());
   }
@@ -190,9 +159,9 @@ TEST(FileSink, AnErrorOfWriteBackIsReportedWhateverItsNumber) {
     SCOPED_TRACE(error);
     auto sink = Create(folder / "o.zt", true);
     g_write_back_error = error;
-    for (std::uint64_t i = 0; i < 24; ++i) ASSERT_TRUE(Append(*sink, piece).ok());
+    for (std::uint64_t i = 0; i < 24; ++i) ASSERT_OK(Append(*sink, piece));
     EXPECT_EQ(g_write_back_error.exchange(0), 0);
-    ASSERT_TRUE(sink->Finish(24 * piece.size()).ok());
+    ASSERT_OK(sink->Finish(24 * piece.size()));
   }
 }
 
@@ -201,17 +170,16 @@ TEST(FileSink, WhereTheFolderCannotBeSyncedTheOutputIsAsItWas) {
   for (const bool overwrite : {false, true}) {
     SCOPED_TRACE(overwrite);
     auto sink = Create(folder / "o.zt", overwrite);
-    ASSERT_TRUE(Append(*sink, "new").ok());
+    ASSERT_OK(Append(*sink, "new"));
     g_folder_sync_error = EIO;
     const Status status = sink->Finish(3);
     g_folder_sync_error = 0;
-    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-    EXPECT_THAT(std::string(Message(status)), StartsWith("cannot sync "));
+    EXPECT_THAT(status, Fails(StatusCode::kUnavailable, StartsWith("cannot sync ")));
     EXPECT_THAT(folder.Entries(), IsEmpty());
   }
   WriteFile(folder / "o.zt", "old");
   auto sink = Create(folder / "o.zt", true);
-  ASSERT_TRUE(Append(*sink, "new").ok());
+  ASSERT_OK(Append(*sink, "new"));
   g_folder_sync_error = EIO;
   EXPECT_EQ(sink->Finish(3).code(), StatusCode::kUnavailable);
   g_folder_sync_error = 0;
@@ -223,13 +191,12 @@ TEST(FileSink, AFolderThatAppearsMeanwhileIsKept) {
   const TempFolder folder;
   WriteFile(folder / "o.zt", "old");
   auto sink = Create(folder / "o.zt", true);
-  ASSERT_TRUE(Append(*sink, "new").ok());
+  ASSERT_OK(Append(*sink, "new"));
   ASSERT_EQ(::unlink((folder / "o.zt").c_str()), 0);
   ASSERT_EQ(::mkdir((folder / "o.zt").c_str(), 0777), 0);
   WriteFile(folder / "o.zt/inside", "theirs");
-  const Status status = sink->Finish(3);
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(std::string(Message(status)), "the output is a folder; name a file");
+  EXPECT_THAT(sink->Finish(3),
+              Fails(StatusCode::kInvalidArgument, "the output is a folder; name a file"));
   EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
   EXPECT_EQ(ReadFile(folder / "o.zt/inside"), "theirs");
 }
@@ -237,9 +204,9 @@ TEST(FileSink, AFolderThatAppearsMeanwhileIsKept) {
 TEST(FileSink, ReservedBytesBeyondTheEndAreGivenBack) {
   const TempFolder folder;
   auto sink = Create(folder / "o.zt");
-  ASSERT_TRUE(sink->Reserve(8 << 20).ok());
-  ASSERT_TRUE(Append(*sink, "abc").ok());
-  ASSERT_TRUE(sink->Finish(3).ok());
+  ASSERT_OK(sink->Reserve(8 << 20));
+  ASSERT_OK(Append(*sink, "abc"));
+  ASSERT_OK(sink->Finish(3));
   struct stat info;
   ASSERT_EQ(::stat((folder / "o.zt").c_str(), &info), 0);
   EXPECT_EQ(info.st_size, 3);
@@ -256,7 +223,7 @@ TEST(FileSink, ReserveDoesNotAskForWhatIsWritten) {
     auto sink = Create(folder / "o.zt", true);
     const std::uint64_t free = std::filesystem::space(folder.path()).available;
     if (free < 2 * kWritten) GTEST_SKIP() << "the disk is full";
-    ASSERT_TRUE(Append(*sink, std::string(kWritten, 'x')).ok());
+    ASSERT_OK(Append(*sink, std::string(kWritten, 'x')));
     fits = sink->Reserve(free - kOthers).ok();
   }
   EXPECT_TRUE(fits);
@@ -267,21 +234,20 @@ TEST(FileSink, ReserveFailsWhereTheBytesCannotFit) {
   auto sink = Create(folder / "o.zt");
   const Status status = sink->Reserve(std::uint64_t{1} << 62);
   if (status.ok()) GTEST_SKIP() << "this file system does not preallocate";
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(Message(status)), HasSubstr("4611686018427387904 bytes are needed"));
+  EXPECT_THAT(status,
+              Fails(StatusCode::kUnavailable, HasSubstr("4611686018427387904 bytes are needed")));
 }
 
 TEST(FileSink, AnExistingFileIsKeptUnlessItMayBeReplaced) {
   const TempFolder folder;
   WriteFile(folder / "o.zt", "old");
-  const auto refused = CreateFileSink(folder / "o.zt", {});
-  EXPECT_EQ(refused.status().code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(CreateFileSink(folder / "o.zt", {}).status().code(), StatusCode::kAlreadyExists);
   EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
 
   auto sink = Create(folder / "o.zt", true);
-  ASSERT_TRUE(Append(*sink, "new").ok());
+  ASSERT_OK(Append(*sink, "new"));
   EXPECT_EQ(ReadFile(folder / "o.zt"), "old");
-  ASSERT_TRUE(sink->Finish(3).ok());
+  ASSERT_OK(sink->Finish(3));
   EXPECT_EQ(ReadFile(folder / "o.zt"), "new");
   EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
 }
@@ -289,7 +255,7 @@ TEST(FileSink, AnExistingFileIsKeptUnlessItMayBeReplaced) {
 TEST(FileSink, AFileThatAppearsMeanwhileIsKept) {
   const TempFolder folder;
   auto sink = Create(folder / "o.zt");
-  ASSERT_TRUE(Append(*sink, "mine").ok());
+  ASSERT_OK(Append(*sink, "mine"));
   WriteFile(folder / "o.zt", "theirs");
   EXPECT_EQ(sink->Finish(4).code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(ReadFile(folder / "o.zt"), "theirs");
@@ -300,9 +266,9 @@ TEST(FileSink, AFileThatVanishesMeanwhileIsNoMatter) {
   const TempFolder folder;
   WriteFile(folder / "o.zt", "old");
   auto sink = Create(folder / "o.zt", true);
-  ASSERT_TRUE(Append(*sink, "new").ok());
+  ASSERT_OK(Append(*sink, "new"));
   ASSERT_EQ(::unlink((folder / "o.zt").c_str()), 0);
-  ASSERT_TRUE(sink->Finish(3).ok());
+  ASSERT_OK(sink->Finish(3));
   EXPECT_EQ(ReadFile(folder / "o.zt"), "new");
   EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
 }
@@ -311,7 +277,7 @@ TEST(FileSink, AbortRemovesTheTemporaryFileAndIsIdempotent) {
   const TempFolder folder;
   WriteFile(folder / "o.zt", "old");
   auto sink = Create(folder / "o.zt", true);
-  ASSERT_TRUE(Append(*sink, "new").ok());
+  ASSERT_OK(Append(*sink, "new"));
   sink->Abort();
   EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
   sink->Abort();
@@ -335,12 +301,12 @@ TEST(FileSink, LeftoversGoUnlessSomebodyHoldsThemLocked) {
   WriteFile(folder / ".o.zt.123-0.tmp", "another program's");
   const int live = ::open((folder / ".o.zt.124-0.ztstream-tmp").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(live, LOCK_EX | LOCK_NB), 0);
-  ASSERT_TRUE(Create(folder / "o.zt")->Finish(0).ok());
+  ASSERT_OK(Create(folder / "o.zt")->Finish(0));
   EXPECT_THAT(folder.Entries(),
               ElementsAre(".o.zt..ztstream-tmp", ".o.zt.123-0.tmp", ".o.zt.124-0.ztstream-tmp",
                           ".o.zt.x-0.ztstream-tmp", ".p.zt.123-0.ztstream-tmp", "o.zt"));
   ::close(live);
-  ASSERT_TRUE(Create(folder / "o.zt", true)->Finish(0).ok());
+  ASSERT_OK(Create(folder / "o.zt", true)->Finish(0));
   EXPECT_THAT(folder.Entries(), ::testing::Not(::testing::Contains(".o.zt.124-0.ztstream-tmp")));
 }
 
@@ -349,11 +315,11 @@ TEST(FileSink, TwoForOneOutputDoNotDisturbEachOther) {
   auto first = Create(folder / "o.zt", true);
   auto second = Create(folder / "o.zt", true);
   EXPECT_EQ(folder.Entries().size(), 2u);
-  ASSERT_TRUE(Append(*first, "first").ok());
-  ASSERT_TRUE(Append(*second, "second").ok());
-  ASSERT_TRUE(first->Finish(5).ok());
+  ASSERT_OK(Append(*first, "first"));
+  ASSERT_OK(Append(*second, "second"));
+  ASSERT_OK(first->Finish(5));
   EXPECT_EQ(ReadFile(folder / "o.zt"), "first");
-  ASSERT_TRUE(second->Finish(6).ok());
+  ASSERT_OK(second->Finish(6));
   EXPECT_EQ(ReadFile(folder / "o.zt"), "second");
   EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
 }
@@ -364,11 +330,9 @@ TEST(FileSink, ManyAtOnceForOneOutputLeaveOneWholeFile) {
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 25; ++i) {
-        auto sink = CreateFileSink(folder / "o.zt", {.overwrite = true, .sync = false});
-        ASSERT_TRUE(sink.ok()) << Message(sink.status());
-        ASSERT_TRUE(Append(**sink, std::string(1000, static_cast<char>('a' + t))).ok());
-        const Status status = (*sink)->Finish(1000);
-        ASSERT_TRUE(status.ok()) << Message(status);
+        auto sink = Must(CreateFileSink(folder / "o.zt", {.overwrite = true, .sync = false}));
+        ASSERT_OK(Append(*sink, std::string(1000, static_cast<char>('a' + t))));
+        ASSERT_OK(sink->Finish(1000));
       }
     });
   }
@@ -384,9 +348,9 @@ TEST(FileSink, ThroughASymbolicLinkTheFileItNamesIsReplaced) {
   WriteFile(folder / "real/o.zt", "old");
   ASSERT_EQ(::symlink("real/o.zt", (folder / "link").c_str()), 0);
   auto sink = Create(folder / "link", true);
-  ASSERT_TRUE(Append(*sink, "new").ok());
+  ASSERT_OK(Append(*sink, "new"));
   EXPECT_EQ(sink->name(), folder / "link");
-  ASSERT_TRUE(sink->Finish(3).ok());
+  ASSERT_OK(sink->Finish(3));
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
   EXPECT_EQ(ReadFile(folder / "real/o.zt"), "new");
 }
@@ -397,8 +361,8 @@ TEST(FileSink, ADanglingLinkIsRefusedAtOnceOrReplacedButNotFollowed) {
   EXPECT_EQ(CreateFileSink(folder / "link", {}).status().code(), StatusCode::kAlreadyExists);
   EXPECT_THAT(folder.Entries(), ElementsAre("link"));
   auto sink = Create(folder / "link", true);
-  ASSERT_TRUE(Append(*sink, "new").ok());
-  ASSERT_TRUE(sink->Finish(3).ok());
+  ASSERT_OK(Append(*sink, "new"));
+  ASSERT_OK(sink->Finish(3));
   EXPECT_FALSE(std::filesystem::is_symlink(folder / "link"));
   EXPECT_EQ(ReadFile(folder / "link"), "new");
   EXPECT_THAT(folder.Entries(), ElementsAre("link"));
@@ -411,7 +375,7 @@ TEST(FileSink, ANameAsLongAsTheFileSystemAllows) {
   ASSERT_NE(sink, nullptr);
   EXPECT_THAT(folder.Entries().at(0), StartsWith(".nnn"));
   EXPECT_THAT(folder.Entries().at(0), EndsWith(".ztstream-tmp"));
-  ASSERT_TRUE(sink->Finish(0).ok());
+  ASSERT_OK(sink->Finish(0));
   EXPECT_THAT(folder.Entries(), ElementsAre(name));
   auto long_one = CreateFileSink(folder / std::string(256, 'n'), {});
   if (long_one.ok()) EXPECT_EQ((*long_one)->Finish(0).code(), StatusCode::kUnavailable);
@@ -447,8 +411,7 @@ TEST(FileSink, AFileSizeLimitIsAnErrorOfTheWrite) {
   EXPECT_TRUE(reserve.ok() || reserve.code() == StatusCode::kUnavailable);
   const Status status = Append(*sink, std::string(8192, 'x'));
   ::setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(Message(status)), HasSubstr("File too large"));
+  EXPECT_THAT(status, Fails(StatusCode::kUnavailable, HasSubstr("File too large")));
   sink.reset();
   EXPECT_THAT(folder.Entries(), IsEmpty());
 }
@@ -459,7 +422,7 @@ TEST(FileSink, AbandonedTemporaryFilesGoAndTheirFinishFails) {
   auto fresh = Create(folder / "o.zt");
   auto over = Create(folder / "p.zt", true);
   auto done = Create(folder / "q.zt");
-  ASSERT_TRUE(done->Finish(0).ok());
+  ASSERT_OK(done->Finish(0));
   AbandonTemporaryFiles();
   EXPECT_THAT(folder.Entries(), ElementsAre("p.zt", "q.zt"));
   EXPECT_EQ(fresh->Finish(0).code(), StatusCode::kUnavailable);
@@ -469,18 +432,15 @@ TEST(FileSink, AbandonedTemporaryFilesGoAndTheirFinishFails) {
 }
 
 TEST(DirectSink, DevicesAreWrittenTo) {
-  auto null = CreateFileSink("/dev/null", {});
-  ASSERT_TRUE(null.ok()) << Message(null.status());
-  EXPECT_FALSE((*null)->can_place());
-  EXPECT_TRUE(Append(**null, "abc").ok());
-  EXPECT_EQ(Place(**null, 0, "abc").code(), StatusCode::kFailedPrecondition);
-  EXPECT_TRUE((*null)->Finish(3).ok());
+  auto null = Must(CreateFileSink("/dev/null", {}));
+  EXPECT_FALSE(null->can_place());
+  EXPECT_OK(Append(*null, "abc"));
+  EXPECT_EQ(Place(*null, 0, "abc").code(), StatusCode::kFailedPrecondition);
+  EXPECT_OK(null->Finish(3));
 
-  auto full = CreateFileSink("/dev/full", {});
-  ASSERT_TRUE(full.ok());
-  const Status status = Append(**full, "abc");
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_EQ(std::string(Message(status)), "cannot write: No space left on device");
+  auto full = Must(CreateFileSink("/dev/full", {}));
+  EXPECT_THAT(Append(*full, "abc"),
+              Fails(StatusCode::kUnavailable, "cannot write: No space left on device"));
 }
 
 TEST(DirectSink, ABlockDeviceIsSyncedUnlessNobodyAsked) {
@@ -492,11 +452,10 @@ TEST(DirectSink, ABlockDeviceIsSyncedUnlessNobodyAsked) {
   std::string device = ReadFile(folder / "name");
   device.pop_back();  // the line's end
   for (const bool sync : {true, false}) {
-    auto sink = CreateFileSink(device, {.overwrite = true, .sync = sync});
-    ASSERT_TRUE(sink.ok()) << Message(sink.status());
-    ASSERT_TRUE(Append(**sink, "abc").ok());
+    auto sink = Must(CreateFileSink(device, {.overwrite = true, .sync = sync}));
+    ASSERT_OK(Append(*sink, "abc"));
     const int before = g_syncs;
-    EXPECT_TRUE((*sink)->Finish(3).ok());
+    EXPECT_OK(sink->Finish(3));
     EXPECT_EQ(g_syncs - before, sync ? 1 : 0);
   }
   EXPECT_EQ(ReadFile(device).substr(0, 4), std::string("abc\0", 4));
@@ -509,11 +468,10 @@ TEST(DirectSink, NamedPipesAreWrittenTo) {
   std::string read;
   std::thread reader([&] { read = ReadFile(folder / "fifo"); });
   {
-    auto sink = CreateFileSink(folder / "fifo", {});
-    ASSERT_TRUE(sink.ok()) << Message(sink.status());
-    EXPECT_TRUE(Append(**sink, "abc").ok());
-    EXPECT_TRUE(Append(**sink, "def").ok());
-    EXPECT_TRUE((*sink)->Finish(6).ok());
+    auto sink = Must(CreateFileSink(folder / "fifo", {}));
+    EXPECT_OK(Append(*sink, "abc"));
+    EXPECT_OK(Append(*sink, "def"));
+    EXPECT_OK(sink->Finish(6));
   }
   reader.join();
   EXPECT_EQ(read, "abcdef");
@@ -526,11 +484,9 @@ TEST(DescriptorSink, AClosedPipeIsAnError) {
   ASSERT_EQ(::pipe(ends), 0);
   auto sink = DescriptorSink(ends[1], "standard output");
   EXPECT_EQ(sink->name(), "standard output");
-  EXPECT_TRUE(Append(*sink, "abc").ok());
+  EXPECT_OK(Append(*sink, "abc"));
   ::close(ends[0]);
-  const Status status = Append(*sink, "abc");
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_EQ(std::string(Message(status)), "cannot write: Broken pipe");
+  EXPECT_THAT(Append(*sink, "abc"), Fails(StatusCode::kUnavailable, "cannot write: Broken pipe"));
   sink.reset();
   EXPECT_EQ(::close(ends[1]), 0);  // it was not the sink's to close
 }
@@ -539,9 +495,9 @@ TEST(MemorySink, AppendsAndForgetsOnAbort) {
   std::vector<std::byte> out;
   auto sink = MemorySink(out);
   EXPECT_FALSE(sink->can_place());
-  ASSERT_TRUE(Append(*sink, "ab").ok());
-  ASSERT_TRUE(Append(*sink, "c").ok());
-  ASSERT_TRUE(sink->Finish(3).ok());
+  ASSERT_OK(Append(*sink, "ab"));
+  ASSERT_OK(Append(*sink, "c"));
+  ASSERT_OK(sink->Finish(3));
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(out.data()), out.size()), "abc");
   sink->Abort();
   EXPECT_TRUE(out.empty());
@@ -550,9 +506,9 @@ TEST(MemorySink, AppendsAndForgetsOnAbort) {
 TEST(DiscardSink, TakesAnything) {
   auto sink = DiscardSink();
   EXPECT_TRUE(sink->can_place());
-  EXPECT_TRUE(Append(*sink, "ab").ok());
-  EXPECT_TRUE(Place(*sink, std::uint64_t{1} << 60, "c").ok());
-  EXPECT_TRUE(sink->Finish(3).ok());
+  EXPECT_OK(Append(*sink, "ab"));
+  EXPECT_OK(Place(*sink, std::uint64_t{1} << 60, "c"));
+  EXPECT_OK(sink->Finish(3));
 }
 
 }  // namespace

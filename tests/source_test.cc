@@ -3,25 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <random>
-#include <span>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "temp_folder.h"
+#include "pipe.h"
 
 import zt.core;
 import zt.source;
@@ -29,18 +11,13 @@ import zt.source;
 namespace zt {
 namespace {
 
-using ::testing::HasSubstr;
-using testing_files::BytesOf;
-using testing_files::TempFolder;
-using testing_files::WriteFile;
-
 std::string Read(ByteSource& source, std::uint64_t offset, std::size_t size) {
   std::string out(size, '?');
   const Status status = source.ReadAt(offset, std::as_writable_bytes(std::span(out)));
-  return status.ok() ? out : "error: " + std::string(Message(status));
+  return status.ok() ? out : "error: " + Why(status);
 }
 
-Status Why(ByteSource& source, std::uint64_t offset, std::size_t size) {
+Status ReadError(ByteSource& source, std::uint64_t offset, std::size_t size) {
   std::vector<std::byte> out(size);
   return source.ReadAt(offset, out);
 }
@@ -52,36 +29,10 @@ std::string Content(std::size_t size) {
   return out;
 }
 
-// A pipe that a thread feeds in pieces of changing size, with pauses.
-class Dribble {
- public:
-  explicit Dribble(std::string content) : content_(std::move(content)) {
-    EXPECT_EQ(::pipe2(ends_, O_CLOEXEC), 0);
-    writer_ = std::thread([this] {
-      std::mt19937 random(3);
-      for (std::size_t at = 0; at < content_.size();) {
-        const std::size_t take = std::min<std::size_t>(1 + random() % 3000, content_.size() - at);
-        const ssize_t wrote = ::write(ends_[1], content_.data() + at, take);
-        if (wrote < 0) break;
-        at += static_cast<std::size_t>(wrote);
-        if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
-      }
-      ::close(ends_[1]);
-    });
-  }
-  ~Dribble() {
-    char rest[4096];
-    while (::read(ends_[0], rest, sizeof rest) > 0) {
-    }
-    writer_.join();
-    ::close(ends_[0]);
-  }
-  std::shared_ptr<ByteSource> Open() { return *OpenDescriptor(ends_[0], "standard input"); }
-
- private:
-  std::string content_;
-  int ends_[2];
-  std::thread writer_;
+// A pipe that is fed in small pieces.
+struct Dribble : Pipe {
+  explicit Dribble(std::string content) : Pipe(std::move(content), 3000, true) {}
+  std::shared_ptr<ByteSource> Open() { return *OpenDescriptor(descriptor(), "standard input"); }
 };
 
 TEST(OpenFile, ServesAnyRange) {
@@ -105,9 +56,9 @@ TEST(OpenFile, RangesBeyondTheEndAreTruncation) {
   const auto source = *OpenFile(folder / "f");
   for (const auto& [offset, size] : std::vector<std::pair<std::uint64_t, std::size_t>>{
            {0, 7}, {6, 1}, {7, 0}, {100, 1}, {~std::uint64_t{0}, 2}}) {
-    const Status status = Why(*source, offset, size);
-    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << offset;
-    EXPECT_THAT(std::string(Message(status)), HasSubstr("it ends at byte 6, ")) << offset;
+    EXPECT_THAT(ReadError(*source, offset, size),
+                Fails(StatusCode::kDataLoss, HasSubstr("it ends at byte 6, ")))
+        << offset;
   }
 }
 
@@ -115,11 +66,11 @@ TEST(OpenFile, WhatIsNoFileIsRefused) {
   const TempFolder folder;
   EXPECT_EQ(OpenFile(folder / "none").status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(OpenFile(folder.path()).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(Message(OpenFile("/dev/zero").status()),
+  EXPECT_EQ(Why(OpenFile("/dev/zero")),
             "it is a device, a regular file is needed; give - and feed it to standard input");
   const std::string pipe = folder / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);  // nobody writes to it: opening it must not wait
-  EXPECT_EQ(Message(OpenFile(pipe).status()),
+  EXPECT_EQ(Why(OpenFile(pipe)),
             "it is a pipe, a regular file is needed; give - and feed it to standard input");
 }
 
@@ -132,7 +83,7 @@ TEST(CheckStaysInside, LinksOutOfTheFolderAreFound) {
   ASSERT_EQ(::symlink("../out", (folder / "in/far").c_str()), 0);
   ASSERT_EQ(::symlink("nowhere", (folder / "in/dangling").c_str()), 0);
   for (const std::string name : {"file", "near", "dangling", "none"}) {
-    EXPECT_TRUE(CheckStaysInside(folder / "in", name).ok()) << name;
+    EXPECT_OK(CheckStaysInside(folder / "in", name)) << name;
   }
   EXPECT_EQ(CheckStaysInside(folder / "in", "far").code(), StatusCode::kDataLoss);
 }
@@ -146,11 +97,10 @@ TEST(MergeSources, ManyAttributesThatDisagreeAreCounted) {
     source->SetAttributes(std::move(attributes));
     sources.push_back(std::move(source));
   }
-  const auto merged = MergeSources(std::move(sources), {"a", "b"});
-  ASSERT_TRUE(merged.ok());
-  EXPECT_EQ((*merged)->attributes().size(), 101u);
-  ASSERT_EQ((*merged)->warnings().size(), 21u);
-  EXPECT_EQ((*merged)->warnings().back(),
+  const auto merged = Must(MergeSources(std::move(sources), {"a", "b"}));
+  EXPECT_EQ(merged->attributes().size(), 101u);
+  ASSERT_EQ(merged->warnings().size(), 21u);
+  EXPECT_EQ(merged->warnings().back(),
             "b: 80 more attributes differ from those in earlier files, which are kept");
 }
 
@@ -158,14 +108,13 @@ TEST(OpenFile, AFileThatShrinksOrGrowsIsNoticed) {
   const TempFolder folder;
   WriteFile(folder / "f", "abcdef");
   const auto source = *OpenFile(folder / "f");
-  EXPECT_TRUE(source->CheckUnchanged().ok());
+  EXPECT_OK(source->CheckUnchanged());
   std::filesystem::resize_file(folder / "f", 3);
-  const Status status = Why(*source, 0, 6);
-  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(Message(status)), HasSubstr("it ends at byte 3, "));
-  EXPECT_THAT(std::string(Message(source->CheckUnchanged())), HasSubstr("from 6 to 3 bytes"));
+  EXPECT_THAT(ReadError(*source, 0, 6),
+              Fails(StatusCode::kDataLoss, HasSubstr("it ends at byte 3, ")));
+  EXPECT_THAT(Why(source->CheckUnchanged()), HasSubstr("from 6 to 3 bytes"));
   std::filesystem::resize_file(folder / "f", 7);
-  EXPECT_THAT(std::string(Message(source->CheckUnchanged())), HasSubstr("from 6 to 7 bytes"));
+  EXPECT_THAT(Why(source->CheckUnchanged()), HasSubstr("from 6 to 7 bytes"));
 }
 
 TEST(OpenDescriptor, ARegularFileBeginsAtItsOffset) {
@@ -178,7 +127,7 @@ TEST(OpenDescriptor, ARegularFileBeginsAtItsOffset) {
     EXPECT_FALSE(source->sequential());
     EXPECT_EQ(source->size(), 4u);
     EXPECT_EQ(Read(*source, 1, 3), "def");
-    EXPECT_TRUE(source->CheckUnchanged().ok());
+    EXPECT_OK(source->CheckUnchanged());
   }
   EXPECT_EQ(::close(fd), 0);  // still ours
   EXPECT_EQ(OpenDescriptor(-1, "none").status().code(), StatusCode::kUnavailable);
@@ -201,8 +150,7 @@ TEST(Scattered, FillsEveryPartInOrder) {
         const std::size_t bytes = i % 2 == 0 ? std::min<std::size_t>(14, out.size() - i * 7) : 0;
         parts.push_back(std::as_writable_bytes(std::span(out).subspan(i * 7, bytes)));
       }
-      const Status status = source->ReadScattered(11, parts);
-      ASSERT_TRUE(status.ok()) << Message(status);
+      ASSERT_OK(source->ReadScattered(11, parts));
       EXPECT_EQ(out, content.substr(11, out.size())) << source->name() << count;
     }
   }
@@ -222,7 +170,7 @@ TEST(Pipe, AscendingRangesAndNothingElse) {
   EXPECT_EQ(Read(*source, 10, 50000), content.substr(10, 50000));
   EXPECT_EQ(Read(*source, 150000, 100),
             content.substr(150000, 100));  // what lies between is dropped
-  EXPECT_EQ(Why(*source, 150099, 1).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReadError(*source, 150099, 1).code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(Read(*source, 150100, 1), content.substr(150100, 1));
 }
 
@@ -231,9 +179,8 @@ TEST(Pipe, PeekKeepsTheBytes) {
   Dribble dribble(content);
   const auto source = dribble.Open();
   for (const std::size_t count : {3u, 100u, 8u}) {
-    const auto head = Peek(*source, count);
-    ASSERT_TRUE(head.ok());
-    EXPECT_EQ(std::string(reinterpret_cast<const char*>(head->data()), head->size()),
+    const auto head = Must(Peek(*source, count));
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(head.data()), head.size()),
               content.substr(0, count));
   }
   EXPECT_EQ(Read(*source, 0, 2000), content.substr(0, 2000));
@@ -260,13 +207,12 @@ TEST(Pipe, AtEndKeepsTheByteItWaitedFor) {
 TEST(Pipe, TruncationSaysWhere) {
   Dribble dribble("abcdef");
   const auto source = dribble.Open();
-  const Status status = Why(*source, 4, 10);
-  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-  EXPECT_EQ(std::string(Message(status)),
-            "it ends at byte 6, 10 bytes from 4 were expected; the file is truncated");
+  EXPECT_THAT(ReadError(*source, 4, 10),
+              Fails(StatusCode::kDataLoss,
+                    "it ends at byte 6, 10 bytes from 4 were expected; the file is truncated"));
   Dribble skipped("abcdef");
   const auto other = skipped.Open();
-  EXPECT_THAT(std::string(Message(Why(*other, 100, 1))), HasSubstr("it ends at byte 6, "));
+  EXPECT_THAT(Why(ReadError(*other, 100, 1)), HasSubstr("it ends at byte 6, "));
 }
 
 TEST(Peek, OfFilesAndMemory) {
@@ -274,8 +220,8 @@ TEST(Peek, OfFilesAndMemory) {
   EXPECT_EQ(Peek(*source, 2)->size(), 2u);
   EXPECT_EQ(Peek(*source, 9)->size(), 3u);
   EXPECT_EQ(Peek(*MemoryBytes({}, "none"), 9)->size(), 0u);
-  EXPECT_EQ(Why(*source, 2, 2).code(), StatusCode::kDataLoss);
-  EXPECT_TRUE(source->CheckUnchanged().ok());
+  EXPECT_EQ(ReadError(*source, 2, 2).code(), StatusCode::kDataLoss);
+  EXPECT_OK(source->CheckUnchanged());
 }
 
 std::unique_ptr<MemorySource> Source(std::vector<std::pair<std::string, std::string_view>> tensors,
@@ -284,7 +230,7 @@ std::unique_ptr<MemorySource> Source(std::vector<std::pair<std::string, std::str
   for (auto& [name, text] : tensors) {
     const Status status =
         source->Add(*DenseObject(name, {text.size()}, {DType::kU8, ""}), {BytesOf(text)});
-    EXPECT_TRUE(status.ok()) << Message(status);
+    EXPECT_OK(status);
   }
   source->SetAttributes(std::move(attributes));
   return source;
@@ -293,13 +239,13 @@ std::unique_ptr<MemorySource> Source(std::vector<std::pair<std::string, std::str
 TEST(MemorySource, DeclaresAndServes) {
   auto source = Source({{"a", "abc"}, {"b", ""}});
   std::string out(2, '?');
-  ASSERT_TRUE(source->Read({0, 0}, 1, std::as_writable_bytes(std::span(out))).ok());
+  ASSERT_OK(source->Read({0, 0}, 1, std::as_writable_bytes(std::span(out))));
   EXPECT_EQ(out, "bc");
   EXPECT_EQ(source->Read({0, 0}, 2, std::as_writable_bytes(std::span(out))).code(),
             StatusCode::kInvalidArgument);
-  EXPECT_TRUE(source->Finish().ok());
-  const Status size = source->Add(*DenseObject("c", {4}, {DType::kU8, ""}), {BytesOf("abc")});
-  EXPECT_EQ(std::string(Message(size)), "tensor 'c': component 'data' declares 4 bytes, 3 given");
+  EXPECT_OK(source->Finish());
+  EXPECT_EQ(Why(source->Add(*DenseObject("c", {4}, {DType::kU8, ""}), {BytesOf("abc")})),
+            "tensor 'c': component 'data' declares 4 bytes, 3 given");
   EXPECT_FALSE(source->Add(*DenseObject("c", {3}, {DType::kU8, ""}), {}).ok());
   EXPECT_EQ(source->objects().size(), 2u);
 }
@@ -317,20 +263,19 @@ TEST(MergeSources, InOrderUnderTheirOwnFiles) {
   EXPECT_EQ(merged->format(), "memory");
   EXPECT_TRUE(merged->seekable());
   std::string out(3, '?');
-  ASSERT_TRUE(merged->Read({1, 0}, 0, std::as_writable_bytes(std::span(out))).ok());
+  ASSERT_OK(merged->Read({1, 0}, 0, std::as_writable_bytes(std::span(out))));
   EXPECT_EQ(out, "aaa");
   EXPECT_EQ(merged->View({2, 0})->size(), 1u);
   EXPECT_EQ(merged->extent({1, 0})->length, 3u);
-  EXPECT_TRUE(merged->Finish().ok());
+  EXPECT_OK(merged->Finish());
 }
 
 TEST(MergeSources, ANameInTwoFilesNamesBoth) {
   std::vector<std::unique_ptr<TensorSource>> sources;
   sources.push_back(Source({{"a", "x"}}));
   sources.push_back(Source({{"b", "x"}, {"a", "y"}}));
-  const auto merged = MergeSources(std::move(sources), {"1.npy", "2.npy"});
-  EXPECT_EQ(merged.status().code(), StatusCode::kDataLoss);
-  EXPECT_EQ(std::string(Message(merged.status())), "tensor 'a' is in both 1.npy and 2.npy");
+  EXPECT_THAT(MergeSources(std::move(sources), {"1.npy", "2.npy"}),
+              Fails(StatusCode::kDataLoss, "tensor 'a' is in both 1.npy and 2.npy"));
 }
 
 TEST(MergeSources, OfAttributesThatDisagreeTheFirstIsKept) {
@@ -373,7 +318,7 @@ TEST(MergeSources, AnErrorAtTheEndIsPassedAsItIs) {
   sources.push_back(Source({{"a", "x"}}));
   sources.push_back(std::make_unique<Ends>());
   const auto merged = *MergeSources(std::move(sources), {"1", "f"});
-  EXPECT_EQ(std::string(Message(merged->Finish())), "f: the end is wrong");
+  EXPECT_EQ(Why(merged->Finish()), "f: the end is wrong");
 }
 
 }  // namespace

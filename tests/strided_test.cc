@@ -1,19 +1,6 @@
 // zt.convert.strided — views that share a budget: exact bytes for any of it, with any number of threads, each byte
 // fetched once; what fails, fails for all who wait.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <random>
-#include <span>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 import zt.convert.strided;
 import zt.core;

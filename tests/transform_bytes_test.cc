@@ -1,34 +1,12 @@
 // transform_bytes_test — byte order, index widening and transposition on every CPU target.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <random>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "little_endian.h"
 #include "target_iteration.h"
+#include "testing.h"
 
 import zt.core;
 import zt.transform;
 
 namespace zt {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-Bytes RandomBytes(std::size_t size, unsigned seed) {
-  std::mt19937 random(seed);
-  Bytes out(size);
-  for (std::byte& b : out) b = static_cast<std::byte>(random());
-  return out;
-}
 
 Bytes Swapped(Bytes bytes, std::size_t width) {
   for (std::size_t i = 0; i < bytes.size(); i += width) {
@@ -118,17 +96,17 @@ void CheckWidening(DType dtype) {
       wanted[i] = static_cast<std::uint64_t>(value);
     }
     const auto source = std::span(std::as_const(in)).subspan(1);
-    ASSERT_TRUE(WidenToU64(source, dtype, out).ok());
+    ASSERT_OK(WidenToU64(source, dtype, out));
     ASSERT_EQ(out, wanted);
     if (std::numeric_limits<T>::is_signed && count > 2) {
       const std::size_t at = count - 1 - count / 3;
       const T negative = std::numeric_limits<T>::min();
       const T bytes = Little(negative);
       std::memcpy(in.data() + 1 + at * sizeof(T), &bytes, sizeof(T));
-      const Status status = WidenToU64(source, dtype, out);
-      ASSERT_EQ(status.code(), StatusCode::kDataLoss);
-      ASSERT_EQ(Message(status), "index " + std::to_string(at) + " is negative: " +
-                                     std::to_string(static_cast<std::int64_t>(negative)));
+      ASSERT_THAT(
+          WidenToU64(source, dtype, out),
+          Fails(StatusCode::kDataLoss, "index " + std::to_string(at) + " is negative: " +
+                                           std::to_string(static_cast<std::int64_t>(negative))));
     }
   }
 }

@@ -1,22 +1,6 @@
 // transform_convert_test — every conversion on every CPU target against convert_reference.h.
-#include <gtest/gtest.h>
-#include <openssl/sha.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-#include <limits>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <random>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "convert_reference.h"
-#include "little_endian.h"
+#include "fixtures.h"
 #include "target_iteration.h"
 
 import zt.core;
@@ -27,14 +11,13 @@ namespace {
 
 using reference::FloatFormat;
 using reference::kFormats;
-using Bytes = std::vector<std::byte>;
 
 ElementType Type(std::string_view name) { return *ParseElementType(name); }
 
 std::shared_ptr<const Transform> Conversion(std::string_view from, std::string_view to,
                                             OnOverflow policy = OnOverflow::kError) {
   auto made = MakeConversion(Type(from), Type(to), policy);
-  EXPECT_TRUE(made.ok()) << from << " to " << to;
+  EXPECT_OK(made) << from << " to " << to;
   return made.ok() ? *made : nullptr;
 }
 
@@ -431,7 +414,7 @@ TEST(Conversion, RefusesATypeThatIsNamedLikeADtypeOfAnotherWidth) {
       EXPECT_EQ(MakeConversion(Type(other), named, OnOverflow::kInf).status().code(),
                 StatusCode::kUnimplemented);
     }
-    EXPECT_TRUE(MakeConversion(Type(name), Type("f64"), OnOverflow::kInf).ok());
+    EXPECT_OK(MakeConversion(Type(name), Type("f64"), OnOverflow::kInf));
   }
 }
 
@@ -443,8 +426,8 @@ TEST(Conversion, RefusesWhatHasNoMeaningAndNamesBoth) {
   for (const auto& [from, to] : refused) {
     const auto made = MakeConversion(Type(from), Type(to), OnOverflow::kError);
     ASSERT_FALSE(made.ok()) << from << " to " << to;
-    EXPECT_EQ(made.status().code(), StatusCode::kUnimplemented);
-    EXPECT_EQ(Message(made.status()), std::string("no conversion from ") + from + " to " + to);
+    EXPECT_THAT(made, Fails(StatusCode::kUnimplemented,
+                            std::string("no conversion from ") + from + " to " + to));
   }
 }
 
@@ -459,29 +442,14 @@ TEST(Conversion, OfATypeToItselfCopies) {
   }
 }
 
-std::string Sha256(std::span<const std::byte> bytes) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest);
-  std::string out;
-  for (const unsigned char b : digest) {
-    out += "0123456789abcdef"[b >> 4];
-    out += "0123456789abcdef"[b & 15];
-  }
-  return out;
-}
-
 TEST(Conversion, GivesTheBytesOfNumpyAndMlDtypes) {
-  const std::string folder = std::string(ZT_TEST_DATA) + "/convert/";
-  std::ifstream list(folder + "expected.json");
-  const auto expected = nlohmann::json::parse(list);
+  const auto expected = ReadJson("convert/expected.json");
   ASSERT_EQ(expected.size(), 21u);
   for (const auto& [pair, want] : expected.items()) {
     SCOPED_TRACE(pair);
-    std::ifstream file(folder + pair + ".npy", std::ios::binary);
-    const std::string npy((std::istreambuf_iterator<char>(file)), {});
+    const Bytes npy = ReadBytes(DataPath("convert/" + pair + ".npy"));
     ASSERT_GT(npy.size(), 128u);
-    const auto in =
-        std::as_bytes(std::span(npy)).subspan(128);  // numpy pads its header to 64 bytes
+    const auto in = std::span(npy).subspan(128);  // numpy pads its header to 64 bytes
     const std::string from = pair.substr(0, pair.find("_to_"));
     const auto conversion = Conversion(from, want["dtype"].get<std::string>());
     ForEachTarget([&] {

@@ -1,31 +1,10 @@
 // zt.writer: what is refused, and that every failure gives one error and no output.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <random>
-#include <span>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 import zt;
 
 namespace zt {
 namespace {
-
-using ::testing::HasSubstr;
-
-using Bytes = std::vector<std::byte>;
 
 ElementType U8() { return {DType::kU8}; }
 
@@ -73,7 +52,7 @@ class FaultySink final : public Sink {
 Status UseEverything(Writer& writer) {
   static const Bytes data(3 << 20);
   MemorySource source;
-  EXPECT_TRUE(source.Add(*DenseObject("planned", {data.size()}, U8()), {data}).ok());
+  EXPECT_OK(source.Add(*DenseObject("planned", {data.size()}, U8()), {data}));
   const auto plan = MakePlan(source, {});
   (void)writer.AddSource(source, *plan);
   (void)writer.Add("small", {10}, U8(), std::span(data).first(10));
@@ -95,7 +74,7 @@ TEST(FailingSink, AtEveryCallGivesOneErrorAndNoOutput) {
       {
         auto writer =
             Writer::Create(std::make_unique<FaultySink>(0, place, counts), {.threads = threads});
-        ASSERT_TRUE(UseEverything(**writer).ok());
+        ASSERT_OK(UseEverything(**writer));
       }
       EXPECT_EQ(counts->finished, 1);
       const int calls = counts->calls;
@@ -106,12 +85,12 @@ TEST(FailingSink, AtEveryCallGivesOneErrorAndNoOutput) {
                                      {.threads = threads});
         const Status status = UseEverything(**writer);
         EXPECT_EQ(status.code(), StatusCode::kUnavailable) << fail_at;
-        const std::string message(Message(status));
+        const std::string message(Why(status));
         EXPECT_THAT(message, ::testing::MatchesRegex("disk: (tensor '[a-z]+': )?no space"));
         EXPECT_EQ(counts->finished, 0) << fail_at;
         EXPECT_EQ(counts->aborted, 1) << fail_at;
-        EXPECT_EQ(Message((*writer)->Flush()), message);
-        EXPECT_EQ(Message((*writer)->Add("more", {0}, U8(), {})), message);
+        EXPECT_EQ(Why((*writer)->Flush()), message);
+        EXPECT_EQ(Why((*writer)->Add("more", {0}, U8(), {})), message);
       }
     }
   }
@@ -121,14 +100,11 @@ TEST(FailingSink, AtEveryCallGivesOneErrorAndNoOutput) {
 void Refuses(StatusCode code, const std::string& message,
              const std::function<Status(Writer&)>& call, WriterOptions options = {}) {
   Bytes file;
-  auto writer = Writer::Create(MemorySink(file), std::move(options));
-  ASSERT_TRUE(writer.ok());
+  auto writer = Must(Writer::Create(MemorySink(file), std::move(options)));
   static const Bytes kData(64);
-  ASSERT_TRUE((*writer)->Add("held", {8}, U8(), std::span(kData).first(8)).ok());
-  const Status status = call(**writer);
-  EXPECT_EQ(status.code(), code) << message;
-  EXPECT_EQ(Message(status), message);
-  EXPECT_EQ(Message((*writer)->Finish()), message);
+  ASSERT_OK(writer->Add("held", {8}, U8(), std::span(kData).first(8)));
+  EXPECT_THAT(call(*writer), Fails(code, message)) << message;
+  EXPECT_EQ(Why(writer->Finish()), message);
   EXPECT_TRUE(file.empty()) << message;
 }
 
@@ -197,9 +173,9 @@ TEST(Refused, WhatTheVersionCannotSay) {
 TEST(Refused, PlansOfAnotherVersion) {
   const Bytes data(8);
   MemorySource source;
-  ASSERT_TRUE(source.Add(*DenseObject("t", {8}, U8()), {data}).ok());
+  ASSERT_OK(source.Add(*DenseObject("t", {8}, U8()), {data}));
   const auto plan = MakePlan(source, {});
-  ASSERT_TRUE(plan.ok());
+  ASSERT_OK(plan);
   Refuses(StatusCode::kInvalidArgument, "the plan is for version 1.2.0, the writer writes 1.1.0",
           [&](Writer& w) { return w.AddSource(source, *plan); }, {.spec = SpecVersion::k1_1});
 }
@@ -207,12 +183,10 @@ TEST(Refused, PlansOfAnotherVersion) {
 TEST(Plans, ErrorsNameTheTensorAndItsFile) {
   const Bytes data(8);
   MemorySource source;
-  ASSERT_TRUE(source.Add(*DenseObject("a", {8}, U8()), {data}).ok());
-  ASSERT_TRUE(source.Add(*DenseObject("b", {1}, {DType::kF64}), {data}).ok());
+  ASSERT_OK(source.Add(*DenseObject("a", {8}, U8()), {data}));
+  ASSERT_OK(source.Add(*DenseObject("b", {1}, {DType::kF64}), {data}));
   source.SetFile("model.bin");
-  PlanOptions options;
-  options.rename = [](const std::string&) { return "c"; };
-  EXPECT_EQ(Message(MakePlan(source, options).status()),
+  EXPECT_EQ(Why(MakePlan(source, {.rename = [](const std::string&) { return "c"; }})),
             "model.bin: tensor 'b': it and tensor 'a' would both be named 'c'");
 }
 
@@ -269,11 +243,10 @@ TEST(Refused, StagesThatChangeADeclaredSize) {
   };
   const Bytes data(9);
   auto counts = std::make_shared<FaultySink::Counts>();
-  auto writer = Writer::Create(std::make_unique<FaultySink>(0, false, counts),
-                               {.stages = {std::make_shared<Cut>()}});
-  ASSERT_TRUE(writer.ok());
-  (void)(*writer)->Add("t", {9}, U8(), data);
-  EXPECT_EQ(Message((*writer)->Finish()),
+  auto writer = Must(Writer::Create(std::make_unique<FaultySink>(0, false, counts),
+                                    {.stages = {std::make_shared<Cut>()}}));
+  (void)writer->Add("t", {9}, U8(), data);
+  EXPECT_EQ(Why(writer->Finish()),
             "tensor 't': component 'data' came out as 4 bytes, 9 were declared");
   EXPECT_EQ(counts->finished, 0);
 }
@@ -294,17 +267,14 @@ TEST(Refused, CompressionWithoutACodec) {
          "tensor 't': it is to be compressed, and its encoding is 77, which no codec has" + after}};
     for (const auto& [storage, says] : cases) {
       MemorySource source;
-      ASSERT_TRUE(source.Add(*DenseObject("t", {100}, U8()), {data}).ok());
-      const auto planned = MakePlan(source, {.storage = storage});
-      EXPECT_EQ(planned.status().code(), StatusCode::kInvalidArgument);
-      EXPECT_EQ(Message(planned.status()), says);
+      ASSERT_OK(source.Add(*DenseObject("t", {100}, U8()), {data}));
+      EXPECT_THAT(MakePlan(source, {.storage = storage}),
+                  Fails(StatusCode::kInvalidArgument, says));
       const auto refused = [&](const auto& use) {
         Bytes file;
         const auto writer = *Writer::Create(MemorySink(file), {.storage = storage});
-        const Status status = use(*writer);
-        EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-        EXPECT_EQ(Message(status), says);
-        EXPECT_EQ(Message(writer->Finish()), says);
+        EXPECT_THAT(use(*writer), Fails(StatusCode::kInvalidArgument, says));
+        EXPECT_EQ(Why(writer->Finish()), says);
       };
       refused([&](Writer& writer) { return writer.Add("t", {100}, U8(), data); });
       refused(
@@ -333,16 +303,15 @@ TEST(Order, NothingElseWhileAnObjectIsOpen) {
   Bytes file;
   const Bytes data(8);
   auto writer = Writer::Create(MemorySink(file));
-  auto object = (*writer)->Begin({.name = "t", .shape = {8}, .components = {{"data", U8()}}});
-  ASSERT_TRUE(object.ok());
+  auto object = Must((*writer)->Begin({.name = "t", .shape = {8}, .components = {{"data", U8()}}}));
   EXPECT_EQ((*writer)->Add("u", {8}, U8(), data).code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ((*writer)->Finish().code(), StatusCode::kFailedPrecondition);
   // That was the caller's mistake, and no harm is done.
-  ASSERT_TRUE((*object)->Append(data).ok());
-  ASSERT_TRUE((*object)->Finish().ok());
-  EXPECT_EQ((*object)->Finish().code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ((*object)->Append(data).code(), StatusCode::kFailedPrecondition);
-  ASSERT_TRUE((*writer)->Finish().ok());
+  ASSERT_OK(object->Append(data));
+  ASSERT_OK(object->Finish());
+  EXPECT_EQ(object->Finish().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(object->Append(data).code(), StatusCode::kFailedPrecondition);
+  ASSERT_OK((*writer)->Finish());
   EXPECT_EQ((*writer)->Finish().code(), StatusCode::kFailedPrecondition);
   EXPECT_FALSE(file.empty());
 }
@@ -352,8 +321,8 @@ TEST(Order, AWriterThatIsDroppedLeavesNothing) {
   const Bytes data(8);
   {
     auto writer = Writer::Create(MemorySink(file));
-    ASSERT_TRUE((*writer)->Add("t", {8}, U8(), data).ok());
-    ASSERT_TRUE((*writer)->Flush().ok());
+    ASSERT_OK((*writer)->Add("t", {8}, U8(), data));
+    ASSERT_OK((*writer)->Flush());
     EXPECT_FALSE(file.empty());
   }
   EXPECT_TRUE(file.empty());
@@ -368,12 +337,10 @@ TEST(Options, AreChecked) {
 }
 
 TEST(Options, ASinkAndStagesThatAreNotThere) {
-  const auto no_sink = Writer::Create(nullptr);
-  EXPECT_EQ(no_sink.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(Message(no_sink.status()), "a writer needs a sink");
-  const auto no_stage = Writer::Create(DiscardSink(), {.stages = {nullptr}});
-  EXPECT_EQ(no_stage.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(Message(no_stage.status()), "one of the writer's stages is null");
+  EXPECT_THAT(Writer::Create(nullptr),
+              Fails(StatusCode::kInvalidArgument, "a writer needs a sink"));
+  EXPECT_THAT(Writer::Create(DiscardSink(), {.stages = {nullptr}}),
+              Fails(StatusCode::kInvalidArgument, "one of the writer's stages is null"));
 }
 
 TEST(Order, AnObjectThatOutlivesItsWriterSaysSo) {
@@ -382,15 +349,15 @@ TEST(Order, AnObjectThatOutlivesItsWriterSaysSo) {
     Bytes file;
     auto writer = Writer::Create(MemorySink(file), {.threads = 2});
     auto object = (*writer)->Begin({.name = "t", .shape = {16}, .components = {{"data", U8()}}});
-    ASSERT_TRUE(object.ok());
+    ASSERT_OK(object);
     if (begun) {
-      ASSERT_TRUE((*object)->Append(data).ok());
+      ASSERT_OK((*object)->Append(data));
     }
     writer->reset();
     const std::string gone = "the writer of the object is gone";
-    EXPECT_EQ(Message((*object)->Append(data)), gone);
-    EXPECT_EQ(Message((*object)->NextComponent()), gone);
-    EXPECT_EQ(Message((*object)->Finish()), gone);
+    EXPECT_EQ(Why((*object)->Append(data)), gone);
+    EXPECT_EQ(Why((*object)->NextComponent()), gone);
+    EXPECT_EQ(Why((*object)->Finish()), gone);
     object->reset();
     EXPECT_TRUE(file.empty());
   }
@@ -401,12 +368,12 @@ TEST(Order, AFinishedObjectMayOutliveItsWriter) {
   Bytes file;
   auto writer = Writer::Create(MemorySink(file));
   auto object = (*writer)->Begin({.name = "t", .shape = {8}, .components = {{"data", U8()}}});
-  ASSERT_TRUE((*object)->Append(data).ok());
-  ASSERT_TRUE((*object)->Finish().ok());
-  ASSERT_TRUE((*writer)->Finish().ok());
+  ASSERT_OK((*object)->Append(data));
+  ASSERT_OK((*object)->Finish());
+  ASSERT_OK((*writer)->Finish());
   writer->reset();
-  EXPECT_EQ(Message((*object)->Append(data)), "the object is finished");
-  EXPECT_EQ(Message((*object)->Finish()), "the object is finished");
+  EXPECT_EQ(Why((*object)->Append(data)), "the object is finished");
+  EXPECT_EQ(Why((*object)->Finish()), "the object is finished");
 }
 
 // With one thread the batch has failed by then; with several it is still under way.
@@ -423,8 +390,8 @@ TEST(Order, AnEarlierErrorCountsBeforeTheCallers) {
     auto writer = Writer::Create(MemorySink(file),
                                  {.threads = threads, .stages = {std::make_shared<Slow>()}});
     (void)(*writer)->Add("t", {data.size()}, U8(), data);
-    EXPECT_EQ(Message((*writer)->AddAlias("u", "nobody")), "tensor 't': the earlier");
-    EXPECT_EQ(Message((*writer)->Finish()), "tensor 't': the earlier");
+    EXPECT_EQ(Why((*writer)->AddAlias("u", "nobody")), "tensor 't': the earlier");
+    EXPECT_EQ(Why((*writer)->Finish()), "tensor 't': the earlier");
   }
 }
 
@@ -454,16 +421,15 @@ TEST(Sources, AreFinishedByTheWriter) {
     for (const bool flush : {false, true}) {
       OddSource source(100);
       source.trailing = trailing;
-      const auto plan = MakePlan(source, {});
-      ASSERT_TRUE(plan.ok());
+      const auto plan = Must(MakePlan(source, {}));
       Bytes file;
       auto writer = Writer::Create(MemorySink(file));
-      ASSERT_TRUE((*writer)->AddSource(source, *plan).ok());
+      ASSERT_OK((*writer)->AddSource(source, plan));
       EXPECT_EQ(source.finished, 0);
       if (flush) (void)(*writer)->Flush();
       const Status status = (*writer)->Finish();
       EXPECT_EQ(source.finished, 1);
-      EXPECT_EQ(Message(status), trailing ? "odd.bin: trailing bytes" : "");
+      EXPECT_EQ(Why(status), trailing ? "odd.bin: trailing bytes" : "");
       EXPECT_EQ(file.empty(), trailing);
     }
   }
@@ -472,40 +438,34 @@ TEST(Sources, AreFinishedByTheWriter) {
 TEST(Sources, WhatTheyThrowNamesTensorAndFile) {
   OddSource source(100);
   source.throws = true;
-  const auto plan = MakePlan(source, {});
-  ASSERT_TRUE(plan.ok());
+  const auto plan = Must(MakePlan(source, {}));
   Bytes file;
   auto writer = Writer::Create(MemorySink(file));
-  (void)(*writer)->AddSource(source, *plan);
-  const Status status = (*writer)->Finish();
-  EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_EQ(Message(status), "odd.bin: tensor 't': thrown");
+  (void)(*writer)->AddSource(source, plan);
+  EXPECT_THAT((*writer)->Finish(), Fails(StatusCode::kInternal, "odd.bin: tensor 't': thrown"));
 }
 
 TEST(Sources, WhatTheyThrowWhileEqualContentsAreSoughtNamesThemToo) {
   OddSource source(100, true);
   source.throws = true;
-  auto plan = MakePlan(source, {.spec = SpecVersion::k2_0});
-  ASSERT_TRUE(plan.ok()) << Message(plan.status());
-  const Status status = MakeCanonical(source, *plan);
-  EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_EQ(Message(status), "odd.bin: tensor 't': thrown");
+  auto plan = Must(MakePlan(source, {.spec = SpecVersion::k2_0}));
+  EXPECT_THAT(MakeCanonical(source, plan),
+              Fails(StatusCode::kInternal, "odd.bin: tensor 't': thrown"));
 }
 
 TEST(Sources, OfUnknownSizeAreRefusedAtOnce) {
   OddSource source(kUnknownSize);
-  const auto plan = MakePlan(source, {});
-  ASSERT_TRUE(plan.ok());
+  const auto plan = Must(MakePlan(source, {}));
   Refuses(StatusCode::kInvalidArgument,
           "odd.bin: tensor 't': the source does not know the size of component 'x'; Writer::Begin "
           "takes such bytes",
-          [&](Writer& w) { return w.AddSource(source, *plan); });
+          [&](Writer& w) { return w.AddSource(source, plan); });
 }
 
 TEST(Sources, PlansOfAnotherSourceAreRefused) {
   OddSource source(100);
   auto plan = MakePlan(source, {});
-  ASSERT_TRUE(plan.ok());
+  ASSERT_OK(plan);
   plan->objects[0].components[0].source = {1, 0};
   Refuses(StatusCode::kInvalidArgument,
           "tensor 't': the plan names a component that the source has not",
@@ -535,15 +495,15 @@ TEST(Sources, ASecondOneAsksForBothTogether) {
   };
   const Bytes data(1 << 20);
   MemorySource first, second;
-  ASSERT_TRUE(first.Add(*DenseObject("a", {data.size()}, U8()), {data}).ok());
-  ASSERT_TRUE(second.Add(*DenseObject("b", {data.size()}, U8()), {data}).ok());
+  ASSERT_OK(first.Add(*DenseObject("a", {data.size()}, U8()), {data}));
+  ASSERT_OK(second.Add(*DenseObject("b", {data.size()}, U8()), {data}));
   const auto plan_a = MakePlan(first, {}), plan_b = MakePlan(second, {});
   for (const unsigned threads : {1U, 3U}) {
     std::vector<std::uint64_t> asked;
     auto writer = Writer::Create(std::make_unique<Asked>(asked), {.threads = threads});
-    ASSERT_TRUE((*writer)->AddSource(first, *plan_a).ok());
-    ASSERT_TRUE((*writer)->AddSource(second, *plan_b).ok());
-    ASSERT_TRUE((*writer)->Finish().ok());
+    ASSERT_OK((*writer)->AddSource(first, *plan_a));
+    ASSERT_OK((*writer)->AddSource(second, *plan_b));
+    ASSERT_OK((*writer)->Finish());
     EXPECT_EQ(asked, (std::vector<std::uint64_t>{8 + (1 << 20), 8 + (2 << 20)}));
   }
 }
@@ -580,19 +540,16 @@ TEST(Memory, ManyTinyChunksStayWithinTheWindow) {
   MemorySource source;
   for (int i = 0; i < kTensors; ++i) {
     const auto at = static_cast<std::size_t>(4 * i);
-    ASSERT_TRUE(
-        source
-            .Add(*DenseObject("t" + std::to_string(i), {4}, U8()), {std::span(data).subspan(at, 4)})
-            .ok());
+    ASSERT_OK(source.Add(*DenseObject("t" + std::to_string(i), {4}, U8()),
+                         {std::span(data).subspan(at, 4)}));
   }
-  const auto plan = MakePlan(source, {});
-  ASSERT_TRUE(plan.ok());
+  const auto plan = Must(MakePlan(source, {}));
   const auto count = std::make_shared<Count>();
   int waiting = 0;
   auto writer = Writer::Create(std::make_unique<SlowSink>(*count, waiting),
                                {.threads = 2, .memory_bytes = 4 << 20, .stages = {count}});
-  ASSERT_TRUE((*writer)->AddSource(source, *plan).ok());
-  ASSERT_TRUE((*writer)->Finish().ok());
+  ASSERT_OK((*writer)->AddSource(source, plan));
+  ASSERT_OK((*writer)->Finish());
   EXPECT_EQ(count->passed, kTensors);
   EXPECT_GT(waiting, 0);
   // A page each is what a stage may take for it; half of the memory is the window.
@@ -620,13 +577,13 @@ TEST(Memory, WhatWasAddedGoesWhenItIsWritten) {
     const auto writer = *Writer::Create(MemorySink(file), {.threads = 1});
     int most = 0;
     for (int i = 0; i < 10000; ++i) {
-      ASSERT_TRUE(writer->Add("t" + std::to_string(i), {1}, Counted(alive)).ok());
+      ASSERT_OK(writer->Add("t" + std::to_string(i), {1}, Counted(alive)));
       most = std::max(most, alive);
     }
     EXPECT_LE(most, 256);  // of some batches
-    ASSERT_TRUE(writer->Flush().ok());
+    ASSERT_OK(writer->Flush());
     EXPECT_EQ(alive, 0);
-    ASSERT_TRUE(writer->Finish().ok());
+    ASSERT_OK(writer->Finish());
     EXPECT_EQ(writer->manifest()->objects.size(), 10000u);
   }
   EXPECT_EQ(alive, 0);
@@ -636,25 +593,22 @@ TEST(Cancel, FromAnotherThread) {
   for (const unsigned threads : {1U, 4U}) {
     Bytes file;
     std::atomic<int> batches = 0;
-    WriterOptions options;
-    options.threads = threads;
-    options.progress = [&](const Progress&) { ++batches; };
-    auto writer = Writer::Create(MemorySink(file), std::move(options));
+    auto writer = Writer::Create(
+        MemorySink(file), {.threads = threads, .progress = [&](const Progress&) { ++batches; }});
     std::thread other([&] {
       while (batches < 3) std::this_thread::yield();
       (*writer)->Cancel(Cancelled("enough"));
     });
     auto object =
         (*writer)->Begin({.name = "endless", .shape = {1}, .components = {{"data", U8()}}});
-    ASSERT_TRUE(object.ok());
+    ASSERT_OK(object);
     const Bytes data(1 << 20);
     Status status;
     while (status.ok()) status = (*object)->Append(data);
     other.join();
-    EXPECT_EQ(status.code(), StatusCode::kCancelled);
-    EXPECT_EQ(Message(status), "enough");
-    EXPECT_EQ(Message((*object)->Finish()), "enough");
-    EXPECT_EQ(Message((*writer)->Finish()), "enough");
+    EXPECT_THAT(status, Fails(StatusCode::kCancelled, "enough"));
+    EXPECT_EQ(Why((*object)->Finish()), "enough");
+    EXPECT_EQ(Why((*writer)->Finish()), "enough");
     EXPECT_TRUE(file.empty());
   }
 }
@@ -679,9 +633,7 @@ TEST(Cancel, AtRandomMomentsWhileSinksAndStagesFail) {
   for (const unsigned threads : {1U, 2U, 3U, 8U}) {
     for (int round = 0; round < 60; ++round) {
       auto counts = std::make_shared<FaultySink::Counts>();
-      WriterOptions options;
-      options.threads = threads;
-      options.memory_bytes = 1 << 20;
+      WriterOptions options = {.threads = threads, .memory_bytes = 1 << 20};
       if (round % 5 == 4) options.storage = {.compression = Compression::kAlways};
       // Of every four rounds two fail at a call that is reached where nobody cancels.
       const int fail_sink = round % 4 == 1 ? 1 + static_cast<int>(random() % 5) : 0;
@@ -705,7 +657,7 @@ TEST(Cancel, AtRandomMomentsWhileSinksAndStagesFail) {
         if (round % 12 == 1) canceller.join();
         const Status status = UseEverything(**writer);
         if (canceller.joinable()) canceller.join();
-        const std::string message(Message(status));
+        const std::string message(Why(status));
         if (status.ok()) {
           ++done;
         } else if (message == "enough") {
@@ -721,8 +673,8 @@ TEST(Cancel, AtRandomMomentsWhileSinksAndStagesFail) {
         }
         ASSERT_EQ(counts->finished, status.ok() ? 1 : 0);
         if (!status.ok()) {
-          ASSERT_EQ(Message((*writer)->Flush()), message);
-          ASSERT_EQ(Message((*writer)->Finish()), message);
+          ASSERT_EQ(Why((*writer)->Flush()), message);
+          ASSERT_EQ(Why((*writer)->Finish()), message);
         }
       }
       ASSERT_EQ(counts->aborted, 1);  // by the writer or, once finished, by the sink's destructor
@@ -741,14 +693,12 @@ TEST(Writer, RefusesBytesThatReadersWould) {
   bools[500'000] = std::byte{3};
   const auto write = [](const Object& object, const std::vector<Bytes>& components) {
     Bytes file;
-    WriterOptions options;
-    options.threads = 2;
-    auto writer = *Writer::Create(MemorySink(file), options);
+    auto writer = *Writer::Create(MemorySink(file), {.threads = 2});
     const std::vector<std::span<const std::byte>> bytes(components.begin(), components.end());
     Status status = writer->Add(object, bytes);
     if (status.ok()) status = writer->Finish();
     EXPECT_EQ(status.ok(), !file.empty());
-    return std::string(Message(status));
+    return Why(status);
   };
   EXPECT_EQ(write(*DenseObject("b", {bools.size()}, {DType::kBool}), {bools}),
             "tensor 'b': element 500000 of bool is 3, neither 0 nor 1");
@@ -777,20 +727,18 @@ TEST(Progress, NeverGoesBack) {
   for (const unsigned threads : {1U, 4U}) {
     Bytes file;
     Progress last;
-    WriterOptions options;
-    options.threads = threads;
-    options.progress = [&](const Progress& now) {
-      EXPECT_GE(now.bytes, last.bytes);
-      EXPECT_GE(now.tensors, last.tensors);
-      EXPECT_GE(now.stored_bytes, last.stored_bytes);
-      last = now;
-    };
-    auto writer = Writer::Create(MemorySink(file), std::move(options));
+    auto writer =
+        Writer::Create(MemorySink(file), {.threads = threads, .progress = [&](const Progress& now) {
+                                            EXPECT_GE(now.bytes, last.bytes);
+                                            EXPECT_GE(now.tensors, last.tensors);
+                                            EXPECT_GE(now.stored_bytes, last.stored_bytes);
+                                            last = now;
+                                          }});
     const Bytes data(5 << 20);
     for (int i = 0; i < 5; ++i) {
-      ASSERT_TRUE((*writer)->Add(std::to_string(i), {data.size()}, U8(), data).ok());
+      ASSERT_OK((*writer)->Add(std::to_string(i), {data.size()}, U8(), data));
     }
-    ASSERT_TRUE((*writer)->Finish().ok());
+    ASSERT_OK((*writer)->Finish());
     EXPECT_EQ(last.bytes, 25U << 20);
     EXPECT_EQ(last.bytes_total, 25U << 20);
     EXPECT_EQ(last.tensors, 5U);

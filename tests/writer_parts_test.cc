@@ -1,15 +1,5 @@
 // The writer's parts that are numbers and names alone: placer, cutter, names.
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "testing.h"
 #include "writer/names.h"
 #include "writer/placement.h"
 

@@ -1,21 +1,10 @@
 // zt.writer: plans whose tensors share blobs, what is recorded of them, and progress.
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 import zt;
 
 namespace zt {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 Bytes Filled(std::size_t count, unsigned value) {
   return Bytes(count, static_cast<std::byte>(value));
@@ -37,13 +26,13 @@ class Shared : public ::testing::Test {
   }
 
   void AddDense(const std::string& name, const Bytes& bytes) {
-    ASSERT_TRUE(source_.Add(*DenseObject(name, {bytes.size()}, {DType::kU8}), {bytes}).ok());
+    ASSERT_OK(source_.Add(*DenseObject(name, {bytes.size()}, {DType::kU8}), {bytes}));
   }
   void AddPair(const std::string& name, const Bytes& left, const Bytes& right) {
     Object object{.name = name, .format = "pair/1", .shape = {2}};
     object.components = {{"left", {DType::kU8}, left.size()},
                          {"right", {DType::kU8}, right.size()}};
-    ASSERT_TRUE(source_.Add(std::move(object), {left, right}).ok());
+    ASSERT_OK(source_.Add(std::move(object), {left, right}));
   }
 
   // Several chunks, one, and fractions of one.
@@ -66,10 +55,9 @@ std::string Where(const Manifest& manifest, const std::string& name) {
 }
 
 TEST_F(Shared, PlansNameTheFirstHolder) {
-  const auto plan = MakePlan(source_, {});
-  ASSERT_TRUE(plan.ok());
+  const auto plan = Must(MakePlan(source_, {}));
   const auto with = [&](std::uint32_t object, std::uint32_t component) {
-    return plan->objects[object].components[component].shared_with;
+    return plan.objects[object].components[component].shared_with;
   };
   EXPECT_EQ(with(0, 0), std::nullopt);
   EXPECT_EQ(with(1, 0), (ComponentId{0, 0}));
@@ -82,12 +70,11 @@ TEST_F(Shared, PlansNameTheFirstHolder) {
   EXPECT_EQ(with(6, 0), (ComponentId{3, 0}));
   EXPECT_EQ(with(8, 0), (ComponentId{7, 0}));
   // What does not change is the source's own declaration.
-  EXPECT_EQ(plan->objects[4].object.get(), &source_.objects()[4]);
+  EXPECT_EQ(plan.objects[4].object.get(), &source_.objects()[4]);
 }
 
 TEST_F(Shared, EveryTensorIsRecordedAndCounted) {
-  const auto plan = MakePlan(source_, {});
-  ASSERT_TRUE(plan.ok());
+  const auto plan = Must(MakePlan(source_, {}));
   Bytes reference;
   for (const unsigned threads : {1U, 2U, 3U, 8U}) {
     for (const std::uint64_t memory : {std::uint64_t{1}, std::uint64_t{64} << 20}) {
@@ -99,49 +86,46 @@ TEST_F(Shared, EveryTensorIsRecordedAndCounted) {
         last = progress;
       };
       const auto writer = Writer::Create(MemorySink(file), options);
-      ASSERT_TRUE((*writer)->AddSource(source_, *plan).ok());
-      ASSERT_TRUE((*writer)->Finish().ok());
+      ASSERT_OK((*writer)->AddSource(source_, plan));
+      ASSERT_OK((*writer)->Finish());
       EXPECT_EQ(last.tensors, 9U);
       EXPECT_EQ(last.tensors_total, 9U);
       EXPECT_EQ(last.bytes, last.bytes_total);
       if (reference.empty()) reference = file;
       EXPECT_TRUE(file == reference) << threads << " threads, " << memory << " bytes";
 
-      const auto manifest = (*writer)->manifest();
-      ASSERT_TRUE(manifest.ok());
-      ASSERT_EQ(manifest->objects.size(), 9U);
+      const auto manifest = Must((*writer)->manifest());
+      ASSERT_EQ(manifest.objects.size(), 9U);
       const std::uint64_t two = 64 + (1 << 20), three = two + 128, four = three + (300 << 10);
       const auto at = [&](const Bytes& bytes, std::uint64_t offset) {
         return " " + std::to_string(offset) + "+" + std::to_string(bytes.size()) + " " +
                Crc32cText(Crc32c(bytes)) + ";";
       };
-      EXPECT_EQ(Where(*manifest, "a"), "data" + at(one_, 64));
-      EXPECT_EQ(Where(*manifest, "a and b"), "left" + at(one_, 64) + "right" + at(two_, two));
-      EXPECT_EQ(Where(*manifest, "c and a"), "left" + at(three_, three) + "right" + at(one_, 64));
-      EXPECT_EQ(Where(*manifest, "twice"), "left" + at(four_, four) + "right" + at(four_, four));
-      EXPECT_EQ(Where(*manifest, "b again"), "data" + at(two_, two));
-      EXPECT_EQ(Where(*manifest, "a and c"), "left" + at(one_, 64) + "right" + at(three_, three));
-      EXPECT_EQ(Where(*manifest, "d again"), "data" + at(four_, four));
-      EXPECT_EQ(Where(*manifest, "last"), "data" + at(five_, four + 64));
-      EXPECT_EQ(Where(*manifest, "last again"), "data" + at(five_, four + 64));
+      EXPECT_EQ(Where(manifest, "a"), "data" + at(one_, 64));
+      EXPECT_EQ(Where(manifest, "a and b"), "left" + at(one_, 64) + "right" + at(two_, two));
+      EXPECT_EQ(Where(manifest, "c and a"), "left" + at(three_, three) + "right" + at(one_, 64));
+      EXPECT_EQ(Where(manifest, "twice"), "left" + at(four_, four) + "right" + at(four_, four));
+      EXPECT_EQ(Where(manifest, "b again"), "data" + at(two_, two));
+      EXPECT_EQ(Where(manifest, "a and c"), "left" + at(one_, 64) + "right" + at(three_, three));
+      EXPECT_EQ(Where(manifest, "d again"), "data" + at(four_, four));
+      EXPECT_EQ(Where(manifest, "last"), "data" + at(five_, four + 64));
+      EXPECT_EQ(Where(manifest, "last again"), "data" + at(five_, four + 64));
     }
   }
 }
 
 TEST_F(Shared, APlanMustShareWhatComesBefore) {
-  const auto made = MakePlan(source_, {});
-  ASSERT_TRUE(made.ok());
+  const auto made = Must(MakePlan(source_, {}));
   const ComponentId later{7, 0}, itself{0, 0}, a_sharer{4, 0};
   for (const auto& [object, with] : {std::pair{0U, later}, {0U, itself}, {6U, a_sharer}}) {
-    Plan plan = *made;
+    Plan plan = made;
     plan.objects[object].components[0].shared_with = with;
     Bytes file;
     const auto writer = Writer::Create(MemorySink(file), {});
-    const Status status = (*writer)->AddSource(source_, plan);
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(Message(status),
-              "tensor '" + made->objects[object].object->name +
-                  "': the plan has it share the blob of a component that has none");
+    EXPECT_THAT((*writer)->AddSource(source_, plan),
+                Fails(StatusCode::kInvalidArgument,
+                      "tensor '" + made.objects[object].object->name +
+                          "': the plan has it share the blob of a component that has none"));
     EXPECT_TRUE(file.empty());
   }
 }
@@ -151,17 +135,16 @@ TEST(Entries, KeepTheirOrderIn01) {
   const Bytes one = Filled(100, 1), two = Filled(10, 2);
   Bytes file;
   const auto writer = Writer::Create(MemorySink(file), {.spec = SpecVersion::k0_1});
-  ASSERT_TRUE((*writer)->Add("z", {100}, {DType::kU8}, one).ok());
-  ASSERT_TRUE((*writer)->AddAlias("y", "z").ok());
-  ASSERT_TRUE((*writer)->Add("x", {10}, {DType::kU8}, two).ok());
-  ASSERT_TRUE((*writer)->Finish().ok());
-  const auto manifest = (*writer)->manifest();
-  ASSERT_TRUE(manifest.ok());
-  ASSERT_EQ(manifest->objects.size(), 3U);
-  EXPECT_EQ(manifest->objects[0].name, "z");
-  EXPECT_EQ(manifest->objects[1].name, "x");
-  EXPECT_EQ(manifest->objects[2].name, "y");
-  EXPECT_EQ(Where(*manifest, "y"), Where(*manifest, "z"));
+  ASSERT_OK((*writer)->Add("z", {100}, {DType::kU8}, one));
+  ASSERT_OK((*writer)->AddAlias("y", "z"));
+  ASSERT_OK((*writer)->Add("x", {10}, {DType::kU8}, two));
+  ASSERT_OK((*writer)->Finish());
+  const auto manifest = Must((*writer)->manifest());
+  ASSERT_EQ(manifest.objects.size(), 3U);
+  EXPECT_EQ(manifest.objects[0].name, "z");
+  EXPECT_EQ(manifest.objects[1].name, "x");
+  EXPECT_EQ(manifest.objects[2].name, "y");
+  EXPECT_EQ(Where(manifest, "y"), Where(manifest, "z"));
 }
 
 }  // namespace

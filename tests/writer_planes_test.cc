@@ -1,25 +1,10 @@
 // zt.writer: byte planes asked for by component, streamed without a size, and under a second name.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <random>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "testing.h"
 
 import zt;
 
 namespace zt {
 namespace {
-
-using ::testing::HasSubstr;
-using Bytes = std::vector<std::byte>;
 
 Bytes Weights(std::size_t count) {
   std::mt19937 random(7);
@@ -41,7 +26,7 @@ struct Written {
   Bytes Read(const char* name) const {
     const ComponentId id{*reader->Find(name), 0};
     Bytes out(*reader->DecodedBytes(id));
-    EXPECT_TRUE(reader->Read(id, 0, out).ok());
+    EXPECT_OK(reader->Read(id, 0, out));
     return out;
   }
   const StoredComponent& Stored(const char* name) const {
@@ -59,22 +44,20 @@ TEST(WriterPlanes, ByComponentStreamedAndAliased) {
   auto writer = *Writer::Create(MemorySink(*memory));
   Object marked = Dense("marked", 1000);
   marked.attributes = {{"planes", "of my own"}};
-  ASSERT_TRUE(writer->Add(Dense("a", 1'500'000), {weights}, {kPlanes}).ok());
-  ASSERT_TRUE(
-      writer->Add(Dense("whole", 1000, DType::kI32), {std::span(weights).first(4000)}, {kPlanes})
-          .ok());
-  ASSERT_TRUE(writer->Add(std::move(marked), {std::span(weights).first(4000)}, {kPlanes}).ok());
+  ASSERT_OK(writer->Add(Dense("a", 1'500'000), {weights}, {kPlanes}));
+  ASSERT_OK(
+      writer->Add(Dense("whole", 1000, DType::kI32), {std::span(weights).first(4000)}, {kPlanes}));
+  ASSERT_OK(writer->Add(std::move(marked), {std::span(weights).first(4000)}, {kPlanes}));
   Object streamed = Dense("streamed", 1'500'000);
   streamed.components[0].bytes = kUnknownSize;
-  auto object = writer->Begin(std::move(streamed), {kPlanes});
-  ASSERT_TRUE(object.ok());
+  auto object = Must(writer->Begin(std::move(streamed), {kPlanes}));
   for (std::size_t at = 0; at < weights.size(); at += 70'001) {
     const std::size_t take = std::min<std::size_t>(70'001, weights.size() - at);
-    ASSERT_TRUE((*object)->Append(std::span(weights).subspan(at, take)).ok());
+    ASSERT_OK(object->Append(std::span(weights).subspan(at, take)));
   }
-  ASSERT_TRUE((*object)->Finish().ok());
-  ASSERT_TRUE(writer->AddAlias("tied", "a").ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_OK(object->Finish());
+  ASSERT_OK(writer->AddAlias("tied", "a"));
+  ASSERT_OK(writer->Finish());
 
   Written file{*Reader::Open(MemoryBytes(*memory, "memory"))};
   for (const char* name : {"a", "streamed", "tied"}) {
@@ -95,7 +78,7 @@ TEST(WriterPlanes, ByComponentStreamedAndAliased) {
   Bytes part(1000);
   const ComponentId id{*file.reader->Find("a"), 0};
   auto changed = *Reader::Open(MemoryBytes(*memory, "memory"));
-  EXPECT_TRUE(changed->Read(id, 3'000'001, part).ok());
+  EXPECT_OK(changed->Read(id, 3'000'001, part));
   EXPECT_EQ(std::memcmp(part.data(), weights.data() + 3'000'001, part.size()), 0);
   EXPECT_FALSE(changed->Read(id, 4'500'000, part).ok());
 }
@@ -104,9 +87,9 @@ TEST(WriterPlanes, OtherVersionsRefuseThem) {
   const Bytes weights = Weights(100);
   auto memory = std::make_shared<Bytes>();
   auto writer = *Writer::Create(MemorySink(*memory), {.spec = SpecVersion::k1_1});
-  const Status status = writer->Add(Dense("a", 100), {weights}, {kPlanes});
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(Message(status)), HasSubstr("version 1.1.0 has no ztstream.planes/1"));
+  EXPECT_THAT(
+      writer->Add(Dense("a", 100), {weights}, {kPlanes}),
+      Fails(StatusCode::kInvalidArgument, HasSubstr("version 1.1.0 has no ztstream.planes/1")));
 }
 
 }  // namespace

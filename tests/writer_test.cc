@@ -1,37 +1,12 @@
 // zt.writer: the bytes of a file, whatever the threads; streamed objects, digests, stages.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include "little_endian.h"
+#include "testing.h"
 
 import zt;
 
 namespace zt {
 namespace {
 
-using ::testing::StartsWith;
-
-using Bytes = std::vector<std::byte>;
-
 constexpr std::size_t kMiB = 1 << 20;
-
-Bytes Text(std::string_view text) {
-  Bytes out;
-  for (const char c : text) out.push_back(static_cast<std::byte>(c));
-  return out;
-}
 
 // Bytes that do not compress.
 Bytes Noise(std::size_t count, std::uint64_t seed = 1) {
@@ -53,20 +28,16 @@ Bytes Ramp(std::size_t count) {
 ElementType U8() { return {DType::kU8}; }
 
 std::unique_ptr<Writer> MakeWriter(Bytes& out, WriterOptions options = {}) {
-  auto writer = Writer::Create(MemorySink(out), std::move(options));
-  EXPECT_TRUE(writer.ok()) << Message(writer.status());
-  return *std::move(writer);
+  return Must(Writer::Create(MemorySink(out), std::move(options)));
 }
 
 Manifest Parse(const Bytes& file) {
   const std::span all(file);
-  const auto trailer = LocateManifest(all.first(8), all.last(16), file.size());
-  EXPECT_TRUE(trailer.ok());
-  auto manifest = DecodeManifest(all.subspan(trailer->manifest_offset, trailer->manifest_bytes),
-                                 trailer->family);
-  EXPECT_TRUE(manifest.ok()) << Message(manifest.status());
-  EXPECT_TRUE(CheckLayout(*manifest, trailer->manifest_offset).ok());
-  return *std::move(manifest);
+  const auto trailer = Must(LocateManifest(all.first(8), all.last(16), file.size()));
+  auto manifest = Must(
+      DecodeManifest(all.subspan(trailer.manifest_offset, trailer.manifest_bytes), trailer.family));
+  EXPECT_OK(CheckLayout(manifest, trailer.manifest_offset));
+  return manifest;
 }
 
 const StoredComponent& ComponentOf(const Manifest& manifest, std::string_view name,
@@ -95,8 +66,8 @@ Bytes Decoded(const Bytes& file, const StoredComponent& component) {
   const auto stream =
       FindCodec(Encoding::kZstd)->OpenStream({}, read, stored.size(), component.decoded_bytes);
   Bytes out(component.decoded_bytes);
-  EXPECT_TRUE(stream->Read(out).ok());
-  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_OK(stream->Read(out));
+  EXPECT_OK(stream->Finish());
   return out;
 }
 
@@ -106,8 +77,8 @@ TEST(Golden, OneTensorOfTwoFloats) {
   const std::vector<float> values = Little(std::vector<float>{1.0F, -2.0F});
   Bytes file;
   const auto writer = MakeWriter(file);
-  ASSERT_TRUE(writer->Add("w", {2}, {DType::kF32}, std::as_bytes(std::span(values))).ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_OK(writer->Add("w", {2}, {DType::kF32}, std::as_bytes(std::span(values))));
+  ASSERT_OK(writer->Finish());
 
   using namespace std::string_view_literals;
   std::string want = "ZTEN1000";
@@ -139,25 +110,25 @@ TEST(Golden, OneTensorOfTwoFloats) {
   want += manifest;
   want += static_cast<char>(manifest.size());
   want += "\0\0\0\0\0\0\0ZTEN1000"sv;
-  EXPECT_EQ(file, Text(want));
+  EXPECT_EQ(file, ToBytes(want));
   EXPECT_EQ(writer->file_bytes(), file.size());
 }
 
 TEST(Golden, NoTensor) {
   Bytes file;
   const auto writer = MakeWriter(file);
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_OK(writer->Finish());
   using namespace std::string_view_literals;
-  EXPECT_EQ(file, Text("ZTEN1000\xa2\x67objects\xa0\x67version\x65"
-                       "1.2.0\x18\0\0\0\0\0\0\0ZTEN1000"sv));
+  EXPECT_EQ(file, ToBytes("ZTEN1000\xa2\x67objects\xa0\x67version\x65"
+                          "1.2.0\x18\0\0\0\0\0\0\0ZTEN1000"sv));
 }
 
 TEST(Layout, BlobsAreAlignedAndTheGapsZero) {
   Bytes file;
   const auto writer = MakeWriter(file);
   const Bytes data = Noise(70);
-  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(writer->Add(name, {70}, U8(), data).ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  for (const char* name : {"a", "b", "c"}) ASSERT_OK(writer->Add(name, {70}, U8(), data));
+  ASSERT_OK(writer->Finish());
   const Manifest manifest = Parse(file);
   EXPECT_EQ(ComponentOf(manifest, "a").offset, 64U);
   EXPECT_EQ(ComponentOf(manifest, "b").offset, 192U);
@@ -175,41 +146,35 @@ Bytes Everything(unsigned threads, std::uint64_t memory) {
   const auto rows = Little(std::vector<std::uint64_t>{0, 1, 2});
   const auto pointers = std::as_bytes(std::span(rows)), indices = std::as_bytes(std::span(columns));
   Bytes file;
-  WriterOptions options;
-  options.threads = threads;
-  options.memory_bytes = memory;
-  options.storage.compression = Compression::kIfGain;
-  const auto writer = MakeWriter(file, options);
+  const auto writer = MakeWriter(file, {.storage = {.compression = Compression::kIfGain},
+                                        .threads = threads,
+                                        .memory_bytes = memory});
   writer->SetAttribute("k", 1);
   MemorySource source;
   for (int i = 0; i < 300; ++i) {
     auto object = DenseObject("small." + std::to_string(i), {100}, {DType::kF16});
-    EXPECT_TRUE(
-        source.Add(*std::move(object), {std::span(noise).subspan(static_cast<std::size_t>(i), 200)})
-            .ok());
+    EXPECT_OK(source.Add(*std::move(object),
+                         {std::span(noise).subspan(static_cast<std::size_t>(i), 200)}));
   }
-  PlanOptions plan_options;
-  plan_options.convert = [](const Object&) { return ElementType{DType::kBF16}; };
-  plan_options.on_overflow = OnOverflow::kInf;
-  const auto plan = MakePlan(source, plan_options);
-  EXPECT_TRUE(plan.ok());
-  EXPECT_TRUE(writer->AddSource(source, *plan).ok());
-  EXPECT_TRUE(writer->Add("ramp", {ramp.size() / 2}, {DType::kF16}, ramp).ok());
-  EXPECT_TRUE(writer->Add("noise", {noise.size()}, U8(), noise).ok());
+  const auto plan =
+      Must(MakePlan(source, {.on_overflow = OnOverflow::kInf,
+                             .convert = [](const Object&) { return ElementType{DType::kBF16}; }}));
+  EXPECT_OK(writer->AddSource(source, plan));
+  EXPECT_OK(writer->Add("ramp", {ramp.size() / 2}, {DType::kF16}, ramp));
+  EXPECT_OK(writer->Add("noise", {noise.size()}, U8(), noise));
   Object sparse = {.name = "sparse", .format = "sparse_csr", .shape = {2, 3}};
   sparse.components = {
       {"values", {DType::kU8}}, {"indices", {DType::kU64}}, {"indptr", {DType::kU64}}};
-  EXPECT_TRUE(writer->Add(sparse, {std::span(noise).first(2), indices, pointers}).ok());
-  EXPECT_TRUE(writer->AddAlias("tied", "noise").ok());
+  EXPECT_OK(writer->Add(sparse, {std::span(noise).first(2), indices, pointers}));
+  EXPECT_OK(writer->AddAlias("tied", "noise"));
   Object streamed = {.name = "streamed", .format = "two/1", .shape = {1}};
   streamed.components = {{"x", U8()}, {"y", U8()}};
-  auto object = writer->Begin(streamed, {{Compression::kAlways, DigestKind::kSha256}, {}});
-  EXPECT_TRUE(object.ok());
-  EXPECT_TRUE((*object)->Append(ramp).ok());
-  EXPECT_TRUE((*object)->NextComponent().ok());
-  EXPECT_TRUE((*object)->Append(noise).ok());
-  EXPECT_TRUE((*object)->Finish().ok());
-  EXPECT_TRUE(writer->Finish().ok());
+  auto object = Must(writer->Begin(streamed, {{Compression::kAlways, DigestKind::kSha256}, {}}));
+  EXPECT_OK(object->Append(ramp));
+  EXPECT_OK(object->NextComponent());
+  EXPECT_OK(object->Append(noise));
+  EXPECT_OK(object->Finish());
+  EXPECT_OK(writer->Finish());
   return file;
 }
 
@@ -228,13 +193,12 @@ TEST(Bytes, AreTheSameWhetherStreamedOrNot) {
   const Bytes data = Ramp(9 * kMiB + 5);
   for (const Compression compression :
        {Compression::kNone, Compression::kIfGain, Compression::kAlways}) {
-    WriterOptions options;
-    options.storage.compression = compression;
+    WriterOptions options = {.storage = {.compression = compression}};
     Bytes at_once;
     {
       const auto writer = MakeWriter(at_once, options);
-      ASSERT_TRUE(writer->Add("t", {data.size()}, U8(), data).ok());
-      ASSERT_TRUE(writer->Finish().ok());
+      ASSERT_OK(writer->Add("t", {data.size()}, U8(), data));
+      ASSERT_OK(writer->Finish());
     }
     for (const std::uint64_t declared : {std::uint64_t{data.size()}, kUnknownSize}) {
       for (const std::size_t piece : {std::size_t{100'003}, kMiB, 4 * kMiB, data.size()}) {
@@ -242,15 +206,12 @@ TEST(Bytes, AreTheSameWhetherStreamedOrNot) {
         const auto writer = MakeWriter(streamed, options);
         Object declaration = {.name = "t", .shape = {data.size()}};
         declaration.components = {{"data", U8(), declared}};
-        auto object = writer->Begin(declaration);
-        ASSERT_TRUE(object.ok());
+        auto object = Must(writer->Begin(declaration));
         for (std::size_t at = 0; at < data.size(); at += piece) {
-          ASSERT_TRUE((*object)
-                          ->Append(std::span(data).subspan(at, std::min(piece, data.size() - at)))
-                          .ok());
+          ASSERT_OK(object->Append(std::span(data).subspan(at, std::min(piece, data.size() - at))));
         }
-        ASSERT_TRUE((*object)->Finish().ok());
-        ASSERT_TRUE(writer->Finish().ok());
+        ASSERT_OK(object->Finish());
+        ASSERT_OK(writer->Finish());
         EXPECT_TRUE(streamed == at_once) << piece;
       }
     }
@@ -300,21 +261,20 @@ TEST(Reading, ComponentsReadInOrderAndOthersShareABatch) {
   source.Add("ordered.c", Noise(4000, 3), {DType::kI32});
   source.Add("d", Ramp(4000), {DType::kF32});
   source.Add("ordered.e", Ramp(4000), {DType::kF32});
-  PlanOptions options;
-  options.storage = {Compression::kIfGain, DigestKind::kSha256};
-  options.on_overflow = OnOverflow::kInf;
-  options.convert = [](const Object& object) -> std::optional<ElementType> {
-    if (object.components[0].element.dtype == DType::kF32) return ElementType{DType::kBF16};
-    return std::nullopt;
-  };
-  auto plan = MakePlan(source, options);
-  ASSERT_TRUE(plan.ok()) << Message(plan.status());
+  auto plan =
+      Must(MakePlan(source, {.storage = {Compression::kIfGain, DigestKind::kSha256},
+                             .on_overflow = OnOverflow::kInf,
+                             .convert = [](const Object& object) -> std::optional<ElementType> {
+                               if (object.components[0].element.dtype == DType::kF32)
+                                 return ElementType{DType::kBF16};
+                               return std::nullopt;
+                             }}));
   for (const unsigned threads : {1U, 3U}) {
     Bytes file;
     const auto writer =
         MakeWriter(file, {.threads = threads, .stages = {std::make_shared<SpoilStage>()}});
-    ASSERT_TRUE(writer->AddSource(source, *plan).ok());
-    ASSERT_TRUE(writer->Finish().ok());
+    ASSERT_OK(writer->AddSource(source, plan));
+    ASSERT_OK(writer->Finish());
     const Manifest manifest = Parse(file);
     EXPECT_EQ(Decoded(file, ComponentOf(manifest, "b")), Noise(4000, 2));
     EXPECT_EQ(Decoded(file, ComponentOf(manifest, "ordered.c")), Noise(4000, 3));
@@ -346,12 +306,11 @@ TEST(Reading, ViewsBetweenExtents) {
     Bytes data_;
     std::shared_ptr<ByteSource> bytes_;
   } source;
-  const auto plan = MakePlan(source, {});
-  ASSERT_TRUE(plan.ok());
+  const auto plan = Must(MakePlan(source, {}));
   Bytes file;
   const auto writer = MakeWriter(file, {.threads = 2});
-  ASSERT_TRUE(writer->AddSource(source, *plan).ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_OK(writer->AddSource(source, plan));
+  ASSERT_OK(writer->Finish());
   const Manifest manifest = Parse(file);
   const Bytes data = Noise(64 * 100);
   for (int i = 0; i < 64; ++i) {
@@ -370,11 +329,10 @@ TEST(Digests, OfManyLargeComponentsAtOnce) {
     options.storage.digest = kind;
     const auto writer = MakeWriter(file, options);
     for (std::size_t i = 0; i < data.size(); ++i) {
-      ASSERT_TRUE(writer->Add("t" + std::to_string(i), {data[i].size()}, U8(), data[i]).ok());
-      ASSERT_TRUE(
-          writer->Add("s" + std::to_string(i), {5}, U8(), std::span(data[i]).first(5)).ok());
+      ASSERT_OK(writer->Add("t" + std::to_string(i), {data[i].size()}, U8(), data[i]));
+      ASSERT_OK(writer->Add("s" + std::to_string(i), {5}, U8(), std::span(data[i]).first(5)));
     }
-    ASSERT_TRUE(writer->Finish().ok());
+    ASSERT_OK(writer->Finish());
     const Manifest manifest = Parse(file);
     for (std::size_t i = 0; i < data.size(); ++i) {
       const auto hasher = MakeHasher(kind);
@@ -388,19 +346,17 @@ TEST(Digests, OfManyLargeComponentsAtOnce) {
 
 TEST(Compression, IsKeptOnlyWhereItGains) {
   Bytes file;
-  WriterOptions options;
-  options.storage.compression = Compression::kIfGain;
-  const auto writer = MakeWriter(file, options);
+  const auto writer = MakeWriter(file, {.storage = {.compression = Compression::kIfGain}});
   const Bytes noise = Noise(100'000), ramp = Ramp(100'000);
   // 1.5 % of it compresses away: less than the 2 % asked for; and 4 %: more.
   Bytes little = noise, enough = noise;
   std::fill_n(little.begin(), 1'500, std::byte{0});
   std::fill_n(enough.begin(), 4'000, std::byte{0});
-  ASSERT_TRUE(writer->Add("noise", {noise.size()}, U8(), noise).ok());
-  ASSERT_TRUE(writer->Add("little", {noise.size()}, U8(), little).ok());
-  ASSERT_TRUE(writer->Add("enough", {noise.size()}, U8(), enough).ok());
-  ASSERT_TRUE(writer->Add("ramp", {ramp.size()}, U8(), ramp).ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_OK(writer->Add("noise", {noise.size()}, U8(), noise));
+  ASSERT_OK(writer->Add("little", {noise.size()}, U8(), little));
+  ASSERT_OK(writer->Add("enough", {noise.size()}, U8(), enough));
+  ASSERT_OK(writer->Add("ramp", {ramp.size()}, U8(), ramp));
+  ASSERT_OK(writer->Finish());
   const Manifest manifest = Parse(file);
   EXPECT_EQ(ComponentOf(manifest, "noise").encoding, Encoding::kRaw);
   EXPECT_EQ(ComponentOf(manifest, "little").encoding, Encoding::kRaw);
@@ -416,17 +372,15 @@ TEST(Compression, EmptyComponents) {
                                               std::pair(Compression::kAlways, Encoding::kZstd)}) {
     for (const bool streamed : {false, true}) {
       Bytes file;
-      WriterOptions options;
-      options.storage.compression = compression;
-      const auto writer = MakeWriter(file, options);
+      const auto writer = MakeWriter(file, {.storage = {.compression = compression}});
       if (streamed) {
-        auto object = writer->Begin({.name = "e", .shape = {0, 3}, .components = {{"data", U8()}}});
-        ASSERT_TRUE(object.ok());
-        ASSERT_TRUE((*object)->Finish().ok());
+        auto object =
+            Must(writer->Begin({.name = "e", .shape = {0, 3}, .components = {{"data", U8()}}}));
+        ASSERT_OK(object->Finish());
       } else {
-        ASSERT_TRUE(writer->Add("e", {0, 3}, U8(), {}).ok());
+        ASSERT_OK(writer->Add("e", {0, 3}, U8(), {}));
       }
-      ASSERT_TRUE(writer->Finish().ok());
+      ASSERT_OK(writer->Finish());
       const Manifest manifest = Parse(file);
       const StoredComponent& component = ComponentOf(manifest, "e");
       EXPECT_EQ(component.encoding, encoding);
@@ -448,9 +402,9 @@ TEST(Digests, AreOverTheStoredBytes) {
     for (const DigestKind kind : kinds) {
       Object object = {
           .name = std::string(Name(kind)), .shape = {data.size()}, .components = {{"data", U8()}}};
-      ASSERT_TRUE(writer->Add(object, {data}, {{compression, kind}}).ok());
+      ASSERT_OK(writer->Add(object, {data}, {{compression, kind}}));
     }
-    ASSERT_TRUE(writer->Finish().ok());
+    ASSERT_OK(writer->Finish());
     const Manifest manifest = Parse(file);
     for (const DigestKind kind : kinds) {
       const StoredComponent& component = ComponentOf(manifest, Name(kind));
@@ -468,13 +422,11 @@ TEST(Digests, AreOverTheStoredBytes) {
 TEST(Digests, KnownAnswer) {
   Bytes file;
   const auto writer = MakeWriter(file);
-  const Bytes abc = Text("abc"), digits = Text("123456789");
-  ASSERT_TRUE(writer
-                  ->Add({.name = "abc", .shape = {3}, .components = {{"data", U8()}}}, {abc},
-                        {{Compression::kNone, DigestKind::kSha256}})
-                  .ok());
-  ASSERT_TRUE(writer->Add("digits", {9}, U8(), digits).ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  const Bytes abc = ToBytes("abc"), digits = ToBytes("123456789");
+  ASSERT_OK(writer->Add({.name = "abc", .shape = {3}, .components = {{"data", U8()}}}, {abc},
+                        {{Compression::kNone, DigestKind::kSha256}}));
+  ASSERT_OK(writer->Add("digits", {9}, U8(), digits));
+  ASSERT_OK(writer->Finish());
   const Manifest manifest = Parse(file);
   EXPECT_EQ(ComponentOf(manifest, "abc").digest,
             "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -490,26 +442,23 @@ TEST(Digests, AreTheVersionsOwnUnlessOneIsNamed) {
     const Bytes data = Ramp(1000);
     MemorySource source;
     for (const char* name : {"planned", "edited"})
-      ASSERT_TRUE(source.Add(*DenseObject(name, {1000}, U8()), {data}).ok());
-    auto plan = MakePlan(source, {.spec = spec});
-    ASSERT_TRUE(plan.ok()) << Message(plan.status());
-    EXPECT_EQ(plan->objects[0].components[0].storage.digest, Traits(spec).digest);
-    plan->objects[1].components[0].storage = {};
+      ASSERT_OK(source.Add(*DenseObject(name, {1000}, U8()), {data}));
+    auto plan = Must(MakePlan(source, {.spec = spec}));
+    EXPECT_EQ(plan.objects[0].components[0].storage.digest, Traits(spec).digest);
+    plan.objects[1].components[0].storage = {};
     Bytes file;
     const auto writer = MakeWriter(file, {.spec = spec});
-    ASSERT_TRUE(writer->AddSource(source, *plan).ok());
-    ASSERT_TRUE(writer->Add("dense", {1000}, U8(), data).ok());
+    ASSERT_OK(writer->AddSource(source, plan));
+    ASSERT_OK(writer->Add("dense", {1000}, U8(), data));
     const Object object = *DenseObject("none", {1000}, U8());
-    ASSERT_TRUE(writer->Add(object, {data}, {{.digest = DigestKind::kNone}}).ok());
-    auto streamed = writer->Begin(*DenseObject("streamed", {1000}, U8()));
-    ASSERT_TRUE(streamed.ok()) << Message(streamed.status());
-    ASSERT_TRUE((*streamed)->Append(data).ok());
-    ASSERT_TRUE((*streamed)->Finish().ok());
-    ASSERT_TRUE(writer->Finish().ok());
-    const auto reader = Reader::Open(MemoryBytes(file, "f"));
-    ASSERT_TRUE(reader.ok()) << Message(reader.status());
-    EXPECT_EQ((*reader)->manifest().objects.size(), 5U);
-    for (const StoredObject& each : (*reader)->manifest().objects) {
+    ASSERT_OK(writer->Add(object, {data}, {{.digest = DigestKind::kNone}}));
+    auto streamed = Must(writer->Begin(*DenseObject("streamed", {1000}, U8())));
+    ASSERT_OK(streamed->Append(data));
+    ASSERT_OK(streamed->Finish());
+    ASSERT_OK(writer->Finish());
+    const auto reader = Must(Reader::Open(MemoryBytes(file, "f")));
+    EXPECT_EQ(reader->manifest().objects.size(), 5U);
+    for (const StoredObject& each : reader->manifest().objects) {
       const std::string& digest = each.components[0].digest;
       EXPECT_EQ(digest.substr(0, digest.find(':')), each.name == "none" ? "" : own) << each.name;
     }
@@ -523,14 +472,12 @@ TEST(Components, EachWithItsOwnStorage) {
   Object object = {.name = "q", .format = "quantized_group", .shape = {100, 100}};
   object.attributes = {{"bits", 8}, {"group_size", 1}};
   object.components = {{"packed_weight", U8()}, {"scales", U8()}, {"zeros", U8()}, {"extra", U8()}};
-  ASSERT_TRUE(writer
-                  ->Add(object, {ramp, ramp, ramp, {}},
+  ASSERT_OK(writer->Add(object, {ramp, ramp, ramp, {}},
                         {{Compression::kAlways, DigestKind::kSha256},
                          {Compression::kNone, DigestKind::kXxh3},
                          {Compression::kNone, DigestKind::kNone},
-                         {}})
-                  .ok());
-  ASSERT_TRUE(writer->Finish().ok());
+                         {}}));
+  ASSERT_OK(writer->Finish());
   const Manifest manifest = Parse(file);
   std::vector<std::string> found;
   for (const StoredComponent& c : manifest.objects[0].components) {
@@ -545,10 +492,10 @@ TEST(Aliases, ShareABlob) {
   Bytes file;
   const auto writer = MakeWriter(file);
   const Bytes data = Noise(1000);
-  ASSERT_TRUE(writer->Add("a", {1000}, U8(), data).ok());
-  ASSERT_TRUE(writer->AddAlias("b", "a").ok());
-  ASSERT_TRUE(writer->AddAlias("c", "b").ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_OK(writer->Add("a", {1000}, U8(), data));
+  ASSERT_OK(writer->AddAlias("b", "a"));
+  ASSERT_OK(writer->AddAlias("c", "b"));
+  ASSERT_OK(writer->Finish());
   const Manifest manifest = Parse(file);
   ASSERT_EQ(manifest.objects.size(), 3U);
   for (const char* name : {"b", "c"}) {
@@ -573,13 +520,11 @@ TEST(Stages, ACustomOneSeesEveryChunk) {
   Bytes data = Ramp(9 * kMiB + 1);
   for (const Compression compression : {Compression::kNone, Compression::kAlways}) {
     Bytes file;
-    WriterOptions options;
-    options.threads = 2;
-    options.storage.compression = compression;
-    options.stages = {std::make_shared<XorStage>()};
-    const auto writer = MakeWriter(file, options);
-    ASSERT_TRUE(writer->Add("t", {data.size()}, U8(), data).ok());
-    ASSERT_TRUE(writer->Finish().ok());
+    const auto writer = MakeWriter(file, {.storage = {.compression = compression},
+                                          .threads = 2,
+                                          .stages = {std::make_shared<XorStage>()}});
+    ASSERT_OK(writer->Add("t", {data.size()}, U8(), data));
+    ASSERT_OK(writer->Finish());
     Bytes want = data;
     for (std::byte& byte : want) byte ^= std::byte{0x5a};
     const Manifest manifest = Parse(file);
@@ -607,8 +552,8 @@ TEST(Stages, ABufferThatOneKeepsMayOutliveTheWriter) {
     Bytes file;
     {
       const auto writer = MakeWriter(file, {.threads = threads, .stages = {stage}});
-      ASSERT_TRUE(writer->Add("t", {data.size()}, U8(), data).ok());
-      ASSERT_TRUE(writer->Finish().ok());
+      ASSERT_OK(writer->Add("t", {data.size()}, U8(), data));
+      ASSERT_OK(writer->Finish());
     }
     EXPECT_TRUE(std::equal(data.begin(), data.end(), stage->kept.bytes().begin()));
   }
@@ -629,7 +574,7 @@ TEST(Stages, TheErrorOfACustomOneNamesTheTensor) {
         MakeWriter(file, {.threads = threads, .stages = {std::make_shared<FailingStage>()}});
     (void)writer->Add("good", {1000}, U8(), std::span(data).first(1000));
     (void)writer->Add("bad", {data.size()}, U8(), data);
-    EXPECT_EQ(Message(writer->Finish()), "tensor 'bad': the stage's own words");
+    EXPECT_EQ(Why(writer->Finish()), "tensor 'bad': the stage's own words");
     EXPECT_TRUE(file.empty());
   }
 }
@@ -637,16 +582,15 @@ TEST(Stages, TheErrorOfACustomOneNamesTheTensor) {
 TEST(Stages, TheErrorOfACustomOneNamesTheFileOfASource) {
   const Bytes data = Noise(4 * kMiB);
   MemorySource source;
-  ASSERT_TRUE(source.Add(*DenseObject("bad", {data.size()}, U8()), {data}).ok());
+  ASSERT_OK(source.Add(*DenseObject("bad", {data.size()}, U8()), {data}));
   source.SetFile("model.bin");
-  const auto plan = MakePlan(source, {});
-  ASSERT_TRUE(plan.ok());
+  const auto plan = Must(MakePlan(source, {}));
   for (const unsigned threads : {1U, 4U}) {
     Bytes file;
     const auto writer =
         MakeWriter(file, {.threads = threads, .stages = {std::make_shared<FailingStage>()}});
-    (void)writer->AddSource(source, *plan);
-    EXPECT_EQ(Message(writer->Finish()), "model.bin: tensor 'bad': the stage's own words");
+    (void)writer->AddSource(source, plan);
+    EXPECT_EQ(Why(writer->Finish()), "model.bin: tensor 'bad': the stage's own words");
     EXPECT_TRUE(file.empty());
   }
 }
@@ -656,33 +600,27 @@ TEST(Numbers, TheErrorNamesTheTensorAndCountsAll) {
   for (std::size_t i = 0; i < values.size(); i += 1 << 18) values[i] = 1e38F;
   values = Little(std::move(values));
   MemorySource source;
-  ASSERT_TRUE(source
-                  .Add(*DenseObject("fine", {16}, {DType::kF32}),
-                       {std::as_bytes(std::span(values)).subspan(4, 64)})
-                  .ok());
-  ASSERT_TRUE(source
-                  .Add(*DenseObject("layer.3", {values.size()}, {DType::kF32}),
-                       {std::as_bytes(std::span(values))})
-                  .ok());
+  ASSERT_OK(source.Add(*DenseObject("fine", {16}, {DType::kF32}),
+                       {std::as_bytes(std::span(values)).subspan(4, 64)}));
+  ASSERT_OK(source.Add(*DenseObject("layer.3", {values.size()}, {DType::kF32}),
+                       {std::as_bytes(std::span(values))}));
   source.SetFile("model.bin");
   for (const OnOverflow policy : {OnOverflow::kError, OnOverflow::kInf, OnOverflow::kSaturate}) {
     for (const unsigned threads : {1U, 4U}) {
       Bytes file;
       const auto writer = MakeWriter(file, {.threads = threads});
-      PlanOptions options;
-      options.on_overflow = policy;
-      options.convert = [](const Object&) { return ElementType{DType::kF16}; };
-      const auto plan = MakePlan(source, options);
-      ASSERT_TRUE(plan.ok());
-      Status status = writer->AddSource(source, *plan);
+      const auto plan = Must(MakePlan(source, {.on_overflow = policy, .convert = [](const Object&) {
+                                                 return ElementType{DType::kF16};
+                                               }}));
+      Status status = writer->AddSource(source, plan);
       if (status.ok()) status = writer->Finish();
       if (policy == OnOverflow::kError) {
-        EXPECT_EQ(status.code(), StatusCode::kOutOfRange);
-        EXPECT_THAT(std::string(Message(status)),
-                    StartsWith("model.bin: tensor 'layer.3': 12 values do not fit f16"));
+        EXPECT_THAT(status,
+                    Fails(StatusCode::kOutOfRange,
+                          StartsWith("model.bin: tensor 'layer.3': 12 values do not fit f16")));
         EXPECT_TRUE(file.empty());
       } else {
-        ASSERT_TRUE(status.ok());
+        ASSERT_OK(status);
         ASSERT_EQ(writer->numeric_findings().size(), 1U);
         EXPECT_EQ(writer->numeric_findings()[0].tensor, "layer.3");
         EXPECT_EQ(writer->numeric_findings()[0].counts.overflow, 12U);

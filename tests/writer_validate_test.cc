@@ -1,24 +1,10 @@
 // zt.writer: what is stored is validated by the rules that readers have, whatever stages, plans and streams made of it.
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "testing.h"
 
 import zt;
 
 namespace zt {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 // Makes each chunk a part of what it was.
 class CutStage final : public Stage {
@@ -46,35 +32,23 @@ std::string Outcome(const WriterOptions& options, const std::function<Status(Wri
   Bytes own;
   if (file == nullptr) file = &own;
   auto writer = Writer::Create(MemorySink(*file), options);
-  if (!writer.ok()) return std::string(Message(writer.status()));
+  if (!writer.ok()) return Why(writer);
   Status status = write(**writer);
   if (status.ok()) status = (*writer)->Finish();
   if (!status.ok()) {
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << Message(status);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << Why(status);
     EXPECT_TRUE(file->empty());
-    return std::string(Message(status));
+    return Why(status);
   }
   const auto reader = Reader::Open(MemoryBytes(*file, "file"));
-  if (!reader.ok()) return "the reader: " + std::string(Message(reader.status()));
+  if (!reader.ok()) return "the reader: " + Why(reader);
   const auto report = Verify(**reader, {.threads = 1});
-  if (!report.ok()) return "verify: " + std::string(Message(report.status()));
+  if (!report.ok()) return "verify: " + Why(report);
   return report->problems.empty() ? "" : "verify: " + report->problems[0].message;
 }
 
 WriterOptions Of(SpecVersion spec, std::vector<std::shared_ptr<Stage>> stages = {}) {
-  WriterOptions options;
-  options.spec = spec;
-  options.threads = 2;
-  options.stages = std::move(stages);
-  return options;
-}
-
-Bytes Words(const std::vector<std::uint64_t>& values) {
-  Bytes out;
-  for (const std::uint64_t value : values) {
-    for (int i = 0; i < 8; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
-  }
-  return out;
+  return {.spec = spec, .threads = 2, .stages = std::move(stages)};
 }
 
 // An object that is begun, fed, and given another first dimension and attributes in the end.
@@ -206,7 +180,7 @@ TEST(Validation, OfSparseObjectsOfUnknownSize) {
       if (memory != 0) {  // the other error is no kInvalidArgument
         Status status = object(**writer);
         if (status.ok()) status = (*writer)->Finish();
-        return std::string(Message(status));
+        return Why(status);
       }
       return Outcome(options, object);
     };
@@ -276,23 +250,21 @@ TEST(Validation, OfTheLastHalfByteOfPackedElements) {
 // What a plan says after it was edited by hand.
 std::string OfEdited(SpecVersion spec, MemorySource& source,
                      const std::function<void(Plan&)>& edit) {
-  PlanOptions options;
-  options.spec = spec;
-  Plan plan = *MakePlan(source, options);
+  Plan plan = *MakePlan(source, {.spec = spec});
   edit(plan);
   Bytes file;
   auto writer = *Writer::Create(MemorySink(file), Of(spec));
   Status status = writer->AddSource(source, plan);
   if (status.ok()) status = writer->Finish();
-  return std::string(Message(status));
+  return Why(status);
 }
 
 TEST(Validation, OfPlansThatWereEdited) {
   const Bytes a(40), b(80, std::byte{1});
   for (const SpecVersion spec : kSpecs) {
     MemorySource source;
-    ASSERT_TRUE(source.Add(*DenseObject("a", {10}, {DType::kF32}), {a}).ok());
-    ASSERT_TRUE(source.Add(*DenseObject("b", {20}, {DType::kF32}), {b}).ok());
+    ASSERT_OK(source.Add(*DenseObject("a", {10}, {DType::kF32}), {a}));
+    ASSERT_OK(source.Add(*DenseObject("b", {20}, {DType::kF32}), {b}));
     EXPECT_EQ(OfEdited(spec, source,
                        [](Plan& plan) { plan.objects[1].components[0].shared_with = {0, 0}; }),
               "tensor 'a': tensor 'b', which has the same bytes: component 'data' came out as 40 "
@@ -317,8 +289,8 @@ TEST(Validation, OfPlansThatWereEdited) {
   const auto share = [](Plan& plan) { plan.objects[1].components[1].shared_with = {0, 1}; };
   for (const SpecVersion spec : kSpecs) {
     MemorySource source;
-    ASSERT_TRUE(source.Add(DenseObject("d", {4}, {DType::kU64}).value(), {coords}).ok());
-    ASSERT_TRUE(source.Add(coo("m", {1, 9}, 2), {two, coords}).ok());
+    ASSERT_OK(source.Add(DenseObject("d", {4}, {DType::kU64}).value(), {coords}));
+    ASSERT_OK(source.Add(coo("m", {1, 9}, 2), {two, coords}));
     EXPECT_EQ(OfEdited(spec, source,
                        [](Plan& plan) { plan.objects[1].components[1].shared_with = {0, 0}; }),
               spec == SpecVersion::k2_0
@@ -327,8 +299,8 @@ TEST(Validation, OfPlansThatWereEdited) {
                   : "");
     MemorySource both;
     const Bytes other = Words({0, 1, 5, 6});
-    ASSERT_TRUE(both.Add(coo("k", {9, 9}, 2), {two, other}).ok());
-    ASSERT_TRUE(both.Add(coo("l", {9}, 4), {four, other}).ok());
+    ASSERT_OK(both.Add(coo("k", {9, 9}, 2), {two, other}));
+    ASSERT_OK(both.Add(coo("l", {9}, 4), {four, other}));
     EXPECT_EQ(OfEdited(spec, both, share), "");
   }
 }

@@ -1,33 +1,11 @@
 // zt.convert.zt — .zt files as sources: any range of any component, from many threads, under their digests.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <random>
-#include <span>
-#include <string>
-#include <string_view>
-#include <thread>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 import zt;
 import zt.convert.zt;
 
 namespace zt {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
-using Bytes = std::vector<std::byte>;
 
 Bytes Pattern(std::size_t count, std::uint32_t seed) {
   std::mt19937 random(seed);
@@ -66,27 +44,22 @@ struct Written {
 // One dense u8 tensor for each of `data`, named t0, t1, ...
 Written Write(const std::vector<Bytes>& data, WriterOptions options) {
   Written out;
-  auto writer = Writer::Create(MemorySink(out.file), options);
-  EXPECT_TRUE(writer.ok());
+  auto writer = Must(Writer::Create(MemorySink(out.file), options));
   for (std::size_t i = 0; i < data.size(); ++i) {
-    EXPECT_TRUE(
-        (*writer)->Add("t" + std::to_string(i), {data[i].size()}, {DType::kU8, ""}, data[i]).ok());
+    EXPECT_OK(writer->Add("t" + std::to_string(i), {data[i].size()}, {DType::kU8, ""}, data[i]));
   }
-  EXPECT_TRUE((*writer)->Finish().ok());
-  out.manifest = *(*writer)->manifest();
+  EXPECT_OK(writer->Finish());
+  out.manifest = *writer->manifest();
   return out;
 }
 
 WriterOptions Options(Compression compression, DigestKind digest, std::uint64_t frame = 64 << 10) {
-  WriterOptions options;
-  options.storage = {compression, digest};
-  options.zstd.frame_bytes = frame;
-  return options;
+  return {.storage = {compression, digest}, .zstd = {.frame_bytes = frame}};
 }
 
 std::unique_ptr<TensorSource> MustOpen(std::shared_ptr<ByteSource> bytes) {
   auto source = OpenZt(std::move(bytes));
-  EXPECT_TRUE(source.ok()) << Message(source.status());
+  EXPECT_OK(source);
   return source.ok() ? *std::move(source) : nullptr;
 }
 
@@ -105,10 +78,10 @@ TEST(ZtSource, DeclaresWhatTheManifestSaysInTheOrderOfTheBytes) {
   writer->SetAttribute("made", Value::Map{{"by", "hand"}});
   Object object{"z", "my.format/1", {4, 8}, {{"k", std::uint64_t{7}}}, {}};
   object.components = {{"b", {DType::kU8, "f8_e5m2"}, 32}, {"a", {DType::kI16, ""}, 20}};
-  ASSERT_TRUE(writer->Add(object, {std::span(data).first(32), std::span(data).first(20)}).ok());
-  ASSERT_TRUE(writer->Add("empty", {0, 3}, {DType::kF32, ""}, {}).ok());
-  ASSERT_TRUE(writer->Add("m", {8}, {DType::kF64, ""}, data).ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_OK(writer->Add(object, {std::span(data).first(32), std::span(data).first(20)}));
+  ASSERT_OK(writer->Add("empty", {0, 3}, {DType::kF32, ""}, {}));
+  ASSERT_OK(writer->Add("m", {8}, {DType::kF64, ""}, data));
+  ASSERT_OK(writer->Finish());
   const auto source = MustOpen(file);
   EXPECT_EQ(source->format(), "zt");
   EXPECT_EQ(source->attributes(), (Value::Map{{"made", Value::Map{{"by", "hand"}}}}));
@@ -139,14 +112,13 @@ TEST(ZtSource, ServesAnyRangeOfRawAndOfCompressedData) {
         const std::size_t offset = random() % (data[object].size() + 1);
         const std::size_t count = random() % (data[object].size() - offset + 1);
         Bytes out(count);
-        ASSERT_TRUE(Read(*source, {object, 0}, offset, out).ok());
+        ASSERT_OK(Read(*source, {object, 0}, offset, out));
         ASSERT_TRUE(std::equal(out.begin(), out.end(),
                                data[object].begin() + static_cast<std::ptrdiff_t>(offset)));
       }
       Bytes one(1);
-      const Status beyond = Read(*source, {1, 0}, 1, one);
-      EXPECT_EQ(beyond.code(), StatusCode::kInvalidArgument);
-      EXPECT_TRUE(source->Finish().ok());
+      EXPECT_EQ(Read(*source, {1, 0}, 1, one).code(), StatusCode::kInvalidArgument);
+      EXPECT_OK(source->Finish());
     }
   }
 }
@@ -180,7 +152,7 @@ TEST(ZtSource, ReadsNoMoreOfTheFileThanAFrameForARange) {
   const auto bytes = std::make_shared<WatchedBytes>(written.file);
   const auto source = MustOpen(bytes);
   Bytes out(100);
-  ASSERT_TRUE(Read(*source, {}, 1'000'000, out).ok());
+  ASSERT_OK(Read(*source, {}, 1'000'000, out));
   EXPECT_LT(bytes->read_bytes, 128u << 10);
 }
 
@@ -239,8 +211,8 @@ TEST(ZtSource, FindsAWrongByteInWhateverOrderTheBytesCome) {
     EXPECT_GE(failures, 1);
     if (compression == Compression::kNone) {
       const Status again = Read(*source, {}, 0, out);  // what was found stays found
-      EXPECT_THAT(std::string(Message(again)), StartsWith("the digest is crc32c:0x"));
-      EXPECT_THAT(std::string(Message(again)), HasSubstr(", the manifest says " + stored.digest));
+      EXPECT_THAT(Why(again), StartsWith("the digest is crc32c:0x"));
+      EXPECT_THAT(Why(again), HasSubstr(", the manifest says " + stored.digest));
     }
   }
 }
@@ -279,9 +251,9 @@ TEST(ZtSource, ADigestOfNeighboursReadWithOneCallIsChecked) {
   Bytes all(192);
   EXPECT_EQ(first.bytes->ReadAt(first.offset, all).code(), StatusCode::kDataLoss);
   Bytes one(64);
-  EXPECT_TRUE(Read(*source, {0, 0}, 0, one).ok());
+  EXPECT_OK(Read(*source, {0, 0}, 0, one));
   EXPECT_EQ(Read(*source, {1, 0}, 0, one).code(), StatusCode::kDataLoss);
-  EXPECT_TRUE(Read(*source, {2, 0}, 0, one).ok());
+  EXPECT_OK(Read(*source, {2, 0}, 0, one));
 }
 
 // Everything of `file` into another one.
@@ -291,9 +263,7 @@ Status ConvertAll(const std::shared_ptr<ByteSource>& file, unsigned threads, Byt
   (*source)->SetFile("f.zt");
   auto plan = MakePlan(**source, {});
   if (!plan.ok()) return plan.status();
-  WriterOptions options;
-  options.threads = threads;
-  auto writer = Writer::Create(MemorySink(*out), options);
+  auto writer = Writer::Create(MemorySink(*out), {.threads = threads});
   if (!writer.ok()) return writer.status();
   if (Status status = (*writer)->AddSource(**source, *plan); !status.ok()) return status;
   return (*writer)->Finish();
@@ -307,14 +277,13 @@ TEST(ZtSource, ACorruptFrameIsOneErrorThatNamesFileAndTensor) {
   const StoredComponent& stored = good.manifest.objects[1].components[0];
   for (const unsigned threads : {1u, 4u}) {
     Bytes out;
-    ASSERT_TRUE(ConvertAll(std::make_shared<WatchedBytes>(good.file), threads, &out).ok());
+    ASSERT_OK(ConvertAll(std::make_shared<WatchedBytes>(good.file), threads, &out));
     EXPECT_EQ(out, Write(data, {}).file);
     for (const std::uint64_t at : {std::uint64_t{2}, stored.length / 3, stored.length / 2}) {
       const auto bytes = std::make_shared<WatchedBytes>(good.file);
       bytes->bytes()[stored.offset + at] ^= std::byte{0x20};
-      const Status status = ConvertAll(bytes, threads, &out);
-      EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-      EXPECT_THAT(std::string(Message(status)), StartsWith("f.zt: tensor 't1': "));
+      EXPECT_THAT(ConvertAll(bytes, threads, &out),
+                  Fails(StatusCode::kDataLoss, StartsWith("f.zt: tensor 't1': ")));
       EXPECT_TRUE(out.empty());
     }
   }
@@ -354,15 +323,15 @@ TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
     for (std::size_t at = 0; at < data.size(); at += 99'999) {
       const auto piece =
           std::span(out).subspan(at, std::min<std::size_t>(99'999, data.size() - at));
-      ASSERT_TRUE(Read(*source, {}, at, piece).ok());
+      ASSERT_OK(Read(*source, {}, at, piece));
     }
     EXPECT_EQ(out, data);
   }
   Bytes converted;
-  ASSERT_TRUE(ConvertAll(std::make_shared<WatchedBytes>(file), 4, &converted).ok());
+  ASSERT_OK(ConvertAll(std::make_shared<WatchedBytes>(file), 4, &converted));
   const auto again = MustOpen(converted);
   Bytes out(data.size());
-  ASSERT_TRUE(Read(*again, {}, 0, out).ok());
+  ASSERT_OK(Read(*again, {}, 0, out));
   EXPECT_EQ(out, data);
 }
 
@@ -388,8 +357,7 @@ TEST(ZtSource, ADamagedBlobHasOneErrorInWhateverOrderItIsRead) {
       const Status status = Read(*source, {}, at * kFrame, frame);
       if (status.ok()) continue;
       ++errors;
-      ASSERT_EQ(status.code(), StatusCode::kDataLoss);
-      ASSERT_EQ(Message(status), says) << "frame " << at;
+      ASSERT_THAT(status, Fails(StatusCode::kDataLoss, says)) << "frame " << at;
     }
     ASSERT_GE(errors, 1);
   } while (std::next_permutation(order.begin(), order.end()));
@@ -405,23 +373,22 @@ TEST(ZtSource, EachFrameIsReadOnceHoweverItIsWidened) {
   Bytes file;
   auto writer =
       *Writer::Create(MemorySink(file), Options(Compression::kAlways, DigestKind::kCrc32c, kFrame));
-  ASSERT_TRUE(writer->Add(blocks, {data}).ok());
-  ASSERT_TRUE(writer->Finish().ok());
+  ASSERT_OK(writer->Add(blocks, {data}));
+  ASSERT_OK(writer->Finish());
   const StoredComponent stored = writer->manifest()->objects[0].components[0];
   std::vector<Bytes> outputs;
   for (const Compression compression : {Compression::kNone, Compression::kAlways}) {
     for (const unsigned threads : {1U, 4U}) {
       const auto watched = std::make_shared<WatchedBytes>(file);
       const auto source = MustOpen(watched);
-      PlanOptions options;
-      options.storage = {compression};
-      options.convert = [](const Object&) { return ElementType{DType::kF32}; };
-      const Plan plan = *MakePlan(*source, options);
+      const Plan plan = *MakePlan(*source, {.storage = {compression}, .convert = [](const Object&) {
+                                              return ElementType{DType::kF32};
+                                            }});
       watched->read_bytes = 0;
       Bytes out;
       writer = *Writer::Create(MemorySink(out), {.threads = threads});
-      ASSERT_TRUE(writer->AddSource(*source, plan).ok());
-      ASSERT_TRUE(writer->Finish().ok());
+      ASSERT_OK(writer->AddSource(*source, plan));
+      ASSERT_OK(writer->Finish());
       // Each frame once; the seek table, and before it its last nine bytes, which say how long it is.
       EXPECT_EQ(watched->read_bytes, stored.length + 9) << threads;
       outputs.push_back(std::move(out));
@@ -456,7 +423,7 @@ StoredComponent Raw(std::string role, DType dtype, std::uint64_t offset, std::ui
 
 std::string ErrorOf(const Bytes& file, unsigned threads = 2) {
   Bytes out;
-  return std::string(Message(ConvertAll(std::make_shared<WatchedBytes>(file), threads, &out)));
+  return Why(ConvertAll(std::make_shared<WatchedBytes>(file), threads, &out));
 }
 
 TEST(ZtSource, ADigestIsCheckedHoweverLongTheSeekTableIs) {
@@ -510,7 +477,7 @@ TEST(ZtSource, TheDigestOfNoBytesIsChecked) {
       objects.push_back({"e", "dense", {0}, {}, {Raw("data", DType::kU8, 64, 0)}});
       objects.back().components[0].digest = digest;
     });
-    EXPECT_TRUE(OpenZt(std::make_shared<WatchedBytes>(file)).ok());  // it can be listed
+    EXPECT_OK(OpenZt(std::make_shared<WatchedBytes>(file)));  // it can be listed
     EXPECT_EQ(ErrorOf(file), error);
   }
 }
@@ -578,9 +545,8 @@ TEST(ZtSource, SparseIndicesThatLieAreRefused) {
 
 TEST(ZtSource, RefusesWhatIsNoZt) {
   const Bytes junk = Pattern(200, 50);
-  const auto source = OpenZt(MemoryBytes(junk, "f"));
-  EXPECT_EQ(source.status().code(), StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(Message(source.status())), HasSubstr("this is no .zt file"));
+  EXPECT_THAT(OpenZt(MemoryBytes(junk, "f")),
+              Fails(StatusCode::kDataLoss, HasSubstr("this is no .zt file")));
 }
 
 TEST(ZtSource, TiedComponentsHaveOneIdentity) {
@@ -588,10 +554,10 @@ TEST(ZtSource, TiedComponentsHaveOneIdentity) {
   for (const auto compression : {Compression::kNone, Compression::kAlways}) {
     Bytes file;
     auto writer = *Writer::Create(MemorySink(file), Options(compression, DigestKind::kCrc32c));
-    ASSERT_TRUE(writer->Add("a", {1000}, {DType::kU8, ""}, data).ok());
-    ASSERT_TRUE(writer->AddAlias("b", "a").ok());
-    ASSERT_TRUE(writer->Add("c", {1000}, {DType::kU8, ""}, other).ok());
-    ASSERT_TRUE(writer->Finish().ok());
+    ASSERT_OK(writer->Add("a", {1000}, {DType::kU8, ""}, data));
+    ASSERT_OK(writer->AddAlias("b", "a"));
+    ASSERT_OK(writer->Add("c", {1000}, {DType::kU8, ""}, other));
+    ASSERT_OK(writer->Finish());
     const auto source = MustOpen(file);
     ASSERT_EQ(source->objects().size(), 3u);
     EXPECT_EQ(source->identity({0, 0}), source->identity({1, 0}));
