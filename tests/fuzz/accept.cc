@@ -1,9 +1,7 @@
 // zt.fuzz.accept — bodies.
 module;
 
-#include <stdio.h>
-
-#include "fuzz.h"
+#include "check.h"
 module zt.fuzz.accept;
 
 import zt.std;
@@ -18,7 +16,7 @@ namespace {
 
 // Aborts with the error of reading back what was written.
 void MustBeOk(const Status& status, const char* what) {
-  if (!status.ok()) std::fprintf(stderr, "%s: %s\n", what, std::string(Message(status)).c_str());
+  if (!status.ok()) ::fprintf(stderr, "%s: %s\n", what, std::string(Message(status)).c_str());
   ZT_FUZZ_CHECK(status.ok());
 }
 
@@ -34,7 +32,7 @@ void CheckConverted(TensorSource& source, const PlanOptions& options) {
   const auto report = Verify(**reader);
   MustBeOk(report.status(), "the .zt file cannot be verified");
   for (const VerifyProblem& problem : report->problems) {
-    std::fprintf(stderr, "%s: %s\n", problem.object.c_str(), problem.message.c_str());
+    ::fprintf(stderr, "%s: %s\n", problem.object.c_str(), problem.message.c_str());
   }
   ZT_FUZZ_CHECK(report->problems.empty());
 }

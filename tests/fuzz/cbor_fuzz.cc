@@ -1,8 +1,4 @@
 // Any bytes as one CBOR value: what decodes, encodes to a value that is equal and to bytes that are stable.
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "fuzz.h"
 
 import zt.core;

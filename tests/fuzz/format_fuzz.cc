@@ -1,10 +1,4 @@
 // Any bytes as a .zt file's frame and manifest: what decodes and can be written, reads back as written.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "fuzz.h"
 
 import zt.core;

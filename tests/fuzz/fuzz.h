@@ -1,22 +1,22 @@
-// What the fuzz targets share: a check that stands in every build, and reading a source to its end.
+// What the fuzz targets share: the standard library, and reading a source to its end.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-// Aborts with the condition's text: what must hold whatever the input.
-#define ZT_FUZZ_CHECK(condition)                                           \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                        \
-    }                                                                      \
-  } while (false)
+#include "check.h"
 
 inline std::span<const std::byte> FuzzBytes(const std::uint8_t* data, std::size_t size) {
   return std::as_bytes(std::span(data, size));
@@ -52,3 +52,10 @@ bool FuzzReadAll(Source& source, std::uint64_t limit) {
 
 // The most bytes FuzzReadAll serves of one input: hostile sizes cost time, not findings.
 inline constexpr std::uint64_t kFuzzReadLimit = std::uint64_t{4} << 20;
+
+// Reads all of an open source, and finishes it.
+template <class Id, class Source>
+void FuzzUse(Source& source) {
+  (void)FuzzReadAll<Id>(source, kFuzzReadLimit);
+  (void)source.Finish().ok();
+}

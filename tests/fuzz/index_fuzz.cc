@@ -1,11 +1,4 @@
 // Any bytes as a sharded checkpoint's index.json: every shard it names is a file of the folder itself.
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <set>
-#include <string>
-
 #include "fuzz.h"
 
 import zt.convert.shards;

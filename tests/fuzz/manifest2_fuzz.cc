@@ -1,11 +1,4 @@
 // Any bytes as a manifest of 2.0, alone and in a file: what decodes keeps the rules, and its content digest is one.
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string_view>
-#include <vector>
-
 #include "fuzz.h"
 
 import zt.core;

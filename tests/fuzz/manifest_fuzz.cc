@@ -1,8 +1,4 @@
 // Any bytes as a manifest of each family: what decodes and can be written, decodes to as many objects again.
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "fuzz.h"
 
 import zt.core;

@@ -1,8 +1,4 @@
 // Any bytes as an .npy array: what opens, serves every byte it declares.
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-
 #include "fuzz.h"
 
 import zt.convert.npy;
@@ -11,13 +7,12 @@ import zt.fuzz.accept;
 import zt.source;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  zt::InputOptions options;
-  options.void_type = zt::ParseElementType("bf16");
+  zt::InputOptions options = {.void_type = zt::ParseElementType("bf16")};
   options.memory_limit = 4096;  // Fortran order in several passes
   const auto open = [&] {
     return zt::OpenNpy(zt::MemoryBytes(FuzzBytes(data, size), "input"), "array", options);
   };
-  const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source = open();
+  const auto source = open();
   if (!source.ok()) return 0;
   for (const zt::Object& object : (*source)->objects()) {
     for (const zt::Component& component : object.components) {

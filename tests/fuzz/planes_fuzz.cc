@@ -1,11 +1,5 @@
 // Byte planes: any bytes come back from planes and from frames as they were, and any bytes taken for a stream are decoded
 // or refused, the same by frame and in order.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "fuzz.h"
 
 import zt.compress;

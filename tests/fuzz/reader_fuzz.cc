@@ -1,11 +1,4 @@
 // Any bytes as a .zt file: opening, verifying and reading every component neither crash nor outgrow the input.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <vector>
-
 #include "fuzz.h"
 
 import zt.core;

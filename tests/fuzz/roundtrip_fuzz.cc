@@ -1,14 +1,4 @@
 // Objects made of the input, written by Writer and read back: equal to the byte; one byte of data changed: noticed.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "fuzz.h"
 
 import zt;

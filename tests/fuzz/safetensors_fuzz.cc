@@ -1,12 +1,5 @@
 // Any bytes as a safetensors file: what opens, serves every byte it declares, and opens alike whether its header is parsed as a
 // whole or entry by entry.
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <vector>
-
 #include "fuzz.h"
 
 import zt.convert.safetensors;
@@ -18,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto open = [&] {
     return zt::OpenSafetensors(zt::MemoryBytes(FuzzBytes(data, size), "input"));
   };
-  const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source = open();
+  const auto source = open();
   const auto in_parts =
       zt::OpenSafetensorsInParts(zt::MemoryBytes(FuzzBytes(data, size), "input"), 1);
   ZT_FUZZ_CHECK(source.status() == in_parts.status());

@@ -1,11 +1,4 @@
 // Any bytes after the head of a legacy PyTorch stream: the checkpoint's pickle, the list of storages and their bytes.
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-
 #include "fuzz.h"
 
 import zt.convert.torch;
@@ -18,12 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.\x80\x02}.", 25);
   std::string bytes(kHead);
   bytes.append(reinterpret_cast<const char*>(data), size);
-  zt::InputOptions options;
-  options.memory_limit = std::uint64_t{1} << 20;
-  const zt::StatusOr<std::unique_ptr<zt::TensorSource>> source =
-      zt::OpenTorch(zt::MemoryBytes(std::as_bytes(std::span(bytes)), "input"), "stem", options);
+  const auto source = zt::OpenTorch(zt::MemoryBytes(std::as_bytes(std::span(bytes)), "input"),
+                                    "stem", {.memory_limit = std::uint64_t{1} << 20});
   if (!source.ok()) return 0;
-  (void)FuzzReadAll<zt::ComponentId>(**source, kFuzzReadLimit);
-  (void)(*source)->Finish().ok();
+  FuzzUse<zt::ComponentId>(**source);
   return 0;
 }
