@@ -13,7 +13,7 @@ import struct
 import sys
 import zipfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/lib"))
 
 import pickle_assembler as pickles
 

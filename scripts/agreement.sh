@@ -5,4 +5,4 @@
 #
 # Tries N random and N mutated files of each version, beginning with SEED (1), on the release build or PROGRAM. Exit status 1
 # if any is disputed; it prints what was said of those, by cause, and --keep leaves them.
-exec /usr/bin/python3 -B "$(dirname "$0")/../tests/e2e/agreement.py" "$@"
+exec /usr/bin/python3 -B "$(dirname "$0")/../tests/lib/agreement.py" "$@"

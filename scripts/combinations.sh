@@ -5,4 +5,4 @@
 #
 # Tries N seeds, beginning with SEED (1), on the release build or PROGRAM. Exit status 1 if any is wrong; it prints the
 # commands of those, and --keep leaves their files.
-exec /usr/bin/python3 -B "$(dirname "$0")/../tests/e2e/combinations.py" "$@"
+exec /usr/bin/python3 -B "$(dirname "$0")/../tests/lib/combinations.py" "$@"

@@ -6,5 +6,5 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 export ZTSTREAM="${ZTSTREAM:-$root/build/release/bin/ztstream}" ZT_TEST_DATA="$root/tests/data"
 export ZT_KILLS="${1:-300}" ZT_SHARD_KILLS="${1:-300}" ZT_SEED="${2:-1}"
-/usr/bin/python3 -B "$root/tests/e2e/kill_test.py"
-exec /usr/bin/python3 -B "$root/tests/e2e/shards_test.py" Again.test_kills_at_random_moments
+/usr/bin/python3 -B "$root/tests/e2e/run.py" kill_test
+exec /usr/bin/python3 -B "$root/tests/e2e/run.py" shards_test Again.test_kills_at_random_moments

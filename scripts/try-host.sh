@@ -87,7 +87,7 @@ foreign=$folder/ztstream
 printf '#!/bin/sh\nexec %s -L "%s" "%s" "$@"\n' "$qemu" "$sysroot" "$folder/build/bin/ztstream" >"$foreign"
 chmod +x "$foreign"
 file -b "$folder/build/bin/ztstream" 2>/dev/null | cut -d, -f1-2 || true
-/usr/bin/python3 -B tests/e2e/compare_hosts.py "$native" "$foreign" || status=1
+/usr/bin/python3 -B tests/lib/compare_hosts.py "$native" "$foreign" || status=1
 echo "try-host.sh: $arch: built in $((built - start)) s, tested in $((tested - built)) s, compared in $((SECONDS - tested)) s:" \
   "$([ $status = 0 ] && echo "all good" || echo FAILED)"
 exit $status

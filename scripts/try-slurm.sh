@@ -91,7 +91,7 @@ within 60 idle
 echo "a Slurm of one node with $(nproc) processors is up"
 
 # ---- the checkpoint, and what is to come out ----------------------------------------------------------------------
-/usr/bin/python3 -B tests/e2e/make_safetensors.py "$run/in.safetensors" --tensors 64 --shape 512x512
+/usr/bin/python3 -B tests/lib/make_safetensors.py "$run/in.safetensors" --tensors 64 --shape 512x512
 options=(--zstd=19 --no-sync)  # slow enough to be killed on the way
 mkdir "$run/want" "$run/out"
 "$program" convert -q "$run/in.safetensors" -o "$run/want/model.zt" --shards 8 "${options[@]}"

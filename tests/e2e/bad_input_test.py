@@ -3,10 +3,9 @@ import json
 import os
 import shutil
 import struct
-import unittest
 
 import support
-from support import INVALID, IO, UNSUPPORTED
+from support import DONE, INVALID, IO, UNSUPPORTED
 
 import make_safetensors
 
@@ -216,7 +215,7 @@ class BadFolder(support.EndToEnd):
         super().setUp()
         (self.folder / "m").mkdir()
         for shard, names in self.SHARDS.items():
-            make_safetensors.write(self.path(f"m/{shard}"), make_safetensors.sample(names))
+            self.safetensors(f"m/{shard}", make_safetensors.sample(names))
         self.map = {name: shard for shard, names in self.SHARDS.items() for name in names}
         self.index()
 
@@ -286,7 +285,7 @@ class BadFolder(support.EndToEnd):
             self.fail_with(support.USAGE, *command, "/dev/zero", says="it is a device")
 
     def test_name_in_two_shards(self):
-        make_safetensors.write(self.path("m/model-2.safetensors"), make_safetensors.sample(("c", "a")))
+        self.safetensors("m/model-2.safetensors", make_safetensors.sample(("c", "a")))
         self.refuse(says="'a'")
 
     def test_index_names_a_tensor_that_its_shard_lacks(self):
@@ -317,7 +316,7 @@ class BadFolder(support.EndToEnd):
                 self.refuse()
 
     def test_path_that_leaves_the_folder(self):
-        make_safetensors.write(self.path("outside.safetensors"), make_safetensors.sample(("c",)))
+        self.safetensors("outside.safetensors", make_safetensors.sample(("c",)))
         for name in ["../outside.safetensors", str(self.path("outside.safetensors")), "./../outside.safetensors",
                      "x/../../outside.safetensors", "..", "", ".", "a\0b"]:
             with self.subTest(name):
@@ -326,7 +325,7 @@ class BadFolder(support.EndToEnd):
                 self.refuse()
 
     def test_symbolic_link_out_of_the_folder(self):
-        make_safetensors.write(self.path("outside.safetensors"), make_safetensors.sample(("c",)))
+        self.safetensors("outside.safetensors", make_safetensors.sample(("c",)))
         self.path("m/model-2.safetensors").unlink()
         self.path("m/model-2.safetensors").symlink_to(self.path("outside.safetensors"))
         self.refuse(says="model-2.safetensors")
@@ -337,9 +336,8 @@ class BadFolder(support.EndToEnd):
         self.refuse(says="model-2.safetensors")
 
     def test_files_that_the_index_does_not_name_are_left_alone(self):
-        make_safetensors.write(self.path("m/consolidated.safetensors"), make_safetensors.sample(("a", "z")))
-        process = self.run_program("convert", self.path("m"), "-o", self.path("o.zt"))
-        self.assertEqual(process.returncode, 0, process.stderr)
+        self.safetensors("m/consolidated.safetensors", make_safetensors.sample(("a", "z")))
+        self.expect(DONE, "convert", self.path("m"), "-o", self.path("o.zt"))
         names = [item["name"] for item in self.json("inspect", "--json", self.path("o.zt"))["objects"]]
         self.assertEqual(sorted(names), ["a", "b", "c"])
 
@@ -353,12 +351,8 @@ class BadFolder(support.EndToEnd):
 
     def test_name_in_two_files_given_by_hand(self):
         for number in range(2):
-            make_safetensors.write(self.path(f"{number}.safetensors"), make_safetensors.sample(("same",)))
+            self.safetensors(f"{number}.safetensors", make_safetensors.sample(("same",)))
         before = self.entries()
         self.fail_with((INVALID, support.USAGE), "convert", self.path("0.safetensors"), self.path("1.safetensors"),
                        "-o", self.path("o.zt"), says=("'same'", "0.safetensors", "1.safetensors"))
         self.assertEqual(self.entries(), before)
-
-
-if __name__ == "__main__":
-    unittest.main()

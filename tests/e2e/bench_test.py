@@ -7,7 +7,6 @@ import signal
 import struct
 import subprocess
 import time
-import unittest
 
 import support
 from support import INTERRUPTED, INVALID, IO, PROGRAM, USAGE
@@ -92,8 +91,7 @@ class BenchCommand(support.EndToEnd):
         self.assertEqual(len({len(line) for line in lines[1:8]}), 1, "columns in line")
 
     def test_floats_are_measured_as_planes(self):
-        source = self.path("floats.safetensors")
-        make_safetensors.write(source, make_safetensors.sample(["w", "v"], "BF16", (500, 100)))
+        source = self.safetensors("floats.safetensors", make_safetensors.sample(["w", "v"], "BF16", (500, 100)))
         report = self.json("bench", "--json", "-T", "1", "--runs", "1", source)
         works = [*WORKS, "convert --zstd=planes"]
         self.assertEqual([row["work"] for row in report["measurements"]], ["read, first time", *works, "write and sync"])
@@ -170,7 +168,3 @@ class BenchCommand(support.EndToEnd):
             self.assertEqual((process.returncode, out), (INTERRUPTED, b""), errors)
             self.assertRegex(errors.decode(), r"\Aztstream: [^\n]*interrupted[^\n]*\n\Z")
             self.assertEqual(self.entries(), ["weights.safetensors"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -9,7 +9,6 @@ import re
 import struct
 import subprocess
 import time
-import unittest
 import zipfile
 
 import numpy
@@ -32,7 +31,7 @@ class OutputOfTheProgram(support.EndToEnd):
                 self.assertTrue(character == "\n" or (character.isprintable() or character == " "), repr(text))
 
     def test_closed_descriptors_are_not_given_to_files(self):
-        source = self.put("a.safetensors", make_safetensors.encode({"w": ("F32", [1 << 20], bytes(4 << 20))}))
+        source = self.safetensors("a.safetensors", {"w": ("F32", [1 << 20], bytes(4 << 20))})
         for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
             output = self.path("o.zt")
             process = subprocess.run(["sh", "-c", f'exec "$0" convert "$1" -o "$2" -f --progress always {closed}',
@@ -48,12 +47,12 @@ class OutputOfTheProgram(support.EndToEnd):
     def test_json_of_names_that_are_not_utf8(self):
         folder = self.path("model")
         for number in (1, 2):  # keys that disagree become a warning, which cuts them inside a character
-            self.put(f"model/m{number}.safetensors", make_safetensors.encode({f"t{number}": ("U8", [1], b"x")},
-                                                                 {"x" + "é" * 400: str(number)}))
+            self.safetensors(f"model/m{number}.safetensors", {f"t{number}": ("U8", [1], b"x")},
+                             {"x" + "é" * 400: str(number)})
         result = self.json("convert", folder, "-o", self.path("s.zt"), "--json", "-q")
         self.assertTrue(result["ok"])
         name = os.fsdecode(b"bad\xffname.safetensors")
-        source = self.put(name, make_safetensors.encode(ONE))
+        source = self.safetensors(name, ONE)
         for command in (["convert", source, "-o", self.path("o.zt")], ["inspect", source], ["diff", source, source],
                         ["extract", source, "-o", self.path(os.fsdecode(b"\xfe.npz"))],
                         ["bench", source, "--runs", "1"]):
@@ -61,8 +60,8 @@ class OutputOfTheProgram(support.EndToEnd):
             self.assertEqual((result["schema"], result["cmd"], result["ok"]), ("ztstream/1", command[0], True))
 
     def test_what_files_say_is_escaped(self):
-        source = self.put("e.safetensors", make_safetensors.encode({ESCAPE: ("U8", [1], b"x")}, {ESCAPE: ESCAPE}))
-        other = self.put("f.safetensors", make_safetensors.encode({ESCAPE: ("U8", [1], b"y")}))
+        source = self.safetensors("e.safetensors", {ESCAPE: ("U8", [1], b"x")}, {ESCAPE: ESCAPE})
+        other = self.safetensors("f.safetensors", {ESCAPE: ("U8", [1], b"y")})
         output = self.path("o.zt")
         self.succeed("convert", source, "-o", output)
         runs = [["inspect", source], ["inspect", "--tree", source], ["inspect", "-v", output], ["diff", source, other],
@@ -88,7 +87,7 @@ class OutputOfTheProgram(support.EndToEnd):
         self.check_printable(self.fail_with((INVALID, USAGE), "inspect", self.path("i")).encode())
 
     def test_one_schema_for_results_and_errors(self):
-        source = self.put("a.safetensors", make_safetensors.encode(ONE))
+        source = self.safetensors("a.safetensors", ONE)
         broken = self.put("b.safetensors", make_safetensors.encode(ONE)[:-1])
         output = self.path("o.zt")
         self.succeed("convert", source, "-o", output)
@@ -100,8 +99,7 @@ class OutputOfTheProgram(support.EndToEnd):
                  (USAGE, ["convert", source], None), (USAGE, ["inspect", "--frob", source], None),
                  (UNSUPPORTED, ["verify", "-"], "standard input")]
         for status, arguments, file in cases:
-            process = self.run_program(*arguments, "--json")
-            self.assertEqual(process.returncode, status, arguments)
+            process = self.expect(status, *arguments, "--json")
             result = json.loads(process.stdout)
             self.assertEqual((result["schema"], result["cmd"], result["ok"]), ("ztstream/1", arguments[0], False))
             self.assertEqual(result["error"]["exit_status"], status)
@@ -121,7 +119,7 @@ class OutputOfTheProgram(support.EndToEnd):
             self.assertEqual(process.returncode, INVALID if found is None else DIFFERS)
             if found is not None:
                 self.assertEqual(len(result[found]), 1)
-        huge = self.put("huge.safetensors", make_safetensors.encode({"big": ("F32", [1], struct.pack("<f", 1e38))}))
+        huge = self.safetensors("huge.safetensors", {"big": ("F32", [1], struct.pack("<f", 1e38))})
         process = self.run_program("convert", huge, "-o", self.path("h.zt"), "--dtype", "f16", "--json")
         error = json.loads(process.stdout)["error"]
         self.assertEqual((error["exit_status"], error["tensor"]), (7, "big"))
@@ -130,15 +128,15 @@ class OutputOfTheProgram(support.EndToEnd):
         """In what is escaped for a terminal, JSON's own escapes; in errors as in results."""
         for name in ("a\u009b\u202e\x7f\ufeff é路😀", "it's 'x': \\x41\\", "a\nb\tc\x01", "'", "\\'"):
             with self.subTest(name):
-                huge = self.put("huge.safetensors", make_safetensors.encode({name: ("F32", [1], struct.pack("<f", 1e38))}))
+                huge = self.safetensors("huge.safetensors", {name: ("F32", [1], struct.pack("<f", 1e38))})
                 listed = self.succeed("inspect", "--json", huge)
                 self.check_printable(listed, b"")
                 self.assertEqual(json.loads(listed)["objects"][0]["name"], name)
                 process = self.run_program("convert", huge, "-o", self.path("h.zt"), "--dtype", "f16", "--json")
                 self.check_printable(process.stdout, process.stderr)
                 self.assertEqual(json.loads(process.stdout)["error"]["tensor"], name)
-        self.assertIn(rb"\u009b\u202e\u007f\ufeff", self.succeed("inspect", "--json", self.put(
-            "n.safetensors", make_safetensors.encode({"\u009b\u202e\x7f\ufeff": ("U8", [1], b"x")}))))
+        self.assertIn(rb"\u009b\u202e\u007f\ufeff", self.succeed(
+            "inspect", "--json", self.safetensors("n.safetensors", {"\u009b\u202e\x7f\ufeff": ("U8", [1], b"x")})))
         # An attribute that is not whole is cut after a character; text is what it was in the file.
         for shift in range(4):
             text = "x" * shift + "é路" * 200
@@ -154,7 +152,7 @@ class OutputOfTheProgram(support.EndToEnd):
 
     def test_a_reader_that_goes_away_is_no_error(self):
         tensors = {f"tensor.{i:06d}": ("U8", [0], b"") for i in range(20_000)}
-        source = self.put("many.safetensors", make_safetensors.encode(tensors))
+        source = self.safetensors("many.safetensors", tensors)
         for option in ("--quiet", "--json", "--tree"):
             process = subprocess.run(["bash", "-c", '"$0" inspect "$1" "$2" | head -n 1 >/dev/null; '
                                       'echo "${PIPESTATUS[0]}"', PROGRAM, source, option], capture_output=True)
@@ -201,7 +199,7 @@ class NotAModel(support.EndToEnd):
                               ((DATA / "zt/w123.zt").read_bytes(), "a .zt file is read from its end; name a file")):
             for arguments in (["convert", "-", "-o", self.path("o.zt")], ["inspect", "-"], ["diff", "-"],
                               ["extract", "-", "-o", self.path("o.npz")]):
-                arguments += [self.put("a.safetensors", make_safetensors.encode(ONE))] if arguments[0] == "diff" else []
+                arguments += [self.safetensors("a.safetensors", ONE)] if arguments[0] == "diff" else []
                 line = self.fail_with(UNSUPPORTED, *arguments, stdin=content, says=what)
                 self.assertNotIn("npz is", line)
 
@@ -210,14 +208,14 @@ class NotAModel(support.EndToEnd):
         self.put("m/b.gguf", gguf)
         self.put("m/a.gguf", gguf)
         self.fail_with(USAGE, "convert", self.path("m"), "-o", self.path("o.zt"), says=("a.gguf", "b.gguf"))
-        self.put("m/c.safetensors", make_safetensors.encode(ONE))
+        self.safetensors("m/c.safetensors", ONE)
         self.fail_with(USAGE, "convert", self.path("m"), "-o", self.path("o.zt"), says=("a.gguf", "c.safetensors"))
         self.succeed("convert", self.path("m"), "--from", "safetensors", "-o", self.path("o.zt"))
         self.fail_with(USAGE, "verify", self.path("o.zt"), "--against", self.path("m"), says="several formats")
         self.put("n/a.npy", b"")
-        self.put("n/x.safetensors", make_safetensors.encode(ONE))
+        self.safetensors("n/x.safetensors", ONE)
         self.fail_with(USAGE, "inspect", self.path("n"), says=("a.npy", "x.safetensors"))
-        self.put("o/m.safetensors", make_safetensors.encode(ONE))
+        self.safetensors("o/m.safetensors", ONE)
         self.succeed("convert", self.path("o"), "-o", self.path("o/m.zt"))  # which is no part of the checkpoint
         self.succeed("verify", self.path("o/m.zt"), "--against", self.path("o"))
 
@@ -227,8 +225,8 @@ class Rules(support.EndToEnd):
     def setUp(self):
         super().setUp()
         self.names = ["a.b", "a|b", "a", "b", "a/b", "$c^", "x1"]
-        self.source = self.put("r.safetensors", make_safetensors.encode({
-            **{name: ("F32", [1], bytes(4)) for name in self.names}, "ints": ("I64", [1], bytes(8))}))
+        self.source = self.safetensors("r.safetensors", {**{name: ("F32", [1], bytes(4)) for name in self.names},
+                                                         "ints": ("I64", [1], bytes(8))})
 
     def renamed(self, *rules):
         result = self.json("convert", "-n", "-q", "--json", self.source, *[x for r in rules for x in ("--rename", r)])
@@ -248,12 +246,11 @@ class Rules(support.EndToEnd):
                  (["--rename", "s/nope/x/"], "--rename 's/nope/x/' matches"), (["--dtype", "nope=f16"], "no name matches"),
                  (["--dequantize", "f16"], "GGUF's blocks")]
         for options, says in cases:
-            process = self.run_program("convert", self.source, "-o", self.path("o.zt"), "-f", *options)
-            self.assertEqual(process.returncode, DONE)
+            process = self.expect(DONE, "convert", self.source, "-o", self.path("o.zt"), "-f", *options)
             self.assertEqual(process.stderr.count(b"warning"), 1, process.stderr)
             self.assertIn(says.encode(), process.stderr)
             self.assertIn(says, self.json("convert", self.source, "-n", "-q", "--json", *options)["warnings"][0])
-        ints = self.put("i.safetensors", make_safetensors.encode({"i": ("I64", [1], bytes(8))}))
+        ints = self.safetensors("i.safetensors", {"i": ("I64", [1], bytes(8))})
         process = self.run_program("convert", ints, "-o", self.path("o.zt"), "-f", "--dtype", "i32")
         self.assertIn(b"--dtype 'i32' applies to no tensor: without a pattern", process.stderr)
         plan = self.json("convert", ints, "-n", "--json", "--dtype", ".=i32")["plan"]
@@ -264,11 +261,10 @@ class Rules(support.EndToEnd):
 
     def test_a_selection_that_leaves_nothing_is_an_error(self):
         for options in (["--include", "nope"], ["--exclude", "."]):
-            process = self.run_program("convert", self.source, "-o", self.path("o.zt"), *options)
-            self.assertEqual(process.returncode, USAGE)
-            self.assertIn(b"leave none of 8 tensors", process.stderr)
+            self.expect(USAGE, "convert", self.source, "-o", self.path("o.zt"), *options,
+                        says="leave none of 8 tensors")
             self.assertFalse(self.path("o.zt").exists())
-        empty = self.put("e.safetensors", make_safetensors.encode({}))
+        empty = self.safetensors("e.safetensors", {})
         self.succeed("convert", empty, "-o", self.path("e.zt"))
 
     def test_other_names_of_types(self):
@@ -279,7 +275,7 @@ class Rules(support.EndToEnd):
         self.fail_with(USAGE, "convert", self.source, "-n", "--dtype", "flaot", says=("'flaot'", "bf16", "f8_e5m2"))
 
     def test_what_became_of_overflows(self):
-        source = self.put("o.safetensors", make_safetensors.encode({"w": ("F32", [2], struct.pack("<2f", 1e6, 1))}))
+        source = self.safetensors("o.safetensors", {"w": ("F32", [2], struct.pack("<2f", 1e6, 1))})
         for dtype, policy, says in (("f8_e4m3fn", "inf", "became NaN"), ("f8_e5m2", "inf", "became infinity"),
                                     ("f16", "inf", "became infinity"), ("f16", "saturate", "became the largest value")):
             process = self.run_program("convert", source, "-o", self.path("o.zt"), "-f", "--dtype", dtype,
@@ -301,7 +297,7 @@ class Rules(support.EndToEnd):
         self.succeed("extract", self.source, "a*", "x?", "-o", self.path("o.npz"))
         self.assertEqual(sorted(numpy.load(self.path("o.npz")).files), ["a", "a.b", "a/b", "a|b", "x1"])
         self.fail_with(USAGE, "extract", self.source, "q*", "-o", self.path("p.npz"), says="no tensor matches 'q*'")
-        self.put("s.safetensors", make_safetensors.encode({"a*": ("U8", [1], b"x"), "ab": ("U8", [1], b"y")}))
+        self.safetensors("s.safetensors", {"a*": ("U8", [1], b"x"), "ab": ("U8", [1], b"y")})
         self.succeed("extract", "s.safetensors", "a*", "-o", self.path("s.npz"))  # a name before a pattern
         self.assertEqual(numpy.load(self.path("s.npz")).files, ["a*"])
 
@@ -310,7 +306,7 @@ class CommandLine(support.EndToEnd):
 
     def setUp(self):
         super().setUp()
-        self.source = self.put("a.safetensors", make_safetensors.encode(ONE))
+        self.source = self.safetensors("a.safetensors", ONE)
 
     def test_words_that_are_wrong_are_named(self):
         cases = [(["conver", "a"], "'conver' is not a command; did you mean 'convert'? See ztstream --help"),
@@ -349,7 +345,7 @@ class CommandLine(support.EndToEnd):
 
     def test_numbers_are_decimal_and_whole_words(self):
         names = [f"t{n}" for n in range(12)]
-        source = self.put("b.safetensors", make_safetensors.encode({name: ("U8", [1], b"x") for name in names}))
+        source = self.safetensors("b.safetensors", {name: ("U8", [1], b"x") for name in names})
         listed = self.json("convert", source, "-n", "--json", "--shards", "010")  # ten, not eight
         self.assertEqual(listed["shards"], 10)
         self.assertEqual(self.json("convert", source, "-n", "--json", "--shard", "03/010")["shards"], 10)
@@ -436,7 +432,7 @@ class Inspect(support.EndToEnd):
             tensors[f"model.layers.{layer}.attn.weight"] = ("F32", [2, 3], bytes(24))
             tensors[f"model.layers.{layer}.mlp.bias"] = ("BF16", [4], bytes(8))
         tensors["head"] = ("F32", [100], bytes(400))
-        self.source = self.put("m.safetensors", make_safetensors.encode(tensors))
+        self.source = self.safetensors("m.safetensors", tensors)
         self.output = self.path("m.zt")
         self.succeed("convert", self.source, "-o", self.output, "-q")
 
@@ -465,7 +461,7 @@ class Inspect(support.EndToEnd):
         self.assertRegex(text, r"\n  0-11 +12 alike, each 2 tensors, 10 parameters, 32 B\n")
         self.assertRegex(text, r"\n    attn\.weight +f32 \[2, 3\]  24 B\n")
         self.assertRegex(text, r"\nhead +f32 \[100\]  400 B\n")
-        deep = self.put("d.safetensors", make_safetensors.encode({"." * 60_000: ("U8", [1], b"x"), "a.b.": ("U8", [1], b"x")}))
+        deep = self.safetensors("d.safetensors", {"." * 60_000: ("U8", [1], b"x"), "a.b.": ("U8", [1], b"x")})
         self.succeed("inspect", "--tree", deep)
 
     def test_attributes_and_shapes_of_components(self):
@@ -475,7 +471,7 @@ class Inspect(support.EndToEnd):
         self.assertRegex(self.succeed("inspect", "-v", self.path("g.zt")).decode(), r"\n    \w+: \d+, \w+: \d+\n")
 
     def test_shared_bytes_are_said(self):
-        tied = self.put("t.safetensors", make_safetensors.encode({"a": ("F32", [1], bytes(4))}, ties={"b": "a"}))
+        tied = self.safetensors("t.safetensors", {"a": ("F32", [1], bytes(4))}, ties={"b": "a"})
         self.assertRegex(self.succeed("inspect", tied).decode(), r"\n[ab] .*= [ab]\n")
         plan = self.succeed("convert", "-n", tied).decode()
         self.assertRegex(plan, r"\n[ab]  f32 \[1\]  4 B  = [ab]\n")
@@ -483,7 +479,7 @@ class Inspect(support.EndToEnd):
 
     def test_names_are_cut_to_the_terminal(self):
         name = "model.layers.17." + "very_long_" * 12 + "end.weight"
-        source = self.put("l.safetensors", make_safetensors.encode({name: ("F32", [1], bytes(4))}))
+        source = self.safetensors("l.safetensors", {name: ("F32", [1], bytes(4))})
         self.assertIn(name.encode(), self.succeed("inspect", source))  # whole where it is piped
         for columns in (40, 80, 100):
             text = in_terminal(columns, ["inspect", "l.safetensors"], self.folder)
@@ -496,7 +492,7 @@ class Inspect(support.EndToEnd):
         parts = ("q_proj", "k_proj", "v_proj", "o_proj")
         names = [f"model.layers.{layer}.self_attn.{part}.weight" for layer in range(12) for part in parts]
         tensors = {name: ("BF16", [64, 64], struct.pack("<H", 16000 + i) * 4096) for i, name in enumerate(names)}
-        source = self.put("l.safetensors", make_safetensors.encode(tensors, ties={"head": names[0]}))
+        source = self.safetensors("l.safetensors", tensors, ties={"head": names[0]})
         self.succeed("convert", source, "-o", self.path("l.zt"), "--zstd=planes")
         names.insert(0, "head")
         self.assertRegex(self.succeed("inspect", self.path("l.zt")).decode(), r"byte planes of 8\.00 KiB \(-\d+ %\)  = head  crc32c\n")
@@ -515,7 +511,7 @@ class Inspect(support.EndToEnd):
         self.assertIn(": torch, 4 tensors, 36 parameters (84 with tied ones), 144 B\n", text)
         text = self.succeed("inspect", "--tree", DATA / "torch/tied.pt").decode()
         self.assertRegex(text, r"\nembed +f32 \[6, 4\]  96 B\nhead +f32 \[6, 4\]  tied: embed\n")
-        tied = self.put("t.safetensors", make_safetensors.encode({"m.a": ("F32", [2, 1000], bytes(8000))}, ties={"m.b": "m.a"}))
+        tied = self.safetensors("t.safetensors", {"m.a": ("F32", [2, 1000], bytes(8000))}, ties={"m.b": "m.a"})
         self.assertRegex(self.succeed("inspect", "--tree", tied).decode(),
                          r"\nm +2 tensors \(1 tied\), 2,000 parameters, 7\.81 KiB\n")
 
@@ -526,7 +522,7 @@ class Inspect(support.EndToEnd):
                 rows = [(f"m.{number}.w", ("F32", [2], bytes(8))), (f"m.{number}.b", ("F32", [3 if number in odd else 1],
                                                                    bytes(12 if number in odd else 4)))]
                 tensors.update(reversed(rows) if number in shuffled else rows)
-            source = self.put("n.safetensors", make_safetensors.encode(tensors))
+            source = self.safetensors("n.safetensors", tensors)
             lines = self.succeed("inspect", "--tree", source).decode().splitlines()
             return [line.split("  ")[1] for line in lines if re.match(r"  \d", line)]
         self.assertEqual(tree([0, 3, 4, 5, 1, 2]), ["0-5"])
@@ -601,7 +597,3 @@ class Progress(support.EndToEnd):
         self.assertGreater(self.slow_run(run("--progress", "always")).count(b"\rconvert "), 2)
         self.assertEqual(self.slow_run(run("--progress", "always", "--quiet")), b"")
         self.assertNotIn(b"\r", self.slow_run(run("--progress", "never")))
-
-
-if __name__ == "__main__":
-    unittest.main()

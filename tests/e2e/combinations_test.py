@@ -13,7 +13,3 @@ class Combinations(unittest.TestCase):
         reports = []
         failed = combinations.run_seeds(PROGRAM, SEEDS, report=lambda text, **_: reports.append(text))
         self.assertEqual(failed, [], "\n".join(reports))
-
-
-if __name__ == "__main__":
-    unittest.main()

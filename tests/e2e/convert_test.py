@@ -6,7 +6,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import unittest
 
 import support
 from support import DATA, EXISTS, PATIENCE, PROGRAM, USAGE, read_zt
@@ -90,7 +89,7 @@ class Bytes(support.EndToEnd):
                 data = bytes(byte & 1 for byte in data)
             tensors[dtype.lower()] = (dtype, shape, data)
         self.assertEqual(len(tensors), 22)
-        make_safetensors.write(self.path("all.safetensors"), tensors)
+        self.safetensors("all.safetensors", tensors)
         self.succeed("convert", self.path("all.safetensors"), "-o", self.path("all.zt"))
         self.succeed("verify", self.path("all.zt"))
         objects = read_zt(self.path("all.zt"))["objects"]
@@ -112,7 +111,7 @@ class Bytes(support.EndToEnd):
             "n" * 65536: ("U8", [1], b"x"),
         }
         metadata = {"format": "pt", "note": "käse \"x\"", "json": "{\"a\": [1, 2]}"}
-        make_safetensors.write(self.path("i.safetensors"), tensors, metadata)
+        self.safetensors("i.safetensors", tensors, metadata)
         self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
         content = read_zt(self.path("o.zt"))
         for name, (_, shape, data) in tensors.items():
@@ -151,7 +150,7 @@ class Bytes(support.EndToEnd):
         self.assertEqual(len(read_zt(self.path("o.zt"))["objects"]), 3)
 
     def test_content_decides_not_the_extension(self):
-        make_safetensors.write(self.path("weights.gguf"), make_safetensors.sample())
+        self.safetensors("weights.gguf", make_safetensors.sample())
         self.succeed("convert", self.path("weights.gguf"), "-o", self.path("o.zt"))
         self.assertEqual(sorted(read_zt(self.path("o.zt"))["objects"]), ["a", "b", "c"])
 
@@ -168,7 +167,7 @@ class SameBytes(support.EndToEnd):
         big = (numpy_weights(1 << 20), numpy_weights(3 << 19))
         for number, data in enumerate(big):
             tensors[f"big.{number}"] = ("BF16", (len(data) // 2,), data)
-        make_safetensors.write(self.path("i.safetensors"), tensors, {"k": "v", "a": "b"})
+        self.safetensors("i.safetensors", tensors, {"k": "v", "a": "b"})
 
     def test_twice_and_for_any_number_of_threads_and_any_memory(self):
         output = self.path("o.zt")
@@ -236,8 +235,7 @@ class Command(support.EndToEnd):
 
     def setUp(self):
         super().setUp()
-        self.source = self.path("i.safetensors")
-        make_safetensors.write(self.source, make_safetensors.sample())
+        self.source = self.safetensors("i.safetensors", make_safetensors.sample())
         self.output = self.path("o.zt")
 
     def test_existing_output_is_kept_without_force(self):
@@ -313,8 +311,7 @@ class Command(support.EndToEnd):
             ["inspect"], ["verify"],
         ]:
             with self.subTest(arguments):
-                process = self.run_program(*arguments)
-                self.assertEqual(process.returncode, USAGE, process.stderr)
+                process = self.expect(USAGE, *arguments)
                 self.assertEqual(process.stdout, b"")
                 self.assertNotEqual(process.stderr, b"")
         self.assertEqual(self.entries(), ["i.safetensors"])
@@ -352,7 +349,3 @@ class Tied(support.EndToEnd):
                 self.assertEqual((len(objects), len(blobs)), (3, 1))
                 for entry in objects.values():
                     self.assertEqual(entry["components"]["data"]["bytes"], data)
-
-
-if __name__ == "__main__":
-    unittest.main()

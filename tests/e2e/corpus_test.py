@@ -1,6 +1,5 @@
 """verify gives the right verdict on every file of the corpus, each of which keeps or breaks one rule of the spec."""
 import json
-import unittest
 
 import support
 from support import DATA, DIFFERS, DONE, INVALID, UNSUPPORTED
@@ -41,15 +40,14 @@ class Damage(support.EndToEnd):
     def setUp(self):
         super().setUp()
         import make_safetensors
-        make_safetensors.write(self.path("i.safetensors"), make_safetensors.sample(("a", "b"), "U8", (3,)))
+        self.safetensors("i.safetensors", make_safetensors.sample(("a", "b"), "U8", (3,)))
         self.succeed("convert", self.path("i.safetensors"), "-o", self.path("good.zt"))
         self.content = self.path("good.zt").read_bytes()
 
     def test_cut_at_every_byte(self):
         for length in range(len(self.content)):
             self.put("cut.zt", self.content[:length])
-            process = self.run_program("verify", self.path("cut.zt"))
-            self.assertIn(process.returncode, (DIFFERS, INVALID, UNSUPPORTED), (length, process.stderr))
+            self.expect((DIFFERS, INVALID, UNSUPPORTED), "verify", self.path("cut.zt"))
 
     def test_every_byte_of_every_blob_and_of_the_frame_is_guarded(self):
         """Header magic, data and footer: any change there is found. (A changed manifest may still be a valid one.)"""
@@ -64,8 +62,7 @@ class Damage(support.EndToEnd):
             changed = bytearray(self.content)
             changed[at] ^= 0x40
             self.put("changed.zt", bytes(changed))
-            process = self.run_program("verify", self.path("changed.zt"))
-            self.assertIn(process.returncode, (DIFFERS, INVALID, UNSUPPORTED), at)
+            self.expect((DIFFERS, INVALID, UNSUPPORTED), "verify", self.path("changed.zt"))
 
     def test_a_changed_manifest_never_crashes(self):
         manifest_bytes = int.from_bytes(self.content[-16:-8], "little")
@@ -74,9 +71,4 @@ class Damage(support.EndToEnd):
             changed = bytearray(self.content)
             changed[at] ^= 0x81
             self.put("changed.zt", bytes(changed))
-            process = self.run_program("verify", self.path("changed.zt"))
-            self.assertIn(process.returncode, (DONE, DIFFERS, INVALID, UNSUPPORTED), (at, process.stderr))
-
-
-if __name__ == "__main__":
-    unittest.main()
+            self.expect((DONE, DIFFERS, INVALID, UNSUPPORTED), "verify", self.path("changed.zt"))

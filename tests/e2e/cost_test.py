@@ -424,7 +424,3 @@ class Cost(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             wrong = sum(pool.map(lambda case: try_case(*case), chosen), [])
         self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
-
-
-if __name__ == "__main__":
-    unittest.main()

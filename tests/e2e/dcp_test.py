@@ -2,22 +2,17 @@
 import hashlib
 import json
 import shutil
-import unittest
 import zipfile
 
-from dcp_assembler import METADATA, Checkpoint, floats, grid, instance, listed, members, sizes
+from dcp_assembler import METADATA, Checkpoint, floats, grid, instance, listed, members
 from pickle_assembler import glob, number, numbers, pickled, text
 from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
 
 class Dcp(EndToEnd):
 
-    def converted(self, folder):
-        self.succeed("convert", "-f", folder, "-o", self.path("out.zt"))
-        return read_zt(self.path("out.zt"))["objects"]
-
     def test_the_fixture(self):
         expected = json.loads((DATA / "dcp/expected.json").read_text())
-        objects = self.converted(DATA / "dcp")
+        objects = self.converted(DATA / "dcp")["objects"]
         self.assertEqual(sorted(objects), sorted(expected))
         for name, (element, shape, sha256) in expected.items():
             got = objects[name]["components"]["data"]
@@ -37,7 +32,7 @@ class Dcp(EndToEnd):
             checkpoint.add(name, shape, grid(cuts), floats(count), file=f"__{name}.distcp")
         checkpoint.add("scalar", (), [((), ())], floats(1))
         checkpoint.add("empty", (0, 3), [], b"")
-        objects = self.converted(checkpoint.write())
+        objects = self.converted(checkpoint.write())["objects"]
         self.assertEqual(len(objects), 10)
         for name, entry in objects.items():
             data = entry["components"]["data"]["bytes"]
@@ -183,7 +178,3 @@ class Dcp(EndToEnd):
             checkpoint.add(f"w{i}", (2, 3), [((0, 0), (2, 3))], floats(6), shift=-before)
         checkpoint.files["__0_0.distcp"] = checkpoint.files["__0_0.distcp"][:before // 9]
         self.fail_with(INVALID, "convert", checkpoint.write(), "-o", self.path("x.zt"), says="chunks share the bytes")
-
-
-if __name__ == "__main__":
-    unittest.main()

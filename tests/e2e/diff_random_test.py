@@ -6,7 +6,6 @@ import math
 import os
 import random
 import struct
-import unittest
 import zipfile
 
 import numpy
@@ -330,7 +329,3 @@ class Random(support.EndToEnd):
             for path in self.folder.iterdir():
                 path.unlink()
         self.assertGreater(found, count // 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 import json
 import resource
 import struct
-import unittest
 
 import numpy
 
@@ -19,7 +18,7 @@ def tensor(dtype, array):
 class Diff(support.EndToEnd):
 
     def put_tensors(self, name, tensors):
-        return self.put(name, make_safetensors.encode(tensors))
+        return self.safetensors(name, tensors)
 
     def timed(self, *arguments):
         """The finished process and the seconds of processor time it took."""
@@ -109,9 +108,8 @@ class Diff(support.EndToEnd):
                 {"tensor": "w", "kind": "shape", "first": str(first), "second": str(second)}])
             self.assertEqual(self.differences(a, a), [])
             self.succeed("convert", a, "-o", self.path("a.zt"), "-f", "-q")
-            process = self.run_program("verify", self.path("a.zt"), "--against", b)
-            self.assertEqual(process.returncode, DIFFERS)
-            self.assertIn(f"shape {first} in the file, {second} in the source".encode(), process.stderr)
+            self.expect(DIFFERS, "verify", self.path("a.zt"), "--against", b,
+                        says=f"shape {first} in the file, {second} in the source")
 
     def test_attributes_of_tensors(self):
         def model(name, attributes, values=b"same"):
@@ -125,14 +123,11 @@ class Diff(support.EndToEnd):
             {"tensor": "w", "kind": "attribute", "attribute": "new", "second": "[1]"},
             {"tensor": "w", "kind": "attribute", "attribute": "scale", "first": "2.0", "second": "3.0"},
             {"tensor": "w", "kind": "values", "component": "data", "elements": 4, "differing": 1, "largest": 1.0}])
-        process = self.run_program("diff", a, b)
-        self.assertEqual(process.returncode, DIFFERS)
+        process = self.expect(DIFFERS, "diff", a, b)
         lines = process.stdout.decode().splitlines()
         self.assertEqual(lines[0], f"tensor 'w': attribute 'gone' \"x\" in {a}, none in {b}")
         self.assertEqual(lines[3], f"tensor 'w': attribute 'scale' 2.0 in {a}, 3.0 in {b}")
-        process = self.run_program("verify", a, "--against", b)
-        self.assertEqual(process.returncode, DIFFERS)
-        self.assertIn(b"attribute 'scale' 2.0 in the file, 3.0 in the source", process.stderr)
+        self.expect(DIFFERS, "verify", a, "--against", b, says="attribute 'scale' 2.0 in the file, 3.0 in the source")
         self.assertEqual(self.differences(a, a), [])
         # An empty map of them is none.
         self.assertEqual(self.differences(model("a.zt", {}), self.put_tensors("b.safetensors", {"w": ("U8", [4], b"same")})), [])
@@ -163,8 +158,9 @@ class Diff(support.EndToEnd):
         changed = blob.copy()
         changed[7] += 2
         count = 20_000
-        files = [self.put(f"{name}.safetensors", make_safetensors.encode(
-            {"t0": tensor("F32", data)}, ties={f"t{i}": "t0" for i in range(1, count)})) for name, data in (("a", blob), ("b", changed))]
+        files = [self.safetensors(f"{name}.safetensors", {"t0": tensor("F32", data)},
+                                  ties={f"t{i}": "t0" for i in range(1, count)}) for name,
+                 data in (("a", blob), ("b", changed))]
         process, seconds = self.timed("diff", *files, "--json")
         result = json.loads(process.stdout)
         self.assertEqual((result["tensors"], result["bytes"]), (count, count << 20))
@@ -199,7 +195,3 @@ class Diff(support.EndToEnd):
         self.assertEqual(process.stdout, b"tensor 'w': 1 of 1 elements differ, by at most 0.5\n")
         self.fail_with(IO, "diff", a, self.path("missing"), says="missing")
         self.fail_with(INVALID, "diff", a, self.put("bad", b"nothing"), says="bad")
-
-
-if __name__ == "__main__":
-    unittest.main()

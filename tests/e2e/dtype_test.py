@@ -1,7 +1,6 @@
 """--dtype and --dequantize through the program: the values, what else of an object changes, and what does not."""
 import hashlib
 import json
-import unittest
 
 import numpy
 
@@ -23,17 +22,12 @@ NARROWER = {"f16": lambda values: values.astype("<f2"), "bf16": bf16}
 
 class Dtype(EndToEnd):
 
-    def converted(self, source, *options):
-        output = self.path("out.zt")
-        self.succeed("convert", "-f", *options, source, "-o", output)
-        return read_zt(output)["objects"]
-
     def test_blocks_become_the_values_that_gguf_py_finds_in_them(self):
         seen = 0
         for name, expected in EXPECTED.items():
-            kept = self.converted(GGUF / name)
+            kept = self.converted(GGUF / name)["objects"]
             for threads in "1", "3":
-                wide = self.converted(GGUF / name, "--dequantize", "f32", "-T", threads)
+                wide = self.converted(GGUF / name, "--dequantize", "f32", "-T", threads)["objects"]
                 self.assertEqual(list(wide), list(kept))
                 for tensor, got in wide.items():
                     if not kept[tensor]["format"].startswith("gguf."):
@@ -47,7 +41,7 @@ class Dtype(EndToEnd):
                         self.assertEqual(hashlib.sha256(data["bytes"]).hexdigest(),
                                          expected[tensor]["dequantized_f32_sha256"], tensor)
             for dtype, narrow in NARROWER.items():
-                for tensor, got in self.converted(GGUF / name, "--dequantize", dtype, "--zstd").items():
+                for tensor, got in self.converted(GGUF / name, "--dequantize", dtype, "--zstd")["objects"].items():
                     if not kept[tensor]["format"].startswith("gguf."):
                         continue
                     values = numpy.frombuffer(wide[tensor]["components"]["data"]["bytes"], "<f4")
@@ -58,9 +52,9 @@ class Dtype(EndToEnd):
     def test_sparse_values_change_and_indices_do_not(self):
         for name in "csr.npz", "csc.npz", "coo.npz":
             with self.subTest(name):
-                kept = self.converted(DATA / "scipy" / name)
+                kept = self.converted(DATA / "scipy" / name)["objects"]
                 self.assertEqual(len(kept), 1)
-                for tensor, got in self.converted(DATA / "scipy" / name, "--dtype", "f16").items():
+                for tensor, got in self.converted(DATA / "scipy" / name, "--dtype", "f16")["objects"].items():
                     want = kept[tensor]
                     self.assertRegex(want["format"], "^sparse_")
                     self.assertEqual((got["format"], got["shape"]), (want["format"], want["shape"]))
@@ -82,7 +76,7 @@ class Dtype(EndToEnd):
         self.fail_with(NUMERIC, "convert", "--dtype", "i32", source, "-o", output,
                        says=("tensor 'w'", "1 NaN has no counterpart in i32"))
         self.assertFalse(output.exists())
-        (got,) = self.converted(source, "--dtype", "i32", "--on-overflow", "saturate").values()
+        (got,) = self.converted(source, "--dtype", "i32", "--on-overflow", "saturate")["objects"].values()
         self.assertEqual(numpy.frombuffer(got["components"]["data"]["bytes"], "<i4").tolist(), [1, 10**6, -10**6, 0, 2])
 
 
@@ -115,7 +109,3 @@ class Dtype(EndToEnd):
         self.assertEqual(self.json("convert", self.path("x.npy"), "-o", self.path("o.zt"), "-f", "--dtype", "i8", "-q",
                                    "--on-overflow", "saturate", "--json")["numeric"],
                          [{"tensor": "x", "overflow": 3, "nan_lost": 1, "fraction_lost": 1}])
-
-
-if __name__ == "__main__":
-    unittest.main()

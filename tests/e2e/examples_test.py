@@ -3,7 +3,6 @@ import hashlib
 import os
 import pathlib
 import subprocess
-import unittest
 
 import numpy
 
@@ -166,7 +165,3 @@ class Examples(support.EndToEnd):
             self.assertRegex(process.stderr, r"\A[^\n]+\n\Z")
             self.assertIn(says, process.stderr)
             self.assertEqual(self.entries(), ["broken.bin", "model.bin"])
-
-
-if __name__ == "__main__":
-    unittest.main()

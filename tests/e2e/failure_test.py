@@ -2,7 +2,6 @@
 import signal
 import subprocess
 import time
-import unittest
 
 import support
 from support import INTERRUPTED, INVALID, IO, PATIENCE, PROGRAM
@@ -49,8 +48,7 @@ class Failure(support.EndToEnd):
 
     def test_no_room_for_the_output(self):
         """A file-size limit stands in for a full disk."""
-        source = self.path("i.safetensors")
-        make_safetensors.write(source, make_safetensors.sample("abcd", "U8", (1 << 20,)))
+        source = self.safetensors("i.safetensors", make_safetensors.sample("abcd", "U8", (1 << 20,)))
         for kept in self.both_ways():
             process = subprocess.run(
                 ["bash", "-c", 'trap "" XFSZ; ulimit -f 1024; exec "$@"', "bash", PROGRAM, "convert", "-f", source,
@@ -60,16 +58,13 @@ class Failure(support.EndToEnd):
             self.check_nothing_new(kept)
 
     def test_output_folder_missing(self):
-        source = self.path("i.safetensors")
-        make_safetensors.write(source, make_safetensors.sample())
+        source = self.safetensors("i.safetensors", make_safetensors.sample())
         self.fail_with(IO, "convert", source, "-o", self.path("none/o.zt"), says="none")
         self.assertEqual(self.entries(), ["i.safetensors", "out"])
 
     def test_output_is_a_folder(self):
-        source = self.path("i.safetensors")
-        make_safetensors.write(source, make_safetensors.sample())
-        process = self.run_program("convert", "-f", source, "-o", self.out)
-        self.assertIn(process.returncode, (IO, support.USAGE, support.EXISTS), process.stderr)
+        source = self.safetensors("i.safetensors", make_safetensors.sample())
+        self.expect((IO, support.USAGE, support.EXISTS), "convert", "-f", source, "-o", self.out)
         self.assertEqual(self.entries(self.out), [])
 
     def interrupt(self, process, when, signal_number=signal.SIGINT):
@@ -138,7 +133,3 @@ class Failure(support.EndToEnd):
                 self.skipTest("the sanitizers need more address space than the limit leaves")
             self.assertEqual(process.returncode, INVALID, process.stderr)
             self.check_nothing_new(False)
-
-
-if __name__ == "__main__":
-    unittest.main()

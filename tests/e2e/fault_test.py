@@ -12,7 +12,6 @@ import errno
 import itertools
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -76,8 +75,7 @@ class Faults(support.EndToEnd):
     def inputs(self):
         arrays = {name: numpy.frombuffer(data, numpy.float16).reshape(shape)
                   for name, (_, shape, data) in tensors().items()}
-        plain = self.path("i.safetensors")
-        make_safetensors.write(plain, tensors())
+        plain = self.safetensors("i.safetensors", tensors())
         yield "safetensors", Input(plain, [plain], ranges={plain: ranges_of(plain)})
         yield "pipe", Input("-", ["standard input"], stdin=plain.read_bytes())
         folder = self.path("shards")
@@ -237,8 +235,7 @@ class Faults(support.EndToEnd):
 
     def test_a_signal_while_files_are_moved_into_place(self):
         """extract -o DIR/: what is being published gets there, however long it takes; what is not yet, never does."""
-        source = self.path("i.safetensors")
-        make_safetensors.write(source, {f"t{n}": ("U8", [3], b"abc") for n in range(8)})
+        source = self.safetensors("i.safetensors", {f"t{n}": ("U8", [3], b"abc") for n in range(8)})
         for calls, patience, status, want in ((",renameat2,", 500, DONE, [f"t{n}.npy" for n in range(8)]),
                                               (",syncfs,", 4000, INTERRUPTED, None)):
             folder, log = self.path("back"), self.path("log")
@@ -293,7 +290,3 @@ class Faults(support.EndToEnd):
         print(f"{found.total()} faults injected: {dict(found)}; by call {dict(sorted(by_call.items()))}")
         self.assertGreater(found["failed"], 100)
         self.assertGreater(found["survived"], 100)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import time
-import unittest
 
 import support
 import zt2read
@@ -31,9 +30,8 @@ class Kill(support.EndToEnd):
         self.out = self.path("out")
         self.out.mkdir()
         self.output = self.out / "o.zt"
-        self.source = self.path("i.safetensors")
-        make_safetensors.write(self.source, make_safetensors.sample(
-            [f"t{number}" for number in range(48)], "BF16", (512, 512)))
+        self.source = self.safetensors(
+            "i.safetensors", make_safetensors.sample([f"t{number}" for number in range(48)], "BF16", (512, 512)))
 
     def test_kills_at_random_moments(self):
         kills = int(os.environ.get("ZT_KILLS", "40"))
@@ -87,7 +85,3 @@ class Kill(support.EndToEnd):
                 self.assertEqual(self.output.read_bytes(), want[options])
             self.output.unlink(missing_ok=True)
         print(f"{kills} kills: {found}, {leftovers} temporary files found after them")
-
-
-if __name__ == "__main__":
-    unittest.main()

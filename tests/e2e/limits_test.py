@@ -28,8 +28,7 @@ class Limits(support.EndToEnd):
         self.output = self.out / "o.zt"
 
     def source_of(self, *names, size=1 << 20, name="i.safetensors"):
-        source = self.path(name)
-        make_safetensors.write(source, make_safetensors.sample(names or "abcd", "U8", (size,)))
+        source = self.safetensors(name, make_safetensors.sample(names or "abcd", "U8", (size,)))
         return source
 
     def sparse_source(self, size, name="i.safetensors"):
@@ -148,9 +147,9 @@ class Limits(support.EndToEnd):
         """From too little to start with to enough: done, or one line that says memory; never a crash."""
         if self.sanitized():
             self.skipTest("the sanitizers need more address space than the limits leave")
-        source = self.path("i.safetensors")
-        make_safetensors.write(source, {**make_safetensors.sample("abcd", "U8", (6 << 20,)),
-                                        **make_safetensors.sample([f"n{i}" for i in range(3000)], "U8", (50,))})
+        source = self.safetensors("i.safetensors", {**make_safetensors.sample("abcd", "U8", (6 << 20,)),
+                                                    **make_safetensors.sample([f"n{i}" for i in range(3000)], "U8",
+                                                                              (50,))})
         found = {}
         for options in ("-T 1", "-T 3", "--zstd -T 2", "--zstd=19 -T 1", "--dtype f32 -T 2"):
             enough = False
@@ -197,8 +196,8 @@ class Limits(support.EndToEnd):
 
     def test_100_000_tensors(self):
         names = [f"model.layers.{i}.weight" for i in range(100_000)]
-        source = self.path("i.safetensors")
-        make_safetensors.write(source, {name: ("U8", (3,), struct.pack("<I", i)[:3]) for i, name in enumerate(names)})
+        source = self.safetensors("i.safetensors", {name: ("U8", (3,), struct.pack("<I", i)[:3]) for i,
+                                                    name in enumerate(names)})
         self.succeed("convert", "-q", "-T", "2", source, "-o", self.output)
         report = self.json("verify", "--json", self.output)
         self.assertEqual((report["objects"], report["problems"]), (100_000, []))
@@ -207,8 +206,7 @@ class Limits(support.EndToEnd):
 
     def test_names_of_64_kib(self):
         names = [letter * (64 << 10) for letter in "abc"]
-        source = self.path("i.safetensors")
-        make_safetensors.write(source, make_safetensors.sample(names, "U8", (10,)))
+        source = self.safetensors("i.safetensors", make_safetensors.sample(names, "U8", (10,)))
         self.succeed("convert", "-q", source, "-o", self.output)
         found = support.read_zt(self.output)
         self.assertEqual(sorted(found["objects"]), names)
@@ -233,15 +231,10 @@ class Limits(support.EndToEnd):
 
     @unittest.skipUnless(os.environ.get("ZT_LIMITS") == "all", "takes gigabytes of memory; ZT_LIMITS=all")
     def test_a_manifest_beyond_1_gib_is_not_written(self):
-        source = self.path("i.safetensors")
-        make_safetensors.write(source, {f"t{i}": ("U8", (1,), b"x") for i in range(11_000)})
+        source = self.safetensors("i.safetensors", {f"t{i}": ("U8", (1,), b"x") for i in range(11_000)})
         self.output.write_bytes(OLD)
         line = self.fail_with((USAGE, INVALID), "convert", "-q", "-f", "--rename", "s/^/" + "n" * 100_000 + "/", source, "-o",
                               self.output, says=(str(self.output), "1 GiB"))
         self.assertLess(len(line), 1000)
         self.assertEqual(self.entries(self.out), ["o.zt"])
         self.assertEqual(self.output.read_bytes(), OLD)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,12 +4,11 @@ The tests of the modules do the same piece by piece; here it is what a user runs
 """
 import hashlib
 import json
-import unittest
 import zipfile
 
 import numpy
 
-from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, INVALID, UNSUPPORTED, EndToEnd
 
 EXPECTED = json.loads((DATA / "npy/expected.json").read_text())
 
@@ -29,11 +28,6 @@ def sha256(data):
 
 class Numpy(EndToEnd):
 
-    def converted(self, source, *options):
-        output = self.path("out.zt")
-        self.succeed("convert", "-f", *options, source, "-o", output)
-        return read_zt(output)["objects"]
-
     def check(self, got, want):
         self.assertEqual(got["format"], "dense")
         data = got["components"]["data"]
@@ -47,7 +41,7 @@ class Numpy(EndToEnd):
         self.assertEqual(len(names), 16)
         for name in names:
             with self.subTest(name):
-                objects, tensors = self.converted(DATA / name), EXPECTED[name]
+                objects, tensors = self.converted(DATA / name)["objects"], EXPECTED[name]
                 self.assertEqual(sorted(objects), sorted(tensors))
                 for tensor, want in tensors.items():
                     self.check(objects[tensor], want)
@@ -59,7 +53,7 @@ class Numpy(EndToEnd):
         for source in (DATA / "npy").glob("*.npy"):
             (folder / source.name).write_bytes(source.read_bytes())
             want.update(EXPECTED["npy/" + source.name])
-        objects = self.converted(folder)
+        objects = self.converted(folder)["objects"]
         self.assertEqual(sorted(objects), sorted(want))
         for name, tensor in want.items():
             self.check(objects[name], tensor)
@@ -72,7 +66,7 @@ class Numpy(EndToEnd):
         outside.write_bytes(source.read_bytes())
         (folder / "a.npy").symlink_to(outside)
         self.fail_with(INVALID, "convert", folder, "-o", self.path("o.zt"), says=("a.npy", "leaves the folder"))
-        self.assertEqual(sorted(self.converted(folder, "--follow-links")), ["a"])
+        self.assertEqual(sorted(self.converted(folder, "--follow-links")["objects"]), ["a"])
 
     def test_what_is_no_tensor_is_listed_and_can_be_excluded(self):
         good = (DATA / "npy/f4.npy").read_bytes()
@@ -92,15 +86,15 @@ class Numpy(EndToEnd):
                 self.fail_with(UNSUPPORTED, "convert", source, "--include", name, "-o", self.path("o.zt"),
                                says=(f"tensor '{name}'", message))
             self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("o.zt"))
-            self.assertEqual(list(self.converted(source, "--include", "good")), ["good"])
+            self.assertEqual(list(self.converted(source, "--include", "good")["objects"]), ["good"])
             excluded = [word for name in REFUSED for word in ("--exclude", name)]
-            self.assertEqual(list(self.converted(source, *excluded)), ["good"])
+            self.assertEqual(list(self.converted(source, *excluded)["objects"]), ["good"])
 
     def test_an_archive_without_arrays(self):
         with zipfile.ZipFile(self.path("none.npz"), "w"):
             pass
         self.assertEqual(self.json("inspect", "--json", self.path("none.npz"))["objects"], [])
-        self.assertEqual(self.converted(self.path("none.npz")), {})
+        self.assertEqual(self.converted(self.path("none.npz"))["objects"], {})
         with zipfile.ZipFile(self.path("model.keras"), "w") as archive:
             archive.writestr("config.json", b"{}")
         for command in (["inspect"], ["convert", "-o", self.path("o.zt")]):
@@ -110,7 +104,7 @@ class Numpy(EndToEnd):
         want = EXPECTED["scipy/csr.npz"]
         for form in ["csr", "csc", "coo"]:
             with self.subTest(form):
-                (matrix,) = self.converted(DATA / f"scipy/{form}.npz").values()
+                (matrix,) = self.converted(DATA / f"scipy/{form}.npz")["objects"].values()
                 self.assertEqual(matrix["format"], "sparse_coo" if form == "coo" else "sparse_csr")
                 self.assertEqual(sha256(self.dense(matrix)), want["dense_equivalent"]["sha256"])
                 if matrix["format"] == "sparse_csr":
@@ -122,7 +116,7 @@ class Numpy(EndToEnd):
             numpy.savez(self.path("m.npz"), data=numpy.ones(2, numpy.float32), indices=numpy.array([0, 2]),
                         indptr=numpy.array([0, 1, 2]), shape=numpy.array([2, 3]), format=numpy.array(b"csr"),
                         _is_array=numpy.array(is_array))
-            (matrix,) = self.converted(self.path("m.npz")).values()
+            (matrix,) = self.converted(self.path("m.npz"))["objects"].values()
             self.assertEqual(matrix.get("attributes", {}), {"scipy_is_array": True} if is_array else {})
             self.succeed("extract", "-f", self.path("out.zt"), "-o", self.path("back.npz"))
             back = numpy.load(self.path("back.npz"))
@@ -155,7 +149,7 @@ class Numpy(EndToEnd):
         self.assertEqual(len(pairs), 21)
         for pair, want in pairs.items():
             with self.subTest(pair):
-                objects = self.converted(DATA / f"convert/{pair}.npy", "-T1", "--dtype", want["dtype"])
+                objects = self.converted(DATA / f"convert/{pair}.npy", "-T1", "--dtype", want["dtype"])["objects"]
                 (converted,) = objects.values()
                 data = converted["components"]["data"]
                 self.assertEqual(data.get("type") or data["dtype"], want["dtype"])
@@ -174,7 +168,3 @@ class Numpy(EndToEnd):
                 self.fail_with(UNSUPPORTED, "convert", file, "-o", output,
                                says=[f"{file}: tensor '{file.stem}': ", REFUSED[file.stem]])
                 self.assertEqual(self.entries(), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,10 +5,9 @@ import os
 import resource
 import struct
 import subprocess
-import unittest
 
 from onnx_assembler import constant, external, field, graph, model, node, tensor, varint, whole, within
-from support import DATA, INVALID, PATIENCE, PROGRAM, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, DONE, INVALID, PATIENCE, PROGRAM, UNSUPPORTED, EndToEnd, read_zt
 
 MODELS = DATA / "onnx"
 EXPECTED = json.loads((MODELS / "expected.json").read_text())
@@ -17,11 +16,6 @@ RAW = field(9, struct.pack("<2f", 1, 2))
 
 
 class Onnx(EndToEnd):
-
-    def converted(self, source):
-        output = self.path("out.zt")
-        self.succeed("convert", "-f", source, "-o", output)
-        return read_zt(output)
 
     def data(self, *tensors, **options):
         source = self.put("m.onnx", model(*tensors, **options))
@@ -101,8 +95,7 @@ class Onnx(EndToEnd):
 
     def test_what_is_left_out_is_said(self):
         def said(main):
-            process = self.run_program("convert", "-f", self.put("m.onnx", whole(main)), "-o", self.path("x.zt"))
-            self.assertEqual(process.returncode, 0, process.stderr)
+            process = self.expect(DONE, "convert", "-f", self.put("m.onnx", whole(main)), "-o", self.path("x.zt"))
             return process.stderr.decode()
 
         attribute = field(1, "value") + field(5, tensor("", 1, (2,), RAW))
@@ -230,7 +223,3 @@ class Onnx(EndToEnd):
                 source = self.put("h.onnx", data)
                 self.fail_with(status, "convert", "--from", "onnx", source, "-o", self.path("h.zt"))
                 self.assertFalse(self.path("h.zt").exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,13 +2,12 @@
 import hashlib
 import json
 import shutil
-import unittest
 
 import numpy
 
 import make_safetensors
 import support
-from support import DATA, INVALID, USAGE, read_zt
+from support import DATA, DONE, INVALID, USAGE, read_zt
 
 DTYPES = {"f16": numpy.float16, "f32": numpy.float32, "i32": numpy.int32, "i64": numpy.int64}
 NAMES = {numpy.dtype(numpy.float16): "F16", numpy.dtype(numpy.float32): "F32",
@@ -128,7 +127,7 @@ class Grouping(support.EndToEnd):
         names = [f"model-{i + 1:05}-of-{files:05}.safetensors" for i in range(files)]
         for i, name in enumerate(names):
             part = {key: tensors[key] for key in list(tensors)[i::files]}
-            self.put(f"{folder}/{name}", make_safetensors.encode(part, {"format": "pt"}))
+            self.safetensors(f"{folder}/{name}", part, {"format": "pt"})
         if files > 1:
             index = {"weight_map": {key: names[i % files] for i, key in enumerate(tensors)}}
             self.put(f"{folder}/model.safetensors.index.json", json.dumps(index).encode())
@@ -139,8 +138,7 @@ class Grouping(support.EndToEnd):
     def convert(self, *arguments):
         """Runs convert --quant group; returns what was written and the warnings."""
         output = self.path("out.zt")
-        process = self.run_program("convert", *arguments, "--quant", "group", "-f", "-o", output)
-        self.assertEqual(process.returncode, 0, process.stderr.decode())
+        process = self.expect(DONE, "convert", *arguments, "--quant", "group", "-f", "-o", output)
         warnings = [line for line in process.stderr.decode().splitlines() if "warning:" in line]
         return read_zt(output), warnings
 
@@ -359,10 +357,8 @@ class Grouping(support.EndToEnd):
         self.assertIn("80 more modules stay as separate tensors", warnings[-1])
 
     def test_a_pipe_is_not_grouped(self):
-        process = self.run_program("convert", "-", "--quant", "group", "-o", "out.zt",
-                                   stdin=(DATA / "gptq/model.safetensors").read_bytes())
-        self.assertEqual(process.returncode, 0, process.stderr)
-        self.assertIn(b"a pipe cannot be reordered", process.stderr)
+        self.expect(DONE, "convert", "-", "--quant", "group", "-o", "out.zt", says="a pipe cannot be reordered",
+                    stdin=(DATA / "gptq/model.safetensors").read_bytes())
         objects = read_zt(self.path("out.zt"))["objects"]
         self.assertEqual({thing["format"] for thing in objects.values()}, {"dense"})
 
@@ -422,7 +418,3 @@ class Grouping(support.EndToEnd):
                            says=("config.json", says))
             self.assertFalse(self.path("x.zt").exists())
         self.succeed("convert", folder, "-q", "-o", "x.zt")  # which does not ask for it
-
-
-if __name__ == "__main__":
-    unittest.main()

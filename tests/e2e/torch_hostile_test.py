@@ -8,7 +8,6 @@ import pathlib
 import resource
 import struct
 import subprocess
-import unittest
 import zipfile
 
 from pickle_assembler import (FLOATS, MAGIC, ORDERED, PROTOCOL, SYSTEM, archive, call, dictionary, glob, number,
@@ -432,7 +431,3 @@ class Hostile(EndToEnd):
         sanitized = b"__asan_init" in pathlib.Path(PROGRAM).read_bytes()
         if not sanitized and most > MEMORY:
             raise AssertionError(f"a run took {most >> 20} MiB, {MEMORY >> 20} are allowed")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 What cannot be converted is listed and can be excluded; what is left out is named.
 """
 import struct
-import unittest
 import zipfile
 
 from pickle_assembler import (FLOATS, ORDERED, archive, call, dictionary, glob, number, numbers, storage, stream,
@@ -56,9 +55,8 @@ class TorchObjects(EndToEnd):
         """The file's objects and attributes, and what was said on the way. `body` may be a whole file."""
         data = body if body[:1] in (b"\x80", b"P") else archive(body, storages)
         source = "-" if stdin else self.put("m.pt", data)
-        process = self.run_program("convert", "-f", source, *options, "-o", self.path("m.zt"),
-                                   stdin=data if stdin else None)
-        self.assertEqual(process.returncode, DONE, process.stderr)
+        process = self.expect(DONE, "convert", "-f", source, *options, "-o", self.path("m.zt"),
+                              stdin=data if stdin else None)
         file = read_zt(self.path("m.zt"))
         return file["objects"], file["attributes"], process.stderr.decode()
 
@@ -226,7 +224,3 @@ class TorchObjects(EndToEnd):
     def test_old_protocols_are_refused_with_a_word(self):
         source = self.put("m.pt", b"L119547037146038801333356L\n.I1001\n.(dp0\n.")
         self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("m.zt"), says="protocol 0 or 1")
-
-
-if __name__ == "__main__":
-    unittest.main()

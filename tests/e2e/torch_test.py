@@ -10,11 +10,10 @@ import shutil
 import struct
 import subprocess
 import sys
-import unittest
 import zipfile
 
 import pickle_assembler as pickles
-from support import DATA, HERE, INVALID, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, DONE, HERE, INVALID, UNSUPPORTED, EndToEnd, read_zt
 
 TORCH = DATA / "torch"
 EXPECTED = json.loads((TORCH / "expected.json").read_text())
@@ -30,11 +29,6 @@ def python_with_torch():
 
 
 class Torch(EndToEnd):
-
-    def converted(self, source, *options, stdin=None):
-        output = self.path("out.zt")
-        self.succeed("convert", "-f", *options, source, "-o", output, stdin=stdin)
-        return read_zt(output)
 
     def check(self, objects, expected):
         self.assertEqual(sorted(objects), sorted(expected))
@@ -135,9 +129,7 @@ class Torch(EndToEnd):
             data[place + 16:place + 20] = bytes(4)
             place = data.find(b"PK\x01\x02", place + 4)
         bare = self.put("bare.pt", bytes(data))
-        process = self.run_program("convert", bare, "-o", self.path("bare.zt"))
-        self.assertEqual(process.returncode, 0, process.stderr)
-        self.assertIn(b"no CRCs", process.stderr)
+        self.expect(DONE, "convert", bare, "-o", self.path("bare.zt"), says="no CRCs")
         self.check(read_zt(self.path("bare.zt"))["objects"], EXPECTED["views.pt"])
 
     def test_memory_limits_hold_for_views(self):
@@ -294,9 +286,8 @@ class Torch(EndToEnd):
     def test_a_folder_may_hold_other_files_of_that_name(self):
         self.put("model/pytorch_model.bin", pickles.archive(pickles.dictionary(w=pickles.tensor())))
         self.put("model/tok.bin", b"tokens and tokens")
-        done = self.run_program("convert", self.path("model"), "-o", self.path("m.zt"))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(b"tok.bin is no checkpoint and is left out", done.stderr)
+        self.expect(DONE, "convert", self.path("model"), "-o", self.path("m.zt"),
+                    says="tok.bin is no checkpoint and is left out")
         self.assertEqual(list(read_zt(self.path("m.zt"))["objects"]), ["w"])
         # What has a checkpoint's name is one, and a damaged one is no reason to leave it out.
         self.put("model/extra.bin", pickles.archive(pickles.dictionary(e=pickles.tensor())))
@@ -361,7 +352,3 @@ class Torch(EndToEnd):
                 if "_stream_" in name:
                     with open(folder / name, "rb") as stream:
                         self.check(self.converted("-", stdin=stream.read())["objects"], tensors)
-
-
-if __name__ == "__main__":
-    unittest.main()

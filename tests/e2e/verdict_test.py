@@ -3,12 +3,10 @@
 What the manifest shows, every command sees; what the data alone show, those that read them.
 """
 import struct
-import unittest
 
 import cbor2
 import numpy
 
-import make_safetensors
 import make_zt
 import make_zt2
 import support
@@ -180,7 +178,7 @@ class Verdicts(support.EndToEnd):
 
     def test_planes_that_say_nothing_are_the_usual_ones(self):
         values = numpy.random.default_rng(1).normal(0, 0.02, 3_000_000).astype("<f4")
-        source = self.put("in.safetensors", make_safetensors.encode({"t": ("F32", [3_000_000], values.tobytes())}))
+        source = self.safetensors("in.safetensors", {"t": ("F32", [3_000_000], values.tobytes())})
         usual, other = self.path("usual.zt"), self.path("other.zt")
         self.succeed("convert", source, "-o", usual, "--spec", "2.0", "--zstd=planes")
         self.succeed("convert", source, "-o", other, "--spec", "2.0", "--zstd=planes", "--chunk", "1MiB")
@@ -235,7 +233,3 @@ class Verdicts(support.EndToEnd):
         changed = canonical(reserved=7)
         self.succeed("verify", changed)
         self.fail_with(DIFFERS, "verify", "--canonical", changed, says="the footer is not that of the canonical form")
-
-
-if __name__ == "__main__":
-    unittest.main()

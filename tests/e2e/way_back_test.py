@@ -2,11 +2,9 @@
 import json
 import pathlib
 import struct
-import unittest
 
 import numpy
 
-import make_safetensors
 import support
 from support import DATA, DIFFERS
 
@@ -37,7 +35,7 @@ class WayBack(support.EndToEnd):
         for metadata in ({}, None, {"": "empty key"}):
             for options in [[], ["--spec", "1.1"], ["--spec", "0.1", "--no-metadata"]]:
                 with self.subTest(metadata=metadata, options=options):
-                    source = self.put("a.safetensors", make_safetensors.encode(tensors, metadata))
+                    source = self.safetensors("a.safetensors", tensors, metadata)
                     self.succeed("convert", "-f", *options, source, "-o", self.path("a.zt"))
                     self.succeed("verify", self.path("a.zt"), "--against", source)
                     self.succeed("extract", "-f", self.path("a.zt"), "-o", self.path("b.safetensors"))
@@ -65,7 +63,7 @@ class WayBack(support.EndToEnd):
 
     def test_version_0_1_without_the_attributes_it_cannot_hold(self):
         tensors = {"w": ("F32", [1], b"abcd")}
-        source = self.put("hub.safetensors", make_safetensors.encode(tensors, {"format": "pt"}))
+        source = self.safetensors("hub.safetensors", tensors, {"format": "pt"})
         self.fail_with(support.USAGE, "convert", "--spec", "0.1", source, "-o", self.path("o.zt"),
                        says=("there is 'format'", "--no-metadata"))
         self.succeed("convert", "--spec", "0.1", "--no-metadata", source, "-o", self.path("o.zt"))
@@ -120,10 +118,10 @@ class WayBack(support.EndToEnd):
         f = lambda *v: struct.pack(f"<{len(v)}f", *v)
         tensors = {"same": ("F32", [2], f(1, 2)), "value": ("F32", [2], f(1, 2)), "type": ("F32", [1], f(1)),
                    "missing": ("U8", [1], b"x")}
-        source = self.put("a.safetensors", make_safetensors.encode(tensors))
+        source = self.safetensors("a.safetensors", tensors)
         self.succeed("convert", source, "--dtype", "type=bf16", "--exclude", "missing", "-o", self.path("a.zt"))
         tensors["value"] = ("F32", [2], f(1, 2.5))
-        other = self.put("b.safetensors", make_safetensors.encode(tensors))
+        other = self.safetensors("b.safetensors", tensors)
         process = self.run_program("verify", self.path("a.zt"), "--against", other)
         self.assertEqual((process.returncode, process.stdout), (DIFFERS, b""))
         prefix = f"ztstream: {self.path('a.zt')}: "
@@ -133,7 +131,3 @@ class WayBack(support.EndToEnd):
             prefix + "tensor 'missing': only in the source"]))
         result = json.loads(self.run_program("verify", "--json", self.path("a.zt"), "--against", other).stdout)
         self.assertEqual((result["ok"], result["compared"], len(result["differences"])), (False, 3, 3))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,5 +1,4 @@
 """1.2 to 2.0 to 1.2, and 0.1 to 2.0 to 0.1: every declaration and every value comes back."""
-import unittest
 
 import make_zt2
 import support
@@ -89,7 +88,3 @@ class RoundTrip(support.EndToEnd):
         file = make_zt2.File()
         file.add("t", [2], attributes={"a": 1}, data=file.part(bytes(8), "f32"))
         self.assertNotIn(self.succeed("id", self.put("in.zt", file.finish())), ids)
-
-
-if __name__ == "__main__":
-    unittest.main()

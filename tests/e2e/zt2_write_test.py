@@ -5,11 +5,9 @@ import os
 import struct
 import subprocess
 import sys
-import unittest
 
 import zstandard
 
-import make_safetensors
 import make_zt
 import support
 import zt2_goldens
@@ -55,8 +53,7 @@ class Writing(support.EndToEnd):
         for i, size in enumerate(sizes):
             content[f"t{i}"] = struct.pack(f"<{size}f", *((7 * i + j % 251) / 8 for j in range(size)))
             tensors[f"t{i}"] = ("F32", [size], content[f"t{i}"])
-        path = self.path(name)
-        make_safetensors.write(path, tensors)
+        path = self.safetensors(name, tensors)
         return path, content
 
 
@@ -106,7 +103,7 @@ class Canonical(Writing):
                    ("empty", "F32", [0], b""), ("none", "I8", [3, 0], b"")]
         files = []
         for order in (entries, entries[::-1]):
-            make_safetensors.write(self.path("in.safetensors"), {n: (t, s, c) for n, t, s, c in order})
+            self.safetensors("in.safetensors", {n: (t, s, c) for n, t, s, c in order})
             file = self.convert("--canonical", self.path("in.safetensors"))
             file.check_canonical()
             files.append(file.data)
@@ -119,7 +116,7 @@ class Canonical(Writing):
         first = bytes(size)
         other = bytearray(first)
         other[100_000] = 1  # between the samples of beginning and middle
-        make_safetensors.write(self.path("in.safetensors"), {
+        self.safetensors("in.safetensors", {
             "a": ("U8", [size], first), "b": ("U8", [size], bytes(other)), "c": ("U8", [size], first)})
         file = self.convert("--canonical", self.path("in.safetensors"))
         file.check_canonical()
@@ -131,16 +128,15 @@ class Canonical(Writing):
             with self.subTest(name):
                 self.convert("--canonical", DATA / "zt" / name).check_canonical()
         single = struct.pack("<20000f", *range(20000))
-        make_safetensors.write(self.path("in.safetensors"), {
-            "a": ("F64", [20000], struct.pack("<20000d", *range(20000))), "b": ("F32", [20000], single),
-            "c": ("U8", [80000], single)})
+        self.safetensors("in.safetensors", {"a": ("F64", [20000], struct.pack(
+            "<20000d", *range(20000))), "b": ("F32", [20000], single), "c": ("U8", [80000], single)})
         file = self.convert("--canonical", "--dtype", "a=f32", self.path("in.safetensors"))
         file.check_canonical()
         self.assertEqual(len({o.parts["data"].offset for o in file.objects.values()}), 1)
 
     def test_conversions_are_looked_at_after_they_were_made(self):
         half, single = struct.pack("<4e", 1, 2, 3, 4), struct.pack("<4f", 1, 2, 3, 4)
-        make_safetensors.write(self.path("in.safetensors"), {"a": ("F16", [4], half), "b": ("F32", [4], single)})
+        self.safetensors("in.safetensors", {"a": ("F16", [4], half), "b": ("F32", [4], single)})
         file = self.convert("--canonical", "--dtype", "a=f32", self.path("in.safetensors"))
         file.check_canonical()
         self.assertEqual(file.objects["a"].parts["data"].offset, file.objects["b"].parts["data"].offset)
@@ -154,7 +150,7 @@ class Canonical(Writing):
                               (("--shards", "2"), "one file")]:
             self.fail_with(USAGE, "convert", "--canonical", *options, path, "-o", out, says=says)
         self.fail_with(USAGE, "convert", "--canonical", "-", "-o", out, stdin=path_bytes(path), says="a pipe cannot")
-        make_safetensors.write(self.path("nfd.safetensors"), {"e\u0301": ("U8", [1], b"x")})
+        self.safetensors("nfd.safetensors", {"e\u0301": ("U8", [1], b"x")})
         self.fail_with(USAGE, "convert", "--canonical", self.path("nfd.safetensors"), "-o", out,
                        says="Unicode Normalization Form C")
         self.assertFalse(os.path.exists(out))
@@ -222,7 +218,7 @@ class Options(Writing):
         self.fail_with(USAGE, "convert", "--spec", "2.0", "--zstd", "--chunk", "17MiB", path, "-o", out,
                        says="choose a smaller --chunk")
         for name, says in (("n" * 1025, "more than 1024"), ("a\0b", "U+0000")):
-            make_safetensors.write(self.path("names.safetensors"), {name: ("U8", [1], b"x")})
+            self.safetensors("names.safetensors", {name: ("U8", [1], b"x")})
             self.fail_with(USAGE, "convert", "--spec", "2.0", self.path("names.safetensors"), "-o", out, says=says)
         self.assertFalse(os.path.exists(out))
 
@@ -246,9 +242,9 @@ class Options(Writing):
 class Mapping(Writing):
 
     def test_types_of_one_byte_and_less_are_logical_types(self):
-        make_safetensors.write(self.path("in.safetensors"), {
-            "b": ("BOOL", [3], b"\0\1\1"), "e4": ("F8_E4M3", [2], b"\1\2"), "e8": ("F8_E8M0", [2], b"\1\2"),
-            "f4": ("F4", [2, 4], b"\x21\x43\x65\x07"), "f6": ("F6_E2M3", [4], b"\1\2\3"), "c": ("C64", [1], bytes(8))})
+        self.safetensors("in.safetensors", {"b": ("BOOL", [3], b"\0\1\1"), "e4": ("F8_E4M3", [2], b"\1\2"),
+                                            "e8": ("F8_E8M0", [2], b"\1\2"), "f4": ("F4", [2, 4], b"\x21\x43\x65\x07"),
+                                            "f6": ("F6_E2M3", [4], b"\1\2\3"), "c": ("C64", [1], bytes(8))})
         file = self.convert(self.path("in.safetensors"))
         said = {n: (o.layout, o.shape, o.parts["data"].dtype, o.parts["data"].type, o.attributes)
                 for n, o in file.objects.items()}
@@ -392,7 +388,7 @@ class Id(Writing):
         self.assertEqual(self.succeed("id", self.path("old.zt")), want)
         self.assertEqual(self.json("id", "--json", path)["id"], want.decode().strip())
         self.assertRegex(self.succeed("id", "--digest", "xxh3", path), rb"^xxh3:[0-9a-f]{16}\n$")
-        make_safetensors.write(self.path("other.safetensors"), {"t": ("U8", [1], b"x")})
+        self.safetensors("other.safetensors", {"t": ("U8", [1], b"x")})
         self.assertNotEqual(self.succeed("id", self.path("other.safetensors")), want)
 
     def test_id_takes_the_digests_as_they_are(self):
@@ -404,7 +400,3 @@ class Id(Writing):
             found.add(self.succeed("id", self.path("out.zt")))
         self.assertEqual(len(found), 1)
         self.assertNotIn(self.succeed("id", path), found)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -10,7 +10,7 @@ import sys
 
 import numpy
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import ztread  # noqa: E402
 
 ROWS, COLUMNS = 1000, 24

@@ -12,12 +12,10 @@ import sys
 import tempfile
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent))
-
+import make_safetensors
 import ztread
 
+HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = os.environ.get("ZTSTREAM") or str(HERE.parents[1] / "build/release/bin/ztstream")
 DATA = pathlib.Path(os.environ.get("ZT_TEST_DATA") or HERE.parent / "data")
 
@@ -74,25 +72,35 @@ class EndToEnd(unittest.TestCase):
 
     def succeed(self, *arguments, stdin=None):
         """Runs the program, which must exit 0; returns its standard output."""
-        process = self.run_program(*arguments, stdin=stdin)
-        self.assertEqual(process.returncode, DONE, f"{arguments}: {process.stderr.decode(errors='replace')}")
-        return process.stdout
+        return self.expect(DONE, *arguments, stdin=stdin).stdout
 
     def json(self, *arguments):
         return json.loads(self.succeed(*arguments))
+
+    def expect(self, status, *arguments, stdin=None, says=()):
+        """Runs the program, which must exit with `status` (or one of a tuple of them) and say every text in `says` on standard
+        error. Returns the finished process."""
+        process = self.run_program(*arguments, stdin=stdin)
+        errors = process.stderr.decode(errors="replace")
+        self.assertIn(process.returncode, status if isinstance(status, tuple) else (status,), f"{arguments}: {errors}")
+        for text in (says,) if isinstance(says, str) else says:
+            self.assertIn(text, errors)
+        return process
+
+    def converted(self, source, *options, stdin=None):
+        """What the independent reader finds in the file that convert makes of `source`."""
+        output = self.path("out.zt")
+        self.succeed("convert", "-f", *options, source, "-o", output, stdin=stdin)
+        return read_zt(output)
 
     def fail_with(self, status, *arguments, stdin=None, says=()):
         """Runs the program, which must exit with `status` (or one of a tuple of them), print nothing on standard
         output and exactly one line, `ztstream: ...`, on standard error. The line holds every text in `says`.
         Returns the line."""
-        process = self.run_program(*arguments, stdin=stdin)
+        process = self.expect(status, *arguments, stdin=stdin, says=says)
         errors = process.stderr.decode()
-        statuses = status if isinstance(status, tuple) else (status,)
-        self.assertIn(process.returncode, statuses, f"{arguments}: {errors}")
         self.assertEqual(process.stdout, b"", arguments)
         self.assertRegex(errors, r"\Aztstream: [^\n]+\n\Z", f"{arguments}: not one line: {errors!r}")
-        for text in (says,) if isinstance(says, str) else says:
-            self.assertIn(text, errors)
         self.check_form(errors)
         return errors
 
@@ -115,3 +123,7 @@ class EndToEnd(unittest.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         return path
+
+    def safetensors(self, name, tensors=None, metadata=None, ties=None):
+        """Writes a safetensors file below the test's folder: make_safetensors.sample() where no tensors are given."""
+        return self.put(name, make_safetensors.encode(make_safetensors.sample() if tensors is None else tensors, metadata, ties))

@@ -9,7 +9,6 @@ import struct
 import cbor2
 import zstandard
 
-import support  # its path leads to ztread
 import ztread
 
 HEADER_01, HEADER_1 = b"ZTEN0001", b"ZTEN1000"

@@ -7,7 +7,6 @@ INPUTS names them; encode(name) gives the bytes, for every machine the same but 
 import hashlib
 import lzma
 import pathlib
-import struct
 import subprocess
 import sys
 

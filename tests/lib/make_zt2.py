@@ -4,10 +4,6 @@ hostile() lists the bad ones, each of which breaks one rule; `rule` is spelled a
 """
 import copy
 import struct
-import sys
-import pathlib
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import zstandard
 import zt2read

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-import random_manifests  # its path leads to the readers
+import random_manifests
 import zt2read
 import ztread
 from support import DIFFERS, DONE, HERE, INVALID, PROGRAM, UNSUPPORTED, USAGE
