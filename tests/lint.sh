@@ -76,9 +76,6 @@ without_purpose() {
 }
 rule 'The first line of a C++ file says its name and purpose.' without_purpose "${cpp[@]}"
 
-rule 'A comment is broken where its lines are full: no word alone, no bullet torn (tests/lint_comments.py --fix).' \
-  python3 -B tests/lint_comments.py "${cpp[@]}"
-
 # ---- nothing of the machine it was written on --------------------------------------------------------------------
 mapfile -t text < <(matching '\.(cppm|cc|h|py|sh|md|txt|cmake|in|json|yml|yaml)$|(^|/)(run|\.clang-[a-z]+)$' |
   grep -vE '^tests/(lint\.sh|data/)')

@@ -38,8 +38,8 @@ def module_of(target):
 
 
 def table(path):
-    """{target: targets} of the rows "| `zt.a` | `zt.b`, `zt.c` |" of a page."""
-    rows = re.findall(r"^\| `(zt[\w.]*)` \| ((?:`zt[\w.]*`(?:, )?)*|nothing) \|$", path.read_text(), re.M)
+    """{target: targets} of the rows "| `zt.a` | `zt.b`, `zt.c` | ..." of a page."""
+    rows = re.findall(r"^\| `(zt[\w.]*)` \| ((?:`zt[\w.]*`(?:, )?)*|nothing) \|", path.read_text(), re.M)
     return {target_of(name): {target_of(each) for each in re.findall(r"`([\w.]+)`", imports)} for name, imports in rows}
 
 
