@@ -48,10 +48,6 @@ def table(head, rows):
             *("| " + " | ".join(map(str, row)) + " |" for row in rows), ""]
 
 
-def spread(row):
-    return f"{row['low']:.3f} to {row['high']:.3f}"
-
-
 def verdict(goal):
     value, bound = goal["value"], goal["bound"]
     if (value <= bound) if goal["at_most"] else (value >= bound):
@@ -73,67 +69,36 @@ def goals_table(results):
     return table(["goal", "bound", "measured", ""], rows)
 
 
-def contenders_table(rows):
-    base = {row["name"]: row["median"] for row in measured(rows)}
+def workloads_table(steps):
+    """MB of input a second of every contender, a row for each workload and variant."""
+    names = [name for name in (*COPIES, *COMPRESSES) if any("median" in row for step in steps.values() for row in step["rows"]
+                                                            if row["name"] == name)]
     out = []
-    for row in rows:
-        if "error" in row:
-            out.append([row["name"], "failed", row["error"], "", "", "", "", ""])
-            continue
-        ratios = [f"{row['median'] / base[name]:.2f}" if name in base else "" for name in ("cp", "zstd -1")]
-        out.append([row["name"], f"{row['median']:.3f}", spread(row), f"{rate(row):,.0f}", *ratios,
-                    f"{100 * row['output'] / row['input']:.1f} %", f"{row['peak'] / 2**20:.0f}"])
-    return table(["contender", "s", "fastest to slowest", "MB/s", "of cp", "of zstd -1", "output", "resident MiB"], out)
+    for workload, step in steps.items():
+        rows = {row["name"]: row for row in step["rows"]}
+        out.append([workload.replace("/", ", "),
+                    *(f"{rate(rows[name]):,.0f}" if "median" in rows.get(name, {}) else "" for name in names)])
+    return table(["MB/s", *names], out)
 
 
-def plain_table(rows):
-    """Rows of one goal: input in MB for each second where there is an input."""
-    out = []
-    for row in rows:
-        if "error" in row:
-            out.append([row["name"], "failed", row["error"], "", ""])
-        elif "median" in row:
-            out.append([row["name"], f"{row['median']:.3f}", spread(row), f"{rate(row):,.0f}" if row["input"] else "",
-                        f"{row['peak'] / 2**20:.0f}"])
-    return table(["", "s", "fastest to slowest", "MB/s", "resident MiB"], out) if out else []
-
-
-def kernels_table(rows):
-    where = {}
-    for row in rows:
-        name, _, place = row["name"].rpartition("/")
-        where.setdefault(name, {})[place] = row
-    return table(["kernel", "out of cache, of memcpy", "GB/s moved", "in cache, of memcpy"],
-                 [[name, *(f"{row['of_memcpy']:.2f}" if row else "" for row in [places.get("out_of_cache")]),
-                   *(f"{row['bytes_per_second'] / 1e9:.1f}" if row else "" for row in [places.get("out_of_cache")]),
-                   *(f"{row['of_memcpy']:.2f}" if row else "" for row in [places.get("in_cache")])]
-                  for name, places in where.items()])
-
-
-def workers_table(rows):
-    return table(["work", "workers", "s", "of them busy"],
-                 [[row["name"], f"{row['workers']:.0f}", f"{row['seconds']:.2f}", f"{row['busy']:.1f}"] for row in rows])
-
-
-def growth_table(rows, what):
-    return table([what, "s", "fastest to slowest", "processor s", "resident MiB"],
-                 [[f"{row['at']:,}", f"{row['median']:.3f}", spread(row), f"{row['cpu']:.3f}", f"{row['peak'] / 2**20:.0f}"]
-                  for row in measured(rows)])
+def start_of_python(results):
+    """What Python takes before it does anything: it is in the rows of programs in Python."""
+    rows = measured(results["steps"].get("goals/start", {}).get("rows", []))
+    took = next((f"{row['median']:.2f} s here" for row in rows if row["name"].startswith("python3")), "not measured in this sitting")
+    return f"Rows of programs in Python hold its start and the import of numpy: {took}."
 
 
 def document(results, pictures, notes):
     """The text of BENCHMARKS.md."""
     loads = [step["load"] for step in results["steps"].values()]
     out = ["# Benchmarks", "",
-           "Written by `bench/compare.py` (`--help` says how); the explanations are from `docs/benchmarks/notes.md`, all "
-           "figures in `docs/benchmarks/results.json`.", "",
-           "One machine, one sitting; contenders take turns. Figures are medians with the fastest and slowest run. Absolute "
-           "times move with the machine, ratios less.", ""]
+           "Written by `bench/compare.py` (`--help` says how); the explanations are from `docs/benchmarks/notes.md`, every row that "
+           "was measured is in [results.json](benchmarks/results.json).", "",
+           "One machine, one sitting; contenders run in turn, in a random order each time. Figures are medians. Absolute times move "
+           "with the machine, ratios less. " + start_of_python(results), ""]
     out += table(["machine", ""], [*results["machine"].items(), *results["settings"].items(),
                                    ("load average", f"{min(loads)} to {max(loads)}")])
     out += ["## Goals", ""] + goals_table(results)
-    if notes:
-        out += [notes.strip(), ""]
     failed = {name: step["error"] for name, step in results["steps"].items() if "error" in step}
     if failed:
         out += ["## Not measured", ""] + [f"- {name}: {error}" for name, error in failed.items()] + [""]
@@ -141,47 +106,18 @@ def document(results, pictures, notes):
     def picture(name, text):
         return [f"![{text}](benchmarks/{name}.svg)", ""] if name in pictures else []
 
-    out += ["## Throughput by workload", "", "Warm page cache, not synced.", ""]
+    out += ["## Throughput", "", "Warm page cache and not synced, unless the row says so.", ""]
+    out += workloads_table(section(results, "throughput"))
     out += picture("throughput", "Throughput of every contender by workload")
     out += picture("cache-and-disk", "The same with cold cache and with sync")
-    variants = {}
-    for name, step in section(results, "throughput").items():
-        workload, _, variant = name.rpartition("/")
-        variants.setdefault(variant, {})[workload] = step["rows"]
-    for variant, by_workload in variants.items():
-        for workload, rows in by_workload.items():
-            out += [f"### {workload}, {variant}", ""] + contenders_table(rows)
-
-    if threads := section(results, "threads"):
-        out += ["## Scaling with threads", "", "bf16, to nowhere.", ""]
-        out += picture("threads", "Throughput by number of threads")
-        out += table(["setting", "threads", "s", "fastest to slowest", "MB/s", "times 1 thread"],
-                     [[setting, row["name"], f"{row['median']:.3f}", spread(row), f"{rate(row):,.0f}",
-                       f"{measured(step['rows'])[0]['median'] / row['median']:.2f}"]
-                      for setting, step in threads.items() for row in measured(step["rows"])])
-    if levels := section(results, "levels"):
-        out += ["## Ratio against speed", "", "Small inputs, as level 19 takes its time; `real` is a checkpoint of a megabyte in tests/data, whose time is start-up. `zstd` "
-                "is the program with as many threads.", ""]
-        out += picture("ratio", "Size of the output against speed, by setting")
-        out += table(["input", "setting", "s", "fastest to slowest", "MB/s", "output"],
-                     [[kind, row["name"], f"{row['median']:.3f}", spread(row), f"{rate(row):,.0f}",
-                       f"{100 * row['output'] / row['input']:.1f} %"]
-                      for kind, step in levels.items() for row in measured(step["rows"])])
+    out += picture("threads", "Throughput by number of threads: bf16, to nowhere")
+    out += picture("ratio", "Size of the output against speed, by setting")
+    out += picture("growth", "Seconds by bytes and by number of tensors: holes, to nowhere")
+    out += picture("memory", "Peak resident memory by bytes and by number of tensors")
     if growth := section(results, "growth"):
-        out += ["## How cost grows", "", "Holes, written to nowhere.", ""]
-        out += picture("growth", "Seconds by bytes and by number of tensors")
-        out += picture("memory", "Peak resident memory by bytes and by number of tensors")
-        worse = []
-        for name, step in growth.items():
-            what = "tensors of 1 KB" if name == "tensors" else f"bytes, {name.removeprefix('bytes/')}"
-            out += growth_table(step["rows"], what)
-            worse += [f"{what}: {text}" for text in worse_than_linear(measured(step["rows"]))]
+        worse = [f"{name}: {text}" for name, step in growth.items() for text in worse_than_linear(measured(step["rows"]))]
         out += ["Steps that take more than 1.5 times what linear growth would: " + ("; ".join(worse) or "none") + ".", ""]
-    out += ["## What the goals were measured with", ""]
-    for name, step in section(results, "goals").items():
-        draw = {"kernels": kernels_table, "workers": workers_table}.get(name, plain_table)
-        if body := draw(step["rows"]):
-            out += [f"### {name}", ""] + body
+    out += [notes.strip()]
     return "\n".join(out).rstrip("\n") + "\n"
 
 
@@ -352,7 +288,8 @@ def write(results, docs):
             draw()
         names = pictures.names
     except ImportError:
-        print("no pictures: python3-matplotlib is not installed")
+        print("no new pictures: python3-matplotlib is not installed")
+        names = [path.stem for path in folder.glob("*.svg")]
     notes = folder / "notes.md"
     text = document(results, names, notes.read_text() if notes.exists() else "")
     pathlib.Path(docs / "BENCHMARKS.md").write_text(text)
