@@ -16,7 +16,7 @@ struct Row {
   std::string_view option, group, value;
 };
 
-// What the declarations in main.cc leave open. An option that is missing here shows up under "Options".
+// What the declarations in options.cc leave open. An option that is missing here shows up under "Options".
 constexpr Row kRows[] = {
     {"--output", "Output", "OUT"},
     {"--spec", "Output", "VERSION"},

@@ -1,4 +1,4 @@
-// zt.cli:support — messages, sizes, JSON, progress, signals.
+// zt.cli:support — signals, outputs, and opening what a command reads.
 module;
 
 #include <signal.h>

@@ -24,8 +24,8 @@ struct Storage {
   // Unset, the version's own: xxh3 in 2.0, crc32c before. 2.0 has it over the bytes before compression, and no crc32c; the
   // others have it over the stored bytes.
   std::optional<DigestKind> digest = {};
-  // Of what is compressed, any but kRaw. kPlanes is for dense tensors of floats of 2, 4 or 8 bytes, in a file of version
-  // 1.2; other components then are kZstd.
+  // Of what is compressed, any but kRaw. kPlanes is for dense tensors of floats of 2, 4 or 8 bytes,
+  // in a file of version 1.2 or 2.0; other components then are kZstd.
   Encoding encoding = Encoding::kZstd;
   bool operator==(const Storage&) const = default;  // both equal
 };
