@@ -3,18 +3,20 @@
 What each offers is compared with --help of the program in ZTSTREAM. A shell that is not installed is skipped, and the
 skip says so.
 """
-import json
 import os
 import pathlib
 import pty
 import re
 import shutil
-import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+import make_safetensors
+
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
 COMPLETIONS = ROOT / "completions"
 COMMANDS = ["convert", "join", "inspect", "verify", "extract", "diff", "id", "bench"]
@@ -39,9 +41,8 @@ class Completion:
         (self.folder / "files").mkdir()
         for name in ("model.zt", "model.safetensors", "other.npz"):
             (self.folder / "files" / name).touch()
-        header = json.dumps({name: {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
-                             for name in ("layer.weight", "layer.bias", "head")}).encode()
-        (self.folder / "files/real.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+        tensors = {name: {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for name in ("layer.weight", "layer.bias", "head")}
+        (self.folder / "files/real.safetensors").write_bytes(make_safetensors.raw(tensors))
         path = f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"
         self.environment = {"HOME": str(self.folder / "home"), "PATH": path, "TERM": "dumb",
                             "LC_ALL": "C.UTF-8"}

@@ -34,4 +34,26 @@ inline std::string Npy(std::string_view descr, std::string_view shape, std::stri
   return NpyRaw(header + "\n", data);
 }
 
+// All of the first component of a source, of `bytes`, in pieces taken in turn by four threads, and
+// how many pieces failed.
+template <typename Source>
+std::pair<std::string, int> ReadByThreads(Source& source, std::uint64_t bytes,
+                                          std::uint64_t piece) {
+  std::string out(bytes, '\0');
+  std::atomic<std::uint64_t> next = 0;
+  std::atomic<int> failures = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (std::uint64_t at; (at = next.fetch_add(piece)) < bytes;) {
+        const auto part =
+            std::as_writable_bytes(std::span(out)).subspan(at, std::min(piece, bytes - at));
+        if (!source.Read({}, at, part).ok()) ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return {std::move(out), failures.load()};
+}
+
 }  // namespace zt_test

@@ -362,23 +362,7 @@ TEST(NpyFortran, ThreadsReadWhatOneReads) {
   const std::string file = Npy("<i8", ShapeText(shape), orders.fortran, true);
   auto source = Must(OpenText(file, {.memory_limit = 100000}));
   EXPECT_FALSE(source->sequential({}));
-  std::string out(orders.c.size(), '\0');
-  std::atomic<std::uint64_t> next = 0;
-  std::atomic<int> failures = 0;
-  constexpr std::uint64_t kPiece = 4099;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (std::uint64_t at; (at = next.fetch_add(kPiece)) < out.size();) {
-        const auto part = std::as_writable_bytes(std::span(out))
-                              .subspan(at, std::min<std::uint64_t>(kPiece, out.size() - at));
-        if (!source->Read({}, at, part).ok()) ++failures;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(failures, 0);
-  EXPECT_EQ(out, orders.c);
+  EXPECT_THAT(ReadByThreads(*source, orders.c.size(), 4099), ::testing::Pair(orders.c, 0));
 }
 
 // ---- pipes ----

@@ -19,7 +19,6 @@ import tempfile
 import unittest
 import zipfile
 
-import cbor2
 import h5py
 import numpy
 import zstandard
@@ -173,9 +172,7 @@ def frames(path, n):
 
 
 def frames_with_table(path, n):
-    frame = zstandard.ZstdCompressor(level=1).compress(bytes(8))
-    table = struct.pack("<II", len(frame), 8) * n
-    blob = frame * n + struct.pack("<II", 0x184D2A5E, len(table) + 9) + table + struct.pack("<IBI", n, 0, 0x8F92EAB1)
+    blob = make_zt2.seekable([bytes(8)] * n, checksum=False)
     return zt(path, {"x": {"shape": [8 * n], "components": {"data": {
         "dtype": "u8", "data": blob, "encoding": "zstd", "uncompressed_length": 8 * n}}}})
 
@@ -184,8 +181,7 @@ def alias(path, blob, fields, shape, n):
     out = bytearray(make_zt.HEADER_1)
     part = {"offset": make_zt.place(out, blob), "length": len(blob), **fields}
     listed = {f"x{i:06}": {"format": "dense", "shape": [shape], "components": {"data": part}} for i in range(n)}
-    manifest = cbor2.dumps({"version": "1.2.0", "objects": listed})
-    (path / "a.zt").write_bytes(bytes(out) + manifest + struct.pack("<Q", len(manifest)) + make_zt.HEADER_1)
+    (path / "a.zt").write_bytes(make_zt.finish_1(out, listed))
     return "a.zt"
 
 
@@ -195,10 +191,8 @@ def aliases(path, n):
 
 def aliases_of_frames(path, n):
     """Aliases of a blob: the names double, its table of frames does not, so none of it may be kept for each name."""
-    frame, count = zstandard.ZstdCompressor(level=1).compress(bytes(1)), 20000
-    table = struct.pack("<II", len(frame), 1) * count
-    blob = frame * count + struct.pack("<II", 0x184D2A5E, len(table) + 9) + table + struct.pack("<IBI", count, 0, 0x8F92EAB1)
-    return alias(path, blob, {"dtype": "u8", "encoding": "zstd", "uncompressed_length": count}, count, n)
+    count = 20000
+    return alias(path, make_zt2.seekable([bytes(1)] * count, checksum=False), {"dtype": "u8", "encoding": "zstd", "uncompressed_length": count}, count, n)
 
 
 def growing_aliases(path, n):

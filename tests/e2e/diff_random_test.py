@@ -45,22 +45,11 @@ def random_tensor(rng):
     if rng.random() < 0.15:
         while True:
             tensor = random_inputs.random_sparse(rng)
-            if zt2read_says(tensor):
+            if random_inputs.zt2_says("x", tensor):
                 return tensor
     shape = random_inputs.random_shape(rng, 300_000 if rng.random() < 0.01 else 200)
     dtype, kind = rng.choice(KINDS)
     return dense(shape, dtype, elements(rng, kind or dtype, math.prod(shape)), kind)
-
-
-def zt2read_says(tensor):
-    """Whether 2.0 has it: no cell twice, and columns that ascend."""
-    if tensor.format == "sparse_coo":
-        cells = numpy.frombuffer(tensor.parts["coords"][2], "<u8").reshape(2, -1).T.tolist()
-        return len(set(map(tuple, cells))) == len(cells)
-    if tensor.format == "sparse_csr":
-        indptr, indices = (numpy.frombuffer(tensor.parts[role][2], "<u8").tolist() for role in ("indptr", "indices"))
-        return all(a < b for begin, end in zip(indptr, indptr[1:]) for a, b in zip(indices[begin:end], indices[begin + 1:end]))
-    return True
 
 
 # ---- what is changed ------------------------------------------------------------------------------------------

@@ -4,20 +4,12 @@ import subprocess
 import time
 
 import support
-from support import INTERRUPTED, INVALID, IO, PATIENCE, PROGRAM
+from support import INTERRUPTED, INVALID, IO, OLD, PATIENCE, PROGRAM
 
 import make_safetensors
 
-OLD = b"an older output"
 
-
-class Failure(support.EndToEnd):
-
-    def setUp(self):
-        super().setUp()
-        self.out = self.path("out")
-        self.out.mkdir()
-        self.output = self.out / "o.zt"
+class Failure(support.Output):
 
     def check_nothing_new(self, kept):
         self.assertEqual(self.entries(self.out), ["o.zt"] if kept else [])

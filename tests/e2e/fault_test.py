@@ -21,13 +21,12 @@ import unittest
 import numpy
 
 import support
-from support import DATA, DONE, INTERRUPTED, INVALID, IO, PATIENCE, PROGRAM
+from support import DATA, DONE, INTERRUPTED, INVALID, IO, OLD, PATIENCE, PROGRAM
 
 import make_safetensors
 
 SHIM = os.environ.get("ZT_FAULT_SHIM")
 ALL = os.environ.get("ZT_FAULTS") == "all"
-OLD = b"an older output"
 
 READS, WRITES = ("pread", "preadv", "read"), ("pwrite", "pwritev", "write", "writev")
 OTHERS = ("open", "close", "fsync", "ftruncate", "fallocate", "flock", "renameat2")

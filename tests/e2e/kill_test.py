@@ -12,14 +12,12 @@ import time
 
 import support
 import zt2read
-from support import DONE, PROGRAM
+from support import DONE, OLD, PROGRAM
 
 import make_safetensors
 
-OLD = b"an older output"
 
-
-class Kill(support.EndToEnd):
+class Kill(support.Output):
 
     def convert(self, options):
         return subprocess.Popen([PROGRAM, "convert", "-f", *options, self.source, "-o", self.output],
@@ -27,9 +25,6 @@ class Kill(support.EndToEnd):
 
     def setUp(self):
         super().setUp()
-        self.out = self.path("out")
-        self.out.mkdir()
-        self.output = self.out / "o.zt"
         self.source = self.safetensors(
             "i.safetensors", make_safetensors.sample([f"t{number}" for number in range(48)], "BF16", (512, 512)))
 

@@ -11,21 +11,14 @@ import time
 import unittest
 
 import support
-from support import DONE, INVALID, IO, PATIENCE, PROGRAM, USAGE
+from support import DONE, INVALID, IO, OLD, PATIENCE, PROGRAM, USAGE
 
 import make_safetensors
 
-OLD = b"an older output"
 ONE_LINE = r"\Aztstream: [^\n]+\n\Z"
 
 
-class Limits(support.EndToEnd):
-
-    def setUp(self):
-        super().setUp()
-        self.out = self.path("out")
-        self.out.mkdir()
-        self.output = self.out / "o.zt"
+class Limits(support.Output):
 
     def source_of(self, *names, size=1 << 20, name="i.safetensors"):
         source = self.safetensors(name, make_safetensors.sample(names or "abcd", "U8", (size,)))

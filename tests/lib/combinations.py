@@ -178,7 +178,7 @@ class Options:
 
     def can_say(self, tensors, attributes):
         if self.spec == "2.0":
-            return all(zt2_says(*each) for each in tensors.items())
+            return all(random_inputs.zt2_says(*each) for each in tensors.items())
         if self.spec == "1.2" or self.planes:
             return self.spec == "1.2"
         for tensor in tensors.values():
@@ -332,7 +332,7 @@ class Trial:
             self.run("inspect", "--json", self.out)
             listed = json.loads(self.last.stdout)["objects"]
             check(options.group or sorted(entry["name"] for entry in listed) == sorted(model), "inspect lists other names")
-        if rng.random() < 0.3 and options.spec != "0.1" and all(zt2_says(*each) for each in model.items()):
+        if rng.random() < 0.3 and options.spec != "0.1" and all(random_inputs.zt2_says(*each) for each in model.items()):
             self.check_canonical(options)
 
     def check_again(self, options):
@@ -474,19 +474,6 @@ class Trial:
         if self.run("verify", "back.zt", "--against", self.out, status=(DONE, DIFFERS) if held else DONE) == DIFFERS:
             wrong = [line for line in self.last.stderr.decode().splitlines() if ": attribute '" not in line]
             check(not wrong, "more than attributes went astray:", wrong)
-
-
-def zt2_says(name, tensor):
-    """Whether 2.0 can: names have 1 to 1,024 bytes, no two elements one cell, and the indices of a row ascend."""
-    if not 0 < len(name.encode()) <= zt2read.MAX_NAME:
-        return False
-    if tensor.format == "sparse_coo":
-        cells = numpy.frombuffer(tensor.parts["coords"][2], "<u8").reshape(len(tensor.shape), -1)
-        return len(set(map(tuple, cells.T.tolist()))) == cells.shape[1]
-    if tensor.format == "sparse_csr":
-        indptr, indices = (numpy.frombuffer(tensor.parts[role][2], "<u8") for role in ("indptr", "indices"))
-        return all((numpy.diff(indices[begin:end].astype("i8")) > 0).all() for begin, end in zip(indptr, indptr[1:]))
-    return True
 
 
 def zt2_entry(file, name):

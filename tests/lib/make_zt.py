@@ -30,8 +30,13 @@ def encode_01(entries):
         entry = {"encoding": "raw", "layout": "dense", **entry}
         blob = entry.pop("data")
         index.append({"offset": place(out, blob), "size": len(blob), **entry})
-    manifest = cbor2.dumps(index)
-    return bytes(out) + manifest + struct.pack("<Q", len(manifest))
+    return finish(out, index, b"")
+
+
+def finish(heap, root, footer=HEADER_1):
+    """A file of what begins with a header, and of a manifest, which may be encoded already."""
+    manifest = root if isinstance(root, (bytes, bytearray)) else cbor2.dumps(root)
+    return bytes(heap) + manifest + struct.pack("<Q", len(manifest)) + footer
 
 
 def finish_1(heap, listed, version="1.2.0", attributes=None):
@@ -39,8 +44,7 @@ def finish_1(heap, listed, version="1.2.0", attributes=None):
     root = {"version": version, "objects": listed}
     if attributes is not None:
         root["attributes"] = attributes
-    manifest = cbor2.dumps(root)
-    return bytes(heap) + manifest + struct.pack("<Q", len(manifest)) + HEADER_1
+    return finish(heap, root)
 
 
 def encode_1(objects, version="1.2.0", attributes=None):

@@ -613,6 +613,19 @@ def random_sparse(rng):
                                     "indptr": ("u64", None, pointers.tobytes())}, "sparse_csr")
 
 
+def zt2_says(name, tensor):
+    """Whether 2.0 can: names have 1 to 1,024 bytes, no two elements one cell, and the indices of a row ascend."""
+    if not 0 < len(name.encode()) <= 1024:
+        return False
+    if tensor.format == "sparse_coo":
+        cells = numpy.frombuffer(tensor.parts["coords"][2], "<u8").reshape(len(tensor.shape), -1)
+        return len(set(map(tuple, cells.T.tolist()))) == cells.shape[1]
+    if tensor.format == "sparse_csr":
+        indptr, indices = (numpy.frombuffer(tensor.parts[role][2], "<u8") for role in ("indptr", "indices"))
+        return all((numpy.diff(indices[begin:end].astype("i8")) > 0).all() for begin, end in zip(indptr, indptr[1:]))
+    return True
+
+
 def entry_01(rng, name, tensor, algorithms):
     dtype, _, data = tensor.parts["data"]
     entry = {"name": name, "dtype": LONG[dtype], "shape": tensor.shape}
@@ -665,9 +678,7 @@ def encode_1(objects, version, attributes, aliases):
             listed[alias] = entry | {"components": {"data": entry["components"]["data"] | {"dtype": dtype}}}
     root = {"version": version if version == "1.0" else version + ".0",
             "tensors" if version == "1.0" else "objects": listed}
-    manifest = make_zt.cbor2.dumps(root | ({"attributes": attributes} if attributes else {}))
-    footer = b"" if version == "1.0" else make_zt.HEADER_1
-    return bytes(out) + manifest + struct.pack("<Q", len(manifest)) + footer
+    return make_zt.finish(out, root | ({"attributes": attributes} if attributes else {}), b"" if version == "1.0" else make_zt.HEADER_1)
 
 
 MAKERS = [safetensors_file] * 3 + [npz_file] * 4 + [zt_file] * 4 + [torch_file] * 3 + [onnx_file] * 2 + [hdf5_file] * 2 + [dcp_folder] * 2 + [

@@ -248,13 +248,9 @@ def make(rng, version, mutate):
             offset, stored = rng.choice(writer.placed)
             if stored:
                 writer.heap[offset + rng.randrange(len(stored))] = rng.choice((0, 1, 2, 255))
-    if writer.file:
-        manifest = bytearray(encode_cbor(root))
-    else:
-        manifest = bytearray(make_zt.cbor2.dumps(root))
+    manifest = bytearray(encode_cbor(root) if writer.file else make_zt.cbor2.dumps(root))
     if 0.9 < how < 1 and manifest:
         manifest[rng.randrange(len(manifest))] = rng.randrange(256)
     if writer.file:
         return writer.file.finish(bytes(manifest))
-    return (bytes(writer.heap) + manifest + struct.pack("<Q", len(manifest)) +
-            (make_zt.HEADER_1 if version != "0.1" else b""))
+    return make_zt.finish(writer.heap, manifest, make_zt.HEADER_1 if version != "0.1" else b"")

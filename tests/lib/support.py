@@ -32,6 +32,8 @@ def read_zt(path):
     return {"version": version, "attributes": attributes, "objects": objects}
 
 
+OLD = b"an older output"
+
 # A program of its own starts the one that is measured: the memory of whoever starts it counts as the child's at first.
 STARTER = """
 import resource, subprocess, sys
@@ -127,3 +129,13 @@ class EndToEnd(unittest.TestCase):
     def safetensors(self, name, tensors=None, metadata=None, ties=None):
         """Writes a safetensors file below the test's folder: make_safetensors.sample() where no tensors are given."""
         return self.put(name, make_safetensors.encode(make_safetensors.sample() if tensors is None else tensors, metadata, ties))
+
+
+class Output(EndToEnd):
+    """self.output is to appear in a folder of its own, self.out."""
+
+    def setUp(self):
+        super().setUp()
+        self.out = self.path("out")
+        self.out.mkdir()
+        self.output = self.out / "o.zt"
