@@ -41,7 +41,8 @@ void Memcpy(benchmark::State& state, std::size_t bytes, bool same) {
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * kOutput));
 }
 
-// `bytes` of output a call; `same` reuses the memory of the first call's, as a pipeline's buffers are.
+// `bytes` of output a call; `same` reuses the memory of the first call's, as a
+// pipeline's buffers are.
 void Dequantize(benchmark::State& state, std::string_view type, zt::DType to, std::size_t bytes,
                 bool same) {
   std::vector<std::byte>& out = Output();

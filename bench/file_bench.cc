@@ -1,4 +1,5 @@
-// file_bench — what a .zt file is made with: codec, digests, manifest, Writer and Reader, each by itself, in memory.
+// file_bench — what a .zt file is made with: codec, digests, manifest, Writer and Reader, each by
+// itself, in memory.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>

@@ -1,14 +1,16 @@
-// kernels_bench — each kernel of zt.transform and zt.compress beside memcpy moving the same bytes (reads plus writes), in and out of cache.
+// kernels_bench — each kernel of zt.transform and zt.compress beside memcpy moving the same bytes
+// (reads plus writes), in and out of cache.
 //
-// Each iteration times the kernel and then its rivals, so all meet the same machine. The ratios are of median speeds, 1
-// is as fast:
+// Each iteration times the kernel and then its rivals, so all meet the same machine. The ratios are
+// of median speeds, 1 is as fast:
 //   of_memcpy   memcpy of half as many bytes as the kernel reads and writes together
-//   of_traffic  memcpy of what is both read and written, and the rest only read, or only set: as many bytes read and as
-//               many written as by the kernel. Where a kernel reads much more than it writes, or the other way round,
-//               this is what one core can move at all.
+//   of_traffic  memcpy of what is both read and written, and the rest only read, or only set: as
+//               many bytes read and as many written as by the kernel. Where a kernel reads much
+//               more than it writes, or the other way round, this is what one core can move at all.
 // All work in the same two buffers, for where a page lies decides how fast it is.
-// Rows: in_cache moves 128 KiB; out_of_cache 128 MiB, beyond the caches of a core; from_memory 1 GiB, or twice the
-// last-level cache if that is more, so that nothing is left of the pass before. The time shown is the kernel's.
+// Rows: in_cache moves 128 KiB; out_of_cache 128 MiB, beyond the caches of a core; from_memory 1
+// GiB, or twice the last-level cache if that is more, so that nothing is left of the pass before.
+// The time shown is the kernel's.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -32,7 +34,8 @@ import zt.transform;
 
 namespace {
 
-// Bytes moved by one pass; out of cache: beyond a core's own. Where the last level is larger, see from_memory.
+// Bytes moved by one pass; out of cache: beyond a core's own. Where the last level is larger,
+// see from_memory.
 constexpr std::size_t kInCache = 128 << 10, kOutOfCache = 128 << 20;
 
 std::size_t FromMemory() {
@@ -68,7 +71,8 @@ void FillWith(const zt::ElementType& type, std::span<std::byte> out) {
   }
 }
 
-// One pass goes before, untimed: whoever was timed last has left its own lines in the caches, some still to be written.
+// One pass goes before, untimed: whoever was timed last has left its own lines in the caches, some
+// still to be written.
 double Seconds(const std::function<void()>& work, int passes) {
   work();
   const auto begin = std::chrono::steady_clock::now();

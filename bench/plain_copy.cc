@@ -1,6 +1,6 @@
-// plain_copy — what the kernel alone allows: threads that take turns at pieces of a file, and do nothing with each but
-// pread, CRC-32C and pwrite. No order, no plan, no container, nothing bounded but the buffers. bench/compare.py puts
-// it beside `cp` and the conversion.
+// plain_copy — what the kernel alone allows: threads that take turns at pieces of a file, and do
+// nothing with each but pread, CRC-32C and pwrite. No order, no plan, no container, nothing bounded
+// but the buffers. bench/compare.py puts it beside `cp` and the conversion.
 //
 //   plain_copy THREADS BYTES_PER_WRITE IN OUT
 #include <fcntl.h>

@@ -1,10 +1,13 @@
-// scaling — how many workers a conversion keeps busy, on a machine of any size: what costs time sleeps instead.
+// scaling — how many workers a conversion keeps busy, on a machine of any size: what costs
+// time sleeps instead.
 //
-//   scaling [--memory MIB] [WORKERS...]     default: 1 2 4 8 16 32 64 128, and the writer's own memory for so many
+//   scaling [--memory MIB] [WORKERS...]     default: 1 2 4 8 16 32 64 128, and the writer's own
+//                                           memory for so many
 //
-// The writer runs as it is, every stage and lock of it, over tensors that nobody reads: a source, a codec and a sink sleep
-// as long as reading, compressing and writing took one core where it was measured. What the table then shows below
-// its number of workers is what the pipeline itself costs: its order, its window, its locks.
+// The writer runs as it is, every stage and lock of it, over tensors that nobody reads: a source, a
+// codec and a sink sleep as long as reading, compressing and writing took one core where it was
+// measured. What the table then shows below its number of workers is what the pipeline itself
+// costs: its order, its window, its locks.
 #include <sys/prctl.h>
 #include <chrono>
 #include <cstddef>

@@ -1,4 +1,5 @@
-// A training loop that streams optimizer state whose size nobody knows until training ends, and the file's sha256.
+// A training loop that streams optimizer state whose size nobody knows until training ends, and
+// the file's sha256.
 #include <array>
 #include <cmath>
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Lists a .zt file of any version, sums the f32 tensors and verifies every byte; or prints one f32 tensor.
+// Lists a .zt file of any version, sums the f32 tensors and verifies every byte; or
+// prints one f32 tensor.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,5 @@
-// Transcodes llama2.c's model.bin (a format the library does not know) and safetensors, through a stage of its own.
+// Transcodes llama2.c's model.bin (a format the library does not know) and safetensors, through a
+// stage of its own.
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -18,8 +19,9 @@
 import zt;
 import zt.convert.safetensors;
 
-// llama2.c's format: seven i32 (dim, hidden_dim, layers, heads, kv_heads, vocabulary, context; a negative vocabulary
-// means an output matrix of its own), then f32 arrays, little-endian, one after the other.
+// llama2.c's format: seven i32 (dim, hidden_dim, layers, heads, kv_heads, vocabulary, context; a
+// negative vocabulary means an output matrix of its own), then f32 arrays, little-endian, one
+// after the other.
 class Llama2cSource final : public zt::TensorSource {
  public:
   static zt::StatusOr<std::unique_ptr<zt::TensorSource>> Open(
@@ -95,7 +97,8 @@ class Llama2cSource final : public zt::TensorSource {
   std::vector<std::uint64_t> offsets_;
 };
 
-// Rounds f32 values to 11 significant bits: the rest becomes zeros, which compress. Called by several threads.
+// Rounds f32 values to 11 significant bits: the rest becomes zeros, which compress. Called by
+// several threads.
 class RoundStage final : public zt::Stage {
  public:
   zt::Status Process(zt::Chunk& chunk) override {

@@ -6,8 +6,8 @@ import zt;
 namespace zt {
 namespace {
 
-// Every frame is its content with the bits flipped and one byte of checksum; no trailer. The parameters carry the
-// width of an element, which the checksum begins with.
+// Every frame is its content with the bits flipped and one byte of checksum; no trailer. The
+// parameters carry the width of an element, which the checksum begins with.
 class Flip final : public Codec {
  public:
   std::string_view name() const override { return "test.flip"; }

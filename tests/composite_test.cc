@@ -1,4 +1,5 @@
-// zt.convert.composite: grouping and its inverse through the library, hostile declarations included.
+// zt.convert.composite: grouping and its inverse through the library, hostile
+// declarations included.
 #include "testing.h"
 
 import zt.convert.composite;
@@ -194,7 +195,7 @@ TEST(GroupQuantized, WithoutModulesNothingIsSaid) {
   EXPECT_THAT(grouped->warnings(), ElementsAre());
 }
 
-// ---- Ungroup on what others may have written -----------------------------------------------------------------
+// ---- Ungroup on what others may have written ----------------------------------------------------
 
 Value Entry(std::string_view name, std::string_view dtype, Value shape) {
   return Value::Map{{"name", name}, {"dtype", dtype}, {"shape", std::move(shape)}};

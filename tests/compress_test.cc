@@ -1,4 +1,5 @@
-// zt.compress: frames and the seek table, read back by libzstd's own decoder, and lies told to ours.
+// zt.compress: frames and the seek table, read back by libzstd's own decoder, and
+// lies told to ours.
 #define ZSTD_STATIC_LINKING_ONLY
 #include <sys/resource.h>
 #include <zstd.h>
@@ -127,7 +128,8 @@ TEST(ZstdEncoder, EveryLevelReadsBackThroughTheLibrary) {
   EXPECT_EQ(DecodeByLibrary(stream.bytes), content);
 }
 
-// Random order, skewed values: there are no matches to find, all the gain there is is the entropy coder's.
+// Random order, skewed values: there are no matches to find, all the gain there is is the
+// entropy coder's.
 TEST(ZstdEncoder, HuffmanGainsOnSkewedLiterals) {
   std::mt19937 random(5);
   Bytes content(1 << 20);
@@ -295,7 +297,8 @@ TEST(ZstdFrame, EveryFlippedByteIsNoticed) {
       bad[i] ^= static_cast<std::byte>(1 << bit);
       Bytes out(content.size());
       const Status status = Zstd().DecodeFrame({}, bad, out);
-      // A reserved or redundant bit of the frame's header may not matter; then the content is right all the same.
+      // A reserved or redundant bit of the frame's header may not matter; then the content is
+      // right all the same.
       EXPECT_TRUE(status.code() == StatusCode::kDataLoss || out == content) << i << " bit " << bit;
     }
   }
@@ -382,7 +385,8 @@ TEST(ZstdStream, WindowsUpTo2To27) {
   EXPECT_THAT(DecodeAll(FrameWithWindow(28), 0), Fails(StatusCode::kDataLoss, HasSubstr("memory")));
 }
 
-// Content sizes that nothing backs: the decoders allocate what is asked of them, not what a header claims.
+// Content sizes that nothing backs: the decoders allocate what is asked of them, not what
+// a header claims.
 TEST(ZstdStream, AClaimedSizeIsNotAllocated) {
   Bytes frame(16);
   Put32(frame, 0, ZSTD_MAGICNUMBER);

@@ -82,7 +82,8 @@ inline Result FromValue(const FloatFormat& to, double value, bool saturate) {
   const int least = 1 - to.bias;
   int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(magnitude) >> 52) - 1023;
   if (exponent < least) exponent = least;
-  // In units of the last place; the halves go to even. The sum carries into the exponent where it must.
+  // In units of the last place; the halves go to even. The sum carries into the
+  // exponent where it must.
   double units;
   if (to.width == 8) {
     units = std::ldexp(magnitude, to.mantissa_bits - exponent);  // exact

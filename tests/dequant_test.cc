@@ -191,7 +191,8 @@ TEST_P(Dequant, EqualsGgufPyForFiles) {
   EXPECT_EQ(seen, 20u);
 }
 
-// f16 and bf16 of one float, by way of a q8_k block whose scale is that float and whose first element is 1.
+// f16 and bf16 of one float, by way of a q8_k block whose scale is that float and whose
+// first element is 1.
 TEST_P(Dequant, RoundsOnceToNearestEven) {
   struct Case {
     float in;

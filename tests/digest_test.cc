@@ -43,8 +43,8 @@ TEST(Crc32c, PublishedValues) {
   EXPECT_EQ(Crc32cText(0xAu), "crc32c:0x0000000A");
 }
 
-// Folding begins with 512 bytes and works on 256, then 64; the instruction on three streams of 4096 bytes, then words, then
-// bytes: every length passes each border.
+// Folding begins with 512 bytes and works on 256, then 64; the instruction on three streams of 4096
+// bytes, then words, then bytes: every length passes each border.
 TEST(Crc32c, EveryLengthTo20000OnEveryPath) {
   const auto paths = kernel::Crc32cExtenders();
   const auto bytes = RandomBytes(20008, 1);
@@ -114,7 +114,8 @@ TEST(Hasher, PublishedValues) {
   EXPECT_EQ(MakeHasher(DigestKind::kNone), nullptr);
 }
 
-// What is hashed in pieces, with wider vectors where the host has them, is what xxHash's own build makes of the whole.
+// What is hashed in pieces, with wider vectors where the host has them, is what xxHash's own build
+// makes of the whole.
 TEST(Hasher, Xxh3IsTheLibrarys) {
   const auto bytes = RandomBytes(70000, 7);
   std::mt19937 random(9);

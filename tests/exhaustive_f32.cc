@@ -1,8 +1,9 @@
-// exhaustive_f32 — every one of the 2^32 f32 patterns to bf16, f16 and each f8, against convert_reference.h.
+// exhaustive_f32 — every one of the 2^32 f32 patterns to bf16, f16 and each f8, against
+// convert_reference.h.
 //
-// All four f8 types, without and with saturation, each in blocks of 2^16 whose overflow is counted apart. Takes
-// minutes, so it is no test of its own. Arguments: threads (default 2), then the CPU target's name (default: the best
-// there is). Exit status 1 where a bit or a count differs.
+// All four f8 types, without and with saturation, each in blocks of 2^16 whose overflow is counted
+// apart. Takes minutes, so it is no test of its own. Arguments: threads (default 2), then the CPU
+// target's name (default: the best there is). Exit status 1 where a bit or a count differs.
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 

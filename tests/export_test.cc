@@ -1,4 +1,5 @@
-// zt.convert.layout and the plans of safetensors, npy and npz: exact bytes, exact errors, order, cancelling.
+// zt.convert.layout and the plans of safetensors, npy and npz: exact bytes, exact errors,
+// order, cancelling.
 #include "testing.h"
 
 import zt.convert.layout;
@@ -78,9 +79,9 @@ TEST(Safetensors, BytesAreThoseOfTheReferenceWriter) {
   ASSERT_OK(source.Add(Dense("a", {}, "f32"), {BytesOf("aaaa")}));
   const std::vector<std::pair<std::string, std::string>> metadata = {{"k\n", "\"v\"\x01"}};
   const auto layout = Must(PlanSafetensors(source, Indices(source.objects().size()), metadata));
-  const std::string header =
-      R"({"__metadata__":{"k\n":"\"v\"\u0001"},"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
-      R"("b":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})";
+  const std::string header = R"({"__metadata__":{"k\n":"\"v\"\u0001"},)"
+                             R"("a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+                             R"("b":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}})";
   std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
   std::string want(8, '\0');
   want[0] = static_cast<char>(padded.size());

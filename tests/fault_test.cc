@@ -1,4 +1,5 @@
-// A source and a sink that fail, cut short or stall at every call in turn: one error, nothing published, all joined.
+// A source and a sink that fail, cut short or stall at every call in turn: one error, nothing
+// published, all joined.
 #include <new>
 
 #include "testing.h"
@@ -224,7 +225,8 @@ TEST_P(EveryCall, OfSourceAndSink) {
     }
     for (const bool of_source : {true, false}) {
       for (const Faults::Kind kind : {Faults::kFail, Faults::kEnd, Faults::kThrow}) {
-        // Reserve, the header, the manifest and Finish are called from the caller's thread: it may throw there.
+        // Reserve, the header, the manifest and Finish are called from the caller's thread: it
+        // may throw there.
         if (!of_source && kind != Faults::kFail) continue;
         for (int at = 1;; ++at) {
           Faults in(of_source ? at : 0, kind, at % 2 == 0),

@@ -272,7 +272,8 @@ StoredObject Blob(std::string name, Value::Map attributes) {
 }
 
 TEST(AttributeValues, OfOneOneVersionAreCountedOnce) {
-  // More than half of what is allowed. 1.1 has its objects before its version, and they are read twice.
+  // More than half of what is allowed. 1.1 has its objects before its version, and
+  // they are read twice.
   const std::size_t many = kMaxAttributeValues / 2 + 1000;
   Manifest manifest;
   manifest.objects = {Blob("t", Value::Map{{"a", Value(Value::Array(many, Value()))}})};
@@ -301,7 +302,8 @@ TEST(AttributeValues, NoMoreAreWrittenThanAreRead) {
                 "the attributes hold more than 16777216 values, which no reader would accept"));
     }
   }
-  // Of byte planes, what says so is counted as well: in 1.2 a map in the attributes, in 2.0 one in the part.
+  // Of byte planes, what says so is counted as well: in 1.2 a map in the attributes, in 2.0
+  // one in the part.
   StoredObject planes = Blob("t", {});
   planes.components[0].element = {DType::kF32};
   planes.components[0].encoding = Encoding::kPlanes;

@@ -1,4 +1,5 @@
-// zt.format: random manifests through every version, damaged ones, layouts, what a version can say, speed.
+// zt.format: random manifests through every version, damaged ones, layouts, what a
+// version can say, speed.
 #include "format_testing.h"
 
 import zt.compress;
@@ -181,7 +182,8 @@ TEST(RoundTrip, ReferenceFilesThroughTheirOwnVersion) {
     const auto bytes = Must(EncodeManifest(*first, version));
     const auto second = Must(DecodeManifest(bytes, trailer->family));
     EXPECT_EQ(*EncodeManifest(second, version), bytes) << path;
-    // All that the reference said is there again; what differs is the order, and the version's last number.
+    // All that the reference said is there again; what differs is the order, and the
+    // version's last number.
     ExpectEqual(Ordered(*first), Ordered(second));
   }
 }
@@ -488,7 +490,8 @@ TEST(ManifestEncoder, TakesEntriesThatWereEncodedBefore) {
   }
 }
 
-// Names around the longest whose place is kept with all others, and one that comes late in its entry, as 0.1.0 sorts it.
+// Names around the longest whose place is kept with all others, and one that comes late in its
+// entry, as 0.1.0 sorts it.
 TEST(ManifestEncoder, FindsNamesThatAreLongOrFarOn) {
   Manifest manifest;
   for (const std::size_t size : {65534u, 65535u, 65536u, 100000u}) {
@@ -545,7 +548,8 @@ TEST(Speed, ManyObjects) {
   }
 }
 
-// A million of anything that must be unique: components of one object, unknown fields, attribute keys.
+// A million of anything that must be unique: components of one object, unknown
+// fields, attribute keys.
 TEST(Speed, ManyKeysInOneMap) {
   Manifest manifest;
   manifest.objects = {{"t", "mine", {}, {}, {}}};

@@ -397,7 +397,7 @@ TEST(Reference, Old01Details) {
             Value(Value::Map{{"sparse_format", "csr"}, {"x", Value::Array{1}}}));
 }
 
-// ---- shards ------------------------------------------------------------------------------------------------
+// ---- shards -------------------------------------------------------------------------------------
 
 TEST(Shards, AreThoseOfAVersionThatHasThem) {
   const StoredShard good = {

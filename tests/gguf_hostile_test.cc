@@ -1,4 +1,5 @@
-// GGUF from hostile hands: one clear error each, no crash, no memory beyond what the file's size justifies.
+// GGUF from hostile hands: one clear error each, no crash, no memory beyond what the
+// file's size justifies.
 #include <malloc.h>
 #include <ctime>
 #include <new>
@@ -123,7 +124,7 @@ TEST(GgufHostile, AnyByteOfTheHeaderMayBeWrong) {
   EXPECT_GT(refused, 1000u);
 }
 
-// ---- headers by hand -----------------------------------------------------------------------------------------
+// ---- headers by hand ----------------------------------------------------------------------------
 
 class Builder {
  public:

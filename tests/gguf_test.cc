@@ -1,4 +1,5 @@
-// GGUF: what a correct reader finds in files of gguf-py and llama-quantize, and the way back to the byte.
+// GGUF: what a correct reader finds in files of gguf-py and llama-quantize, and the way
+// back to the byte.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -117,7 +118,7 @@ Bytes WriteBack(TensorSource& source) {
   return out;
 }
 
-// ---- what others wrote ---------------------------------------------------------------------------------------
+// ---- what others wrote --------------------------------------------------------------------------
 
 void ExpectTensors(const std::string& file, const nlohmann::json& expected) {
   SCOPED_TRACE(file);
@@ -265,7 +266,7 @@ TEST(Gguf, PipeGivesWhatTheFileGives) {
   }
 }
 
-// ---- the way back --------------------------------------------------------------------------------------------
+// ---- the way back -------------------------------------------------------------------------------
 
 TEST(Gguf, RoundTripIsEqualToTheByte) {
   for (const char* name :
@@ -496,7 +497,7 @@ TEST(Gguf, FileTypeIsThatOfTheTensorsOnceNoBlocksAreLeft) {
   EXPECT_EQ(file_type(DType::kF64), Value());  // which has no number
 }
 
-// ---- split sets ----------------------------------------------------------------------------------------------
+// ---- split sets ---------------------------------------------------------------------------------
 
 std::string Shard(int i) { return "split-0000" + std::to_string(i) + "-of-00003.gguf"; }
 

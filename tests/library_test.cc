@@ -1,4 +1,5 @@
-// The library under a user's fingers: numbers for bytes, names for ids, streams, sinks, and what errors say.
+// The library under a user's fingers: numbers for bytes, names for ids, streams, sinks, and
+// what errors say.
 #include "testing.h"
 
 import zt;
@@ -23,7 +24,7 @@ std::unique_ptr<Reader> From(const Bytes& file) {
   return *Reader::Open(MemoryBytes(file, "memory"));
 }
 
-// ---- numbers -------------------------------------------------------------------------------------------------
+// ---- numbers ------------------------------------------------------------------------------------
 
 TEST(Numbers, EveryTypeOfCHasItsDType) {
   static_assert(kDTypeOf<double> == DType::kF64 && kDTypeOf<float> == DType::kF32);
@@ -153,7 +154,7 @@ TEST(Values, GiveNumbersOfAnyKind) {
   EXPECT_EQ(Value(true).Number<int>(), std::nullopt);
 }
 
-// ---- memory --------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 TEST(OwningAdd, KeepsWhatIsMovedIn) {
   Bytes file;
@@ -250,7 +251,7 @@ TEST(ReadAll, IsTheSameForAnyNumberOfThreads) {
   EXPECT_EQ(Why(reader->ReadAll({9, 0}, small)), "there is no component 0 of object 9");
 }
 
-// ---- streams -------------------------------------------------------------------------------------------------
+// ---- streams ------------------------------------------------------------------------------------
 
 TEST(Stream, SaysItsLengthAndAttributesLast) {
   Bytes file;
@@ -353,7 +354,7 @@ TEST(Stream, CannotBeChangedAfterFinish) {
   EXPECT_EQ(object->SetAttribute("a", 1).code(), StatusCode::kFailedPrecondition);
 }
 
-// ---- sinks ---------------------------------------------------------------------------------------------------
+// ---- sinks --------------------------------------------------------------------------------------
 
 TEST(TeeSink, WritesTheSameToAll) {
   const TempFolder folder;
@@ -426,7 +427,7 @@ TEST(Sinks, OfNothingAreRefused) {
   EXPECT_EQ(Writer::Create(nullptr).status().code(), StatusCode::kInvalidArgument);
 }
 
-// ---- errors --------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 TEST(Errors, PrintWithoutAnotherInclude) {
   std::ostringstream out;
@@ -573,9 +574,10 @@ TEST(Defaults, UseAllThreadsAsTheProgramDoes) {
   EXPECT_EQ(VerifyOptions().threads, 0U);
 }
 
-// ---- what users throw ----------------------------------------------------------------------------------------
+// ---- what users throw ---------------------------------------------------------------------------
 
-// Two small tensors, which travel in one batch; what is asked of the second one throws, in the call of that name.
+// Two small tensors, which travel in one batch; what is asked of the second one throws, in the
+// call of that name.
 class ThrowingSource final : public TensorSource {
  public:
   explicit ThrowingSource(std::string where) : where_(std::move(where)) {

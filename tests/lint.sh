@@ -85,6 +85,9 @@ rule 'No package host: set-up uses the sources that the machine has.' \
 rule 'No space at the end of a line.' search '[ 	]+$' $(matching '\.(cppm|cc|h|py|sh|cmake)$')
 
 # ---- formatting --------------------------------------------------------------------------------------------------
+# clang-format leaves comments alone.
+over_100() { LC_ALL=C.UTF-8 grep -nE '.{101,}' "$@" /dev/null || true; }
+rule 'No line of more than 100 columns.' over_100 $(matching '^(tests|bench|examples)/.*\.(cppm|cc|h)$')
 if command -v clang-format-19 >/dev/null; then
   [ "${1:-}" != --fix ] || clang-format-19 -i "${cpp[@]}"
   unformatted() { clang-format-19 --dry-run "$@" 2>&1 | grep -E 'warning:|error:' || true; }

@@ -1,4 +1,5 @@
-// zt.pipeline: order, the window, the first error, cancellation; built and run with the thread sanitizer too.
+// zt.pipeline: order, the window, the first error, cancellation; built and run with the
+// thread sanitizer too.
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,7 +10,8 @@
 import zt.core;
 import zt.pipeline;
 
-// The CPUs of a machine that is made up, and the sizes of the sets that it was asked to fill; 0 for the real machine.
+// The CPUs of a machine that is made up, and the sizes of the sets that it was asked to fill; 0 for
+// the real machine.
 int g_cpus = 0;
 std::vector<std::size_t> g_asked;
 
@@ -381,7 +383,8 @@ TEST(BufferPool, GivesWhatWasAskedFor) {
   }
 }
 
-// What a buffer holds that was full of sevens: with assertions on, what is given back is overwritten.
+// What a buffer holds that was full of sevens: with assertions on, what is given
+// back is overwritten.
 #ifdef NDEBUG
 constexpr std::byte kGivenBack{7};
 #else

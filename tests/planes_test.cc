@@ -1,4 +1,5 @@
-// zt.compress:planes — kernels against a scalar twin on every CPU target, and frames read back by libzstd's decoder.
+// zt.compress:planes — kernels against a scalar twin on every CPU target, and frames read back by
+// libzstd's decoder.
 #include <zstd.h>
 
 #include "compress/huffman.h"
@@ -78,7 +79,8 @@ TEST(Planes, KernelsAtAnyLengthAndAlignment) {
   });
 }
 
-// Above the size whose results are stored past the caches, at alignments that allow it and that do not.
+// Above the size whose results are stored past the caches, at alignments that allow it
+// and that do not.
 TEST(Planes, LargeResultsAreTheSame) {
   const std::size_t size = (std::size_t{13} << 20) + 24;
   const Bytes in = RandomBytes(size, 3);
@@ -230,7 +232,8 @@ TEST(Planes, ConstantAndSparsePlanesShrink) {
   EXPECT_EQ(FrameOf(noise, narrow).size(), noise.size() + 3 * 8 + 9 + 4);
 }
 
-// Few values or many, deep trees and flat ones: whichever coder takes the plane, zstd's decoder reads it.
+// Few values or many, deep trees and flat ones: whichever coder takes the plane, zstd's
+// decoder reads it.
 TEST(Planes, PlanesOfManyDistributions) {
   std::mt19937 random(11);
   for (int round = 0; round < 120; ++round) {
@@ -270,7 +273,8 @@ Bytes ByZstd(std::span<const std::byte> body, std::size_t content) {
   return out;
 }
 
-// Blocks of our coder are decoded by our decoder, and not left to zstd's; damaged ones are refused or as zstd has them.
+// Blocks of our coder are decoded by our decoder, and not left to zstd's; damaged ones are refused
+// or as zstd has them.
 TEST(Planes, OurDecoderOfLiterals) {
   std::mt19937 random(12);
   compress_huffman::LiteralsCoder coder;
@@ -361,7 +365,8 @@ TEST(Planes, LayoutsThatAreWritten) {
   }
 }
 
-// The codec's own bound holds for every layout it writes, and its streams are read by range or in order.
+// The codec's own bound holds for every layout it writes, and its streams are read by
+// range or in order.
 TEST(Planes, TheCodecReadsWhatItWrites) {
   const Codec& codec = *FindCodec(Encoding::kPlanes);
   const auto encoder = codec.MakeEncoder({});

@@ -1,6 +1,7 @@
-// Random programs of the library, valid or not: sources of every kind, plans edited by hand, objects in memory and piece by
-// piece, sparse ones of random indices, aliases, flushes, stages that change, cut, empty and keep. What Finish calls OK is
-// read, verified, and compared with what was meant, for several numbers of threads.
+// Random programs of the library, valid or not: sources of every kind, plans edited by hand,
+// objects in memory and piece by piece, sparse ones of random indices, aliases, flushes, stages
+// that change, cut, empty and keep. What Finish calls OK is read, verified, and compared with what
+// was meant, for several numbers of threads.
 #include "testing.h"
 
 import zt;
@@ -393,7 +394,8 @@ class Program {
     std::reverse(made.components.begin(), made.components.end());
   }
 
-  // Piece by piece, of sizes that are known or not, with a dimension and attributes that come in the end.
+  // Piece by piece, of sizes that are known or not, with a dimension and attributes that
+  // come in the end.
   Status Feed(Writer& writer, Peculiar made) {
     std::vector<Storage> storage;
     for (Component& component : made.object.components) {

@@ -242,7 +242,8 @@ TEST(Verify, NamesWhatIsWrong) {
 }
 
 TEST(Verify, ContentsThatTheirTypeForbids) {
-  // A writer would refuse them: they are written as bytes of no meaning, which another manifest then gives one.
+  // A writer would refuse them: they are written as bytes of no meaning, which another
+  // manifest then gives one.
   const auto problem = [](const Tensor& tensor) {
     Tensor copy = tensor;
     copy.storage.digest = DigestKind::kNone;
@@ -591,8 +592,9 @@ std::string Difference(const Manifest& a, const Manifest& b) {
   return out;
 }
 
-// Every bit of a file: opening or verifying notices that it changed, or it is one of the manifest's few that make
-// another well-formed manifest. No digest covers a manifest of 1.x; what may differ unnoticed is listed here.
+// Every bit of a file: opening or verifying notices that it changed, or it is one of the manifest's
+// few that make another well-formed manifest. No digest covers a manifest of 1.x; what may differ
+// unnoticed is listed here.
 void FlipEveryByte(SpecVersion spec, Compression compression, DigestKind digest) {
   const Bytes content = Sample(1500);
   std::vector<Tensor> tensors = {
@@ -618,7 +620,8 @@ void FlipEveryByte(SpecVersion spec, Compression compression, DigestKind digest)
       } else if (!report.unverified.empty()) {
         ++unknown;  // the digest's algorithm is another one: said so
       } else {
-        // Blobs, padding, header and footer are covered by digests and rules; the manifest alone is not.
+        // Blobs, padding, header and footer are covered by digests and rules; the
+        // manifest alone is not.
         ASSERT_TRUE(i >= manifest && i < file.size() - 16) << "byte " << i << " bit " << bit;
         ++unnoticed;
         ++other[Difference(original->manifest(), (*reader)->manifest())];

@@ -139,8 +139,8 @@ TEST(FileSink, WhatLeavesThePageCacheIsInTheFile) {
   }
 }
 
-// The kernel reports an error of write-back once, to whoever asks first: it must not be taken for granted by a call
-// that is a mere help.
+// The kernel reports an error of write-back once, to whoever asks first: it must not be taken for
+// granted by a call that is a mere help.
 TEST(FileSink, AnErrorOfWriteBackIsReportedWhateverItsNumber) {
   const TempFolder folder;
   const std::string piece(16 << 20, 'x');
@@ -213,8 +213,8 @@ TEST(FileSink, ReservedBytesBeyondTheEndAreGivenBack) {
   EXPECT_LT(info.st_blocks * 512, 1 << 20);
 }
 
-// On a nearly full disk a second hint must not ask once more for what is written already. The disk is not full here, so
-// the hint is: all that was free before, and a little less.
+// On a nearly full disk a second hint must not ask once more for what is written already. The disk
+// is not full here, so the hint is: all that was free before, and a little less.
 TEST(FileSink, ReserveDoesNotAskForWhatIsWritten) {
   constexpr std::uint64_t kWritten = 64 << 20, kOthers = 32 << 20;
   const TempFolder folder;

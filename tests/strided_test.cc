@@ -1,5 +1,5 @@
-// zt.convert.strided — views that share a budget: exact bytes for any of it, with any number of threads, each byte
-// fetched once; what fails, fails for all who wait.
+// zt.convert.strided — views that share a budget: exact bytes for any of it, with any number of
+// threads, each byte fetched once; what fails, fails for all who wait.
 #include "testing.h"
 
 import zt.convert.strided;
@@ -9,7 +9,8 @@ import zt.source;
 namespace zt {
 namespace {
 
-// A storage whose bytes are random; it counts what is read, and fails from a byte on where it is told to.
+// A storage whose bytes are random; it counts what is read, and fails from a byte on
+// where it is told to.
 class Storage final : public ByteSource {
  public:
   explicit Storage(std::uint64_t size) : bytes_(size) {
@@ -108,7 +109,8 @@ TEST(Strided, ViewsThatShareBandsServeTheirBytesToAnyThreads) {
     for (std::uint64_t t = 0; t < 8; ++t) {
       threads.emplace_back([&, t] {
         std::mt19937_64 random(t);
-        // The pieces of all views in turn, as a pipeline wants them, and ranges of any of them between.
+        // The pieces of all views in turn, as a pipeline wants them, and ranges of any
+        // of them between.
         for (std::uint64_t piece; (piece = next++) < views.size() * 100;) {
           Opened& view = *views[piece / 100];
           const std::uint64_t from = piece % 100 * kPiece;

@@ -23,7 +23,8 @@ void ForEachTarget(const Check& check) {
     hwy::SetSupportedTargetsForTest(0);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
-  // The baseline and at least one vector target, or the only one that Highway has for this kind of host.
+  // The baseline and at least one vector target, or the only one that Highway has for
+  // this kind of host.
   constexpr bool kSeveral = (HWY_TARGETS & (HWY_TARGETS - 1)) != 0;
   EXPECT_GT(targets, kSeveral ? 1 : 0);
 }

@@ -1,4 +1,5 @@
-// testing — what the tests share: GoogleTest, the standard library, statuses as expectations, bytes, files.
+// testing — what the tests share: GoogleTest, the standard library, statuses as
+// expectations, bytes, files.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -52,7 +53,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// ---- statuses: a Status or a StatusOr -------------------------------------------------------------
+// ---- statuses: a Status or a StatusOr -----------------------------------------------------------
 
 template <typename Result>
 const auto& StatusOf(const Result& result) {
@@ -91,7 +92,7 @@ MATCHER_P2(Fails, code, message, "") {
   return StatusOf(arg).code() == code && ExplainMatchResult(message, Why(arg), result_listener);
 }
 
-// ---- bytes ----------------------------------------------------------------------------------------
+// ---- bytes --------------------------------------------------------------------------------------
 
 using Bytes = std::vector<std::byte>;
 
@@ -148,7 +149,7 @@ inline void Extend(Bytes& bytes, std::span<const std::byte> more) {
   bytes.insert(bytes.end(), more.begin(), more.end());
 }
 
-// ---- files ----------------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
 // Of a file below tests/data.
 inline std::string DataPath(std::string_view name) {

@@ -38,7 +38,8 @@ TEST(SwapBytes, BothFormsAtAnyLengthAndAlignment) {
   });
 }
 
-// Above the size whose results are stored past the caches, at alignments that allow it and that do not.
+// Above the size whose results are stored past the caches, at alignments that allow it
+// and that do not.
 TEST(SwapBytes, LargeResultsAreTheSame) {
   const std::size_t size = (std::size_t{16} << 20) + 24;
   const Bytes in = RandomBytes(size, 3);

@@ -71,8 +71,8 @@ void CheckConversion(std::string_view from, int from_width, std::string_view to,
   });
 }
 
-// The sanitizers make everything some thirty times slower: there, one in so many of the patterns that are samples
-// anyway. Odd, so as to meet even and odd ones.
+// The sanitizers make everything some thirty times slower: there, one in so many of the patterns
+// that are samples anyway. Odd, so as to meet even and odd ones.
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 constexpr std::size_t kFewer = 9;
 #else

@@ -96,7 +96,8 @@ TEST(FailingSink, AtEveryCallGivesOneErrorAndNoOutput) {
   }
 }
 
-// One call that must fail with `code` and `message`, after which there is no output and every call says so.
+// One call that must fail with `code` and `message`, after which there is no output and
+// every call says so.
 void Refuses(StatusCode code, const std::string& message,
              const std::function<Status(Writer&)>& call, WriterOptions options = {}) {
   Bytes file;
@@ -232,7 +233,8 @@ TEST(Refused, StreamsOfTheWrongSize) {
           }));
 }
 
-// A stage of the caller's may change how many bytes a component has, but not from what was declared.
+// A stage of the caller's may change how many bytes a component has, but not from
+// what was declared.
 TEST(Refused, StagesThatChangeADeclaredSize) {
   class Cut final : public Stage {
    public:
@@ -478,7 +480,8 @@ TEST(Sources, PlansOfAnotherSourceAreRefused) {
           [&](Writer& w) { return w.AddSource(source, *plan); });
 }
 
-// Two large sources: what the first one wrote is not asked for again, nor is the space asked while it is written.
+// Two large sources: what the first one wrote is not asked for again, nor is the space asked
+// while it is written.
 TEST(Sources, ASecondOneAsksForBothTogether) {
   class Asked final : public Sink {
    public:
@@ -569,7 +572,8 @@ struct Counted {
   int* alive;
 };
 
-// What Add is given is not kept until Flush: a million small tensors would take as much as their plans.
+// What Add is given is not kept until Flush: a million small tensors would take as
+// much as their plans.
 TEST(Memory, WhatWasAddedGoesWhenItIsWritten) {
   Bytes file;
   int alive = 0;
@@ -626,7 +630,8 @@ class FaultyStage final : public Stage {
   std::atomic<int> calls_ = 0;
 };
 
-// Cancels at random moments while sinks and stages fail at random calls: one error, one abort, nothing after it.
+// Cancels at random moments while sinks and stages fail at random calls: one error, one abort,
+// nothing after it.
 TEST(Cancel, AtRandomMomentsWhileSinksAndStagesFail) {
   std::mt19937 random(7);
   int done = 0, cancelled = 0, of_sink = 0, of_stage = 0;

@@ -29,7 +29,8 @@ std::vector<Cut> All(Cuts cuts) {
   return out;
 }
 
-// Whatever the rule: chunks follow one another without a gap, only the ends are marked, each is whole units.
+// Whatever the rule: chunks follow one another without a gap, only the ends are marked,
+// each is whole units.
 void ExpectWhole(const std::vector<Cut>& cuts, std::uint64_t input, const CutRule& rule) {
   std::uint64_t at = 0, content = 0;
   for (std::size_t i = 0; i < cuts.size(); ++i) {

@@ -10,7 +10,8 @@ Bytes Filled(std::size_t count, unsigned value) {
   return Bytes(count, static_cast<std::byte>(value));
 }
 
-// Objects that hold blobs of their own, share all of them, or some: first, last, or the ones of an earlier component.
+// Objects that hold blobs of their own, share all of them, or some: first, last, or the ones of an
+// earlier component.
 class Shared : public ::testing::Test {
  protected:
   void SetUp() override {

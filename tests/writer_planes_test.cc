@@ -68,11 +68,13 @@ TEST(WriterPlanes, ByComponentStreamedAndAliased) {
     EXPECT_EQ(file.reader->manifest().objects[*file.reader->Find(name)].format, "dense");
   }
   EXPECT_EQ(file.Stored("tied").offset, file.Stored("a").offset);
-  // Integers gain nothing from planes, and an attribute of that name leaves no room for the profile's own.
+  // Integers gain nothing from planes, and an attribute of that name leaves no room for
+  // the profile's own.
   for (const char* name : {"whole", "marked"}) {
     EXPECT_EQ(file.Stored(name).encoding, Encoding::kZstd) << name;
   }
-  // Ranges decode the frames they touch: a byte of the second frame is changed, the first is read as it was.
+  // Ranges decode the frames they touch: a byte of the second frame is changed, the first
+  // is read as it was.
   const std::uint64_t second = file.Stored("a").offset + 4'000'000;
   (*memory)[second] ^= std::byte{1};
   Bytes part(1000);

@@ -71,7 +71,7 @@ Bytes Decoded(const Bytes& file, const StoredComponent& component) {
   return out;
 }
 
-// ---- the bytes -----------------------------------------------------------------------------------------------
+// ---- the bytes ----------------------------------------------------------------------------------
 
 TEST(Golden, OneTensorOfTwoFloats) {
   const std::vector<float> values = Little(std::vector<float>{1.0F, -2.0F});
@@ -218,9 +218,10 @@ TEST(Bytes, AreTheSameWhetherStreamedOrNot) {
   }
 }
 
-// ---- reading -------------------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
-// Tensors in memory that are served by Read alone; those whose names begin with "ordered" must be read in order.
+// Tensors in memory that are served by Read alone; those whose names begin with "ordered" must
+// be read in order.
 class ServedSource final : public TensorSource {
  public:
   void Add(std::string name, Bytes bytes, ElementType element) {
@@ -241,7 +242,8 @@ class ServedSource final : public TensorSource {
   std::vector<Bytes> bytes_;
 };
 
-// Writes over all small buffers of the pool: whoever still points to one that was given back reads that.
+// Writes over all small buffers of the pool: whoever still points to one that was given
+// back reads that.
 class SpoilStage final : public Stage {
  public:
   Status Process(Chunk& chunk) override {
@@ -253,7 +255,8 @@ class SpoilStage final : public Stage {
   }
 };
 
-// A batch holds components that are read in order and others. What becomes of one of them leaves the others alone.
+// A batch holds components that are read in order and others. What becomes of one of them leaves
+// the others alone.
 TEST(Reading, ComponentsReadInOrderAndOthersShareABatch) {
   ServedSource source;
   source.Add("ordered.a", Noise(4000, 1), {DType::kF32});
@@ -342,7 +345,7 @@ TEST(Digests, OfManyLargeComponentsAtOnce) {
   }
 }
 
-// ---- encoding, digests, aliases ------------------------------------------------------------------------------
+// ---- encoding, digests, aliases -----------------------------------------------------------------
 
 TEST(Compression, IsKeptOnlyWhereItGains) {
   Bytes file;

@@ -1,4 +1,5 @@
-// zt.writer: what is stored is validated by the rules that readers have, whatever stages, plans and streams made of it.
+// zt.writer: what is stored is validated by the rules that readers have, whatever stages, plans and
+// streams made of it.
 #include "testing.h"
 
 import zt;

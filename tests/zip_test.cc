@@ -1,5 +1,5 @@
-// zt.convert.zip — the seam that sources stand on: entries, ranges of them, the directory's limits. What can be wrong
-// with an archive is in npz_test.
+// zt.convert.zip — the seam that sources stand on: entries, ranges of them, the directory's limits.
+// What can be wrong with an archive is in npz_test.
 #include "npy_files.h"
 
 import zt.convert.zip;
@@ -62,8 +62,8 @@ TEST(Zip, ADamagedEntryReadInPartIsFoundByVerify) {
   EXPECT_THAT(zip->Verify(0, 0), Fails(StatusCode::kDataLoss, HasSubstr("CRC-32 does not match")));
 }
 
-// 0xffff in the end record refers to a zip64 record, where there is one: numpy, whose zipfile writes none for exactly
-// this many entries, has none.
+// 0xffff in the end record refers to a zip64 record, where there is one: numpy, whose zipfile
+// writes none for exactly this many entries, has none.
 TEST(Zip, ExactlyAsManyEntriesAsTheEndRecordCanCount) {
   for (const std::size_t count : {65534u, 65535u}) {
     std::vector<Entry> entries(count);

@@ -1,4 +1,5 @@
-// zt.convert.zt — .zt files as sources: any range of any component, from many threads, under their digests.
+// zt.convert.zt — .zt files as sources: any range of any component, from many threads,
+// under their digests.
 #include "testing.h"
 
 import zt;
@@ -335,7 +336,8 @@ TEST(ZtSource, AStreamWithoutASeekTableIsReadInOrderAndMayBeginAnew) {
   EXPECT_EQ(out, data);
 }
 
-// A blob that is damaged in one frame: whichever range finds it, before or after the others, says the same.
+// A blob that is damaged in one frame: whichever range finds it, before or after the
+// others, says the same.
 TEST(ZtSource, ADamagedBlobHasOneErrorInWhateverOrderItIsRead) {
   constexpr std::size_t kFrame = 64 << 10, kFrames = 5;
   const Bytes data = Pattern(kFrames * kFrame, 8);
@@ -389,7 +391,8 @@ TEST(ZtSource, EachFrameIsReadOnceHoweverItIsWidened) {
       writer = *Writer::Create(MemorySink(out), {.threads = threads});
       ASSERT_OK(writer->AddSource(*source, plan));
       ASSERT_OK(writer->Finish());
-      // Each frame once; the seek table, and before it its last nine bytes, which say how long it is.
+      // Each frame once; the seek table, and before it its last nine bytes, which
+      // say how long it is.
       EXPECT_EQ(watched->read_bytes, stored.length + 9) << threads;
       outputs.push_back(std::move(out));
     }
@@ -397,7 +400,8 @@ TEST(ZtSource, EachFrameIsReadOnceHoweverItIsWidened) {
   }
 }
 
-// A file of `blobs`, one behind the other, under a manifest that `describe` fills in, given where they begin.
+// A file of `blobs`, one behind the other, under a manifest that `describe` fills in, given
+// where they begin.
 template <typename Describe>
 Bytes FileOf(const std::vector<Bytes>& blobs, Describe describe) {
   Bytes file(64);

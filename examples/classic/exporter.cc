@@ -1,4 +1,5 @@
-// Writes weights under two names that share their bytes, and a tensor that comes row by row: C++17, any compiler.
+// Writes weights under two names that share their bytes, and a tensor that comes row by row:
+// C++17, any compiler.
 #include <cstdint>
 #include <iostream>
 #include <string>

@@ -1,4 +1,5 @@
-// Exports .fvecs files (rows of an i32, the dimension, and that many f32) with the installed library.
+// Exports .fvecs files (rows of an i32, the dimension, and that many f32) with the
+// installed library.
 #include <algorithm>
 #include <atomic>
 #include <cmath>

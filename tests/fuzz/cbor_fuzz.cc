@@ -1,4 +1,5 @@
-// Any bytes as one CBOR value: what decodes, encodes to a value that is equal and to bytes that are stable.
+// Any bytes as one CBOR value: what decodes, encodes to a value that is equal and to bytes
+// that are stable.
 #include "fuzz.h"
 
 import zt.core;

@@ -1,4 +1,5 @@
-// Any bytes as a .zt file's frame and manifest: what decodes and can be written, reads back as written.
+// Any bytes as a .zt file's frame and manifest: what decodes and can be written, reads
+// back as written.
 #include "fuzz.h"
 
 import zt.core;

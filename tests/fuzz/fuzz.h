@@ -22,9 +22,9 @@ inline std::span<const std::byte> FuzzBytes(const std::uint8_t* data, std::size_
   return std::as_bytes(std::span(data, size));
 }
 
-// Reads every component of a TensorSource as it declares them, up to `limit` bytes in all, and asks that declarations
-// of what is readable are valid. `Id` is zt::ComponentId (this header imports nothing).
-// True where every byte was read and every read succeeded.
+// Reads every component of a TensorSource as it declares them, up to `limit` bytes in all, and asks
+// that declarations of what is readable are valid. `Id` is zt::ComponentId (this header imports
+// nothing). True where every byte was read and every read succeeded.
 template <class Id, class Source>
 bool FuzzReadAll(Source& source, std::uint64_t limit) {
   std::vector<std::byte> piece(std::size_t{1} << 16);

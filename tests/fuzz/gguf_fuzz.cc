@@ -1,4 +1,5 @@
-// Any bytes as a GGUF file: a header that parses is encoded back as it was, and every tensor can be read.
+// Any bytes as a GGUF file: a header that parses is encoded back as it was, and every
+// tensor can be read.
 #include "fuzz.h"
 
 import zt.convert.gguf;

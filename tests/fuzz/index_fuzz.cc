@@ -1,4 +1,5 @@
-// Any bytes as a sharded checkpoint's index.json: every shard it names is a file of the folder itself.
+// Any bytes as a sharded checkpoint's index.json: every shard it names is a file of
+// the folder itself.
 #include "fuzz.h"
 
 import zt.convert.shards;

@@ -1,4 +1,5 @@
-// Any bytes as a manifest of 2.0, alone and in a file: what decodes keeps the rules, and its content digest is one.
+// Any bytes as a manifest of 2.0, alone and in a file: what decodes keeps the rules, and its
+// content digest is one.
 #include "fuzz.h"
 
 import zt.core;

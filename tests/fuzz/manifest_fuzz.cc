@@ -1,4 +1,5 @@
-// Any bytes as a manifest of each family: what decodes and can be written, decodes to as many objects again.
+// Any bytes as a manifest of each family: what decodes and can be written, decodes to as
+// many objects again.
 #include "fuzz.h"
 
 import zt.core;

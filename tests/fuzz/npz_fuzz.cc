@@ -1,4 +1,5 @@
-// Any bytes as an .npz archive, sparse ones included: opening and reading neither crash nor outgrow the input.
+// Any bytes as an .npz archive, sparse ones included: opening and reading neither crash nor
+// outgrow the input.
 #include "fuzz.h"
 
 import zt.convert.npy;

@@ -1,5 +1,5 @@
-// Byte planes: any bytes come back from planes and from frames as they were, and any bytes taken for a stream are decoded
-// or refused, the same by frame and in order.
+// Byte planes: any bytes come back from planes and from frames as they were, and any bytes taken
+// for a stream are decoded or refused, the same by frame and in order.
 #include "fuzz.h"
 
 import zt.compress;

@@ -1,4 +1,5 @@
-// Any bytes as a .zt file: opening, verifying and reading every component neither crash nor outgrow the input.
+// Any bytes as a .zt file: opening, verifying and reading every component neither crash nor
+// outgrow the input.
 #include "fuzz.h"
 
 import zt.core;

@@ -1,4 +1,5 @@
-// The main of fuzz targets outside the fuzz preset: runs the target on each file named, folders included whole.
+// The main of fuzz targets outside the fuzz preset: runs the target on each file named,
+// folders included whole.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

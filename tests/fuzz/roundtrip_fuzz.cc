@@ -1,4 +1,5 @@
-// Objects made of the input, written by Writer and read back: equal to the byte; one byte of data changed: noticed.
+// Objects made of the input, written by Writer and read back: equal to the byte; one byte of data
+// changed: noticed.
 #include "fuzz.h"
 
 import zt;
@@ -96,8 +97,8 @@ void CheckReadsBack(const zt::Reader& reader, const std::vector<Made>& objects) 
   }
 }
 
-// True where a digest covers this byte. Of what is compressed in 2.0 it covers the content, which some bytes of a frame's
-// header leave as it is.
+// True where a digest covers this byte. Of what is compressed in 2.0 it covers the content, which
+// some bytes of a frame's header leave as it is.
 bool Covered(const zt::Manifest& manifest, std::uint64_t at) {
   const bool decoded = zt::Traits(manifest.version).digests_decoded;
   for (const zt::StoredObject& object : manifest.objects) {

@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file: what opens, serves every byte it declares, and opens alike whether its header is parsed as a
-// whole or entry by entry.
+// Any bytes as a safetensors file: what opens, serves every byte it declares, and opens alike
+// whether its header is parsed as a whole or entry by entry.
 #include "fuzz.h"
 
 import zt.convert.safetensors;

@@ -1,4 +1,5 @@
-// Any bytes as a PyTorch checkpoint, archive or legacy stream: opening and reading neither crash nor outgrow the input.
+// Any bytes as a PyTorch checkpoint, archive or legacy stream: opening and reading neither crash
+// nor outgrow the input.
 #include "fuzz.h"
 
 import zt.convert.torch;

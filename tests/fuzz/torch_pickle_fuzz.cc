@@ -1,5 +1,5 @@
-// Any bytes as the pickle of a PyTorch archive that is otherwise sound, with four storages: every tensor the pickle
-// describes lies within them and can be read.
+// Any bytes as the pickle of a PyTorch archive that is otherwise sound, with four storages: every
+// tensor the pickle describes lies within them and can be read.
 #include "../zip_maker.h"
 #include "fuzz.h"
 

@@ -1,4 +1,5 @@
-// Any bytes after the head of a legacy PyTorch stream: the checkpoint's pickle, the list of storages and their bytes.
+// Any bytes after the head of a legacy PyTorch stream: the checkpoint's pickle, the list of
+// storages and their bytes.
 #include "fuzz.h"
 
 import zt.convert.torch;

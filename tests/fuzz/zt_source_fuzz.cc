@@ -1,4 +1,5 @@
-// Any bytes as a .zt file of any version, opened as an input: what opens, reads without outgrowing it.
+// Any bytes as a .zt file of any version, opened as an input: what opens, reads
+// without outgrowing it.
 #include "fuzz.h"
 
 import zt.convert.zt;
