@@ -24,7 +24,7 @@ namespace {
 
 // What a caller asks for that is not there. The reader's own errors name the file and the tensor already.
 zts_status Fault(const zts_reader* reader, const zt::Status& status) {
-  return Report(zt::Annotate(status, reader->reader->path()));
+  return Report(zt::WithFile(status, reader->reader->path()));
 }
 
 // The id of a component that is there.
@@ -35,7 +35,7 @@ zt::StatusOr<zt::ComponentId> Find(const zts_reader* reader, std::size_t index,
     return zt::InvalidArgument("there is no object number " + std::to_string(index));
   }
   if (component >= objects[index].components.size()) {
-    return zt::AnnotateTensor(
+    return zt::WithTensor(
         zt::InvalidArgument("there is no component number " + std::to_string(component)),
         objects[index].name);
   }

@@ -30,7 +30,7 @@ zts_status Fail(zts_status status, const char* message) noexcept {
 zts_status Report(const absl::Status& status) noexcept {
   if (status.ok()) return ZTS_OK;
   try {
-    return Fail(static_cast<zts_status>(ExitStatus(status)), std::string(Message(status)).c_str());
+    return Fail(static_cast<zts_status>(ExitStatus(status)), Message(status).c_str());
   } catch (const std::bad_alloc&) {
     return Fail(ZTS_IO, "out of memory");
   }

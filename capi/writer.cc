@@ -28,15 +28,10 @@ struct zts_writer {
 
 namespace {
 
-// Runs `body`, which returns a zt::Status. The writer's own errors name the tensor; here they name the file, too, unless
-// the sink has named it.
+// Runs `body`, which returns a zt::Status. The writer's own errors name the tensor; here they name the file, too.
 template <typename Body>
 zts_status Run(const zts_writer* writer, Body&& body) {
-  return Guard([&] {
-    const zt::Status status = body();
-    const bool named = zt::Message(status).starts_with(writer->path + ":");
-    return Report(status.ok() || named ? status : zt::Annotate(status, writer->path));
-  });
+  return Guard([&] { return Report(zt::WithFile(body(), writer->path)); });
 }
 
 zt::StatusOr<zt::WriterOptions> Options(const zts_writer_options& from) {
@@ -77,10 +72,10 @@ zt::StatusOr<zt::Object> Dense(const char* name, const char* dtype, const std::u
   if (rank != 0) ZT_RETURN_IF_ERROR(zt::capi::NotNull(shape, "shape"));
   const auto element = zt::ParseElementType(dtype);
   if (!element) {
-    return zt::AnnotateTensor(zt::InvalidArgument("no such dtype: " + zt::Quote(dtype)), name);
+    return zt::WithTensor(zt::InvalidArgument("no such dtype: " + zt::Quote(dtype)), name);
   }
   auto object = zt::DenseObject(name, zt::Shape(shape, shape + rank), *element);
-  if (!object.ok()) return zt::AnnotateTensor(zt::OfCaller(object.status()), name);
+  if (!object.ok()) return zt::WithTensor(zt::OfCaller(object.status()), name);
   return object;
 }
 

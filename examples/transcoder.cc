@@ -75,7 +75,7 @@ class Llama2cSource final : public zt::TensorSource {
     std::uint64_t offset = sizeof(header);
     for (const auto& [name, shape] : arrays) {
       auto object = zt::DenseObject(name, shape, {zt::DType::kF32});
-      if (!object.ok()) return zt::AnnotateTensor(object.status(), name);
+      if (!object.ok()) return zt::WithTensor(object.status(), name);
       const bool shared = tied && name == "wcls";
       const std::uint64_t at = shared ? offsets_[0] : offset;
       if (!shared) {
@@ -141,7 +141,7 @@ zt::StatusOr<std::unique_ptr<zt::TensorSource>> OpenAny(const std::string& path)
 
 zt::Status Transcode(const std::string& input, const std::string& output) {
   auto source = OpenAny(input);
-  if (!source.ok()) return zt::Annotate(source.status(), input);
+  if (!source.ok()) return zt::WithFile(source.status(), input);
   const zt::Storage storage = {zt::Compression::kIfGain, zt::DigestKind::kSha256};
   ZT_ASSIGN_OR_RETURN(const zt::Plan plan, zt::MakePlan(**source, {.storage = storage}));
   ZT_ASSIGN_OR_RETURN(auto sink, zt::CreateFileSink(output, {.overwrite = true}));

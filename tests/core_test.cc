@@ -122,12 +122,47 @@ TEST(ValidateObject, RefusesBadNamesAndRoles) {
   EXPECT_THAT(Why(ValidateObject(object)), HasSubstr("twice"));
 }
 
-TEST(Status, ContextGoesOutwardOnOneLine) {
-  const Status status =
-      Annotate(Annotate(InvalidData("it is short"), TensorContext("a\nb'")), "f.zt");
-  EXPECT_EQ(Why(status), "f.zt: tensor 'a\\nb\\'': it is short");
+TEST(Status, ItsPlaceIsDataAndPrintedOnOneLine) {
+  const Status fact = InvalidData("it is short");
+  const Status status = WithFile(WithTensor(WithComponent(fact, "data"), "a\nb'"), "f.zt");
+  EXPECT_EQ(Message(status), "f.zt: tensor 'a\\nb\\'': component 'data': it is short");
+  EXPECT_EQ(status.message(), "it is short");
+  EXPECT_EQ(FileOf(status), "f.zt");
+  EXPECT_EQ(TensorOf(status), "a\nb'");
+  EXPECT_EQ(ComponentOf(status), "data");
+  EXPECT_EQ(FileOf(fact), std::nullopt);
+  EXPECT_EQ(TensorOf(OkStatus()), std::nullopt);
   EXPECT_EQ(ExitStatus(status), 4);
-  EXPECT_OK(Annotate(OkStatus(), "x"));
+  EXPECT_EQ(Message(WithTensor(fact, "")), "tensor '': it is short");
+  EXPECT_EQ(Message(WithFile(fact, "")), "it is short");
+  EXPECT_TRUE(WithFile(OkStatus(), "x").ok());
+}
+
+TEST(Status, TheInnermostPlaceStays) {
+  const Status inner = WithFile(WithTensor(WithRule(InvalidData("f"), "zTensor 2.0 §5"), "a"), "1");
+  const Status status = WithFile(WithTensor(WithRule(inner, "zTensor 2.0 §2"), "b"), "2");
+  EXPECT_EQ(Message(status), "1: tensor 'a': f (zTensor 2.0 §5)");
+  EXPECT_EQ(Fact(status), "f (zTensor 2.0 §5)");
+  EXPECT_EQ(status.message(), "f");
+}
+
+TEST(Status, ContextGoesBeforeTheFactOrBeforeTheTensor) {
+  const Status fact = Annotate(InvalidData("f"), "header");
+  EXPECT_EQ(fact.message(), "header: f");
+  const Status status = Annotate(WithTensor(fact, "a"), "manifest");
+  EXPECT_EQ(Message(WithFile(Annotate(status, "shard"), "d")),
+            "d: shard: manifest: tensor 'a': header: f");
+  EXPECT_EQ(Fact(status), "header: f");
+  EXPECT_TRUE(Annotate(OkStatus(), "x").ok());
+}
+
+TEST(Status, OtherWordsAndCodesKeepThePlace) {
+  const Status status = WithFile(WithTensor(InvalidData("f"), "a"), "d");
+  EXPECT_EQ(Message(WithFact(status, "g")), "d: tensor 'a': g");
+  EXPECT_EQ(WithFact(status, "g").code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Message(OfCaller(status)), Message(status));
+  EXPECT_EQ(OfCaller(status).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(WithCode(status, StatusCode::kUnimplemented).code(), StatusCode::kUnimplemented);
 }
 
 TEST(Status, ALongNameIsCutAfterACharacter) {

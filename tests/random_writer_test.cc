@@ -692,8 +692,8 @@ void CheckFile(const Bytes& file, const std::vector<Expected>& expected) {
   }
   const auto report = Must(Verify(reader, {.threads = 2}));
   ASSERT_TRUE(report.problems.empty()) << report.problems[0].message;
-  ASSERT_TRUE(report.unchecked.empty()) << report.unchecked[0];
-  ASSERT_TRUE(report.undecodable.empty()) << report.undecodable[0];
+  ASSERT_TRUE(report.unchecked.empty()) << report.unchecked[0].message;
+  ASSERT_TRUE(report.undecodable.empty()) << report.undecodable[0].message;
 }
 
 // ZT_SEEDS asks for more than a run of all tests has time for, ZT_SEED for another first one.

@@ -283,7 +283,7 @@ TEST(Verify, AnUnknownAlgorithmIsReportedNotTrusted) {
   EXPECT_THAT(report.problems, IsEmpty());
   EXPECT_EQ(report.digests, 0u);
   ASSERT_EQ(report.unverified.size(), 1u);
-  EXPECT_THAT(report.unverified[0], HasSubstr("krc32c"));
+  EXPECT_THAT(report.unverified[0].message, HasSubstr("krc32c"));
   EXPECT_EQ(report.unhashed, 1u);
 }
 

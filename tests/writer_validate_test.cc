@@ -268,8 +268,8 @@ TEST(Validation, OfPlansThatWereEdited) {
     ASSERT_OK(source.Add(*DenseObject("b", {20}, {DType::kF32}), {b}));
     EXPECT_EQ(OfEdited(spec, source,
                        [](Plan& plan) { plan.objects[1].components[0].shared_with = {0, 0}; }),
-              "tensor 'a': tensor 'b', which has the same bytes: component 'data' came out as 40 "
-              "bytes, 80 were declared");
+              "tensor 'b': component 'data' came out as 40 bytes, 80 were declared; its bytes are "
+              "those of tensor 'a'");
     EXPECT_EQ(OfEdited(spec, source,
                        [](Plan& plan) {
                          auto object = std::make_shared<Object>(*plan.objects[1].object);

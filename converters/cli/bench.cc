@@ -153,12 +153,12 @@ StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes) {
   if (status.ok()) status = sink->Finish(bytes);
   if (!status.ok()) {
     sink->Abort();
-    return Annotate(status, path);
+    return WithFile(status, path);
   }
   const Run run = {bytes, Since(begin)};
   std::error_code error;
   if (!fs::remove(path, error))
-    return Annotate(IoError(error.value(), "cannot remove the temporary file"), path);
+    return WithFile(IoError(error.value(), "cannot remove the temporary file"), path);
   return run;
 }
 
@@ -206,20 +206,15 @@ void Suggest(Report& report) {
 }
 
 StatusOr<Report> Measure(const BenchArgs& args) {
-  for (const std::string& input : args.inputs) {
-    if (input == "-")
-      return Annotate(InvalidArgument("bench reads its input several times; name a file"),
-                      "standard input");
-  }
+  const Status once = InvalidArgument("bench reads its input several times; name a file");
+  if (std::ranges::find(args.inputs, "-") != args.inputs.end())
+    return WithFile(once, "standard input");
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
                       OpenInputs(args.inputs, args.input));
-  if (!source->seekable()) {
-    return Annotate(InvalidArgument("bench reads its input several times; name a file"),
-                    args.inputs.front());
-  }
+  if (!source->seekable()) return WithFile(once, args.inputs.front());
   const std::set<std::string> names = Sample(*source, args.limit);
   if (names.empty())
-    return Annotate(InvalidArgument("there is no tensor to measure with"), args.inputs.front());
+    return WithFile(InvalidArgument("there is no tensor to measure with"), args.inputs.front());
   std::string folder = args.folder;
   if (folder.empty()) {
     const fs::path first = args.inputs.front();

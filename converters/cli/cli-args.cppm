@@ -11,7 +11,6 @@ enum class ProgressMode { kAuto, kAlways, kNever };
 // What every command takes.
 struct Common {
   std::string command;             // "convert"
-  std::vector<std::string> paths;  // the files and folders named, for messages
   bool product_on_output = false;  // standard output carries a file: results go to standard error
   bool json = false, quiet = false, verbose = false;
   ProgressMode progress = ProgressMode::kAuto;

@@ -25,6 +25,7 @@ class OutputFolder {
   // kAlreadyExists where one of `files` is there and may not be replaced. Nothing is written yet.
   Status Check(std::span<const std::string> files) const;
   Status Create();
+  const std::string& path() const { return path_; }
   // Where to write the file.
   std::string Staged(const std::string& file) const { return staging_ + "/" + file; }
   // Moves the staged files into the folder, after the disk has them if `sync`. On an error the folder is as it was: a file

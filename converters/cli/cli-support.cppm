@@ -7,7 +7,14 @@ import zt;
 
 namespace zt::cli::internal {
 
-// Any input of any format: one file, "-", a folder, or several of them as one source. Errors name the file.
+// Sources for MergeSources.
+struct Inputs {
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  std::vector<std::string> names;
+};
+// Inputs of any format: files, "-", folders. Errors name the file.
+StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs& options);
+// The same as one source.
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
                                                    const InputArgs& options);
 // The same with quantized modules grouped, those of each folder by the configuration that lies in it.

@@ -72,12 +72,6 @@ struct Counts {
   }
 };
 
-Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
-  if (status.ok()) return status;
-  return Annotate(Annotate(status, TensorContext(source.objects()[id.object].name)),
-                  source.file(id));
-}
-
 std::uint64_t Distance(const std::byte* a, const std::byte* b, std::size_t width, bool is_signed) {
   std::uint64_t x = zt::internal::LoadLittle(a, width), y = zt::internal::LoadLittle(b, width);
   if (is_signed) {  // the order of signed numbers, shifted
@@ -219,8 +213,8 @@ class Comparer {
       taken[found->second] = true;
       ++result_.tensors;
       // What is listed but cannot be read has no bytes that could be compared.
-      ZT_RETURN_IF_ERROR(AnnotateTensor(first_.CheckReadable(i), object.name));
-      ZT_RETURN_IF_ERROR(AnnotateTensor(second_.CheckReadable(found->second), object.name));
+      ZT_RETURN_IF_ERROR(WithTensor(first_.CheckReadable(i), object.name));
+      ZT_RETURN_IF_ERROR(WithTensor(second_.CheckReadable(found->second), object.name));
       MatchObjects(i, found->second);
     }
     for (std::uint32_t i = 0; i < theirs.size(); ++i) {
@@ -366,7 +360,7 @@ class Comparer {
                      std::span<std::byte> out) {
     Status status = source.Read(id, offset, out);
     if (status.code() == StatusCode::kFailedPrecondition && source.sequential(id)) {
-      status = Unsupported(std::string(Message(status)) +
+      status = Unsupported(Fact(status) +
                            ", where another tensor lies too; save the pipe as a file first");
     }
     return AtTensor(source, id, status);

@@ -109,13 +109,16 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
 // A name that says another format is a mistake to be found before the work is done.
 Status CheckOutputName(const ConvertArgs& args) {
   if (IsTorchName(args.output)) {
-    return InvalidArgument(args.output + ": convert writes .zt files; " + std::string(kNoTorch) +
-                           " ('ztstream extract')");
+    return WithFile(InvalidArgument("convert writes .zt files; " + std::string(kNoTorch) +
+                                    " ('ztstream extract')"),
+                    args.output);
   }
   for (const Format& format : Formats()) {
     if (format.plan == nullptr || !HasSuffix(format, args.output)) continue;
-    return InvalidArgument(args.output + ": convert writes .zt files, and this name ends like a " +
-                           std::string(format.name) + " file; 'ztstream extract' writes those");
+    return WithFile(
+        InvalidArgument("convert writes .zt files, and this name ends like a " +
+                        std::string(format.name) + " file; 'ztstream extract' writes those"),
+        args.output);
   }
   return OkStatus();
 }

@@ -44,7 +44,7 @@ StatusOr<Target> TargetOf(const ExtractArgs& args) {
       return Target{&format, false};
   }
   if (output == "-") return InvalidArgument("standard output has no suffix; say --to FORMAT");
-  if (IsTorchName(output)) return InvalidArgument(output + ": " + std::string(kNoTorch));
+  if (IsTorchName(output)) return WithFile(InvalidArgument(kNoTorch), output);
   if (output.ends_with(".zt"))
     return InvalidArgument("extract does not write .zt files; see ztstream convert");
   return InvalidArgument(Quote(output) + " does not end like a file of " +
@@ -73,9 +73,9 @@ StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Ex
     }
     if (selected.size() == before) {
       const bool pattern = name.find_first_of("*?[") != name.npos;
-      return InvalidArgument(args.file +
-                             (pattern ? ": no tensor matches " : ": there is no tensor ") +
-                             Quote(name) + "; ztstream inspect lists them");
+      return WithFile(InvalidArgument((pattern ? "no tensor matches " : "there is no tensor ") +
+                                      Quote(name) + "; ztstream inspect lists them"),
+                      args.file);
     }
   }
   std::sort(selected.begin(), selected.end());
@@ -95,7 +95,7 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
   for (const std::uint32_t index : selected) {
     tensors.push_back(source.objects()[index].name);
     if (tensors.back().empty()) {
-      return Annotate(Unsupported("a file needs a name; write to .npz"), TensorContext(""));
+      return WithTensor(Unsupported("a file needs a name; write to .npz"), "");
     }
   }
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, FileNames(tensors));
@@ -115,7 +115,7 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
 StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
                                      const std::vector<std::uint32_t>& selected, Target target) {
   for (const std::uint32_t index : selected) {
-    ZT_RETURN_IF_ERROR(AnnotateTensor(source.CheckReadable(index), source.objects()[index].name));
+    ZT_RETURN_IF_ERROR(WithTensor(source.CheckReadable(index), source.objects()[index].name));
   }
   if (target.folder) return LayOutFolder(source, selected);
   auto layout = target.format->plan(source, selected);
@@ -155,7 +155,7 @@ class Extraction {
                         OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
     ZT_RETURN_IF_ERROR(Write(layout, *sink));
     ZT_RETURN_IF_ERROR(source_.Finish());
-    return Annotate(sink->Finish(layout.bytes), sink->name());
+    return WithFile(sink->Finish(layout.bytes), sink->name());
   }
 
   void EndBar() { bar_.End(); }
@@ -187,13 +187,14 @@ class Extraction {
     for (const Output& output : outputs_) files.push_back(output.file);
     OutputFolder folder(args_.output, args_.force);
     ZT_RETURN_IF_ERROR(folder.Check(files));
-    ZT_RETURN_IF_ERROR(folder.Create());
+    const Status created = folder.Create();
+    ZT_RETURN_IF_ERROR(WithFile(created, folder.path()));
     for (const Output& output : outputs_) {
       ZT_ASSIGN_OR_RETURN(
           const std::unique_ptr<Sink> sink,
           OpenSink(folder.Staged(output.file), {.sync = false, .new_folder = true}));
       ZT_RETURN_IF_ERROR(Write(output.layout, *sink));
-      ZT_RETURN_IF_ERROR(Annotate(sink->Finish(output.layout.bytes), sink->name()));
+      ZT_RETURN_IF_ERROR(WithFile(sink->Finish(output.layout.bytes), sink->name()));
       if (Interrupted()) return Cancelled("interrupted");
     }
     ZT_RETURN_IF_ERROR(source_.Finish());
@@ -261,7 +262,7 @@ Status Extract(const ExtractArgs& args) {
   if (!outputs.ok()) {
     return outputs.status().code() == StatusCode::kInvalidArgument
                ? outputs.status()
-               : Annotate(outputs.status(), args.file);
+               : WithFile(outputs.status(), args.file);
   }
   job.outputs = *std::move(outputs);
   job.warnings = Warnings(*job.source, job.outputs);

@@ -67,10 +67,10 @@ StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> t
   for (const std::string_view name : tensors) {
     names.push_back(Escape(name, folded[Folded(name)] > 1));
     if (names.back().size() > kMaxStem) {
-      return Annotate(
+      return WithTensor(
           Unsupported("as the name of a file it would have " + std::to_string(names.back().size()) +
                       " bytes, the limit is " + std::to_string(kMaxStem) + "; write to .npz"),
-          TensorContext(name));
+          name);
     }
   }
   return names;
@@ -89,7 +89,7 @@ Status OutputFolder::Check(std::span<const std::string> files) const {
   for (const std::string& file : files) {
     const std::string path = (fs::path(path_) / file).string();
     if (fs::exists(fs::symlink_status(path, error))) {
-      return Annotate(AlreadyExists("the output exists already; use -f to replace it"), path);
+      return WithFile(AlreadyExists("the output exists already; use -f to replace it"), path);
     }
   }
   return OkStatus();
@@ -100,17 +100,17 @@ Status OutputFolder::Create() {
   if (::mkdir(path_.c_str(), 0777) == 0) {
     made_ = true;
   } else if (errno == ENOENT) {
-    return Annotate(IoError("the folder it would lie in is missing; make that first"), path_);
+    return IoError("the folder it would lie in is missing; make that first");
   } else if (errno != EEXIST) {
-    return Annotate(IoError(errno, "cannot make the folder"), path_);
+    return IoError(errno, "cannot make the folder");
   }
   const std::string staging = path_ + "/.extract." + std::to_string(::getpid()) + ".ztstream-tmp";
   if (::mkdir(staging.c_str(), 0777) != 0) {
-    return Annotate(IoError(errno, "cannot make a folder in it"), path_);
+    return IoError(errno, "cannot make a folder in it");
   }
   staging_ = staging;
   folder_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_ < 0) return Annotate(IoError(errno, "cannot open the folder"), path_);
+  if (folder_ < 0) return IoError(errno, "cannot open the folder");
   return OkStatus();
 }
 
@@ -150,7 +150,7 @@ Status OutputFolder::Publish(std::span<const std::string> files, bool sync) {
   const Publishing publishing;
   if (sync) {
     const int error = sink_io::SyncError([&] { return ::syncfs(folder_); });
-    if (error != 0) return Annotate(IoError(error, "cannot sync the file system it is on"), path_);
+    if (error != 0) return WithFile(IoError(error, "cannot sync the file system it is on"), path_);
   }
   if (Interrupted()) return Cancelled("interrupted");
   std::vector<Moved> moved;
@@ -159,14 +159,14 @@ Status OutputFolder::Publish(std::span<const std::string> files, bool sync) {
   for (const std::string& name : files) {
     Moved file{.staged = Staged(name), .path = path_ + "/" + name};
     if (const int error = Move(file); error != 0) {
-      status = Annotate(IoError(error, "cannot move the file into place"), file.path);
+      status = WithFile(IoError(error, "cannot move the file into place"), file.path);
       break;
     }
     moved.push_back(std::move(file));
   }
   if (status.ok() && sync) {
     const int error = sink_io::SyncError([&] { return ::fsync(folder_); });
-    if (error != 0) status = Annotate(IoError(error, "cannot sync the folder"), path_);
+    if (error != 0) status = WithFile(IoError(error, "cannot sync the folder"), path_);
   }
   if (!status.ok()) {
     Undo(moved);

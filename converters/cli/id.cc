@@ -49,15 +49,13 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
   plan_options.spec = SpecVersion::k2_0;
   InputArgs input = args.input;
   input.u32_indices = Traits(plan_options.spec).u32_indices;
-  auto opened = OpenInputs(args.inputs, input);
-  if (!opened.ok() && args.inputs.size() > 1) {
-    const std::string message(Message(opened.status()));
-    if (message.find(" is in both ") != message.npos) {
-      return MakeStatus(opened.status().code(),
-                        message + "; inputs are taken as one model: run id once for each");
-    }
+  ZT_ASSIGN_OR_RETURN(Inputs inputs, OpenEach(args.inputs, input));
+  auto merged = MergeSources(std::move(inputs.sources), std::move(inputs.names));
+  if (!merged.ok()) {
+    return WithFact(merged.status(), std::string(merged.status().message()) +
+                                         "; inputs are taken as one model: run id once for each");
   }
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, std::move(opened));
+  const std::unique_ptr<TensorSource> source = *std::move(merged);
   plan_options.attributes = false;  // they are not part of it
   ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
   WriterOptions options;
@@ -79,9 +77,8 @@ StatusOr<std::string> Id(const IdArgs& args) {
   const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
   if (args.inputs.size() == 1 && args.inputs[0] != "-") {
     const std::string& file = args.inputs[0];
-    const auto manifest = ReadManifest(file);
-    if (!manifest.ok()) return Annotate(manifest.status(), file);
-    if (*manifest) return ContentDigest(**manifest, kind);
+    ZT_ASSIGN_OR_RETURN(const auto manifest, WithFile(ReadManifest(file), file));
+    if (manifest) return ContentDigest(*manifest, kind);
   }
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> manifest, ComputeManifest(args));
   return ContentDigest(manifest, kind);

@@ -194,9 +194,9 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
   if (bytes.ok() || fs::exists(path, error)) return bytes;
   const fs::path index = IndexPath(path, SpecVersion::k1_2);
   if (!IsIndexPath(index.string()) || !fs::exists(index, error)) return bytes;
-  return MakeStatus(bytes.status().code(), std::string(Message(bytes.status())) +
-                                               "; its shards are there: name their index, " +
-                                               index.filename().string());
+  return WithFact(bytes.status(), std::string(bytes.status().message()) +
+                                      "; its shards are there: name their index, " +
+                                      index.filename().string());
 }
 
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options) {
@@ -208,25 +208,28 @@ Status NotFromPipe(std::string_view what) {
   return Unsupported(std::string(what) + " is read from its end; name a file");
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
-                                                   const InputArgs& options) {
+StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs& options) {
   if (std::count(paths.begin(), paths.end(), "-") > 1) {
     return InvalidArgument("standard input can be given once");
   }
-  std::vector<std::unique_ptr<TensorSource>> sources;
-  std::vector<std::string> names;
+  Inputs inputs;
   std::set<fs::path> sets;  // of GGUF shards: any of them opens all
   for (const std::string& path : paths) {
     const std::string name = path == "-" ? "standard input" : path;
     const std::string set = paths.size() > 1 ? GgufSetOf(path) : "";
     if (!set.empty() && !sets.insert(fs::path(set).lexically_normal()).second) continue;
-    auto source = OpenOne(path, options);
-    if (!source.ok()) return Annotate(source.status(), name);
-    if ((*source)->file({}).empty()) (*source)->SetFile(name);
-    sources.push_back(*std::move(source));
-    names.push_back(name);
+    ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(path, options), name));
+    if (source->file({}).empty()) source->SetFile(name);
+    inputs.sources.push_back(std::move(source));
+    inputs.names.push_back(name);
   }
-  return MergeSources(std::move(sources), std::move(names));
+  return inputs;
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
+                                                   const InputArgs& options) {
+  ZT_ASSIGN_OR_RETURN(Inputs inputs, OpenEach(paths, options));
+  return MergeSources(std::move(inputs.sources), std::move(inputs.names));
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
@@ -247,9 +250,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
                                                       const InputArgs& options) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(paths, options));
-  auto ungrouped = Ungroup(std::move(source));
-  if (!ungrouped.ok()) return Annotate(ungrouped.status(), paths.front());
-  return ungrouped;
+  return WithFile(Ungroup(std::move(source)), paths.front());
 }
 
 }  // namespace zt::cli::internal

@@ -146,15 +146,14 @@ void WarnOfMissing(const Manifest& manifest, const std::string& path, const Inpu
     const auto found = find(wanted);
     if (found.ok()) continue;
     const Status missing = Annotate(found.status(), "shard " + Quote(wanted.name));
-    listing.warnings.emplace_back(Message(Annotate(missing, path)));
+    listing.warnings.emplace_back(Message(WithFile(missing, path)));
   }
 }
 
 StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& path,
                          const InputOptions& options) {
-  const auto opened = Reader::Open(std::move(bytes));
-  if (!opened.ok()) return Annotate(opened.status(), path);
-  const Manifest& manifest = (*opened)->manifest();
+  ZT_ASSIGN_OR_RETURN(const auto reader, WithFile(Reader::Open(std::move(bytes)), path));
+  const Manifest& manifest = reader->manifest();
   Listing listing;
   listing.format = "zt";
   listing.version = VersionOf(manifest);
@@ -204,7 +203,7 @@ Listing ListSource(const TensorSource& source) {
       row.role = c.role;
       row.element = c.element;
       row.stored = row.decoded = c.bytes;
-      row.undecodable = std::string(readable.message());
+      row.undecodable = Fact(readable);
       if (const auto extent = source.extent({o, i}); extent && extent->bytes != nullptr)
         row.offset = extent->offset;
       if (const auto identity = source.identity({o, i}); identity && c.bytes > 0) {
@@ -223,9 +222,8 @@ StatusOr<Listing> List(const InspectArgs& args) {
   std::error_code error;
   if (args.file != "-" && (args.input.from.empty() || args.input.from == "zt")) {
     if (std::filesystem::is_directory(path, error)) {
-      const auto found = FindZtIn(path, args.input);
-      if (!found.ok()) return Annotate(found.status(), path);
-      if (*found) path = **found;
+      ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(path, args.input), path));
+      if (found) path = *found;
     }
     const auto bytes = OpenFile(path);
     if (bytes.ok() && !IsIndexPath(path)) {
@@ -236,8 +234,7 @@ StatusOr<Listing> List(const InspectArgs& args) {
   }
   ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({path}, args.input));
   if (!IsIndexPath(path)) return ListSource(*source);
-  auto listing = ListIndex(path, *source);
-  return listing.ok() ? std::move(listing) : Annotate(listing.status(), path);
+  return WithFile(ListIndex(path, *source), path);
 }
 
 Status Inspect(const InspectArgs& args) {

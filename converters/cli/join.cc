@@ -63,34 +63,30 @@ StatusOr<ShardFile> ReadShard(const std::string& path) {
   return shard;
 }
 
+Status AddShard(const std::string& path, std::map<std::uint64_t, ShardFile>& shards) {
+  ZT_ASSIGN_OR_RETURN(ShardFile shard, ReadShard(path));
+  const ShardStamp& stamp = shard.stamp;
+  if (!shards.empty()) {
+    const ShardFile& first = shards.begin()->second;
+    if (stamp.plan != first.stamp.plan || stamp.count != first.stamp.count) {
+      return InvalidData("it is of another plan than " + first.path +
+                         ": their inputs or options were others");
+    }
+  }
+  const auto name = ParseShardName(shard.name, ".zt");
+  if (!name || name->part != stamp.number || name->count != stamp.count) {
+    return InvalidData("its name is not that of shard " + PartText(stamp.number) + " of " +
+                       PartText(stamp.count) + ", which it is");
+  }
+  const auto [held, fresh] = shards.emplace(stamp.number, std::move(shard));
+  if (fresh) return OkStatus();
+  return InvalidData("it is shard " + PartText(held->first) + ", as " + held->second.path + " is");
+}
+
 // All shards of one plan, by number. What is wrong is said of the file that is wrong.
 StatusOr<std::map<std::uint64_t, ShardFile>> ReadShards(const std::vector<std::string>& paths) {
   std::map<std::uint64_t, ShardFile> shards;
-  for (const std::string& path : paths) {
-    auto shard = ReadShard(path);
-    if (!shard.ok()) return Annotate(shard.status(), path);
-    const ShardStamp& stamp = shard->stamp;
-    if (!shards.empty()) {
-      const ShardFile& first = shards.begin()->second;
-      if (stamp.plan != first.stamp.plan || stamp.count != first.stamp.count) {
-        return Annotate(InvalidData("it is of another plan than " + first.path +
-                                    ": their inputs or options were others"),
-                        path);
-      }
-    }
-    const auto name = ParseShardName(shard->name, ".zt");
-    if (!name || name->part != stamp.number || name->count != stamp.count) {
-      return Annotate(InvalidData("its name is not that of shard " + PartText(stamp.number) +
-                                  " of " + PartText(stamp.count) + ", which it is"),
-                      path);
-    }
-    const auto [held, fresh] = shards.emplace(stamp.number, *std::move(shard));
-    if (!fresh) {
-      return Annotate(
-          InvalidData("it is shard " + PartText(held->first) + ", as " + held->second.path + " is"),
-          path);
-    }
-  }
+  for (const std::string& path : paths) ZT_RETURN_IF_ERROR(WithFile(AddShard(path, shards), path));
   return shards;
 }
 
@@ -118,7 +114,7 @@ StatusOr<Weights> FindWeights(const std::map<std::uint64_t, ShardFile>& shards) 
       const std::string& tensor = object.name;
       const auto [held, fresh] = weights.emplace(tensor, &shard);
       if (!fresh) {
-        return Annotate(
+        return WithFile(
             InvalidData(TensorContext(tensor) + " is in " + held->second->path + ", too"),
             shard.path);
       }
@@ -178,11 +174,10 @@ StatusOr<bool> Holds(const std::string& path, std::string_view text) {
 Status WriteIndex(const std::string& path, std::string_view text, const FileSinkOptions& options) {
   std::error_code error;
   if (fs::exists(path, error)) {
-    const auto same = Holds(path, text);
-    if (!same.ok()) return Annotate(same.status(), path);
-    if (*same) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(const bool same, WithFile(Holds(path, text), path));
+    if (same) return OkStatus();
     if (!options.overwrite) {
-      return Annotate(
+      return WithFile(
           AlreadyExists("the index exists already and is of other shards; use -f to replace it"),
           path);
     }
@@ -247,17 +242,17 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
                                      const std::string& output, const FileSinkOptions& options) {
   ZT_ASSIGN_OR_RETURN(auto shards, ReadShards(paths));
   JoinResult joined = Summarize(shards);
-  ZT_RETURN_IF_ERROR(Annotate(CheckWhole(shards, joined), output));
+  ZT_RETURN_IF_ERROR(WithFile(CheckWhole(shards, joined), output));
   for (auto& [number, shard] : shards) {
     const std::string named = ShardPath(output, number, joined.shards);
     std::error_code error;  // one path may be spelled in several ways
     if (shard.name != fs::path(named).filename() || !fs::equivalent(shard.path, named, error)) {
-      return Annotate(InvalidData("the index of " + output + " would name it " + named),
+      return WithFile(InvalidData("the index of " + output + " would name it " + named),
                       shard.path);
     }
     ZT_ASSIGN_OR_RETURN(shard.digest, ReadDigestFile(shard.path));
     if (shard.digest.empty()) {
-      return Annotate(InvalidData("the file with its digest is missing; convert this shard again, "
+      return WithFile(InvalidData("the file with its digest is missing; convert this shard again, "
                                   "which checks it and writes that"),
                       shard.path);
     }
@@ -286,8 +281,9 @@ Status CheckPattern(const std::vector<std::string>& shards) {
   for (const std::string& path : shards) {
     std::error_code error;
     if (path.find_first_of("*?[") == path.npos || std::filesystem::exists(path, error)) continue;
-    return InvalidArgument(path +
-                           ": no file matches; no shard is written yet, or the folder is another");
+    return WithFile(
+        InvalidArgument("no file matches; no shard is written yet, or the folder is another"),
+        path);
   }
   return OkStatus();
 }
@@ -306,8 +302,9 @@ Status Join(const JoinArgs& args) {
     return Print(Dump(json));
   }
   if (!args.output.ends_with(".zt"))
-    return InvalidArgument(args.output +
-                           ": name the output that the shards were made for, as DIR/model.zt");
+    return WithFile(
+        InvalidArgument("name the output that the shards were made for, as DIR/model.zt"),
+        args.output);
   ZT_ASSIGN_OR_RETURN(
       const JoinResult joined,
       WriteShardIndex(args.shards, args.output, {.overwrite = args.force, .sync = !args.no_sync}));

@@ -233,22 +233,20 @@ void AddBench(CLI::App& app, BenchArgs& args) {
       ->capture_default_str();
 }
 
-// What every command takes, of a run that names these paths.
-Common CompleteCommon(std::vector<std::string> paths, const std::string& output = "") {
+// What every command takes.
+Common CompleteCommon(const std::string& output = "") {
   Common common = Parsed().common;
   common.progress = Parsed().progress == "always"  ? ProgressMode::kAlways
                     : Parsed().progress == "never" ? ProgressMode::kNever
                                                    : ProgressMode::kAuto;
   common.product_on_output = output == "-";
-  if (!output.empty()) paths.push_back(output);
-  common.paths = std::move(paths);
   return common;
 }
 
 // Fills in what the commands that read inputs share.
 template <typename T>
-const T& Complete(T& args, std::vector<std::string> paths, const std::string& output = "") {
-  args.common = CompleteCommon(std::move(paths), output);
+const T& Complete(T& args, const std::string& output = "") {
+  args.common = CompleteCommon(output);
   args.input = Parsed().input;
   if (args.common.memory != 0) args.input.memory_limit = args.common.memory;
   args.input.keep_sparse = Parsed().sparse == "keep";
@@ -287,27 +285,22 @@ int RunCommand(const CLI::App& app) {
       return RefuseUsage(p.common,
                          "-o OUT is missing: the .zt file to write, or - for standard "
                          "output; see ztstream convert --help");
-    return RunConvert(Complete(p.convert, p.convert.inputs, p.convert.output));
+    return RunConvert(Complete(p.convert, p.convert.output));
   }
   if (p.common.command == "join") {
     if (p.join.output.empty() && !p.join.missing)
       return RefuseUsage(p.common,
                          "-o OUT is missing: the .zt file that the shards were written for; see "
                          "ztstream join --help");
-    p.join.common = CompleteCommon(p.join.shards);
+    p.join.common = CompleteCommon();
     return RunJoin(p.join);
   }
-  if (p.common.command == "inspect") return RunInspect(Complete(p.inspect, {p.inspect.file}));
-  if (p.common.command == "verify") {
-    std::vector<std::string> paths = p.verify.against;
-    paths.push_back(p.verify.file);
-    return RunVerify(Complete(p.verify, paths));
-  }
-  if (p.common.command == "extract")
-    return RunExtract(Complete(p.extract, {p.extract.file}, p.extract.output));
-  if (p.common.command == "diff") return RunDiff(Complete(p.diff, {p.diff.first, p.diff.second}));
-  if (p.common.command == "id") return RunId(Complete(p.id, p.id.inputs));
-  return RunBench(Complete(p.bench, p.bench.inputs));
+  if (p.common.command == "inspect") return RunInspect(Complete(p.inspect));
+  if (p.common.command == "verify") return RunVerify(Complete(p.verify));
+  if (p.common.command == "extract") return RunExtract(Complete(p.extract, p.extract.output));
+  if (p.common.command == "diff") return RunDiff(Complete(p.diff));
+  if (p.common.command == "id") return RunId(Complete(p.id));
+  return RunBench(Complete(p.bench));
 }
 
 Common CommonOf(const std::vector<std::string>& words) {

@@ -56,51 +56,6 @@ void AppendHex(std::string& out, std::uint32_t value, int digits) {
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kHex[value >> shift & 15];
 }
 
-// What Quote has made of a name, undone as far as it goes: of a long name the end is cut off, which "..." shows.
-std::string Unquoted(std::string_view quoted) {
-  std::string out;
-  for (std::size_t i = 0; i < quoted.size(); ++i) {
-    if (quoted[i] != '\\' || i + 1 == quoted.size()) {
-      out += quoted[i];
-      continue;
-    }
-    const char kind = quoted[++i];
-    const auto digit = [&](std::size_t at) { return std::string_view(kHex).find(quoted[at]); };
-    if (kind == 'x' && i + 2 < quoted.size()) {
-      out += static_cast<char>(digit(i + 1) << 4 | digit(i + 2));
-      i += 2;
-    } else {
-      out += kind == 'n' ? '\n' : kind;
-    }
-  }
-  return out;
-}
-
-// The file and the tensor that a message names: "FILE: tensor 'NAME': what is wrong". The file is one of the run's,
-// or lies in a folder that is.
-void AddPlace(Json& error, const Common& common, std::string_view message) {
-  std::size_t end = 0;
-  for (const std::string& path : common.paths) {
-    if (path.empty() || !message.starts_with(path)) continue;
-    const std::size_t colon = message.find(": ", path.size());
-    const bool whole = colon == path.size();
-    const bool inside =
-        message.size() > path.size() && (message[path.size()] == '/' || path.ends_with('/'));
-    if ((whole || inside) && colon != message.npos) end = std::max(end, colon);
-  }
-  if (end == 0 && message.starts_with("standard ")) end = message.find(": ");
-  if (end != 0 && end != message.npos) {
-    error["file"] = message.substr(0, end);
-    message.remove_prefix(end + 2);
-  }
-  constexpr std::string_view kTensor = "tensor '";
-  if (!message.starts_with(kTensor)) return;
-  std::size_t close = kTensor.size();  // of the first quote that is not part of the name
-  while (close < message.size() && message[close] != '\'') close += message[close] == '\\' ? 2 : 1;
-  if (!message.substr(std::min(close, message.size())).starts_with("': ")) return;
-  error["tensor"] = Unquoted(message.substr(kTensor.size(), close - kTensor.size()));
-}
-
 // In JSON none but its strings hold what is not harmless, and there each code point has an escape: all that are not harmless
 // are below U+10000.
 std::string OneLine(const Json& json) {
@@ -175,13 +130,13 @@ void Warn(std::string_view message) {
 }
 
 int Fail(const Common& common, const Status& status) {
-  const std::string message(Message(status));
   const int exit = ExitStatus(status);
-  Note(message);
+  Note(Message(status));
   if (common.json) {
     Json error = {{"exit_status", exit}};
-    AddPlace(error, common, message);
-    error["message"] = message;
+    if (const auto file = FileOf(status)) error["file"] = *file;
+    if (const auto tensor = TensorOf(status)) error["tensor"] = *tensor;
+    error["message"] = Message(status);
     Json json = Envelope(common, false);
     json["error"] = std::move(error);
     (void)PrintJson(common, json);
@@ -193,7 +148,7 @@ Status Print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
     return OkStatus();
   if (errno == EPIPE) return OkStatus();  // `| head`, a pager that was quit
-  return Annotate(IoError(errno, "cannot write"), "standard output");
+  return WithFile(IoError(errno, "cannot write"), "standard output");
 }
 
 Json Envelope(const Common& common, bool ok) {

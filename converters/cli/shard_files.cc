@@ -29,7 +29,7 @@ std::string DigestPath(const std::string& path, DigestKind kind) {
 Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind kind,
                     const ConvertArgs& args) {
   const auto damaged = [](const Status& cause) {
-    return InvalidData("it is damaged: " + std::string(Message(cause)));
+    return InvalidData("it is damaged: " + Message(cause));
   };
   const auto reader = OpenReader(path);
   if (reader.status().code() == StatusCode::kUnavailable) return reader.status();
@@ -91,22 +91,26 @@ void RemoveDigestFiles(const std::string& path) {
   }
 }
 
+namespace {
+
+StatusOr<std::string> DigestIn(const std::string& file, DigestKind kind) {
+  ZT_ASSIGN_OR_RETURN(const auto bytes, OpenFile(file));
+  std::string text(std::min(*bytes->size(), kMaxDigestFile), '\0');
+  ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
+  std::string_view hex = std::string_view(text).substr(0, text.find_first_of(" \n"));
+  if (hex.starts_with(kXxhsumTag)) hex.remove_prefix(kXxhsumTag.size());
+  ZT_ASSIGN_OR_RETURN(const auto digest,
+                      ParseDigest(std::string(Name(kind)) + ":" + std::string(hex)));
+  return digest.canonical;
+}
+
+}  // namespace
+
 StatusOr<std::string> ReadDigestFile(const std::string& path) {
   for (const DigestKind kind : kFileDigests) {
     const std::string file = DigestPath(path, kind);
     std::error_code error;
-    if (!fs::exists(file, error)) continue;
-    const auto bytes = OpenFile(file);
-    if (!bytes.ok()) return Annotate(bytes.status(), file);
-    const std::uint64_t size = std::min(*(*bytes)->size(), kMaxDigestFile);
-    std::string text(size, '\0');
-    ZT_RETURN_IF_ERROR(
-        Annotate((*bytes)->ReadAt(0, std::as_writable_bytes(std::span(text))), file));
-    std::string_view hex = std::string_view(text).substr(0, text.find_first_of(" \n"));
-    if (hex.starts_with(kXxhsumTag)) hex.remove_prefix(kXxhsumTag.size());
-    const auto digest = ParseDigest(std::string(Name(kind)) + ":" + std::string(hex));
-    if (!digest.ok()) return Annotate(digest.status(), file);
-    return digest->canonical;
+    if (fs::exists(file, error)) return WithFile(DigestIn(file, kind), file);
   }
   return std::string();
 }
@@ -133,11 +137,11 @@ StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestK
   if (status.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
     status = InvalidData("it is older than what it was made of");
   if (status.ok()) return true;
-  if (status.code() == StatusCode::kUnavailable) return Annotate(status, path);
+  if (status.code() == StatusCode::kUnavailable) return WithFile(status, path);
   if (args.force) return false;
-  return Annotate(AlreadyExists("the output exists already, and " + std::string(Message(status)) +
-                                "; use -f to replace it"),
-                  path);
+  return WithFile(
+      AlreadyExists("the output exists already, and " + Message(status) + "; use -f to replace it"),
+      path);
 }
 
 }  // namespace zt::cli::internal

@@ -123,14 +123,12 @@ StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files) {
     const Sample& sample = samples[i * samples.size() / count];
     const auto hash = [&](std::uint64_t offset, std::uint64_t most) -> Status {
       const auto piece = std::span(buffer).first(std::min(most, *bytes->size() - offset));
-      ZT_RETURN_IF_ERROR(Annotate(bytes->ReadAt(offset, piece), *sample.path));
+      ZT_RETURN_IF_ERROR(WithFile(bytes->ReadAt(offset, piece), *sample.path));
       hasher->Update(piece);
       return OkStatus();
     };
     if (sample.path != open) {
-      auto opened = OpenFile(*sample.path);
-      if (!opened.ok()) return Annotate(opened.status(), *sample.path);
-      bytes = *std::move(opened);
+      ZT_ASSIGN_OR_RETURN(bytes, WithFile(OpenFile(*sample.path), *sample.path));
       open = sample.path;
       const std::uint64_t size = *bytes->size();
       ZT_RETURN_IF_ERROR(hash(size - std::min(size, kEndBytes), kEndBytes));

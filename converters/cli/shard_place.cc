@@ -29,9 +29,9 @@ Status CheckPlace(const ConvertArgs& args, const std::vector<InputFile>& inputs,
   for (std::uint64_t number = 1; number <= count; ++number) {
     const std::string path = ShardPath(args.output, number, count);
     if (::stat(path.c_str(), &info) != 0 || !files.contains({info.st_dev, info.st_ino})) continue;
-    return InvalidArgument(path +
-                           ": it is an input, which would be replaced while others are read; write "
-                           "to another folder");
+    return WithFile(InvalidArgument("it is an input, which would be replaced while others are "
+                                    "read; write to another folder"),
+                    path);
   }
   // Shards of two counts beside one another cannot be told apart by who opens the folder or the index.
   const fs::path first(ShardPath(args.output, 1, count));
@@ -43,8 +43,9 @@ Status CheckPlace(const ConvertArgs& args, const std::vector<InputFile>& inputs,
     const std::string name = it->path().filename().string();
     const auto other = ParseShardName(name, ".zt");
     if (!other || other->stem != ours->stem || other->count == ours->count) continue;
-    return AlreadyExists(it->path().string() + ": shards of this name exist already, of " +
-                         std::to_string(other->count) + "; remove them first");
+    return WithFile(AlreadyExists("shards of this name exist already, of " +
+                                  std::to_string(other->count) + "; remove them first"),
+                    it->path().string());
   }
   return OkStatus();
 }

@@ -242,8 +242,7 @@ StatusOr<std::string> DigestOf(const TensorSource& source, const Plan& plan,
   hash.Add(plan.objects.size());
   Inputs inputs(source);
   for (const PlannedObject& planned : plan.objects) {
-    ZT_RETURN_IF_ERROR(
-        AnnotateTensor(AddObject(hash, inputs, source, planned), planned.object->name));
+    ZT_RETURN_IF_ERROR(WithTensor(AddObject(hash, inputs, source, planned), planned.object->name));
   }
   hash.Add(cut.shards.size());
   for (const auto& shard : cut.shards) {
@@ -282,12 +281,14 @@ StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args) 
   if (request.count > kMaxShards)
     return InvalidArgument("at most " + std::to_string(kMaxShards) + " shards are written");
   if (!args.dry_run && (args.output == "-" || !args.output.ends_with(".zt"))) {
-    return InvalidArgument(args.output +
-                           ": shards are named after an output that ends in .zt, such as model.zt");
+    return WithFile(
+        InvalidArgument("shards are named after an output that ends in .zt, such as model.zt"),
+        args.output);
   }
   if (!IsUtf8(std::filesystem::path(args.output).filename().string())) {
-    return InvalidArgument(args.output +
-                           ": the index names the shards, so that the name must be valid UTF-8");
+    return WithFile(
+        InvalidArgument("the index names the shards, so that the name must be valid UTF-8"),
+        args.output);
   }
   return request;
 }

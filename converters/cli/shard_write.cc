@@ -178,7 +178,7 @@ Status CheckIndex(const ConvertArgs& args, const ShardPlan& cut, SpecVersion ver
   std::error_code error;
   if (args.force || !std::filesystem::exists(path, error)) return OkStatus();
   if (PlanOfIndex(path, version) == cut.digest) return OkStatus();
-  return Annotate(
+  return WithFile(
       AlreadyExists("the index exists already and is of other shards; use -f to replace it"), path);
 }
 

@@ -102,8 +102,8 @@ StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
 Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options) {
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, CreateFileSink(path, options));
   const std::span<const std::byte> piece = std::as_bytes(std::span(text));
-  ZT_RETURN_IF_ERROR(Annotate(sink->Append(std::span(&piece, 1)), path));
-  return Annotate(sink->Finish(text.size()), path);
+  ZT_RETURN_IF_ERROR(WithFile(sink->Append(std::span(&piece, 1)), path));
+  return WithFile(sink->Finish(text.size()), path);
 }
 
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
@@ -114,7 +114,7 @@ StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const Inpu
 Status CheckOutput(const std::string& output, bool force) {
   std::error_code error;
   if (output == "-" || force || !std::filesystem::is_regular_file(output, error)) return OkStatus();
-  return Annotate(AlreadyExists("the output exists already; use -f to replace it"), output);
+  return WithFile(AlreadyExists("the output exists already; use -f to replace it"), output);
 }
 
 }  // namespace internal

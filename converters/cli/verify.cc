@@ -45,12 +45,12 @@ std::string ProblemText(const VerifyProblem& problem) {
 
 // What the manifest already gives away: damage, found before any byte of data is read.
 int Refuse(const VerifyArgs& args, const Status& cause) {
-  const Status status = Annotate(cause, args.file);
+  const Status status = WithFile(cause, args.file);
   if (cause.code() != StatusCode::kDataLoss) return Fail(args.common, status);
   if (args.common.json) {
     Json json = Envelope(args.common, false);
     json["file"] = args.file;
-    json["problems"] = Json::array({{{"message", std::string(Message(cause))}}});
+    json["problems"] = Json::array({{{"message", Message(cause)}}});
     (void)Print(Dump(json));
   }
   Note(Message(status));
@@ -66,6 +66,17 @@ StatusOr<Comparison> CompareAgainst(const VerifyArgs& args) {
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
                       OpenUngrouped(args.against, args.input));
   return CompareSources(*file, *source, args.common, "compare");
+}
+
+// "NAME/ROLE: why" of each.
+Json Lines(const std::vector<VerifyProblem>& problems) {
+  Json lines = Json::array();
+  for (const VerifyProblem& each : problems) {
+    std::string line = each.object;
+    if (!each.component.empty()) line += "/" + each.component;
+    lines.push_back(line + (line.empty() ? "" : ": ") + each.message);
+  }
+  return lines;
 }
 
 Json ReportJson(const VerifyArgs& args, const Findings& found, const Comparison& compared,
@@ -86,11 +97,11 @@ Json ReportJson(const VerifyArgs& args, const Findings& found, const Comparison&
   json["components"] = report.components;
   json["digests"] = report.digests;
   json["unhashed"] = report.unhashed;
-  json["unverified"] = report.unverified;
+  json["unverified"] = Lines(report.unverified);
   json["stored_bytes"] = report.stored_bytes;
   json["decoded_bytes"] = report.decoded_bytes;
-  if (!report.undecodable.empty()) json["undecodable"] = report.undecodable;
-  if (!report.unchecked.empty()) json["unchecked"] = report.unchecked;
+  if (!report.undecodable.empty()) json["undecodable"] = Lines(report.undecodable);
+  if (!report.unchecked.empty()) json["unchecked"] = Lines(report.unchecked);
   if (report.unreferenced_bytes > 0) json["unreferenced_bytes"] = report.unreferenced_bytes;
   json["problems"] = std::move(problems);
   if (args.against.empty()) return json;
@@ -115,15 +126,15 @@ void PrintProblems(const VerifyArgs& args, const Findings& found, const Comparis
          "; --json lists all");
   }
   if (args.common.quiet) return;
-  for (const std::string& each : found.totals.unverified) {
-    Warn(args.file + ": " + each +
+  for (const VerifyProblem& each : found.totals.unverified) {
+    Warn(args.file + ": " + ProblemText(each) +
          " is not a digest algorithm known here; those bytes are unverified");
   }
-  for (const std::string& each : found.totals.undecodable) {
-    Warn(args.file + ": " + each + "; what it holds cannot be checked");
+  for (const VerifyProblem& each : found.totals.undecodable) {
+    Warn(args.file + ": " + ProblemText(each) + "; what it holds cannot be checked");
   }
-  for (const std::string& each : found.totals.unchecked) {
-    Warn(args.file + ": " + each);
+  for (const VerifyProblem& each : found.totals.unchecked) {
+    Warn(args.file + ": " + ProblemText(each));
   }
 }
 
@@ -178,9 +189,9 @@ class Verification {
     for (VerifyProblem& problem : report.problems)
       found.problems.push_back({path, std::move(problem)});
     VerifyReport& totals = found.totals;
-    for (std::string& each : report.unverified) totals.unverified.push_back(std::move(each));
-    for (std::string& each : report.undecodable) totals.undecodable.push_back(std::move(each));
-    for (std::string& each : report.unchecked) totals.unchecked.push_back(std::move(each));
+    for (VerifyProblem& each : report.unverified) totals.unverified.push_back(std::move(each));
+    for (VerifyProblem& each : report.undecodable) totals.undecodable.push_back(std::move(each));
+    for (VerifyProblem& each : report.unchecked) totals.unchecked.push_back(std::move(each));
     totals.unreferenced_bytes += report.unreferenced_bytes;
     totals.objects += report.objects;
     totals.components += report.components;
@@ -224,7 +235,7 @@ class Verification {
   Status CompareDigest(const std::string& file, const std::string& listed) {
     ZT_ASSIGN_OR_RETURN(const DigestText digest, ParseDigest(listed));
     if (digest.kind == DigestKind::kNone) {
-      found.totals.unverified.push_back(digest.algorithm);
+      found.totals.unverified.push_back({"", "", digest.algorithm});
       return OkStatus();
     }
     ZT_ASSIGN_OR_RETURN(const std::string is, DigestOfFile(file, digest.kind));
@@ -263,22 +274,21 @@ Status CheckKind(const std::string& path) {
 
 // The file that is to be verified: of a folder the index or root in it.
 StatusOr<std::string> FileOf(const VerifyArgs& args) {
-  if (args.file == "-") return Annotate(NotFromPipe("a .zt file"), "standard input");
+  if (args.file == "-") return WithFile(NotFromPipe("a .zt file"), "standard input");
   std::string file = args.file;
   std::error_code error;
   if (std::filesystem::is_directory(file, error)) {
     InputArgs options = args.input;
     options.from = "zt";
-    auto found = FindZtIn(file, options);
-    if (!found.ok()) return Annotate(found.status(), file);
-    if (!*found) {
-      return Annotate(InvalidArgument("the folder holds no .zt.index.json and no root of shards; "
-                                      "name the .zt file that is meant"),
-                      file);
+    ZT_ASSIGN_OR_RETURN(auto found, FindZtIn(file, options));
+    if (!found) {
+      return InvalidArgument(
+          "the folder holds no .zt.index.json and no root of shards; name the .zt file that is "
+          "meant");
     }
-    file = **std::move(found);
+    file = *std::move(found);
   }
-  if (!IsIndexPath(file)) ZT_RETURN_IF_ERROR(Annotate(CheckKind(file), file));
+  if (!IsIndexPath(file)) ZT_RETURN_IF_ERROR(WithFile(CheckKind(file), file));
   return file;
 }
 
@@ -310,11 +320,10 @@ int RunOn(const VerifyArgs& args) {
 }  // namespace
 
 int RunVerify(const VerifyArgs& args) {
-  StatusOr<std::string> file = FileOf(args);
+  StatusOr<std::string> file = WithFile(FileOf(args), args.file);
   if (!file.ok()) return Fail(args.common, file.status());
   VerifyArgs named = args;
   named.file = *std::move(file);
-  named.common.paths.push_back(named.file);
   return RunOn(named);
 }
 

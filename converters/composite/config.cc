@@ -56,7 +56,7 @@ StatusOr<QuantConfig> FindInFolder(const fs::path& folder) {
     auto content =
         ReadConfig(path, name == "config.json" ? std::span<const std::string_view>(kMembers)
                                                : std::span<const std::string_view>());
-    if (!content.ok()) return Annotate(content.status(), path.string());
+    if (!content.ok()) return WithFile(content.status(), path.string());
     if (*content) return QuantConfig{std::string(name), **std::move(content)};
   }
   return QuantConfig{};
@@ -83,8 +83,8 @@ StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs) {
     ZT_ASSIGN_OR_RETURN(QuantConfig config, FindInFolder(FolderOf(input)));
     if (config.file.empty()) continue;
     if (!found.file.empty() && !(found.content == config.content)) {
-      return InvalidData(input +
-                         ": the quantization configuration differs from that of another input");
+      return WithFile(
+          InvalidData("the quantization configuration differs from that of another input"), input);
     }
     found = std::move(config);
   }

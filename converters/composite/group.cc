@@ -120,8 +120,8 @@ StatusOr<Recognized> RecognizeAll(const Modules& modules, const Declared& declar
     auto recipe = RecognizeNamed(declared, tensors, module, anchor);
     if (!recipe.ok()) {
       if (recipe.status().code() != StatusCode::kUnimplemented) return recipe.status();
-      out.warnings.push_back("module " + Quote(module) + " stays as separate tensors: " +
-                             std::string(Message(recipe.status())));
+      out.warnings.push_back("module " + Quote(module) +
+                             " stays as separate tensors: " + Message(recipe.status()));
       continue;
     }
     for (const auto& [role, index] : recipe->members) {

@@ -44,8 +44,7 @@ StatusOr<Shape> ReadWeightShape(const Tensors& tensors, const Object& tensor) {
   std::array<std::byte, 16> bytes{};
   const std::size_t width = ByteWidth(tensor.components[0].element.dtype);
   const Status read = tensors.source().Read(id, 0, std::span(bytes).first(2 * width));
-  if (!read.ok())
-    return Annotate(Annotate(read, TensorContext(tensor.name)), tensors.source().file(id));
+  if (!read.ok()) return AtTensor(tensors.source(), id, read);
   Shape shape(2);
   for (std::size_t i = 0; i < 2; ++i) {
     for (std::size_t b = 0; b < width; ++b)

@@ -110,10 +110,9 @@ StatusOr<std::unique_ptr<TensorSource>> Ungroup(std::unique_ptr<TensorSource> so
       ungrouped->Keep(i);
     } else {
       any = true;
-      auto tensors = SourceTensors(object, *recorded);
-      if (!tensors.ok()) return Annotate(tensors.status(), TensorContext(object.name));
-      for (std::uint32_t c = 0; c < tensors->size(); ++c)
-        ungrouped->Add(std::move((*tensors)[c]), {{i, c}});
+      ZT_ASSIGN_OR_RETURN(auto tensors, WithTensor(SourceTensors(object, *recorded), object.name));
+      for (std::uint32_t c = 0; c < tensors.size(); ++c)
+        ungrouped->Add(std::move(tensors[c]), {{i, c}});
     }
   }
   for (const Object& object : ungrouped->objects()) {

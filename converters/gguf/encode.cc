@@ -27,7 +27,7 @@ class Encoder {
       ZT_RETURN_IF_ERROR(Annotate(Entry(header_.kv[i]), "metadata pair " + std::to_string(i)));
     }
     for (const GgufTensor& tensor : header_.tensors) {
-      ZT_RETURN_IF_ERROR(Annotate(Tensor(tensor), TensorContext(tensor.name)));
+      ZT_RETURN_IF_ERROR(WithTensor(Tensor(tensor), tensor.name));
     }
     return std::move(out_);
   }

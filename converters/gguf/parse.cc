@@ -305,7 +305,7 @@ bool Parser::TensorInfo(GgufTensor& tensor) {
   std::uint32_t dims, type;
   if (!Read(&dims)) return false;
   if (dims > kGgufMaxDims) {
-    return Fail(Unsupported(Where() + std::to_string(dims) + " dimensions, at most " +
+    return Fail(Unsupported(std::to_string(dims) + " dimensions, at most " +
                             std::to_string(kGgufMaxDims) + " are known"));
   }
   tensor.shape.resize(dims);
@@ -314,7 +314,7 @@ bool Parser::TensorInfo(GgufTensor& tensor) {
   }
   if (!Read(&type) || !Read(&tensor.offset)) return false;
   if (tensor.offset % out_.alignment != 0) {
-    return Fail(Where() + "offset " + std::to_string(tensor.offset) + " is not a multiple of " +
+    return Fail("offset " + std::to_string(tensor.offset) + " is not a multiple of " +
                 std::to_string(out_.alignment));
   }
   auto found = FindGgmlType(type);
@@ -326,13 +326,13 @@ bool Parser::TensorInfo(GgufTensor& tensor) {
   tensor.type = *found;
   const std::uint64_t row = dims == 0 ? 1 : tensor.shape.back();
   if (row % tensor.type.elems != 0) {
-    return Fail(Where() + "rows of " + std::to_string(row) + " elements are not whole " +
+    return Fail("rows of " + std::to_string(row) + " elements are not whole " +
                 std::string(tensor.type.name) + " blocks of " + std::to_string(tensor.type.elems));
   }
   const auto count = ElementCount(tensor.shape);
   const auto bytes =
       count ? CheckedMul(*count / tensor.type.elems, tensor.type.bytes) : std::nullopt;
-  if (!bytes) return Fail(Where() + "shape " + ToString(tensor.shape) + " overflows 64 bits");
+  if (!bytes) return Fail("shape " + ToString(tensor.shape) + " overflows 64 bits");
   tensor.bytes = *bytes;
   return true;
 }
@@ -347,14 +347,19 @@ bool Parser::Tensors() {
     if (i > 0) label_ = "after tensor";
     std::string_view name;
     if (!ReadText(&name)) return false;
-    label_ = "tensor";
+    label_ = {};
     name_ = name;
     if (name.empty()) return Fail("tensor " + std::to_string(i) + " has an empty name");
-    if (!IsUtf8(name)) return Fail(Where() + "the name is not valid UTF-8");
-    if (!seen.insert(name).second) return Fail(Where() + "it is declared twice");
+    if (!IsUtf8(name)) return Fail(WithTensor(InvalidData("the name is not valid UTF-8"), name));
+    if (!seen.insert(name).second) {
+      return Fail(WithTensor(InvalidData("it is declared twice"), name));
+    }
     GgufTensor& tensor = out_.tensors.emplace_back();
     tensor.name = name;
-    if (!TensorInfo(tensor)) return false;
+    if (!TensorInfo(tensor)) {
+      status_ = WithTensor(status_, name);
+      return false;
+    }
   }
   out_.header_bytes = pos_;
   out_.data_offset = out_.Align(pos_);
@@ -370,10 +375,12 @@ bool Parser::Layout() {
     const auto absolute = end ? CheckedAdd(*end, out_.data_offset) : std::nullopt;
     const bool placed = tensor.bytes > 0 || !tensor.unsupported.ok();
     if (placed && (!absolute || (file_bytes_ && *absolute > *file_bytes_))) {
-      return Fail(TensorContext(tensor.name) + ": " + std::to_string(tensor.bytes) +
-                  " bytes at offset " + std::to_string(tensor.offset) +
-                  " of the data section lie beyond the end of the file" +
-                  (file_bytes_ ? " (" + std::to_string(*file_bytes_) + " bytes)" : ""));
+      return Fail(WithTensor(
+          InvalidData(std::to_string(tensor.bytes) + " bytes at offset " +
+                      std::to_string(tensor.offset) +
+                      " of the data section lie beyond the end of the file" +
+                      (file_bytes_ ? " (" + std::to_string(*file_bytes_) + " bytes)" : "")),
+          tensor.name));
     }
     if (placed) order.push_back(&tensor);
   }

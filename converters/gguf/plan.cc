@@ -197,9 +197,8 @@ class GgufPlanner {
  private:
   Status Add(std::uint32_t index) {
     const Object& object = source_.objects()[index];
-    auto type = TypeOf(object);
-    if (!type.ok()) return Annotate(type.status(), TensorContext(object.name));
-    header().tensors.push_back({object.name, *type, object.shape, 0, object.components[0].bytes});
+    ZT_ASSIGN_OR_RETURN(auto type, WithTensor(TypeOf(object), object.name));
+    header().tensors.push_back({object.name, type, object.shape, 0, object.components[0].bytes});
     which_.push_back(index);
     return OkStatus();
   }
@@ -233,8 +232,8 @@ class GgufPlanner {
       if (!by_name.contains(name)) continue;
       unchanged_ = false;
       if (name.empty() || name.size() > kMaxName) {
-        return Unsupported(TensorContext(name) + ": a name in GGUF has 1 to " +
-                           std::to_string(kMaxName) + " bytes");
+        return WithTensor(
+            Unsupported("a name in GGUF has 1 to " + std::to_string(kMaxName) + " bytes"), name);
       }
       ZT_RETURN_IF_ERROR(Add(index));
     }
@@ -296,7 +295,7 @@ class GgufPlanner {
   StatusOr<std::uint64_t> EndOf(const GgufTensor& tensor, std::uint64_t offset) {
     const auto end = CheckedAdd(offset, tensor.bytes);
     if (!end || *end > ~std::uint64_t{0} - kMaxGap) {
-      return InvalidData(TensorContext(tensor.name) + ": the sizes overflow 64 bits");
+      return WithTensor(InvalidData("the sizes overflow 64 bits"), tensor.name);
     }
     return *end;
   }
@@ -317,7 +316,7 @@ class GgufPlanner {
       piece.zeros = *offset - at;
       piece.source = {which_[i], 0};
       piece.bytes = tensor.bytes;
-      ZT_RETURN_IF_ERROR(AnnotateTensor(SetByteOrder(tensor.type, piece), tensor.name));
+      ZT_RETURN_IF_ERROR(WithTensor(SetByteOrder(tensor.type, piece), tensor.name));
       at = end;
     }
     layout_.bytes = header().Align(at);

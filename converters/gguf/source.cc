@@ -79,7 +79,7 @@ class GgufSource final : public TensorSource {
   }
   Status Finish() override {
     for (const auto& file : files_) {
-      ZT_RETURN_IF_ERROR(Annotate(file->CheckUnchanged(), file->name()));
+      ZT_RETURN_IF_ERROR(WithFile(file->CheckUnchanged(), file->name()));
     }
     return OkStatus();
   }

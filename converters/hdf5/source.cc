@@ -84,10 +84,9 @@ class Hdf5Source final : public TensorSource {
     std::unordered_set<std::string_view, zt::internal::NameHash> names;
     bool decodes = false;
     for (Dataset& dataset : index.datasets) {
-      const std::string context = TensorContext(dataset.name);
       if (!names.insert(dataset.name).second)
-        return Annotate(InvalidData("it is in the file twice"), context);
-      ZT_RETURN_IF_ERROR(Annotate(Add(dataset), context));
+        return WithTensor(InvalidData("it is in the file twice"), dataset.name);
+      ZT_RETURN_IF_ERROR(WithTensor(Add(dataset), dataset.name));
       decodes = decodes || parts_.back().decoded;
     }
     if (!decodes) worker_.reset();
@@ -136,7 +135,7 @@ class Hdf5Source final : public TensorSource {
     if (!part.decoded) return bytes_->ReadAt(part.offset + offset, out);
     return ReadBlocks(id.object, offset, out);
   }
-  Status Finish() override { return Annotate(bytes_->CheckUnchanged(), bytes_->name()); }
+  Status Finish() override { return WithFile(bytes_->CheckUnchanged(), bytes_->name()); }
 
  private:
   struct Part {

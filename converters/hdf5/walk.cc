@@ -98,7 +98,7 @@ class Walker {
     for (const Link& link : links) {
       const std::string name = path.empty() ? link.name : path + "/" + link.name;
       ZT_RETURN_IF_ERROR(Spend(kDeclaration + name.size()));
-      ZT_RETURN_IF_ERROR(AnnotateTensor(VisitLink(group.get(), link, name), name));
+      ZT_RETURN_IF_ERROR(WithTensor(VisitLink(group.get(), link, name), name));
     }
     return OkStatus();
   }

@@ -54,6 +54,7 @@ struct Request {
 // What goes before an answer's text: the error where `code` is not OK.
 struct Header {
   std::uint64_t code = 0, size = 0;
+  std::uint64_t name = 0;  // of its bytes, the last so many name the tensor of an error
 };
 
 // False where the other end is gone.
@@ -146,11 +147,12 @@ void Serve(int socket, ByteSource& bytes, std::span<std::byte> shared) {
   auto library = Library::Open(bytes, shared.size());
   Request request;
   while (Receive(socket, std::as_writable_bytes(std::span(&request, 1)))) {
-    const auto answer = library.ok() ? Respond(**library, request, file_size, shared)
-                                     : StatusOr<std::string>(library.status());
-    const std::string_view text =
-        answer.ok() ? std::string_view(*answer) : Message(answer.status());
-    const Header header{static_cast<std::uint64_t>(answer.status().code()), text.size()};
+    auto answer = library.ok() ? Respond(**library, request, file_size, shared)
+                               : StatusOr<std::string>(library.status());
+    const std::string name = TensorOf(answer.status()).value_or("");
+    const auto code = static_cast<std::uint64_t>(answer.status().code());
+    const std::string text = answer.ok() ? *std::move(answer) : Fact(answer.status()) + name;
+    const Header header{code, text.size(), name.size()};
     if (!Send(socket, std::as_bytes(std::span(&header, 1))) ||
         !Send(socket, std::as_bytes(std::span(text)))) {
       break;
@@ -242,9 +244,11 @@ StatusOr<std::string> Worker::Answer(std::uint64_t most) {
   }
   if (header.code == 0) return text;
   const auto code = static_cast<StatusCode>(header.code);
-  return code == StatusCode::kUnimplemented || code == StatusCode::kUnavailable
-             ? MakeStatus(code, text)
-             : InvalidData(text);
+  const bool known = code == StatusCode::kUnimplemented || code == StatusCode::kUnavailable;
+  const std::size_t fact = text.size() - std::min(header.name, text.size());
+  const Status status =
+      MakeStatus(known ? code : StatusCode::kDataLoss, std::string_view(text).substr(0, fact));
+  return header.name == 0 ? status : WithTensor(status, std::string_view(text).substr(fact));
 }
 
 StatusOr<Index> Worker::ReadIndex() {

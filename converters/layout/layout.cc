@@ -26,12 +26,6 @@ constexpr std::array<std::byte, 4096> kZeros{};
 
 using PieceList = std::vector<std::span<const std::byte>>;
 
-Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
-  if (status.ok()) return status;
-  const Status named = Annotate(status, TensorContext(source.objects()[id.object].name));
-  return source.file(id).empty() ? named : Annotate(named, source.file(id));
-}
-
 void AddZeros(std::uint64_t count, PieceList& pieces) {
   while (count > 0) {
     const std::size_t take = std::min<std::uint64_t>(count, kZeros.size());
@@ -238,7 +232,7 @@ class WriteStage final : public StageOf<Batch> {
  private:
   Status Write(std::uint64_t place, const PieceList& pieces) {
     const Status status = sink_.can_place() ? sink_.WriteAt(place, pieces) : sink_.Append(pieces);
-    return Annotate(status, sink_.name());
+    return WithFile(status, sink_.name());
   }
 
   const FileLayout& layout_;
@@ -392,7 +386,7 @@ Status CheckOrder(const TensorSource& source, const FileLayout& layout) {
 Status WriteLayout(TensorSource& source, const FileLayout& layout, Sink& sink,
                    const LayoutOptions& options) {
   ZT_RETURN_IF_ERROR(CheckOrder(source, layout));
-  ZT_RETURN_IF_ERROR(Annotate(sink.Reserve(layout.bytes), sink.name()));
+  ZT_RETURN_IF_ERROR(WithFile(sink.Reserve(layout.bytes), sink.name()));
   return LayoutWriter(source, layout, sink, options).Run();
 }
 

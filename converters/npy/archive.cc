@@ -361,7 +361,7 @@ StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::ui
       return plan.AddArray(object.name, DescrOf(data.element).text, object.shape,
                            {.source = {index, 0}, .bytes = data.bytes});
     };
-    if (auto status = add(); !status.ok()) return Annotate(status, TensorContext(object.name));
+    ZT_RETURN_IF_ERROR(WithTensor(add(), object.name));
   }
   return plan.Finish(NpyLosses(source, objects));
 }

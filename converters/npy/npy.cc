@@ -122,12 +122,11 @@ class NpySource final : public ArraySource {
     for (const auto& reader : readers_) {
       if (reader == nullptr) continue;
       const std::string& name = reader->bytes().name();
-      ZT_RETURN_IF_ERROR(Annotate(reader->bytes().CheckUnchanged(), name));
+      ZT_RETURN_IF_ERROR(WithFile(reader->bytes().CheckUnchanged(), name));
       if (!reader->sequential()) continue;
       const std::uint64_t end = reader->data() + reader->size();
-      const StatusOr<bool> at_end = reader->bytes().AtEnd(end);
-      if (!at_end.ok()) return Annotate(at_end.status(), name);
-      if (!*at_end) return Annotate(Trailing(end), name);
+      ZT_ASSIGN_OR_RETURN(const bool at_end, WithFile(reader->bytes().AtEnd(end), name));
+      if (!at_end) return WithFile(Trailing(end), name);
     }
     return OkStatus();
   }
@@ -190,10 +189,9 @@ class FolderFile final : public ByteSource {
 StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> bytes,
                                                 std::string object_name,
                                                 const InputOptions& options) {
-  const std::string context = TensorContext(object_name);
   auto source = std::make_unique<npy::internal::NpySource>(options.memory_limit);
   ZT_RETURN_IF_ERROR(
-      Annotate(source->AddFile(std::move(object_name), std::move(bytes), options), context));
+      WithTensor(source->AddFile(object_name, std::move(bytes), options), object_name));
   return source;
 }
 
@@ -220,16 +218,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
   auto files = std::make_shared<npy::internal::OpenFiles>();
   for (const std::filesystem::path& file : arrays) {
     const std::string name = file.stem().string();
-    const std::string context = file.filename().string() + ": " + TensorContext(name);
-    if (!options.follow_links) {
-      ZT_RETURN_IF_ERROR(
-          Annotate(CheckStaysInside(path, file.filename().string()), file.filename().string()));
-    }
+    const std::string leaf = file.filename().string();
+    if (!options.follow_links) ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, leaf), leaf));
     const auto opened = files->Get(file.string());
-    if (!opened.ok()) return Annotate(opened.status(), context);
+    if (!opened.ok()) return Annotate(WithTensor(opened.status(), name), leaf);
     auto bytes = std::make_shared<npy::internal::FolderFile>(files, file.string(),
                                                              (*opened)->size().value_or(0));
-    ZT_RETURN_IF_ERROR(Annotate(source->AddFileOfFolder(name, bytes, options), context));
+    ZT_RETURN_IF_ERROR(
+        Annotate(WithTensor(source->AddFileOfFolder(name, bytes, options), name), leaf));
   }
   if (!others.empty()) {
     source->AddWarning(npy::internal::ListNames("files left out:", others));

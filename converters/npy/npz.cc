@@ -35,11 +35,11 @@ class NpzSource final : public ArraySource {
   }
 
   Status Finish() override {
-    ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
+    ZT_RETURN_IF_ERROR(WithFile(archive_->CheckUnchanged(), archive_->name()));
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       if (readers_[i] == nullptr) continue;
-      ZT_RETURN_IF_ERROR(Annotate(archive_->Verify(entries_[i], readers_[i]->data()),
-                                  archive_->name() + ": " + TensorContext(objects_[i].name)));
+      ZT_RETURN_IF_ERROR(AtTensor(*this, {static_cast<std::uint32_t>(i), 0},
+                                  archive_->Verify(entries_[i], readers_[i]->data())));
     }
     return OkStatus();
   }
@@ -88,10 +88,10 @@ StatusOr<Listing> ListArrays(ZipArchive& archive) {
         continue;
       }
       // A read error is an error of the whole file: it does not tell what the entry is.
-      if (code != StatusCode::kUnimplemented) return Annotate(header.status(), TensorContext(name));
+      if (code != StatusCode::kUnimplemented) return WithTensor(header.status(), name);
     }
     if (name.find('\0') != std::string_view::npos) {
-      return InvalidData(TensorContext(name) + ": the name holds a NUL");
+      return WithTensor(InvalidData("the name holds a NUL"), name);
     }
     if (!names.insert(name).second) {
       return InvalidData(TensorContext(name) + " is in the archive twice");
@@ -112,15 +112,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
   }
   ZT_ASSIGN_OR_RETURN(const auto sparse, ScipyFormat(*archive, listing.arrays));
   if (sparse && !options.keep_sparse) {
-    auto matrix =
-        OpenScipy(archive, listing.arrays, *sparse, stem, options.void_type, options.memory_limit);
-    if (!matrix.ok()) return Annotate(matrix.status(), TensorContext(stem));
-    return matrix;
+    return WithTensor(
+        OpenScipy(archive, listing.arrays, *sparse, stem, options.void_type, options.memory_limit),
+        stem);
   }
   auto source = std::make_unique<NpzSource>(archive, options.memory_limit);
   for (const EntryArray& array : listing.arrays) {
     if (sparse && array.name == "format") continue;  // a string; kept as an attribute below
-    ZT_RETURN_IF_ERROR(Annotate(source->AddEntry(array, options), TensorContext(array.name)));
+    ZT_RETURN_IF_ERROR(WithTensor(source->AddEntry(array, options), array.name));
     if (sparse && array.name == "data") {
       Object& data = source->object(source->objects().size() - 1);
       SetMember(data.attributes, kScipyFormat, *sparse);

@@ -130,8 +130,7 @@ std::vector<std::string> NpyLosses(const TensorSource& source,
 
 StatusOr<FileLayout> PlanNpy(const TensorSource& source, std::uint32_t index) {
   const Object& object = source.objects()[index];
-  if (auto status = CheckDense(object); !status.ok())
-    return Annotate(status, TensorContext(object.name));
+  ZT_RETURN_IF_ERROR(WithTensor(CheckDense(object), object.name));
   const Component& data = object.components.front();
   FileLayout layout;
   layout.pieces.push_back({.before = EncodeHeader(DescrOf(data.element).text, object.shape),

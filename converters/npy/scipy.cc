@@ -69,11 +69,11 @@ class ScipySource final : public TensorSource {
   }
   bool sequential(ComponentId id) const override { return components_[id.component]->sequential(); }
   Status Finish() override {
-    ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
+    ZT_RETURN_IF_ERROR(WithFile(archive_->CheckUnchanged(), archive_->name()));
     for (const auto& [entry, data] : used_) {
-      ZT_RETURN_IF_ERROR(Annotate(archive_->Verify(entry, data),
-                                  archive_->name() + ": " + TensorContext(objects_.front().name) +
-                                      ": entry " + Quote(archive_->entries()[entry].name)));
+      ZT_RETURN_IF_ERROR(AtTensor(*this, {},
+                                  Annotate(archive_->Verify(entry, data),
+                                           "entry " + Quote(archive_->entries()[entry].name))));
     }
     return OkStatus();
   }
@@ -321,8 +321,7 @@ StatusOr<std::optional<std::string>> ScipyFormat(ZipArchive& archive,
   std::array<std::byte, 32> raw;
   const auto text_bytes = std::span(raw).first(descr.width * unit);
   if (!bytes.ok()) return std::nullopt;
-  ZT_RETURN_IF_ERROR(
-      Annotate((*bytes)->ReadAt(format->header.size, text_bytes), TensorContext(format->name)));
+  ZT_RETURN_IF_ERROR(WithTensor((*bytes)->ReadAt(format->header.size, text_bytes), format->name));
   std::string text;
   for (const std::byte letter : text_bytes) {
     if (letter != std::byte{0}) text += static_cast<char>(letter);
@@ -340,7 +339,7 @@ StatusOr<bool> IsSparseArray(ZipArchive& archive, std::span<const EntryArray> ar
     if (!array.header.shape.empty() || descr.kind != 'b' || descr.width != 1) continue;
     ZT_ASSIGN_OR_RETURN(const auto bytes, archive.OpenEntry(array.index));
     std::array<std::byte, 1> flag;
-    ZT_RETURN_IF_ERROR(Annotate(bytes->ReadAt(array.header.size, flag), TensorContext(array.name)));
+    ZT_RETURN_IF_ERROR(WithTensor(bytes->ReadAt(array.header.size, flag), array.name));
     return flag[0] != std::byte{0};
   }
   return false;

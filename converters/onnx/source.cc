@@ -154,11 +154,11 @@ class OnnxSource final : public TensorSource {
     std::unordered_map<std::string_view, First, zt::internal::NameHash> names;
     for (std::size_t i = 0; i < model.tensors.size(); ++i) {
       const TensorProto& tensor = model.tensors[i];
-      const std::string context = TensorContext(tensor.name);
       const auto [known, fresh] = names.emplace(tensor.name, First{i, objects_.size()});
       const auto [first, object] = known->second;
-      ZT_RETURN_IF_ERROR(Annotate(
-          fresh ? Add(tensor) : AddAgain(model.tensors[first], tensor, parts_[object]), context));
+      ZT_RETURN_IF_ERROR(
+          WithTensor(fresh ? Add(tensor) : AddAgain(model.tensors[first], tensor, parts_[object]),
+                     tensor.name));
     }
     std::unordered_set<std::string_view, zt::internal::NameHash> keys;
     for (const auto& [key, value] : model.metadata) {
@@ -206,9 +206,9 @@ class OnnxSource final : public TensorSource {
     return OkStatus();
   }
   Status Finish() override {
-    ZT_RETURN_IF_ERROR(Annotate(bytes_->CheckUnchanged(), bytes_->name()));
+    ZT_RETURN_IF_ERROR(WithFile(bytes_->CheckUnchanged(), bytes_->name()));
     for (const auto& [location, file] : files_) {
-      ZT_RETURN_IF_ERROR(Annotate(file->CheckUnchanged(), file->name()));
+      ZT_RETURN_IF_ERROR(WithFile(file->CheckUnchanged(), file->name()));
     }
     return OkStatus();
   }

@@ -58,7 +58,7 @@ Status ToStatus(const std::optional<safetensors::Fault>& fault) {
   message += fault->after;
   if (fault->memory) return IoError(message);
   const Status status = InvalidData(message);
-  return fault->tensor ? AnnotateTensor(status, *fault->tensor) : status;
+  return fault->tensor ? WithTensor(status, *fault->tensor) : status;
 }
 
 // The shape whose elements are the packed bytes: the last dimension shrinks where it holds whole bytes, else the
@@ -109,7 +109,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     return bytes_->ReadAt(data_begin_ + begins_[id.object] + offset, out);
   }
-  Status Finish() override { return Annotate(CheckEnd(), bytes_->name()); }
+  Status Finish() override { return WithFile(CheckEnd(), bytes_->name()); }
 
  private:
   Status CheckEnd() {
@@ -203,7 +203,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
   bool TakeEntry(const safetensors::Entry& entry) override {
     declared_ = Declare(entry);
     if (declared_.ok()) return true;
-    declared_ = AnnotateTensor(declared_, entry.name);
+    declared_ = WithTensor(declared_, entry.name);
     return false;
   }
 
@@ -310,9 +310,9 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
         const std::string what = range.begin < at
                                      ? "overlaps the tensor before, which ends at "
                                      : "leaves a hole after the tensor before, which ends at ";
-        return Annotate(InvalidData("begins at " + std::to_string(range.begin) + " and " + what +
-                                    std::to_string(at)),
-                        TensorContext(objects_[i].name));
+        return WithTensor(InvalidData("begins at " + std::to_string(range.begin) + " and " + what +
+                                      std::to_string(at)),
+                          objects_[i].name);
       }
       at = range.end;
     }

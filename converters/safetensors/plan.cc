@@ -149,10 +149,9 @@ StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
   std::vector<Tensor> tensors;
   tensors.reserve(objects.size());
   for (const std::uint32_t index : objects) {
-    auto tensor = MakeTensor(source.objects()[index]);
-    if (!tensor.ok()) return Annotate(tensor.status(), TensorContext(source.objects()[index].name));
-    tensor->object = index;
-    tensors.push_back(*std::move(tensor));
+    const Object& object = source.objects()[index];
+    ZT_ASSIGN_OR_RETURN(tensors.emplace_back(), WithTensor(MakeTensor(object), object.name));
+    tensors.back().object = index;
   }
   std::sort(tensors.begin(), tensors.end(), [&](const Tensor& a, const Tensor& b) {
     if (a.rank != b.rank) return a.rank > b.rank;
@@ -171,7 +170,7 @@ StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
     const std::uint64_t bytes = object.components.front().bytes;
     const auto end = CheckedAdd(at, bytes);
     if (!end || *end > ~std::uint64_t{0} - 2 * kMaxSafetensorsHeader) {
-      return Annotate(InvalidData("the sizes overflow 64 bits"), TensorContext(object.name));
+      return WithTensor(InvalidData("the sizes overflow 64 bits"), object.name);
     }
     if (header.size() > 1) header += ',';
     AppendTensor(object, tensor, at, header);

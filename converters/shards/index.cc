@@ -78,11 +78,11 @@ StatusOr<ShardIndex> ParseShardIndex(std::string text) {
     for (const auto& [tensor, shard] : entries) {
       std::string_view file;
       if (shard.get_string().get(file) != simdjson::SUCCESS) {
-        return Annotate(InvalidData("its shard is not a string"), TensorContext(tensor));
+        return WithTensor(InvalidData("its shard is not a string"), tensor);
       }
-      ZT_RETURN_IF_ERROR(Annotate(CheckShardName(file), TensorContext(tensor)));
+      ZT_RETURN_IF_ERROR(WithTensor(CheckShardName(file), tensor));
       if (!index.weight_map.emplace(std::string(tensor), std::string(file)).second) {
-        return Annotate(InvalidData("weight_map has it twice"), TensorContext(tensor));
+        return WithTensor(InvalidData("weight_map has it twice"), tensor);
       }
     }
   }

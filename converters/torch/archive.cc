@@ -36,11 +36,11 @@ class ArchiveSource final : public StorageSource {
 
   const std::string& file(ComponentId) const override { return archive_->name(); }
   Status Finish() override {
-    ZT_RETURN_IF_ERROR(Annotate(archive_->CheckUnchanged(), archive_->name()));
+    ZT_RETURN_IF_ERROR(WithFile(archive_->CheckUnchanged(), archive_->name()));
     for (const std::size_t entry : entries_) {
-      ZT_RETURN_IF_ERROR(
-          Annotate(archive_->Verify(entry, 0),
-                   archive_->name() + ": entry " + Quote(archive_->entries()[entry].name)));
+      ZT_RETURN_IF_ERROR(WithFile(
+          Annotate(archive_->Verify(entry, 0), "entry " + Quote(archive_->entries()[entry].name)),
+          archive_->name()));
     }
     return OkStatus();
   }

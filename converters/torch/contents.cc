@@ -194,7 +194,7 @@ class Walk {
     if (tensor.status().code() == StatusCode::kUnimplemented) {
       return Refuse("tensor", std::string(tensor.status().message()), depth);
     }
-    if (!tensor.ok()) return Annotate(tensor.status(), TensorContext(path_));
+    if (!tensor.ok()) return WithTensor(tensor.status(), path_);
     if (*tensor) {
       ZT_RETURN_IF_ERROR(Spend(sizeof(Tensor)));
       (*tensor)->name = path_;

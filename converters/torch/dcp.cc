@@ -212,9 +212,7 @@ class DcpSource final : public TensorSource {
   Status Finish() override {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       for (const Chunk& chunk : chunks_[i]) {
-        if (const Status status = chunk.source->Finish(); !status.ok()) {
-          return Annotate(status, TensorContext(objects_[i].name));
-        }
+        ZT_RETURN_IF_ERROR(WithTensor(chunk.source->Finish(), objects_[i].name));
       }
     }
     return OkStatus();
@@ -327,16 +325,16 @@ class Metadata {
       if (!graph_.Is(items[i], NodeKind::kText)) return InvalidData("a tensor's name is no text");
       const std::string_view name = graph_.Text(items[i]);
       if (!names.insert(texts_.Number(items[i])).second)
-        return Annotate(InvalidData("it is there twice"), TensorContext(name));
+        return WithTensor(InvalidData("it is there twice"), name);
       if (!IsCall(items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata")) {
         LeaveOut(left, Quote(name));
         continue;
       }
       const Status status = ReadTensor(items[i], items[i + 1], *source);
       if (status.code() == StatusCode::kUnimplemented) {
-        source->AddUnreadable(std::string(name), Message(status));
+        source->AddUnreadable(std::string(name), Fact(status));
       } else {
-        ZT_RETURN_IF_ERROR(AnnotateTensor(status, name));
+        ZT_RETURN_IF_ERROR(WithTensor(status, name));
       }
     }
     AddLeftOut(left, *source);
@@ -407,7 +405,7 @@ class Metadata {
                              !graph_.Items(descriptors).empty();
       location.path = Field(info, "relative_path");
       if (location.path == Graph::kNoNode || !graph_.Is(location.path, NodeKind::kText)) {
-        return AnnotateTensor(InvalidData("its file has no name"), graph_.Text(name));
+        return WithTensor(InvalidData("its file has no name"), graph_.Text(name));
       }
       ZT_ASSIGN_OR_RETURN(location.offset, NumberOf(info, "offset"));
       ZT_ASSIGN_OR_RETURN(location.length, NumberOf(info, "length"));
@@ -488,7 +486,9 @@ class Metadata {
     auto chunk =
         OpenArchive(std::make_shared<Stretch>(file->bytes, location.offset, location.length),
                     "chunk", options_.memory_limit, memory_);
-    if (!chunk.ok()) return Annotate(chunk.status(), name);
+    // The names within are the chunk's own.
+    if (!chunk.ok())
+      return MakeStatus(chunk.status().code(), name + ": " + Message(chunk.status()));
     if ((*chunk)->objects().size() != 1)
       return InvalidData("a chunk in " + name + " is not one tensor");
     return chunk;

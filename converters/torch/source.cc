@@ -125,7 +125,7 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
       entry.problem = std::string(object.status().message());
       object = Unreadable(tensor.name, "tensor");
     }
-    if (!object.ok()) return Annotate(object.status(), TensorContext(tensor.name));
+    if (!object.ok()) return WithTensor(object.status(), tensor.name);
     objects_.push_back(*std::move(object));
     entries_.push_back(std::move(entry));
   }
@@ -337,10 +337,10 @@ Status StorageSource::CheckOrder() const {
       if (part.bytes == 0 || seen[part.number]) continue;
       seen[part.number] = true;
       if (places_[part.storage].order < reached) {
-        return Annotate(
+        return WithTensor(
             Unsupported("its parts lie in another order than they are needed in; a pipe will not "
                         "do, name a file"),
-            TensorContext(objects_[i].name));
+            objects_[i].name);
       }
       reached = places_[part.storage].order;
     }

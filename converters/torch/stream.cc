@@ -71,10 +71,9 @@ class StreamSource final : public StorageSource {
 
   const std::string& file(ComponentId) const override { return bytes_->name(); }
   Status Finish() override {
-    ZT_RETURN_IF_ERROR(Annotate(bytes_->CheckUnchanged(), bytes_->name()));
-    const StatusOr<bool> at_end = bytes_->AtEnd(end_);
-    if (!at_end.ok()) return Annotate(at_end.status(), bytes_->name());
-    return *at_end ? OkStatus() : Annotate(Trailing(end_), bytes_->name());
+    ZT_RETURN_IF_ERROR(WithFile(bytes_->CheckUnchanged(), bytes_->name()));
+    ZT_ASSIGN_OR_RETURN(const bool at_end, WithFile(bytes_->AtEnd(end_), bytes_->name()));
+    return at_end ? OkStatus() : WithFile(Trailing(end_), bytes_->name());
   }
   static Status Trailing(std::uint64_t end) {
     return InvalidData("bytes follow the last storage, which ends at byte " + std::to_string(end));

@@ -96,8 +96,7 @@ class ZtSource final : public TensorSource {
     parts_.reserve(order.size());
     for (const auto& [begin, end, index] : order) {
       auto served = IsMixed(*reader_, index) ? ServeMixed(index) : Serve(index);
-      if (!served.ok())
-        return Annotate(served.status(), TensorContext(manifest.objects[index].name));
+      if (!served.ok()) return WithTensor(served.status(), manifest.objects[index].name);
       const auto at = static_cast<std::uint32_t>(objects_.size());
       ZT_RETURN_IF_ERROR(CheckContentless(index, *served));
       if (const auto refused = empty_refusals_.find(index); refused != empty_refusals_.end()) {
@@ -188,8 +187,8 @@ class ZtSource final : public TensorSource {
   }
 
   Status Finish() override {
-    ZT_RETURN_IF_ERROR(Annotate(bytes_->CheckUnchanged(), bytes_->name()));
-    return Annotate(bytes_->CheckFiles(), bytes_->name());
+    ZT_RETURN_IF_ERROR(WithFile(bytes_->CheckUnchanged(), bytes_->name()));
+    return WithFile(bytes_->CheckFiles(), bytes_->name());
   }
 
   std::optional<Extent> extent(ComponentId id) const override {
@@ -274,8 +273,7 @@ class ZtSource final : public TensorSource {
     const Object& object = objects_[id.object];
     const Component& component = object.components[id.component];
     const Status status = checked->second->Look(object, component.bytes, offset, bytes);
-    return object.components.size() == 1 ? status
-                                         : Annotate(status, "component " + Quote(component.role));
+    return object.components.size() == 1 ? status : WithComponent(status, component.role);
   }
 
   // What makes decoded bytes those of another component: where the blob lies, and how it is decoded to how many bytes.
@@ -333,7 +331,7 @@ class ZtSource final : public TensorSource {
         }
         if (component.length == 0 || (decoded && component.decoded_bytes == 0)) {
           if (auto status = CheckEmpty(digest, component.digest); !status.ok()) {
-            empty_refusals_.emplace(o, Annotate(status, "component " + Quote(component.role)));
+            empty_refusals_.emplace(o, WithComponent(status, component.role));
           }
           continue;
         }
@@ -352,8 +350,7 @@ class ZtSource final : public TensorSource {
           }
           guard = blob;
         }
-        ZT_RETURN_IF_ERROR(
-            AnnotateTensor(guard->Expect(digest, component.digest), objects[o].name));
+        ZT_RETURN_IF_ERROR(WithTensor(guard->Expect(digest, component.digest), objects[o].name));
       }
     }
     bytes_->Guard(std::move(blobs));
@@ -427,7 +424,7 @@ class ZtSource final : public TensorSource {
       if (First(id) != id) continue;
       const Status status = reader_->Read(id, 0, {});
       if (status.code() == StatusCode::kUnavailable) return status;
-      served.refusal = Annotate(status, "component " + Quote(component.role));
+      served.refusal = WithComponent(status, component.role);
     }
     return OkStatus();
   }
@@ -471,7 +468,7 @@ class ZtSource final : public TensorSource {
       if (component.bytes == kUnknownSize) {
         auto bytes = reader_->DecodedBytes(part.stored);
         if (bytes.status().code() == StatusCode::kUnavailable) return bytes.status();
-        if (!bytes.ok()) served.refusal = Annotate(bytes.status(), "component " + Quote(from.role));
+        if (!bytes.ok()) served.refusal = WithComponent(bytes.status(), from.role);
         component.bytes = bytes.ok() ? *bytes : 0;
       }
       if (IsWidened(part.stored)) {

@@ -104,7 +104,7 @@ zt::Status AppendOutliers(FvecsSource& source, zt::ObjectWriter& writer) {
 
 zt::Status Export(const std::string& input, const std::string& output) {
   const auto source = FvecsSource::Open(input);
-  if (!source.ok()) return zt::Annotate(source.status(), input);
+  if (!source.ok()) return zt::WithFile(source.status(), input);
   ZT_ASSIGN_OR_RETURN(const zt::Plan plan, zt::MakePlan(**source, {}));
   const auto stage = std::make_shared<FlushStage>();
   ZT_ASSIGN_OR_RETURN(auto sink, zt::CreateFileSink(output, {.overwrite = true}));

@@ -16,7 +16,8 @@ import zt.std;
 //   kFailedPrecondition  the library was called out of order (a bug in the caller)
 //   kInternal            code that the library was given (a source, a stage, a callback) threw
 //
-// `std::cout << status` prints "DATA_LOSS: the message" or "OK"; <ostream> and this import are all it takes.
+// `std::cout << status` prints "DATA_LOSS: the fact [ztstream.tensor='NAME']" or "OK", each part of the place in brackets;
+// <ostream> and this import are all it takes. Message(status) is what to show to people.
 export namespace absl {
 using absl::
 operator<<;  // found by the argument, so it has to be visible where the argument's type was declared
@@ -52,22 +53,46 @@ Status IoError(std::string_view message);
 // kUnavailable, "out of memory": made when the program starts, so that returning it takes no memory.
 const Status& OutOfMemory();
 
-// The message without the code. Valid as long as `status`.
-std::string_view Message(const Status& status);
+// An error's place is data beside its fact: the file, the tensor and the component. The innermost knows best: one that is
+// set stays, so that each caller may add what it knows. OK stays OK, and an empty file is none.
+Status WithFile(const Status& status, std::string_view file);
+Status WithTensor(const Status& status, std::string_view name);
+Status WithComponent(const Status& status, std::string_view role);
+// The same of the error that is there in a value's place.
+template <typename T>
+StatusOr<T> WithFile(StatusOr<T> value, std::string_view file) {
+  if (!value.ok()) return WithFile(value.status(), file);
+  return value;
+}
+template <typename T>
+StatusOr<T> WithTensor(StatusOr<T> value, std::string_view name) {
+  if (!value.ok()) return WithTensor(value.status(), name);
+  return value;
+}
+// The rule that is broken, "zTensor 2.0 §5.2", which goes in brackets after the fact; the innermost, too.
+Status WithRule(const Status& status, std::string_view rule);
+// What was set, as it was given: neither quoted nor cut.
+std::optional<std::string> FileOf(const Status& status);
+std::optional<std::string> TensorOf(const Status& status);
+std::optional<std::string> ComponentOf(const Status& status);
 
-// The same code with "context: " put before the message; OK stays OK. Context is added outward: the tensor
-// where it is known, then the file.
+// "context: " before the fact or, where the tensor or the component is known already, before these.
 Status Annotate(const Status& status, std::string_view context);
+
+// Another fact, or another code, of the same place.
+Status WithFact(const Status& status, std::string_view fact);
+Status WithCode(const Status& status, StatusCode code);
+
+// What is wrong, without the place: "the fact (rule)"; status.message() is the fact alone.
+std::string Fact(const Status& status);
+// All but the code, as it is printed: "FILE: tensor 'NAME': component 'ROLE': the fact (rule)".
+std::string Message(const Status& status);
 
 // 'name' in single quotes, control characters and quotes escaped, so that any name fits one line of an error.
 std::string Quote(std::string_view name);
 
-// "tensor 'NAME'", for Annotate.
+// "tensor 'NAME'", for a fact that is about several.
 std::string TensorContext(std::string_view name);
-// Annotate(status, TensorContext(name)), at no cost where `status` is OK.
-inline Status AnnotateTensor(const Status& status, std::string_view name) {
-  return status.ok() ? status : Annotate(status, TensorContext(name));
-}
 
 // What a check of data found in what a caller declared: kDataLoss becomes kInvalidArgument, all else stays as it is.
 Status OfCaller(const Status& status);

@@ -143,7 +143,7 @@ StatusOr<Object> DenseObject(std::string name, Shape shape, ElementType element)
 // Checks what every version of the format asks of a declaration: a name that is UTF-8, rank <= 64,
 // no size overflow, at least one component, unique roles, and for the known formats (dense, sparse_csr,
 // sparse_coo, quantized_group) the component set and every size that follows from the shape. kDataLoss, as of a file; see
-// OfCaller. The message does not name the object; callers annotate.
+// OfCaller. Errors do not name the object; callers do.
 Status ValidateObject(const Object& object);
 
 }  // namespace zt

@@ -2,6 +2,7 @@
 module;
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
 
 module zt.core;
 
@@ -49,16 +50,90 @@ Status IoError(int error_number, std::string_view what) {
   return IoError(message);
 }
 
-std::string_view Message(const Status& status) {
+namespace {
+
+// The kinds of payload.
+constexpr absl::string_view kFile = "ztstream.file", kContext = "ztstream.context",
+                            kTensor = "ztstream.tensor", kComponent = "ztstream.component",
+                            kRule = "ztstream.rule";
+
+std::optional<std::string> Get(const Status& status, absl::string_view kind) {
+  const auto held = status.GetPayload(kind);
+  return held ? std::optional(std::string(*held)) : std::nullopt;
+}
+
+void Set(Status& status, absl::string_view kind, std::string_view text) {
+  status.SetPayload(kind, absl::Cord(absl::string_view(text.data(), text.size())));
+}
+
+std::string_view Plain(const Status& status) {
   return {status.message().data(), status.message().size()};
+}
+
+Status With(const Status& status, absl::string_view kind, std::string_view text) {
+  if (status.ok() || status.GetPayload(kind)) return status;
+  Status out = status;
+  Set(out, kind, text);
+  return out;
+}
+
+Status Reworded(const Status& status, StatusCode code, std::string_view fact) {
+  Status out = MakeStatus(code, fact);
+  status.ForEachPayload(
+      [&](absl::string_view kind, const absl::Cord& text) { out.SetPayload(kind, text); });
+  return out;
+}
+
+}  // namespace
+
+Status WithFile(const Status& status, std::string_view file) {
+  return file.empty() ? status : With(status, kFile, file);
+}
+Status WithTensor(const Status& status, std::string_view name) {
+  return With(status, kTensor, name);
+}
+Status WithComponent(const Status& status, std::string_view role) {
+  return With(status, kComponent, role);
+}
+Status WithRule(const Status& status, std::string_view rule) { return With(status, kRule, rule); }
+
+std::optional<std::string> FileOf(const Status& status) { return Get(status, kFile); }
+std::optional<std::string> TensorOf(const Status& status) { return Get(status, kTensor); }
+std::optional<std::string> ComponentOf(const Status& status) { return Get(status, kComponent); }
+
+Status WithFact(const Status& status, std::string_view fact) {
+  return Reworded(status, status.code(), fact);
+}
+Status WithCode(const Status& status, StatusCode code) {
+  return Reworded(status, code, Plain(status));
 }
 
 Status Annotate(const Status& status, std::string_view context) {
   if (status.ok()) return status;
-  std::string message(context);
-  message += ": ";
-  message += Message(status);
-  return MakeStatus(status.code(), message);
+  std::string text(context);
+  text += ": ";
+  if (!status.GetPayload(kTensor) && !status.GetPayload(kComponent)) {
+    text += Plain(status);
+    return WithFact(status, text);
+  }
+  Status out = status;
+  Set(out, kContext, text + Get(status, kContext).value_or(""));
+  return out;
+}
+
+std::string Fact(const Status& status) {
+  std::string out(status.message());
+  if (const auto rule = Get(status, kRule)) out += " (" + *rule + ")";
+  return out;
+}
+
+std::string Message(const Status& status) {
+  std::string out;
+  if (const auto file = FileOf(status)) out += *file + ": ";
+  if (const auto context = Get(status, kContext)) out += *context;
+  if (const auto tensor = TensorOf(status)) out += TensorContext(*tensor) + ": ";
+  if (const auto component = ComponentOf(status)) out += "component " + Quote(*component) + ": ";
+  return out + Fact(status);
 }
 
 std::string Quote(std::string_view name) {
@@ -92,7 +167,8 @@ std::string Quote(std::string_view name) {
 std::string TensorContext(std::string_view name) { return "tensor " + Quote(name); }
 
 Status OfCaller(const Status& status) {
-  return status.code() == StatusCode::kDataLoss ? InvalidArgument(Message(status)) : status;
+  return status.code() == StatusCode::kDataLoss ? WithCode(status, StatusCode::kInvalidArgument)
+                                                : status;
 }
 
 Status OfException() {

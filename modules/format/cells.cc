@@ -10,6 +10,7 @@ module zt.format;
 import zt.std;
 import :data;
 import :model;
+import :v2;
 import zt.core;
 
 namespace zt {
@@ -293,17 +294,16 @@ Status CellFacts::Check(const Object& object) {
     s.bad = s.rows.FindBad();
     for (std::size_t c = 0; c < s.indices.size() && !s.held.empty(); ++c) {
       if (s.indices[c].width == 0) continue;
-      ZT_RETURN_IF_ERROR(
-          Annotate(s.Release(object, c), "component " + Quote(object.components[c].role)));
+      ZT_RETURN_IF_ERROR(WithComponent(s.Release(object, c), object.components[c].role));
     }
     if (s.cells) s.twice = s.cells->FindTwice();
     if (s.cells && s.cells->unknown()) s.unknown = s.cells->elements();
     s.cells.reset();
   }
   if (s.bad) {
-    return InvalidData("index " + std::to_string(*s.bad) +
-                       " is not more than the one before in its row (zTensor 2.0 §5.2, "
-                       "zt.sparse_csr/1)");
+    return format::internal::BrokenV2(
+        "5.2, zt.sparse_csr/1",
+        "index " + std::to_string(*s.bad) + " is not more than the one before in its row");
   }
   if (s.unknown > 0) {
     return s.TooMuch("its " + std::to_string(s.unknown) +
@@ -314,8 +314,8 @@ Status CellFacts::Check(const Object& object) {
   for (std::size_t d = 0; d < object.shape.size(); ++d) {
     place = place * object.shape[d] + (*s.twice)[d];
   }
-  return InvalidData("two elements name cell " + std::to_string(place) +
-                     " in C order (zTensor 2.0 §5.2, zt.sparse_coo/1)");
+  return format::internal::BrokenV2(
+      "5.2, zt.sparse_coo/1", "two elements name cell " + std::to_string(place) + " in C order");
 }
 
 }  // namespace zt

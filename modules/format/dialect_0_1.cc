@@ -89,9 +89,8 @@ Status Decoder01::DecodeIndex() {
   while (reader_.More(array)) {
     StoredObject& object = manifest_.objects.emplace_back();
     if (auto status = DecodeEntry(object); !status.ok()) {
-      return Annotate(status, object.name.empty()
-                                  ? "entry " + std::to_string(manifest_.objects.size() - 1)
-                                  : TensorContext(object.name));
+      if (!object.name.empty()) return WithTensor(status, object.name);
+      return Annotate(status, "entry " + std::to_string(manifest_.objects.size() - 1));
     }
   }
   return OkStatus();
@@ -142,8 +141,7 @@ Status Decoder01::DecodeCustom(std::string name, StoredObject& object) {
   }
   reader_.Rewind(at);
   ZT_RETURN_IF_ERROR(SkipValue(kEntryDepth));
-  manifest_.warnings.push_back("a custom field is passed over: " +
-                               std::string(Message(value.status())));
+  manifest_.warnings.push_back("a custom field is passed over: " + Message(value.status()));
   return OkStatus();
 }
 

@@ -176,9 +176,7 @@ Status Decoder1x::DecodeObjects() {
     ZT_RETURN_IF_ERROR(ReadKey(&key));
     StoredObject& object = manifest_.objects.emplace_back();
     object.name = key;
-    if (auto status = DecodeObject(object); !status.ok()) {
-      return Annotate(status, TensorContext(object.name));
-    }
+    ZT_RETURN_IF_ERROR(WithTensor(DecodeObject(object), object.name));
   }
   return OkStatus();
 }
@@ -243,9 +241,7 @@ Status Decoder1x::DecodeComponents(StoredObject& object) {
     ZT_RETURN_IF_ERROR(ReadKey(&role));
     StoredComponent& component = object.components.emplace_back();
     component.role = role;
-    if (auto status = DecodeComponent(component); !status.ok()) {
-      return Annotate(status, "component " + Quote(component.role));
-    }
+    ZT_RETURN_IF_ERROR(WithComponent(DecodeComponent(component), component.role));
   }
   if (object.components.empty()) return InvalidData("there is no component");
   const auto role_of = [&](std::size_t i) { return std::string_view(object.components[i].role); };
@@ -505,9 +501,7 @@ Status DialectOf1x::AppendObject(const StoredObject& object, Bytes* out,
   cbor::AppendMapHead(*out, order.size());
   for (const std::size_t i : order) {
     cbor::AppendText(*out, roles[i]);
-    if (auto status = AppendComponent(object, object.components[i], out); !status.ok()) {
-      return Annotate(status, "component " + Quote(roles[i]));
-    }
+    ZT_RETURN_IF_ERROR(WithComponent(AppendComponent(object, object.components[i], out), roles[i]));
   }
   return OkStatus();
 }

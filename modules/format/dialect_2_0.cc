@@ -295,8 +295,8 @@ Status AppendEntryV2(const Object& said, std::span<const StoredComponent> stored
   cbor::AppendMapHead(*out, order.size());
   for (const std::size_t i : order) {
     cbor::AppendText(*out, roles[i]);
-    const Status status = AppendPart(said.components[i].element, stored[i], shards, out);
-    if (!status.ok()) return Annotate(status, "component " + Quote(roles[i]));
+    ZT_RETURN_IF_ERROR(
+        WithComponent(AppendPart(said.components[i].element, stored[i], shards, out), roles[i]));
   }
   AppendShape(said.shape, out);
   cbor::AppendText(*out, "layout");

@@ -238,7 +238,7 @@ StatusOr<std::vector<std::byte>> EncodeManifest(const Manifest& manifest, SpecVe
   ManifestEncoder encoder(version);
   for (const StoredShard& shard : manifest.shards) ZT_RETURN_IF_ERROR(encoder.AddShard(shard));
   for (const StoredObject& object : manifest.objects) {
-    ZT_RETURN_IF_ERROR(AnnotateTensor(encoder.Add(object), object.name));
+    ZT_RETURN_IF_ERROR(WithTensor(encoder.Add(object), object.name));
   }
   ZT_ASSIGN_OR_RETURN(const EncodedManifest encoded, encoder.Finish(manifest.attributes));
   return encoded.Joined();

@@ -14,7 +14,7 @@ inline constexpr std::size_t kMaxNestingV2 = 32;  // containers around a value (
 
 // kDataLoss: a rule of zTensor 2.0 is broken; `section` is where the specification says it, "3.4".
 Status BrokenV2(std::string_view section, std::string_view what);
-// `status`, with the section behind its message unless it names one already.
+// `status`, with the section as the rule that is broken unless it names one already.
 Status InSection(const Status& status, std::string_view section);
 
 // The name of an object, of a part or of an attribute (§3.5); `what` says of which. kDataLoss, as all of these.

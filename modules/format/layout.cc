@@ -7,6 +7,7 @@ module zt.format;
 
 import zt.std;
 import :dialect;
+import :v2;
 import zt.compress;
 import zt.core;
 
@@ -124,7 +125,7 @@ Status Dialect::CheckAlone(const StoredObject& object, Object* declared) const {
     if (status.ok() && decodable) status = CheckStored(object, component);
     if (status.ok()) continue;
     if (object.components.size() == 1) return status;
-    return Annotate(status, "component " + Quote(component.role));
+    return WithComponent(status, component.role);
   }
   if (!decodable) return OkStatus();
   ZT_RETURN_IF_ERROR(ValidateObject(*declared));
@@ -146,19 +147,15 @@ Status Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) co
         end = bytes - std::min<std::uint64_t>(bytes, kTailBytes);
       }
       Status status = CheckPlace(component.offset, component.length, end);
-      if (!status.ok()) {
-        if (object.components.size() > 1) {
-          status = Annotate(status, "component " + Quote(component.role));
-        }
-        return Annotate(status, TensorContext(object.name));
-      }
+      if (object.components.size() > 1) status = WithComponent(status, component.role);
+      ZT_RETURN_IF_ERROR(WithTensor(status, object.name));
       if (component.length > 0) {
         blobs.push_back({component.shard, component.offset, component.length,
                          static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j)});
       }
     }
     declared.name = object.name;
-    ZT_RETURN_IF_ERROR(AnnotateTensor(CheckAlone(object, &declared), object.name));
+    ZT_RETURN_IF_ERROR(WithTensor(CheckAlone(object, &declared), object.name));
   }
   return Cite(CheckDisjoint(manifest, blobs), "2.4");
 }
@@ -179,24 +176,24 @@ Status CheckFrames(const StoredComponent& component, const ContainerTraits& trai
                    std::optional<std::span<const Frame>> frames) {
   if (frames) ZT_RETURN_IF_ERROR(CheckFrames(component.parameters, *frames));
   if (!traits.equal_frames) return OkStatus();
-  if (!frames) return InvalidData("the stream has no seek table (zTensor 2.0 §5.3)");
+  const auto broken = [](std::string_view what) { return format::internal::BrokenV2("5.3", what); };
+  if (!frames) return broken("the stream has no seek table");
   const Codec& codec = *FindCodec(component.encoding);
   for (std::size_t i = 0; i < frames->size(); ++i) {
     const std::uint64_t content = (*frames)[i].content_bytes;
     if (content > traits.max_frame_bytes) {
-      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
-                         " bytes of content, more than 16 MiB (zTensor 2.0 §5.3)");
+      return broken("frame " + std::to_string(i) + " has " + std::to_string(content) +
+                    " bytes of content, more than 16 MiB");
     }
     // Such a stream could only be read in order, where nobody sees how it is cut.
     if (const std::uint64_t bytes = (*frames)[i].bytes; bytes > MostOfFrame(codec, content)) {
-      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(bytes) +
-                         " bytes for " + std::to_string(content) +
-                         " of content, more than one frame takes (zTensor 2.0 §5.3)");
+      return broken("frame " + std::to_string(i) + " has " + std::to_string(bytes) + " bytes for " +
+                    std::to_string(content) + " of content, more than one frame takes");
     }
     if (i + 1 < frames->size() && content != frames->front().content_bytes) {
-      return InvalidData("frame " + std::to_string(i) + " has " + std::to_string(content) +
-                         " bytes of content, the first has " +
-                         std::to_string(frames->front().content_bytes) + " (zTensor 2.0 §5.3)");
+      return broken("frame " + std::to_string(i) + " has " + std::to_string(content) +
+                    " bytes of content, the first has " +
+                    std::to_string(frames->front().content_bytes));
     }
   }
   return OkStatus();

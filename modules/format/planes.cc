@@ -75,7 +75,7 @@ Status CheckPlaneParameters(const CodecParameters& read, const ElementType& elem
   }
   if (read.chunk == 0) return Broken("'chunk' is 0");
   const Status status = CheckPlaneLayout(read);
-  return status.ok() ? status : Broken(std::string(Message(status)));
+  return status.ok() ? status : Broken(Message(status));
 }
 
 namespace {

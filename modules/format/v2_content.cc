@@ -29,7 +29,7 @@ class Content {
     cbor::AppendArrayHead(head, 2);
     cbor::AppendText(head, "zt.content/1");
     hasher_.Update(head);
-    return Each(fields[0], "tensor ", [this] { return Object(); });
+    return Each(fields[0], WithTensor, [this] { return Object(); });
   }
 
  private:
@@ -59,9 +59,9 @@ class Content {
     return found;
   }
 
-  // Hashes the map at `map`, its keys as they are, its values as `value` does. Errors name `what` a key stands for.
+  // Hashes the map at `map`, its keys as they are, its values as `value` does. `with` adds a key to errors.
   template <typename Value>
-  Status Each(const Span& map, std::string_view what, Value value) {
+  Status Each(const Span& map, Status (*with)(const Status&, std::string_view), Value value) {
     const std::size_t after = reader_.position();
     reader_.Rewind(map.begin);
     const cbor::Item head = reader_.Next();
@@ -72,9 +72,7 @@ class Content {
       if (!reader_.Skip(kMaxNesting)) return InvalidData(reader_.error());
       const Span key{at, reader_.position()};
       Copy(key);
-      if (Status status = value(); !status.ok()) {
-        return Annotate(status, std::string(what) + NameAt(key));
-      }
+      if (Status status = value(); !status.ok()) return with(status, NameAt(key));
     }
     reader_.Rewind(after);
     return OkStatus();
@@ -86,7 +84,7 @@ class Content {
     if (!parts || !shape || !layout) return format::internal::BrokenV2("3.3", "a field is missing");
     Head(attributes ? 4 : 3);
     Key("parts");
-    ZT_RETURN_IF_ERROR(Each(parts, "component ", [this] { return Part(); }));
+    ZT_RETURN_IF_ERROR(Each(parts, WithComponent, [this] { return Part(); }));
     Member("shape", shape);
     Member("layout", layout);
     Member("attributes", attributes);
@@ -98,8 +96,8 @@ class Content {
     if (std::ranges::equal(Bytes(type), Bytes(dtype))) type = {};  // it says what the dtype says
     if (!dtype) return format::internal::BrokenV2("3.4", "field 'dtype' is missing");
     if (!digest) {
-      return InvalidArgument(
-          "it has no digest, so that the file has no content digest (zTensor 2.0 §6.4)");
+      return format::internal::InSection(
+          InvalidArgument("it has no digest, so that the file has no content digest"), "6.4");
     }
     Head(type ? 3 : 2);
     Member("type", type);
@@ -127,9 +125,9 @@ class Content {
     return bytes_.subspan(span.begin, span.end - span.begin);
   }
   void Copy(const Span& span) { hasher_.Update(Bytes(span)); }
-  std::string NameAt(const Span& key) {
+  std::string_view NameAt(const Span& key) {
     cbor::Reader reader(bytes_, key.begin);
-    return Quote(reader.Next().text);
+    return reader.Next().text;
   }
 
   std::span<const std::byte> bytes_;

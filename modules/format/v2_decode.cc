@@ -84,7 +84,7 @@ Status DecoderV2::NextName(std::string_view what, std::string* name) {
 Status DecoderV2::Attributes(Value::Map* attributes) {
   ZT_RETURN_IF_ERROR(AttributeKeys());
   auto value = ReadAttribute("attributes", 0);
-  if (!value.ok()) return MakeStatus(StatusCode::kUnimplemented, Message(value.status()));
+  if (!value.ok()) return WithCode(value.status(), StatusCode::kUnimplemented);
   *attributes = std::move(*value->AsMap());
   return OkStatus();
 }
@@ -161,7 +161,7 @@ Status DecoderV2::Objects() {
     ZT_RETURN_IF_ERROR(CheckNameV2("the name", object.name));
     Status status = InSection(DecodeObject(object), "3.3");
     if (status.ok()) status = CheckLayoutRules(object);
-    if (!status.ok()) return Annotate(status, TensorContext(object.name));
+    if (!status.ok()) return WithTensor(status, object.name);
   }
   return OkStatus();
 }
@@ -191,7 +191,7 @@ Status DecoderV2::Parts(StoredObject& object) {
     StoredComponent& part = object.components.emplace_back();
     ZT_RETURN_IF_ERROR(InSection(NextName("a part's name", &part.role), "3.5"));
     ZT_RETURN_IF_ERROR(CheckNameV2("the component", part.role));
-    ZT_RETURN_IF_ERROR(Annotate(InSection(Part(part), "3.4"), "component " + Quote(part.role)));
+    ZT_RETURN_IF_ERROR(WithComponent(InSection(Part(part), "3.4"), part.role));
   }
   return object.components.empty() ? InvalidData("there is no part") : OkStatus();
 }
@@ -321,9 +321,7 @@ StatusOr<Manifest> DecodeV2(std::span<const std::byte> bytes) {
   ZT_RETURN_IF_ERROR(manifest.status());
   for (StoredObject& object : manifest->objects) {
     std::string name = object.name;
-    auto mapped = FromV2(std::move(object));
-    if (!mapped.ok()) return AnnotateTensor(mapped.status(), name);
-    object = *std::move(mapped);
+    ZT_ASSIGN_OR_RETURN(object, WithTensor(FromV2(std::move(object)), name));
   }
   return manifest;
 }

@@ -45,7 +45,7 @@ class Rules {
  private:
   Status Broken(std::string_view what) const { return BrokenV2(section_, what); }
   Status BrokenIn(const Component& part, std::string_view what) const {
-    return Annotate(Broken(what), "component " + Quote(part.role));
+    return WithComponent(Broken(what), part.role);
   }
 
   const Component* Find(std::string_view role) const {

@@ -90,7 +90,7 @@ StatusOr<Object> ToV2(Object object) {
   }
   for (Component& component : object.components) {
     auto element = ElementToV2(component.element);
-    if (!element.ok()) return Annotate(element.status(), "component " + Quote(component.role));
+    if (!element.ok()) return WithComponent(element.status(), component.role);
     component.element = *std::move(element);
   }
   std::string vendor = VendorName(object.format);
@@ -145,8 +145,8 @@ StatusOr<StoredObject> FromV2(StoredObject object) {
   // 2.0 asks nothing of names that are a vendor's: the object is valid, and none of those that we write under them.
   for (StoredComponent& component : object.components) {
     if (!component.undecodable.empty()) continue;
-    component.undecodable = "it breaks the rules of the names that begin with 'ztstream.': " +
-                            std::string(Message(kept));
+    component.undecodable =
+        "it breaks the rules of the names that begin with 'ztstream.': " + Message(kept);
   }
   return object;
 }

@@ -12,7 +12,6 @@ import zt.core;
 namespace zt::format::internal {
 namespace {
 
-constexpr std::string_view kSpecName = "zTensor 2.0 §";
 constexpr std::string_view kVendorPrefix = "ztstream.", kVendorSuffix = "/1";
 constexpr std::size_t kMaxNameBytes = 1024;     // §3.5
 constexpr std::size_t kMaxShardNameBytes = 64;  // §7.1
@@ -29,9 +28,7 @@ Status BrokenV2(std::string_view section, std::string_view what) {
 }
 
 Status InSection(const Status& status, std::string_view section) {
-  if (status.ok() || Message(status).find(kSpecName) != std::string_view::npos) return status;
-  return MakeStatus(status.code(), std::string(Message(status)) + " (" + std::string(kSpecName) +
-                                       std::string(section) + ")");
+  return status.ok() ? status : WithRule(status, "zTensor 2.0 §" + std::string(section));
 }
 
 Status CheckNameV2(std::string_view what, std::string_view name) {

@@ -336,9 +336,8 @@ Status CheckParts(const Reader& reader, std::uint32_t index) {
       ZT_RETURN_IF_ERROR(ReadMixed(reader, index, mixed, c, at, part));
       facts.Add(part);
     }
-    if (Status status = facts.Check(mixed.object, CountIndices(mixed.object)); !status.ok()) {
-      return Annotate(status, "component " + Quote(mixed.object.components[c].role));
-    }
+    ZT_RETURN_IF_ERROR(WithComponent(facts.Check(mixed.object, CountIndices(mixed.object)),
+                                     mixed.object.components[c].role));
   }
   return OkStatus();
 }
@@ -346,19 +345,19 @@ Status CheckParts(const Reader& reader, std::uint32_t index) {
 }  // namespace
 
 Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
-                  const std::function<void(std::uint32_t, std::string_view)>& wrong,
-                  std::vector<std::string>& undecodable) {
+                  const std::function<void(std::uint32_t, VerifyProblem)>& wrong,
+                  std::vector<VerifyProblem>& undecodable) {
   for (std::uint32_t o = 0; o < reader.manifest().objects.size(); ++o) {
     const StoredObject& object = reader.manifest().objects[o];
     if (!IsMixed(reader, o) || bad.contains(o)) continue;
     if (!object.components[0].undecodable.empty()) continue;
-    const Status status = WithoutNames(reader, object.name, CheckParts(reader, o));
+    const Status status = CheckParts(reader, o);
     if (status.code() == StatusCode::kDataLoss) {
-      wrong(o, Message(status));
+      wrong(o, ProblemOf(status, object.name));
     } else if (status.code() == StatusCode::kUnimplemented) {
-      undecodable.push_back(object.name + ": " + std::string(Message(status)));
+      undecodable.push_back(ProblemOf(status, object.name));
     } else if (!status.ok()) {
-      return Annotate(status, TensorContext(object.name));
+      return WithTensor(status, object.name);
     }
   }
   return OkStatus();

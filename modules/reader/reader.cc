@@ -405,23 +405,20 @@ StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<ByteSource> bytes
 StatusOr<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
   struct stat file{};  // before it is opened: what replaces it since is never taken for it
   ::stat(path.c_str(), &file);
-  auto bytes = OpenFile(path);
-  if (!bytes.ok()) return Annotate(bytes.status(), path);
-  auto reader = Open(*std::move(bytes), {.find_shard = ShardsBeside(path)});
-  if (!reader.ok()) return Annotate(reader.status(), path);
-  (*reader)->state_->path = path;
-  (*reader)->state_->file = file;
+  ZT_ASSIGN_OR_RETURN(auto bytes, WithFile(OpenFile(path), path));
+  ZT_ASSIGN_OR_RETURN(auto reader,
+                      WithFile(Open(std::move(bytes), {.find_shard = ShardsBeside(path)}), path));
+  reader->state_->path = path;
+  reader->state_->file = file;
   return reader;
 }
 
 const std::string& Reader::path() const { return state_->path; }
 
 Status Reader::Named(ComponentId id, const Status& status) const {
-  if (status.ok() || state_->path.empty()) return status;
   const auto& objects = state_->manifest.objects;
-  return Annotate(
-      id.object < objects.size() ? AnnotateTensor(status, objects[id.object].name) : status,
-      state_->path);
+  if (status.ok() || id.object >= objects.size()) return WithFile(status, state_->path);
+  return Named(objects[id.object].name, status);
 }
 
 const Manifest& Reader::manifest() const { return state_->manifest; }

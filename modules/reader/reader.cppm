@@ -177,7 +177,7 @@ struct VerifyOptions {
   bool canonical = false;  // the file has to be in its version's canonical form (2.0 §6.3)
 };
 
-// One thing that is wrong with a file.
+// One thing that is wrong with a file, or that was not looked at. Names are raw: to be quoted where they are printed.
 struct VerifyProblem {
   std::string object;     // its name, empty where it is the file's
   std::string component;  // its role, empty where it is the object's
@@ -187,8 +187,8 @@ struct VerifyProblem {
 // What Verify found.
 struct VerifyReport {
   std::vector<VerifyProblem> problems;  // empty: the file is good
-  // Components whose digest algorithm is unknown, with its name.
-  std::vector<std::string> unverified;
+  // Components whose digest algorithm is unknown, with its name as the message.
+  std::vector<VerifyProblem> unverified;
   std::uint64_t objects = 0;     // in the file
   std::uint64_t components = 0;  // in the file
   std::uint64_t digests = 0;     // checked
@@ -201,9 +201,9 @@ struct VerifyReport {
   // them: what earlier generations left, or padding that was not written as zeros (2.0 §2.4, §2.5).
   std::uint64_t unreferenced_bytes = 0;
   // Components that are listed and cannot be decoded, with the reason; their bytes match their digest where they are raw.
-  std::vector<std::string> undecodable;
+  std::vector<VerifyProblem> undecodable;
   // Objects with a rule that was not looked at, because that would take too much memory, and what would be needed.
-  std::vector<std::string> unchecked;
+  std::vector<VerifyProblem> unchecked;
 };
 
 // Reads every byte: padding is zero, digests match the bytes they cover, zstd streams decode to exactly the declared size,
@@ -245,8 +245,8 @@ Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::st
 Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong,
                    std::set<std::uint32_t>& missing);
 
-// An error of a reader's own without the file and the tensor that it names where the reader was opened by its path.
-Status WithoutNames(const Reader& reader, const std::string& object, const Status& status);
+// An error as a finding: of the component that it names, or of `component`.
+VerifyProblem ProblemOf(const Status& status, std::string object, std::string component = "");
 
 // What keeps a file from being canonical (2.0 §6.3): its bytes are compared with those that it would have.
 Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
@@ -255,14 +255,14 @@ Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
 // The rules of the components that the blobs of sparse entries of 0.1.0 mix, of objects that are not `bad` already. What is
 // broken goes to `wrong`, what cannot be taken apart to `undecodable`.
 Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
-                  const std::function<void(std::uint32_t object, std::string_view what)>& wrong,
-                  std::vector<std::string>& undecodable);
+                  const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong,
+                  std::vector<VerifyProblem>& undecodable);
 
 // The rules of CellFacts, of objects that are not `bad` already, can be decoded, and lie in no shard that is `missing`. What
 // is broken goes to `wrong`, what the memory does not suffice for to `unchecked`.
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
-                   const std::function<void(std::uint32_t object, std::string_view what)>& wrong,
-                   std::vector<std::string>& unchecked);
+                   const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong,
+                   std::vector<VerifyProblem>& unchecked);
 
 }  // namespace zt::reader::internal

@@ -289,7 +289,7 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
       return InvalidData(Quote(file.string()) + " is missing" + other);
     }
     return MakeStatus(found.status().code(),
-                      Quote(file.string()) + ": " + std::string(Message(found.status())) + other);
+                      Quote(file.string()) + ": " + Message(found.status()) + other);
   };
 }
 

@@ -63,8 +63,8 @@ Status Show(const Reader& reader, std::uint32_t index, CellFacts& facts) {
 
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
-                   const std::function<void(std::uint32_t, std::string_view)>& wrong,
-                   std::vector<std::string>& unchecked) {
+                   const std::function<void(std::uint32_t, VerifyProblem)>& wrong,
+                   std::vector<VerifyProblem>& unchecked) {
   const Manifest& manifest = reader.manifest();
   if (!Traits(manifest.version).unique_indices) return OkStatus();
   // Objects of the same indices are judged by the same facts.
@@ -72,21 +72,20 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
   for (std::uint32_t o = 0; o < manifest.objects.size(); ++o) {
     const StoredObject& object = manifest.objects[o];
     if (!IsSparse(object) || bad.contains(o) || !CanBeRead(object, missing)) continue;
-    const std::string& name = object.name;
     const Object declared = Declare(object);
     const auto [held, fresh] = seen.try_emplace(KeyOf(object));
     if (fresh) held->second = CellFacts::Make(declared, manifest.version, memory_bytes);
     if (held->second == nullptr) continue;
     Status status;
-    if (fresh) status = WithoutNames(reader, name, Show(reader, o, *held->second));
+    if (fresh) status = Show(reader, o, *held->second);
     if (!status.ok()) held->second = nullptr;
     if (status.ok()) status = held->second->Check(declared);
     if (status.code() == StatusCode::kDataLoss) {
-      wrong(o, Message(status));
+      wrong(o, ProblemOf(status, object.name));
     } else if (status.code() == StatusCode::kUnimplemented) {
-      unchecked.push_back(name + ": " + std::string(Message(status)));
+      unchecked.push_back(ProblemOf(status, object.name));
     } else if (!status.ok()) {
-      return Annotate(status, TensorContext(name));
+      return WithTensor(status, object.name);
     }
   }
   return OkStatus();

@@ -36,8 +36,7 @@ class ReadStage final : public StageOf<RangeTask> {
 }  // namespace
 
 Status Reader::Named(std::string_view name, const Status& status) const {
-  const Status named = AnnotateTensor(status, name);
-  return path().empty() ? named : Annotate(named, path());
+  return WithFile(WithTensor(status, name), path());
 }
 
 StatusOr<ComponentId> Reader::Locate(std::string_view name, std::string_view role) const {
@@ -95,14 +94,9 @@ Status Reader::ReadAll(ComponentId id, std::span<std::byte> out, unsigned thread
 Status Reader::ReadAs(std::string_view name, std::string_view role, DType dtype,
                       const MakeRoom& room) const {
   ZT_ASSIGN_OR_RETURN(const ComponentId id, LocateAs(name, role, dtype));
-  const auto named = [&](const Status& status) {
-    return path().empty() ? AnnotateTensor(status, name) : status;
-  };
   // The frames first: a size that they contradict costs no memory.
-  if (const auto access = FindAccess(id); !access.ok()) return named(access.status());
-  const auto size = DecodedBytes(id);
-  if (!size.ok()) return named(size.status());
-  const std::uint64_t bytes = *size;
+  ZT_RETURN_IF_ERROR(FindAccess(id).status());
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, DecodedBytes(id));
   const std::size_t width = ByteWidth(dtype);
   if (bytes % width != 0) return Named(name, InvalidData("it ends within an element"));
   std::span<std::byte> out;
@@ -111,7 +105,7 @@ Status Reader::ReadAs(std::string_view name, std::string_view role, DType dtype,
   } catch (const std::exception&) {
     return Named(name, IoError("there is no memory for " + std::to_string(bytes) + " bytes"));
   }
-  ZT_RETURN_IF_ERROR(named(ReadAll(id, out)));
+  ZT_RETURN_IF_ERROR(ReadAll(id, out));
   LittleEndian(out, width);
   return OkStatus();
 }

@@ -72,8 +72,8 @@ class FetchStage final : public StageOf<Piece> {
   FetchStage(const Reader& reader, BufferPool& pool) : reader_(reader), pool_(pool) {}
 
   Status Process(Piece& piece) override {
-    return Annotate(piece.range.whole_stream ? StreamWhole(piece) : Fetch(piece),
-                    TensorContext(NameOf(reader_, piece.blob->members.front().id)));
+    return WithTensor(piece.range.whole_stream ? StreamWhole(piece) : Fetch(piece),
+                      NameOf(reader_, piece.blob->members.front().id));
   }
 
  private:
@@ -92,7 +92,7 @@ class FetchStage final : public StageOf<Piece> {
                      ->DecodeFrame(blob.stored.parameters, stored, content.bytes());
       }
       if (!status.ok()) {
-        piece.problem = Message(status);
+        piece.problem = Fact(status);
       } else {
         Look(piece, content.bytes(), piece.range.frame->content_offset);
       }
@@ -133,7 +133,7 @@ class FetchStage final : public StageOf<Piece> {
       }
     });
     ZT_RETURN_IF_ERROR(io);
-    if (!status.ok()) piece.problem = Message(status);
+    if (!status.ok()) piece.problem = Fact(status);
     if (hashers.empty()) return OkStatus();
     // What the decoder did not get to see.
     Buffer rest = pool_.Take(std::min(kStep, c.length - hashed));
@@ -277,7 +277,7 @@ class SumStage final : public StageOf<Piece> {
     } else if (member.declared != nullptr) {
       const Status status =
           blob.facts[member.rule].Check(*member.declared, CountIndices(*member.declared));
-      if (!status.ok()) add(std::string(Message(status)));
+      if (!status.ok()) add(Fact(status));
     }
   }
 
@@ -315,8 +315,9 @@ class Verifier {
     }
     ZT_RETURN_IF_ERROR(pipeline.Drain());
     findings_.Append(std::move(in_order_));
-    const auto add = [this](std::uint32_t o, std::string_view what) {
-      findings_.Add({o, 0}, NameOf(reader_, {o, 0}), "", std::string(what));
+    const auto add = [this](std::uint32_t o, VerifyProblem what) {
+      findings_.Add({o, 0}, std::move(what.object), std::move(what.component),
+                    std::move(what.message));
     };
     const std::set<std::uint32_t> bad = findings_.Objects();
     ZT_RETURN_IF_ERROR(
@@ -362,8 +363,7 @@ class Verifier {
       for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
         const StoredComponent& stored = objects[o].components[c];
         if (!stored.undecodable.empty()) {
-          report_.undecodable.push_back(objects[o].name + "/" + stored.role + ": " +
-                                        stored.undecodable);
+          report_.undecodable.push_back({objects[o].name, stored.role, stored.undecodable});
         }
         const bool hashed = stored.unknown_encoding.empty() &&
                             DigestOrUnknown(stored.digest).kind != DigestKind::kNone;
@@ -399,10 +399,8 @@ class Verifier {
       if (object.components[c].decoded_bytes != kUnknownSize) continue;
       const auto size = reader_.DecodedBytes({index, c});
       if (!size.ok()) {
-        const Status bare = reader::internal::WithoutNames(reader_, object.name, size.status());
-        if (bare.code() != StatusCode::kDataLoss) return Annotate(bare, TensorContext(object.name));
-        findings_.Add({index, c}, object.name, object.components[c].role,
-                      std::string(Message(bare)));
+        if (size.status().code() != StatusCode::kDataLoss) return size.status();
+        findings_.Add({index, c}, object.name, object.components[c].role, Fact(size.status()));
         return false;
       }
       if (declared.components.empty()) declared = Declare(object);
@@ -410,7 +408,7 @@ class Verifier {
     }
     if (declared.components.empty()) return true;
     const Status status = ValidateObject(declared);
-    if (!status.ok()) findings_.Add({index, 0}, object.name, "", std::string(Message(status)));
+    if (!status.ok()) findings_.Add({index, 0}, object.name, "", Fact(status));
     if (status.ok()) sized_.emplace(index, std::make_shared<const Object>(std::move(declared)));
     return status.ok();
   }
@@ -485,8 +483,7 @@ class Verifier {
     const StoredComponent& stored = reader_.component(id);
     const DigestText digest = DigestOrUnknown(stored.digest);
     if (digest.kind == DigestKind::kNone) {
-      report_.unverified.push_back(NameOf(reader_, id) + "/" + stored.role + ": " +
-                                   digest.algorithm);
+      report_.unverified.push_back({NameOf(reader_, id), stored.role, digest.algorithm});
     } else if (digest.kind == DigestKind::kCrc32c && !blob.decoded) {
       blob.crc = true;
     } else {
@@ -510,10 +507,10 @@ class Verifier {
     }
     if (!frames.ok()) {
       if (frames.status().code() != StatusCode::kDataLoss) {
-        return Annotate(frames.status(), TensorContext(NameOf(reader_, blob->members[0].id)));
+        return WithTensor(frames.status(), NameOf(reader_, blob->members[0].id));
       }
       // Digests of the stored bytes are checked all the same.
-      blob->problem = Message(frames.status());
+      blob->problem = Fact(frames.status());
       blob->rules.clear();
       return SendStored(pipeline, blob);
     }
@@ -575,9 +572,7 @@ StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options
     return InvalidArgument("threads is " + std::to_string(options.threads) + ", more than " +
                            std::to_string(kMaxThreads));
   }
-  auto report = Verifier(reader, options).Run();
-  if (!report.ok() && !reader.path().empty()) return Annotate(report.status(), reader.path());
-  return report;
+  return WithFile(Verifier(reader, options).Run(), reader.path());
 }
 
 }  // namespace zt

@@ -60,11 +60,8 @@ StatusOr<std::uint64_t> NonzeroBytes(const Reader& reader, std::uint64_t begin, 
 
 }  // namespace
 
-Status WithoutNames(const Reader& reader, const std::string& object, const Status& status) {
-  const std::string names = reader.path() + ": " + TensorContext(object) + ": ";
-  const std::string_view message = Message(status);
-  if (!message.starts_with(names)) return status;
-  return MakeStatus(status.code(), message.substr(names.size()));
+VerifyProblem ProblemOf(const Status& status, std::string object, std::string component) {
+  return {std::move(object), ComponentOf(status).value_or(std::move(component)), Fact(status)};
 }
 
 // The gaps between header, blobs and manifest are zero. In versions that ask nothing of them, what they hold is counted only.
@@ -105,12 +102,13 @@ Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::
         DigestOfShard(reader.bytes(), shard, i, known ? expected.kind : DigestKind::kXxh3);
     if (found.status().code() == StatusCode::kUnavailable) return found.status();
     if (!found.ok()) {
-      wrong.emplace_back(Message(found.status()));
+      wrong.push_back(Fact(found.status()));
       missing.insert(static_cast<std::uint32_t>(i + 1));
     } else if (!known) {
-      report.unverified.push_back("shard " + shard.name + ": " + expected.algorithm);
+      report.unverified.push_back(
+          {"", "", "shard " + Quote(shard.name) + ": " + expected.algorithm});
     } else if (const Status same = CompareDigest(shard, expected, *found); !same.ok()) {
-      wrong.emplace_back(Message(same));
+      wrong.push_back(Fact(same));
     } else {
       ++report.digests;
     }

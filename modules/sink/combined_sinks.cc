@@ -54,7 +54,7 @@ class Tee final : public Sink {
   Status Each(const Call& call) {
     for (const auto& sink : sinks_) {
       const Status status = call(*sink);
-      if (!status.ok()) return sinks_.size() == 1 ? status : Annotate(status, sink->name());
+      if (!status.ok()) return WithFile(status, sink->name());
     }
     return OkStatus();
   }

@@ -392,9 +392,7 @@ void AbandonTemporaryFiles() {
 
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
                                                const FileSinkOptions& options) {
-  auto sink = CreateUnnamed(path, options);
-  if (!sink.ok() && !path.empty()) return Annotate(sink.status(), path);
-  return sink;
+  return WithFile(CreateUnnamed(path, options), path);
 }
 
 }  // namespace zt

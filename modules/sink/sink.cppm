@@ -11,8 +11,8 @@ export namespace zt {
 using Pieces = std::span<const std::span<const std::byte>>;
 
 // A destination. Its one owner (zt.writer) appends, then calls Finish once or Abort; the destructor aborts what was
-// not finished and reports nothing. Not thread-safe but for WriteAt. Messages do not name the sink; callers
-// annotate with name().
+// not finished and reports nothing. Not thread-safe but for WriteAt. Errors do not name the sink; callers
+// add name().
 class Sink {
  public:
   virtual ~Sink() = default;

@@ -22,7 +22,7 @@ class ByteSource {
   virtual bool sequential() const = 0;
 
   // Fills `out` from `offset`, whole, or fails: kDataLoss where the bytes end first, kUnavailable where the
-  // system refuses. The message does not name the source; callers annotate with name().
+  // system refuses. Errors do not name the source; callers add name().
   virtual Status ReadAt(std::uint64_t offset, std::span<std::byte> out) = 0;
 
   // As ReadAt for consecutive bytes that go to several places (at most 512): one system call where possible.
@@ -178,6 +178,9 @@ class MemorySource final : public TensorSource {
  private:
   std::vector<std::vector<std::span<const std::byte>>> bytes_;
 };
+
+// An error of a source's, with the tensor and the file that it is about.
+Status AtTensor(const TensorSource& source, ComponentId id, const Status& status);
 
 // Several inputs as one, in the order given. A name in two of them is kDataLoss naming both files; of attributes
 // that disagree the first is kept, with a warning. `names`, one for each source, are for messages: they become the

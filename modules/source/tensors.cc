@@ -111,6 +111,11 @@ class MergedSource final : public TensorSource {
 
 }  // namespace
 
+Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
+  if (status.ok()) return status;
+  return WithFile(WithTensor(status, source.objects()[id.object].name), source.file(id));
+}
+
 std::optional<Identity> TensorSource::identity(ComponentId id) const {
   const auto at = extent(id);
   if (!at) return std::nullopt;
@@ -119,21 +124,23 @@ std::optional<Identity> TensorSource::identity(ComponentId id) const {
 
 Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> components) {
   if (components.size() != object.components.size()) {
-    return InvalidArgument(TensorContext(object.name) + ": " +
-                           std::to_string(object.components.size()) + " components declared, " +
-                           std::to_string(components.size()) + " given");
+    return WithTensor(
+        InvalidArgument(std::to_string(object.components.size()) + " components declared, " +
+                        std::to_string(components.size()) + " given"),
+        object.name);
   }
   for (std::size_t i = 0; i < components.size(); ++i) {
     if (object.components[i].bytes == kUnknownSize)
       object.components[i].bytes = components[i].size();
     if (object.components[i].bytes != components[i].size()) {
-      return InvalidArgument(TensorContext(object.name) + ": component " +
-                             Quote(object.components[i].role) + " declares " +
-                             std::to_string(object.components[i].bytes) + " bytes, " +
-                             std::to_string(components[i].size()) + " given");
+      return WithTensor(
+          InvalidArgument("component " + Quote(object.components[i].role) + " declares " +
+                          std::to_string(object.components[i].bytes) + " bytes, " +
+                          std::to_string(components[i].size()) + " given"),
+          object.name);
     }
   }
-  ZT_RETURN_IF_ERROR(AnnotateTensor(OfCaller(ValidateObject(object)), object.name));
+  ZT_RETURN_IF_ERROR(WithTensor(OfCaller(ValidateObject(object)), object.name));
   objects_.push_back(std::move(object));
   bytes_.push_back(std::move(components));
   return OkStatus();

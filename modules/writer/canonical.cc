@@ -250,9 +250,8 @@ class Finder {
 
   Status Named(std::size_t i, const Status& status) const {
     if (status.ok()) return status;
-    const Status named = AnnotateTensor(status, plan_.objects[all_[i].object].object->name);
-    const std::string& file = source_.file(PlannedOf(i).source);
-    return file.empty() ? named : Annotate(named, file);
+    return WithFile(WithTensor(status, plan_.objects[all_[i].object].object->name),
+                    source_.file(PlannedOf(i).source));
   }
 
   TensorSource& source_;
@@ -289,7 +288,7 @@ Status MakeCanonical(TensorSource& source, Plan& plan) {
       }
       planned.components[c].storage = {.compression = Compression::kNone, .digest = traits.digest};
     }
-    ZT_RETURN_IF_ERROR(AnnotateTensor(status, object.name));
+    ZT_RETURN_IF_ERROR(WithTensor(status, object.name));
   }
   std::vector<std::pair<ComponentId, ComponentId>> shared;
   SortPlan(plan, shared);

@@ -70,15 +70,11 @@ Status CheckFit(const NumericCounts& counts, const ElementType& element) {
 
 Status Piece::Named(const Status& status) const {
   if (status.ok()) return status;
-  const Status named = Annotate(status, TensorContext(object->name));
-  const std::string_view file =
-      state->source == nullptr ? std::string_view() : state->source->file(state->id);
-  return file.empty() ? named : Annotate(named, file);
+  const Status named = WithTensor(status, object->name);
+  return state->source == nullptr ? named : WithFile(named, state->source->file(state->id));
 }
 
 namespace {
-
-ComponentState& StateOf(const Piece& piece) { return *piece.state; }
 
 // A stage of the caller's.
 class CustomStage final : public PieceStage {
@@ -105,7 +101,7 @@ class TransformStage final : public StageOf<Batch> {
       const std::span<std::byte> out = free.first(TransformedBytes(piece));
       free = free.subspan(Room(piece));
       const Status status = Caught([&] {
-        StateOf(piece).transform->Apply(piece.bytes(), out, piece.counts);
+        piece.state->transform->Apply(piece.bytes(), out, piece.counts);
         return OkStatus();
       });
       if (!status.ok()) return piece.Named(status);
@@ -119,9 +115,9 @@ class TransformStage final : public StageOf<Batch> {
   }
 
  private:
-  static bool IsTransformed(const Piece& piece) { return StateOf(piece).transform != nullptr; }
+  static bool IsTransformed(const Piece& piece) { return piece.state->transform != nullptr; }
   static std::size_t TransformedBytes(const Piece& piece) {
-    const Transform* transform = StateOf(piece).transform.get();
+    const Transform* transform = piece.state->transform.get();
     if (transform == nullptr) return 0;
     return piece.bytes().size() / transform->input_unit() * transform->output_unit();
   }
@@ -139,10 +135,10 @@ class LookStage final : public PieceStage {
     return sizes_change_ ? StageOrder::kInChain : StageOrder::kParallel;
   }
   Status ProcessPiece(Piece& chunk) override {
-    ComponentState& state = StateOf(chunk);
+    ComponentState& state = *chunk.state;
     if (sizes_change_)
       chunk.offset = std::exchange(state.looked, state.looked + chunk.bytes().size());
-    for (const DataRule& rule : StateOf(chunk).rules) {
+    for (const DataRule& rule : chunk.state->rules) {
       chunk.facts.emplace_back(rule, chunk.offset).Add(chunk.bytes());
     }
     return OkStatus();
@@ -158,7 +154,7 @@ class CompressStage final : public StageOf<Batch> {
   Status Process(Batch& batch) override {
     std::size_t bound = 0;
     for (const Piece& chunk : batch.pieces) {
-      if (Wanted(chunk)) bound += StateOf(chunk).storage.codec->Bound(chunk.bytes().size());
+      if (Wanted(chunk)) bound += chunk.state->storage.codec->Bound(chunk.bytes().size());
     }
     if (bound == 0) return OkStatus();
     batch.encoded = pool_.Take(bound);
@@ -167,7 +163,7 @@ class CompressStage final : public StageOf<Batch> {
       if (!Wanted(chunk)) continue;
       // The wish may have changed since the bound was summed (another chunk of the component was found
       // incompressible); then less room is used, never more.
-      const ComponentState& state = StateOf(chunk);
+      const ComponentState& state = *chunk.state;
       auto size = codecs_.EncoderOf(state).Encode(state.storage.parameters, chunk.bytes(), free);
       if (!size.ok()) return chunk.Named(size.status());
       chunk.encoded = free.first(*size);
@@ -180,7 +176,7 @@ class CompressStage final : public StageOf<Batch> {
   // Chunks are compressed before it is known whether the component gains; only once it is known that it does not is
   // the work saved. What is stored does not depend on it.
   static bool Wanted(const Piece& chunk) {
-    const ComponentState& state = StateOf(chunk);
+    const ComponentState& state = *chunk.state;
     switch (state.storage.compression) {
       case Compression::kNone:
         return false;
@@ -202,7 +198,7 @@ class PlaceStage final : public PieceStage {
       : placer_(placer), codecs_(codecs), traits_(Traits(spec)) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status ProcessPiece(Piece& chunk) override {
-    ComponentState& state = StateOf(chunk);
+    ComponentState& state = *chunk.state;
     if (chunk.first) {
       state.choice = Gains(chunk, state) ? ComponentState::kEncoded : ComponentState::kRaw;
       const Placer::Gap gap = placer_.Open();
@@ -268,7 +264,7 @@ class HashStage final : public PieceStage {
   explicit HashStage(bool decoded) : decoded_(decoded) {}
   StageOrder order() const override { return StageOrder::kInChain; }
   Status ProcessPiece(Piece& chunk) override {
-    ComponentState& state = StateOf(chunk);
+    ComponentState& state = *chunk.state;
     const DigestKind kind = state.storage.digest;
     if (kind == DigestKind::kNone || kind == DigestKind::kCrc32c) return OkStatus();
     if (chunk.first) state.hasher = MakeHasher(kind);
@@ -285,7 +281,7 @@ class HashStage final : public PieceStage {
 class CrcStage final : public PieceStage {
  public:
   Status ProcessPiece(Piece& chunk) override {
-    if (StateOf(chunk).storage.digest == DigestKind::kCrc32c) {
+    if (chunk.state->storage.digest == DigestKind::kCrc32c) {
       chunk.crc = Crc32c(chunk.trailer, Crc32c(chunk.stored));
     }
     return OkStatus();
@@ -339,8 +335,7 @@ class WriteStage final : public StageOf<Batch> {
   Status Write(const Piece& first, Pieces pieces) {
     const Status status =
         Caught([&] { return place_ ? sink_.WriteAt(first.place, pieces) : sink_.Append(pieces); });
-    if (status.ok()) return status;
-    return Annotate(Annotate(status, TensorContext(first.object->name)), sink_.name());
+    return WithFile(WithTensor(status, first.object->name), sink_.name());
   }
 
   Sink& sink_;
@@ -374,7 +369,7 @@ class ReportStage final : public StageOf<Batch> {
 Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces) {
   const Status status =
       Caught([&] { return sink.can_place() ? sink.WriteAt(place, pieces) : sink.Append(pieces); });
-  return Annotate(status, sink.name());
+  return WithFile(status, sink.name());
 }
 
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options) {

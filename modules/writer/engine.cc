@@ -56,7 +56,7 @@ Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
   }
   const auto& declared = planned.object->components;
   const auto wrong = [&](const std::string& what) {
-    return InvalidArgument(TensorContext(planned.object->name) + ": " + what);
+    return WithTensor(InvalidArgument(what), planned.object->name);
   };
   if (declared.empty()) return wrong("the declaration has no component");
   if (planned.components.size() != declared.size()) {
@@ -72,16 +72,15 @@ Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
     if (source.objects()[id.object].components[id.component].bytes != kUnknownSize) continue;
     const Status status = wrong("the source does not know the size of component " +
                                 Quote(declared[c].role) + "; Writer::Begin takes such bytes");
-    return source.file(id).empty() ? status : Annotate(status, source.file(id));
+    return WithFile(status, source.file(id));
   }
   return OkStatus();
 }
 
 // With the names of the first component's file and of the tensor.
 Status NamedBy(const TensorSource& source, const PlannedObject& planned, const Status& status) {
-  const Status named = AnnotateTensor(status, planned.object->name);
   const ComponentId id = planned.components.empty() ? ComponentId{} : planned.components[0].source;
-  return source.file(id).empty() ? named : Annotate(named, source.file(id));
+  return WithFile(WithTensor(status, planned.object->name), source.file(id));
 }
 
 // A format of one's own has a name with a version behind a slash: "example.growing/1".
@@ -102,8 +101,9 @@ Status NoteShared(PlanState& run) {
       if (!(*with < ComponentId{i, c}) ||
           with->component >= objects[with->object].components.size() ||
           objects[with->object].components[with->component].shared_with) {
-        return InvalidArgument(TensorContext(objects[i].object->name) +
-                               ": the plan has it share the blob of a component that has none");
+        return WithTensor(
+            InvalidArgument("the plan has it share the blob of a component that has none"),
+            objects[i].object->name);
       }
       run.shared[*with].by.push_back({i, c});
     }
@@ -197,7 +197,7 @@ StatusOr<std::uint64_t> Publisher::End(Placer& placer, const EncodedManifest& ma
   pieces.emplace_back(footer);
   ZT_RETURN_IF_ERROR(WriteTo(sink_, end, pieces));
   const std::uint64_t total = gap.begin + manifest.bytes + footer.size();
-  ZT_RETURN_IF_ERROR(Annotate(Caught([&] { return sink_.Finish(total); }), sink_.name()));
+  ZT_RETURN_IF_ERROR(WithFile(Caught([&] { return sink_.Finish(total); }), sink_.name()));
   return total;
 }
 
@@ -232,12 +232,12 @@ Status Engine::Fail(const Status& status) {
 
 Status Engine::AddName(std::string_view name, std::uint32_t object) {
   if (names_.Add(name, object)) return OkStatus();
-  return InvalidArgument(TensorContext(name) + ": the name was added before");
+  return WithTensor(InvalidArgument("the name was added before"), name);
 }
 
 Status Engine::AddAlias(std::string name, std::string_view of) {
   const auto object = names_.Find(of);
-  if (!object) return InvalidArgument(TensorContext(name) + ": there is no " + TensorContext(of));
+  if (!object) return WithTensor(InvalidArgument("there is no " + TensorContext(of)), name);
   ZT_RETURN_IF_ERROR(AddName(name, *object));
   aliases_.push_back({std::move(name), *object});
   return OkStatus();
@@ -250,7 +250,7 @@ Status Engine::AddShard(const StoredShard& shard, std::vector<StoredObject> stor
   for (StoredObject& object : stored) {
     for (StoredComponent& component : object.components) component.shard = shards_;
     ZT_RETURN_IF_ERROR(AddName(object.name, objects++));
-    ZT_RETURN_IF_ERROR(AnnotateTensor(record_.manifest.Add(object), object.name));
+    ZT_RETURN_IF_ERROR(WithTensor(record_.manifest.Add(object), object.name));
   }
   return OkStatus();
 }
@@ -261,7 +261,7 @@ Status Engine::Reserve(const PlanSums& sums) {
   const auto wanted = CheckedAdd(promised_, sums.output_bytes);
   if (!wanted) return OkStatus();
   promised_ = *wanted;
-  return Annotate(Caught([&] { return sink_->Reserve(promised_); }), sink_->name());
+  return WithFile(Caught([&] { return sink_->Reserve(promised_); }), sink_->name());
 }
 
 void Engine::FinishLater(TensorSource& source) {
@@ -370,7 +370,7 @@ Status Engine::CheckDeclared(const Object& object, std::span<const ResolvedStora
     }
     return CheckFormat(object, whole);
   };
-  return AnnotateTensor(check(), object.name);
+  return WithTensor(check(), object.name);
 }
 
 Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums& sums,

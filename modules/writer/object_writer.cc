@@ -93,11 +93,12 @@ struct ObjectWriter::State : OpenObject {
   }
 
   Status WrongSize(std::uint64_t bytes) const {
-    return Annotate(InvalidArgument("component " + Quote(object->components[at].role) +
-                                    " declares " + std::to_string(object->components[at].bytes) +
-                                    " bytes, " + std::to_string(bytes) + " were appended"),
-                    TensorContext(object->name));
+    return Named(InvalidArgument("component " + Quote(object->components[at].role) + " declares " +
+                                 std::to_string(object->components[at].bytes) + " bytes, " +
+                                 std::to_string(bytes) + " were appended"));
   }
+
+  Status Named(const Status& status) const { return WithTensor(status, object->name); }
 
   Status CheckSize() {
     const std::uint64_t declared = object->components[at].bytes;
@@ -115,17 +116,16 @@ struct ObjectWriter::State : OpenObject {
       LittleEndian(swapped, ByteWidth(dtype));
       return Append(swapped);
     }
-    return InvalidArgument(TensorContext(object->name) + ": component " + Quote(declared.role) +
-                           " is of " + std::string(Name(declared.element.dtype)) +
-                           ", what was to be appended of " + std::string(Name(dtype)));
+    return Named(InvalidArgument("component " + Quote(declared.role) + " is of " +
+                                 std::string(Name(declared.element.dtype)) +
+                                 ", what was to be appended of " + std::string(Name(dtype))));
   }
 
   Status SetLeadingDimension(std::uint64_t size) {
     if (object->shape.empty() || object->format == "sparse_coo") {
-      return FailedPrecondition(TensorContext(object->name) +
-                                (object->shape.empty()
-                                     ? ": it is a scalar, which has no leading dimension"
-                                     : ": the shape of sparse_coo is fixed when it is begun"));
+      return Named(FailedPrecondition(object->shape.empty()
+                                          ? "it is a scalar, which has no leading dimension"
+                                          : "the shape of sparse_coo is fixed when it is begun"));
     }
     actual.shape[0] = size;
     changed = true;
@@ -162,7 +162,7 @@ struct ObjectWriter::State : OpenObject {
 
   Status NextComponent() {
     if (at + 1 >= object->components.size()) {
-      return FailedPrecondition(TensorContext(object->name) + ": there is no further component");
+      return Named(FailedPrecondition("there is no further component"));
     }
     ZT_RETURN_IF_ERROR(CheckSize());
     ZT_RETURN_IF_ERROR(Send(true));
@@ -173,8 +173,8 @@ struct ObjectWriter::State : OpenObject {
 
   Status Finish() {
     if (at + 1 != object->components.size()) {
-      return FailedPrecondition(TensorContext(object->name) + ": component " +
-                                Quote(object->components[at + 1].role) + " was never begun");
+      return Named(FailedPrecondition("component " + Quote(object->components[at + 1].role) +
+                                      " was never begun"));
     }
     ZT_RETURN_IF_ERROR(CheckSize());
     ZT_RETURN_IF_ERROR(engine->CheckDeclared(actual, storage, true));
@@ -189,8 +189,7 @@ ObjectWriter::~ObjectWriter() {
   if (s.engine == nullptr) return;  // finished, or the writer is gone
   s.engine->Close();
   (void)s.engine->Guarded([&] {
-    return s.engine->Fail(FailedPrecondition(TensorContext(s.object->name) +
-                                             ": the object was dropped before Finish"));
+    return s.engine->Fail(s.Named(FailedPrecondition("the object was dropped before Finish")));
   });
 }
 

@@ -54,7 +54,7 @@ class Planner {
     } catch (...) {
       const Status status = OfException();
       if (source_.objects().empty()) return status;
-      return InFile(AnnotateTensor(status, source_.objects()[current_].name), current_);
+      return Named(status, current_);
     }
   }
 
@@ -67,14 +67,15 @@ class Planner {
     }
     if (options_.attributes) plan_.attributes = source_.attributes();
     plan_.on_overflow = options_.on_overflow;
-    ZT_RETURN_IF_ERROR(InFile(CheckExpressible(plan_.attributes, options_.spec), 0));
-    ZT_RETURN_IF_ERROR(InFile(budget_.Take(plan_.attributes), 0));
+    ZT_RETURN_IF_ERROR(
+        WithFile(CheckExpressible(plan_.attributes, options_.spec), source_.file({})));
+    ZT_RETURN_IF_ERROR(WithFile(budget_.Take(plan_.attributes), source_.file({})));
     plan_.objects.reserve(source_.objects().size());
     for (std::uint32_t i = 0; i < source_.objects().size(); ++i) {
       const Object& object = source_.objects()[i];
       current_ = i;
       if (options_.keep && !options_.keep(object)) continue;
-      ZT_RETURN_IF_ERROR(InFile(AnnotateTensor(AddObject(i, object), object.name), i));
+      ZT_RETURN_IF_ERROR(Named(AddObject(i, object), i));
     }
     if (options_.rename) ZT_RETURN_IF_ERROR(CheckNames());
     ShareBlobs();
@@ -89,18 +90,14 @@ class Planner {
     if (!twice) return OkStatus();
     const auto source_of = [&](std::size_t i) { return planned[i].components[0].source.object; };
     const auto name_of = [&](std::size_t i) { return source_.objects()[source_of(i)].name; };
-    return InFile(AnnotateTensor(InvalidArgument("it and " + TensorContext(name_of(twice->first)) +
-                                                 " would both be named " +
-                                                 Quote(planned[twice->again].object->name)),
-                                 name_of(twice->again)),
-                  source_of(twice->again));
+    return Named(
+        InvalidArgument("it and " + TensorContext(name_of(twice->first)) + " would both be named " +
+                        Quote(planned[twice->again].object->name)),
+        source_of(twice->again));
   }
 
-  // The file that holds the object, where the source knows it, before the message.
-  Status InFile(const Status& status, std::uint32_t object) const {
-    if (status.ok()) return status;
-    const std::string& file = source_.file({object, 0});
-    return file.empty() ? status : Annotate(status, file);
+  Status Named(const Status& status, std::uint32_t object) const {
+    return AtTensor(source_, {object, 0}, status);
   }
 
   Status AddObject(std::uint32_t index, const Object& from) {

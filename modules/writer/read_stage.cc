@@ -14,8 +14,6 @@ import zt.source;
 namespace zt::writer::internal {
 namespace {
 
-const ComponentState& StateOf(const Piece& piece) { return *piece.state; }
-
 // Fetches bytes. Chunks of sequential components are read by the in-order instance, the others by the parallel
 // one. Small chunks share the batch's arena, and neighbours in the file come with one call.
 class ReadStage final : public StageOf<Batch> {
@@ -45,7 +43,7 @@ class ReadStage final : public StageOf<Batch> {
 
  private:
   bool Mine(const Piece& chunk) const {
-    const ComponentState& state = StateOf(chunk);
+    const ComponentState& state = *chunk.state;
     return state.source != nullptr && state.sequential == sequential_;
   }
 
@@ -55,7 +53,7 @@ class ReadStage final : public StageOf<Batch> {
     if (!batch.input.empty()) return OkStatus();
     std::uint64_t total = 0;
     for (Piece& chunk : batch.pieces) {
-      const ComponentState& state = StateOf(chunk);
+      const ComponentState& state = *chunk.state;
       if (state.source == nullptr) continue;
       using View = std::optional<std::span<const std::byte>>;
       ZT_ASSIGN_OR_RETURN(const View view,
@@ -69,7 +67,7 @@ class ReadStage final : public StageOf<Batch> {
     batch.input = pool_.Take(total);
     std::span<std::byte> free = batch.input.bytes();
     for (Piece& chunk : batch.pieces) {
-      if (StateOf(chunk).source == nullptr || !chunk.bytes().empty()) continue;
+      if (chunk.state->source == nullptr || !chunk.bytes().empty()) continue;
       chunk.Borrow(free.first(chunk.input_bytes));
       free = free.subspan(chunk.input_bytes);
     }
@@ -95,7 +93,7 @@ class ReadStage final : public StageOf<Batch> {
     if (run.size() > 1) {
       std::size_t bytes = 0;
       for (const Piece& chunk : run) bytes += chunk.bytes().size();
-      const ComponentState& state = StateOf(run[0]);
+      const ComponentState& state = *run[0].state;
       const Extent extent = *state.source->extent(state.id);
       // Which of the neighbours failed is not known: they are read one by one then, for the name.
       const std::span<std::byte> out = {const_cast<std::byte*>(run[0].bytes().data()), bytes};
@@ -103,7 +101,7 @@ class ReadStage final : public StageOf<Batch> {
       if (Caught([&] { return extent.bytes->ReadAt(at, out); }).ok()) return OkStatus();
     }
     for (const Piece& chunk : run) {
-      const ComponentState& from = StateOf(chunk);
+      const ComponentState& from = *chunk.state;
       const auto out =
           std::span(const_cast<std::byte*>(chunk.bytes().data()), chunk.bytes().size());
       ZT_RETURN_IF_ERROR(
@@ -120,7 +118,7 @@ class ReadStage final : public StageOf<Batch> {
     for (std::size_t k = first; k < batch.pieces.size(); ++k, ++run) {
       const Piece& chunk = batch.pieces[k];
       if (!ToRead(batch, chunk)) break;
-      const ComponentState& state = StateOf(chunk);
+      const ComponentState& state = *chunk.state;
       using At = std::optional<Extent>;
       ZT_ASSIGN_OR_RETURN(const At extent,
                           Asked<At>(chunk, [&] { return state.source->extent(state.id); }));

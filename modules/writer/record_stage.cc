@@ -21,8 +21,6 @@ import zt.transform;
 namespace zt::writer::internal {
 namespace {
 
-const ComponentState& StateOf(const Piece& piece) { return *piece.state; }
-
 // True where no component has a blob of its own.
 bool OnlyShares(const PlannedObject& object) {
   return std::all_of(object.components.begin(), object.components.end(),
@@ -111,7 +109,7 @@ class EntryStage final : public StageOf<Batch> {
  private:
   // The most bytes of a chunk's entry; 0 where it is left to record.
   static std::size_t Room(const Piece& chunk) {
-    const ComponentState& state = StateOf(chunk);
+    const ComponentState& state = *chunk.state;
     const bool whole = chunk.first && chunk.last && state.ends_object && chunk.closing == nullptr;
     return whole && !Shares(state) ? EntryBytes(*state.object) : 0;
   }
@@ -125,7 +123,7 @@ class EntryStage final : public StageOf<Batch> {
   }
 
   Status Encode(Piece& chunk, Entry& entry, std::vector<std::byte>& out) const {
-    const ComponentState& state = StateOf(chunk);
+    const ComponentState& state = *chunk.state;
     const Blob sums = {.offset = chunk.place,
                        .length = chunk.stored.size() + chunk.trailer.size(),
                        .decoded_bytes = chunk.bytes().size()};
@@ -165,7 +163,7 @@ class RecordStage final : public PieceStage {
     } else {
       for (std::size_t i = 0; i < sums_.facts.size(); ++i) sums_.facts[i].Merge(chunk.facts[i]);
     }
-    ShowCells(StateOf(chunk), chunk.bytes());
+    ShowCells(*chunk.state, chunk.bytes());
     record_.bytes_done += chunk.input_bytes;
     record_.stored_done += bytes;
     return chunk.last ? Complete(chunk) : OkStatus();
@@ -188,7 +186,7 @@ class RecordStage final : public PieceStage {
   }
 
   Status Complete(const Piece& chunk) {
-    const ComponentState& state = StateOf(chunk);
+    const ComponentState& state = *chunk.state;
     ZT_RETURN_IF_ERROR(CheckSize(state.object->components[state.at.component], sums_.content));
     ZT_RETURN_IF_ERROR(CheckNumbers(state, state.object->components[state.at.component].element));
     if (chunk.entry) {
@@ -229,7 +227,7 @@ class RecordStage final : public PieceStage {
     const auto held = std::ranges::find(facts, *rule, &DataFacts::rule);
     const Status status = Blamed(state, held->Check(object, CountIndices(object)));
     if (status.ok() || object.components.size() == 1) return status;
-    return Annotate(status, "component " + Quote(object.components[component].role));
+    return WithComponent(status, object.components[component].role);
   }
 
   // What is wrong with bytes that a caller brought is the caller's.
@@ -264,7 +262,10 @@ class RecordStage final : public PieceStage {
       const Status status = Add(
           state, object, cells == state.plan->cells.end() ? nullptr : cells->second.facts.get());
       if (!status.ok() && i != state.at.object) {
-        return Annotate(status, TensorContext(object.name) + ", which has the same bytes");
+        return WithTensor(
+            WithFact(status, std::string(status.message()) + "; its bytes are those of " +
+                                 TensorContext(state.object->name)),
+            object.name);
       }
       ZT_RETURN_IF_ERROR(status);
       ++i;
@@ -295,7 +296,8 @@ class RecordStage final : public PieceStage {
   // The source's own version may allow what this one does not.
   static Status CheckCells(const ComponentState& state, const Object& object, CellFacts& cells) {
     const Status status = Blamed(state, cells.Check(object));
-    return status.code() == StatusCode::kDataLoss ? Unsupported(Message(status)) : status;
+    return status.code() == StatusCode::kDataLoss ? WithCode(status, StatusCode::kUnimplemented)
+                                                  : status;
   }
 
   Record& record_;

@@ -120,9 +120,10 @@ struct Writer::State {
   Status FillStorage(const Object& object, std::vector<Storage>& storage) const {
     if (storage.empty()) storage.assign(object.components.size(), engine.options.storage);
     if (storage.size() == object.components.size()) return OkStatus();
-    return InvalidArgument(TensorContext(object.name) + ": storage is given for " +
-                           std::to_string(storage.size()) + " of " +
-                           std::to_string(object.components.size()) + " components");
+    return WithTensor(
+        InvalidArgument("storage is given for " + std::to_string(storage.size()) + " of " +
+                        std::to_string(object.components.size()) + " components"),
+        object.name);
   }
 
   Status AddSource(TensorSource& source, const Plan& plan) {
@@ -143,13 +144,12 @@ struct Writer::State {
     MemorySource& source = memory->source;
     ZT_RETURN_IF_ERROR(source.Add(std::move(object), std::move(components)));
     const Object& declared = source.objects()[0];
-    ZT_RETURN_IF_ERROR(
-        AnnotateTensor(writer::internal::CheckFormat(declared, true), declared.name));
+    ZT_RETURN_IF_ERROR(WithTensor(writer::internal::CheckFormat(declared, true), declared.name));
     PlanOptions options;
     options.spec = engine.options.spec;
     options.storage.digest = storage.empty() ? std::nullopt : storage.front().digest;
     ZT_ASSIGN_OR_RETURN(memory->plan, MakePlan(source, options));
-    ZT_RETURN_IF_ERROR(AnnotateTensor(SetStorage(memory->plan.objects[0], storage), declared.name));
+    ZT_RETURN_IF_ERROR(WithTensor(SetStorage(memory->plan.objects[0], storage), declared.name));
     ZT_ASSIGN_OR_RETURN(const writer::internal::PlanSums sums,
                         engine.CheckPlan(source, memory->plan));
     return engine.AddPlanned(source, memory->plan, sums, memory);
@@ -176,7 +176,7 @@ struct Writer::State {
   Status AddDense(const std::string& name, Shape shape, ElementType element,
                   std::span<const std::byte> bytes, std::shared_ptr<const void> kept) {
     auto object = DenseObject(name, std::move(shape), std::move(element));
-    if (!object.ok()) return AnnotateTensor(OfCaller(object.status()), name);
+    if (!object.ok()) return WithTensor(OfCaller(object.status()), name);
     return Add(*std::move(object), {bytes}, {}, std::move(kept));
   }
 
@@ -193,9 +193,8 @@ struct Writer::State {
     ZT_RETURN_IF_ERROR(FillStorage(object, storage));
     std::vector<ResolvedStorage> resolved;
     for (std::size_t c = 0; c < storage.size(); ++c) {
-      auto each = engine.Resolve(object, c, storage[c]);
-      if (!each.ok()) return AnnotateTensor(each.status(), object.name);
-      resolved.push_back(*std::move(each));
+      ZT_ASSIGN_OR_RETURN(resolved.emplace_back(),
+                          WithTensor(engine.Resolve(object, c, storage[c]), object.name));
     }
     ZT_RETURN_IF_ERROR(engine.CheckDeclared(object, resolved, false));
     ZT_RETURN_IF_ERROR(engine.AddName(object.name, engine.objects++));
@@ -232,7 +231,7 @@ StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
           return std::unique_ptr<Writer>(
               new Writer(std::make_unique<State>(std::move(sink), std::move(options))));
         },
-        [&](const Status& status) { return Annotate(status, name); });
+        [&](const Status& status) { return WithFile(status, name); });
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
   }
