@@ -136,7 +136,7 @@ void Interpret(Pair& pair) {
   pair.unit = ByteWidth(element.dtype) * (logical == nullptr ? 1 : logical->ratio);
   if (component.bytes % pair.unit != 0) pair.unit = 1;
   const std::string_view format = pair.object->format;
-  if (format != "dense" && !format.starts_with("sparse_")) return;  // blocks and packed numbers
+  if (format != "dense" && !IsSparse(format)) return;  // blocks and packed numbers
   if (element.type.starts_with("complex")) {
     if (auto made = MakeConversion(element, *ParseElementType("complex128"), OnOverflow::kInf);
         made.ok()) {

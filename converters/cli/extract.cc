@@ -101,7 +101,7 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, FileNames(tensors));
   std::vector<Output> outputs;
   for (std::size_t i = 0; i < selected.size(); ++i) {
-    const bool sparse = source.objects()[selected[i]].format.starts_with("sparse_");
+    const bool sparse = IsSparse(source.objects()[selected[i]].format);
     auto layout = sparse ? PlanNpz(source, std::vector{selected[i]}) : PlanNpy(source, selected[i]);
     if (!layout.ok()) return layout.status();
     layout->warnings.clear();

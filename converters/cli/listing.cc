@@ -223,7 +223,7 @@ std::string ListedObject::type() const {
 }
 
 std::uint64_t ListedObject::parameters() const {
-  if (format.starts_with("sparse_")) {
+  if (IsSparse(format)) {
     const ListedComponent* const values = Elements(*this);
     if (values == nullptr || values->decoded == kUnknownSize) return 0;
     return values->decoded / ByteWidth(values->element.dtype);

@@ -223,10 +223,6 @@ class ArchivePlan {
 
 // ---- sparse ----------------------------------------------------------------------------------------------------
 
-bool IsSparse(const Object& object) {
-  return object.format == "sparse_csr" || object.format == "sparse_coo";
-}
-
 // scipy wants signed indices: unsigned ones below 2^63 are the same bytes.
 StatusOr<std::string> IndexDescr(const ElementType& element, std::uint64_t bound) {
   std::string descr = DescrOf(element).text;
@@ -348,7 +344,7 @@ StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::ui
   for (const std::uint32_t index : objects) {
     const Object& object = source.objects()[index];
     const auto add = [&]() -> Status {
-      if (IsSparse(object)) {
+      if (IsSparse(object.format)) {
         if (objects.size() > 1) {
           return Unsupported(
               "an .npz holds one sparse matrix and nothing else; name it alone, or write to a "

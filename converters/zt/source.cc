@@ -62,8 +62,6 @@ Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
   return OkStatus();
 }
 
-bool IsSparse(std::string_view format) { return format == "sparse_csr" || format == "sparse_coo"; }
-
 class ZtSource final : public TensorSource {
  public:
   Status Init(std::shared_ptr<ByteSource> bytes, const InputOptions& wanted, ShardFinder find_shard,
@@ -406,7 +404,7 @@ class ZtSource final : public TensorSource {
   bool IsWidened(ComponentId stored) const {
     const StoredObject& object = reader_->manifest().objects[stored.object];
     const StoredComponent& component = object.components[stored.component];
-    if (!IsSparse(object.format) || component.role == "values") return false;
+    if (!IsIndexRole(object.format, component.role)) return false;
     if (component.element == ElementType{DType::kU64, ""}) return false;
     return !u32_indices_ ||
            !std::ranges::all_of(object.components, [](const StoredComponent& each) {

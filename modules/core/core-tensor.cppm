@@ -140,6 +140,11 @@ struct Object {
 // shape is mostly one that a file states.
 StatusOr<Object> DenseObject(std::string name, Shape shape, ElementType element);
 
+// sparse_csr and sparse_coo.
+bool IsSparse(std::string_view format);
+// Whether a component of these says where values stand: "indices" and "indptr", or "coords".
+bool IsIndexRole(std::string_view format, std::string_view role);
+
 // Checks what every version of the format asks of a declaration: a name that is UTF-8, rank <= 64,
 // no size overflow, at least one component, unique roles, and for the known formats (dense, sparse_csr,
 // sparse_coo, quantized_group) the component set and every size that follows from the shape. kDataLoss, as of a file; see

@@ -254,6 +254,13 @@ StatusOr<Object> DenseObject(std::string name, Shape shape, ElementType element)
   return object;
 }
 
+bool IsSparse(std::string_view format) { return format == "sparse_csr" || format == "sparse_coo"; }
+
+bool IsIndexRole(std::string_view format, std::string_view role) {
+  if (format == "sparse_csr") return role == "indices" || role == "indptr";
+  return format == "sparse_coo" && role == "coords";
+}
+
 Status ValidateObject(const Object& object) {
   if (!IsUtf8(object.name)) return InvalidData("the name is not valid UTF-8");
   if (object.shape.size() > kMaxRank) {

@@ -245,7 +245,7 @@ std::shared_ptr<CellFacts> CellFacts::Make(const Object& object, SpecVersion ver
   bool open = false, any = false;
   for (std::size_t c = 0; c < object.components.size(); ++c) {
     const Component& component = object.components[c];
-    if (!format::internal::IsIndexRole(object.format, component.role)) continue;
+    if (!IsIndexRole(object.format, component.role)) continue;
     if (object.shape.empty()) return nullptr;
     const DType dtype = component.element.dtype;
     if (!IsSignedInt(dtype) && !IsUnsignedInt(dtype)) return nullptr;

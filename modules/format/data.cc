@@ -45,7 +45,7 @@ void ForIndices(std::span<const std::byte> bytes, std::uint64_t position, DType 
 // Whether a component of f4_e2m1 with this role holds elements whose number the object tells.
 bool HasPackedCount(const Object& object, std::string_view role) {
   if (object.format == "dense" || object.format == "zt.mx/1") return role == "data";
-  return (object.format == "sparse_csr" || object.format == "sparse_coo") && role == "values";
+  return IsSparse(object.format) && role == "values";
 }
 
 // Whether the number of those elements is odd: a dense tensor's follows from its logical shape, if it has one.
@@ -75,7 +75,7 @@ std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std:
     return DataRule{DataRule::Kind::kNibble, dtype, 1, bytes - 1};
   }
   const bool integer = IsSignedInt(dtype) || IsUnsignedInt(dtype);
-  if (!integer || !format::internal::IsIndexRole(object.format, declared.role)) return std::nullopt;
+  if (!integer || !IsIndexRole(object.format, declared.role)) return std::nullopt;
   if (declared.role == "indptr") return DataRule{DataRule::Kind::kPointers, dtype};
   const std::uint32_t dimensions =
       declared.role == "coords" ? static_cast<std::uint32_t>(object.shape.size()) : 1;

@@ -197,8 +197,6 @@ StatusOr<Value> DecodeCbor(std::span<const std::byte> bytes);
 // Shared by the bodies, not exported.
 namespace zt::format::internal {
 
-// As sparse_csr and sparse_coo name them: "indices", "indptr", "coords".
-bool IsIndexRole(std::string_view format, std::string_view role);
 // The elements of a sparse object, from the size of its indices; nullopt where that is unknown.
 std::optional<std::uint64_t> CountElements(const Object& object);
 // The shape in elements of a dense tensor of 4-bit ones, whose own shape counts bytes: 1.x keeps it in an attribute. nullopt

@@ -43,9 +43,4 @@ std::optional<std::string_view> LongName(const ElementType& element) {
   return std::nullopt;
 }
 
-bool IsIndexRole(std::string_view format, std::string_view role) {
-  if (format == "sparse_csr") return role == "indices" || role == "indptr";
-  return format == "sparse_coo" && role == "coords";
-}
-
 }  // namespace zt::format::internal

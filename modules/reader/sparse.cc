@@ -13,19 +13,11 @@ import zt.source;
 namespace zt::reader::internal {
 namespace {
 
-bool IsSparse(const StoredObject& object) {
-  return object.format == "sparse_csr" || object.format == "sparse_coo";
-}
-
-bool IsIndex(const StoredComponent& component) {
-  return component.role == "coords" || component.role == "indices" || component.role == "indptr";
-}
-
 // Equal for tensors that have the same indices: the same stored bytes, read as the same numbers.
 std::vector<std::uint64_t> KeyOf(const StoredObject& object) {
   std::vector<std::uint64_t> key = {object.format == "sparse_csr", object.shape.size()};
   for (const StoredComponent& c : object.components) {
-    if (!IsIndex(c)) continue;
+    if (!IsIndexRole(object.format, c.role)) continue;
     const CodecParameters& with = c.parameters;
     key.insert(key.end(), {c.role.size(), c.shard, c.offset, c.length, c.decoded_bytes,
                            static_cast<std::uint64_t>(c.encoding), with.chunk, with.group,
@@ -46,7 +38,7 @@ Status Show(const Reader& reader, std::uint32_t index, CellFacts& facts) {
   const StoredObject& object = reader.manifest().objects[index];
   std::vector<std::byte> block;
   for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-    if (!IsIndex(object.components[c])) continue;
+    if (!IsIndexRole(object.format, object.components[c].role)) continue;
     const ComponentId id{index, c};
     ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, reader.DecodedBytes(id));
     ZT_ASSIGN_OR_RETURN(const Access access, reader.FindAccess(id));
@@ -71,7 +63,7 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
   std::map<std::vector<std::uint64_t>, std::shared_ptr<CellFacts>> seen;
   for (std::uint32_t o = 0; o < manifest.objects.size(); ++o) {
     const StoredObject& object = manifest.objects[o];
-    if (!IsSparse(object) || bad.contains(o) || !CanBeRead(object, missing)) continue;
+    if (!IsSparse(object.format) || bad.contains(o) || !CanBeRead(object, missing)) continue;
     const Object declared = Declare(object);
     const auto [held, fresh] = seen.try_emplace(KeyOf(object));
     if (fresh) held->second = CellFacts::Make(declared, manifest.version, memory_bytes);

@@ -339,7 +339,7 @@ StatusOr<PlanSums> Engine::CheckPlan(const TensorSource& source, const Plan& pla
   for (const PlannedObject& planned : plan.objects) {
     ZT_RETURN_IF_ERROR(CheckObject(source, planned));
     sums.name_bytes += Names::Taken(planned.object->name.size(), last);
-    sums.sparse |= planned.object->format.starts_with("sparse_");
+    sums.sparse |= IsSparse(planned.object->format);
     for (std::size_t c = 0; c < planned.components.size(); ++c) {
       const PlannedComponent& component = planned.components[c];
       sums.compressed |= component.storage.compression != Compression::kNone;

@@ -29,8 +29,7 @@ std::string_view GgmlType(std::string_view format) {
 // Which component carries an object's elements: the one a dtype rule converts.
 bool CarriesElements(const Object& object, const Component& component) {
   if (object.format == "dense") return component.role == "data";
-  return (object.format == "sparse_csr" || object.format == "sparse_coo") &&
-         component.role == "values";
+  return IsSparse(object.format) && component.role == "values";
 }
 
 // Whether a component can be stored as byte planes: it stands for the object, whose format says how it is stored.
@@ -246,12 +245,12 @@ class Planner {
   std::string Indexed(ComponentId at) const {
     if (!Traits(plan_.spec).unique_indices) return {};
     const Object& object = *plan_.objects[at.object].object;
-    if (!writer::internal::IsIndex(object, at.component)) return {};
     const Component& component = object.components[at.component];
+    if (!IsIndexRole(object.format, component.role)) return {};
     std::string key = component.role + " " + std::string(Name(component.element)) + " " +
                       object.format + " " + std::to_string(object.shape.size());
     for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-      if (c == at.component || !writer::internal::IsIndex(object, c)) continue;
+      if (c == at.component || !IsIndexRole(object.format, object.components[c].role)) continue;
       const auto other = source_.identity(plan_.objects[at.object].components[c].source);
       key += other ? " with " + std::to_string(reinterpret_cast<std::uintptr_t>(other->space)) +
                          " " + std::to_string(other->value) + " " + std::to_string(other->length)
@@ -296,12 +295,6 @@ StatusOr<ResolvedStorage> writer::internal::ResolveStorage(const Object& object,
   resolved.parameters =
       resolved.codec->Parameters(object.components[component].element, frame_bytes);
   return resolved;
-}
-
-bool writer::internal::IsIndex(const Object& object, std::size_t component) {
-  const auto rule = RuleOf(object, component, object.components[component].bytes);
-  return rule &&
-         (rule->kind == DataRule::Kind::kIndices || rule->kind == DataRule::Kind::kPointers);
 }
 
 std::uint64_t Plan::input_bytes(const TensorSource& source) const {

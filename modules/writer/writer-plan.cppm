@@ -108,7 +108,4 @@ StatusOr<ResolvedStorage> ResolveStorage(const Object& object, std::size_t compo
                                          const Storage& wanted, SpecVersion spec,
                                          std::uint64_t frame_bytes, const Transform* transform);
 
-// Whether a component says where the values of a sparse tensor stand.
-bool IsIndex(const Object& object, std::size_t component);
-
 }  // namespace zt::writer::internal
