@@ -83,9 +83,10 @@ TEST(CheckStaysInside, LinksOutOfTheFolderAreFound) {
   ASSERT_EQ(::symlink("../out", (folder / "in/far").c_str()), 0);
   ASSERT_EQ(::symlink("nowhere", (folder / "in/dangling").c_str()), 0);
   for (const std::string name : {"file", "near", "dangling", "none"}) {
-    EXPECT_OK(CheckStaysInside(folder / "in", name)) << name;
+    EXPECT_OK(CheckStaysInside(folder / "in", name, {})) << name;
   }
-  EXPECT_EQ(CheckStaysInside(folder / "in", "far").code(), StatusCode::kDataLoss);
+  EXPECT_EQ(CheckStaysInside(folder / "in", "far", {}).code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(CheckStaysInside(folder / "in", "far", {.follow_links = true}).ok());
 }
 
 TEST(MergeSources, ManyAttributesThatDisagreeAreCounted) {

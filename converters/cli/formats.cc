@@ -92,7 +92,7 @@ OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>&
   };
   std::string first;
   for (const std::string& file : files) {
-    if (!options.follow_links) ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, file), file));
+    ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, file, options), file));
     if (first.empty()) first = model(file);
     if (model(file) == first) continue;
     return InvalidArgument("the folder holds several GGUF models, " + Quote(files.front()) +

@@ -103,6 +103,7 @@ StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
                            " and " + Quote(names[1]) + " among them; name one");
   }
   if (names.empty()) return std::nullopt;
+  ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder, names[0], options), names[0]));
   return (fs::path(folder) / names[0]).string();
 }
 
@@ -134,7 +135,6 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
   ZT_ASSIGN_OR_RETURN(const std::optional<std::string> shards, ChooseZt(path, found, options));
   if (shards) {
     const std::string name = fs::path(*shards).filename().string();
-    if (!options.follow_links) ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, name), name));
     auto source = OpenOne(*shards, options);
     if (!source.ok() && !IsIndexPath(*shards)) return Annotate(source.status(), name);
     if (source.ok() && (*source)->file({}).empty()) (*source)->SetFile(*shards);

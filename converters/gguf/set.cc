@@ -122,11 +122,12 @@ Status CheckShard(const GgufHeader& header, std::uint64_t index, std::uint64_t c
 }
 
 // A part of the set that `given` names, which itself may lie anywhere.
-StatusOr<File> OpenPart(const std::string& path, const std::string& given, bool follow_links) {
+StatusOr<File> OpenPart(const std::string& path, const std::string& given,
+                        const InputOptions& options) {
   const fs::path part(path);
   const std::string folder = part.has_parent_path() ? part.parent_path().string() : ".";
-  if (!follow_links && path != given)
-    ZT_RETURN_IF_ERROR(CheckStaysInside(folder, part.filename().string()));
+  if (path != given)
+    ZT_RETURN_IF_ERROR(CheckStaysInside(folder, part.filename().string(), options));
   std::error_code error;
   if (fs::symlink_status(part, error).type() == fs::file_type::not_found)
     return InvalidData("it is missing");
@@ -134,7 +135,7 @@ StatusOr<File> OpenPart(const std::string& path, const std::string& given, bool 
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name, const std::string& given,
-                                                   bool follow_links) {
+                                                   const InputOptions& options) {
   std::vector<File> files;
   std::vector<std::string> warnings;
   std::optional<std::uint64_t> total;
@@ -142,7 +143,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name, const 
   for (std::uint64_t i = 0; i < name.count; ++i) {
     const std::string path = name.Path(i);
     const std::string label(BaseName(path));
-    auto file = OpenPart(path, given, follow_links);
+    auto file = OpenPart(path, given, options);
     if (!file.ok()) {
       return Annotate(file.status(), "shard " + std::to_string(i + 1) + " of " +
                                          std::to_string(name.count) + ", " + label);
@@ -214,7 +215,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path, Inp
     return InvalidData(Describe(file.header) + " by its metadata, of " +
                        std::to_string(name->count) + " by its name");
   }
-  return OpenShards(*name, path, options.follow_links);
+  return OpenShards(*name, path, options);
 }
 
 }  // namespace zt

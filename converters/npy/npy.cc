@@ -219,7 +219,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
   for (const std::filesystem::path& file : arrays) {
     const std::string name = file.stem().string();
     const std::string leaf = file.filename().string();
-    if (!options.follow_links) ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, leaf), leaf));
+    ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, leaf, options), leaf));
     const auto opened = files->Get(file.string());
     if (!opened.ok()) return Annotate(WithTensor(opened.status(), name), leaf);
     auto bytes = std::make_shared<npy::internal::FolderFile>(files, file.string(),

@@ -124,9 +124,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
                                                   const ShardFormat& format,
                                                   const ShardIndex& index,
                                                   const InputOptions& options) {
-  if (!options.follow_links) {
-    ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder.string(), file), file));
-  }
+  ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder.string(), file, options), file));
   auto bytes = OpenFile((folder / file).string());
   if (!bytes.ok()) return Annotate(bytes.status(), file);
   if (const auto listed = index.files.find(file);
@@ -156,7 +154,7 @@ std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& 
   if (format.recognise == nullptr) return {};
   const auto is_shard = [&](const std::string& file) {
     if (ParseShardName(file, format.suffix)) return true;
-    if (!options.follow_links && !CheckStaysInside(folder.string(), file).ok()) return true;
+    if (!CheckStaysInside(folder.string(), file, options).ok()) return true;
     const auto bytes = OpenFile((folder / file).string());
     const auto head = bytes.ok() ? Peek(**bytes, 512) : bytes.status();
     return !head.ok() || head->empty() || format.recognise(*head) || IsNamedLikeOne(file);

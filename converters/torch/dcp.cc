@@ -501,8 +501,7 @@ class Metadata {
       return InvalidData("it names the file " + Quote(name) +
                          "; only files of the folder itself are read");
     }
-    if (!options_.follow_links)
-      ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name), name));
+    ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name, options_), name));
     std::error_code error;
     if (fs::symlink_status(folder_ / name, error).type() == fs::file_type::not_found)
       return InvalidData("its file " + Quote(name) + " is missing");
@@ -549,8 +548,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
     return OpenShards(
         path, {".bin", ".bin.index.json", open, false, torch::internal::LooksLikeTorch}, options);
   }
-  if (!options.follow_links)
-    ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, kMetadata), kMetadata));
+  ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, kMetadata, options), kMetadata));
   const std::string file = (std::filesystem::path(path) / kMetadata).string();
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(file));
   auto graph = torch::internal::Graph::Read(*bytes, 0);

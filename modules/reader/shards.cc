@@ -265,12 +265,11 @@ Status CompareDigest(const StoredShard& shard, const DigestText& stated, const s
 ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
   const std::filesystem::path root(path);
   const std::string folder = root.has_parent_path() ? root.parent_path().string() : ".";
-  return [root, folder, follow_links = options.follow_links,
-          others = std::make_shared<Folder>(folder)](
+  return [root, folder, options, others = std::make_shared<Folder>(folder)](
              const StoredShard& shard) -> StatusOr<std::shared_ptr<ByteSource>> {
     const std::string named = root.stem().string() + "-" + shard.name + ".zt";
     const auto open = [&](const std::string& name) -> StatusOr<std::shared_ptr<ByteSource>> {
-      if (!follow_links) ZT_RETURN_IF_ERROR(CheckStaysInside(folder, name));
+      ZT_RETURN_IF_ERROR(CheckStaysInside(folder, name, options));
       ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile((root.parent_path() / name).string()));
       ZT_RETURN_IF_ERROR(CheckShard(*bytes, shard));
       return bytes;

@@ -232,7 +232,9 @@ std::string KindOfFile(mode_t mode) {
 
 }  // namespace
 
-Status CheckStaysInside(const std::string& folder, const std::string& name) {
+Status CheckStaysInside(const std::string& folder, const std::string& name,
+                        const InputOptions& options) {
+  if (options.follow_links) return OkStatus();
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path root = fs::canonical(folder, error);

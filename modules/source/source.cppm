@@ -39,10 +39,6 @@ class ByteSource {
 // kUnavailable where it cannot be opened; a directory is kInvalidArgument.
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path);
 
-// Fails with kDataLoss where `name`, a file of `folder`, is a symbolic link that leads out of the folder. For names that
-// an index or a listing gives: what lies outside is read only where the user has allowed it.
-Status CheckStaysInside(const std::string& folder, const std::string& name);
-
 // A file descriptor that may be a pipe. A regular file becomes a seekable source that begins at its current
 // offset; anything else is sequential. Does not close `fd`.
 StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name);
@@ -81,6 +77,11 @@ struct InputOptions {
   // zt: sparse objects of a version that has u32 indices (Traits) keep them, for an output whose version has them too.
   bool u32_indices = false;
 };
+
+// Fails with kDataLoss where `name`, a file of `folder`, is a symbolic link that leads out of the folder. For names that
+// an index or a listing gives: what lies outside is read only where `options` allow it.
+Status CheckStaysInside(const std::string& folder, const std::string& name,
+                        const InputOptions& options);
 
 // Where a component's declared bytes lie, unchanged, in a ByteSource: neighbouring extents are read with one call.
 struct Extent {
