@@ -730,6 +730,23 @@ class Links(Shards):
                 out.unlink()
                 self.path("x.npz").unlink()
 
+    def test_a_root_or_an_index_that_is_a_link_out_of_the_folder(self):
+        for options in ((), ("--spec", "2.0")):
+            with self.subTest(options):
+                self.convert("--shards", "2", *options)
+                model, elsewhere = self.model if options else self.index, self.path("elsewhere")
+                model.rename(elsewhere)
+                model.symlink_to(elsewhere)
+                out = self.path("x.zt")
+                for command in (("convert", self.out, "-o", out), ("diff", self.out, self.source), ("id", self.out),
+                                ("extract", self.out, "-o", self.path("x.npz")), ("inspect", self.out), ("verify", self.out)):
+                    self.fail_with(INVALID, *command, says=(f"{self.out}: {model.name}: ", "--follow-links"))
+                    self.succeed(*command, "--follow-links", "-q")
+                shutil.rmtree(self.out)
+                self.out.mkdir()
+                for file in (out, self.path("x.npz"), elsewhere):
+                    file.unlink()
+
 
 class Root(Shards):
     """Version 2.0, where a .zt file of its own names the shards: what join writes in place of the index."""
