@@ -12,7 +12,7 @@ namespace zt::cli::internal {
 
 // A file that a plan reads.
 struct InputFile {
-  std::vector<std::string> paths;  // several where inputs in several folders have files of one name
+  std::string path;
   std::vector<std::uint64_t> places;  // where components begin that lie in it as they are
 };
 // In the order of the plan.

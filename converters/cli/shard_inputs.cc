@@ -51,35 +51,16 @@ std::vector<InputFile> FindInputFiles(const ConvertArgs& args, const TensorSourc
   for (const PlannedObject& object : plan.objects) {
     for (const PlannedComponent& component : object.components) {
       const std::string& name = source.file(component.source);
-      if (name.empty()) continue;
       const auto [held, fresh] = known.emplace(name, files.size());
-      if (fresh) files.emplace_back();
+      if (fresh) files.push_back({name, {}});
       if (const auto extent = source.extent(component.source); extent && extent->bytes != nullptr)
         files[held->second].places.push_back(extent->offset);
     }
   }
-  for (const auto& [name, index] : known) {
-    // Those of a folder or an index have their names within the folder.
-    std::vector<std::string>& paths = files[index].paths;
-    const auto add = [&](const fs::path& path) {
-      std::error_code error;
-      if (fs::exists(path, error) && std::ranges::find(paths, path.string()) == paths.end())
-        paths.push_back(path.string());
-    };
-    std::error_code none;
-    if (fs::exists(name, none)) {  // as it was opened
-      paths.emplace_back(name);
-      continue;
-    }
-    for (const std::string& input : args.inputs) {
-      std::error_code error;
-      const bool folder = fs::is_directory(input, error);
-      add((folder ? fs::path(input) : fs::path(input).parent_path()) / name);
-    }
-  }
+  std::error_code none;
+  std::erase_if(files, [&](const InputFile& file) { return !fs::exists(file.path, none); });
   // The shards that a root of 2.0 names.
   for (const std::string& input : args.inputs) {
-    std::error_code none;
     std::string root = input;
     if (fs::is_directory(input, none)) {
       const auto found = FindZtIn(input, args.input);
@@ -91,7 +72,7 @@ std::vector<InputFile> FindInputFiles(const ConvertArgs& args, const TensorSourc
     if (!opened.ok()) continue;
     const ShardFinder find = ShardsBeside(root, args.input);
     for (const StoredShard& shard : (*opened)->manifest().shards) {
-      if (const auto bytes = find(shard); bytes.ok()) files.push_back({{(*bytes)->name()}, {}});
+      if (const auto bytes = find(shard); bytes.ok()) files.push_back({(*bytes)->name(), {}});
     }
   }
   return files;
@@ -100,20 +81,16 @@ std::vector<InputFile> FindInputFiles(const ConvertArgs& args, const TensorSourc
 std::optional<fs::file_time_type> LastChange(const std::vector<InputFile>& files) {
   std::optional<fs::file_time_type> last;
   for (const InputFile& file : files) {
-    for (const std::string& path : file.paths) {
-      std::error_code error;
-      const fs::file_time_type time = fs::last_write_time(path, error);
-      if (!error) last = last ? std::max(*last, time) : time;
-    }
+    std::error_code error;
+    const fs::file_time_type time = fs::last_write_time(file.path, error);
+    if (!error) last = last ? std::max(*last, time) : time;
   }
   return last;
 }
 
 StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files) {
   std::vector<Sample> samples;
-  for (const InputFile& file : files) {
-    for (const std::string& path : file.paths) AddSamples(path, file.places, samples);
-  }
+  for (const InputFile& file : files) AddSamples(file.path, file.places, samples);
   const std::unique_ptr<Hasher> hasher = MakeHasher(DigestKind::kSha256);
   const std::size_t count = std::min(samples.size(), kMostSamples);
   std::vector<std::byte> buffer(kEndBytes);

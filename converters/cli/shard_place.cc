@@ -22,9 +22,7 @@ Status CheckPlace(const ConvertArgs& args, const std::vector<InputFile>& inputs,
       files;  // a status for each file, not for each pair of an input and a shard
   struct stat info;
   for (const InputFile& file : inputs) {
-    for (const std::string& path : file.paths) {
-      if (::stat(path.c_str(), &info) == 0) files.emplace(info.st_dev, info.st_ino);
-    }
+    if (::stat(file.path.c_str(), &info) == 0) files.emplace(info.st_dev, info.st_ino);
   }
   for (std::uint64_t number = 1; number <= count; ++number) {
     const std::string path = ShardPath(args.output, number, count);
