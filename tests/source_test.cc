@@ -87,6 +87,38 @@ TEST(CheckStaysInside, LinksOutOfTheFolderAreFound) {
   }
   EXPECT_EQ(CheckStaysInside(folder / "in", "far", {}).code(), StatusCode::kDataLoss);
   EXPECT_TRUE(CheckStaysInside(folder / "in", "far", {.follow_links = true}).ok());
+  // Below the folder, too.
+  ASSERT_EQ(::mkdir((folder / "in/below").c_str(), 0700), 0);
+  ASSERT_EQ(::symlink("../file", (folder / "in/below/near").c_str()), 0);
+  ASSERT_EQ(::symlink("../../out", (folder / "in/below/far").c_str()), 0);
+  ASSERT_EQ(::symlink("..", (folder / "in/up").c_str()), 0);
+  EXPECT_OK(CheckStaysInside(folder / "in", "below/near", {}));
+  EXPECT_EQ(CheckStaysInside(folder / "in", "below/far", {}).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(CheckStaysInside(folder / "in", "up/out", {}).code(), StatusCode::kDataLoss);
+}
+
+TEST(ReadUnits, ServesAnyRangeOfWholeUnits) {
+  std::string data(96, '\0');
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i);
+  for (const std::uint64_t unit : {1, 2, 3, 8, 96}) {
+    const auto read = [&](std::uint64_t at, std::span<std::byte> out) {
+      EXPECT_EQ(at % unit, 0u);
+      EXPECT_EQ(out.size() % unit, 0u);
+      if (at > data.size() || out.size() > data.size() - at) return InvalidData("beyond");
+      std::memcpy(out.data(), data.data() + at, out.size());
+      return OkStatus();
+    };
+    for (std::size_t begin = 0; begin <= data.size(); ++begin) {
+      for (std::size_t end = begin; end <= data.size(); ++end) {
+        std::string out(end - begin, '?');
+        ASSERT_TRUE(ReadUnits(begin, std::as_writable_bytes(std::span(out)), unit, read).ok());
+        ASSERT_EQ(out, data.substr(begin, end - begin)) << unit;
+      }
+    }
+    std::string out(2, '?');
+    EXPECT_EQ(ReadUnits(95, std::as_writable_bytes(std::span(out)), unit, read).code(),
+              StatusCode::kDataLoss);
+  }
 }
 
 TEST(MergeSources, ManyAttributesThatDisagreeAreCounted) {
@@ -313,6 +345,22 @@ class Ends final : public TensorSource {
   Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override { return OkStatus(); }
   Status Finish() override { return InvalidData("f: the end is wrong"); }
 };
+
+TEST(LostAttributes, CountsTheTensorsThatHaveOthers) {
+  MemorySource source;
+  const std::array<std::byte, 1> byte{};
+  for (const char* name : {"a", "b", "c"}) {
+    Object object = *DenseObject(name, {1}, {DType::kU8, ""});
+    object.attributes.emplace_back("kept", 1);
+    if (*name != 'a') object.attributes.emplace_back("lost", 2);
+    ASSERT_TRUE(source.Add(std::move(object), {byte}).ok());
+  }
+  const std::array<std::uint32_t, 3> all{0, 1, 2};
+  static constexpr std::string_view kKept[] = {"kept"};
+  EXPECT_EQ(LostAttributes(source, all, kKept, "it drops"),
+            "it drops the attributes of 2 tensors, 'b' the first");
+  EXPECT_EQ(LostAttributes(source, std::span(all).first(1), kKept, "it drops"), "");
+}
 
 TEST(MergeSources, AnErrorAtTheEndIsPassedAsItIs) {
   std::vector<std::unique_ptr<TensorSource>> sources;
