@@ -7,7 +7,6 @@ import :header;
 import zt.convert.strided;
 import zt.convert.zip;
 import zt.core;
-import zt.pipeline;
 import zt.source;
 
 namespace zt::npy::internal {

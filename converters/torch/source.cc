@@ -10,7 +10,6 @@ import :contents;
 import :source;
 import zt.convert.strided;
 import zt.core;
-import zt.pipeline;
 import zt.source;
 import zt.transform;
 

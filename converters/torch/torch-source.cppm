@@ -5,7 +5,6 @@ import zt.std;
 import :contents;
 import zt.convert.strided;
 import zt.core;
-import zt.pipeline;
 import zt.source;
 
 namespace zt::torch::internal {
