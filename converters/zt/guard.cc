@@ -17,10 +17,6 @@ using zt::internal::MutexLock;
 
 namespace {
 
-// Bytes kept for a hasher that has to see what comes before them first: a seek table, which is read ahead of the frames.
-// What is longer is read again when its turn comes.
-constexpr std::uint64_t kMaxKept = 4 << 20;
-
 // Of a whole file, ranges shorter than this are not hashed ahead of their turn.
 constexpr std::size_t kShortRange = 64 << 10;
 
@@ -58,7 +54,8 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
   const MutexLock lock(mutex_);
   if (!failure_.ok() || position_ == length_) return failure_;
   if (begin > position_) {
-    Keep(begin, bytes, crc);
+    Ahead& held = ahead_[begin];
+    if (held.length < bytes.size()) held = {bytes.size(), crc};
     return OkStatus();
   }
   const std::uint64_t seen = position_ - begin;
@@ -74,12 +71,11 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
 Status GuardedBlob::AbsorbAhead(ByteSource& file) {
   while (!ahead_.empty() && ahead_.begin()->first <= position_) {
     const auto next = ahead_.extract(ahead_.begin());
-    const Ahead& held = next.mapped();
-    kept_ -= held.bytes.size();
-    if (next.key() == position_ && (!ordered() || !held.bytes.empty())) {
-      Absorb(held.bytes, held.crc, held.length);
+    const auto [length, crc] = next.mapped();
+    if (next.key() == position_ && !ordered()) {
+      Absorb({}, crc, length);
     } else {
-      ZT_RETURN_IF_ERROR(Reread(next.key() + held.length, file));
+      ZT_RETURN_IF_ERROR(Reread(next.key() + length, file));
     }
   }
   return OkStatus();
@@ -101,7 +97,6 @@ Status GuardedBlob::Conclude(ByteSource& file) {
   const MutexLock lock(mutex_);
   if (!failure_.ok() || position_ == length_) return failure_;
   ahead_.clear();
-  kept_ = 0;
   ZT_RETURN_IF_ERROR(Reread(length_, file));
   return failure_ = Compare();
 }
@@ -122,19 +117,6 @@ void GuardedBlob::Absorb(std::span<const std::byte> bytes, std::uint32_t crc,
     crc_ = position_ == 0 ? crc : Crc32cCombine(crc_, crc, length);
   }
   position_ += length;
-}
-
-void GuardedBlob::Keep(std::uint64_t begin, std::span<const std::byte> bytes, std::uint32_t crc) {
-  Ahead& held = ahead_[begin];
-  if (held.length >= bytes.size()) return;
-  if (ordered()) {
-    kept_ -= held.bytes.size();
-    held.bytes.clear();
-    if (kept_ + bytes.size() <= kMaxKept) held.bytes.assign(bytes.begin(), bytes.end());
-    kept_ += held.bytes.size();
-  }
-  held.length = bytes.size();
-  held.crc = crc;
 }
 
 Status GuardedFile::Passed(std::uint64_t offset, std::span<const std::byte> bytes,
