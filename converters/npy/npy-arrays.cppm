@@ -62,8 +62,7 @@ class ArraySource : public TensorSource {
   // Declares an array. `bytes` hold its header and its data.
   Status Add(std::string name, std::shared_ptr<ByteSource> bytes, const Header& header,
              const ArrayType& type);
-  // Lists an array that cannot be served, as `bytes` bytes of format "npy." and its descr; `why` is what CheckReadable
-  // returns.
+  // Lists an array that cannot be served, as `bytes` bytes of format "npy." and its descr. CheckReadable returns `why`.
   void AddUnreadable(std::string name, std::string_view file, std::string_view descr, Shape shape,
                      std::uint64_t bytes, Status why);
   inline Object& object(std::size_t index) { return objects_[index]; }
