@@ -9,10 +9,7 @@ module zt.cli;
 
 import zt.std;
 import :compare;
-import :output;
-import :progress;
 import :support;
-import zt;
 
 namespace zt::cli::internal {
 namespace {
@@ -523,10 +520,8 @@ StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second,
 
 StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, const Common& common,
                                     std::string_view verb) {
-  if (!common.quiet) {
-    for (const std::string& warning : first.warnings()) Warn(warning);
-    for (const std::string& warning : second.warnings()) Warn(warning);
-  }
+  WarnAll(common, first.warnings());
+  WarnAll(common, second.warnings());
   ProgressBar bar(common, verb);
   return Compare(first, second,
                  {.threads = common.threads,

@@ -9,9 +9,7 @@ module;
 module zt.cli;
 
 import zt.std;
-import :output;
 import :support;
-import zt;
 
 namespace zt::cli {
 
@@ -109,6 +107,13 @@ Status WriteText(const std::string& path, std::string_view text, const FileSinkO
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
   ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
   return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path, options)});
+}
+
+std::uint64_t Bytes(const Object& object) {
+  std::uint64_t bytes = 0;
+  for (const Component& component : object.components)
+    bytes += component.bytes == kUnknownSize ? 0 : component.bytes;
+  return bytes;
 }
 
 Status CheckOutput(const std::string& output, bool force) {
