@@ -82,15 +82,11 @@ Status GuardedBlob::AbsorbAhead(ByteSource& file) {
 }
 
 Status GuardedBlob::Reread(std::uint64_t end, ByteSource& file) {
-  if (end <= position_) return OkStatus();
-  std::vector<std::byte> piece(std::min<std::uint64_t>(end - position_, 1 << 20));
-  while (position_ < end) {
-    const auto some =
-        std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - position_));
-    ZT_RETURN_IF_ERROR(file.ReadAt(offset_ + position_, some));
-    Absorb(some, ordered() ? 0 : Crc32c(some), some.size());
-  }
-  return OkStatus();
+  const auto absorb = [this](std::uint64_t, std::span<const std::byte> piece) {
+    Absorb(piece, ordered() ? 0 : Crc32c(piece), piece.size());
+    return true;
+  };
+  return ReadThrough(file, offset_ + position_, offset_ + end, absorb);
 }
 
 Status GuardedBlob::Conclude(ByteSource& file) {
@@ -136,16 +132,12 @@ Status GuardedFile::Passed(std::uint64_t offset, std::span<const std::byte> byte
 
 Status GuardedFile::ReadTo(std::uint64_t end, ByteSource& all) {
   if (hasher_ == nullptr) hasher_ = MakeHasher(digest_.kind);
-  if (begin_ + position_ >= end) return OkStatus();
-  std::vector<std::byte> piece(std::min<std::uint64_t>(end - begin_ - position_, 1 << 20));
-  while (begin_ + position_ < end) {
-    const auto some =
-        std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - begin_ - position_));
-    ZT_RETURN_IF_ERROR(all.ReadAt(begin_ + position_, some));
-    hasher_->Update(some);
-    position_ += some.size();
-  }
-  return OkStatus();
+  const auto update = [this](std::uint64_t, std::span<const std::byte> piece) {
+    hasher_->Update(piece);
+    position_ += piece.size();
+    return true;
+  };
+  return ReadThrough(all, begin_ + position_, end, update);
 }
 
 Status GuardedFile::Finish(ByteSource& all) {

@@ -55,6 +55,25 @@ StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count);
 Status ReadUnits(std::uint64_t offset, std::span<std::byte> out, std::uint64_t unit,
                  const std::function<Status(std::uint64_t, std::span<std::byte>)>& read);
 
+// Reads the bytes from `begin` to `end` front to back with bounded memory. `look` is given piece after piece, and where each
+// begins; where it returns false, that is the end.
+Status ReadThrough(
+    ByteSource& source, std::uint64_t begin, std::uint64_t end,
+    const std::function<bool(std::uint64_t offset, std::span<const std::byte> piece)>& look);
+
+// A range to be read.
+struct RangeToRead {
+  ByteSource* from =
+      nullptr;  // where its bytes lie as they are; null where they do not, or `from` is a pipe
+  std::uint64_t offset = 0;         // in `from`
+  std::span<std::byte> bytes = {};  // to be filled
+};
+// Fills all of them. Neighbours, which lie one after another in a ByteSource as in memory, are read with one call;
+// `read(i)` fills range `i` where it has none, or where reading them failed: which of them it was is not known then. What
+// `read` says is wrong with the first is returned.
+Status ReadRanges(std::span<const RangeToRead> ranges,
+                  const std::function<Status(std::size_t i)>& read);
+
 // ---- tensors -------------------------------------------------------------------------------------------------
 
 // Names one component of a TensorSource: indices into objects() and into that object's components.
@@ -151,6 +170,8 @@ class TensorSource {
 
   // Where the bytes lie, if they are served as they lie.
   virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
+  // So many of the component's bytes from `offset`, by its extent: for ReadRanges.
+  RangeToRead RangeAt(ComponentId id, std::uint64_t offset, std::span<std::byte> bytes) const;
 
   // Of the bytes as declared; nullopt where the source does not know. By default, where they lie.
   virtual std::optional<Identity> identity(ComponentId id) const;

@@ -86,11 +86,61 @@ class MergedSource final : public WrappedSource {
   std::vector<Place> origin_;
 };
 
+// Whether the bytes could be read. What the source throws, reading them one by one says.
+bool Whole(ByteSource& source, std::uint64_t offset, std::span<std::byte> out) {
+  try {
+    return source.ReadAt(offset, out).ok();
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
   if (status.ok()) return status;
   return WithFile(WithTensor(status, source.objects()[id.object].name), source.file(id));
+}
+
+Status ReadThrough(
+    ByteSource& source, std::uint64_t begin, std::uint64_t end,
+    const std::function<bool(std::uint64_t offset, std::span<const std::byte> piece)>& look) {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  std::vector<std::byte> piece(std::min(kPiece, end - std::min(begin, end)));
+  for (std::uint64_t at = begin; at < end; at += piece.size()) {
+    piece.resize(std::min(kPiece, end - at));
+    ZT_RETURN_IF_ERROR(source.ReadAt(at, piece));
+    if (!look(at, piece)) break;
+  }
+  return OkStatus();
+}
+
+Status ReadRanges(std::span<const RangeToRead> ranges,
+                  const std::function<Status(std::size_t i)>& read) {
+  for (std::size_t first = 0, end = 0; first < ranges.size(); first = end) {
+    const RangeToRead& begin = ranges[first];
+    std::size_t bytes = begin.bytes.size();
+    for (end = first + 1; end < ranges.size() && begin.from != nullptr; ++end) {
+      const RangeToRead& next = ranges[end];
+      if (next.from != begin.from || next.offset != begin.offset + bytes ||
+          next.bytes.data() != begin.bytes.data() + bytes) {
+        break;
+      }
+      bytes += next.bytes.size();
+    }
+    if (end - first > 1 && Whole(*begin.from, begin.offset, {begin.bytes.data(), bytes})) continue;
+    for (std::size_t i = first; i < end; ++i) {
+      if (!ranges[i].bytes.empty()) ZT_RETURN_IF_ERROR(read(i));
+    }
+  }
+  return OkStatus();
+}
+
+RangeToRead TensorSource::RangeAt(ComponentId id, std::uint64_t offset,
+                                  std::span<std::byte> bytes) const {
+  const auto at = extent(id);
+  if (!at || at->bytes == nullptr || at->bytes->sequential()) return {.bytes = bytes};
+  return {at->bytes, at->offset + offset, bytes};
 }
 
 std::optional<Identity> TensorSource::identity(ComponentId id) const {
