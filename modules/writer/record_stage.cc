@@ -91,14 +91,14 @@ class EntryStage final : public StageOf<Batch> {
       : manifest_(manifest), spec_(spec) {}
   Status Process(Batch& batch) override {
     std::size_t most = 0;
-    for (const Piece& chunk : batch.pieces) most += Room(chunk);
+    for (const Piece& chunk : batch.ranges) most += Room(chunk);
     batch.entries.reserve(most);
     Entry entry;
-    for (Piece& chunk : batch.pieces) {
+    for (Piece& chunk : batch.ranges) {
       if (Room(chunk) > 0) (void)Caught([&] { return Encode(chunk, entry, batch.entries); });
     }
     std::span<const std::byte> left = batch.entries;
-    for (Piece& chunk : batch.pieces) {
+    for (Piece& chunk : batch.ranges) {
       if (!chunk.entry) continue;
       chunk.entry_bytes = left.first(chunk.entry->bytes);
       left = left.subspan(chunk.entry->bytes);
