@@ -2,6 +2,7 @@
 // A plain unit: simdjson's header and the module zt.std cannot meet in one.
 #include <simdjson.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -37,13 +38,18 @@ bool IsUnsigned(simdjson::simdjson_result<ondemand::value> value, std::uint64_t&
   return value.get_int64().get(zero) == simdjson::SUCCESS && zero == 0;
 }
 
-// The field of a tensor's entry. Those that are known are compared where they lie; only others are copied.
-std::string_view FieldName(ondemand::field& field) {
-  for (const std::string_view known : {"dtype", "shape", "data_offsets"}) {
-    if (field.key() == known) return known;
+// The fields of a tensor's entry.
+enum class FieldKind { kDtype, kShape, kRange, kUnknown };
+constexpr std::array<std::string_view, 3> kFieldNames = {"dtype", "shape", "data_offsets"};
+
+// Which field it is. Known names are compared where they lie; only others are copied, to `name`.
+FieldKind KindOf(ondemand::field& field, std::string_view& name) {
+  for (std::size_t i = 0; i < kFieldNames.size(); ++i) {
+    if (field.key() == kFieldNames[i]) return static_cast<FieldKind>(i);
   }
-  std::string_view name;
-  return field.unescaped_key().get(name) == simdjson::SUCCESS ? name : std::string_view();
+  if (field.unescaped_key().get(name) != simdjson::SUCCESS) name = {};
+  const auto known = std::find(kFieldNames.begin(), kFieldNames.end(), name);
+  return static_cast<FieldKind>(known - kFieldNames.begin());
 }
 
 Status ParseShape(ondemand::value& value, std::vector<std::uint64_t>& shape) {
@@ -88,20 +94,24 @@ Status ParseEntry(ondemand::value& value, Entry& entry, std::vector<std::uint64_
   for (auto each : fields) {
     ondemand::field field;
     if (const auto error = std::move(each).get(field)) return NotJson(error);
-    const std::string_view key = FieldName(field);
-    if (key == "dtype") {
-      if (std::exchange(has_dtype, true)) return InvalidData("dtype is there twice");
-      if (field.value().get_string().get(entry.dtype) != simdjson::SUCCESS) {
-        return InvalidData("dtype is not a string");
-      }
-    } else if (key == "shape") {
-      if (std::exchange(has_shape, true)) return InvalidData("shape is there twice");
-      ZT_RETURN_IF_ERROR(ParseShape(field.value(), shape));
-    } else if (key == "data_offsets") {
-      if (std::exchange(has_range, true)) return InvalidData("data_offsets is there twice");
-      ZT_RETURN_IF_ERROR(ParseRange(field.value(), entry));
-    } else {
-      return InvalidData("unknown field " + Quote(key));
+    std::string_view name;
+    switch (KindOf(field, name)) {
+      case FieldKind::kDtype:
+        if (std::exchange(has_dtype, true)) return InvalidData("dtype is there twice");
+        if (field.value().get_string().get(entry.dtype) != simdjson::SUCCESS) {
+          return InvalidData("dtype is not a string");
+        }
+        break;
+      case FieldKind::kShape:
+        if (std::exchange(has_shape, true)) return InvalidData("shape is there twice");
+        ZT_RETURN_IF_ERROR(ParseShape(field.value(), shape));
+        break;
+      case FieldKind::kRange:
+        if (std::exchange(has_range, true)) return InvalidData("data_offsets is there twice");
+        ZT_RETURN_IF_ERROR(ParseRange(field.value(), entry));
+        break;
+      case FieldKind::kUnknown:
+        return InvalidData("unknown field " + Quote(name));
     }
   }
   entry.shape = shape;

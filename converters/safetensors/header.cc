@@ -52,6 +52,18 @@ class HeaderText {
   internal::RawVector<char> text_;
 };
 
+// In sums of one byte each, of which a vector register holds many: a header may have hundreds of megabytes.
+std::size_t CountBraces(std::string_view text) {
+  std::size_t braces = 0;
+  for (std::string_view part; !text.empty(); text.remove_prefix(part.size())) {
+    part = text.substr(0, 255);
+    std::uint8_t some = 0;
+    for (const char each : part) some += each == '{' ? 1 : 0;
+    braces += some;
+  }
+  return braces;
+}
+
 // The shape whose elements are the packed bytes: the last dimension shrinks where it holds whole bytes, else the
 // tensor is flat.
 Shape PackedShape(const Shape& logical, unsigned bits, std::uint64_t bytes) {
@@ -123,8 +135,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
 
   Status ParseHeader(HeaderText header) {
     // Bounded by the number of whole entries that fit the header.
-    const auto braces = static_cast<std::size_t>(std::ranges::count(header.bytes(), '{'));
-    expected_ = std::min(braces, header.size() / kLeastEntryBytes);
+    expected_ = std::min(CountBraces(header.view()), header.size() / kLeastEntryBytes);
     EntryParser parser;
     Status status = OkStatus();
     if (!ParseParts(header, parser)) {
@@ -204,11 +215,8 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     const std::string_view tag = entry.dtype;
     const Range range{entry.begin, entry.end};
     Shape shape(entry.shape.begin(), entry.shape.end());
-    const DTypeRow* row = nullptr;
-    for (const DTypeRow& each : kDTypes) {
-      if (each.tag == tag) row = &each;
-    }
-    if (row == nullptr) return Unsupported("dtype " + Quote(tag) + " is not known");
+    const DTypeRow* const row = std::ranges::find(kDTypes, tag, &DTypeRow::tag);
+    if (row == std::end(kDTypes)) return Unsupported("dtype " + Quote(tag) + " is not known");
     if (range.end < range.begin) {
       return InvalidData("data_offsets run backwards: " + std::to_string(range.begin) + " to " +
                          std::to_string(range.end));

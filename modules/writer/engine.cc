@@ -283,7 +283,7 @@ Status Engine::EnqueueComponent(const std::shared_ptr<ComponentState>& component
 
 std::shared_ptr<ComponentState> Engine::NewState() {
   if (states_ == nullptr || states_used_ == states_->size()) {
-    states_ = std::make_shared<StateBlock>();
+    states_.reset(new StateBlock);  // make_shared would set it to zero first
     states_used_ = 0;
   }
   return {states_, &(*states_)[states_used_++]};

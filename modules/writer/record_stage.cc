@@ -34,7 +34,8 @@ Blob BlobOf(const ComponentState& state, const Blob& sums, std::uint32_t crc) {
     blob.encoding = state.storage.encoding;
     blob.parameters = state.storage.parameters;
   }
-  blob.digest = state.storage.digest == DigestKind::kCrc32c ? Crc32cText(crc) : state.digest;
+  const bool combined = state.storage.digest == DigestKind::kCrc32c;
+  blob.digest = combined ? Crc32cText(crc) : std::string(state.digest);
   return blob;
 }
 
