@@ -45,6 +45,8 @@
 
 #include "little_endian.h"
 
+import zt.core;
+
 namespace zt_test {
 
 using ::testing::ElementsAre;
@@ -64,11 +66,10 @@ const auto& StatusOf(const Result& result) {
   }
 }
 
-// The message; "" of what is well.
+// The message with file and tensor; "" of what is well.
 template <typename Result>
 std::string Why(const Result& result) {
-  const auto message = StatusOf(result).message();
-  return {message.data(), message.size()};
+  return zt::Message(StatusOf(result));
 }
 
 template <typename Result>
