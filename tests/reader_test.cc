@@ -325,7 +325,7 @@ TEST(Verify, AReadErrorAtAnyCallIsNoVerdict) {
       ++faults;
     }
   }
-  EXPECT_GT(faults, 30);
+  EXPECT_EQ(faults, 3 * 9);  // each call fails once
 }
 
 std::string Listed(const VerifyReport& report) {
@@ -434,8 +434,7 @@ TEST(Reader, NoSuchComponent) {
     EXPECT_EQ(reader->FindAccess(id).status().code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(reader->Map(id).status().code(), StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(Why(reader->Read({0, 1}, 0, out)),
-            "tensor 'a': there is no component 1 of object 0");
+  EXPECT_EQ(Why(reader->Read({0, 1}, 0, out)), "tensor 'a': there is no component 1 of object 0");
 }
 
 // `file` with so many more names for its first object.
