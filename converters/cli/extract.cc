@@ -31,9 +31,10 @@ struct Target {
 };
 
 StatusOr<Target> TargetOf(const ExtractArgs& args) {
-  std::error_code error;
   const std::string& output = args.output;
-  if (output != "-" && (output.ends_with('/') || std::filesystem::is_directory(output, error))) {
+  if (output != "-" && (output.ends_with('/') || (!IsUrl(output) && IsFolder(output)))) {
+    if (IsUrl(output))
+      return InvalidArgument(output + " is a folder; name one file to write there");
     if (args.to.empty() || args.to == "npy") return Target{FindFormat("npy"), true};
     return InvalidArgument(output + " is a folder, which takes .npy files; name a file for " +
                            args.to);

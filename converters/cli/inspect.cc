@@ -219,9 +219,8 @@ Listing ListSource(const TensorSource& source) {
 // .zt files by their manifests, which say how things are stored; all else as a source.
 StatusOr<Listing> List(const InspectArgs& args) {
   std::string path = args.file;
-  std::error_code error;
   if (args.file != "-" && (args.input.from.empty() || args.input.from == "zt")) {
-    if (std::filesystem::is_directory(path, error)) {
+    if (IsFolder(path)) {
       ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(path, args.input), path));
       if (found) path = *found;
     }

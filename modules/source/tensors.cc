@@ -78,6 +78,11 @@ class MergedSource final : public TensorSource {
   std::optional<Extent> extent(ComponentId id) const override {
     return source(id).extent(inner(id));
   }
+  void WillRead(std::span<const ComponentId> components) override {
+    std::vector<std::vector<ComponentId>> of(sources_.size());
+    for (const ComponentId id : components) of[origin_[id.object].source].push_back(inner(id));
+    for (std::size_t s = 0; s < sources_.size(); ++s) sources_[s]->WillRead(of[s]);
+  }
   std::optional<Identity> identity(ComponentId id) const override {
     return source(id).identity(inner(id));
   }
@@ -114,6 +119,16 @@ class MergedSource final : public TensorSource {
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
   if (status.ok()) return status;
   return WithFile(WithTensor(status, source.objects()[id.object].name), source.file(id));
+}
+
+void TensorSource::WillRead(std::span<const ComponentId> components) {
+  std::unordered_map<ByteSource*, std::vector<ByteRange>> ranges;
+  for (const ComponentId id : components) {
+    const auto at = extent(id);
+    if (!at || at->bytes == nullptr || at->length == 0) continue;
+    ranges[at->bytes].push_back({at->offset, at->offset + at->length});
+  }
+  for (const auto& [bytes, each] : ranges) bytes->WillRead(each);
 }
 
 std::optional<Identity> TensorSource::identity(ComponentId id) const {
