@@ -125,7 +125,9 @@ void TensorSource::WillRead(std::span<const ComponentId> components) {
   std::unordered_map<ByteSource*, std::vector<ByteRange>> ranges;
   for (const ComponentId id : components) {
     const auto at = extent(id);
-    if (!at || at->bytes == nullptr || at->length == 0) continue;
+    // What follows another order than that is found out by the source of the bytes better than by half a list.
+    if (!at || at->bytes == nullptr) return;
+    if (at->length == 0) continue;
     ranges[at->bytes].push_back({at->offset, at->offset + at->length});
   }
   for (const auto& [bytes, each] : ranges) bytes->WillRead(each);
