@@ -8,7 +8,7 @@ _ztstream_tensors() {
 
 _ztstream() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local common='-T --threads --memory --progress --json -q --quiet -v --verbose -h --help'
+  local common='-T --threads --memory --no-sign-request --progress --json -q --quiet -v --verbose -h --help'
   local input='--from --follow-links --npy-void --sparse'
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
@@ -37,7 +37,7 @@ _ztstream() {
     --to) values='safetensors npy npz gguf' ;;
     --npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     --dtype) values='f32 f16 bf16 f8_e4m3fn f8_e5m2' ;;
-    -T|--threads|--memory|--align|--chunk|--shards|--shard-size|--shard|--limit|--min-gain|--include|--exclude|--rename) return ;;
+    -T|--threads|--memory|--align|--chunk|--shards|--shard-size|--shard|--part-size|--limit|--min-gain|--include|--exclude|--rename) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))
@@ -48,7 +48,7 @@ _ztstream() {
       local options="$input $common"
       case $command in
         join) options="$common -o --output --missing -f --force --no-sync" ;;
-        convert) options+=' -o --output --spec --canonical --align --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --shards --shard-size --shard -n --dry-run -f --force --no-sync' ;;
+        convert) options+=' -o --output --spec --canonical --align --zstd --min-gain --chunk --digest --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --shards --shard-size --shard --part-size -n --dry-run -f --force --no-sync' ;;
         verify) options+=' --against --canonical' ;;
         extract) options+=' -o --output --to -f --force --no-sync' ;;
         bench) options+=' --folder --limit --runs' ;;

@@ -16,6 +16,8 @@ struct Common {
   ProgressMode progress = ProgressMode::kAuto;
   unsigned threads = 0;
   std::uint64_t memory = 0;  // see MemoryFor
+  bool no_sign_request = false;
+  std::uint64_t part_bytes = 0;  // of an upload; 0: chosen
 };
 
 // How inputs are opened, as the command line says it.

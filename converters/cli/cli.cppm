@@ -21,6 +21,9 @@ int RunBench(const BenchArgs& args);
 // SIGINT, SIGTERM and SIGHUP end the run cleanly; SIGPIPE becomes a write error. Call before any thread starts.
 void InstallSignals();
 
+// Has every command take URLs where it takes paths, as the options say.
+void UseUrls(const Common& common);
+
 // Prints the error of a command line that could not be understood; the exit status.
 int RefuseUsage(const Common& common, const std::string& message);
 

@@ -150,6 +150,13 @@ class Extraction {
   }
 
   Status Run() {
+    std::vector<ComponentId> components;
+    for (const Output& output : outputs_) {
+      for (const LayoutPiece& piece : output.layout.pieces) {
+        if (piece.bytes > 0) components.push_back(piece.source);
+      }
+    }
+    if (IsUrl(args_.file)) source_.WillRead(components);
     if (target_.folder) return RunFolder();
     const FileLayout& layout = outputs_.front().layout;
     ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,

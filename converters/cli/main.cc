@@ -20,6 +20,7 @@
 
 import zt;
 import zt.cli;
+import zt.remote;
 
 namespace {
 
@@ -50,7 +51,14 @@ std::string Version() {
          "\nbuilt on " ZT_PACKAGES "\nSIMD     " + targets;
 }
 
-int Run(const std::vector<std::string>& arguments) {
+int Run(std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    auto shown = zt::HideQuery(argument);
+    if (!shown.ok())
+      return zt::cli::RefuseUsage(zt::cli::CommonOf(arguments),
+                                  std::string(zt::Message(shown.status())));
+    argument = *std::move(shown);
+  }
   CLI::App app("Streams " + zt::cli::FormatNames() + " to .zt.", "ztstream");
   app.set_version_flag(
       "--version", [] { return Version(); }, "Versions of the program, the formats, the packages");

@@ -99,6 +99,7 @@ void AddCommon(CLI::App& app) {
   app.add_option("--memory", common.memory, "Bytes of data under way at once")
       ->transform(Size())
       ->default_str("32MiB for each worker");
+  app.add_flag("--no-sign-request", common.no_sign_request, "Ask S3 without credentials");
 }
 
 void AddInput(CLI::App& app) {
@@ -171,6 +172,8 @@ void AddConvert(CLI::App& app, ConvertArgs& args) {
   app.add_option("--shard-size", args.shard_size, "Write files of so many decoded bytes at most")
       ->transform(Size());
   app.add_option("--shard", args.shard, "Write only shard I of N");
+  app.add_option("--part-size", Parsed().common.part_bytes, "Bytes of each part sent to s3://")
+      ->transform(Size());
   app.add_flag("-n,--dry-run", args.dry_run, "Print the plan and write nothing");
   AddWriting(app, args);
 }
@@ -278,6 +281,7 @@ void AddCommands(CLI::App& app) {
 int RunCommand(const CLI::App& app) {
   Arguments& p = Parsed();
   p.common.command = app.get_subcommands().front()->get_name();
+  UseUrls(p.common);
   if (p.common.command == "convert") {
     p.convert.group_quantized = p.quant == "group";
     if (p.convert.spec.empty()) p.convert.spec = p.convert.canonical ? "2.0" : "1.2";

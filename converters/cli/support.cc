@@ -2,6 +2,7 @@
 module;
 
 #include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
@@ -12,6 +13,7 @@ import zt.std;
 import :output;
 import :support;
 import zt;
+import zt.remote;
 
 namespace zt::cli {
 
@@ -44,6 +46,8 @@ void Catch(const sigset_t& set) {
   } while (publishing || g_publishing);
   Lines().lock();  // for good: what fails because the temporary files are gone says no more
   AbandonTemporaryFiles();
+  for (const std::string& line : AbandonUploads())
+    std::fputs(("ztstream: warning: " + Printable(line) + "\n").c_str(), stderr);
   constexpr std::string_view kMessage = "ztstream: interrupted\n";
   [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
   ::_exit(130);
@@ -68,6 +72,15 @@ void InstallSignals() {
   } catch (const std::system_error&) {  // no thread to be had: signals end the program at once
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   }
+}
+
+void UseUrls(const Common& common) {
+  RemoteOptions options;
+  options.no_sign_request = common.no_sign_request;
+  options.part_bytes = common.part_bytes;
+  if (common.memory != 0) options.read_ahead = common.memory;
+  if (!common.quiet) options.warn = [](const std::string& line) { Warn(line); };
+  UseRemoteFiles(options);
 }
 
 namespace internal {
@@ -113,7 +126,8 @@ StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const Inpu
 
 Status CheckOutput(const std::string& output, bool force) {
   std::error_code error;
-  if (output == "-" || force || !std::filesystem::is_regular_file(output, error)) return OkStatus();
+  if (output == "-" || force || IsUrl(output) || !std::filesystem::is_regular_file(output, error))
+    return OkStatus();
   return WithFile(AlreadyExists("the output exists already; use -f to replace it"), output);
 }
 

@@ -91,6 +91,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBeneath(const std::string& folder,
     return InvalidData("its external data " + Quote(location) +
                        " leads out of the model's folder, and is not followed");
   }
+  if (IsUrl(folder)) return OpenFile(folder + "/" + location);
   const int base = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (base < 0) return IoError(errno, "cannot open the model's folder");
   open_how how{};
