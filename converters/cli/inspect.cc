@@ -225,8 +225,8 @@ StatusOr<Listing> List(const InspectArgs& args) {
       if (found) path = *found;
     }
     const auto bytes = OpenFile(path);
-    // A server is asked once.
-    if (!bytes.ok() && IsUrl(path) && !IsIndexPath(path)) return Annotate(bytes.status(), path);
+    // A server that refuses is not asked again.
+    if (!bytes.ok() && IsUrl(path) && !IsFolder(path)) return Annotate(bytes.status(), path);
     if (bytes.ok() && !IsIndexPath(path)) {
       const auto head = Peek(**bytes, kHeadBytes);
       const bool zt = head.ok() && FindFormat("zt")->recognise(*head);

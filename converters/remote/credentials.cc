@@ -20,11 +20,6 @@ import zt.source;
 
 namespace zt::remote::internal {
 
-// The members of the JSON object `text` that are strings, in the order of `names`; empty where one is missing. False where it
-// is no JSON object.
-extern "C++" bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
-                              std::vector<std::string>& values);  // json.cc
-
 namespace {
 
 constexpr std::uint64_t kMostFile = 1 << 20;

@@ -18,12 +18,6 @@ import zt.source;
 
 namespace zt::remote::internal {
 
-extern "C++" bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
-                              std::vector<std::string>& values);  // json.cc
-// Appends path and size of every file of a page of the Hub's listing. False where it is none.
-extern "C++" bool JsonTree(std::string_view text,
-                           std::vector<std::pair<std::string, std::uint64_t>>& files);  // json.cc
-
 using zt::internal::Mutex;
 using zt::internal::MutexLock;
 

@@ -34,7 +34,6 @@ bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
   return true;
 }
 
-// Appends path and size of every file of a page of the Hub's listing. False where it is none.
 bool JsonTree(std::string_view text, std::vector<std::pair<std::string, std::uint64_t>>& files) {
   dom::parser parser;
   dom::element root;

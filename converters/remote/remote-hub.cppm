@@ -18,7 +18,4 @@ struct HubName {
 };
 StatusOr<HubName> ParseHub(const std::string& url);
 
-// The URL of `<URL>; rel="next"` in a Link field; empty where there is none.
-std::string NextPage(std::string_view link);
-
 }  // namespace zt::remote::internal

@@ -37,11 +37,6 @@ struct Pinned {
   std::string etag;      // strong, or empty
   std::string modified;  // Last-Modified, where there is no strong ETag
 };
-// "bytes 0-9/100" taken apart; nullopt where it is not so.
-struct ContentRange {
-  std::uint64_t first = 0, last = 0, total = 0;
-};
-std::optional<ContentRange> ParseContentRange(std::string_view text);
 // kDataLoss where the head of an answer to `asked` has another range than that, or another object.
 Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned);
 // What a head pins.

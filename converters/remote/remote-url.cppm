@@ -2,6 +2,7 @@
 module zt.remote:url;
 
 import zt.std;
+import :answers;
 import zt.core;
 
 namespace zt::remote::internal {
@@ -31,21 +32,6 @@ bool IsAddress(const Url& url);
 
 // `text` with each byte but A-Z, a-z, 0-9, "-._~" and those of `kept` as %XX: as S3 wants paths and queries encoded.
 std::string PercentEncoded(std::string_view text, std::string_view kept = "");
-// %XX undone; what is no such escape stays.
-std::string PercentDecoded(std::string_view text);
-
-// "&lt;" and the like undone.
-std::string XmlDecoded(std::string_view text);
-// Calls `each(name, text)` for every element that holds text or nothing, and `end(name)` at the end of every element, in the
-// order of the document, names without their prefix. False where it is no well-formed XML, as far as that was looked at.
-bool ScanXml(std::string_view xml,
-             const std::function<void(std::string_view name, const std::string& text)>& each,
-             const std::function<void(std::string_view name)>& end = {});
-// The text of the first element of that name; empty where there is none.
-std::string XmlText(std::string_view xml, std::string_view name);
-// The name of the root element.
-std::string XmlRoot(std::string_view xml);
-
 // A trimmed copy.
 std::string_view Trimmed(std::string_view text);
 std::string Lower(std::string_view text);

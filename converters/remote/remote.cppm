@@ -1,6 +1,7 @@
 // zt.remote — files on servers: https:// and http:// by ranges, buckets of S3, repositories of the Hugging Face Hub.
 export module zt.remote;
 
+export import :answers;
 import zt.std;
 import zt.core;
 import zt.sink;

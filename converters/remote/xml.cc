@@ -38,8 +38,8 @@ std::string XmlDecoded(std::string_view text) {
     out += text.substr(0, at);
     text.remove_prefix(at);
     if (text.empty()) break;
-    const std::size_t end = text.find(';');
-    if (end == text.npos || end > 10) {
+    const std::size_t end = text.find_first_of(";& <", 1);
+    if (end == text.npos || text[end] != ';' || end > 10) {
       out += '&';
       text.remove_prefix(1);
       continue;

@@ -314,6 +314,7 @@ class Hub:
         self.shared = {}
         self.page = 1000
         self.revisions = {"main": COMMIT, "refs/pr/1": COMMIT[::-1]}
+        self.commits = (COMMIT, COMMIT[::-1])
 
     def refuse(self, name, request):
         if name in self.gated and request.headers.get("authorization") != f"Bearer {HUB_TOKEN}":
@@ -347,7 +348,7 @@ class Hub:
             refused = self.refuse(name, request)
             if refused:
                 return refused
-            if revision not in self.revisions.values() or path not in self.repositories[name]:
+            if revision not in self.commits or path not in self.repositories[name]:
                 return Answer(404, {"X-Error-Code": "EntryNotFound", "X-Error-Message": "Entry not found"})
             content = self.repositories[name][path]
             if self.cdn is None or len(content) < 1000:
