@@ -99,7 +99,6 @@ void AddCommon(CLI::App& app) {
   app.add_option("--memory", common.memory, "Bytes of data under way at once")
       ->transform(Size())
       ->default_str("32MiB for each worker");
-  app.add_flag("--no-sign-request", common.no_sign_request, "Ask S3 without credentials");
 }
 
 void AddInput(CLI::App& app) {
@@ -111,6 +110,7 @@ void AddInput(CLI::App& app) {
   app.add_flag("--follow-links", input.follow_links,
                "Shards and external data may be links out of the folder");
   app.add_option("--npy-void", input.npy_void, "Element type of npy's '|V' arrays, e.g. bf16");
+  app.add_flag("--no-sign-request", Parsed().common.no_sign_request, "Ask S3 without credentials");
   app.add_option("--sparse", Parsed().sparse, "auto; keep: scipy archives stay dense")
       ->check(CLI::IsMember({"auto", "keep"}))
       ->capture_default_str();

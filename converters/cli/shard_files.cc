@@ -109,8 +109,7 @@ StatusOr<std::string> DigestIn(const std::string& file, DigestKind kind) {
 StatusOr<std::string> ReadDigestFile(const std::string& path) {
   for (const DigestKind kind : kFileDigests) {
     const std::string file = DigestPath(path, kind);
-    std::error_code error;
-    if (fs::exists(file, error)) return WithFile(DigestIn(file, kind), file);
+    if (Exists(file)) return WithFile(DigestIn(file, kind), file);
   }
   return std::string();
 }
@@ -132,7 +131,7 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
 StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
                        const ConvertArgs& args, std::optional<fs::file_time_type> inputs) {
   std::error_code error;
-  if (!fs::exists(path, error)) return false;  // nor is a link that leads nowhere
+  if (!Exists(path)) return false;  // nor is a link that leads nowhere
   Status status = CheckIsShard(path, stamp, kind, args);
   if (status.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
     status = InvalidData("it is older than what it was made of");

@@ -34,16 +34,15 @@ Status CheckPlace(const ConvertArgs& args, const std::vector<InputFile>& inputs,
   // Shards of two counts beside one another cannot be told apart by who opens the folder or the index.
   const fs::path first(ShardPath(args.output, 1, count));
   const auto ours = ParseShardName(first.filename().string(), ".zt");
-  std::error_code error;
   const fs::path folder = first.has_parent_path() ? first.parent_path() : ".";
-  for (fs::directory_iterator it(folder, error), end; ours && !error && it != end;
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  const auto listed = ListFolder(folder.string());
+  for (const std::string& name : listed.ok() ? *listed : std::vector<std::string>()) {
+    if (!ours) break;
     const auto other = ParseShardName(name, ".zt");
     if (!other || other->stem != ours->stem || other->count == ours->count) continue;
     return WithFile(AlreadyExists("shards of this name exist already, of " +
                                   std::to_string(other->count) + "; remove them first"),
-                    it->path().string());
+                    (folder / name).string());
   }
   return OkStatus();
 }

@@ -51,6 +51,17 @@ bool IsRegularFile(const std::string& path) {
   return fs::is_regular_file(path, error);
 }
 
+std::optional<std::uint64_t> SizeOfFile(const std::string& path) {
+  if (IsUrl(path)) {
+    const auto file = OpenFile(path);
+    return file.ok() ? (*file)->size() : std::nullopt;
+  }
+  std::error_code error;
+  const std::uint64_t bytes = fs::file_size(path, error);
+  if (error) return std::nullopt;
+  return bytes;
+}
+
 StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
   if (IsUrl(path)) {
     if (g_files == nullptr) return NoUrls();

@@ -72,6 +72,8 @@ void SetUrlFiles(UrlFiles* files);
 bool IsFolder(const std::string& path);
 bool Exists(const std::string& path);
 bool IsRegularFile(const std::string& path);
+// Bytes of a file; nullopt where that cannot be found out.
+std::optional<std::uint64_t> SizeOfFile(const std::string& path);
 // Names of what is in a folder, in no order; of a URL the files alone.
 StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
 
