@@ -8,8 +8,8 @@ _ztstream_tensors() {
 
 _ztstream() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local common='-T --threads --memory --no-sign-request --progress --json -q --quiet -v --verbose -h --help'
-  local input='--from --follow-links --npy-void --sparse'
+  local common='-T --threads --memory --progress --json -q --quiet -v --verbose -h --help'
+  local input='--from --follow-links --no-sign-request --npy-void --sparse'
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     local first='convert join inspect verify extract diff id bench'

@@ -9,7 +9,7 @@ set -l any "__fish_seen_subcommand_from $commands"
 set -l reads '__fish_seen_subcommand_from convert inspect verify extract diff id bench'
 complete -c ztstream -n $any -s T -l threads -x -d 'Workers; 0: all usable'
 complete -c ztstream -n $any -l memory -x -d 'Bytes of data under way at once'
-complete -c ztstream -n $any -l no-sign-request -d 'Ask S3 without credentials'
+complete -c ztstream -n $reads -l no-sign-request -d 'Ask S3 without credentials'
 complete -c ztstream -n $any -l progress -x -a 'auto always never' -d 'When to show progress'
 complete -c ztstream -n $any -l json -d 'Machine-readable output'
 complete -c ztstream -n $any -s q -l quiet -d 'No progress, summary or warnings'

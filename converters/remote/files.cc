@@ -79,6 +79,10 @@ class Files final : public UrlFiles {
     const MutexLock lock(mutex_);
     open_.clear();
   }
+  void Forget(const std::string& url) {
+    const MutexLock lock(mutex_);
+    std::erase_if(open_, [&](const auto& each) { return each.first == url; });
+  }
 
  private:
   Mutex mutex_;
@@ -117,6 +121,8 @@ std::string remote::internal::HiddenQuery(const std::string& url) {
   const auto found = queries.of.find(url);
   return found == queries.of.end() ? "" : found->second;
 }
+
+void remote::internal::ForgetOpen(const std::string& url) { TheFiles().Forget(url); }
 
 std::string_view remote::internal::LastName(std::string_view url) {
   return url.substr(url.rfind('/') + 1);

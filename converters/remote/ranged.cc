@@ -567,6 +567,9 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
     return std::make_shared<SmallBytes>(std::move(object), "");
   if (!answer.ok()) return object->Explain(answer);
   const auto range = ParseContentRange(answer.head.Find("content-range"));
+  const std::string_view encoding = answer.head.Find("content-encoding");
+  if (!encoding.empty() && encoding != "identity")
+    return InvalidData("the server sent it compressed, which was not asked for");
   if (!range || range->first != 0 || range->last + 1 != answer.text.size() ||
       range->last + 1 != std::min<std::uint64_t>(range->total, kHead)) {
     return InvalidData("the server sent another range than its first bytes, which were asked for");

@@ -37,6 +37,9 @@ Scheme& Hub();
 // The query that HideQuery has taken from this URL.
 std::string HiddenQuery(const std::string& url);
 
+// Forgets what is open under this URL, which is written anew.
+void ForgetOpen(const std::string& url);
+
 // The name behind the last slash.
 std::string_view LastName(std::string_view url);
 

@@ -336,6 +336,7 @@ class Upload final : public Sink {
       progress_->completing = id_.empty();
     }
     const Status status = id_.empty() ? PutWhole(total) : CompleteParts(total);
+    ForgetOpen(url_);
     const MutexLock lock(progress_->mutex);
     progress_->completing = false;
     if (status.ok() || unknown_) progress_->upload.clear();

@@ -5,14 +5,13 @@ import unittest
 
 import make_safetensors
 import remote_server
-import remote_test
 import support
 from remote_server import Answer, COMMIT, HUB_TOKEN
 
 INDEX = "model.safetensors.index.json"
 
 
-class Hub(remote_test.Remote):
+class Hub(remote_server.Remote):
     def setUp(self):
         super().setUp()
         self.hub = self.server.hub
@@ -160,8 +159,6 @@ class Hub(remote_test.Remote):
         self.run_program("convert", "hf://org/name", "-o", self.path("x.zt"))
         self.assertEqual(self.cdn.requests, [])
 
-
-del remote_test.Reading, remote_test.Faults, remote_test.Library
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,12 +1,16 @@
 """Inputs over HTTP: the same bytes as from a file, and what happens where a server fails, changes its mind or lies."""
-import os
-import pathlib
+import getpass
+import json
+import shutil
+import socket
 import ssl
 import subprocess
+import time
 import unittest
 
-import make_safetensors
 import numpy
+
+import make_safetensors
 import remote_server
 import support
 from remote_server import Answer, Change, Cut, Drop
@@ -14,39 +18,7 @@ from remote_server import Answer, Change, Cut, Drop
 SHARD = "model-0000{}-of-00002.safetensors"
 
 
-def big_file(path, tensors=6, side=600):
-    """A file of some MiB that no run of bytes repeats in."""
-    random = numpy.random.default_rng(7)
-    path.write_bytes(make_safetensors.encode(
-        {f"layer.{i}.weight": ("F32", [side, side], random.integers(0, 2**32, side * side, dtype=numpy.uint32).tobytes())
-         for i in range(tensors)}))
-    return path
-
-
-class Remote(support.EndToEnd):
-    def setUp(self):
-        super().setUp()
-        self.server = remote_server.Server()
-        self.server.__enter__()
-        self.addCleanup(self.server.__exit__, None, None, None)
-        self.environment = self.server.environment()
-
-    def run_program(self, *arguments, stdin=None, timeout=support.PATIENCE, env=None):
-        return super().run_program(*arguments, stdin=stdin, timeout=timeout, env={**self.environment, **(env or {})})
-
-    def serve(self, name, path):
-        self.server.files[name] = pathlib.Path(path).read_bytes()
-        return self.server.url(name)
-
-    def convert(self, given, name="out.zt", *options):
-        self.succeed("convert", given, "-o", self.path(name), "--no-sync", *options)
-        return self.path(name).read_bytes()
-
-    def ranges(self):
-        return [request.headers.get("range") for request in self.server.requests]
-
-
-class Reading(Remote):
+class Reading(remote_server.Remote):
     def test_every_format_is_read_as_from_a_file(self):
         """And by every number of threads, and with little memory."""
         files = [file for folder, pattern in (
@@ -69,7 +41,7 @@ class Reading(Remote):
         self.assertGreater(read, 8)
 
     def test_a_large_file(self):
-        file = big_file(self.path("big.safetensors"))
+        file = remote_server.big_file(self.path("big.safetensors"))
         url = self.serve("big.safetensors", file)
         want = self.convert(file, "local.zt")
         for options in ([], ["-T", "1"], ["-T", "8"], ["--memory", "64MiB"]):
@@ -78,15 +50,31 @@ class Reading(Remote):
             sent = sum(int(last) + 1 - int(first) for first, last in (r.removeprefix("bytes=").split("-") for r in self.ranges()))
             self.assertLess(sent, 1.05 * len(self.server.files["big.safetensors"]))
 
+    def test_hdf5_that_libhdf5_reads_in_a_process_of_its_own(self):
+        """Chunked, so that it is not read by ranges of contiguous data; larger than what opening asks for."""
+        try:
+            import h5py
+        except ImportError:
+            self.skipTest("no h5py")
+        with h5py.File(self.path("m.h5"), "w") as file:
+            for number in range(6):
+                values = numpy.random.default_rng(number).random((400, 500)).astype("f4")
+                file.create_dataset(f"t{number}", data=values, chunks=(40, 50), compression="gzip" if number % 2 else None)
+        url = self.serve("m.h5", self.path("m.h5"))
+        want = self.run_program("convert", self.path("m.h5"), "-o", self.path("local.zt"))
+        if want.returncode == support.UNSUPPORTED:
+            self.skipTest("a build without HDF5")
+        self.assertEqual(self.convert(url, "remote.zt"), self.path("local.zt").read_bytes())
+
     def test_inspect_asks_three_times_at_most(self):
-        file = big_file(self.path("big.safetensors"))
+        file = remote_server.big_file(self.path("big.safetensors"))
         url = self.serve("big.zt", self.path("x.zt") if self.convert(file, "x.zt") else None)
         listed = self.json("inspect", "--json", url)
         self.assertEqual(listed["objects"], self.json("inspect", "--json", self.path("x.zt"))["objects"])
         self.assertLessEqual(len(self.server.requests), 3, self.ranges())
 
     def test_extract_reads_what_it_needs(self):
-        file = big_file(self.path("big.safetensors"), tensors=20)
+        file = remote_server.big_file(self.path("big.safetensors"), tensors=20)
         self.convert(file, "x.zt", "--zstd=1", "--min-gain=-100")
         for name in ("x.zt", "big.safetensors"):
             url = self.serve(name, self.path(name))
@@ -98,7 +86,7 @@ class Reading(Remote):
             self.assertLess(read, 600 * 600 * 4 * 1.1 + (1 << 20), (name, self.ranges()))
 
     def test_every_command(self):
-        file = big_file(self.path("big.safetensors"), tensors=2)
+        file = remote_server.big_file(self.path("big.safetensors"), tensors=2)
         url = self.serve("big.safetensors", file)
         self.convert(file, "x.zt")
         zt = self.serve("x.zt", self.path("x.zt"))
@@ -114,7 +102,6 @@ class Reading(Remote):
         for number in (1, 2):
             make_safetensors.write(self.path(SHARD.format(number)), {f"t{number}": ("F32", [2], bytes([number] * 8))})
             tensors[f"t{number}"] = SHARD.format(number)
-        import json
         self.path("model.safetensors.index.json").write_text(json.dumps({"weight_map": tensors}))
         for name in [*tensors.values(), "model.safetensors.index.json"]:
             url = self.serve("checkpoint/" + name, self.path(name))
@@ -124,7 +111,7 @@ class Reading(Remote):
 
     def test_a_server_without_ranges_is_a_pipe(self):
         self.server.ranges = False
-        file = big_file(self.path("big.safetensors"))
+        file = remote_server.big_file(self.path("big.safetensors"))
         url = self.serve("big.safetensors", file)
         process = self.run_program("convert", url, "-o", self.path("out.zt"))
         self.assertEqual(process.returncode, support.DONE, process.stderr)
@@ -145,7 +132,7 @@ class Reading(Remote):
             self.skipTest("openssl makes no certificate here")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.path("cert.pem"), self.path("key.pem"))
-        file = big_file(self.path("big.safetensors"))
+        file = remote_server.big_file(self.path("big.safetensors"))
         with remote_server.Server(tls=context) as server:
             server.files["big.safetensors"] = file.read_bytes()
             url = server.url("big.safetensors")
@@ -158,10 +145,10 @@ class Reading(Remote):
             self.assertEqual(self.server.requests, [])
 
 
-class Faults(Remote):
+class Faults(remote_server.Remote):
     def setUp(self):
         super().setUp()
-        self.file = big_file(self.path("big.safetensors"))
+        self.file = remote_server.big_file(self.path("big.safetensors"))
         self.url = self.serve("big.safetensors", self.file)
         self.want = self.convert(self.file, "local.zt")
         self.content = self.server.files["big.safetensors"]
@@ -303,6 +290,45 @@ class Faults(Remote):
             self.fail_with(support.UNSUPPORTED, "inspect", url, says=says)
         self.fail_with(support.USAGE, "inspect", self.server.origin + "/web/", says="folders are not listed")
         self.fail_with(support.UNSUPPORTED, "convert", self.file, "-o", self.server.url("x.zt"), says="nothing is written over http")
+
+
+@unittest.skipUnless(shutil.which("nginx"), "nginx is not installed")
+class Nginx(support.EndToEnd):
+    """A server that is not ours."""
+
+    def setUp(self):
+        super().setUp()
+        self.file = remote_server.big_file(self.path("big.safetensors"))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.put("nginx.conf", f"""user {getpass.getuser()}; daemon off; worker_processes 1; pid {self.folder}/pid; error_log {self.folder}/errors;
+events {{}}
+http {{
+  access_log {self.folder}/access; client_body_temp_path {self.folder}/a; proxy_temp_path {self.folder}/b;
+  fastcgi_temp_path {self.folder}/c; uwsgi_temp_path {self.folder}/d; scgi_temp_path {self.folder}/e;
+  server {{ listen 127.0.0.1:{port}; root {self.folder}; location /slow/ {{ alias {self.folder}/; limit_rate 4m; }} }}
+}}""".encode())
+        server = subprocess.Popen(["nginx", "-p", str(self.folder), "-c", str(self.path("nginx.conf"))], stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        self.origin = f"http://127.0.0.1:{port}/"
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.02)
+        self.fail("nginx does not listen")
+
+    def test_ranges(self):
+        self.succeed("convert", self.file, "-o", self.path("local.zt"))
+        for place in ("", "slow/"):
+            self.succeed("convert", self.origin + place + "big.safetensors", "-o", self.path("remote.zt"), "-f")
+            self.assertEqual(self.path("remote.zt").read_bytes(), self.path("local.zt").read_bytes())
+        self.succeed("verify", self.origin + "local.zt", "--against", self.file)
+        self.assertNotIn(' 200 ', self.path("access").read_text())
+        self.fail_with(support.IO, "inspect", self.origin + "none.zt", says="no such file")
 
 
 class Library(support.EndToEnd):

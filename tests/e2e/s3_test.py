@@ -1,4 +1,5 @@
 """s3:// as input and output: signatures, credentials, parts, publication, and what is left where a store fails."""
+import json
 import os
 import pathlib
 import signal
@@ -6,21 +7,21 @@ import subprocess
 import time
 import unittest
 
+import make_safetensors
 import remote_server
-import remote_test
 import support
 from remote_server import ACCESS, Answer, Change, Cut, Drop, SECRET, TOKEN
 
 MIB = 1 << 20
 
 
-class S3(remote_test.Remote):
+class S3(remote_server.Remote):
     def setUp(self):
         super().setUp()
         self.store = self.server.store
         self.store.buckets.update({"in": {}, "out": {}})
         self.objects = self.store.buckets["out"]
-        self.file = remote_test.big_file(self.path("big.safetensors"))
+        self.file = remote_server.big_file(self.path("big.safetensors"))
         self.want = self.convert(self.file, "local.zt")
 
     def put_object(self, name, path):
@@ -48,8 +49,6 @@ class Source(S3):
         self.assertTrue(all("authorization" in request.headers for request in self.server.requests))
 
     def test_folders(self):
-        import json
-        import make_safetensors
         tensors = {}
         for number in (1, 2):
             name = f"model-0000{number}-of-00002.safetensors"
@@ -84,7 +83,7 @@ class Source(S3):
                 self.assertEqual(process.returncode, support.IO, process.stderr)
                 self.assertIn(says.encode(), process.stderr)
                 self.assertNotIn(SECRET.encode(), process.stderr)
-        for name in ("s3://", "s3:///x", "s3://in", "s3://in/"):
+        for name in ("s3://", "s3:///x", "s3://a b/x", "s3://in/none/"):
             self.assertIn(self.run_program("inspect", name).returncode, (support.USAGE, support.IO), name)
 
     def test_public_buckets(self):
@@ -235,6 +234,32 @@ class Sink(S3):
         self.succeed("extract", self.path("local.zt"), "-o", self.path("back.safetensors"))
         self.assertEqual(self.content("back.safetensors"), self.path("back.safetensors").read_bytes())
 
+    def test_shards(self):
+        """As in a folder: what is there is kept, whatever was lost is written again, and the index is one input."""
+        url = self.put_object("m.safetensors", self.file)
+        self.succeed("convert", self.file, "-o", self.path("shards.zt"), "--shards", "3")
+        options = ["--shards", "3", "--part-size", "5MiB"]
+        process = self.upload(*options, name="shards.zt")
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        names = sorted(name for name in self.entries() if name.startswith("shards"))
+        self.assertEqual(len(names), 7)
+        for name in names:
+            self.assertEqual(self.content(name), self.path(name).read_bytes(), name)
+        del self.objects["shards-00002-of-00003.zt"]
+        process = self.upload(*options, name="shards.zt")
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertIn(b"1 shard written, 2 kept", process.stderr)
+        self.assertEqual(self.run_program("verify", "s3://out/shards.zt.index.json").returncode, support.DONE)
+        self.assertEqual(self.run_program("diff", "s3://out/", self.file).returncode, support.DONE)
+        # Tasks of their own, from a bucket to a bucket, and joined.
+        for number in (3, 1, 2):
+            process = self.upload("--shard", f"{number}/3", name="tasks.zt", given=url)
+            self.assertEqual(process.returncode, support.DONE, process.stderr)
+        shards = [f"s3://out/tasks-0000{number}-of-00003.zt" for number in (1, 2, 3)]
+        process = self.run_program("join", *shards, "-o", "s3://out/tasks.zt")
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertEqual(self.run_program("diff", "s3://out/tasks.zt.index.json", self.file).returncode, support.DONE)
+
     def test_an_object_that_exists(self):
         self.objects["m.zt"] = (b"older", '"x"', {})
         process = self.upload()
@@ -383,7 +408,7 @@ class Sink(S3):
 
     def test_signals(self):
         """While parts are sent; and while the last of them takes longer than a run may after a signal."""
-        large = remote_test.big_file(self.path("large.safetensors"), tensors=30)
+        large = remote_server.big_file(self.path("large.safetensors"), tensors=30)
         for number, wait, pause in ((signal.SIGINT, 0.3, 0.5), (signal.SIGTERM, 0.6, 0.5), (signal.SIGINT, 0.1, 8)):
             self.server.fault = lambda request, pause=pause: time.sleep(pause) if "partNumber" in request.query else None
             started = subprocess.Popen([support.PROGRAM, "convert", large, "-o", "s3://out/m.zt", "--part-size", "5MiB"],
@@ -410,8 +435,6 @@ class Sink(S3):
         self.assertIn(b"EntityTooSmall", process.stderr)
         self.nothing_left()
 
-
-del remote_test.Reading, remote_test.Faults, remote_test.Library
 
 if __name__ == "__main__":
     unittest.main()

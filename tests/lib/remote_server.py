@@ -12,12 +12,18 @@ import hmac
 import http.server
 import itertools
 import json
+import pathlib
 import re
 import struct
 import threading
 import time
 import urllib.parse
 import zlib
+
+import numpy
+
+import make_safetensors
+import support
 
 ACCESS, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "session/token=="
 HUB_TOKEN = "hf_verysecrettoken"
@@ -490,3 +496,35 @@ class Server:
 def stamp(seconds):
     moment = datetime.datetime.fromtimestamp(time.time() + seconds, datetime.timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def big_file(path, tensors=6, side=600):
+    """A file of some MiB that no run of bytes repeats in."""
+    random = numpy.random.default_rng(7)
+    path.write_bytes(make_safetensors.encode(
+        {f"layer.{i}.weight": ("F32", [side, side], random.integers(0, 2**32, side * side, dtype=numpy.uint32).tobytes())
+         for i in range(tensors)}))
+    return path
+
+
+class Remote(support.EndToEnd):
+    def setUp(self):
+        super().setUp()
+        self.server = Server()
+        self.server.__enter__()
+        self.addCleanup(self.server.__exit__, None, None, None)
+        self.environment = self.server.environment()
+
+    def run_program(self, *arguments, stdin=None, timeout=support.PATIENCE, env=None):
+        return super().run_program(*arguments, stdin=stdin, timeout=timeout, env={**self.environment, **(env or {})})
+
+    def serve(self, name, path):
+        self.server.files[name] = pathlib.Path(path).read_bytes()
+        return self.server.url(name)
+
+    def convert(self, given, name="out.zt", *options):
+        self.succeed("convert", given, "-o", self.path(name), "--no-sync", *options)
+        return self.path(name).read_bytes()
+
+    def ranges(self):
+        return [request.headers.get("range") for request in self.server.requests]
