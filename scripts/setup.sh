@@ -15,7 +15,7 @@ packages=(
   clang-19 clang-tools-19 libclang-rt-19-dev lld-19 llvm-19 libstdc++-12-dev ninja-build pkg-config
   # libraries
   libzstd-dev libhwy-dev libabsl-dev libcbor-dev libsimdjson-dev libssl-dev libxxhash-dev libutf8proc-dev
-  zlib1g-dev libdeflate-dev libhdf5-dev libaec-dev libcurl4-openssl-dev libcli11-dev nlohmann-json3-dev libre2-dev
+  zlib1g-dev libdeflate-dev libhdf5-dev libaec-dev libcurl4-openssl-dev nlohmann-json3-dev libre2-dev
   # tests and benchmarks
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-cbor2 python3-zstandard python3-numpy python3-xxhash python3-h5py zstd
@@ -56,7 +56,7 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   cmake_new_enough || missing+=("cmake >= $cmake_needed")
   [ ${#missing[@]} -eq 0 ] && exit 0
   say "this system has no apt; please install: ${missing[*]}"
-  say "and the development files of: zstd highway abseil libcbor simdjson openssl xxhash utf8proc zlib libdeflate hdf5 libcurl CLI11 nlohmann-json re2 googletest benchmark"
+  say "and the development files of: zstd highway abseil libcbor simdjson openssl xxhash utf8proc zlib libdeflate hdf5 nlohmann-json re2 googletest benchmark"
   exit 1
 fi
 

@@ -29,7 +29,7 @@ sysroot=$folder/sysroot
 packages=(
   libstdc++-12-dev libzstd-dev libhwy-dev libabsl-dev libcbor-dev libsimdjson-dev libssl-dev libxxhash-dev libutf8proc-dev zlib1g-dev
   libdeflate-dev libhdf5-dev libaec-dev libcurl4-openssl-dev
-  libcli11-dev nlohmann-json3-dev libre2-dev libgtest-dev libgmock-dev libbenchmark-dev
+  nlohmann-json3-dev libre2-dev libgtest-dev libgmock-dev libbenchmark-dev
 )
 
 # An apt of its own below FOLDER, which believes that it is on ARCH and that nothing is installed.

@@ -165,6 +165,21 @@ TEST(Status, OtherWordsAndCodesKeepThePlace) {
   EXPECT_EQ(WithCode(status, StatusCode::kUnimplemented).code(), StatusCode::kUnimplemented);
 }
 
+TEST(NameList, TellsTwentyAndCountsTheRest) {
+  NameList names;
+  EXPECT_TRUE(names.empty());
+  EXPECT_EQ(names.Text(), "");
+  names.Add("a");
+  EXPECT_EQ(names.Text(), "a");
+  names.Add("b");
+  EXPECT_FALSE(names.empty());
+  EXPECT_EQ(names.Text(), "a, b");
+  for (int i = 2; i < 20; ++i) names.Add("c");
+  EXPECT_EQ(names.Text().substr(names.Text().size() - 7), "c, c, c");
+  for (int i = 0; i < 3; ++i) names.Add("d");
+  EXPECT_EQ(names.Text().substr(names.Text().size() - 15), "c, c and 3 more");
+}
+
 TEST(Status, ALongNameIsCutAfterACharacter) {
   for (std::size_t before = 0; before < 8; ++before) {
     for (const std::string_view character : {"x", "é", "路", "\U0001f600"}) {

@@ -1,16 +1,22 @@
 """The code in README.md and docs/ is compiled code: each ```cpp block is, word for word, part of a program in examples/.
 
-With the program in ZTSTREAM also: every option of --help is in the man page and the completions, and each --help
-fits a screen.
+With the program in ZTSTREAM also: the man page and the completions are those that scripts/reference.py makes of its table
+of options, and each --help fits a screen.
 """
 import os
 import pathlib
 import re
+import shutil
 import subprocess
+import sys
 import textwrap
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import reference
+
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
 COMMANDS = ["convert", "join", "inspect", "verify", "extract", "diff", "id", "bench"]
 
@@ -53,31 +59,37 @@ class Help(unittest.TestCase):
             lines = run(*command, "--help").splitlines()
             self.assertLessEqual(len(lines), 38 if command == ["convert"] else 24, command)
             self.assertLessEqual(max(map(len, lines)), 80, (command, max(lines, key=len)))
-            self.assertNotIn("Options:", lines, "an option without a group: converters/cli/help.cc")
+
+    def test_the_man_page_and_the_completions_are_current(self):
+        for path, text in reference.pages(PROGRAM).items():
+            self.assertEqual(path.read_text(), text, "not current: run scripts/reference.py")
 
     def test_pages_and_completions_know_every_option(self):
         manual = (ROOT / "docs/man/ztstream.1").read_text().replace("\\-", "-")
         shells = {path.name: path.read_text() for path in (ROOT / "completions").iterdir()}
         self.assertEqual(sorted(shells), ["_ztstream", "ztstream.bash", "ztstream.fish"])
-        everywhere = run("--help")
-        commands = re.findall(r"^  ([a-z]+) ", everywhere.split("Commands:")[1].split("\n\n")[0], re.M)
-        self.assertEqual(commands, COMMANDS)
-        for command in commands:
-            self.assertRegex(manual, rf"(?m)^\.SS {command}$")
-            for text in shells.values():
-                self.assertRegex(text, rf"\b{command}\b")
-        for text in [everywhere, *(run(name, "--help") for name in commands)]:
-            for option in re.findall(r"^  (?:-\w,)?--([a-z-]+)", text, re.M):
-                self.assertIn(f"--{option}", manual)
-                self.assertIn(f"--{option}", shells["ztstream.bash"])
-                self.assertIn(f"--{option}", shells["_ztstream"])
-                self.assertRegex(shells["ztstream.fish"], rf"-l {option}\b")
+        options = {option for name in [None, *COMMANDS]
+                   for option in re.findall(r"^  (?:-\w,)?--([a-z-]+)", run(*[name] * bool(name), "--help"), re.M)}
+        self.assertGreater(len(options), 40)
+        for option in options:
+            self.assertRegex(manual, rf"\\fB--{option}\\fP")
+            self.assertRegex(shells["ztstream.bash"], rf"--{option}\b")
+            self.assertRegex(shells["_ztstream"], rf"--{option}\b")
+            self.assertRegex(shells["ztstream.fish"], rf"-l {option}\b")
+
+    @unittest.skipIf(shutil.which("groff") is None, "groff is not installed")
+    def test_the_man_page_has_no_fault_that_groff_finds(self):
+        page = subprocess.run(["groff", "-t", "-man", "-Tutf8", "-ww", ROOT / "docs/man/ztstream.1"], capture_output=True,
+                              check=True, timeout=60)
+        self.assertEqual(page.stderr.decode(), "")
+        text = re.sub(r".\x08|\x1b\[[0-9;]*m", "", page.stdout.decode())
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
     def test_version_names_formats_packages_and_instructions(self):
         self.assertRegex(run("--version"), r"\Aztstream \d+\.\d+\.\d+\nwrites   zTensor 2\.0, 1\.2\.0, 1\.1\.0, 0\.1\.0\n"
                          r"reads    zTensor 2\.0, 1\.x, 0\.1; safetensors, npy 1 to 3, npz, GGUF 1 to 3, PyTorch, ONNX, HDF5, Keras( \(not in this build\))?\n"
                          r"packages zstd \d+\.\d+\.\d+, Highway \d+\.\d+\.\d+\n"
-                         r"built on Abseil \d+, CLI11 [\d.]+, JSON [\d.]+, libcbor [\d.]+,\n"
+                         r"built on Abseil \d+, JSON [\d.]+, libcbor [\d.]+,\n"
                          r"         OpenSSL [\d.]+, simdjson [\d.]+, utf8proc [\d.]+, xxHash [\d.]+, zlib [\d.]+(, HDF5 [\d.]+)?\n"
                          r"SIMD     [A-Z0-9_]+( [A-Z0-9_]+)*\n\Z")
 

@@ -376,7 +376,8 @@ TEST(NpyPipe, ReadsInOrder) {
     auto source = Must(OpenNpy(bytes, "in"));
     EXPECT_TRUE(source->sequential({}));
     EXPECT_FALSE(source->seekable());
-    EXPECT_EQ(*ReadAll(*source, {}, 4097), data);
+    // A pipe cannot go back to the element that a range ended within, to swap it.
+    EXPECT_EQ(*ReadAll(*source, {}, descr[0] == '<' ? 4097 : 4096), data);
     EXPECT_OK(source->Finish());
   }
 }
@@ -410,8 +411,8 @@ TEST(NpyPipe, FortranOrderIsHeldOrRefused) {
       OpenNpy(*OpenDescriptor(pipe.descriptor(), "standard input"), "in", {.memory_limit = 15999}),
       Fails(StatusCode::kUnimplemented,
             "tensor 'in': it is in Fortran order, and its 8000 bytes cannot be read "
-            "twice here (a pipe or a deflated entry): they would have to be held, which takes more "
-            "than half the memory limit of 15999; raise the limit, or give an uncompressed file"));
+            "twice here (a pipe or a deflated entry): they would have to be held, and half the "
+            "memory limit is 7999; raise the limit, or give an uncompressed file"));
 }
 
 // ---- folders ----

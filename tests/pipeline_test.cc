@@ -155,6 +155,39 @@ TEST(Chains, RunBesideEachOther) {
 }
 
 // An error of the submitter comes after those of what was submitted before.
+// Of the jobs that are ordered each finds all before it done; the others wait for none.
+TEST_P(Threads, OrderedJobsComeAfterAllBeforeThem) {
+  std::vector<std::atomic<bool>> done(400);
+  std::atomic<int> early = 0;
+  std::mutex mutex;
+  std::condition_variable second;
+  PipelineOf<Job> pipeline(
+      {std::make_shared<Step>(StageOrder::kIfOrdered,
+                              [&](Job& job) {
+                                if (job.sequence == 0 && GetParam() > 1) {  // waits for the next
+                                  std::unique_lock lock(mutex);
+                                  second.wait(lock, [&] { return done[1].load(); });
+                                }
+                                for (std::uint64_t i = 0; job.ordered && i < job.sequence; ++i) {
+                                  if (!done[i]) ++early;
+                                }
+                                Jitter(static_cast<unsigned>(job.sequence));
+                                const std::lock_guard lock(mutex);
+                                done[job.sequence] = true;
+                                second.notify_all();
+                                return OkStatus();
+                              })},
+      Options());
+  for (int i = 0; i < 400; ++i) {
+    auto job = MakeJob();
+    job->ordered = i % 7 > 3;
+    ASSERT_TRUE(pipeline.Submit(std::move(job)).ok());
+  }
+  ASSERT_TRUE(pipeline.Drain().ok());
+  EXPECT_EQ(early, 0);
+  for (const auto& each : done) ASSERT_TRUE(each);
+}
+
 TEST_P(Threads, AnEarlierJobsErrorCountsBeforeTheSubmitters) {
   for (const bool earlier : {true, false}) {
     PipelineOf<Job> pipeline({Parallel([&](Job&) {
@@ -370,6 +403,84 @@ TEST_P(Threads, CancellationAtRandomMoments) {
     pipeline.reset();
   }
   EXPECT_GE(cancelled, 75);
+}
+
+// A range is a number here, of which 7 cannot be moved.
+using Numbers = BatchOf<int>;
+
+class NumberStage final : public StageOf<Numbers> {
+ public:
+  explicit NumberStage(std::vector<std::string>& seen) : seen_(seen) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Numbers& batch) override {
+    std::string text = std::to_string(batch.ranges.size()) + " of " + std::to_string(batch.bytes) +
+                       ", weight " + std::to_string(batch.weight);
+    if (batch.ordered) text += ", ordered";
+    if (batch.continues) text += ", continues";
+    seen_.push_back(text + ":" + std::to_string(batch.ranges.front()));
+    for (const int each : batch.ranges) {
+      if (each == 7) return IoError("seven");
+    }
+    return OkStatus();
+  }
+
+ private:
+  std::vector<std::string>& seen_;
+};
+
+class Ranges : public ::testing::TestWithParam<unsigned> {
+ protected:
+  RangePipeline<Numbers> Make(RangeOptions options = {}) {
+    options.threads = GetParam();
+    return RangePipeline<Numbers>({std::make_shared<NumberStage>(seen_)}, options);
+  }
+  std::vector<std::string> seen_;
+};
+INSTANTIATE_TEST_SUITE_P(Pipeline, Ranges, ::testing::Values(1, 3));
+
+TEST_P(Ranges, SmallOnesTravelTogether) {
+  std::vector<std::uint64_t> done;
+  auto pipeline = Make({.progress = [&](std::uint64_t bytes) { done.push_back(bytes); }});
+  for (int i = 10; i < 240; ++i) ASSERT_TRUE(pipeline.Add(i, {.bytes = 10, .weight = 1}).ok());
+  ASSERT_TRUE(pipeline.Drain().ok());
+  constexpr std::uint64_t kKi = 1024;
+  ASSERT_TRUE(pipeline.Add(300, {.bytes = 200 * kKi}).ok());
+  ASSERT_TRUE(pipeline.Add(301, {.bytes = 100 * kKi, .continues = true}).ok());
+  ASSERT_TRUE(pipeline.Add(302, {.bytes = 1, .ordered = true}).ok());
+  ASSERT_TRUE(pipeline.Add(303, {.bytes = 1024 * kKi, .ordered = true}).ok());
+  ASSERT_TRUE(pipeline.Add(304, {.bytes = 0}).ok());
+  ASSERT_TRUE(pipeline.Drain().ok());
+  EXPECT_EQ(seen_,
+            (std::vector<std::string>{
+                "100 of 1000, weight 16484:10", "100 of 1000, weight 16484:110",
+                "30 of 300, weight 16414:210", "1 of 204800, weight 16384:300",
+                "1 of 102400, weight 16384, continues:301", "1 of 1, weight 16384, ordered:302",
+                "1 of 1048576, weight 16384, ordered:303", "1 of 0, weight 16384:304"}));
+  EXPECT_EQ(done, (std::vector<std::uint64_t>{1000, 2000, 2300, 207100, 309500, 309501, 1358077,
+                                              1358077}));
+}
+
+// What was gathered before a mistake is moved, and its error comes first.
+TEST_P(Ranges, AnEarlierRangesErrorCountsBeforeTheCallers) {
+  const Status mistake = InvalidArgument("mistake");
+  auto good = Make();
+  ASSERT_TRUE(good.Add(1, {.bytes = 1}).ok());
+  EXPECT_EQ(good.Drain(mistake), mistake);
+  auto bad = Make();
+  ASSERT_TRUE(bad.Add(7, {.bytes = 1}).ok());
+  EXPECT_EQ(std::string(Message(bad.Drain(mistake))), "seven");
+  EXPECT_EQ(seen_.size(), 2u);
+  EXPECT_TRUE(Make().Drain().ok());
+}
+
+TEST_P(Ranges, StopWhereTheyAreAskedTo) {
+  std::atomic<bool> cancelled = false;
+  auto pipeline = Make({.cancelled = &cancelled});
+  ASSERT_TRUE(pipeline.Add(1, {.bytes = 1 << 20}).ok());
+  ASSERT_TRUE(pipeline.Drain().ok());
+  cancelled = true;
+  (void)pipeline.Add(2, {.bytes = 1 << 20});
+  EXPECT_EQ(pipeline.Drain().code(), StatusCode::kCancelled);
 }
 
 TEST(BufferPool, GivesWhatWasAskedFor) {

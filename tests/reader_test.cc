@@ -434,7 +434,7 @@ TEST(Reader, NoSuchComponent) {
     EXPECT_EQ(reader->FindAccess(id).status().code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(reader->Map(id).status().code(), StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(Why(reader->Read({0, 1}, 0, out)), "there is no component 1 of object 0");
+  EXPECT_EQ(Why(reader->Read({0, 1}, 0, out)), "tensor 'a': there is no component 1 of object 0");
 }
 
 // `file` with so many more names for its first object.

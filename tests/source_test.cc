@@ -87,6 +87,38 @@ TEST(CheckStaysInside, LinksOutOfTheFolderAreFound) {
   }
   EXPECT_EQ(CheckStaysInside(folder / "in", "far", {}).code(), StatusCode::kDataLoss);
   EXPECT_TRUE(CheckStaysInside(folder / "in", "far", {.follow_links = true}).ok());
+  // Below the folder, too.
+  ASSERT_EQ(::mkdir((folder / "in/below").c_str(), 0700), 0);
+  ASSERT_EQ(::symlink("../file", (folder / "in/below/near").c_str()), 0);
+  ASSERT_EQ(::symlink("../../out", (folder / "in/below/far").c_str()), 0);
+  ASSERT_EQ(::symlink("..", (folder / "in/up").c_str()), 0);
+  EXPECT_OK(CheckStaysInside(folder / "in", "below/near", {}));
+  EXPECT_EQ(CheckStaysInside(folder / "in", "below/far", {}).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(CheckStaysInside(folder / "in", "up/out", {}).code(), StatusCode::kDataLoss);
+}
+
+TEST(ReadUnits, ServesAnyRangeOfWholeUnits) {
+  std::string data(96, '\0');
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i);
+  for (const std::uint64_t unit : {1, 2, 3, 8, 96}) {
+    const auto read = [&](std::uint64_t at, std::span<std::byte> out) {
+      EXPECT_EQ(at % unit, 0u);
+      EXPECT_EQ(out.size() % unit, 0u);
+      if (at > data.size() || out.size() > data.size() - at) return InvalidData("beyond");
+      std::memcpy(out.data(), data.data() + at, out.size());
+      return OkStatus();
+    };
+    for (std::size_t begin = 0; begin <= data.size(); ++begin) {
+      for (std::size_t end = begin; end <= data.size(); ++end) {
+        std::string out(end - begin, '?');
+        ASSERT_TRUE(ReadUnits(begin, std::as_writable_bytes(std::span(out)), unit, read).ok());
+        ASSERT_EQ(out, data.substr(begin, end - begin)) << unit;
+      }
+    }
+    std::string out(2, '?');
+    EXPECT_EQ(ReadUnits(95, std::as_writable_bytes(std::span(out)), unit, read).code(),
+              StatusCode::kDataLoss);
+  }
 }
 
 TEST(MergeSources, ManyAttributesThatDisagreeAreCounted) {
@@ -159,6 +191,85 @@ TEST(Scattered, FillsEveryPartInOrder) {
   const std::array parts = {std::span<std::byte>(a), std::span<std::byte>(b)};
   EXPECT_EQ(file->ReadScattered(4990, parts).code(), StatusCode::kDataLoss);
   EXPECT_EQ(file->ReadScattered(~std::uint64_t{0}, parts).code(), StatusCode::kDataLoss);
+}
+
+// Notes what is asked of it. Byte 20 cannot be read.
+class AskedBytes final : public ByteSource {
+ public:
+  const std::string& name() const override { return name_; }
+  std::optional<std::uint64_t> size() const override { return 256; }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    asked.emplace_back(offset, out.size());
+    if (throws) throw std::runtime_error("odd");
+    if (offset <= 20 && 20 < offset + out.size()) return IoError("byte 20");
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(offset + i);
+    return OkStatus();
+  }
+  std::vector<std::pair<std::uint64_t, std::size_t>> asked;
+  bool throws = false;
+
+ private:
+  std::string name_ = "asked";
+};
+
+class ReadRangesTest : public ::testing::Test {
+ protected:
+  // Reads, alone by a way of their own.
+  Status Read(std::vector<RangeToRead> ranges) {
+    for (RangeToRead& range : ranges) {
+      range.bytes = std::span(memory_).subspan(static_cast<std::size_t>(used_), range.bytes.size());
+      used_ += range.bytes.size();
+    }
+    return ReadRanges(ranges, [&](std::size_t i) {
+      alone_.push_back(i);
+      const Status status = ranges[i].from == nullptr
+                                ? OkStatus()
+                                : source_.ReadAt(ranges[i].offset, ranges[i].bytes);
+      return status.ok() ? status : Annotate(status, "range " + std::to_string(i));
+    });
+  }
+  RangeToRead Of(std::uint64_t offset, std::size_t bytes) {
+    return {&source_, offset, std::span(memory_).first(bytes)};
+  }
+  using Asked = std::vector<std::pair<std::uint64_t, std::size_t>>;
+  AskedBytes source_, other_;
+  std::array<std::byte, 256> memory_ = {};
+  std::size_t used_ = 0;
+  std::vector<std::size_t> alone_;
+};
+
+TEST_F(ReadRangesTest, NeighboursComeWithOneCall) {
+  std::vector<RangeToRead> ranges = {Of(100, 4), Of(104, 1), Of(105, 0), Of(105, 3),
+                                     Of(109, 2), Of(111, 2), Of(0, 0)};
+  ranges.push_back({nullptr, 113, std::span(memory_).first(5)});
+  ranges.push_back({&other_, 118, std::span(memory_).first(1)});
+  ASSERT_TRUE(Read(ranges).ok());
+  EXPECT_EQ(source_.asked, (Asked{{100, 8}, {109, 4}, {118, 1}}));
+  EXPECT_THAT(other_.asked, ::testing::IsEmpty());
+  EXPECT_THAT(alone_, ::testing::ElementsAre(7, 8));
+  for (const auto& [at, value] : {std::pair(0, 100), {7, 107}, {8, 109}, {11, 112}, {17, 118}}) {
+    EXPECT_EQ(static_cast<int>(memory_[static_cast<std::size_t>(at)]), value) << at;
+  }
+}
+
+// Which neighbour it was, only reading them one by one tells.
+TEST_F(ReadRangesTest, OfNeighboursTheOneThatFailsIsNamed) {
+  EXPECT_EQ(std::string(Message(Read({Of(16, 4), Of(20, 4), Of(24, 4), Of(40, 4)}))),
+            "range 1: byte 20");
+  EXPECT_EQ(source_.asked, (Asked{{16, 12}, {16, 4}, {20, 4}}));
+  source_.throws = true;
+  EXPECT_THROW((void)Read({Of(30, 4), Of(34, 4)}), std::runtime_error);  // by the way of their own
+  EXPECT_EQ(source_.asked.size(), 5u);
+}
+
+TEST(RangeAt, IsByTheExtent) {
+  std::array<std::byte, 8> memory = {};
+  MemorySource source;
+  ASSERT_TRUE(source.Add(*DenseObject("a", {8}, {DType::kU8, ""}), {memory}).ok());
+  const RangeToRead range = source.RangeAt({0, 0}, 2, std::span(memory).first(3));
+  EXPECT_EQ(range.from, nullptr);  // in memory: no ByteSource stands behind it
+  EXPECT_EQ(range.bytes.size(), 3u);
 }
 
 TEST(Pipe, AscendingRangesAndNothingElse) {
@@ -313,6 +424,22 @@ class Ends final : public TensorSource {
   Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override { return OkStatus(); }
   Status Finish() override { return InvalidData("f: the end is wrong"); }
 };
+
+TEST(LostAttributes, CountsTheTensorsThatHaveOthers) {
+  MemorySource source;
+  const std::array<std::byte, 1> byte{};
+  for (const char* name : {"a", "b", "c"}) {
+    Object object = *DenseObject(name, {1}, {DType::kU8, ""});
+    object.attributes.emplace_back("kept", 1);
+    if (*name != 'a') object.attributes.emplace_back("lost", 2);
+    ASSERT_TRUE(source.Add(std::move(object), {byte}).ok());
+  }
+  const std::array<std::uint32_t, 3> all{0, 1, 2};
+  static constexpr std::string_view kKept[] = {"kept"};
+  EXPECT_EQ(LostAttributes(source, all, kKept, "it drops"),
+            "it drops the attributes of 2 tensors, 'b' the first");
+  EXPECT_EQ(LostAttributes(source, std::span(all).first(1), kKept, "it drops"), "");
+}
 
 TEST(MergeSources, AnErrorAtTheEndIsPassedAsItIs) {
   std::vector<std::unique_ptr<TensorSource>> sources;

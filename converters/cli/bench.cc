@@ -8,17 +8,11 @@ module;
 module zt.cli;
 
 import zt.std;
-import :numbers;
-import :output;
 import :rules;
+import :options;
 import :support;
-import :writing;
-import zt;
 
-namespace zt::cli {
-
-using namespace internal;
-
+namespace zt::cli::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -34,7 +28,9 @@ struct Work {
   std::string_view zstd = "";  // as --zstd takes it; empty: raw
   DigestKind digest = DigestKind::kCrc32c;
 };
+constexpr Work kReadFirst = {"read, first time", "", "", DigestKind::kNone};
 constexpr Work kRead = {"read", "", "", DigestKind::kNone};
+constexpr Work kWrite = {"write and sync", ""};
 constexpr Work kRaw = {"convert", ""};
 constexpr Work kZstd = {"convert --zstd", " --zstd", "1"};
 constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", "huffman"};
@@ -48,7 +44,7 @@ struct Run {
 
 // What several runs of the same work came to.
 struct Row {
-  std::string name;
+  Work work;
   unsigned threads = 1;
   std::vector<Run> runs;  // the fastest first, once all are there
   double seconds() const {
@@ -60,12 +56,6 @@ struct Row {
   double ratio() const { return runs.front().ratio; }
   double rate() const { return static_cast<double>(bytes()) / seconds(); }
 };
-
-std::uint64_t Bytes(const Object& object) {
-  std::uint64_t out = 0;
-  for (const Component& component : object.components) out += component.bytes;
-  return out;
-}
 
 // Objects spread evenly over the input, `limit` bytes of them at most; the smallest one where none fits.
 std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
@@ -181,7 +171,7 @@ void Suggest(Report& report) {
     const Row* one = nullptr;
     const Row* best = nullptr;
     for (const Row& row : report.rows) {
-      if (row.name != work.name) continue;
+      if (row.work.name != work.name) continue;
       if (row.threads == 1) one = &row;
       if (best == nullptr || row.rate() > best->rate()) best = &row;
     }
@@ -205,12 +195,11 @@ void Suggest(Report& report) {
   std::ranges::sort(report.suggestions, {}, &Suggestion::seconds);
 }
 
-StatusOr<Report> Measure(const BenchArgs& args) {
+StatusOr<Report> Measure(const Args& args) {
   const Status once = InvalidArgument("bench reads its input several times; name a file");
   if (std::ranges::find(args.inputs, "-") != args.inputs.end())
     return WithFile(once, "standard input");
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
-                      OpenInputs(args.inputs, args.input));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenInputs(args.inputs, args));
   if (!source->seekable()) return WithFile(once, args.inputs.front());
   const std::set<std::string> names = Sample(*source, args.limit);
   if (names.empty())
@@ -225,32 +214,27 @@ StatusOr<Report> Measure(const BenchArgs& args) {
 
   Report report;
   for (const Object& object : source->objects()) report.input_bytes += Bytes(object);
-  const unsigned all = args.common.threads == 0 ? UsableThreads() : args.common.threads;
-  const auto measure = [&](Row& row, const Work& work) -> Status {
-    ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(),
-                        MeasureConvert(*source, names, work, row.threads, args.common));
+  const unsigned all = args.threads == 0 ? UsableThreads() : args.threads;
+  std::uint64_t sample = 1;
+  const auto measure = [&](Row& row) -> Status {
+    auto run = row.work.name == kWrite.name
+                   ? MeasureWrite(folder, sample)
+                   : MeasureConvert(*source, names, row.work, row.threads, args);
+    ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), std::move(run));
     return OkStatus();
   };
   // What the disk gives, unless the system still holds the input in memory. It can be had but once.
-  ZT_RETURN_IF_ERROR(measure(report.rows.emplace_back(Row{"read, first time", all, {}}), kRead));
-  const std::uint64_t sample = std::max<std::uint64_t>(report.rows.front().bytes(), 1);
-  std::vector<Work> works = {kRead, kRaw, kZstd, kHuffman};
+  ZT_RETURN_IF_ERROR(measure(report.rows.emplace_back(Row{kReadFirst, all, {}})));
+  sample = std::max<std::uint64_t>(report.rows.front().bytes(), 1);
   ZT_ASSIGN_OR_RETURN(const bool planes, HasPlanes(*source, names));
-  if (planes) works.push_back(kPlanes);
-  for (const Work& work : works) {
-    report.rows.push_back({std::string(work.name), 1, {}});
-    if (all > 1) report.rows.push_back({std::string(work.name), all, {}});
+  for (const Work& work : {kRead, kRaw, kZstd, kHuffman, kPlanes}) {
+    if (work.name == kPlanes.name && !planes) continue;
+    report.rows.push_back({work, 1, {}});
+    if (all > 1) report.rows.push_back({work, all, {}});
   }
-  report.rows.push_back({"write and sync", 1, {}});
+  report.rows.push_back({kWrite, 1, {}});
   for (unsigned run = 0; run < args.runs; ++run) {  // in turn: all meet the same machine
-    for (Row& row : std::span(report.rows).subspan(1)) {
-      const auto work = std::ranges::find(works, row.name, &Work::name);
-      if (work != works.end()) {
-        ZT_RETURN_IF_ERROR(measure(row, *work));
-      } else {
-        ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), MeasureWrite(folder, sample));
-      }
-    }
+    for (Row& row : std::span(report.rows).subspan(1)) ZT_RETURN_IF_ERROR(measure(row));
   }
   for (Row& row : report.rows) std::ranges::sort(row.runs, {}, &Run::seconds);
   Suggest(report);
@@ -269,7 +253,7 @@ std::string ToText(const Report& report) {
     char spread[32];
     std::snprintf(spread, sizeof spread, "%.3f to %.3f", row.runs.front().seconds,
                   row.runs.back().seconds);
-    std::snprintf(line, sizeof line, "%-24s %8u %10.3f %20s %10.1f %7.1f%%\n", row.name.c_str(),
+    std::snprintf(line, sizeof line, "%-24s %8u %10.3f %20s %10.1f %7.1f%%\n", row.work.name.data(),
                   row.threads, row.seconds(), spread, row.rate() / 1e6, 100 * row.ratio());
     out += line;
   }
@@ -282,10 +266,10 @@ std::string ToText(const Report& report) {
   return out;
 }
 
-Json ToJson(const Report& report, const BenchArgs& args) {
+Json ToJson(const Report& report, const Args& args) {
   Json rows = Json::array(), suggestions = Json::array();
   for (const Row& row : report.rows) {
-    rows.push_back({{"work", row.name},
+    rows.push_back({{"work", row.work.name},
                     {"threads", row.threads},
                     {"bytes", row.bytes()},
                     {"runs", row.runs.size()},
@@ -300,7 +284,7 @@ Json ToJson(const Report& report, const BenchArgs& args) {
                            {"seconds", each.seconds},
                            {"bytes", each.bytes}});
   }
-  Json json = Envelope(args.common, true);
+  Json json = Envelope(args, true);
   json["inputs"] = args.inputs;
   json["bytes_in"] = report.input_bytes;
   json["measurements"] = std::move(rows);
@@ -310,12 +294,10 @@ Json ToJson(const Report& report, const BenchArgs& args) {
 
 }  // namespace
 
-int RunBench(const BenchArgs& args) {
-  auto report = Measure(args);
-  if (!report.ok()) return Fail(args.common, report.status());
-  const Status status =
-      args.common.json ? PrintJson(args.common, ToJson(*report, args)) : Print(ToText(*report));
-  return status.ok() ? 0 : Fail(args.common, status);
+int RunBench(const Args& args) {
+  const auto report = Measure(args);
+  if (!report.ok()) return Fail(args, report.status());
+  return Done(args, args.json ? PrintJson(args, ToJson(*report, args)) : Print(ToText(*report)));
 }
 
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

@@ -1,29 +1,26 @@
-// zt.cli:args — what each command is told, parsed but not yet checked.
-export module zt.cli:args;
+// zt.cli:args — what a command line says, parsed and checked. Internal.
+module zt.cli:args;
 
 import zt.std;
 import zt;
 
-export namespace zt::cli {
-
-enum class ProgressMode { kAuto, kAlways, kNever };
+namespace zt::cli::internal {
 
 // What every command takes.
 struct Common {
   std::string command;             // "convert"
   bool product_on_output = false;  // standard output carries a file: results go to standard error
   bool json = false, quiet = false, verbose = false;
-  ProgressMode progress = ProgressMode::kAuto;
+  std::string progress = "auto";
   unsigned threads = 0;
   std::uint64_t memory = 0;  // see MemoryFor
   bool no_sign_request = false;
   std::uint64_t part_bytes = 0;  // of an upload; 0: chosen
 };
 
-// How inputs are opened, as the command line says it.
+// How inputs are opened.
 struct InputArgs : InputOptions {
-  std::string from;      // a format's name, or empty: by content
-  std::string npy_void;  // InputOptions::void_type by its name, or empty
+  std::string from;  // a format's name, or empty: by content
 };
 
 // What --zstd asks for.
@@ -33,82 +30,56 @@ struct ZstdChoice {
   bool planes = false;   // floats as byte planes
 };
 
-struct ConvertArgs {
-  Common common;
-  InputArgs input;
-  std::vector<std::string> inputs;
+// The arguments of every command; each reads its own. The table in options.cc says which those are.
+struct Args : Common, InputArgs {
+  std::vector<std::string> inputs;  // the files and folders that are read
   std::string output;
-  std::string spec;             // "1.2"
-  std::uint64_t alignment = 0;  // 0: what the version's writers take
-  bool canonical = false;
+  bool force = false, no_sync = false;
+  bool help = false, version = false;
+
+  // convert
+  std::string spec;                // "1.2"
+  std::uint64_t alignment = 0;     // 0: what the version's writers take
+  bool canonical = false;          // of verify, too
   std::optional<ZstdChoice> zstd;  // nothing: raw
   double min_gain_percent = 2.0;
   std::uint64_t chunk = 4 << 20;
-  std::string digest;  // empty: the version's
-  std::vector<std::string> dtype;
+  std::string digest;  // of id, too; empty: the version's
+  std::vector<std::string> dtype, include, exclude, rename;
   std::string on_overflow = "error";
   std::string dequantize;
-  bool group_quantized = false;
-  bool no_metadata = false;
-  std::vector<std::string> include, exclude, rename;
-  std::uint64_t shard_size = 0, shards = 0;  // 0: not given
-  std::string shard;                         // "3/8", or empty
-  bool dry_run = false, force = false, no_sync = false;
+  std::string quant = "keep", sparse = "auto";
+  bool no_metadata = false, dry_run = false;
+  unsigned shards = 0;           // 0: not given
+  std::uint64_t shard_size = 0;  // 0: not given
+  std::string shard;             // "3/8", or empty
+
+  bool no_sign_request = false;
+  std::uint64_t part_bytes = 0;  // of an upload; 0: chosen
+
+  bool missing = false;              // join
+  std::string sort;                  // inspect: "name", "size", "offset"; empty: as in the file
+  bool tree = false;                 // inspect
+  std::vector<std::string> against;  // verify
+  std::vector<std::string> names;    // extract; empty: all tensors
+  std::string to;                    // extract: a format's name; empty: by the output's suffix
+  std::string folder;                // bench: to write in; empty: the first input's
+  std::uint64_t limit = 1 << 30;     // bench
+  unsigned runs = 3;                 // bench
+
+  // Of a command that reads one file.
+  const std::string& file() const { return inputs.front(); }
 };
 
-struct JoinArgs {
-  Common common;
-  std::vector<std::string> shards;
-  std::string output;
-  bool missing = false, force = false, no_sync = false;
-};
+// ---- numbers: each is nullopt where `text` is anything else: no sign but "-", no blanks, no octal or hexadecimal digits
 
-struct InspectArgs {
-  Common common;
-  InputArgs input;
-  std::string file;
-  std::string sort;  // "name", "size" or "offset"; empty: in the order of the bytes
-  bool tree = false;
-};
+// "12".
+std::optional<std::uint64_t> ParseNumber(std::string_view text);
+// "2.5", "-3".
+std::optional<double> ParseDecimal(std::string_view text);
+// The bytes that "1000", "64MiB", "64M" (the same), "64MB" (powers of 1000) or "1.5G" say.
+std::optional<std::uint64_t> ParseSize(std::string_view text);
+// The value of --zstd: "3", "-5", "huffman" or "planes".
+std::optional<ZstdChoice> ParseZstd(std::string_view text);
 
-struct VerifyArgs {
-  Common common;
-  InputArgs input;  // `from`, `npy_void` and `keep_sparse` of `against` alone
-  std::string file;
-  std::vector<std::string> against;
-  bool canonical = false;
-};
-
-struct ExtractArgs {
-  Common common;
-  InputArgs input;
-  std::string file;
-  std::vector<std::string> names;  // empty: all
-  std::string output;
-  std::string to;  // a format's name, or empty: by the output's suffix
-  bool force = false, no_sync = false;
-};
-
-struct DiffArgs {
-  Common common;
-  InputArgs input;
-  std::string first, second;
-};
-
-struct IdArgs {
-  Common common;
-  InputArgs input;
-  std::vector<std::string> inputs;
-  std::string digest = "sha256";
-};
-
-struct BenchArgs {
-  Common common;
-  InputArgs input;
-  std::vector<std::string> inputs;
-  std::string folder;  // to write in; empty: the first input's
-  std::uint64_t limit = 1 << 30;
-  unsigned runs = 3;
-};
-
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

@@ -2,9 +2,7 @@
 module zt.cli:compare;
 
 import zt.std;
-import :args;
 import :output;
-import zt;
 
 namespace zt::cli::internal {
 

@@ -3,7 +3,6 @@ module zt.cli:formats;
 
 import zt.std;
 import :args;
-import zt;
 import zt.convert.hdf5;
 import zt.convert.layout;
 
@@ -21,11 +20,10 @@ using OpenedSource = StatusOr<std::unique_ptr<TensorSource>>;
 
 // A format. To add one, add its row in formats.cc.
 struct Format {
-  std::string_view name;                       // as --from and --to spell it
-  std::string_view title;                      // with its versions: "npy 1 to 3"
-  std::span<const std::string_view> suffixes;  // of its files; the first is the usual one
-  std::span<const std::string_view>
-      indexes;                     // suffixes of indexes, which are opened as their folder
+  std::string_view name;           // as --from and --to spell it
+  std::string_view title;          // with its versions: "npy 1 to 3"
+  std::string_view suffixes;       // of its files, with blanks between; the first is the usual one
+  std::string_view index;          // the suffix of its indexes, which are opened as their folder
   std::string_view read_from_end;  // what a pipe cannot carry, or empty: "a zip archive"
   bool (*recognise)(std::span<const std::byte> head);  // by the first bytes
   OpenedSource (*open)(FormatInput input);
@@ -38,8 +36,19 @@ struct Format {
 };
 
 std::span<const Format> Formats();
+// The names of the rows, and of those that are written, as --from and --to take them.
+inline constexpr std::string_view kReadFormats = "safetensors npy npz gguf torch onnx hdf5 zt";
+inline constexpr std::string_view kWrittenFormats = "safetensors npy npz gguf";
+// For a sentence: "safetensors, npy and .zt".
+std::string FormatNames();
+// With their versions, for --version.
+std::string FormatTitles();
 // Null where there is none of that name.
 const Format* FindFormat(std::string_view name);
+// True where `file` ends like an index of this format.
+inline bool IsIndexOf(const Format& format, std::string_view file) {
+  return !format.index.empty() && file.ends_with(format.index);
+}
 // True where `file` ends like a file, or an index, of this format.
 bool HasSuffix(const Format& format, std::string_view file);
 
@@ -48,15 +57,6 @@ bool IsTorchName(std::string_view file);
 inline constexpr std::string_view kNoTorch =
     "PyTorch files are not written; write .safetensors, which torch users load";
 
-// The plans of the rows. Each says what its format does not keep.
-StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
-                                         const std::vector<std::uint32_t>& selected);
-StatusOr<FileLayout> PlanNpyFile(const TensorSource& source,
-                                 const std::vector<std::uint32_t>& selected);
-StatusOr<FileLayout> PlanNpzFile(const TensorSource& source,
-                                 const std::vector<std::uint32_t>& selected);
-StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
-                                  const std::vector<std::uint32_t>& selected);
 // What numpy's formats do not keep of the selected objects, a line each.
 std::vector<std::string> NumpyLosses(const TensorSource& source,
                                      const std::vector<std::uint32_t>& selected);

@@ -2,27 +2,19 @@
 module zt.cli:listing;
 
 import zt.std;
-import :args;
 import :output;
-import zt;
 
 namespace zt::cli::internal {
 
-struct ListedComponent {
-  std::string role;
-  ElementType element;
-  std::optional<std::uint64_t> offset;   // in the file; nullopt if it does not lie there as it is
-  std::uint64_t stored = 0;              // bytes in the file
-  std::uint64_t decoded = kUnknownSize;  // bytes of elements
-  std::optional<Encoding> encoding;      // nullopt where the format has none
-  CodecParameters parameters;            // of byte planes
-  bool big_endian = false;
-  std::string digest;
-  std::string undecodable = {};       // why its bytes cannot be decoded
-  std::string unknown_encoding = {};  // the name of an encoding that is not known
-  std::string shard = {};             // the name of the file that it lies in, where that is another
+struct ListedComponent : StoredComponent {
+  // False where it does not lie in the file as it is: it has no offset.
+  bool located = true;
+  // False where the format has no encodings.
+  bool encoded = true;
+  // The name of the shard that it lies in, where there are shards.
+  std::string file = {};
   // The tensor whose bytes these are as well, where an earlier one has them.
-  std::optional<std::uint32_t> shares = std::nullopt;
+  std::optional<std::string> shares = std::nullopt;
 };
 
 struct ListedObject {

@@ -1,9 +1,8 @@
-// zt.cli:output — what the program prints: messages, JSON, sizes, summaries. Internal.
+// zt.cli:output — what the program prints: messages, JSON, sizes, summaries, progress. Internal.
 module zt.cli:output;
 
 import zt.std;
 import :args;
-import zt;
 
 namespace zt::cli::internal {
 
@@ -19,9 +18,13 @@ std::size_t Columns(std::string_view printable);
 // "ztstream: message" on standard error and, with --json, the envelope with the error in it. Returns the exit status
 // of `status`.
 int Fail(const Common& common, const Status& status);
+// 0 where `status` is OK, else Fail.
+int Done(const Common& common, const Status& status);
 // "ztstream: line" and "ztstream: warning: message" on standard error. `text` is made printable.
 void Note(std::string_view text);
 void Warn(std::string_view message);
+// Each of them, unless --quiet was given.
+void WarnAll(const Common& common, std::span<const std::string> messages);
 // Holds back other lines on standard error.
 std::mutex& Lines();
 
@@ -57,14 +60,42 @@ std::string Counted(std::uint64_t count, std::string_view noun);
 std::string Grouped(std::uint64_t number);
 
 // "a, b and c", with `last` for "and".
-std::string Joined(std::span<const std::string> words, std::string_view last);
+template <typename Words>
+std::string Joined(const Words& words, std::string_view last) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) out += i + 1 == words.size() ? " " + std::string(last) + " " : ", ";
+    out += words[i];
+  }
+  return out;
+}
 
 // The line that ends a command that wrote something: "OUT: 3 tensors, 1.00 MiB in, 1.00 MiB out, 0.10 s, 10 MiB/s".
-struct RunSummary {
-  std::string output;
-  std::uint64_t tensors = 0, bytes_in = 0, bytes_out = 0;
-  double seconds = 0;
+std::string SummaryText(const std::string& output, std::uint64_t tensors, std::uint64_t bytes_in,
+                        std::uint64_t bytes_out, double seconds);
+
+// A bar that rewrites its line on a terminal, or anywhere with --progress always; else a line every ten seconds.
+class ProgressBar {
+ public:
+  ProgressBar(const Common& common, std::string_view verb);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  // Cheap; draws at most ten times a second. One caller at a time.
+  void Update(std::uint64_t bytes, std::uint64_t bytes_total, std::uint64_t tensors,
+              std::uint64_t tensors_total);
+  // Clears the bar.
+  void End();
+  double seconds() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string verb_;
+  bool shown_ = false, bar_ = false, drawn_ = false;
+  Clock::time_point start_, last_;
 };
-std::string Text(const RunSummary& summary);
+
+// The columns of the terminal at `descriptor`; where it is none, of COLUMNS, else `otherwise`.
+std::size_t TerminalColumns(int descriptor, std::size_t otherwise);
 
 }  // namespace zt::cli::internal

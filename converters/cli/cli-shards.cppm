@@ -3,12 +3,9 @@ module zt.cli:shards;
 
 import zt.std;
 import :args;
-import zt;
 import zt.convert.zt;
 
 namespace zt::cli::internal {
-
-// ---- the inputs ----------------------------------------------------------------------------------------------
 
 // A file that a plan reads.
 struct InputFile {
@@ -16,15 +13,13 @@ struct InputFile {
   std::vector<std::uint64_t> places;  // where components begin that lie in it as they are
 };
 // In the order of the plan.
-std::vector<InputFile> FindInputFiles(const ConvertArgs& args, const TensorSource& source,
+std::vector<InputFile> FindInputFiles(const Args& args, const TensorSource& source,
                                       const Plan& plan);
 // When they were last written; nullopt where none of them has a time.
 std::optional<std::filesystem::file_time_type> LastChange(const std::vector<InputFile>& files);
 // The digest of a sample of their bytes: where each component begins, at places spread evenly over each file, and its end. It
 // tells the inputs of one shape apart, and it is the same wherever and whenever they are copied.
 StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files);
-
-// ---- the plan ------------------------------------------------------------------------------------------------
 
 // How many shards are asked for, or how large: one of the two is not 0.
 struct ShardRequest {
@@ -34,7 +29,7 @@ struct ShardRequest {
   std::uint64_t expected = 0;  // how many the plan must have; 0 where that is open
 };
 // What --shards, --shard-size and --shard say; nullopt where none was given.
-StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args);
+StatusOr<std::optional<ShardRequest>> FindShardRequest(const Args& args);
 
 // A plan cut into shards. It is a function of the inputs and the options alone: every task computes the same plan.
 struct ShardPlan {
@@ -49,8 +44,6 @@ StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
                             const ShardRequest& request);
 // What shard number `number`, from 1, is to hold, its stamp included.
 Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number);
-
-// ---- the files -----------------------------------------------------------------------------------------------
 
 // "DIR/model-00001-of-00008.zt" for the output "DIR/model.zt".
 std::string ShardPath(const std::string& output, std::uint64_t number, std::uint64_t count);
@@ -70,20 +63,16 @@ StatusOr<std::string> ReadDigestFile(const std::string& path);
 StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 
 // That no shard would replace an input, or come to lie beside shards of the same name and another count.
-Status CheckPlace(const ConvertArgs& args, const std::vector<InputFile>& inputs,
-                  const ShardPlan& cut);
+Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const ShardPlan& cut);
 
 // True where `path` is that shard already, whole: its bytes have the digest that lies beside it, or, where that is missing,
 // pass verification; and it is no older than `inputs`. False where there is nothing, or what is there may be replaced; else kAlreadyExists says why it is
 // not that shard.
 StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
-                       const ConvertArgs& args,
-                       std::optional<std::filesystem::file_time_type> inputs);
-
-// ---- commands ------------------------------------------------------------------------------------------------
+                       const Args& args, std::optional<std::filesystem::file_time_type> inputs);
 
 // convert with a ShardRequest: writes the shards that are not there, and the index if all were asked for.
-Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, TensorSource& source,
+Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource& source,
                      const Plan& plan, const WriterOptions& options,
                      const std::vector<std::string>& warnings);
 
@@ -94,9 +83,8 @@ struct JoinResult {
   std::uint64_t shards = 0, tensors = 0, bytes = 0;  // bytes: decoded, shared ones once
   std::vector<std::uint64_t> missing;                // numbers
 };
-// Reads the shards' headers, footers and manifests. An error where they are not of one plan.
-StatusOr<JoinResult> ExamineShards(const std::vector<std::string>& paths);
-// The same of all shards there are, and writes the index of `output`. One that is there with the same content is left.
+// Reads the shards' headers, footers and manifests, and writes the index of `output`. One that is there with the same
+// content is left. An error where the shards are not of one plan.
 StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
                                      const std::string& output, const FileSinkOptions& options);
 

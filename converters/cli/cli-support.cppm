@@ -2,8 +2,7 @@
 module zt.cli:support;
 
 import zt.std;
-import :args;
-import zt;
+import :output;
 
 namespace zt::cli::internal {
 
@@ -41,6 +40,9 @@ StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path,
 // kAlreadyExists where `output` is a file that may not be replaced: found before any work is done.
 Status CheckOutput(const std::string& output, bool force);
 
+// Of the components whose sizes are known.
+std::uint64_t Bytes(const Object& object);
+
 // True once a signal has asked the run to end: what can be cancelled looks at it.
 const std::atomic<bool>& Interrupted();
 
@@ -62,5 +64,19 @@ class Publishing {
   Publishing(const Publishing&) = delete;
   Publishing& operator=(const Publishing&) = delete;
 };
+
+// ---- one .zt file of a conversion, written and published ---------------------------------------------------------
+
+// Streams what `plan` says of `source` into `sink` and finishes both; the writer knows what became of them. A signal cancels it.
+StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source,
+                                            const Plan& plan, WriterOptions options);
+// Warns of values that did not come over whole, and adds the lines to `warnings`, an array.
+void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,
+            Json& warnings);
+Json ToJson(const std::vector<NumericFinding>& findings);
+
+// What convert prints with --json, up to what only writing tells.
+Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
+                 const std::vector<std::string>& warnings);
 
 }  // namespace zt::cli::internal

@@ -9,10 +9,7 @@ module zt.cli;
 
 import zt.std;
 import :compare;
-import :output;
-import :progress;
 import :support;
-import zt;
 
 namespace zt::cli::internal {
 namespace {
@@ -156,16 +153,12 @@ void Interpret(Pair& pair) {
 // A range of a pair, of both sides.
 struct Part {
   std::uint32_t pair = 0;
-  std::uint64_t offset = 0, count = 0;            // in bytes, of each side
-  std::span<const std::byte> first, second = {};  // in the batch's buffer, once read
+  std::uint64_t offset = 0, count = 0;                 // in bytes, of each side
+  std::span<const std::byte> first = {}, second = {};  // in the batch's buffer, once read
   Counts counts = {};
 };
 
-// Consecutive parts that travel together.
-struct Batch final : Task {
-  std::vector<Part> parts;
-  Buffer buffer;
-};
+using Batch = BatchOf<Part>;
 
 class Comparer {
  public:
@@ -195,6 +188,7 @@ class Comparer {
   }
 
  private:
+  class ReadStage;
   class CompareStage;
   class SumStage;
 
@@ -355,42 +349,8 @@ class Comparer {
     return out;
   }
 
-  // A pipe that holds two tensors in one place cannot serve both, where the other side has them apart.
-  static Status Read(TensorSource& source, ComponentId id, std::uint64_t offset,
-                     std::span<std::byte> out) {
-    Status status = source.Read(id, offset, out);
-    if (status.code() == StatusCode::kFailedPrecondition && source.sequential(id)) {
-      status = Unsupported(Fact(status) +
-                           ", where another tensor lies too; save the pipe as a file first");
-    }
-    return AtTensor(source, id, status);
-  }
-
-  Status Fill(Batch& batch) {
-    std::uint64_t total = 0;
-    for (const Part& part : batch.parts) total += 2 * part.count;
-    if (total == 0) return OkStatus();
-    batch.buffer = pool_.Take(total);
-    std::size_t at = 0;
-    for (Part& part : batch.parts) {
-      const Pair& pair = pairs_[part.pair];
-      const auto a = batch.buffer.bytes().subspan(at, part.count);
-      const auto b = batch.buffer.bytes().subspan(at + a.size(), part.count);
-      at += 2 * a.size();
-      ZT_RETURN_IF_ERROR(Read(first_, pair.first, part.offset, a));
-      ZT_RETURN_IF_ERROR(Read(second_, pair.second, part.offset, b));
-      part.first = a;
-      part.second = b;
-    }
-    return OkStatus();
-  }
-
   Status CompareValues();
-  Status Send(PipelineOf<Batch>& pipeline, bool ordered) {
-    if (batch_ == nullptr) return OkStatus();
-    if (ordered) ZT_RETURN_IF_ERROR(Fill(*batch_));
-    return pipeline.Submit(std::exchange(batch_, nullptr));
-  }
+  Status AddPair(RangePipeline<Batch>& pipeline, std::uint32_t index) const;
 
   void Report() {
     for (const Pair& each : pairs_) {
@@ -433,25 +393,65 @@ class Comparer {
   BufferPool pool_;
   std::vector<Pair> pairs_;
   std::vector<Found> found_;
-  std::unique_ptr<Batch> batch_;
   std::uint64_t total_ = 0;
   Comparison result_;
 };
 
+class Comparer::ReadStage final : public StageOf<Batch> {
+ public:
+  explicit ReadStage(Comparer& comparer) : comparer_(comparer) {}
+  StageOrder order() const override { return StageOrder::kIfOrdered; }
+  Status Process(Batch& batch) override {
+    batch.input = comparer_.pool_.Take(2 * batch.bytes);
+    const std::span<std::byte> both = batch.input.bytes();
+    ZT_RETURN_IF_ERROR(
+        ReadSide(batch, comparer_.first_, &Pair::first, &Part::first, both.first(batch.bytes)));
+    return ReadSide(batch, comparer_.second_, &Pair::second, &Part::second, both.last(batch.bytes));
+  }
+
+ private:
+  // One side of all parts.
+  Status ReadSide(Batch& batch, TensorSource& source, ComponentId Pair::* side,
+                  std::span<const std::byte> Part::* bytes, std::span<std::byte> free) const {
+    const auto id_of = [&](const Part& part) { return comparer_.pairs_[part.pair].*side; };
+    std::vector<RangeToRead> ranges;
+    for (Part& part : batch.ranges) {
+      ranges.push_back(source.RangeAt(id_of(part), part.offset, free.first(part.count)));
+      free = free.subspan(part.count);
+      part.*bytes = ranges.back().bytes;
+    }
+    return ReadRanges(ranges, [&](std::size_t i) {
+      const Part& part = batch.ranges[i];
+      return Read(source, id_of(part), part.offset, ranges[i].bytes);
+    });
+  }
+
+  // A pipe that holds two tensors in one place cannot serve both, where the other side has them apart.
+  static Status Read(TensorSource& source, ComponentId id, std::uint64_t offset,
+                     std::span<std::byte> out) {
+    Status status = source.Read(id, offset, out);
+    if (status.code() == StatusCode::kFailedPrecondition && source.sequential(id)) {
+      status = Unsupported(Fact(status) +
+                           ", where another tensor lies too; save the pipe as a file first");
+    }
+    return AtTensor(source, id, status);
+  }
+
+  Comparer& comparer_;
+};
+
 class Comparer::CompareStage final : public StageOf<Batch> {
  public:
-  explicit CompareStage(Comparer& comparer) : comparer_(comparer) {}
+  explicit CompareStage(const Comparer& comparer) : comparer_(comparer) {}
   Status Process(Batch& batch) override {
-    if (batch.buffer.empty()) ZT_RETURN_IF_ERROR(comparer_.Fill(batch));
-    for (Part& part : batch.parts) {
-      const Pair& pair = comparer_.pairs_[part.pair];
-      part.counts = CountRange(pair, part.first, part.second);
+    for (Part& part : batch.ranges) {
+      part.counts = CountRange(comparer_.pairs_[part.pair], part.first, part.second);
     }
     return OkStatus();
   }
 
  private:
-  Comparer& comparer_;
+  const Comparer& comparer_;
 };
 
 class Comparer::SumStage final : public StageOf<Batch> {
@@ -459,59 +459,54 @@ class Comparer::SumStage final : public StageOf<Batch> {
   explicit SumStage(Comparer& comparer) : comparer_(comparer) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status Process(Batch& batch) override {
-    const CompareOptions& options = comparer_.options_;
-    if (options.cancelled != nullptr && *options.cancelled) return Cancelled("interrupted");
-    for (const Part& part : batch.parts) {
-      done_ += part.count;
+    for (const Part& part : batch.ranges) {
       const Counts& counts = part.counts;
       Pair& pair = comparer_.pairs_[part.pair];
       pair.differing += counts.differing;
       pair.nan += counts.nan;
       if (counts.largest) pair.largest = std::max(pair.largest.value_or(0), *counts.largest);
     }
-    if (options.progress) options.progress(done_, comparer_.total_);
     return OkStatus();
   }
 
  private:
   Comparer& comparer_;
-  std::uint64_t done_ = 0;
 };
 
 Status Comparer::CompareValues() {
-  PipelineOf<Batch> pipeline(
-      {std::make_shared<CompareStage>(*this), std::make_shared<SumStage>(*this)},
-      {.threads = options_.threads == 0 ? UsableThreads() : options_.threads,
-       .window_bytes = MemoryFor(options_.memory_bytes, options_.threads) / 2});
-  bool ordered = false;
-  for (std::uint32_t i = 0; i < pairs_.size(); ++i) {
-    const Pair& pair = pairs_[i];
-    if (pair.same_as) continue;
-    const bool now_ordered = first_.sequential(pair.first) || second_.sequential(pair.second);
-    // Whole frames of a compressed side, if they hold whole elements.
-    const std::uint64_t preferred =
-        std::max(first_.preferred_read(pair.first), second_.preferred_read(pair.second));
-    const std::uint64_t range = preferred == 0 || preferred % kAligned != 0
-                                    ? kRange
-                                    : std::max<std::uint64_t>(kRange / preferred, 1) * preferred;
-    for (std::uint64_t at = 0; at < pair.component->bytes;) {
-      Part part;
-      part.pair = i;
-      part.offset = at;
-      part.count = std::min(range, pair.component->bytes - at);
-      at += part.count;
-      const std::uint64_t weight = 2 * part.count + kPartWeight;
-      if (batch_ != nullptr && (batch_->weight + weight > kRange || now_ordered != ordered)) {
-        ZT_RETURN_IF_ERROR(Send(pipeline, ordered));
-      }
-      ordered = now_ordered;
-      if (batch_ == nullptr) batch_ = std::make_unique<Batch>();
-      batch_->weight += weight;
-      batch_->parts.push_back(part);
-    }
+  RangeOptions options = {.threads = options_.threads,
+                          .memory_bytes = options_.memory_bytes,
+                          .cancelled = options_.cancelled};
+  if (options_.progress) {
+    options.progress = [this](std::uint64_t done) { options_.progress(done, total_); };
   }
-  ZT_RETURN_IF_ERROR(Send(pipeline, ordered));
-  return pipeline.Drain();
+  RangePipeline<Batch> pipeline(
+      {std::make_shared<ReadStage>(*this), std::make_shared<CompareStage>(*this),
+       std::make_shared<SumStage>(*this)},
+      options);
+  Status added;
+  for (std::uint32_t i = 0; i < pairs_.size() && added.ok(); ++i) added = AddPair(pipeline, i);
+  return pipeline.Drain(added);
+}
+
+Status Comparer::AddPair(RangePipeline<Batch>& pipeline, std::uint32_t index) const {
+  const Pair& pair = pairs_[index];
+  if (pair.same_as) return OkStatus();
+  const bool ordered = first_.sequential(pair.first) || second_.sequential(pair.second);
+  // Whole frames of a compressed side, if they hold whole elements.
+  const std::uint64_t preferred =
+      std::max(first_.preferred_read(pair.first), second_.preferred_read(pair.second));
+  const std::uint64_t range = preferred == 0 || preferred % kAligned != 0
+                                  ? kRange
+                                  : std::max<std::uint64_t>(kRange / preferred, 1) * preferred;
+  for (std::uint64_t at = 0; at < pair.component->bytes;) {
+    const std::uint64_t count = std::min(range, pair.component->bytes - at);
+    ZT_RETURN_IF_ERROR(
+        pipeline.Add({.pair = index, .offset = at, .count = count},
+                     {.bytes = count, .weight = 2 * count + kPartWeight, .ordered = ordered}));
+    at += count;
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -523,10 +518,8 @@ StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second,
 
 StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, const Common& common,
                                     std::string_view verb) {
-  if (!common.quiet) {
-    for (const std::string& warning : first.warnings()) Warn(warning);
-    for (const std::string& warning : second.warnings()) Warn(warning);
-  }
+  WarnAll(common, first.warnings());
+  WarnAll(common, second.warnings());
   ProgressBar bar(common, verb);
   return Compare(first, second,
                  {.threads = common.threads,

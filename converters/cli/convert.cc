@@ -1,33 +1,136 @@
 // zt.cli — convert: open, plan, stream, publish.
 module;
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
 
 import zt.std;
 import :formats;
-import :output;
-import :progress;
 import :rules;
 import :shards;
+import :options;
 import :support;
-import :writing;
-import zt;
 
-namespace zt::cli {
+namespace zt::cli::internal {
+namespace {
 
-using namespace internal;
+// ---- one .zt file ------------------------------------------------------------------------------------------------
+
+// What a number that does not fit has become, in a tensor of this type.
+std::string_view Replacement(const Object* object, OnOverflow policy) {
+  if (policy == OnOverflow::kSaturate || object == nullptr) return "the largest value";
+  for (const Component& component : object->components) {
+    if (component.role != "data" && component.role != "values") continue;
+    const ElementType& element = component.element;
+    if (element.type == "f8_e5m2" || (element.type.empty() && IsFloat(element.dtype)) ||
+        element.type.starts_with("complex")) {
+      return "infinity";
+    }
+    if (element.type.starts_with("f8_")) return "NaN, for the type has no infinity";
+  }
+  return "the largest value";
+}
+
+std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings, const Plan& plan) {
+  std::vector<std::string> lines;
+  std::unordered_map<std::string_view, const Object*, zt::internal::NameHash> objects;
+  if (!findings.empty()) {
+    for (const PlannedObject& each : plan.objects)
+      objects.emplace(each.object->name, each.object.get());
+  }
+  std::uint64_t tensors = 0, values = 0, fractions = 0;
+  const NumericFinding* first = nullptr;
+  for (const NumericFinding& finding : findings) {
+    if (const std::uint64_t lost = finding.counts.fraction_lost; lost > 0) {
+      if (++tensors == 1) first = &finding;
+      fractions += lost;
+      values += finding.values;
+    }
+    if (finding.counts.overflow == 0 && finding.counts.nan_lost == 0) continue;
+    const auto found = objects.find(finding.tensor);
+    const Object* const object = found == objects.end() ? nullptr : found->second;
+    std::string line = TensorContext(finding.tensor) + ": ";
+    if (finding.counts.overflow > 0) {
+      line += Counted(finding.counts.overflow, "value") + " did not fit and became " +
+              std::string(Replacement(object, plan.on_overflow));
+    }
+    if (finding.counts.nan_lost > 0) {
+      line += (finding.counts.overflow > 0 ? "; " : "") + std::to_string(finding.counts.nan_lost) +
+              " NaN had no counterpart";
+    }
+    lines.push_back(std::move(line));
+  }
+  if (first != nullptr) {  // one line for all tensors: a rule takes hundreds of them
+    lines.push_back(
+        (tensors == 1 ? TensorContext(first->tensor)
+                      : Counted(tensors, "tensor") + ", " + Quote(first->tensor) + " the first") +
+        ": " + std::to_string(fractions) + " of " + Counted(values, "value") +
+        " lost their fraction in an integer type; --dtype does not quantize");
+  }
+  return lines;
+}
+
+}  // namespace
+
+void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,
+            Json& warnings) {
+  for (std::string& line : WarningsOf(findings, plan)) {
+    if (!common.quiet) Warn(line);
+    warnings.push_back(std::move(line));
+  }
+}
+
+StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source,
+                                            const Plan& plan, WriterOptions options) {
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<Writer> writer,
+                      Writer::Create(std::move(sink), std::move(options)));
+  const CancelsWriter by_signal(*writer);
+  ZT_RETURN_IF_ERROR(writer->AddSource(source, plan));
+  ZT_RETURN_IF_ERROR(writer->Flush());
+  ZT_RETURN_IF_ERROR(writer->Finish());
+  return writer;
+}
+
+Json ToJson(const std::vector<NumericFinding>& findings) {
+  Json out = Json::array();
+  for (const NumericFinding& finding : findings) {
+    out.push_back({{"tensor", finding.tensor},
+                   {"overflow", finding.counts.overflow},
+                   {"nan_lost", finding.counts.nan_lost},
+                   {"fraction_lost", finding.counts.fraction_lost}});
+  }
+  return out;
+}
+
+Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
+                 const std::vector<std::string>& warnings) {
+  Json out = Envelope(args, true);
+  out["dry_run"] = args.dry_run;
+  out["inputs"] = args.inputs;
+  out["input_format"] = source.format();
+  out["output"] = Json::object();
+  if (!args.output.empty()) out["output"]["path"] = args.output;
+  out["output"]["spec"] = args.spec;
+  out["tensors"] = {{"input", source.objects().size()}, {"converted", plan.objects.size()}};
+  out["bytes_in"] = plan.input_bytes(source);
+  out["bytes_decoded"] = plan.output_bytes();
+  out["warnings"] = warnings;
+  return out;
+}
+
+// ---- the command ---------------------------------------------------------------------------------------------------
 
 namespace {
 
-StatusOr<WriterOptions> MakeWriterOptions(const ConvertArgs& args, const Rules& rules) {
+StatusOr<WriterOptions> MakeWriterOptions(const Args& args, const Rules& rules) {
   WriterOptions options;
   options.spec = rules.plan.spec;
   options.storage = rules.plan.storage;
   options.alignment = args.alignment;
-  options.threads = args.common.threads;
-  options.memory_bytes = args.common.memory;
+  options.threads = args.threads;
+  options.memory_bytes = args.memory;
   options.min_gain = args.min_gain_percent / 100;
   options.zstd = rules.zstd;
   options.zstd.frame_bytes = args.chunk;
@@ -45,15 +148,8 @@ std::string Describe(const Object& object) {
   return out + ToString(object.shape);
 }
 
-std::uint64_t Bytes(const Object& object) {
-  std::uint64_t bytes = 0;
-  for (const Component& component : object.components)
-    bytes += component.bytes == kUnknownSize ? 0 : component.bytes;
-  return bytes;
-}
-
 // The plan, for people: what each tensor is and becomes.
-std::string PlanText(const TensorSource& source, const Plan& plan, const ConvertArgs& args) {
+std::string PlanText(const TensorSource& source, const Plan& plan, const Args& args) {
   std::string out;
   std::uint64_t shared = 0;
   for (const PlannedObject& planned : plan.objects) {
@@ -107,7 +203,7 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
 }
 
 // A name that says another format is a mistake to be found before the work is done.
-Status CheckOutputName(const ConvertArgs& args) {
+Status CheckOutputName(const Args& args) {
   if (IsTorchName(args.output)) {
     return WithFile(InvalidArgument("convert writes .zt files; " + std::string(kNoTorch) +
                                     " ('ztstream extract')"),
@@ -130,44 +226,40 @@ bool IsDevice(const std::string& path) {
          !std::filesystem::is_regular_file(path, error);
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenSource(const ConvertArgs& args) {
-  InputArgs input = args.input;
+StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {
+  InputArgs input = args;
   input.u32_indices = Traits(*ParseSpecVersion(args.spec)).u32_indices;
-  return args.group_quantized ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
+  return args.quant == "group" ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
 }
 
 // Writes the one output and says what came of it.
-Status Write(const ConvertArgs& args, TensorSource& source, const Plan& plan, WriterOptions options,
+Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOptions options,
              const std::vector<std::string>& warnings) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink,
                       OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
-  ProgressBar bar(args.common, "convert");
+  ProgressBar bar(args, "convert");
   options.progress = [&](const Progress& p) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
                       WriteFile(std::move(sink), source, plan, std::move(options)));
   bar.End();
-  Json json =
-      args.common.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
-  Report(args.common, writer->numeric_findings(), plan, json["warnings"]);
-  if (args.common.json) {
+  Json json = args.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
+  Report(args, writer->numeric_findings(), plan, json["warnings"]);
+  if (args.json) {
     json["output"]["bytes"] = writer->file_bytes();
     json["timing"] = {{"wall_s", bar.seconds()}};
     json["numeric"] = ToJson(writer->numeric_findings());
-    return PrintJson(args.common, json);
+    return PrintJson(args, json);
   }
-  if (!args.common.quiet) {
-    Note(Text({.output = args.output,
-               .tensors = plan.objects.size(),
-               .bytes_in = plan.input_bytes(source),
-               .bytes_out = writer->file_bytes(),
-               .seconds = bar.seconds()}));
+  if (!args.quiet) {
+    Note(SummaryText(args.output, plan.objects.size(), plan.input_bytes(source),
+                     writer->file_bytes(), bar.seconds()));
   }
   return OkStatus();
 }
 
-Status Convert(const ConvertArgs& args) {
+Status Convert(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules));
   ZT_RETURN_IF_ERROR(CheckOutputName(args));
@@ -182,23 +274,20 @@ Status Convert(const ConvertArgs& args) {
       !IsDevice(args.output)) {
     warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
   }
-  if (!args.common.quiet) {
-    for (const std::string& warning : warnings) Warn(warning);
-  }
+  WarnAll(args, warnings);
   if (plan.objects.empty() && !source->objects().empty()) {
     return InvalidArgument("--include and --exclude leave none of " +
                            Counted(source->objects().size(), "tensor") +
                            "; ztstream inspect lists their names");
   }
-  if (args.common.verbose) {
+  if (args.verbose) {
     for (const std::string& line : rules.Uses()) Note(line);
   }
   if (shards) return ConvertShards(args, *shards, *source, plan, options, warnings);
   if (args.dry_run) {
-    if (const Status there = CheckOutput(args.output, args.force);
-        !there.ok() && !args.common.quiet)
-      Note(Message(there));
-    if (!args.common.json) return Print(PlanText(*source, plan, args));
+    if (const Status there = CheckOutput(args.output, args.force); !there.ok() && !args.quiet)
+      Warn(Message(there));
+    if (!args.json) return Print(PlanText(*source, plan, args));
     Json json = SummaryJson(args, *source, plan, warnings);
     json["plan"] = PlanJson(*source, plan);
     return Print(Dump(json));
@@ -208,9 +297,6 @@ Status Convert(const ConvertArgs& args) {
 
 }  // namespace
 
-int RunConvert(const ConvertArgs& args) {
-  const Status status = Convert(args);
-  return status.ok() ? 0 : Fail(args.common, status);
-}
+int RunConvert(const Args& args) { return Done(args, Convert(args)); }
 
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

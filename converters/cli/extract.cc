@@ -1,28 +1,30 @@
 // zt.cli — extract: tensors of any input as safetensors, npz, npy or GGUF, in one pass.
 module;
 
+#include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/name_table.h"
+#include "core/retry.h"
 #include "core/status_macros.h"
+#include "sink/sync.h"
 
 module zt.cli;
 
 import zt.std;
-import :folder;
 import :formats;
-import :output;
-import :progress;
+import :options;
 import :support;
-import zt;
-import zt.convert.layout;
 import zt.convert.npy;
 
-namespace zt::cli {
-
-using namespace internal;
-
+namespace zt::cli::internal {
 namespace {
+
+namespace fs = std::filesystem;
 
 // What is written: a file of a format, or a folder of such files, one a tensor.
 struct Target {
@@ -30,7 +32,7 @@ struct Target {
   bool folder = false;
 };
 
-StatusOr<Target> TargetOf(const ExtractArgs& args) {
+StatusOr<Target> TargetOf(const Args& args) {
   const std::string& output = args.output;
   if (output != "-" && (output.ends_with('/') || (!IsUrl(output) && IsFolder(output)))) {
     if (IsUrl(output))
@@ -49,12 +51,12 @@ StatusOr<Target> TargetOf(const ExtractArgs& args) {
   if (output.ends_with(".zt"))
     return InvalidArgument("extract does not write .zt files; see ztstream convert");
   return InvalidArgument(Quote(output) + " does not end like a file of " +
-                         Joined(OutputFormats(), "or") +
+                         Joined(Words(kWrittenFormats), "or") +
                          "; say --to FORMAT, or end a folder's name with /");
 }
 
 // Indices of the named objects, or of all, in the order of the input.
-StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const ExtractArgs& args) {
+StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Args& args) {
   const auto& objects = source.objects();
   std::vector<std::uint32_t> selected;
   if (args.names.empty()) {
@@ -76,13 +78,196 @@ StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Ex
       const bool pattern = name.find_first_of("*?[") != name.npos;
       return WithFile(InvalidArgument((pattern ? "no tensor matches " : "there is no tensor ") +
                                       Quote(name) + "; ztstream inspect lists them"),
-                      args.file);
+                      args.file());
     }
   }
   std::sort(selected.begin(), selected.end());
   selected.erase(std::unique(selected.begin(), selected.end()), selected.end());
   return selected;
 }
+
+// ---- a folder ----------------------------------------------------------------------------------------------------
+
+// Leaves room for a suffix and for what a temporary file's name adds, below the 255 bytes of most file systems.
+constexpr std::size_t kMaxStem = 200;
+
+bool IsCapital(char c) { return c >= 'A' && c <= 'Z'; }
+
+std::string Folded(std::string_view name) {
+  std::string out(name);
+  for (char& c : out) c = IsCapital(c) ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+std::string Escape(std::string_view name, bool capitals) {
+  std::string out;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    const auto code = static_cast<unsigned char>(c);
+    const bool edge = i == 0 || i + 1 == name.size();
+    if (code < 0x20 || code == 0x7f ||
+        std::string_view("%/\\<>:\"|?*").find(c) != std::string_view::npos ||
+        (edge && (c == '.' || c == ' ')) || (capitals && IsCapital(c))) {
+      char text[4];
+      std::snprintf(text, sizeof text, "%%%02X", code);
+      out += text;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// A file's name, without suffix, for each tensor. Nothing a tensor is called leads out of the folder, hides a file
+// or meets another: '%', '/', '\', control characters, < > : " | ? * and a leading or trailing '.', ' ' are written
+// %XX, and where names differ in case alone, so are their capitals. Decoding %XX gives the tensor's name.
+// kUnimplemented, naming the tensor, for a name that becomes too long.
+StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> tensors) {
+  std::unordered_map<std::string, std::size_t, zt::internal::NameHash> folded;
+  for (const std::string_view name : tensors) ++folded[Folded(name)];
+  std::vector<std::string> names;
+  names.reserve(tensors.size());
+  for (const std::string_view name : tensors) {
+    names.push_back(Escape(name, folded[Folded(name)] > 1));
+    if (names.back().size() > kMaxStem) {
+      return WithTensor(
+          Unsupported("as the name of a file it would have " + std::to_string(names.back().size()) +
+                      " bytes, the limit is " + std::to_string(kMaxStem) + "; write to .npz"),
+          name);
+    }
+  }
+  return names;
+}
+
+// Files that are written elsewhere in the folder and appear in it together.
+// The destructor removes what Publish did not.
+class OutputFolder {
+ public:
+  // Makes `path` unless it is there. The folder it lies in must exist.
+  OutputFolder(std::string path, bool force) : path_(std::move(path)), force_(force) {}
+  ~OutputFolder() {
+    if (folder_ >= 0) ::close(folder_);
+    std::error_code ignored;
+    if (!staging_.empty()) fs::remove_all(staging_, ignored);
+    if (made_) ::rmdir(path_.c_str());  // unless there is something in it
+  }
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+  // kAlreadyExists where one of `files` is there and may not be replaced. Nothing is written yet.
+  Status Check(std::span<const std::string> files) const {
+    std::error_code error;
+    if (force_ || !fs::is_directory(path_, error)) return OkStatus();
+    for (const std::string& file : files) {
+      const std::string path = (fs::path(path_) / file).string();
+      if (fs::exists(fs::symlink_status(path, error))) {
+        return WithFile(AlreadyExists("the output exists already; use -f to replace it"), path);
+      }
+    }
+    return OkStatus();
+  }
+
+  Status Create() {
+    while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
+    if (::mkdir(path_.c_str(), 0777) == 0) {
+      made_ = true;
+    } else if (errno == ENOENT) {
+      return IoError("the folder it would lie in is missing; make that first");
+    } else if (errno != EEXIST) {
+      return IoError(errno, "cannot make the folder");
+    }
+    const std::string staging = path_ + "/.extract." + std::to_string(::getpid()) + ".ztstream-tmp";
+    if (::mkdir(staging.c_str(), 0777) != 0) {
+      return IoError(errno, "cannot make a folder in it");
+    }
+    staging_ = staging;
+    folder_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder_ < 0) return IoError(errno, "cannot open the folder");
+    return OkStatus();
+  }
+
+  const std::string& path() const { return path_; }
+  // Where to write the file.
+  std::string Staged(const std::string& file) const { return staging_ + "/" + file; }
+
+  // Moves the staged files into the folder, after the disk has them if `sync`. On an error the folder is as it was: a file
+  // that replaced an older one has changed places with it, and changes them again; only where the file system cannot
+  // exchange files, those that were replaced stay so.
+  Status Publish(std::span<const std::string> files, bool sync) {
+    ZT_RETURN_IF_ERROR(Check(files));
+    const Publishing publishing;
+    if (sync) {
+      const int error = sink_io::SyncError([&] { return ::syncfs(folder_); });
+      if (error != 0)
+        return WithFile(IoError(error, "cannot sync the file system it is on"), path_);
+    }
+    if (Interrupted()) return Cancelled("interrupted");
+    std::vector<Moved> moved;
+    moved.reserve(files.size());
+    Status status = OkStatus();
+    for (const std::string& name : files) {
+      Moved file{.staged = Staged(name), .path = path_ + "/" + name};
+      if (const int error = Move(file); error != 0) {
+        status = WithFile(IoError(error, "cannot move the file into place"), file.path);
+        break;
+      }
+      moved.push_back(std::move(file));
+    }
+    if (status.ok() && sync) {
+      const int error = sink_io::SyncError([&] { return ::fsync(folder_); });
+      if (error != 0) status = WithFile(IoError(error, "cannot sync the folder"), path_);
+    }
+    if (!status.ok()) {
+      Undo(moved);
+    } else {
+      made_ = false;
+    }
+    return status;
+  }
+
+ private:
+  // What became of a file that was moved into place.
+  struct Moved {
+    std::string staged, path;
+    enum class How { kCreated, kExchanged, kReplaced } how = How::kCreated;
+  };
+  // Gives a staged file its name. 0, or errno.
+  static int Move(Moved& file) {
+    const auto rename = [&](unsigned flags) {
+      return zt::internal::ErrorOf([&] {
+        return ::renameat2(AT_FDCWD, file.staged.c_str(), AT_FDCWD, file.path.c_str(), flags);
+      });
+    };
+    struct stat older;
+    file.how = Moved::How::kCreated;
+    if (::lstat(file.path.c_str(), &older) != 0) return rename(0);
+    file.how = Moved::How::kExchanged;
+    int error = rename(RENAME_EXCHANGE);
+    if (error == EINVAL || error == ENOSYS) {  // the file system cannot
+      file.how = Moved::How::kReplaced;
+      return rename(0);
+    }
+    if (error != 0) return error;
+    if (::lstat(file.staged.c_str(), &older) != 0 || !S_ISDIR(older.st_mode)) return 0;
+    error = rename(RENAME_EXCHANGE);  // a folder keeps its name
+    return error == 0 ? EISDIR : error;
+  }
+
+  static void Undo(std::span<const Moved> files) {
+    for (const Moved& file : files | std::views::reverse) {
+      if (file.how == Moved::How::kCreated) ::unlink(file.path.c_str());
+      if (file.how == Moved::How::kExchanged)
+        (void)::renameat2(AT_FDCWD, file.staged.c_str(), AT_FDCWD, file.path.c_str(),
+                          RENAME_EXCHANGE);
+    }
+  }
+
+  std::string path_, staging_;
+  int folder_ = -1;  // open, since before anything was written: what the disk refuses is told to it
+  bool force_ = false, made_ = false;
+};
+
+// ---- what is written -----------------------------------------------------------------------------------------------
 
 struct Output {
   std::string file;  // its name, of a folder's files
@@ -126,70 +311,85 @@ StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
   return outputs;
 }
 
-std::vector<std::string> Warnings(const TensorSource& source, const std::vector<Output>& outputs) {
-  std::vector<std::string> warnings = source.warnings();
-  for (const Output& output : outputs) {
-    warnings.insert(warnings.end(), output.layout.warnings.begin(), output.layout.warnings.end());
-  }
-  return warnings;
-}
-
+// One run: what is written of a source, and how far it has come.
 class Extraction {
  public:
-  Extraction(const ExtractArgs& args, TensorSource& source, Target target,
-             const std::vector<Output>& outputs)
-      : args_(args),
-        source_(source),
-        target_(target),
-        outputs_(outputs),
-        bar_(args.common, "extract") {
-    for (const Output& output : outputs_) {
-      file_bytes_ += output.layout.bytes;
-      for (const LayoutPiece& piece : output.layout.pieces) total_ += piece.bytes;
+  Extraction(const Args& args, Target target, TensorSource& source)
+      : args_(args), target_(target), source_(source) {}
+
+  Status Plan() {
+    ZT_ASSIGN_OR_RETURN(selected_, Select(source_, args_));
+    auto outputs = LayOut(source_, selected_, target_);
+    if (!outputs.ok()) {
+      return outputs.status().code() == StatusCode::kInvalidArgument
+                 ? outputs.status()
+                 : WithFile(outputs.status(), args_.file());
     }
+    outputs_ = *std::move(outputs);
+    warnings_ = source_.warnings();
+    for (const auto& [file, layout] : outputs_) {
+      warnings_.insert(warnings_.end(), layout.warnings.begin(), layout.warnings.end());
+      file_bytes_ += layout.bytes;
+      for (const LayoutPiece& piece : layout.pieces) total_ += piece.bytes;
+    }
+    WarnAll(args_, warnings_);
+    return OkStatus();
   }
 
-  Status Run() {
+  Status Write() {
+    bar_.emplace(args_, "extract");
+    Announce();
+    const Status status = target_.folder ? WriteFolder() : WriteFile();
+    bar_->End();
+    return status;
+  }
+
+  Status Report() const {
+    if (args_.json) return PrintJson(args_, ResultJson());
+    if (!args_.quiet)
+      Note(SummaryText(args_.output, selected_.size(), total_, file_bytes_, bar_->seconds()));
+    return OkStatus();
+  }
+
+ private:
+  // Tells a source that is far away what will be read.
+  void Announce() {
+    if (!IsUrl(args_.file())) return;
     std::vector<ComponentId> components;
-    for (const Output& output : outputs_) {
-      for (const LayoutPiece& piece : output.layout.pieces) {
+    for (const auto& [file, layout] : outputs_) {
+      for (const LayoutPiece& piece : layout.pieces) {
         if (piece.bytes > 0) components.push_back(piece.source);
       }
     }
-    if (IsUrl(args_.file)) source_.WillRead(components);
-    if (target_.folder) return RunFolder();
-    const FileLayout& layout = outputs_.front().layout;
-    ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                        OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
-    ZT_RETURN_IF_ERROR(Write(layout, *sink));
-    ZT_RETURN_IF_ERROR(source_.Finish());
-    return WithFile(sink->Finish(layout.bytes), sink->name());
+    source_.WillRead(components);
   }
 
-  void EndBar() { bar_.End(); }
-  double seconds() const { return bar_.seconds(); }
-  std::uint64_t bytes() const { return total_; }
-  std::uint64_t file_bytes() const { return file_bytes_; }
+  static constexpr std::uint64_t kOneThread = 8 << 20;  // a file that is not worth several
 
- private:
-  static constexpr std::uint64_t kOneThread = std::uint64_t{8}
-                                              << 20;  // a file that is not worth several
-
-  Status Write(const FileLayout& layout, Sink& sink) {
+  Status WriteLayout(const FileLayout& layout, Sink& sink) {
     LayoutOptions options;
-    options.threads = layout.bytes < kOneThread ? 1 : args_.common.threads;
-    options.memory_bytes = args_.common.memory;
+    options.threads = layout.bytes < kOneThread ? 1 : args_.threads;
+    options.memory_bytes = args_.memory;
     options.cancelled = &Interrupted();
     options.progress = [this](std::uint64_t bytes) {
-      bar_.Update(done_ + bytes, total_, files_, target_.folder ? outputs_.size() : 0);
+      bar_->Update(done_ + bytes, total_, files_, target_.folder ? outputs_.size() : 0);
     };
-    ZT_RETURN_IF_ERROR(WriteLayout(source_, layout, sink, options));
+    ZT_RETURN_IF_ERROR(zt::WriteLayout(source_, layout, sink, options));
     for (const LayoutPiece& piece : layout.pieces) done_ += piece.bytes;
     ++files_;
     return OkStatus();
   }
 
-  Status RunFolder() {
+  Status WriteFile() {
+    const FileLayout& layout = outputs_.front().layout;
+    ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
+                        OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
+    ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink));
+    ZT_RETURN_IF_ERROR(source_.Finish());
+    return WithFile(sink->Finish(layout.bytes), sink->name());
+  }
+
+  Status WriteFolder() {
     std::vector<std::string> files;
     files.reserve(outputs_.size());
     for (const Output& output : outputs_) files.push_back(output.file);
@@ -197,98 +397,57 @@ class Extraction {
     ZT_RETURN_IF_ERROR(folder.Check(files));
     const Status created = folder.Create();
     ZT_RETURN_IF_ERROR(WithFile(created, folder.path()));
-    for (const Output& output : outputs_) {
-      ZT_ASSIGN_OR_RETURN(
-          const std::unique_ptr<Sink> sink,
-          OpenSink(folder.Staged(output.file), {.sync = false, .new_folder = true}));
-      ZT_RETURN_IF_ERROR(Write(output.layout, *sink));
-      ZT_RETURN_IF_ERROR(WithFile(sink->Finish(output.layout.bytes), sink->name()));
+    for (const auto& [file, layout] : outputs_) {
+      ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
+                          OpenSink(folder.Staged(file), {.sync = false, .new_folder = true}));
+      ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink));
+      ZT_RETURN_IF_ERROR(WithFile(sink->Finish(layout.bytes), sink->name()));
       if (Interrupted()) return Cancelled("interrupted");
     }
     ZT_RETURN_IF_ERROR(source_.Finish());
     return folder.Publish(files, !args_.no_sync);
   }
 
-  const ExtractArgs& args_;
-  TensorSource& source_;
+  Json ResultJson() const {
+    Json json = Envelope(args_, true);
+    json["input"] = args_.file();
+    json["input_format"] = source_.format();
+    json["output"] = {{"path", args_.output},
+                      {"format", target_.folder ? "folder" : target_.format->name},
+                      {"bytes", file_bytes_}};
+    for (std::size_t i = 0; target_.folder && i < selected_.size(); ++i) {
+      json["output"]["files"].push_back(
+          {{"tensor", source_.objects()[selected_[i]].name}, {"file", outputs_[i].file}});
+    }
+    json["tensors"] = selected_.size();
+    json["bytes"] = total_;
+    json["warnings"] = warnings_;
+    json["timing"] = {{"wall_s", bar_->seconds()}};
+    return json;
+  }
+
+  const Args& args_;
   const Target target_;
-  const std::vector<Output>& outputs_;
-  ProgressBar bar_;
+  TensorSource& source_;
+  std::vector<std::uint32_t> selected_;  // objects
+  std::vector<Output> outputs_;
+  std::vector<std::string> warnings_;
+  std::optional<ProgressBar> bar_;
   std::uint64_t total_ = 0, file_bytes_ = 0, done_ = 0, files_ = 0;
 };
 
-struct Job {
-  const ExtractArgs& args;
-  Target target;
-  std::unique_ptr<TensorSource> source;
-  std::vector<std::uint32_t> selected;  // objects
-  std::vector<Output> outputs;
-  std::vector<std::string> warnings;
-};
-
-Json ResultJson(const Job& job, const Extraction& extraction) {
-  Json json = Envelope(job.args.common, true);
-  json["input"] = job.args.file;
-  json["input_format"] = job.source->format();
-  json["output"] = {{"path", job.args.output},
-                    {"format", job.target.folder ? "folder" : job.target.format->name},
-                    {"bytes", extraction.file_bytes()}};
-  if (job.target.folder) {
-    Json files = Json::array();
-    for (std::size_t i = 0; i < job.selected.size(); ++i) {
-      files.push_back(
-          {{"tensor", job.source->objects()[job.selected[i]].name}, {"file", job.outputs[i].file}});
-    }
-    json["output"]["files"] = std::move(files);
-  }
-  json["tensors"] = job.selected.size();
-  json["bytes"] = extraction.bytes();
-  json["warnings"] = job.warnings;
-  json["timing"] = {{"wall_s", extraction.seconds()}};
-  return json;
-}
-
-Status Report(const Job& job, const Extraction& extraction) {
-  if (job.args.common.json) return PrintJson(job.args.common, ResultJson(job, extraction));
-  if (!job.args.common.quiet) {
-    Note(Text(RunSummary{.output = job.args.output,
-                         .tensors = job.selected.size(),
-                         .bytes_in = extraction.bytes(),
-                         .bytes_out = extraction.file_bytes(),
-                         .seconds = extraction.seconds()}));
-  }
-  return OkStatus();
-}
-
-Status Extract(const ExtractArgs& args) {
+Status Extract(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const Target target, TargetOf(args));
   if (!target.folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  Job job = {args, target, nullptr, {}, {}, {}};
-  ZT_ASSIGN_OR_RETURN(job.source, OpenUngrouped({args.file}, args.input));
-  ZT_ASSIGN_OR_RETURN(job.selected, Select(*job.source, args));
-  auto outputs = LayOut(*job.source, job.selected, target);
-  if (!outputs.ok()) {
-    return outputs.status().code() == StatusCode::kInvalidArgument
-               ? outputs.status()
-               : WithFile(outputs.status(), args.file);
-  }
-  job.outputs = *std::move(outputs);
-  job.warnings = Warnings(*job.source, job.outputs);
-  if (!args.common.quiet) {
-    for (const std::string& warning : job.warnings) Warn(warning);
-  }
-  Extraction extraction(args, *job.source, target, job.outputs);
-  const Status status = extraction.Run();
-  extraction.EndBar();
-  ZT_RETURN_IF_ERROR(status);
-  return Report(job, extraction);
+  ZT_ASSIGN_OR_RETURN(const auto source, OpenUngrouped({args.file()}, args));
+  Extraction extraction(args, target, *source);
+  ZT_RETURN_IF_ERROR(extraction.Plan());
+  ZT_RETURN_IF_ERROR(extraction.Write());
+  return extraction.Report();
 }
 
 }  // namespace
 
-int RunExtract(const ExtractArgs& args) {
-  const Status status = Extract(args);
-  return status.ok() ? 0 : Fail(args.common, status);
-}
+int RunExtract(const Args& args) { return Done(args, Extract(args)); }
 
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

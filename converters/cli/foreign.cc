@@ -3,7 +3,6 @@ module zt.cli;
 
 import zt.std;
 import :formats;
-import zt;
 
 namespace zt::cli::internal {
 namespace {
@@ -16,15 +15,19 @@ struct Magic {
   std::string_view what;
 };
 
+constexpr std::string_view kGgml =
+    "a GGML file from before GGUF; convert it with llama.cpp's scripts";
+constexpr std::string_view kAnswer =
+    "a server's error message, sent in place of the file; download it again";
+constexpr std::string_view kHtml =
+    "an HTML page, sent in place of the file; download it again, logged in if need be";
+
 constexpr Magic kMagics[] = {
     {0, "version https://git-lfs.github.com/spec/"sv,
      "a Git LFS pointer, not the file it stands for; run 'git lfs pull' where it was cloned"},
     {0, "\x1f\x8b"sv, "compressed with gzip; decompress it first (gunzip)"},
     {0, "\x28\xb5\x2f\xfd"sv, "compressed with zstd; decompress it first (unzstd)"},
-    {0,
-     "\xfd"
-     "7zXZ\0"sv,
-     "compressed with xz; decompress it first (unxz)"},
+    {0, "\xfd\x37zXZ\0"sv, "compressed with xz; decompress it first (unxz)"},
     {0, "BZh"sv, "compressed with bzip2; decompress it first (bunzip2)"},
     {0, "7z\xbc\xaf\x27\x1c"sv, "a 7z archive; unpack it first"},
     {257, "ustar"sv, "a tar archive; unpack it first"},
@@ -32,23 +35,26 @@ constexpr Magic kMagics[] = {
     {0, "PAR1"sv, "a Parquet file, which holds tables, not tensors"},
     {0, "MATLAB 5.0 MAT-file"sv,
      "a MATLAB file; load it with scipy.io.loadmat and save the arrays as npz"},
-    {0, "tjgg"sv, "a GGML file from before GGUF; convert it with llama.cpp's scripts"},
-    {0, "lmgg"sv, "a GGML file from before GGUF; convert it with llama.cpp's scripts"},
-    {0, "fmgg"sv, "a GGML file from before GGUF; convert it with llama.cpp's scripts"},
+    {0, "tjgg"sv, kGgml},
+    {0, "lmgg"sv, kGgml},
+    {0, "fmgg"sv, kGgml},
 };
 
-// What servers send in place of a file.
-constexpr std::string_view kAnswers[] = {
-    "Entry not found", "Repository not found", "Invalid username or password",
-    "Access to model", "404: Not Found",       "Not Found",
-    "Access denied"};
+// How text begins, in lower case, after blanks. The answers are what servers send in place of a file.
+constexpr Magic kTexts[] = {
+    {0, "<!doctype html", kHtml},
+    {0, "<html", kHtml},
+    {0, "<?xml", "an XML document; download the file again"},
+    {0, "entry not found", kAnswer},
+    {0, "repository not found", kAnswer},
+    {0, "invalid username or password", kAnswer},
+    {0, "access to model", kAnswer},
+    {0, "404: not found", kAnswer},
+    {0, "not found", kAnswer},
+    {0, "access denied", kAnswer},
+};
 
-bool BeginsLike(std::string_view text, std::string_view lower) {
-  return text.size() >= lower.size() &&
-         std::equal(lower.begin(), lower.end(), text.begin(), [](char a, char b) {
-           return a == static_cast<char>(std::tolower(static_cast<unsigned char>(b)));
-         });
-}
+bool IsBlank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
 bool IsPrintable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7f; });
@@ -56,27 +62,14 @@ bool IsPrintable(std::string_view text) {
 
 // Text of some kind, by how it begins.
 std::optional<std::string_view> NameText(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
-    text.remove_prefix(1);
-  if (BeginsLike(text, "<!doctype html") || BeginsLike(text, "<html"))
-    return "an HTML page, sent in place of the file; download it again, logged in if need be";
-  if (BeginsLike(text, "<?xml")) return "an XML document; download the file again";
-  for (const std::string_view answer : kAnswers) {
-    if (text.starts_with(answer))
-      return "a server's error message, sent in place of the file; download it again";
+  while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
+  std::string lower(text.substr(0, 40));
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const Magic& each : kTexts) {
+    if (lower.starts_with(each.bytes)) return each.what;
   }
-  if (text.starts_with('{') && text.size() > 1 &&
-      (text[1] == '"' || std::isspace(static_cast<unsigned char>(text[1]))))
+  if (text.size() > 1 && text[0] == '{' && (text[1] == '"' || IsBlank(text[1])))
     return "JSON text; name the model's file or its folder";
-  return std::nullopt;
-}
-
-// Protocol buffers have no magic: the first fields of TensorFlow's SavedModel.
-std::optional<std::string_view> NameProtocolBuffer(std::string_view text) {
-  if (text.size() < 8 || text[0] != 8 || text[1] < 1 || text[1] > 20) return std::nullopt;
-  const char tag = text[2];
-  if (tag == 0x12 && text[1] == 1)
-    return "a TensorFlow SavedModel, which is not read; save the weights as npz or safetensors";
   return std::nullopt;
 }
 
@@ -113,7 +106,9 @@ std::optional<std::string> NameForeign(std::span<const std::byte> head) {
            "safetensors";
   if (IsMessagePack(text))
     return "msgpack, as flax writes it, which is not read; save the arrays as npz or safetensors";
-  if (const auto what = NameProtocolBuffer(text)) return std::string(*what);
+  // Protocol buffers have no magic: the first fields of TensorFlow's SavedModel.
+  if (text.size() >= 8 && text.starts_with("\x08\x01\x12"))
+    return "a TensorFlow SavedModel, which is not read; save the weights as npz or safetensors";
   return std::nullopt;
 }
 

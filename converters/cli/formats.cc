@@ -6,13 +6,10 @@ module;
 module zt.cli;
 
 import zt.std;
-import :args;
 import :formats;
+import :options;
 import :output;
-import :rules;
-import zt;
 import zt.convert.gguf;
-import zt.convert.hdf5;
 import zt.convert.npy;
 import zt.convert.onnx;
 import zt.convert.safetensors;
@@ -20,72 +17,103 @@ import zt.convert.torch;
 import zt.convert.zip;
 import zt.convert.zt;
 
-namespace zt::cli {
-
-namespace internal {
+namespace zt::cli::internal {
 namespace {
 
-// With the type of numpy's void arrays.
-StatusOr<InputOptions> NumpyOptions(const InputArgs& args) {
-  InputOptions options = args;
-  if (args.npy_void.empty()) return options;
-  ZT_ASSIGN_OR_RETURN(options.void_type, ParseTypeName(args.npy_void, "--npy-void"));
-  return options;
+// ---- what extract writes: the file of each format, which says what it does not keep ------------------------------
+
+std::string Listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 5); ++i) {
+    out += (i == 0 ? "" : ", ") + Quote(names[i]);
+  }
+  return names.size() > 5 ? out + " and " + std::to_string(names.size() - 5) + " more" : out;
 }
 
-OpenedSource OpenSafetensorsFile(FormatInput input) {
-  return OpenSafetensors(std::move(input.bytes));
+}  // namespace
+
+std::vector<std::string> NumpyLosses(const TensorSource& source,
+                                     const std::vector<std::uint32_t>& selected) {
+  std::vector<std::string> losses = NpyLosses(source, selected);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : source.attributes()) keys.push_back(key);
+  if (!keys.empty()) losses.push_back("numpy's files do not keep root attributes: " + Listed(keys));
+  return losses;
 }
 
-OpenedSource OpenSafetensorsIn(const std::string& path, const std::vector<std::string>&,
-                               const InputArgs& options) {
-  return OpenSafetensorsFolder(path, options);
+namespace {
+
+// Root attributes become __metadata__, which holds only text: what is not text becomes JSON.
+StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
+                                         const std::vector<std::uint32_t>& selected) {
+  std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<std::string> as_json;
+  for (const auto& [key, value] : source.attributes()) {
+    if (key == kEmptyMetadata && value == Value(Value::Map{})) continue;
+    if (const std::string* text = value.AsString()) {
+      metadata.emplace_back(key, *text);
+    } else {
+      AppendJson(value, metadata.emplace_back(key, "").second);
+      as_json.push_back(key);
+    }
+  }
+  ZT_ASSIGN_OR_RETURN(
+      FileLayout layout,
+      PlanSafetensors(source, selected,
+                      source.attributes().empty() ? std::nullopt
+                                                  : std::optional<SafetensorsMetadata>(metadata)));
+  if (!as_json.empty()) {
+    layout.warnings.push_back("safetensors' metadata is text: " + Listed(as_json) + " become JSON");
+  }
+  return layout;
 }
 
-OpenedSource OpenNpyFile(FormatInput input) {
-  ZT_ASSIGN_OR_RETURN(const InputOptions npy, NumpyOptions(input.options));
-  return OpenNpy(std::move(input.bytes), input.stem, npy);
+StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
+                                  const std::vector<std::uint32_t>& selected) {
+  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanGguf(source, selected));
+  std::vector<std::string> lost;
+  for (const auto& [key, value] : source.attributes()) {
+    if (key != "gguf") lost.push_back(key);
+  }
+  if (!lost.empty())
+    layout.warnings.push_back("GGUF does not keep root attributes: " + Listed(lost));
+  return layout;
 }
 
-OpenedSource OpenNpyIn(const std::string& path, const std::vector<std::string>&,
-                       const InputArgs& options) {
-  ZT_ASSIGN_OR_RETURN(const InputOptions npy, NumpyOptions(options));
-  return OpenNpyFolder(path, npy);
+StatusOr<FileLayout> PlanNpzFile(const TensorSource& source,
+                                 const std::vector<std::uint32_t>& selected) {
+  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpz(source, selected));
+  layout.warnings = NumpyLosses(source, selected);
+  return layout;
 }
 
-OpenedSource OpenTorchFile(FormatInput input) {
-  return OpenTorch(std::move(input.bytes), input.stem, input.options);
+StatusOr<FileLayout> PlanNpyFile(const TensorSource& source,
+                                 const std::vector<std::uint32_t>& selected) {
+  if (selected.size() != 1) {
+    return InvalidArgument("an .npy file holds one tensor, there are " +
+                           std::to_string(selected.size()) +
+                           "; name one, or write to a folder or .npz");
+  }
+  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpy(source, selected[0]));
+  layout.warnings = NumpyLosses(source, selected);
+  return layout;
 }
 
-OpenedSource OpenTorchIn(const std::string& path, const std::vector<std::string>&,
-                         const InputArgs& options) {
-  return OpenTorchFolder(path, options);
-}
+// ---- the rows ---------------------------------------------------------------------------------------------------
 
-OpenedSource OpenOnnxFile(FormatInput input) {
-  return OpenOnnx(std::move(input.bytes), input.path, input.options);
-}
+using FileNames = std::vector<std::string>;
 
-OpenedSource OpenHdf5File(FormatInput input) {
-  return OpenHdf5(std::move(input.bytes), input.options);
-}
-
-OpenedSource OpenNpzFile(FormatInput input) {
-  ZT_ASSIGN_OR_RETURN(const InputOptions npy, NumpyOptions(input.options));
-  ZT_ASSIGN_OR_RETURN(const auto archive, ZipArchive::Open(input.bytes));
-  if (input.options.from.empty() && HoldsTorch(*archive)) return OpenTorchFile(std::move(input));
-  if (input.options.from.empty() && HoldsKeras(*archive)) return OpenHdf5File(std::move(input));
-  return OpenNpz(std::move(input.bytes), input.stem, npy);
-}
-
-OpenedSource OpenGgufFile(FormatInput input) {
-  if (input.path.empty()) return OpenGguf(std::move(input.bytes));
-  return OpenGgufSet(input.path, input.options);
+OpenedSource OpenNpzFile(FormatInput in) {
+  if (in.options.from.empty()) {
+    ZT_ASSIGN_OR_RETURN(const auto archive, ZipArchive::Open(in.bytes));
+    if (HoldsTorch(*archive)) return OpenTorch(std::move(in.bytes), in.stem, in.options);
+    if (HoldsKeras(*archive)) return OpenHdf5(std::move(in.bytes), in.options);
+  }
+  return OpenNpz(std::move(in.bytes), in.stem, in.options);
 }
 
 // One file, or all parts of one split set.
-OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>& files,
-                        const InputArgs& options) {
+OpenedSource OpenGgufIn(const std::string& path, const FileNames& files, const InputArgs& options) {
   const auto model = [&](const std::string& file) {
     const std::string set = GgufSetOf((std::filesystem::path(path) / file).string());
     return set.empty() ? file : set;
@@ -101,71 +129,63 @@ OpenedSource OpenGgufIn(const std::string& path, const std::vector<std::string>&
   return OpenGgufSet((std::filesystem::path(path) / files.front()).string(), options);
 }
 
-OpenedSource OpenZtFile(FormatInput input) {
-  return OpenZt(std::move(input.bytes), input.options,
-                input.path.empty() ? ShardFinder() : ShardsBeside(input.path, input.options));
-}
-
-OpenedSource OpenZtIn(const std::string& path, const std::vector<std::string>&,
-                      const InputArgs& options) {
-  return OpenZtShards(path, options);
-}
-
 bool IsZtHead(std::span<const std::byte> head) { return head.size() >= 8 && LooksLikeZt(head); }
 
 // A tensor of a .zt file may be an HDF5 file, where one that has bytes before it would begin.
 bool IsHdf5Head(std::span<const std::byte> head) { return LooksLikeHdf5(head) && !IsZtHead(head); }
 
-constexpr std::string_view kSafetensorsSuffixes[] = {".safetensors"};
-constexpr std::string_view kSafetensorsIndexes[] = {".safetensors.index.json"};
-constexpr std::string_view kNpySuffixes[] = {".npy"};
-constexpr std::string_view kNpzSuffixes[] = {".npz"};
-constexpr std::string_view kGgufSuffixes[] = {".gguf"};
-// In folders; a file named .pt or .pth is recognised by its content.
-constexpr std::string_view kTorchSuffixes[] = {".bin"};
-constexpr std::string_view kTorchIndexes[] = {".bin.index.json"};
-constexpr std::string_view kOnnxSuffixes[] = {".onnx"};
-constexpr std::string_view kHdf5Suffixes[] = {".h5", ".hdf5", ".keras"};
-constexpr std::string_view kZtSuffixes[] = {".zt"};
-constexpr std::string_view kZtIndexes[] = {".zt.index.json"};
-
 constexpr Format kFormats[] = {
-    {"safetensors", "safetensors", kSafetensorsSuffixes, kSafetensorsIndexes, "",
-     LooksLikeSafetensors, OpenSafetensorsFile, OpenSafetensorsIn, PlanSafetensorsFile},
-    {"npy", "npy 1 to 3", kNpySuffixes, {}, "", LooksLikeNpy, OpenNpyFile, OpenNpyIn, PlanNpyFile},
-    {"npz",
-     "npz",
-     kNpzSuffixes,
-     {},
-     "a zip archive",
-     LooksLikeZip,
-     OpenNpzFile,
-     nullptr,
-     PlanNpzFile},
-    {"gguf",
-     "GGUF 1 to 3",
-     kGgufSuffixes,
-     {},
-     "",
-     LooksLikeGguf,
-     OpenGgufFile,
-     OpenGgufIn,
-     PlanGgufFile},
-    {"torch", "PyTorch", kTorchSuffixes, kTorchIndexes, "", LooksLikeTorchStream, OpenTorchFile,
-     OpenTorchIn, nullptr},
-    {"onnx", "ONNX", kOnnxSuffixes, {}, "", LooksLikeOnnx, OpenOnnxFile, nullptr, nullptr},
-    {"hdf5", "HDF5, Keras", kHdf5Suffixes, {}, "", IsHdf5Head, OpenHdf5File, nullptr, nullptr},
-    {"zt", "zTensor 2.0, 1.x, 0.1", kZtSuffixes, kZtIndexes, "a .zt file", IsZtHead, OpenZtFile,
-     OpenZtIn, nullptr},
+    {"safetensors", "safetensors", ".safetensors", ".safetensors.index.json", "",
+     LooksLikeSafetensors, [](FormatInput in) { return OpenSafetensors(std::move(in.bytes)); },
+     [](const std::string& path, const FileNames&, const InputArgs& options) {
+       return OpenSafetensorsFolder(path, options);
+     },
+     PlanSafetensorsFile},
+    {"npy", "npy 1 to 3", ".npy", "", "", LooksLikeNpy,
+     [](FormatInput in) { return OpenNpy(std::move(in.bytes), in.stem, in.options); },
+     [](const std::string& path, const FileNames&, const InputArgs& options) {
+       return OpenNpyFolder(path, options);
+     },
+     PlanNpyFile},
+    {"npz", "npz", ".npz", "", "a zip archive", LooksLikeZip, OpenNpzFile, nullptr, PlanNpzFile},
+    {"gguf", "GGUF 1 to 3", ".gguf", "", "", LooksLikeGguf,
+     [](FormatInput in) {
+       return in.path.empty() ? OpenGguf(std::move(in.bytes)) : OpenGgufSet(in.path, in.options);
+     },
+     OpenGgufIn, PlanGgufFile},
+    // In folders; a file named .pt or .pth is recognised by its content.
+    {"torch", "PyTorch", ".bin", ".bin.index.json", "", LooksLikeTorchStream,
+     [](FormatInput in) { return OpenTorch(std::move(in.bytes), in.stem, in.options); },
+     [](const std::string& path, const FileNames&, const InputArgs& options) {
+       return OpenTorchFolder(path, options);
+     },
+     nullptr},
+    {"onnx", "ONNX", ".onnx", "", "", LooksLikeOnnx,
+     [](FormatInput in) { return OpenOnnx(std::move(in.bytes), in.path, in.options); }, nullptr,
+     nullptr},
+    {"hdf5", "HDF5, Keras", ".h5 .hdf5 .keras", "", "", IsHdf5Head,
+     [](FormatInput in) { return OpenHdf5(std::move(in.bytes), in.options); }, nullptr, nullptr},
+    {"zt", "zTensor 2.0, 1.x, 0.1", ".zt", ".zt.index.json", "a .zt file", IsZtHead,
+     [](FormatInput in) {
+       return OpenZt(std::move(in.bytes), in.options,
+                     in.path.empty() ? ShardFinder() : ShardsBeside(in.path, in.options));
+     },
+     [](const std::string& path, const FileNames&, const InputArgs& options) {
+       return OpenZtShards(path, options);
+     },
+     nullptr},
 };
 
-std::vector<std::string> Names(bool written_only) {
-  std::vector<std::string> names;
+// True where `names` are those of the rows, or of the rows that are written.
+constexpr bool AreNames(std::string_view names, bool written_only) {
   for (const Format& format : kFormats) {
-    if (format.plan != nullptr || !written_only) names.emplace_back(format.name);
+    if (written_only && format.plan == nullptr) continue;
+    if (!names.starts_with(format.name)) return false;
+    names.remove_prefix(std::min(format.name.size() + 1, names.size()));
   }
-  return names;
+  return names.empty();
 }
+static_assert(AreNames(kReadFormats, false) && AreNames(kWrittenFormats, true));
 
 }  // namespace
 
@@ -177,8 +197,8 @@ const Format* FindFormat(std::string_view name) {
 }
 
 bool HasSuffix(const Format& format, std::string_view file) {
-  const auto ends = [&](std::string_view suffix) { return file.ends_with(suffix); };
-  return std::ranges::any_of(format.suffixes, ends) || std::ranges::any_of(format.indexes, ends);
+  return IsIndexOf(format, file) ||
+         std::ranges::any_of(Words(format.suffixes), [&](auto end) { return file.ends_with(end); });
 }
 
 bool IsTorchName(std::string_view file) {
@@ -191,21 +211,13 @@ StatusOr<const Format*> Recognise(std::span<const std::byte> head) {
     if (format.recognise(head)) return &format;
   }
   if (const auto foreign = NameForeign(head)) return Unsupported("it is " + *foreign);
-  return InvalidData("it is none of " + Joined(Names(false), "and") +
+  return InvalidData("it is none of " + Joined(Words(kReadFormats), "and") +
                      ", or it is damaged; --from names a format");
 }
 
-}  // namespace internal
-
-using internal::kFormats;
-
-std::vector<std::string> InputFormats() { return internal::Names(false); }
-
-std::vector<std::string> OutputFormats() { return internal::Names(true); }
-
 std::string FormatNames() {
   std::string out;
-  for (const internal::Format& format : kFormats) {
+  for (const Format& format : kFormats) {
     if (format.name == "zt") continue;
     out += std::string(format.title.substr(0, format.title.find(" 1 to "))) + ", ";
   }
@@ -213,8 +225,8 @@ std::string FormatNames() {
 }
 
 std::string FormatTitles() {
-  std::string out(internal::FindFormat("zt")->title);
-  for (const internal::Format& format : kFormats) {
+  std::string out(FindFormat("zt")->title);
+  for (const Format& format : kFormats) {
     if (format.name == "zt") continue;
     out += (out.find(';') == out.npos ? "; " : ", ") + std::string(format.title);
     if (format.name == "hdf5" && !ReadsHdf5()) out += " (not in this build)";
@@ -222,4 +234,4 @@ std::string FormatTitles() {
   return out;
 }
 
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

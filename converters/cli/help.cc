@@ -1,161 +1,133 @@
-// ztstream — the layout of --help: groups without blank lines, options common to all commands told once.
-#include "cli/help.h"
+// zt.cli:options — the table as --help shows it, as JSON, and --version.
+module;
 
-#include <memory>
-#include <string>
-#include <string_view>
+#include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include "cli/versions.h"
 
-namespace zt::cli {
+module zt.cli;
+
+import zt.std;
+import :formats;
+import :options;
+import :output;
+
+namespace zt::cli::internal {
 namespace {
 
 constexpr std::string_view kCommon = "Every command";
 
-struct Row {
-  std::string_view option, group, value;
-};
-
-// What the declarations in options.cc leave open. An option that is missing here shows up under "Options".
-constexpr Row kRows[] = {
-    {"--output", "Output", "OUT"},
-    {"--spec", "Output", "VERSION"},
-    {"--to", "Output", "FORMAT"},
-    {"--canonical", "Output", ""},
-    {"--align", "Output", "SIZE"},
-    {"--zstd", "Output", "[=LEVEL]"},
-    {"--min-gain", "Output", "PCT"},
-    {"--chunk", "Output", "SIZE"},
-    {"--digest", "Output", "KIND"},
-    {"--dry-run", "Output", ""},
-    {"--shards", "Shards", "N"},
-    {"--shard-size", "Shards", "SIZE"},
-    {"--shard", "Shards", "I/N"},
-    {"--missing", "Output", ""},
-    {"--force", "Output", ""},
-    {"--no-sync", "Output", ""},
-    {"--part-size", "Output", "SIZE"},
-    {"--include", "Tensors", "REGEX"},
-    {"--exclude", "Tensors", "REGEX"},
-    {"--rename", "Tensors", "s/RE/TEXT/"},
-    {"--dtype", "Tensors", "[RE=]TYPE"},
-    {"--on-overflow", "Tensors", "WHAT"},
-    {"--dequantize", "Tensors", "TYPE"},
-    {"--quant", "Tensors", "HOW"},
-    {"--no-metadata", "Tensors", ""},
-    {"--against", "Input", "SOURCE..."},
-    {"--from", "Input", "FORMAT"},
-    {"--follow-links", "Input", ""},
-    {"--no-sign-request", "Input", ""},
-    {"--npy-void", "Input", "TYPE"},
-    {"--sparse", "Input", "HOW"},
-    {"--sort", "Output", "ORDER"},
-    {"--tree", "Output", ""},
-    {"--folder", "Measurements", "DIR"},
-    {"--limit", "Measurements", "SIZE"},
-    {"--runs", "Measurements", "N"},
-    {"--threads", kCommon, "N"},
-    {"--memory", kCommon, "SIZE"},
-    {"--progress", kCommon, "WHEN"},
-    {"--json", kCommon, ""},
-    {"--quiet", kCommon, ""},
-    {"--verbose", kCommon, ""},
-    {"--help", kCommon, ""},
-    {"--version", kCommon, ""},
-};
-
-std::string Line(std::string left, const std::string& right) {
-  left = "  " + left;
-  left.resize(left.size() < 24 ? 24 : left.size() + 2, ' ');
-  return left + right + "\n";
+// Appends the words of `text`, in lines of at most `columns` that begin with `indent` blanks after the first.
+void Fill(std::string& out, std::string_view text, std::size_t indent, std::size_t columns) {
+  std::size_t used = out.size() - (out.rfind('\n') + 1);
+  for (const std::string_view word : Words(text)) {
+    if (used > indent && used + word.size() > columns) {
+      out.erase(out.find_last_not_of(' ') + 1);
+      out += "\n" + std::string(indent, ' ');
+      used = indent;
+    }
+    out += std::string(word) + " ";
+    used += word.size() + 1;
+  }
+  out.back() = '\n';
 }
 
-// What stands for an option's value. CLI11 adds what its checks say; the description has that.
-std::string ValueName(const CLI::Option& option) {
-  const std::string name = option.get_type_name();
-  return name.substr(0, name.find(':'));
+// Two columns; on a narrow terminal the right one stands below the left one.
+std::string Row(std::string row, std::string_view text, std::size_t columns) {
+  constexpr std::size_t kLeft = 24, kNarrow = 60, kBelow = 6;
+  const bool below = columns < kNarrow;
+  row.insert(0, "  ");
+  if (below) {
+    row += "\n" + std::string(kBelow, ' ');
+  } else {
+    row.resize(std::max(row.size() + 2, kLeft), ' ');
+  }
+  Fill(row, text, below ? kBelow : kLeft, columns);
+  return row;
 }
 
-std::string OptionLine(const CLI::Option& option) {
-  std::string left = option.get_name(false, true);
-  if (const std::string value = ValueName(option); !value.empty()) {
-    left += (value.front() == '[' && value[1] == '=' ? "" : " ") + value;
-  }
-  std::string right = option.get_description();
-  if (!option.get_default_str().empty()) right += " [" + option.get_default_str() + "]";
-  return Line(left, right);
+std::string OptionRow(const Option& option, std::size_t columns) {
+  std::string left = option.letter == 0 ? "" : std::string{'-', option.letter, ','};
+  left += (option.is_operand() ? "" : "--") + std::string(option.name);
+  if (!option.value.empty() && !option.value.starts_with("[=")) left += ' ';
+  left += option.value;
+  std::string right(option.help);
+  if (!option.initial.empty()) right += " [" + std::string(option.initial) + "]";
+  return Row(left, right, columns);
 }
 
-class Layout final : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
-    return app->get_parent() == nullptr ? Program(*app) : Command(*app);
+std::string ProgramHelp(std::size_t columns) {
+  std::string out;
+  Fill(out, "Usage: ztstream COMMAND ...; ztstream COMMAND --help lists its options", 0, columns);
+  Fill(out, "Streams " + FormatNames() + " to .zt.", 0, columns);
+  out += "\nCommands:\n";
+  for (const Command& command : Commands())
+    out += Row(std::string(command.name), command.does, columns);
+  out += "\n" + std::string(kCommon) + ":\n";
+  for (const Option& option : Options()) {
+    if (option.group == kCommon) out += OptionRow(option, columns);
   }
-
- private:
-  static std::string Group(const CLI::App& app, const std::string& group) {
-    std::string lines;
-    for (const CLI::Option* option :
-         app.get_options([&](const CLI::Option* each) { return each->get_group() == group; })) {
-      if (!option->get_positional()) lines += OptionLine(*option);
-    }
-    return lines.empty() ? "" : group + ":\n" + lines;
-  }
-
-  static std::string Program(const CLI::App& app) {
-    std::string out = "Usage: ztstream COMMAND ...; ztstream COMMAND --help lists its options\n" +
-                      app.get_description() + "\n\nCommands:\n";
-    const auto commands = app.get_subcommands({});
-    for (const CLI::App* command : commands)
-      out += Line(command->get_name(), command->get_description());
-    out += "\n" + Group(*commands.front(), std::string(kCommon));
-    for (const CLI::Option* option : app.get_options()) {
-      if (option->get_name() == "--version") out += OptionLine(*option);
-    }
-    return out +
-           "Exit status: 0 done, 1 differs, 2 usage, 3 output exists, 4 input invalid,\n"
-           "5 unsupported, 6 I/O, 7 number does not fit, 130 interrupted. More: man ztstream\n";
-  }
-
-  static std::string Command(const CLI::App& app) {
-    std::string usage = "Usage: ztstream " + app.get_name() + " [OPTION]...", positionals;
-    for (const CLI::Option* option : app.get_options()) {
-      if (!option->get_positional()) continue;
-      const bool many = option->get_items_expected_max() > 1;
-      const std::string name = option->get_name() + (many ? "..." : "");
-      usage += option->get_required() ? " " + name : " [" + name + "]";
-      positionals += Line(name, option->get_description());
-    }
-    if (const CLI::Option* output = app.get_option_no_throw("--output"); output != nullptr)
-      usage += " -o " + ValueName(*output);
-    std::string out = usage + "\n" + app.get_description() + ".\n\n" + positionals;
-    for (const std::string& group : app.get_groups()) {
-      if (group != kCommon) out += Group(app, group);
-    }
-    return out +
-           "\nAlso -T N, --memory SIZE, --progress WHEN, --json, -q, -v: see ztstream --help.\n";
-  }
-};
-
-void Arrange(CLI::App& app) {
-  for (const Row& row : kRows) {
-    CLI::Option* option = app.get_option_no_throw(std::string(row.option));
-    if (option == nullptr) continue;
-    option->group(std::string(row.group));
-    option->type_name(std::string(row.value));
-  }
+  Fill(out,
+       "Exit status: 0 done, 1 differs, 2 usage, 3 output exists, 4 input invalid, 5 unsupported, "
+       "6 I/O, 7 number does not fit, 130 interrupted. More: man ztstream",
+       0, columns);
+  return out;
 }
 
 }  // namespace
 
-void ArrangeHelp(CLI::App& app) {
-  const auto layout = std::make_shared<Layout>();
-  app.formatter(layout);
-  Arrange(app);
-  for (CLI::App* command : app.get_subcommands({})) {
-    command->formatter(layout);
-    Arrange(*command);
+std::string HelpText(const Command* command) {
+  const std::size_t columns = std::clamp<std::size_t>(TerminalColumns(STDOUT_FILENO, 80), 20, 100);
+  if (command == nullptr) return ProgramHelp(columns);
+  std::string usage = "Usage: ztstream " + std::string(command->name) + " [OPTION]...", rows;
+  std::string_view group;
+  for (const Option& option : Options()) {
+    if (!option.of(command->bit) || option.group == kCommon) continue;
+    if (option.is_operand()) usage += " " + std::string(option.name);
+    if (option.name == "output") usage += " -o " + std::string(option.value);
+    if (option.group != group) rows += std::string(option.group) + ":\n";
+    group = option.group;
+    rows += OptionRow(option, columns);
   }
+  std::string out;
+  Fill(out, usage, 4, columns);
+  Fill(out, std::string(command->does) + ".", 0, columns);
+  out += "\n" + rows + "\n";
+  Fill(out, "Also -T N, --memory SIZE, --progress WHEN, --json, -q, -v: see ztstream --help.", 0,
+       columns);
+  return out;
 }
 
-}  // namespace zt::cli
+std::string HelpJson(const Args& args) {
+  Json json = Envelope(args, true);
+  for (const Command& command : Commands())
+    json["commands"].push_back({{"name", command.name}, {"does", command.does}});
+  for (const Option& option : Options()) {
+    Json commands = Json::array();
+    for (const Command& command : Commands()) {
+      if (option.of(command.bit)) commands.push_back(command.name);
+    }
+    json["options"].push_back(
+        {{"commands", std::move(commands)},
+         {"letter", option.letter == 0 ? "" : std::string(1, option.letter)},
+         {"name", option.name},
+         {"operand", option.is_operand()},
+         {"value", option.value},
+         {"group", option.group},
+         {"help", option.help},
+         {"default", option.initial},
+         {"words", Words(option.words)},
+         {"repeatable", option.many() || (option.is_list() && !option.is_operand())}});
+  }
+  return Dump(json);
+}
+
+std::string VersionText() {
+  std::string targets;
+  for (const std::string& target : SimdTargets()) targets += " " + target;
+  return "ztstream " ZT_VERSION "\nwrites   zTensor 2.0, 1.2.0, 1.1.0, 0.1.0\nreads    " +
+         FormatTitles() + "\npackages zstd " + std::string(ZstdVersion()) + ", Highway " +
+         std::string(HighwayVersion()) + "\nbuilt on " ZT_PACKAGES "\nSIMD    " + targets;
+}
+
+}  // namespace zt::cli::internal

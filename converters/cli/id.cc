@@ -6,16 +6,10 @@ module;
 module zt.cli;
 
 import zt.std;
-import :output;
-import :progress;
+import :options;
 import :support;
-import :writing;
-import zt;
 
-namespace zt::cli {
-
-using namespace internal;
-
+namespace zt::cli::internal {
 namespace {
 
 // The manifest of a file of version 2.0, checked; nullopt for everything else.
@@ -44,10 +38,10 @@ StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& 
 }
 
 // The manifest that the inputs would have in a file of version 2.0: all is read, and nothing written.
-StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
+StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args) {
   PlanOptions plan_options;
   plan_options.spec = SpecVersion::k2_0;
-  InputArgs input = args.input;
+  InputArgs input = args;
   input.u32_indices = Traits(plan_options.spec).u32_indices;
   ZT_ASSIGN_OR_RETURN(Inputs inputs, OpenEach(args.inputs, input));
   auto merged = MergeSources(std::move(inputs.sources), std::move(inputs.names));
@@ -61,9 +55,9 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
   WriterOptions options;
   options.spec = plan_options.spec;
   options.storage = plan_options.storage;
-  options.threads = args.common.threads;
-  options.memory_bytes = args.common.memory;
-  ProgressBar bar(args.common, "id");
+  options.threads = args.threads;
+  options.memory_bytes = args.memory;
+  ProgressBar bar(args, "id");
   options.progress = [&](const Progress& p) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
@@ -73,7 +67,7 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const IdArgs& args) {
   return writer->manifest_bytes();
 }
 
-StatusOr<std::string> Id(const IdArgs& args) {
+StatusOr<std::string> Id(const Args& args) {
   const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
   if (args.inputs.size() == 1 && args.inputs[0] != "-") {
     const std::string& file = args.inputs[0];
@@ -86,19 +80,13 @@ StatusOr<std::string> Id(const IdArgs& args) {
 
 }  // namespace
 
-int RunId(const IdArgs& args) {
+int RunId(const Args& args) {
   const StatusOr<std::string> id = Id(args);
-  if (!id.ok()) return Fail(args.common, id.status());
-  Status printed;
-  if (args.common.json) {
-    Json json = Envelope(args.common, true);
-    json["inputs"] = args.inputs;
-    json["id"] = *id;
-    printed = PrintJson(args.common, json);
-  } else {
-    printed = Print(*id + "\n");
-  }
-  return printed.ok() ? 0 : Fail(args.common, printed);
+  if (!id.ok()) return Fail(args, id.status());
+  Json json = Envelope(args, true);
+  json["inputs"] = args.inputs;
+  json["id"] = *id;
+  return Done(args, args.json ? PrintJson(args, json) : Print(*id + "\n"));
 }
 
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

@@ -9,10 +9,9 @@ module zt.cli;
 
 import zt.std;
 import :formats;
-import :output;
+import :options;
 import :shards;
 import :support;
-import zt;
 import zt.convert.composite;
 import zt.convert.gguf;
 import zt.convert.shards;
@@ -51,9 +50,8 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path, const Inp
   for (const std::string& name : names) {
     for (FolderFiles& files : found) {
       // Of .zt files only those with an index are a checkpoint.
-      const bool index = std::ranges::any_of(
-          files.format->indexes, [&](std::string_view end) { return name.ends_with(end); });
-      if (index || (files.format->name != "zt" && HasSuffix(*files.format, name)))
+      if (IsIndexOf(*files.format, name) ||
+          (files.format->name != "zt" && HasSuffix(*files.format, name)))
         files.names.push_back(name);
     }
   }
@@ -152,8 +150,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
     std::vector<std::string> suffixes;
     for (const Format& format : Formats()) {
       if (format.open_folder == nullptr) continue;
-      const bool indexed = format.name == "zt";
-      suffixes.push_back("*" + std::string(indexed ? format.indexes[0] : format.suffixes[0]));
+      suffixes.push_back(
+          "*" + std::string(format.name == "zt" ? format.index : Words(format.suffixes)[0]));
     }
     return InvalidArgument("the folder holds no checkpoint: no " + Joined(suffixes, "or") +
                            " file" + (found.empty() ? "" : "; name the files in it"));
@@ -171,9 +169,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const I
   }
   if (IsFolder(path)) return OpenFolder(path, options);
   for (const Format& format : Formats()) {
-    for (const std::string_view suffix : format.indexes) {
-      if (path.ends_with(suffix)) return format.open_folder(path, {path}, options);
-    }
+    if (IsIndexOf(format, path)) return format.open_folder(path, {path}, options);
   }
   ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
   return OpenBytes(std::move(bytes), path, fs::path(path).stem().string(), options);

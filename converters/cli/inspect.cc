@@ -10,17 +10,12 @@ module zt.cli;
 import zt.std;
 import :formats;
 import :listing;
-import :output;
-import :progress;
 import :shards;
+import :options;
 import :support;
-import zt;
 import zt.convert.shards;
 
-namespace zt::cli {
-
-using namespace internal;
-
+namespace zt::cli::internal {
 namespace {
 
 // The text of an object that is not empty, without its end, for members that follow.
@@ -46,18 +41,18 @@ std::string ObjectText(const ListedObject& object) {
   for (const ListedComponent& c : object.components) {
     Json row = {{"role", c.role}, {"dtype", Name(c.element.dtype)}};
     if (!c.element.type.empty()) row["type"] = c.element.type;
-    if (c.offset) row["offset"] = *c.offset;
-    row["length"] = c.stored;
-    if (!c.shard.empty()) row["shard"] = c.shard;
+    if (c.located) row["offset"] = c.offset;
+    row["length"] = c.length;
+    if (!c.file.empty()) row["shard"] = c.file;
     if (!c.unknown_encoding.empty()) {
       row["encoding"] = c.unknown_encoding;
-      row["uncompressed_length"] = c.decoded;
-    } else if (c.encoding) {
-      row["encoding"] = Name(*c.encoding);
+      row["uncompressed_length"] = c.decoded_bytes;
+    } else if (c.encoded) {
+      row["encoding"] = Name(c.encoding);
     }
     if (!c.undecodable.empty()) row["undecodable"] = c.undecodable;
-    if (c.encoding && c.encoding != Encoding::kRaw && c.decoded != kUnknownSize)
-      row["uncompressed_length"] = c.decoded;
+    if (c.encoding != Encoding::kRaw && c.decoded_bytes != kUnknownSize)
+      row["uncompressed_length"] = c.decoded_bytes;
     if (c.encoding == Encoding::kPlanes) {
       row["planes"] = {{"rotate", c.parameters.rotate},
                        {"group", c.parameters.group},
@@ -101,26 +96,16 @@ void AddObjects(const Manifest& manifest, const std::string& file, Listing& list
     ListedObject& listed = listing.objects.emplace_back(
         ListedObject{object.name, object.format, object.shape, object.attributes, {}});
     for (const StoredComponent& c : object.components) {
-      ListedComponent row = {.role = c.role,
-                             .element = c.element,
-                             .offset = c.offset,
-                             .stored = c.length,
-                             .decoded = c.decoded_bytes,
-                             .encoding = c.encoding,
-                             .parameters = c.parameters,
-                             .big_endian = c.big_endian,
-                             .digest = c.digest,
-                             .undecodable = c.undecodable,
-                             .unknown_encoding = c.unknown_encoding,
-                             .shard = file};
+      ListedComponent row = {c};
+      row.file = file;
       if (c.shard > 0) {
         const StoredShard& shard = manifest.shards[c.shard - 1];
-        row.shard = shard.name;
-        row.offset = c.offset - shard.begin;
+        row.file = shard.name;
+        row.offset -= shard.begin;
       }
       const auto index = static_cast<std::uint32_t>(listing.objects.size() - 1);
       const auto [blob, added] = blobs.emplace(std::pair(c.offset, c.length), index);
-      if (!added && c.length > 0) row.shares = blob->second;
+      if (!added && c.length > 0) row.shares = listing.objects[blob->second].name;
       listed.components.push_back(std::move(row));
     }
   }
@@ -199,16 +184,18 @@ Listing ListSource(const TensorSource& source) {
     const Status readable = source.CheckReadable(o);
     for (std::uint32_t i = 0; i < object.components.size(); ++i) {
       const Component& c = object.components[i];
+      const auto extent = source.extent({o, i});
       ListedComponent row;
       row.role = c.role;
       row.element = c.element;
-      row.stored = row.decoded = c.bytes;
+      row.length = row.decoded_bytes = c.bytes;
       row.undecodable = Fact(readable);
-      if (const auto extent = source.extent({o, i}); extent && extent->bytes != nullptr)
-        row.offset = extent->offset;
+      row.encoded = false;
+      row.located = extent && extent->bytes != nullptr;
+      if (row.located) row.offset = extent->offset;
       if (const auto identity = source.identity({o, i}); identity && c.bytes > 0) {
         const auto [first, added] = known.emplace(*identity, o);
-        if (!added) row.shares = first->second;
+        if (!added) row.shares = listing.objects[first->second].name;
       }
       listed.components.push_back(std::move(row));
     }
@@ -217,45 +204,40 @@ Listing ListSource(const TensorSource& source) {
 }
 
 // .zt files by their manifests, which say how things are stored; all else as a source.
-StatusOr<Listing> List(const InspectArgs& args) {
-  std::string path = args.file;
-  if (args.file != "-" && (args.input.from.empty() || args.input.from == "zt")) {
+StatusOr<Listing> List(const Args& args) {
+  std::string path = args.file();
+  if (args.file() != "-" && (args.from.empty() || args.from == "zt")) {
     if (IsFolder(path)) {
-      ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(path, args.input), path));
+      ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(path, args), path));
       if (found) path = *found;
     }
     const auto bytes = OpenFile(path);
     // A server that refuses is not asked again.
-    if (!bytes.ok() && IsUrl(path) && !IsFolder(path)) return Annotate(bytes.status(), path);
+    if (!bytes.ok() && IsUrl(path) && !IsFolder(path)) return WithFile(bytes.status(), path);
     if (bytes.ok() && !IsIndexPath(path)) {
       const auto head = Peek(**bytes, kHeadBytes);
       const bool zt = head.ok() && FindFormat("zt")->recognise(*head);
-      if (zt || !args.input.from.empty()) return ListZt(*bytes, path, args.input);
+      if (zt || !args.from.empty()) return ListZt(*bytes, path, args);
     }
   }
-  ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({path}, args.input));
+  ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({path}, args));
   if (!IsIndexPath(path)) return ListSource(*source);
   return WithFile(ListIndex(path, *source), path);
 }
 
-Status Inspect(const InspectArgs& args) {
+Status Inspect(const Args& args) {
   ZT_ASSIGN_OR_RETURN(Listing listing, List(args));
-  listing.file = args.file;
-  if (!args.common.quiet) {
-    for (const std::string& warning : listing.warnings) Warn(warning);
-  }
+  listing.file = args.file();
+  WarnAll(args, listing.warnings);
   Sort(listing, args.sort);
-  if (args.common.json) return Print(ListingJson(listing, args.common));
-  TextOptions options = {.verbose = args.common.verbose};
+  if (args.json) return Print(ListingJson(listing, args));
+  TextOptions options = {.verbose = args.verbose};
   if (::isatty(STDOUT_FILENO) != 0) options.columns = TerminalColumns(STDOUT_FILENO, 80);
   return Print(args.tree ? TreeText(listing, options) : TableText(listing, options));
 }
 
 }  // namespace
 
-int RunInspect(const InspectArgs& args) {
-  const Status status = Inspect(args);
-  return status.ok() ? 0 : Fail(args.common, status);
-}
+int RunInspect(const Args& args) { return Done(args, Inspect(args)); }
 
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

@@ -6,17 +6,12 @@ module;
 module zt.cli;
 
 import zt.std;
-import :args;
-import :output;
 import :shards;
+import :options;
 import :support;
-import zt;
 import zt.convert.shards;
-import zt.convert.zt;
 
-namespace zt::cli {
-
-namespace internal {
+namespace zt::cli::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -232,11 +227,6 @@ std::string PlanOfIndex(const std::string& path, SpecVersion version) {
   return shard || plan == nullptr || plan->AsString() == nullptr ? "" : *plan->AsString();
 }
 
-StatusOr<JoinResult> ExamineShards(const std::vector<std::string>& paths) {
-  ZT_ASSIGN_OR_RETURN(const auto shards, ReadShards(paths));
-  return Summarize(shards);
-}
-
 StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
                                      const std::string& output, const FileSinkOptions& options) {
   ZT_ASSIGN_OR_RETURN(auto shards, ReadShards(paths));
@@ -270,10 +260,6 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
   return joined;
 }
 
-}  // namespace internal
-
-using namespace internal;
-
 namespace {
 
 // What a shell has left of a pattern that matches nothing.
@@ -288,13 +274,14 @@ Status CheckPattern(const std::vector<std::string>& shards) {
   return OkStatus();
 }
 
-Status Join(const JoinArgs& args) {
-  ZT_RETURN_IF_ERROR(CheckPattern(args.shards));
+Status Join(const Args& args) {
+  ZT_RETURN_IF_ERROR(CheckPattern(args.inputs));
   if (args.missing) {
-    ZT_ASSIGN_OR_RETURN(const JoinResult joined, ExamineShards(args.shards));
+    ZT_ASSIGN_OR_RETURN(const auto shards, ReadShards(args.inputs));
+    const JoinResult joined = Summarize(shards);
     const std::string array = ArrayText(joined.missing);
-    if (!args.common.json) return Print(array.empty() ? "" : array + "\n");
-    Json json = Envelope(args.common, true);
+    if (!args.json) return Print(array.empty() ? "" : array + "\n");
+    Json json = Envelope(args, true);
     json["shards"] = joined.shards;
     json["plan_digest"] = joined.plan;
     json["missing"] = joined.missing;
@@ -307,9 +294,9 @@ Status Join(const JoinArgs& args) {
         args.output);
   ZT_ASSIGN_OR_RETURN(
       const JoinResult joined,
-      WriteShardIndex(args.shards, args.output, {.overwrite = args.force, .sync = !args.no_sync}));
-  if (args.common.json) {
-    Json json = Envelope(args.common, true);
+      WriteShardIndex(args.inputs, args.output, {.overwrite = args.force, .sync = !args.no_sync}));
+  if (args.json) {
+    Json json = Envelope(args, true);
     json["output"] = {{"path", joined.path}};
     json["shards"] = joined.shards;
     json["plan_digest"] = joined.plan;
@@ -317,7 +304,7 @@ Status Join(const JoinArgs& args) {
     json["bytes_decoded"] = joined.bytes;
     return Print(Dump(json));
   }
-  if (!args.common.quiet) {
+  if (!args.quiet) {
     Note(joined.path + ": " + Counted(joined.shards, "shard") + ", " +
          Counted(joined.tensors, "tensor") + ", " + HumanBytes(joined.bytes));
   }
@@ -326,9 +313,6 @@ Status Join(const JoinArgs& args) {
 
 }  // namespace
 
-int RunJoin(const JoinArgs& args) {
-  const Status status = Join(args);
-  return status.ok() ? 0 : Fail(args.common, status);
-}
+int RunJoin(const Args& args) { return Done(args, Join(args)); }
 
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

@@ -7,8 +7,6 @@ module zt.cli;
 
 import zt.std;
 import :listing;
-import :output;
-import zt;
 
 namespace zt::cli::internal {
 namespace {
@@ -23,11 +21,11 @@ const ListedComponent* Elements(const ListedObject& object) {
 // What a component is an array of, if its bytes are known: a tensor's own shape for its one array, else a length.
 std::string ShapeText(const ListedObject& object, const ListedComponent& component) {
   if (object.components.size() == 1) return ToString(object.shape);
-  if (component.decoded == kUnknownSize) return "";
+  if (component.decoded_bytes == kUnknownSize) return "";
   const LogicalType* logical = FindLogicalType(component.element.type);
   const std::uint64_t unit =
       ByteWidth(component.element.dtype) * (logical == nullptr ? 1 : logical->ratio);
-  return "[" + std::to_string(component.decoded / unit) + "]";
+  return "[" + std::to_string(component.decoded_bytes / unit) + "]";
 }
 
 // Cut in the middle to `columns`: the end of a tensor's name tells most, then its beginning.
@@ -48,62 +46,36 @@ std::string Shortened(const std::string& text, std::size_t columns) {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// Cuts the first cells to `columns`, or to as little more as keeps those apart that are not the same.
+// Cuts the first cells to `columns`; those that would then look like another's stay whole.
 void Shorten(Rows& lines, std::size_t columns) {
-  std::vector<std::string> shown(lines.size());
-  std::vector<std::size_t> left;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].size() > 1) left.push_back(i);
+  std::unordered_map<std::string, std::set<std::string_view>, zt::internal::NameHash> names;
+  for (const auto& line : lines) {
+    if (line.size() > 1) names[Shortened(line[0], columns)].insert(line[0]);
   }
-  std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash>
-      used;                                      // what is shown, and in which line
-  constexpr std::size_t kStep = 10, kSteps = 6;  // then a name is left whole
-  for (std::size_t step = 0; !left.empty(); ++step) {
-    const auto cut = [&](std::size_t i) {
-      const std::string& whole = lines[i][0];
-      return step < kSteps ? Shortened(whole, columns + step * kStep) : whole;
-    };
-    std::unordered_map<std::string, std::size_t, zt::internal::NameHash> first;
-    std::unordered_set<std::string, zt::internal::NameHash> alike;
-    for (const std::size_t i : left) {
-      std::string text = cut(i);
-      const auto same = [&](std::size_t other) { return lines[other][0] == lines[i][0]; };
-      const auto before = used.find(text);
-      const auto [here, fresh] = first.emplace(text, i);
-      if ((before != used.end() && !same(before->second)) || (!fresh && !same(here->second)))
-        alike.insert(std::move(text));
-    }
-    std::vector<std::size_t> again;
-    for (const std::size_t i : left) {
-      shown[i] = cut(i);
-      if (step < kSteps && alike.contains(shown[i])) {
-        again.push_back(i);
-      } else {
-        used.emplace(shown[i], i);
-      }
-    }
-    left = std::move(again);
+  std::vector<std::string> shown;
+  for (const auto& line : lines) {
+    std::string text = Shortened(line[0], columns);
+    const bool cut = line.size() > 1 && names[text].size() == 1;
+    shown.push_back(cut ? std::move(text) : line[0]);
   }
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].size() > 1) lines[i][0] = std::move(shown[i]);
-  }
+  for (std::size_t i = 0; i < lines.size(); ++i) lines[i][0] = std::move(shown[i]);
 }
 
 // Lines of cells under one another. Where a line would be wider than `columns`, the `optional` columns are left out, one
-// after the other, rather than that names are cut to less than kReadable; then the first column is cut.
+// after the other, rather than that names are cut to less than kReadable; then the first column is cut. A cell wider than
+// `widest` pushes the others of its line alone.
 std::string Aligned(Rows& lines, std::size_t columns,
-                    std::initializer_list<std::size_t> optional = {}) {
+                    std::initializer_list<std::size_t> optional = {}, std::size_t widest = 80) {
   for (auto& line : lines) {
     for (std::string& cell : line)
       cell = Printable(cell);  // names, types, formats: any text of the file's
   }
-  constexpr std::size_t kWidest = 80;  // a cell wider than this pushes the others of its line alone
   std::vector<std::size_t> widths;
   for (const auto& line : lines) {
     if (line.size() == 1) continue;  // a note, not a row of cells
     widths.resize(std::max(widths.size(), line.size()));
     for (std::size_t c = 0; c < line.size(); ++c)
-      widths[c] = std::max(widths[c], std::min(Columns(line[c]), kWidest));
+      widths[c] = std::max(widths[c], std::min(Columns(line[c]), widest));
   }
   if (columns > 0 && !widths.empty()) {
     constexpr std::size_t kNarrowest = 20, kReadable = 40;
@@ -197,13 +169,13 @@ namespace {
 
 std::string EncodingText(const ListedComponent& c) {
   std::string out;
-  if (c.encoding) {
+  if (c.encoded) {
     const bool planes = c.encoding == Encoding::kPlanes;
-    out = planes ? "byte planes" : std::string(Name(*c.encoding));
-    if (c.encoding != Encoding::kRaw && c.decoded != kUnknownSize) {
-      out += " of " + HumanBytes(c.decoded);
-      if (planes && c.decoded > c.stored) {
-        const double share = static_cast<double>(c.stored) / static_cast<double>(c.decoded);
+    out = planes ? "byte planes" : std::string(Name(c.encoding));
+    if (c.encoding != Encoding::kRaw && c.decoded_bytes != kUnknownSize) {
+      out += " of " + HumanBytes(c.decoded_bytes);
+      if (planes && c.decoded_bytes > c.length) {
+        const double share = static_cast<double>(c.length) / static_cast<double>(c.decoded_bytes);
         out += " (-" + std::to_string(static_cast<int>((1 - share) * 100 + 0.5)) + " %)";
       }
     }
@@ -225,8 +197,8 @@ std::string ListedObject::type() const {
 std::uint64_t ListedObject::parameters() const {
   if (IsSparse(format)) {
     const ListedComponent* const values = Elements(*this);
-    if (values == nullptr || values->decoded == kUnknownSize) return 0;
-    return values->decoded / ByteWidth(values->element.dtype);
+    if (values == nullptr || values->decoded_bytes == kUnknownSize) return 0;
+    return values->decoded_bytes / ByteWidth(values->element.dtype);
   }
   const Shape* dims = &shape;
   Shape logical;
@@ -249,50 +221,36 @@ bool ListedObject::tied() const {
 
 std::uint64_t ListedObject::stored() const {
   std::uint64_t bytes = 0;
-  for (const ListedComponent& each : components) bytes += each.shares ? 0 : each.stored;
+  for (const ListedComponent& each : components) bytes += each.shares ? 0 : each.length;
   return bytes;
 }
 
 std::uint64_t ListedObject::decoded() const {
   std::uint64_t bytes = 0;
   for (const ListedComponent& each : components)
-    bytes += each.shares ? 0 : each.decoded == kUnknownSize ? each.stored : each.decoded;
+    bytes += each.shares                          ? 0
+             : each.decoded_bytes == kUnknownSize ? each.length
+                                                  : each.decoded_bytes;
   return bytes;
 }
 
-void Sort(Listing& listing, const std::string& order) {
-  std::vector<std::uint32_t> places(listing.objects.size());
-  for (std::uint32_t i = 0; i < places.size(); ++i) places[i] = i;
-  const auto offset = [&](std::uint32_t i) {  // in the first of its files
+void Sort(Listing& listing, const std::string& order) {  // equal ones stay as they are
+  const auto offset = [](const ListedObject& object) {   // in the first of its files
     std::pair<std::string_view, std::uint64_t> first("", kUnknownSize);
-    for (const ListedComponent& each : listing.objects[i].components) {
-      if (!each.offset) continue;
-      const std::pair<std::string_view, std::uint64_t> place(each.shard, *each.offset);
+    for (const ListedComponent& each : object.components) {
+      if (!each.located) continue;
+      const std::pair<std::string_view, std::uint64_t> place(each.file, each.offset);
       if (first.second == kUnknownSize || place < first) first = place;
     }
     return first;
   };
-  const auto by = [&](auto key) {  // equal ones stay as they are
-    std::ranges::sort(places, {}, [&](std::uint32_t i) { return std::pair(key(i), i); });
-  };
   if (order == "name") {
-    by([&](std::uint32_t i) { return std::string_view(listing.objects[i].name); });
+    std::ranges::stable_sort(listing.objects, {}, &ListedObject::name);
   } else if (order == "size") {
-    by([&](std::uint32_t i) { return ~listing.objects[i].decoded(); });
+    std::ranges::stable_sort(listing.objects, std::greater(), &ListedObject::decoded);
   } else if (order == "offset" || !listing.version.empty()) {  // a manifest has an order of its own
-    by(offset);
+    std::ranges::stable_sort(listing.objects, {}, offset);
   }
-  std::vector<std::uint32_t> now(places.size());
-  for (std::uint32_t i = 0; i < places.size(); ++i) now[places[i]] = i;
-  std::vector<ListedObject> sorted;
-  sorted.reserve(places.size());
-  for (const std::uint32_t place : places) {
-    sorted.push_back(std::move(listing.objects[place]));
-    for (ListedComponent& each : sorted.back().components) {
-      if (each.shares) each.shares = now[*each.shares];
-    }
-  }
-  listing.objects = std::move(sorted);
 }
 
 std::string TableText(const Listing& listing, const TextOptions& options) {
@@ -302,8 +260,8 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
     for (const ListedComponent& c : object.components) {
       const std::string format = object.format + (one ? "" : " " + ToString(object.shape));
       lines.push_back({one ? object.name : object.name + "/" + c.role, std::string(Name(c.element)),
-                       ShapeText(object, c), format, HumanBytes(c.stored), EncodingText(c),
-                       c.shares ? "= " + listing.objects[*c.shares].name : "",
+                       ShapeText(object, c), format, HumanBytes(c.length), EncodingText(c),
+                       c.shares ? "= " + *c.shares : "",
                        options.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'))});
     }
     const auto bad = std::ranges::find_if(object.components,
@@ -318,6 +276,182 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
   }
   constexpr std::size_t kEncoding = 5, kShared = 6, kDigest = 7;
   return HeadingText(listing) + Aligned(lines, options.columns, {kDigest, kEncoding, kShared});
+}
+
+// ---- the tree: names folded by their dots ------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::size_t kDeepest = 32;  // what has more dots stays together: names come from files
+
+struct Node {
+  std::string_view part;                 // of the name; its parents' come before, joined by dots
+  const ListedObject* object = nullptr;  // a tensor, if it ends here
+  std::vector<std::unique_ptr<Node>> children;
+  std::unordered_map<std::string_view, Node*, zt::internal::NameHash> by_part;
+  // Of all tensors below, this one included. What is tied counts among the tensors alone.
+  std::uint64_t tensors = 0, tied = 0, parameters = 0, bytes = 0;
+  std::size_t likeness = 0;  // equal for nodes whose tensors have equal names, types and shapes
+
+  Node& Child(std::string_view name) {
+    Node*& found = by_part[name];
+    if (found == nullptr) {
+      children.push_back(std::make_unique<Node>());
+      found = children.back().get();
+      found->part = name;
+    }
+    return *found;
+  }
+};
+
+void Insert(Node& root, const ListedObject& object) {
+  Node* node = &root;
+  std::string_view rest = object.name;
+  for (std::size_t depth = 0;; ++depth) {
+    const std::size_t dot = depth < kDeepest ? rest.find('.') : rest.npos;
+    node = &node->Child(rest.substr(0, dot));
+    if (dot == rest.npos) break;
+    rest.remove_prefix(dot + 1);
+  }
+  node->object = &object;
+}
+
+std::size_t Mix(std::size_t seed, std::size_t value) {
+  return seed ^ (value + 0x9e3779b97f4a7c15u + (seed << 6) + (seed >> 2));
+}
+
+bool IsNumber(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Numbers of any length, by their value.
+bool IsLess(std::string_view a, std::string_view b) {
+  const auto value = [](std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of('0'), text.size()));
+  };
+  const std::string_view x = value(a), y = value(b);
+  return std::tuple(x.size(), x, a) < std::tuple(y.size(), y, b);
+}
+
+// Puts the numbered children into the order of their numbers, in the places that they have.
+void SortNumbered(Node& node) {
+  std::vector<std::size_t> places;
+  std::vector<std::unique_ptr<Node>> numbered;
+  for (std::size_t i = 0; i < node.children.size(); ++i) {
+    if (!IsNumber(node.children[i]->part)) continue;
+    places.push_back(i);
+    numbered.push_back(std::move(node.children[i]));
+  }
+  std::ranges::sort(numbered, IsLess, [](const auto& child) { return child->part; });
+  for (std::size_t i = 0; i < places.size(); ++i) node.children[places[i]] = std::move(numbered[i]);
+}
+
+void AddUp(Node& node) {
+  if (node.object != nullptr) {
+    node.tensors = 1;
+    node.tied = node.object->tied() ? 1 : 0;
+    node.parameters = node.tied > 0 ? 0 : node.object->parameters();
+    node.bytes = node.object->stored();
+    node.likeness = std::hash<std::string>()(node.object->type() + ToString(node.object->shape));
+  }
+  SortNumbered(node);
+  for (const auto& child : node.children) {
+    AddUp(*child);
+    node.tensors += child->tensors;
+    node.tied += child->tied;
+    node.parameters += child->parameters;
+    node.bytes += child->bytes;
+    // A sum: layers are alike whatever the order of their tensors.
+    node.likeness += Mix(std::hash<std::string_view>()(child->part), child->likeness);
+  }
+}
+
+// Children that share a line: numbered, alike and not tensors themselves; or one of any kind.
+using Group = std::vector<const Node*>;
+
+std::vector<Group> GroupsOf(const Node& node) {
+  std::vector<Group> groups;
+  std::map<std::tuple<std::size_t, std::uint64_t, std::uint64_t, std::uint64_t>, std::size_t> known;
+  for (const auto& child : node.children) {
+    if (IsNumber(child->part) && child->object == nullptr) {
+      const auto [group, added] =
+          known.emplace(std::tuple(child->likeness, child->tensors, child->tied, child->parameters),
+                        groups.size());
+      if (!added) {
+        groups[group->second].push_back(child.get());
+        continue;
+      }
+    }
+    groups.push_back({child.get()});
+  }
+  return groups;
+}
+
+// "0-5", "1, 2, 4, 5", "0-3, 7": numbers in their order; of many ranges the first ones.
+std::string NumbersText(const Group& group) {
+  constexpr std::size_t kMost = 6;  // ranges
+  const auto number = [&](std::size_t i) {
+    std::uint64_t value = 0;
+    const std::string_view text = group[i]->part;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() ? std::optional(value) : std::nullopt;
+  };
+  std::string out;
+  std::size_t ranges = 0;
+  for (std::size_t begin = 0, end; begin < group.size(); begin = end) {
+    for (end = begin + 1; end < group.size(); ++end) {
+      const auto last = number(end - 1), next = number(end);
+      if (!last || !next || *next != *last + 1) break;
+    }
+    if (end - begin == 2) end = begin + 1;  // two are named both
+    if (++ranges > kMost) return out + ", ... " + std::string(group.back()->part);
+    out += (out.empty() ? "" : ", ") + std::string(group[begin]->part);
+    if (end - begin > 1) out += "-" + std::string(group[end - 1]->part);
+  }
+  return out;
+}
+
+std::string SumText(const Node& node) {
+  std::string out = Counted(node.tensors, "tensor");
+  if (node.tied > 0) out += " (" + std::to_string(node.tied) + " tied)";
+  return out + ", " + Grouped(node.parameters) +
+         (node.parameters == 1 ? " parameter, " : " parameters, ") + HumanBytes(node.bytes);
+}
+
+void Draw(const Node& node, std::size_t depth, Rows& out) {
+  for (const Group& group : GroupsOf(node)) {
+    const Node* child = group.front();
+    std::string name = NumbersText(group);
+    if (group.size() == 1) name = child->part;
+    const bool chain = name.find(", ") == name.npos;  // then what follows belongs to all of it
+    while (chain && child->object == nullptr &&
+           child->children.size() == 1) {  // no line for each of a chain
+      child = child->children.front().get();
+      name += "." + std::string(child->part);
+    }
+    std::string right;
+    if (child->object != nullptr && child->children.empty() && group.size() == 1) {
+      right = child->object->type() + " " + ToString(child->object->shape) + "  ";
+      right += child->tied == 0 ? HumanBytes(child->bytes)
+                                : "tied: " + *child->object->components[0].shares;
+    } else {
+      if (group.size() > 1) right = std::to_string(group.size()) + " alike, each ";
+      right += SumText(*child);
+    }
+    out.push_back({std::string(2 * depth, ' ') + name, right});
+    Draw(*child, depth + 1, out);
+  }
+}
+
+}  // namespace
+
+std::string TreeText(const Listing& listing, const TextOptions& options) {
+  Node root;
+  for (const ListedObject& object : listing.objects) Insert(root, object);
+  AddUp(root);
+  Rows lines;
+  Draw(root, 0, lines);
+  return HeadingText(listing) + Aligned(lines, options.columns, {}, 60);
 }
 
 }  // namespace zt::cli::internal

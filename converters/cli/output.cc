@@ -3,21 +3,14 @@ module;
 
 #include <errno.h>
 #include <stdio.h>
+#include <utf8proc.h>
 
 module zt.cli;
 
 import zt.std;
-import :args;
 import :output;
-import zt;
 
-namespace zt::cli {
-
-int RefuseUsage(const Common& common, const std::string& message) {
-  return internal::Fail(common, InvalidArgument(message));
-}
-
-namespace internal {
+namespace zt::cli::internal {
 namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
@@ -29,20 +22,11 @@ struct Decoded {
 };
 
 Decoded Decode(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return {1, first};
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return {};
-  std::uint32_t point = first & (0xffu >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    point = point << 6 | (byte(i) & 0x3fu);
-  }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = point >= 0xd800 && point <= 0xdfff;
-  if (point < kLeast[length] || point > 0x10ffff || surrogate) return {};
-  return {length, point};
+  utf8proc_int32_t point = 0;
+  const auto length = ::utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                         static_cast<utf8proc_ssize_t>(text.size()), &point);
+  if (length <= 0) return {};
+  return {static_cast<std::size_t>(length), static_cast<std::uint32_t>(point)};
 }
 
 bool IsHarmless(std::uint32_t point) {
@@ -129,6 +113,11 @@ void Warn(std::string_view message) {
   WriteLine("ztstream: warning: " + Printable(message) + "\n");
 }
 
+void WarnAll(const Common& common, std::span<const std::string> messages) {
+  if (common.quiet) return;
+  for (const std::string& message : messages) Warn(message);
+}
+
 int Fail(const Common& common, const Status& status) {
   const int exit = ExitStatus(status);
   Note(Message(status));
@@ -142,6 +131,10 @@ int Fail(const Common& common, const Status& status) {
     (void)PrintJson(common, json);
   }
   return exit;
+}
+
+int Done(const Common& common, const Status& status) {
+  return status.ok() ? 0 : Fail(common, status);
 }
 
 Status Print(std::string_view text) {
@@ -205,20 +198,11 @@ std::string Grouped(std::uint64_t number) {
   return out;
 }
 
-std::string Joined(std::span<const std::string> words, std::string_view last) {
-  std::string out;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) out += i + 1 == words.size() ? " " + std::string(last) + " " : ", ";
-    out += words[i];
-  }
-  return out;
-}
-
-std::string Text(const RunSummary& run) {
-  const double rate = static_cast<double>(run.bytes_in) / std::max(run.seconds, 1e-6);
-  return run.output + ": " + Counted(run.tensors, "tensor") + ", " + HumanBytes(run.bytes_in) +
-         " in, " + HumanBytes(run.bytes_out) + " out, " + HumanSeconds(run.seconds) + ", " +
-         HumanRate(rate);
+std::string SummaryText(const std::string& output, std::uint64_t tensors, std::uint64_t bytes_in,
+                        std::uint64_t bytes_out, double seconds) {
+  return output + ": " + Counted(tensors, "tensor") + ", " + HumanBytes(bytes_in) + " in, " +
+         HumanBytes(bytes_out) + " out, " + HumanSeconds(seconds) + ", " +
+         HumanRate(static_cast<double>(bytes_in) / std::max(seconds, 1e-6));
 }
 
 void AppendJson(const Value& value, std::string& out, std::size_t most) {
@@ -280,5 +264,4 @@ void AppendJson(const Value::Map& map, std::string& out, std::size_t most) {
   out += '}';
 }
 
-}  // namespace internal
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

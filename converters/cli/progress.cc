@@ -1,4 +1,4 @@
-// zt.cli:progress — the line, fitted to the terminal, and when it is drawn.
+// zt.cli:output — progress: the line, fitted to the terminal, and when it is drawn.
 module;
 
 #include <stdio.h>
@@ -8,69 +8,39 @@ module;
 module zt.cli;
 
 import zt.std;
-import :args;
-import :numbers;
 import :output;
-import :progress;
 
 namespace zt::cli::internal {
 namespace {
 
-struct Parts {
-  std::string verb, percent, amount, rate, left, count;
-  double share = 0;
-};
-
-Parts PartsOf(const ProgressState& state) {
-  Parts parts;
-  parts.verb = state.verb;
-  if (state.bytes_total > 0)
-    parts.share = static_cast<double>(state.bytes) / static_cast<double>(state.bytes_total);
-  parts.share = std::clamp(parts.share, 0.0, 1.0);
-  char text[48];
-  std::snprintf(text, sizeof text, "%3.0f%%", 100 * parts.share);
-  parts.percent = text;
-  parts.amount = "  " + HumanBytes(state.bytes) + " of " + HumanBytes(state.bytes_total);
-  const double rate = static_cast<double>(state.bytes) / std::max(state.seconds, 1e-3);
-  parts.rate = "  " + HumanRate(rate);
-  const double seconds =
-      rate <= 0 ? 0 : static_cast<double>(state.bytes_total - state.bytes) / rate;
-  const auto left = static_cast<unsigned long long>(std::min(seconds, 3.6e6));
-  std::snprintf(text, sizeof text, "  %llu:%02llu:%02llu left", left / 3600, left / 60 % 60,
-                left % 60);
-  parts.left = text;
-  if (state.tensors_total > 0) {
-    parts.count =
-        "  " + std::to_string(state.tensors) + "/" + Counted(state.tensors_total, "tensor");
+// The line for a terminal of `columns`, which it never fills to its last: as many of `parts` as there is room for, and a
+// bar before the last of them; all of them and no bar where `columns` is 0.
+std::string BarLine(const std::string& verb, double share, std::span<const std::string> parts,
+                    std::size_t columns) {
+  constexpr std::size_t kNarrowest = 11, kWidest = 27;  // with "[] "
+  const std::size_t room = columns == 0 ? std::string::npos : std::max<std::size_t>(columns, 2) - 1;
+  char percent[16];
+  std::snprintf(percent, sizeof percent, "%3.0f%%", 100 * share);
+  std::string tail = percent, bar;
+  std::size_t spare = room - std::min(room, verb.size() + 1 + tail.size());
+  const auto add = [&](const std::string& part) {
+    if (part.size() > spare) return;
+    tail += part;
+    spare -= part.size();
+  };
+  for (const std::string& part : parts.first(parts.size() - 1)) add(part);
+  const bool has_bar = columns > 0 && spare >= kNarrowest;
+  spare -= has_bar ? kNarrowest : 0;
+  add(parts.back());
+  if (has_bar) {
+    const std::size_t width = std::min(spare + kNarrowest, kWidest) - 3;
+    const auto full = static_cast<std::size_t>(share * static_cast<double>(width));
+    bar = "[" + std::string(full, '#') + std::string(width - full, ' ') + "] ";
   }
-  return parts;
+  return (verb + " " + bar + tail).substr(0, room);
 }
 
 }  // namespace
-
-std::string BarLine(const ProgressState& state, std::size_t columns) {
-  const Parts parts = PartsOf(state);
-  const std::size_t room = columns > 1 ? columns - 1 : 1;  // the last column would wrap
-  const std::string core = parts.verb + " " + parts.percent;
-  const auto fits = [&](const std::string& text) { return core.size() + text.size() <= room; };
-  std::string tail = parts.amount + parts.rate + parts.left + parts.count;
-  if (!fits(tail)) tail = parts.amount + parts.rate + parts.left;
-  if (!fits(tail)) tail = parts.amount + parts.left;
-  if (!fits(tail)) tail = parts.left;
-  if (!fits(tail)) return core.substr(0, room);
-  const bool all = tail.size() == (parts.amount + parts.rate + parts.left + parts.count).size();
-  const std::size_t spare = room - core.size() - tail.size();
-  if (!all || spare < 11) return core + tail;
-  const std::size_t width = std::min<std::size_t>(spare - 3, 24);
-  const auto full = static_cast<std::size_t>(parts.share * static_cast<double>(width));
-  return parts.verb + " [" + std::string(full, '#') + std::string(width - full, ' ') + "] " +
-         parts.percent + tail;
-}
-
-std::string PlainLine(const ProgressState& state) {
-  const Parts parts = PartsOf(state);
-  return parts.verb + " " + parts.percent + parts.amount + parts.rate + parts.left + parts.count;
-}
 
 std::size_t TerminalColumns(int descriptor, std::size_t otherwise) {
   struct winsize size = {};
@@ -82,8 +52,8 @@ std::size_t TerminalColumns(int descriptor, std::size_t otherwise) {
 
 ProgressBar::ProgressBar(const Common& common, std::string_view verb)
     : verb_(verb),
-      shown_(!common.quiet && common.progress != ProgressMode::kNever),
-      bar_(common.progress == ProgressMode::kAlways || ::isatty(STDERR_FILENO) != 0),
+      shown_(!common.quiet && common.progress != "never"),
+      bar_(common.progress == "always" || ::isatty(STDERR_FILENO) != 0),
       start_(Clock::now()),
       last_(start_) {}
 
@@ -100,14 +70,21 @@ void ProgressBar::Update(std::uint64_t bytes, std::uint64_t bytes_total, std::ui
   const auto pause = bar_ ? std::chrono::milliseconds(100) : std::chrono::seconds(10);
   if (now - last_ < pause) return;
   last_ = now;
-  const ProgressState state = {.verb = verb_,
-                               .bytes = bytes,
-                               .bytes_total = bytes_total,
-                               .tensors = tensors,
-                               .tensors_total = tensors_total,
-                               .seconds = seconds()};
-  if (!bar_) return Note(PlainLine(state));
-  const std::string line = "\r" + BarLine(state, TerminalColumns(STDERR_FILENO, 80)) + "\x1b[K";
+  const double rate = static_cast<double>(bytes) / std::max(seconds(), 1e-3);
+  const double left = rate <= 0 ? 0 : static_cast<double>(bytes_total - bytes) / rate;
+  const auto s = static_cast<unsigned long long>(std::min(left, 3.6e6));
+  char time[48];
+  std::snprintf(time, sizeof time, "  %llu:%02llu:%02llu left", s / 3600, s / 60 % 60, s % 60);
+  const std::string parts[] = {
+      time, "  " + HumanBytes(bytes) + " of " + HumanBytes(bytes_total), "  " + HumanRate(rate),
+      tensors_total == 0 ? ""
+                         : "  " + std::to_string(tensors) + "/" + Counted(tensors_total, "tensor")};
+  const double share =
+      bytes_total == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(bytes_total);
+  const std::size_t columns = bar_ ? TerminalColumns(STDERR_FILENO, 80) : 0;
+  const std::string text = BarLine(verb_, std::clamp(share, 0.0, 1.0), parts, columns);
+  if (!bar_) return Note(text);
+  const std::string line = "\r" + text + "\x1b[K";
   const std::lock_guard lock(Lines());
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);

@@ -7,15 +7,37 @@ module;
 module zt.cli;
 
 import zt.std;
+import :options;
 import :output;
 import :rules;
-import zt;
 import zt.convert.torch;
 
 namespace zt::cli::internal {
 namespace {
 
 using Pattern = std::shared_ptr<const Regex>;
+
+enum class Kind { kInclude, kExclude, kRename, kDType, kDequantize };
+
+struct Rule {
+  Kind kind;
+  // "--include 'norm'", and what is said where it applied to no tensor.
+  std::string text, unused;
+  // Null: every float tensor, or all blocks of GGUF.
+  Pattern names = nullptr;
+  // Of kRename: the replacement, of the first match or of all.
+  std::string to = "";
+  bool global = false;
+  // Nothing: leave the type.
+  std::optional<ElementType> target = std::nullopt;
+  // To how many it has applied.
+  std::uint64_t tensors = 0;
+
+  bool Count(bool applies) {
+    tensors += applies;
+    return applies;
+  }
+};
 
 // The regular expression that means what a shell's pattern does: "\\.bias$" for "*.bias".
 std::string OfShellPattern(const std::string& pattern) {
@@ -37,24 +59,16 @@ StatusOr<Pattern> Compile(const std::string& pattern, const std::string& option)
                          (shell ? ": '" + OfShellPattern(pattern) + "'" : ""));
 }
 
-struct RenameRule {
-  Pattern from;
-  std::string to;
-  bool global = false;
-};
-
 // An escaped delimiter means the character itself: in the regex too, where it would be an operator without its escape,
 // or a reference with it.
 std::string Undelimited(char delimiter, bool in_regex) {
-  const bool letter = (delimiter >= '0' && delimiter <= '9') ||
-                      (delimiter >= 'a' && delimiter <= 'z') ||
-                      (delimiter >= 'A' && delimiter <= 'Z');
   const std::string plain(1, delimiter);
-  return in_regex && !letter ? QuoteMeta(plain) : plain;
+  return in_regex && !std::isalnum(static_cast<unsigned char>(delimiter)) ? QuoteMeta(plain)
+                                                                          : plain;
 }
 
 // s/REGEX/TEXT/ or s/REGEX/TEXT/g, with any delimiter; \1 in TEXT is a group.
-StatusOr<RenameRule> ParseRename(const std::string& text) {
+Status ParseRename(const std::string& text, Rule& rule) {
   const auto wrong = [&](std::string_view why) {
     return InvalidArgument("--rename " + Quote(text) + ": " + std::string(why) +
                            "; write 's/REGEX/TEXT/'");
@@ -66,11 +80,8 @@ StatusOr<RenameRule> ParseRename(const std::string& text) {
   for (std::size_t i = 2; i < text.size(); ++i) {
     if (text[i] == '\\' && i + 1 < text.size()) {
       const char next = text[++i];
-      if (next == delimiter) {
-        parts.back() += Undelimited(delimiter, parts.size() == 1);
-      } else {
-        parts.back() += {'\\', next};
-      }
+      parts.back() +=
+          next == delimiter ? Undelimited(delimiter, parts.size() == 1) : std::string{'\\', next};
     } else if (text[i] == delimiter && parts.size() < 3) {
       parts.emplace_back();
     } else {
@@ -79,30 +90,30 @@ StatusOr<RenameRule> ParseRename(const std::string& text) {
   }
   if (parts.size() != 3) return wrong("a delimiter is missing");
   if (!parts[2].empty() && parts[2] != "g") return wrong("unknown flag " + Quote(parts[2]));
-  RenameRule rule;
-  ZT_ASSIGN_OR_RETURN(rule.from, Compile(parts[0], "--rename"));
+  ZT_ASSIGN_OR_RETURN(rule.names, Compile(parts[0], "--rename"));
   rule.to = parts[1];
   rule.global = parts[2] == "g";
-  const std::string error = rule.from->RewriteError(rule.to);
-  if (!error.empty()) return wrong(error);
-  return rule;
+  const std::string error = rule.names->RewriteError(rule.to);
+  return error.empty() ? OkStatus() : wrong(error);
 }
 
-struct DTypeRule {
-  Pattern names;                      // null: every float tensor
-  std::optional<ElementType> target;  // nothing: leave it
-};
-
-StatusOr<DTypeRule> ParseDTypeRule(const std::string& text) {
-  DTypeRule rule;
+// TYPE, REGEX=TYPE or REGEX=keep.
+Status ParseDType(const std::string& text, Rule& rule) {
   const auto equals = text.rfind('=');
-  const std::string type = equals == std::string::npos ? text : text.substr(equals + 1);
-  if (equals != std::string::npos) {
+  rule.unused = "applies to no tensor: no name matches, or an earlier rule does";
+  if (equals == std::string::npos) {
+    rule.unused =
+        "applies to no tensor: without a pattern it means tensors of floating point alone; '.=" +
+        text + "' means all";
+  } else {
     ZT_ASSIGN_OR_RETURN(rule.names, Compile(text.substr(0, equals), "--dtype"));
   }
-  if (type == "keep") return rule;
-  ZT_ASSIGN_OR_RETURN(rule.target, ParseTypeName(type, "--dtype"));
-  return rule;
+  const std::string type = text.substr(equals + 1);
+  if (type == "keep") return OkStatus();
+  auto target = ParseTypeName(type);
+  if (!target.ok()) return Annotate(target.status(), "--dtype");
+  rule.target = *target;
+  return OkStatus();
 }
 
 // A rule without a pattern speaks of numbers with a fraction alone: not of integers, scales, packed or complex types.
@@ -117,123 +128,87 @@ bool IsPlainFloat(const Object& object) {
   return type.starts_with("f8_") && type != "f8_e8m0";
 }
 
-bool IsBlocks(const Object& object) { return object.format.starts_with("gguf."); }
+}  // namespace
 
-OnOverflow OnOverflowOf(const std::string& text) {
-  return text == "inf"        ? OnOverflow::kInf
-         : text == "saturate" ? OnOverflow::kSaturate
-                              : OnOverflow::kError;
-}
-
-StatusOr<std::vector<Pattern>> CompileAll(const std::vector<std::string>& patterns,
-                                          const std::string& option) {
-  std::vector<Pattern> out;
-  for (const std::string& pattern : patterns) {
-    ZT_ASSIGN_OR_RETURN(Pattern regex, Compile(pattern, option));
-    out.push_back(std::move(regex));
-  }
-  return out;
-}
-
-// The rules of one command line, shared by the functions of its plan.
+// The rules of one command line in the order of their kinds, shared by the functions of its plan.
 struct RuleSet {
-  std::vector<Pattern> include, exclude;
-  std::vector<RenameRule> renames;
-  std::vector<DTypeRule> dtypes;
-  std::optional<ElementType> dequantized;
-  // In this order, `dequantized` last where there is one.
-  std::vector<RuleUse> uses;
+  std::vector<Rule> rules;
+
+  bool Has(Kind kind) const { return std::ranges::find(rules, kind, &Rule::kind) != rules.end(); }
 
   bool Keep(const Object& object) {
-    bool keep = include.empty();
-    RuleUse* use = uses.data();
-    for (const Pattern& regex : include) keep = Count(regex->Matches(object.name), *use++) || keep;
-    for (const Pattern& regex : exclude) keep = !Count(regex->Matches(object.name), *use++) && keep;
+    bool keep = !Has(Kind::kInclude);
+    for (Rule& rule : rules) {
+      if (rule.kind > Kind::kExclude) break;
+      if (rule.Count(rule.names->Matches(object.name))) keep = rule.kind == Kind::kInclude;
+    }
     return keep;
   }
 
   std::string Rename(const std::string& name) {
     std::string out = name;
-    RuleUse* use = uses.data() + include.size() + exclude.size();
-    for (const RenameRule& rule : renames) {
-      Count(rule.from->Replace(out, rule.to, rule.global), *use++);
+    for (Rule& rule : rules) {
+      if (rule.kind == Kind::kRename) rule.Count(rule.names->Replace(out, rule.to, rule.global));
     }
     return out;
   }
 
   std::optional<ElementType> Convert(const Object& object) {
-    RuleUse* use = uses.data() + include.size() + exclude.size() + renames.size();
-    for (const DTypeRule& rule : dtypes) {
-      const bool applies =
-          rule.names == nullptr ? IsPlainFloat(object) : rule.names->Matches(object.name);
-      if (Count(applies, *use++)) return rule.target;
+    for (Rule& rule : rules) {
+      if (rule.kind < Kind::kDType) continue;
+      const bool applies = rule.names != nullptr            ? rule.names->Matches(object.name)
+                           : rule.kind == Kind::kDequantize ? object.format.starts_with("gguf.")
+                                                            : IsPlainFloat(object);
+      if (rule.Count(applies)) return rule.target;
     }
-    if (dequantized && Count(IsBlocks(object), *use)) return dequantized;
     return std::nullopt;
   }
 
- private:
-  static bool Count(bool applies, RuleUse& use) {
-    use.tensors += applies;
-    return applies;
+  Status Parse(const Args& args) {
+    const auto add = [&](Kind kind, const std::string& option, const std::string& text) -> Rule& {
+      return rules.emplace_back(
+          Rule{kind, option + " '" + text + "'", "matches the name of no tensor"});
+    };
+    for (const std::string& text : args.include) {
+      ZT_ASSIGN_OR_RETURN(add(Kind::kInclude, "--include", text).names, Compile(text, "--include"));
+    }
+    for (const std::string& text : args.exclude) {
+      ZT_ASSIGN_OR_RETURN(add(Kind::kExclude, "--exclude", text).names, Compile(text, "--exclude"));
+    }
+    for (const std::string& text : args.rename)
+      ZT_RETURN_IF_ERROR(ParseRename(text, add(Kind::kRename, "--rename", text)));
+    for (const std::string& text : args.dtype)
+      ZT_RETURN_IF_ERROR(ParseDType(text, add(Kind::kDType, "--dtype", text)));
+    if (args.dequantize.empty()) return OkStatus();
+    Rule& rule = add(Kind::kDequantize, "--dequantize", args.dequantize);
+    rule.target = ParseElementType(args.dequantize);
+    rule.unused = "applies to no tensor: there is none of GGUF's blocks";
+    return OkStatus();
   }
 };
 
-Status CompileRules(const ConvertArgs& args, RuleSet& rules) {
-  const auto add = [&](const std::string& option, const std::string& text,
-                       const std::string& unused = "matches the name of no tensor") {
-    rules.uses.push_back({option + " " + Quote(text), unused});
-  };
-  ZT_ASSIGN_OR_RETURN(rules.include, CompileAll(args.include, "--include"));
-  for (const std::string& text : args.include) add("--include", text);
-  ZT_ASSIGN_OR_RETURN(rules.exclude, CompileAll(args.exclude, "--exclude"));
-  for (const std::string& text : args.exclude) add("--exclude", text);
-  for (const std::string& text : args.rename) {
-    ZT_ASSIGN_OR_RETURN(rules.renames.emplace_back(), ParseRename(text));
-    add("--rename", text);
-  }
-  for (const std::string& text : args.dtype) {
-    ZT_ASSIGN_OR_RETURN(rules.dtypes.emplace_back(), ParseDTypeRule(text));
-    if (rules.dtypes.back().names == nullptr) {
-      add("--dtype", text,
-          "applies to no tensor: without a pattern it means tensors of floating point alone; "
-          "'.=" +
-              text + "' means all");
-    } else {
-      add("--dtype", text, "applies to no tensor: no name matches, or an earlier rule does");
-    }
-  }
-  if (args.dequantize.empty()) return OkStatus();
-  rules.dequantized = ParseElementType(args.dequantize);
-  add("--dequantize", args.dequantize, "applies to no tensor: there is none of GGUF's blocks");
-  return OkStatus();
-}
+namespace {
 
 // Whether nothing asks for what a canonical file cannot be.
-Status CheckCanonical(const ConvertArgs& args, const PlanOptions& plan) {
+Status CheckCanonical(const Args& args, const PlanOptions& plan) {
   const ContainerTraits& traits = Traits(plan.spec);
-  if (!traits.canonical) {
-    return InvalidArgument("--canonical writes version 2.0, and --spec asks for " + args.spec);
-  }
-  if (args.zstd) {
-    return InvalidArgument("--canonical stores everything raw; leave out --zstd");
-  }
-  if (plan.storage.digest != traits.digest) {
-    return InvalidArgument("--canonical has xxh3 digests; leave out --digest");
-  }
-  if (args.alignment != 0 && args.alignment != traits.placement) {
-    return InvalidArgument("--canonical aligns to 64 KiB; leave out --align");
-  }
-  if (args.shards != 0 || args.shard_size != 0 || !args.shard.empty()) {
-    return InvalidArgument(
-        "--canonical writes one file; leave out --shards, --shard-size and --shard");
+  const std::pair<bool, std::string> wrong[] = {
+      {!traits.canonical, "writes version 2.0, and --spec asks for " + args.spec},
+      {args.zstd.has_value(), "stores everything raw; leave out --zstd"},
+      {plan.storage.digest != traits.digest, "has xxh3 digests; leave out --digest"},
+      {args.alignment != 0 && args.alignment != traits.placement,
+       "aligns to 64 KiB; leave out --align"},
+      {args.shards != 0 || args.shard_size != 0 || !args.shard.empty(),
+       "writes one file; leave out --shards, --shard-size and --shard"}};
+  for (const auto& [is, why] : wrong) {
+    if (is) return InvalidArgument("--canonical " + why);
   }
   return OkStatus();
 }
 
 }  // namespace
 
-StatusOr<ElementType> ParseTypeName(const std::string& text, std::string_view option) {
+StatusOr<ElementType> ParseTypeName(const std::string& text) {
   std::string lower = text;
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const std::string_view prefix : {"torch.", "numpy.", "np."}) {
@@ -242,24 +217,28 @@ StatusOr<ElementType> ParseTypeName(const std::string& text, std::string_view op
   if (lower == "fp64" || lower == "fp32" || lower == "fp16") lower.erase(1, 1);
   if (auto type = ParseElementType(lower)) return *std::move(type);
   if (auto type = ParseTorchDtype(lower)) return *std::move(type);
-  return InvalidArgument(std::string(option) + ": " + Quote(text) +
-                         " is not a type; types are f64, f32, f16, bf16, f8_e4m3fn, f8_e5m2, "
-                         "f8_e4m3fnuz, f8_e5m2fnuz, i64, i32, i16, i8, u64, u32, u16, u8, bool, "
-                         "complex64 and complex128");
+  for (const std::string_view prefix : {"float", "fp", "int"}) {  // "fp8" is not one type
+    if (lower.starts_with(prefix)) lower.replace(1, prefix.size() - 1, "");
+  }
+  const std::vector<std::string_view> types = Words(
+      "f64 f32 f16 bf16 f8_e4m3fn f8_e5m2 f8_e4m3fnuz f8_e5m2fnuz i64 i32 i16 i8 u64 u32 u16 u8 "
+      "bool complex64 complex128");
+  return InvalidArgument(Quote(text) + " is not a type; types are " + Joined(types, "and") +
+                         DidYouMean(lower, types));
 }
 
 std::vector<std::string> Rules::Warnings() const {
   std::vector<std::string> lines;
-  for (const RuleUse& use : *uses) {
-    if (use.tensors == 0) lines.push_back(use.rule + " " + use.when_unused);
+  for (const Rule& rule : set->rules) {
+    if (rule.tensors == 0) lines.push_back(rule.text + " " + rule.unused);
   }
   return lines;
 }
 
 std::vector<std::string> Rules::Uses() const {
   std::vector<std::string> lines;
-  for (const RuleUse& use : *uses)
-    lines.push_back(use.rule + ": " + Counted(use.tensors, "tensor"));
+  for (const Rule& rule : set->rules)
+    lines.push_back(rule.text + ": " + Counted(rule.tensors, "tensor"));
   return lines;
 }
 
@@ -271,7 +250,7 @@ void ApplyZstd(const std::optional<ZstdChoice>& choice, Storage& storage, ZstdOp
   options.huffman = choice->huffman;
 }
 
-StatusOr<Rules> MakeRules(const ConvertArgs& args) {
+StatusOr<Rules> MakeRules(const Args& args) {
   Rules out;
   out.plan.spec = *ParseSpecVersion(args.spec);  // the command line has been checked
   out.plan.attributes = !args.no_metadata;
@@ -286,17 +265,18 @@ StatusOr<Rules> MakeRules(const ConvertArgs& args) {
     return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) + ", which --spec " +
                            args.spec + " does not have; 1.2 does");
   }
-  out.plan.on_overflow = OnOverflowOf(args.on_overflow);
-
-  const auto rules = std::make_shared<RuleSet>();
-  ZT_RETURN_IF_ERROR(CompileRules(args, *rules));
-  if (!rules->include.empty() || !rules->exclude.empty())
-    out.plan.keep = [rules](const Object& object) { return rules->Keep(object); };
-  if (!rules->renames.empty())
-    out.plan.rename = [rules](const std::string& name) { return rules->Rename(name); };
-  if (!rules->dtypes.empty() || rules->dequantized)
-    out.plan.convert = [rules](const Object& object) { return rules->Convert(object); };
-  out.uses = std::shared_ptr<std::vector<RuleUse>>(rules, &rules->uses);
+  out.plan.on_overflow = args.on_overflow == "inf"        ? OnOverflow::kInf
+                         : args.on_overflow == "saturate" ? OnOverflow::kSaturate
+                                                          : OnOverflow::kError;
+  out.set = std::make_shared<RuleSet>();
+  ZT_RETURN_IF_ERROR(out.set->Parse(args));
+  const std::shared_ptr<RuleSet> set = out.set;
+  if (set->Has(Kind::kInclude) || set->Has(Kind::kExclude))
+    out.plan.keep = [set](const Object& object) { return set->Keep(object); };
+  if (set->Has(Kind::kRename))
+    out.plan.rename = [set](const std::string& name) { return set->Rename(name); };
+  if (set->Has(Kind::kDType) || set->Has(Kind::kDequantize))
+    out.plan.convert = [set](const Object& object) { return set->Convert(object); };
   return out;
 }
 

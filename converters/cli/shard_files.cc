@@ -1,16 +1,16 @@
-// zt.cli:shards — the files of shards: their names, their digests, and whether one is there already.
+// zt.cli:shards — the files of shards: their names, their digests, and what lies where they are to be written.
 module;
+
+#include <sys/stat.h>
 
 #include "core/status_macros.h"
 
 module zt.cli;
 
 import zt.std;
-import :args;
 import :shards;
 import :support;
-import zt;
-import zt.convert.zt;
+import zt.convert.shards;
 
 namespace zt::cli::internal {
 namespace {
@@ -27,7 +27,7 @@ std::string DigestPath(const std::string& path, DigestKind kind) {
 
 // Why a file is not the shard that `stamp` is of; OK where it is, as far as its manifest and its digest tell.
 Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind kind,
-                    const ConvertArgs& args) {
+                    const Args& args) {
   const auto damaged = [](const Status& cause) {
     return InvalidData("it is damaged: " + Message(cause));
   };
@@ -41,9 +41,8 @@ Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind
   if (*found != stamp) return InvalidData("it is shard " + std::to_string(found->number));
   ZT_ASSIGN_OR_RETURN(const std::string listed, ReadDigestFile(path));
   if (listed.empty()) {
-    ZT_ASSIGN_OR_RETURN(
-        const VerifyReport report,
-        Verify(**reader, {.threads = args.common.threads, .memory_bytes = args.common.memory}));
+    ZT_ASSIGN_OR_RETURN(const VerifyReport report,
+                        Verify(**reader, {.threads = args.threads, .memory_bytes = args.memory}));
     if (!report.problems.empty()) return damaged(InvalidData(report.problems.front().message));
     if (report.digests < report.components)
       return InvalidData("neither it nor all of its tensors have a digest that says it is whole");
@@ -128,8 +127,39 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
   return hasher->Finish();
 }
 
+Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const ShardPlan& cut) {
+  const std::uint64_t count = cut.shards.size();
+  std::set<std::pair<dev_t, ino_t>>
+      files;  // a status for each file, not for each pair of an input and a shard
+  struct stat info;
+  for (const InputFile& file : inputs) {
+    if (::stat(file.path.c_str(), &info) == 0) files.emplace(info.st_dev, info.st_ino);
+  }
+  for (std::uint64_t number = 1; number <= count; ++number) {
+    const std::string path = ShardPath(args.output, number, count);
+    if (::stat(path.c_str(), &info) != 0 || !files.contains({info.st_dev, info.st_ino})) continue;
+    return WithFile(InvalidArgument("it is an input, which would be replaced while others are "
+                                    "read; write to another folder"),
+                    path);
+  }
+  // Shards of two counts beside one another cannot be told apart by who opens the folder or the index.
+  const fs::path first(ShardPath(args.output, 1, count));
+  const auto ours = ParseShardName(first.filename().string(), ".zt");
+  const fs::path folder = first.has_parent_path() ? first.parent_path() : ".";
+  const auto listed = ListFolder(folder.string());
+  for (const std::string& name : listed.ok() ? *listed : std::vector<std::string>()) {
+    if (!ours) break;
+    const auto other = ParseShardName(name, ".zt");
+    if (!other || other->stem != ours->stem || other->count == ours->count) continue;
+    return WithFile(AlreadyExists("shards of this name exist already, of " +
+                                  std::to_string(other->count) + "; remove them first"),
+                    (folder / name).string());
+  }
+  return OkStatus();
+}
+
 StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
-                       const ConvertArgs& args, std::optional<fs::file_time_type> inputs) {
+                       const Args& args, std::optional<fs::file_time_type> inputs) {
   std::error_code error;
   if (!Exists(path)) return false;  // nor is a link that leads nowhere
   Status status = CheckIsShard(path, stamp, kind, args);

@@ -7,10 +7,8 @@ module;
 module zt.cli;
 
 import zt.std;
-import :args;
 import :shards;
 import :support;
-import zt;
 
 namespace zt::cli::internal {
 namespace {
@@ -48,7 +46,7 @@ void AddSamples(const std::string& path, std::vector<std::uint64_t> places,
 
 }  // namespace
 
-std::vector<InputFile> FindInputFiles(const ConvertArgs& args, const TensorSource& source,
+std::vector<InputFile> FindInputFiles(const Args& args, const TensorSource& source,
                                       const Plan& plan) {
   std::vector<InputFile> files;
   std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> known;
@@ -61,19 +59,20 @@ std::vector<InputFile> FindInputFiles(const ConvertArgs& args, const TensorSourc
         files[held->second].places.push_back(extent->offset);
     }
   }
+  std::error_code none;
   std::erase_if(files, [&](const InputFile& file) { return !Exists(file.path); });
   // The shards that a root of 2.0 names.
   for (const std::string& input : args.inputs) {
     std::string root = input;
     if (IsFolder(input)) {
-      const auto found = FindZtIn(input, args.input);
+      const auto found = FindZtIn(input, args);
       if (!found.ok() || !*found) continue;
       root = **found;
     }
     if (!IsRegularFile(root)) continue;
-    const auto opened = OpenReader(root, args.input);
+    const auto opened = OpenReader(root, args);
     if (!opened.ok()) continue;
-    const ShardFinder find = ShardsBeside(root, args.input);
+    const ShardFinder find = ShardsBeside(root, args);
     for (const StoredShard& shard : (*opened)->manifest().shards) {
       if (const auto bytes = find(shard); bytes.ok()) files.push_back({(*bytes)->name(), {}});
     }

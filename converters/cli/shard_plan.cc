@@ -8,44 +8,27 @@ module;
 module zt.cli;
 
 import zt.std;
-import :args;
-import :numbers;
+import :options;
 import :output;
 import :shards;
-import zt;
-import zt.convert.zt;
 
 namespace zt::cli::internal {
 namespace {
 
 // What the parts of a quantized module are called behind the module's name, in the checkpoints of GPTQ, AWQ,
 // compressed-tensors, block-scaled f8, bitsandbytes, MLX and MXFP4.
-constexpr std::string_view kCompanions[] = {".qweight",
-                                            ".qzeros",
-                                            ".scales",
-                                            ".g_idx",
-                                            ".biases",
-                                            ".weight",
-                                            ".weight_packed",
-                                            ".weight_scale",
-                                            ".weight_scale_2",
-                                            ".weight_scale_inv",
-                                            ".weight_shape",
-                                            ".weight_zero_point",
-                                            ".weight_g_idx",
-                                            ".input_scale",
-                                            ".SCB",
-                                            ".weight_global_scale",
-                                            "_blocks",
-                                            "_scales",
-                                            ".weight_scale_inverse",
-                                            ".input_global_scale"};
+constexpr std::string_view kCompanions =
+    ".qweight .qzeros .scales .g_idx .biases .weight .weight_packed .weight_scale "
+    ".weight_scale_2 .weight_scale_inv .weight_shape .weight_zero_point .weight_g_idx "
+    ".input_scale .SCB .weight_global_scale _blocks _scales .weight_scale_inverse "
+    ".input_global_scale";
 
 // The module that a tensor is a part of, by its name; nullopt where it is none by its name.
 std::optional<std::string_view> ModuleOf(std::string_view name) {
   // bitsandbytes: "X.weight.absmax", "X.weight.quant_state.bitsandbytes__nf4".
   if (const auto inner = name.rfind(".weight."); inner != name.npos) return name.substr(0, inner);
-  for (const std::string_view suffix : kCompanions) {
+  static const std::vector<std::string_view> companions = Words(kCompanions);
+  for (const std::string_view suffix : companions) {
     if (name.size() > suffix.size() && name.ends_with(suffix))
       return name.substr(0, name.size() - suffix.size());
   }
@@ -254,17 +237,16 @@ StatusOr<std::string> DigestOf(const TensorSource& source, const Plan& plan,
 
 }  // namespace
 
-StatusOr<std::optional<ShardRequest>> FindShardRequest(const ConvertArgs& args) {
+StatusOr<std::optional<ShardRequest>> FindShardRequest(const Args& args) {
   if (args.shards == 0 && args.shard_size == 0 && args.shard.empty()) return std::nullopt;
   ShardRequest request{.count = args.shards, .bytes = args.shard_size};
   if (args.shards != 0 && args.shard_size != 0)
     return InvalidArgument("--shards and --shard-size exclude each other");
   if (!args.shard.empty()) {
-    const auto slash = args.shard.find('/');
-    const auto only = ParseNumber(std::string_view(args.shard).substr(0, slash));
-    const auto count = slash == args.shard.npos
-                           ? std::nullopt
-                           : ParseNumber(std::string_view(args.shard).substr(slash + 1));
+    const std::string_view text = args.shard;
+    const std::size_t slash = std::min(text.find('/'), text.size());
+    const auto only = ParseNumber(text.substr(0, slash));
+    const auto count = ParseNumber(text.substr(std::min(slash + 1, text.size())));
     if (!only || !count || *only == 0 || *only > *count) {
       return InvalidArgument("--shard takes the number of one shard and of all, such as 3/8, not " +
                              Quote(args.shard));

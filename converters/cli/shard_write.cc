@@ -6,26 +6,11 @@ module;
 module zt.cli;
 
 import zt.std;
-import :args;
-import :output;
-import :progress;
 import :shards;
 import :support;
-import :writing;
-import zt;
-import zt.convert.zt;
 
 namespace zt::cli::internal {
 namespace {
-
-// How far a run of several shards has come.
-struct Totals {
-  std::uint64_t bytes = 0, tensors = 0;          // done
-  std::uint64_t bytes_all = 0, tensors_all = 0;  // to be done
-  std::uint64_t bytes_in = 0;                    // of the shards written, not of those kept
-  std::uint64_t bytes_out = 0, written = 0, kept = 0;
-  Json rows = Json::array(), numeric = Json::array(), warnings = Json::array();
-};
 
 // A shard's file. The digest of the file that it replaces goes just before that does, and comes back where it stays. From
 // then on `publishing` is set: a signal waits until the caller has written the new digest.
@@ -55,38 +40,53 @@ class ShardSink final : public Sink {
   std::optional<Publishing>& publishing_;
 };
 
-class ShardRun {
- public:
-  ShardRun(const ConvertArgs& args, TensorSource& source, const Plan& plan, const ShardPlan& cut,
-           const std::vector<InputFile>& inputs, const WriterOptions& options)
-      : args_(args),
-        source_(source),
-        plan_(plan),
-        cut_(cut),
-        options_(options),
-        inputs_(LastChange(inputs)) {}
+// The shards of one plan, written one after another.
+struct ShardRun {
+  const Args& args;
+  TensorSource& source;
+  const Plan& plan;
+  const ShardPlan& cut;
+  const WriterOptions& options;
+  const std::optional<std::filesystem::file_time_type> inputs;
+
+  // How far the run has come. `bytes_in` is of the shards written, not of those kept.
+  std::uint64_t bytes = 0, tensors = 0, bytes_all = 0, tensors_all = 0;
+  std::uint64_t bytes_in = 0, bytes_out = 0, written = 0, kept = 0;
+  Json rows = Json::array(), numeric = Json::array(), warnings = Json::array();
+  double seconds = 0;
 
   std::string PathOf(std::uint64_t number) const {
-    return ShardPath(args_.output.empty() ? "model.zt" : args_.output, number, cut_.shards.size());
+    return ShardPath(args.output.empty() ? "model.zt" : args.output, number, cut.shards.size());
+  }
+
+  void AddRow(std::uint64_t number, const Plan& shard, const Json& more) {
+    Json row = {{"path", PathOf(number)},
+                {"shard", number},
+                {"tensors", shard.objects.size()},
+                {"bytes_decoded", shard.output_bytes()}};
+    row.update(more);
+    rows.push_back(std::move(row));
   }
 
   // Lists the shards `first` to `last` with what they would hold.
-  void Describe(std::uint64_t first, std::uint64_t last, std::string* text) {
+  std::string Describe(std::uint64_t first, std::uint64_t last) {
+    std::string text;
     for (std::uint64_t number = first; number <= last; ++number) {
-      const Plan shard = PlanOfShard(plan_, cut_, number);
+      const Plan shard = PlanOfShard(plan, cut, number);
       AddRow(number, shard, Json::object());
-      *text += Printable(PathOf(number)) + ": " + Counted(shard.objects.size(), "tensor") + ", " +
-               HumanBytes(shard.output_bytes()) + (args_.zstd ? " before compression" : "") + "\n";
+      text += Printable(PathOf(number)) + ": " + Counted(shard.objects.size(), "tensor") + ", " +
+              HumanBytes(shard.output_bytes()) + (args.zstd ? " before compression" : "") + "\n";
     }
+    return text;
   }
 
   Status Write(std::uint64_t first, std::uint64_t last) {
     for (std::uint64_t number = first; number <= last; ++number) {
-      const Plan shard = PlanOfShard(plan_, cut_, number);
-      totals.bytes_all += shard.input_bytes(source_);
-      totals.tensors_all += shard.objects.size();
+      const Plan shard = PlanOfShard(plan, cut, number);
+      bytes_all += shard.input_bytes(source);
+      tensors_all += shard.objects.size();
     }
-    ProgressBar bar(args_.common, "convert");
+    ProgressBar bar(args, "convert");
     for (std::uint64_t number = first; number <= last; ++number)
       ZT_RETURN_IF_ERROR(WriteOne(number, bar));
     bar.End();
@@ -94,85 +94,63 @@ class ShardRun {
     return OkStatus();
   }
 
-  Totals totals;
-  double seconds = 0;
-
- private:
-  void AddRow(std::uint64_t number, const Plan& shard, const Json& more) {
-    Json row = {{"path", PathOf(number)},
-                {"shard", number},
-                {"tensors", shard.objects.size()},
-                {"bytes_decoded", shard.output_bytes()}};
-    row.update(more);
-    totals.rows.push_back(std::move(row));
-  }
-
   Status WriteOne(std::uint64_t number, ProgressBar& bar) {
-    const Plan shard = PlanOfShard(plan_, cut_, number);
-    const ShardStamp stamp{cut_.digest, number, cut_.shards.size()};
+    const Plan shard = PlanOfShard(plan, cut, number);
+    const ShardStamp stamp{cut.digest, number, cut.shards.size()};
     const std::string path = PathOf(number);
-    ZT_ASSIGN_OR_RETURN(bool there, IsThere(path, stamp, FileDigestOf(options_), args_, inputs_));
+    ZT_ASSIGN_OR_RETURN(bool there, IsThere(path, stamp, FileDigestOf(options), args, inputs));
     if (!there) {
       const Status status = Convert(number, path, shard, bar);
       if (!status.ok() && status.code() != StatusCode::kAlreadyExists) return status;
       // Another task may have been given the same shard, and have been faster.
       if (!status.ok()) {
-        ZT_ASSIGN_OR_RETURN(there, IsThere(path, stamp, FileDigestOf(options_), args_, inputs_));
+        ZT_ASSIGN_OR_RETURN(there, IsThere(path, stamp, FileDigestOf(options), args, inputs));
         if (!there) return status;  // and has gone again
       }
     }
     if (there) ZT_RETURN_IF_ERROR(Keep(number, path, shard));
-    totals.bytes += shard.input_bytes(source_);
-    totals.tensors += shard.objects.size();
+    bytes += shard.input_bytes(source);
+    tensors += shard.objects.size();
     return OkStatus();
   }
 
   Status Keep(std::uint64_t number, const std::string& path, const Plan& shard) {
-    ++totals.kept;
-    const std::uint64_t bytes = SizeOfFile(path).value_or(0);
+    ++kept;
+    const std::uint64_t size = SizeOfFile(path).value_or(0);
     ZT_ASSIGN_OR_RETURN(const std::string digest, ReadDigestFile(path));
-    AddRow(number, shard, {{"bytes", bytes}, {"digest", digest}, {"kept", true}});
-    totals.bytes_out += bytes;
-    if (!args_.common.quiet) Note(path + ": kept, it is whole and of this plan");
+    AddRow(number, shard, {{"bytes", size}, {"digest", digest}, {"kept", true}});
+    bytes_out += size;
+    if (!args.quiet) Note(path + ": kept, it is whole and of this plan");
     return OkStatus();
   }
 
   Status Convert(std::uint64_t number, const std::string& path, const Plan& shard,
                  ProgressBar& bar) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> file,
-                        OpenSink(path, {.overwrite = args_.force, .sync = !args_.no_sync}));
+                        OpenSink(path, {.overwrite = args.force, .sync = !args.no_sync}));
     std::string digest;
     std::optional<Publishing> publishing;
-    WriterOptions options = options_;
-    options.progress = [&](const Progress& p) {
-      bar.Update(totals.bytes + p.bytes, totals.bytes_all, totals.tensors + p.tensors,
-                 totals.tensors_all);
+    WriterOptions own = options;
+    own.progress = [&](const Progress& p) {
+      bar.Update(bytes + p.bytes, bytes_all, tensors + p.tensors, tensors_all);
     };
-    ZT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Writer> writer,
-        WriteFile(HashingSink(std::make_unique<ShardSink>(std::move(file), path, publishing),
-                              FileDigestOf(options_), digest),
-                  source_, shard, std::move(options)));
-    Report(args_.common, writer->numeric_findings(), shard, totals.warnings);
-    ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args_.no_sync));
-    ++totals.written;
-    totals.bytes_in += shard.input_bytes(source_);
-    totals.bytes_out += writer->file_bytes();
-    for (Json& row : ToJson(writer->numeric_findings())) totals.numeric.push_back(std::move(row));
+    auto sink = std::make_unique<ShardSink>(std::move(file), path, publishing);
+    ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                        WriteFile(HashingSink(std::move(sink), FileDigestOf(options), digest),
+                                  source, shard, std::move(own)));
+    Report(args, writer->numeric_findings(), shard, warnings);
+    ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args.no_sync));
+    ++written;
+    bytes_in += shard.input_bytes(source);
+    bytes_out += writer->file_bytes();
+    for (Json& row : ToJson(writer->numeric_findings())) numeric.push_back(std::move(row));
     AddRow(number, shard, {{"bytes", writer->file_bytes()}, {"digest", digest}, {"kept", false}});
     return OkStatus();
   }
-
-  const ConvertArgs& args_;
-  TensorSource& source_;
-  const Plan& plan_;
-  const ShardPlan& cut_;
-  const WriterOptions& options_;
-  const std::optional<std::filesystem::file_time_type> inputs_;
 };
 
 // An index of other shards would be in the way only when all the work is done.
-Status CheckIndex(const ConvertArgs& args, const ShardPlan& cut, SpecVersion version) {
+Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
   const std::string path = IndexPath(args.output, version);
   if (args.force || !Exists(path)) return OkStatus();
   if (PlanOfIndex(path, version) == cut.digest) return OkStatus();
@@ -182,7 +160,7 @@ Status CheckIndex(const ConvertArgs& args, const ShardPlan& cut, SpecVersion ver
 
 }  // namespace
 
-Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, TensorSource& source,
+Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource& source,
                      const Plan& plan, const WriterOptions& options,
                      const std::vector<std::string>& warnings) {
   const std::vector<InputFile> inputs = FindInputFiles(args, source, plan);
@@ -196,18 +174,17 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
                            " has no place for what a shard says of itself; leave --spec out");
   }
   ZT_RETURN_IF_ERROR(expressible);
-  ShardRun run(args, source, plan, cut, inputs, options);
+  ShardRun run{args, source, plan, cut, options, LastChange(inputs)};
   // Of one shard what is its own.
   Json json = SummaryJson(
       args, source, request.only == 0 ? plan : PlanOfShard(plan, cut, request.only), warnings);
   json["plan_digest"] = cut.digest;
   json["shards"] = count;
   if (args.dry_run) {
-    std::string text;
-    run.Describe(first, last, &text);
-    if (!args.common.json)
+    const std::string text = run.Describe(first, last);
+    if (!args.json)
       return Print(text + "the plan: " + Counted(count, "shard") + ", " + cut.digest + "\n");
-    json["files"] = std::move(run.totals.rows);
+    json["files"] = std::move(run.rows);
     return Print(Dump(json));
   }
   ZT_RETURN_IF_ERROR(CheckPlace(args, inputs, cut));
@@ -223,23 +200,19 @@ Status ConvertShards(const ConvertArgs& args, const ShardRequest& request, Tenso
   } else {
     json["output"]["path"] = run.PathOf(request.only);
   }
-  Totals& totals = run.totals;
-  if (args.common.json) {
-    json["output"]["bytes"] = totals.bytes_out;
-    json["files"] = std::move(totals.rows);
+  if (args.json) {
+    json["output"]["bytes"] = run.bytes_out;
+    json["files"] = std::move(run.rows);
     json["timing"] = {{"wall_s", run.seconds}};
-    json["numeric"] = std::move(totals.numeric);
-    for (Json& line : totals.warnings) json["warnings"].push_back(std::move(line));
-    return PrintJson(args.common, json);
+    json["numeric"] = std::move(run.numeric);
+    for (Json& line : run.warnings) json["warnings"].push_back(std::move(line));
+    return PrintJson(args, json);
   }
-  if (args.common.quiet) return OkStatus();
+  if (args.quiet) return OkStatus();
   const auto& what = json["output"]["path"].get_ref<const std::string&>();
-  Note(Text({.output = what + ": " + Counted(totals.written, "shard") + " written, " +
-                       std::to_string(totals.kept) + " kept",
-             .tensors = totals.tensors,
-             .bytes_in = totals.bytes_in,
-             .bytes_out = totals.bytes_out,
-             .seconds = run.seconds}));
+  Note(SummaryText(what + ": " + Counted(run.written, "shard") + " written, " +
+                       std::to_string(run.kept) + " kept",
+                   run.tensors, run.bytes_in, run.bytes_out, run.seconds));
   return OkStatus();
 }
 

@@ -12,7 +12,6 @@ module zt.cli;
 import zt.std;
 import :output;
 import :support;
-import zt;
 import zt.remote;
 
 namespace zt::cli {
@@ -74,15 +73,6 @@ void InstallSignals() {
   }
 }
 
-void UseUrls(const Common& common) {
-  RemoteOptions options;
-  options.no_sign_request = common.no_sign_request;
-  options.part_bytes = common.part_bytes;
-  if (common.memory != 0) options.read_ahead = common.memory;
-  if (!common.quiet) options.warn = [](const std::string& line) { Warn(line); };
-  UseRemoteFiles(options);
-}
-
 namespace internal {
 
 const std::atomic<bool>& Interrupted() { return g_interrupted; }
@@ -122,6 +112,13 @@ Status WriteText(const std::string& path, std::string_view text, const FileSinkO
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
   ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
   return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path, options)});
+}
+
+std::uint64_t Bytes(const Object& object) {
+  std::uint64_t bytes = 0;
+  for (const Component& component : object.components)
+    bytes += component.bytes == kUnknownSize ? 0 : component.bytes;
+  return bytes;
 }
 
 Status CheckOutput(const std::string& output, bool force) {

@@ -8,18 +8,12 @@ module zt.cli;
 import zt.std;
 import :compare;
 import :formats;
-import :output;
-import :progress;
 import :shards;
+import :options;
 import :support;
-import zt;
 import zt.convert.shards;
-import zt.convert.zt;
 
-namespace zt::cli {
-
-using namespace internal;
-
+namespace zt::cli::internal {
 namespace {
 
 // What is wrong, and in which file.
@@ -44,12 +38,12 @@ std::string ProblemText(const VerifyProblem& problem) {
 }
 
 // What the manifest already gives away: damage, found before any byte of data is read.
-int Refuse(const VerifyArgs& args, const Status& cause) {
-  const Status status = WithFile(cause, args.file);
-  if (cause.code() != StatusCode::kDataLoss) return Fail(args.common, status);
-  if (args.common.json) {
-    Json json = Envelope(args.common, false);
-    json["file"] = args.file;
+int Refuse(const Args& args, const Status& cause) {
+  const Status status = WithFile(cause, args.file());
+  if (cause.code() != StatusCode::kDataLoss) return Fail(args, status);
+  if (args.json) {
+    Json json = Envelope(args, false);
+    json["file"] = args.file();
     json["problems"] = Json::array({{{"message", Message(cause)}}});
     (void)Print(Dump(json));
   }
@@ -58,14 +52,14 @@ int Refuse(const VerifyArgs& args, const Status& cause) {
 }
 
 // What differs from the sources, which are read again.
-StatusOr<Comparison> CompareAgainst(const VerifyArgs& args) {
-  InputArgs own = args.input;  // --from is of the source, as --npy-void is
+StatusOr<Comparison> CompareAgainst(const Args& args) {
+  InputArgs own = args;  // --from is of the source, as --npy-void is
   own.from.clear();
   own.keep_sparse = false;
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenUngrouped({args.file}, own));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
-                      OpenUngrouped(args.against, args.input));
-  return CompareSources(*file, *source, args.common, "compare");
+                      OpenUngrouped(args.against, args));
+  return CompareSources(*file, *source, args, "compare");
 }
 
 // "NAME/ROLE: why" of each.
@@ -79,20 +73,19 @@ Json Lines(const std::vector<VerifyProblem>& problems) {
   return lines;
 }
 
-Json ReportJson(const VerifyArgs& args, const Findings& found, const Comparison& compared,
-                bool good) {
+Json ReportJson(const Args& args, const Findings& found, const Comparison& compared, bool good) {
   const VerifyReport& report = found.totals;
   Json problems = Json::array();
   for (const auto& [file, problem] : found.problems) {
     Json row = Json::object();
-    if (file != args.file) row["file"] = file;
+    if (file != args.file()) row["file"] = file;
     if (!problem.object.empty()) row["object"] = problem.object;
     if (!problem.component.empty()) row["component"] = problem.component;
     row["message"] = problem.message;
     problems.push_back(std::move(row));
   }
-  Json json = Envelope(args.common, good);
-  json["file"] = args.file;
+  Json json = Envelope(args, good);
+  json["file"] = args.file();
   json["objects"] = report.objects;
   json["components"] = report.components;
   json["digests"] = report.digests;
@@ -113,35 +106,35 @@ Json ReportJson(const VerifyArgs& args, const Findings& found, const Comparison&
   return json;
 }
 
-void PrintProblems(const VerifyArgs& args, const Findings& found, const Comparison& compared) {
+void PrintProblems(const Args& args, const Findings& found, const Comparison& compared) {
   for (const auto& [file, problem] : found.problems) Note(file + ": " + ProblemText(problem));
   constexpr std::size_t kMostDifferences = 20;
   const std::vector<Difference>& differences = compared.differences;
   for (std::size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i) {
-    Note(args.file + ": " + TensorContext(differences[i].tensor) + ": " +
+    Note(args.file() + ": " + TensorContext(differences[i].tensor) + ": " +
          Text(differences[i], "the file", "the source"));
   }
   if (differences.size() > kMostDifferences) {
-    Note(args.file + ": and " + Counted(differences.size() - kMostDifferences, "more difference") +
-         "; --json lists all");
+    Note(args.file() + ": and " +
+         Counted(differences.size() - kMostDifferences, "more difference") + "; --json lists all");
   }
-  if (args.common.quiet) return;
+  if (args.quiet) return;
   for (const VerifyProblem& each : found.totals.unverified) {
-    Warn(args.file + ": " + ProblemText(each) +
+    Warn(args.file() + ": " + ProblemText(each) +
          " is not a digest algorithm known here; those bytes are unverified");
   }
   for (const VerifyProblem& each : found.totals.undecodable) {
-    Warn(args.file + ": " + ProblemText(each) + "; what it holds cannot be checked");
+    Warn(args.file() + ": " + ProblemText(each) + "; what it holds cannot be checked");
   }
   for (const VerifyProblem& each : found.totals.unchecked) {
-    Warn(args.file + ": " + ProblemText(each));
+    Warn(args.file() + ": " + ProblemText(each));
   }
 }
 
-std::string GoodText(const VerifyArgs& args, const Findings& found, const Comparison& compared,
+std::string GoodText(const Args& args, const Findings& found, const Comparison& compared,
                      double seconds) {
   const VerifyReport& report = found.totals;
-  std::string out = args.file + ": good: " + Counted(report.objects, "object") + ", " +
+  std::string out = args.file() + ": good: " + Counted(report.objects, "object") + ", " +
                     Counted(report.components, "component") + ", ";
   if (report.digests == 0 && report.unhashed > 0) {
     out += "no digests: content not checked";
@@ -170,13 +163,13 @@ std::string GoodText(const VerifyArgs& args, const Findings& found, const Compar
 // The file, or each shard of an index, whose digest has to be the one that the index names.
 class Verification {
  public:
-  explicit Verification(const VerifyArgs& args) : args_(args), bar_(args.common, "verify") {}
+  explicit Verification(const Args& args) : args_(args), bar_(args, "verify") {}
 
   Status File(const std::string& path) {
-    ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path, args_.input));
+    ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path, args_));
     VerifyOptions options;
-    options.threads = args_.common.threads;
-    options.memory_bytes = args_.common.memory;
+    options.threads = args_.threads;
+    options.memory_bytes = args_.memory;
     options.canonical = args_.canonical;
     options.progress = [&](std::uint64_t done, std::uint64_t total) {
       bar_.Update(before_ + done, std::max(all_, total), 0, 0);
@@ -204,7 +197,7 @@ class Verification {
 
   Status Index(const std::string& path) {
     // Opening compares the index with its shards both ways.
-    ZT_RETURN_IF_ERROR(OpenZtShards(path, args_.input).status());
+    ZT_RETURN_IF_ERROR(OpenZtShards(path, args_).status());
     ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
     std::set<std::string> shards;
     for (const auto& [tensor, shard] : index.weight_map) shards.insert(shard);
@@ -247,7 +240,7 @@ class Verification {
     return OkStatus();
   }
 
-  const VerifyArgs& args_;
+  const Args& args_;
   ProgressBar bar_;
   std::uint64_t before_ = 0, all_ = 0;  // bytes of shards
 };
@@ -272,11 +265,11 @@ Status CheckKind(const std::string& path) {
 }
 
 // The file that is to be verified: of a folder the index or root in it.
-StatusOr<std::string> FileOf(const VerifyArgs& args) {
-  if (args.file == "-") return WithFile(NotFromPipe("a .zt file"), "standard input");
-  std::string file = args.file;
+StatusOr<std::string> FileOf(const Args& args) {
+  if (args.file() == "-") return WithFile(NotFromPipe("a .zt file"), "standard input");
+  std::string file = args.file();
   if (IsFolder(file)) {
-    InputArgs options = args.input;
+    InputArgs options = args;
     options.from = "zt";
     ZT_ASSIGN_OR_RETURN(auto found, FindZtIn(file, options));
     if (!found) {
@@ -290,39 +283,39 @@ StatusOr<std::string> FileOf(const VerifyArgs& args) {
   return file;
 }
 
-int RunOn(const VerifyArgs& args) {
+int RunOn(const Args& args) {
   Verification verification(args);
   const Status status =
-      IsIndexPath(args.file) ? verification.Index(args.file) : verification.File(args.file);
+      IsIndexPath(args.file()) ? verification.Index(args.file()) : verification.File(args.file());
   const double seconds = verification.End();
   if (!status.ok()) return Refuse(args, status);
   const Findings& found = verification.found;
   Comparison compared;
   if (!args.against.empty() && found.problems.empty()) {
     auto comparison = CompareAgainst(args);
-    if (!comparison.ok()) return Fail(args.common, comparison.status());
+    if (!comparison.ok()) return Fail(args, comparison.status());
     compared = *std::move(comparison);
   }
   const bool good = found.problems.empty() && compared.differences.empty();
   Status printed = OkStatus();
-  if (args.common.json) {
-    printed = PrintJson(args.common, ReportJson(args, found, compared, good));
-  } else if (good && !args.common.quiet) {
+  if (args.json) {
+    printed = PrintJson(args, ReportJson(args, found, compared, good));
+  } else if (good && !args.quiet) {
     printed = Print(GoodText(args, found, compared, seconds));
   }
   PrintProblems(args, found, compared);
-  if (!printed.ok()) return Fail(args.common, printed);
+  if (!printed.ok()) return Fail(args, printed);
   return good ? 0 : 1;
 }
 
 }  // namespace
 
-int RunVerify(const VerifyArgs& args) {
-  StatusOr<std::string> file = WithFile(FileOf(args), args.file);
-  if (!file.ok()) return Fail(args.common, file.status());
-  VerifyArgs named = args;
-  named.file = *std::move(file);
+int RunVerify(const Args& args) {
+  StatusOr<std::string> file = WithFile(FileOf(args), args.file());
+  if (!file.ok()) return Fail(args, file.status());
+  Args named = args;
+  named.inputs = {*std::move(file)};
   return RunOn(named);
 }
 
-}  // namespace zt::cli
+}  // namespace zt::cli::internal

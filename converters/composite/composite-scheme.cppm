@@ -58,55 +58,12 @@ struct Declared {
   std::vector<Weights> weights;  // of pack-quantized, each once
 };
 StatusOr<Declared> ReadDeclared(const Value::Map& config);
-// The weights of all config_groups, sorted, each once.
-std::vector<Weights> ConfiguredWeights(const Value::Map& config);
 
 // The module whose anchor is `module` + Anchor(declared.scheme).
 StatusOr<Recipe> Recognize(const Declared& declared, const Tensors& tensors,
                            const std::string& module);
 
-// Each by its own scheme's rules.
-StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
-                               const std::string& module);
-StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
-                              const std::string& module);
-StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors& tensors,
-                                        const std::string& module);
-
-// ---- what the schemes share ----------------------------------------------------------------------------------
-
-// Collects a module's tensors.
-class Members {
- public:
-  Members(const Tensors& tensors, const std::string& module) : tensors_(tensors), module_(module) {}
-
-  // The tensor `module` + `suffix` as component `role`: of one of `dtypes` and of rank `rank`.
-  StatusOr<const Object*> Need(std::string_view role, std::string_view suffix,
-                               std::vector<DType> dtypes, std::size_t rank);
-  bool Has(std::string_view suffix) const;
-  Recipe Finish(Shape shape, Value::Map attributes);
-
- private:
-  const Tensors& tensors_;
-  const std::string& module_;
-  Recipe recipe_;
-};
-
-// Scales are floats.
-std::vector<DType> FloatTypes();
-
-Status RequireShape(const Object& tensor, const Shape& expected);
-
-// Members of a JSON object; nullopt where they are missing or of another kind.
+// The text member of a JSON object; nullopt where it is missing or of another kind.
 std::optional<std::string> Text(const Value::Map& map, std::string_view key);
-std::optional<std::int64_t> Integer(const Value::Map& map, std::string_view key);
-std::optional<bool> Flag(const Value::Map& map, std::string_view key);
-
-// Checks that `in` elements of each column in groups of the size the configuration gives make `groups` groups (-1 and
-// 0: one group). The size of a group.
-StatusOr<std::uint64_t> GroupSize(std::optional<std::int64_t> configured, std::uint64_t in,
-                                  std::uint64_t groups);
-
-Status RequireBits(std::optional<std::int64_t> configured, std::uint64_t derived);
 
 }  // namespace zt::composite::internal

@@ -1,4 +1,4 @@
-// zt.convert.composite — a checkpoint's quantized modules as one object each.
+// zt.convert.composite — a checkpoint's quantized modules as one object each, and back.
 module;
 
 #include "core/name_table.h"
@@ -7,50 +7,11 @@ module;
 module zt.convert.composite;
 
 import zt.std;
-import :regroup;
 import :scheme;
 import zt.core;
 import zt.source;
 
 namespace zt {
-
-namespace composite::internal {
-
-RegroupedSource::RegroupedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {
-  attributes_ = inner_->attributes();
-  warnings_ = inner_->warnings();
-  file_ = inner_->file({});
-}
-
-void RegroupedSource::Add(Object object, std::vector<ComponentId> components) {
-  objects_.push_back(std::move(object));
-  origin_.push_back(std::move(components));
-}
-
-void RegroupedSource::Keep(std::uint32_t object) {
-  const auto count = static_cast<std::uint32_t>(inner_->objects()[object].components.size());
-  std::vector<ComponentId> components;
-  components.reserve(count);
-  for (std::uint32_t c = 0; c < count; ++c) components.push_back({object, c});
-  Add(inner_->objects()[object], std::move(components));
-}
-
-const std::string& RegroupedSource::file(ComponentId id) const {
-  return id.object < origin_.size() ? inner_->file(Inner(id)) : file_;
-}
-
-Status RegroupedSource::CheckReadable(std::uint32_t object) const {
-  for (const ComponentId id : origin_[object]) {
-    ZT_RETURN_IF_ERROR(inner_->CheckReadable(id.object));
-  }
-  return OkStatus();
-}
-
-Status RegroupedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
-  return inner_->Read(Inner(id), offset, out);
-}
-
-}  // namespace composite::internal
 
 namespace {
 
@@ -59,9 +20,46 @@ using composite::internal::Declared;
 using composite::internal::ReadDeclared;
 using composite::internal::Recipe;
 using composite::internal::Recognize;
-using composite::internal::RegroupedSource;
 using composite::internal::SplitAnchor;
 using composite::internal::Tensors;
+using composite::internal::Text;
+
+// Serves the components of another source, which it owns, under objects of its own.
+class RegroupedSource final : public WrappedSource {
+ public:
+  explicit RegroupedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {
+    attributes_ = inner_->attributes();
+    warnings_ = inner_->warnings();
+    file_ = inner_->file({});
+  }
+
+  // `components` says where each component of `object` is found in the inner source.
+  void Add(Object object, std::vector<ComponentId> components) {
+    objects_.push_back(std::move(object));
+    origin_.push_back(std::move(components));
+  }
+  // An object of the inner source as it is.
+  void Keep(std::uint32_t object) {
+    const auto count = static_cast<std::uint32_t>(inner_->objects()[object].components.size());
+    std::vector<ComponentId> components;
+    components.reserve(count);
+    for (std::uint32_t c = 0; c < count; ++c) components.push_back({object, c});
+    Add(inner_->objects()[object], std::move(components));
+  }
+  Value::Map& root() { return attributes_; }
+
+  std::string_view format() const override { return inner_->format(); }
+  bool seekable() const override { return inner_->seekable(); }
+  Status Finish() override { return inner_->Finish(); }
+
+ private:
+  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
+    return {*inner_, origin_[id.object][id.component]};
+  }
+
+  std::unique_ptr<TensorSource> inner_;
+  std::vector<std::vector<ComponentId>> origin_;
+};
 
 Value SourceTensors(const Tensors& tensors, const Recipe& recipe) {
   Value::Map out;
@@ -207,6 +205,117 @@ StatusOr<std::unique_ptr<TensorSource>> GroupQuantized(std::unique_ptr<TensorSou
     SetMember(grouped->root(), kQuantConfigAttribute, std::move(kept));
   }
   return grouped;
+}
+
+namespace {
+
+// The tensor that a component was, as its entry of source_tensors says.
+StatusOr<Object> SourceTensor(const Component& component, const Value& entry) {
+  const Value::Map* map = entry.AsMap();
+  if (map == nullptr) return InvalidData("its entry is not a map");
+  const auto name = Text(*map, "name");
+  const auto dtype = Text(*map, "dtype");
+  const Value* dimensions = FindMember(*map, "shape");
+  if (!name || !dtype || dimensions == nullptr || dimensions->AsArray() == nullptr) {
+    return InvalidData("its entry lacks a name, dtype or shape");
+  }
+  if (*dtype != Name(component.element)) {
+    return InvalidData("its entry says " + *dtype + ", it is " +
+                       std::string(Name(component.element)));
+  }
+  Shape shape;
+  for (const Value& dimension : *dimensions->AsArray()) {
+    if (dimension.AsUint() == nullptr)
+      return InvalidData("its entry has a dimension that is not a u64");
+    shape.push_back(*dimension.AsUint());
+  }
+  ZT_ASSIGN_OR_RETURN(Object tensor, DenseObject(*name, std::move(shape), component.element));
+  ZT_RETURN_IF_ERROR(ValidateObject(tensor));
+  // A 1.1 file does not say how large a compressed component is; its entry does.
+  if (component.bytes != kUnknownSize && component.bytes != tensor.components[0].bytes) {
+    return InvalidData("it has " + std::to_string(component.bytes) + " bytes, shape " +
+                       ToString(tensor.shape) + " of its entry asks for " +
+                       std::to_string(tensor.components[0].bytes));
+  }
+  return tensor;
+}
+
+// A group that was renamed gives its tensors back under its own name: the entries keep the names that the checkpoint
+// had, so what they share, the module's old name, is replaced.
+void Rename(const Object& group, std::vector<Object>& tensors) {
+  std::string before;
+  for (std::size_t c = 0; c < tensors.size(); ++c) {
+    if (group.components[c].role != "packed_weight") continue;
+    if (const auto split = SplitAnchor(tensors[c].name)) before = split->first + ".";
+  }
+  if (before.empty() || before == group.name + ".") return;
+  for (Object& tensor : tensors) {
+    if (tensor.name.starts_with(before)) {
+      tensor.name.replace(0, before.size(), group.name + ".");
+    }
+  }
+}
+
+StatusOr<std::vector<Object>> SourceTensors(const Object& group, const Value& recorded) {
+  const Value::Map* entries = recorded.AsMap();
+  if (entries == nullptr || entries->size() != group.components.size()) {
+    return InvalidData("attribute " + Quote(kSourceTensorsAttribute) +
+                       " has not one entry for each component");
+  }
+  std::unordered_map<std::string_view, const Value*, zt::internal::NameHash> by_role;
+  for (const auto& [role, entry] : *entries) by_role.emplace(role, &entry);
+  std::vector<Object> out;
+  for (const Component& component : group.components) {
+    const auto found = by_role.find(component.role);
+    const Value* const entry = found == by_role.end() ? nullptr : found->second;
+    const std::string where =
+        "attribute " + Quote(kSourceTensorsAttribute) + ": component " + Quote(component.role);
+    if (entry == nullptr) return InvalidData(where + " has no entry");
+    auto tensor = SourceTensor(component, *entry);
+    if (!tensor.ok()) return Annotate(tensor.status(), where);
+    out.push_back(*std::move(tensor));
+  }
+  Rename(group, out);
+  return out;
+}
+
+// True if the attribute has the form that GroupQuantized writes.
+bool IsKeptConfig(const Value& value) {
+  const Value::Map* map = value.AsMap();
+  return map != nullptr && map->size() == 2 && Text(*map, "file") &&
+         FindMember(*map, "content") != nullptr;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<TensorSource>> Ungroup(std::unique_ptr<TensorSource> source) {
+  TensorSource& inner = *source;
+  auto ungrouped = std::make_unique<RegroupedSource>(std::move(source));
+  std::unordered_set<std::string, zt::internal::NameHash> names;
+  bool any = false;
+  for (std::uint32_t i = 0; i < inner.objects().size(); ++i) {
+    const Object& object = inner.objects()[i];
+    const Value* recorded = FindMember(object.attributes, kSourceTensorsAttribute);
+    if (object.format != "quantized_group" || recorded == nullptr) {
+      ungrouped->Keep(i);
+    } else {
+      any = true;
+      ZT_ASSIGN_OR_RETURN(auto tensors, WithTensor(SourceTensors(object, *recorded), object.name));
+      for (std::uint32_t c = 0; c < tensors.size(); ++c)
+        ungrouped->Add(std::move(tensors[c]), {{i, c}});
+    }
+  }
+  for (const Object& object : ungrouped->objects()) {
+    if (!names.insert(object.name).second) {
+      return InvalidData(TensorContext(object.name) +
+                         " is there twice once groups are taken apart");
+    }
+  }
+  Value::Map& root = ungrouped->root();
+  std::erase_if(root, [&](const Value::Member& member) {
+    return any && member.first == kQuantConfigAttribute && IsKeptConfig(member.second);
+  });
+  return ungrouped;
 }
 
 }  // namespace zt

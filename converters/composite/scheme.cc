@@ -1,6 +1,7 @@
-// zt.convert.composite:scheme — which scheme a checkpoint declares, and what the schemes share.
+// zt.convert.composite:scheme — which scheme a checkpoint declares, and the modules of each by their tensors.
 module;
 
+#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -12,81 +13,65 @@ import zt.core;
 import zt.source;
 
 namespace zt::composite::internal {
+namespace {
 
-std::string_view Anchor(Scheme scheme) {
-  return scheme == Scheme::kPackQuantized ? ".weight_packed" : ".qweight";
-}
+constexpr std::uint64_t kWordBits = 32;
 
-std::optional<std::pair<std::string, std::string_view>> SplitAnchor(std::string_view name) {
-  for (const Scheme scheme : {Scheme::kGptq, Scheme::kPackQuantized}) {
-    const std::string_view anchor = Anchor(scheme);
-    if (name.size() > anchor.size() && name.ends_with(anchor)) {
-      return std::pair(std::string(name.substr(0, name.size() - anchor.size())), anchor);
+// ---- what the schemes share ----------------------------------------------------------------------------------
+
+// Collects a module's tensors.
+class Members {
+ public:
+  Members(const Tensors& tensors, const std::string& module) : tensors_(tensors), module_(module) {}
+
+  // The tensor `module` + `suffix` as component `role`: of one of `dtypes` and of rank `rank`.
+  StatusOr<const Object*> Need(std::string_view role, std::string_view suffix,
+                               std::vector<DType> dtypes, std::size_t rank) {
+    const std::string name = module_ + std::string(suffix);
+    const auto index = tensors_.Find(name);
+    if (!index) return Unsupported(TensorContext(name) + " is missing");
+    const Object& tensor = tensors_[*index];
+    if (tensor.format != "dense" || !tensor.attributes.empty()) {
+      return Unsupported(TensorContext(name) + " is not a plain dense tensor");
     }
+    const ElementType& element = tensor.components[0].element;
+    if (!element.type.empty() ||
+        std::find(dtypes.begin(), dtypes.end(), element.dtype) == dtypes.end()) {
+      std::string wanted;
+      for (const DType dtype : dtypes)
+        wanted += (wanted.empty() ? "" : " or ") + std::string(Name(dtype));
+      return Unsupported(TensorContext(name) + " is " + std::string(Name(element)) + ", not " +
+                         wanted);
+    }
+    if (tensor.shape.size() != rank || ElementCount(tensor.shape) == 0) {
+      return Unsupported(TensorContext(name) + " has shape " + ToString(tensor.shape) + ", " +
+                         std::to_string(rank) + " dimensions are expected, none of them 0");
+    }
+    recipe_.members.emplace_back(role, *index);
+    return &tensor;
   }
-  return std::nullopt;
-}
-
-Tensors::Tensors(TensorSource& source) : source_(source) {
-  const std::vector<Object>& objects = source.objects();
-  by_name_.reserve(objects.size());
-  for (std::uint32_t i = 0; i < objects.size(); ++i) by_name_.emplace(objects[i].name, i);
-}
-
-std::optional<std::uint32_t> Tensors::Find(const std::string& name) const {
-  const auto found = by_name_.find(name);
-  if (found == by_name_.end()) return std::nullopt;
-  return found->second;
-}
-
-StatusOr<const Object*> Members::Need(std::string_view role, std::string_view suffix,
-                                      std::vector<DType> dtypes, std::size_t rank) {
-  const std::string name = module_ + std::string(suffix);
-  const auto index = tensors_.Find(name);
-  if (!index) return Unsupported(TensorContext(name) + " is missing");
-  const Object& tensor = tensors_[*index];
-  if (tensor.format != "dense" || !tensor.attributes.empty()) {
-    return Unsupported(TensorContext(name) + " is not a plain dense tensor");
+  bool Has(std::string_view suffix) const {
+    return tensors_.Find(module_ + std::string(suffix)).has_value();
   }
-  const ElementType& element = tensor.components[0].element;
-  if (!element.type.empty() ||
-      std::find(dtypes.begin(), dtypes.end(), element.dtype) == dtypes.end()) {
-    std::string wanted;
-    for (const DType dtype : dtypes)
-      wanted += (wanted.empty() ? "" : " or ") + std::string(Name(dtype));
-    return Unsupported(TensorContext(name) + " is " + std::string(Name(element)) + ", not " +
-                       wanted);
+  Recipe Finish(Shape shape, Value::Map attributes) {
+    recipe_.shape = std::move(shape);
+    recipe_.attributes = std::move(attributes);
+    return std::move(recipe_);
   }
-  if (tensor.shape.size() != rank || ElementCount(tensor.shape) == 0) {
-    return Unsupported(TensorContext(name) + " has shape " + ToString(tensor.shape) + ", " +
-                       std::to_string(rank) + " dimensions are expected, none of them 0");
-  }
-  recipe_.members.emplace_back(role, *index);
-  return &tensor;
-}
 
-bool Members::Has(std::string_view suffix) const {
-  return tensors_.Find(module_ + std::string(suffix)).has_value();
-}
+ private:
+  const Tensors& tensors_;
+  const std::string& module_;
+  Recipe recipe_;
+};
 
-Recipe Members::Finish(Shape shape, Value::Map attributes) {
-  recipe_.shape = std::move(shape);
-  recipe_.attributes = std::move(attributes);
-  return std::move(recipe_);
-}
-
+// Scales are floats.
 std::vector<DType> FloatTypes() { return {DType::kF16, DType::kBF16, DType::kF32}; }
 
 Status RequireShape(const Object& tensor, const Shape& expected) {
   if (tensor.shape == expected) return OkStatus();
   return Unsupported(TensorContext(tensor.name) + " has shape " + ToString(tensor.shape) +
                      ", the others ask for " + ToString(expected));
-}
-
-std::optional<std::string> Text(const Value::Map& map, std::string_view key) {
-  const Value* value = FindMember(map, key);
-  if (value == nullptr || value->AsString() == nullptr) return std::nullopt;
-  return *value->AsString();
 }
 
 std::optional<std::int64_t> Integer(const Value::Map& map, std::string_view key) {
@@ -123,7 +108,43 @@ Status RequireBits(std::optional<std::int64_t> configured, std::uint64_t derived
                      std::to_string(*configured));
 }
 
+}  // namespace
+
+std::string_view Anchor(Scheme scheme) {
+  return scheme == Scheme::kPackQuantized ? ".weight_packed" : ".qweight";
+}
+
+std::optional<std::pair<std::string, std::string_view>> SplitAnchor(std::string_view name) {
+  for (const Scheme scheme : {Scheme::kGptq, Scheme::kPackQuantized}) {
+    const std::string_view anchor = Anchor(scheme);
+    if (name.size() > anchor.size() && name.ends_with(anchor)) {
+      return std::pair(std::string(name.substr(0, name.size() - anchor.size())), anchor);
+    }
+  }
+  return std::nullopt;
+}
+
+Tensors::Tensors(TensorSource& source) : source_(source) {
+  const std::vector<Object>& objects = source.objects();
+  by_name_.reserve(objects.size());
+  for (std::uint32_t i = 0; i < objects.size(); ++i) by_name_.emplace(objects[i].name, i);
+}
+
+std::optional<std::uint32_t> Tensors::Find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<std::string> Text(const Value::Map& map, std::string_view key) {
+  const Value* value = FindMember(map, key);
+  if (value == nullptr || value->AsString() == nullptr) return std::nullopt;
+  return *value->AsString();
+}
+
 namespace {
+
+// ---- what a checkpoint declares ------------------------------------------------------------------------------
 
 std::string Lower(std::string text) {
   for (char& c : text) {
@@ -157,6 +178,255 @@ StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
   }
   if (method.empty()) return Unsupported("the configuration names no quantization method");
   return Unsupported("quantization method " + Quote(method) + " is not supported");
+}
+
+// Nullopt where the entry is of a kind that is not grouped.
+std::optional<Weights> ParseWeights(const Value::Map& map) {
+  const auto bits = Integer(map, "num_bits");
+  const auto strategy = Text(map, "strategy");
+  if (!bits || (*bits != 2 && *bits != 4 && *bits != 8) ||
+      Text(map, "type").value_or("int") != "int" || Flag(map, "dynamic").value_or(false)) {
+    return std::nullopt;
+  }
+  Weights weights;
+  weights.bits = static_cast<std::uint64_t>(*bits);
+  weights.symmetric = Flag(map, "symmetric").value_or(true);
+  weights.act_order = Text(map, "actorder") == "group";
+  const std::int64_t size = Integer(map, "group_size").value_or(-1);
+  if (strategy == "channel") return weights;
+  if ((strategy && strategy != "group") || size <= 0) return std::nullopt;
+  weights.group_size = size;
+  return weights;
+}
+
+// The weights of all config_groups, sorted, each once.
+std::vector<Weights> ConfiguredWeights(const Value::Map& config) {
+  std::vector<Weights> out;
+  const Value* groups = FindMember(config, "config_groups");
+  if (groups == nullptr || groups->AsMap() == nullptr) return out;
+  for (const auto& [name, group] : *groups->AsMap()) {
+    if (group.AsMap() == nullptr) continue;
+    const Value* weights = FindMember(*group.AsMap(), "weights");
+    if (weights == nullptr || weights->AsMap() == nullptr) continue;
+    const auto parsed = ParseWeights(*weights->AsMap());
+    if (parsed) out.push_back(*parsed);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// ---- GPTQ and AWQ (GEMM): the same names, packed along different axes ------------------------------------------
+
+// Bits of one code, where `words` words hold `codes` codes without a gap.
+std::optional<std::uint64_t> BitsOf(std::uint64_t words, std::uint64_t codes) {
+  const auto bits = CheckedMul(words, kWordBits);
+  if (!bits || *bits % codes != 0) return std::nullopt;
+  return *bits / codes;
+}
+
+Status OddPacking(const Object& packed, std::uint64_t codes) {
+  return Unsupported(TensorContext(packed.name) + " of shape " + ToString(packed.shape) +
+                     " cannot hold " + std::to_string(codes) + " codes a row");
+}
+
+// qweight i32 [in * bits / 32, out] packs along `in`, qzeros i32 [groups, out * bits / 32] along `out`, both from
+// the low bits up; scales [groups, out]; g_idx i32 [in], the group of each input where they are not consecutive.
+StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
+                               const std::string& module) {
+  // GPTQModel writes `format`; AutoGPTQ writes one only for its newer kernels. "gptq" stores each zero point minus 1.
+  auto format = Text(config, "checkpoint_format");
+  if (!format) format = Text(config, "format");
+  if (format && *format != "gptq" && *format != "gptq_v2") {
+    return Unsupported("checkpoint format " + Quote(*format) +
+                       " is not supported, only gptq and gptq_v2");
+  }
+  if (Flag(config, "is_marlin_format").value_or(false)) {
+    return Unsupported("checkpoint format 'marlin' is not supported, only gptq and gptq_v2");
+  }
+  Members members(tensors, module);
+  ZT_ASSIGN_OR_RETURN(const Object* const weight,
+                      members.Need("packed_weight", ".qweight", {DType::kI32}, 2));
+  ZT_ASSIGN_OR_RETURN(const Object* const scales,
+                      members.Need("scales", ".scales", FloatTypes(), 2));
+  ZT_ASSIGN_OR_RETURN(const Object* const zeros,
+                      members.Need("zeros", ".qzeros", {DType::kI32}, 2));
+  const std::uint64_t out = weight->shape[1];
+  const std::uint64_t groups = scales->shape[0];
+  ZT_RETURN_IF_ERROR(RequireShape(*scales, {groups, out}));
+  ZT_RETURN_IF_ERROR(RequireShape(*zeros, {groups, zeros->shape[1]}));
+  const auto bits = BitsOf(zeros->shape[1], out);
+  if (!bits) return OddPacking(*zeros, out);
+  if (*bits != 2 && *bits != 3 && *bits != 4 && *bits != 8) {
+    return Unsupported(std::to_string(*bits) + " bits are not supported, only 2, 3, 4 and 8");
+  }
+  ZT_RETURN_IF_ERROR(RequireBits(Integer(config, "bits"), *bits));
+  // 3-bit codes straddle words: 32 codes take 3 words.
+  const std::uint64_t block = *bits == 3 ? 3 : 1;
+  const auto in = CheckedMul(weight->shape[0] / block, kWordBits * block / *bits);
+  if (weight->shape[0] % block != 0 || !in) {
+    return Unsupported(TensorContext(weight->name) + " has no whole blocks of " +
+                       std::to_string(block) + " rows");
+  }
+  if (members.Has(".g_idx")) {
+    ZT_ASSIGN_OR_RETURN(const Object* const g_idx,
+                        members.Need("g_idx", ".g_idx", {DType::kI32}, 1));
+    ZT_RETURN_IF_ERROR(RequireShape(*g_idx, {*in}));
+  } else if (Flag(config, "desc_act").value_or(false)) {
+    return Unsupported(TensorContext(module + ".g_idx") + " is missing, which desc_act needs");
+  }
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t group_size,
+                      GroupSize(Integer(config, "group_size"), *in, groups));
+
+  const bool straddles = *bits == 3;
+  Value::Map attributes;
+  attributes.emplace_back("quant_method", "gptq");
+  attributes.emplace_back("bits", *bits);
+  attributes.emplace_back("group_size", group_size);
+  attributes.emplace_back("packing", straddles ? "gptq_i32_3bit_rows" : "gptq_i32_lsb_rows");
+  attributes.emplace_back("zeros_packing", straddles ? "gptq_i32_3bit_cols" : "i32_lsb_cols");
+  attributes.emplace_back("zero_offset", std::uint64_t{format == "gptq_v2" ? 0U : 1U});
+  if (format) attributes.emplace_back("checkpoint_format", *format);
+  return members.Finish({*in, out}, std::move(attributes));
+}
+
+// qweight i32 [in, out / 8] and qzeros i32 [groups, out / 8] pack along `out`, nibble i holding column
+// [0, 2, 4, 6, 1, 3, 5, 7][i] of eight; scales [groups, out].
+StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
+                              const std::string& module) {
+  Members members(tensors, module);
+  ZT_ASSIGN_OR_RETURN(const Object* const weight,
+                      members.Need("packed_weight", ".qweight", {DType::kI32}, 2));
+  ZT_ASSIGN_OR_RETURN(const Object* const scales,
+                      members.Need("scales", ".scales", FloatTypes(), 2));
+  ZT_ASSIGN_OR_RETURN(const Object* const zeros,
+                      members.Need("zeros", ".qzeros", {DType::kI32}, 2));
+  if (members.Has(".g_idx"))
+    return Unsupported(TensorContext(module + ".g_idx") + " is not part of an awq module");
+  const std::uint64_t in = weight->shape[0];
+  const std::uint64_t groups = scales->shape[0];
+  const std::uint64_t out = scales->shape[1];
+  ZT_RETURN_IF_ERROR(RequireShape(*zeros, {groups, weight->shape[1]}));
+  const auto bits = BitsOf(weight->shape[1], out);
+  if (!bits) return OddPacking(*weight, out);
+  if (*bits != 4) return Unsupported(std::to_string(*bits) + " bits are not supported, only 4");
+  auto configured = Integer(config, "bits");
+  if (!configured) configured = Integer(config, "w_bit");
+  ZT_RETURN_IF_ERROR(RequireBits(configured, *bits));
+  auto size = Integer(config, "group_size");
+  if (!size) size = Integer(config, "q_group_size");
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t group_size, GroupSize(size, in, groups));
+
+  Value::Map attributes;
+  attributes.emplace_back("quant_method", "awq");
+  attributes.emplace_back("bits", *bits);
+  attributes.emplace_back("group_size", group_size);
+  attributes.emplace_back("packing", "awq_gemm_i32_0246_1357");
+  attributes.emplace_back("zeros_packing", "awq_gemm_i32_0246_1357");
+  attributes.emplace_back("zero_offset", std::uint64_t{0});
+  attributes.emplace_back("version", Text(config, "version").value_or("gemm"));
+  return members.Finish({in, out}, std::move(attributes));
+}
+
+std::uint64_t CeilDiv(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
+
+// The two numbers that weight_shape holds: its data, not its shape.
+StatusOr<Shape> ReadWeightShape(const Tensors& tensors, const Object& tensor) {
+  ZT_RETURN_IF_ERROR(RequireShape(tensor, {2}));
+  const ComponentId id{*tensors.Find(tensor.name), 0};
+  std::array<std::byte, 16> bytes{};
+  const std::size_t width = ByteWidth(tensor.components[0].element.dtype);
+  const Status read = tensors.source().Read(id, 0, std::span(bytes).first(2 * width));
+  if (!read.ok()) return AtTensor(tensors.source(), id, read);
+  Shape shape(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    shape[i] = zt::internal::LoadLittle(bytes.data() + i * width, width);
+  }
+  return shape;
+}
+
+// What a module's shapes say.
+struct Shapes {
+  std::uint64_t packed_columns = 0, in = 0, groups = 0;
+  bool symmetric = false, act_order = false;
+};
+
+// The configuration's groups address modules by class and pattern; which one is meant shows in the shapes.
+StatusOr<Weights> FittingWeights(const Declared& declared, const Shapes& shapes) {
+  std::optional<Weights> found;
+  for (const Weights& each : declared.weights) {
+    const std::uint64_t size =
+        each.group_size < 0 ? shapes.in : static_cast<std::uint64_t>(each.group_size);
+    const bool fits = CeilDiv(shapes.in * each.bits, kWordBits) == shapes.packed_columns &&
+                      CeilDiv(shapes.in, size) == shapes.groups &&
+                      each.symmetric == shapes.symmetric && each.act_order == shapes.act_order;
+    if (!fits) continue;
+    if (found) return Unsupported("two of the configuration's config_groups fit it");
+    found = each;
+  }
+  if (found) return *found;
+  return Unsupported(
+      "no entry of the configuration's config_groups with 2, 4 or 8 bits fits the shapes");
+}
+
+// weight_packed i32 [out, ceil(in * bits / 32)] packs along `in` from the low bits up, weight_zero_point i32
+// [ceil(out * bits / 32), groups] along `out`; both hold code + 2^(bits - 1). weight_scale [out, groups].
+StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors& tensors,
+                                        const std::string& module) {
+  Members members(tensors, module);
+  ZT_ASSIGN_OR_RETURN(const Object* const packed,
+                      members.Need("packed_weight", ".weight_packed", {DType::kI32}, 2));
+  ZT_ASSIGN_OR_RETURN(const Object* const scales,
+                      members.Need("scales", ".weight_scale", FloatTypes(), 2));
+  const Object* zeros = nullptr;
+  if (members.Has(".weight_zero_point")) {
+    ZT_ASSIGN_OR_RETURN(zeros, members.Need("zeros", ".weight_zero_point", {DType::kI32}, 2));
+  }
+  const Object* g_idx = nullptr;
+  if (members.Has(".weight_g_idx")) {
+    ZT_ASSIGN_OR_RETURN(g_idx, members.Need("g_idx", ".weight_g_idx", {DType::kI32}, 1));
+  }
+  ZT_ASSIGN_OR_RETURN(const Object* const stored_shape,
+                      members.Need("weight_shape", ".weight_shape", {DType::kI64, DType::kI32}, 1));
+  if (members.Has(".weight_global_scale")) {
+    return Unsupported(TensorContext(module + ".weight_global_scale") +
+                       " makes it more than codes, scales and zeros");
+  }
+  ZT_ASSIGN_OR_RETURN(const Shape shape, ReadWeightShape(tensors, *stored_shape));
+  const std::uint64_t out = packed->shape[0];
+  const std::uint64_t in = shape[1];
+  if (shape[0] != out || in == 0 || !CheckedMul(in, kWordBits)) {
+    return Unsupported(TensorContext(stored_shape->name) + " says " + ToString(shape) + ", " +
+                       TensorContext(packed->name) + " has shape " + ToString(packed->shape));
+  }
+  const std::uint64_t groups = scales->shape[1];
+  ZT_RETURN_IF_ERROR(RequireShape(*scales, {out, groups}));
+  if (g_idx != nullptr) ZT_RETURN_IF_ERROR(RequireShape(*g_idx, {in}));
+
+  ZT_ASSIGN_OR_RETURN(const Weights weights,
+                      FittingWeights(declared, {.packed_columns = packed->shape[1],
+                                                .in = in,
+                                                .groups = groups,
+                                                .symmetric = zeros == nullptr,
+                                                .act_order = g_idx != nullptr}));
+  if (zeros != nullptr) {
+    ZT_RETURN_IF_ERROR(RequireShape(*zeros, {CeilDiv(out, kWordBits / weights.bits), groups}));
+  }
+
+  Value::Map attributes;
+  attributes.emplace_back("quant_method", "compressed-tensors");
+  attributes.emplace_back("bits", weights.bits);
+  attributes.emplace_back(
+      "group_size", weights.group_size < 0 ? in : static_cast<std::uint64_t>(weights.group_size));
+  attributes.emplace_back("packing", "compressed_tensors_i32_lsb_cols");
+  if (zeros != nullptr) {
+    attributes.emplace_back("zeros_packing", "compressed_tensors_i32_lsb_rows");
+    attributes.emplace_back("zero_offset", std::uint64_t{0});
+  } else {
+    attributes.emplace_back("zero_point", std::uint64_t{1} << (weights.bits - 1));
+  }
+  attributes.emplace_back("format", Text(declared.config, "format").value_or(""));
+  return members.Finish(shape, std::move(attributes));
 }
 
 }  // namespace

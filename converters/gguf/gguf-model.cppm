@@ -1,4 +1,4 @@
-// zt.convert.gguf:model — what the source, the sets of shards and the plan of a file share. Internal.
+// zt.convert.gguf:model — what parser, encoder, source, the sets of shards and the plan of a file share. Internal.
 module zt.convert.gguf:model;
 
 import zt.std;
@@ -7,6 +7,40 @@ import zt.source;
 import :header;
 
 namespace zt::gguf::internal {
+
+enum class KvType : std::uint32_t {
+  kU8 = 0,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
+};
+
+std::optional<KvType> ParseKvType(std::uint32_t raw);
+std::optional<KvType> ParseKvType(std::string_view name);
+std::string_view KvName(KvType type);
+// Bytes of one value; 0 for strings and arrays.
+std::size_t KvWidth(KvType type);
+bool IsInteger(KvType type);
+
+// Whether an array of `count` numbers is held as their bytes rather than as a list.
+bool KeepAsBytes(KvType type, std::uint64_t count);
+
+// The value of a number or bool from its bytes, little-endian. A NaN is held as these bytes: neither CBOR nor a conversion
+// keeps its payload.
+Value LoadNumber(KvType type, std::span<const std::byte> little);
+// The inverse: the bytes as an integer. kDataLoss where `value` is of another kind or out of the type's range.
+StatusOr<std::uint64_t> StoreNumber(KvType type, const Value& value);
+// Text, or bytes if it is not UTF-8.
+Value TextValue(std::string_view text);
 
 // Reads and parses the header of `bytes`; on a pipe the bytes after it are kept.
 StatusOr<GgufHeader> ReadHeader(ByteSource& bytes);

@@ -1,15 +1,16 @@
-// zt.convert.gguf:header — parsing, bounded by what the file can hold.
+// zt.convert.gguf:header — parsing, bounded by what the file can hold, and its exact inverse.
 module;
 
+#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
 
 import zt.std;
+import :model;
 import zt.core;
 import zt.transform;
-import :kv;
 
 namespace zt {
 using namespace gguf::internal;
@@ -40,11 +41,15 @@ class Parser {
   }
   bool Fail(std::string_view what) { return Fail(InvalidData(what)); }
 
+  // Bytes that a header of this file may take.
+  std::uint64_t Limit() const {
+    return std::min(file_bytes_.value_or(kGgufMaxHeader), kGgufMaxHeader);
+  }
+
   // True if `head` has `count` more bytes. Otherwise the caller is to give more, or, if the file has no more, it fails.
   bool Need(std::uint64_t count) {
     if (count <= head_.size() - pos_) return true;
-    const std::uint64_t limit =
-        file_bytes_ ? std::min(*file_bytes_, kGgufMaxHeader) : kGgufMaxHeader;
+    const std::uint64_t limit = Limit();
     if (pos_ > limit || count > limit - pos_) {
       if (limit == kGgufMaxHeader) {
         return Fail(Unsupported(Where() + "the header is larger than " +
@@ -59,8 +64,7 @@ class Parser {
   // `count` items of at least `least` bytes each must fit into what is left of the file.
   bool NeedItems(std::uint64_t count, std::uint64_t least, std::string_view what) {
     const auto bytes = CheckedMul(count, least);
-    const std::uint64_t limit =
-        file_bytes_ ? std::min(*file_bytes_, kGgufMaxHeader) : kGgufMaxHeader;
+    const std::uint64_t limit = Limit();
     if (!bytes || pos_ > limit || *bytes > limit - pos_) {
       return Fail(Where() + std::to_string(count) + " " + std::string(what) +
                   " are declared, more than the file can hold");
@@ -73,25 +77,17 @@ class Parser {
     return std::string(label_) + " " + Quote(name_) + ": ";
   }
 
+  // An unsigned integer of `width` bytes.
   template <typename T>
-  bool Read(T* out) {
-    if (!Need(sizeof(T))) return false;
-    std::memcpy(out, head_.data() + pos_, sizeof(T));
-    if (out_.big_endian != (std::endian::native == std::endian::big)) {
-      auto* bytes = reinterpret_cast<std::byte*>(out);
-      std::reverse(bytes, bytes + sizeof(T));
-    }
-    pos_ += sizeof(T);
+  bool Read(T* out, std::size_t width = sizeof(T)) {
+    if (!Need(width)) return false;
+    std::uint64_t value = zt::internal::LoadLittle(head_.data() + pos_, width);
+    if (out_.big_endian) value = __builtin_bswap64(value) >> (64 - 8 * width);
+    *out = static_cast<T>(value);
+    pos_ += width;
     return true;
   }
-  // A count or length: 32 bits in version 1.
-  bool ReadCount(std::uint64_t* out) {
-    if (out_.version != 1) return Read(out);
-    std::uint32_t narrow;
-    if (!Read(&narrow)) return false;
-    *out = narrow;
-    return true;
-  }
+  bool ReadCount(std::uint64_t* out) { return Read(out, CountWidth()); }
   bool ReadText(std::string_view* out) {
     std::uint64_t length;
     if (!ReadCount(&length) || !Need(length)) return false;
@@ -99,7 +95,8 @@ class Parser {
     pos_ += length;
     return true;
   }
-  std::uint64_t CountWidth() const { return out_.version == 1 ? 4 : 8; }
+  // Bytes of a count or length.
+  std::size_t CountWidth() const { return out_.version == 1 ? 4 : 8; }
 
   bool Preamble();
   bool Metadata();
@@ -145,46 +142,19 @@ bool Parser::Preamble() {
 }
 
 bool Parser::ReadNumber(KvType type, Value* out) {
-  const auto number = [&]<typename T>(T v) {
-    if (!Read(&v)) return false;
-    if constexpr (std::is_floating_point_v<T>) {
-      *out = FloatValue(v);
-    } else if constexpr (std::is_signed_v<T>) {
-      *out = Value(std::int64_t{v});
-    } else {
-      *out = Value(std::uint64_t{v});
-    }
-    return true;
-  };
-  switch (type) {
-    case KvType::kU8:
-      return number(std::uint8_t{});
-    case KvType::kI8:
-      return number(std::int8_t{});
-    case KvType::kU16:
-      return number(std::uint16_t{});
-    case KvType::kI16:
-      return number(std::int16_t{});
-    case KvType::kU32:
-      return number(std::uint32_t{});
-    case KvType::kI32:
-      return number(std::int32_t{});
-    case KvType::kU64:
-      return number(std::uint64_t{});
-    case KvType::kI64:
-      return number(std::int64_t{});
-    case KvType::kF32:
-      return number(float{});
-    case KvType::kF64:
-      return number(double{});
-    default: {
-      std::uint8_t flag;
-      if (!Read(&flag)) return false;
-      if (flag > 1) return Fail(Where() + "a bool is " + std::to_string(flag) + ", not 0 or 1");
-      *out = Value(flag == 1);
-      return true;
-    }
+  const std::size_t width = KvWidth(type);
+  if (!Need(width)) return false;
+  std::array<std::byte, 8> buffer;
+  const std::span<std::byte> bytes = std::span(buffer).first(width);
+  std::ranges::copy(head_.subspan(pos_, width), bytes.begin());
+  pos_ += width;
+  if (out_.big_endian) std::ranges::reverse(bytes);
+  if (type == KvType::kBool && bytes[0] > std::byte{1}) {
+    return Fail(Where() + "a bool is " + std::to_string(std::to_integer<int>(bytes[0])) +
+                ", not 0 or 1");
   }
+  *out = LoadNumber(type, bytes);
+  return true;
 }
 
 bool Parser::ReadArray(int depth, Value* out) {
@@ -254,9 +224,7 @@ bool Parser::Note(std::string_view key, KvType type, const Value& value) {
                                         : key == "split.tensors.count" ? &out_.split_tensors
                                                                        : nullptr;
   if (!alignment && split == nullptr) return true;
-  const bool integer = type != KvType::kArray && type != KvType::kBool && type != KvType::kF32 &&
-                       type != KvType::kF64 && type != KvType::kString;
-  if (alignment ? type != KvType::kU32 : !integer || value.AsUint() == nullptr) {
+  if (alignment ? type != KvType::kU32 : !IsInteger(type) || value.AsUint() == nullptr) {
     return Fail(Where() + (alignment ? "it is not a u32" : "it is not a count"));
   }
   if (split != nullptr) {
@@ -408,6 +376,129 @@ bool Parser::Layout() {
 StatusOr<std::optional<GgufHeader>> ParseGgufHeader(std::span<const std::byte> head,
                                                     std::optional<std::uint64_t> file_bytes) {
   return Parser(head, file_bytes).Run();
+}
+
+using namespace gguf::internal;
+namespace {
+
+class Encoder {
+ public:
+  explicit Encoder(const GgufHeader& header) : header_(header) {}
+
+  StatusOr<std::vector<std::byte>> Run() {
+    Raw(header_.swapped_magic ? "FUGG" : "GGUF");
+    Put(header_.version, 4);
+    ZT_RETURN_IF_ERROR(PutCount(header_.tensors.size()));
+    ZT_RETURN_IF_ERROR(PutCount(header_.kv.size()));
+    for (std::size_t i = 0; i < header_.kv.size(); ++i) {
+      ZT_RETURN_IF_ERROR(Annotate(Entry(header_.kv[i]), "metadata pair " + std::to_string(i)));
+    }
+    for (const GgufTensor& tensor : header_.tensors) {
+      ZT_RETURN_IF_ERROR(WithTensor(Tensor(tensor), tensor.name));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void Raw(std::string_view text) { Raw(std::as_bytes(std::span(text))); }
+  void Raw(std::span<const std::byte> bytes) {
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
+
+  // An integer of `width` bytes.
+  void Put(std::uint64_t value, std::size_t width) {
+    std::array<std::byte, 8> bytes;
+    zt::internal::StoreLittle(value, width, bytes.data());
+    if (header_.big_endian) std::ranges::reverse(std::span(bytes).first(width));
+    Raw(std::span(bytes).first(width));
+  }
+  Status PutCount(std::uint64_t count) {
+    if (header_.version == 1 && count > std::numeric_limits<std::uint32_t>::max())
+      return Unsupported(std::to_string(count) + " does not fit version 1 of GGUF");
+    Put(count, header_.version == 1 ? 4 : 8);
+    return OkStatus();
+  }
+  Status PutSized(std::span<const std::byte> bytes) {
+    ZT_RETURN_IF_ERROR(PutCount(bytes.size()));
+    Raw(bytes);
+    return OkStatus();
+  }
+  Status PutText(const Value& value) {
+    if (const std::string* text = value.AsString())
+      return PutSized(std::as_bytes(std::span(*text)));
+    if (const Value::Bytes* bytes = value.AsBytes()) return PutSized(*bytes);
+    return InvalidData("a string is neither text nor bytes");
+  }
+
+  Status PutValue(KvType type, const Value& value);
+  Status PutArray(const Value& pair);
+  Status Entry(const Value& entry);
+  Status Tensor(const GgufTensor& tensor);
+
+  const GgufHeader& header_;
+  std::vector<std::byte> out_;
+};
+
+Status Encoder::PutValue(KvType type, const Value& value) {
+  if (type == KvType::kString) return PutText(value);
+  if (type == KvType::kArray) return PutArray(value);
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t number, StoreNumber(type, value));
+  Put(number, KvWidth(type));
+  return OkStatus();
+}
+
+Status Encoder::PutArray(const Value& pair) {
+  const Value::Array* parts = pair.AsArray();
+  if (parts == nullptr || parts->size() != 2 || (*parts)[0].AsString() == nullptr) {
+    return InvalidData("an array is not a pair of element type and values");
+  }
+  const auto type = ParseKvType(*(*parts)[0].AsString());
+  if (!type) return InvalidData("element type " + Quote(*(*parts)[0].AsString()));
+  Put(static_cast<std::uint32_t>(*type), 4);
+  if (const Value::Array* list = (*parts)[1].AsArray()) {
+    ZT_RETURN_IF_ERROR(PutCount(list->size()));
+    for (const Value& value : *list) ZT_RETURN_IF_ERROR(PutValue(*type, value));
+    return OkStatus();
+  }
+  const Value::Bytes* bytes = (*parts)[1].AsBytes();
+  const std::size_t width = KvWidth(*type);
+  if (bytes == nullptr || width == 0 || bytes->size() % width != 0) {
+    return InvalidData("an array's values are neither a list nor whole elements");
+  }
+  ZT_RETURN_IF_ERROR(PutCount(bytes->size() / width));
+  const auto at = static_cast<std::ptrdiff_t>(out_.size());
+  Raw(*bytes);
+  if (header_.big_endian) SwapBytes(std::span(out_).subspan(static_cast<std::size_t>(at)), width);
+  return OkStatus();
+}
+
+Status Encoder::Entry(const Value& entry) {
+  const Value::Array* parts = entry.AsArray();
+  if (parts == nullptr || parts->size() != 3 || (*parts)[1].AsString() == nullptr) {
+    return InvalidData("it is not a list of key, type and value");
+  }
+  const auto type = ParseKvType(*(*parts)[1].AsString());
+  if (!type) return InvalidData("value type " + Quote(*(*parts)[1].AsString()));
+  ZT_RETURN_IF_ERROR(PutText((*parts)[0]));
+  Put(static_cast<std::uint32_t>(*type), 4);
+  return PutValue(*type, (*parts)[2]);
+}
+
+Status Encoder::Tensor(const GgufTensor& tensor) {
+  ZT_RETURN_IF_ERROR(PutSized(std::as_bytes(std::span(tensor.name))));
+  Put(tensor.shape.size(), 4);
+  for (std::size_t i = tensor.shape.size(); i > 0; --i) {
+    ZT_RETURN_IF_ERROR(PutCount(tensor.shape[i - 1]));
+  }
+  Put(tensor.type.id, 4);
+  Put(tensor.offset, 8);
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::vector<std::byte>> EncodeGgufHeader(const GgufHeader& header) {
+  return Encoder(header).Run();
 }
 
 }  // namespace zt

@@ -190,7 +190,9 @@ class GgufPlanner {
     ZT_RETURN_IF_ERROR(LayOut());
     ZT_RETURN_IF_ERROR(CheckReadableAgain());
     (layout_.pieces.empty() ? layout_.end : layout_.pieces.front().before) = std::move(head_);
-    AddLosses();
+    static constexpr std::string_view kKept[] = {"elems_per_block", "block_bytes"};
+    const std::string lost = LostAttributes(source_, which_, kKept, "GGUF does not keep");
+    if (!lost.empty()) layout_.warnings.push_back(lost);
     return std::move(layout_);
   }
 
@@ -205,8 +207,8 @@ class GgufPlanner {
 
   // First the recorded tensors in their order, then the others in the order given.
   Status AddTensors() {
-    std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash>
-        by_name;  // what has not been added yet
+    // What has not been added yet.
+    std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
     for (const std::uint32_t index : selected_) {
       if (!by_name.emplace(source_.objects()[index].name, index).second) {
         return InvalidData("two objects have the same name");
@@ -348,22 +350,6 @@ class GgufPlanner {
       status = InvalidData("another alignment would be read");
     }
     return Annotate(status, "the GGUF file to be written would be damaged");
-  }
-
-  // What GGUF does not keep of the tensors, as one line or none.
-  void AddLosses() {
-    std::uint64_t count = 0;
-    std::string_view first;
-    for (const std::uint32_t index : which_) {
-      const Object& object = source_.objects()[index];
-      const bool lost = std::ranges::any_of(object.attributes, [](const auto& member) {
-        return member.first != "elems_per_block" && member.first != "block_bytes";
-      });
-      if (lost && ++count == 1) first = object.name;
-    }
-    if (count == 0) return;
-    layout_.warnings.push_back("GGUF does not keep the attributes of " + std::to_string(count) +
-                               " tensors, " + Quote(first) + " the first");
   }
 
   GgufHeader& header() { return record_.header; }

@@ -1,15 +1,18 @@
-// zt.convert.gguf — the source: declarations from headers; the bytes of a big-endian file are swapped.
+// zt.convert.gguf — the source: declarations from headers, of one file or of the shards of a split set; the bytes of a
+// big-endian file are swapped.
 module;
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.gguf;
 
 import zt.std;
+import :model;
+import zt.convert.shards;
 import zt.core;
 import zt.source;
 import zt.transform;
-import :model;
 
 namespace zt {
 using namespace gguf::internal;
@@ -36,41 +39,20 @@ class GgufSource final : public TensorSource {
     return own ? file_ : files_[places_[id.object].file]->name();
   }
 
-  Status CheckReadable(std::uint32_t object) const override {
-    const auto found = unreadable_.find(object);
-    return found == unreadable_.end() ? OkStatus() : found->second;
-  }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    ZT_RETURN_IF_ERROR(CheckReadable(id.object));
+    ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     const Place& place = places_[id.object];
-    const std::uint64_t size = objects_[id.object].components[0].bytes;
-    if (offset > size || out.size() > size - offset) {
-      return InvalidArgument("range beyond the component");
-    }
-    ByteSource& bytes = *files_[place.file];
-    const std::uint32_t unit = place.swap.unit;
-    std::uint64_t at = place.offset + offset;
-    // Parts of a unit at either end go through a block of their own.
-    while (unit > 1 && !out.empty()) {
-      const std::uint64_t into = (at - place.offset) % unit;
-      if (into == 0 && out.size() >= unit) break;
-      ZT_RETURN_IF_ERROR(ReadPart(place, at - into, into, out, &at));
-    }
-    const std::size_t whole = out.size() / unit * unit;
-    ZT_RETURN_IF_ERROR(bytes.ReadAt(at, out.first(whole)));
-    if (unit > 1) SwapUnits(place.swap, out.first(whole));
-    at += whole;
-    out = out.subspan(whole);
-    if (out.empty()) return OkStatus();
-    return ReadPart(place, at, 0, out, &at);
+    return ReadUnits(offset, out, place.swap.unit,
+                     [&](std::uint64_t at, std::span<std::byte> units) -> Status {
+                       ZT_RETURN_IF_ERROR(files_[place.file]->ReadAt(place.offset + at, units));
+                       SwapUnits(place.swap, units);
+                       return OkStatus();
+                     });
   }
 
   bool sequential(ComponentId) const override { return !seekable(); }
   bool seekable() const override {
-    for (const auto& file : files_) {
-      if (file->sequential()) return false;
-    }
-    return true;
+    return std::ranges::none_of(files_, [](const auto& file) { return file->sequential(); });
   }
   std::optional<Extent> extent(ComponentId id) const override {
     const Place& place = places_[id.object];
@@ -91,21 +73,6 @@ class GgufSource final : public TensorSource {
     ByteOrder swap;
   };
 
-  // Serves what `out` wants of the unit at `start` from its byte `into`; moves `out` and `*at` past it.
-  Status ReadPart(const Place& place, std::uint64_t start, std::uint64_t into,
-                  std::span<std::byte>& out, std::uint64_t* at) {
-    std::array<std::byte, 512> buffer;  // larger than any block
-    const std::span<std::byte> unit(buffer.data(), place.swap.unit);
-    ByteSource& bytes = *files_[place.file];
-    ZT_RETURN_IF_ERROR(bytes.ReadAt(start, unit));
-    SwapUnits(place.swap, unit);
-    const std::size_t take = std::min<std::size_t>(out.size(), unit.size() - into);
-    std::memcpy(out.data(), unit.data() + into, take);
-    out = out.subspan(take);
-    *at += take;
-    return OkStatus();
-  }
-
   // Adds the tensor's object; how its bytes are swapped when they are read.
   ByteOrder Declare(const GgufTensor& tensor, bool big_endian) {
     ByteOrder swap;
@@ -115,7 +82,7 @@ class GgufSource final : public TensorSource {
       order.ok() ? static_cast<void>(swap = *order) : static_cast<void>(readable = order.status());
     }
     if (!readable.ok()) {
-      unreadable_.emplace(static_cast<std::uint32_t>(objects_.size()), std::move(readable));
+      problems_.emplace(static_cast<std::uint32_t>(objects_.size()), std::move(readable));
     }
     Object object;
     object.name = tensor.name;
@@ -183,8 +150,6 @@ class GgufSource final : public TensorSource {
 
   std::vector<std::shared_ptr<ByteSource>> files_;
   std::vector<Place> places_;
-  std::unordered_map<std::uint32_t, Status>
-      unreadable_;  // objects that are listed, and why only that
 };
 
 }  // namespace
@@ -213,6 +178,178 @@ std::unique_ptr<TensorSource> MakeSource(std::vector<File> files,
 bool LooksLikeGguf(std::span<const std::byte> head) {
   if (head.size() < 4) return false;
   return std::memcmp(head.data(), "GGUF", 4) == 0 || std::memcmp(head.data(), "FUGG", 4) == 0;
+}
+
+using namespace gguf::internal;
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// The name of a shard, numbered from 1.
+std::optional<ShardName> NameOf(std::string_view path) {
+  auto name = zt::ParseShardName(path, ".gguf");
+  return name && name->part > 0 ? name : std::nullopt;
+}
+
+// The path of the shard `number` of the same set.
+std::string PathOf(const ShardName& name, std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  const auto width = static_cast<std::size_t>(name.width);
+  digits.insert(0, width - std::min(width, digits.size()), '0');
+  return std::string(name.set).replace(name.set.rfind('*'), 1, digits);
+}
+
+bool IsShard(const GgufHeader& header) { return header.split_count.value_or(0) > 1; }
+
+// A single file with the split keys of a set it no longer belongs to has all the tensors they count.
+bool IsWhole(const GgufHeader& header) {
+  return header.split_tensors && *header.split_tensors == header.tensors.size();
+}
+
+std::string Describe(const GgufHeader& header) {
+  const std::string number =
+      header.split_no ? std::to_string(*header.split_no + 1) : std::string("one");
+  return "it is shard " + number + " of " + std::to_string(*header.split_count);
+}
+
+StatusOr<File> OpenFileHeader(const std::string& path) {
+  ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile(path));
+  ZT_ASSIGN_OR_RETURN(GgufHeader header, ReadHeader(*bytes));
+  return File{std::move(bytes), std::move(header)};
+}
+
+StatusOr<std::unique_ptr<TensorSource>> Single(File file, InputOptions options) {
+  std::vector<std::string> warnings;
+  const GgufHeader& header = file.header;
+  if (IsShard(header)) {
+    if (IsWhole(header)) {
+      warnings.push_back("its metadata says that " + Describe(header) +
+                         ", but every tensor is in this file");
+    } else if (!options.allow_single_shard) {
+      return InvalidData(Describe(header) + " of a split set, which holds only " +
+                         std::to_string(header.tensors.size()) +
+                         " of its tensors; give the path of a shard named "
+                         "NAME-00001-of-0000N.gguf with the others beside it");
+    }
+  }
+  std::vector<File> files;
+  files.push_back(std::move(file));
+  return MakeSource(std::move(files), std::move(warnings));
+}
+
+// The shard `header` must be number `index` of a set like the first shard's.
+Status CheckShard(const GgufHeader& header, std::uint64_t index, std::uint64_t count,
+                  std::optional<std::uint64_t> total) {
+  if (!header.split_count || *header.split_count != count) {
+    return InvalidData("split.count is " +
+                       (header.split_count ? std::to_string(*header.split_count) : "missing") +
+                       ", the set has " + std::to_string(count) + " shards");
+  }
+  if (!header.split_no || *header.split_no != index) {
+    return InvalidData("split.no is " +
+                       (header.split_no ? std::to_string(*header.split_no) : "missing") +
+                       ", its name asks for " + std::to_string(index));
+  }
+  if (header.split_tensors && total && *header.split_tensors != *total) {
+    return InvalidData("split.tensors.count is " + std::to_string(*header.split_tensors) +
+                       ", an earlier shard says " + std::to_string(*total));
+  }
+  return OkStatus();
+}
+
+// A part of the set that `given` names, which itself may lie anywhere.
+StatusOr<File> OpenPart(const std::string& path, const std::string& given,
+                        const InputOptions& options) {
+  const fs::path part(path);
+  const std::string folder = part.has_parent_path() ? part.parent_path().string() : ".";
+  if (path != given)
+    ZT_RETURN_IF_ERROR(CheckStaysInside(folder, part.filename().string(), options));
+  std::error_code error;
+  if (IsUrl(path) ? !Exists(path)
+                  : fs::symlink_status(part, error).type() == fs::file_type::not_found)
+    return InvalidData("it is missing");
+  return OpenFileHeader(path);
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name, const std::string& given,
+                                                   const InputOptions& options) {
+  std::vector<File> files;
+  std::vector<std::string> warnings;
+  std::optional<std::uint64_t> total;
+  std::uint64_t tensors = 0;
+  for (std::uint64_t i = 0; i < name.count; ++i) {
+    const std::string path = PathOf(name, i + 1);
+    const std::string label(BaseName(path));
+    auto file = OpenPart(path, given, options);
+    if (!file.ok()) {
+      return Annotate(file.status(), "shard " + std::to_string(i + 1) + " of " +
+                                         std::to_string(name.count) + ", " + label);
+    }
+    ZT_RETURN_IF_ERROR(Annotate(CheckShard(file->header, i, name.count, total), label));
+    if (file->header.split_tensors) total = file->header.split_tensors;
+    tensors += file->header.tensors.size();
+    auto& kv = file->header.kv;
+    std::erase_if(kv, IsSplitKey);
+    if (i > 0 && !kv.empty()) {
+      warnings.push_back(label + ": " + std::to_string(kv.size()) +
+                         " metadata pairs are not kept; the first shard's are");
+      kv = {};
+    }
+    files.push_back(*std::move(file));
+  }
+  if (total && *total != tensors) {
+    return InvalidData("split.tensors.count is " + std::to_string(*total) + ", the " +
+                       std::to_string(name.count) + " shards have " + std::to_string(tensors) +
+                       " tensors");
+  }
+  std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> owner;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (const GgufTensor& tensor : files[i].header.tensors) {
+      const auto [held, fresh] = owner.emplace(tensor.name, i);
+      if (!fresh) {
+        return InvalidData(TensorContext(tensor.name) + " is in both " +
+                           std::string(BaseName(files[held->second].bytes->name())) + " and " +
+                           std::string(BaseName(files[i].bytes->name())));
+      }
+    }
+  }
+  return MakeSource(std::move(files), std::move(warnings));
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> bytes,
+                                                 InputOptions options) {
+  ZT_ASSIGN_OR_RETURN(GgufHeader header, ReadHeader(*bytes));
+  return Single(File{std::move(bytes), std::move(header)}, options);
+}
+
+std::string GgufSetOf(const std::string& path) {
+  const auto name = NameOf(path);
+  if (!name) return "";
+  const auto file = OpenFileHeader(path);
+  if (!file.ok() || !IsShard(file->header) || IsWhole(file->header)) return "";
+  return PathOf(*name, 1);
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path, InputOptions options) {
+  ZT_ASSIGN_OR_RETURN(File file, OpenFileHeader(path));
+  if (!IsShard(file.header) || IsWhole(file.header) || options.allow_single_shard) {
+    return Single(std::move(file), options);
+  }
+  const auto name = NameOf(path);
+  if (!name) {
+    return InvalidData(Describe(file.header) +
+                       " of a split set, but its name is not NAME-00001-of-0000N.gguf, so the "
+                       "others cannot be found");
+  }
+  if (name->count != *file.header.split_count) {
+    return InvalidData(Describe(file.header) + " by its metadata, of " +
+                       std::to_string(name->count) + " by its name");
+  }
+  return OpenShards(*name, path, options);
 }
 
 }  // namespace zt

@@ -13,7 +13,7 @@ struct Dataset {
   std::string problem;        // why it cannot be converted, or empty
   std::string element;        // its element type by name
   Shape shape;
-  std::uint64_t swap = 1;    // each so many bytes are turned around; 1: none are
+  std::uint64_t swap = 1;    // bytes that are reversed together; 1: none are
   bool contiguous = false;   // its bytes follow each other from `offset` on
   std::uint64_t offset = 0;  // in the file
   Shape chunk;               // as many dimensions as the shape has; empty where there are no chunks
@@ -25,9 +25,5 @@ struct Index {
   Value::Map attributes;
   std::vector<std::string> warnings;
 };
-
-// An index as text for a socket, and back. Decode takes any bytes: kDataLoss where they are no index.
-std::string Encode(const Index& index);
-StatusOr<Index> Decode(std::string_view text);
 
 }  // namespace zt::hdf5::internal

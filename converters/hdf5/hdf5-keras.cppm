@@ -11,8 +11,7 @@ namespace zt::hdf5::internal {
 struct KerasModel {
   std::shared_ptr<ByteSource> weights;  // an HDF5 file; its CheckUnchanged checks the entry's CRC
   std::string config;  // the text of config.json; empty where it is too large, or no text
-  std::vector<std::string> others;  // the first entries that are neither
-  std::uint64_t more = 0;           // those that follow
+  NameList others;     // entries that are neither
 };
 
 // The HDF5 file in it is read where it lies if it is stored; a deflated one is held in memory, up to the limit.

@@ -65,7 +65,6 @@ StatusOr<std::string> ReadConfig(ZipArchive& archive, std::size_t index) {
 
 // What lies beside the weights, which are entry `weights`.
 Status ReadOthers(ZipArchive& archive, std::size_t weights, KerasModel& model) {
-  constexpr std::size_t kMostNamed = 20;
   const std::string& name = archive.entries()[weights].name;
   const std::string config = name.substr(0, name.size() - kWeights.size()) + "config.json";
   for (std::size_t i = 0; i < archive.entries().size(); ++i) {
@@ -77,11 +76,7 @@ Status ReadOthers(ZipArchive& archive, std::size_t weights, KerasModel& model) {
       model.config = *std::move(text);
       if (!model.config.empty()) continue;
     }
-    if (model.others.size() < kMostNamed) {
-      model.others.push_back(Quote(other));
-    } else {
-      ++model.more;
-    }
+    model.others.Add(Quote(other));
   }
   return OkStatus();
 }
@@ -98,7 +93,7 @@ StatusOr<KerasModel> OpenKeras(std::shared_ptr<ByteSource> bytes, std::uint64_t 
   auto opened = archive->OpenEntry(index);
   if (!opened.ok()) return Annotate(opened.status(), "entry " + Quote(found->name));
   std::shared_ptr<ByteSource> entry = *std::move(opened);
-  // This looks at the first bytes, too, so that the CRC is checked in the end whoever reads the rest.
+  // This looks at the first bytes, too, so that the CRC is checked in the end in any case.
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*entry, kHdf5HeadBytes));
   if (!LooksLikeHdf5(head))
     return InvalidData("the archive's " + Quote(kWeights) + " is no HDF5 file");

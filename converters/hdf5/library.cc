@@ -13,10 +13,8 @@ module;
 module zt.convert.hdf5;
 
 import zt.std;
-import :handle;
 import :index;
 import :library;
-import :walk;
 import zt.core;
 import zt.source;
 
@@ -87,60 +85,6 @@ hid_t RegisterDriver() {
   return H5FDregister(&driver);
 }
 
-class File final : public Library {
- public:
-  File(std::uint64_t size, std::uint64_t most_chunk) : size_(size), most_chunk_(most_chunk) {}
-
-  Status Open(ByteSource& bytes) {
-    driver_ = Handle(RegisterDriver());
-    const Handle access(H5Pcreate(H5P_FILE_ACCESS));
-    const Given given{&bytes, &opened_};
-    // A block holds whole chunks, so that keeping them would save nothing.
-    if (H5Pset_driver(access.get(), driver_.get(), &given) < 0 ||
-        H5Pset_cache(access.get(), 0, 521, std::size_t{1} << 20, 1.0) < 0) {
-      return IoError("libhdf5 cannot be set up");
-    }
-    file_ = Handle(H5Fopen(bytes.name().c_str(), H5F_ACC_RDONLY, access.get()));
-    return file_.ok() ? OkStatus() : Damaged("the superblock");
-  }
-
-  StatusOr<Index> ReadIndex() override { return Walk(file_.get(), size_, most_chunk_); }
-
-  Status ReadBlock(std::uint64_t address, std::span<const std::uint64_t> start,
-                   std::span<const std::uint64_t> count, std::span<std::byte> out) override {
-    if (address != address_ || !dataset_.ok()) {
-      dataset_ = Handle(H5Oopen_by_addr(file_.get(), address));
-      address_ = address;
-    }
-    const Handle type(H5Dget_type(dataset_.get())), space(H5Dget_space(dataset_.get()));
-    const int rank = H5Sget_simple_extent_ndims(space.get());
-    if (!type.ok() || rank < 0 || static_cast<std::size_t>(rank) != start.size())
-      return Damaged("the dataset");
-    std::uint64_t elements = 1;
-    for (const std::uint64_t n : count) elements *= n;  // the caller has checked the bytes
-    const hsize_t flat = elements;
-    const Handle memory(H5Screate_simple(1, &flat, nullptr));
-    if (elements * H5Tget_size(type.get()) != out.size()) return Damaged("the dataset");
-    const std::vector<hsize_t> first(start.begin(), start.end()), size(count.begin(), count.end());
-    if (rank > 0 && H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, first.data(), nullptr,
-                                        size.data(), nullptr) < 0) {
-      return Damaged("the dataset");
-    }
-    // Where there is nothing stored, and nothing to fill with either, libhdf5 leaves what is there.
-    std::memset(out.data(), 0, out.size());
-    if (H5Dread(dataset_.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, out.data()) < 0)
-      return Damaged("its data");
-    return OkStatus();
-  }
-
- private:
-  const std::uint64_t size_, most_chunk_;
-  bool opened_ = false;
-  Handle driver_, file_;
-  Handle dataset_;  // the last that was read
-  std::uint64_t address_ = 0;
-};
-
 }  // namespace
 
 Status Damaged(std::string_view what) {
@@ -160,9 +104,47 @@ StatusOr<std::unique_ptr<Library>> Library::Open(ByteSource& bytes, std::uint64_
   if (H5dont_atexit() < 0 || H5open() < 0) return IoError("libhdf5 cannot be set up");
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
-  auto file = std::make_unique<File>(bytes.size().value_or(0), most_chunk);
-  ZT_RETURN_IF_ERROR(file->Open(bytes));
-  return file;
+  auto library = std::make_unique<Library>();
+  library->size_ = bytes.size().value_or(0);
+  library->most_chunk_ = most_chunk;
+  library->driver_ = Handle(RegisterDriver());
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS));
+  const Given given{&bytes, &library->opened_};
+  // A block holds whole chunks, so that keeping them would save nothing.
+  if (H5Pset_driver(access.get(), library->driver_.get(), &given) < 0 ||
+      H5Pset_cache(access.get(), 0, 521, std::size_t{1} << 20, 1.0) < 0) {
+    return IoError("libhdf5 cannot be set up");
+  }
+  library->file_ = Handle(H5Fopen(bytes.name().c_str(), H5F_ACC_RDONLY, access.get()));
+  if (!library->file_.ok()) return Damaged("the superblock");
+  return library;
+}
+
+Status Library::ReadBlock(std::uint64_t address, std::span<const std::uint64_t> start,
+                          std::span<const std::uint64_t> count, std::span<std::byte> out) {
+  if (address != address_ || !dataset_.ok()) {
+    dataset_ = Handle(H5Oopen_by_addr(file_.get(), address));
+    address_ = address;
+  }
+  const Handle type(H5Dget_type(dataset_.get())), space(H5Dget_space(dataset_.get()));
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  if (!type.ok() || rank < 0 || static_cast<std::size_t>(rank) != start.size())
+    return Damaged("the dataset");
+  std::uint64_t elements = 1;
+  for (const std::uint64_t n : count) elements *= n;  // the caller has checked the bytes
+  const hsize_t flat = elements;
+  const Handle memory(H5Screate_simple(1, &flat, nullptr));
+  if (elements * H5Tget_size(type.get()) != out.size()) return Damaged("the dataset");
+  const std::vector<hsize_t> first(start.begin(), start.end()), size(count.begin(), count.end());
+  if (rank > 0 && H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, first.data(), nullptr,
+                                      size.data(), nullptr) < 0) {
+    return Damaged("the dataset");
+  }
+  // Where there is nothing stored, and nothing to fill with either, libhdf5 leaves what is there.
+  std::memset(out.data(), 0, out.size());
+  if (H5Dread(dataset_.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, out.data()) < 0)
+    return Damaged("its data");
+  return OkStatus();
 }
 
 }  // namespace zt::hdf5::internal

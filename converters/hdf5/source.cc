@@ -20,14 +20,14 @@ namespace zt {
 namespace hdf5::internal {
 namespace {
 
-// Chunks that are never written, repeated or highly compressed make much of little; so many times the file may all
-// datasets be together. Deflate alone reaches 1032.
+// Limit on the expansion ratio: all datasets together may be this many times the file's size, where they take more than
+// kFreeExpansion. Chunks may be absent, shared or highly compressed; deflate alone reaches 1032.
 constexpr std::uint64_t kMaxExpansion = 2048;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
-// Blocks lie across chunks where a row of chunks does not fit the memory limit. So often may a chunk be decoded.
+// Blocks lie across chunks where a row of chunks does not fit the memory limit. Limit on how often a chunk is decoded.
 constexpr std::uint64_t kMostDecoded = 64;
-// libhdf5 takes some kilobytes for each chunk of a block. A block is no larger than so many chunks, and lies in no more
-// than kMostTouched, of which it may have a part each.
+// libhdf5 takes some kilobytes for each chunk of a block. A block is at most as large as kMostChunks chunks, and overlaps at
+// most kMostTouched.
 constexpr std::uint64_t kMostChunks = 2048, kMostTouched = 32768;
 constexpr std::uint64_t kLeastBlock = std::uint64_t{64} << 10;
 
@@ -100,36 +100,24 @@ class Hdf5Source final : public TensorSource {
         attributes_, [&](const Value::Member& member) { return member.first == kKey; });
     if (!taken && !model.config.empty()) attributes_.emplace_back(kKey, Value(model.config));
     if (model.others.empty()) return;
-    std::string line = "entries of the archive that are left out:";
-    for (const std::string& name : model.others)
-      line += (&name == model.others.data() ? " " : ", ") + name;
-    if (model.more > 0) line += " and " + std::to_string(model.more) + " more";
-    AddWarning(std::move(line));
+    AddWarning("entries of the archive that are left out: " + model.others.Text());
   }
 
   std::string_view format() const override { return "hdf5"; }
-  Status CheckReadable(std::uint32_t object) const override {
-    const std::string& problem = parts_[object].problem;
-    return problem.empty() ? OkStatus() : Unsupported(problem);
-  }
   bool sequential(ComponentId id) const override { return parts_[id.object].decoded; }
   std::optional<Extent> extent(ComponentId id) const override {
     const Part& part = parts_[id.object];
-    if (!part.problem.empty() || part.decoded || part.view != nullptr) return std::nullopt;
+    if (problems_.contains(id.object) || part.decoded || part.view != nullptr) return std::nullopt;
     return Extent{bytes_.get(), part.offset, objects_[id.object].components[0].bytes};
   }
   std::optional<Identity> identity(ComponentId id) const override {
     const Part& part = parts_[id.object];
-    if (!part.problem.empty()) return std::nullopt;
+    if (problems_.contains(id.object)) return std::nullopt;
     return Identity{this, part.address, objects_[id.object].components[0].bytes};
   }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     const Part& part = parts_[id.object];
-    const std::uint64_t size = objects_[id.object].components[0].bytes;
-    ZT_RETURN_IF_ERROR(CheckReadable(id.object));
-    if (offset > size || out.size() > size - offset) {
-      return InvalidArgument("a range beyond the tensor's " + std::to_string(size) + " bytes");
-    }
+    ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     if (out.empty()) return OkStatus();
     if (part.view != nullptr) return part.view->Read(offset, out);
     if (!part.decoded) return bytes_->ReadAt(part.offset + offset, out);
@@ -139,7 +127,6 @@ class Hdf5Source final : public TensorSource {
 
  private:
   struct Part {
-    std::string problem;
     std::uint64_t address = 0;
     std::uint64_t offset = 0;
     std::unique_ptr<StridedView> view;  // contiguous, in the other byte order
@@ -150,12 +137,11 @@ class Hdf5Source final : public TensorSource {
 
   Status Add(Dataset& dataset) {
     Part part;
-    part.problem = std::move(dataset.problem);
     part.address = dataset.address;
     part.offset = dataset.offset;
     part.swap = dataset.swap;
     const auto element = ParseElementType(dataset.element);
-    if (!element && part.problem.empty()) return InvalidData("its elements are not known");
+    if (!element && dataset.problem.empty()) return InvalidData("its elements are not known");
     ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::move(dataset.name), dataset.shape,
                                                    element.value_or(ElementType{DType::kU8, ""})));
     if (!element) {  // elements that are no numbers: listed without a size
@@ -165,11 +151,14 @@ class Hdf5Source final : public TensorSource {
     object.attributes = std::move(dataset.attributes);
     ZT_RETURN_IF_ERROR(ValidateObject(object));
     const std::uint64_t size = object.components[0].bytes;
-    if (part.problem.empty() && size > 0) {
+    if (dataset.problem.empty() && size > 0) {
       ZT_RETURN_IF_ERROR(dataset.contiguous ? Place(size, *element, part)
                                             : AddDecoded(dataset, size, part));
       const bool fresh = counted_.insert(part.address).second;
       if (fresh) declared_ = CheckedAdd(declared_, size).value_or(~std::uint64_t{0});
+    }
+    if (!dataset.problem.empty()) {
+      problems_.emplace(static_cast<std::uint32_t>(objects_.size()), Unsupported(dataset.problem));
     }
     objects_.push_back(std::move(object));
     parts_.push_back(std::move(part));
@@ -192,7 +181,7 @@ class Hdf5Source final : public TensorSource {
     return OkStatus();
   }
 
-  Status AddDecoded(const Dataset& dataset, std::uint64_t size, Part& part) {
+  Status AddDecoded(Dataset& dataset, std::uint64_t size, Part& part) {
     const std::uint64_t width = size / *ElementCount(dataset.shape);
     std::uint64_t most = block_ / width, touched = ~std::uint64_t{0};
     Shape chunk = dataset.chunk;
@@ -209,7 +198,7 @@ class Hdf5Source final : public TensorSource {
     part.decoded = true;
     part.blocks = Cut(dataset.shape, chunk, most, touched);
     if (part.blocks.decoded > kMostDecoded) {
-      part.problem =
+      dataset.problem =
           "a row of its chunks takes more than a quarter of the memory limit, and each "
           "chunk would have to be decoded " +
           std::to_string(part.blocks.decoded) +

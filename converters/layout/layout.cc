@@ -20,8 +20,6 @@ namespace {
 // ranges are larger: serving one may cost more than its bytes.
 constexpr std::uint64_t kRawRange = std::uint64_t{256} << 10;
 constexpr std::uint64_t kRange = std::uint64_t{4} << 20;
-constexpr std::uint64_t kSmall = std::uint64_t{256} << 10;  // pieces are gathered up to this
-constexpr std::size_t kMostParts = 256;                     // of one batch
 constexpr std::array<std::byte, 4096> kZeros{};
 
 using PieceList = std::vector<std::span<const std::byte>>;
@@ -36,24 +34,17 @@ void AddZeros(std::uint64_t count, PieceList& pieces) {
 
 // A range of a piece on its way.
 struct Part {
-  std::uint32_t piece = 0;           // its index in the layout
-  bool first = false, last = false;  // of its piece
-  std::uint64_t offset = 0;          // in the component
-  std::uint64_t count = 0;           // of bytes
-  ByteSource* from = nullptr;        // where the bytes lie as they are, if they do
-  std::uint64_t from_offset = 0;
+  std::uint32_t piece = 0;                // its index in the layout
+  bool first = false, last = false;       // of its piece
+  std::uint64_t offset = 0;               // in the component
+  std::uint64_t count = 0;                // of bytes
+  std::uint64_t place = 0;                // in the file, of what precedes it
   std::span<const std::byte> bytes = {};  // in the batch's buffer, once read
   std::uint32_t crc = 0;                  // of them, if the layout asks for it
   std::vector<std::byte> trailer = {};    // what follows them, if they are the last of their piece
 };
 
-// Consecutive parts that travel together.
-struct Batch final : Task {
-  std::vector<Part> parts;
-  std::uint64_t count = 0;  // bytes of all parts
-  std::uint64_t place = 0;  // in the file, of what precedes the first part
-  Buffer buffer;
-};
+using Batch = BatchOf<Part>;
 
 // Blobs that several pieces are made of (tied weights, aliases) and that do not lie in the source as they are, so that
 // serving one costs more than copying it: each is read once and kept. Thread-safe.
@@ -107,62 +98,39 @@ class SharedBlobs {
   std::unordered_map<std::uint32_t, std::shared_ptr<Blob>> blobs_;  // by piece
 };
 
-// Fills a batch's buffer, part after part.
-class BatchReader {
+class ReadStage final : public StageOf<Batch> {
  public:
-  BatchReader(TensorSource& source, const FileLayout& layout, BufferPool& pool,
-              std::uint64_t shared_bytes)
+  ReadStage(TensorSource& source, const FileLayout& layout, BufferPool& pool,
+            std::uint64_t shared_bytes)
       : source_(source), layout_(layout), pool_(pool), shared_(source, layout, shared_bytes) {}
+  StageOrder order() const override { return StageOrder::kIfOrdered; }
 
-  Status Read(Batch& batch) {
-    if (batch.count > 0) batch.buffer = pool_.Take(batch.count);
-    std::span<std::byte> free = batch.buffer.bytes();
-    for (std::size_t i = 0; i < batch.parts.size();) {
-      const auto run = std::span(batch.parts).subspan(i, RunOfNeighbours(batch.parts, i));
-      ZT_RETURN_IF_ERROR(ReadRun(run, free));
-      i += run.size();
+  Status Process(Batch& batch) override {
+    batch.input = pool_.Take(batch.bytes);
+    std::span<std::byte> free = batch.input.bytes();
+    std::vector<RangeToRead> ranges;
+    for (Part& part : batch.ranges) {
+      const std::span<std::byte> out = free.first(part.count);
+      free = free.subspan(part.count);
+      ranges.push_back(source_.RangeAt(layout_.pieces[part.piece].source, part.offset, out));
+      part.bytes = out;
+    }
+    ZT_RETURN_IF_ERROR(ReadRanges(
+        ranges, [&](std::size_t i) { return ReadPart(batch.ranges[i], ranges[i].bytes); }));
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      Part& part = batch.ranges[i];
+      if (const auto& change = layout_.pieces[part.piece].change) change(ranges[i].bytes);
+      if (layout_.trailer != nullptr) part.crc = Crc32(0, part.bytes);
     }
     return OkStatus();
   }
 
  private:
-  // How many parts from `first` on lie one after another in the same ByteSource.
-  static std::size_t RunOfNeighbours(std::span<const Part> parts, std::size_t first) {
-    std::size_t run = 1;
-    while (first + run < parts.size()) {
-      const Part &before = parts[first + run - 1], &next = parts[first + run];
-      if (next.from == nullptr || next.from != before.from || next.from->sequential()) break;
-      if (next.from_offset != before.from_offset + before.count) break;
-      ++run;
-    }
-    return run;
-  }
-
-  // Reads neighbours with one call into the first bytes of `free`, and takes these off it.
-  Status ReadRun(std::span<Part> run, std::span<std::byte>& free) {
-    std::uint64_t total = 0;
-    for (const Part& part : run) total += part.count;
-    const std::span<std::byte> all = free.first(total);
-    free = free.subspan(total);
-    // Which of the neighbours failed is not known: they are read one by one then, for the name.
-    const bool whole =
-        run.size() > 1 && run.front().from->ReadAt(run.front().from_offset, all).ok();
-    std::size_t at = 0;
-    for (Part& part : run) {
-      const auto out = all.subspan(at, part.count);
-      at += out.size();
-      const LayoutPiece& piece = layout_.pieces[part.piece];
-      if (!whole && !out.empty()) {
-        const Status status = shared_.Has(part.piece)
-                                  ? shared_.Read(part.piece, part.offset, out)
-                                  : source_.Read(piece.source, part.offset, out);
-        ZT_RETURN_IF_ERROR(AtTensor(source_, piece.source, status));
-      }
-      if (piece.change) piece.change(out);
-      part.bytes = out;
-      if (layout_.trailer != nullptr) part.crc = Crc32(0, out);
-    }
-    return OkStatus();
+  Status ReadPart(const Part& part, std::span<std::byte> out) {
+    const ComponentId id = layout_.pieces[part.piece].source;
+    return AtTensor(source_, id,
+                    shared_.Has(part.piece) ? shared_.Read(part.piece, part.offset, out)
+                                            : source_.Read(id, part.offset, out));
   }
 
   TensorSource& source_;
@@ -171,25 +139,13 @@ class BatchReader {
   SharedBlobs shared_;
 };
 
-class ReadStage final : public StageOf<Batch> {
- public:
-  explicit ReadStage(BatchReader& reader) : reader_(reader) {}
-  Status Process(Batch& batch) override {
-    if (!batch.buffer.empty()) return OkStatus();  // read already, where order mattered
-    return reader_.Read(batch);
-  }
-
- private:
-  BatchReader& reader_;
-};
-
 // Puts the CRCs of a piece's parts together and asks for what follows it.
 class TrailerStage final : public StageOf<Batch> {
  public:
   explicit TrailerStage(LayoutTrailer& trailer) : trailer_(trailer) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status Process(Batch& batch) override {
-    for (Part& part : batch.parts) {
+    for (Part& part : batch.ranges) {
       crc_ = part.first ? part.crc : CombineCrc32(crc_, part.crc, part.bytes.size());
       if (part.last) part.trailer = trailer_.AfterPiece(part.piece, crc_);
     }
@@ -209,7 +165,7 @@ class WriteStage final : public StageOf<Batch> {
   }
   Status Process(Batch& batch) override {
     PieceList pieces;
-    for (const Part& part : batch.parts) {
+    for (const Part& part : batch.ranges) {
       const LayoutPiece& piece = layout_.pieces[part.piece];
       if (part.first) {
         pieces.emplace_back(piece.before);
@@ -218,7 +174,7 @@ class WriteStage final : public StageOf<Batch> {
       pieces.push_back(part.bytes);
       pieces.emplace_back(part.trailer);
     }
-    return Write(batch.place, pieces);
+    return Write(batch.ranges.front().place, pieces);
   }
   // What follows the last piece.
   Status End(std::uint64_t place) {
@@ -239,23 +195,6 @@ class WriteStage final : public StageOf<Batch> {
   Sink& sink_;
 };
 
-// Reports what has been written, in order.
-class ProgressStage final : public StageOf<Batch> {
- public:
-  explicit ProgressStage(const LayoutOptions& options) : options_(options) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Batch& batch) override {
-    if (options_.cancelled != nullptr && *options_.cancelled) return Cancelled("interrupted");
-    done_ += batch.count;
-    if (options_.progress) options_.progress(done_);
-    return OkStatus();
-  }
-
- private:
-  const LayoutOptions& options_;
-  std::uint64_t done_ = 0;
-};
-
 class LayoutWriter {
  public:
   LayoutWriter(TensorSource& source, const FileLayout& layout, Sink& sink,
@@ -263,33 +202,31 @@ class LayoutWriter {
       : source_(source),
         layout_(layout),
         pool_(MemoryFor(options.memory_bytes, options.threads) / 2),
-        reader_(source, layout, pool_, MemoryFor(options.memory_bytes, options.threads) / 4),
         write_(std::make_shared<WriteStage>(layout, sink)),
-        pipeline_(Stages(options),
-                  {.threads = options.threads == 0 ? UsableThreads() : options.threads,
-                   .window_bytes = MemoryFor(options.memory_bytes, options.threads) / 2}) {}
+        pipeline_(Stages(options), {.threads = options.threads,
+                                    .memory_bytes = options.memory_bytes,
+                                    .cancelled = options.cancelled,
+                                    .progress = options.progress}) {}
 
   Status Run() {
-    // What goes wrong here does not hide the error of a batch that is under way.
-    if (const Status status = AddPieces(); !status.ok()) pipeline_.Fail(status);
-    ZT_RETURN_IF_ERROR(pipeline_.Drain());
+    ZT_RETURN_IF_ERROR(pipeline_.Drain(AddPieces()));
     return write_->End(at_);
   }
 
  private:
   PipelineOf<Batch>::Stages Stages(const LayoutOptions& options) {
-    PipelineOf<Batch>::Stages stages = {std::make_shared<ReadStage>(reader_)};
+    PipelineOf<Batch>::Stages stages = {std::make_shared<ReadStage>(
+        source_, layout_, pool_, MemoryFor(options.memory_bytes, options.threads) / 4)};
     if (layout_.trailer != nullptr) {
       stages.push_back(std::make_shared<TrailerStage>(*layout_.trailer));
     }
     stages.push_back(write_);
-    stages.push_back(std::make_shared<ProgressStage>(options));
     return stages;
   }
 
   Status AddPieces() {
     for (std::uint32_t i = 0; i < layout_.pieces.size(); ++i) ZT_RETURN_IF_ERROR(AddPiece(i));
-    return Send();
+    return OkStatus();
   }
 
   Status AddPiece(std::uint32_t index) {
@@ -313,52 +250,25 @@ class LayoutWriter {
       part.first = at == piece.offset;
       part.offset = at;
       part.count = std::min(end - at, range - (at + shift) % range);
-      if (extent && extent->bytes != nullptr) {
-        part.from = extent->bytes;
-        part.from_offset = extent->offset + at;
-      }
       at += part.count;
       part.last = at == end;
-      ZT_RETURN_IF_ERROR(AddPart(std::move(part), ordered));
+      part.place = at_;
+      if (part.first) at_ += piece.before.size() + piece.zeros;
+      at_ += part.count;
+      if (part.last && layout_.trailer != nullptr) at_ += layout_.trailer->BytesAfter(index);
+      const RangeCost cost = {
+          .bytes = part.count, .weight = part.count + sizeof(Part), .ordered = ordered};
+      ZT_RETURN_IF_ERROR(pipeline_.Add(std::move(part), cost));
     } while (at < end);
     return OkStatus();
-  }
-
-  Status AddPart(Part part, bool ordered) {
-    if (batch_ != nullptr && (batch_->count + part.count > kSmall || ordered != ordered_ ||
-                              batch_->parts.size() == kMostParts)) {
-      ZT_RETURN_IF_ERROR(Send());
-    }
-    if (batch_ == nullptr) {
-      batch_ = std::make_unique<Batch>();
-      batch_->place = at_;
-    }
-    ordered_ = ordered;
-    const LayoutPiece& piece = layout_.pieces[part.piece];
-    if (part.first) at_ += piece.before.size() + piece.zeros;
-    at_ += part.count;
-    if (part.last && layout_.trailer != nullptr) at_ += layout_.trailer->BytesAfter(part.piece);
-    batch_->count += part.count;
-    batch_->weight += part.count + sizeof(Part);
-    batch_->parts.push_back(std::move(part));
-    return OkStatus();
-  }
-
-  Status Send() {
-    if (batch_ == nullptr) return OkStatus();
-    if (ordered_) ZT_RETURN_IF_ERROR(reader_.Read(*batch_));
-    return pipeline_.Submit(std::exchange(batch_, nullptr));
   }
 
   TensorSource& source_;
   const FileLayout& layout_;
   BufferPool pool_;
-  BatchReader reader_;
-  std::unique_ptr<Batch> batch_;
   std::uint64_t at_ = 0;  // in the file, of what comes next
-  bool ordered_ = false;
   std::shared_ptr<WriteStage> write_;
-  PipelineOf<Batch> pipeline_;
+  RangePipeline<Batch> pipeline_;
 };
 
 // A source that cannot seek gives its components in their order, each once.

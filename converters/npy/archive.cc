@@ -1,12 +1,12 @@
-// zt.convert.npy — planning an .npz archive, of arrays or of one scipy sparse matrix.
+// zt.convert.npy — planning an .npy file, or an .npz archive of arrays or of one scipy sparse matrix.
 module;
 
+#include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
 import zt.std;
-import :plan;
 import zt.convert.layout;
 import zt.convert.zip;
 import zt.core;
@@ -15,7 +15,80 @@ import zt.source;
 namespace zt {
 namespace {
 
-using namespace npy::internal;
+// numpy's name for an element, "<f4"; elements without one are as many bytes, "|V2".
+struct DescrText {
+  std::string text;
+  bool named = true;
+};
+DescrText DescrOf(const ElementType& element) {
+  const std::size_t width = ByteWidth(element.dtype);
+  if (element.type == "complex64") return {"<c8"};
+  if (element.type == "complex128") return {"<c16"};
+  if (!element.type.empty() || element.dtype == DType::kBF16)
+    return {"|V" + std::to_string(width), false};
+  const char kind = element.dtype == DType::kBool ? 'b'
+                    : IsFloat(element.dtype)      ? 'f'
+                    : IsSignedInt(element.dtype)  ? 'i'
+                                                  : 'u';
+  return {std::string(width == 1 ? "|" : "<") + kind + std::to_string(width)};
+}
+
+// The bytes before an array in C order, as numpy.save writes them: a multiple of 64.
+std::vector<std::byte> EncodeHeader(std::string_view descr, std::span<const std::uint64_t> shape) {
+  constexpr std::size_t kPrefix = 10, kAlignment = 64;
+  constexpr std::size_t kGrowth = 21;  // numpy leaves room for the first dimension to grow
+  std::string text = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) text += ' ';
+    text += std::to_string(shape[i]);
+    if (i + 1 < shape.size() || shape.size() == 1) text += ',';
+  }
+  text += "), }";
+  if (!shape.empty()) text.append(kGrowth - std::to_string(shape[0]).size(), ' ');
+  const std::size_t unpadded = kPrefix + text.size() + 1;
+  text.append((unpadded + kAlignment - 1) / kAlignment * kAlignment - unpadded, ' ');
+  text += '\n';
+  std::string out("\x93NUMPY\x01\x00", 8);
+  out += static_cast<char>(text.size() & 255);
+  out += static_cast<char>(text.size() >> 8);
+  out += text;
+  const auto bytes = std::as_bytes(std::span(out));
+  return {bytes.begin(), bytes.end()};
+}
+
+// OK if the object is one array that numpy's header describes as it is.
+Status CheckDense(const Object& object) {
+  if (object.format != "dense" || object.components.size() != 1) {
+    return Unsupported("format " + Quote(object.format) + " is not an array" +
+                       (object.format.starts_with("gguf.") ? "; convert it with --dequantize first"
+                        : object.format.starts_with("sparse")
+                            ? "; a sparse matrix is an .npz of its own"
+                            : ""));
+  }
+  const Component& data = object.components.front();
+  if (data.bytes == kUnknownSize) return Unsupported("its size is not known in advance");
+  if (!data.element.type.empty() && FindLogicalType(data.element.type) == nullptr) {
+    return Unsupported("type " + Quote(data.element.type) +
+                       " is not known, so numpy cannot be told what its bytes are");
+  }
+  // The header states shape and element; what follows it must be as long.
+  const auto bytes = DenseBytes(object.shape, data.element);
+  if (!bytes || *bytes != data.bytes) {
+    return InvalidData("shape " + ToString(object.shape) + " of " +
+                       std::string(Name(data.element)) + " does not fit its " +
+                       std::to_string(data.bytes) + " bytes");
+  }
+  return OkStatus();
+}
+
+// The three letters of scipy's format, if the object is the array 'data' of a sparse archive kept as plain arrays.
+const std::string* ScipyFormatOf(const Object& object) {
+  const Value* value = FindMember(object.attributes, kScipyFormat);
+  const std::string* format = value == nullptr ? nullptr : value->AsString();
+  return object.name == "data" && format != nullptr && format->size() == 3 ? format : nullptr;
+}
+
+// ---- zip archives ----------------------------------------------------------------------------------------------
 
 constexpr std::uint64_t kMax32 = 0xffffffff;
 constexpr std::size_t kMaxEntryName = 65000;  // a directory record has at most 65535 bytes
@@ -27,7 +100,8 @@ constexpr std::uint64_t kMaxI64 = std::numeric_limits<std::int64_t>::max();
 using Bytes = std::vector<std::byte>;
 
 void Put(std::uint64_t value, std::size_t width, Bytes& out) {
-  for (std::size_t i = 0; i < width; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
+  out.resize(out.size() + width);
+  zt::internal::StoreLittle(value, width, &out[out.size() - width]);
 }
 void Put(std::string_view text, Bytes& out) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -360,6 +434,53 @@ StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::ui
     ZT_RETURN_IF_ERROR(WithTensor(add(), object.name));
   }
   return plan.Finish(NpyLosses(source, objects));
+}
+
+// What a file of these objects does not say, in at most two lines: types without a name, and attributes.
+std::vector<std::string> NpyLosses(const TensorSource& source,
+                                   std::span<const std::uint32_t> objects) {
+  std::vector<std::string> types;  // each once
+  std::uint64_t unnamed = 0;
+  for (const std::uint32_t index : objects) {
+    const Object& object = source.objects()[index];
+    if (object.components.size() != 1) continue;  // a sparse matrix has types that numpy knows
+    const ElementType& element = object.components.front().element;
+    if (DescrOf(element).named) continue;
+    ++unnamed;
+    if (std::ranges::find(types, Name(element)) == types.end()) types.emplace_back(Name(element));
+  }
+  std::vector<std::string> lines;
+  if (unnamed > 0) {
+    std::string list;
+    for (const std::string& type : types) list += (list.empty() ? "" : ", ") + type;
+    const bool numbers = std::ranges::any_of(types, [](std::string_view type) {
+      return type == "bf16" || (type.starts_with("f8_") && type != "f8_e8m0");
+    });
+    const bool wide = std::ranges::find(types, "bf16") != types.end();
+    const bool narrow = types.size() > (wide ? 1u : 0u);
+    lines.push_back("numpy has no name for " + list + ": " + std::to_string(unnamed) +
+                    (unnamed == 1 ? " array is" : " arrays are") + " written as '|V'" +
+                    (numbers ? "; for float32: 'ztstream convert --dtype f32' first" : "") +
+                    "; in numpy: " + (wide ? ".view('<u2')" : "") + (wide && narrow ? " or " : "") +
+                    (narrow ? ".view('u1')" : "") + " is the bits");
+  }
+  static constexpr std::string_view kKept[] = {kScipyFormat, kScipyIsArray};
+  std::string lost = LostAttributes(source, objects, kKept, "numpy's files do not keep");
+  if (!lost.empty()) lines.push_back(std::move(lost));
+  return lines;
+}
+
+StatusOr<FileLayout> PlanNpy(const TensorSource& source, std::uint32_t index) {
+  const Object& object = source.objects()[index];
+  ZT_RETURN_IF_ERROR(WithTensor(CheckDense(object), object.name));
+  const Component& data = object.components.front();
+  FileLayout layout;
+  layout.pieces.push_back({.before = EncodeHeader(DescrOf(data.element).text, object.shape),
+                           .source = {index, 0},
+                           .bytes = data.bytes});
+  layout.bytes = layout.pieces.front().before.size() + data.bytes;
+  layout.warnings = NpyLosses(source, std::span(&index, 1));
+  return layout;
 }
 
 }  // namespace zt

@@ -7,21 +7,6 @@ import zt.source;
 
 namespace zt::npy::internal {
 
-// A value of the subset of Python's literals that headers are made of. Strings, integers, True,
-// False, None, tuples, lists and dicts; a dict's items are its keys and values in turn.
-struct Literal {
-  enum class Kind { kString, kInt, kBool, kNone, kTuple, kList, kDict };
-  Kind kind = Kind::kNone;
-  std::string text;             // kString
-  std::uint64_t magnitude = 0;  // kInt
-  bool negative = false;        // kInt
-  bool truth = false;           // kBool
-  std::vector<Literal> items;   // kTuple, kList, kDict
-};
-
-// The one literal `text` holds, blanks around it allowed. kDataLoss with the position otherwise.
-StatusOr<Literal> ParseLiteral(std::string_view text);
-
 // numpy's array-protocol type string taken apart: "<f4" is {'<', 'f', 4}.
 struct Descr {
   char order = 0;           // '<' '>' '|' '=', or 0 where the header does not say it

@@ -1,14 +1,16 @@
-// zt.convert.npy — .npy files, alone and by the folder.
+// zt.convert.npy — arrays by range; .npy files, alone and by the folder, and .npz archives.
 module;
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.npy;
 
 import zt.std;
-import :array;
 import :arrays;
 import :header;
+import zt.convert.strided;
+import zt.convert.zip;
 import zt.core;
 import zt.source;
 
@@ -19,8 +21,7 @@ Status ArraySource::Add(std::string name, std::shared_ptr<ByteSource> bytes, con
                         const ArrayType& type) {
   ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::move(name), header.shape, type.element));
   ZT_RETURN_IF_ERROR(ValidateObject(object));
-  ZT_ASSIGN_OR_RETURN(auto reader,
-                      ArrayReader::Make(std::move(bytes), header, type, memory_limit_, bands_));
+  ZT_ASSIGN_OR_RETURN(auto reader, ArrayReader::Make(std::move(bytes), header, type, memory_));
   objects_.push_back(std::move(object));
   readers_.push_back(std::move(reader));
   return OkStatus();
@@ -36,33 +37,19 @@ void ArraySource::AddUnreadable(std::string name, std::string_view file, std::st
   object.components.push_back({"data", {DType::kU8, ""}, bytes});
   objects_.push_back(std::move(object));
   readers_.push_back(nullptr);
-  unreadable_.emplace(index, Unreadable{std::string(file), std::move(why)});
-}
-
-Status ArraySource::CheckReadable(std::uint32_t object) const {
-  const auto found = unreadable_.find(object);
-  return found == unreadable_.end() ? OkStatus() : found->second.why;
+  unreadable_.emplace(index, file);
+  problems_.emplace(index, std::move(why));
 }
 
 const std::string& ArraySource::file(ComponentId id) const {
   if (id.object >= readers_.size()) return file_;
   const auto& reader = readers_[id.object];
-  return reader != nullptr ? reader->bytes().name() : unreadable_.at(id.object).file;
+  return reader != nullptr ? reader->bytes().name() : unreadable_.at(id.object);
 }
 
 Status ArraySource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
-  ZT_RETURN_IF_ERROR(CheckReadable(id.object));
+  ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
   return readers_[id.object]->Read(offset, out);
-}
-
-std::string ListNames(std::string_view what, std::span<const std::string> names) {
-  constexpr std::size_t kMost = 20;
-  std::string line(what);
-  for (const std::string& name : names.first(std::min(names.size(), kMost))) {
-    line += " " + Quote(name);
-  }
-  if (names.size() > kMost) line += " and " + std::to_string(names.size() - kMost) + " more";
-  return line;
 }
 
 namespace {
@@ -132,55 +119,30 @@ class NpySource final : public ArraySource {
   }
 };
 
-// Keeps the files used last open, so that a folder may hold more than a process may open.
-class OpenFiles {
- public:
-  StatusOr<std::shared_ptr<ByteSource>> Get(const std::string& path) {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(files_.begin(), files_.end(),
-                                    [&](const auto& file) { return file->name() == path; });
-    if (found != files_.end()) {
-      files_.splice(files_.begin(), files_, found);
-    } else {
-      ZT_ASSIGN_OR_RETURN(auto file, OpenFile(path));
-      files_.push_front(std::move(file));
-      if (files_.size() > kMaxOpen) files_.pop_back();  // who reads it holds it until done
-    }
-    return files_.front();
-  }
-
- private:
-  static constexpr std::size_t kMaxOpen = 64;
-  std::mutex mutex_;
-  std::list<std::shared_ptr<ByteSource>> files_;
-};
-
-// A file that is open only while it is used.
+// A file that is open only while it is read, so that a folder may hold more than a process may open.
 class FolderFile final : public ByteSource {
  public:
-  FolderFile(std::shared_ptr<OpenFiles> files, std::string path, std::uint64_t size)
-      : files_(std::move(files)), path_(std::move(path)), size_(size) {}
+  FolderFile(std::string path, std::uint64_t size) : path_(std::move(path)), size_(size) {}
   const std::string& name() const override { return path_; }
   std::optional<std::uint64_t> size() const override { return size_; }
   bool sequential() const override { return false; }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));
+    ZT_ASSIGN_OR_RETURN(const auto file, OpenFile(path_));
     return file->ReadAt(offset, out);
   }
-  Status CheckUnchanged() override {
-    ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));
-    return file->size() == size_ ? file->CheckUnchanged()
-                                 : InvalidData("its size has changed since it was opened");
-  }
   Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
-    ZT_ASSIGN_OR_RETURN(const auto file, files_->Get(path_));
+    ZT_ASSIGN_OR_RETURN(const auto file, OpenFile(path_));
     return file->ReadScattered(offset, parts);
+  }
+  Status CheckUnchanged() override {
+    ZT_ASSIGN_OR_RETURN(const auto file, OpenFile(path_));
+    return file->size() == size_ ? OkStatus()
+                                 : InvalidData("its size has changed since it was opened");
   }
 
  private:
-  std::shared_ptr<OpenFiles> files_;
-  std::string path_;
-  std::uint64_t size_;
+  const std::string path_;
+  const std::uint64_t size_;
 };
 
 }  // namespace
@@ -214,22 +176,199 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
   std::sort(others.begin(), others.end());
 
   auto source = std::make_unique<npy::internal::NpySource>(options.memory_limit);
-  auto files = std::make_shared<npy::internal::OpenFiles>();
   for (const std::filesystem::path& file : arrays) {
     const std::string name = file.stem().string();
     const std::string leaf = file.filename().string();
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, leaf, options), leaf));
-    const auto opened = files->Get(file.string());
+    const auto opened = OpenFile(file.string());
     if (!opened.ok()) return Annotate(WithTensor(opened.status(), name), leaf);
-    auto bytes = std::make_shared<npy::internal::FolderFile>(files, file.string(),
-                                                             (*opened)->size().value_or(0));
+    auto bytes = std::make_shared<npy::internal::FolderFile>(file.string(), *(*opened)->size());
     ZT_RETURN_IF_ERROR(
         Annotate(WithTensor(source->AddFileOfFolder(name, bytes, options), name), leaf));
   }
-  if (!others.empty()) {
-    source->AddWarning(npy::internal::ListNames("files left out:", others));
+  NameList left_out;
+  for (const std::string& name : others) left_out.Add(Quote(name));
+  if (!left_out.empty()) source->AddWarning("files left out: " + left_out.Text());
+  return source;
+}
+
+}  // namespace zt
+
+namespace zt::npy::internal {
+
+StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSource> bytes,
+                                                         const Header& header,
+                                                         const ArrayType& type,
+                                                         const ArrayMemory& memory) {
+  std::unique_ptr<ArrayReader> reader(new ArrayReader);
+  const auto size = DenseBytes(header.shape, type.element);
+  if (!size || !CheckedAdd(*size, header.size)) {
+    return InvalidData("shape " + ToString(header.shape) + " overflows 64 bits");
+  }
+  reader->bytes_ = std::move(bytes);
+  reader->type_ = type;
+  reader->data_ = header.size;
+  reader->size_ = *size;
+  Shape shape;  // without dimensions of 1
+  for (const std::uint64_t dim : header.shape) {
+    if (dim != 1) shape.push_back(dim);
+  }
+  reader->fortran_ = header.fortran_order && shape.size() > 1 && *size > 0;
+  if (*size == 0 || reader->direct()) return reader;
+  if (reader->sequential() && reader->fortran_) {
+    if (*size > memory.held->room()) {
+      return Unsupported("it is in Fortran order, and its " + std::to_string(*size) +
+                         " bytes cannot be read twice here (a pipe or a deflated entry): they "
+                         "would have to be held, and half the memory limit is " +
+                         std::to_string(memory.held->room()) +
+                         "; raise the limit, or give an uncompressed file");
+    }
+    reader->held_ = HeldBytes::Hold(memory.held, reader->bytes_, header.size, *size);
+  }
+  Shape strides(shape.size());
+  std::uint64_t stride = 1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::size_t k = reader->fortran_ ? i : shape.size() - 1 - i;
+    strides[k] = stride;
+    stride *= shape[k];
+  }
+  reader->view_ = std::make_unique<StridedView>(
+      reader->held_ != nullptr ? *reader->held_ : *reader->bytes_, header.size,
+      CollapseAxes(shape, strides), StridedView::Elements{type.width, type.swap}, memory.bands);
+  return reader;
+}
+
+Status ArrayReader::Read(std::uint64_t offset, std::span<std::byte> out) {
+  if (out.empty()) return OkStatus();
+  return view_ != nullptr ? view_->Read(offset, out) : bytes_->ReadAt(data_ + offset, out);
+}
+
+}  // namespace zt::npy::internal
+
+namespace zt {
+namespace npy::internal {
+namespace {
+
+class NpzSource final : public ArraySource {
+ public:
+  NpzSource(std::shared_ptr<ZipArchive> archive, std::uint64_t memory_limit)
+      : ArraySource("npz", memory_limit), archive_(std::move(archive)) {}
+
+  // What is well formed but cannot be served is listed, so that the others can be had without it.
+  Status AddEntry(const EntryArray& array, const InputOptions& options) {
+    entries_.push_back(array.index);
+    const Status status = array.unreadable.ok() ? AddArray(array, options) : array.unreadable;
+    if (status.code() != StatusCode::kUnimplemented) return status;
+    const std::uint64_t size = archive_->entries()[array.index].size;
+    AddUnreadable(array.name, archive_->name(), DescrName(array.header.descr), array.header.shape,
+                  size - std::min(size, array.header.size), status);
+    return OkStatus();
+  }
+
+  Status Finish() override {
+    ZT_RETURN_IF_ERROR(WithFile(archive_->CheckUnchanged(), archive_->name()));
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (readers_[i] == nullptr) continue;
+      ZT_RETURN_IF_ERROR(AtTensor(*this, {static_cast<std::uint32_t>(i), 0},
+                                  archive_->Verify(entries_[i], readers_[i]->data())));
+    }
+    return OkStatus();
+  }
+
+ private:
+  Status AddArray(const EntryArray& array, const InputOptions& options) {
+    ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(array.header.descr, options.void_type));
+    ZT_ASSIGN_OR_RETURN(auto bytes, archive_->OpenEntry(array.index));
+    const std::uint64_t entry_size = *bytes->size();
+    ZT_RETURN_IF_ERROR(Add(array.name, std::move(bytes), array.header, type));
+    const std::uint64_t needed = array.header.size + readers_.back()->size();
+    if (needed != entry_size) {
+      return InvalidData("its header declares " + std::to_string(needed) +
+                         " bytes, its entry has " + std::to_string(entry_size));
+    }
+    return OkStatus();
+  }
+
+  std::shared_ptr<ZipArchive> archive_;
+  std::vector<std::size_t> entries_;  // of each object
+};
+
+struct Listing {
+  std::vector<EntryArray> arrays;
+  NameList others;
+};
+
+// Tells arrays from other entries by their first bytes, as numpy does, whatever their names.
+StatusOr<Listing> ListArrays(ZipArchive& archive) {
+  constexpr std::string_view kSuffix = ".npy";
+  Listing listing;
+  std::unordered_set<std::string_view, zt::internal::NameHash> names;
+  for (std::size_t i = 0; i < archive.entries().size(); ++i) {
+    const ZipEntry& entry = archive.entries()[i];
+    std::string_view name = entry.name;
+    if (name.ends_with('/')) continue;  // a folder
+    const bool claims = name.ends_with(kSuffix);
+    if (claims) name.remove_suffix(kSuffix.size());
+    // The entry is opened again when it is read: a deflated one holds buffers from its first byte on.
+    auto bytes = archive.OpenEntry(i);
+    StatusOr<Header> header = bytes.ok() ? ReadHeader(**bytes) : bytes.status();
+    if (!header.ok()) {
+      const StatusCode code = header.status().code();
+      if (!claims && code != StatusCode::kUnavailable) {
+        listing.others.Add(Quote(entry.name));
+        continue;
+      }
+      // A read error is an error of the whole file: it does not tell what the entry is.
+      if (code != StatusCode::kUnimplemented) return WithTensor(header.status(), name);
+    }
+    if (name.find('\0') != std::string_view::npos) {
+      return WithTensor(InvalidData("the name holds a NUL"), name);
+    }
+    if (!names.insert(name).second) {
+      return InvalidData(TensorContext(name) + " is in the archive twice");
+    }
+    listing.arrays.push_back(
+        {i, std::string(name), header.ok() ? *header : Header{}, header.status()});
+  }
+  return listing;
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> bytes,
+                                                   const std::string& stem,
+                                                   const InputOptions& options) {
+  ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
+  ZT_ASSIGN_OR_RETURN(const Listing listing, ListArrays(*archive));
+  if (listing.arrays.empty() && !listing.others.empty()) {
+    return Unsupported("the zip archive holds no .npy array, but " + listing.others.Text());
+  }
+  ZT_ASSIGN_OR_RETURN(const auto sparse, ScipyFormat(*archive, listing.arrays));
+  if (sparse && !options.keep_sparse) {
+    return WithTensor(
+        OpenScipy(archive, listing.arrays, *sparse, stem, options.void_type, options.memory_limit),
+        stem);
+  }
+  auto source = std::make_unique<NpzSource>(archive, options.memory_limit);
+  for (const EntryArray& array : listing.arrays) {
+    if (sparse && array.name == "format") continue;  // a string; kept as an attribute below
+    ZT_RETURN_IF_ERROR(WithTensor(source->AddEntry(array, options), array.name));
+    if (sparse && array.name == "data") {
+      Object& data = source->object(source->objects().size() - 1);
+      SetMember(data.attributes, kScipyFormat, *sparse);
+    }
+  }
+  if (!listing.others.empty()) {
+    source->AddWarning("entries that are not arrays left out: " + listing.others.Text());
   }
   return source;
+}
+
+}  // namespace
+}  // namespace npy::internal
+
+StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> bytes,
+                                                const std::string& stem,
+                                                const InputOptions& options) {
+  return npy::internal::OpenArrays(std::move(bytes), stem, options);
 }
 
 }  // namespace zt

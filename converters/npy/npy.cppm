@@ -16,8 +16,9 @@ inline constexpr std::string_view kScipyIsArray = "scipy_is_array";
 // The attribute of the array 'data' of a sparse .npz whose arrays were kept as they are: "csr", "bsr" ...
 inline constexpr std::string_view kScipyFormat = "scipy_format";
 
-// InputOptions::memory_limit is for one array while it is re-sorted, and for twice what all hold while they are transposed
-// from Fortran order. Arrays beyond it are read in several passes; those that cannot be (pipes, deflated entries) are refused.
+// InputOptions::memory_limit is for what all arrays hold while they are transposed from Fortran order, in several passes where
+// they are larger; those that cannot be read twice (pipes, deflated entries) are refused where one takes more than half of it.
+// It is also for a sparse matrix that has to be sorted, which is refused beyond it.
 // Errors of these functions name the tensor, and in a folder the file; those of Finish name the file. What is malformed
 // is kDataLoss. Arrays that are not tensors (object, structured, string, date, long double) are kUnimplemented: OpenNpy
 // refuses them, the others list them with the format "npy." and their dtype,

@@ -6,17 +6,186 @@ module;
 module zt.convert.npy;
 
 import zt.std;
-import :array;
 import :arrays;
 import :header;
-import :sparse;
 import zt.convert.strided;
 import zt.convert.zip;
 import zt.core;
 import zt.source;
+import zt.transform;
 
 namespace zt::npy::internal {
 namespace {
+
+constexpr std::size_t kScan = 32768;  // indices to look at in one go
+
+// Pointers of compressed rows or columns, ascending from 0.
+using PointerArray = std::shared_ptr<const std::vector<std::uint64_t>>;
+
+// Integers of any width as u64, each less than `bound`.
+class IndexArray {
+ public:
+  IndexArray(std::unique_ptr<ArrayReader> array, DType dtype, std::uint64_t bound)
+      : array_(std::move(array)), dtype_(dtype), bound_(bound) {}
+
+  // Elements out of bounds, and negative ones, are kDataLoss.
+  Status Get(std::uint64_t first, std::span<std::uint64_t> out) {
+    const std::size_t width = ByteWidth(dtype_);
+    std::vector<std::byte> raw(out.size() * width);
+    ZT_RETURN_IF_ERROR(array_->Read(first * width, raw));
+    ZT_RETURN_IF_ERROR(WidenToU64(raw, dtype_, out));
+    for (const std::uint64_t index : out) {
+      if (index >= bound_) {
+        return InvalidData("index " + std::to_string(index) + " is not below the dimension, " +
+                           std::to_string(bound_));
+      }
+    }
+    return OkStatus();
+  }
+
+  bool sequential() const { return array_->sequential(); }
+
+ private:
+  std::unique_ptr<ArrayReader> array_;
+  DType dtype_;
+  std::uint64_t bound_;
+};
+
+// Serves values and columns in row order, from memory; columns ascend within a row, and entries of the same place keep
+// their order.
+class SortedEntries {
+ public:
+  // `pointers` are the file's own, `rows` the result's.
+  SortedEntries(bool columns, PointerArray pointers, PointerArray rows, IndexArray indices,
+                std::unique_ptr<ArrayReader> data, std::size_t width)
+      : columns_(columns),
+        pointers_(std::move(pointers)),
+        rows_(std::move(rows)),
+        indices_(std::move(indices)),
+        data_(std::move(data)),
+        width_(width) {}
+
+  // Bytes of memory an entry takes.
+  static std::uint64_t Cost(std::size_t width) { return 2 * sizeof(std::uint64_t) + width; }
+  bool sequential() const { return indices_.sequential() || data_->sequential(); }
+
+  Status Read(bool values, std::uint64_t offset, std::span<std::byte> out) {
+    const std::lock_guard lock(mutex_);
+    if (order_.empty()) ZT_RETURN_IF_ERROR(Load());
+    const std::size_t width = values ? width_ : sizeof(std::uint64_t);
+    const auto from =
+        values ? std::span<const std::byte>(values_) : std::as_bytes(std::span(minor_));
+    return ReadUnits(offset, out, width, [&](std::uint64_t at, std::span<std::byte> whole) {
+      for (std::size_t i = 0; i < whole.size() / width; ++i) {
+        const std::uint64_t entry = order_[at / width + i];
+        std::memcpy(whole.data() + i * width, from.data() + entry * width, width);
+      }
+      if (!values) LittleEndian(whole, width);
+      return OkStatus();
+    });
+  }
+
+ private:
+  Status Load() {
+    const std::uint64_t count = rows_->back();
+    minor_.resize(count);
+    values_.resize(count * width_);
+    for (std::uint64_t at = 0; at < count; at += kScan) {
+      const auto step = std::min<std::uint64_t>(kScan, count - at);
+      ZT_RETURN_IF_ERROR(indices_.Get(at, std::span(minor_).subspan(at, step)));
+    }
+    ZT_RETURN_IF_ERROR(data_->Read(0, values_));
+    std::vector<std::uint64_t> order(count);
+    if (columns_) {  // they come in ascending order, so each row fills from its beginning
+      std::vector<std::uint64_t> next = *rows_;
+      for (std::uint64_t column = 0; column + 1 < pointers_->size(); ++column) {
+        for (std::uint64_t i = (*pointers_)[column]; i < (*pointers_)[column + 1]; ++i) {
+          order[next[std::exchange(minor_[i], column)]++] = i;
+        }
+      }
+    } else {
+      std::iota(order.begin(), order.end(), std::uint64_t{0});
+      for (std::size_t row = 0; row + 1 < rows_->size(); ++row) {
+        std::sort(order.begin() + static_cast<std::ptrdiff_t>((*rows_)[row]),
+                  order.begin() + static_cast<std::ptrdiff_t>((*rows_)[row + 1]),
+                  [&](std::uint64_t a, std::uint64_t b) {
+                    return std::pair(minor_[a], a) < std::pair(minor_[b], b);
+                  });
+      }
+    }
+    order_ = std::move(order);
+    return OkStatus();
+  }
+
+  const bool columns_;  // the file is csc
+  const PointerArray pointers_, rows_;
+  IndexArray indices_;
+  const std::unique_ptr<ArrayReader> data_;
+  const std::size_t width_;
+  std::mutex mutex_;
+  std::vector<std::uint64_t> minor_;  // columns, of the file's entries
+  std::vector<std::byte> values_;     // of the file's entries
+  std::vector<std::uint64_t> order_;  // the file's entries as they are served; empty before Load
+};
+
+// `count` indices of each array one after another, beginning with element first[i] of array i.
+struct WidenedIndices {
+  std::vector<IndexArray> arrays;
+  std::vector<std::uint64_t> first;
+  std::uint64_t count;
+
+  bool sequential() const {
+    return std::ranges::any_of(arrays, [](const IndexArray& array) { return array.sequential(); });
+  }
+  Status Read(std::uint64_t offset, std::span<std::byte> out) {
+    return ReadUnits(offset, out, 8, [&](std::uint64_t at, std::span<std::byte> whole) {
+      return ReadWhole(at / 8, whole);
+    });
+  }
+  Status ReadWhole(std::uint64_t element, std::span<std::byte> out) {
+    std::vector<std::uint64_t> indices;
+    for (; !out.empty(); element += indices.size()) {
+      const std::uint64_t which = element / count, at = element % count;
+      indices.resize(std::min<std::uint64_t>({out.size() / 8, count - at, kScan}));
+      ZT_RETURN_IF_ERROR(arrays[which].Get(first[which] + at, indices));
+      const auto bytes = std::as_writable_bytes(std::span(indices));
+      LittleEndian(bytes, 8);
+      std::ranges::copy(bytes, out.begin());
+      out = out.subspan(bytes.size());
+    }
+    return OkStatus();
+  }
+};
+
+// Serves one component of the matrix by range.
+struct ComponentReader {
+  bool sequential = false;
+  std::function<Status(std::uint64_t, std::span<std::byte>)> read;
+};
+
+template <class Reader>
+ComponentReader Serve(std::shared_ptr<Reader> reader) {
+  return {reader->sequential(), [reader](std::uint64_t offset, std::span<std::byte> out) {
+            return reader->Read(offset, out);
+          }};
+}
+
+ComponentReader Serve(bool values, std::shared_ptr<SortedEntries> entries) {
+  return {entries->sequential(), [=](std::uint64_t offset, std::span<std::byte> out) {
+            return entries->Read(values, offset, out);
+          }};
+}
+
+ComponentReader Serve(const PointerArray& rows) {
+  return {false, [rows](std::uint64_t offset, std::span<std::byte> out) {
+            return ReadUnits(offset, out, 8, [&](std::uint64_t at, std::span<std::byte> whole) {
+              std::ranges::copy(std::as_bytes(std::span(*rows)).subspan(at, whole.size()),
+                                whole.begin());
+              LittleEndian(whole, 8);
+              return OkStatus();
+            });
+          }};
+}
 
 class ScipySource final : public TensorSource {
  public:
@@ -26,7 +195,7 @@ class ScipySource final : public TensorSource {
         arrays_(arrays.begin(), arrays.end()),
         void_type_(std::move(void_type)),
         memory_limit_(memory_limit),
-        bands_(std::make_shared<StridedBands>(memory_limit / 2)) {}
+        memory_(memory_limit) {}
 
   Status Init(std::string_view format, std::string name) {
     ZT_ASSIGN_OR_RETURN(const Shape shape, ReadShape());
@@ -39,15 +208,14 @@ class ScipySource final : public TensorSource {
                          " is not supported (csr, csc and coo are); keep its arrays as they are "
                          "(--sparse keep), or convert it with tocsr()");
     }
-    std::vector<std::string> others;
+    NameList others;
     for (const EntryArray& array : arrays_) {
       if (used_.contains(array.index)) continue;
       if (array.name == "format" || array.name == "_is_array") continue;  // see IsSparseArray
-      others.push_back(array.name);
+      others.Add(Quote(array.name));
     }
     if (!others.empty()) {
-      warnings_.push_back(
-          ListNames("entries that are not part of the sparse matrix left out:", others));
+      AddWarning("entries that are not part of the sparse matrix left out: " + others.Text());
     }
     // A matrix and a sparse array of two dimensions differ in what * means, so scipy tells them apart.
     ZT_ASSIGN_OR_RETURN(const bool is_array, IsSparseArray(*archive_, arrays_));
@@ -61,13 +229,10 @@ class ScipySource final : public TensorSource {
   std::string_view format() const override { return "npz"; }
   const std::string& file(ComponentId) const override { return archive_->name(); }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    const std::uint64_t size = objects_[id.object].components[id.component].bytes;
-    if (offset > size || out.size() > size - offset) {
-      return InvalidArgument("a range beyond the component's " + std::to_string(size) + " bytes");
-    }
-    return components_[id.component]->Read(offset, out);
+    ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
+    return components_[id.component].read(offset, out);
   }
-  bool sequential(ComponentId id) const override { return components_[id.component]->sequential(); }
+  bool sequential(ComponentId id) const override { return components_[id.component].sequential; }
   Status Finish() override {
     ZT_RETURN_IF_ERROR(WithFile(archive_->CheckUnchanged(), archive_->name()));
     for (const auto& [entry, data] : used_) {
@@ -111,8 +276,8 @@ class ScipySource final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(opened.type, TypeOf(array.header.descr, void_type_));
     ZT_ASSIGN_OR_RETURN(auto bytes, archive_->OpenEntry(array.index));
     const std::uint64_t entry_size = *bytes->size();
-    ZT_ASSIGN_OR_RETURN(opened.reader, ArrayReader::Make(std::move(bytes), array.header,
-                                                         opened.type, memory_limit_, bands_));
+    ZT_ASSIGN_OR_RETURN(opened.reader,
+                        ArrayReader::Make(std::move(bytes), array.header, opened.type, memory_));
     if (array.header.size + opened.reader->size() != entry_size) {
       return InvalidData("its header declares " +
                          std::to_string(array.header.size + opened.reader->size()) +
@@ -230,20 +395,27 @@ class ScipySource final : public TensorSource {
     objects_.front().components.push_back({"indptr", {DType::kU64, ""}, (shape[0] + 1) * 8});
     ZT_ASSIGN_OR_RETURN(IndexArray for_indices, OpenIndices("indices", minors));
     if (scan.sorted) {
-      components_.push_back(StoredValues(std::move(data.reader)));
-      std::vector<IndexArray> arrays;
-      arrays.push_back(std::move(for_indices));
-      components_.push_back(
-          WidenedIndices(std::move(arrays), std::vector<std::uint64_t>{0}, entries));
+      components_.push_back(Serve(std::shared_ptr(std::move(data.reader))));
+      auto widened = std::make_shared<WidenedIndices>();
+      widened->arrays.push_back(std::move(for_indices));
+      widened->first = {0};
+      widened->count = entries;
+      components_.push_back(Serve(std::move(widened)));
+    } else if (entries > memory_limit_ / SortedEntries::Cost(data.type.width)) {
+      return Unsupported("its " + std::to_string(entries) + " entries " +
+                         (columns ? "lie by columns" : "are unsorted") +
+                         ", and to sort them in memory takes " +
+                         std::to_string(SortedEntries::Cost(data.type.width)) +
+                         " bytes each, more than the memory limit; raise it (--memory), or save "
+                         "it with tocsr() and sort_indices()");
     } else {
-      ZT_ASSIGN_OR_RETURN(IndexArray for_values, OpenIndices("indices", minors));
-      components_.push_back(
-          SortedBands({columns, pointers, scan.rows, std::move(for_values), std::move(data.reader),
-                       data.type.width, memory_limit_ / 4}));
-      components_.push_back(SortedBands(
-          {columns, pointers, scan.rows, std::move(for_indices), nullptr, 8, memory_limit_ / 4}));
+      const auto sorted =
+          std::make_shared<SortedEntries>(columns, pointers, scan.rows, std::move(for_indices),
+                                          std::move(data.reader), data.type.width);
+      components_.push_back(Serve(true, sorted));
+      components_.push_back(Serve(false, sorted));
     }
-    components_.push_back(Pointers(scan.rows));
+    components_.push_back(Serve(scan.rows));
     return OkStatus();
   }
 
@@ -254,8 +426,8 @@ class ScipySource final : public TensorSource {
     if (!together && shape.size() != 2) {
       return InvalidData("a coo array of shape " + ToString(shape) + " lacks entry 'coords'");
     }
-    std::vector<IndexArray> arrays;
-    std::vector<std::uint64_t> first;
+    auto widened = std::make_shared<WidenedIndices>();
+    widened->count = data.count;
     for (std::size_t k = 0; k < shape.size(); ++k) {
       const std::string_view name = together ? "coords" : k == 0 ? "row" : "col";
       ZT_ASSIGN_OR_RETURN(IndexArray array, OpenIndices(name, shape[k], together ? 2 : 1));
@@ -265,15 +437,15 @@ class ScipySource final : public TensorSource {
                            ToString(Find(name)->header.shape) + ", " + ToString(expected) +
                            " was expected");
       }
-      arrays.push_back(std::move(array));
-      first.push_back(together ? k * data.count : 0);
+      widened->arrays.push_back(std::move(array));
+      widened->first.push_back(together ? k * data.count : 0);
     }
     const auto coords = CheckedMul(data.count, shape.size() * 8);
     if (!coords) return InvalidData("coords overflow 64 bits");
     Declare("sparse_coo", shape, data.type, data.count);
     objects_.front().components.push_back({"coords", {DType::kU64, ""}, *coords});
-    components_.push_back(StoredValues(std::move(data.reader)));
-    components_.push_back(WidenedIndices(std::move(arrays), std::move(first), data.count));
+    components_.push_back(Serve(std::shared_ptr(std::move(data.reader))));
+    components_.push_back(Serve(std::move(widened)));
     return OkStatus();
   }
 
@@ -292,8 +464,8 @@ class ScipySource final : public TensorSource {
   std::vector<EntryArray> arrays_;
   std::optional<ElementType> void_type_;
   std::uint64_t memory_limit_;
-  std::shared_ptr<StridedBands> bands_;
-  std::vector<std::unique_ptr<ComponentReader>> components_;
+  const ArrayMemory memory_;
+  std::vector<ComponentReader> components_;
   std::map<std::size_t, std::uint64_t> used_;  // entry -> where its array begins
 };
 

@@ -1,13 +1,7 @@
 // zt.convert.onnx — tensors served from the model, or from files beside it.
 module;
 
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -25,8 +19,8 @@ namespace {
 // TensorProto.DataType by its number: zTensor's element type, and the field that typed elements come in.
 struct DataType {
   std::string_view element;  // empty: cannot be converted
-  std::uint64_t field =
-      0;  // 4 float_data, 5 int32_data, 7 int64_data, 10 double_data, 11 uint64_data
+  // 4 float_data, 5 int32_data, 7 int64_data, 10 double_data, 11 uint64_data.
+  std::uint64_t field = 0;
   std::string_view name = {};
 };
 constexpr std::array kTypes = std::to_array<DataType>({
@@ -57,32 +51,10 @@ constexpr std::array kTypes = std::to_array<DataType>({
     {"f8_e8m0", 5},
 });
 
-// A file below the model's folder.
-class OwnedFile final : public ByteSource {
- public:
-  OwnedFile(int fd, std::shared_ptr<ByteSource> bytes) : fd_(fd), bytes_(std::move(bytes)) {}
-  ~OwnedFile() override { ::close(fd_); }
-  OwnedFile(const OwnedFile&) = delete;
-  OwnedFile& operator=(const OwnedFile&) = delete;
-  const std::string& name() const override { return bytes_->name(); }
-  std::optional<std::uint64_t> size() const override { return bytes_->size(); }
-  bool sequential() const override { return false; }
-  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    return bytes_->ReadAt(offset, out);
-  }
-  Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
-    return bytes_->ReadScattered(offset, parts);
-  }
-  Status CheckUnchanged() override { return bytes_->CheckUnchanged(); }
-
- private:
-  const int fd_;
-  std::shared_ptr<ByteSource> bytes_;
-};
-
-// Opened so that ".." never leads out of the folder, and a link only where links are followed.
-StatusOr<std::shared_ptr<ByteSource>> OpenBeneath(const std::string& folder,
-                                                  const std::string& location, bool follow_links) {
+// A file in the model's folder or below it.
+StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
+                                                const std::string& location,
+                                                const InputOptions& options) {
   if (location.empty() || location.find('\0') != location.npos) {
     return InvalidData("its external data is in a file without a name");
   }
@@ -91,47 +63,20 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBeneath(const std::string& folder,
     return InvalidData("its external data " + Quote(location) +
                        " leads out of the model's folder, and is not followed");
   }
-  if (IsUrl(folder)) return OpenFile(folder + "/" + location);
-  const int base = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (base < 0) return IoError(errno, "cannot open the model's folder");
-  open_how how{};
-  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
-  how.resolve = RESOLVE_NO_MAGICLINKS | (follow_links ? 0 : RESOLVE_BENEATH);
-  const int fd = static_cast<int>(::syscall(SYS_openat2, base, location.c_str(), &how, sizeof how));
-  const int error = errno;
-  ::close(base);
-  if (fd < 0 && error == ELOOP) {
-    return InvalidData("its external data " + Quote(location) +
-                       " is a symbolic link that leads nowhere");
-  }
-  if (fd < 0 && error == EXDEV) {
-    return InvalidData("its external data " + Quote(location) +
-                       " is a symbolic link that leaves the folder; --follow-links allows that");
-  }
-  if (fd < 0 && error == ENOENT)
+  const std::string context = "its external data " + Quote(location);
+  ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder, location, options), context));
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::path(folder) / below;
+  const bool remote = IsUrl(folder);
+  const std::filesystem::file_type type =
+      remote ? std::filesystem::file_type::regular : std::filesystem::status(path, error).type();
+  if (remote ? !Exists(path.string()) : type == std::filesystem::file_type::not_found)
     return InvalidData("the file of its external data, " + Quote(location) + ", is missing");
-  if (fd < 0) return IoError(error, "cannot open the external data " + Quote(location));
-  struct stat info;
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(fd);
-    return InvalidData("its external data " + Quote(location) + " is no regular file");
-  }
-  auto bytes = OpenDescriptor(fd, (std::filesystem::path(folder) / location).string());
-  if (!bytes.ok()) {
-    ::close(fd);
-    return bytes.status();
-  }
-  return std::make_shared<OwnedFile>(fd, *std::move(bytes));
-}
-
-std::optional<std::uint64_t> ParseNumber(std::string_view text) {
-  std::uint64_t value = 0;
-  if (text.empty() || text.size() > 19) return std::nullopt;
-  for (const char digit : text) {
-    if (digit < '0' || digit > '9') return std::nullopt;
-    value = value * 10 + static_cast<std::uint64_t>(digit - '0');
-  }
-  return value;
+  if (!error && type != std::filesystem::file_type::regular)
+    return InvalidData(context + " is no regular file");
+  auto file = OpenFile(path.string());
+  if (!file.ok()) return Annotate(file.status(), context);
+  return file;
 }
 
 class OnnxSource final : public TensorSource {
@@ -161,6 +106,9 @@ class OnnxSource final : public TensorSource {
           WithTensor(fresh ? Add(tensor) : AddAgain(model.tensors[first], tensor, parts_[object]),
                      tensor.name));
     }
+    for (std::uint32_t i = 0; i < parts_.size(); ++i) {
+      if (!parts_[i].problem.empty()) problems_.emplace(i, Unsupported(parts_[i].problem));
+    }
     std::unordered_set<std::string_view, zt::internal::NameHash> keys;
     for (const auto& [key, value] : model.metadata) {
       if (!key.empty() && IsUtf8(key) && IsUtf8(value) && keys.insert(key).second) {
@@ -180,10 +128,6 @@ class OnnxSource final : public TensorSource {
   const std::string& file(ComponentId id) const override {
     return parts_.empty() ? bytes_->name() : parts_[id.object].bytes->name();
   }
-  Status CheckReadable(std::uint32_t object) const override {
-    const std::string& problem = parts_[object].problem;
-    return problem.empty() ? OkStatus() : Unsupported(problem);
-  }
   std::optional<Extent> extent(ComponentId id) const override {
     const Part& part = parts_[id.object];
     if (!part.problem.empty() || part.decoded) return std::nullopt;
@@ -191,16 +135,12 @@ class OnnxSource final : public TensorSource {
   }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     const Part& part = parts_[id.object];
-    const std::uint64_t size = objects_[id.object].components[0].bytes;
-    ZT_RETURN_IF_ERROR(CheckReadable(id.object));
-    if (offset > size || out.size() > size - offset) {
-      return InvalidArgument("a range beyond the tensor's " + std::to_string(size) + " bytes");
-    }
+    ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     if (!part.decoded) return part.bytes->ReadAt(part.offset + offset, out);
     const std::lock_guard lock(mutex_);
     if (held_object_ != id.object) {
       held_object_ = ~std::uint32_t{0};
-      ZT_RETURN_IF_ERROR(Decode(part, size));
+      ZT_RETURN_IF_ERROR(Decode(part, objects_[id.object].components[0].bytes));
       held_object_ = id.object;
     }
     std::copy_n(held_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
@@ -312,9 +252,11 @@ class OnnxSource final : public TensorSource {
     for (const auto& [key, value] : tensor.external) {
       if (key == "location") location = value;
       if (key != "offset" && key != "length") continue;
-      const auto number = ParseNumber(value);
-      if (!number) return InvalidData("the " + key + " of its external data is " + Quote(value));
-      (key == "offset" ? part.offset : length) = *number;
+      const char* const past = value.data() + value.size();
+      const auto [end, error] =
+          std::from_chars(value.data(), past, key == "offset" ? part.offset : length);
+      if (error != std::errc() || end != past)
+        return InvalidData("the " + key + " of its external data is " + Quote(value));
     }
     if (length != size) {
       return InvalidData("its external data has " + std::to_string(length) +
@@ -326,7 +268,7 @@ class OnnxSource final : public TensorSource {
     }
     std::shared_ptr<ByteSource>& file = files_[location];
     if (file == nullptr) {
-      auto opened = OpenBeneath(folder_, location, options_.follow_links);
+      auto opened = OpenBelow(folder_, location, options_);
       if (!opened.ok()) {
         files_.erase(location);
         return opened.status();
@@ -356,9 +298,7 @@ class OnnxSource final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> numbers,
                         ReadVarints(*bytes_, part.varints, count));
     for (std::uint64_t i = 0; i < count; ++i) {
-      for (std::uint64_t k = 0; k < part.width; ++k) {
-        held_[i * part.width + k] = static_cast<std::byte>(numbers[i] >> (8 * k) & 0xff);
-      }
+      zt::internal::StoreLittle(numbers[i], part.width, held_.data() + i * part.width);
     }
     return OkStatus();
   }

@@ -15,15 +15,15 @@ namespace {
 
 constexpr std::uint64_t kMaxText = std::uint64_t{1} << 20;
 constexpr std::uint64_t kBuffer = std::uint64_t{64} << 10;  // read at once
-// A field takes two bytes of the file at least, and a hundred times as many in memory. No model has so many.
+// Limits: a field takes two bytes of the file at least, and a hundred times as much memory. No model comes near them.
 constexpr std::size_t kMaxTensors = std::size_t{1} << 18;
 constexpr std::size_t kMaxMetadata = std::size_t{1} << 18;
 constexpr std::size_t kMaxPairs = 64;  // location, offset, length, checksum are known
 // Of numbers that are not packed, each is a stretch of its own.
 constexpr std::size_t kMaxStretches = std::size_t{1} << 22;
 constexpr int kMaxDepth = 64;  // of graphs within nodes of graphs
-constexpr std::size_t kMaxPrefix =
-    256;  // bytes of a function's name, which each of its tensors gets
+// Bytes of a function's name, which each of its tensors gets.
+constexpr std::size_t kMaxPrefix = 256;
 
 Status Damaged(std::uint64_t at, std::string_view what) {
   return InvalidData("the model is damaged at byte " + std::to_string(at) + ": " +
@@ -265,8 +265,8 @@ class GraphReader {
     const Status status = ForEachField(cursor_, stretch, [&](const Field& field) {
       if (field.wire != 2) return OkStatus();
       if (field.number == 7) return Node(field.stretch, graph, 0);
-      const std::string* unnamed =
-          nullptr;  // the values that attributes have unless a caller gives others
+      // The values that attributes have unless a caller gives others.
+      const std::string* unnamed = nullptr;
       return field.number == 11 ? Attribute(field.stretch, unnamed, true, graph, 0) : OkStatus();
     });
     prefix_.clear();

@@ -1,12 +1,12 @@
 // zt.convert.safetensors — the JSON of a header, entry by entry.
-#include "safetensors/entries.h"
-
+// A plain unit: simdjson's header and the module zt.std cannot meet in one.
 #include <simdjson.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -14,22 +14,20 @@
 #include <vector>
 
 #include "core/name_table.h"
+#include "core/status_macros.h"
 
-namespace zt::safetensors {
+import zt.convert.safetensors;
+import zt.core;
+
+namespace zt::safetensors::internal {
 namespace {
 
 namespace ondemand = simdjson::ondemand;
 static_assert(kPadding >= simdjson::SIMDJSON_PADDING);
 
-using MaybeFault = std::optional<Fault>;
-
-Fault NotJson(simdjson::error_code error) {
-  if (error == simdjson::MEMALLOC) return {.before = "out of memory", .memory = true};
-  return {.before = std::string("the header is not JSON: ") + simdjson::error_message(error)};
-}
-
-Fault Twice(std::string_view key) {
-  return {.before = "key ", .quoted = std::string(key), .after = " is there twice"};
+Status NotJson(simdjson::error_code error) {
+  if (error == simdjson::MEMALLOC) return OutOfMemory();
+  return InvalidData(std::string("the header is not JSON: ") + simdjson::error_message(error));
 }
 
 // Puts an unsigned integer into `number`, if it is one; -0 is.
@@ -40,104 +38,109 @@ bool IsUnsigned(simdjson::simdjson_result<ondemand::value> value, std::uint64_t&
   return value.get_int64().get(zero) == simdjson::SUCCESS && zero == 0;
 }
 
-// The field of a tensor's entry. Those that are known are compared where they lie; only others are copied.
-std::string_view FieldName(ondemand::field& field) {
-  for (const std::string_view known : {"dtype", "shape", "data_offsets"}) {
-    if (field.key() == known) return known;
+// The fields of a tensor's entry.
+enum class FieldKind { kDtype, kShape, kRange, kUnknown };
+constexpr std::array<std::string_view, 3> kFieldNames = {"dtype", "shape", "data_offsets"};
+
+// Which field it is. Known names are compared where they lie; only others are copied, to `name`.
+FieldKind KindOf(ondemand::field& field, std::string_view& name) {
+  for (std::size_t i = 0; i < kFieldNames.size(); ++i) {
+    if (field.key() == kFieldNames[i]) return static_cast<FieldKind>(i);
   }
-  std::string_view name;
-  return field.unescaped_key().get(name) == simdjson::SUCCESS ? name : std::string_view();
+  if (field.unescaped_key().get(name) != simdjson::SUCCESS) name = {};
+  const auto known = std::find(kFieldNames.begin(), kFieldNames.end(), name);
+  return static_cast<FieldKind>(known - kFieldNames.begin());
 }
 
-MaybeFault ParseShape(ondemand::value& value, std::vector<std::uint64_t>& shape) {
+Status ParseShape(ondemand::value& value, std::vector<std::uint64_t>& shape) {
   shape.clear();
   ondemand::array dims;
-  if (value.get_array().get(dims) != simdjson::SUCCESS) return Fault{"shape is not an array"};
+  if (value.get_array().get(dims) != simdjson::SUCCESS) return InvalidData("shape is not an array");
   for (auto dim : dims) {
     std::uint64_t number;
-    if (!IsUnsigned(dim, number)) return Fault{"a dimension is not an unsigned integer"};
+    if (!IsUnsigned(dim, number)) return InvalidData("a dimension is not an unsigned integer");
     shape.push_back(number);
   }
-  return std::nullopt;
+  return OkStatus();
 }
 
-MaybeFault ParseRange(ondemand::value& value, Entry& entry) {
+Status ParseRange(ondemand::value& value, Entry& entry) {
   std::array<std::uint64_t, 2> pair{};
   std::size_t count = 0;
   bool unsigned_numbers = true;
   ondemand::array numbers;
   if (value.get_array().get(numbers) != simdjson::SUCCESS) {
-    return Fault{"data_offsets is not a pair"};
+    return InvalidData("data_offsets is not a pair");
   }
   for (auto number : numbers) {
     std::uint64_t ignored;
     unsigned_numbers &= IsUnsigned(number, count < pair.size() ? pair[count] : ignored);
     ++count;
   }
-  if (count != pair.size()) return Fault{"data_offsets is not a pair"};
-  if (!unsigned_numbers) return Fault{"data_offsets is not an unsigned integer"};
+  if (count != pair.size()) return InvalidData("data_offsets is not a pair");
+  if (!unsigned_numbers) return InvalidData("data_offsets is not an unsigned integer");
   entry.begin = pair[0];
   entry.end = pair[1];
-  return std::nullopt;
+  return OkStatus();
 }
 
 // The entry's fields; `shape` keeps its dimensions.
-MaybeFault ParseEntry(ondemand::value& value, Entry& entry, std::vector<std::uint64_t>& shape) {
+Status ParseEntry(ondemand::value& value, Entry& entry, std::vector<std::uint64_t>& shape) {
   ondemand::object fields;
   if (value.get_object().get(fields) != simdjson::SUCCESS) {
-    return Fault{"it is not a JSON object"};
+    return InvalidData("it is not a JSON object");
   }
   bool has_dtype = false, has_shape = false, has_range = false;
   for (auto each : fields) {
     ondemand::field field;
     if (const auto error = std::move(each).get(field)) return NotJson(error);
-    const std::string_view key = FieldName(field);
-    MaybeFault fault;
-    if (key == "dtype") {
-      if (std::exchange(has_dtype, true)) return Fault{"dtype is there twice"};
-      if (field.value().get_string().get(entry.dtype) != simdjson::SUCCESS) {
-        return Fault{"dtype is not a string"};
-      }
-    } else if (key == "shape") {
-      if (std::exchange(has_shape, true)) return Fault{"shape is there twice"};
-      fault = ParseShape(field.value(), shape);
-    } else if (key == "data_offsets") {
-      if (std::exchange(has_range, true)) return Fault{"data_offsets is there twice"};
-      fault = ParseRange(field.value(), entry);
-    } else {
-      return Fault{.before = "unknown field ", .quoted = std::string(key)};
+    std::string_view name;
+    switch (KindOf(field, name)) {
+      case FieldKind::kDtype:
+        if (std::exchange(has_dtype, true)) return InvalidData("dtype is there twice");
+        if (field.value().get_string().get(entry.dtype) != simdjson::SUCCESS) {
+          return InvalidData("dtype is not a string");
+        }
+        break;
+      case FieldKind::kShape:
+        if (std::exchange(has_shape, true)) return InvalidData("shape is there twice");
+        ZT_RETURN_IF_ERROR(ParseShape(field.value(), shape));
+        break;
+      case FieldKind::kRange:
+        if (std::exchange(has_range, true)) return InvalidData("data_offsets is there twice");
+        ZT_RETURN_IF_ERROR(ParseRange(field.value(), entry));
+        break;
+      case FieldKind::kUnknown:
+        return InvalidData("unknown field " + Quote(name));
     }
-    if (fault) return fault;
   }
   entry.shape = shape;
-  if (has_dtype && has_shape && has_range) return std::nullopt;
-  return Fault{std::string(!has_dtype   ? "dtype"
-                           : !has_shape ? "shape"
-                                        : "data_offsets") +
-               " is missing"};
+  if (has_dtype && has_shape && has_range) return OkStatus();
+  return InvalidData(std::string(!has_dtype   ? "dtype"
+                                 : !has_shape ? "shape"
+                                              : "data_offsets") +
+                     " is missing");
 }
 
-MaybeFault ParseMetadata(ondemand::value& entry, EntryTaker& taker) {
+Status ParseMetadata(ondemand::value& entry, EntryTaker& taker) {
   ondemand::object members;
   if (entry.get_object().get(members) != simdjson::SUCCESS) {
-    return Fault{"__metadata__ is not a JSON object"};
+    return InvalidData("__metadata__ is not a JSON object");
   }
-  const auto of_key = [](std::string_view key, std::string_view after) {
-    return Fault{.before = "__metadata__ ", .quoted = std::string(key), .after = after};
-  };
-  std::unordered_set<std::string_view, internal::NameHash> keys;
+  std::unordered_set<std::string_view, zt::internal::NameHash> keys;
   for (auto each : members) {
     ondemand::field field;
     std::string_view key, text;
     if (const auto error = std::move(each).get(field)) return NotJson(error);
     if (const auto error = field.unescaped_key().get(key)) return NotJson(error);
     if (field.value().get_string().get(text) != simdjson::SUCCESS) {
-      return of_key(key, " is not a string");
+      return InvalidData("__metadata__ " + Quote(key) + " is not a string");
     }
-    if (!keys.insert(key).second) return of_key(key, " is there twice");
-    if (!taker.TakeMetadata(key, text)) return std::nullopt;
+    if (!keys.insert(key).second)
+      return InvalidData("__metadata__ " + Quote(key) + " is there twice");
+    taker.TakeMetadata(key, text);
   }
-  return std::nullopt;
+  return OkStatus();
 }
 
 simdjson::padded_string_view Padded(std::string_view text) {
@@ -154,12 +157,12 @@ struct EntryParser::Json {
 EntryParser::EntryParser() : json_(new Json) {}
 EntryParser::~EntryParser() { delete json_; }
 
-MaybeFault EntryParser::Parse(std::string_view text, EntryTaker& taker) {
+Status EntryParser::Parse(std::string_view text, EntryTaker& taker) {
   ondemand::document document;
   ondemand::object members;
   if (const auto error = json_->parser.iterate(Padded(text)).get(document)) return NotJson(error);
   if (document.get_object().get(members) != simdjson::SUCCESS) {
-    return Fault{"the header is not a JSON object"};
+    return InvalidData("the header is not a JSON object");
   }
   for (auto each : members) {
     ondemand::field field;
@@ -167,24 +170,23 @@ MaybeFault EntryParser::Parse(std::string_view text, EntryTaker& taker) {
     if (const auto error = std::move(each).get(field)) return NotJson(error);
     if (const auto error = field.unescaped_key().get(entry.name)) return NotJson(error);
     if (entry.name == "__metadata__") {
-      if (std::exchange(has_metadata_, true)) return Twice(entry.name);
-      if (auto fault = ParseMetadata(field.value(), taker)) return fault;
+      if (std::exchange(has_metadata_, true))
+        return InvalidData("key " + Quote(entry.name) + " is there twice");
+      ZT_RETURN_IF_ERROR(ParseMetadata(field.value(), taker));
       continue;
     }
-    if (auto fault = ParseEntry(field.value(), entry, json_->shape)) {
-      fault->tensor = std::string(entry.name);
-      return fault;
-    }
-    if (!taker.TakeEntry(entry)) return std::nullopt;
+    Status status = ParseEntry(field.value(), entry, json_->shape);
+    if (status.ok()) status = taker.TakeEntry(entry);
+    ZT_RETURN_IF_ERROR(WithTensor(status, entry.name));
   }
   const bool at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
-  return at_end ? std::nullopt : MaybeFault(NotJson(simdjson::TRAILING_CONTENT));
+  return at_end ? OkStatus() : NotJson(simdjson::TRAILING_CONTENT);
 }
 
-MaybeFault FindJsonFault(std::string_view text) {
+Status FindJsonFault(std::string_view text) {
   simdjson::dom::parser parser;
   const simdjson::error_code error = parser.parse(Padded(text)).error();
-  return error == simdjson::SUCCESS ? std::nullopt : MaybeFault(NotJson(error));
+  return error == simdjson::SUCCESS ? OkStatus() : NotJson(error);
 }
 
-}  // namespace zt::safetensors
+}  // namespace zt::safetensors::internal

@@ -1,10 +1,10 @@
 // zt.convert.safetensors — one file: header, checks, ranges.
 module;
 
+#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/raw_vector.h"
 #include "core/status_macros.h"
-#include "safetensors/entries.h"
 
 module zt.convert.safetensors;
 
@@ -17,6 +17,8 @@ namespace zt {
 namespace {
 
 using safetensors::internal::DTypeRow;
+using safetensors::internal::Entry;
+using safetensors::internal::EntryParser;
 using safetensors::internal::kDTypes;
 using safetensors::internal::kLogicalShape;
 
@@ -30,19 +32,19 @@ struct Range {
 // A header's text, with the room behind it that the parser asks for.
 class HeaderText {
  public:
-  // Room for so many bytes more.
+  // Appends `bytes` bytes, to be written.
   std::span<char> Extend(std::size_t bytes) {
     const std::size_t held = text_.size();
     text_.resize(held + bytes);
     return std::span(text_).subspan(held);
   }
-  void Reserve(std::size_t bytes) { text_.reserve(bytes + safetensors::kPadding); }
+  void Reserve(std::size_t bytes) { text_.reserve(bytes + safetensors::internal::kPadding); }
   std::size_t size() const { return text_.size(); }
   std::span<char> bytes() { return text_; }
   // Once all has come.
   void Pad() {
     Reserve(size());
-    std::memset(text_.data() + size(), 0, safetensors::kPadding);
+    std::memset(text_.data() + size(), 0, safetensors::internal::kPadding);
   }
   std::string_view view() const { return {text_.data(), text_.size()}; }
 
@@ -50,15 +52,16 @@ class HeaderText {
   internal::RawVector<char> text_;
 };
 
-// As an error of the header.
-Status ToStatus(const std::optional<safetensors::Fault>& fault) {
-  if (!fault) return OkStatus();
-  std::string message = fault->before;
-  if (fault->quoted) message += Quote(*fault->quoted);
-  message += fault->after;
-  if (fault->memory) return IoError(message);
-  const Status status = InvalidData(message);
-  return fault->tensor ? WithTensor(status, *fault->tensor) : status;
+// In sums of one byte each, of which a vector register holds many: a header may have hundreds of megabytes.
+std::size_t CountBraces(std::string_view text) {
+  std::size_t braces = 0;
+  for (std::string_view part; !text.empty(); text.remove_prefix(part.size())) {
+    part = text.substr(0, 255);
+    std::uint8_t some = 0;
+    for (const char each : part) some += each == '{' ? 1 : 0;
+    braces += some;
+  }
+  return braces;
 }
 
 // The shape whose elements are the packed bytes: the last dimension shrinks where it holds whole bytes, else the
@@ -73,7 +76,7 @@ Shape PackedShape(const Shape& logical, unsigned bits, std::uint64_t bytes) {
   return {bytes};
 }
 
-class SafetensorsSource final : public TensorSource, private safetensors::EntryTaker {
+class SafetensorsSource final : public TensorSource, private safetensors::internal::EntryTaker {
  public:
   SafetensorsSource(std::shared_ptr<ByteSource> bytes, std::size_t part_bytes)
       : bytes_(std::move(bytes)), part_bytes_(part_bytes) {}
@@ -81,9 +84,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
   Status Init() {
     std::byte length[8];
     ZT_RETURN_IF_ERROR(bytes_->ReadAt(0, length));
-    std::uint64_t header_bytes = 0;
-    for (int i = 7; i >= 0; --i)
-      header_bytes = header_bytes << 8 | static_cast<std::uint64_t>(length[i]);
+    const std::uint64_t header_bytes = internal::LoadLittle(length, 8);
     if (header_bytes > kMaxSafetensorsHeader) {
       return InvalidData("the header claims " + std::to_string(header_bytes) +
                          " bytes, the limit is " + std::to_string(kMaxSafetensorsHeader));
@@ -134,9 +135,8 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
 
   Status ParseHeader(HeaderText header) {
     // Bounded by the number of whole entries that fit the header.
-    const auto braces = static_cast<std::size_t>(std::ranges::count(header.bytes(), '{'));
-    expected_ = std::min(braces, header.size() / kLeastEntryBytes);
-    safetensors::EntryParser parser;
+    expected_ = std::min(CountBraces(header.view()), header.size() / kLeastEntryBytes);
+    EntryParser parser;
     Status status = OkStatus();
     if (!ParseParts(header, parser)) {
       objects_.clear();
@@ -152,15 +152,15 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
       return CheckNames();
     }
     // Entries are read as they come. What is wrong with the JSON as such is said first, wherever it is.
-    const auto fault = safetensors::FindJsonFault(header.view());
-    return fault ? ToStatus(fault) : status;
+    const Status fault = safetensors::internal::FindJsonFault(header.view());
+    return fault.ok() ? status : fault;
   }
 
   // Parses a header part by part. Where a part begins is known; where it ends is guessed, and the guess is right if the
   // part, with braces for the commas around it, is an object: the text before its end then leaves no other reading. What
   // stands behind a part is a blank or a quote, which continues no object. False where the guess was wrong, or something else
   // is; the text is as it was then.
-  bool ParseParts(HeaderText& header, safetensors::EntryParser& parser) {
+  bool ParseParts(HeaderText& header, EntryParser& parser) {
     const std::span<char> text = header.bytes();
     if (text.empty() || text[0] != '{') return false;
     for (std::size_t begin = 0;;) {
@@ -192,28 +192,14 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
   }
 
   // Declares the tensors of an object, which is all that the text holds.
-  Status Parse(std::string_view text, safetensors::EntryParser& parser) {
+  Status Parse(std::string_view text, EntryParser& parser) {
     objects_.reserve(expected_);
     begins_.reserve(expected_);
-    declared_ = OkStatus();
-    const auto fault = parser.Parse(text, *this);
-    return declared_.ok() ? ToStatus(fault) : std::exchange(declared_, OkStatus());
+    return parser.Parse(text, *this);
   }
 
-  bool TakeEntry(const safetensors::Entry& entry) override {
-    declared_ = Declare(entry);
-    if (declared_.ok()) return true;
-    declared_ = WithTensor(declared_, entry.name);
-    return false;
-  }
-
-  bool TakeMetadata(std::string_view key, std::string_view text) override {
+  void TakeMetadata(std::string_view key, std::string_view text) override {
     attributes_.emplace_back(std::string(key), Value(text));
-    return true;
-  }
-
-  static Status Twice(std::string_view name) {
-    return InvalidData("key " + Quote(name) + " is there twice");
   }
 
   Status CheckNames() const {
@@ -221,18 +207,16 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
       return std::string_view(objects_[object].name);
     };
     const auto twice = internal::FindTwice(objects_.size(), name_of);
-    return twice ? Twice(name_of(twice->again)) : OkStatus();
+    if (!twice) return OkStatus();
+    return InvalidData("key " + Quote(name_of(twice->again)) + " is there twice");
   }
 
-  Status Declare(const safetensors::Entry& entry) {
+  Status TakeEntry(const Entry& entry) override {
     const std::string_view tag = entry.dtype;
     const Range range{entry.begin, entry.end};
     Shape shape(entry.shape.begin(), entry.shape.end());
-    const DTypeRow* row = nullptr;
-    for (const DTypeRow& each : kDTypes) {
-      if (each.tag == tag) row = &each;
-    }
-    if (row == nullptr) return Unsupported("dtype " + Quote(tag) + " is not known");
+    const DTypeRow* const row = std::ranges::find(kDTypes, tag, &DTypeRow::tag);
+    if (row == std::end(kDTypes)) return Unsupported("dtype " + Quote(tag) + " is not known");
     if (range.end < range.begin) {
       return InvalidData("data_offsets run backwards: " + std::to_string(range.begin) + " to " +
                          std::to_string(range.end));
@@ -335,7 +319,6 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
   std::size_t part_bytes_;
   std::uint64_t data_begin_ = 0, data_bytes_ = 0;
   std::size_t expected_ = 0;           // the most entries there can be
-  Status declared_;                    // of the entry that ended the parsing
   std::vector<std::uint64_t> begins_;  // by object, relative to data_begin_
 };
 
@@ -343,9 +326,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::EntryT
 
 bool LooksLikeSafetensors(std::span<const std::byte> head) {
   if (head.size() < 9) return false;
-  std::uint64_t header_bytes = 0;
-  for (int i = 7; i >= 0; --i)
-    header_bytes = header_bytes << 8 | static_cast<std::uint64_t>(head[i]);
+  const std::uint64_t header_bytes = internal::LoadLittle(head.data(), 8);
   const auto first = static_cast<char>(head[8]);
   return header_bytes <= kMaxSafetensorsHeader &&
          (first == '{' || first == ' ' || first == '\t' || first == '\n' || first == '\r');

@@ -1,6 +1,7 @@
 // zt.convert.safetensors — planning a file to be written.
 module;
 
+#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -124,23 +125,6 @@ StatusOr<std::string> MetadataJson(std::span<const std::pair<std::string, std::s
   return out;
 }
 
-// Warns in one line of attributes of objects that the file cannot hold.
-void WarnOfAttributes(const TensorSource& source, std::span<const std::uint32_t> objects,
-                      FileLayout& layout) {
-  std::uint64_t count = 0;
-  const std::string* first = nullptr;
-  for (const std::uint32_t index : objects) {
-    const Object& object = source.objects()[index];
-    const auto lost =
-        std::count_if(object.attributes.begin(), object.attributes.end(),
-                      [](const auto& member) { return member.first != kLogicalShape; });
-    if (lost > 0 && ++count == 1) first = &object.name;
-  }
-  if (count == 0) return;
-  layout.warnings.push_back("safetensors does not keep the attributes of " + std::to_string(count) +
-                            " tensors, " + Quote(*first) + " the first");
-}
-
 }  // namespace
 
 StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
@@ -185,12 +169,15 @@ StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
   }
   std::vector<std::byte> head;
   head.reserve(8 + header.size());
-  for (int i = 0; i < 8; ++i) head.push_back(static_cast<std::byte>(header.size() >> (8 * i)));
+  head.resize(8);
+  zt::internal::StoreLittle(header.size(), 8, head.data());
   const auto text = std::as_bytes(std::span(header));
   head.insert(head.end(), text.begin(), text.end());
   layout.bytes = head.size() + at;
   (layout.pieces.empty() ? layout.end : layout.pieces.front().before) = std::move(head);
-  WarnOfAttributes(source, objects, layout);
+  static constexpr std::string_view kKept[] = {kLogicalShape};
+  const std::string lost = LostAttributes(source, objects, kKept, "safetensors does not keep");
+  if (!lost.empty()) layout.warnings.push_back(lost);
   return layout;
 }
 

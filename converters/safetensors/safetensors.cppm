@@ -22,7 +22,7 @@ bool LooksLikeSafetensors(std::span<const std::byte> head);
 // packed bytes, with the logical shape in the attribute `logical_shape`. Objects come in the order of their offsets.
 // Errors name the tensor, not the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
-// The same, with about so many bytes of the header parsed at once. OpenSafetensors takes a number with which what the parser
+// The same, with about this many bytes of the header parsed at once. OpenSafetensors takes a number with which what the parser
 // makes of them stays in a core's cache.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsInParts(std::shared_ptr<ByteSource> bytes,
                                                                std::size_t part_bytes);
@@ -45,3 +45,53 @@ StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
                                      std::optional<SafetensorsMetadata> metadata);
 
 }  // namespace zt
+
+// Shared by the bodies. Exported for entries.cc, a plain unit: simdjson's header and the module zt.std cannot meet in one.
+export namespace zt::safetensors::internal {
+
+// Bytes that simdjson may read behind the text. They hold zeros.
+inline constexpr std::size_t kPadding = 64;
+
+// A tensor's entry in a header as it stands there. Views are valid during the call.
+struct Entry {
+  std::string_view name, dtype;
+  std::span<const std::uint64_t> shape;
+  std::uint64_t begin = 0, end = 0;  // data_offsets
+};
+
+// Takes what a header holds, in its order. An error, to which the parser adds the tensor, ends the parsing.
+class EntryTaker {
+ public:
+  virtual ~EntryTaker() = default;
+  virtual Status TakeEntry(const Entry& entry) = 0;
+  virtual void TakeMetadata(std::string_view key, std::string_view text) = 0;
+};
+
+extern "C++" {
+
+// Parses headers, or parts of them, each an object with the members of the whole; keeps its memory from one to the next.
+class EntryParser {
+ public:
+  EntryParser();
+  ~EntryParser();
+  EntryParser(const EntryParser&) = delete;
+  EntryParser& operator=(const EntryParser&) = delete;
+
+  // Hands every member of the object `text` to `taker`. Behind the text lie kPadding bytes that can be read.
+  Status Parse(std::string_view text, EntryTaker& taker);
+  // `__metadata__` has been there; only once is allowed, in all parts together.
+  bool has_metadata() const { return has_metadata_; }
+  void ForgetMetadata() { has_metadata_ = false; }
+
+ private:
+  struct Json;
+  Json* json_;
+  bool has_metadata_ = false;
+};
+
+// What is wrong with `text` as JSON, wherever in it.
+Status FindJsonFault(std::string_view text);
+
+}  // extern "C++"
+
+}  // namespace zt::safetensors::internal

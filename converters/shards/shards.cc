@@ -77,7 +77,7 @@ std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t fir
 
 namespace {
 
-// Files that are named as parts of a set are whole sets, whoever lists them: a folder, or an index.
+// Checks that files named as parts of a set are the whole set. Both a folder and an index may list them.
 Status CheckSets(std::span<const std::string> files, std::string_view suffix,
                  std::string_view what) {
   struct Set {
@@ -107,16 +107,16 @@ Status CheckSets(std::span<const std::string> files, std::string_view suffix,
 
 // Names every shard that is not in the folder.
 Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards) {
-  std::string names;
+  NameList names;
   std::size_t missing = 0;
   for (const std::string& shard : shards) {
-    if (Exists((folder / shard).string()) || ++missing > kMostNamed) continue;
-    names += (names.empty() ? "" : ", ") + shard;
+    if (Exists((folder / shard).string())) continue;
+    names.Add(shard);
+    ++missing;
   }
   if (missing == 0) return OkStatus();
-  if (missing > kMostNamed) names += " and " + std::to_string(missing - kMostNamed) + " more";
-  return InvalidData(missing == 1 ? "shard " + names + " is missing"
-                                  : "shards " + names + " are missing");
+  return InvalidData(missing == 1 ? "shard " + names.Text() + " is missing"
+                                  : "shards " + names.Text() + " are missing");
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const std::string& file,

@@ -1,4 +1,4 @@
-// zt.convert.strided — bands, tiles and runs: what is read when, and where its elements go.
+// zt.convert.strided — bands, tiles and runs: what is read when, where its elements go, and which bands are held.
 module;
 
 #include "core/status_macros.h"
@@ -156,31 +156,14 @@ StridedView::Box StridedView::BandBox(std::uint64_t prefix, std::uint64_t block)
   return box;
 }
 
-// Of elements that lie side by side in the other byte order: whole ones are turned around in place, one that `out` cuts
-// in a buffer.
-Status StridedView::ReadAdjacent(std::uint64_t offset, std::span<std::byte> out) {
-  std::array<std::byte, 16> buffer;
-  while (!out.empty()) {
-    const std::uint64_t skip = offset % swap_;
-    std::uint64_t take = out.size() / swap_ * swap_;
-    if (skip == 0 && take > 0) {
-      ZT_RETURN_IF_ERROR(bytes_.ReadAt(data_ + offset, out.first(take)));
-      SwapBytes(out.first(take), swap_);
-    } else {
-      const std::span<std::byte> element = std::span(buffer).first(swap_);
-      ZT_RETURN_IF_ERROR(bytes_.ReadAt(data_ + offset - skip, element));
-      SwapBytes(element, swap_);
-      take = std::min<std::uint64_t>(swap_ - skip, out.size());
-      std::memcpy(out.data(), element.data() + skip, take);
-    }
-    out = out.subspan(take);
-    offset += take;
-  }
-  return OkStatus();
-}
-
 Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
-  if (adjacent()) return ReadAdjacent(offset, out);
+  if (adjacent()) {
+    return ReadUnits(offset, out, swap_, [&](std::uint64_t at, std::span<std::byte> elements) {
+      const Status status = bytes_.ReadAt(data_ + at, elements);
+      SwapBytes(elements, swap_);
+      return status;
+    });
+  }
   const std::uint64_t row = axes_[split_].count * inner_ * width_;  // bytes that share a prefix
   const std::uint64_t band_size = block_ * inner_ * width_;
   const std::uint64_t blocks = (row + band_size - 1) / band_size;
@@ -205,8 +188,8 @@ Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
   return OkStatus();
 }
 
-// How many dimensions, from the least stride on, fit a tile whole and reach so many elements that there is one for each
-// page of the run: gaps between these do not matter.
+// The number of dimensions, from the least stride on, that fit a tile whole and have an element in each page of the run:
+// gaps between these do not matter.
 std::size_t StridedView::DenseAxes(const Box& box, std::span<const std::size_t> by_stride,
                                    std::size_t last) const {
   const std::uint64_t rows = std::min(kTileRows, box.size[last]);
@@ -340,6 +323,179 @@ Status StridedView::Load(const Box& box, std::atomic<std::uint64_t>& next_tile, 
     if (number >= tiling.tiles) return OkStatus();
     ZT_RETURN_IF_ERROR(LoadTile(box, tiling, number, {tile.get(), room}, out));
   }
+}
+
+namespace {
+
+// What a band costs at least, so that they are few enough to look through.
+constexpr std::uint64_t kLeastCost = std::uint64_t{64} << 10;
+constexpr std::uint64_t kNoTile = std::uint64_t{1} << 63;
+
+}  // namespace
+
+StridedBands::StridedBands(std::uint64_t limit) : limit_(limit) {}
+StridedBands::~StridedBands() = default;
+
+// Finds or adds the band, and counts one user more. Waits while the bands in use leave no room for it; no deadlock, because a
+// thread that uses a band waits for no other.
+StridedBands::Band& StridedBands::Take(const StridedView& view, std::uint64_t index,
+                                       std::uint64_t size, std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t cost = std::max<std::uint64_t>(BufferPool::Capacity(size), kLeastCost);
+  for (;;) {
+    std::uint64_t in_use = 0;
+    for (auto band = bands_.begin(); band != bands_.end(); ++band) {
+      if (band->view == &view && band->index == index) {
+        bands_.splice(bands_.end(), bands_, band);
+        ++band->users;
+        return *band;
+      }
+      if (band->users > 0) in_use += band->cost;
+    }
+    if (in_use == 0 || in_use + cost <= limit_) break;
+    changed_.wait(lock);
+  }
+  Buffer bytes = MakeRoom(cost, size);
+  if (bytes.empty()) bytes = pool_.Take(size);
+  return bands_.emplace_back(&view, index, cost, std::move(bytes), 1);
+}
+
+// Called once its user is done with it, under the lock.
+void StridedBands::Give(Band& band) {
+  if (--band.users > 0) return;
+  if (!band.status.ok()) bands_.remove_if([&](const Band& other) { return &other == &band; });
+  changed_.notify_all();
+}
+
+// Drops unused bands, the least recently used first, until `cost` fits. Returns the memory of a dropped band of the same
+// size, if there was one: fresh memory costs page faults.
+Buffer StridedBands::MakeRoom(std::uint64_t cost, std::uint64_t size) {
+  Buffer spare;
+  std::uint64_t held = 0;
+  for (const Band& band : bands_) held += band.cost;
+  for (auto band = bands_.begin(); band != bands_.end() && held + cost > limit_;) {
+    if (band->users > 0) {
+      ++band;
+      continue;
+    }
+    held -= band->cost;
+    if (band->cost == cost && band->bytes.bytes().size() >= size) spare = std::move(band->bytes);
+    band = bands_.erase(band);
+  }
+  return spare;
+}
+
+// Drops the unused bands of a view.
+void StridedBands::Drop(const StridedView& view) {
+  const std::lock_guard lock(mutex_);
+  bands_.remove_if([&](const Band& band) { return band.view == &view && band.users == 0; });
+}
+
+Status StridedView::CopyFromBand(std::uint64_t index, const Box& box, std::uint64_t size,
+                                 std::uint64_t skip, std::span<std::byte> out) {
+  std::unique_lock lock(bands_->mutex_);
+  StridedBands::Band& band = bands_->Take(*this, index, size, lock);
+  if (!band.begun) Gather(band, box, lock);
+  bands_->changed_.wait(lock, [&] { return band.gathering == 0; });
+  const Status status = band.status;
+  if (status.ok()) {
+    lock.unlock();
+    std::memcpy(out.data(), band.bytes.bytes().data() + skip, out.size());
+    lock.lock();
+  }
+  bands_->Give(band);
+  return status;
+}
+
+// Takes tiles of the band until all are taken. `lock` is not held meanwhile.
+void StridedView::Gather(StridedBands::Band& band, const Box& box,
+                         std::unique_lock<std::mutex>& lock) {
+  ++band.gathering;
+  lock.unlock();
+  Status status;
+  try {
+    status = Load(box, band.next_tile, band.bytes.bytes().data());
+  } catch (const std::bad_alloc&) {
+    status = IoError("out of memory");
+  } catch (...) {  // of a caller's ByteSource; the other threads wait for this one
+    status = OfException();
+  }
+  lock.lock();
+  band.begun = true;
+  if (!status.ok()) {
+    band.next_tile = kNoTile;
+    if (band.status.ok()) band.status = status;
+  }
+  if (--band.gathering == 0) bands_->changed_.notify_all();
+}
+
+// ---- bytes that are held ---------------------------------------------------------------------------------------
+
+class HeldBytes::Range final : public ByteSource {
+ public:
+  Range(std::shared_ptr<HeldBytes> all, std::shared_ptr<ByteSource> bytes, std::uint64_t offset,
+        std::uint64_t size)
+      : all_(std::move(all)), bytes_(std::move(bytes)), offset_(offset), size_(size) {}
+  ~Range() override {
+    const std::lock_guard lock(all_->mutex_);
+    if (!held_.empty()) Free();
+  }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+  const std::string& name() const override { return bytes_->name(); }
+  std::optional<std::uint64_t> size() const override { return offset_ + size_; }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    const std::lock_guard lock(all_->mutex_);
+    if (held_.empty()) {
+      ZT_RETURN_IF_ERROR(Load());
+    } else {
+      all_->loaded_.splice(all_->loaded_.end(), all_->loaded_, at_);
+    }
+    std::ranges::copy(held_.bytes().subspan(offset - offset_, out.size()), out.begin());
+    return OkStatus();
+  }
+
+ private:
+  Status Load() {
+    if (++loads_ > kMostLoads) return TooOften(size_);
+    while (!all_->loaded_.empty() && all_->used_ + size_ > all_->room_) {
+      all_->loaded_.front()->Free();
+    }
+    Buffer loading = all_->pool_.Take(size_);
+    ZT_RETURN_IF_ERROR(bytes_->ReadAt(offset_, loading.bytes()));
+    at_ = all_->loaded_.insert(all_->loaded_.end(), this);
+    held_ = std::move(loading);
+    all_->used_ += size_;
+    return OkStatus();
+  }
+  void Free() {
+    all_->used_ -= size_;
+    held_ = Buffer();
+    all_->loaded_.erase(at_);
+  }
+
+  const std::shared_ptr<HeldBytes> all_;
+  const std::shared_ptr<ByteSource> bytes_;
+  const std::uint64_t offset_, size_;
+  Buffer held_;
+  std::list<Range*>::iterator at_;  // in loaded_, where there are bytes
+  std::uint64_t loads_ = 0;
+};
+
+HeldBytes::HeldBytes(std::uint64_t room) : room_(room) {}
+
+std::shared_ptr<ByteSource> HeldBytes::Hold(std::shared_ptr<HeldBytes> all,
+                                            std::shared_ptr<ByteSource> bytes, std::uint64_t offset,
+                                            std::uint64_t size) {
+  return std::make_shared<Range>(std::move(all), std::move(bytes), offset, size);
+}
+
+Status HeldBytes::TooOften(std::uint64_t size) {
+  return Unsupported(
+      "its storage of " + std::to_string(size) +
+      " bytes is deflated, and its tensors are wanted in another order than they lie in; to hold "
+      "what that takes is more than half the memory limit: raise the limit (--memory), or give an "
+      "uncompressed file");
 }
 
 }  // namespace zt

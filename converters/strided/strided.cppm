@@ -94,7 +94,6 @@ class StridedView {
   struct Tiling;
 
   inline bool adjacent() const { return axes_.size() == 1 && axes_[0].stride == 1; }
-  Status ReadAdjacent(std::uint64_t offset, std::span<std::byte> out);
   Box BandBox(std::uint64_t prefix, std::uint64_t block) const;
   Status Load(const Box& box, std::atomic<std::uint64_t>& next_tile, std::byte* out);
   Status CopyFromBand(std::uint64_t index, const Box& box, std::uint64_t size, std::uint64_t skip,
@@ -122,6 +121,32 @@ class StridedView {
   std::uint64_t inner_;  // elements of one index of split_
   std::uint64_t block_;  // indices of split_ in a band
   std::atomic<std::uint64_t> served_ = 0;
+};
+
+// Ranges of bytes that are held in memory because they can be read front to back only (a pipe, a deflated entry), and are
+// wanted in another order. Thread-safe.
+class HeldBytes {
+ public:
+  // They take `room` bytes together.
+  explicit HeldBytes(std::uint64_t room);
+  inline std::uint64_t room() const { return room_; }
+  // Serves `size` bytes from `offset` of `bytes`, which `all` has room for, under their offsets there. They are read when
+  // they are first asked for, and again where others took the room meanwhile.
+  static std::shared_ptr<ByteSource> Hold(std::shared_ptr<HeldBytes> all,
+                                          std::shared_ptr<ByteSource> bytes, std::uint64_t offset,
+                                          std::uint64_t size);
+  // How often a range is read, and the error of one more time.
+  static constexpr std::uint64_t kMostLoads = 16;
+  static Status TooOften(std::uint64_t size);
+
+ private:
+  class Range;
+
+  const std::uint64_t room_;
+  BufferPool pool_{0};  // not the heap, which would keep what was freed
+  std::mutex mutex_;
+  std::uint64_t used_ = 0;
+  std::list<Range*> loaded_;  // the one that was used last at the end
 };
 
 }  // namespace zt

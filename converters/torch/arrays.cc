@@ -1,6 +1,7 @@
-// zt.convert.torch:tensors — numpy's arrays and numbers in a pickle; their bytes lie in the pickle itself.
+// zt.convert.torch — torch's dtypes as element types; numpy's arrays and numbers, whose bytes lie in the pickle itself.
 module;
 
+#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -9,7 +10,6 @@ module zt.convert.torch;
 import zt.std;
 import :contents;
 import :pickle;
-import :tensors;
 import zt.core;
 import zt.source;
 
@@ -31,7 +31,7 @@ struct ArrayDtype {
 };
 
 // The call numpy.dtype('f4', False, True) with the state (3, '<', ...); a type of ml_dtypes has its class for a name.
-std::optional<ArrayDtype> ReadDtype(const Graph& graph, NodeId id) {
+std::optional<ArrayDtype> ReadArrayDtype(const Graph& graph, NodeId id) {
   if (!graph.Is(id, NodeKind::kCall) || !graph.IsGlobal(graph.callable(id), "numpy.dtype")) {
     return std::nullopt;
   }
@@ -117,7 +117,7 @@ bool CopyBytes(const Graph& graph, const PickledBytes& from, std::span<std::byte
   return count == out.size();
 }
 
-// Bytes that nobody else keeps.
+// A source that owns its bytes.
 std::shared_ptr<ByteSource> Keep(std::vector<std::byte> bytes) {
   struct Kept {
     std::vector<std::byte> bytes;
@@ -144,7 +144,7 @@ bool IsNumericArray(const Graph& graph, NodeId id) {
   if (built && state == Graph::kNoNode) return false;
   const auto parts = graph.Items(built ? state : graph.args(id));
   const std::size_t at = built ? 2 : 1;
-  const auto dtype = parts.size() > at ? ReadDtype(graph, parts[at]) : std::nullopt;
+  const auto dtype = parts.size() > at ? ReadArrayDtype(graph, parts[at]) : std::nullopt;
   return dtype && dtype->numbers;
 }
 
@@ -162,7 +162,7 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   if ((parts.size() != (built ? 5 : 4) && !plain_order) || args.empty()) {
     return Unsupported("it is a numpy array of an unknown form; save it as a tensor");
   }
-  const std::optional<ArrayDtype> dtype = ReadDtype(graph_, parts[built ? 2 : 1]);
+  const std::optional<ArrayDtype> dtype = ReadArrayDtype(graph_, parts[built ? 2 : 1]);
   if (!dtype) return Unsupported("it is a numpy array of an unknown dtype; save it as a tensor");
   if (!dtype->numbers) return std::optional<Tensor>();
   if (!dtype->element) {
@@ -238,7 +238,7 @@ std::optional<Value> TensorReader::ReadScalar(NodeId id) const {
   if (args.size() != 2 || !IsNumpys(graph_, graph_.callable(id), "multiarray.scalar")) {
     return std::nullopt;
   }
-  const std::optional<ArrayDtype> dtype = ReadDtype(graph_, args[0]);
+  const std::optional<ArrayDtype> dtype = ReadArrayDtype(graph_, args[0]);
   const std::optional<PickledBytes> from = FindBytes(graph_, args[1]);
   if (!dtype || !dtype->element || !dtype->element->type.empty() || !from) return std::nullopt;
   std::byte bytes[8] = {};
@@ -246,8 +246,7 @@ std::optional<Value> TensorReader::ReadScalar(NodeId id) const {
   const std::span<std::byte> own = std::span(bytes).first(width);
   if (!CopyBytes(graph_, *from, own)) return std::nullopt;
   if (dtype->big_endian) std::ranges::reverse(own);
-  std::uint64_t raw = 0;
-  for (std::size_t i = 8; i-- > 0;) raw = raw << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+  const std::uint64_t raw = zt::internal::LoadLittle(bytes, width);
   const auto spare = static_cast<int>(64 - 8 * width);
   switch (dtype->element->dtype) {
     case DType::kBool:
@@ -272,3 +271,81 @@ std::optional<Value> TensorReader::ReadScalar(NodeId id) const {
 }
 
 }  // namespace zt::torch::internal
+
+namespace zt {
+namespace torch::internal {
+namespace {
+
+struct Dtype {
+  std::string_view name;     // torch's
+  std::string_view element;  // zTensor's
+};
+
+constexpr std::array kDtypes = std::to_array<Dtype>({
+    {"float64", "f64"},
+    {"double", "f64"},
+    {"float32", "f32"},
+    {"float", "f32"},
+    {"float16", "f16"},
+    {"half", "f16"},
+    {"bfloat16", "bf16"},
+    {"int64", "i64"},
+    {"long", "i64"},
+    {"int32", "i32"},
+    {"int", "i32"},
+    {"int16", "i16"},
+    {"short", "i16"},
+    {"int8", "i8"},
+    {"uint8", "u8"},
+    {"uint16", "u16"},
+    {"uint32", "u32"},
+    {"uint64", "u64"},
+    {"bool", "bool"},
+    {"complex64", "complex64"},
+    {"cfloat", "complex64"},
+    {"complex128", "complex128"},
+    {"cdouble", "complex128"},
+    {"float8_e4m3fn", "f8_e4m3fn"},
+    {"float8_e5m2", "f8_e5m2"},
+    {"float8_e4m3fnuz", "f8_e4m3fnuz"},
+    {"float8_e5m2fnuz", "f8_e5m2fnuz"},
+    {"float8_e8m0fnu", "f8_e8m0"},
+    {"float4_e2m1fn_x2", "f4_e2m1"},
+    // Storage classes, without "Storage".
+    {"Double", "f64"},
+    {"Float", "f32"},
+    {"Half", "f16"},
+    {"BFloat16", "bf16"},
+    {"Long", "i64"},
+    {"Int", "i32"},
+    {"Short", "i16"},
+    {"Char", "i8"},
+    {"Byte", "u8"},
+    {"Bool", "bool"},
+    {"ComplexFloat", "complex64"},
+    {"ComplexDouble", "complex128"},
+    // What quantized tensors are stored as: listed, not converted.
+    {"QInt8", "i8"},
+    {"QUInt8", "u8"},
+    {"QInt32", "i32"},
+    {"QUInt4x2", "u8"},
+    {"QUInt2x4", "u8"},
+});
+
+}  // namespace
+
+std::uint64_t WidthOf(const ElementType& element) {
+  const LogicalType* const type = FindLogicalType(element.type);
+  return ByteWidth(element.dtype) * (type == nullptr ? 1 : type->ratio);
+}
+
+}  // namespace torch::internal
+
+std::optional<ElementType> ParseTorchDtype(std::string_view name) {
+  using torch::internal::kDtypes;
+  const auto found = std::find_if(kDtypes.begin(), kDtypes.end(),
+                                  [&](const auto& dtype) { return dtype.name == name; });
+  return found == kDtypes.end() ? std::nullopt : ParseElementType(found->element);
+}
+
+}  // namespace zt

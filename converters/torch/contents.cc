@@ -9,20 +9,18 @@ module zt.convert.torch;
 import zt.std;
 import :contents;
 import :pickle;
-import :tensors;
 import zt.core;
 
 namespace zt::torch::internal {
 namespace {
 
 constexpr int kMaxDepth = 100;
-// A value that is shared is named once for every path to it. This bounds what names and attributes may take, in bytes:
-// so much, and so many times the size of the pickle.
-constexpr std::size_t kMostNamed = 20;  // of what is left out
+// A value that is shared is named once for every path to it. Limit on the bytes of names and attributes: kFreeWork, and
+// kWorkPerByte for each byte of the pickle.
 constexpr std::uint64_t kFreeWork = std::uint64_t{4} << 20;
 constexpr std::uint64_t kWorkPerByte = 64;
-constexpr std::uint64_t kTextWork =
-    16;  // for each byte of a text, which is copied on its way to the file
+// For each byte of a text, which is copied on its way to the file.
+constexpr std::uint64_t kTextWork = 16;
 constexpr std::uint64_t kMaxWork = std::uint64_t{1} << 30;
 
 class Walk {
@@ -66,10 +64,9 @@ class Walk {
     Value::Map unique;
     for (Value::Member& member : contents_.attributes) {
       if (member.first.empty() || !IsUtf8(member.first)) {
-        internal::LeaveOut(contents_, Quote(member.first) + " (its path is no name)");
+        contents_.left_out.Add(Quote(member.first) + " (its path is no name)");
       } else if (!keys.insert(member.first).second) {
-        internal::LeaveOut(contents_,
-                           Quote(member.first) + " (a second one: its path is another's)");
+        contents_.left_out.Add(Quote(member.first) + " (a second one: its path is another's)");
       } else {
         unique.push_back(std::move(member));
       }
@@ -209,13 +206,13 @@ class Walk {
       LeaveOutState(id);
       return VisitDictCall(id, args, depth);
     }
-    if (plain_state && IsSetClass(callable) && args.size() == 1) {
+    if (plain_state && IsListClass(callable) && args.size() == 1) {
       return VisitElements(graph_.Items(args[0]), depth);
     }
     const std::string name = graph_.Is(callable, NodeKind::kGlobal) ? graph_.GlobalName(callable)
                                                                     : "another object's result";
     ZT_RETURN_IF_ERROR(Spend(2 * name.size()));
-    // A class of somebody's own that is a dict or a list: what was added to it is what it holds.
+    // A class of the user's that is a dict or a list holds what was added to it.
     if (plain_state && !holds_[graph_.args(id)] && holds_[id] && !graph_.Items(id).empty()) {
       LeaveOutState(id);
       return graph_.has_pairs(id) ? VisitPairs(graph_.Items(id), depth)
@@ -250,26 +247,20 @@ class Walk {
     const bool text = graph_.Is(items[0], NodeKind::kText);
     if (text && items.size() == 2 && graph_.Text(items[0]) == "_metadata") return;
     constexpr std::size_t kMost = 64;  // bytes of a key
-    internal::LeaveOut(contents_, "attributes of " + Here() +
-                                      (text ? " (" + Quote(graph_.Text(items[0]).substr(0, kMost))
-                                            : std::string(" (one")) +
-                                      (items.size() > 2 ? " and others)" : ")"));
+    contents_.left_out.Add(
+        "attributes of " + Here() +
+        (text ? " (" + Quote(graph_.Text(items[0]).substr(0, kMost)) : std::string(" (one")) +
+        (items.size() > 2 ? " and others)" : ")"));
   }
   bool IsDictClass(NodeId callable) const {
-    for (const std::string_view name :
-         {"collections.OrderedDict", "collections.defaultdict", "collections.Counter",
-          "builtins.dict", "__builtin__.dict"}) {
-      if (graph_.IsGlobal(callable, name)) return true;
-    }
-    return false;
+    return graph_.IsOneOf(callable, {"collections.OrderedDict", "collections.defaultdict",
+                                     "collections.Counter", "builtins.dict", "__builtin__.dict"});
   }
-  bool IsSetClass(NodeId callable) const {
-    for (const std::string_view name :
-         {"builtins.set", "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset",
-          "builtins.list", "__builtin__.list", "torch.Size"}) {
-      if (graph_.IsGlobal(callable, name)) return true;
-    }
-    return false;
+  // Classes that are called with the elements they shall have.
+  bool IsListClass(NodeId callable) const {
+    return graph_.IsOneOf(
+        callable, {"builtins.set", "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset",
+                   "builtins.list", "__builtin__.list", "torch.Size"});
   }
   // Functions that make tensors without a storage of the container's.
   bool RebuildsTensor(std::string_view name) const {
@@ -340,13 +331,7 @@ class Walk {
     }
   }
 
-  void LeaveOut(std::string_view why) {
-    if (contents_.left_out.size() < kMostNamed) {
-      internal::LeaveOut(contents_, Here() + std::string(why));
-    } else {
-      ++contents_.left_out_more;  // without making a text that nobody reads
-    }
-  }
+  void LeaveOut(std::string_view why) { contents_.left_out.Add(Here() + std::string(why)); }
   // Of a value that is no container, for messages.
   std::string_view KindName(NodeId id) const {
     switch (graph_.kind(id)) {
@@ -374,14 +359,6 @@ class Walk {
 };
 
 }  // namespace
-
-void LeaveOut(Contents& contents, std::string what) {
-  if (contents.left_out.size() < kMostNamed) {
-    contents.left_out.push_back(std::move(what));
-  } else {
-    ++contents.left_out_more;
-  }
-}
 
 StatusOr<Contents> ReadContents(const Graph& graph, std::string_view stem,
                                 std::uint64_t memory_limit) {

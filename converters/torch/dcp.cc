@@ -8,10 +8,8 @@ module zt.convert.torch;
 
 import zt.std;
 import :contents;
-import :open;
 import :pickle;
 import :source;
-import :tensors;
 import zt.convert.shards;
 import zt.convert.strided;
 import zt.core;
@@ -152,24 +150,19 @@ class DcpSource final : public TensorSource {
     ZT_RETURN_IF_ERROR(ValidateObject(object));
     ZT_RETURN_IF_ERROR(CheckChunks(object, chunks));
     objects_.push_back(std::move(object));
-    problems_.emplace_back();
     chunks_.push_back(std::move(chunks));
     return OkStatus();
   }
   // One that is listed, and cannot be converted.
   void AddUnreadable(std::string name, std::string_view problem) {
+    problems_.emplace(static_cast<std::uint32_t>(objects_.size()), Unsupported(problem));
     objects_.push_back(Unreadable(std::move(name), "tensor"));
-    problems_.emplace_back(problem);
     chunks_.emplace_back();
     tallest_.push_back(0);
   }
   void SetFolder(std::string folder) { file_ = std::move(folder); }
 
   std::string_view format() const override { return "torch"; }
-  Status CheckReadable(std::uint32_t object) const override {
-    const std::string& problem = problems_[object];
-    return problem.empty() ? OkStatus() : Unsupported(problem);
-  }
   // A chunk's archive may be deflated.
   bool sequential(ComponentId id) const override {
     return std::ranges::any_of(chunks_[id.object],
@@ -182,10 +175,7 @@ class DcpSource final : public TensorSource {
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     const Object& object = objects_[id.object];
     const std::uint64_t size = object.components[0].bytes;
-    ZT_RETURN_IF_ERROR(CheckReadable(id.object));
-    if (offset > size || out.size() > size - offset) {
-      return InvalidArgument("a range beyond the tensor's " + std::to_string(size) + " bytes");
-    }
+    ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     if (out.empty()) return OkStatus();
     // Chunks are in the order of their first dimension, which says what range of bytes they may touch.
     const std::uint64_t row = object.shape.empty() ? size : size / object.shape[0];
@@ -265,10 +255,9 @@ class DcpSource final : public TensorSource {
     return OkStatus();
   }
 
-  // Chunks of all tensors that were compared, and how many may be: as if each tensor lay in so many columns.
+  // Pairs of chunks that were compared, of all tensors, and the limit: kMostOpen for each chunk.
   static constexpr std::uint64_t kMostOpen = 4096;
   std::uint64_t compared_ = 0, allowed_ = std::uint64_t{1} << 26;
-  std::vector<std::string> problems_;       // of each object, or empty
   std::vector<std::vector<Chunk>> chunks_;  // of each object, by their offsets
   std::vector<std::uint64_t> tallest_;      // rows of the tallest chunk
 };
@@ -327,7 +316,7 @@ class Metadata {
       if (!names.insert(texts_.Number(items[i])).second)
         return WithTensor(InvalidData("it is there twice"), name);
       if (!IsCall(items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata")) {
-        LeaveOut(left, Quote(name));
+        left.left_out.Add(Quote(name));
         continue;
       }
       const Status status = ReadTensor(items[i], items[i + 1], *source);
@@ -422,13 +411,7 @@ class Metadata {
       const auto parts = graph_.Items(graph_.state(properties));
       if (graph_.Is(graph_.state(properties), NodeKind::kTuple) && !parts.empty()) dtype = parts[0];
     }
-    if (dtype == Graph::kNoNode || !graph_.Is(dtype, NodeKind::kGlobal))
-      return InvalidData("it has no dtype");
-    const std::string name = graph_.GlobalName(dtype);
-    const auto element =
-        name.starts_with("torch.") ? ParseTorchDtype(name.substr(6)) : std::nullopt;
-    if (!element) return Unsupported("its dtype " + Quote(name) + " is not supported");
-    return *element;
+    return ReadDtype(graph_, dtype);
   }
 
   Status ReadTensor(NodeId name, NodeId tensor, DcpSource& source) {

@@ -1,6 +1,7 @@
 // zt.convert.torch:pickle — the machine that reads a pickle's opcodes (Python's Lib/pickletools.py describes them).
 module;
 
+#include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.convert.torch;
@@ -47,7 +48,7 @@ class Machine {
       at_ = position_;
       ZT_ASSIGN_OR_RETURN(const std::uint8_t opcode, Byte());
       if (opcode == '.') break;
-      ZT_RETURN_IF_ERROR(Step(opcode));
+      ZT_RETURN_IF_ERROR(kSteps[opcode] == nullptr ? Refuse(opcode) : kSteps[opcode](*this));
       if (graph_.nodes_.size() > limits_.nodes) {
         return Unsupported("the pickle describes more than " + std::to_string(limits_.nodes) +
                            " values");
@@ -97,10 +98,7 @@ class Machine {
 
   StatusOr<std::uint64_t> Number(std::size_t width) {
     ZT_RETURN_IF_ERROR(Need(width));
-    std::uint64_t value = 0;
-    for (std::size_t i = 0; i < width; ++i) {
-      value |= std::to_integer<std::uint64_t>(graph_.bytes_[position_ + i]) << (8 * i);
-    }
+    const std::uint64_t value = zt::internal::LoadLittle(graph_.bytes_.data() + position_, width);
     position_ += width;
     return value;
   }
@@ -115,19 +113,34 @@ class Machine {
     graph_.nodes_.push_back({kind, false, a, b, value});
     return static_cast<NodeId>(graph_.nodes_.size() - 1);
   }
-  void Push(NodeId id) { stack_.push_back(id); }
-  void PushInt(std::int64_t value) {
+  Status Push(NodeId id) {
+    stack_.push_back(id);
+    return OkStatus();
+  }
+  Status PushInt(std::int64_t value) {
     if (value < 0 || value >= 256)
       return Push(Make(NodeKind::kInt, 0, 0, static_cast<std::uint64_t>(value)));
     NodeId& id = small_[static_cast<std::size_t>(value)];
     if (id == Graph::kNoNode) id = Make(NodeKind::kInt, 0, 0, static_cast<std::uint64_t>(value));
-    Push(id);
+    return Push(id);
+  }
+  Status PushUnsigned(std::size_t width) {
+    ZT_ASSIGN_OR_RETURN(const std::uint64_t value, Number(width));
+    return PushInt(static_cast<std::int64_t>(value));
+  }
+  Status PushInt32() {
+    ZT_ASSIGN_OR_RETURN(const std::uint64_t raw, Number(4));
+    return PushInt(static_cast<std::int32_t>(static_cast<std::uint32_t>(raw)));
+  }
+  Status PushDouble() {  // big-endian
+    ZT_ASSIGN_OR_RETURN(const std::uint64_t raw, Number(8));
+    return Push(Make(NodeKind::kDouble, 0, 0, __builtin_bswap64(raw)));
   }
   // One node for each of None, False and True.
-  void PushOnly(NodeKind kind, bool value) {
+  Status PushOnly(NodeKind kind, bool value = false) {
     NodeId& id = small_[256 + (kind == NodeKind::kNone ? 2 : value)];
     if (id == Graph::kNoNode) id = Make(kind, 0, 0, value);
-    Push(id);
+    return Push(id);
   }
   // The next `length` bytes, left where they are.
   StatusOr<NodeId> Stretch(NodeKind kind, std::uint64_t length) {
@@ -139,20 +152,17 @@ class Machine {
   Status PushStretch(NodeKind kind, std::size_t width) {
     ZT_ASSIGN_OR_RETURN(const std::uint64_t length, Number(width));
     ZT_ASSIGN_OR_RETURN(const NodeId id, Stretch(kind, length));
-    Push(id);
-    return OkStatus();
+    return Push(id);
   }
   Status PushLong(std::size_t width) {
     ZT_ASSIGN_OR_RETURN(const std::uint64_t length, Number(width));
     if (length > 8) {
       ZT_ASSIGN_OR_RETURN(const NodeId id, Stretch(NodeKind::kBigInt, length));
-      Push(id);
-      return OkStatus();
+      return Push(id);
     }
     ZT_ASSIGN_OR_RETURN(const std::uint64_t raw, Number(length));
     const int spare = static_cast<int>(64 - 8 * length);
-    PushInt(length == 0 ? 0 : static_cast<std::int64_t>(raw << spare) >> spare);
-    return OkStatus();
+    return PushInt(length == 0 ? 0 : static_cast<std::int64_t>(raw << spare) >> spare);
   }
   StatusOr<NodeId> Line() {
     const std::uint64_t begin = position_;
@@ -183,19 +193,51 @@ class Machine {
     marks_.pop_back();
     return mark;
   }
-  // The topmost values from `begin` on as a tuple in their place.
-  void FoldTuple(std::size_t begin) {
+  Status Mark() {
+    marks_.push_back(stack_.size());
+    return OkStatus();
+  }
+  // POP, which takes a mark too.
+  Status Drop() {
+    if (!marks_.empty() && marks_.back() == stack_.size()) return TakeMark().status();
+    ZT_RETURN_IF_ERROR(Have(1));
+    stack_.pop_back();
+    return OkStatus();
+  }
+  Status DropMarked() {
+    ZT_ASSIGN_OR_RETURN(const std::size_t begin, TakeMark());
+    stack_.resize(begin);
+    return OkStatus();
+  }
+  Status Duplicate() {
+    ZT_RETURN_IF_ERROR(Have(1));
+    return Push(stack_.back());
+  }
+  // The topmost `count` values, or those above the innermost mark, as a tuple in their place.
+  Status FoldTop(std::size_t count) {
+    ZT_RETURN_IF_ERROR(Have(count));
+    return FoldTuple(stack_.size() - count);
+  }
+  Status FoldMarked(NodeKind kind) {
+    ZT_ASSIGN_OR_RETURN(const std::size_t begin, TakeMark());
+    if (kind == NodeKind::kTuple) return FoldTuple(begin);
+    if (kind == NodeKind::kDict && (stack_.size() - begin) % 2 != 0)
+      return Damaged(at_, "a key lacks its value");
+    return FoldList(kind, begin);
+  }
+  Status FoldEmpty(NodeKind kind) { return FoldList(kind, stack_.size()); }
+  Status FoldTuple(std::size_t begin) {
     const auto first = static_cast<std::uint32_t>(graph_.pool_.size());
     graph_.pool_.insert(graph_.pool_.end(), stack_.begin() + static_cast<std::ptrdiff_t>(begin),
                         stack_.end());
     const auto count = static_cast<std::uint32_t>(stack_.size() - begin);
     stack_.resize(begin);
-    Push(Make(NodeKind::kTuple, first, count));
+    return Push(Make(NodeKind::kTuple, first, count));
   }
-  void FoldList(NodeKind kind, std::size_t begin) {
+  Status FoldList(NodeKind kind, std::size_t begin) {
     const NodeId id = Make(kind, kNoList);
     Move(id, begin);
-    Push(id);
+    return Push(id);
   }
   // Appends the topmost values from `begin` on to what `target` holds, and takes them off the stack.
   void Move(NodeId target, std::size_t begin) {
@@ -240,6 +282,10 @@ class Machine {
     Move(target, begin);
     return OkStatus();
   }
+  Status AddTop(std::size_t count, bool pairs) {
+    ZT_RETURN_IF_ERROR(Have(1 + count));
+    return AddItems(stack_.size() - count, pairs);
+  }
   Status AddMarked(bool pairs) {
     ZT_ASSIGN_OR_RETURN(const std::size_t begin, TakeMark());
     return AddItems(begin, pairs);
@@ -266,8 +312,7 @@ class Machine {
     if (index >= memo_.size() || memo_[index] == Graph::kNoNode) {
       return Damaged(at_, "the memo has no number " + std::to_string(index));
     }
-    Push(memo_[index]);
-    return OkStatus();
+    return Push(memo_[index]);
   }
 
   // ---- globals and calls ----
@@ -279,18 +324,31 @@ class Machine {
     if (graph_.Text(module).size() > kMaxLine || graph_.Text(name).size() > kMaxLine) {
       return Damaged(at_, "a name is longer than 4096 bytes");
     }
-    Push(Make(NodeKind::kGlobal, module, name));
-    return OkStatus();
+    return Push(Make(NodeKind::kGlobal, module, name));
+  }
+  Status PushGlobalLines() {
+    ZT_ASSIGN_OR_RETURN(const NodeId module, Line());
+    ZT_ASSIGN_OR_RETURN(const NodeId name, Line());
+    return PushGlobal(module, name);
+  }
+  Status PushGlobalTop() {
+    ZT_RETURN_IF_ERROR(Have(2));
+    const NodeId name = Pop(), module = Pop();
+    return PushGlobal(module, name);
+  }
+  Status PushPersistent() {
+    ZT_RETURN_IF_ERROR(Have(1));
+    const NodeId identifier = Pop();
+    return Push(Make(NodeKind::kPersistent, identifier));
   }
   // Callable and arguments from the stack. `extra` keyword arguments are kept with the others.
   Status PushCall(bool extra) {
     ZT_RETURN_IF_ERROR(Have(extra ? 3 : 2));
-    if (extra) FoldTuple(stack_.size() - 2);
+    if (extra) ZT_RETURN_IF_ERROR(FoldTuple(stack_.size() - 2));
     const NodeId args = Pop(), callable = Pop();
     if (!graph_.Is(args, NodeKind::kTuple)) return Damaged(at_, "a call's arguments are no tuple");
-    Push(Make(NodeKind::kCall, callable, args,
-              std::uint64_t{Graph::kNoNode} << 32 | std::uint64_t{kNoList}));
-    return OkStatus();
+    return Push(Make(NodeKind::kCall, callable, args,
+                     std::uint64_t{Graph::kNoNode} << 32 | std::uint64_t{kNoList}));
   }
   Status Build() {
     ZT_RETURN_IF_ERROR(Have(2));
@@ -302,11 +360,15 @@ class Machine {
     return OkStatus();
   }
 
-  Status Step(std::uint8_t opcode);
-  Status StepCall(std::uint8_t opcode);
-  Status StepValue(std::uint8_t opcode);
-  Status StepContainer(std::uint8_t opcode);
+  Status CheckProtocol() {
+    ZT_ASSIGN_OR_RETURN(const std::uint8_t protocol, Byte());
+    return protocol <= 5 ? OkStatus() : Damaged(at_, "the protocol is unknown");
+  }
   Status Refuse(std::uint8_t opcode) const;
+
+  // What each opcode does; null for those that are refused.
+  using Step = Status (*)(Machine&);
+  static const std::array<Step, 256> kSteps;
 
   ByteSource& source_;
   const std::uint64_t offset_;
@@ -321,213 +383,169 @@ class Machine {
   std::array<NodeId, 259> small_;  // integers 0 to 255, False, True, None
 };
 
-Status Machine::Step(std::uint8_t opcode) {
-  switch (opcode) {
-    case '(':  // MARK
-      marks_.push_back(stack_.size());
-      return OkStatus();
-    case '0':  // POP, which takes a mark too
-      if (!marks_.empty() && marks_.back() == stack_.size()) {
-        marks_.pop_back();
-        return OkStatus();
-      }
-      ZT_RETURN_IF_ERROR(Have(1));
-      stack_.pop_back();
-      return OkStatus();
-    case '1': {  // POP_MARK
-      ZT_ASSIGN_OR_RETURN(const std::size_t begin, TakeMark());
-      stack_.resize(begin);
-      return OkStatus();
-    }
-    case '2':  // DUP
-      ZT_RETURN_IF_ERROR(Have(1));
-      Push(stack_.back());
-      return OkStatus();
-    case 0x80: {  // PROTO
-      ZT_ASSIGN_OR_RETURN(const std::uint8_t protocol, Byte());
-      return protocol <= 5 ? OkStatus() : Damaged(at_, "the protocol is unknown");
-    }
-    case 0x95:  // FRAME: how much to read ahead
-      return Number(8).status();
-    case 'q':  // BINPUT
-      return PutNumbered(1);
-    case 'r':  // LONG_BINPUT
-      return PutNumbered(4);
-    case 0x94:  // MEMOIZE
-      return Put(memo_count_);
-    case 'h':  // BINGET
-      return Get(1);
-    case 'j':  // LONG_BINGET
-      return Get(4);
-    default:
-      return StepCall(opcode);
-  }
-}
-
-Status Machine::StepCall(std::uint8_t opcode) {
-  switch (opcode) {
-    case 'c': {  // GLOBAL
-      ZT_ASSIGN_OR_RETURN(const NodeId module, Line());
-      ZT_ASSIGN_OR_RETURN(const NodeId name, Line());
-      return PushGlobal(module, name);
-    }
-    case 0x93: {  // STACK_GLOBAL
-      ZT_RETURN_IF_ERROR(Have(2));
-      const NodeId name = Pop(), module = Pop();
-      return PushGlobal(module, name);
-    }
-    case 'R':   // REDUCE
-    case 0x81:  // NEWOBJ
-      return PushCall(false);
-    case 0x92:  // NEWOBJ_EX
-      return PushCall(true);
-    case 'b':  // BUILD
-      return Build();
-    case 'Q': {  // BINPERSID
-      ZT_RETURN_IF_ERROR(Have(1));
-      const NodeId identifier = Pop();
-      Push(Make(NodeKind::kPersistent, identifier));
-      return OkStatus();
-    }
-    default:
-      return StepValue(opcode);
-  }
-}
-
-Status Machine::StepValue(std::uint8_t opcode) {
-  switch (opcode) {
-    case 'N':  // NONE
-      PushOnly(NodeKind::kNone, false);
-      return OkStatus();
-    case 0x88:  // NEWTRUE
-    case 0x89:  // NEWFALSE
-      PushOnly(NodeKind::kBool, opcode == 0x88);
-      return OkStatus();
-    case 'J': {  // BININT
-      ZT_ASSIGN_OR_RETURN(const std::uint64_t raw, Number(4));
-      PushInt(static_cast<std::int32_t>(static_cast<std::uint32_t>(raw)));
-      return OkStatus();
-    }
-    case 'K':    // BININT1
-    case 'M': {  // BININT2
-      ZT_ASSIGN_OR_RETURN(const std::uint64_t raw, Number(opcode == 'K' ? 1 : 2));
-      PushInt(static_cast<std::int64_t>(raw));
-      return OkStatus();
-    }
-    case 0x8a:  // LONG1
-      return PushLong(1);
-    case 0x8b:  // LONG4
-      return PushLong(4);
-    case 'G': {  // BINFLOAT, big-endian
-      ZT_ASSIGN_OR_RETURN(std::uint64_t raw, Number(8));
-      std::uint64_t value = 0;
-      for (int i = 0; i < 8; ++i, raw >>= 8) value = value << 8 | (raw & 0xff);
-      Push(Make(NodeKind::kDouble, 0, 0, value));
-      return OkStatus();
-    }
-    case 0x8c:  // SHORT_BINUNICODE
-    case 'U':   // SHORT_BINSTRING
-      return PushStretch(NodeKind::kText, 1);
-    case 'X':  // BINUNICODE
-    case 'T':  // BINSTRING
-      return PushStretch(NodeKind::kText, 4);
-    case 0x8d:  // BINUNICODE8
-      return PushStretch(NodeKind::kText, 8);
-    case 'C':  // SHORT_BINBYTES
-      return PushStretch(NodeKind::kBytes, 1);
-    case 'B':  // BINBYTES
-      return PushStretch(NodeKind::kBytes, 4);
-    case 0x8e:  // BINBYTES8
-    case 0x96:  // BYTEARRAY8
-      return PushStretch(NodeKind::kBytes, 8);
-    default:
-      return StepContainer(opcode);
-  }
-}
-
-Status Machine::StepContainer(std::uint8_t opcode) {
-  switch (opcode) {
-    case ')':  // EMPTY_TUPLE
-      FoldTuple(stack_.size());
-      return OkStatus();
-    case 0x85:  // TUPLE1 to TUPLE3
-    case 0x86:
-    case 0x87:
-      ZT_RETURN_IF_ERROR(Have(opcode - 0x84u));
-      FoldTuple(stack_.size() - (opcode - 0x84u));
-      return OkStatus();
-    case ']':  // EMPTY_LIST
-      FoldList(NodeKind::kList, stack_.size());
-      return OkStatus();
-    case '}':  // EMPTY_DICT
-      FoldList(NodeKind::kDict, stack_.size());
-      return OkStatus();
-    case 0x8f:  // EMPTY_SET
-      FoldList(NodeKind::kSet, stack_.size());
-      return OkStatus();
-    case 't':     // TUPLE
-    case 'l':     // LIST
-    case 'd':     // DICT
-    case 0x91: {  // FROZENSET
-      ZT_ASSIGN_OR_RETURN(const std::size_t begin, TakeMark());
-      if (opcode == 'd' && (stack_.size() - begin) % 2 != 0) {
-        return Damaged(at_, "a key lacks its value");
-      }
-      if (opcode == 't') {
-        FoldTuple(begin);
-      } else {
-        FoldList(opcode == 'l'   ? NodeKind::kList
-                 : opcode == 'd' ? NodeKind::kDict
-                                 : NodeKind::kSet,
-                 begin);
-      }
-      return OkStatus();
-    }
-    case 'a':  // APPEND
-      ZT_RETURN_IF_ERROR(Have(2));
-      return AddItems(stack_.size() - 1, false);
-    case 's':  // SETITEM
-      ZT_RETURN_IF_ERROR(Have(3));
-      return AddItems(stack_.size() - 2, true);
-    case 'e':   // APPENDS
-    case 0x90:  // ADDITEMS
-      return AddMarked(false);
-    case 'u':  // SETITEMS
-      return AddMarked(true);
-    default:
-      return Refuse(opcode);
-  }
-}
+const std::array<Machine::Step, 256> Machine::kSteps = [] {
+  std::array<Step, 256> steps{};
+  steps[0x80] = [](Machine& m) { return m.CheckProtocol(); };                   // PROTO
+  steps[0x95] = [](Machine& m) { return m.Number(8).status(); };                // FRAME
+  steps['('] = [](Machine& m) { return m.Mark(); };                             // MARK
+  steps['0'] = [](Machine& m) { return m.Drop(); };                             // POP
+  steps['1'] = [](Machine& m) { return m.DropMarked(); };                       // POP_MARK
+  steps['2'] = [](Machine& m) { return m.Duplicate(); };                        // DUP
+  steps['q'] = [](Machine& m) { return m.PutNumbered(1); };                     // BINPUT
+  steps['r'] = [](Machine& m) { return m.PutNumbered(4); };                     // LONG_BINPUT
+  steps[0x94] = [](Machine& m) { return m.Put(m.memo_count_); };                // MEMOIZE
+  steps['h'] = [](Machine& m) { return m.Get(1); };                             // BINGET
+  steps['j'] = [](Machine& m) { return m.Get(4); };                             // LONG_BINGET
+  steps['c'] = [](Machine& m) { return m.PushGlobalLines(); };                  // GLOBAL
+  steps[0x93] = [](Machine& m) { return m.PushGlobalTop(); };                   // STACK_GLOBAL
+  steps['R'] = [](Machine& m) { return m.PushCall(false); };                    // REDUCE
+  steps[0x81] = [](Machine& m) { return m.PushCall(false); };                   // NEWOBJ
+  steps[0x92] = [](Machine& m) { return m.PushCall(true); };                    // NEWOBJ_EX
+  steps['b'] = [](Machine& m) { return m.Build(); };                            // BUILD
+  steps['Q'] = [](Machine& m) { return m.PushPersistent(); };                   // BINPERSID
+  steps['N'] = [](Machine& m) { return m.PushOnly(NodeKind::kNone); };          // NONE
+  steps[0x88] = [](Machine& m) { return m.PushOnly(NodeKind::kBool, true); };   // NEWTRUE
+  steps[0x89] = [](Machine& m) { return m.PushOnly(NodeKind::kBool, false); };  // NEWFALSE
+  steps['J'] = [](Machine& m) { return m.PushInt32(); };                        // BININT
+  steps['K'] = [](Machine& m) { return m.PushUnsigned(1); };                    // BININT1
+  steps['M'] = [](Machine& m) { return m.PushUnsigned(2); };                    // BININT2
+  steps[0x8a] = [](Machine& m) { return m.PushLong(1); };                       // LONG1
+  steps[0x8b] = [](Machine& m) { return m.PushLong(4); };                       // LONG4
+  steps['G'] = [](Machine& m) { return m.PushDouble(); };                       // BINFLOAT
+  steps[0x8c] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 1); };   // SHORT_BINUNICODE
+  steps['U'] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 1); };    // SHORT_BINSTRING
+  steps['X'] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 4); };    // BINUNICODE
+  steps['T'] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 4); };    // BINSTRING
+  steps[0x8d] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 8); };   // BINUNICODE8
+  steps['C'] = [](Machine& m) { return m.PushStretch(NodeKind::kBytes, 1); };   // SHORT_BINBYTES
+  steps['B'] = [](Machine& m) { return m.PushStretch(NodeKind::kBytes, 4); };   // BINBYTES
+  steps[0x8e] = [](Machine& m) { return m.PushStretch(NodeKind::kBytes, 8); };  // BINBYTES8
+  steps[0x96] = [](Machine& m) { return m.PushStretch(NodeKind::kBytes, 8); };  // BYTEARRAY8
+  steps[')'] = [](Machine& m) { return m.FoldTop(0); };                         // EMPTY_TUPLE
+  steps[0x85] = [](Machine& m) { return m.FoldTop(1); };                        // TUPLE1
+  steps[0x86] = [](Machine& m) { return m.FoldTop(2); };                        // TUPLE2
+  steps[0x87] = [](Machine& m) { return m.FoldTop(3); };                        // TUPLE3
+  steps[']'] = [](Machine& m) { return m.FoldEmpty(NodeKind::kList); };         // EMPTY_LIST
+  steps['}'] = [](Machine& m) { return m.FoldEmpty(NodeKind::kDict); };         // EMPTY_DICT
+  steps[0x8f] = [](Machine& m) { return m.FoldEmpty(NodeKind::kSet); };         // EMPTY_SET
+  steps['t'] = [](Machine& m) { return m.FoldMarked(NodeKind::kTuple); };       // TUPLE
+  steps['l'] = [](Machine& m) { return m.FoldMarked(NodeKind::kList); };        // LIST
+  steps['d'] = [](Machine& m) { return m.FoldMarked(NodeKind::kDict); };        // DICT
+  steps[0x91] = [](Machine& m) { return m.FoldMarked(NodeKind::kSet); };        // FROZENSET
+  steps['a'] = [](Machine& m) { return m.AddTop(1, false); };                   // APPEND
+  steps['s'] = [](Machine& m) { return m.AddTop(2, true); };                    // SETITEM
+  steps['e'] = [](Machine& m) { return m.AddMarked(false); };                   // APPENDS
+  steps[0x90] = [](Machine& m) { return m.AddMarked(false); };                  // ADDITEMS
+  steps['u'] = [](Machine& m) { return m.AddMarked(true); };                    // SETITEMS
+  return steps;
+}();
 
 // Why an opcode is not read.
 Status Machine::Refuse(std::uint8_t opcode) const {
-  switch (opcode) {
-    case 'I':
-    case 'L':
-    case 'F':
-    case 'S':
-    case 'V':
-    case 'P':
-    case 'p':
-    case 'g':
-    case 'i':
-    case 'o':
-      return Unsupported("the pickle holds opcodes of protocol 0; save it again with torch.save");
-    case 0x82:
-    case 0x83:
-    case 0x84:
-      return Unsupported(
-          "the pickle refers to the registry of extensions of the program that wrote it");
-    case 0x97:
-    case 0x98:
-      return Unsupported("the pickle keeps buffers outside itself");
-    default:
-      return Damaged(at_, "opcode " + std::to_string(opcode) + " is unknown");
+  if (std::string_view("ILFSVPpgio").find(static_cast<char>(opcode)) != std::string_view::npos)
+    return Unsupported("the pickle holds opcodes of protocol 0; save it again with torch.save");
+  if (opcode >= 0x82 && opcode <= 0x84) {
+    return Unsupported(
+        "the pickle refers to the registry of extensions of the program that wrote it");
   }
+  if (opcode == 0x97 || opcode == 0x98)
+    return Unsupported("the pickle keeps buffers outside itself");
+  return Damaged(at_, "opcode " + std::to_string(opcode) + " is unknown");
 }
 
 StatusOr<Graph> Graph::Read(ByteSource& bytes, std::uint64_t offset, const PickleLimits& limits) {
   return Machine(bytes, offset, limits).Run();
+}
+
+double Graph::Double(NodeId id) const { return std::bit_cast<double>(nodes_[id].value); }
+
+std::string_view Graph::Text(NodeId id) const {
+  const Node& node = nodes_[id];
+  return {reinterpret_cast<const char*>(bytes_.data()) + node.value, node.a};
+}
+
+std::string Graph::GlobalName(NodeId id) const {
+  return std::string(Text(nodes_[id].a)) + "." + std::string(Text(nodes_[id].b));
+}
+
+bool Graph::IsGlobal(NodeId id, std::string_view name) const {
+  if (!Is(id, NodeKind::kGlobal)) return false;
+  const std::string_view module = Text(nodes_[id].a), own = Text(nodes_[id].b);
+  return name.size() == module.size() + 1 + own.size() && name.starts_with(module) &&
+         name[module.size()] == '.' && name.ends_with(own);
+}
+
+bool Graph::IsOneOf(NodeId id, std::initializer_list<std::string_view> names) const {
+  return std::ranges::any_of(names, [&](std::string_view name) { return IsGlobal(id, name); });
+}
+
+std::span<const NodeId> Graph::Items(NodeId id) const {
+  const Node& node = nodes_[id];
+  switch (node.kind) {
+    case NodeKind::kTuple:
+      return std::span(pool_).subspan(node.a, node.b);
+    case NodeKind::kList:
+    case NodeKind::kSet:
+    case NodeKind::kDict:
+      return node.a == kNoList ? std::span<const NodeId>() : std::span(lists_[node.a]);
+    case NodeKind::kCall: {
+      const auto list = static_cast<std::uint32_t>(node.value);
+      return list == kNoList ? std::span<const NodeId>() : std::span(lists_[list]);
+    }
+    default:
+      return {};
+  }
+}
+
+NodeId Graph::state(NodeId id) const { return static_cast<NodeId>(nodes_[id].value >> 32); }
+
+template <typename Function>
+void Graph::ForEachChild(NodeId id, Function f) const {
+  for (const NodeId item : Items(id)) f(item);
+  switch (nodes_[id].kind) {
+    case NodeKind::kCall:
+      f(callable(id));
+      f(args(id));
+      if (state(id) != kNoNode) f(state(id));
+      break;
+    case NodeKind::kPersistent:
+      f(identifier(id));
+      break;
+    default:
+      break;
+  }
+}
+
+std::vector<bool> Graph::HoldersOf(const std::function<bool(NodeId)>& wanted) const {
+  // The edges turned around: parents of node n are parents[first[n]] to parents[first[n + 1] - 1].
+  const auto count = static_cast<NodeId>(nodes_.size());
+  std::vector<std::uint64_t> first(nodes_.size() + 2);
+  for (NodeId id = 0; id < count; ++id) {
+    ForEachChild(id, [&](NodeId child) { ++first[child + 2]; });
+  }
+  for (std::size_t i = 2; i < first.size(); ++i) first[i] += first[i - 1];
+  std::vector<NodeId> parents(first.back());
+  for (NodeId id = 0; id < count; ++id) {
+    ForEachChild(id, [&](NodeId child) { parents[first[child + 1]++] = id; });
+  }
+  std::vector<bool> holds(nodes_.size());
+  std::vector<NodeId> pending;
+  for (NodeId id = 0; id < count; ++id) {
+    if (wanted(id)) {
+      holds[id] = true;
+      pending.push_back(id);
+    }
+  }
+  while (!pending.empty()) {
+    const NodeId id = pending.back();
+    pending.pop_back();
+    for (std::uint64_t i = first[id]; i < first[id + 1]; ++i) {
+      if (holds[parents[i]]) continue;
+      holds[parents[i]] = true;
+      pending.push_back(parents[i]);
+    }
+  }
+  return holds;
 }
 
 }  // namespace zt::torch::internal

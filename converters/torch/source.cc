@@ -7,18 +7,17 @@ module zt.convert.torch;
 
 import zt.std;
 import :contents;
-import :open;
 import :source;
 import zt.convert.strided;
 import zt.core;
-import zt.pipeline;
 import zt.source;
 import zt.transform;
 
 namespace zt::torch::internal {
 namespace {
 
-// Expanded tensors repeat elements; so much more than their storages hold may all tensors be together.
+// Limit on the expansion ratio: expanded tensors repeat elements, and all tensors together may have this many times the bytes of
+// their storages, where they have more than kFreeExpansion.
 constexpr std::uint64_t kMaxExpansion = 1024;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
 
@@ -26,82 +25,12 @@ constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
 // what is allowed for what is stored of them.
 constexpr std::uint64_t kFreeInflated = std::uint64_t{4} << 20;
 
-// How often a storage that is deflated is inflated anew.
-constexpr std::uint64_t kMostReturns = 16;
-
-Status TooOften(std::uint64_t size) {
-  return Unsupported(
-      "its storage of " + std::to_string(size) +
-      " bytes is deflated, and its tensors are wanted in another order than they "
-      "lie in; to hold what that takes is more than half the memory limit: raise the "
-      "limit (--memory), or give an uncompressed file");
-}
-
 }  // namespace
-
-// A storage that can be read front to back only, read whole when it is first asked for, and kept as long as the others
-// that are asked for leave it room.
-class HeldStorages::Held final : public ByteSource {
- public:
-  Held(Place place, std::shared_ptr<HeldStorages> all)
-      : place_(std::move(place)), all_(std::move(all)) {}
-  ~Held() override {
-    const std::lock_guard lock(all_->mutex_);
-    if (!bytes_.empty()) Free();
-  }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  const std::string& name() const override { return place_.bytes->name(); }
-  std::optional<std::uint64_t> size() const override { return place_.size; }
-  bool sequential() const override { return false; }
-  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    const std::lock_guard lock(all_->mutex_);
-    if (bytes_.empty()) {
-      ZT_RETURN_IF_ERROR(Load());
-    } else {
-      all_->loaded_.splice(all_->loaded_.end(), all_->loaded_, at_);
-    }
-    std::ranges::copy(bytes_.bytes().subspan(offset - place_.offset, out.size()), out.begin());
-    return OkStatus();
-  }
-
- private:
-  Status Load() {
-    if (++loads_ > kMostReturns) return TooOften(place_.size);
-    while (!all_->loaded_.empty() && all_->used_ + place_.size > all_->room_) {
-      all_->loaded_.front()->Free();
-    }
-    Buffer loading = all_->pool_.Take(place_.size);
-    ZT_RETURN_IF_ERROR(place_.bytes->ReadAt(place_.offset, loading.bytes()));
-    at_ = all_->loaded_.insert(all_->loaded_.end(), this);
-    bytes_ = std::move(loading);
-    all_->used_ += place_.size;
-    return OkStatus();
-  }
-  void Free() {
-    all_->used_ -= place_.size;
-    bytes_ = Buffer();
-    all_->loaded_.erase(at_);
-  }
-
-  const Place place_;
-  const std::shared_ptr<HeldStorages> all_;
-  Buffer bytes_;
-  std::list<Held*>::iterator at_;  // in loaded_, where there are bytes
-  std::uint64_t loads_ = 0;
-};
-
-HeldStorages::HeldStorages(std::uint64_t room) : room_(room) {}
 
 SourceMemory SharedMemory(std::uint64_t memory_limit) {
   return {.bands = nullptr,
-          .held = std::make_shared<HeldStorages>(memory_limit / 2),
+          .held = std::make_shared<HeldBytes>(memory_limit / 2),
           .free_inflated = std::make_shared<std::uint64_t>(kFreeInflated)};
-}
-
-std::shared_ptr<ByteSource> HeldStorages::Hold(const std::shared_ptr<HeldStorages>& all,
-                                               const Place& place) {
-  return std::make_shared<Held>(place, all);
 }
 
 StorageSource::StorageSource() = default;
@@ -135,6 +64,9 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
   HoldWhereNeeded();
   if (pipe_) ZT_RETURN_IF_ERROR(CheckOrder());
   MakeViews(memory_limit, memory.bands);
+  for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+    if (!entries_[i].problem.empty()) problems_.emplace(i, Unsupported(entries_[i].problem));
+  }
   return OkStatus();
 }
 
@@ -313,7 +245,7 @@ void StorageSource::HoldWhereNeeded() {
   for (std::uint32_t i = 0; i < places_.size(); ++i) {
     if (!places_[i].bytes->sequential() || !uses[i].hold) continue;
     too_large[i] = places_[i].size > held_->room();
-    if (!too_large[i]) readers_[i] = HeldStorages::Hold(held_, places_[i]);
+    if (!too_large[i]) Hold(i);
   }
   for (Entry& entry : entries_) {
     if (!entry.problem.empty()) continue;
@@ -326,6 +258,11 @@ void StorageSource::HoldWhereNeeded() {
         "pipe), more than "
         "half the memory limit; raise the limit (--memory), or give an uncompressed file";
   }
+}
+
+void StorageSource::Hold(std::uint32_t storage) {
+  const Place& place = places_[storage];
+  readers_[storage] = HeldBytes::Hold(held_, place.bytes, place.offset, place.size);
 }
 
 // A pipe gives each storage once.
@@ -367,11 +304,6 @@ void StorageSource::MakeViews(std::uint64_t memory_limit, std::shared_ptr<Stride
   }
 }
 
-Status StorageSource::CheckReadable(std::uint32_t object) const {
-  const std::string& problem = entries_[object].problem;
-  return problem.empty() ? OkStatus() : Unsupported(problem);
-}
-
 bool StorageSource::sequential(ComponentId id) const {
   if (entries_[id.object].parts.empty()) return false;
   return places_[entries_[id.object].parts[id.component].storage].bytes->sequential();
@@ -399,30 +331,23 @@ std::uint64_t StorageSource::preferred_read(ComponentId id) const {
 }
 
 Status StorageSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
-  const Entry& entry = entries_[id.object];
-  if (entry.parts.empty()) return CheckReadable(id.object);
-  const Part& part = entry.parts[id.component];
-  if (offset > part.bytes || out.size() > part.bytes - offset) {
-    return InvalidArgument("a range beyond the component's " + std::to_string(part.bytes) +
-                           " bytes");
-  }
+  ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
   if (out.empty()) return OkStatus();
+  const Part& part = entries_[id.object].parts[id.component];
   if (part.kind == Kind::kBytes) return ReadRaw(part, offset, out);
-  constexpr std::uint64_t kStep = 32768;
-  std::vector<std::uint64_t> values;
-  while (!out.empty()) {
-    const std::uint64_t first = offset / 8, skip = offset % 8;
-    const std::uint64_t end = std::min(first + kStep, (offset + out.size() + 7) / 8);
-    values.resize(end - first);
-    ZT_RETURN_IF_ERROR(ReadIndices(part, first, values));
-    LittleEndian(std::as_writable_bytes(std::span(values)), 8);
-    const auto bytes = std::as_bytes(std::span(values)).subspan(skip);
-    const std::size_t take = std::min(bytes.size(), out.size());
-    std::copy_n(bytes.begin(), take, out.begin());
-    out = out.subspan(take);
-    offset += take;
-  }
-  return OkStatus();
+  return ReadUnits(offset, out, 8, [&](std::uint64_t at, std::span<std::byte> whole) -> Status {
+    constexpr std::size_t kStep = 32768;
+    std::vector<std::uint64_t> values;
+    for (; !whole.empty(); at += 8 * values.size()) {
+      values.resize(std::min(kStep, whole.size() / 8));
+      ZT_RETURN_IF_ERROR(ReadIndices(part, at / 8, values));
+      const auto bytes = std::as_writable_bytes(std::span(values));
+      LittleEndian(bytes, 8);
+      std::ranges::copy(bytes, whole.begin());
+      whole = whole.subspan(bytes.size());
+    }
+    return OkStatus();
+  });
 }
 
 Status StorageSource::ReadRaw(const Part& part, std::uint64_t offset, std::span<std::byte> out) {
@@ -442,9 +367,9 @@ Status StorageSource::Follow(const Part& part, std::uint64_t offset, std::uint64
   stream.reached = part.first + offset + size;
   if (!back || readers_[part.storage] != place.bytes) return OkStatus();
   if (place.size <= held_->room()) {
-    readers_[part.storage] = HeldStorages::Hold(held_, place);
-  } else if (++stream.returns > kMostReturns) {
-    return TooOften(place.size);
+    Hold(part.storage);
+  } else if (++stream.returns > HeldBytes::kMostLoads) {
+    return HeldBytes::TooOften(place.size);
   }
   return OkStatus();
 }

@@ -1,4 +1,4 @@
-// zt.convert.torch:tensors — the functions torch's pickles call to rebuild tensors, read as what they would make.
+// zt.convert.torch:contents — the functions torch's pickles call to rebuild tensors, read as what they would make.
 module;
 
 #include "core/name_table.h"
@@ -9,7 +9,6 @@ module zt.convert.torch;
 import zt.std;
 import :contents;
 import :pickle;
-import :tensors;
 import zt.core;
 
 namespace zt::torch::internal {
@@ -39,6 +38,15 @@ std::optional<std::string> StorageClass(const Graph& graph, NodeId id) {
 
 }  // namespace
 
+StatusOr<ElementType> ReadDtype(const Graph& graph, NodeId id) {
+  if (id == Graph::kNoNode || !graph.Is(id, NodeKind::kGlobal))
+    return InvalidData("it has no dtype");
+  const std::string name = graph.GlobalName(id);
+  const auto known = name.starts_with("torch.") ? ParseTorchDtype(name.substr(6)) : std::nullopt;
+  if (!known) return Unsupported("its dtype " + Quote(name) + " is not supported");
+  return *known;
+}
+
 StatusOr<Shape> TensorReader::ReadSizes(NodeId id) const {
   if (graph_.Is(id, NodeKind::kCall) && graph_.IsGlobal(graph_.callable(id), "torch.Size")) {
     const auto args = graph_.Items(graph_.args(id));
@@ -59,8 +67,7 @@ StatusOr<Shape> TensorReader::ReadSizes(NodeId id) const {
   return sizes;
 }
 
-StatusOr<std::uint32_t> TensorReader::ReadStorage(NodeId id, ElementType& element, bool& typed,
-                                                  std::uint64_t& first, std::uint64_t& window) {
+StatusOr<TensorReader::StorageRef> TensorReader::ReadStorage(NodeId id) {
   if (!graph_.Is(id, NodeKind::kPersistent)) {
     if (graph_.Is(id, NodeKind::kCall)) {
       return Unsupported("its storage is made by " +
@@ -79,24 +86,22 @@ StatusOr<std::uint32_t> TensorReader::ReadStorage(NodeId id, ElementType& elemen
   }
   const std::optional<std::string> kind = StorageClass(graph_, parts[1]);
   if (!kind) return Unsupported("its storage is of an unknown class");
-  typed = *kind != "Untyped";
-  if (typed) {
-    const std::optional<ElementType> known = ParseTorchDtype(*kind);
-    if (!known)
+  StorageRef ref;
+  if (*kind != "Untyped") {
+    ref.element = ParseTorchDtype(*kind);
+    if (!ref.element)
       return Unsupported("its storage is a torch." + *kind + "Storage, which is not supported");
-    element = *known;
   }
   if (!graph_.Is(parts[2], NodeKind::kText) || !graph_.Is(parts[4], NodeKind::kInt) ||
       graph_.Int(parts[4]) < 0) {
     return Malformed("its storage's key or count is wrong");
   }
   Storage storage;
-  storage.width = typed ? WidthOf(element) : 1;
+  storage.width = ref.element ? WidthOf(*ref.element) : 1;
   storage.count = static_cast<std::uint64_t>(graph_.Int(parts[4]));
   const auto bytes = CheckedMul(storage.width, storage.count);
   if (!bytes) return Malformed("its storage's size overflows 64 bits");
-  first = 0;
-  window = *bytes;
+  ref.end = *bytes;
   // The legacy stream has storages that are a part of another, in its elements.
   if (parts.size() > 5 && graph_.Is(parts[5], NodeKind::kTuple)) {
     const auto part = graph_.Items(parts[5]);
@@ -109,10 +114,11 @@ StatusOr<std::uint32_t> TensorReader::ReadStorage(NodeId id, ElementType& elemen
     if (offset > storage.count || count > storage.count - offset) {
       return InvalidData("its storage is a part that lies outside the whole");
     }
-    first = offset * storage.width;
-    window = first + count * storage.width;
+    ref.first = offset * storage.width;
+    ref.end = ref.first + count * storage.width;
   }
-  return AddStorage(std::move(storage), parts[2]);
+  ZT_ASSIGN_OR_RETURN(ref.storage, AddStorage(std::move(storage), parts[2]));
+  return ref;
 }
 
 // The number of a storage, which every tensor says the same of. Many tensors may share the text of its key, which is
@@ -135,22 +141,14 @@ StatusOr<std::uint32_t> TensorReader::AddStorage(Storage storage, NodeId key) {
 
 // Where a tensor lies in its storage, checked against the storage's size.
 Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
-  ElementType element;
-  bool typed = false;
-  std::uint64_t first = 0;
-  ZT_ASSIGN_OR_RETURN(view.storage,
-                      ReadStorage(args.nodes[args.storage], element, typed, first, view.window));
+  ZT_ASSIGN_OR_RETURN(StorageRef ref, ReadStorage(args.nodes[args.storage]));
   if (args.dtype) {
-    const NodeId dtype = args.nodes[*args.dtype];
-    if (!graph_.Is(dtype, NodeKind::kGlobal)) return Malformed("its dtype is none");
-    const std::string name = graph_.GlobalName(dtype);
-    const auto known = name.starts_with("torch.") ? ParseTorchDtype(name.substr(6)) : std::nullopt;
-    if (!known) return Unsupported("its dtype " + Quote(name) + " is not supported");
-    element = *known;
-  } else if (!typed) {
-    return Malformed("its storage has no dtype, and the call names none");
+    ZT_ASSIGN_OR_RETURN(ref.element, ReadDtype(graph_, args.nodes[*args.dtype]));
   }
-  view.element = element;
+  if (!ref.element) return Malformed("its storage has no dtype, and the call names none");
+  view.storage = ref.storage;
+  view.window = ref.end;
+  view.element = *ref.element;
   ZT_ASSIGN_OR_RETURN(view.shape, ReadSizes(args.nodes[args.size]));
   ZT_ASSIGN_OR_RETURN(view.strides, ReadSizes(args.nodes[args.stride]));
   if (view.shape.size() != view.strides.size()) {
@@ -160,7 +158,7 @@ Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
   if (!graph_.Is(offset, NodeKind::kInt) || graph_.Int(offset) < 0) {
     return Malformed("its offset is no number from 0 on");
   }
-  const std::uint64_t width = WidthOf(element);
+  const std::uint64_t width = WidthOf(view.element), first = ref.first;
   std::optional<std::uint64_t> end = static_cast<std::uint64_t>(graph_.Int(offset)), last = end;
   bool empty = false;
   for (std::size_t k = 0; k < view.shape.size(); ++k) {
@@ -223,11 +221,7 @@ StatusOr<Tensor> TensorReader::ReadDense(const Arguments& args) {
 StatusOr<Tensor> TensorReader::ReadMeta(std::span<const NodeId> args) {
   if (args.size() < 2) return Malformed("arguments are missing");
   Tensor tensor;
-  if (!graph_.Is(args[0], NodeKind::kGlobal)) return Malformed("its dtype is none");
-  const std::string name = graph_.GlobalName(args[0]);
-  const auto known = name.starts_with("torch.") ? ParseTorchDtype(name.substr(6)) : std::nullopt;
-  if (!known) return Unsupported("its dtype " + Quote(name) + " is not supported");
-  tensor.values.element = *known;
+  ZT_ASSIGN_OR_RETURN(tensor.values.element, ReadDtype(graph_, args[0]));
   ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(args[1]));
   tensor.values.shape = tensor.shape;
   tensor.problem = "it is on the meta device: it has no values";
@@ -283,7 +277,7 @@ StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr
 }
 
 // _rebuild_from_type_v2(function, type, args, state) calls the function for a tensor of that class: replaces it by the
-// function and its arguments. A class of somebody's own is left as it is.
+// function and its arguments. A class of the user's is left as it is.
 Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple) const {
   const bool v2 = graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type_v2");
   if (!v2 && !graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type")) return OkStatus();
@@ -291,13 +285,10 @@ Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple) const {
   if (args.size() != 4 || !graph_.Is(args[2], NodeKind::kTuple)) {
     return Malformed("arguments are missing");
   }
-  bool known = false;
-  for (const std::string_view name :
-       {"torch.Tensor", "torch._tensor.Tensor", "torch.nn.parameter.Parameter",
-        "torch.nn.parameter.Buffer"}) {
-    known |= graph_.IsGlobal(args[1], name);
+  if (!graph_.IsOneOf(args[1], {"torch.Tensor", "torch._tensor.Tensor",
+                                "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"})) {
+    return OkStatus();
   }
-  if (!known) return OkStatus();
   if (holds_[args[3]]) return Unsupported("its attributes hold tensors");
   callable = args[0];
   tuple = args[2];

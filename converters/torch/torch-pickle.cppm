@@ -60,6 +60,7 @@ class Graph {
   std::string GlobalName(NodeId id) const;
   // True where `id` is the global "module.name".
   bool IsGlobal(NodeId id, std::string_view name) const;
+  bool IsOneOf(NodeId id, std::initializer_list<std::string_view> names) const;
   // Elements of kTuple, kList and kSet; keys and values by turns of kDict; what was added to a kCall after it was
   // made, see has_pairs().
   std::span<const NodeId> Items(NodeId id) const;

@@ -5,7 +5,6 @@ import zt.std;
 import :contents;
 import zt.convert.strided;
 import zt.core;
-import zt.pipeline;
 import zt.source;
 
 namespace zt::torch::internal {
@@ -17,35 +16,14 @@ struct Place {
   std::uint64_t size = 0;
   std::uint64_t order = 0;  // storages of a higher one lie further back in the input
   bool big_endian = false;
-  bool as_is =
-      false;  // `bytes` may be read without its owner's knowing: no CRC is computed on the way
-};
-
-// The storages that are held in memory because they can be read front to back only, and are wanted otherwise. Thread-safe.
-class HeldStorages {
- public:
-  // They take `room` bytes together.
-  explicit HeldStorages(std::uint64_t room);
-  inline std::uint64_t room() const { return room_; }
-  // The bytes of a storage that has room; they are read when they are first asked for, and again where others took the
-  // room meanwhile.
-  static std::shared_ptr<ByteSource> Hold(const std::shared_ptr<HeldStorages>& all,
-                                          const Place& place);
-
- private:
-  class Held;
-
-  const std::uint64_t room_;
-  BufferPool pool_{0};  // not the heap, which would keep what was freed
-  std::mutex mutex_;
-  std::uint64_t used_ = 0;
-  std::list<Held*> loaded_;  // the one that was used last at the end
+  // `bytes` may be read without its owner's knowing: no CRC is computed on the way.
+  bool as_is = false;
 };
 
 // What the sources of the files or chunks of one checkpoint take together.
 struct SourceMemory {
   std::shared_ptr<StridedBands> bands;  // null where each source has its own
-  std::shared_ptr<HeldStorages> held;
+  std::shared_ptr<HeldBytes> held;
   // How many bytes of deflated pickles may still be more than these can be.
   std::shared_ptr<std::uint64_t> free_inflated;
   // Its one tensor alone is wanted of the source: it is a chunk of a distributed checkpoint.
@@ -64,7 +42,6 @@ class StorageSource : public TensorSource {
               const SourceMemory& memory);
 
   std::string_view format() const override { return "torch"; }
-  Status CheckReadable(std::uint32_t object) const override;
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
   bool sequential(ComponentId id) const override;
   bool seekable() const override { return !pipe_; }
@@ -90,8 +67,8 @@ class StorageSource : public TensorSource {
     bool held = false;              // its storage is read whole first
     std::vector<StridedAxis> axes;  // until the view is made
     StridedView::Elements elements;
-    std::unique_ptr<StridedView>
-        view;  // null where the elements lie side by side in our byte order
+    // Null where the elements lie side by side in our byte order.
+    std::unique_ptr<StridedView> view;
     inline bool direct() const {
       return axes.size() == 1 && axes[0].stride == 1 && elements.swap == 1;
     }
@@ -107,6 +84,7 @@ class StorageSource : public TensorSource {
   Status Number(Part& part);
   void Sort();
   void HoldWhereNeeded();
+  void Hold(std::uint32_t storage);
   Status CheckOrder() const;
   void MakeViews(std::uint64_t memory_limit, std::shared_ptr<StridedBands> bands);
   Status ReadRaw(const Part& part, std::uint64_t offset, std::span<std::byte> out);
@@ -132,7 +110,33 @@ class StorageSource : public TensorSource {
   };
   std::mutex mutex_;
   std::vector<Stream> streams_;  // of each
-  std::shared_ptr<HeldStorages> held_;
+  std::shared_ptr<HeldBytes> held_;
 };
+
+// ---- the two containers of a checkpoint ----------------------------------------------------------------------------
+
+// How a legacy stream of protocol 0 or 1 begins: the magic number, in digits.
+inline constexpr std::string_view kOldMagic = "L119547037146038801333356L\n.";
+
+// True where a file that begins with `head` (512 bytes) is one that OpenTorch reads, or refuses with a word.
+bool LooksLikeTorch(std::span<const std::byte> head);
+
+StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
+                                                    const std::string& stem,
+                                                    std::uint64_t memory_limit,
+                                                    const SourceMemory& memory);
+StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> bytes,
+                                                   const std::string& stem,
+                                                   std::uint64_t memory_limit,
+                                                   const SourceMemory& memory);
+// OpenTorch, for one of the files that share `memory`.
+StatusOr<std::unique_ptr<TensorSource>> OpenOneOf(std::shared_ptr<ByteSource> bytes,
+                                                  const std::string& stem,
+                                                  std::uint64_t memory_limit,
+                                                  const SourceMemory& memory);
+// What is listed of an object that cannot be converted: under its name, as `what`, without a shape.
+Object Unreadable(std::string name, std::string_view what);
+// Says once what of the contents does not become part of the source.
+void AddLeftOut(const Contents& contents, TensorSource& source);
 
 }  // namespace zt::torch::internal

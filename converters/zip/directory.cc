@@ -1,19 +1,17 @@
 // zt.convert.zip — the directory of a zip archive (PKWARE's APPNOTE 6.3.10, sections 4.3 and 4.5.3).
 module;
 
+#include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.convert.zip;
 
 import zt.std;
-import :check;
 import zt.core;
 import zt.source;
 
 namespace zt {
 namespace {
-
-using zip::internal::CrcCheck;
 
 constexpr std::uint32_t kLocalMagic = 0x04034b50;
 constexpr std::uint32_t kCentralMagic = 0x02014b50;
@@ -29,22 +27,14 @@ constexpr std::uint32_t kIn64 = 0xffffffff;  // "the value is in the zip64 field
 // Deflate cannot compress better than 1032 to 1.
 constexpr std::uint64_t kMaxRatio = 1032;
 
-template <typename T>
-T Load(std::span<const std::byte> bytes, std::size_t at) {
-  T value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i) {
-    value |= static_cast<T>(std::to_integer<T>(bytes[at + i]) << (8 * i));
-  }
-  return value;
+std::uint16_t Load16(std::span<const std::byte> bytes, std::size_t at) {
+  return static_cast<std::uint16_t>(zt::internal::LoadLittle(bytes.data() + at, 2));
 }
-std::uint16_t Load16(std::span<const std::byte> b, std::size_t at) {
-  return Load<std::uint16_t>(b, at);
+std::uint32_t Load32(std::span<const std::byte> bytes, std::size_t at) {
+  return static_cast<std::uint32_t>(zt::internal::LoadLittle(bytes.data() + at, 4));
 }
-std::uint32_t Load32(std::span<const std::byte> b, std::size_t at) {
-  return Load<std::uint32_t>(b, at);
-}
-std::uint64_t Load64(std::span<const std::byte> b, std::size_t at) {
-  return Load<std::uint64_t>(b, at);
+std::uint64_t Load64(std::span<const std::byte> bytes, std::size_t at) {
+  return zt::internal::LoadLittle(bytes.data() + at, 8);
 }
 
 struct Directory {
@@ -224,7 +214,7 @@ StatusOr<std::shared_ptr<ZipArchive>> ZipArchive::Open(std::shared_ptr<ByteSourc
     if (i > 0 && entries[i - 1].data + entries[i - 1].stored_size > entry.local) {
       return Damaged(EntryContext(entries[i - 1]) + " overlaps " + EntryContext(entry));
     }
-    archive->checks_.push_back(std::make_shared<CrcCheck>(entry.crc, entry.size));
+    archive->AddCheck(entry);
   }
   return archive;
 }

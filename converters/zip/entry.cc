@@ -1,6 +1,7 @@
-// zt.convert.zip — the bytes of one entry, stored or deflated.
+// zt.convert.zip — the bytes of one entry, stored or deflated, and the CRC-32 put together from pieces.
 module;
 
+#include <libdeflate.h>
 #include <zlib.h>
 
 #include "core/status_macros.h"
@@ -8,11 +9,106 @@ module;
 module zt.convert.zip;
 
 import zt.std;
-import :check;
 import zt.core;
 import zt.source;
 
 namespace zt {
+
+namespace zip::internal {
+namespace {
+
+constexpr std::size_t kMaxPieces = 1 << 16;
+
+}  // namespace
+
+// What is known of an entry's CRC: pieces may be read in any order, by any thread, and are combined.
+class CrcCheck {
+ public:
+  CrcCheck(std::uint32_t expected, std::uint64_t size) : expected_(expected), size_(size) {}
+
+  // Notes that these bytes were read from `offset`. kDataLoss once all have been and the CRC differs.
+  Status Add(std::uint64_t offset, std::span<const std::byte> bytes) {
+    if (bytes.empty()) return OkStatus();
+    {
+      const std::lock_guard lock(mutex_);
+      furthest_ = std::max<std::uint64_t>(furthest_, offset + bytes.size());
+      if (checked_ || irregular_) return OkStatus();
+    }
+    Piece piece{bytes.size(), Crc32(0, bytes)};
+    const std::lock_guard lock(mutex_);
+    if (checked_ || irregular_) return OkStatus();
+    auto next = pieces_.lower_bound(offset);
+    auto previous = next == pieces_.begin() ? pieces_.end() : std::prev(next);
+    if ((next != pieces_.end() && next->first < offset + piece.size) ||
+        (previous != pieces_.end() && previous->first + previous->second.size > offset) ||
+        pieces_.size() >= kMaxPieces) {
+      irregular_ = true;
+      pieces_.clear();
+      return OkStatus();
+    }
+    if (next != pieces_.end() && next->first == offset + piece.size) {
+      piece = JoinLocked(piece, next->second);
+      pieces_.erase(next);
+    }
+    if (previous != pieces_.end() && previous->first + previous->second.size == offset) {
+      offset = previous->first;
+      piece = JoinLocked(previous->second, piece);
+    }
+    pieces_[offset] = piece;
+    return piece.size == size_ ? CompareLocked(piece.crc) : OkStatus();
+  }
+  // For a reader that computes the CRC itself: it has read up to byte `end`.
+  void Touch(std::uint64_t end) {
+    const std::lock_guard lock(mutex_);
+    furthest_ = std::max(furthest_, end);
+  }
+  // For such a reader: `crc` is that of the whole entry. kDataLoss where it differs.
+  Status SetWhole(std::uint32_t crc) {
+    const std::lock_guard lock(mutex_);
+    return CompareLocked(crc);
+  }
+  // True where bytes from `offset` on were read but not all of the entry was checked.
+  bool Pending(std::uint64_t offset) {
+    const std::lock_guard lock(mutex_);
+    return !checked_ && furthest_ > offset;
+  }
+
+ private:
+  struct Piece {
+    std::uint64_t size;
+    std::uint32_t crc;
+  };
+  Status CompareLocked(std::uint32_t crc) {
+    pieces_.clear();
+    checked_ = true;
+    if (crc == expected_) return OkStatus();
+    checked_ = false;
+    irregular_ = true;
+    return InvalidData("the entry's CRC-32 does not match: its bytes are damaged");
+  }
+  Piece JoinLocked(const Piece& first, const Piece& second) {
+    if (second.size != shift_size_) {
+      shift_ = static_cast<std::uint32_t>(::crc32_combine_gen(static_cast<z_off_t>(second.size)));
+      shift_size_ = second.size;
+    }
+    const uLong crc = ::crc32_combine_op(first.crc, second.crc, shift_);
+    return {first.size + second.size, static_cast<std::uint32_t>(crc)};
+  }
+
+  const std::uint32_t expected_;
+  const std::uint64_t size_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Piece> pieces_;  // by offset, none touching another
+  std::uint64_t furthest_ = 0;
+  bool checked_ = false;
+  bool irregular_ = false;  // pieces overlap, or are too many
+  // What zlib knows of a length, kept for the next piece: those of a strided view are alike.
+  std::uint64_t shift_size_ = ~std::uint64_t{0};
+  std::uint32_t shift_ = 0;
+};
+
+}  // namespace zip::internal
+
 namespace {
 
 using zip::internal::CrcCheck;
@@ -212,6 +308,10 @@ StatusOr<std::shared_ptr<ByteSource>> ZipArchive::OpenEntry(std::size_t index) {
                      "; stored and deflated entries are supported");
 }
 
+void ZipArchive::AddCheck(const ZipEntry& entry) {
+  checks_.push_back(std::make_shared<CrcCheck>(entry.crc, entry.size));
+}
+
 std::size_t ZipArchive::SkipAbsentCrcs() {
   std::size_t absent = 0;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -240,6 +340,15 @@ Status ZipArchive::Verify(std::size_t index, std::uint64_t offset) {
     at += step;
   }
   return checks_[index]->SetWhole(entry.crc);  // not again when there is another Finish
+}
+
+// zlib's takes several times as long as the rest of reading an entry.
+std::uint32_t Crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
+  return bytes.empty() ? crc : ::libdeflate_crc32(crc, bytes.data(), bytes.size());
+}
+
+std::uint32_t CombineCrc32(std::uint32_t first, std::uint32_t second, std::uint64_t size) {
+  return static_cast<std::uint32_t>(::crc32_combine(first, second, static_cast<z_off_t>(size)));
 }
 
 }  // namespace zt

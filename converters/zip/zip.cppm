@@ -7,7 +7,7 @@ import zt.core;
 import zt.source;
 
 namespace zt::zip::internal {
-class CrcCheck;  // of one entry; defined in the partition :check
+class CrcCheck;  // of one entry
 }
 
 export namespace zt {
@@ -65,6 +65,8 @@ class ZipArchive {
   Status Verify(std::size_t index, std::uint64_t offset);
 
  private:
+  void AddCheck(const ZipEntry& entry);
+
   std::shared_ptr<ByteSource> bytes_;
   std::vector<ZipEntry> entries_;
   std::vector<std::shared_ptr<zip::internal::CrcCheck>>

@@ -17,10 +17,6 @@ using zt::internal::MutexLock;
 
 namespace {
 
-// Bytes kept for a hasher that has to see what comes before them first: a seek table, which is read ahead of the frames.
-// What is longer is read again when its turn comes.
-constexpr std::uint64_t kMaxKept = 4 << 20;
-
 // Of a whole file, ranges shorter than this are not hashed ahead of their turn.
 constexpr std::size_t kShortRange = 64 << 10;
 
@@ -58,7 +54,8 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
   const MutexLock lock(mutex_);
   if (!failure_.ok() || position_ == length_) return failure_;
   if (begin > position_) {
-    Keep(begin, bytes, crc);
+    Ahead& held = ahead_[begin];
+    if (held.length < bytes.size()) held = {bytes.size(), crc};
     return OkStatus();
   }
   const std::uint64_t seen = position_ - begin;
@@ -74,34 +71,28 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
 Status GuardedBlob::AbsorbAhead(ByteSource& file) {
   while (!ahead_.empty() && ahead_.begin()->first <= position_) {
     const auto next = ahead_.extract(ahead_.begin());
-    const Ahead& held = next.mapped();
-    kept_ -= held.bytes.size();
-    if (next.key() == position_ && (!ordered() || !held.bytes.empty())) {
-      Absorb(held.bytes, held.crc, held.length);
+    const auto [length, crc] = next.mapped();
+    if (next.key() == position_ && !ordered()) {
+      Absorb({}, crc, length);
     } else {
-      ZT_RETURN_IF_ERROR(Reread(next.key() + held.length, file));
+      ZT_RETURN_IF_ERROR(Reread(next.key() + length, file));
     }
   }
   return OkStatus();
 }
 
 Status GuardedBlob::Reread(std::uint64_t end, ByteSource& file) {
-  if (end <= position_) return OkStatus();
-  std::vector<std::byte> piece(std::min<std::uint64_t>(end - position_, 1 << 20));
-  while (position_ < end) {
-    const auto some =
-        std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - position_));
-    ZT_RETURN_IF_ERROR(file.ReadAt(offset_ + position_, some));
-    Absorb(some, ordered() ? 0 : Crc32c(some), some.size());
-  }
-  return OkStatus();
+  const auto absorb = [this](std::uint64_t, std::span<const std::byte> piece) {
+    Absorb(piece, ordered() ? 0 : Crc32c(piece), piece.size());
+    return true;
+  };
+  return ReadThrough(file, offset_ + position_, offset_ + end, absorb);
 }
 
 Status GuardedBlob::Conclude(ByteSource& file) {
   const MutexLock lock(mutex_);
   if (!failure_.ok() || position_ == length_) return failure_;
   ahead_.clear();
-  kept_ = 0;
   ZT_RETURN_IF_ERROR(Reread(length_, file));
   return failure_ = Compare();
 }
@@ -124,19 +115,6 @@ void GuardedBlob::Absorb(std::span<const std::byte> bytes, std::uint32_t crc,
   position_ += length;
 }
 
-void GuardedBlob::Keep(std::uint64_t begin, std::span<const std::byte> bytes, std::uint32_t crc) {
-  Ahead& held = ahead_[begin];
-  if (held.length >= bytes.size()) return;
-  if (ordered()) {
-    kept_ -= held.bytes.size();
-    held.bytes.clear();
-    if (kept_ + bytes.size() <= kMaxKept) held.bytes.assign(bytes.begin(), bytes.end());
-    kept_ += held.bytes.size();
-  }
-  held.length = bytes.size();
-  held.crc = crc;
-}
-
 Status GuardedFile::Passed(std::uint64_t offset, std::span<const std::byte> bytes,
                            ByteSource& all) {
   passed_ = true;
@@ -154,16 +132,12 @@ Status GuardedFile::Passed(std::uint64_t offset, std::span<const std::byte> byte
 
 Status GuardedFile::ReadTo(std::uint64_t end, ByteSource& all) {
   if (hasher_ == nullptr) hasher_ = MakeHasher(digest_.kind);
-  if (begin_ + position_ >= end) return OkStatus();
-  std::vector<std::byte> piece(std::min<std::uint64_t>(end - begin_ - position_, 1 << 20));
-  while (begin_ + position_ < end) {
-    const auto some =
-        std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - begin_ - position_));
-    ZT_RETURN_IF_ERROR(all.ReadAt(begin_ + position_, some));
-    hasher_->Update(some);
-    position_ += some.size();
-  }
-  return OkStatus();
+  const auto update = [this](std::uint64_t, std::span<const std::byte> piece) {
+    hasher_->Update(piece);
+    position_ += piece.size();
+    return true;
+  };
+  return ReadThrough(all, begin_ + position_, end, update);
 }
 
 Status GuardedFile::Finish(ByteSource& all) {

@@ -1,4 +1,5 @@
-// zt.convert.zt — the source: declarations from the manifest, bytes through a Reader over guarded bytes.
+// zt.convert.zt — the source: declarations from the manifest, bytes through a Reader over guarded bytes; and several shards
+// as one source.
 module;
 
 #include "core/little_endian.h"
@@ -10,6 +11,7 @@ module zt.convert.zt;
 import zt.std;
 import :guard;
 import zt.compress;
+import zt.convert.shards;
 import zt.core;
 import zt.digest;
 import zt.format;
@@ -98,9 +100,9 @@ class ZtSource final : public TensorSource {
       const auto at = static_cast<std::uint32_t>(objects_.size());
       ZT_RETURN_IF_ERROR(CheckContentless(index, *served));
       if (const auto refused = empty_refusals_.find(index); refused != empty_refusals_.end()) {
-        refusals_.emplace(at, refused->second);
+        problems_.emplace(at, refused->second);
       } else if (!served->refusal.ok()) {
-        refusals_.emplace(at, served->refusal);
+        problems_.emplace(at, served->refusal);
       }
       AddRules(at, index, served->object);
       if (served->mixed != nullptr) mixed_.emplace(at, std::move(served->mixed));
@@ -115,18 +117,10 @@ class ZtSource final : public TensorSource {
 
   std::optional<ShardStamp> stamp() const { return FindShardStamp(reader_->manifest().attributes); }
 
-  Status CheckReadable(std::uint32_t object) const override {
-    const auto refused = refusals_.find(object);
-    return refused == refusals_.end() ? OkStatus() : refused->second;
-  }
-
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    ZT_RETURN_IF_ERROR(CheckReadable(id.object));
+    ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     const Object& object = objects_[id.object];
     const Part& part = parts_[id.object][id.component];
-    const std::uint64_t bytes = object.components[id.component].bytes;
-    if (offset > bytes || out.size() > bytes - offset)
-      return InvalidArgument("the range lies beyond the component");
     if (out.empty()) return OkStatus();
     const std::size_t width = ByteWidth(object.components[id.component].element.dtype);
     if (part.kind != Part::Kind::kWhole && (offset % width != 0 || out.size() % width != 0)) {
@@ -202,7 +196,7 @@ class ZtSource final : public TensorSource {
     const Part& part = parts_[id.object][id.component];
     const StoredComponent& stored = reader_->component(part.stored);
     if (part.kind != Part::Kind::kWhole || stored.encoding != Encoding::kRaw || stored.big_endian ||
-        refusals_.contains(id.object) || checked_.contains({id.object, id.component})) {
+        problems_.contains(id.object) || checked_.contains({id.object, id.component})) {
       return std::nullopt;
     }
     return Extent{bytes_.get(), stored.offset, stored.length};
@@ -525,8 +519,7 @@ class ZtSource final : public TensorSource {
   std::uint64_t cell_bytes_ = 0;             // what comparing the cells of an object may take
   zt::internal::Mutex looking_;
   std::unordered_map<std::uint32_t, std::optional<Status>> cells_;  // the keys are fixed by Init
-  std::unordered_map<std::uint32_t, Status> refusals_;
-  std::unordered_map<std::uint32_t, Status> empty_refusals_;  // by the manifest's index
+  std::unordered_map<std::uint32_t, Status> empty_refusals_;        // by the manifest's index
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;
   std::map<ContentKey, std::unique_ptr<GuardedBlob>> decoded_;  // whose digests cover decoded bytes
 };
@@ -552,6 +545,44 @@ StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes
   std::optional<ShardStamp> stamp;
   return zt_source::internal::OpenStamped(std::move(bytes), options, std::move(find_shard), digest,
                                           &stamp);
+}
+
+Value ToValue(const ShardStamp& stamp) {
+  return Value::Map{{"plan", stamp.plan}, {"shard", stamp.number}, {"shards", stamp.count}};
+}
+
+std::optional<ShardStamp> FindShardStamp(const Value::Map& attributes) {
+  const Value* const value = FindMember(attributes, kShardAttribute);
+  const Value::Map* const map = value == nullptr ? nullptr : value->AsMap();
+  if (map == nullptr) return std::nullopt;
+  const Value* const plan = FindMember(*map, "plan");
+  const Value* const number = FindMember(*map, "shard");
+  const Value* const count = FindMember(*map, "shards");
+  if (plan == nullptr || number == nullptr || count == nullptr || plan->AsString() == nullptr ||
+      number->AsUint() == nullptr || count->AsUint() == nullptr || *number->AsUint() == 0 ||
+      *number->AsUint() > *count->AsUint() || *count->AsUint() > kMaxShards) {
+    return std::nullopt;
+  }
+  return ShardStamp{*plan->AsString(), *number->AsUint(), *count->AsUint()};
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
+                                                     const InputOptions& options) {
+  const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
+                        const ShardIndex& index) -> StatusOr<std::unique_ptr<TensorSource>> {
+    const auto listed = index.files.find(file);
+    if (listed != index.files.end())
+      ZT_RETURN_IF_ERROR(ParseDigest(listed->second.digest).status());
+    std::optional<ShardStamp> stamp;
+    ZT_ASSIGN_OR_RETURN(auto source,
+                        zt_source::internal::OpenStamped(
+                            std::move(bytes), options, {},
+                            listed == index.files.end() ? "" : listed->second.digest, &stamp));
+    if (!index.plan.empty() && (!stamp || stamp->plan != index.plan))
+      return InvalidData("it is not of the plan that the index was made of");
+    return source;
+  };
+  return OpenShards(path, {".zt", ".zt.index.json", open, true}, options);
 }
 
 }  // namespace zt

@@ -27,7 +27,7 @@ class GuardedBlob {
   // The digests other than crc32c need the bytes in order: such blobs should be read so.
   bool ordered() const { return ordered_; }
 
-  // Bytes of the blob from `begin`, counted from its start. What came too early to be kept is read again from `file`.
+  // Bytes of the blob from `begin`, counted from its start. What came too early for a hasher is read again from `file`.
   Status Passed(std::uint64_t begin, std::span<const std::byte> bytes, ByteSource& file);
   // The verdict on the whole blob, for a reader that found what is wrong with a part of it: what has not passed yet is read
   // from `file`. Which range completes the blob depends on timing; the error of a damaged blob must not.
@@ -39,18 +39,15 @@ class GuardedBlob {
     std::string text;                // as in the manifest
     std::unique_ptr<Hasher> hasher;  // null where the CRC is put together from parts
   };
-  // A range that came before those it follows.
+  // A range that came before those it follows: a seek table. A hasher reads it again when its turn comes.
   struct Ahead {
     std::uint64_t length = 0;
     std::uint32_t crc = 0;
-    std::vector<std::byte> bytes;  // for hashers, within kMaxKept; else read again
   };
   void Absorb(std::span<const std::byte> bytes, std::uint32_t crc, std::uint64_t length)
       ZT_REQUIRES(mutex_);
   Status Reread(std::uint64_t end, ByteSource& file) ZT_REQUIRES(mutex_);
   Status AbsorbAhead(ByteSource& file) ZT_REQUIRES(mutex_);
-  void Keep(std::uint64_t begin, std::span<const std::byte> bytes, std::uint32_t crc)
-      ZT_REQUIRES(mutex_);
   Status Compare() ZT_REQUIRES(mutex_);
 
   const std::uint64_t offset_, length_;
@@ -60,7 +57,6 @@ class GuardedBlob {
   std::uint64_t position_ ZT_GUARDED_BY(mutex_) = 0;  // all before it has passed
   std::uint32_t crc_ ZT_GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, Ahead> ahead_ ZT_GUARDED_BY(mutex_);
-  std::uint64_t kept_ ZT_GUARDED_BY(mutex_) = 0;
   Status failure_ ZT_GUARDED_BY(mutex_);
 };
 

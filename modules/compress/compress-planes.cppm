@@ -39,9 +39,6 @@ std::size_t PlanesFrameBound(std::size_t content, const CodecParameters& layout)
 
 namespace zt::compress::internal {
 
-// Of the planes' codec. What becomes of a plane is decided from its own bytes: one value is stored once, noise as it is,
-// all else Huffman-coded.
-std::unique_ptr<FrameEncoder> MakePlanesEncoder();
 // Codec::DecodeFrame, of frames by any zstd encoder. What is in `out` after an error is not defined.
 Status DecodePlanesFrame(const CodecParameters& layout, std::span<const std::byte> in,
                          std::span<std::byte> out);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 
+#include "core/little_endian.h"
+
 namespace zt::zstd {
 
 inline constexpr std::size_t kBlockHeaderBytes = 3;
@@ -24,8 +26,7 @@ struct Literals {
 inline std::optional<Literals> FindLiterals(std::span<const std::byte> body) {
   constexpr unsigned kRepeated = 1, kHuffman = 2, kLongForm = 3;
   if (body.size() < 5 || body.back() != std::byte{0}) return std::nullopt;
-  std::uint64_t head = 0;
-  for (std::size_t i = 0; i < 5; ++i) head |= static_cast<std::uint64_t>(body[i]) << (8 * i);
+  const std::uint64_t head = internal::LoadLittle(body.data(), 5);
   const unsigned type = head & 3, form = head >> 2 & 3;
   const auto bits_at = [head](unsigned first, unsigned count) {
     return head >> first & ((std::uint64_t{1} << count) - 1);

@@ -1,10 +1,11 @@
-// zt.compress — the row of zstd in the table of codecs: frames and the seek table behind them, out.
+// zt.compress — the row of zstd in the table of codecs: frames and the seek table behind them, out and in.
 module;
 
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
 #include "core/little_endian.h"
+#include "core/status_macros.h"
 
 module zt.compress;
 
@@ -127,6 +128,179 @@ std::vector<std::byte> SeekableZstd::Trailer(std::span<const Frame> frames) cons
 const Codec& ZstdCodec() {
   static const Codec* const codec = new Zstd;
   return *codec;
+}
+
+namespace {
+
+// The largest window a decoder has to accept (zstd's own default limit).
+constexpr int kMaxWindowLog = 27;
+
+std::uint32_t Get32(const std::byte* p) {
+  return static_cast<std::uint32_t>(zt::internal::LoadLittle(p, 4));
+}
+
+Status ZstdError(std::size_t code) {
+  return InvalidData(std::string("the zstd stream is damaged: ") + ZSTD_getErrorName(code));
+}
+
+using DContext = std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)>;
+
+DContext MakeDContext() {
+  DContext context(ZSTD_createDCtx(), &ZSTD_freeDCtx);
+  if (context != nullptr) {
+    ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, kMaxWindowLog);
+  }
+  return context;
+}
+
+}  // namespace
+
+StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
+    const StreamReader& read, std::uint64_t stream_bytes, std::uint64_t content_bytes) const {
+  if (stream_bytes < TrailerBytes(0)) return std::nullopt;
+  std::array<std::byte, 9> footer;
+  ZT_RETURN_IF_ERROR(read(stream_bytes - footer.size(), footer));
+  if (Get32(footer.data() + 5) != 0x8F92EAB1) return std::nullopt;
+  const std::uint64_t count = Get32(footer.data());
+  const auto descriptor = static_cast<unsigned>(footer[4]);
+  const std::uint64_t entry = descriptor & 0x80 ? 12 : 8;
+  const std::uint64_t table = 17 + entry * count;
+  if (table > stream_bytes || (descriptor & 0x7c) != 0) return std::nullopt;  // chance bytes
+  std::vector<std::byte> bytes(table);
+  ZT_RETURN_IF_ERROR(read(stream_bytes - table, bytes));
+  if (Get32(bytes.data()) != 0x184D2A5E || Get32(bytes.data() + 4) != table - 8) {
+    return std::nullopt;
+  }
+  std::vector<Frame> frames;
+  frames.reserve(count);
+  Frame next;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    next.bytes = Get32(bytes.data() + 8 + i * entry);
+    next.content_bytes = Get32(bytes.data() + 12 + i * entry);
+    frames.push_back(next);
+    next.offset += next.bytes;
+    next.content_offset += next.content_bytes;
+  }
+  const bool known = content_bytes != kUnknownSize;
+  if (next.offset != stream_bytes - table || (known && next.content_offset != content_bytes)) {
+    return InvalidData("the zstd seek table speaks of " + std::to_string(next.offset) +
+                       " bytes for " + std::to_string(next.content_offset) + ", the stream has " +
+                       std::to_string(stream_bytes - table) +
+                       (known ? " for " + std::to_string(content_bytes) : ""));
+  }
+  return frames;
+}
+
+Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out) {
+  static auto* const contexts = new zt::internal::Idle<DContext>;
+  // One frame, all of `in`: a table that points elsewhere must not pass.
+  const std::size_t frame = ZSTD_findFrameCompressedSize(in.data(), in.size());
+  if (ZSTD_isError(frame)) return ZstdError(frame);
+  if (frame != in.size()) return InvalidData("the zstd seek table does not match the frames");
+  auto held = contexts->Take();
+  DContext context = held ? *std::move(held) : MakeDContext();
+  if (context == nullptr) return IoError("cannot make a zstd context: out of memory");
+  const std::size_t size =
+      ZSTD_decompressDCtx(context.get(), out.data(), out.size(), in.data(), in.size());
+  if (ZSTD_isError(size)) return ZstdError(size);
+  contexts->Give(std::move(context));
+  if (size != out.size()) {
+    return InvalidData("a zstd frame yields " + std::to_string(size) + " bytes, " +
+                       std::to_string(out.size()) + " were declared");
+  }
+  return OkStatus();
+}
+
+namespace {
+
+// Decodes any zstd stream (frames and skippable frames, content sizes unknown), read in pieces.
+class ZstdStream final : public StreamDecoder {
+ public:
+  ZstdStream(StreamReader read, std::uint64_t stream_bytes, std::uint64_t content_bytes)
+      : read_(std::move(read)), stream_bytes_(stream_bytes), content_bytes_(content_bytes) {}
+
+  Status Read(std::span<std::byte> out) override {
+    ZT_ASSIGN_OR_RETURN(const std::size_t filled, Fill(out));
+    if (filled == out.size()) return OkStatus();
+    return InvalidData("the zstd stream yields " + std::to_string(produced_) + " bytes, " +
+                       std::to_string(content_bytes_) + " were declared");
+  }
+
+  StatusOr<std::size_t> ReadSome(std::span<std::byte> out) override {
+    ZT_ASSIGN_OR_RETURN(const std::size_t filled, Fill(out));
+    if (filled < out.size() && !at_frame_end_) {
+      return InvalidData("the zstd stream is cut short");
+    }
+    return filled;
+  }
+
+  Status Finish() override {
+    if (context_ == nullptr) return IoError("cannot make a zstd context: out of memory");
+    std::byte extra;
+    while (true) {
+      ZT_RETURN_IF_ERROR(Refill());
+      const bool drained = Drained();
+      if (drained && at_frame_end_) return OkStatus();
+      ZSTD_outBuffer target{&extra, 1, 0};
+      const std::size_t before_in = in_.pos;
+      const std::size_t left = ZSTD_decompressStream(context_.get(), &target, &in_);
+      if (ZSTD_isError(left)) return ZstdError(left);
+      at_frame_end_ = left == 0;
+      if (target.pos != 0) {
+        return InvalidData("the zstd stream yields more than the " +
+                           std::to_string(content_bytes_) + " bytes declared");
+      }
+      if (drained && !at_frame_end_ && in_.pos == before_in) {
+        return InvalidData("the zstd stream is cut short");
+      }
+    }
+  }
+
+ private:
+  Status Refill() {
+    if (in_.pos < in_.size || fetched_ == stream_bytes_) return OkStatus();
+    const auto take = std::min<std::uint64_t>(stream_bytes_ - fetched_, 256 << 10);
+    buffer_.resize(take);
+    ZT_RETURN_IF_ERROR(read_(fetched_, buffer_));
+    fetched_ += take;
+    in_ = {buffer_.data(), buffer_.size(), 0};
+    return OkStatus();
+  }
+
+  bool Drained() const { return in_.pos == in_.size && fetched_ == stream_bytes_; }
+
+  // Fills `out` as far as the stream goes.
+  StatusOr<std::size_t> Fill(std::span<std::byte> out) {
+    if (context_ == nullptr) return IoError("cannot make a zstd context: out of memory");
+    ZSTD_outBuffer target{out.data(), out.size(), 0};
+    while (target.pos < target.size) {
+      ZT_RETURN_IF_ERROR(Refill());
+      if (at_frame_end_ && Drained()) break;
+      const std::size_t before_in = in_.pos, before_out = target.pos;
+      const std::size_t left = ZSTD_decompressStream(context_.get(), &target, &in_);
+      if (ZSTD_isError(left)) return ZstdError(left);
+      at_frame_end_ = left == 0;
+      if (in_.pos == before_in && target.pos == before_out && fetched_ == stream_bytes_) break;
+    }
+    produced_ += target.pos;
+    return target.pos;
+  }
+
+  StreamReader read_;
+  std::uint64_t stream_bytes_, content_bytes_;
+  std::uint64_t fetched_ = 0;   // of the stream
+  std::uint64_t produced_ = 0;  // of the content
+  bool at_frame_end_ = false;
+  std::vector<std::byte> buffer_;
+  ZSTD_inBuffer in_{nullptr, 0, 0};
+  DContext context_ = MakeDContext();
+};
+
+}  // namespace
+
+std::unique_ptr<StreamDecoder> OpenZstdStream(StreamReader read, std::uint64_t stream_bytes,
+                                              std::uint64_t content_bytes) {
+  return std::make_unique<ZstdStream>(std::move(read), stream_bytes, content_bytes);
 }
 
 }  // namespace zt::compress::internal

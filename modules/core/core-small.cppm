@@ -37,7 +37,9 @@ class Word {
     return bits_ == 0 ? Empty() : *reinterpret_cast<const std::string*>(bits_ & ~kOwned);
   }
   inline operator const std::string&() const { return str(); }
-  inline operator std::string_view() const { return str(); }
+  inline operator std::string_view() const {
+    return bits_ == 0 ? std::string_view() : std::string_view(str());
+  }
 
   inline bool empty() const { return bits_ == 0; }
   inline const char* c_str() const { return str().c_str(); }
@@ -52,7 +54,7 @@ class Word {
   }
   template <std::convertible_to<std::string_view> T>
   friend bool operator==(const Word& a, const T& b) {
-    return std::string_view(a.str()) == std::string_view(b);
+    return std::string_view(a) == std::string_view(b);
   }
   template <std::convertible_to<std::string_view> T>
   friend std::string operator+(const Word& a, const T& b) {

@@ -91,6 +91,20 @@ std::string Message(const Status& status);
 // 'name' in single quotes, control characters and quotes escaped, so that any name fits one line of an error.
 std::string Quote(std::string_view name);
 
+// Names for one line of a message: the first twenty, and how many more there are.
+class NameList {
+ public:
+  // Takes `text` as it stands; see Quote.
+  void Add(std::string_view text);
+  bool empty() const { return count_ == 0; }
+  // "A, B and 3 more".
+  std::string Text() const;
+
+ private:
+  std::string first_;
+  std::uint64_t count_ = 0;
+};
+
 // "tensor 'NAME'", for a fact that is about several.
 std::string TensorContext(std::string_view name);
 

@@ -116,15 +116,17 @@ struct Twice {
 template <class NameOf>
 std::optional<Twice> FindTwice(std::size_t count, const NameOf& name_of) {
   constexpr std::size_t kFew = 8;
-  NameTable names;
-  if (count > kFew) names.Reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (count <= kFew) {
+  if (count <= kFew) {
+    for (std::size_t i = 1; i < count; ++i) {
       for (std::size_t held = 0; held < i; ++held) {
         if (name_of(held) == name_of(i)) return Twice{held, i};
       }
-      continue;
     }
+    return std::nullopt;
+  }
+  NameTable names;
+  names.Reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
     if (i + kNamesAhead < count) names.Prefetch(name_of(i + kNamesAhead));
     if (!names.Add(name_of(i), i, name_of)) return Twice{*names.Find(name_of(i), name_of), i};
   }

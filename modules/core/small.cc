@@ -27,9 +27,12 @@ static_assert(alignof(std::string) > 1);  // a bit of its address is free
 
 Word::Word(std::string_view text) {
   if (text.empty()) return;
-  const Words& words = Listed();
-  const auto* const listed = std::find(words.begin(), words.end(), text);
-  bits_ = listed != words.end() ? Address(listed) : Address(new std::string(text)) | kOwned;
+  for (const std::string& listed : Listed()) {
+    if (text != listed) continue;
+    bits_ = Address(&listed);
+    return;
+  }
+  bits_ = Address(new std::string(text)) | kOwned;
 }
 
 const std::string& Word::Empty() {

@@ -9,6 +9,11 @@ module zt.core;
 import zt.std;
 
 namespace zt {
+namespace {
+
+constexpr std::uint64_t kMostNamed = 20;
+
+}  // namespace
 
 Status MakeStatus(StatusCode code, std::string_view message) {
   return Status(code, {message.data(), message.size()});
@@ -162,6 +167,17 @@ std::string Quote(std::string_view name) {
   }
   out += '\'';
   return out;
+}
+
+void NameList::Add(std::string_view text) {
+  if (count_++ >= kMostNamed) return;
+  if (!first_.empty()) first_ += ", ";
+  first_ += text;
+}
+
+std::string NameList::Text() const {
+  if (count_ <= kMostNamed) return first_;
+  return first_ + " and " + std::to_string(count_ - kMostNamed) + " more";
 }
 
 std::string TensorContext(std::string_view name) { return "tensor " + Quote(name); }

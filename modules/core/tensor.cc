@@ -102,6 +102,7 @@ bool SharesBytes(const Component& values, const Component& indices, std::size_t 
 
 // That a type is one of its dtype. One that is a dtype's name says nothing beside that dtype, and is wrong beside others.
 Status CheckElement(const ElementType& element) {
+  if (element.type.empty()) return OkStatus();
   const LogicalType* const type = FindLogicalType(element.type);
   const auto storage = type != nullptr ? std::optional(type->storage) : ParseDType(element.type);
   if (!storage || *storage == element.dtype) return OkStatus();
@@ -247,10 +248,9 @@ StatusOr<Object> DenseObject(std::string name, Shape shape, ElementType element)
   }
   const auto bytes = DenseBytes(shape, element);
   if (!bytes) return InvalidData("shape " + ToString(shape) + " overflows 64 bits");
-  Object object;
-  object.name = std::move(name);
-  object.shape = std::move(shape);
-  object.components.push_back(Component{"data", std::move(element), *bytes});
+  static const Word format = "dense", role = "data";
+  Object object = {.name = std::move(name), .format = format, .shape = std::move(shape)};
+  object.components.push_back(Component{role, std::move(element), *bytes});
   return object;
 }
 

@@ -81,11 +81,11 @@ constexpr std::size_t kMaxHead = 9;
 // A head, and the bytes after it.
 template <typename Encode>
 void Append(Buffer& out, const void* data, std::size_t size, Encode encode) {
-  const std::size_t at = out.size();
-  auto* const to = reinterpret_cast<unsigned char*>(Extend(out, kMaxHead + size));
-  const std::size_t head = encode(to);
-  if (size > 0) std::memcpy(to + head, data, size);
-  out.resize(at + head + size);
+  unsigned char head[kMaxHead];
+  const std::size_t bytes = encode(head);
+  std::byte* const to = Extend(out, bytes + size);
+  std::memcpy(to, head, bytes);
+  if (size > 0) std::memcpy(to + bytes, data, size);
 }
 template <typename Encode>
 void Append(Buffer& out, Encode encode) {

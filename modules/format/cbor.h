@@ -111,6 +111,22 @@ inline void AppendText(Buffer& out, std::string_view text) {
   *to = static_cast<std::byte>(0x60 + text.size());
   if (!text.empty()) std::memcpy(to + 1, text.data(), text.size());
 }
+// A member of a map, whose key has less than kLong bytes.
+inline void AppendMember(Buffer& out, std::string_view key, std::uint64_t value) {
+  AppendText(out, key);
+  AppendUint(out, value);
+}
+inline void AppendMember(Buffer& out, std::string_view key, std::string_view text) {
+  if (text.size() >= kLong) {
+    AppendText(out, key);
+    return AppendLongText(out, text);
+  }
+  std::byte* const to = Extend(out, 2 + key.size() + text.size());
+  to[0] = static_cast<std::byte>(0x60 + key.size());
+  std::memcpy(to + 1, key.data(), key.size());
+  to[1 + key.size()] = static_cast<std::byte>(0x60 + text.size());
+  if (!text.empty()) std::memcpy(to + 2 + key.size(), text.data(), text.size());
+}
 inline void AppendArrayHead(Buffer& out, std::uint64_t count) {
   if (count >= kLong) return AppendLongArrayHead(out, count);
   *Extend(out, 1) = static_cast<std::byte>(0x80 + count);

@@ -351,8 +351,7 @@ class DialectOf1x final : public Dialect {
     return OkStatus();
   }
   Status AppendTail(const Value::Map& attributes, Bytes* out) const override {
-    cbor::AppendText(*out, "version");
-    cbor::AppendText(*out, traits().text);
+    cbor::AppendMember(*out, "version", traits().text);
     return AppendAttributes(attributes, kRootDepth, out);
   }
   std::vector<std::byte> Footer(std::uint64_t, ManifestParts manifest) const override {
@@ -459,28 +458,13 @@ Status DialectOf1x::AppendComponent(const StoredObject& object, const StoredComp
   if (!component.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestText(component.digest));
   // Sorted: type, dtype, digest, length, offset, encoding, uncompressed_length.
   cbor::AppendMapHead(*out, 3 + has_type + !component.digest.empty() + encoded + has_size);
-  if (has_type) {
-    cbor::AppendText(*out, "type");
-    cbor::AppendText(*out, component.element.type);
-  }
-  cbor::AppendText(*out, "dtype");
-  cbor::AppendText(*out, *Spell(component.element));
-  if (!component.digest.empty()) {
-    cbor::AppendText(*out, "digest");
-    cbor::AppendText(*out, component.digest);
-  }
-  cbor::AppendText(*out, "length");
-  cbor::AppendUint(*out, component.length);
-  cbor::AppendText(*out, "offset");
-  cbor::AppendUint(*out, component.offset);
-  if (encoded) {
-    cbor::AppendText(*out, "encoding");
-    cbor::AppendText(*out, Name(component.encoding));
-  }
-  if (has_size) {
-    cbor::AppendText(*out, "uncompressed_length");
-    cbor::AppendUint(*out, component.decoded_bytes);
-  }
+  if (has_type) cbor::AppendMember(*out, "type", component.element.type);
+  cbor::AppendMember(*out, "dtype", *Spell(component.element));
+  if (!component.digest.empty()) cbor::AppendMember(*out, "digest", component.digest);
+  cbor::AppendMember(*out, "length", component.length);
+  cbor::AppendMember(*out, "offset", component.offset);
+  if (encoded) cbor::AppendMember(*out, "encoding", Name(component.encoding));
+  if (has_size) cbor::AppendMember(*out, "uncompressed_length", component.decoded_bytes);
   return OkStatus();
 }
 
@@ -491,8 +475,7 @@ Status DialectOf1x::AppendObject(const StoredObject& object, Bytes* out,
   // Sorted: shape, format, attributes, components.
   cbor::AppendMapHead(*out, 3 + !object.attributes.empty());
   AppendShape(object.shape, out);
-  cbor::AppendText(*out, "format");
-  cbor::AppendText(*out, object.format);
+  cbor::AppendMember(*out, "format", object.format);
   ZT_RETURN_IF_ERROR(AppendAttributes(object.attributes, kObjectDepth, out));
   InlinedVector<std::string_view, 4> roles;
   for (const StoredComponent& component : object.components) roles.push_back(component.role);
@@ -511,8 +494,7 @@ Status DialectOf1x::AppendObject(const StoredObject& object, Bytes* out,
 const Dialect& Dialect1x(SpecVersion version) {
   static const DialectOf1x dialects[] = {DialectOf1x(kTraits[0]), DialectOf1x(kTraits[1]),
                                          DialectOf1x(kTraits[2])};
-  return *std::ranges::find(dialects, version,
-                            [](const Dialect& dialect) { return dialect.traits().version; });
+  return dialects[version == SpecVersion::k1_0 ? 0 : version == SpecVersion::k1_1 ? 1 : 2];
 }
 
 }  // namespace zt::format::internal

@@ -173,10 +173,8 @@ Status DialectOf20::AppendHead(std::size_t entries, const Value::Map& attributes
     for (const std::size_t i : order) {
       cbor::AppendText(*out, names[i]);
       cbor::AppendMapHead(*out, 2);
-      cbor::AppendText(*out, "size");
-      cbor::AppendUint(*out, shards[i].bytes);
-      cbor::AppendText(*out, "digest");
-      cbor::AppendText(*out, shards[i].digest);
+      cbor::AppendMember(*out, "size", shards[i].bytes);
+      cbor::AppendMember(*out, "digest", shards[i].digest);
     }
   }
   cbor::AppendText(*out, "objects");
@@ -239,29 +237,17 @@ Status AppendPart(const ElementType& element, const StoredComponent& stored,
   cbor::AppendArrayHead(*out, 2);
   cbor::AppendUint(*out, stored.offset);
   cbor::AppendUint(*out, stored.length);
-  if (!element.type.empty()) {
-    cbor::AppendText(*out, "type");
-    cbor::AppendText(*out, element.type);
-  }
-  cbor::AppendText(*out, "dtype");
-  cbor::AppendText(*out, Name(element.dtype));
-  if (stored.shard != 0) {
-    cbor::AppendText(*out, "shard");
-    cbor::AppendText(*out, shards[stored.shard - 1].name);
-  }
-  if (!stored.digest.empty()) {
-    cbor::AppendText(*out, "digest");
-    cbor::AppendText(*out, stored.digest);
-  }
+  if (!element.type.empty()) cbor::AppendMember(*out, "type", element.type);
+  cbor::AppendMember(*out, "dtype", Name(element.dtype));
+  if (stored.shard != 0) cbor::AppendMember(*out, "shard", shards[stored.shard - 1].name);
+  if (!stored.digest.empty()) cbor::AppendMember(*out, "digest", stored.digest);
   if (!planes.empty()) {
     cbor::AppendText(*out, "planes");
     ZT_RETURN_IF_ERROR(AppendMap(planes, 1, out));
   }
   if (encoded) {
-    cbor::AppendText(*out, "encoding");
-    cbor::AppendText(*out, NameOf(stored.encoding));
-    cbor::AppendText(*out, "decoded_length");
-    cbor::AppendUint(*out, stored.decoded_bytes);
+    cbor::AppendMember(*out, "encoding", NameOf(stored.encoding));
+    cbor::AppendMember(*out, "decoded_length", stored.decoded_bytes);
   }
   return OkStatus();
 }
@@ -299,8 +285,7 @@ Status AppendEntryV2(const Object& said, std::span<const StoredComponent> stored
         WithComponent(AppendPart(said.components[i].element, stored[i], shards, out), roles[i]));
   }
   AppendShape(said.shape, out);
-  cbor::AppendText(*out, "layout");
-  cbor::AppendText(*out, said.format);
+  cbor::AppendMember(*out, "layout", said.format);
   return AppendAttributes(said.attributes, kObjectDepth, out);
 }
 

@@ -162,9 +162,12 @@ StatusOr<std::vector<std::uint32_t>> ManifestEncoder::Order() const {
   };
   // Mostly they are in order already: sources list them so.
   std::size_t sorted = 1;
-  while (sorted < lines && !cbor::KeyLess(NameOf(sorted), NameOf(sorted - 1))) {
-    if (NameOf(sorted - 1) == NameOf(sorted)) return twice(NameOf(sorted));
-    ++sorted;
+  std::string_view before = lines > 0 ? NameOf(0) : std::string_view();
+  for (; sorted < lines; ++sorted) {
+    const std::string_view name = NameOf(sorted);
+    if (cbor::KeyLess(name, before)) break;
+    if (name == before) return twice(name);
+    before = name;
   }
   if (sorted >= lines) return std::vector<std::uint32_t>();
   std::vector<std::uint32_t> order(lines);

@@ -163,7 +163,7 @@ Status Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) co
 }  // namespace format::internal
 
 Status CheckStored(const StoredObject& object, SpecVersion version) {
-  Object declared;
+  Object declared = {.format = {}};
   return format::internal::DialectOf(version).CheckAlone(object, &declared);
 }
 

@@ -39,8 +39,10 @@ struct Pipeline::State {
     std::deque<bool> passed;  // which of those from `begin` on that were submitted
 
     bool Opens(const Task& task) const {
-      if (order == StageOrder::kInOrder) return task.sequence == begin;
-      return !task.continues || task.sequence <= begin || passed[task.sequence - 1 - begin];
+      if (order == StageOrder::kInChain) {
+        return !task.continues || task.sequence <= begin || passed[task.sequence - 1 - begin];
+      }
+      return task.sequence == begin || (order == StageOrder::kIfOrdered && !task.ordered);
     }
     // Notes that a task has passed; returns the one that waited for it, if any.
     Node Pass(std::uint64_t sequence) {
@@ -49,7 +51,7 @@ struct Pipeline::State {
         passed.pop_front();
         ++begin;
       }
-      return parked.extract(sequence + 1);
+      return parked.extract(order == StageOrder::kInChain ? sequence + 1 : begin);
     }
   };
 
@@ -194,6 +196,11 @@ struct Pipeline::State {
     return failed_at == kNever ? OkStatus() : failure;
   }
 };
+
+PipelineOptions pipeline::internal::OptionsOf(const RangeOptions& options) {
+  return {.threads = options.threads == 0 ? UsableThreads() : options.threads,
+          .window_bytes = MemoryFor(options.memory_bytes, options.threads) / 2};
+}
 
 Pipeline::Pipeline(std::vector<std::shared_ptr<TaskStage>> stages, const PipelineOptions& options)
     : state_(std::make_unique<State>()) {

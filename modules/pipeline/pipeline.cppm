@@ -59,6 +59,7 @@ class Task {
       0;  // the most memory it holds at once, in bytes; counts against the window
   bool continues =
       false;  // its work goes on where that of the task submitted before it ends; see kInChain
+  bool ordered = false;        // see kIfOrdered
   std::uint64_t sequence = 0;  // given by Submit: how many tasks were submitted before
 };
 
@@ -66,7 +67,8 @@ class Task {
 enum class StageOrder {
   kParallel,  // any task on any worker
   kInChain,   // a task that continues another comes after that one; otherwise as kParallel
-  kInOrder,   // one at a time, in the order of Submit
+  kIfOrdered,  // a task that is ordered comes after all that were submitted before it; otherwise as kParallel
+  kInOrder,  // one at a time, in the order of Submit
 };
 
 // A step, as the executor sees it. Derive from StageOf. A Pipeline holds its stages by shared_ptr.
@@ -152,5 +154,131 @@ class PipelineOf {
  private:
   Pipeline pipeline_;
 };
+
+// ---- ranges --------------------------------------------------------------------------------------------------
+
+// Ranges that travel together: one large range, or many small ones, so that a tensor of some kilobytes costs microseconds.
+template <class Range>
+struct BatchOf : Task {
+  std::vector<Range> ranges;  // at least one
+  std::uint64_t bytes = 0;    // of them
+  Buffer input;               // where they lie once they are read, as the read stage lays them out
+};
+
+// What a RangePipeline has to know of a range.
+struct RangeCost {
+  std::uint64_t bytes = 0;   // small ranges are gathered by them, and progress counts them
+  std::uint64_t weight = 0;  // see Task
+  bool ordered = false;      // as those of its task
+  bool continues = false;
+};
+
+// How a RangePipeline works.
+struct RangeOptions {
+  unsigned threads = 0;            // 0 means UsableThreads()
+  std::uint64_t memory_bytes = 0;  // see MemoryFor: a half of it is for tasks under way
+  const std::atomic<bool>* cancelled = nullptr;  // or set by another thread to stop: kCancelled
+  // Called in order, by one thread at a time, with the bytes of all ranges that have passed the stages.
+  std::function<void(std::uint64_t bytes)> progress = {};
+};
+
+}  // namespace zt
+
+namespace zt::pipeline::internal {
+
+// Small ranges share a batch of up to this many bytes and this many ranges.
+inline constexpr std::uint64_t kBatchBytes = 256 << 10;
+inline constexpr std::size_t kBatchRanges = 100;
+// What a batch weighs besides its ranges: itself, what the executor keeps of it, the rounding of its buffers.
+inline constexpr std::uint64_t kBatchCost = 4 * 4096;
+
+PipelineOptions OptionsOf(const RangeOptions& options);
+
+// The last stage: says how far the ranges have come, and stops them.
+template <class Batch>
+class ReportStage final : public StageOf<Batch> {
+ public:
+  explicit ReportStage(const RangeOptions& options)
+      : cancelled_(options.cancelled), progress_(options.progress) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Batch& batch) override {
+    if (cancelled_ != nullptr && *cancelled_) return Cancelled("interrupted");
+    done_ += batch.bytes;
+    if (progress_) progress_(done_);
+    return OkStatus();
+  }
+
+ private:
+  const std::atomic<bool>* const cancelled_;
+  const std::function<void(std::uint64_t)> progress_;
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace zt::pipeline::internal
+
+export namespace zt {
+
+// A Pipeline of ranges: it gathers them into batches, reports, and keeps the order of errors. All that moves bytes of tensors
+// moves them so; what a range is and what the stages do is the caller's. `Batch` is a BatchOf<Range>, or derived from one.
+template <class Batch>
+class RangePipeline {
+ public:
+  using Range = typename decltype(Batch::ranges)::value_type;
+
+  RangePipeline(typename PipelineOf<Batch>::Stages stages, const RangeOptions& options)
+      : pipeline_(WithReport(std::move(stages), options), pipeline::internal::OptionsOf(options)) {}
+
+  // Hands over a range; a small one waits for others. The first error so far.
+  Status Add(Range range, const RangeCost& cost);
+  // Hands over what was gathered, and waits until nothing is under way. The first error, if any; `added` is what went wrong
+  // after the last range, if anything did.
+  Status Drain(const Status& added = OkStatus()) {
+    (void)Flush();  // the pipeline remembers it
+    if (!added.ok()) pipeline_.Fail(added);
+    return pipeline_.Drain();
+  }
+  // See Pipeline.
+  inline void Cancel(const Status& status) { pipeline_.Cancel(status); }
+
+ private:
+  static typename PipelineOf<Batch>::Stages WithReport(typename PipelineOf<Batch>::Stages stages,
+                                                       const RangeOptions& options) {
+    if (options.cancelled != nullptr || options.progress) {
+      stages.push_back(std::make_shared<pipeline::internal::ReportStage<Batch>>(options));
+    }
+    return stages;
+  }
+  Status Flush() {
+    if (pending_ == nullptr || pending_->ranges.empty()) return OkStatus();
+    return pipeline_.Submit(std::exchange(pending_, nullptr));
+  }
+
+  std::unique_ptr<Batch> pending_;
+  PipelineOf<Batch> pipeline_;
+};
+
+template <class Batch>
+Status RangePipeline<Batch>::Add(Range range, const RangeCost& cost) {
+  using namespace pipeline::internal;
+  if (pending_ != nullptr &&
+      (pending_->bytes + cost.bytes > kBatchBytes || pending_->ranges.size() >= kBatchRanges ||
+       pending_->ordered != cost.ordered)) {
+    if (Status status = Flush(); !status.ok()) return status;
+  }
+  if (pending_ == nullptr) {
+    pending_ = std::make_unique<Batch>();
+    pending_->weight = kBatchCost;
+    pending_->ordered = cost.ordered;
+    pending_->continues = cost.continues;
+    if (cost.bytes < kBatchBytes) {
+      pending_->ranges.reserve(std::min<std::uint64_t>(
+          kBatchRanges, kBatchBytes / std::max<std::uint64_t>(cost.bytes, 1)));
+    }
+  }
+  pending_->ranges.push_back(std::move(range));
+  pending_->weight += cost.weight;
+  pending_->bytes += cost.bytes;
+  return pending_->bytes >= kBatchBytes ? Flush() : OkStatus();
+}
 
 }  // namespace zt

@@ -22,13 +22,11 @@ namespace {
 StatusOr<std::string> DigestOfRange(ByteSource& bytes, std::uint64_t begin, std::uint64_t end,
                                     DigestKind kind) {
   const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
-  std::vector<std::byte> piece(std::min<std::uint64_t>(end - begin, 1 << 20));
-  for (std::uint64_t at = begin; at < end;) {
-    const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - at));
-    ZT_RETURN_IF_ERROR(bytes.ReadAt(at, part));
-    hasher->Update(part);
-    at += part.size();
-  }
+  const auto update = [&](std::uint64_t, std::span<const std::byte> piece) {
+    hasher->Update(piece);
+    return true;
+  };
+  ZT_RETURN_IF_ERROR(ReadThrough(bytes, begin, end, update));
   return hasher->Finish();
 }
 

@@ -15,16 +15,20 @@ import zt.transform;
 namespace zt {
 namespace {
 
-struct RangeTask final : Task {
+struct Part {
   std::uint64_t begin = 0, end = 0;
 };
+using Batch = BatchOf<Part>;
 
-class ReadStage final : public StageOf<RangeTask> {
+class ReadStage final : public StageOf<Batch> {
  public:
   ReadStage(const Reader& reader, ComponentId id, std::span<std::byte> out)
       : reader_(reader), id_(id), out_(out) {}
-  Status Process(RangeTask& range) override {
-    return reader_.Read(id_, range.begin, out_.subspan(range.begin, range.end - range.begin));
+  Status Process(Batch& batch) override {
+    for (const auto [begin, end] : batch.ranges) {
+      ZT_RETURN_IF_ERROR(reader_.Read(id_, begin, out_.subspan(begin, end - begin)));
+    }
+    return OkStatus();
   }
 
  private:
@@ -79,14 +83,11 @@ Status Reader::ReadAll(ComponentId id, std::span<std::byte> out, unsigned thread
   if (threads == 0) threads = UsableThreads();
   threads = static_cast<unsigned>(std::min<std::size_t>(threads, ranges));
   if (threads <= 1) return Read(id, 0, out);
-  PipelineOf<RangeTask> pipeline({std::make_shared<ReadStage>(*this, id, out)},
-                                 {.threads = threads, .window_bytes = ranges});
+  RangePipeline<Batch> pipeline({std::make_shared<ReadStage>(*this, id, out)},
+                                {.threads = threads});
   for (std::size_t i = 0; i < ranges; ++i) {
-    auto range = std::make_unique<RangeTask>();
-    range->weight = 1;
-    range->begin = (*cuts)[i];
-    range->end = (*cuts)[i + 1];
-    ZT_RETURN_IF_ERROR(pipeline.Submit(std::move(range)));
+    const Part part = {(*cuts)[i], (*cuts)[i + 1]};
+    ZT_RETURN_IF_ERROR(pipeline.Add(part, {.bytes = part.end - part.begin}));
   }
   return pipeline.Drain();
 }

@@ -50,57 +50,87 @@ struct Range {
   std::uint64_t offset = 0, bytes = 0;
   std::optional<Frame> frame = {};
   bool whole_stream = false, last = false;
+  std::uint64_t at_once() const { return whole_stream ? 0 : bytes; }
 };
 
 // A range of a blob on its way.
-struct Piece final : Task {
+struct Piece {
   std::shared_ptr<Blob> blob;
   Range range;
-  Buffer bytes;  // that the digests cover: stored, or decoded
+  std::span<std::byte> stored = {};        // in the batch's buffer, but for whole streams
+  Buffer content = {};                     // of a frame, where the digests cover it
+  std::span<const std::byte> hashed = {};  // that the digests cover
   std::uint32_t crc = 0;
-  std::vector<DataFacts> facts;  // one for each rule
-  std::optional<std::string> problem;
-  std::map<DigestKind, std::string> digests;  // of a whole stream
+  std::vector<DataFacts> facts = {};  // one for each rule
+  std::optional<std::string> problem = {};
+  std::map<DigestKind, std::string> digests = {};  // of a whole stream
 };
+
+using Batch = BatchOf<Piece>;
 
 const std::string& NameOf(const Reader& reader, ComponentId id) {
   return reader.manifest().objects[id.object].name;
 }
 
-class FetchStage final : public StageOf<Piece> {
+class FetchStage final : public StageOf<Batch> {
  public:
   FetchStage(const Reader& reader, BufferPool& pool) : reader_(reader), pool_(pool) {}
 
-  Status Process(Piece& piece) override {
-    return WithTensor(piece.range.whole_stream ? StreamWhole(piece) : Fetch(piece),
-                      NameOf(reader_, piece.blob->members.front().id));
+  Status Process(Batch& batch) override {
+    ZT_RETURN_IF_ERROR(Read(batch));
+    for (Piece& piece : batch.ranges) {
+      ZT_RETURN_IF_ERROR(
+          Named(piece, piece.range.whole_stream ? StreamWhole(piece) : Decode(piece)));
+    }
+    return OkStatus();
   }
 
  private:
-  Status Fetch(Piece& piece) {
+  Status Named(const Piece& piece, const Status& status) const {
+    return WithTensor(status, NameOf(reader_, piece.blob->members.front().id));
+  }
+
+  // Reads all that is stored, but for whole streams.
+  Status Read(Batch& batch) {
+    std::uint64_t total = 0;
+    for (const Piece& piece : batch.ranges) total += piece.range.at_once();
+    batch.input = pool_.Take(total);
+    std::span<std::byte> free = batch.input.bytes();
+    std::vector<RangeToRead> ranges;
+    for (Piece& piece : batch.ranges) {
+      piece.stored = free.first(piece.range.at_once());
+      free = free.subspan(piece.stored.size());
+      ranges.push_back(
+          {&reader_.bytes(), piece.blob->stored.offset + piece.range.offset, piece.stored});
+    }
+    return ReadRanges(ranges, [&](std::size_t i) {
+      return Named(batch.ranges[i], reader_.bytes().ReadAt(ranges[i].offset, ranges[i].bytes));
+    });
+  }
+
+  Status Decode(Piece& piece) {
     const Blob& blob = *piece.blob;
-    piece.bytes = pool_.Take(piece.range.bytes);
-    const std::span<const std::byte> stored = piece.bytes.bytes();
-    ZT_RETURN_IF_ERROR(
-        reader_.bytes().ReadAt(blob.stored.offset + piece.range.offset, piece.bytes.bytes()));
-    if (blob.crc) piece.crc = Crc32c(stored);
+    if (blob.crc) piece.crc = Crc32c(piece.stored);
+    if (!blob.decoded) piece.hashed = piece.stored;
     if (piece.range.frame) {
       Buffer content = pool_.Take(piece.range.frame->content_bytes);
-      Status status = reader::internal::CheckFrameBytes(Traits(reader_.manifest().version), stored);
+      Status status =
+          reader::internal::CheckFrameBytes(Traits(reader_.manifest().version), piece.stored);
       if (status.ok()) {
         status = FindCodec(blob.stored.encoding)
-                     ->DecodeFrame(blob.stored.parameters, stored, content.bytes());
+                     ->DecodeFrame(blob.stored.parameters, piece.stored, content.bytes());
       }
       if (!status.ok()) {
         piece.problem = Fact(status);
       } else {
         Look(piece, content.bytes(), piece.range.frame->content_offset);
       }
-      if (blob.decoded) piece.bytes = std::move(content);
-    } else if (blob.decoded) {
-      piece.bytes = Buffer();  // what follows the frames
-    } else if (blob.stored.encoding == Encoding::kRaw) {
-      Look(piece, stored, piece.range.offset);
+      if (blob.decoded) {
+        piece.hashed = content.bytes();
+        piece.content = std::move(content);
+      }
+    } else if (!blob.decoded && blob.stored.encoding == Encoding::kRaw) {
+      Look(piece, piece.stored, piece.range.offset);
     }
     return OkStatus();
   }
@@ -127,7 +157,7 @@ class FetchStage final : public StageOf<Piece> {
       hashed += out.size();
       return io;
     };
-    const Status status = Decode(piece, read, [&](std::span<const std::byte> content) {
+    const Status status = Stream(piece, read, [&](std::span<const std::byte> content) {
       for (const auto& [kind, hasher] : hashers) {
         if (decoded) hasher->Update(content);
       }
@@ -146,7 +176,7 @@ class FetchStage final : public StageOf<Piece> {
   }
 
   template <typename Seen>
-  Status Decode(Piece& piece, const StreamReader& read, Seen seen) {
+  Status Stream(Piece& piece, const StreamReader& read, Seen seen) {
     const StoredComponent& c = piece.blob->stored;
     const auto stream =
         FindCodec(c.encoding)->OpenStream(c.parameters, read, c.length, c.decoded_bytes);
@@ -168,81 +198,70 @@ class FetchStage final : public StageOf<Piece> {
 };
 
 // Digests that need the bytes in order: within a blob, while others are hashed beside it.
-class HashStage final : public StageOf<Piece> {
+class HashStage final : public StageOf<Batch> {
  public:
   StageOrder order() const override { return StageOrder::kInChain; }
-  Status Process(Piece& piece) override {
-    for (const auto& [kind, hasher] : piece.blob->hashers) {
-      if (!piece.range.whole_stream) hasher->Update(piece.bytes.bytes());
+  Status Process(Batch& batch) override {
+    for (Piece& piece : batch.ranges) {
+      for (const auto& [kind, hasher] : piece.blob->hashers) {
+        if (!piece.range.whole_stream) hasher->Update(piece.hashed);
+      }
+      piece.content = Buffer();
     }
-    piece.bytes = Buffer();
+    batch.input = Buffer();
     return OkStatus();
   }
 };
 
-// What Verify finds, by component, whoever finds it.
+// What Verify finds, whoever finds it.
 class Findings {
  public:
   void Add(ComponentId id, std::string object, std::string role, std::string message) {
-    found_.push_back({id, found_.size(), {std::move(object), std::move(role), std::move(message)}});
+    found_.emplace(id, VerifyProblem{std::move(object), std::move(role), std::move(message)});
   }
-  void Append(Findings other) {
-    for (Found& each : other.found_) {
-      each.number = found_.size();
-      found_.push_back(std::move(each));
-    }
-  }
+  void Append(Findings other) { found_.merge(other.found_); }
   // The objects that something is wrong with.
   std::set<std::uint32_t> Objects() const {
     std::set<std::uint32_t> objects;
-    for (const Found& each : found_) {
-      if (!each.problem.object.empty()) objects.insert(each.id.object);
+    for (const auto& [id, problem] : found_) {
+      if (!problem.object.empty()) objects.insert(id.object);
     }
     return objects;
   }
   // In the order of the manifest; what concerns the file comes first.
   std::vector<VerifyProblem> Take() {
-    std::sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) {
-      return std::tie(a.id, a.number) < std::tie(b.id, b.number);
-    });
     std::vector<VerifyProblem> problems;
-    problems.reserve(found_.size());
-    for (Found& each : found_) problems.push_back(std::move(each.problem));
+    for (auto& [id, problem] : found_) problems.push_back(std::move(problem));
     return problems;
   }
 
  private:
-  struct Found {
-    ComponentId id;
-    std::size_t number;  // the order of what concerns one component
-    VerifyProblem problem;
-  };
-  std::vector<Found> found_;
+  std::multimap<ComponentId, VerifyProblem> found_;  // of one component, in the order of finding
 };
 
 // Puts the pieces together, in order.
-class SumStage final : public StageOf<Piece> {
+class SumStage final : public StageOf<Batch> {
  public:
-  SumStage(const Reader& reader, const VerifyOptions& options, VerifyReport& report,
-           Findings& findings, std::uint64_t total)
-      : reader_(reader), options_(options), report_(report), findings_(findings), total_(total) {}
+  SumStage(const Reader& reader, VerifyReport& report, Findings& findings)
+      : reader_(reader), report_(report), findings_(findings) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
 
-  Status Process(Piece& piece) override {
-    Blob& blob = *piece.blob;
-    blob.crc_so_far = blob.stored_done == 0
-                          ? piece.crc
-                          : Crc32cCombine(blob.crc_so_far, piece.crc, piece.range.bytes);
-    blob.stored_done += piece.range.bytes;
-    if (!blob.problem) blob.problem = std::move(piece.problem);
-    if (blob.facts.empty()) {
-      blob.facts = std::move(piece.facts);
-    } else if (!blob.problem && !piece.facts.empty()) {
-      for (std::size_t i = 0; i < blob.facts.size(); ++i) blob.facts[i].Merge(piece.facts[i]);
+  Status Process(Batch& batch) override {
+    for (Piece& piece : batch.ranges) {
+      Blob& blob = *piece.blob;
+      blob.crc_so_far = blob.stored_done == 0
+                            ? piece.crc
+                            : Crc32cCombine(blob.crc_so_far, piece.crc, piece.range.bytes);
+      blob.stored_done += piece.range.bytes;
+      if (!blob.problem) blob.problem = std::move(piece.problem);
+      if (blob.facts.empty()) {
+        blob.facts = std::move(piece.facts);
+      } else if (!blob.problem && !piece.facts.empty()) {
+        for (std::size_t i = 0; i < blob.facts.size(); ++i) blob.facts[i].Merge(piece.facts[i]);
+      }
+      if (piece.range.last) Complete(blob, piece);
     }
-    report_.stored_bytes += piece.range.bytes;
-    if (piece.range.last) Complete(blob, piece);
-    if (options_.progress) options_.progress(report_.stored_bytes, total_);
+    report_.stored_bytes += batch.bytes;
     return OkStatus();
   }
 
@@ -282,10 +301,8 @@ class SumStage final : public StageOf<Piece> {
   }
 
   const Reader& reader_;
-  const VerifyOptions& options_;
   VerifyReport& report_;
   Findings& findings_;
-  std::uint64_t total_;
 };
 
 class Verifier {
@@ -299,21 +316,18 @@ class Verifier {
     ZT_RETURN_IF_ERROR(reader::internal::CheckShards(reader_, report_, wrong, missing_));
     for (std::string& each : wrong) findings_.Add({}, "", "", std::move(each));
     ZT_RETURN_IF_ERROR(Gather());
-    const PipelineOptions options{
-        .threads = options_.threads == 0 ? UsableThreads() : options_.threads,
-        .window_bytes = window_};
-    PipelineOf<Piece> pipeline(
-        {std::make_shared<FetchStage>(reader_, pool_), std::make_shared<HashStage>(),
-         std::make_shared<SumStage>(reader_, options_, report_, in_order_, total_)},
-        options);
-    for (const Group& group : groups_) {
-      // What is still under way comes first in the file, and so does its error.
-      if (const Status status = Submit(pipeline, group); !status.ok()) {
-        pipeline.Fail(status);
-        break;
-      }
+    RangeOptions options = {.threads = options_.threads, .memory_bytes = options_.memory_bytes};
+    if (options_.progress) {
+      options.progress = [this](std::uint64_t done) { options_.progress(done, total_); };
     }
-    ZT_RETURN_IF_ERROR(pipeline.Drain());
+    RangePipeline<Batch> pipeline(
+        {std::make_shared<FetchStage>(reader_, pool_), std::make_shared<HashStage>(),
+         std::make_shared<SumStage>(reader_, report_, in_order_)},
+        options);
+    Status added;
+    for (std::size_t i = 0; i < groups_.size() && added.ok(); ++i)
+      added = Add(pipeline, groups_[i]);
+    ZT_RETURN_IF_ERROR(pipeline.Drain(added));
     findings_.Append(std::move(in_order_));
     const auto add = [this](std::uint32_t o, VerifyProblem what) {
       findings_.Add({o, 0}, std::move(what.object), std::move(what.component),
@@ -491,7 +505,7 @@ class Verifier {
     }
   }
 
-  Status Submit(PipelineOf<Piece>& pipeline, const Group& group) {
+  Status Add(RangePipeline<Batch>& pipeline, const Group& group) {
     const std::shared_ptr<Blob> blob = MakeBlob(group);
     const StoredComponent& c = blob->stored;
     if (c.encoding == Encoding::kRaw) return SendStored(pipeline, blob);
@@ -527,7 +541,7 @@ class Verifier {
   }
 
   // The stored bytes in pieces, not decoded.
-  Status SendStored(PipelineOf<Piece>& pipeline, const std::shared_ptr<Blob>& blob) {
+  Status SendStored(RangePipeline<Batch>& pipeline, const std::shared_ptr<Blob>& blob) {
     Range range;
     do {
       range.bytes = std::min(kRange, blob->stored.length - range.offset);
@@ -538,14 +552,14 @@ class Verifier {
     return OkStatus();
   }
 
-  Status Send(PipelineOf<Piece>& pipeline, const std::shared_ptr<Blob>& blob, const Range& range) {
-    auto piece = std::make_unique<Piece>();
-    piece->blob = blob;
-    piece->range = range;
+  Status Send(RangePipeline<Batch>& pipeline, const std::shared_ptr<Blob>& blob,
+              const Range& range) {
     const std::uint64_t content = range.frame ? range.frame->content_bytes : 0;
-    piece->weight = kPieceCost + (range.whole_stream ? 2 * kStep : range.bytes + content);
-    piece->continues = range.offset != 0;
-    return pipeline.Submit(std::move(piece));
+    return pipeline.Add(
+        {.blob = blob, .range = range},
+        {.bytes = range.bytes,
+         .weight = kPieceCost + (range.whole_stream ? 2 * kStep : range.bytes + content),
+         .continues = range.offset != 0});
   }
 
   const Reader& reader_;

@@ -14,40 +14,25 @@ import zt.source;
 namespace zt::reader::internal {
 namespace {
 
-constexpr std::uint64_t kStep = 1 << 20;
-
 bool IsNonzero(std::byte b) { return b != std::byte{0}; }
-
-// Calls `look(offset, bytes)` for a range of the file, piece by piece, until it returns false.
-template <typename Look>
-Status ForRange(const Reader& reader, std::uint64_t begin, std::uint64_t end, Look look) {
-  if (begin >= end) return OkStatus();
-  std::vector<std::byte> piece(std::min(end - begin, kStep));
-  for (std::uint64_t at = begin; at < end;) {
-    const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), end - at));
-    ZT_RETURN_IF_ERROR(reader.bytes().ReadAt(at, part));
-    if (!look(at, part)) return OkStatus();
-    at += part.size();
-  }
-  return OkStatus();
-}
 
 Status CheckZero(const Reader& reader, std::uint64_t begin, std::uint64_t end,
                  std::vector<std::string>& wrong) {
-  return ForRange(reader, begin, end, [&](std::uint64_t at, std::span<const std::byte> part) {
-    const auto bad = std::find_if(part.begin(), part.end(), IsNonzero);
-    if (bad == part.end()) return true;
-    const std::uint64_t place = at + static_cast<std::uint64_t>(bad - part.begin());
-    wrong.push_back("padding byte " + std::to_string(place) + " is not zero");
-    return false;
-  });
+  return ReadThrough(
+      reader.bytes(), begin, end, [&](std::uint64_t at, std::span<const std::byte> part) {
+        const auto bad = std::find_if(part.begin(), part.end(), IsNonzero);
+        if (bad == part.end()) return true;
+        const std::uint64_t place = at + static_cast<std::uint64_t>(bad - part.begin());
+        wrong.push_back("padding byte " + std::to_string(place) + " is not zero");
+        return false;
+      });
 }
 
 // From the first byte that is not zero to the last.
 StatusOr<std::uint64_t> NonzeroBytes(const Reader& reader, std::uint64_t begin, std::uint64_t end) {
   std::uint64_t first = end, last = end;
-  ZT_RETURN_IF_ERROR(
-      ForRange(reader, begin, end, [&](std::uint64_t at, std::span<const std::byte> part) {
+  ZT_RETURN_IF_ERROR(ReadThrough(
+      reader.bytes(), begin, end, [&](std::uint64_t at, std::span<const std::byte> part) {
         const auto front = std::find_if(part.begin(), part.end(), IsNonzero);
         if (front == part.end()) return true;
         first = std::min(first, at + static_cast<std::uint64_t>(front - part.begin()));

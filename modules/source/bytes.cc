@@ -242,7 +242,7 @@ Status CheckStaysInside(const std::string& folder, const std::string& name,
   if (error) return IoError(error.value(), "cannot resolve the folder");
   const fs::path target = fs::canonical(fs::path(folder) / name, error);
   if (error) return OkStatus();  // opening it will say what is wrong
-  if (target.parent_path() != root) {
+  if (*target.lexically_relative(root).begin() == "..") {
     return InvalidData("it is a symbolic link that leaves the folder; --follow-links allows that");
   }
   return OkStatus();
@@ -285,6 +285,26 @@ StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name) {
     }
   }
   return std::make_shared<StreamBytes>(fd, std::move(name));
+}
+
+Status ReadUnits(std::uint64_t offset, std::span<std::byte> out, std::uint64_t unit,
+                 const std::function<Status(std::uint64_t, std::span<std::byte>)>& read) {
+  std::array<std::byte, 512> buffer;
+  while (!out.empty()) {
+    const std::uint64_t skip = offset % unit;
+    std::uint64_t take = out.size() / unit * unit;
+    if (skip == 0 && take > 0) {
+      ZT_RETURN_IF_ERROR(read(offset, out.first(take)));
+    } else {
+      const std::span<std::byte> whole = std::span(buffer).first(unit);
+      ZT_RETURN_IF_ERROR(read(offset - skip, whole));
+      take = std::min<std::uint64_t>(unit - skip, out.size());
+      std::memcpy(out.data(), whole.data() + skip, take);
+    }
+    out = out.subspan(take);
+    offset += take;
+  }
+  return OkStatus();
 }
 
 std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::string name) {

@@ -90,6 +90,30 @@ std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::s
 // sees them, provided nothing beyond them was read.
 StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count);
 
+// Fills `out` from byte `offset` of data that `read` serves in whole units of `unit` bytes, 512 at most: what begins or ends
+// within a unit goes through a buffer.
+Status ReadUnits(std::uint64_t offset, std::span<std::byte> out, std::uint64_t unit,
+                 const std::function<Status(std::uint64_t, std::span<std::byte>)>& read);
+
+// Reads the bytes from `begin` to `end` front to back with bounded memory. `look` is given piece after piece, and where each
+// begins; where it returns false, that is the end.
+Status ReadThrough(
+    ByteSource& source, std::uint64_t begin, std::uint64_t end,
+    const std::function<bool(std::uint64_t offset, std::span<const std::byte> piece)>& look);
+
+// A range to be read.
+struct RangeToRead {
+  ByteSource* from =
+      nullptr;  // where its bytes lie as they are; null where they do not, or `from` is a pipe
+  std::uint64_t offset = 0;         // in `from`
+  std::span<std::byte> bytes = {};  // to be filled
+};
+// Fills all of them. Neighbours, which lie one after another in a ByteSource as in memory, are read with one call;
+// `read(i)` fills range `i` where it has none, or where reading them failed: which of them it was is not known then. What
+// `read` says is wrong with the first is returned.
+Status ReadRanges(std::span<const RangeToRead> ranges,
+                  const std::function<Status(std::size_t i)>& read);
+
 // ---- tensors -------------------------------------------------------------------------------------------------
 
 // Names one component of a TensorSource: indices into objects() and into that object's components.
@@ -118,8 +142,8 @@ struct InputOptions {
   bool u32_indices = false;
 };
 
-// Fails with kDataLoss where `name`, a file of `folder`, is a symbolic link that leads out of the folder. For names that
-// an index or a listing gives: what lies outside is read only where `options` allow it.
+// Fails with kDataLoss where `name`, a file below `folder`, is or lies behind a symbolic link that leads out of the folder. For
+// names that an index or a listing gives: what lies outside is read only where `options` allow it.
 Status CheckStaysInside(const std::string& folder, const std::string& name,
                         const InputOptions& options);
 
@@ -165,11 +189,13 @@ class TensorSource {
   // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
 
-  // Why an object that is listed cannot be converted; asked of those that are kept, before anything is written.
-  virtual Status CheckReadable(std::uint32_t /*object*/) const { return OkStatus(); }
+  // Why an object that is listed cannot be converted; asked of those that are kept, before anything is written. By default,
+  // what problems_ says of it.
+  virtual Status CheckReadable(std::uint32_t object) const;
 
   // Fills `out` with the component's declared bytes from `offset`. Thread-safe for components that are not
-  // sequential. Errors name neither tensor nor file; the caller adds both.
+  // sequential; those may ask for whole elements where they convert them. Errors name neither tensor nor file; the caller
+  // adds both.
   virtual Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) = 0;
 
   // True where this component's ranges must be read in ascending order by one thread at a time (deflated entries,
@@ -187,6 +213,8 @@ class TensorSource {
 
   // Where the bytes lie, if they are served as they lie.
   virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
+  // So many of the component's bytes from `offset`, by its extent: for ReadRanges.
+  RangeToRead RangeAt(ComponentId id, std::uint64_t offset, std::span<std::byte> bytes) const;
 
   // Of the bytes as declared; nullopt where the source does not know. By default, where they lie.
   virtual std::optional<Identity> identity(ComponentId id) const;
@@ -199,10 +227,31 @@ class TensorSource {
   virtual Status Finish() { return OkStatus(); }
 
  protected:
-  std::vector<Object> objects_;        // see objects()
-  Value::Map attributes_;              // see attributes()
-  std::vector<std::string> warnings_;  // see warnings()
-  std::string file_;                   // see file()
+  // The first lines of a Read: CheckReadable, and kInvalidArgument where the component has no `size` bytes from `offset`.
+  Status CheckRange(ComponentId id, std::uint64_t offset, std::uint64_t size) const;
+
+  std::unordered_map<std::uint32_t, Status> problems_;  // by object: why it cannot be converted
+  std::vector<Object> objects_;                         // see objects()
+  Value::Map attributes_;                               // see attributes()
+  std::vector<std::string> warnings_;                   // see warnings()
+  std::string file_;                                    // see file()
+};
+
+// A source whose components are those of other sources, under objects of its own.
+class WrappedSource : public TensorSource {
+ public:
+  const std::string& file(ComponentId id) const override;
+  Status CheckReadable(std::uint32_t object) const override;
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
+  bool sequential(ComponentId id) const override;
+  std::uint64_t preferred_read(ComponentId id) const override;
+  std::optional<Extent> extent(ComponentId id) const override;
+  std::optional<Identity> identity(ComponentId id) const override;
+  std::optional<std::span<const std::byte>> View(ComponentId id) const override;
+
+ protected:
+  // The source that serves a component, and the component's place in it.
+  virtual std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const = 0;
 };
 
 // Tensors in memory. Spans stay the caller's and must outlive the source; equal spans are tied weights.
@@ -231,6 +280,11 @@ Status AtTensor(const TensorSource& source, ComponentId id, const Status& status
 // file() of those sources that have none.
 StatusOr<std::unique_ptr<TensorSource>> MergeSources(
     std::vector<std::unique_ptr<TensorSource>> sources, std::vector<std::string> names);
+
+// What a format that keeps no attributes of tensors loses of these objects, as a line for the user: "NAME the attributes of 3
+// tensors, 'a' the first", where `verb` is NAME. Empty where nothing is lost; `kept` are attributes that the format does keep.
+std::string LostAttributes(const TensorSource& source, std::span<const std::uint32_t> objects,
+                           std::span<const std::string_view> kept, std::string_view verb);
 
 }  // namespace zt
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMostNamed = 20;  // attributes of a file in warnings of their own
 
-class MergedSource final : public TensorSource {
+class MergedSource final : public WrappedSource {
  public:
   MergedSource(std::vector<std::unique_ptr<TensorSource>> sources, std::vector<std::string> names)
       : sources_(std::move(sources)), names_(std::move(names)) {}
@@ -53,41 +53,17 @@ class MergedSource final : public TensorSource {
     return CheckNames();
   }
 
-  const std::string& file(ComponentId id) const override {
-    return origin_.empty() ? file_ : source(id).file(inner(id));
-  }
   std::string_view format() const override {
     return sources_.empty() ? std::string_view("none") : sources_.front()->format();
   }
-  Status CheckReadable(std::uint32_t object) const override {
-    return source({object, 0}).CheckReadable(inner({object, 0}).object);
-  }
-  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    return source(id).Read(inner(id), offset, out);
-  }
-  bool sequential(ComponentId id) const override { return source(id).sequential(inner(id)); }
-  std::uint64_t preferred_read(ComponentId id) const override {
-    return source(id).preferred_read(inner(id));
-  }
   bool seekable() const override {
-    for (const auto& source : sources_) {
-      if (!source->seekable()) return false;
-    }
-    return true;
-  }
-  std::optional<Extent> extent(ComponentId id) const override {
-    return source(id).extent(inner(id));
+    return std::ranges::all_of(sources_, [](const auto& source) { return source->seekable(); });
   }
   void WillRead(std::span<const ComponentId> components) override {
     std::vector<std::vector<ComponentId>> of(sources_.size());
-    for (const ComponentId id : components) of[origin_[id.object].source].push_back(inner(id));
+    for (const ComponentId id : components)
+      of[origin_[id.object].source].push_back({origin_[id.object].object, id.component});
     for (std::size_t s = 0; s < sources_.size(); ++s) sources_[s]->WillRead(of[s]);
-  }
-  std::optional<Identity> identity(ComponentId id) const override {
-    return source(id).identity(inner(id));
-  }
-  std::optional<std::span<const std::byte>> View(ComponentId id) const override {
-    return source(id).View(inner(id));
   }
   Status Finish() override {
     for (const auto& source : sources_) ZT_RETURN_IF_ERROR(source->Finish());
@@ -95,7 +71,7 @@ class MergedSource final : public TensorSource {
   }
 
  private:
-  struct Origin {
+  struct Place {
     std::uint32_t source, object;
   };
   Status CheckNames() const {
@@ -106,19 +82,71 @@ class MergedSource final : public TensorSource {
                        names_[origin_[twice->first].source] + " and " +
                        names_[origin_[twice->again].source]);
   }
-  TensorSource& source(ComponentId id) const { return *sources_[origin_[id.object].source]; }
-  ComponentId inner(ComponentId id) const { return {origin_[id.object].object, id.component}; }
+  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
+    const auto [source, object] = origin_[id.object];
+    return {*sources_[source], {object, id.component}};
+  }
 
   std::vector<std::unique_ptr<TensorSource>> sources_;
   std::vector<std::string> names_;
-  std::vector<Origin> origin_;
+  std::vector<Place> origin_;
 };
+
+// Whether the bytes could be read. What the source throws, reading them one by one says.
+bool Whole(ByteSource& source, std::uint64_t offset, std::span<std::byte> out) {
+  try {
+    return source.ReadAt(offset, out).ok();
+  } catch (...) {
+    return false;
+  }
+}
 
 }  // namespace
 
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
   if (status.ok()) return status;
   return WithFile(WithTensor(status, source.objects()[id.object].name), source.file(id));
+}
+
+Status ReadThrough(
+    ByteSource& source, std::uint64_t begin, std::uint64_t end,
+    const std::function<bool(std::uint64_t offset, std::span<const std::byte> piece)>& look) {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  std::vector<std::byte> piece(std::min(kPiece, end - std::min(begin, end)));
+  for (std::uint64_t at = begin; at < end; at += piece.size()) {
+    piece.resize(std::min(kPiece, end - at));
+    ZT_RETURN_IF_ERROR(source.ReadAt(at, piece));
+    if (!look(at, piece)) break;
+  }
+  return OkStatus();
+}
+
+Status ReadRanges(std::span<const RangeToRead> ranges,
+                  const std::function<Status(std::size_t i)>& read) {
+  for (std::size_t first = 0, end = 0; first < ranges.size(); first = end) {
+    const RangeToRead& begin = ranges[first];
+    std::size_t bytes = begin.bytes.size();
+    for (end = first + 1; end < ranges.size() && begin.from != nullptr; ++end) {
+      const RangeToRead& next = ranges[end];
+      if (next.from != begin.from || next.offset != begin.offset + bytes ||
+          next.bytes.data() != begin.bytes.data() + bytes) {
+        break;
+      }
+      bytes += next.bytes.size();
+    }
+    if (end - first > 1 && Whole(*begin.from, begin.offset, {begin.bytes.data(), bytes})) continue;
+    for (std::size_t i = first; i < end; ++i) {
+      if (!ranges[i].bytes.empty()) ZT_RETURN_IF_ERROR(read(i));
+    }
+  }
+  return OkStatus();
+}
+
+RangeToRead TensorSource::RangeAt(ComponentId id, std::uint64_t offset,
+                                  std::span<std::byte> bytes) const {
+  const auto at = extent(id);
+  if (!at || at->bytes == nullptr || at->bytes->sequential()) return {.bytes = bytes};
+  return {at->bytes, at->offset + offset, bytes};
 }
 
 void TensorSource::WillRead(std::span<const ComponentId> components) {
@@ -137,6 +165,62 @@ std::optional<Identity> TensorSource::identity(ComponentId id) const {
   const auto at = extent(id);
   if (!at) return std::nullopt;
   return Identity{at->bytes, at->offset, at->length};
+}
+
+Status TensorSource::CheckReadable(std::uint32_t object) const {
+  const auto found = problems_.find(object);
+  return found == problems_.end() ? OkStatus() : found->second;
+}
+
+Status TensorSource::CheckRange(ComponentId id, std::uint64_t offset, std::uint64_t size) const {
+  ZT_RETURN_IF_ERROR(CheckReadable(id.object));
+  const std::uint64_t bytes = objects_[id.object].components[id.component].bytes;
+  if (offset <= bytes && size <= bytes - offset) return OkStatus();
+  return InvalidArgument("a range beyond the component's " + std::to_string(bytes) + " bytes");
+}
+
+const std::string& WrappedSource::file(ComponentId id) const {
+  if (id.object >= objects_.size()) return file_;
+  const auto [source, inner] = Origin(id);
+  return source.file(inner);
+}
+
+Status WrappedSource::CheckReadable(std::uint32_t object) const {
+  for (std::uint32_t c = 0; c < objects_[object].components.size(); ++c) {
+    const auto [source, inner] = Origin({object, c});
+    ZT_RETURN_IF_ERROR(source.CheckReadable(inner.object));
+  }
+  return OkStatus();
+}
+
+Status WrappedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+  const auto [source, inner] = Origin(id);
+  return source.Read(inner, offset, out);
+}
+
+bool WrappedSource::sequential(ComponentId id) const {
+  const auto [source, inner] = Origin(id);
+  return source.sequential(inner);
+}
+
+std::uint64_t WrappedSource::preferred_read(ComponentId id) const {
+  const auto [source, inner] = Origin(id);
+  return source.preferred_read(inner);
+}
+
+std::optional<Extent> WrappedSource::extent(ComponentId id) const {
+  const auto [source, inner] = Origin(id);
+  return source.extent(inner);
+}
+
+std::optional<Identity> WrappedSource::identity(ComponentId id) const {
+  const auto [source, inner] = Origin(id);
+  return source.identity(inner);
+}
+
+std::optional<std::span<const std::byte>> WrappedSource::View(ComponentId id) const {
+  const auto [source, inner] = Origin(id);
+  return source.View(inner);
 }
 
 Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> components) {
@@ -166,10 +250,8 @@ Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> 
 void MemorySource::SetAttributes(Value::Map attributes) { attributes_ = std::move(attributes); }
 
 Status MemorySource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+  ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
   const std::span<const std::byte> from = bytes_[id.object][id.component];
-  if (offset > from.size() || out.size() > from.size() - offset) {
-    return InvalidArgument("range beyond the component");
-  }
   if (!out.empty()) std::memcpy(out.data(), from.data() + offset, out.size());
   return OkStatus();
 }
@@ -193,6 +275,22 @@ StatusOr<std::unique_ptr<TensorSource>> MergeSources(
   auto merged = std::make_unique<MergedSource>(std::move(sources), std::move(names));
   ZT_RETURN_IF_ERROR(merged->Init());
   return merged;
+}
+
+std::string LostAttributes(const TensorSource& source, std::span<const std::uint32_t> objects,
+                           std::span<const std::string_view> kept, std::string_view verb) {
+  std::uint64_t count = 0;
+  const std::string* first = nullptr;
+  for (const std::uint32_t index : objects) {
+    const Object& object = source.objects()[index];
+    const bool lost = std::ranges::any_of(object.attributes, [&](const Value::Member& member) {
+      return std::ranges::find(kept, member.first) == kept.end();
+    });
+    if (lost && ++count == 1) first = &object.name;
+  }
+  if (count == 0) return {};
+  return std::string(verb) + " the attributes of " + std::to_string(count) + " tensors, " +
+         Quote(*first) + " the first";
 }
 
 }  // namespace zt

@@ -12,13 +12,17 @@ namespace zt::kernel {
 
 // Entry type Word holds sizeof(Word) coordinates, the first in its lowest byte.
 template <typename Word, std::size_t N, std::size_t Values>
-constexpr std::array<Word, N> UnpackGrid(const std::uint16_t (&packed)[N],
-                                         const std::uint8_t (&values)[Values]) {
+constexpr std::array<Word, N / 4> UnpackGrid(const char (&packed)[N],
+                                             const std::uint8_t (&values)[Values]) {
   constexpr unsigned kBits = 16 / sizeof(Word);
-  std::array<Word, N> out{};
-  for (std::size_t i = 0; i < N; ++i) {
+  std::array<Word, N / 4> out{};
+  for (std::size_t i = 0; i < N / 4; ++i) {
+    unsigned point = 0;
+    for (std::size_t k = 4 * i; k < 4 * i + 4; ++k) {
+      point = point << 4 | static_cast<unsigned>(packed[k] - (packed[k] > '9' ? 'a' - 10 : '0'));
+    }
     for (unsigned j = 0; j < sizeof(Word); ++j) {
-      const unsigned index = packed[i] >> (kBits * j) & ((1u << kBits) - 1);
+      const unsigned index = point >> (kBits * j) & ((1u << kBits) - 1);
       out[i] |= static_cast<Word>(values[index]) << (8 * j);
     }
   }

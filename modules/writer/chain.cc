@@ -92,11 +92,11 @@ class TransformStage final : public StageOf<Batch> {
   explicit TransformStage(BufferPool& pool) : pool_(pool) {}
   Status Process(Batch& batch) override {
     std::size_t total = 0;
-    for (const Piece& piece : batch.pieces) total += Room(piece);
-    if (std::none_of(batch.pieces.begin(), batch.pieces.end(), IsTransformed)) return OkStatus();
+    for (const Piece& piece : batch.ranges) total += Room(piece);
+    if (std::none_of(batch.ranges.begin(), batch.ranges.end(), IsTransformed)) return OkStatus();
     batch.transformed = pool_.Take(total);
     std::span<std::byte> free = batch.transformed.bytes();
-    for (Piece& piece : batch.pieces) {
+    for (Piece& piece : batch.ranges) {
       if (!IsTransformed(piece)) continue;
       const std::span<std::byte> out = free.first(TransformedBytes(piece));
       free = free.subspan(Room(piece));
@@ -108,7 +108,7 @@ class TransformStage final : public StageOf<Batch> {
       piece.Borrow(out);
     }
     // Where nobody borrows the input any more it goes back before compression asks for more.
-    if (std::all_of(batch.pieces.begin(), batch.pieces.end(), IsTransformed)) {
+    if (std::all_of(batch.ranges.begin(), batch.ranges.end(), IsTransformed)) {
       batch.input = Buffer();
     }
     return OkStatus();
@@ -153,13 +153,13 @@ class CompressStage final : public StageOf<Batch> {
   CompressStage(BufferPool& pool, const Codecs& codecs) : pool_(pool), codecs_(codecs) {}
   Status Process(Batch& batch) override {
     std::size_t bound = 0;
-    for (const Piece& chunk : batch.pieces) {
+    for (const Piece& chunk : batch.ranges) {
       if (Wanted(chunk)) bound += chunk.state->storage.codec->Bound(chunk.bytes().size());
     }
     if (bound == 0) return OkStatus();
     batch.encoded = pool_.Take(bound);
     std::span<std::byte> free = batch.encoded.bytes();
-    for (Piece& chunk : batch.pieces) {
+    for (Piece& chunk : batch.ranges) {
       if (!Wanted(chunk)) continue;
       // The wish may have changed since the bound was summed (another chunk of the component was found
       // incompressible); then less room is used, never more.
@@ -307,8 +307,8 @@ class WriteStage final : public StageOf<Batch> {
         pieces.push_back(piece);
       }
     };
-    const Piece* first = &batch.pieces.front();
-    for (const Piece& chunk : batch.pieces) {
+    const Piece* first = &batch.ranges.front();
+    for (const Piece& chunk : batch.ranges) {
       std::uint64_t zeros = chunk.padding;
       // A placed file reads as zero where nothing was written: its first gap, and those that are long, need no bytes.
       if (place_ && (&chunk == first || zeros >= kZeros.size())) {
@@ -342,28 +342,6 @@ class WriteStage final : public StageOf<Batch> {
   bool place_;
 };
 
-// Tells the caller where the run stands, after each batch, in order.
-class ReportStage final : public StageOf<Batch> {
- public:
-  ReportStage(const Record& record, const std::function<void(const Progress&)>& callback)
-      : record_(record), callback_(callback) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Batch&) override {
-    Progress progress;
-    progress.bytes = record_.bytes_done;
-    progress.tensors = record_.tensors_done;
-    progress.stored_bytes = record_.stored_done;
-    progress.bytes_total = record_.bytes_total;
-    progress.tensors_total = record_.tensors_total;
-    callback_(progress);
-    return OkStatus();
-  }
-
- private:
-  const Record& record_;
-  const std::function<void(const Progress&)>& callback_;
-};
-
 }  // namespace
 
 Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces) {
@@ -373,8 +351,7 @@ Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces) {
 }
 
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options) {
-  PipelineOf<Batch>::Stages chain = {MakeReadStage(parts.pool, true),
-                                     MakeReadStage(parts.pool, false),
+  PipelineOf<Batch>::Stages chain = {MakeReadStage(parts.pool),
                                      std::make_shared<TransformStage>(parts.pool)};
   for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
   const bool decoded = Traits(options.spec).digests_decoded;
@@ -389,9 +366,6 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
   chain.push_back(MakeEntryStage(parts.record.manifest, options.spec));
   chain.push_back(std::make_shared<WriteStage>(parts.sink));
   chain.push_back(MakeRecordStage(parts.record, options.spec));
-  if (options.progress) {
-    chain.push_back(std::make_shared<ReportStage>(parts.record, options.progress));
-  }
   return chain;
 }
 

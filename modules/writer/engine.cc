@@ -27,15 +27,10 @@ namespace {
 
 // Raw bytes travel in pieces that stay in a core's second-level cache between read, checksum and write.
 constexpr std::uint64_t kRawChunk = 256 << 10;
-// Smaller chunks share a batch of up to this many bytes and this many chunks.
-constexpr std::uint64_t kBatchBytes = 256 << 10;
-constexpr std::size_t kBatchChunks = 100;
-// What a batch weighs besides its chunks: itself, what the executor keeps of it, the rounding of its buffers.
-constexpr std::uint64_t kBatchCost = 4 * 4096;
-// What the manifest has of a component, about.
-constexpr std::uint64_t kEntryBytes = 512;
 // What a piece weighs that keeps the plan and the source of its object.
 constexpr std::uint64_t kAddedCost = 1024;
+// What the manifest has of a component, about.
+constexpr std::uint64_t kEntryBytes = 512;
 
 std::span<const std::byte> Bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -46,9 +41,18 @@ WriterOptions WithLimits(WriterOptions options) {
   return options;
 }
 
-PipelineOptions OptionsOf(const WriterOptions& options) {
-  return {.threads = options.threads == 0 ? UsableThreads() : options.threads,
-          .window_bytes = options.memory_bytes / 2};
+RangeOptions OptionsOf(const WriterOptions& options, const Record& record) {
+  RangeOptions out = {.threads = options.threads, .memory_bytes = options.memory_bytes};
+  if (options.progress) {
+    out.progress = [&options, &record](std::uint64_t) {
+      options.progress({.bytes = record.bytes_done,
+                        .bytes_total = record.bytes_total,
+                        .tensors = record.tensors_done,
+                        .tensors_total = record.tensors_total,
+                        .stored_bytes = record.stored_done});
+    };
+  }
+  return out;
 }
 
 // Whether what is planned for an object can be had of this source.
@@ -136,48 +140,6 @@ Status CheckFormat(const Object& object, bool whole) {
   return OkStatus();
 }
 
-// ---- gathering -----------------------------------------------------------------------------------------------
-
-std::uint64_t Batcher::Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const {
-  const ComponentState& state = *piece.state;
-  std::uint64_t weight = sizeof(Piece) + (piece.first ? sizeof(ComponentState) : 0);
-  if (piece.first && piece.last) weight += EntryBytes(*state.object);
-  weight += state.source != nullptr ? piece.input_bytes : held;
-  if (state.transform != nullptr) weight += bytes + 64;
-  if (custom_stages_) weight += BufferPool::Capacity(bytes);
-  if (state.storage.codec != nullptr) weight += state.storage.codec->Bound(bytes);
-  if (state.keeps != nullptr) weight += kAddedCost;
-  return weight;
-}
-
-Status Batcher::Add(Piece piece, std::uint64_t bytes, std::uint64_t held) {
-  const std::uint64_t input = piece.input_bytes;
-  if (pending_ != nullptr &&
-      (pending_bytes_ + input > kBatchBytes || pending_->pieces.size() >= kBatchChunks)) {
-    ZT_RETURN_IF_ERROR(Flush());
-  }
-  if (pending_ == nullptr) {
-    pending_ = std::make_unique<Batch>();
-    pending_->weight = kBatchCost;
-    if (input < kBatchBytes) {
-      pending_->pieces.reserve(
-          std::min<std::uint64_t>(kBatchChunks, kBatchBytes / std::max<std::uint64_t>(input, 1)));
-    }
-  }
-  piece.pool = &pool_;
-  pending_->weight += Weight(piece, bytes, held);
-  pending_->pieces.push_back(std::move(piece));
-  pending_bytes_ += input;
-  return pending_bytes_ >= kBatchBytes ? Flush() : OkStatus();
-}
-
-Status Batcher::Flush() {
-  if (pending_ == nullptr) return OkStatus();
-  pending_bytes_ = 0;
-  pending_->continues = !pending_->pieces.front().first;
-  return pipeline_.Submit(std::move(pending_));
-}
-
 // ---- publishing ----------------------------------------------------------------------------------------------
 
 Status Publisher::Begin() {
@@ -216,8 +178,8 @@ Engine::Engine(std::unique_ptr<Sink> destination, WriterOptions writer_options)
       publisher_(*sink_, options.spec),
       cutter_(placer_),
       promised_(placer_.end()),
-      pipeline_(MakeChain({pool_, codecs_, placer_, *sink_, record_}, options), OptionsOf(options)),
-      batcher_(pipeline_, pool_, !options.stages.empty()) {}
+      pipeline_(MakeChain({pool_, codecs_, placer_, *sink_, record_}, options),
+                OptionsOf(options, record_)) {}
 
 Engine::~Engine() {
   if (open_ != nullptr) *open_ = OpenObject();
@@ -225,8 +187,7 @@ Engine::~Engine() {
 
 Status Engine::Fail(const Status& status) {
   if (failure_.ok()) {
-    pipeline_.Fail(status);
-    failure_ = pipeline_.Drain();
+    failure_ = pipeline_.Drain(status);
     sink_->Abort();
   }
   return failure_;
@@ -323,7 +284,6 @@ CutRule Engine::RuleOf(const ComponentState& component) const {
 
 Status Engine::EnqueueComponent(const std::shared_ptr<ComponentState>& component,
                                 std::uint64_t input_bytes) {
-  ZT_RETURN_IF_ERROR(publisher_.Begin());
   Cuts cuts = cutter_.Begin(RuleOf(*component), input_bytes);
   while (!cuts.done()) {
     const Cut cut = cuts.Next();
@@ -336,14 +296,14 @@ Status Engine::EnqueueComponent(const std::shared_ptr<ComponentState>& component
     piece.offset = cut.offset;
     piece.first = cut.first;
     piece.last = cut.last;
-    ZT_RETURN_IF_ERROR(batcher_.Add(std::move(piece), cut.bytes, 0));
+    ZT_RETURN_IF_ERROR(Send(std::move(piece), cut.bytes, 0));
   }
   return OkStatus();
 }
 
 std::shared_ptr<ComponentState> Engine::NewState() {
   if (states_ == nullptr || states_used_ == states_->size()) {
-    states_ = std::make_shared<StateBlock>();
+    states_.reset(new StateBlock);  // make_shared would set it to zero first
     states_used_ = 0;
   }
   return {states_, &(*states_)[states_used_++]};
@@ -469,7 +429,6 @@ Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>&
 }
 
 Status Engine::Flush() {
-  ZT_RETURN_IF_ERROR(batcher_.Flush());
   ZT_RETURN_IF_ERROR(pipeline_.Drain());
   findings_ = record_.findings;
   plans_.clear();
@@ -513,10 +472,26 @@ Buffer Engine::Shrink(Buffer buffer, std::size_t filled) {
   return small;
 }
 
-Status Engine::Send(Piece piece, std::uint64_t held) {
+std::uint64_t Engine::Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const {
+  const ComponentState& state = *piece.state;
+  std::uint64_t weight = sizeof(Piece) + (piece.first ? sizeof(ComponentState) : 0);
+  if (piece.first && piece.last) weight += EntryBytes(*state.object);
+  weight += state.source != nullptr ? piece.input_bytes : held;
+  if (state.transform != nullptr) weight += bytes + 64;
+  if (!options.stages.empty()) weight += BufferPool::Capacity(bytes);
+  if (state.storage.codec != nullptr) weight += state.storage.codec->Bound(bytes);
+  if (state.keeps != nullptr) weight += kAddedCost;
+  return weight;
+}
+
+Status Engine::Send(Piece&& piece, std::uint64_t bytes, std::uint64_t held) {
   ZT_RETURN_IF_ERROR(publisher_.Begin());
-  const std::uint64_t bytes = piece.input_bytes;
-  return batcher_.Add(std::move(piece), bytes, held);
+  const RangeCost cost = {.bytes = piece.input_bytes,
+                          .weight = Weight(piece, bytes, held),
+                          .ordered = piece.state->sequential,
+                          .continues = !piece.first};
+  piece.pool = &pool_;
+  return pipeline_.Add(std::move(piece), cost);
 }
 
 }  // namespace zt::writer::internal

@@ -82,8 +82,7 @@ struct ObjectWriter::State : OpenObject {
     // The declaration is kept as long as a chunk of it is under way.
     const std::uint64_t held = bytes.capacity() + DeclarationCost();
     piece.Adopt(std::move(bytes), filled);
-    filled = 0;
-    return engine->Send(std::move(piece), held);
+    return engine->Send(std::move(piece), std::exchange(filled, 0), held);
   }
 
   // About what the declaration takes in memory.

@@ -34,7 +34,8 @@ Blob BlobOf(const ComponentState& state, const Blob& sums, std::uint32_t crc) {
     blob.encoding = state.storage.encoding;
     blob.parameters = state.storage.parameters;
   }
-  blob.digest = state.storage.digest == DigestKind::kCrc32c ? Crc32cText(crc) : state.digest;
+  const bool combined = state.storage.digest == DigestKind::kCrc32c;
+  blob.digest = combined ? Crc32cText(crc) : std::string(state.digest);
   return blob;
 }
 
@@ -91,14 +92,14 @@ class EntryStage final : public StageOf<Batch> {
       : manifest_(manifest), spec_(spec) {}
   Status Process(Batch& batch) override {
     std::size_t most = 0;
-    for (const Piece& chunk : batch.pieces) most += Room(chunk);
+    for (const Piece& chunk : batch.ranges) most += Room(chunk);
     batch.entries.reserve(most);
     Entry entry;
-    for (Piece& chunk : batch.pieces) {
+    for (Piece& chunk : batch.ranges) {
       if (Room(chunk) > 0) (void)Caught([&] { return Encode(chunk, entry, batch.entries); });
     }
     std::span<const std::byte> left = batch.entries;
-    for (Piece& chunk : batch.pieces) {
+    for (Piece& chunk : batch.ranges) {
       if (!chunk.entry) continue;
       chunk.entry_bytes = left.first(chunk.entry->bytes);
       left = left.subspan(chunk.entry->bytes);

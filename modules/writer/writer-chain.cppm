@@ -108,15 +108,12 @@ struct Piece final : Chunk {
   Status Named(const Status& status) const;
 };
 
-// Consecutive chunks that travel together: one large chunk, or many small ones so that a tensor of some kilobytes
-// costs microseconds.
-struct Batch final : Task {
-  std::vector<Piece> pieces;  // at least one
-  // What pieces borrow: bytes as read, as transformed, as compressed.
-  Buffer input, transformed, encoded;
+// Consecutive chunks that travel together.
+struct Batch final : BatchOf<Piece> {
+  Buffer transformed, encoded;     // what pieces borrow beside `input`
   std::vector<std::byte> entries;  // for the manifest
 
-  Status Named(const Status& status) const override { return pieces.front().Named(status); }
+  Status Named(const Status& status) const override { return ranges.front().Named(status); }
 };
 
 // How components are compressed.
@@ -202,7 +199,7 @@ class PieceStage : public StageOf<Batch> {
  public:
   virtual Status ProcessPiece(Piece& piece) = 0;
   Status Process(Batch& batch) override {
-    for (Piece& piece : batch.pieces) {
+    for (Piece& piece : batch.ranges) {
       const Status status = Caught([&] { return ProcessPiece(piece); });
       if (!status.ok()) return piece.Named(status);
     }
@@ -210,15 +207,14 @@ class PieceStage : public StageOf<Batch> {
   }
 };
 
-// The stage that reads: one of the two reads what has to be read in order, the other all else.
-std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool, bool sequential);
+// The stage that reads.
+std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool);
 
 // The stage that encodes what the manifest says of objects that are one chunk, and the one that validates and writes all down.
 std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec);
 std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec);
 
-// The chain, in order: read, transform, the caller's own, look, compress, place, hash, crc, entry, write, record,
-// report. Where digests cover decoded bytes, hash stands before compress.
+// The chain, in order: read, transform, the caller's own, look, compress, place, hash, crc, entry, write, record. Where digests cover decoded bytes, hash stands before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
 }  // namespace zt::writer::internal

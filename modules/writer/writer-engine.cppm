@@ -1,4 +1,4 @@
-// zt.writer:engine — what Writer and ObjectWriter stand on: cuts, gathers, submits, publishes. Internal to the module.
+// zt.writer:engine — what Writer and ObjectWriter stand on: cuts, weighs, submits, publishes. Internal to the module.
 module;
 
 #include "writer/names.h"
@@ -18,27 +18,6 @@ import zt.sink;
 import zt.source;
 
 namespace zt::writer::internal {
-
-// Gathers small chunks into batches, weighs them and submits them.
-class Batcher {
- public:
-  Batcher(PipelineOf<Batch>& pipeline, BufferPool& pool, bool custom_stages)
-      : pipeline_(pipeline), pool_(pool), custom_stages_(custom_stages) {}
-
-  // Takes a chunk that will hold `bytes` once it is transformed; `held` are those it brings with it.
-  Status Add(Piece piece, std::uint64_t bytes, std::uint64_t held);
-  // Submits what was gathered.
-  Status Flush();
-
- private:
-  std::uint64_t Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const;
-
-  PipelineOf<Batch>& pipeline_;
-  BufferPool& pool_;
-  const bool custom_stages_;
-  std::unique_ptr<Batch> pending_;
-  std::uint64_t pending_bytes_ = 0;
-};
 
 // Writes what is no blob: the header before all of them, manifest and footer behind them; and publishes the output.
 class Publisher {
@@ -143,7 +122,8 @@ class Engine {
   Buffer Room(const ComponentState& component, std::uint64_t left);
   // Moves the first `filled` bytes of a buffer to one of their size, where that saves much.
   Buffer Shrink(Buffer buffer, std::size_t filled);
-  Status Send(Piece piece, std::uint64_t held);
+  // Submits a chunk that will hold `bytes` once it is transformed; `held` are those it brings with it.
+  Status Send(Piece&& piece, std::uint64_t bytes, std::uint64_t held);
 
   const WriterOptions options;
   std::uint32_t objects = 0;  // begun, without aliases
@@ -155,6 +135,7 @@ class Engine {
   using StateBlock = std::array<ComponentState, 32>;
   std::uint64_t ContentOfChunk(const ComponentState& component) const;
   CutRule RuleOf(const ComponentState& component) const;
+  std::uint64_t Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const;
   Status EnqueueComponent(const std::shared_ptr<ComponentState>& component,
                           std::uint64_t input_bytes);
   Status AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,
@@ -186,8 +167,7 @@ class Engine {
   std::vector<NumericFinding> findings_;
   EncodedManifest manifest_;  // its parts are the record's
   std::uint64_t file_bytes_ = 0;
-  PipelineOf<Batch> pipeline_;  // dropped before what its stages use
-  Batcher batcher_;
+  RangePipeline<Batch> pipeline_;  // dropped before what its stages use
 };
 
 }  // namespace zt::writer::internal

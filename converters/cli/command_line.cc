@@ -1,0 +1,443 @@
+// zt.cli:options — the command line: cut into options and operands by getopt_long, checked against the table, kept.
+module;
+
+#include <getopt.h>
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :options;
+import :output;
+import :rules;
+import zt.remote;
+
+namespace zt::cli {
+namespace internal {
+namespace {
+
+// The names that other programs have for a thing, and what it is here.
+struct Habit {
+  std::string_view word, here;
+};
+constexpr Habit kCommandHabits[] = {
+    {"ls", "inspect"},     {"list", "inspect"},      {"show", "inspect"},     {"info", "inspect"},
+    {"test", "verify"},    {"check", "verify"},      {"compress", "convert"}, {"compare", "diff"},
+    {"unpack", "extract"}, {"decompress", "extract"}};
+constexpr Habit kOptionHabits[] = {{"-d", "'ztstream extract' writes tensors back"},
+                                   {"-t", "'ztstream verify' checks a file"},
+                                   {"-l", "'ztstream inspect' lists a file"},
+                                   {"-c", "-o - is standard output"},
+                                   {"-k", "inputs are always kept"},
+                                   {"--keep", "inputs are always kept"},
+                                   {"-V", "--version tells the versions"}};
+
+const Command* FindCommand(std::string_view name) {
+  const auto found = std::ranges::find(Commands(), name, &Command::name);
+  return found == Commands().end() ? nullptr : &*found;
+}
+
+// Insertions, deletions and replacements of characters, and swaps of neighbours, from one to the other; `most` + 1 where
+// they are more than `most`.
+std::size_t Distance(std::string_view a, std::string_view b, std::size_t most) {
+  while (!a.empty() && !b.empty() && a.front() == b.front()) {
+    a.remove_prefix(1);
+    b.remove_prefix(1);
+  }
+  if (a.empty() || b.empty()) return std::min(a.size() + b.size(), most + 1);
+  if (most == 0) return 1;
+  std::size_t least =
+      std::min({Distance(a.substr(1), b, most - 1), Distance(a, b.substr(1), most - 1),
+                Distance(a.substr(1), b.substr(1), most - 1)});
+  if (a.size() > 1 && b.size() > 1 && a[0] == b[1] && a[1] == b[0])
+    least = std::min(least, Distance(a.substr(2), b.substr(2), most - 1));
+  return least + 1;
+}
+
+// The nearest of `known`, or empty where none is near.
+std::string_view Nearest(std::string_view word, std::span<const std::string_view> known) {
+  std::string_view best;
+  std::size_t least = std::clamp<std::size_t>(word.size() / 3, 1, 3) + 1;
+  for (const std::string_view each : known) {
+    const bool begins = word.size() > 1 && each.starts_with(word);
+    const std::size_t distance = begins ? 1 : Distance(word, each, least - 1);
+    if (distance < least) {
+      least = distance;
+      best = each;
+    }
+  }
+  return best;
+}
+
+// `what` with the --help that tells more. `command` may be null.
+Status Refuse(const std::string& what, const Command* command) {
+  return InvalidArgument(what + (what.ends_with('?') ? " See ztstream " : "; see ztstream ") +
+                         (command == nullptr ? "" : std::string(command->name) + " ") + "--help");
+}
+
+Status RefuseCommand(std::string_view word) {
+  std::vector<std::string_view> names;
+  for (const Command& each : Commands()) names.push_back(each.name);
+  if (word.empty()) return Refuse("a command is missing: " + Joined(names, "and"), nullptr);
+  const auto habit = std::ranges::find(kCommandHabits, word, &Habit::word);
+  const std::string_view meant =
+      habit == std::end(kCommandHabits) ? Nearest(word, names) : habit->here;
+  return Refuse("'" + std::string(word) + "' is not a command; " +
+                    (meant.empty() ? "commands are " + Joined(names, "and")
+                                   : "did you mean '" + std::string(meant) + "'?"),
+                nullptr);
+}
+
+// Of an option that `command` does not have; null where no command is known.
+Status RefuseOption(std::string_view word, const Command* command) {
+  const std::string name(word.substr(0, word.find('=')));
+  std::string what = "'" + name + "' is not an option";
+  if (command != nullptr) what += " of " + std::string(command->name);
+  const bool level = word.size() < 4 && ParseNumber(word.substr(1));  // "-19", as gzip takes it
+  if (level) return Refuse(what + "; levels are --zstd=" + name.substr(1), command);
+  if (const auto habit = std::ranges::find(kOptionHabits, name, &Habit::word);
+      habit != std::end(kOptionHabits)) {
+    return Refuse(what + "; " + std::string(habit->here), command);
+  }
+  std::vector<std::string> spelt;
+  std::vector<std::string_view> others;  // commands that have it
+  for (const Option& option : Options()) {
+    if (option.is_operand()) continue;
+    if (command == nullptr || option.of(command->bit)) {
+      spelt.push_back("--" + std::string(option.name));
+    } else if (name == "--" + std::string(option.name) ||
+               (option.letter != 0 && name == std::string{'-', option.letter})) {
+      for (const Command& each : Commands()) {
+        if (option.of(each.bit)) others.push_back(each.name);
+      }
+    }
+  }
+  if (command != nullptr && !others.empty())
+    return Refuse(
+        what + "; " + Joined(others, "and") + (others.size() == 1 ? " has it" : " have it"),
+        command);
+  return Refuse(what + DidYouMean(name, std::vector<std::string_view>(spelt.begin(), spelt.end())),
+                command);
+}
+
+template <typename T, typename... Format>
+std::optional<T> ParseWhole(std::string_view text, Format... format) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value, format...);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return value;
+}
+
+// ---- values ----------------------------------------------------------------------------------------------------
+
+// Checks the text of a value by its field's type, and keeps it. What is wrong with it, or empty.
+struct Keep {
+  const Option& option;
+  const std::string& text;
+  Args& args;
+
+  std::string operator()(bool Args::* field) const { return Set<bool>(field, true, ""); }
+  std::string operator()(std::string Args::* field) const {
+    std::string word = text;
+    for (const std::string_view alias : Words(option.aliases)) {
+      const std::size_t equals = alias.find('=');
+      if (word == alias.substr(0, equals)) word = alias.substr(equals + 1);
+    }
+    args.*field = word;
+    const std::vector<std::string_view> known = Words(option.words);
+    if (known.empty() || known[0][0] == '@' || std::ranges::find(known, word) != known.end())
+      return "";
+    return "'" + text + "' is none of " + Joined(known, "and") + DidYouMean(text, known);
+  }
+  std::string operator()(std::vector<std::string> Args::* field) const {
+    (args.*field).push_back(text);
+    return "";
+  }
+  std::string operator()(unsigned Args::* field) const {
+    const std::uint64_t number = ParseNumber(text).value_or(~std::uint64_t{0});
+    const bool fits = number >= option.least && number <= option.most;
+    return Set(
+        field, fits ? std::optional(static_cast<unsigned>(number)) : std::nullopt,
+        "number from " + std::to_string(option.least) + " to " + std::to_string(option.most));
+  }
+  std::string operator()(std::uint64_t Args::* field) const {
+    const std::uint64_t bytes = ParseSize(text).value_or(0);
+    if (bytes > 0 && bytes < option.least)
+      return "'" + text + "' is too little: at least " + HumanBytes(option.least);
+    return Set(field, bytes == 0 ? std::nullopt : std::optional(bytes),
+               "size; give a number of bytes, at least 1, or KiB, MiB, GiB, kB, MB, GB");
+  }
+  std::string operator()(double Args::* field) const {
+    const auto number = ParseDecimal(text);
+    const bool fits = number && *number >= -1e6 && *number <= 100;
+    return Set(field, fits ? number : std::nullopt, "percentage up to 100");
+  }
+  std::string operator()(std::optional<ZstdChoice> Args::* field) const {
+    args.*field = ParseZstd(text);
+    return args.*field ? "" : "'" + text + "' is none of a level, 'huffman' and 'planes'";
+  }
+  std::string operator()(std::optional<ElementType> Args::* field) const {
+    const auto type = ParseTypeName(text);
+    if (!type.ok()) return std::string(Message(type.status()));
+    args.*field = *type;
+    return "";
+  }
+
+ private:
+  template <typename T>
+  std::string Set(T Args::* field, std::optional<T> value, const std::string& what) const {
+    if (value) args.*field = *value;
+    return value ? "" : "'" + text + "' is no " + what;
+  }
+};
+
+std::string Spelt(const Option& option) {
+  return option.is_operand() ? std::string(option.name) : "--" + std::string(option.name);
+}
+
+// ---- words -----------------------------------------------------------------------------------------------------
+
+struct Given {
+  const Option* option;  // a row of that name, of any command
+  std::string word, value;
+};
+
+// The words of a command line by what they are.
+struct Line {
+  std::vector<Given> options;
+  std::vector<std::string> operands;  // the command first
+  const Command* command() const {
+    return operands.empty() ? nullptr : FindCommand(operands.front());
+  }
+};
+
+// The options of all commands, as getopt_long takes them. Rows of one name take values alike.
+class Syntax {
+ public:
+  Syntax() {
+    for (const Option& each : Options()) {
+      if (each.is_operand()) continue;
+      const int takes = each.is_flag()                 ? no_argument
+                        : each.value.starts_with("[=") ? optional_argument
+                                                       : required_argument;
+      names_.push_back(
+          {each.name.data(), takes, nullptr, kRows + static_cast<int>(&each - Options().data())});
+      if (each.letter == 0) continue;
+      letters_ += each.letter;
+      if (takes == required_argument) letters_ += ':';
+    }
+    names_.push_back({});
+  }
+
+  // The code of the next word: an option's, 1 for a word that is none, '?' or ':'; -1 behind the last.
+  int Next(std::vector<char*>& argv) const {
+    return ::getopt_long(static_cast<int>(argv.size()) - 1, argv.data(), letters_.c_str(),
+                         names_.data(), nullptr);
+  }
+  static const Option* Find(int code) {
+    if (code >= kRows) return &Options()[static_cast<std::size_t>(code - kRows)];
+    const auto found = std::ranges::find(Options(), static_cast<char>(code), &Option::letter);
+    return code == 0 || found == Options().end() ? nullptr : &*found;
+  }
+
+ private:
+  // Codes of rows begin beyond the letters.
+  static constexpr int kRows = 256;
+  // "-" asks for words in their order, ":" to tell a missing value from an unknown option.
+  std::string letters_ = "-:";
+  std::vector<option> names_;
+};
+
+StatusOr<Line> Scan(std::vector<std::string> words) {
+  const Syntax syntax;
+  words.insert(words.begin(), "ztstream");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  Line line;
+  const Option* many = nullptr;  // takes the words that follow
+  ::opterr = 0;
+  ::optind = 1;
+  for (int at = 1, code; (code = syntax.Next(argv)) != -1; at = ::optind) {
+    const std::string& word = words[static_cast<std::size_t>(at)];
+    if (code == 1 && many != nullptr) {
+      line.options.push_back({many, word, word});
+      continue;
+    }
+    if (code == 1) {
+      std::error_code error;
+      if (words[static_cast<std::size_t>(at - 1)] == "--zstd" && ParseZstd(word) &&
+          !std::filesystem::exists(word, error))
+        return Refuse("--zstd takes its level after '=': --zstd=" + word, FindCommand("convert"));
+      line.operands.push_back(word);
+      continue;
+    }
+    const Option* const option = Syntax::Find(code == ':' || code == '?' ? ::optopt : code);
+    const bool whole = !word.starts_with("--") ||  // getopt_long takes the beginning of a name, too
+                       (option != nullptr && word.substr(2, word.find('=') - 2) == option->name);
+    if (option == nullptr || !whole) return RefuseOption(word, line.command());
+    if (code == ':')
+      return Refuse(word + " needs a value, " + std::string(option->value), line.command());
+    if (code == '?') return Refuse(Spelt(*option) + " takes no value", line.command());
+    line.options.push_back(
+        {option, word, ::optarg == nullptr ? "1" : ::optarg});  // --zstd is --zstd=1
+    many = option->many() ? option : nullptr;
+  }
+  for (auto at = static_cast<std::size_t>(::optind); at < words.size(); ++at)
+    line.operands.push_back(words[at]);
+  return line;
+}
+
+// "OUT is missing: the .zt file, or - for standard output".
+Status RefuseMissing(std::string_view what, const Option& option, const Command& command) {
+  std::string help(option.help);
+  help[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(help[0])));
+  return Refuse(std::string(what) + " is missing: " + help, &command);
+}
+
+// Gives the operands to the command's rows in turn.
+Status KeepOperands(const Line& line, const Command& command, Args& args) {
+  auto next = line.operands.begin() + 1;
+  std::vector<std::string_view> rows;
+  for (const Option& option : Options()) {
+    if (!option.is_operand() || !option.of(command.bit)) continue;
+    const std::string_view name = option.name.substr(0, option.name.find('.'));
+    rows.push_back(name);
+    if (next == line.operands.end() && !name.starts_with('['))
+      return RefuseMissing(name, option, command);
+    for (bool more = true; more && next != line.operands.end(); more = option.many())
+      std::visit(Keep{option, *next++, args}, option.field);  // any text will do
+  }
+  if (next == line.operands.end()) return OkStatus();
+  return Refuse("'" + *next + "' is one too many: " + std::string(command.name) + " takes " +
+                    (rows.size() == 1 ? "one " : "") + Joined(rows, "and"),
+                &command);
+}
+
+Status KeepOptions(const Line& line, const Command& command, Args& args) {
+  std::set<const Option*> given;
+  for (const auto& [named, word, value] : line.options) {
+    const auto option = std::ranges::find_if(Options(), [&](const Option& each) {
+      return each.name == named->name && (each.of(command.bit) || each.commands == kProgram);
+    });
+    if (option == Options().end()) return RefuseOption(word, &command);
+    if (!given.insert(&*option).second && !option->is_flag() && !option->is_list())
+      return Refuse(Spelt(*option) + " is given twice", &command);
+    const std::string wrong = std::visit(Keep{*option, value, args}, option->field);
+    if (!wrong.empty()) return Refuse(Spelt(*option) + ": " + wrong, &command);
+  }
+  for (const Option& option : Options()) {
+    if (option.name == "output" && option.of(command.bit) && args.output.empty() && !args.dry_run &&
+        !args.missing)
+      return RefuseMissing("-o OUT", option, command);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> ParseNumber(std::string_view text) {
+  return ParseWhole<std::uint64_t>(text);
+}
+
+std::optional<double> ParseDecimal(std::string_view text) {
+  const auto value = ParseWhole<double>(text, std::chars_format::fixed);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::optional<std::uint64_t> ParseSize(std::string_view text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view number = text.substr(0, digits);
+  std::string unit(text.substr(std::min(text.find_first_not_of(' ', digits), text.size())));
+  std::transform(unit.begin(), unit.end(), unit.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::uint64_t factor = 1;
+  if (!unit.empty() && unit != "b") {
+    const std::size_t power = std::string_view("kmgt").find(unit[0]);
+    if (power == std::string_view::npos) return std::nullopt;
+    const std::string_view rest = std::string_view(unit).substr(1);
+    if (!rest.empty() && rest != "ib" && rest != "b") return std::nullopt;
+    for (std::size_t i = 0; i <= power; ++i) factor *= rest == "b" ? 1000 : 1024;
+  }
+  if (const auto whole = ParseNumber(number)) return CheckedMul(*whole, factor);
+  const auto fraction = ParseDecimal(number);
+  if (!fraction || *fraction * static_cast<double>(factor) >= 0x1p64) return std::nullopt;
+  return static_cast<std::uint64_t>(*fraction * static_cast<double>(factor));
+}
+
+std::optional<ZstdChoice> ParseZstd(std::string_view text) {
+  if (text == "huffman") return ZstdChoice{.huffman = true};
+  if (text == "planes") return ZstdChoice{.huffman = true, .planes = true};
+  const auto level = ParseWhole<int>(text);
+  return level ? std::optional(ZstdChoice{.level = *level}) : std::nullopt;
+}
+
+std::string DidYouMean(std::string_view word, std::span<const std::string_view> known) {
+  const std::string_view nearest = Nearest(word, known);
+  return nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?";
+}
+
+Status Parse(std::vector<std::string> words, Args& args) {
+  args.json = std::ranges::find(words, "--json") != words.end();
+  if (!words.empty() && !words.front().starts_with('-')) args.command = words.front();
+  ZT_ASSIGN_OR_RETURN(Line line, Scan(std::move(words)));
+  for (const Given& each : line.options) {
+    args.version = args.version || each.option->name == "version";
+    args.help = args.help || each.option->name == "help";
+  }
+  if (!line.operands.empty() && line.operands.front() == "help") {
+    args.help = true;
+    line.operands.erase(line.operands.begin());
+  }
+  args.command = line.operands.empty() ? "" : line.operands.front();
+  if (args.version || (args.help && line.operands.empty())) return OkStatus();
+  const Command* const command = line.command();
+  if (command == nullptr) return RefuseCommand(args.command);
+  if (args.help) return OkStatus();
+  args.json = false;
+  ZT_RETURN_IF_ERROR(KeepOptions(line, *command, args));
+  ZT_RETURN_IF_ERROR(KeepOperands(line, *command, args));
+  if (args.spec.empty()) args.spec = args.canonical ? "2.0" : "1.2";
+  if (args.digest.empty() && command->bit == kId) args.digest = "sha256";
+  if (args.memory != 0) args.memory_limit = args.memory;
+  args.keep_sparse = args.sparse == "keep";
+  args.product_on_output = args.output == "-";
+  return OkStatus();
+}
+
+}  // namespace internal
+
+using namespace internal;
+
+namespace {
+
+// Has every command take URLs where it takes paths.
+void UseUrls(const Args& args) {
+  RemoteOptions options;
+  options.no_sign_request = args.no_sign_request;
+  options.part_bytes = args.part_bytes;
+  if (args.memory != 0) options.read_ahead = args.memory;
+  if (!args.quiet) options.warn = [](const std::string& line) { Warn(line); };
+  UseRemoteFiles(options);
+}
+
+}  // namespace
+
+int Run(std::vector<std::string> words) {
+  Args args;
+  for (std::string& word : words) {
+    auto shown = HideQuery(word);
+    if (!shown.ok()) return Fail(args, shown.status());
+    word = *std::move(shown);
+  }
+  if (const Status parsed = Parse(std::move(words), args); !parsed.ok()) return Fail(args, parsed);
+  if (args.version) return Done(args, Print(VersionText() + "\n"));
+  const Command* const command = FindCommand(args.command);
+  UseUrls(args);
+  if (!args.help) return command->run(args);
+  return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
+}
+
+}  // namespace zt::cli
