@@ -12,6 +12,8 @@ pkg_check_modules(simdjson REQUIRED IMPORTED_TARGET simdjson)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(deflate REQUIRED IMPORTED_TARGET libdeflate)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+# Loaded by name when the first URL is opened: nothing is linked with it.
+pkg_check_modules(curl REQUIRED libcurl)
 set(packages zstd cbor simdjson xxhash deflate utf8proc)
 if(ZT_HDF5)
   pkg_search_module(hdf5 IMPORTED_TARGET hdf5-serial hdf5)

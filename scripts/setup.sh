@@ -15,7 +15,7 @@ packages=(
   clang-19 clang-tools-19 libclang-rt-19-dev lld-19 llvm-19 libstdc++-12-dev ninja-build pkg-config
   # libraries
   libzstd-dev libhwy-dev libabsl-dev libcbor-dev libsimdjson-dev libssl-dev libxxhash-dev libutf8proc-dev
-  zlib1g-dev libdeflate-dev libhdf5-dev libaec-dev nlohmann-json3-dev libre2-dev
+  zlib1g-dev libdeflate-dev libhdf5-dev libaec-dev libcurl4-openssl-dev nlohmann-json3-dev libre2-dev
   # tests and benchmarks
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-cbor2 python3-zstandard python3-numpy python3-xxhash python3-h5py zstd

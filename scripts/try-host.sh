@@ -28,7 +28,7 @@ sysroot=$folder/sysroot
 # The libraries of scripts/setup.sh, as ARCH has them.
 packages=(
   libstdc++-12-dev libzstd-dev libhwy-dev libabsl-dev libcbor-dev libsimdjson-dev libssl-dev libxxhash-dev libutf8proc-dev zlib1g-dev
-  libdeflate-dev libhdf5-dev libaec-dev
+  libdeflate-dev libhdf5-dev libaec-dev libcurl4-openssl-dev
   nlohmann-json3-dev libre2-dev libgtest-dev libgmock-dev libbenchmark-dev
 )
 

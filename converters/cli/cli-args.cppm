@@ -14,6 +14,8 @@ struct Common {
   std::string progress = "auto";
   unsigned threads = 0;
   std::uint64_t memory = 0;  // see MemoryFor
+  bool no_sign_request = false;
+  std::uint64_t part_bytes = 0;  // of an upload; 0: chosen
 };
 
 // How inputs are opened.
@@ -51,6 +53,9 @@ struct Args : Common, InputArgs {
   unsigned shards = 0;           // 0: not given
   std::uint64_t shard_size = 0;  // 0: not given
   std::string shard;             // "3/8", or empty
+
+  bool no_sign_request = false;
+  std::uint64_t part_bytes = 0;  // of an upload; 0: chosen
 
   bool missing = false;              // join
   std::string sort;                  // inspect: "name", "size", "offset"; empty: as in the file

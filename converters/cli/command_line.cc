@@ -11,6 +11,7 @@ import zt.std;
 import :options;
 import :output;
 import :rules;
+import zt.remote;
 
 namespace zt::cli {
 namespace internal {
@@ -410,11 +411,31 @@ Status Parse(std::vector<std::string> words, Args& args) {
 
 using namespace internal;
 
+namespace {
+
+// Has every command take URLs where it takes paths.
+void UseUrls(const Args& args) {
+  RemoteOptions options;
+  options.no_sign_request = args.no_sign_request;
+  options.part_bytes = args.part_bytes;
+  if (args.memory != 0) options.read_ahead = args.memory;
+  if (!args.quiet) options.warn = [](const std::string& line) { Warn(line); };
+  UseRemoteFiles(options);
+}
+
+}  // namespace
+
 int Run(std::vector<std::string> words) {
   Args args;
+  for (std::string& word : words) {
+    auto shown = HideQuery(word);
+    if (!shown.ok()) return Fail(args, shown.status());
+    word = *std::move(shown);
+  }
   if (const Status parsed = Parse(std::move(words), args); !parsed.ok()) return Fail(args, parsed);
   if (args.version) return Done(args, Print(VersionText() + "\n"));
   const Command* const command = FindCommand(args.command);
+  UseUrls(args);
   if (!args.help) return command->run(args);
   return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
 }

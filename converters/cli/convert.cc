@@ -222,7 +222,8 @@ Status CheckOutputName(const Args& args) {
 // /dev/null and the like, which have the names they have.
 bool IsDevice(const std::string& path) {
   std::error_code error;
-  return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
+  return !IsUrl(path) && std::filesystem::exists(path, error) &&
+         !std::filesystem::is_regular_file(path, error);
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {

@@ -33,9 +33,10 @@ struct Target {
 };
 
 StatusOr<Target> TargetOf(const Args& args) {
-  std::error_code error;
   const std::string& output = args.output;
-  if (output != "-" && (output.ends_with('/') || fs::is_directory(output, error))) {
+  if (output != "-" && (output.ends_with('/') || (!IsUrl(output) && IsFolder(output)))) {
+    if (IsUrl(output))
+      return InvalidArgument(output + " is a folder; name one file to write there");
     if (args.to.empty() || args.to == "npy") return Target{FindFormat("npy"), true};
     return InvalidArgument(output + " is a folder, which takes .npy files; name a file for " +
                            args.to);
@@ -337,6 +338,7 @@ class Extraction {
 
   Status Write() {
     bar_.emplace(args_, "extract");
+    Announce();
     const Status status = target_.folder ? WriteFolder() : WriteFile();
     bar_->End();
     return status;
@@ -350,6 +352,18 @@ class Extraction {
   }
 
  private:
+  // Tells a source that is far away what will be read.
+  void Announce() {
+    if (!IsUrl(args_.file())) return;
+    std::vector<ComponentId> components;
+    for (const auto& [file, layout] : outputs_) {
+      for (const LayoutPiece& piece : layout.pieces) {
+        if (piece.bytes > 0) components.push_back(piece.source);
+      }
+    }
+    source_.WillRead(components);
+  }
+
   static constexpr std::uint64_t kOneThread = 8 << 20;  // a file that is not worth several
 
   Status WriteLayout(const FileLayout& layout, Sink& sink) {

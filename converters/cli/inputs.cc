@@ -46,9 +46,8 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path, const Inp
   for (const Format& format : Formats()) {
     if (options.from.empty() || options.from == format.name) found.push_back({&format, {}});
   }
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
+  for (const std::string& name : names) {
     for (FolderFiles& files : found) {
       // Of .zt files only those with an index are a checkpoint.
       if (IsIndexOf(*files.format, name) ||
@@ -56,7 +55,6 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path, const Inp
         files.names.push_back(name);
     }
   }
-  if (error) return IoError(error.value(), "cannot list the folder");
   std::erase_if(found, [](const FolderFiles& files) { return files.names.empty(); });
   for (FolderFiles& files : found) std::sort(files.names.begin(), files.names.end());
   return found;
@@ -65,12 +63,10 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path, const Inp
 // "model.zt" for each set of .zt files that are named as its shards, with how many there are.
 StatusOr<std::map<std::string, std::size_t>> ZtShardsIn(const std::string& path) {
   std::map<std::string, std::size_t> sets;
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    if (const auto name = ParseShardName(it->path().filename().string(), ".zt"))
-      ++sets[name->stem + ".zt"];
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> files, zt::ListFolder(path));
+  for (const std::string& file : files) {
+    if (const auto name = ParseShardName(file, ".zt")) ++sets[name->stem + ".zt"];
   }
-  if (error) return IoError(error.value(), "cannot list the folder");
   return sets;
 }
 
@@ -85,9 +81,8 @@ StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
   }
   if (names.empty() && (options.from.empty() || options.from == "zt")) {
     ZT_ASSIGN_OR_RETURN(const auto sets, ZtShardsIn(folder));
-    std::error_code error;
     for (const auto& [root, shards] : sets) {
-      if (fs::is_regular_file(fs::path(folder) / root, error)) names.push_back(root);
+      if (IsRegularFile((fs::path(folder) / root).string())) names.push_back(root);
     }
     if (names.empty() && !sets.empty()) {
       const auto& [root, shards] = *sets.begin();
@@ -110,8 +105,7 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, const St
   if (error.code() != StatusCode::kDataLoss) return error;
   for (const std::string& name : files.names) {
     const std::string file = (fs::path(path) / name).string();
-    std::error_code ignored;
-    if (name.ends_with(".json") || !fs::is_regular_file(file, ignored)) continue;
+    if (name.ends_with(".json") || !IsRegularFile(file)) continue;
     const auto bytes = OpenFile(file);
     if (!bytes.ok()) continue;
     const auto head = Peek(**bytes, kHeadBytes);
@@ -173,8 +167,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const I
     ZT_ASSIGN_OR_RETURN(auto bytes, OpenDescriptor(STDIN_FILENO, "standard input"));
     return OpenBytes(std::move(bytes), "", "data", options);
   }
-  std::error_code error;
-  if (fs::is_directory(path, error)) return OpenFolder(path, options);
+  if (IsFolder(path)) return OpenFolder(path, options);
   for (const Format& format : Formats()) {
     if (IsIndexOf(format, path)) return format.open_folder(path, {path}, options);
   }
@@ -187,7 +180,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const I
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
   auto bytes = OpenFile(path);
   std::error_code error;
-  if (bytes.ok() || fs::exists(path, error)) return bytes;
+  if (bytes.ok() || IsUrl(path) || fs::exists(path, error)) return bytes;
   const fs::path index = IndexPath(path, SpecVersion::k1_2);
   if (!IsIndexPath(index.string()) || !fs::exists(index, error)) return bytes;
   return WithFact(bytes.status(), std::string(bytes.status().message()) +

@@ -206,13 +206,14 @@ Listing ListSource(const TensorSource& source) {
 // .zt files by their manifests, which say how things are stored; all else as a source.
 StatusOr<Listing> List(const Args& args) {
   std::string path = args.file();
-  std::error_code error;
   if (args.file() != "-" && (args.from.empty() || args.from == "zt")) {
-    if (std::filesystem::is_directory(path, error)) {
+    if (IsFolder(path)) {
       ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(path, args), path));
       if (found) path = *found;
     }
     const auto bytes = OpenFile(path);
+    // A server that refuses is not asked again.
+    if (!bytes.ok() && IsUrl(path) && !IsFolder(path)) return WithFile(bytes.status(), path);
     if (bytes.ok() && !IsIndexPath(path)) {
       const auto head = Peek(**bytes, kHeadBytes);
       const bool zt = head.ok() && FindFormat("zt")->recognise(*head);

@@ -108,8 +108,7 @@ StatusOr<std::string> DigestIn(const std::string& file, DigestKind kind) {
 StatusOr<std::string> ReadDigestFile(const std::string& path) {
   for (const DigestKind kind : kFileDigests) {
     const std::string file = DigestPath(path, kind);
-    std::error_code error;
-    if (fs::exists(file, error)) return WithFile(DigestIn(file, kind), file);
+    if (Exists(file)) return WithFile(DigestIn(file, kind), file);
   }
   return std::string();
 }
@@ -146,16 +145,15 @@ Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const 
   // Shards of two counts beside one another cannot be told apart by who opens the folder or the index.
   const fs::path first(ShardPath(args.output, 1, count));
   const auto ours = ParseShardName(first.filename().string(), ".zt");
-  std::error_code error;
   const fs::path folder = first.has_parent_path() ? first.parent_path() : ".";
-  for (fs::directory_iterator it(folder, error), end; ours && !error && it != end;
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  const auto listed = ListFolder(folder.string());
+  for (const std::string& name : listed.ok() ? *listed : std::vector<std::string>()) {
+    if (!ours) break;
     const auto other = ParseShardName(name, ".zt");
     if (!other || other->stem != ours->stem || other->count == ours->count) continue;
     return WithFile(AlreadyExists("shards of this name exist already, of " +
                                   std::to_string(other->count) + "; remove them first"),
-                    it->path().string());
+                    (folder / name).string());
   }
   return OkStatus();
 }
@@ -163,7 +161,7 @@ Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const 
 StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
                        const Args& args, std::optional<fs::file_time_type> inputs) {
   std::error_code error;
-  if (!fs::exists(path, error)) return false;  // nor is a link that leads nowhere
+  if (!Exists(path)) return false;  // nor is a link that leads nowhere
   Status status = CheckIsShard(path, stamp, kind, args);
   if (status.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
     status = InvalidData("it is older than what it was made of");

@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostSamples = 4096;    // in all files together
 constexpr std::uint64_t kSampleBytes = 4096;  // where a tensor begins
 constexpr std::uint64_t kEndBytes = 65536;    // of a file: many have a directory or manifest there
-constexpr std::uint64_t kSpread = 16;         // samples of a file wherever its tensors lie
+constexpr std::uint64_t kRemoteSpread = 4;
+constexpr std::uint64_t kSpread = 16;  // samples of a file wherever its tensors lie
 
 struct Sample {
   const std::string* path = nullptr;
@@ -28,10 +29,13 @@ struct Sample {
 // Where the file is looked at, ascending.
 void AddSamples(const std::string& path, std::vector<std::uint64_t> places,
                 std::vector<Sample>& samples) {
-  std::error_code error;
-  const std::uint64_t bytes = fs::file_size(path, error);
-  if (error) return;
-  for (std::uint64_t i = 0; i < kSpread; ++i) places.push_back(bytes / kSpread * i);
+  const std::optional<std::uint64_t> size = SizeOfFile(path);
+  if (!size) return;
+  const std::uint64_t bytes = *size;
+  // Each look at a server takes a request.
+  if (IsUrl(path)) places.clear();
+  const std::uint64_t spread = IsUrl(path) ? kRemoteSpread : kSpread;
+  for (std::uint64_t i = 0; i < spread; ++i) places.push_back(bytes / spread * i);
   std::ranges::sort(places);
   const auto again = std::ranges::unique(places);
   places.erase(again.begin(), again.end());
@@ -56,16 +60,16 @@ std::vector<InputFile> FindInputFiles(const Args& args, const TensorSource& sour
     }
   }
   std::error_code none;
-  std::erase_if(files, [&](const InputFile& file) { return !fs::exists(file.path, none); });
+  std::erase_if(files, [&](const InputFile& file) { return !Exists(file.path); });
   // The shards that a root of 2.0 names.
   for (const std::string& input : args.inputs) {
     std::string root = input;
-    if (fs::is_directory(input, none)) {
+    if (IsFolder(input)) {
       const auto found = FindZtIn(input, args);
       if (!found.ok() || !*found) continue;
       root = **found;
     }
-    if (!fs::is_regular_file(root, none)) continue;
+    if (!IsRegularFile(root)) continue;
     const auto opened = OpenReader(root, args);
     if (!opened.ok()) continue;
     const ShardFinder find = ShardsBeside(root, args);

@@ -179,9 +179,7 @@ class Inputs {
   }
   // Of the file that a component is computed from.
   std::uint64_t SizeOf(ComponentId id) const {
-    std::error_code error;
-    const std::uintmax_t bytes = std::filesystem::file_size(source_.file(id), error);
-    return error ? kUnknownSize : bytes;
+    return SizeOfFile(source_.file(id)).value_or(kUnknownSize);
   }
 
   const TensorSource& source_;

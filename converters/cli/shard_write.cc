@@ -116,8 +116,7 @@ struct ShardRun {
 
   Status Keep(std::uint64_t number, const std::string& path, const Plan& shard) {
     ++kept;
-    std::error_code error;
-    const std::uint64_t size = std::filesystem::file_size(path, error);
+    const std::uint64_t size = SizeOfFile(path).value_or(0);
     ZT_ASSIGN_OR_RETURN(const std::string digest, ReadDigestFile(path));
     AddRow(number, shard, {{"bytes", size}, {"digest", digest}, {"kept", true}});
     bytes_out += size;
@@ -153,8 +152,7 @@ struct ShardRun {
 // An index of other shards would be in the way only when all the work is done.
 Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
   const std::string path = IndexPath(args.output, version);
-  std::error_code error;
-  if (args.force || !std::filesystem::exists(path, error)) return OkStatus();
+  if (args.force || !Exists(path)) return OkStatus();
   if (PlanOfIndex(path, version) == cut.digest) return OkStatus();
   return WithFile(
       AlreadyExists("the index exists already and is of other shards; use -f to replace it"), path);

@@ -2,6 +2,7 @@
 module;
 
 #include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
@@ -9,7 +10,9 @@ module;
 module zt.cli;
 
 import zt.std;
+import :output;
 import :support;
+import zt.remote;
 
 namespace zt::cli {
 
@@ -42,6 +45,8 @@ void Catch(const sigset_t& set) {
   } while (publishing || g_publishing);
   Lines().lock();  // for good: what fails because the temporary files are gone says no more
   AbandonTemporaryFiles();
+  for (const std::string& line : AbandonUploads())
+    std::fputs(("ztstream: warning: " + Printable(line) + "\n").c_str(), stderr);
   constexpr std::string_view kMessage = "ztstream: interrupted\n";
   [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
   ::_exit(130);
@@ -118,7 +123,8 @@ std::uint64_t Bytes(const Object& object) {
 
 Status CheckOutput(const std::string& output, bool force) {
   std::error_code error;
-  if (output == "-" || force || !std::filesystem::is_regular_file(output, error)) return OkStatus();
+  if (output == "-" || force || IsUrl(output) || !std::filesystem::is_regular_file(output, error))
+    return OkStatus();
   return WithFile(AlreadyExists("the output exists already; use -f to replace it"), output);
 }
 

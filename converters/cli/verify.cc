@@ -247,8 +247,7 @@ class Verification {
 
 // That the file is not of another kind: then there is nothing to verify.
 Status CheckKind(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return OkStatus();  // a pipe opens once
+  if (!IsUrl(path) && !IsRegularFile(path)) return OkStatus();  // a pipe opens once
   const auto bytes = OpenFile(path);
   if (!bytes.ok()) return bytes.status();
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(**bytes, kHeadBytes));
@@ -269,8 +268,7 @@ Status CheckKind(const std::string& path) {
 StatusOr<std::string> FileOf(const Args& args) {
   if (args.file() == "-") return WithFile(NotFromPipe("a .zt file"), "standard input");
   std::string file = args.file();
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error)) {
+  if (IsFolder(file)) {
     InputArgs options = args;
     options.from = "zt";
     ZT_ASSIGN_OR_RETURN(auto found, FindZtIn(file, options));

@@ -34,9 +34,8 @@ StatusOr<std::optional<Value::Map>> ReadConfig(const fs::path& path,
 
 // The folder that an input is or lies in.
 fs::path FolderOf(const std::string& input) {
-  std::error_code error;
   fs::path folder = input;
-  if (fs::is_directory(folder, error)) {
+  if (IsFolder(input)) {
     if (!folder.has_filename()) folder = folder.parent_path();  // "model/"
     return folder;
   }
@@ -51,8 +50,7 @@ StatusOr<QuantConfig> FindInFolder(const fs::path& folder) {
                                                              "quant_config.json"};
   for (const std::string_view name : kFiles) {
     const fs::path path = folder / name;
-    std::error_code error;
-    if (!fs::is_regular_file(path, error)) continue;
+    if (!IsRegularFile(path.string())) continue;
     auto content =
         ReadConfig(path, name == "config.json" ? std::span<const std::string_view>(kMembers)
                                                : std::span<const std::string_view>());

@@ -267,7 +267,8 @@ StatusOr<File> OpenPart(const std::string& path, const std::string& given,
   if (path != given)
     ZT_RETURN_IF_ERROR(CheckStaysInside(folder, part.filename().string(), options));
   std::error_code error;
-  if (fs::symlink_status(part, error).type() == fs::file_type::not_found)
+  if (IsUrl(path) ? !Exists(path)
+                  : fs::symlink_status(part, error).type() == fs::file_type::not_found)
     return InvalidData("it is missing");
   return OpenFileHeader(path);
 }

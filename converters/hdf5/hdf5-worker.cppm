@@ -34,11 +34,20 @@ class Worker {
   Worker() = default;
   StatusOr<std::string> Answer(std::uint64_t most);
   Status Ended();
+  // In a thread of its own: gives the process the bytes that it cannot read itself.
+  void GiveBytes(ByteSource& bytes);
+  // What is wrong with them where something is; else what libhdf5 says.
+  Status Why(const Status& status);
 
   pid_t process_ = -1;
   int socket_ = -1;
   std::span<std::byte> shared_;  // the blocks' place, which both processes see
   std::uint64_t file_size_ = 0;
+  // Where the process asks for bytes, who gives them, and why there are none.
+  int asked_ = -1;
+  std::thread giver_;
+  std::mutex failed_mutex_;
+  Status failed_;
 };
 
 }  // namespace zt::hdf5::internal

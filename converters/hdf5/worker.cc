@@ -205,6 +205,58 @@ bool Receive(int socket, std::span<std::byte> bytes) {
   return true;
 }
 
+// ---- bytes that the process cannot read itself ------------------------------------------------------------------
+
+// It has no threads and opens nothing: bytes that come over a network, it asks this side for.
+struct Wanted {
+  std::uint64_t offset = 0, size = 0;
+};
+constexpr std::uint64_t kMostWanted = std::uint64_t{1} << 20;
+
+class AskedBytes final : public ByteSource {
+ public:
+  AskedBytes(int socket, const ByteSource& of)
+      : socket_(socket), name_(of.name()), size_(of.size()) {}
+  const std::string& name() const override { return name_; }
+  std::optional<std::uint64_t> size() const override { return size_; }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    while (!out.empty()) {
+      const Wanted wanted{offset, std::min<std::uint64_t>(out.size(), kMostWanted)};
+      std::uint64_t there = 0;
+      const auto piece = out.first(wanted.size);
+      if (!Send(socket_, std::as_bytes(std::span(&wanted, 1))) ||
+          !Receive(socket_, std::as_writable_bytes(std::span(&there, 1))) || there == 0 ||
+          !Receive(socket_, piece)) {
+        return IoError("the bytes cannot be read");
+      }
+      out = out.subspan(wanted.size);
+      offset += wanted.size;
+    }
+    return OkStatus();
+  }
+
+ private:
+  const int socket_;
+  const std::string name_;
+  const std::optional<std::uint64_t> size_;
+};
+
+// This side of it, until the other end is gone, or the bytes fail.
+Status Give(int socket, ByteSource& bytes) {
+  std::vector<std::byte> buffer(kMostWanted);
+  Wanted wanted;
+  while (Receive(socket, std::as_writable_bytes(std::span(&wanted, 1))) &&
+         wanted.size <= kMostWanted) {
+    const auto piece = std::span(buffer).first(wanted.size);
+    const Status status = bytes.ReadAt(wanted.offset, piece);
+    if (!status.ok()) return status;
+    const std::uint64_t there = 1;
+    if (!Send(socket, std::as_bytes(std::span(&there, 1))) || !Send(socket, piece)) break;
+  }
+  return OkStatus();
+}
+
 // ---- the process -----------------------------------------------------------------------------------------------
 
 // A sanitizer's shadow of the memory is larger than any limit, and it asks with a pipe whether memory can be read.
@@ -307,6 +359,11 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return IoError(errno, "cannot make a socket");
   worker->socket_ = ends[0];
+  const bool asks = IsUrl(bytes.name());
+  std::array<int, 2> asked{-1, -1};
+  if (asks && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, asked.data()) != 0)
+    return IoError(errno, "cannot make a socket");
+  worker->asked_ = asked[0];
   // No handler of this process (a sanitizer's, an interpreter's) may run in the new one, whose other threads are gone
   // with the locks they hold: signals wait there until Retire has put the handlers away.
   sigset_t all, before;
@@ -315,12 +372,14 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
   worker->process_ = ::fork();
   if (worker->process_ == 0) {
     ::close(ends[0]);
+    if (asks) ::close(asked[0]);
     LimitMemory(kFreeMemory + kBlocksOfMemory * block +
                 std::min(kMostIndexMemory, kMemoryPerByte * worker->file_size_));
     Retire();
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     try {
-      Serve(ends[1], bytes, worker->shared_);
+      AskedBytes from_there(asked[1], bytes);
+      Serve(ends[1], asks ? from_there : bytes, worker->shared_);
     } catch (...) {  // memory has run out, or the bytes are of a class that throws
       ::_exit(kOutOfMemory);
     }
@@ -329,7 +388,15 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
   const int error = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::close(ends[1]);
+  if (asks) ::close(asked[1]);
   if (worker->process_ < 0) return IoError(error, "cannot start a process for libhdf5");
+  if (asks) {
+    try {
+      worker->giver_ = std::thread([&bytes, to = worker.get()] { to->GiveBytes(bytes); });
+    } catch (const std::system_error& failure) {
+      return IoError(failure.code().value(), "cannot start a thread for libhdf5");
+    }
+  }
   return worker;
 }
 
@@ -339,7 +406,26 @@ Worker::~Worker() {
     ::kill(process_, SIGKILL);
     Retry([&] { return ::waitpid(process_, nullptr, 0); });
   }
+  if (giver_.joinable()) {
+    ::shutdown(asked_, SHUT_RDWR);
+    giver_.join();
+  }
+  if (asked_ >= 0) ::close(asked_);
   if (!shared_.empty()) ::munmap(shared_.data(), shared_.size());
+}
+
+void Worker::GiveBytes(ByteSource& bytes) {
+  const Status status = Give(asked_, bytes);
+  {
+    const std::lock_guard lock(failed_mutex_);
+    failed_ = status;
+  }
+  ::shutdown(asked_, SHUT_RDWR);
+}
+
+Status Worker::Why(const Status& status) {
+  const std::lock_guard lock(failed_mutex_);
+  return failed_.ok() ? status : failed_;
 }
 
 // Why there is no answer.
@@ -376,7 +462,7 @@ StatusOr<std::string> Worker::Answer(std::uint64_t most) {
   const std::size_t fact = text.size() - std::min(header.name, text.size());
   const Status status =
       MakeStatus(known ? code : StatusCode::kDataLoss, std::string_view(text).substr(0, fact));
-  return header.name == 0 ? status : WithTensor(status, std::string_view(text).substr(fact));
+  return Why(header.name == 0 ? status : WithTensor(status, std::string_view(text).substr(fact)));
 }
 
 StatusOr<Index> Worker::ReadIndex() {

@@ -161,17 +161,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
                                                       const InputOptions& options) {
   std::vector<std::filesystem::path> arrays;
   std::vector<std::string> others;
-  std::error_code error;
-  std::filesystem::directory_iterator entry(path, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    if (entry->is_directory(error)) continue;
-    if (entry->path().extension() == ".npy") {
-      arrays.push_back(entry->path());
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(path));
+  for (const std::string& name : names) {
+    const std::filesystem::path file = std::filesystem::path(path) / name;
+    if (!IsUrl(path) && IsFolder(file.string())) continue;
+    if (file.extension() == ".npy") {
+      arrays.push_back(file);
     } else {
-      others.push_back(entry->path().filename().string());
+      others.push_back(name);
     }
   }
-  if (error) return IoError(error.value(), "cannot list the folder");
   if (arrays.empty()) return InvalidData("there is no .npy file in it");
   std::sort(arrays.begin(), arrays.end());
   std::sort(others.begin(), others.end());

@@ -67,8 +67,10 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
   ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder, location, options), context));
   std::error_code error;
   const std::filesystem::path path = std::filesystem::path(folder) / below;
-  const std::filesystem::file_type type = std::filesystem::status(path, error).type();
-  if (type == std::filesystem::file_type::not_found)
+  const bool remote = IsUrl(folder);
+  const std::filesystem::file_type type =
+      remote ? std::filesystem::file_type::regular : std::filesystem::status(path, error).type();
+  if (remote ? !Exists(path.string()) : type == std::filesystem::file_type::not_found)
     return InvalidData("the file of its external data, " + Quote(location) + ", is missing");
   if (!error && type != std::filesystem::file_type::regular)
     return InvalidData(context + " is no regular file");

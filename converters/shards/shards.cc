@@ -110,8 +110,7 @@ Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards)
   NameList names;
   std::size_t missing = 0;
   for (const std::string& shard : shards) {
-    std::error_code error;
-    if (fs::exists(folder / shard, error)) continue;
+    if (Exists((folder / shard).string())) continue;
     names.Add(shard);
     ++missing;
   }
@@ -237,19 +236,20 @@ StatusOr<ShardIndex> ReadShardIndex(const std::string& path) {
 StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                                                    const ShardFormat& format,
                                                    const InputOptions& options) {
-  std::error_code error;
   fs::path folder = path;
   std::vector<std::string> indices, files;
-  if (!fs::is_directory(folder, error)) {
+  if (!IsFolder(path)) {
     indices.push_back(folder.filename().string());
     folder = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
   }
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  const auto listed = ListFolder(folder.string());
+  // A server that lists no folders still has what an index names.
+  const bool unlisted = indices.size() == 1 && listed.status().code() == StatusCode::kUnimplemented;
+  if (!listed.ok() && !unlisted) return listed.status();
+  for (const std::string& name : listed.ok() ? *listed : std::vector<std::string>()) {
     if (name.ends_with(format.suffix)) files.push_back(name);
     if (name.ends_with(format.index_suffix) && folder == fs::path(path)) indices.push_back(name);
   }
-  if (error) return IoError(error.value(), "cannot list the folder");
   std::sort(files.begin(), files.end());
   std::sort(indices.begin(), indices.end());
   if (indices.size() > 1) {

@@ -486,7 +486,9 @@ class Metadata {
     }
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name, options_), name));
     std::error_code error;
-    if (fs::symlink_status(folder_ / name, error).type() == fs::file_type::not_found)
+    const std::string file_path = (folder_ / name).string();
+    if (IsUrl(file_path) ? !Exists(file_path)
+                         : fs::symlink_status(file_path, error).type() == fs::file_type::not_found)
       return InvalidData("its file " + Quote(name) + " is missing");
     auto opened = OpenFile((folder_ / name).string());
     if (!opened.ok()) return Annotate(opened.status(), name);
@@ -514,8 +516,7 @@ constexpr const char* kMetadata = ".metadata";
 }  // namespace
 
 bool LooksLikeDcpFolder(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_regular_file(std::filesystem::path(path) / kMetadata, error);
+  return IsRegularFile((std::filesystem::path(path) / kMetadata).string());
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,

@@ -138,6 +138,11 @@ class StoredEntry final : public ByteSource {
     ZT_RETURN_IF_ERROR(archive_->ReadAt(data_ + offset, out));
     return check_ == nullptr ? OkStatus() : check_->Add(offset, out);
   }
+  void WillRead(std::span<const ByteRange> ranges) override {
+    std::vector<ByteRange> moved(ranges.begin(), ranges.end());
+    for (ByteRange& range : moved) range = {data_ + range.begin, data_ + range.end};
+    archive_->WillRead(moved);
+  }
 
  private:
   std::shared_ptr<ByteSource> archive_;

@@ -183,6 +183,15 @@ class ZtSource final : public TensorSource {
     return WithFile(bytes_->CheckFiles(), bytes_->name());
   }
 
+  void WillRead(std::span<const ComponentId> components) override {
+    std::vector<ByteRange> ranges;
+    for (const ComponentId id : components) {
+      const StoredComponent& stored = reader_->component(parts_[id.object][id.component].stored);
+      if (stored.length > 0) ranges.push_back({stored.offset, stored.offset + stored.length});
+    }
+    bytes_->WillRead(ranges);
+  }
+
   std::optional<Extent> extent(ComponentId id) const override {
     const Part& part = parts_[id.object][id.component];
     const StoredComponent& stored = reader_->component(part.stored);

@@ -108,6 +108,7 @@ class GuardedBytes final : public ByteSource {
   bool sequential() const override { return bytes_->sequential(); }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override;
   Status CheckUnchanged() override { return bytes_->CheckUnchanged(); }
+  void WillRead(std::span<const ByteRange> ranges) override { bytes_->WillRead(ranges); }
 
   // Before any reading by several threads. `blobs` do not overlap.
   void Guard(std::vector<std::unique_ptr<GuardedBlob>> blobs);

@@ -3,6 +3,7 @@ export module zt.core;
 
 export import :status;
 export import :mutex;
+export import :names;
 export import :small;
 export import :value;
 export import :tensor;

@@ -71,6 +71,7 @@ class CaughtBytes final : public ByteSource {
       return OfException();
     }
   }
+  void WillRead(std::span<const ByteRange> ranges) override { bytes_->WillRead(ranges); }
   Status CheckUnchanged() override {
     try {
       return bytes_->CheckUnchanged();

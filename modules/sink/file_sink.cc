@@ -350,10 +350,18 @@ class DirectSink final : public Sink {
   std::unique_ptr<Sink> inner_;
 };
 
+StatusOr<std::unique_ptr<Sink>> (*g_create_url)(const std::string&,
+                                                const FileSinkOptions&) = nullptr;
+
 // CreateFileSink without the path in errors.
 StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
                                               const FileSinkOptions& options) {
   if (path.empty()) return InvalidArgument("the output has an empty name");
+  if (IsUrl(path)) {
+    if (g_create_url == nullptr)
+      return Unsupported("URLs are not written here; write a file and upload it");
+    return g_create_url(path, options);
+  }
   std::string target = path;
   // Through a symbolic link the file it names is replaced, as other programs would write it.
   if (char* resolved = ::realpath(path.c_str(), nullptr)) {
@@ -383,6 +391,11 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
 }
 
 }  // namespace
+
+void SetUrlSinks(StatusOr<std::unique_ptr<Sink>> (*create)(const std::string& url,
+                                                           const FileSinkOptions& options)) {
+  g_create_url = create;
+}
 
 void AbandonTemporaryFiles() {
   Temporaries& live = LiveTemporaries();

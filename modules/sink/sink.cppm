@@ -33,6 +33,10 @@ class Sink {
   // that they will not fit.
   virtual Status Reserve(std::uint64_t bytes);
 
+  // A hint, given before the first byte: at most about `bytes` will be written in all. A sink that sends its bytes in parts of
+  // one size chooses the size by it.
+  virtual void Expect(std::uint64_t /*bytes*/) {}
+
   // Makes the `total` bytes durable and visible. After an error there is no output, and an older one is intact.
   virtual Status Finish(std::uint64_t total) = 0;
   // Drops everything. Idempotent.
@@ -56,8 +60,14 @@ struct FileSinkOptions {
 // killed carry that name and are removed by the next Create for the same output (a live run holds a lock on its
 // own). A path that names something other than a regular file (a device, a named pipe) is written to directly. Errors
 // name the path.
+// The path may be a URL once SetUrlSinks was called.
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
                                                const FileSinkOptions& options);
+
+// Has CreateFileSink make the sinks of names that are URLs with `create`, whose errors do not name the URL. Before it is
+// called, or with null, they are kUnimplemented. Call it before sinks are made.
+void SetUrlSinks(StatusOr<std::unique_ptr<Sink>> (*create)(const std::string& url,
+                                                           const FileSinkOptions& options));
 
 // Unlinks the temporary files of all file sinks of this process that are not finished; their Finish then fails. For a
 // program that has to end at once. Thread-safe.

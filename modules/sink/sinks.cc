@@ -107,6 +107,9 @@ class Tee final : public Sink {
   Status Reserve(std::uint64_t bytes) override {
     return Each([&](Sink& sink) { return sink.Reserve(bytes); });
   }
+  void Expect(std::uint64_t bytes) override {
+    for (const auto& sink : sinks_) sink->Expect(bytes);
+  }
   Status Finish(std::uint64_t total) override {
     return Each([&](Sink& sink) {
       const Status status = sink.Finish(total);
@@ -146,6 +149,7 @@ class Hashing final : public Sink {
     return to_->Append(pieces);
   }
   Status Reserve(std::uint64_t bytes) override { return to_->Reserve(bytes); }
+  void Expect(std::uint64_t bytes) override { to_->Expect(bytes); }
   Status Finish(std::uint64_t total) override {
     ZT_RETURN_IF_ERROR(to_->Finish(total));
     digest_ = hasher_->Finish();

@@ -236,6 +236,7 @@ Status CheckStaysInside(const std::string& folder, const std::string& name,
                         const InputOptions& options) {
   if (options.follow_links) return OkStatus();
   namespace fs = std::filesystem;
+  if (IsUrl(folder)) return OkStatus();
   std::error_code error;
   const fs::path root = fs::canonical(folder, error);
   if (error) return IoError(error.value(), "cannot resolve the folder");
@@ -248,6 +249,7 @@ Status CheckStaysInside(const std::string& folder, const std::string& name,
 }
 
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
+  if (IsUrl(path)) return source::internal::OpenUrl(path);
   // Opening a named pipe would wait for somebody to write to it; O_NONBLOCK means nothing to a regular file.
   const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) return IoError(errno, "cannot open");

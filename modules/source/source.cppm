@@ -8,6 +8,12 @@ export namespace zt {
 
 // ---- bytes ---------------------------------------------------------------------------------------------------
 
+// Bytes from `begin` up to `end`, which is not among them.
+struct ByteRange {
+  std::uint64_t begin = 0, end = 0;
+  bool operator==(const ByteRange&) const = default;  // the same bytes
+};
+
 // Bytes that can be read by offset. A file or memory serves any range to any number of threads at once; a pipe
 // (`sequential()`) serves one caller at a time, ranges in ascending order only, and discards what is skipped.
 class ByteSource {
@@ -33,11 +39,45 @@ class ByteSource {
 
   // True where `offset` is the end. On a pipe this waits for a byte or the end, and the byte is kept.
   virtual StatusOr<bool> AtEnd(std::uint64_t offset);
+
+  // A hint: these ranges will be read, about in this order. A source whose bytes come from far away asks for them ahead.
+  virtual void WillRead(std::span<const ByteRange> /*ranges*/) {}
 };
 
 // A regular file, read with pread (never mapped: a file that shrinks is an error, not a SIGBUS). Fails with
 // kUnavailable where it cannot be opened; a directory is kInvalidArgument.
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path);
+
+// ---- names ---------------------------------------------------------------------------------------------------
+
+// Names with a scheme, "https://host/model.zt", stand for files that are read over a network. OpenFile and the functions
+// below take them once SetUrlFiles was called (zt.remote does), and refuse them before with kUnimplemented.
+class UrlFiles {
+ public:
+  virtual ~UrlFiles() = default;
+  // As OpenFile.
+  virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) = 0;
+  // Whether the name is one of a folder. It may ask a server.
+  virtual StatusOr<bool> IsFolder(const std::string& url) = 0;
+  // Names of the files in a folder; kUnimplemented where its server lists none.
+  virtual StatusOr<std::vector<std::string>> List(const std::string& url) = 0;
+  // Whether there is a file of that name.
+  virtual StatusOr<bool> Exists(const std::string& url) = 0;
+};
+// `files` must outlive all use of names; null: names are those of the file system alone. Call it before names are opened.
+void SetUrlFiles(UrlFiles* files);
+
+// Whether a path or URL names a folder, something that exists, a regular file. False where that cannot be found out:
+// opening the name says why.
+bool IsFolder(const std::string& path);
+bool Exists(const std::string& path);
+bool IsRegularFile(const std::string& path);
+// Bytes of a file; nullopt where that cannot be found out.
+std::optional<std::uint64_t> SizeOfFile(const std::string& path);
+// Names of what is in a folder, in no order; of a URL the files alone.
+StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
+
+// ---- opening -------------------------------------------------------------------------------------------------
 
 // A file descriptor that may be a pipe. A regular file becomes a seekable source that begins at its current
 // offset; anything else is sequential. Does not close `fd`.
@@ -168,6 +208,9 @@ class TensorSource {
   // part of a compressed frame costs as much as the whole.
   virtual std::uint64_t preferred_read(ComponentId) const { return 0; }
 
+  // A hint: these components will be read, about in this order. By default passed on by where the bytes lie.
+  virtual void WillRead(std::span<const ComponentId> components);
+
   // Where the bytes lie, if they are served as they lie.
   virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
   // So many of the component's bytes from `offset`, by its extent: for ReadRanges.
@@ -244,3 +287,11 @@ std::string LostAttributes(const TensorSource& source, std::span<const std::uint
                            std::span<const std::string_view> kept, std::string_view verb);
 
 }  // namespace zt
+
+// Shared by the bodies, not exported.
+namespace zt::source::internal {
+
+// OpenFile of a URL.
+StatusOr<std::shared_ptr<ByteSource>> OpenUrl(const std::string& url);
+
+}  // namespace zt::source::internal

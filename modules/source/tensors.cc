@@ -59,6 +59,12 @@ class MergedSource final : public WrappedSource {
   bool seekable() const override {
     return std::ranges::all_of(sources_, [](const auto& source) { return source->seekable(); });
   }
+  void WillRead(std::span<const ComponentId> components) override {
+    std::vector<std::vector<ComponentId>> of(sources_.size());
+    for (const ComponentId id : components)
+      of[origin_[id.object].source].push_back({origin_[id.object].object, id.component});
+    for (std::size_t s = 0; s < sources_.size(); ++s) sources_[s]->WillRead(of[s]);
+  }
   Status Finish() override {
     for (const auto& source : sources_) ZT_RETURN_IF_ERROR(source->Finish());
     return OkStatus();
@@ -141,6 +147,18 @@ RangeToRead TensorSource::RangeAt(ComponentId id, std::uint64_t offset,
   const auto at = extent(id);
   if (!at || at->bytes == nullptr || at->bytes->sequential()) return {.bytes = bytes};
   return {at->bytes, at->offset + offset, bytes};
+}
+
+void TensorSource::WillRead(std::span<const ComponentId> components) {
+  std::unordered_map<ByteSource*, std::vector<ByteRange>> ranges;
+  for (const ComponentId id : components) {
+    const auto at = extent(id);
+    // What follows another order than that is found out by the source of the bytes better than by half a list.
+    if (!at || at->bytes == nullptr) return;
+    if (at->length == 0) continue;
+    ranges[at->bytes].push_back({at->offset, at->offset + at->length});
+  }
+  for (const auto& [bytes, each] : ranges) bytes->WillRead(each);
 }
 
 std::optional<Identity> TensorSource::identity(ComponentId id) const {

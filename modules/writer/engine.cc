@@ -29,6 +29,8 @@ namespace {
 constexpr std::uint64_t kRawChunk = 256 << 10;
 // What a piece weighs that keeps the plan and the source of its object.
 constexpr std::uint64_t kAddedCost = 1024;
+// What the manifest has of a component, about.
+constexpr std::uint64_t kEntryBytes = 512;
 
 std::span<const std::byte> Bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -217,12 +219,30 @@ Status Engine::AddShard(const StoredShard& shard, std::vector<StoredObject> stor
 }
 
 Status Engine::Reserve(const PlanSums& sums) {
+  // Padding before each blob, and what the manifest says of it.
+  const std::uint64_t around = placer_.alignment() + kEntryBytes;
+  const auto most = CheckedAdd(promised_ + sums.name_bytes + sums.components * around,
+                               sums.output_bytes + sums.output_bytes / 256);
+  if (most) sink_->Expect(*most);
   // What is certain not to fit should fail before hours of work; what compresses may come out smaller.
   if (sums.compressed) return OkStatus();
   const auto wanted = CheckedAdd(promised_, sums.output_bytes);
   if (!wanted) return OkStatus();
   promised_ = *wanted;
   return WithFile(Caught([&] { return sink_->Reserve(promised_); }), sink_->name());
+}
+
+void Engine::Announce(TensorSource& source, const Plan& plan) {
+  std::vector<ComponentId> components;
+  for (const PlannedObject& object : plan.objects) {
+    for (const PlannedComponent& component : object.components) {
+      if (component.shared_with) continue;
+      // Where the first is a file at hand, so are all: a plan of a million objects is not gone through for nothing.
+      if (components.empty() && !IsUrl(source.file(component.source))) return;
+      components.push_back(component.source);
+    }
+  }
+  source.WillRead(components);
 }
 
 void Engine::FinishLater(TensorSource& source) {
@@ -302,6 +322,7 @@ StatusOr<PlanSums> Engine::CheckPlan(const TensorSource& source, const Plan& pla
     sums.sparse |= IsSparse(planned.object->format);
     for (std::size_t c = 0; c < planned.components.size(); ++c) {
       const PlannedComponent& component = planned.components[c];
+      ++sums.components;
       sums.compressed |= component.storage.compression != Compression::kNone;
       if (component.shared_with) {
         sums.shared = true;

@@ -29,6 +29,7 @@ class Placer {
   void Add(std::uint64_t bytes) { end_ += bytes; }
   // The end of what has been placed.
   std::uint64_t end() const { return end_; }
+  std::uint64_t alignment() const { return alignment_; }
 
  private:
   std::uint64_t end_;

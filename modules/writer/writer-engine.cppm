@@ -42,6 +42,7 @@ Status CheckFormat(const Object& object, bool whole);
 struct PlanSums {
   std::uint64_t input_bytes = 0, output_bytes = 0;  // as Plan's functions of these names
   std::size_t name_bytes = 0;                       // that Names takes for its names
+  std::size_t components = 0;                       // with aliases
   bool compressed = false;                          // some of it may be
   bool shared = false;                              // some blobs are
   bool sparse = false;                              // some objects are
@@ -96,8 +97,10 @@ class Engine {
   // holds both, and goes when their last chunk is written.
   Status AddPlanned(TensorSource& source, const Plan& plan, const PlanSums& sums,
                     std::shared_ptr<const void> owner);
-  // Asks the sink whether it can be that large.
+  // Tells the sink what the plan comes to at most, and asks it whether it can be that large.
   Status Reserve(const PlanSums& sums);
+  // Tells a source that is far away what will be read of it.
+  static void Announce(TensorSource& source, const Plan& plan);
   // Has the source's Finish called once all is written.
   void FinishLater(TensorSource& source);
   Status AddName(std::string_view name, std::uint32_t object);

@@ -131,6 +131,7 @@ struct Writer::State {
     MergeAttributes(plan.attributes, attributes);
     ZT_RETURN_IF_ERROR(engine.Reserve(sums));
     engine.FinishLater(source);
+    engine.Announce(source, plan);
     ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan, sums, nullptr));
     // Only the end tells whether a pipe held what it promised.
     return source.seekable() ? OkStatus() : Flush();

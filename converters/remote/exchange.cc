@@ -1,0 +1,246 @@
+// zt.remote:exchange — tries, redirects, and when to give up.
+module;
+
+#include "core/status_macros.h"
+
+module zt.remote;
+
+import zt.std;
+import :exchange;
+import :http;
+import :url;
+import zt.core;
+
+namespace zt::remote::internal {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kMostTries = 100;
+constexpr milliseconds kFirstDelay(100), kMostDelay(15'000), kMostWait(300'000);
+// So much is progress: what comes in smaller pieces must not go on for ever.
+constexpr std::uint64_t kProgress = 64 << 10;
+constexpr std::uint64_t kTellEvery = 256 << 10;
+constexpr std::size_t kMostHead = 256 << 10;
+
+bool IsWorthAnother(int status) {
+  return status == 408 || status == 429 || status == 500 || (status >= 502 && status <= 504);
+}
+
+milliseconds RandomDelay(int fruitless) {
+  thread_local std::mt19937 random{std::random_device()()};
+  const auto most = std::min(kFirstDelay * (1 << std::min(fruitless, 10)), kMostDelay);
+  return milliseconds(std::uniform_int_distribution<milliseconds::rep>(0, most.count())(random));
+}
+
+}  // namespace
+
+std::string_view HttpHead::Find(std::string_view name) const {
+  for (const auto& [field, value] : fields) {
+    if (field == name) return value;
+  }
+  return {};
+}
+
+std::optional<std::uint64_t> RetrySeconds(const HttpHead& head) {
+  const auto number = [](std::string_view text) -> std::optional<std::uint64_t> {
+    std::uint64_t value = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (read.ec != std::errc() || read.ptr == text.data() || value > 1'000'000) return std::nullopt;
+    return value;
+  };
+  // "api";r=0;t=55
+  const std::string_view limit = head.Find("ratelimit");
+  if (const std::size_t at = limit.find(";t="); at != limit.npos) {
+    if (const auto seconds = number(limit.substr(at + 3))) return *seconds + 1;
+  }
+  return number(head.Find("retry-after"));
+}
+
+Exchange::Exchange(HttpRequest given)
+    : request(std::move(given)), last_progress_(Clock::now()), next_try_(last_progress_) {
+  https_ = request.url.starts_with("https://");
+}
+
+// Every try goes through the first URL: a server may sign where it sends to for one request alone.
+void Exchange::BeginTry() {
+  if (redirects_ == 0) {
+    url_ = request.url;
+    at_first_origin_ = true;
+    https_ = url_.starts_with("https://");
+  }
+  again = tries_ > 0;
+  head_ = {};
+  refused_ = OkStatus();
+  text_.clear();
+  accepted_ = false;
+  sent = 0;
+  have_at_try_ = have_;
+}
+
+std::vector<std::string> Exchange::Fields() const {
+  std::vector<std::string> fields = request.fields;
+  if (at_first_origin_) fields.insert(fields.end(), request.secrets.begin(), request.secrets.end());
+  return fields;
+}
+
+void Exchange::TakeHeadLine(std::string_view line) {
+  line = Trimmed(line);
+  if (line.starts_with("HTTP/")) {
+    head_ = {};
+    const std::size_t blank = line.find(' ');
+    if (blank != line.npos)
+      (void)std::from_chars(line.data() + blank + 1, line.data() + line.size(), head_.status);
+    return;
+  }
+  const std::size_t colon = line.find(':');
+  if (colon == line.npos || head_.fields.size() > kMostHead / 64 || line.size() > kMostHead) return;
+  head_.fields.emplace_back(Lower(line.substr(0, colon)), Trimmed(line.substr(colon + 1)));
+}
+
+bool Exchange::Accept() {
+  if (accepted_) return true;
+  accepted_ = true;
+  if (request.accept) refused_ = request.accept(head_, have_);
+  return refused_.ok();
+}
+
+Exchange::Taken Exchange::TakeBody(std::span<const std::byte> piece) {
+  const bool good = head_.status >= 200 && head_.status < 300;
+  if (good && !Accept()) return Taken::kNo;
+  if (good && request.consume) {
+    if (!request.consume(piece)) return Taken::kPause;
+    have_ += piece.size();
+    return Taken::kAll;
+  }
+  if (good && !request.into.empty()) {
+    if (piece.size() > request.into.size() - have_) {
+      refused_ = InvalidData("the server sent more bytes than were asked for");
+      return Taken::kNo;
+    }
+    std::memcpy(request.into.data() + have_, piece.data(), piece.size());
+    have_ += piece.size();
+    if (request.progress && have_ - told_ >= kTellEvery) {
+      told_ = have_;
+      request.progress(have_);
+    }
+    return Taken::kAll;
+  }
+  const std::size_t most = good ? request.most_text : 64 << 10;
+  if (text_.size() + piece.size() > most) {
+    if (good) {
+      refused_ = InvalidData("the server's answer is longer than " + std::to_string(most) +
+                             " bytes, which is not looked at");
+      return Taken::kNo;
+    }
+    return Taken::kAll;
+  }
+  text_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  return Taken::kAll;
+}
+
+void Exchange::KeepAnswer() {
+  answer_.status = OkStatus();
+  answer_.head = head_;
+  answer_.text = std::move(text_);
+  answer_.received = have_;
+  answer_.redirected = !at_first_origin_;
+}
+
+void Exchange::Fail(Status status) {
+  answer_.status = std::move(status);
+  answer_.head = head_;
+  answer_.received = have_;
+}
+
+void Exchange::Tell() {
+  if (std::exchange(told, true)) return;
+  if (cancelled) Fail(Cancelled("the request was given up"));
+  if (request.done) request.done(std::move(answer_));
+}
+
+bool Exchange::EndTry(const TryEnd& end) {
+  ++tries_;
+  if (have_ - have_at_try_ >= kProgress) {
+    fruitless_ = 0;
+    last_progress_ = Clock::now();
+  }
+  if (end.answered && head_.status >= 200 && head_.status < 300) (void)Accept();
+  if (!refused_.ok()) {
+    Fail(refused_);
+    return false;
+  }
+  if (!end.answered) {
+    // What `consume` has taken cannot be taken back.
+    const bool begun = request.consume && have_ > 0;
+    if (end.hopeless || begun || (end.may_be_done && !request.repeatable)) {
+      Fail(IoError(begun ? "the connection was lost at byte " + std::to_string(have_) + " (" +
+                               end.problem + "), and the server cannot go on from there"
+                         : end.problem));
+      answer_.lost = end.may_be_done;
+      return false;
+    }
+    return TryLater(end.problem, false);
+  }
+  if (!end.redirect.empty() && request.redirects > 0) return Follow(end);
+  if (IsWorthAnother(head_.status)) return TryLater("", true);
+  // A signature may have run out between two requests: the first server makes another.
+  if (head_.status == 403 && !at_first_origin_ && tries_ < 2) return TryLater("", true);
+  KeepAnswer();
+  if (answer_.ok() && have_ < request.into.size())
+    return TryLater("the body ended at byte " + std::to_string(have_) + " of " +
+                        std::to_string(request.into.size()),
+                    false);
+  return false;
+}
+
+// Goes where the answer says. https stays https, nobody is sent to an address or to this machine who did not begin there,
+// and another server is told no secret.
+bool Exchange::Follow(const TryEnd& end) {
+  const auto refuse = [&](std::string_view why) {
+    Fail(IoError("the server redirects to " + std::string(why)));
+    return false;
+  };
+  const auto first = ParseUrl(request.url), to = ParseUrl(end.redirect);
+  if (!to.ok() || !first.ok() || (to->scheme != "https" && to->scheme != "http"))
+    return refuse("something that is no http URL");
+  if (https_ && to->scheme != "https") return refuse("http, which is not secure");
+  const bool near = IsLoopback(*first) || IsAddress(*first);
+  if (!near && (IsLoopback(*to) || IsAddress(*to)))
+    return refuse("an address, " + to->origin() + ", which is not followed");
+  if (++redirects_ > request.redirects) return refuse("one place after the other");
+  https_ = https_ || to->scheme == "https";
+  // Once elsewhere, what comes back to the first server is not trusted with its secrets.
+  at_first_origin_ = at_first_origin_ && to->origin() == first->origin();
+  url_ = to->text();
+  --tries_;
+  next_try_ = Clock::now();
+  return true;
+}
+
+std::optional<milliseconds> Exchange::AskedDelay() const {
+  const auto seconds = RetrySeconds(head_);
+  if (!seconds) return std::nullopt;
+  return milliseconds(1000 * *seconds);
+}
+
+bool Exchange::TryLater(const std::string& problem, bool answered) {
+  redirects_ = 0;
+  const auto now = Clock::now();
+  const auto asked = answered ? AskedDelay() : std::nullopt;
+  const milliseconds delay = std::max(RandomDelay(fruitless_), asked.value_or(milliseconds(0)));
+  ++fruitless_;
+  if (fruitless_ >= request.tries || tries_ >= kMostTries ||
+      now + delay - last_progress_ > kMostWait) {
+    if (answered) {
+      KeepAnswer();
+    } else {
+      Fail(IoError(problem + ", in " + std::to_string(tries_) + " tries"));
+    }
+    return false;
+  }
+  next_try_ = now + delay;
+  return true;
+}
+
+}  // namespace zt::remote::internal

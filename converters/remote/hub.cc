@@ -1,0 +1,348 @@
+// zt.remote:files — hf://: repositories of the Hugging Face Hub, at one commit each, and its cache on this machine.
+module;
+
+#include "core/status_macros.h"
+#include "core/thread_annotations.h"
+
+module zt.remote;
+
+import zt.std;
+import :files;
+import :http;
+import :hub;
+import :object;
+import :url;
+import zt.core;
+import zt.sink;
+import zt.source;
+
+namespace zt::remote::internal {
+
+using zt::internal::Mutex;
+using zt::internal::MutexLock;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostPage = 32 << 20, kMostFiles = 500'000;
+constexpr std::uint64_t kMostSmall = 1 << 16;
+
+bool IsSet(const char* name) {
+  const std::string value = Lower(Environment(name));
+  return value == "1" || value == "true" || value == "yes" || value == "on";
+}
+
+bool IsOffline() { return IsSet("HF_HUB_OFFLINE") || IsSet("TRANSFORMERS_OFFLINE"); }
+
+std::string HubHome() {
+  std::string home = Environment("HF_HOME");
+  if (!home.empty()) return home;
+  home = Environment("XDG_CACHE_HOME");
+  return (home.empty() ? Environment("HOME") + "/.cache" : home) + "/huggingface";
+}
+
+std::string CacheFolder() {
+  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
+    if (std::string folder = Environment(name); !folder.empty()) return folder;
+  }
+  return HubHome() + "/hub";
+}
+
+std::string Endpoint() {
+  std::string endpoint = Environment("HF_ENDPOINT");
+  while (endpoint.ends_with('/')) endpoint.pop_back();
+  return endpoint.empty() ? "https://huggingface.co" : endpoint;
+}
+
+std::string FirstLine(const std::string& path) {
+  const auto file = OpenFile(path);
+  if (!file.ok() || !(*file)->size() || *(*file)->size() > kMostSmall) return "";
+  std::string text(*(*file)->size(), '\0');
+  if (!(*file)->ReadAt(0, std::as_writable_bytes(std::span(text))).ok()) return "";
+  return std::string(Trimmed(std::string_view(text).substr(0, text.find('\n'))));
+}
+
+std::string Token() {
+  if (IsSet("HF_HUB_DISABLE_IMPLICIT_TOKEN")) return "";
+  for (const char* name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}) {
+    if (const std::string token = Environment(name); !Trimmed(token).empty())
+      return std::string(Trimmed(token));
+  }
+  const std::string path = Environment("HF_TOKEN_PATH");
+  return FirstLine(path.empty() ? HubHome() + "/token" : path);
+}
+
+// The folder of a repository in the cache: "models--ORG--NAME".
+std::string CachedRepository(const HubName& name) {
+  std::string folder = name.kind + "--" + name.id;
+  for (std::size_t at; (at = folder.find('/')) != folder.npos;) folder.replace(at, 1, "--");
+  return CacheFolder() + "/" + folder;
+}
+
+bool IsCommit(std::string_view text) {
+  return text.size() == 40 && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+// The repository's files at one commit.
+struct Snapshot {
+  std::string commit;
+  std::string folder;  // where the cache has them, if it has any
+  bool listed = false;
+  std::vector<std::pair<std::string, std::uint64_t>> files;
+};
+
+Status ExplainHub(const HttpAnswer& answer) {
+  const std::string_view code = answer.head.Find("x-error-code");
+  const std::string said = Said(answer, answer.head.Find("x-error-message"));
+  if (code == "RevisionNotFound")
+    return IoError("the repository has no such revision (" + said + ")");
+  if (code == "EntryNotFound") return IoError("the repository has no such file (" + said + ")");
+  if (code == "GatedRepo") {
+    return IoError("the repository is gated: " + said +
+                   "; ask for access on its page, and set HF_TOKEN or run 'hf auth login'");
+  }
+  const int status = answer.head.status;
+  if (code == "RepoNotFound" || status == 401 || status == 404) {
+    return IoError("there is no such repository, or it is private: " + said +
+                   "; for a private one set HF_TOKEN or run 'hf auth login'");
+  }
+  if (status == 403) return IoError("the token does not allow it: " + said);
+  return IoError(said);
+}
+
+// Adds the token, which is for the Hub alone and for nobody on the way.
+Status AddToken(HttpRequest& request) {
+  const std::string token = Token();
+  if (token.empty()) return OkStatus();
+  ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(request.url));
+  if (url.scheme != "https" && !IsLoopback(url))
+    return InvalidArgument("HF_ENDPOINT is http, over which a token is not sent; use https");
+  if (token.find_first_of("\r\n") != token.npos)
+    return InvalidArgument("the token of the Hub has more than one line");
+  request.secrets.push_back("Authorization: Bearer " + token);
+  return OkStatus();
+}
+
+StatusOr<HttpAnswer> AskHub(const std::string& url) {
+  ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
+  HttpRequest request;
+  request.url = url;
+  request.most_text = kMostPage;
+  ZT_RETURN_IF_ERROR(AddToken(request));
+  HttpAnswer answer = transport->Perform(std::move(request));
+  ZT_RETURN_IF_ERROR(answer.status);
+  if (!answer.ok()) return ExplainHub(answer);
+  return answer;
+}
+
+class HubObject final : public Object {
+ public:
+  HubObject(std::string name, std::string url) : name_(std::move(name)), url_(std::move(url)) {}
+  const std::string& name() const override { return name_; }
+  // Through the Hub each time: where it sends to is signed for one range.
+  StatusOr<HttpRequest> Get() override {
+    HttpRequest request;
+    request.url = url_;
+    request.fields = {"Accept-Encoding: identity"};
+    ZT_RETURN_IF_ERROR(AddToken(request));
+    return request;
+  }
+  Status Explain(const HttpAnswer& answer) override { return ExplainHub(answer); }
+  bool pins() const override { return false; }
+
+ private:
+  const std::string name_, url_;
+};
+
+class HubFiles final : public Scheme {
+ public:
+  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
+    if (name.path.empty()) return InvalidArgument("it is a folder, a file is needed");
+    ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, Find(name));
+    if (!snapshot.folder.empty()) {
+      const std::string cached = snapshot.folder + "/" + name.path;
+      std::error_code error;
+      if (fs::is_regular_file(cached, error)) return OpenFile(cached);
+    }
+    if (IsOffline()) return NotCached();
+    const std::string kind = name.kind == "models" ? "" : name.kind + "/";
+    return OpenObject(std::make_shared<HubObject>(url, Endpoint() + "/" + kind + name.id +
+                                                           "/resolve/" + snapshot.commit + "/" +
+                                                           PercentEncoded(name.path, "/")));
+  }
+  StatusOr<bool> IsFolder(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
+    if (name.path.empty()) return true;
+    ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
+    return std::ranges::any_of(
+        snapshot.files, [&](const auto& file) { return file.first.starts_with(name.path + "/"); });
+  }
+  StatusOr<std::vector<std::string>> List(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
+    ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
+    const std::string folder = name.path.empty() ? "" : name.path + "/";
+    std::vector<std::string> names;
+    for (const auto& [path, size] : snapshot.files) {
+      if (path.starts_with(folder) && path.find('/', folder.size()) == path.npos)
+        names.push_back(path.substr(folder.size()));
+    }
+    return names;
+  }
+  StatusOr<bool> Exists(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
+    ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
+    return std::ranges::any_of(snapshot.files,
+                               [&](const auto& file) { return file.first == name.path; });
+  }
+  StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&) override {
+    return Unsupported("nothing is written to the Hub; write a file and upload it ('hf upload')");
+  }
+
+ private:
+  static Status NotCached() {
+    return IoError("HF_HUB_OFFLINE is set, and the cache has no such file");
+  }
+
+  // The repository at the commit that its revision was when it was first looked for.
+  StatusOr<Snapshot> Find(const HubName& name) {
+    const MutexLock lock(mutex_);
+    const std::string key = name.repository();
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    const std::string cached = CachedRepository(name);
+    Snapshot snapshot;
+    if (IsCommit(name.revision)) {
+      snapshot.commit = name.revision;
+    } else if (IsOffline()) {
+      snapshot.commit = FirstLine(cached + "/refs/" + name.revision);
+    } else {
+      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
+                          AskHub(Endpoint() + "/api/" + name.kind + "/" + name.id + "/revision/" +
+                                 PercentEncoded(name.revision)));
+      constexpr std::string_view kMembers[] = {"sha"};
+      std::vector<std::string> values;
+      if (!JsonStrings(answer.text, kMembers, values) || !IsCommit(values[0]))
+        return InvalidData("the Hub gave no commit for revision " + Quote(name.revision));
+      snapshot.commit = values[0];
+    }
+    std::error_code error;
+    const std::string folder = cached + "/snapshots/" + snapshot.commit;
+    if (!snapshot.commit.empty() && fs::is_directory(folder, error)) snapshot.folder = folder;
+    if (IsOffline() && snapshot.folder.empty()) {
+      return IoError("HF_HUB_OFFLINE is set, and the cache does not have the repository");
+    }
+    return known_.emplace(key, std::move(snapshot)).first->second;
+  }
+
+  StatusOr<Snapshot> FindListed(const HubName& name) {
+    ZT_ASSIGN_OR_RETURN(Snapshot snapshot, Find(name));
+    if (snapshot.listed) return snapshot;
+    if (IsOffline()) {
+      ZT_RETURN_IF_ERROR(ListCache(snapshot));
+    } else {
+      ZT_RETURN_IF_ERROR(ListHub(name, snapshot));
+    }
+    snapshot.listed = true;
+    const MutexLock lock(mutex_);
+    known_[name.repository()] = snapshot;
+    return snapshot;
+  }
+
+  static Status ListCache(Snapshot& snapshot) {
+    std::error_code error;
+    for (fs::recursive_directory_iterator it(snapshot.folder, error), end; !error && it != end;
+         it.increment(error)) {
+      std::error_code none;
+      if (it->is_regular_file(none))
+        snapshot.files.emplace_back(it->path().string().substr(snapshot.folder.size() + 1), 0);
+    }
+    return error ? IoError(error.value(), "cannot list the cache") : OkStatus();
+  }
+
+  static Status ListHub(const HubName& name, Snapshot& snapshot) {
+    const std::string first = Endpoint() + "/api/" + name.kind + "/" + name.id + "/tree/" +
+                              snapshot.commit + "?recursive=true&expand=false";
+    ZT_ASSIGN_OR_RETURN(const Url hub, ParseUrl(first));
+    for (std::string next = first; !next.empty();) {
+      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, AskHub(next));
+      if (!JsonTree(answer.text, snapshot.files))
+        return InvalidData("the Hub's listing is not the JSON that it describes");
+      if (snapshot.files.size() > kMostFiles)
+        return InvalidArgument("the repository has more than 500000 files; name the files");
+      const std::string page = NextPage(answer.head.Find("link"));
+      if (page.empty()) break;
+      // The token goes with it.
+      ZT_ASSIGN_OR_RETURN(const Url to,
+                          ParseUrl(page.starts_with('/') ? hub.origin() + page : page));
+      if (to.origin() != hub.origin() || to.text() == next)
+        return InvalidData("the Hub's listing goes on at another server");
+      next = to.text();
+    }
+    return OkStatus();
+  }
+
+  Mutex mutex_;
+  std::map<std::string, Snapshot> known_ ZT_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+StatusOr<HubName> ParseHub(const std::string& url) {
+  const auto wrong = [] {
+    return InvalidArgument(
+        "it names no repository: hf://ORG/NAME[@REVISION][/PATH] is what is needed");
+  };
+  std::string_view rest = std::string_view(url).substr(url.find("://") + 3);
+  while (rest.ends_with('/')) rest.remove_suffix(1);
+  HubName name;
+  for (const std::string_view kind : {"models", "datasets", "spaces"}) {
+    if (rest.starts_with(kind) && rest.substr(kind.size()).starts_with('/')) {
+      name.kind = kind;
+      rest.remove_prefix(kind.size() + 1);
+      break;
+    }
+  }
+  const std::size_t slash = rest.find('/');
+  if (slash == rest.npos || slash == 0) return wrong();
+  const std::size_t end = rest.find_first_of("/@", slash + 1);
+  name.id = rest.substr(0, end);
+  rest = end == rest.npos ? std::string_view() : rest.substr(end);
+  if (name.id.size() == slash + 1 || !std::ranges::all_of(name.id, [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
+      })) {
+    return wrong();
+  }
+  if (rest.starts_with('@')) {
+    rest.remove_prefix(1);
+    std::size_t until = rest.find('/');
+    // refs/pr/1 and refs/convert/parquet have slashes in them.
+    if (rest.starts_with("refs/"))
+      until = rest.find('/', std::min(rest.find('/', 5), rest.size() - 1) + 1);
+    name.revision = PercentDecoded(rest.substr(0, until));
+    rest = until == rest.npos ? std::string_view() : rest.substr(until);
+    if (name.revision.empty()) return wrong();
+  }
+  if (rest.starts_with('/')) rest.remove_prefix(1);
+  name.path = rest;
+  return name;
+}
+
+std::string NextPage(std::string_view link) {
+  while (!link.empty()) {
+    const std::size_t begin = link.find('<'), end = link.find('>', begin);
+    if (begin == link.npos || end == link.npos) return "";
+    const std::string_view url = link.substr(begin + 1, end - begin - 1);
+    link.remove_prefix(end + 1);
+    const std::string_view parameters = link.substr(0, link.find('<'));
+    if (parameters.find("rel=\"next\"") != parameters.npos) return std::string(url);
+  }
+  return "";
+}
+
+Scheme& Hub() {
+  static HubFiles* const files = new HubFiles;
+  return *files;
+}
+
+}  // namespace zt::remote::internal

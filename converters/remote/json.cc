@@ -1,0 +1,56 @@
+// zt.remote — the JSON of credentials and of the Hub. A plain unit: simdjson's header and zt.std cannot meet in one.
+#include <simdjson.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace zt::remote::internal {
+namespace {
+
+namespace dom = simdjson::dom;
+
+bool ParseText(std::string_view text, dom::parser& parser, dom::element& root) {
+  return parser.parse(text.data(), text.size()).get(root) == simdjson::SUCCESS;
+}
+
+}  // namespace
+
+bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
+                 std::vector<std::string>& values) {
+  dom::parser parser;
+  dom::element root;
+  dom::object members;
+  if (!ParseText(text, parser, root) || root.get_object().get(members) != simdjson::SUCCESS)
+    return false;
+  values.assign(names.size(), "");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::string_view value;
+    if (members.at_key(names[i]).get_string().get(value) == simdjson::SUCCESS) values[i] = value;
+  }
+  return true;
+}
+
+bool JsonTree(std::string_view text, std::vector<std::pair<std::string, std::uint64_t>>& files) {
+  dom::parser parser;
+  dom::element root;
+  dom::array entries;
+  if (!ParseText(text, parser, root) || root.get_array().get(entries) != simdjson::SUCCESS)
+    return false;
+  for (const dom::element entry : entries) {
+    std::string_view type, path;
+    std::uint64_t size = 0;
+    if (entry["type"].get_string().get(type) != simdjson::SUCCESS ||
+        entry["path"].get_string().get(path) != simdjson::SUCCESS)
+      return false;
+    if (type != "file") continue;
+    if (entry["size"].get_uint64().get(size) != simdjson::SUCCESS) return false;
+    files.emplace_back(path, size);
+  }
+  return true;
+}
+
+}  // namespace zt::remote::internal

@@ -1,0 +1,589 @@
+// zt.remote:object — ranges of an object: what is asked for ahead, what is kept, and what each answer has to be.
+module;
+
+#include "core/status_macros.h"
+#include "core/thread_annotations.h"
+
+module zt.remote;
+
+import zt.std;
+import :http;
+import :object;
+import :url;
+import zt.core;
+import zt.source;
+
+namespace zt::remote::internal {
+
+using zt::internal::CondVar;
+using zt::internal::Mutex;
+using zt::internal::MutexLock;
+
+namespace {
+
+constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
+// Asked for at first: it holds most headers.
+constexpr std::uint64_t kHead = 256 * kKiB;
+// Asked for where somebody looks at the end, which is where manifests and directories are.
+constexpr std::uint64_t kTail = 512 * kKiB;
+constexpr std::uint64_t kSegment = 8 * kMiB;
+// A read of a few bytes asks for so many; ranges that will be read and lie so near are one.
+constexpr std::uint64_t kLeast = 64 * kKiB, kGap = 256 * kKiB;
+// Threads read at about the same place, not in order.
+constexpr std::uint64_t kSlack = 32 * kMiB;
+constexpr std::size_t kMostRequests = 16;
+
+std::atomic<std::uint64_t> g_read_ahead = 64 * kMiB, g_held = 0;
+// Counts uses of segments, to tell which was used last.
+std::atomic<std::uint64_t> g_uses = 0;
+
+// Bytes that are there or under way.
+struct Segment {
+  Segment(std::uint64_t from, std::uint64_t to)
+      : range{from, to}, data(std::make_unique_for_overwrite<std::byte[]>(to - from)) {
+    g_held += to - from;
+  }
+  ~Segment() { g_held -= range.end - range.begin; }
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  std::uint64_t size() const { return range.end - range.begin; }
+
+  const ByteRange range;
+  const std::unique_ptr<std::byte[]> data;
+  // Under the mutex of whoever holds it.
+  std::uint64_t have = 0, taken = 0, used = 0;
+  bool ended = false;
+  HttpAnswer answer;
+  std::shared_ptr<Exchange> exchange;
+};
+using SharedSegment = std::shared_ptr<Segment>;
+using Segments = std::map<std::uint64_t, SharedSegment>;
+
+// What callbacks of the transport and the source share: a callback may come when the source is gone.
+struct Shelf {
+  Mutex mutex;
+  CondVar arrived;
+  // By their first bytes; they do not overlap.
+  Segments segments ZT_GUARDED_BY(mutex);
+  std::size_t under_way ZT_GUARDED_BY(mutex) = 0;
+};
+
+// The shelves of all sources: what one has left behind makes room for another.
+class Shelves {
+ public:
+  std::shared_ptr<Shelf> Add() {
+    auto shelf = std::make_shared<Shelf>();
+    const MutexLock lock(mutex_);
+    std::erase_if(all_, [](const auto& each) { return each.expired(); });
+    all_.push_back(shelf);
+    return shelf;
+  }
+  // Drops what was not used lately.
+  void Trim() {
+    constexpr std::uint64_t kLately = 256;
+    std::vector<std::shared_ptr<Shelf>> shelves;
+    {
+      const MutexLock lock(mutex_);
+      for (const auto& each : all_) {
+        if (auto shelf = each.lock()) shelves.push_back(std::move(shelf));
+      }
+    }
+    for (const auto& shelf : shelves) {
+      const MutexLock lock(shelf->mutex);
+      std::erase_if(shelf->segments, [](const auto& each) {
+        return each.second->ended && each.second->used + kLately < g_uses;
+      });
+    }
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::weak_ptr<Shelf>> all_ ZT_GUARDED_BY(mutex_);
+};
+Shelves& TheShelves() {
+  static Shelves* const shelves = new Shelves;
+  return *shelves;
+}
+
+class RangedBytes final : public ByteSource {
+ public:
+  RangedBytes(std::shared_ptr<Object> object, Pinned pinned, std::string head)
+      : object_(std::move(object)), pinned_(std::move(pinned)), head_(std::move(head)) {
+    frontier_ = run_begin_ = head_.size();
+  }
+  ~RangedBytes() override {
+    const auto transport = Transport::Get();
+    const MutexLock lock(shelf_->mutex);
+    for (const auto& [begin, segment] : shelf_->segments) {
+      if (!segment->ended && segment->exchange != nullptr && transport.ok())
+        (*transport)->Cancel(segment->exchange);
+    }
+  }
+  RangedBytes(const RangedBytes&) = delete;
+  RangedBytes& operator=(const RangedBytes&) = delete;
+
+  const std::string& name() const override { return object_->name(); }
+  std::optional<std::uint64_t> size() const override { return pinned_.size; }
+  bool sequential() const override { return false; }
+
+  void WillRead(std::span<const ByteRange> ranges) override {
+    const MutexLock lock(shelf_->mutex);
+    announced_.insert(announced_.end(), ranges.begin(), ranges.end());
+  }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    if (offset > pinned_.size || out.size() > pinned_.size - offset) {
+      return InvalidData("it ends at byte " + std::to_string(pinned_.size) + ", " +
+                         std::to_string(out.size()) + " bytes from " + std::to_string(offset) +
+                         " were expected; the file is truncated");
+    }
+    const std::uint64_t end = offset + out.size();
+    if (offset < head_.size()) {
+      const std::size_t take = std::min<std::uint64_t>(out.size(), head_.size() - offset);
+      std::memcpy(out.data(), head_.data() + offset, take);
+      out = out.subspan(take);
+      offset += take;
+    }
+    if (!out.empty()) {
+      const MutexLock lock(shelf_->mutex);
+      NoteLocked(offset, end);
+    }
+    int refreshed = 0;
+    while (!out.empty()) {
+      ZT_ASSIGN_OR_RETURN(const SharedSegment segment, Find(offset, end));
+      ZT_ASSIGN_OR_RETURN(const std::size_t got, Take(segment, offset, out, refreshed));
+      out = out.subspan(got);
+      offset += got;
+    }
+    return OkStatus();
+  }
+
+ private:
+  // Follows how far reads have come. They go through the object where they are near one another and leave out little: a look
+  // at the end of each of many blobs is no reason to ask for what lies between.
+  void NoteLocked(std::uint64_t at, std::uint64_t end) ZT_REQUIRES(shelf_->mutex) {
+    const bool near = at + kSlack >= frontier_ && at <= frontier_ + kSegment;
+    if (!near || frontier_ - run_begin_ > 8 * kSlack) {
+      if (!near) {
+        window_ = 0;
+        frontier_ = asked_ = at;
+      }
+      run_begin_ = frontier_;
+      run_bytes_ = 0;
+    }
+    run_bytes_ += end - at;
+    frontier_ = std::max(frontier_, end);
+    dense_ = 2 * run_bytes_ >= frontier_ - std::min(frontier_, run_begin_);
+    if (!dense_) window_ = 0;
+  }
+
+  // The segment that holds byte `at`, asked for now where it was not before. What is likely to be read next is asked for too.
+  StatusOr<SharedSegment> Find(std::uint64_t at, std::uint64_t end) {
+    constexpr std::uint64_t kTrimEvery = 64;
+    if (g_held + kSegment > g_read_ahead && g_uses % kTrimEvery == 0) TheShelves().Trim();
+    std::vector<SharedSegment> fresh;
+    SharedSegment found;
+    {
+      const MutexLock lock(shelf_->mutex);
+      PlanLocked();
+      found = AtLocked(at);
+      const bool missed = found == nullptr;
+      if (missed) {
+        const ByteRange demand = DemandLocked(at, end);
+        MakeRoomLocked(demand.end - demand.begin);
+        found = AddLocked(demand.begin, demand.end, fresh);
+      }
+      AheadLocked(at, end, missed, fresh);
+    }
+    for (const SharedSegment& segment : fresh) {
+      const Status status = Launch(segment);
+      if (!status.ok()) {
+        End(*shelf_, *segment, HttpAnswer{.status = status, .head = {}, .text = {}});
+        if (segment == found) {
+          Forget(segment);
+          return status;
+        }
+      }
+    }
+    return found;
+  }
+
+  SharedSegment AtLocked(std::uint64_t at) ZT_REQUIRES(shelf_->mutex) {
+    auto next = shelf_->segments.upper_bound(at);
+    if (next == shelf_->segments.begin()) return nullptr;
+    const SharedSegment& segment = std::prev(next)->second;
+    return at < segment->range.end ? segment : nullptr;
+  }
+
+  // The first bytes at or behind `begin` that are not there yet, no further than `end`.
+  ByteRange FreeLocked(std::uint64_t begin, std::uint64_t end) ZT_REQUIRES(shelf_->mutex) {
+    while (begin < end) {
+      const SharedSegment there = AtLocked(begin);
+      if (there == nullptr) break;
+      begin = there->range.end;
+    }
+    const auto next = shelf_->segments.lower_bound(begin);
+    if (next != shelf_->segments.end()) end = std::min(end, next->first);
+    return {begin, std::max(begin, end)};
+  }
+
+  // What is asked for because byte `at` is needed now, for a read that goes on to `end`.
+  ByteRange DemandLocked(std::uint64_t at, std::uint64_t end) ZT_REQUIRES(shelf_->mutex) {
+    std::uint64_t begin = at;
+    if (pinned_.size - at <= kTail && LastEndLocked(at) + kTail < at) {
+      begin = std::max(pinned_.size - kTail, std::min(at, LastEndLocked(at)));
+      end = pinned_.size;
+    }
+    end = std::max(end, at + kLeast);
+    if (next_planned_ < planned_.size() && planned_[next_planned_].begin <= at)
+      end = std::max(end, planned_[next_planned_].end);
+    end = std::min({end, begin + kSegment, pinned_.size});
+    const auto next = shelf_->segments.upper_bound(at);
+    if (next != shelf_->segments.end()) end = std::min(end, next->first);
+    return {begin, end};
+  }
+
+  // Where the last segment before `at` ends.
+  std::uint64_t LastEndLocked(std::uint64_t at) ZT_REQUIRES(shelf_->mutex) {
+    const auto next = shelf_->segments.upper_bound(at);
+    return next == shelf_->segments.begin() ? head_.size() : std::prev(next)->second->range.end;
+  }
+
+  SharedSegment AddLocked(std::uint64_t begin, std::uint64_t end, std::vector<SharedSegment>& fresh)
+      ZT_REQUIRES(shelf_->mutex) {
+    auto segment = std::make_shared<Segment>(begin, end);
+    segment->used = ++g_uses;
+    shelf_->segments.emplace(begin, segment);
+    ++shelf_->under_way;
+    fresh.push_back(segment);
+    return segment;
+  }
+
+  // Puts what was announced in order, neighbours together, behind what is left of what was announced before.
+  void PlanLocked() ZT_REQUIRES(shelf_->mutex) {
+    if (announced_.empty()) return;
+    announced_.insert(announced_.end(),
+                      planned_.begin() + static_cast<std::ptrdiff_t>(next_planned_),
+                      planned_.end());
+    std::ranges::sort(announced_, {}, &ByteRange::begin);
+    planned_.clear();
+    next_planned_ = 0;
+    for (const ByteRange& range : announced_) {
+      const ByteRange kept = {std::max<std::uint64_t>(range.begin, head_.size()),
+                              std::min(range.end, pinned_.size)};
+      if (kept.begin >= kept.end) continue;
+      if (!planned_.empty() && kept.begin <= planned_.back().end + kGap) {
+        planned_.back().end = std::max(planned_.back().end, kept.end);
+      } else {
+        planned_.push_back(kept);
+      }
+    }
+    announced_.clear();
+  }
+
+  // Asks ahead: what was announced, or else what follows where reads follow one another.
+  void AheadLocked(std::uint64_t at, std::uint64_t end, bool missed,
+                   std::vector<SharedSegment>& fresh) ZT_REQUIRES(shelf_->mutex) {
+    DropBehindLocked(at);
+    if (next_planned_ < planned_.size()) return PlannedAheadLocked(fresh);
+    if (!dense_) return;
+    if (missed) window_ = std::clamp(window_ * 2, kMiB, std::max(kMiB, g_read_ahead.load()));
+    const std::uint64_t until = std::min(pinned_.size, end + window_);
+    // Not before half of what was asked for is read: requests should be long.
+    if (window_ == 0 || asked_ > end + window_ / 2) return;
+    if (window_ < g_read_ahead) window_ *= 2;
+    for (std::uint64_t from = end; from < until && HasRoomLocked();) {
+      const ByteRange next = FreeLocked(from, until);
+      if (next.begin >= next.end) break;
+      from = std::min(next.end, next.begin + kSegment);
+      AddLocked(next.begin, from, fresh);
+      asked_ = from;
+    }
+  }
+
+  void PlannedAheadLocked(std::vector<SharedSegment>& fresh) ZT_REQUIRES(shelf_->mutex) {
+    while (next_planned_ < planned_.size() && HasRoomLocked()) {
+      ByteRange& range = planned_[next_planned_];
+      const ByteRange next = FreeLocked(range.begin, range.end);
+      if (next.begin >= next.end) {
+        ++next_planned_;
+        continue;
+      }
+      range.begin = std::min(next.end, next.begin + kSegment);
+      AddLocked(next.begin, range.begin, fresh);
+    }
+  }
+
+  bool HasRoomLocked() const ZT_REQUIRES(shelf_->mutex) {
+    return shelf_->under_way < kMostRequests && g_held + kSegment <= g_read_ahead;
+  }
+
+  // What was read, and is passed, is not read again, as a rule.
+  void DropBehindLocked(std::uint64_t at) ZT_REQUIRES(shelf_->mutex) {
+    auto& segments = shelf_->segments;
+    for (auto each = segments.begin();
+         each != segments.end() && each->second->range.end + kSlack <= at;) {
+      const Segment& segment = *each->second;
+      each = segment.ended && segment.taken > 0 ? segments.erase(each) : std::next(each);
+    }
+  }
+
+  // For what is needed now there is always room: others that were read least recently make it.
+  void MakeRoomLocked(std::uint64_t bytes) ZT_REQUIRES(shelf_->mutex) {
+    auto& segments = shelf_->segments;
+    while (g_held + bytes > g_read_ahead) {
+      auto oldest = segments.end();
+      for (auto it = segments.begin(); it != segments.end(); ++it) {
+        if (it->second->ended &&
+            (oldest == segments.end() || it->second->used < oldest->second->used))
+          oldest = it;
+      }
+      if (oldest == segments.end()) return;
+      segments.erase(oldest);
+    }
+  }
+
+  Status Launch(const SharedSegment& segment) {
+    ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
+    ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->Get());
+    request.range = segment->range;
+    request.into = {segment->data.get(), segment->size()};
+    if (!pinned_.etag.empty() && object_->pins())
+      request.fields.push_back("If-Match: " + pinned_.etag);
+    request.accept = [range = segment->range, pinned = pinned_](const HttpHead& head,
+                                                                std::uint64_t have) {
+      return CheckRangeHead(head, {range.begin + have, range.end}, pinned);
+    };
+    request.progress = [shelf = shelf_, segment](std::uint64_t have) {
+      const MutexLock lock(shelf->mutex);
+      segment->have = have;
+      shelf->arrived.NotifyAll();
+    };
+    request.done = [shelf = shelf_, segment](HttpAnswer answer) {
+      End(*shelf, *segment, std::move(answer));
+    };
+    const auto exchange = transport->Start(std::move(request));
+    const MutexLock lock(shelf_->mutex);
+    if (!segment->ended) segment->exchange = exchange;
+    return OkStatus();
+  }
+
+  static void End(Shelf& shelf, Segment& segment, HttpAnswer answer) {
+    const MutexLock lock(shelf.mutex);
+    if (answer.ok()) segment.have = segment.size();
+    segment.answer = std::move(answer);
+    segment.ended = true;
+    segment.exchange = nullptr;
+    --shelf.under_way;
+    shelf.arrived.NotifyAll();
+  }
+
+  // Copies what `segment` has from byte `at` on, as soon as it has something. 0 where it has to be asked for anew.
+  StatusOr<std::size_t> Take(const SharedSegment& segment, std::uint64_t at,
+                             std::span<std::byte> out, int& refreshed) {
+    const std::uint64_t begin = at - segment->range.begin;
+    std::size_t take = 0;
+    {
+      const MutexLock lock(shelf_->mutex);
+      segment->used = ++g_uses;
+      while (segment->have <= begin && !segment->ended) shelf_->arrived.Wait(shelf_->mutex);
+      if (segment->have > begin) {
+        take = std::min<std::uint64_t>(out.size(), segment->have - begin);
+        segment->taken += take;
+        if (segment->ended && segment->taken >= segment->size()) ForgetLocked(segment);
+      }
+    }
+    if (take == 0) return Failed(segment, refreshed);
+    std::memcpy(out.data(), segment->data.get() + begin, take);
+    return take;
+  }
+
+  StatusOr<std::size_t> Failed(const SharedSegment& segment, int& refreshed) {
+    Forget(segment);
+    const HttpAnswer& answer = segment->answer;
+    if (!answer.status.ok()) return answer.status;
+    if (answer.head.status == 412) return Changed();
+    constexpr int kMostRefreshed = 2;
+    if (++refreshed <= kMostRefreshed && object_->Refresh(answer)) return 0;
+    if (answer.head.status == 404) return Changed();
+    return object_->Explain(answer);
+  }
+
+  static Status Changed() { return InvalidData("it was changed while it was read"); }
+
+  void Forget(const SharedSegment& segment) {
+    const MutexLock lock(shelf_->mutex);
+    ForgetLocked(segment);
+  }
+  void ForgetLocked(const SharedSegment& segment) ZT_REQUIRES(shelf_->mutex) {
+    const auto at = shelf_->segments.find(segment->range.begin);
+    if (at != shelf_->segments.end() && at->second == segment) shelf_->segments.erase(at);
+  }
+
+  const std::shared_ptr<Object> object_;
+  const Pinned pinned_;
+  const std::string head_;  // its first bytes
+  const std::shared_ptr<Shelf> shelf_ = TheShelves().Add();
+  // Where a run of reads began that are near one another, their bytes, and whether they leave out little.
+  std::uint64_t run_begin_ ZT_GUARDED_BY(shelf_->mutex) = 0;
+  std::uint64_t run_bytes_ ZT_GUARDED_BY(shelf_->mutex) = 0;
+  bool dense_ ZT_GUARDED_BY(shelf_->mutex) = false;
+  // How far reads have come, how much more is asked for, and to where it was.
+  std::uint64_t frontier_ ZT_GUARDED_BY(shelf_->mutex) = 0;
+  std::uint64_t window_ ZT_GUARDED_BY(shelf_->mutex) = 0;
+  std::uint64_t asked_ ZT_GUARDED_BY(shelf_->mutex) = 0;
+  // What will be read: as it was announced last, and in order from next_planned_ on.
+  std::vector<ByteRange> announced_ ZT_GUARDED_BY(shelf_->mutex);
+  std::vector<ByteRange> planned_ ZT_GUARDED_BY(shelf_->mutex);
+  std::size_t next_planned_ ZT_GUARDED_BY(shelf_->mutex) = 0;
+};
+
+// The whole of a small object.
+class SmallBytes final : public ByteSource {
+ public:
+  SmallBytes(std::shared_ptr<Object> object, std::string content)
+      : object_(std::move(object)),
+        content_(std::move(content)),
+        bytes_(MemoryBytes(std::as_bytes(std::span(content_)), object_->name())) {}
+  const std::string& name() const override { return object_->name(); }
+  std::optional<std::uint64_t> size() const override { return content_.size(); }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    return bytes_->ReadAt(offset, out);
+  }
+
+ private:
+  const std::shared_ptr<Object> object_;
+  const std::string content_;
+  const std::shared_ptr<ByteSource> bytes_;
+};
+
+// The length of a whole body; nullopt where the head does not say.
+std::optional<std::uint64_t> LengthOf(const HttpHead& head) {
+  const std::string_view text = head.Find("content-length");
+  std::uint64_t length = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), length);
+  if (text.empty() || read.ec != std::errc() || !head.Find("content-encoding").empty())
+    return std::nullopt;
+  return length;
+}
+
+}  // namespace
+
+void SetReadAhead(std::uint64_t bytes) { g_read_ahead = std::max(bytes, 2 * kSegment); }
+
+std::optional<ContentRange> ParseContentRange(std::string_view text) {
+  ContentRange range;
+  const auto number = [&](std::uint64_t& value, char end) {
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (read.ec != std::errc() || read.ptr == text.data()) return false;
+    text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
+    if (end == '\0') return text.empty();
+    if (!text.starts_with(end)) return false;
+    text.remove_prefix(1);
+    return true;
+  };
+  if (!Lower(text.substr(0, 6)).starts_with("bytes ")) return std::nullopt;
+  text = Trimmed(text.substr(6));
+  if (!number(range.first, '-') || !number(range.last, '/') || !number(range.total, '\0'))
+    return std::nullopt;
+  if (range.first > range.last || range.last >= range.total) return std::nullopt;
+  return range;
+}
+
+Pinned PinnedBy(const HttpHead& head, std::uint64_t size) {
+  Pinned pinned{.size = size, .etag = {}, .modified = {}};
+  const std::string_view etag = head.Find("etag");
+  if (etag.size() >= 2 && etag.starts_with('"') && etag.ends_with('"')) pinned.etag = etag;
+  if (pinned.etag.empty()) pinned.modified = head.Find("last-modified");
+  return pinned;
+}
+
+Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned) {
+  if (head.status != 206) {
+    return InvalidData("the server answered " + std::to_string(head.status) +
+                       " with all of it where bytes " + std::to_string(asked.begin) + " to " +
+                       std::to_string(asked.end - 1) + " were asked for");
+  }
+  if (!head.Find("content-encoding").empty() && head.Find("content-encoding") != "identity")
+    return InvalidData("the server sent a range compressed, which was not asked for");
+  const std::string_view field = head.Find("content-range");
+  const auto range = ParseContentRange(field);
+  if (!range) {
+    return InvalidData("the server sent no Content-Range that can be read: " + Quote(field));
+  }
+  if (range->total != pinned.size) {
+    return InvalidData("it was changed while it was read: it had " + std::to_string(pinned.size) +
+                       " bytes and has " + std::to_string(range->total));
+  }
+  const Pinned now = PinnedBy(head, range->total);
+  if (now.etag != pinned.etag || now.modified != pinned.modified)
+    return InvalidData("it was changed while it was read: its ETag is another");
+  if (range->first != asked.begin || range->last + 1 != asked.end) {
+    return InvalidData("the server sent bytes " + std::to_string(range->first) + " to " +
+                       std::to_string(range->last) + " where " + std::to_string(asked.begin) +
+                       " to " + std::to_string(asked.end - 1) + " were asked for");
+  }
+  return OkStatus();
+}
+
+std::string Said(const HttpAnswer& answer, std::string_view message) {
+  std::string line = "the server answered " + std::to_string(answer.head.status);
+  std::string words(Trimmed(message.substr(0, 300)));
+  for (char& c : words) c = c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
+  return words.empty() ? line : line + ": " + words;
+}
+
+StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object) {
+  ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
+  HttpAnswer answer;
+  bool whole = false;
+  for (int refreshed = 0;; ++refreshed) {
+    ZT_ASSIGN_OR_RETURN(HttpRequest request, object->Get());
+    request.range = ByteRange{0, kHead};
+    request.most_text = kHead;
+    whole = false;
+    // All of a large object is not waited for: it is asked for again, as a stream.
+    request.accept = [&whole](const HttpHead& head, std::uint64_t) {
+      if (head.status == 206) return OkStatus();
+      whole = true;
+      const auto length = LengthOf(head);
+      return !length || *length <= kHead ? OkStatus() : Cancelled("");
+    };
+    answer = transport->Perform(std::move(request));
+    constexpr int kMostRefreshed = 2;
+    if (answer.ok() || whole || refreshed == kMostRefreshed || !answer.status.ok() ||
+        !object->Refresh(answer))
+      break;
+  }
+  if (whole) {
+    const auto length = LengthOf(answer.head);
+    if (answer.ok() && length.value_or(answer.text.size()) == answer.text.size())
+      return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
+    return StreamObject(std::move(object), length);
+  }
+  ZT_RETURN_IF_ERROR(answer.status);
+  if (answer.head.status == 416 && answer.head.Find("content-range").ends_with("/0"))
+    return std::make_shared<SmallBytes>(std::move(object), "");
+  if (!answer.ok()) return object->Explain(answer);
+  const auto range = ParseContentRange(answer.head.Find("content-range"));
+  const std::string_view encoding = answer.head.Find("content-encoding");
+  if (!encoding.empty() && encoding != "identity")
+    return InvalidData("the server sent it compressed, which was not asked for");
+  if (!range || range->first != 0 || range->last + 1 != answer.text.size() ||
+      range->last + 1 != std::min<std::uint64_t>(range->total, kHead)) {
+    return InvalidData("the server sent another range than its first bytes, which were asked for");
+  }
+  Pinned pinned = PinnedBy(answer.head, range->total);
+  if (pinned.size == answer.text.size())
+    return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
+  if (pinned.etag.empty() && pinned.modified.empty()) {
+    Warn(object->name() +
+         ": its server gives neither an ETag nor a date; that it changes while it is read is seen "
+         "by its size alone");
+  }
+  return std::make_shared<RangedBytes>(std::move(object), std::move(pinned),
+                                       std::move(answer.text));
+}
+
+}  // namespace zt::remote::internal

@@ -1,0 +1,46 @@
+// zt.remote:files — what a URL names, for each scheme. Internal.
+module zt.remote:files;
+
+import zt.std;
+import :object;
+import :url;
+import zt.core;
+import zt.sink;
+import zt.source;
+
+namespace zt::remote::internal {
+
+// The options as they were set last.
+struct Settings {
+  bool no_sign_request = false;
+  std::uint64_t part_bytes = 0;
+};
+const Settings& TheSettings();
+
+// A scheme's files.
+class Scheme {
+ public:
+  virtual ~Scheme() = default;
+  virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) = 0;
+  virtual StatusOr<bool> IsFolder(const std::string& url) = 0;
+  virtual StatusOr<std::vector<std::string>> List(const std::string& url) = 0;
+  virtual StatusOr<bool> Exists(const std::string& url) = 0;
+  virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
+                                                 const FileSinkOptions& options) = 0;
+};
+
+// Each lives as long as the process.
+Scheme& Web();
+Scheme& S3();
+Scheme& Hub();
+
+// The query that HideQuery has taken from this URL.
+std::string HiddenQuery(const std::string& url);
+
+// Forgets what is open under this URL, which is written anew.
+void ForgetOpen(const std::string& url);
+
+// The name behind the last slash.
+std::string_view LastName(std::string_view url);
+
+}  // namespace zt::remote::internal

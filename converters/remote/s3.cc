@@ -1,0 +1,219 @@
+// zt.remote:s3 — requests to buckets, and what is said of refusals.
+module;
+
+#include "core/status_macros.h"
+
+module zt.remote;
+
+import zt.std;
+import :files;
+import :http;
+import :object;
+import :s3;
+import :url;
+import zt.core;
+import zt.digest;
+
+namespace zt::remote::internal {
+namespace {
+
+// Credentials are fetched anew so long before they are void.
+constexpr std::int64_t kBefore = 300;
+
+std::int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string AwsHost(const std::string& region) {
+  return "s3." + region + (region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
+}
+
+// A bucket's name that is part of a host's has to be one label of it.
+bool IsLabel(std::string_view bucket) {
+  return bucket.size() >= 3 && bucket.size() <= 63 && std::ranges::all_of(bucket, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+         });
+}
+
+std::string Sha256(std::span<const std::byte> bytes) {
+  const auto hasher = MakeHasher(DigestKind::kSha256);
+  hasher->Update(bytes);
+  const std::string text = hasher->Finish();
+  return text.substr(text.find(':') + 1);
+}
+
+// What helps against a refusal, by S3's name for it.
+std::string_view Advice(std::string_view code) {
+  constexpr std::pair<std::string_view, std::string_view> kAdvice[] = {
+      {"AccessDenied", "the credentials do not allow it; --no-sign-request reads public buckets"},
+      {"InvalidAccessKeyId", "the store does not know this access key"},
+      {"SignatureDoesNotMatch", "the secret key is not that of the access key"},
+      {"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"},
+      {"ExpiredToken", "the credentials have expired; log in again"},
+      {"InvalidToken", "the session token is not valid; log in again"},
+      {"NoSuchBucket", "there is no such bucket at this endpoint"},
+      {"PermanentRedirect", "the bucket is in another region; set AWS_REGION"},
+      {"AuthorizationHeaderMalformed", "the bucket is in another region; set AWS_REGION"},
+      {"EntityTooLarge", "a part is too large for this store; give a smaller --part-size"},
+      {"EntityTooSmall", "a part is too small for this store; give a larger --part-size"},
+      {"InvalidPart", "this store wants parts of one size; give --part-size"},
+      {"InvalidObjectState", "the object is archived; restore it first"},
+  };
+  for (const auto& [name, advice] : kAdvice) {
+    if (name == code) return advice;
+  }
+  return "";
+}
+
+}  // namespace
+
+struct S3Client::Known {
+  Profile profile;
+  std::optional<Credentials> credentials;
+  std::string region;
+};
+
+StatusOr<S3Name> ParseS3(const std::string& url) {
+  std::string_view rest = std::string_view(url).substr(url.find("://") + 3);
+  const std::size_t slash = std::min(rest.find('/'), rest.size());
+  S3Name name{std::string(rest.substr(0, slash)),
+              std::string(rest.substr(std::min(slash + 1, rest.size())))};
+  const bool good = std::ranges::all_of(name.bucket, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
+  });
+  if (name.bucket.empty() || !good)
+    return InvalidArgument("it names no bucket: s3://BUCKET/KEY is what is needed");
+  return name;
+}
+
+S3Client& S3Client::The() {
+  static S3Client* const client = new S3Client;
+  return *client;
+}
+
+void S3Client::Reset() {
+  const std::lock_guard lock(mutex_);
+  read_ = false;
+  credentials_.reset();
+  regions_.clear();
+}
+
+bool S3Client::is_aws() {
+  const std::lock_guard lock(mutex_);
+  if (!read_) profile_ = ReadProfile();
+  read_ = true;
+  return profile_.endpoint.empty() || profile_.endpoint.find(".amazonaws.com") != std::string::npos;
+}
+
+StatusOr<S3Client::Known> S3Client::Learn(const S3Name& name) {
+  const std::lock_guard lock(mutex_);
+  if (!read_) profile_ = ReadProfile();
+  read_ = true;
+  Known known{.profile = profile_, .credentials = {}, .region = profile_.region};
+  if (const auto found = regions_.find(name.bucket); found != regions_.end())
+    known.region = found->second;
+  if (known.region.empty()) known.region = "us-east-1";
+  if (TheSettings().no_sign_request) return known;
+  if (!credentials_ || (credentials_->expires && *credentials_->expires < Now() + kBefore)) {
+    ZT_ASSIGN_OR_RETURN(credentials_, FindCredentials(profile_));
+  }
+  known.credentials = credentials_;
+  return known;
+}
+
+StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
+  ZT_ASSIGN_OR_RETURN(const Known known, Learn(request.name));
+  const std::string path = "/" + PercentEncoded(request.name.key, "/");
+  std::string base = known.profile.endpoint;
+  if (base.empty()) {
+    const std::string host = AwsHost(known.region);
+    base = IsLabel(request.name.bucket) ? "https://" + request.name.bucket + "." + host
+                                        : "https://" + host + "/" + request.name.bucket;
+  } else {
+    base += "/" + request.name.bucket;
+  }
+  ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(base));
+  HttpRequest out;
+  out.method = request.method;
+  out.url = base + (request.name.key.empty() && url.path.size() > 1 ? "" : path) +
+            (request.query.empty() ? "" : "?" + request.query);
+  out.fields = request.fields;
+  out.body = request.body;
+  out.redirects = 0;
+  out.ca_file = Environment("AWS_CA_BUNDLE");
+  const bool open = url.scheme != "https" && !IsLoopback(url);
+  if (open && !warned_.exchange(true))
+    Warn(url.origin() +
+         ": S3 is asked over http, where everyone on the way sees and may change it");
+  if (!known.credentials) return out;
+  if (open && !known.credentials->token.empty())
+    return InvalidArgument("a session token is not sent over http; use https");
+  out.sigv4 = "aws:amz:" + known.region + ":s3";
+  out.credentials = known.credentials->id + ":" + known.credentials->secret;
+  if (!known.credentials->token.empty())
+    out.secrets.push_back("x-amz-security-token: " + known.credentials->token);
+  out.fields.push_back("x-amz-content-sha256: " +
+                       (url.scheme == "https" ? "UNSIGNED-PAYLOAD" : Sha256(request.body)));
+  return out;
+}
+
+StatusOr<HttpAnswer> S3Client::Send(const S3Request& request,
+                                    const std::function<void(HttpRequest&)>& tune) {
+  ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
+  constexpr int kMostRefreshed = 2;
+  for (int refreshed = 0;; ++refreshed) {
+    ZT_ASSIGN_OR_RETURN(HttpRequest made, Make(request));
+    if (tune) tune(made);
+    HttpAnswer answer = transport->Perform(std::move(made));
+    if (answer.ok() || !answer.status.ok() || refreshed == kMostRefreshed ||
+        !Refresh(request.name, answer))
+      return answer;
+  }
+}
+
+bool S3Client::Refresh(const S3Name& name, const HttpAnswer& answer) {
+  const int status = answer.head.status;
+  const std::string code = XmlText(answer.text, "Code");
+  std::string region(answer.head.Find("x-amz-bucket-region"));
+  if (region.empty() && code == "AuthorizationHeaderMalformed")
+    region = XmlText(answer.text, "Region");
+  const bool elsewhere = status == 301 || status == 307 || status == 400 || status == 403;
+  const std::lock_guard lock(mutex_);
+  if (elsewhere && !region.empty()) {
+    std::string& known = regions_[name.bucket];
+    const std::string before = !known.empty()             ? known
+                               : !profile_.region.empty() ? profile_.region
+                                                          : "us-east-1";
+    if (before != region) {
+      known = region;
+      return true;
+    }
+  }
+  if (code == "ExpiredToken" || code == "InvalidToken" || code == "TokenRefreshRequired") {
+    auto found = FindCredentials(profile_);
+    if (!found.ok()) return false;
+    const bool other =
+        !credentials_ || found->token != credentials_->token || found->id != credentials_->id;
+    credentials_ = *std::move(found);
+    return other;
+  }
+  return false;
+}
+
+Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
+  const std::string code = XmlText(answer.text, "Code");
+  const std::string message = XmlText(answer.text, "Message");
+  std::string said = Said(answer, code.empty() ? message : code + ": " + message);
+  const std::string_view advice = Advice(code);
+  if (!advice.empty()) said += "; " + std::string(advice);
+  const int status = answer.head.status;
+  if (status == 404 && code != "NoSuchBucket" && code != "NoSuchUpload")
+    return IoError("bucket " + name.bucket + " has no such object (" + said + ")");
+  if (status == 403 && code.empty())
+    said += "; the credentials do not allow it, or there is no such object";
+  return IoError(said);
+}
+
+}  // namespace zt::remote::internal

@@ -1,0 +1,175 @@
+// zt.remote:files — s3://: objects and what looks like folders of them.
+module;
+
+#include "core/status_macros.h"
+
+module zt.remote;
+
+import zt.std;
+import :files;
+import :http;
+import :object;
+import :s3;
+import :upload;
+import :url;
+import zt.core;
+import zt.sink;
+import zt.source;
+
+namespace zt::remote::internal {
+namespace {
+
+constexpr std::size_t kMostListed = 200'000;
+constexpr std::size_t kMostPage = 8 << 20;
+
+class S3Object final : public Object {
+ public:
+  S3Object(std::string url, S3Name name) : url_(std::move(url)), s3_(std::move(name)) {}
+
+  const std::string& name() const override { return url_; }
+  StatusOr<HttpRequest> Get() override {
+    return S3Client::The().Make(
+        {.method = "GET", .name = s3_, .query = {}, .fields = {}, .body = {}});
+  }
+  Status Explain(const HttpAnswer& answer) override { return S3Client::The().Explain(s3_, answer); }
+  bool Refresh(const HttpAnswer& answer) override { return S3Client::The().Refresh(s3_, answer); }
+
+ private:
+  const std::string url_;
+  const S3Name s3_;
+};
+
+// One page of a listing.
+struct Page {
+  std::vector<std::string> keys, prefixes;
+  std::string next;
+};
+
+// A key of a listing, which is encoded as in the query of a form.
+std::string KeyOf(std::string text) {
+  for (char& c : text) c = c == '+' ? ' ' : c;
+  return PercentDecoded(text);
+}
+
+StatusOr<Page> ReadPage(std::string_view xml) {
+  Page page;
+  std::string key;
+  bool in_contents = false, truncated = false;
+  const bool good = ScanXml(
+      xml,
+      [&](std::string_view name, const std::string& text) {
+        if (name == "Key") {
+          key = KeyOf(text);
+          in_contents = true;
+        } else if (name == "Prefix") {
+          key = KeyOf(text);
+        } else if (name == "NextContinuationToken") {
+          page.next = text;
+        } else if (name == "IsTruncated") {
+          truncated = text == "true";
+        }
+      },
+      [&](std::string_view name) {
+        if (name == "Contents" && in_contents) page.keys.push_back(std::move(key));
+        if (name == "CommonPrefixes") page.prefixes.push_back(std::move(key));
+        if (name == "Contents") in_contents = false;
+      });
+  if (!good || XmlRoot(xml) != "ListBucketResult")
+    return InvalidData("the store's listing is not the XML that S3 describes");
+  if (!truncated) page.next.clear();
+  return page;
+}
+
+StatusOr<Page> AskPage(const S3Name& folder, const std::string& next, int most) {
+  // Sorted, as a signature wants it.
+  std::string query = next.empty() ? "" : "continuation-token=" + PercentEncoded(next) + "&";
+  query += "delimiter=%2F&encoding-type=url&list-type=2&max-keys=" + std::to_string(most) +
+           "&prefix=" + PercentEncoded(folder.key);
+  S3Client& client = S3Client::The();
+  const S3Request request{
+      .method = "GET", .name = {folder.bucket, ""}, .query = query, .fields = {}, .body = {}};
+  ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
+                      client.Send(request, [](HttpRequest& made) { made.most_text = kMostPage; }));
+  ZT_RETURN_IF_ERROR(answer.status);
+  if (!answer.ok()) return client.Explain(folder, answer);
+  return ReadPage(answer.text);
+}
+
+StatusOr<S3Name> ParseFolder(const std::string& url) {
+  ZT_ASSIGN_OR_RETURN(S3Name folder, ParseS3(url));
+  if (!folder.key.empty() && !folder.key.ends_with('/')) folder.key += '/';
+  return folder;
+}
+
+// A key that ends like a file's.
+bool HasExtension(std::string_view key) {
+  const std::string_view name = LastName(key);
+  const std::size_t dot = name.rfind('.');
+  return dot != name.npos && dot > 0 && name.size() - dot <= 12 &&
+         name.find_first_of("0123456789", dot) == name.npos;
+}
+
+class S3Files final : public Scheme {
+ public:
+  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
+    if (name.key.empty() || name.key.ends_with('/'))
+      return InvalidArgument("it is a folder, a file is needed");
+    return OpenObject(std::make_shared<S3Object>(url, std::move(name)));
+  }
+  StatusOr<bool> IsFolder(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
+    if (name.key.empty() || name.key.ends_with('/')) return true;
+    if (HasExtension(name.key)) return false;
+    ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
+    ZT_ASSIGN_OR_RETURN(const Page page, AskPage(folder, "", 1));
+    return !page.keys.empty() || !page.prefixes.empty();
+  }
+  StatusOr<std::vector<std::string>> List(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
+    std::vector<std::string> names;
+    std::string next;
+    do {
+      ZT_ASSIGN_OR_RETURN(Page page, AskPage(folder, next, 1000));
+      for (const std::string& key : page.keys) {
+        const std::string name = key.substr(std::min(folder.key.size(), key.size()));
+        // A key that is the folder's own stands for the folder.
+        if (!name.empty() && key.starts_with(folder.key)) names.push_back(name);
+      }
+      if (names.size() > kMostListed)
+        return InvalidArgument("the folder has more than 200000 files; name the files");
+      if (page.next == next && !next.empty())
+        return InvalidData("the store lists the same page again and again");
+      next = std::move(page.next);
+    } while (!next.empty());
+    return names;
+  }
+  StatusOr<bool> Exists(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
+    if (name.key.empty() || name.key.ends_with('/')) return false;
+    S3Client& client = S3Client::The();
+    ZT_ASSIGN_OR_RETURN(
+        const HttpAnswer answer,
+        client.Send({.method = "HEAD", .name = name, .query = {}, .fields = {}, .body = {}}));
+    ZT_RETURN_IF_ERROR(answer.status);
+    if (answer.head.status == 404) return false;
+    if (!answer.ok()) return client.Explain(name, answer);
+    return true;
+  }
+  StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
+                                         const FileSinkOptions& options) override {
+    ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
+    if (name.key.empty() || name.key.ends_with('/'))
+      return InvalidArgument("the output is a folder; name a file");
+    return CreateUpload(url, std::move(name), options);
+  }
+};
+
+}  // namespace
+
+Scheme& S3() {
+  static S3Files* const files = new S3Files;
+  return *files;
+}
+
+}  // namespace zt::remote::internal

@@ -1,0 +1,172 @@
+// zt.remote:object — an object without ranges: one answer, read from its first byte to its last.
+module;
+
+#include "core/status_macros.h"
+#include "core/thread_annotations.h"
+
+module zt.remote;
+
+import zt.std;
+import :http;
+import :object;
+import zt.core;
+import zt.source;
+
+namespace zt::remote::internal {
+
+using zt::internal::CondVar;
+using zt::internal::Mutex;
+using zt::internal::MutexLock;
+
+namespace {
+
+constexpr std::size_t kMostAhead = 8 << 20;
+// The first bytes stay: they are looked at to find what the object is, and read again.
+constexpr std::size_t kKept = 64 << 10;
+
+// What the transport fills and the source empties.
+struct Flow {
+  Mutex mutex;
+  CondVar changed;
+  std::deque<std::vector<std::byte>> pieces ZT_GUARDED_BY(mutex);
+  std::size_t ahead ZT_GUARDED_BY(mutex) = 0;  // bytes in them
+  bool paused ZT_GUARDED_BY(mutex) = false, ended ZT_GUARDED_BY(mutex) = false;
+  HttpAnswer answer ZT_GUARDED_BY(mutex);
+};
+
+class StreamedBytes final : public ByteSource {
+ public:
+  StreamedBytes(std::shared_ptr<Object> object, std::optional<std::uint64_t> size)
+      : object_(std::move(object)), size_(size) {}
+  ~StreamedBytes() override {
+    if (exchange_ != nullptr) transport_->Cancel(exchange_);
+  }
+  StreamedBytes(const StreamedBytes&) = delete;
+  StreamedBytes& operator=(const StreamedBytes&) = delete;
+
+  const std::string& name() const override { return object_->name(); }
+  std::optional<std::uint64_t> size() const override { return std::nullopt; }
+  bool sequential() const override { return true; }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    ZT_RETURN_IF_ERROR(Begin());
+    if (offset < kept_.size() && position_ == kept_.size()) {
+      const std::size_t take = std::min<std::uint64_t>(out.size(), kept_.size() - offset);
+      std::memcpy(out.data(), kept_.data() + offset, take);
+      out = out.subspan(take);
+      offset += take;
+    }
+    if (out.empty()) return OkStatus();
+    if (offset < position_) {
+      return FailedPrecondition("a pipe cannot go back from byte " + std::to_string(position_) +
+                                " to " + std::to_string(offset));
+    }
+    while (!out.empty()) {
+      ZT_ASSIGN_OR_RETURN(const bool more, Fill());
+      if (!more) {
+        return InvalidData("it ends at byte " + std::to_string(position_) + ", " +
+                           std::to_string(out.size()) + " bytes from " + std::to_string(offset) +
+                           " were expected; the file is truncated");
+      }
+      const std::span<const std::byte> piece = std::span(piece_).subspan(at_);
+      if (position_ < offset) {
+        Pass(std::min<std::uint64_t>(piece.size(), offset - position_));
+        continue;
+      }
+      const std::size_t take = std::min(piece.size(), out.size());
+      std::memcpy(out.data(), piece.data(), take);
+      Pass(take);
+      out = out.subspan(take);
+      offset += take;
+    }
+    return OkStatus();
+  }
+
+  StatusOr<bool> AtEnd(std::uint64_t offset) override {
+    ZT_RETURN_IF_ERROR(Begin());
+    if (offset < position_) return false;
+    while (true) {
+      ZT_ASSIGN_OR_RETURN(const bool more, Fill());
+      if (!more) return true;
+      if (position_ == offset) return false;
+      Pass(std::min<std::uint64_t>(piece_.size() - at_, offset - position_));
+    }
+  }
+
+ private:
+  Status Begin() {
+    if (exchange_ != nullptr) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(transport_, Transport::Get());
+    ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->Get());
+    request.consume = [flow = flow_](std::span<const std::byte> piece) {
+      const MutexLock lock(flow->mutex);
+      flow->paused = flow->ahead >= kMostAhead;
+      if (flow->paused) return false;
+      flow->pieces.emplace_back(piece.begin(), piece.end());
+      flow->ahead += piece.size();
+      flow->changed.NotifyAll();
+      return true;
+    };
+    request.done = [flow = flow_](HttpAnswer answer) {
+      const MutexLock lock(flow->mutex);
+      flow->answer = std::move(answer);
+      flow->ended = true;
+      flow->changed.NotifyAll();
+    };
+    exchange_ = transport_->Start(std::move(request));
+    return OkStatus();
+  }
+
+  // Makes piece_ hold the byte at position_; false where there is none.
+  StatusOr<bool> Fill() {
+    if (at_ < piece_.size()) return true;
+    bool resume = false;
+    {
+      const MutexLock lock(flow_->mutex);
+      while (flow_->pieces.empty() && !flow_->ended) flow_->changed.Wait(flow_->mutex);
+      if (flow_->pieces.empty()) {
+        ZT_RETURN_IF_ERROR(flow_->answer.status);
+        if (!flow_->answer.ok()) return object_->Explain(flow_->answer);
+        return false;
+      }
+      piece_ = std::move(flow_->pieces.front());
+      flow_->pieces.pop_front();
+      flow_->ahead -= piece_.size();
+      resume = flow_->paused && flow_->ahead < kMostAhead / 2;
+      if (resume) flow_->paused = false;
+    }
+    at_ = 0;
+    if (resume) transport_->Resume(exchange_);
+    return true;
+  }
+
+  void Pass(std::size_t bytes) {
+    if (position_ == kept_.size() && kept_.size() < kKept) {
+      const auto passed = std::span(piece_).subspan(at_, std::min(bytes, kKept - kept_.size()));
+      kept_.insert(kept_.end(), passed.begin(), passed.end());
+    }
+    at_ += bytes;
+    position_ += bytes;
+  }
+
+  const std::shared_ptr<Object> object_;
+  const std::optional<std::uint64_t> size_;
+  const std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
+  Transport* transport_ = nullptr;
+  std::shared_ptr<Exchange> exchange_;
+  std::vector<std::byte> piece_;  // what is read of now, from at_ on
+  std::size_t at_ = 0;
+  std::uint64_t position_ = 0;
+  std::vector<std::byte> kept_;
+};
+
+}  // namespace
+
+std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object,
+                                         std::optional<std::uint64_t> size) {
+  Warn(object->name() +
+       ": its server knows no ranges; it is read as a pipe, from its first byte on");
+  return std::make_shared<StreamedBytes>(std::move(object), size);
+}
+
+}  // namespace zt::remote::internal

@@ -1,0 +1,392 @@
+// zt.remote:http — the thread that runs libcurl's multi interface.
+module;
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "core/status_macros.h"
+#include "core/thread_annotations.h"
+#include "remote/curl.h"
+
+module zt.remote;
+
+import zt.std;
+import :exchange;
+import :http;
+import :url;
+import zt.core;
+
+namespace zt::remote::internal {
+
+using zt::internal::Mutex;
+using zt::internal::MutexLock;
+
+namespace {
+
+using Clock = Exchange::Clock;
+using Running = std::shared_ptr<Exchange>;
+
+constexpr long kConnectSeconds = 10, kBuffer = 512 << 10;
+constexpr curl_off_t kSlow = 1000;
+
+// One try of an exchange, as libcurl has it.
+struct Try {
+  Try(const Curl& library, Running running)
+      : curl(library), exchange(std::move(running)), easy(curl.easy_init()) {}
+  ~Try() {
+    if (easy != nullptr) curl.easy_cleanup(easy);
+    curl.slist_free_all(fields);
+  }
+  Try(const Try&) = delete;
+  Try& operator=(const Try&) = delete;
+
+  const Curl& curl;
+  Running exchange;
+  CURL* easy;
+  curl_slist* fields = nullptr;
+  char error[CURL_ERROR_SIZE] = {};
+};
+
+std::size_t OnHead(char* data, std::size_t size, std::size_t count, void* to) {
+  static_cast<Exchange*>(to)->TakeHeadLine({data, size * count});
+  return size * count;
+}
+
+std::size_t OnBody(char* data, std::size_t size, std::size_t count, void* to) {
+  auto* const exchange = static_cast<Exchange*>(to);
+  const std::size_t bytes = size * count;
+  switch (exchange->TakeBody(std::as_bytes(std::span(data, bytes)))) {
+    case Exchange::Taken::kAll:
+      return bytes;
+    case Exchange::Taken::kPause:
+      return CURL_WRITEFUNC_PAUSE;
+    case Exchange::Taken::kNo:
+      break;
+  }
+  return bytes == 0 ? 1 : 0;
+}
+
+std::size_t OnSend(char* out, std::size_t size, std::size_t count, void* from) {
+  auto* const exchange = static_cast<Exchange*>(from);
+  const auto rest = exchange->request.body.subspan(exchange->sent);
+  const std::size_t take = std::min(rest.size(), size * count);
+  std::memcpy(out, rest.data(), take);
+  exchange->sent += take;
+  return take;
+}
+
+int OnSeek(void* from, curl_off_t offset, int origin) {
+  auto* const exchange = static_cast<Exchange*>(from);
+  if (origin != SEEK_SET || offset < 0 ||
+      static_cast<std::size_t>(offset) > exchange->request.body.size())
+    return CURL_SEEKFUNC_FAIL;
+  exchange->sent = static_cast<std::size_t>(offset);
+  return CURL_SEEKFUNC_OK;
+}
+
+// What no other try changes.
+bool IsHopeless(CURLcode code) {
+  return code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
+         code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
+         code == CURLE_SSL_CERTPROBLEM || code == CURLE_OUT_OF_MEMORY || code == CURLE_NOT_BUILT_IN;
+}
+
+// What cannot have reached a server.
+bool IsBeforeSending(CURLcode code) {
+  return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
+         code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR || IsHopeless(code);
+}
+
+void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
+  const HttpRequest& request = exchange.request;
+  if (request.method == "HEAD") {
+    curl.easy_setopt(easy, CURLOPT_NOBODY, 1L);
+  } else if (request.method == "PUT") {
+    curl.easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+    curl.easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    curl.easy_setopt(easy, CURLOPT_READFUNCTION, OnSend);
+    curl.easy_setopt(easy, CURLOPT_READDATA, &exchange);
+    curl.easy_setopt(easy, CURLOPT_SEEKFUNCTION, OnSeek);
+    curl.easy_setopt(easy, CURLOPT_SEEKDATA, &exchange);
+    curl.easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kBuffer);
+    // Nothing is waited for. "Expect:" would take the field away, and libcurl would sign that it was there.
+    curl.easy_setopt(easy, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
+  } else if (request.method == "POST") {
+    curl.easy_setopt(easy, CURLOPT_POST, 1L);
+    curl.easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
+                     static_cast<curl_off_t>(request.body.size()));
+    curl.easy_setopt(
+        easy, CURLOPT_POSTFIELDS,
+        request.body.empty() ? "" : reinterpret_cast<const char*>(request.body.data()));
+  } else if (request.method != "GET") {
+    curl.easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+  }
+}
+
+void SetFields(const Curl& curl, Try& attempt) {
+  Exchange& exchange = *attempt.exchange;
+  for (const std::string& field : exchange.Fields()) {
+    if (curl_slist* const longer = curl.slist_append(attempt.fields, field.c_str()))
+      attempt.fields = longer;
+  }
+  curl.easy_setopt(attempt.easy, CURLOPT_HTTPHEADER, attempt.fields);
+  const HttpRequest& request = exchange.request;
+  if (!request.sigv4.empty() && exchange.at_first_origin()) {
+    curl.easy_setopt(attempt.easy, CURLOPT_AWS_SIGV4, request.sigv4.c_str());
+    curl.easy_setopt(attempt.easy, CURLOPT_USERPWD, request.credentials.c_str());
+  }
+  if (request.range) {
+    const std::string range = std::to_string(request.range->begin + exchange.have()) + "-" +
+                              std::to_string(request.range->end - 1);
+    curl.easy_setopt(attempt.easy, CURLOPT_RANGE, range.c_str());
+  }
+}
+
+void SetUp(const Curl& curl, Try& attempt) {
+  CURL* const easy = attempt.easy;
+  Exchange& exchange = *attempt.exchange;
+  exchange.BeginTry();
+  curl.easy_setopt(easy, CURLOPT_URL, exchange.url().c_str());
+  curl.easy_setopt(easy, CURLOPT_PRIVATE, &attempt);
+  curl.easy_setopt(easy, CURLOPT_ERRORBUFFER, attempt.error);
+  curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl.easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  // One connection for each range: as fast as their sum.
+  curl.easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  curl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
+                   std::min(kConnectSeconds, exchange.request.patience));
+  curl.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(kSlow));
+  curl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, exchange.request.patience);
+  curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, kBuffer);
+  curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+  curl.easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  curl.easy_setopt(easy, CURLOPT_USERAGENT, "ztstream");
+  curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, exchange.again ? 1L : 0L);
+  curl.easy_setopt(easy, CURLOPT_HEADERFUNCTION, OnHead);
+  curl.easy_setopt(easy, CURLOPT_HEADERDATA, &exchange);
+  curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, OnBody);
+  curl.easy_setopt(easy, CURLOPT_WRITEDATA, &exchange);
+  std::string authorities = exchange.request.ca_file;
+  if (authorities.empty()) authorities = Environment("SSL_CERT_FILE");
+  if (!authorities.empty()) curl.easy_setopt(easy, CURLOPT_CAINFO, authorities.c_str());
+  SetMethod(curl, easy, exchange);
+  SetFields(curl, attempt);
+}
+
+}  // namespace
+
+struct Transport::State {
+  explicit State(const Curl& library) : curl(library), multi(library.multi_init()) {}
+
+  const Curl& curl;
+  CURLM* multi;
+  const ::pid_t process = ::getpid();
+  std::thread thread;
+  std::atomic<std::uint64_t> received = 0, sent = 0;
+
+  Mutex mutex;
+  std::vector<Running> fresh ZT_GUARDED_BY(mutex), resumed ZT_GUARDED_BY(mutex),
+      given_up ZT_GUARDED_BY(mutex);
+  bool stopping ZT_GUARDED_BY(mutex) = false;
+
+  // The thread's own.
+  std::map<Exchange*, std::unique_ptr<Try>> active;
+  std::multimap<Clock::time_point, Running> waiting;
+
+  void Add(std::vector<Running> State::* list, Running exchange) {
+    {
+      const MutexLock lock(mutex);
+      (this->*list).push_back(std::move(exchange));
+    }
+    curl.multi_wakeup(multi);
+  }
+
+  void Run() {
+    while (TakeNew()) {
+      BeginDue();
+      int running = 0;
+      curl.multi_perform(multi, &running);
+      EndDone();
+      curl.multi_poll(multi, nullptr, 0, Timeout(), nullptr);
+    }
+    while (!active.empty()) Drop(active.begin()->second->exchange);
+  }
+
+  bool TakeNew() {
+    std::vector<Running> begun, again, dropped;
+    {
+      const MutexLock lock(mutex);
+      begun.swap(fresh);
+      again.swap(resumed);
+      dropped.swap(given_up);
+      if (stopping) return false;
+    }
+    for (Running& exchange : begun) waiting.emplace(exchange->next_try(), std::move(exchange));
+    for (const Running& exchange : again) {
+      const auto at = active.find(exchange.get());
+      if (at != active.end()) curl.easy_pause(at->second->easy, CURLPAUSE_CONT);
+    }
+    for (const Running& exchange : dropped) Drop(exchange);
+    return true;
+  }
+
+  void Drop(Running exchange) {  // not a reference: what holds it goes
+    exchange->cancelled = true;
+    if (const auto at = active.find(exchange.get()); at != active.end()) {
+      curl.multi_remove_handle(multi, at->second->easy);
+      active.erase(at);
+    }
+    std::erase_if(waiting, [&](const auto& each) { return each.second == exchange; });
+    exchange->Tell();
+  }
+
+  int Timeout() const {
+    constexpr int kIdle = 60'000;
+    if (waiting.empty()) return kIdle;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(waiting.begin()->first -
+                                                                            Clock::now());
+    return static_cast<int>(std::clamp<std::int64_t>(left.count() + 1, 0, kIdle));
+  }
+
+  void BeginDue() {
+    while (!waiting.empty() && waiting.begin()->first <= Clock::now()) {
+      const Running exchange = waiting.begin()->second;
+      waiting.erase(waiting.begin());
+      auto attempt = std::make_unique<Try>(curl, exchange);
+      if (attempt->easy == nullptr) {
+        exchange->Fail(OutOfMemory());
+        exchange->Tell();
+        continue;
+      }
+      SetUp(curl, *attempt);
+      curl.multi_add_handle(multi, attempt->easy);
+      active.emplace(exchange.get(), std::move(attempt));
+    }
+  }
+
+  void EndDone() {
+    int left = 0;
+    while (const CURLMsg* const message = curl.multi_info_read(multi, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      Try* attempt = nullptr;
+      curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &attempt);
+      if (attempt != nullptr) End(*attempt, message->data.result);
+    }
+  }
+
+  void End(Try& attempt, CURLcode code) {
+    const Running exchange = attempt.exchange;
+    TryEnd end;
+    end.answered = code == CURLE_OK;
+    end.hopeless = IsHopeless(code);
+    end.may_be_done = code != CURLE_OK && !IsBeforeSending(code);
+    if (code != CURLE_OK)
+      end.problem = attempt.error[0] != '\0' ? attempt.error : curl.easy_strerror(code);
+    char* redirect = nullptr;
+    curl.easy_getinfo(attempt.easy, CURLINFO_REDIRECT_URL, &redirect);
+    if (redirect != nullptr) end.redirect = redirect;
+    curl_off_t down = 0, up = 0;
+    curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_DOWNLOAD_T, &down);
+    curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_UPLOAD_T, &up);
+    received += static_cast<std::uint64_t>(down);
+    sent += static_cast<std::uint64_t>(up);
+    curl.multi_remove_handle(multi, attempt.easy);
+    active.erase(exchange.get());
+    if (exchange->EndTry(end)) {
+      waiting.emplace(exchange->next_try(), exchange);
+    } else {
+      exchange->Tell();
+    }
+  }
+};
+
+namespace {
+
+Mutex g_mutex;
+Transport* g_transport ZT_GUARDED_BY(g_mutex) = nullptr;
+Transport::State* g_state ZT_GUARDED_BY(g_mutex) = nullptr;
+
+// Before libcurl and libcrypto take themselves down.
+void Stop() {
+  Transport::State* state = nullptr;
+  {
+    const MutexLock lock(g_mutex);
+    state = g_state;
+  }
+  if (state == nullptr || state->process != ::getpid()) return;
+  {
+    const MutexLock lock(state->mutex);
+    state->stopping = true;
+  }
+  state->curl.multi_wakeup(state->multi);
+  if (state->thread.joinable()) state->thread.join();
+}
+
+std::mutex g_warn_mutex;
+std::function<void(const std::string&)> g_warn;
+
+}  // namespace
+
+StatusOr<Transport*> Transport::Get() {
+  const MutexLock lock(g_mutex);
+  // A forked process has the memory of the first one and not its thread.
+  if (g_transport != nullptr && g_state->process == ::getpid()) return g_transport;
+  const char* problem = nullptr;
+  const Curl* const curl = LoadCurl(problem);
+  if (curl == nullptr) return IoError(problem);
+  auto* const state = new State(*curl);  // outlives every request
+  try {
+    state->thread = std::thread([state] { state->Run(); });
+  } catch (const std::system_error& error) {
+    delete state;
+    return IoError(error.code().value(), "cannot start a thread");
+  }
+  if (g_state == nullptr) std::atexit(Stop);
+  g_state = state;
+  g_transport = new Transport(state);
+  return g_transport;
+}
+
+std::shared_ptr<Exchange> Transport::Start(HttpRequest request) {
+  auto exchange = std::make_shared<Exchange>(std::move(request));
+  state_->Add(&State::fresh, exchange);
+  return exchange;
+}
+
+void Transport::Cancel(const std::shared_ptr<Exchange>& exchange) {
+  state_->Add(&State::given_up, exchange);
+}
+
+void Transport::Resume(const std::shared_ptr<Exchange>& exchange) {
+  state_->Add(&State::resumed, exchange);
+}
+
+HttpAnswer Transport::Perform(HttpRequest request) {
+  std::mutex mutex;
+  std::condition_variable told;
+  std::optional<HttpAnswer> answer;
+  request.done = [&](HttpAnswer given) {
+    const std::lock_guard lock(mutex);
+    answer = std::move(given);
+    told.notify_one();
+  };
+  (void)Start(std::move(request));
+  std::unique_lock lock(mutex);
+  while (!answer) told.wait(lock);
+  return *std::move(answer);
+}
+
+std::uint64_t Transport::received() const { return state_->received; }
+std::uint64_t Transport::sent() const { return state_->sent; }
+
+void SetWarnings(std::function<void(const std::string&)> warn) {
+  const std::lock_guard lock(g_warn_mutex);
+  g_warn = std::move(warn);
+}
+
+void Warn(const std::string& line) {
+  const std::lock_guard lock(g_warn_mutex);
+  if (g_warn) g_warn(line);
+}
+
+}  // namespace zt::remote::internal

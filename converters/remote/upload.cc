@@ -1,0 +1,547 @@
+// zt.remote:upload — parts, and how an upload becomes an object or nothing.
+module;
+
+#include "core/status_macros.h"
+#include "core/thread_annotations.h"
+
+module zt.remote;
+
+import zt.std;
+import :files;
+import :http;
+import :s3;
+import :upload;
+import :url;
+import zt.core;
+import zt.digest;
+import zt.sink;
+
+namespace zt::remote::internal {
+
+using zt::internal::CondVar;
+using zt::internal::Mutex;
+using zt::internal::MutexLock;
+
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kLeastPart = 16 * kMiB, kMostPart = 5120 * kMiB;
+constexpr std::uint64_t kMostParts = 10'000, kPlannedParts = 9'000;
+constexpr std::size_t kInFlight = 4;
+// What parts together take before the user is told.
+constexpr std::uint64_t kNotable = 512 * kMiB;
+constexpr std::uint64_t kReadBack = kMiB;
+
+struct Part {
+  unsigned number = 0;
+  std::unique_ptr<std::byte[]> data;
+  std::uint64_t size = 0;
+  std::string checksum;  // CRC-32C in base64, where the store takes it
+  int tries = 0;
+  std::span<const std::byte> bytes() const { return {data.get(), size}; }
+};
+
+// What an upload shares with the transport's thread and with the one that abandons uploads.
+struct Progress {
+  Mutex mutex;
+  CondVar changed;
+  std::map<unsigned, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex);
+  std::vector<std::pair<std::shared_ptr<Part>, HttpAnswer>> ended ZT_GUARDED_BY(mutex);
+  std::string upload ZT_GUARDED_BY(mutex);  // its id, while there is one
+  // An answer that publishes it is awaited.
+  bool completing ZT_GUARDED_BY(mutex) = false;
+  bool abandoned ZT_GUARDED_BY(mutex) = false;
+};
+
+std::string RandomText() {
+  std::random_device device;
+  std::array<std::byte, 16> bytes;
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(device() & 0xff);
+  return Hex(bytes);
+}
+
+std::string Crc32cField(std::span<const std::byte> bytes) {
+  const std::uint32_t crc = Crc32c(bytes);
+  const std::array big = {static_cast<std::byte>(crc >> 24), static_cast<std::byte>(crc >> 16),
+                          static_cast<std::byte>(crc >> 8), static_cast<std::byte>(crc)};
+  return Base64(big);
+}
+
+bool SendsChecksums() {
+  const std::string wanted = Lower(Environment("AWS_REQUEST_CHECKSUM_CALCULATION"));
+  if (wanted == "when_required") return false;
+  return wanted == "when_supported" || S3Client::The().is_aws();
+}
+
+// The uploads of this process that have not ended.
+struct LiveUpload {
+  S3Name name;
+  std::shared_ptr<Progress> progress;
+};
+struct LiveUploads {
+  Mutex mutex;
+  std::list<LiveUpload> all ZT_GUARDED_BY(mutex);
+};
+LiveUploads& Live() {
+  static LiveUploads* const live = new LiveUploads;
+  return *live;
+}
+
+// Ends an upload that has an id; what may be left of it, in a line.
+std::string EndUpload(const S3Name& name, const std::string& id, int tries) {
+  S3Client& client = S3Client::The();
+  const S3Request request{.method = "DELETE",
+                          .name = name,
+                          .query = "uploadId=" + PercentEncoded(id),
+                          .fields = {},
+                          .body = {}};
+  const auto answer = client.Send(request, [&](HttpRequest& made) {
+    made.tries = tries;
+    made.patience = 5;
+  });
+  if (answer.ok() && (answer->ok() || answer->head.status == 404)) return "";
+  const Status why = !answer.ok()           ? answer.status()
+                     : !answer->status.ok() ? answer->status
+                                            : client.Explain(name, *answer);
+  return "s3://" + name.bucket + "/" + name.key +
+         ": parts of an upload that failed are left, and are paid for (" +
+         std::string(Message(why)) +
+         "); remove them with: aws s3api abort-multipart-upload --bucket " + name.bucket +
+         " --key '" + name.key + "' --upload-id '" + id + "'";
+}
+
+class Upload final : public Sink {
+ public:
+  Upload(std::string url, S3Name name, const FileSinkOptions& options)
+      : url_(std::move(url)), s3_(std::move(name)), overwrite_(options.overwrite) {
+    LiveUploads& live = Live();
+    const MutexLock lock(live.mutex);
+    live.all.push_back({s3_, progress_});
+    place_ = std::prev(live.all.end());
+  }
+  ~Upload() override {
+    Upload::Abort();
+    LiveUploads& live = Live();
+    const MutexLock lock(live.mutex);
+    live.all.erase(place_);
+  }
+  Upload(const Upload&) = delete;
+  Upload& operator=(const Upload&) = delete;
+
+  const std::string& name() const override { return url_; }
+
+  void Expect(std::uint64_t bytes) override {
+    if (position_ > 0 || filled_ > 0) return;
+    expected_ = PartBytes(bytes);
+    if (!expected_) {
+      failure_ = InvalidArgument("it may have " + std::to_string(bytes) +
+                                 " bytes, more than an object of S3 can; write shards "
+                                 "(--shard-size)");
+      return;
+    }
+    const std::uint64_t memory = *expected_ * (kInFlight + 1);
+    if (memory > kNotable && TheSettings().part_bytes == 0) {
+      Warn(url_ + ": it is sent in parts of " + std::to_string(*expected_ / kMiB) +
+           " MiB, which take " + std::to_string(memory / kMiB) +
+           " MiB of memory; shards (--shard-size) take less");
+    }
+  }
+
+  Status Append(Pieces pieces) override {
+    ZT_RETURN_IF_ERROR(failure_);
+    for (std::span<const std::byte> piece : pieces) {
+      while (!piece.empty()) {
+        if (current_ == nullptr) ZT_RETURN_IF_ERROR(Kept(BeginPart()));
+        const std::size_t take = std::min<std::uint64_t>(piece.size(), part_bytes_ - filled_);
+        std::memcpy(current_.get() + filled_, piece.data(), take);
+        filled_ += take;
+        piece = piece.subspan(take);
+        if (filled_ == part_bytes_) ZT_RETURN_IF_ERROR(Kept(SendPart()));
+      }
+    }
+    return OkStatus();
+  }
+
+  Status Finish(std::uint64_t total) override {
+    if (finished_) return FailedPrecondition("the upload was finished or aborted already");
+    Status status = failure_;
+    if (status.ok()) status = Publish(total);
+    if (!status.ok() && !unknown_) Abort();
+    finished_ = true;
+    current_ = nullptr;
+    free_.clear();
+    return status;
+  }
+
+  void Abort() override {
+    if (std::exchange(finished_, true)) return;
+    StopParts();
+    current_ = nullptr;
+    free_.clear();
+    std::string id;
+    {
+      const MutexLock lock(progress_->mutex);
+      id = progress_->upload;
+    }
+    if (id.empty()) return;
+    const std::string left = EndUpload(s3_, id, 3);
+    if (!left.empty()) Warn(left);
+    const MutexLock lock(progress_->mutex);
+    progress_->upload.clear();
+    progress_->changed.NotifyAll();
+  }
+
+ private:
+  Status Kept(Status status) {
+    if (failure_.ok()) failure_ = status;
+    return status;
+  }
+
+  // The size of the next part: that which was chosen, or, where nobody knew how much would come, one that grows.
+  Status BeginPart() {
+    if (number_ >= kMostParts) {
+      return InvalidArgument(
+          "it has more than the 10000 parts that an object of S3 can have; give a larger "
+          "--part-size, or write shards (--shard-size)");
+    }
+    const std::uint64_t given = TheSettings().part_bytes;
+    std::uint64_t bytes = given != 0 ? given : expected_.value_or(kLeastPart + number_ * kMiB / 10);
+    bytes = std::min(bytes, kMostPart);
+    if (bytes != part_bytes_) free_.clear();
+    part_bytes_ = bytes;
+    if (!free_.empty()) {
+      current_ = std::move(free_.back());
+      free_.pop_back();
+    } else {
+      current_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    }
+    filled_ = 0;
+    return OkStatus();
+  }
+
+  Status SendPart() {
+    ZT_RETURN_IF_ERROR(BeginUpload());
+    auto part = std::make_shared<Part>();
+    part->number = static_cast<unsigned>(++number_);
+    part->data = std::move(current_);
+    part->size = filled_;
+    if (checksums_) part->checksum = Crc32cField(part->bytes());
+    position_ += filled_;
+    filled_ = 0;
+    ZT_RETURN_IF_ERROR(Launch(std::move(part)));
+    return WaitBelow(kInFlight);
+  }
+
+  Status BeginUpload() {
+    if (!id_.empty()) return OkStatus();
+    checksums_ = SendsChecksums();
+    S3Request request{
+        .method = "POST", .name = s3_, .query = "uploads=", .fields = Meta(), .body = {}};
+    if (checksums_) {
+      request.fields.emplace_back("x-amz-checksum-algorithm: CRC32C");
+      request.fields.emplace_back("x-amz-checksum-type: COMPOSITE");
+    }
+    S3Client& client = S3Client::The();
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request));
+    ZT_RETURN_IF_ERROR(answer.status);
+    if (!answer.ok()) return client.Explain(s3_, answer);
+    id_ = XmlText(answer.text, "UploadId");
+    if (id_.empty()) return InvalidData("the store began an upload and gave no UploadId");
+    const MutexLock lock(progress_->mutex);
+    progress_->upload = id_;
+    return progress_->abandoned ? Cancelled("interrupted") : OkStatus();
+  }
+
+  std::vector<std::string> Meta() const {
+    return {"x-amz-meta-ztstream-upload: " + mark_, "content-type: application/octet-stream"};
+  }
+
+  Status Launch(std::shared_ptr<Part> part) {
+    ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
+    S3Request request{
+        .method = "PUT",
+        .name = s3_,
+        .query = "partNumber=" + std::to_string(part->number) + "&uploadId=" + PercentEncoded(id_),
+        .fields = {},
+        .body = part->bytes()};
+    if (!part->checksum.empty())
+      request.fields.push_back("x-amz-checksum-crc32c: " + part->checksum);
+    ZT_ASSIGN_OR_RETURN(HttpRequest made, S3Client::The().Make(request));
+    ++part->tries;
+    made.done = [progress = progress_, part](HttpAnswer answer) {
+      const MutexLock lock(progress->mutex);
+      progress->ended.emplace_back(part, std::move(answer));
+      progress->under_way.erase(part->number);
+      progress->changed.NotifyAll();
+    };
+    // The map is held so that the part does not end before it is in it.
+    const MutexLock lock(progress_->mutex);
+    if (progress_->abandoned) return Cancelled("interrupted");
+    progress_->under_way.emplace(part->number, transport->Start(std::move(made)));
+    return OkStatus();
+  }
+
+  // Takes the answers that are there, and waits until fewer than `most` parts are under way.
+  Status WaitBelow(std::size_t most) {
+    while (true) {
+      std::vector<std::pair<std::shared_ptr<Part>, HttpAnswer>> ended;
+      std::size_t under_way = 0;
+      {
+        const MutexLock lock(progress_->mutex);
+        while (progress_->ended.empty() && progress_->under_way.size() >= most)
+          progress_->changed.Wait(progress_->mutex);
+        ended.swap(progress_->ended);
+        under_way = progress_->under_way.size();
+      }
+      if (ended.empty() && under_way < most) return OkStatus();
+      for (auto& [part, answer] : ended) ZT_RETURN_IF_ERROR(TakeAnswer(part, answer));
+    }
+  }
+
+  Status TakeAnswer(const std::shared_ptr<Part>& part, const HttpAnswer& answer) {
+    ZT_RETURN_IF_ERROR(answer.status);
+    S3Client& client = S3Client::The();
+    if (!answer.ok()) {
+      constexpr int kMostTries = 3;
+      if (part->tries < kMostTries && client.Refresh(s3_, answer)) return Launch(part);
+      return client.Explain(s3_, answer);
+    }
+    const std::string_view etag = answer.head.Find("etag");
+    if (etag.empty()) return InvalidData("the store gave no ETag for a part");
+    std::string line = "<Part><PartNumber>" + std::to_string(part->number) + "</PartNumber><ETag>" +
+                       std::string(etag) + "</ETag>";
+    if (!part->checksum.empty()) line += "<ChecksumCRC32C>" + part->checksum + "</ChecksumCRC32C>";
+    parts_[part->number] = line + "</Part>";
+    if (part->size == part_bytes_ && free_.size() < kInFlight)
+      free_.push_back(std::move(part->data));
+    return OkStatus();
+  }
+
+  void StopParts() {
+    const auto transport = Transport::Get();
+    const MutexLock lock(progress_->mutex);
+    for (const auto& [number, exchange] : progress_->under_way) {
+      if (transport.ok()) (*transport)->Cancel(exchange);
+    }
+    while (!progress_->under_way.empty()) progress_->changed.Wait(progress_->mutex);
+    progress_->ended.clear();
+  }
+
+  Status Publish(std::uint64_t total) {
+    if (position_ + filled_ != total)
+      return FailedPrecondition("the upload has other bytes than were announced");
+    {
+      const MutexLock lock(progress_->mutex);
+      if (progress_->abandoned) return Cancelled("interrupted");
+      progress_->completing = id_.empty();
+    }
+    const Status status = id_.empty() ? PutWhole(total) : CompleteParts(total);
+    ForgetOpen(url_);
+    const MutexLock lock(progress_->mutex);
+    progress_->completing = false;
+    if (status.ok() || unknown_) progress_->upload.clear();
+    progress_->changed.NotifyAll();
+    return status;
+  }
+
+  Status PutWhole(std::uint64_t total) {
+    const std::span<const std::byte> body(current_.get(), filled_);
+    S3Request request{.method = "PUT", .name = s3_, .query = {}, .fields = Meta(), .body = body};
+    if (SendsChecksums()) request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
+    return Settle(request, total, [](HttpRequest&) {});
+  }
+
+  Status CompleteParts(std::uint64_t total) {
+    if (filled_ > 0) {
+      tail_.assign(current_.get() + (filled_ - std::min(filled_, kReadBack)),
+                   current_.get() + filled_);
+      ZT_RETURN_IF_ERROR(SendPart());
+    }
+    ZT_RETURN_IF_ERROR(WaitBelow(1));
+    {
+      const MutexLock lock(progress_->mutex);
+      if (progress_->abandoned) return Cancelled("interrupted");
+      progress_->completing = true;
+    }
+    std::string xml = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+    for (const auto& [number, line] : parts_) xml += line;
+    xml += "</CompleteMultipartUpload>";
+    S3Request request{.method = "POST",
+                      .name = s3_,
+                      .query = "uploadId=" + PercentEncoded(id_),
+                      .fields = {"content-type: application/xml"},
+                      .body = std::as_bytes(std::span(xml))};
+    if (checksums_) request.fields.push_back("x-amz-mp-object-size: " + std::to_string(total));
+    ZT_RETURN_IF_ERROR(Settle(request, total, [](HttpRequest& made) {
+      constexpr long kPatience = 900;  // a store that joins parts sends blanks for minutes
+      made.patience = kPatience;
+      made.repeatable = false;
+    }));
+    return checksums_ ? OkStatus() : ReadBack(total);
+  }
+
+  // Sends what publishes the object until it is certain what came of it.
+  Status Settle(S3Request request, std::uint64_t total,
+                const std::function<void(HttpRequest&)>& tune) {
+    S3Client& client = S3Client::The();
+    bool condition = !overwrite_;
+    // A store that passes over If-None-Match would replace what another run has written meanwhile.
+    if (condition && !client.is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
+    constexpr int kMostTries = 5;
+    for (int tries = 1;; ++tries) {
+      S3Request sent = request;
+      if (condition) sent.fields.emplace_back("if-none-match: *");
+      const auto answer = client.Send(sent, tune);
+      if (!answer.ok()) return answer.status();
+      const bool error = answer->ok() && XmlRoot(answer->text) == "Error";
+      if (answer->ok() && !error) return OkStatus();
+      const int status = answer->head.status;
+      const std::string code = XmlText(answer->text, "Code");
+      // Whether the object is there and ours says what came of it.
+      const StatusOr<bool> ours = IsOurs(total);
+      if (ours.ok() && *ours) return OkStatus();
+      if (answer->status.ok() && status == 412) return AlreadyExists("the output exists already");
+      if (status == 501 && condition) {
+        condition = false;
+        ZT_RETURN_IF_ERROR(CheckAbsent());
+        Warn(url_ +
+             ": the store does not know If-None-Match; an object that another run writes at "
+             "the same moment would be replaced");
+        continue;
+      }
+      const bool again = !answer->status.ok() || error || status == 409;
+      const bool gone = code == "NoSuchUpload" || code == "ConditionalRequestConflict";
+      if (again && !(gone && !id_.empty()) && tries < kMostTries && ours.ok()) continue;
+      if (status == 409)
+        return IoError("another run wrote the object at the same moment; run it again");
+      unknown_ = answer->lost || !ours.ok();
+      if (unknown_) {
+        return IoError("whether it was published is not known: " +
+                       std::string(Message(answer->status.ok() ? client.Explain(s3_, *answer)
+                                                               : answer->status)) +
+                       "; look at the object, or run it again with -f");
+      }
+      if (!answer->status.ok()) return answer->status;
+      return client.Explain(s3_, *answer);
+    }
+  }
+
+  StatusOr<HttpAnswer> Head() {
+    S3Client& client = S3Client::The();
+    ZT_ASSIGN_OR_RETURN(
+        HttpAnswer answer,
+        client.Send({.method = "HEAD", .name = s3_, .query = {}, .fields = {}, .body = {}}));
+    ZT_RETURN_IF_ERROR(answer.status);
+    return answer;
+  }
+
+  // Whether the object is what this upload was to make it.
+  StatusOr<bool> IsOurs(std::uint64_t total) {
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
+    return answer.ok() && answer.head.Find("x-amz-meta-ztstream-upload") == mark_ &&
+           answer.head.Find("content-length") == std::to_string(total);
+  }
+
+ public:
+  // kAlreadyExists where there is such an object, as far as one is allowed to know.
+  Status CheckAbsent() {
+    if (overwrite_) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
+    if (answer.ok()) return AlreadyExists("the output exists already");
+    if (answer.head.status == 404 || answer.head.status == 403) return OkStatus();
+    return S3Client::The().Explain(s3_, answer);
+  }
+
+ private:
+  // Of a store that was sent no checksums: that the object is as long, and ends, as what was sent.
+  Status ReadBack(std::uint64_t total) {
+    S3Client& client = S3Client::The();
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer head, Head());
+    if (!head.ok()) return client.Explain(s3_, head);
+    const auto differs = [] {
+      return InvalidData("the store has other bytes than were sent; write it again with -f");
+    };
+    if (head.head.Find("content-length") != std::to_string(total)) return differs();
+    if (tail_.empty()) return OkStatus();
+    const S3Request request{.method = "GET", .name = s3_, .query = {}, .fields = {}, .body = {}};
+    std::vector<std::byte> back(tail_.size());
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request, [&](HttpRequest& made) {
+      made.range = ByteRange{total - back.size(), total};
+      made.into = back;
+    }));
+    ZT_RETURN_IF_ERROR(answer.status);
+    if (!answer.ok()) return client.Explain(s3_, answer);
+    return back == tail_ ? OkStatus() : differs();
+  }
+
+  const std::string url_;
+  const S3Name s3_;
+  const bool overwrite_;
+  // Tells this upload's object from another's.
+  const std::string mark_ = RandomText();
+  const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
+  std::list<LiveUpload>::iterator place_;
+  std::string id_;
+  bool checksums_ = false, finished_ = false;
+  bool unknown_ = false;  // it may have been published
+  Status failure_;
+  std::optional<std::uint64_t> expected_;  // bytes of a part
+  std::uint64_t part_bytes_ = 0, filled_ = 0, position_ = 0, number_ = 0;
+  std::unique_ptr<std::byte[]> current_;
+  std::vector<std::unique_ptr<std::byte[]>> free_;
+  std::map<unsigned, std::string> parts_;  // as Complete lists them
+  std::vector<std::byte> tail_;            // of the last part
+};
+
+}  // namespace
+
+std::optional<std::uint64_t> PartBytes(std::uint64_t bytes) {
+  const std::uint64_t part = (bytes / kPlannedParts + kMiB) / kMiB * kMiB;
+  if (part > kMostPart) return std::nullopt;
+  return std::max(part, kLeastPart);
+}
+
+StatusOr<std::unique_ptr<Sink>> CreateUpload(const std::string& url, S3Name name,
+                                             const FileSinkOptions& options) {
+  auto upload = std::make_unique<Upload>(url, std::move(name), options);
+  ZT_RETURN_IF_ERROR(upload->CheckAbsent());
+  return upload;
+}
+
+}  // namespace zt::remote::internal
+
+namespace zt {
+
+using namespace remote::internal;
+
+std::vector<std::string> AbandonUploads() {
+  constexpr std::chrono::seconds kMostWait(10);
+  const auto until = std::chrono::steady_clock::now() + kMostWait;
+  std::vector<std::string> left;
+  LiveUploads& live = Live();
+  const zt::internal::MutexLock lock(live.mutex);  // for good
+  for (const LiveUpload& upload : live.all) {
+    std::string id;
+    while (true) {
+      {
+        const zt::internal::MutexLock held(upload.progress->mutex);
+        upload.progress->abandoned = true;
+        id = upload.progress->upload;
+        if (!upload.progress->completing || std::chrono::steady_clock::now() > until) break;
+      }
+      // What is being published ends by itself.
+      constexpr std::chrono::milliseconds kPause(20);
+      std::this_thread::sleep_for(kPause);
+    }
+    if (id.empty()) continue;
+    if (std::chrono::steady_clock::now() > until) {
+      left.push_back("s3://" + upload.name.bucket + "/" + upload.name.key +
+                     ": parts of an upload may be left; its id is " + id);
+    } else if (std::string line = EndUpload(upload.name, id, 2); !line.empty()) {
+      left.push_back(std::move(line));
+    }
+  }
+  return left;
+}
+
+}  // namespace zt

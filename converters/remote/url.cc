@@ -1,0 +1,166 @@
+// zt.remote:url — taking apart, encoding, showing.
+module;
+
+#include "core/status_macros.h"
+
+module zt.remote;
+
+import zt.std;
+import :url;
+import zt.core;
+
+namespace zt::remote::internal {
+namespace {
+
+constexpr char kDigits[] = "0123456789ABCDEF";
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool IsV4(std::string_view host) {
+  int parts = 1, digits = 0;
+  for (const char c : host) {
+    if (c == '.') {
+      if (digits == 0) return false;
+      ++parts;
+      digits = 0;
+    } else if (c >= '0' && c <= '9') {
+      ++digits;
+    } else {
+      return false;
+    }
+  }
+  return parts == 4 && digits > 0;
+}
+
+}  // namespace
+
+StatusOr<Url> ParseUrl(std::string_view text) {
+  const auto wrong = [&](std::string_view why) {
+    return InvalidArgument("it is no URL: " + std::string(why));
+  };
+  const std::size_t colon = text.find("://");
+  if (colon == text.npos || colon == 0) return wrong("there is no scheme");
+  Url url;
+  url.scheme = Lower(text.substr(0, colon));
+  text.remove_prefix(colon + 3);
+  text = text.substr(0, text.find('#'));
+  for (const unsigned char c : text) {
+    if (c <= 0x20 || c == 0x7f) return wrong("it has blanks or control characters; write %20");
+  }
+  const std::size_t query = text.find('?');
+  if (query != text.npos) {
+    url.query = text.substr(query + 1);
+    text = text.substr(0, query);
+  }
+  const std::size_t slash = text.find('/');
+  if (slash != text.npos) url.path = text.substr(slash);
+  url.host = Lower(text.substr(0, slash));
+  if (url.host.empty()) return wrong("there is no host");
+  if (url.host.find('@') != url.host.npos) {
+    return InvalidArgument("a URL with a name or password in it is not taken: it would be shown");
+  }
+  return url;
+}
+
+std::string_view HostName(const Url& url) {
+  const std::string_view host = url.host;
+  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
+  return host.substr(0, host.find(':'));
+}
+
+bool IsLoopback(const Url& url) {
+  const std::string_view host = HostName(url);
+  return host == "localhost" || host.ends_with(".localhost") || host == "::1" ||
+         (IsV4(host) && host.starts_with("127."));
+}
+
+bool IsAddress(const Url& url) {
+  const std::string_view host = HostName(url);
+  // A name never ends in a number: "2130706433" and "0x7f.1" are addresses, too.
+  const std::string_view last = host.substr(host.rfind('.') + 1);
+  return host.find(':') != host.npos || last.empty() ||
+         (last[0] >= '0' && last[0] <= '9' &&
+          last.find_first_not_of("0123456789abcdefx") == last.npos);
+}
+
+std::string PercentEncoded(std::string_view text, std::string_view kept) {
+  std::string out;
+  out.reserve(text.size());
+  for (const unsigned char c : text) {
+    const bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '.' || c == '_' || c == '~' ||
+                       kept.find(static_cast<char>(c)) != kept.npos;
+    if (plain) {
+      out += static_cast<char>(c);
+    } else {
+      out += '%';
+      out += kDigits[c >> 4];
+      out += kDigits[c & 15];
+    }
+  }
+  return out;
+}
+
+std::string PercentDecoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && HexDigit(text[i + 1]) >= 0 &&
+        HexDigit(text[i + 2]) >= 0) {
+      out += static_cast<char>(HexDigit(text[i + 1]) << 4 | HexDigit(text[i + 2]));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
+    text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())))
+    text.remove_suffix(1);
+  return text;
+}
+
+std::string Lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+std::string Hex(std::span<const std::byte> bytes) {
+  std::string out;
+  for (const std::byte byte : bytes) {
+    out += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
+    out += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
+  }
+  return out;
+}
+
+std::string Base64(std::span<const std::byte> bytes) {
+  constexpr std::string_view kAlphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t group = 0;
+    const std::size_t have = std::min<std::size_t>(3, bytes.size() - i);
+    for (std::size_t k = 0; k < 3; ++k)
+      group = group << 8 | (k < have ? std::to_integer<std::uint32_t>(bytes[i + k]) : 0);
+    for (std::size_t k = 0; k < 4; ++k)
+      out += k <= have ? kAlphabet[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return out;
+}
+
+std::string Environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace zt::remote::internal

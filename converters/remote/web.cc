@@ -1,0 +1,78 @@
+// zt.remote:files — https:// and http://.
+module;
+
+#include "core/status_macros.h"
+
+module zt.remote;
+
+import zt.std;
+import :files;
+import :http;
+import :object;
+import :url;
+import zt.core;
+import zt.sink;
+import zt.source;
+
+namespace zt::remote::internal {
+namespace {
+
+class WebObject final : public Object {
+ public:
+  explicit WebObject(const Url& url) : name_(url.shown()), url_(url.text()) {}
+
+  const std::string& name() const override { return name_; }
+  StatusOr<HttpRequest> Get() override {
+    HttpRequest request;
+    request.url = url_;
+    request.fields = {"Accept-Encoding: identity"};
+    return request;
+  }
+  Status Explain(const HttpAnswer& answer) override {
+    const int status = answer.head.status;
+    const std::string said = Said(answer, answer.head.Find("x-error-message"));
+    if (status == 404 || status == 410) return IoError("there is no such file (" + said + ")");
+    if (status == 401 || status == 403)
+      return IoError("it may not be read: " + said + "; a signed URL may have expired");
+    if (status >= 300 && status < 400) return IoError(said + ", without saying where it is");
+    return IoError(said);
+  }
+
+ private:
+  const std::string name_, url_;
+};
+
+class WebFiles final : public Scheme {
+ public:
+  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(Url parsed, ParseUrl(url));
+    if (parsed.path.empty() || parsed.path.ends_with('/'))
+      return InvalidArgument("a web server's folders are not listed; name a file, or an index");
+    if (parsed.query.empty()) parsed.query = HiddenQuery(url);
+    if (parsed.scheme == "http" && !IsLoopback(parsed)) {
+      Warn(parsed.shown() + ": it is read over http, where everyone on the way may change it");
+    }
+    return OpenObject(std::make_shared<WebObject>(parsed));
+  }
+  StatusOr<bool> IsFolder(const std::string&) override { return false; }
+  // What lies beside an index is not known: the index says all.
+  StatusOr<std::vector<std::string>> List(const std::string&) override {
+    return Unsupported("a web server's folders are not listed");
+  }
+  StatusOr<bool> Exists(const std::string& url) override {
+    const auto opened = OpenFile(url);
+    return opened.ok();
+  }
+  StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&) override {
+    return Unsupported("nothing is written over http; write to a file, to - or to s3://");
+  }
+};
+
+}  // namespace
+
+Scheme& Web() {
+  static WebFiles* const files = new WebFiles;
+  return *files;
+}
+
+}  // namespace zt::remote::internal

@@ -1,0 +1,122 @@
+// zt.remote:url — the few elements of S3's XML that are looked at.
+module zt.remote;
+
+import zt.std;
+import :url;
+
+namespace zt::remote::internal {
+namespace {
+
+// Appends a code point as UTF-8; what is none becomes the replacement character.
+void AppendPoint(std::uint32_t point, std::string& out) {
+  if (point == 0 || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) point = 0xfffd;
+  if (point < 0x80) {
+    out += static_cast<char>(point);
+    return;
+  }
+  int more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+  const std::uint32_t lead = more == 1 ? 0xc0 : more == 2 ? 0xe0 : 0xf0;
+  out += static_cast<char>(lead | point >> (6 * more));
+  while (more-- > 0) out += static_cast<char>(0x80 | (point >> (6 * more) & 0x3f));
+}
+
+// The name of a tag's element, without its prefix.
+std::string_view NameOf(std::string_view tag) {
+  tag = tag.substr(0, tag.find_first_of(" \t\r\n/"));
+  const std::size_t colon = tag.find(':');
+  return colon == tag.npos ? tag : tag.substr(colon + 1);
+}
+
+}  // namespace
+
+std::string XmlDecoded(std::string_view text) {
+  constexpr std::pair<std::string_view, char> kNamed[] = {
+      {"lt", '<'}, {"gt", '>'}, {"amp", '&'}, {"quot", '"'}, {"apos", '\''}};
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t at = std::min(text.find('&'), text.size());
+    out += text.substr(0, at);
+    text.remove_prefix(at);
+    if (text.empty()) break;
+    const std::size_t end = text.find_first_of(";& <", 1);
+    if (end == text.npos || text[end] != ';' || end > 10) {
+      out += '&';
+      text.remove_prefix(1);
+      continue;
+    }
+    std::string_view name = text.substr(1, end - 1);
+    text.remove_prefix(end + 1);
+    if (name.starts_with('#')) {
+      name.remove_prefix(1);
+      const int base = name.starts_with('x') ? 16 : 10;
+      if (base == 16) name.remove_prefix(1);
+      std::uint32_t point = 0;
+      const auto read = std::from_chars(name.data(), name.data() + name.size(), point, base);
+      AppendPoint(read.ec == std::errc() ? point : 0, out);
+      continue;
+    }
+    for (const auto& [known, letter] : kNamed) {
+      if (name == known) out += letter;
+    }
+  }
+  return out;
+}
+
+bool ScanXml(std::string_view xml,
+             const std::function<void(std::string_view name, const std::string& text)>& each,
+             const std::function<void(std::string_view name)>& end) {
+  std::vector<std::string_view> open;
+  bool leaf = false;  // the innermost element has no child so far
+  std::string_view text;
+  while (!xml.empty()) {
+    const std::size_t begin = xml.find('<');
+    if (begin == xml.npos) return open.empty();
+    text = xml.substr(0, begin);
+    xml.remove_prefix(begin + 1);
+    const bool comment = xml.starts_with("!--");
+    const std::size_t close = comment ? xml.find("-->") : xml.find('>');
+    if (close == xml.npos) return false;
+    const std::string_view tag = xml.substr(0, close);
+    xml.remove_prefix(close + (comment ? 3 : 1));
+    if (tag.starts_with('?') || tag.starts_with('!')) continue;
+    if (tag.starts_with('/')) {
+      const std::string_view name = NameOf(tag.substr(1));
+      if (open.empty() || open.back() != name) return false;
+      if (leaf) each(name, XmlDecoded(text));
+      if (end) end(name);
+      open.pop_back();
+      leaf = false;
+      continue;
+    }
+    const std::string_view name = NameOf(tag);
+    if (name.empty() || open.size() > 32) return false;
+    if (tag.ends_with('/')) {
+      each(name, "");
+      if (end) end(name);
+      leaf = false;
+      continue;
+    }
+    open.push_back(name);
+    leaf = true;
+  }
+  return open.empty();
+}
+
+std::string XmlText(std::string_view xml, std::string_view name) {
+  std::optional<std::string> found;
+  ScanXml(xml, [&](std::string_view element, const std::string& text) {
+    if (element == name && !found) found = text;
+  });
+  return found.value_or("");
+}
+
+std::string XmlRoot(std::string_view xml) {
+  for (std::size_t begin = xml.find('<'); begin != xml.npos; begin = xml.find('<', begin + 1)) {
+    const std::string_view tag = xml.substr(begin + 1, xml.find('>', begin) - begin - 1);
+    if (tag.starts_with('?') || tag.starts_with('!')) continue;
+    return std::string(NameOf(tag));
+  }
+  return "";
+}
+
+}  // namespace zt::remote::internal

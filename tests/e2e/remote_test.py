@@ -1,0 +1,350 @@
+"""Inputs over HTTP: the same bytes as from a file, and what happens where a server fails, changes its mind or lies."""
+import getpass
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import unittest
+
+import numpy
+
+import make_safetensors
+import remote_server
+import support
+from remote_server import Answer, Change, Cut, Drop
+
+SHARD = "model-0000{}-of-00002.safetensors"
+
+
+class Reading(remote_server.Remote):
+    def test_every_format_is_read_as_from_a_file(self):
+        """And by every number of threads, and with little memory."""
+        files = [file for folder, pattern in (
+            ("safetensors", "*.safetensors"), ("npy", "*.npy"), ("npz", "*.npz"), ("gguf", "*.gguf"), ("torch", "*.pt"), ("onnx", "*.onnx"),
+            ("hdf5", "*.h5"), ("zt", "*.zt")) for file in sorted((support.DATA / folder).rglob(pattern))[:3]]
+        self.assertGreater(len(files), 12)
+        read = 0
+        for file in files:
+            with self.subTest(file=file.name):
+                for beside in file.parent.iterdir():
+                    if beside.is_file():
+                        self.serve(beside.name, beside)
+                url = self.server.url(file.name)
+                local = self.run_program("convert", file, "-o", self.path("local.zt"), "-f", "--no-sync")
+                remote = self.run_program("convert", url, "-o", self.path("remote.zt"), "-f", "--no-sync", "-T", read % 3 + 1)
+                self.assertEqual(local.returncode, remote.returncode, remote.stderr.decode())
+                if local.returncode == support.DONE:
+                    read += 1
+                    self.assertEqual(self.path("local.zt").read_bytes(), self.path("remote.zt").read_bytes())
+        self.assertGreater(read, 8)
+
+    def test_a_large_file(self):
+        file = remote_server.big_file(self.path("big.safetensors"))
+        url = self.serve("big.safetensors", file)
+        want = self.convert(file, "local.zt")
+        for options in ([], ["-T", "1"], ["-T", "8"], ["--memory", "64MiB"]):
+            self.server.requests.clear()
+            self.assertEqual(self.convert(url, "out.zt", "-f", *options), want)
+            sent = sum(int(last) + 1 - int(first) for first, last in (r.removeprefix("bytes=").split("-") for r in self.ranges()))
+            self.assertLess(sent, 1.05 * len(self.server.files["big.safetensors"]))
+
+    def test_hdf5_that_libhdf5_reads_in_a_process_of_its_own(self):
+        """Chunked, so that it is not read by ranges of contiguous data; larger than what opening asks for."""
+        try:
+            import h5py
+        except ImportError:
+            self.skipTest("no h5py")
+        with h5py.File(self.path("m.h5"), "w") as file:
+            for number in range(6):
+                values = numpy.random.default_rng(number).random((400, 500)).astype("f4")
+                file.create_dataset(f"t{number}", data=values, chunks=(40, 50), compression="gzip" if number % 2 else None)
+        url = self.serve("m.h5", self.path("m.h5"))
+        want = self.run_program("convert", self.path("m.h5"), "-o", self.path("local.zt"))
+        if want.returncode == support.UNSUPPORTED:
+            self.skipTest("a build without HDF5")
+        self.assertEqual(self.convert(url, "remote.zt"), self.path("local.zt").read_bytes())
+
+    def test_inspect_asks_three_times_at_most(self):
+        file = remote_server.big_file(self.path("big.safetensors"))
+        url = self.serve("big.zt", self.path("x.zt") if self.convert(file, "x.zt") else None)
+        listed = self.json("inspect", "--json", url)
+        self.assertEqual(listed["objects"], self.json("inspect", "--json", self.path("x.zt"))["objects"])
+        self.assertLessEqual(len(self.server.requests), 3, self.ranges())
+
+    def test_extract_reads_what_it_needs(self):
+        file = remote_server.big_file(self.path("big.safetensors"), tensors=20)
+        self.convert(file, "x.zt", "--zstd=1", "--min-gain=-100")
+        for name in ("x.zt", "big.safetensors"):
+            url = self.serve(name, self.path(name))
+            self.server.requests.clear()
+            self.succeed("extract", url, "layer.7.*", "-o", self.path("l.safetensors"), "-f")
+            self.succeed("extract", self.path(name), "layer.7.*", "-o", self.path("m.safetensors"), "-f")
+            self.assertEqual(self.path("l.safetensors").read_bytes(), self.path("m.safetensors").read_bytes())
+            read = sum(int(last) + 1 - int(first) for first, last in (r.removeprefix("bytes=").split("-") for r in self.ranges()))
+            self.assertLess(read, 600 * 600 * 4 * 1.1 + (1 << 20), (name, self.ranges()))
+
+    def test_every_command(self):
+        file = remote_server.big_file(self.path("big.safetensors"), tensors=2)
+        url = self.serve("big.safetensors", file)
+        self.convert(file, "x.zt")
+        zt = self.serve("x.zt", self.path("x.zt"))
+        self.succeed("verify", zt, "--against", url)
+        self.succeed("diff", zt, url)
+        self.assertEqual(self.succeed("id", zt), self.succeed("id", self.path("x.zt")))
+        self.succeed("extract", zt, "-o", self.path("back.safetensors"))
+        self.succeed("diff", self.path("back.safetensors"), url)
+        self.assertEqual(self.json("inspect", "--json", url)["objects"], self.json("inspect", "--json", file)["objects"])
+
+    def test_shards_by_their_index(self):
+        tensors = {}
+        for number in (1, 2):
+            make_safetensors.write(self.path(SHARD.format(number)), {f"t{number}": ("F32", [2], bytes([number] * 8))})
+            tensors[f"t{number}"] = SHARD.format(number)
+        self.path("model.safetensors.index.json").write_text(json.dumps({"weight_map": tensors}))
+        for name in [*tensors.values(), "model.safetensors.index.json"]:
+            url = self.serve("checkpoint/" + name, self.path(name))
+        self.assertEqual(self.convert(url, "remote.zt"), self.convert(self.path("model.safetensors.index.json"), "local.zt"))
+        del self.server.files["checkpoint/" + SHARD.format(2)]
+        self.fail_with(support.INVALID, "convert", url, "-o", self.path("x.zt"), says=[SHARD.format(2), "missing"])
+
+    def test_a_server_without_ranges_is_a_pipe(self):
+        self.server.ranges = False
+        file = remote_server.big_file(self.path("big.safetensors"))
+        url = self.serve("big.safetensors", file)
+        process = self.run_program("convert", url, "-o", self.path("out.zt"))
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertIn(b"pipe", process.stderr)
+        self.assertEqual(self.path("out.zt").read_bytes(), self.convert(file, "local.zt"))
+        self.serve("out.zt", self.path("out.zt"))
+        self.fail_with(support.UNSUPPORTED, "convert", "-q", self.server.url("out.zt"), "-o", self.path("x.zt"), says="read from its end")
+        # A small file needs no ranges.
+        small = make_safetensors.encode({"t": ("F32", [2], bytes(8))})
+        self.server.files["small.safetensors"] = small
+        self.convert(self.server.url("small.safetensors"), "small.zt")
+
+    def test_tls_is_verified(self):
+        made = subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj",
+             "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], cwd=self.folder, capture_output=True, check=False)
+        if made.returncode != 0:
+            self.skipTest("openssl makes no certificate here")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.path("cert.pem"), self.path("key.pem"))
+        file = remote_server.big_file(self.path("big.safetensors"))
+        with remote_server.Server(tls=context) as server:
+            server.files["big.safetensors"] = file.read_bytes()
+            url = server.url("big.safetensors")
+            self.fail_with(support.IO, "convert", url, "-o", self.path("out.zt"), says="certificate")
+            self.environment["SSL_CERT_FILE"] = str(self.path("cert.pem"))
+            self.assertEqual(self.convert(url), self.convert(file, "local.zt"))
+            # Not from https to http.
+            server.fault = lambda request: Answer(302, {"Location": self.serve("big.safetensors", file)})
+            self.fail_with(support.IO, "convert", url, "-o", self.path("x.zt"), says="not secure")
+            self.assertEqual(self.server.requests, [])
+
+
+class Faults(remote_server.Remote):
+    def setUp(self):
+        super().setUp()
+        self.file = remote_server.big_file(self.path("big.safetensors"))
+        self.url = self.serve("big.safetensors", self.file)
+        self.want = self.convert(self.file, "local.zt")
+        self.content = self.server.files["big.safetensors"]
+
+    def after_opening(self, fault, times=1):
+        """The fault strikes requests after the first, so many times."""
+        left = [times]
+
+        def strike(request):
+            if request.number == 0 or left[0] == 0:
+                return None
+            left[0] -= 1
+            return fault(request)
+        self.server.fault = strike
+        self.server.requests.clear()
+
+    def test_what_is_tried_again(self):
+        faults = {
+            "503": lambda _: Answer(503), "500": lambda _: Answer(500), "429": lambda _: Answer(429, {"Retry-After": "1"}), "408": lambda _: Answer(408),
+            "drop": lambda _: Answer(drop=True), "cut": lambda _: Cut(100_000), "cut at 0": lambda _: Cut(0), "502": lambda _: Answer(502, {}, b"<html>")}
+        for name, fault in faults.items():
+            with self.subTest(fault=name):
+                self.after_opening(fault, 2)
+                self.assertEqual(self.convert(self.url, "out.zt", "-f"), self.want)
+
+    def test_a_body_that_is_cut_goes_on_where_it_ended(self):
+        self.after_opening(lambda _: Cut(300_000), 3)
+        self.assertEqual(self.convert(self.url, "out.zt"), self.want)
+        begins = [int(each.removeprefix("bytes=").split("-")[0]) for each in self.ranges()]
+        self.assertIn(True, [begin + 300_000 in begins for begin in begins])
+
+    def test_opening_is_tried_again(self):
+        self.server.fault = lambda request: Answer(503) if request.number < 2 else None
+        self.server.requests.clear()
+        self.assertEqual(self.convert(self.url, "out.zt"), self.want)
+
+    def test_tries_have_an_end(self):
+        self.after_opening(lambda _: Answer(503, {}, b"busy"), -1)
+        self.fail_with(support.IO, "convert", self.url, "-o", self.path("out.zt"), says=[self.url, "503"])
+        self.assertFalse(self.path("out.zt").exists())
+
+    def test_nobody_listens(self):
+        self.server.listener.server_close()
+        self.server.listener.shutdown()
+        self.fail_with(support.IO, "convert", self.url, "-o", self.path("out.zt"), says=[self.url, "onnect"])
+
+    def test_refusals(self):
+        for status, says in ((404, "no such file"), (403, "may not be read"), (401, "may not be read"), (410, "no such file"), (451, "451")):
+            self.server.fault = lambda request, status=status: Answer(status, {}, b"a page")
+            self.server.requests.clear()
+            self.fail_with(support.IO, "inspect", self.url, says=[self.url, says, str(status)])
+            self.assertEqual(len(self.server.requests), 1)
+
+    def test_an_object_that_changes_is_refused(self):
+        other = bytes(len(self.content))
+
+        def change(request):
+            self.server.files["big.safetensors"] = other
+
+        self.after_opening(change)
+        self.fail_with(support.INVALID, "convert", self.url, "-o", self.path("out.zt"), says="changed while it was read")
+        self.server.files["big.safetensors"] = self.content
+        changes = {
+            "another ETag": lambda answer: answer.headers.update(ETag='"other"'),
+            "another size": lambda answer: answer.headers.update({"Content-Range": answer.headers["Content-Range"].replace(str(len(self.content)), "1" + str(len(self.content)))})}
+        for name, how in changes.items():
+            with self.subTest(name):
+                self.after_opening(lambda _, how=how: Change(how), -1)
+                self.fail_with(support.INVALID, "convert", self.url, "-o", self.path("out.zt"), says="changed while it was read")
+                self.assertFalse(self.path("out.zt").exists())
+
+    def test_a_server_that_lies_is_refused(self):
+        def longer(answer):
+            answer.body += b"x"
+
+        def shifted(answer):
+            first, rest = answer.headers["Content-Range"].removeprefix("bytes ").split("-")
+            answer.headers["Content-Range"] = f"bytes {int(first) - 1}-{int(rest.split('/')[0]) - 1}/{len(self.content)}"
+
+        def whole(answer):
+            answer.status, answer.body = 200, self.content
+            del answer.headers["Content-Range"]
+
+        def no_range(answer):
+            del answer.headers["Content-Range"]
+
+        def squeezed(answer):
+            answer.headers["Content-Encoding"] = "gzip"
+
+        for change, says in ((longer, "more bytes"), (shifted, "were asked for"), (whole, "all of it"), (no_range, "Content-Range"), (squeezed, "compressed")):
+            with self.subTest(change.__name__):
+                self.after_opening(lambda _, change=change: Change(change), -1)
+                self.fail_with(support.INVALID, "convert", self.url, "-o", self.path("out.zt"), says=[self.url, says])
+                self.assertFalse(self.path("out.zt").exists())
+
+    def test_a_weak_etag_leaves_the_date(self):
+        dates = iter(["Mon, 01 Jan 2024 00:00:00 GMT"] + ["Tue, 02 Jan 2024 00:00:00 GMT"] * 99)
+
+        def weaken(answer):
+            answer.headers.update({"ETag": 'W/"1"', "Last-Modified": next(dates)})
+
+        self.server.fault = lambda _: Change(weaken)
+        self.server.requests.clear()
+        self.fail_with(support.INVALID, "convert", self.url, "-o", self.path("out.zt"), says="changed while it was read")
+
+    def test_redirects(self):
+        with remote_server.Server() as other:
+            other.files["there.safetensors"] = self.content
+            self.server.fault = lambda request: Answer(302, {"Location": other.url("there.safetensors") + "?Signature=abc"})
+            self.assertEqual(self.convert(self.url, "out.zt"), self.want)
+            # Each range goes through the first server.
+            self.assertEqual(len(self.server.requests), len(other.requests))
+            self.server.fault = lambda request: Answer(302, {"Location": "/web/moved?x=1"})
+            self.server.files["moved"] = self.content
+            self.server.requests.clear()
+            self.server.fault = lambda request: Answer(301, {"Location": "/web/moved"}) if request.path != "/web/moved" else None
+            self.assertEqual(self.convert(self.url, "out.zt", "-f"), self.want)
+        self.server.fault = lambda request: Answer(302, {"Location": request.path})
+        self.fail_with(support.IO, "inspect", self.url, says="one place after the other")
+        for place in ("file:///etc/passwd", "ftp://host/x", "gopher://x"):
+            self.server.fault = lambda request, place=place: Answer(302, {"Location": place})
+            self.fail_with(support.IO, "inspect", self.url, says="no http URL")
+
+    def test_queries_are_not_shown(self):
+        secret = "X-Amz-Signature=verysecret"
+        process = self.run_program("convert", f"{self.url}?{secret}", "-o", self.path("out.zt"), "--json", "-v")
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertTrue(all(request.query == secret for request in self.server.requests))
+        self.assertNotIn(b"verysecret", process.stdout + process.stderr)
+        self.server.fault = lambda _: Answer(403)
+        process = self.run_program("inspect", f"{self.url}?{secret}", "--json")
+        self.assertEqual(process.returncode, support.IO)
+        self.assertNotIn(b"verysecret", process.stdout + process.stderr)
+        self.fail_with(support.USAGE, "diff", f"{self.url}?a=1", f"{self.url}?a=2", says="different queries")
+        self.fail_with(support.USAGE, "inspect", "https://name:verysecret@host/x.zt", says="name or password")
+
+    def test_what_is_no_input(self):
+        for url, says in (("ftp://host/x.zt", "https, http, s3 and hf"), ("gs://bucket/x", "storage.googleapis.com"), ("file:///x", "name the path")):
+            self.fail_with(support.UNSUPPORTED, "inspect", url, says=says)
+        self.fail_with(support.USAGE, "inspect", self.server.origin + "/web/", says="folders are not listed")
+        self.fail_with(support.UNSUPPORTED, "convert", self.file, "-o", self.server.url("x.zt"), says="nothing is written over http")
+
+
+@unittest.skipUnless(shutil.which("nginx"), "nginx is not installed")
+class Nginx(support.EndToEnd):
+    """A server that is not ours."""
+
+    def setUp(self):
+        super().setUp()
+        self.file = remote_server.big_file(self.path("big.safetensors"))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.put("nginx.conf", f"""user {getpass.getuser()}; daemon off; worker_processes 1; pid {self.folder}/pid; error_log {self.folder}/errors;
+events {{}}
+http {{
+  access_log {self.folder}/access; client_body_temp_path {self.folder}/a; proxy_temp_path {self.folder}/b;
+  fastcgi_temp_path {self.folder}/c; uwsgi_temp_path {self.folder}/d; scgi_temp_path {self.folder}/e;
+  server {{ listen 127.0.0.1:{port}; root {self.folder}; location /slow/ {{ alias {self.folder}/; limit_rate 4m; }} }}
+}}""".encode())
+        server = subprocess.Popen(["nginx", "-p", str(self.folder), "-c", str(self.path("nginx.conf"))], stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        self.origin = f"http://127.0.0.1:{port}/"
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.02)
+        self.fail("nginx does not listen")
+
+    def test_ranges(self):
+        self.succeed("convert", self.file, "-o", self.path("local.zt"))
+        for place in ("", "slow/"):
+            self.succeed("convert", self.origin + place + "big.safetensors", "-o", self.path("remote.zt"), "-f")
+            self.assertEqual(self.path("remote.zt").read_bytes(), self.path("local.zt").read_bytes())
+        self.succeed("verify", self.origin + "local.zt", "--against", self.file)
+        self.assertNotIn(' 200 ', self.path("access").read_text())
+        self.fail_with(support.IO, "inspect", self.origin + "none.zt", says="no such file")
+
+
+class Library(support.EndToEnd):
+    def test_the_program_starts_without_libcurl(self):
+        needed = subprocess.run(["ldd", support.PROGRAM], capture_output=True, text=True, check=True).stdout
+        self.assertNotIn("curl", needed)
+
+    def test_a_machine_without_libcurl(self):
+        """A libcurl.so.4 that is none is found first: libcurl is looked for by that name."""
+        for name in ("libcurl.so.4", "libcurl-gnutls.so.4"):
+            self.put(f"lib/{name}", b"no library")
+        process = self.run_program("inspect", "https://127.0.0.1:9/x.zt", env={"LD_LIBRARY_PATH": str(self.path("lib"))})
+        if b"libcurl4" not in process.stderr:
+            self.skipTest("the loader passed over the file")
+        self.assertEqual(process.returncode, support.IO)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,440 @@
+"""s3:// as input and output: signatures, credentials, parts, publication, and what is left where a store fails."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+import make_safetensors
+import remote_server
+import support
+from remote_server import ACCESS, Answer, Change, Cut, Drop, SECRET, TOKEN
+
+MIB = 1 << 20
+
+
+class S3(remote_server.Remote):
+    def setUp(self):
+        super().setUp()
+        self.store = self.server.store
+        self.store.buckets.update({"in": {}, "out": {}})
+        self.objects = self.store.buckets["out"]
+        self.file = remote_server.big_file(self.path("big.safetensors"))
+        self.want = self.convert(self.file, "local.zt")
+
+    def put_object(self, name, path):
+        self.store.buckets["in"][name] = (pathlib.Path(path).read_bytes(), '"etag"', {})
+        return f"s3://in/{name}"
+
+    def upload(self, *options, name="m.zt", given=None, env=None):
+        size = [] if "--part-size" in options else ["--part-size", "5MiB"]
+        return self.run_program("convert", given or self.file, "-o", f"s3://out/{name}", *size, *options, env=env)
+
+    def content(self, name="m.zt"):
+        return self.objects[name][0] if name in self.objects else None
+
+    def nothing_left(self):
+        self.assertEqual(self.store.uploads, {})
+
+    def calls(self, method, query=""):
+        return [request for request in self.server.requests if request.method == method and query in request.query]
+
+
+class Source(S3):
+    def test_objects(self):
+        url = self.put_object("a b+c=d/модель.safetensors", self.file)
+        self.assertEqual(self.convert(url, "remote.zt"), self.want)
+        self.assertTrue(all("authorization" in request.headers for request in self.server.requests))
+
+    def test_folders(self):
+        tensors = {}
+        for number in (1, 2):
+            name = f"model-0000{number}-of-00002.safetensors"
+            make_safetensors.write(self.path(name), {f"t{number}": ("F32", [2], bytes([number] * 8))})
+            tensors[f"t{number}"] = name
+        self.path("model.safetensors.index.json").write_text(json.dumps({"weight_map": tensors}))
+        os.mkdir(self.path("folder"))
+        for name in [*tensors.values(), "model.safetensors.index.json"]:
+            os.rename(self.path(name), self.path(f"folder/{name}"))
+            self.put_object(f"some/check point/{name}", self.path(f"folder/{name}"))
+        self.put_object("some/check point/more/other.safetensors", self.file)
+        self.put_object("some/check point/", "/dev/null")
+        want = self.convert(self.path("folder"), "folder.zt")
+        for page in (1000, 2):
+            self.store.page = page
+            for url in ("s3://in/some/check point/", "s3://in/some/check point"):
+                self.assertEqual(self.convert(url, "remote.zt", "-f"), want)
+        self.assertEqual(self.convert("s3://in/some/check point/model.safetensors.index.json", "remote.zt", "-f"), want)
+        self.fail_with(support.USAGE, "convert", "s3://in/some/", "-o", self.path("x.zt"), says="no checkpoint")
+
+    def test_refusals(self):
+        url = self.put_object("m.safetensors", self.file)
+        cases = (
+            ({"AWS_SECRET_ACCESS_KEY": "wrong"}, url, "SignatureDoesNotMatch"),
+            ({"AWS_ACCESS_KEY_ID": "wrong"}, url, "InvalidAccessKeyId"),
+            ({}, "s3://in/none.safetensors", "no such object"),
+            ({}, "s3://none/m.safetensors", "NoSuchBucket"),
+            ({"AWS_ACCESS_KEY_ID": ""}, url, "no credentials"))
+        for environment, name, says in cases:
+            with self.subTest(says):
+                process = self.run_program("inspect", name, env=environment)
+                self.assertEqual(process.returncode, support.IO, process.stderr)
+                self.assertIn(says.encode(), process.stderr)
+                self.assertNotIn(SECRET.encode(), process.stderr)
+        for name in ("s3://", "s3:///x", "s3://a b/x", "s3://in/none/"):
+            self.assertIn(self.run_program("inspect", name).returncode, (support.USAGE, support.IO), name)
+
+    def test_public_buckets(self):
+        url = self.put_object("m.safetensors", self.file)
+        self.store.public = True
+        process = self.run_program("convert", url, "-o", self.path("x.zt"), "--no-sign-request", env={"AWS_ACCESS_KEY_ID": ""})
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertTrue(all("authorization" not in request.headers for request in self.server.requests))
+
+    def test_another_region(self):
+        url = self.put_object("m.safetensors", self.file)
+        self.store.region = "eu-central-1"
+        self.assertEqual(self.convert(url, "remote.zt"), self.want)
+        self.environment["AWS_REGION"] = "eu-central-1"
+        self.server.requests.clear()
+        self.assertEqual(self.convert(url, "remote.zt", "-f"), self.want)
+        self.assertTrue(all("/eu-central-1/" in request.headers["authorization"] for request in self.server.requests))
+
+    def test_an_object_that_changes(self):
+        url = self.put_object("m.safetensors", self.file)
+
+        def change(request):
+            if request.number == 1:
+                self.store.buckets["in"]["m.safetensors"] = (bytes(len(self.file.read_bytes())), '"other"', {})
+
+        self.server.fault = change
+        self.server.requests.clear()
+        self.fail_with(support.INVALID, "convert", url, "-o", self.path("x.zt"), says="changed while it was read")
+
+
+class CredentialTests(S3):
+    def setUp(self):
+        super().setUp()
+        self.url = self.put_object("m.safetensors", self.file)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            self.environment[name] = ""
+
+    def reads(self, **environment):
+        process = self.run_program("inspect", "-v", "--json", self.url, env=environment)
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        for secret in (SECRET, TOKEN, remote_server.HUB_TOKEN):
+            self.assertNotIn(secret.encode(), process.stdout + process.stderr)
+
+    def test_profiles(self):
+        credentials = self.put("credentials", f"[default]\naws_access_key_id=x\naws_secret_access_key=y\n\n[ work ]\naws_access_key_id = {ACCESS}\n"
+                               f"aws_secret_access_key = {SECRET}\naws_session_token={TOKEN}\n".encode())
+        config = self.put("config", f"# comment\n[profile work]\nregion = eu-west-1\nendpoint_url = {self.server.origin}/\ns3 =\n  addressing_style = path\n".encode())
+        self.store.region, self.store.token = "eu-west-1", TOKEN
+        self.reads(AWS_SHARED_CREDENTIALS_FILE=str(credentials), AWS_CONFIG_FILE=str(config), AWS_PROFILE="work", AWS_ENDPOINT_URL="")
+
+    def test_a_process(self):
+        document = ('{"Version": 1, "AccessKeyId": "%s", "SecretAccessKey": "%s", "SessionToken": "%s", "Expiration": "%s"}'
+                    % (ACCESS, SECRET, TOKEN, remote_server.stamp(3600)))
+        self.put("document.json", document.encode())
+        config = self.put("config", f"[default]\ncredential_process = cat {self.path('document.json')}\n".encode())
+        self.store.token = TOKEN
+        self.reads(AWS_CONFIG_FILE=str(config))
+        config.write_text("[default]\ncredential_process = exit 3\n")
+        self.fail_with_environment({"AWS_CONFIG_FILE": str(config)}, "status 3")
+        config.write_text("[default]\ncredential_process = echo nonsense\n")
+        self.fail_with_environment({"AWS_CONFIG_FILE": str(config)}, "JSON")
+
+    def fail_with_environment(self, environment, says):
+        process = self.run_program("inspect", self.url, env=environment)
+        self.assertIn(process.returncode, (support.IO, support.USAGE))
+        self.assertIn(says.encode(), process.stderr)
+
+    def document(self):
+        return ('{"AccessKeyId": "%s", "SecretAccessKey": "%s", "Token": "%s", "Expiration": "%s"}' % (ACCESS, SECRET, TOKEN, remote_server.stamp(3600))).encode()
+
+    def test_a_container(self):
+        self.store.token = TOKEN
+
+        def answer(request):
+            if request.path == "/credentials/x":
+                return Answer(200, {}, self.document()) if request.headers.get("authorization") == "Bearer abc" else Answer(401)
+            return None
+
+        self.server.fault = answer
+        token = self.put("token", b"Bearer abc\n")
+        self.reads(AWS_CONTAINER_CREDENTIALS_FULL_URI=self.server.origin + "/credentials/x", AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=str(token))
+        self.fail_with_environment({"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://example.com/x"}, "another machine")
+
+    def test_an_instance(self):
+        self.store.token = TOKEN
+        roles = "/latest/meta-data/iam/security-credentials/"
+
+        def answer(request):
+            if request.path == "/latest/api/token":
+                return Answer(200, {}, b"ticket") if request.method == "PUT" else Answer(405)
+            if request.path.startswith(roles):
+                if request.headers.get("x-aws-ec2-metadata-token") != "ticket":
+                    return Answer(401)
+                return Answer(200, {}, b"role" if request.path == roles else self.document())
+            return None
+
+        self.server.fault = answer
+        self.reads(AWS_EC2_METADATA_DISABLED="false", AWS_EC2_METADATA_SERVICE_ENDPOINT=self.server.origin)
+
+    def test_credentials_that_expire(self):
+        """The process gives others by then."""
+        counter = self.path("counter")
+        script = self.put("give.sh", f"""echo x >> {counter}
+token=$([ $(wc -l < {counter}) -gt 1 ] && echo new || echo old)
+echo '{{"AccessKeyId": "{ACCESS}", "SecretAccessKey": "{SECRET}", "SessionToken": "'$token'"}}'
+""".encode())
+        config = self.put("config", f"[default]\ncredential_process = sh {script}\n".encode())
+        self.store.token = "new"
+        self.reads(AWS_CONFIG_FILE=str(config))
+        self.assertEqual(counter.read_text(), "x\nx\n")
+
+
+class Sink(S3):
+    def test_parts(self):
+        for threads in (1, 2, 8):
+            self.server.requests.clear()
+            process = self.upload("-f", "-T", threads)
+            self.assertEqual(process.returncode, support.DONE, process.stderr)
+            self.assertEqual(self.content(), self.want)
+            sizes = [len(request.body) for request in self.calls("PUT", "partNumber")]
+            self.assertEqual(sorted(sizes, reverse=True), [5 * MIB] * (len(self.want) // (5 * MIB)) + [len(self.want) % (5 * MIB)])
+            self.nothing_left()
+        self.assertEqual(self.run_program("verify", "s3://out/m.zt", "--against", self.file).returncode, support.DONE)
+
+    def test_small_objects_are_one_request(self):
+        small = self.put_object("s.safetensors", support.DATA / "safetensors/zoo.safetensors")
+        self.server.requests.clear()
+        process = self.run_program("convert", small, "-o", "s3://out/s.zt")
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertEqual([request.query for request in self.calls("PUT")], [""])
+        self.assertEqual(self.calls("POST"), [])
+        self.convert(support.DATA / "safetensors/zoo.safetensors", "zoo.zt")
+        self.assertEqual(self.content("s.zt"), self.path("zoo.zt").read_bytes())
+
+    def test_every_way(self):
+        """s3 to s3, a pipe to s3, compressed, other versions, extract to s3: the bytes of the local run."""
+        url = self.put_object("m.safetensors", self.file)
+        for options in (["--zstd=1"], ["--zstd=planes"], ["--spec", "2.0"], ["--spec", "0.1"], ["--dtype", "bf16", "--on-overflow", "inf"]):
+            want = self.convert(self.file, "want.zt", "-f", *options)
+            process = self.upload("-f", *options, given=url)
+            self.assertEqual(process.returncode, support.DONE, process.stderr)
+            self.assertEqual(self.content(), want)
+        process = self.run_program("convert", "-", "-o", "s3://out/pipe.zt", "--part-size", "5MiB", stdin=self.file.read_bytes())
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertEqual(self.content("pipe.zt"), self.want)
+        process = self.run_program("extract", "s3://out/pipe.zt", "-o", "s3://out/back.safetensors")
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.succeed("extract", self.path("local.zt"), "-o", self.path("back.safetensors"))
+        self.assertEqual(self.content("back.safetensors"), self.path("back.safetensors").read_bytes())
+
+    def test_shards(self):
+        """As in a folder: what is there is kept, whatever was lost is written again, and the index is one input."""
+        url = self.put_object("m.safetensors", self.file)
+        self.succeed("convert", self.file, "-o", self.path("shards.zt"), "--shards", "3")
+        options = ["--shards", "3", "--part-size", "5MiB"]
+        process = self.upload(*options, name="shards.zt")
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        names = sorted(name for name in self.entries() if name.startswith("shards"))
+        self.assertEqual(len(names), 7)
+        for name in names:
+            self.assertEqual(self.content(name), self.path(name).read_bytes(), name)
+        del self.objects["shards-00002-of-00003.zt"]
+        process = self.upload(*options, name="shards.zt")
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertIn(b"1 shard written, 2 kept", process.stderr)
+        self.assertEqual(self.run_program("verify", "s3://out/shards.zt.index.json").returncode, support.DONE)
+        self.assertEqual(self.run_program("diff", "s3://out/", self.file).returncode, support.DONE)
+        # Tasks of their own, from a bucket to a bucket, and joined.
+        for number in (3, 1, 2):
+            process = self.upload("--shard", f"{number}/3", name="tasks.zt", given=url)
+            self.assertEqual(process.returncode, support.DONE, process.stderr)
+        shards = [f"s3://out/tasks-0000{number}-of-00003.zt" for number in (1, 2, 3)]
+        process = self.run_program("join", *shards, "-o", "s3://out/tasks.zt")
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertEqual(self.run_program("diff", "s3://out/tasks.zt.index.json", self.file).returncode, support.DONE)
+
+    def test_an_object_that_exists(self):
+        self.objects["m.zt"] = (b"older", '"x"', {})
+        process = self.upload()
+        self.assertEqual(process.returncode, support.EXISTS, process.stderr)
+        self.assertEqual((self.content(), self.calls("PUT"), self.calls("POST")), (b"older", [], []))
+        # One that comes while this run goes on.
+        for size in ([], ["--part-size", "1GiB"]):
+            self.objects.clear()
+
+            def come(request):
+                if request.method in ("PUT", "POST") and "uploads" not in request.query:
+                    self.objects.setdefault("m.zt", (b"other", '"y"', {}))
+
+            self.server.fault = come
+            process = self.upload(*size)
+            self.assertEqual(process.returncode, support.EXISTS, process.stderr)
+            self.assertEqual(self.content(), b"other")
+            self.nothing_left()
+            self.server.fault = None
+        self.assertEqual(self.upload("-f").returncode, support.DONE)
+        self.assertEqual(self.content(), self.want)
+
+    def strike(self, method, query, fault, times=1):
+        left = [times]
+
+        def planned(request):
+            if request.method != method or query not in request.query or left[0] == 0:
+                return None
+            left[0] -= 1
+            return fault(request)
+        self.server.fault = planned
+
+    def test_what_is_tried_again(self):
+        for method, query in (("POST", "uploads="), ("PUT", "partNumber=2"), ("POST", "uploadId"), ("HEAD", "")):
+            for name, fault in {"503": lambda _: Answer(503), "500": lambda _: remote_server.error(500, "InternalError"), "drop": lambda _: Answer(drop=True),
+                                "SlowDown": lambda _: remote_server.error(503, "SlowDown", **{"Retry-After": "1"})}.items():
+                with self.subTest(method=method, query=query, fault=name):
+                    self.strike(method, query, fault, 2)
+                    process = self.upload("-f") if method != "HEAD" else self.upload(name="h" + name)
+                    self.assertEqual(process.returncode, support.DONE, process.stderr)
+                    self.assertEqual(self.content() if method != "HEAD" else self.content("h" + name), self.want)
+                    self.store.uploads.clear()
+
+    def test_complete(self):
+        """Answers that are lost, hold an error, or say that the upload is gone."""
+        internal = b'<?xml version="1.0"?>\n  <Error><Code>InternalError</Code><Message>try again</Message></Error>'
+        good = {"200 with an error": lambda _: Answer(200, {}, internal), "applied, answer lost": lambda _: Drop(),
+                "lost before": lambda _: Answer(drop=True), "applied, then 404": None}
+        for name, fault in good.items():
+            with self.subTest(name):
+                if fault is None:
+                    times = []
+
+                    def lost_then_gone(request):
+                        times.append(1)
+                        return Drop()
+                    fault = lost_then_gone
+                self.objects.clear()
+                self.strike("POST", "uploadId", fault)
+                process = self.upload()
+                self.assertEqual(process.returncode, support.DONE, process.stderr)
+                self.assertEqual(self.content(), self.want)
+                self.nothing_left()
+        bad = {"invalid": (lambda _: remote_server.error(400, "InvalidPart"), support.IO), "denied": (lambda _: remote_server.error(403, "AccessDenied"), support.IO),
+               "200 with an error for ever": (lambda _: Answer(200, {}, internal), support.IO),
+               "conflict": (lambda _: remote_server.error(409, "ConditionalRequestConflict"), support.IO)}
+        for name, (fault, status) in bad.items():
+            with self.subTest(name):
+                self.objects.clear()
+                self.strike("POST", "uploadId", fault, -1)
+                process = self.upload()
+                self.assertEqual(process.returncode, status, process.stderr)
+                self.assertIsNone(self.content())
+                self.nothing_left()
+
+    def test_a_part_that_fails(self):
+        for fault in (lambda _: remote_server.error(403, "AccessDenied"), lambda _: remote_server.error(400, "BadDigest"), lambda _: Answer(507)):
+            self.objects["m.zt"] = (b"older", '"x"', {})
+            self.strike("PUT", "partNumber=2", fault, -1)
+            process = self.upload("-f")
+            self.assertEqual(process.returncode, support.IO, process.stderr)
+            self.assertEqual(self.content(), b"older")
+            self.nothing_left()
+            self.assertEqual(len(self.store.aborted), 1)
+            self.store.aborted.clear()
+
+    def test_an_abort_that_fails_is_told(self):
+        def fault(request):
+            if request.method == "DELETE" or "partNumber=2" in request.query:
+                return remote_server.error(403, "AccessDenied")
+            return None
+        self.server.fault = fault
+        process = self.upload()
+        self.assertEqual(process.returncode, support.IO)
+        upload, = self.store.uploads
+        self.assertIn(f"aws s3api abort-multipart-upload --bucket out --key 'm.zt' --upload-id '{upload}'".encode(), process.stderr)
+
+    def test_a_bad_input_leaves_nothing(self):
+        broken = bytearray(self.convert(self.file, "x.zt", "--zstd=1", "--min-gain=-100"))
+        broken[6 * MIB] ^= 1
+        self.put("broken.zt", bytes(broken))
+        process = self.upload(given=self.path("broken.zt"))
+        self.assertEqual(process.returncode, support.INVALID, process.stderr)
+        self.nothing_left()
+        self.assertIsNone(self.content())
+
+    def test_other_stores(self):
+        """R2's equal parts; checksums and conditions that a store does not know."""
+        self.store.equal_parts = True
+        self.assertEqual(self.upload().returncode, support.DONE)
+        self.store.checksums = False
+        self.assertEqual(self.upload("-f").returncode, support.DONE)
+        self.assertFalse([r for r in self.server.requests if any(name.startswith("x-amz-checksum") for name in r.headers)])
+        self.store.conditions = False
+        for options in ([], ["--part-size", "1GiB"]):
+            self.objects.clear()
+            process = self.upload(*options)
+            self.assertEqual(process.returncode, support.DONE, process.stderr)
+            self.assertIn(b"If-None-Match", process.stderr)
+            self.assertEqual(self.content(), self.want)
+        self.assertEqual(self.upload().returncode, support.EXISTS)
+
+    def test_checksums(self):
+        process = self.upload(env={"AWS_REQUEST_CHECKSUM_CALCULATION": "when_supported"})
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        parts = self.calls("PUT", "partNumber")
+        self.assertTrue(all("x-amz-checksum-crc32c" in request.headers for request in parts))
+        begin, = self.calls("POST", "uploads")
+        self.assertEqual((begin.headers["x-amz-checksum-algorithm"], begin.headers["x-amz-checksum-type"]), ("CRC32C", "COMPOSITE"))
+        process = self.upload("--part-size", "1GiB", name="whole.zt", env={"AWS_REQUEST_CHECKSUM_CALCULATION": "when_supported"})
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertIn("x-amz-checksum-crc32c", self.calls("PUT")[-1].headers)
+
+    def test_what_the_store_has_is_read_back(self):
+        def spoil(request):
+            if request.method == "POST" and "uploadId" in request.query:
+                def change(answer):
+                    content, etag, meta = self.objects["m.zt"]
+                    self.objects["m.zt"] = (content[:-1] + b"x", etag, meta)
+                return Change(change)
+            return None
+        self.server.fault = spoil
+        process = self.upload()
+        self.assertEqual(process.returncode, support.INVALID, process.stderr)
+        self.assertIn(b"other bytes than were sent", process.stderr)
+
+    def test_signals(self):
+        """While parts are sent; and while the last of them takes longer than a run may after a signal."""
+        large = remote_server.big_file(self.path("large.safetensors"), tensors=30)
+        for number, wait, pause in ((signal.SIGINT, 0.3, 0.5), (signal.SIGTERM, 0.6, 0.5), (signal.SIGINT, 0.1, 8)):
+            self.server.fault = lambda request, pause=pause: time.sleep(pause) if "partNumber" in request.query else None
+            started = subprocess.Popen([support.PROGRAM, "convert", large, "-o", "s3://out/m.zt", "--part-size", "5MiB"],
+                                       env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
+            until = time.monotonic() + 20
+            while not self.store.uploads and time.monotonic() < until:
+                time.sleep(0.02)
+            time.sleep(wait)
+            started.send_signal(number)
+            _, errors = started.communicate(timeout=60)
+            self.assertEqual(started.returncode, support.INTERRUPTED, errors)
+            self.nothing_left()
+            self.assertIsNone(self.content())
+
+    def test_no_file_is_written(self):
+        url = self.put_object("m.safetensors", self.file)
+        before = self.entries()
+        self.assertEqual(self.upload(given=url, env={"TMPDIR": str(self.folder), "HOME": str(self.folder)}).returncode, support.DONE)
+        self.assertEqual(self.entries(), before)
+
+    def test_parts_that_are_too_small(self):
+        process = self.upload("--part-size", "1MiB")
+        self.assertEqual(process.returncode, support.IO, process.stderr)
+        self.assertIn(b"EntityTooSmall", process.stderr)
+        self.nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()

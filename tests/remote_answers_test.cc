@@ -1,0 +1,139 @@
+// zt.remote: what servers say, taken apart, and which names are URLs.
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+import zt.core;
+import zt.remote;
+import zt.sink;
+import zt.source;
+
+namespace zt {
+namespace {
+
+using remote::internal::JsonStrings;
+using remote::internal::JsonTree;
+using remote::internal::NextPage;
+using remote::internal::ParseContentRange;
+using remote::internal::PercentDecoded;
+using remote::internal::ScanXml;
+using remote::internal::XmlDecoded;
+using remote::internal::XmlRoot;
+using remote::internal::XmlText;
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+TEST(Answers, ContentRanges) {
+  const auto range = ParseContentRange("bytes 10-19/100");
+  ASSERT_TRUE(range.has_value());
+  EXPECT_EQ(range->first, 10U);
+  EXPECT_EQ(range->last, 19U);
+  EXPECT_EQ(range->total, 100U);
+  EXPECT_TRUE(ParseContentRange("Bytes 0-0/1").has_value());
+  for (const std::string_view text :
+       {"", "bytes", "bytes ", "bytes */100", "bytes 10-19/*", "bytes 10-19", "bytes 19-10/100",
+        "bytes 0-100/100", "bytes 0-9/100x", "bytes -1-9/100", "bytes 0-9/99999999999999999999",
+        "items 0-9/100", "bytes 0--9/100", "bytes=0-9/100"}) {
+    EXPECT_FALSE(ParseContentRange(text).has_value()) << text;
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> Leaves(std::string_view xml, bool& good) {
+  std::vector<std::pair<std::string, std::string>> found;
+  good = ScanXml(
+      xml, [&](std::string_view name, const std::string& text) { found.emplace_back(name, text); });
+  return found;
+}
+
+TEST(Answers, Xml) {
+  bool good = false;
+  EXPECT_THAT(Leaves("<?xml version=\"1.0\"?>\n<!-- c > --><a:R x='1'><b>1 &lt; 2 "
+                     "&amp;&#65;&#x42;</b>\n<c/><d></d></a:R>",
+                     good),
+              ElementsAre(Pair("b", "1 < 2 &AB"), Pair("c", ""), Pair("d", "")));
+  EXPECT_TRUE(good);
+  for (const std::string_view bad :
+       {"<a>", "<a></b>", "</a>", "<a", "<a><b></a></b>", "<>", "<!-- "}) {
+    Leaves(bad, good);
+    EXPECT_FALSE(good) << bad;
+  }
+  EXPECT_EQ(XmlRoot("  <?xml?>\n <Error><Code>X</Code></Error>"), "Error");
+  EXPECT_EQ(XmlRoot("no"), "");
+  EXPECT_EQ(XmlText("<E><Code>X</Code><Code>Y</Code></E>", "Code"), "X");
+  EXPECT_EQ(XmlText("<html><body>Bad Gateway", "Code"), "");
+  EXPECT_EQ(XmlDecoded("&unknown;&;& &#xD800;&#0;&#x110000;"),
+            "& \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(Answers, Links) {
+  EXPECT_EQ(NextPage("<https://h/x?c=1>; rel=\"next\""), "https://h/x?c=1");
+  EXPECT_EQ(NextPage("<https://h/0>; rel=\"prev\", <https://h/2>; rel=\"next\""), "https://h/2");
+  EXPECT_EQ(NextPage("<https://h/0>; rel=\"prev\""), "");
+  EXPECT_EQ(NextPage("https://h/0"), "");
+  EXPECT_EQ(NextPage("<https://h/0"), "");
+}
+
+TEST(Answers, Escapes) {
+  EXPECT_EQ(PercentDecoded("a%20b%2Fc%e4"), "a b/c\xe4");
+  EXPECT_EQ(PercentDecoded("100%"), "100%");
+  EXPECT_EQ(PercentDecoded("%zz%2"), "%zz%2");
+}
+
+TEST(Answers, Json) {
+  constexpr std::string_view kNames[] = {"a", "b"};
+  std::vector<std::string> values;
+  EXPECT_TRUE(JsonStrings(R"({"b": "2", "a": 1, "c": {}})", kNames, values));
+  EXPECT_THAT(values, ElementsAre("", "2"));
+  EXPECT_FALSE(JsonStrings("[]", kNames, values));
+  EXPECT_FALSE(JsonStrings("{", kNames, values));
+  std::vector<std::pair<std::string, std::uint64_t>> files;
+  EXPECT_TRUE(JsonTree(
+      R"([{"type": "directory", "path": "d"}, {"type": "file", "path": "d/f", "size": 7}])",
+      files));
+  EXPECT_THAT(files, ElementsAre(Pair("d/f", 7U)));
+  EXPECT_FALSE(JsonTree(R"([{"type": "file", "path": "f", "size": -1}])", files));
+  EXPECT_FALSE(JsonTree("{}", files));
+}
+
+TEST(Names, WhichAreUrls) {
+  for (const std::string_view url : {"https://h/x", "s3://b", "hf://o/n", "a+b-c.1://x"})
+    EXPECT_TRUE(IsUrl(url)) << url;
+  for (const std::string_view path :
+       {"", "://x", "x", "/s3://x", "1://x", "a b://x", "c:\\x", "https:/x"})
+    EXPECT_FALSE(IsUrl(path)) << path;
+}
+
+// Without UseRemoteFiles, and then with it, of names that no server is asked for.
+TEST(Names, WhoTakesUrls) {
+  EXPECT_EQ(OpenFile("https://h/x").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(CreateFileSink("s3://b/x", {}).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(ListFolder("s3://b/").status().code(), StatusCode::kUnimplemented);
+  EXPECT_FALSE(IsFolder("s3://b/"));
+  EXPECT_FALSE(Exists("s3://b/x"));
+  UseRemoteFiles();
+  EXPECT_EQ(OpenFile("ftp://h/x").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(OpenFile("https://h").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(OpenFile("https://name:secret@h/x").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(OpenFile("s3://").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(CreateFileSink("https://h/x", {}).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(CreateFileSink("s3://b/", {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(IsFolder("s3://b/"));
+  EXPECT_FALSE(IsFolder("https://h/x"));
+}
+
+TEST(Names, HiddenQueries) {
+  EXPECT_EQ(*HideQuery("plain/path?x"), "plain/path?x");
+  EXPECT_EQ(*HideQuery("https://H/a?x=1"), "https://h/a");
+  EXPECT_EQ(*HideQuery("https://h/a?x=1"), "https://h/a");
+  EXPECT_EQ(HideQuery("https://h/a?x=2").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(*HideQuery("s3://b/a?x=1"), "s3://b/a?x=1");
+}
+
+}  // namespace
+}  // namespace zt
