@@ -1,160 +1,415 @@
 // reader.cc — the C interface: reading.
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "capi/status.h"
 #include "ztstream/c.h"
+#include "ztstream/status_macros.h"
 
 import zt;
+import zt.capi;
+import zt.cli;
 
 using zt::capi::Guard;
+using zt::capi::Input;
+using zt::capi::Null;
 using zt::capi::Report;
+using zt::capi::Watch;
 
 struct zts_reader {
-  std::unique_ptr<zt::Reader> reader;
+  std::atomic<int> users = 1;
+  std::unique_ptr<Input> input;
+  std::vector<std::size_t> first;  // component of each object among all, and how many there are
+  std::string format, version;
+  mutable zt::capi::Mappings mappings;
 };
 
 namespace {
 
-// What a caller asks for that is not there. The reader's own errors name the file and the tensor already.
+// What a caller asks for that is not there, or must not be null.
 zts_status Fault(const zts_reader* reader, const zt::Status& status) {
-  return Report(zt::WithFile(status, reader->reader->path()));
+  return Report(zt::WithFile(status, reader->input->name()));
 }
 
-// The id of a component that is there.
-zt::StatusOr<zt::ComponentId> Find(const zts_reader* reader, std::size_t index,
-                                   std::size_t component) {
-  const auto& objects = reader->reader->manifest().objects;
-  if (index >= objects.size()) {
-    return zt::InvalidArgument("there is no object number " + std::to_string(index));
-  }
-  if (component >= objects[index].components.size()) {
-    return zt::WithTensor(
-        zt::InvalidArgument("there is no component number " + std::to_string(component)),
-        objects[index].name);
-  }
-  return zt::ComponentId{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(component)};
+zts_status NoObject(const zts_reader* reader, std::size_t index) {
+  return Fault(reader, zt::InvalidArgument("there is no object number " + std::to_string(index)));
 }
 
-// The value of an attribute of the file as `as` makes it of a zt::Value: an optional, empty where it is of another kind.
+zt::ComponentId Id(std::size_t object, std::size_t component) {
+  return {static_cast<std::uint32_t>(object), static_cast<std::uint32_t>(component)};
+}
+
+// ZTS_OK where there is such a component.
+zts_status Check(const zts_reader* reader, std::size_t object, std::size_t component) {
+  if (object >= reader->input->size()) return NoObject(reader, object);
+  const auto view = reader->input->object(static_cast<std::uint32_t>(object));
+  if (component < view.components) return ZTS_OK;
+  return Fault(reader, zt::WithTensor(zt::InvalidArgument("there is no component number " +
+                                                          std::to_string(component)),
+                                      *view.name));
+}
+
+zts_status CheckCount(const zts_reader* reader, std::size_t first, std::size_t count,
+                      std::size_t all, const char* what) {
+  if (first <= all && count <= all - first) return ZTS_OK;
+  return Fault(reader, zt::InvalidArgument("there are " + std::to_string(all) + " " + what));
+}
+
+// What people call the type of an object, as `inspect` does.
+const char* TypeOf(const zts_reader* reader, const zt::capi::ObjectView& object,
+                   std::size_t index) {
+  if (object.format == "dense" && object.components > 0) {
+    return reader->input->component(Id(index, 0)).dtype.data();
+  }
+  std::string_view name = object.format;
+  if (name.starts_with("gguf.")) name.remove_prefix(5);
+  const std::size_t version = name.find('/');
+  return version == name.npos ? name.data() : reader->input->Keep(name.substr(0, version)).data();
+}
+
+zts_object Describe(const zts_reader* reader, std::size_t index) {
+  const auto object = reader->input->object(static_cast<std::uint32_t>(index));
+  return {.name = object.name->c_str(),
+          .name_bytes = object.name->size(),
+          .format = object.format.data(),
+          .type = TypeOf(reader, object, index),
+          .shape = object.shape.empty() ? nullptr : object.shape.data(),
+          .rank = object.shape.size(),
+          .components = object.components,
+          .first_component = reader->first[index]};
+}
+
+zts_component DescribeComponent(const zts_reader* reader, std::size_t object,
+                                std::size_t component) {
+  const auto view = reader->input->component(Id(object, component));
+  return {.object = object,
+          .role = view.role.data(),
+          .dtype = view.dtype.data(),
+          .storage = view.storage.data(),
+          .encoding = view.encoding.data(),
+          .digest = view.digest.data(),
+          .file = view.file.data(),
+          .offset = view.offset,
+          .length = view.length,
+          .bytes = view.bytes,
+          .unreadable = view.unreadable.data(),
+          .mappable = view.mappable ? 1 : 0};
+}
+
+// What zts_reader_options say.
+struct InputArgs {
+  zt::InputOptions options;
+  std::string format;  // or empty: by content
+};
+
+zt::StatusOr<InputArgs> Options(const zts_reader_options* given) {
+  zts_reader_options chosen;
+  zts_reader_options_init(&chosen, sizeof chosen);
+  if (!zt::capi::Take(given, chosen)) {
+    return zt::InvalidArgument("the options were not filled by zts_reader_options_init");
+  }
+  InputArgs args;
+  if (chosen.format != nullptr) args.format = chosen.format;
+  const auto formats = zt::cli::InputFormats();
+  if (!args.format.empty() && std::ranges::find(formats, args.format) == formats.end()) {
+    return zt::InvalidArgument("no such format: " + zt::Quote(args.format));
+  }
+  if (chosen.npy_void != nullptr) {
+    args.options.void_type = zt::cli::FindTypeName(chosen.npy_void);
+    if (!args.options.void_type) {
+      return zt::InvalidArgument("npy_void: " + zt::Quote(chosen.npy_void) + " is not a type");
+    }
+  }
+  args.options.follow_links = chosen.follow_links != 0;
+  args.options.keep_sparse = chosen.keep_sparse != 0;
+  args.options.memory_limit = chosen.memory_bytes;
+  return args;
+}
+
+// Opens by `open`, which is given the options. `name` is the file in errors.
+template <typename Open>
+zts_status OpenBy(std::string_view name, const zts_reader_options* given, zts_reader** out,
+                  Open&& open) {
+  return Guard([&] {
+    const auto options = Options(given);
+    if (!options.ok()) return Report(options.status());
+    auto input = open(*options);
+    if (!input.ok()) return Report(zt::WithFile(input.status(), name));
+    auto reader = std::make_unique<zts_reader>();
+    reader->input = *std::move(input);
+    reader->format = reader->input->format();
+    reader->version = reader->input->version();
+    reader->first.reserve(reader->input->size() + 1);
+    std::size_t components = 0;
+    for (std::size_t i = 0; i < reader->input->size(); ++i) {
+      reader->first.push_back(components);
+      components += reader->input->object(static_cast<std::uint32_t>(i)).components;
+    }
+    reader->first.push_back(components);
+    *out = reader.release();
+    return ZTS_OK;
+  });
+}
+
+// The program's name for standard input is a file like others here.
+std::string AsPath(const char* path) { return std::string_view(path) == "-" ? "./-" : path; }
+
+// The attribute of the file under `key`, as `as` makes it of a zt::Value: an optional, empty where it is of another kind.
 template <typename T, typename As>
 zts_status Get(const zts_reader* reader, const char* key, const char* kind, T* out, As&& as) {
+  if (reader == nullptr) return Null("reader");
+  if (key == nullptr) return Null("key");
+  if (out == nullptr) return Null("value");
   return Guard([&] {
-    if (auto status = zt::capi::NotNull(key, "key"); !status.ok()) return Fault(reader, status);
-    for (const auto& [name, value] : reader->reader->manifest().attributes) {
-      if (name != key) continue;
-      const auto got = as(value);
-      if (!got) {
-        return Fault(reader,
-                     zt::InvalidArgument("attribute " + zt::Quote(key) + " is not " + kind));
-      }
-      *out = *got;
-      return ZTS_OK;
+    const zt::Value* const held = zt::FindMember(reader->input->attributes(), key);
+    if (held == nullptr) {
+      Fault(reader, zt::InvalidArgument("there is no attribute " + zt::Quote(key)));
+      return ZTS_NOT_FOUND;
     }
-    return Fault(reader, zt::InvalidArgument("there is no attribute " + zt::Quote(key)));
+    const auto got = as(*held);
+    if (!got) {
+      return Fault(reader, zt::InvalidArgument("attribute " + zt::Quote(key) + " is not " + kind));
+    }
+    *out = *got;
+    return ZTS_OK;
   });
+}
+
+// What calls `release`, where there is one, when nobody has it any more.
+std::shared_ptr<void> Released(void (*release)(void* user), void* user) {
+  return {user, [release](void* held) {
+            if (release != nullptr) release(held);
+          }};
+}
+
+// Runs a long call with the threads and the progress function that were asked for.
+template <typename Body>
+zts_status Long(const zts_call* given, Body&& body) {
+  zts_call call;
+  zts_call_init(&call, sizeof call);
+  if (!zt::capi::Take(given, call)) {
+    return zt::capi::Fail(ZTS_INVALID_ARGUMENT, "the call was not filled by zts_call_init");
+  }
+  if (call.threads > zt::kMaxThreads) {
+    return zt::capi::Fail(ZTS_INVALID_ARGUMENT, "there are more threads than may be asked for");
+  }
+  Watch watch;
+  std::function<bool()> poll;
+  if (call.progress != nullptr) {
+    poll = [&] { return call.progress(watch.done, watch.total, call.user) == 0; };
+  }
+  return Report(zt::capi::RunWatched(
+      poll, [&] { watch.cancelled = true; }, [&] { return body(call.threads, watch); }));
 }
 
 }  // namespace
 
 extern "C" {
 
-zts_status zts_reader_open(const char* path, zts_reader** out) {
-  return Guard([&] {
-    *out = nullptr;
-    if (auto status = zt::capi::NotNull(path, "path"); !status.ok()) return Report(status);
-    auto reader = zt::Reader::Open(std::string(path));
-    if (!reader.ok()) return Report(reader.status());
-    *out = new zts_reader{*std::move(reader)};
-    return ZTS_OK;
+void zts_reader_options_init(zts_reader_options* options, std::size_t size) {
+  zts_reader_options defaults = {};
+  defaults.size = size;
+  defaults.memory_bytes = zt::InputOptions().memory_limit;
+  if (options != nullptr) zt::capi::Give(defaults, options, size);
+}
+
+zts_status zts_reader_open(const char* path, const zts_reader_options* options, zts_reader** out) {
+  if (out == nullptr) return Null("reader");
+  *out = nullptr;
+  if (path == nullptr) return Null("path");
+  return OpenBy(path, options, out, [&](const InputArgs& args) {
+    return zt::capi::OpenPaths({AsPath(path)}, args.options, args.format);
   });
 }
 
-void zts_reader_free(zts_reader* reader) { delete reader; }
+zts_status zts_reader_open_all(const char* const* paths, std::size_t count,
+                               const zts_reader_options* options, zts_reader** out) {
+  if (out == nullptr) return Null("reader");
+  *out = nullptr;
+  if (paths == nullptr) return Null("paths");
+  if (count == 0) return zt::capi::Fail(ZTS_INVALID_ARGUMENT, "no path is given");
+  for (std::size_t i = 0; i < count; ++i) {
+    if (paths[i] == nullptr) return Null("path");
+  }
+  return OpenBy(paths[0], options, out, [&](const InputArgs& args) {
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < count; ++i) all.push_back(AsPath(paths[i]));
+    return zt::capi::OpenPaths(all, args.options, args.format);
+  });
+}
+
+zts_status zts_reader_open_memory(const void* data, std::uint64_t bytes, const char* name,
+                                  void (*release)(void* user), void* user,
+                                  const zts_reader_options* options, zts_reader** out) {
+  return Guard([&] {
+    const std::shared_ptr<void> kept = Released(release, user);
+    if (out == nullptr) return Null("reader");
+    *out = nullptr;
+    if (data == nullptr && bytes != 0) return Null("data");
+    const char* const called = name == nullptr ? "memory" : name;
+    return OpenBy(called, options, out, [&](const InputArgs& args) {
+      const std::span all(static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes));
+      return zt::capi::OpenBytes(zt::capi::Keeping(zt::MemoryBytes(all, called), kept),
+                                 args.options, args.format);
+    });
+  });
+}
+
+zts_status zts_reader_open_fd(int fd, const char* name, const zts_reader_options* options,
+                              zts_reader** out) {
+  if (out == nullptr) return Null("reader");
+  *out = nullptr;
+  const std::string called = name == nullptr ? "descriptor" : name;
+  return OpenBy(called, options, out,
+                [&](const InputArgs& args) -> zt::StatusOr<std::unique_ptr<Input>> {
+                  auto bytes = zt::OpenDescriptor(fd, called);
+                  if (!bytes.ok()) return bytes.status();
+                  return zt::capi::OpenBytes(*std::move(bytes), args.options, args.format);
+                });
+}
+
+zts_status zts_reader_open_source(const zts_source* given, const zts_reader_options* options,
+                                  zts_reader** out) {
+  if (given == nullptr) return Null("source");
+  zts_source source = {};
+  if (!zt::capi::Take(given, source)) {
+    return zt::capi::Fail(ZTS_INVALID_ARGUMENT, "zts_source.size is not set");
+  }
+  return Guard([&] {
+    const std::shared_ptr<void> kept = Released(source.release, source.user);
+    if (out == nullptr) return Null("reader");
+    *out = nullptr;
+    if (source.read_at == nullptr) return Null("read_at");
+    const std::string called = source.name == nullptr ? "source" : source.name;
+    return OpenBy(called, options, out, [&](const InputArgs& args) {
+      auto bytes = zt::capi::CalledBytes(
+          called, source.bytes,
+          [read = source.read_at, user = source.user](std::uint64_t at, std::span<std::byte> to) {
+            return read(at, to.data(), to.size(), user);
+          });
+      return zt::capi::OpenBytes(zt::capi::Keeping(std::move(bytes), kept), args.options,
+                                 args.format);
+    });
+  });
+}
+
+void zts_reader_retain(zts_reader* reader) {
+  if (reader != nullptr) ++reader->users;
+}
+
+void zts_reader_free(zts_reader* reader) {
+  if (reader != nullptr && --reader->users == 0) delete reader;
+}
+
+const char* zts_reader_format(const zts_reader* reader) {
+  return reader == nullptr ? "" : reader->format.c_str();
+}
+
+const char* zts_reader_version(const zts_reader* reader) {
+  return reader == nullptr ? "" : reader->version.c_str();
+}
+
+const char* zts_reader_warning(const zts_reader* reader, std::size_t index) {
+  if (reader == nullptr || index >= reader->input->warnings().size()) return nullptr;
+  return reader->input->warnings()[index].c_str();
+}
 
 std::size_t zts_reader_count(const zts_reader* reader) {
-  return reader->reader->manifest().objects.size();
+  return reader == nullptr ? 0 : reader->input->size();
 }
 
-zts_status zts_reader_object(const zts_reader* reader, std::size_t index, zts_object* out) {
+std::size_t zts_reader_component_count(const zts_reader* reader) {
+  return reader == nullptr ? 0 : reader->first.back();
+}
+
+zts_status zts_reader_objects(const zts_reader* reader, std::size_t first, std::size_t count,
+                              zts_object* objects, std::size_t size) {
+  if (reader == nullptr) return Null("reader");
+  if (objects == nullptr && count != 0) return Null("objects");
   return Guard([&] {
-    const auto& objects = reader->reader->manifest().objects;
-    if (index >= objects.size()) return Fault(reader, Find(reader, index, 0).status());
-    const zt::StoredObject& object = objects[index];
-    *out = {object.name.c_str(), object.format.c_str(), object.shape.data(), object.shape.size(),
-            object.components.size()};
+    const zts_status there = CheckCount(reader, first, count, reader->input->size(), "objects");
+    if (there != ZTS_OK) return there;
+    for (std::size_t i = 0; i < count; ++i) {
+      zt::capi::Give(Describe(reader, first + i), reinterpret_cast<char*>(objects) + i * size,
+                     size);
+    }
     return ZTS_OK;
   });
 }
 
-zts_status zts_reader_find(const zts_reader* reader, const char* name, std::size_t* index) {
+zts_status zts_reader_components(const zts_reader* reader, std::size_t first, std::size_t count,
+                                 zts_component* components, std::size_t size) {
+  if (reader == nullptr) return Null("reader");
+  if (components == nullptr && count != 0) return Null("components");
   return Guard([&] {
-    if (auto status = zt::capi::NotNull(name, "the tensor's name"); !status.ok()) {
-      return Fault(reader, status);
+    const auto& begins = reader->first;
+    const zts_status there = CheckCount(reader, first, count, begins.back(), "components");
+    if (there != ZTS_OK || count == 0) return there;
+    std::size_t object = std::ranges::upper_bound(begins, first) - begins.begin() - 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      while (begins[object + 1] <= first + i) ++object;
+      zt::capi::Give(DescribeComponent(reader, object, first + i - begins[object]),
+                     reinterpret_cast<char*>(components) + i * size, size);
     }
-    const auto found = reader->reader->Find(name);
+    return ZTS_OK;
+  });
+}
+
+zts_status zts_reader_find(const zts_reader* reader, const char* name, std::size_t name_bytes,
+                           std::size_t* object) {
+  if (reader == nullptr) return Null("reader");
+  if (name == nullptr) return Null("name");
+  if (object == nullptr) return Null("object");
+  return Guard([&] {
+    const std::string_view wanted = zt::capi::Text(name, name_bytes);
+    const auto found = reader->input->Find(wanted);
     if (!found) {
-      return Fault(reader, zt::InvalidArgument("there is no tensor " + zt::Quote(name)));
+      Fault(reader, zt::InvalidArgument("there is no tensor " + zt::Quote(wanted)));
+      return ZTS_NOT_FOUND;
     }
-    *index = *found;
+    *object = *found;
     return ZTS_OK;
   });
 }
 
-zts_status zts_reader_component(const zts_reader* reader, std::size_t index, std::size_t component,
-                                zts_component* out) {
+zts_status zts_reader_attributes(const zts_reader* reader, std::size_t object, char** json) {
+  if (json == nullptr) return Null("json");
+  *json = nullptr;
+  if (reader == nullptr) return Null("reader");
   return Guard([&] {
-    const auto id = Find(reader, index, component);
-    if (!id.ok()) return Fault(reader, id.status());
-    const auto bytes = reader->reader->DecodedBytes(*id);
-    if (!bytes.ok()) return Report(bytes.status());
-    const zt::StoredComponent& stored = reader->reader->component(*id);
-    *out = {stored.role.c_str(),
-            zt::Name(stored.element).data(),
-            zt::Name(stored.element.dtype).data(),
-            zt::Name(stored.encoding).data(),
-            stored.digest.c_str(),
-            stored.offset,
-            stored.length,
-            *bytes};
+    if (object != ZTS_FILE && object >= reader->input->size()) return NoObject(reader, object);
+    std::string text;
+    zt::cli::AppendAttributes(
+        object == ZTS_FILE ? reader->input->attributes()
+                           : *reader->input->object(static_cast<std::uint32_t>(object)).attributes,
+        text);
+    *json = static_cast<char*>(std::malloc(text.size() + 1));
+    if (*json == nullptr) throw std::bad_alloc();
+    std::memcpy(*json, text.c_str(), text.size() + 1);
     return ZTS_OK;
   });
 }
 
-zts_status zts_reader_read(const zts_reader* reader, std::size_t index, std::size_t component,
-                           std::uint64_t offset, void* out, std::uint64_t bytes) {
-  return Guard([&] {
-    const auto id = Find(reader, index, component);
-    if (!id.ok()) return Fault(reader, id.status());
-    const std::span<std::byte> span(static_cast<std::byte*>(out), static_cast<std::size_t>(bytes));
-    return Report(reader->reader->Read(*id, offset, span));
-  });
-}
-
-zts_status zts_reader_map(const zts_reader* reader, std::size_t index, std::size_t component,
-                          const void** data, std::uint64_t* bytes) {
-  return Guard([&] {
-    const auto id = Find(reader, index, component);
-    if (!id.ok()) return Fault(reader, id.status());
-    const auto mapped = reader->reader->Map(*id);
-    if (!mapped.ok()) return Report(mapped.status());
-    *data = mapped->data();
-    *bytes = mapped->size();
-    return ZTS_OK;
-  });
-}
-
-zts_status zts_reader_get_text(const zts_reader* reader, const char* key, const char** value) {
-  return Get(reader, key, "text", value, [](const zt::Value& held) -> std::optional<const char*> {
-    if (const std::string* text = held.AsString()) return text->c_str();
-    return std::nullopt;
-  });
+zts_status zts_reader_get_text(const zts_reader* reader, const char* key, const char** value,
+                               std::size_t* bytes) {
+  return Get(reader, key, "text", value,
+             [bytes](const zt::Value& held) -> std::optional<const char*> {
+               const std::string* const text = held.AsString();
+               if (text == nullptr) return std::nullopt;
+               if (bytes != nullptr) *bytes = text->size();
+               return text->c_str();
+             });
 }
 
 zts_status zts_reader_get_int(const zts_reader* reader, const char* key, std::int64_t* value) {
@@ -174,33 +429,119 @@ zts_status zts_reader_get_bool(const zts_reader* reader, const char* key, int* v
   });
 }
 
-zts_status zts_reader_verify(const zts_reader* reader, unsigned threads,
-                             void (*problem)(const char*, const char*, const char*, void*),
-                             void* user) {
-  return zts_reader_verify_report(reader, threads, problem, user, nullptr);
+zts_status zts_reader_read(const zts_reader* reader, std::size_t object, std::size_t component,
+                           std::uint64_t offset, void* out, std::uint64_t bytes) {
+  if (reader == nullptr) return Null("reader");
+  if (out == nullptr && bytes != 0) return Null("out");
+  return Guard([&] {
+    if (const zts_status there = Check(reader, object, component); there != ZTS_OK) return there;
+    const std::span<std::byte> span(static_cast<std::byte*>(out), static_cast<std::size_t>(bytes));
+    const zt::ComponentId id = Id(object, component);
+    return Report(reader->input->Read(id, offset, span));
+  });
 }
 
-zts_status zts_reader_verify_report(const zts_reader* reader, unsigned threads,
-                                    void (*problem)(const char*, const char*, const char*, void*),
-                                    void* user, zts_verify_report* out) {
+zts_status zts_reader_read_many(const zts_reader* reader, const zts_range* ranges,
+                                std::size_t count, std::size_t size, const zts_call* call) {
+  if (reader == nullptr) return Null("reader");
+  if (ranges == nullptr && count != 0) return Null("ranges");
   return Guard([&] {
-    const auto report = zt::Verify(*reader->reader, {.threads = threads});
-    if (!report.ok()) return Report(report.status());
-    if (out != nullptr) {
-      *out = {.objects = report->objects,
-              .components = report->components,
-              .digests = report->digests,
-              .unhashed = report->unhashed,
-              .undecodable = report->undecodable.size(),
-              .unchecked = report->unchecked.size()};
+    std::vector<zt::capi::Range> wanted;
+    wanted.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      zts_range range = {};
+      std::memcpy(&range, reinterpret_cast<const char*>(ranges) + i * size,
+                  std::min(size, sizeof range));
+      if (range.out == nullptr && range.bytes != 0) return Null("out");
+      const zts_status there = Check(reader, range.object, range.component);
+      if (there != ZTS_OK) return there;
+      wanted.push_back(
+          {Id(range.object, range.component),
+           range.offset,
+           {static_cast<std::byte*>(range.out), static_cast<std::size_t>(range.bytes)}});
     }
-    for (const zt::VerifyProblem& p : report->problems) {
-      if (problem != nullptr) {
-        problem(p.object.c_str(), p.component.c_str(), p.message.c_str(), user);
+    return Long(call, [&](unsigned threads, Watch& watch) {
+      return zt::capi::ReadMany(*reader->input, wanted, threads, watch);
+    });
+  });
+}
+
+zts_status zts_reader_map(const zts_reader* reader, std::size_t object, std::size_t component,
+                          void** data, std::uint64_t* bytes) {
+  if (reader == nullptr) return Null("reader");
+  if (data == nullptr) return Null("data");
+  if (bytes == nullptr) return Null("bytes");
+  return Guard([&] {
+    if (const zts_status there = Check(reader, object, component); there != ZTS_OK) return there;
+    const auto view = reader->input->component(Id(object, component));
+    const std::string& name = *reader->input->object(static_cast<std::uint32_t>(object)).name;
+    const auto placed = [&](const zt::Status& status) {
+      return Report(zt::WithFile(zt::WithTensor(status, name), view.file));
+    };
+    if (!view.mappable) {
+      return placed(zt::FailedPrecondition("its bytes do not lie in a file as they are"));
+    }
+    auto mapped = reader->mappings.Map(std::string(view.file), view.offset, view.length);
+    if (!mapped.ok()) return placed(mapped.status());
+    *data = mapped->data();
+    *bytes = mapped->size();
+    return ZTS_OK;
+  });
+}
+
+zts_status zts_reader_advise(const zts_reader* reader, std::size_t object, std::size_t component,
+                             int needed) {
+  if (reader == nullptr) return Null("reader");
+  return Guard([&] {
+    if (const zts_status there = Check(reader, object, component); there != ZTS_OK) return there;
+    const auto view = reader->input->component(Id(object, component));
+    if (view.offset == zt::kUnknownSize) return ZTS_OK;
+    // A hint: what cannot be opened by this name is not advised on.
+    (void)reader->mappings.Advise(std::string(view.file), view.offset, view.length, needed != 0);
+    return ZTS_OK;
+  });
+}
+
+zts_status zts_reader_verify(const zts_reader* reader, std::size_t object, zts_problem problem,
+                             void* user, zts_verify_report* out, std::size_t size,
+                             const zts_call* call) {
+  if (reader == nullptr) return Null("reader");
+  return Guard([&] {
+    if (object != ZTS_FILE && object >= reader->input->size()) return NoObject(reader, object);
+    zt::VerifyReport report;
+    const zts_status status = Long(call, [&](unsigned threads, Watch& watch) -> zt::Status {
+      if (object == ZTS_FILE) {
+        ZT_ASSIGN_OR_RETURN(report, reader->input->VerifyAll(threads, watch));
+      } else {
+        ZT_ASSIGN_OR_RETURN(report,
+                            reader->input->VerifyOne(static_cast<std::uint32_t>(object), watch));
       }
+      return zt::OkStatus();
+    });
+    if (status != ZTS_OK) return status;
+    const zts_verify_report counts = {.objects = report.objects,
+                                      .components = report.components,
+                                      .digests = report.digests,
+                                      .unhashed = report.unhashed,
+                                      .undecodable = report.undecodable.size(),
+                                      .unchecked = report.unchecked.size(),
+                                      .problems = report.problems.size()};
+    if (out != nullptr) zt::capi::Give(counts, out, size);
+    for (const zt::VerifyProblem& each : report.problems) {
+      if (problem == nullptr) break;
+      problem(each.object.c_str(), each.object.size(), each.component.c_str(), each.message.c_str(),
+              user);
     }
-    if (report->problems.empty()) return ZTS_OK;
-    return Fault(reader, zt::InvalidData(report->problems[0].message));
+    if (!report.problems.empty()) {
+      const zt::VerifyProblem& first = report.problems[0];
+      const zt::Status wrong = zt::InvalidData(first.message);
+      return Fault(reader, first.object.empty() ? wrong : zt::WithTensor(wrong, first.object));
+    }
+    if (counts.unhashed + counts.undecodable + counts.unchecked == 0) return ZTS_OK;
+    Fault(reader, zt::InvalidArgument("nothing wrong was found, but not all could be checked: " +
+                                      std::to_string(counts.unhashed) +
+                                      " components have no digest that could be compared"));
+    return ZTS_UNVERIFIED;
   });
 }
 

@@ -6,7 +6,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ztstream)
 # ztstream::ztstream is the module zt, which brings the others along (an INTERFACE library would not: CMake looks for
 # interfaces to build only through libraries that have some).
 get_property(modules GLOBAL PROPERTY ZT_MODULE_TARGETS)
-list(REMOVE_ITEM modules zt_cli)  # the program's own
+list(REMOVE_ITEM modules zt_cli zt_capi)  # the program's and the C interface's own
 set_target_properties(zt_all PROPERTIES EXPORT_NAME ztstream)
 add_library(ztstream::ztstream ALIAS zt_all)
 
@@ -45,11 +45,17 @@ install(FILES ${PROJECT_SOURCE_DIR}/completions/ztstream.fish
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE RENAME copyright
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/ztstream COMPONENT program)
 
+# The Python package over the library of libztstream0, without a copy of it. scripts/wheel.sh writes the one with its own.
+if(TARGET ztstream_c)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/ztstream DESTINATION lib/python3/dist-packages COMPONENT python EXCLUDE_FROM_ALL
+    FILES_MATCHING PATTERN "*.py" PATTERN "py.typed")
+endif()
+
 # Packages are made of what is built; the tests need not be.
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 
 # `cpack -G DEB` in the build folder: ztstream (the program), ztstream-dev (the modules), libztstream0 and libztstream-dev
-# (the C interface for every compiler and language).
+# (the C interface for every compiler and language), python3-ztstream.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ztstream)
 set(CPACK_PACKAGE_CONTACT "ztstream <ztstream@localhost>")
@@ -57,6 +63,9 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL program dev c cdev)
+if(TARGET ztstream_c)
+  list(APPEND CPACK_COMPONENTS_ALL python)
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ztstream)
@@ -70,6 +79,11 @@ set(CPACK_DEBIAN_C_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_CDEV_PACKAGE_NAME libztstream-dev)
 set(CPACK_DEBIAN_CDEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_CDEV_PACKAGE_DEPENDS "libztstream0 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-ztstream)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "python3, libztstream0 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS "python3-numpy, ztstream")
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/PackageTools.cmake)
 # What cmake/ztstream-config.cmake.in looks for.
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libzstd-dev, libhwy-dev, libcbor-dev, libsimdjson-dev, libssl-dev, \

@@ -39,7 +39,7 @@ Json Envelope(const Common& common, bool ok);
 std::string Dump(const Json& json);
 // The result: on standard output, or on standard error where standard output carries the product.
 Status PrintJson(const Common& common, const Json& json);
-// Appends what a value is in JSON, byte strings as {"$bytes": hexadecimal}: text at once, because a tree of values takes ten
+// Appends what a value is in JSON, byte strings as {"$bytes": hexadecimal}, NaN as {"$double": "nan"}: text at once, because a tree of values takes ten
 // times the memory of their text, and aborts the program where memory runs out. Ends early, within a value, once `out` has
 // more than `most` bytes.
 void AppendJson(const Value& value, std::string& out, std::size_t most = std::string::npos);

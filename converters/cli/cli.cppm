@@ -2,6 +2,7 @@
 export module zt.cli;
 
 import zt.std;
+export import :library;
 
 export namespace zt::cli {
 

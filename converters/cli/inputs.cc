@@ -9,6 +9,7 @@ module zt.cli;
 
 import zt.std;
 import :formats;
+import :library;
 import :options;
 import :shards;
 import :support;
@@ -243,3 +244,39 @@ StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::str
 }
 
 }  // namespace zt::cli::internal
+
+namespace zt::cli {
+namespace {
+
+internal::InputArgs WithFormat(const InputOptions& options, const std::string& format) {
+  internal::InputArgs args;
+  static_cast<InputOptions&>(args) = options;
+  args.from = format;
+  return args;
+}
+
+}  // namespace
+
+std::vector<std::string> InputFormats() {
+  const auto words = internal::Words(internal::kReadFormats);
+  return {words.begin(), words.end()};
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenAny(const std::vector<std::string>& paths,
+                                                const InputOptions& options,
+                                                const std::string& format) {
+  return internal::OpenInputs(paths, WithFormat(options, format));
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenAny(std::shared_ptr<ByteSource> bytes,
+                                                const InputOptions& options,
+                                                const std::string& format) {
+  const std::string name = bytes->name();
+  const internal::InputArgs args = WithFormat(options, format);
+  ZT_ASSIGN_OR_RETURN(auto source,
+                      WithFile(internal::OpenBytes(std::move(bytes), "", "data", args), name));
+  if (source->file({}).empty()) source->SetFile(name);
+  return source;
+}
+
+}  // namespace zt::cli

@@ -144,13 +144,4 @@ constexpr Option kOptions[] = {
 std::span<const Command> Commands() { return kCommands; }
 std::span<const Option> Options() { return kOptions; }
 
-std::vector<std::string_view> Words(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
-    end = std::min(text.find(' ', at), text.size());
-    words.push_back(text.substr(at, end - at));
-  }
-  return words;
-}
-
 }  // namespace zt::cli::internal

@@ -8,6 +8,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :library;
 import :output;
 
 namespace zt::cli::internal {
@@ -205,6 +206,16 @@ std::string SummaryText(const std::string& output, std::uint64_t tensors, std::u
          HumanRate(static_cast<double>(bytes_in) / std::max(seconds, 1e-6));
 }
 
+namespace {
+
+// What JSON has no numbers for.
+void AppendNonFinite(double value, std::string& out) {
+  const char* const text = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+  out += std::string("{\"$double\":\"") + text + "\"}";
+}
+
+}  // namespace
+
 void AppendJson(const Value& value, std::string& out, std::size_t most) {
   switch (value.kind()) {
     case Value::Kind::kNull:
@@ -220,6 +231,7 @@ void AppendJson(const Value& value, std::string& out, std::size_t most) {
       out += std::to_string(*value.AsInt());
       return;
     case Value::Kind::kDouble:
+      if (!std::isfinite(*value.AsDouble())) return AppendNonFinite(*value.AsDouble(), out);
       out += Json(*value.AsDouble()).dump();
       return;
     case Value::Kind::kString:
@@ -265,3 +277,11 @@ void AppendJson(const Value::Map& map, std::string& out, std::size_t most) {
 }
 
 }  // namespace zt::cli::internal
+
+namespace zt::cli {
+
+void AppendAttributes(const Value::Map& attributes, std::string& out) {
+  internal::AppendJson(attributes, out);
+}
+
+}  // namespace zt::cli

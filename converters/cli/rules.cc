@@ -7,10 +7,10 @@ module;
 module zt.cli;
 
 import zt.std;
+import :library;
 import :options;
 import :output;
 import :rules;
-import zt.convert.torch;
 
 namespace zt::cli::internal {
 namespace {
@@ -209,14 +209,8 @@ Status CheckCanonical(const Args& args, const PlanOptions& plan) {
 }  // namespace
 
 StatusOr<ElementType> ParseTypeName(const std::string& text) {
-  std::string lower = text;
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const std::string_view prefix : {"torch.", "numpy.", "np."}) {
-    if (lower.starts_with(prefix)) lower.erase(0, prefix.size());
-  }
-  if (lower == "fp64" || lower == "fp32" || lower == "fp16") lower.erase(1, 1);
-  if (auto type = ParseElementType(lower)) return *std::move(type);
-  if (auto type = ParseTorchDtype(lower)) return *std::move(type);
+  std::string lower;
+  if (auto type = FindTypeName(text, &lower)) return *std::move(type);
   for (const std::string_view prefix : {"float", "fp", "int"}) {  // "fp8" is not one type
     if (lower.starts_with(prefix)) lower.replace(1, prefix.size() - 1, "");
   }

@@ -14,24 +14,24 @@ static zts_status Write(const char* path) {
   const uint64_t shape[2] = {2, 3};
   zts_writer_options options;
   zts_writer* writer;
-  zts_writer_options_init(&options);
+  zts_writer_options_init(&options, sizeof options);
   options.overwrite = 1;
   zts_status status = zts_writer_open(path, &options, &writer);
   if (status != ZTS_OK) return status;
-  status = zts_writer_add(writer, "weight", "f32", shape, 2, values, sizeof values);
+  status = zts_writer_add(writer, "weight", ZTS_TERMINATED, "f32", shape, 2, values, sizeof values);
   if (status == ZTS_OK) status = zts_writer_finish(writer);
   zts_writer_free(writer);
   return status;
 }
 
 static zts_status Print(const char* path) {
-  const void* data;
+  void* data;
   uint64_t bytes;
   size_t index;
   zts_reader* reader;
-  zts_status status = zts_reader_open(path, &reader);
+  zts_status status = zts_reader_open(path, NULL, &reader);
   if (status != ZTS_OK) return status;
-  status = zts_reader_find(reader, "weight", &index);
+  status = zts_reader_find(reader, "weight", ZTS_TERMINATED, &index);
   if (status == ZTS_OK) status = zts_reader_map(reader, index, 0, &data, &bytes);
   for (uint64_t at = 0; status == ZTS_OK && at < bytes; at += sizeof(float)) {
     float value;

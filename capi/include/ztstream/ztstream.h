@@ -86,9 +86,14 @@ inline constexpr const char* kDType = DTypeOf<T>::name;
 
 using Shape = std::vector<std::uint64_t>;
 
+// How an input is opened: zts_reader_options with its defaults.
+struct ReaderOptions : zts_reader_options {
+  ReaderOptions() { zts_reader_options_init(this, sizeof(zts_reader_options)); }
+};
+
 // How a file is written: zts_writer_options with its defaults.
 struct WriterOptions : zts_writer_options {
-  WriterOptions() { zts_writer_options_init(this); }
+  WriterOptions() { zts_writer_options_init(this, sizeof(zts_writer_options)); }
 };
 
 // Writes one .zt file. It appears under its name when Finish returns; a writer that is dropped before leaves nothing.
@@ -129,16 +134,26 @@ class Writer {
   // The same for any dtype: "bf16", "f8_e4m3fn", ...
   void AddBytes(const std::string& name, const std::string& dtype, const Shape& shape,
                 const void* data, std::uint64_t bytes) {
-    Check(zts_writer_add(writer_, name.c_str(), dtype.c_str(), shape.data(), shape.size(), data,
-                         bytes));
+    Check(zts_writer_add(writer_, name.data(), name.size(), dtype.c_str(), shape.data(),
+                         shape.size(), data, bytes));
   }
   void Alias(const std::string& name, const std::string& of) {
-    Check(zts_writer_alias(writer_, name.c_str(), of.c_str()));
+    Check(zts_writer_alias(writer_, name.data(), name.size(), of.data(), of.size()));
   }
 
   // A dense tensor piece by piece: Begin, Append as often as needed, End.
   void Begin(const std::string& name, const std::string& dtype, const Shape& shape) {
-    Check(zts_writer_begin(writer_, name.c_str(), dtype.c_str(), shape.data(), shape.size()));
+    const zts_part data = {"data", dtype.c_str(), nullptr, ZTS_UNKNOWN};
+    zts_declaration dense = {};
+    dense.size = sizeof dense;
+    dense.name = name.data();
+    dense.name_bytes = name.size();
+    dense.shape = shape.data();
+    dense.rank = shape.size();
+    dense.parts = &data;
+    dense.part_count = 1;
+    dense.part_size = sizeof data;
+    Check(zts_writer_begin(writer_, &dense));
   }
   void Append(const void* data, std::uint64_t bytes) {
     Check(zts_writer_append(writer_, data, bytes));
@@ -152,10 +167,12 @@ class Writer {
   zts_writer* writer_ = nullptr;
 };
 
-// An open .zt file of any version.
+// An open .zt file of any version, or a checkpoint of another format: see zts_reader_open.
 class Reader {
  public:
-  explicit Reader(const std::string& path) { Check(zts_reader_open(path.c_str(), &reader_)); }
+  explicit Reader(const std::string& path, const ReaderOptions& options = {}) {
+    Check(zts_reader_open(path.c_str(), &options, &reader_));
+  }
   ~Reader() { zts_reader_free(reader_); }
   Reader(Reader&& other) noexcept : reader_(std::exchange(other.reader_, nullptr)) {}
   Reader& operator=(Reader&& other) noexcept {
@@ -166,25 +183,38 @@ class Reader {
   std::size_t size() const { return zts_reader_count(reader_); }
   zts_object Object(std::size_t index) const {
     zts_object object;
-    Check(zts_reader_object(reader_, index, &object));
+    Check(zts_reader_objects(reader_, index, 1, &object, sizeof object));
     return object;
   }
   std::size_t Find(const std::string& name) const {
     std::size_t index;
-    Check(zts_reader_find(reader_, name.c_str(), &index));
+    Check(zts_reader_find(reader_, name.data(), name.size(), &index));
     return index;
   }
   zts_component Component(std::size_t index, std::size_t component = 0) const {
+    const zts_object object = Object(index);
+    if (component >= object.components) {
+      throw Error(ZTS_INVALID_ARGUMENT, "there is no such component");
+    }
     zts_component out;
-    Check(zts_reader_component(reader_, index, component, &out));
+    Check(zts_reader_components(reader_, object.first_component + component, 1, &out, sizeof out));
     return out;
   }
 
+  // Attributes of an object or of the file, as a JSON object.
+  std::string Attributes(std::size_t object = ZTS_FILE) const {
+    char* json;
+    Check(zts_reader_attributes(reader_, object, &json));
+    const std::string out = json;
+    zts_free(json);
+    return out;
+  }
   // Attributes of the file. They throw where there is none under the key, or it is of another kind.
   std::string Text(const std::string& key) const {
     const char* value;
-    Check(zts_reader_get_text(reader_, key.c_str(), &value));
-    return value;
+    std::size_t bytes;
+    Check(zts_reader_get_text(reader_, key.c_str(), &value, &bytes));
+    return std::string(value, bytes);
   }
   std::int64_t Int(const std::string& key) const {
     std::int64_t value;
@@ -220,7 +250,7 @@ class Reader {
   std::pair<const T*, std::size_t> Map(const std::string& name) const {
     const std::size_t index = Find(name);
     CheckType<T>(name, index);
-    const void* data;
+    void* data;
     std::uint64_t bytes;
     Check(zts_reader_map(reader_, index, 0, &data, &bytes));
     return {static_cast<const T*>(data), static_cast<std::size_t>(bytes / sizeof(T))};
@@ -230,20 +260,28 @@ class Reader {
   // without a digest is not.
   std::vector<std::string> Verify(unsigned threads = 0, zts_verify_report* report = nullptr) const {
     std::vector<std::string> problems;
-    const zts_status status = zts_reader_verify_report(
-        reader_, threads,
-        [](const char* object, const char*, const char* message, void* user) {
+    zts_call call;
+    zts_call_init(&call, sizeof call);
+    call.threads = threads;
+    const zts_status status = zts_reader_verify(
+        reader_, ZTS_FILE,
+        [](const char* object, std::size_t bytes, const char*, const char* message, void* user) {
           static_cast<std::vector<std::string>*>(user)->push_back(
-              (*object == '\0' ? std::string() : std::string(object) + ": ") + message);
+              (bytes == 0 ? std::string() : std::string(object, bytes) + ": ") + message);
         },
-        &problems, report);
-    if (problems.empty()) Check(status);
+        &problems, report, sizeof *report, &call);
+    if (problems.empty() && status != ZTS_UNVERIFIED) Check(status);
     return problems;
   }
 
  private:
   template <typename T>
   std::uint64_t CheckType(const std::string& name, std::size_t index) const {
+    const zts_object object = Object(index);
+    if (object.components != 1 || object.format != std::string("dense")) {
+      throw Error(ZTS_INVALID_ARGUMENT,
+                  ("tensor '" + name + "': it is no dense tensor but " + object.format).c_str());
+    }
     const zts_component component = Component(index);
     if (component.dtype == std::string(kDType<T>)) return component.bytes;
     throw Error(ZTS_INVALID_ARGUMENT,

@@ -1,0 +1,158 @@
+// zt.capi — long calls: many ranges by many threads, and who watches them.
+module zt.capi;
+
+import zt.std;
+import zt;
+
+namespace zt::capi {
+namespace {
+
+constexpr std::uint64_t kPiece = 4 << 20;
+constexpr std::uint64_t kSmall = 1 << 20;  // what one thread reads sooner than others are started
+constexpr auto kBeat = std::chrono::milliseconds(50);
+
+// A part of a range that one thread reads.
+struct Piece {
+  std::size_t range = 0;
+  std::uint64_t offset = 0, bytes = 0;  // within the range
+};
+
+bool Lies(const Input& input, const Range& range) {
+  const std::uint64_t bytes = input.component(range.id).bytes;
+  return range.offset <= bytes && range.out.size() <= bytes - range.offset;
+}
+
+// Cuts ranges into pieces: whole frames of what is compressed, all of what has to be read in order.
+Status Cut(const Input& input, std::span<const Range> ranges, std::vector<Piece>& pieces) {
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const Range& range = ranges[i];
+    const std::uint64_t bytes = range.out.size();
+    std::uint64_t step = std::max<std::uint64_t>(bytes, 1);
+    std::uint64_t first = step;
+    // A range that lies beyond the component is one piece, which reading refuses.
+    if (bytes > kSmall && Lies(input, range)) {
+      const auto access = input.FindAccess(range.id);
+      if (!access.ok()) return access.status();
+      const std::uint64_t frame = access->frame_bytes;
+      if (!access->sequential && frame == 0) first = step = kPiece;
+      if (!access->sequential && frame > 0) {
+        step = (kSmall + frame - 1) / frame * frame;
+        first = step - range.offset % step;
+      }
+    }
+    pieces.push_back({i, 0, std::min(first, bytes)});
+    for (std::uint64_t at = first; at < bytes; at += step) {
+      pieces.push_back({i, at, std::min(step, bytes - at)});
+    }
+  }
+  return OkStatus();
+}
+
+// Hands out pieces in order; the error of the earliest one counts.
+class Work {
+ public:
+  Work(const Input& input, std::span<const Range> ranges, std::span<const Piece> pieces,
+       Watch& watch)
+      : input_(input), ranges_(ranges), pieces_(pieces), watch_(watch) {}
+
+  void Run() {
+    for (std::size_t i = next_++; i < pieces_.size(); i = next_++) {
+      const Status status = watch_.cancelled ? CancelledStatus() : Do(pieces_[i]);
+      if (!status.ok()) return Fail(i, status);
+      watch_.done += pieces_[i].bytes;
+    }
+  }
+  Status status() {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  Status Do(const Piece& piece) {
+    const Range& range = ranges_[piece.range];
+    try {
+      return input_.Read(range.id, range.offset + piece.offset,
+                         range.out.subspan(piece.offset, piece.bytes));
+    } catch (const std::bad_alloc&) {
+      return OutOfMemory();
+    }
+  }
+  void Fail(std::size_t piece, const Status& status) {
+    next_ = pieces_.size();
+    const std::lock_guard lock(mutex_);
+    if (status_.ok() || piece < failed_) {
+      failed_ = piece;
+      status_ = status;
+    }
+  }
+
+  const Input& input_;
+  std::span<const Range> ranges_;
+  std::span<const Piece> pieces_;
+  Watch& watch_;
+  std::atomic<std::size_t> next_ = 0;
+  std::mutex mutex_;
+  std::size_t failed_ = 0;
+  Status status_;
+};
+
+}  // namespace
+
+Status CancelledStatus() { return Cancelled("cancelled"); }
+
+Status RunWatched(const std::function<bool()>& poll, const std::function<void()>& cancel,
+                  const std::function<Status()>& body) {
+  if (!poll) return body();
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool done = false;
+  Status status;
+  std::exception_ptr thrown;
+  std::thread worker([&] {
+    try {
+      status = body();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    done = true;
+    ended.notify_one();
+  });
+  bool going = true;
+  for (std::unique_lock lock(mutex); !ended.wait_for(lock, kBeat, [&] { return done; });) {
+    lock.unlock();
+    if (going && !poll()) {
+      going = false;
+      cancel();
+    }
+    lock.lock();
+  }
+  worker.join();
+  if (thrown) std::rethrow_exception(thrown);
+  return status;
+}
+
+Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned threads, Watch& watch) {
+  std::vector<Piece> pieces;
+  if (const Status status = Cut(input, ranges, pieces); !status.ok()) return status;
+  std::uint64_t bytes = 0;
+  for (const Range& range : ranges) {
+    bytes += range.out.size();
+    if (Lies(input, range)) WantLargePages(range.out);
+  }
+  watch.total = bytes;
+  std::size_t workers = threads == 0 ? UsableThreads() : std::min(threads, kMaxThreads);
+  workers = std::min({workers, pieces.size(), static_cast<std::size_t>(bytes / kSmall + 1)});
+  if (!input.seekable()) workers = 1;
+  Work work(input, ranges, pieces, watch);
+  std::vector<std::thread> others;
+  try {
+    for (std::size_t i = 1; i < workers; ++i) others.emplace_back([&work] { work.Run(); });
+  } catch (const std::system_error&) {  // no more threads to be had: those that there are do it
+  }
+  work.Run();
+  for (std::thread& each : others) each.join();
+  return work.status();
+}
+
+}  // namespace zt::capi
