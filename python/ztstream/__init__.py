@@ -1,0 +1,45 @@
+"""ztstream: checkpoints in numpy and torch. Reads zTensor (.zt), safetensors, GGUF, PyTorch, npy, npz and ONNX; writes .zt.
+
+    with ztstream.open("model.zt") as f:      # or a folder of shards, a .safetensors, a .gguf, a .pt
+        rows = f["model.norm.weight"][0:128]  # numpy; only these rows are read and decoded
+        state = f.torch()                     # the whole model, by all cores
+    ztstream.save_file({"w": rows}, "out.zt", compress="planes")
+
+numpy and torch are imported when they are first needed, and neither is required.
+"""
+import importlib
+from typing import TYPE_CHECKING
+
+from ._errors import (ArgumentError, Error, ExistsError, FormatError, InputOutputError, MisuseError, NotFoundError,
+                      NumericError, UnsupportedError)
+
+if TYPE_CHECKING:
+    from ._file import File, Part, Report, Tensor, load_file, open
+    from ._program import convert, diff, inspect, program, verify
+    from ._writer import Stream, Writer, save, save_file
+
+__all__ = ["ArgumentError", "Error", "ExistsError", "File", "FormatError", "InputOutputError", "MisuseError",
+           "NotFoundError", "NumericError", "Part", "Report", "Stream", "Tensor", "UnsupportedError", "Writer", "convert",
+           "diff", "inspect", "library_version", "load_file", "open", "program", "save", "save_file", "verify"]
+
+# What is imported when it is first asked for: importing the package takes next to nothing.
+_LAZY = {"File": "_file", "Part": "_file", "Report": "_file", "Tensor": "_file", "load_file": "_file", "open": "_file",
+         "Stream": "_writer", "Writer": "_writer", "save": "_writer", "save_file": "_writer", "library_version": "_c",
+         "convert": "_program", "diff": "_program", "inspect": "_program", "program": "_program", "verify": "_program",
+         "safetensors_compat": "safetensors_compat"}
+
+
+def __getattr__(name):
+    if name == "__version__":  # that of the library
+        return importlib.import_module("._c", __name__).library_version()
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'ztstream' has no attribute {name!r}")
+    loaded = importlib.import_module("." + module, __name__)
+    value = loaded if module == name else getattr(loaded, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted(set(globals()) | set(_LAZY))

@@ -1,0 +1,4 @@
+"""python -m ztstream: the program."""
+from ._program import main
+
+main()

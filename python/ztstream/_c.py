@@ -1,0 +1,246 @@
+"""libztstream by ctypes: the structs and functions of ztstream/c.h, statuses as exceptions, long calls that Ctrl-C ends."""
+import ctypes
+import os
+import pathlib
+import threading
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int, c_int64, c_size_t, c_ubyte, c_uint,
+                    c_uint64, c_void_p, sizeof)
+
+from . import _errors
+
+ABI = 1
+FILE = c_size_t(-1).value
+UNKNOWN = c_uint64(-1).value
+UNVERIFIED, CANCELLED = 8, 130
+
+Progress = CFUNCTYPE(c_int, c_uint64, c_uint64, c_void_p)
+Release = CFUNCTYPE(None, c_void_p)
+ReadAt = CFUNCTYPE(c_int, c_uint64, c_void_p, c_size_t, c_void_p)
+Append = CFUNCTYPE(c_int, c_void_p, c_size_t, c_void_p)
+Finish = CFUNCTYPE(c_int, c_uint64, c_void_p)
+Problem = CFUNCTYPE(None, c_void_p, c_size_t, c_char_p, c_char_p, c_void_p)
+
+
+class Call(Structure):
+    _fields_ = [("size", c_size_t), ("threads", c_uint), ("progress", Progress), ("user", c_void_p)]
+
+
+class ReaderOptions(Structure):
+    _fields_ = [("size", c_size_t), ("format", c_char_p), ("npy_void", c_char_p), ("follow_links", c_int),
+                ("keep_sparse", c_int), ("memory_bytes", c_uint64)]
+
+
+class Source(Structure):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("bytes", c_uint64), ("read_at", ReadAt), ("release", Release),
+                ("user", c_void_p)]
+
+
+class Object(Structure):
+    _fields_ = [("name", c_void_p), ("name_bytes", c_size_t), ("format", c_void_p), ("type", c_void_p), ("shape", c_void_p),
+                ("rank", c_size_t), ("components", c_size_t), ("first_component", c_size_t)]
+
+
+class Component(Structure):
+    _fields_ = [("object", c_size_t), ("role", c_void_p), ("dtype", c_void_p), ("storage", c_void_p), ("encoding", c_void_p),
+                ("digest", c_void_p), ("file", c_void_p), ("offset", c_uint64), ("length", c_uint64), ("bytes", c_uint64),
+                ("unreadable", c_void_p), ("mappable", c_int)]
+
+
+class Range(Structure):
+    _fields_ = [("object", c_size_t), ("component", c_size_t), ("offset", c_uint64), ("bytes", c_uint64), ("out", c_void_p)]
+
+
+class VerifyReport(Structure):
+    _fields_ = [(name, c_uint64) for name in ("objects", "components", "digests", "unhashed", "undecodable", "unchecked",
+                                              "problems")]
+
+
+class WriterOptions(Structure):
+    _fields_ = [("size", c_size_t), ("spec", c_char_p), ("digest", c_char_p), ("compress", c_int), ("level", c_int),
+                ("min_gain", c_double), ("threads", c_uint), ("memory_bytes", c_uint64), ("overwrite", c_int),
+                ("sync", c_int), ("progress", Progress), ("user", c_void_p)]
+
+
+class Sink(Structure):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("append", Append), ("finish", Finish), ("abort", Release),
+                ("user", c_void_p)]
+
+
+class Part(Structure):
+    _fields_ = [("role", c_char_p), ("dtype", c_char_p), ("data", c_void_p), ("bytes", c_uint64)]
+
+
+class Declaration(Structure):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("name_bytes", c_size_t), ("format", c_char_p), ("shape", c_void_p),
+                ("rank", c_size_t), ("attributes", c_char_p), ("parts", POINTER(Part)), ("part_count", c_size_t),
+                ("part_size", c_size_t)]
+
+
+# What each function returns, "s" for a status, and takes.
+_FUNCTIONS = {
+    "abi": (c_uint, []),
+    "version": (c_char_p, []),
+    "last_error": (c_char_p, []),
+    "last_error_place": (None, [POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t)]),
+    "free": (None, [c_void_p]),
+    "call_init": (None, [POINTER(Call), c_size_t]),
+    "reader_options_init": (None, [POINTER(ReaderOptions), c_size_t]),
+    "reader_open_all": ("s", [POINTER(c_char_p), c_size_t, POINTER(ReaderOptions), POINTER(c_void_p)]),
+    "reader_open_memory": ("s", [c_void_p, c_uint64, c_char_p, Release, c_void_p, POINTER(ReaderOptions),
+                                 POINTER(c_void_p)]),
+    "reader_open_source": ("s", [POINTER(Source), POINTER(ReaderOptions), POINTER(c_void_p)]),
+    "reader_free": (None, [c_void_p]),
+    "reader_format": (c_char_p, [c_void_p]),
+    "reader_version": (c_char_p, [c_void_p]),
+    "reader_warning": (c_char_p, [c_void_p, c_size_t]),
+    "reader_count": (c_size_t, [c_void_p]),
+    "reader_component_count": (c_size_t, [c_void_p]),
+    "reader_objects": ("s", [c_void_p, c_size_t, c_size_t, c_void_p, c_size_t]),
+    "reader_components": ("s", [c_void_p, c_size_t, c_size_t, c_void_p, c_size_t]),
+    "reader_find": ("s", [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reader_attributes": ("s", [c_void_p, c_size_t, POINTER(c_void_p)]),
+    "reader_read_many": ("s", [c_void_p, c_void_p, c_size_t, c_size_t, POINTER(Call)]),
+    "reader_map": ("s", [c_void_p, c_size_t, c_size_t, POINTER(c_void_p), POINTER(c_uint64)]),
+    "reader_advise": ("s", [c_void_p, c_size_t, c_size_t, c_int]),
+    "reader_verify": ("s", [c_void_p, c_size_t, Problem, c_void_p, POINTER(VerifyReport), c_size_t, POINTER(Call)]),
+    "writer_options_init": (None, [POINTER(WriterOptions), c_size_t]),
+    "writer_open": ("s", [c_char_p, POINTER(WriterOptions), POINTER(c_void_p)]),
+    "writer_open_sink": ("s", [POINTER(Sink), POINTER(WriterOptions), POINTER(c_void_p)]),
+    "writer_free": (None, [c_void_p]),
+    "writer_set_json": ("s", [c_void_p, c_char_p]),
+    "writer_add": ("s", [c_void_p, c_char_p, c_size_t, c_char_p, c_void_p, c_size_t, c_void_p, c_uint64]),
+    "writer_alias": ("s", [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t]),
+    "writer_add_object": ("s", [c_void_p, POINTER(Declaration)]),
+    "writer_begin": ("s", [c_void_p, POINTER(Declaration)]),
+    "writer_append": ("s", [c_void_p, c_void_p, c_uint64]),
+    "writer_next": ("s", [c_void_p]),
+    "writer_set_leading_dimension": ("s", [c_void_p, c_uint64]),
+    "writer_end": ("s", [c_void_p]),
+    "writer_flush": ("s", [c_void_p]),
+    "writer_finish": ("s", [c_void_p]),
+    "writer_cancel": ("s", [c_void_p]),
+}
+
+_HERE = pathlib.Path(__file__).parent
+
+
+def _load():
+    """The library: that which ZTSTREAM_LIBRARY names, that beside the package, or the system's."""
+    beside = _HERE / "_lib" / "libztstream.so.0"
+    path = os.environ.get("ZTSTREAM_LIBRARY") or (str(beside) if beside.exists() else "libztstream.so.0")
+    try:
+        library = ctypes.CDLL(path)
+        library.zts_abi.restype, library.zts_abi.argtypes = c_uint, []
+        abi = library.zts_abi()
+    except (OSError, AttributeError) as error:
+        raise ImportError(f"libztstream cannot be used: {error}", path=path) from error
+    if abi < ABI:
+        raise ImportError(f"{path} is too old: its interface is number {abi}, and {ABI} is needed", path=path)
+    return library
+
+
+lib = _load()
+
+
+class _Functions:
+    """The functions of the library, without the prefix. Those that return a status raise."""
+
+    def __init__(self):
+        for name, (restype, argtypes) in _FUNCTIONS.items():
+            function = getattr(lib, "zts_" + name)
+            function.argtypes = argtypes
+            function.restype = c_int if restype == "s" else restype
+            setattr(self, name, function)
+
+
+c = _Functions()
+
+
+def error(status):
+    """The exception of this thread's last call that failed."""
+    file, tensor, size = c_char_p(), c_void_p(), c_size_t()
+    c.last_error_place(byref(file), byref(tensor), byref(size))
+    name = ctypes.string_at(tensor, size.value) if size.value else b""
+    decoded = [os.fsdecode(file.value or b""), name.decode("utf-8", "replace")]
+    return _errors.make(status, (c.last_error() or b"").decode("utf-8", "replace"), *decoded)
+
+
+def check(status):
+    """Raises unless the status is 0."""
+    if status:
+        raise error(status)
+
+
+def library_version():
+    """The version of libztstream: "0.1.0"."""
+    return c.version().decode()
+
+
+def text(pointer):
+    """The text at an address, up to its zero byte."""
+    return ctypes.string_at(pointer).decode("utf-8", "replace") if pointer else ""
+
+
+class Watched:
+    """Runs long calls so that Ctrl-C ends them.
+
+    In the main thread, which alone runs signal handlers, the call goes to a thread of its own; what a handler raises here makes
+    the progress function end the call, and is then raised.
+    """
+
+    def __init__(self):
+        self.cancelled, self.raised = False, None
+        self.progress = Progress(lambda done, total, user: int(self.cancelled))
+
+    def run(self, function, *arguments, keep=None):
+        """Calls a function that returns a status; raises where that is not 0. What a callback has put into `raised` first.
+        `keep` stays until the call has ended."""
+        if threading.current_thread() is not threading.main_thread():
+            return self._check(function(*arguments))
+        done, error = threading.Event(), None
+
+        def work(_):
+            nonlocal error
+            try:
+                self._check(function(*arguments))
+            except BaseException as raised:  # in this thread, which has the library's message
+                error = raised
+            done.set()
+
+        threading.Thread(target=work, args=(keep,), daemon=True).start()
+        interrupted, going = None, True
+        while going:  # Thread.join forgets the thread when it is interrupted; the call has our memory
+            try:
+                done.wait()
+                going = False
+            except BaseException as raised:
+                self.cancelled, interrupted = True, interrupted or raised
+        if interrupted or error:
+            raise interrupted or error
+
+    def _check(self, status):
+        raised, self.raised = self.raised, None
+        if raised is not None and status:
+            raise raised
+        check(status)
+
+
+def new_call(threads, watched):
+    """A zts_call of so many threads, watched if that is not None."""
+    call = Call()
+    c.call_init(byref(call), sizeof(call))
+    call.threads = threads
+    if watched is not None:
+        call.progress = watched.progress
+    return call
+
+
+_Pages = c_ubyte * (1 << 56)
+
+
+def pages_at(address, owner):
+    """Memory at an address as an array of bytes without an end, which keeps `owner` as long as anything refers to it. Whoever
+    takes a part of it knows how much is there: an array type for each size would stay for good."""
+    array = _Pages.from_address(address)
+    array._owner = owner
+    return array

@@ -1,0 +1,72 @@
+"""The package's exceptions. Each is also one of Python's own kinds, knows the file and the tensor, and can be pickled."""
+
+
+class Error(Exception):
+    """What every exception of the package is.
+
+    file: the file that the message names, or None.
+    tensor: the tensor that it names, or None.
+    """
+
+    def __init__(self, message, file=None, tensor=None):
+        super().__init__(message)
+        self.message, self.file, self.tensor = message, file, tensor
+
+    def __str__(self):
+        return self.message
+
+    def __reduce__(self):
+        return type(self), (self.message, self.file, self.tensor)
+
+
+class ArgumentError(Error, ValueError):
+    """Something was asked for that cannot be: an unknown type, a shape that does not fit, an option out of range."""
+
+
+class FormatError(Error, ValueError):
+    """An input is malformed, truncated or contradicts itself."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """An input is well formed, but of a kind that is not supported."""
+
+
+class NotFoundError(Error, KeyError):
+    """There is no tensor of that name."""
+
+
+class ExistsError(Error, FileExistsError):
+    """The output exists and may not be replaced: see overwrite=True."""
+
+
+class InputOutputError(Error, OSError):
+    """The system refused: reading, writing, space, memory."""
+
+
+class MissingError(InputOutputError, FileNotFoundError):
+    """A file is not there."""
+
+
+class NumericError(Error, ArithmeticError):
+    """A number does not fit its target."""
+
+
+class MisuseError(Error, RuntimeError):
+    """A call came out of order: on a file that is closed, on a writer that is finished or belongs to another process."""
+
+
+class CancelledError(Error, RuntimeError):
+    """The call was cancelled."""
+
+
+# By the status of the C interface, which is the program's exit status too.
+BY_STATUS = {2: ArgumentError, 3: ExistsError, 4: FormatError, 5: UnsupportedError, 6: InputOutputError, 7: NumericError,
+             9: NotFoundError, 70: MisuseError, 130: CancelledError}
+
+
+def make(status, message, file, tensor):
+    """The exception for a status."""
+    kind = BY_STATUS.get(status, Error)
+    if kind is InputOutputError and message.endswith("No such file or directory"):
+        kind = MissingError
+    return kind(message, file or None, tensor or None)

@@ -1,0 +1,86 @@
+"""The program ztstream, which comes with the package: convert, verify, diff and inspect, with what it says as JSON."""
+import functools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Any, Dict
+
+from ._errors import BY_STATUS, Error, MisuseError
+
+
+@functools.lru_cache(None)
+def program() -> str:
+    """The path of the program: what ZTSTREAM_PROGRAM names, that beside the package, or the first in PATH."""
+    beside = pathlib.Path(__file__).parent / "_lib" / "ztstream"
+    found = os.environ.get("ZTSTREAM_PROGRAM") or (str(beside) if beside.exists() else shutil.which("ztstream"))
+    if not found:
+        raise MisuseError("the program ztstream is not beside the package and not in PATH; ZTSTREAM_PROGRAM names it")
+    return found
+
+
+def _words(options):
+    """Options of the program: digest="sha256" is --digest=sha256, force=True is --force, a list repeats the option."""
+    for key, value in options.items():
+        option = "--" + key.rstrip("_").replace("_", "-")
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            if each is True:
+                yield option
+            elif each is not None and each is not False:
+                yield f"{option}={os.fspath(each) if isinstance(each, os.PathLike) else each}"
+
+
+def _path(path):
+    path = os.fspath(path)
+    return "./" + path if isinstance(path, str) and path.startswith("-") else path
+
+
+def _run(command, paths, options):
+    """Runs a command with --json. 0 and 1 are answers; another status is the exception for it."""
+    words = [program(), command, "--json", *_words(options), *map(_path, paths)]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    said = done.stderr.decode("utf-8", "replace").strip()
+    try:
+        result = json.loads(done.stdout.decode("utf-8") or "null")
+    except ValueError:
+        result = None
+    if done.returncode in (0, 1) and isinstance(result, dict):
+        return result
+    error = (result or {}).get("error") or {}
+    message = error.get("message") or said.rpartition("ztstream: ")[2] or f"the program ended with status {done.returncode}"
+    if done.returncode in (130, -2):
+        raise KeyboardInterrupt
+    raise BY_STATUS.get(done.returncode, Error)(message, error.get("file"), error.get("tensor"))
+
+
+def convert(source, out, **options) -> Dict[str, Any]:
+    """Converts a checkpoint, or several given as a list, to a .zt file. Options are those of `ztstream convert`:
+
+        convert("model.safetensors", "model.zt", zstd="planes", dtype=["norm=f32", "bf16"], force=True)
+    """
+    sources = source if isinstance(source, (list, tuple)) else [source]
+    return _run("convert", sources, {**options, "output": _path(out)})
+
+
+def verify(path, against=None, **options) -> Dict[str, Any]:
+    """Reads every byte of a .zt file and checks rules and digests; with `against`, compares it with what it was made of.
+    "ok" in the result is whether it is good."""
+    return _run("verify", [path], {**options, "against": against})
+
+
+def diff(first, second, **options) -> Dict[str, Any]:
+    """Compares two checkpoints of any format by name, shape, type and values. "ok" is whether they are equal."""
+    return _run("diff", [first, second], options)
+
+
+def inspect(path, **options) -> Dict[str, Any]:
+    """What a checkpoint of any format holds, from its headers."""
+    return _run("inspect", [path], options)
+
+
+def main():
+    """The command `ztstream` that installing the package brings."""
+    path = program()
+    os.execv(path, ["ztstream", *sys.argv[1:]])

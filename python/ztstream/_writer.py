@@ -1,0 +1,398 @@
+"""Writing .zt files: save_file for a dict of tensors, Writer for tensors that come one after the other."""
+import ctypes
+import os
+import weakref
+from ctypes import byref, c_uint64, c_void_p, sizeof
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+from . import _c, _json, _types
+from ._errors import ArgumentError, MisuseError
+
+_COMPRESS = {None: 0, "none": 0, "raw": 0, "zstd": 1, "planes": 2}
+_LONG = 4 << 20  # what may take long to add
+_SMALL = 1 << 20  # what is copied rather than waited for
+_KEPT = 64 << 20  # copies of small tensors that may wait to be written
+
+
+class _Bytes:
+    """The bytes of a tensor that is written: their address, type and shape, and what holds them."""
+
+    def __init__(self, address, nbytes, dtype, shape, holder, identity=None, fresh=False):
+        self.address, self.nbytes, self.dtype, self.shape = address, nbytes, dtype, tuple(shape)
+        self.holder, self.identity = holder, identity
+        self.fresh = fresh  # memory that nobody else has
+
+    def copied(self):
+        """The same with a copy of the bytes."""
+        copy = ctypes.create_string_buffer(ctypes.string_at(self.address, self.nbytes) if self.nbytes else b"", self.nbytes or 1)
+        return _Bytes(ctypes.addressof(copy), self.nbytes, self.dtype, self.shape, copy, fresh=True)
+
+
+def _check_width(name, dtype, given, itemsize):
+    """`dtype` for elements that have another type in memory: the width must be the same."""
+    from_c = {"f4_e2m1": 1, "f6_e2m3": 1, "f6_e3m2": 1, "complex64": 8, "complex128": 16}
+    width = from_c.get(dtype) or (1 if dtype.startswith("f8_") else _types._WIDTH.get(dtype))
+    if width is not None and width != itemsize:
+        raise ArgumentError(f"tensor {name!r}: elements of {given} have {itemsize} bytes, those of {dtype} {width}", None,
+                            name)
+    return dtype
+
+
+def _of_torch(name, tensor, dtype):
+    if tensor.layout.__repr__() != "torch.strided" or tensor.is_quantized:
+        raise ArgumentError(f"tensor {name!r}: only dense tensors are added so; add_object takes the parts of others", None,
+                            name)
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    identity = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), str(tensor.device))
+    held = tensor.cpu().contiguous()
+    own = _types.of_torch(held.dtype)
+    dtype = own if dtype is None else _check_width(name, dtype, held.dtype, held.element_size())
+    nbytes = held.numel() * held.element_size()
+    fresh = held.data_ptr() != identity[0]
+    return _Bytes(held.data_ptr(), nbytes, dtype, held.shape, held, identity if nbytes else None, fresh)
+
+
+def _of_numpy(name, array, dtype):
+    import numpy
+    given = array
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    address = array.ctypes.data
+    identity = address, array.dtype, array.shape, array.strides
+    held = array
+    if not array.flags.c_contiguous:
+        held = numpy.ascontiguousarray(array).reshape(array.shape)
+        address = held.ctypes.data
+    dtype = _types.of_numpy(held.dtype) if dtype is None else _check_width(name, dtype, held.dtype, held.itemsize)
+    return _Bytes(address, held.nbytes, dtype, held.shape, held, identity if held.nbytes else None, held is not given)
+
+
+def _of_buffer(name, data, dtype, shape):
+    view = memoryview(data).cast("B")
+    if dtype is None:
+        raise ArgumentError(f"tensor {name!r}: bytes need dtype=", None, name)
+    if view.readonly:
+        held = data if isinstance(data, bytes) else bytes(view)
+        address = ctypes.cast(ctypes.c_char_p(held), c_void_p).value
+    else:
+        held = (ctypes.c_ubyte * len(view)).from_buffer(view)
+        address = ctypes.addressof(held)
+    if shape is None:
+        width = _types._WIDTH.get(dtype, 1)
+        shape = (len(view) // width,)
+    return _Bytes(address, len(view), dtype, shape, (held, data))
+
+
+def _bytes_of(name, value, dtype=None, shape=None):
+    """What is written of a tensor: of numpy, of torch, a handle of this package, a buffer, or what numpy makes an array of."""
+    module = type(value).__module__.partition(".")[0]
+    if module == "torch" or hasattr(value, "untyped_storage"):
+        return _of_torch(name, value, dtype)
+    if shape is not None or isinstance(value, (bytes, bytearray, memoryview)):
+        return _of_buffer(name, value, dtype, shape)
+    if module == "ztstream" and hasattr(value, "numpy_dtype"):
+        return _of_numpy(name, value.numpy(), dtype or value.dtype)
+    import numpy
+    array = numpy.asarray(value)
+    if array.dtype.kind not in "biufcV":
+        raise ArgumentError(f"tensor {name!r}: elements of {array.dtype} are no numbers", None, name)
+    return _of_numpy(name, array, dtype)
+
+
+def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync, progress):
+    options = _c.WriterOptions()
+    _c.c.writer_options_init(byref(options), sizeof(options))
+    options.spec = spec.encode()
+    options.digest = digest.encode() if digest else None
+    if compress not in _COMPRESS:
+        raise ArgumentError(f"compress is None, 'zstd' or 'planes', not {compress!r}")
+    options.compress, options.level, options.min_gain = _COMPRESS[compress], level, min_gain
+    options.threads, options.memory_bytes = threads, memory
+    options.overwrite, options.sync, options.progress = bool(overwrite), bool(sync), progress
+    return options
+
+
+class Writer:
+    """Writes one .zt file from tensors that come one after the other, in bounded memory. A context manager:
+
+        with ztstream.Writer("big.zt", compress="planes") as out:
+            for name, tensor in tensors():
+                out.add(name, tensor)
+
+    The file appears under its name when the block ends; an exception in it leaves nothing. After an error of the writer every
+    call raises it again. One thread at a time uses it, of the process that made it.
+
+    out: a path, or a binary file object with write.
+    spec: "1.2", "2.0", "1.1" or "0.1". compress: None, "zstd" or "planes" (bytes of floats as planes, which compress best);
+    level: of zstd; min_gain: what a tensor must shrink by, of 1, to be stored compressed.
+    digest: "crc32c", "sha256", "xxh3" or "none"; the version's own where it is not given.
+    threads: 0 is all that can run at once. memory: bytes for what is under way, 0 for the library's choice.
+    overwrite: an existing file is replaced. sync: the file is on the disk when it is finished.
+    attributes: of the file.
+    """
+
+    def __init__(self, out, *, spec: str = "1.2", compress: Optional[str] = None, level: int = 1,
+                 digest: Optional[str] = None, min_gain: float = 0.02, threads: int = 0, memory: int = 0,
+                 overwrite: bool = False, sync: bool = True, attributes: Optional[Mapping[str, Any]] = None):
+        self._writer = None
+        self._pid = os.getpid()
+        self._watched = _c.Watched()
+        self._options = _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync,
+                                 self._watched.progress)
+        self._kept, self._kept_bytes = [], 0
+        self._ties: Dict[Any, Any] = {}
+        self._stream = None
+        pointer = c_void_p()
+        if isinstance(out, (str, os.PathLike)):
+            self._name = os.fspath(out)
+            encoded = os.fsencode(out)
+            if b"\0" in encoded:
+                raise ArgumentError("a path holds a zero byte")
+            _c.check(_c.c.writer_open(encoded, byref(self._options), byref(pointer)))
+        elif hasattr(out, "write"):
+            self._name = str(getattr(out, "name", "file object"))
+            self._sink = self._sink_of(out)
+            _c.check(_c.c.writer_open_sink(byref(self._sink), byref(self._options), byref(pointer)))
+        else:
+            raise TypeError(f"what is written to is a path or a file object, not {type(out).__name__}")
+        self._writer = pointer
+        self._free = _c.c.writer_free
+        if attributes:
+            self.set(attributes)
+
+    def _sink_of(self, out):
+        def append(data, size, _):
+            try:
+                view = memoryview((ctypes.c_ubyte * size).from_address(data)).cast("B").toreadonly()
+                done = 0
+                while done < size:
+                    count = out.write(bytes(view[done:]))
+                    done = size if count is None else done + count
+                return 0
+            except BaseException as raised:  # nothing passes through C
+                if self._watched.raised is None:
+                    self._watched.raised = raised
+                return getattr(raised, "errno", None) or 5
+
+        return _c.Sink(size=sizeof(_c.Sink), name=os.fsencode(self._name), append=_c.Append(append))
+
+    def _pointer(self):
+        if self._writer is None:
+            raise MisuseError(f"{self._name}: the writer is closed", self._name)
+        if self._pid != os.getpid():
+            raise MisuseError(f"{self._name}: the writer belongs to the process that has opened it", self._name)
+        return self._writer
+
+    def _call(self, function, *arguments, nbytes=0):
+        """A function of the library that returns a status; what takes long, or may, so that Ctrl-C ends it."""
+        if nbytes >= _LONG:
+            self._watched.run(function, *arguments)
+        else:
+            self._watched._check(function(*arguments))
+
+    # ---- adding ----
+
+    def set(self, attributes: Mapping[str, Any]) -> None:
+        """Sets attributes of the file: texts, numbers, bools, None, bytes, and lists and dicts of them."""
+        self._call(_c.c.writer_set_json, self._pointer(), _json.dumps(dict(attributes)))
+
+    def add(self, name: str, array, *, dtype: Optional[str] = None, shape: Optional[Sequence[int]] = None,
+            attributes: Optional[Mapping[str, Any]] = None) -> None:
+        """Adds a dense tensor. When this returns, the array may be changed and reused.
+
+        array: of numpy or torch, of any strides, byte order and device; what numpy.asarray takes; a Tensor of an open file;
+            or a buffer, with dtype= and shape=.
+        dtype: the type in the file where it is not that of the array, of the same width: "bf16" for uint16.
+        A torch tensor that is another one, still alive and not written to since that was added, shares its bytes.
+        """
+        data = _bytes_of(name, array, dtype, shape)
+        if attributes is None and data.identity is not None and self._tie(name, array, data):
+            return
+        self._put(name, data, attributes)
+        if data.nbytes >= _SMALL:
+            self.flush()
+
+    def _tie(self, name, array, data):
+        """Adds a second name for a tensor that was added before, if it is one; else remembers this one."""
+        version = getattr(array, "_version", None)
+        if version is None:
+            return False
+        key = (*data.identity, data.dtype)
+        held = self._ties.get(key)
+        if held is not None and held[0]() is not None and held[1] == version:
+            self.alias(name, held[2])
+            return True
+        try:
+            self._ties[key] = (weakref.ref(array), version, name)
+        except TypeError:
+            pass
+        return False
+
+    def _put(self, name, data, attributes=None, hold=False):
+        """Adds bytes, which are kept until they are written: copies of small ones, unless the caller holds them."""
+        pointer = self._pointer()
+        if attributes is not None:
+            return self.add_object(name, "dense", data.shape, {"data": data}, attributes=attributes)
+        if data.nbytes < _SMALL and not hold:
+            data = data.copied()
+        self._kept.append(data)
+        self._kept_bytes += data.nbytes if data.fresh else 0
+        encoded, shape = name.encode("utf-8", "surrogateescape"), (c_uint64 * len(data.shape))(*data.shape)
+        self._call(_c.c.writer_add, pointer, encoded, len(encoded), data.dtype.encode(), shape, len(data.shape), data.address,
+                   data.nbytes, nbytes=data.nbytes)
+        if self._kept_bytes > _KEPT:
+            self.flush()
+
+    def alias(self, name: str, of: str) -> None:
+        """A second name for a tensor that was added before; both share their bytes."""
+        encoded, first = (each.encode("utf-8", "surrogateescape") for each in (name, of))
+        self._call(_c.c.writer_alias, self._pointer(), encoded, len(encoded), first, len(first))
+
+    def _declare(self, name, format, shape, parts, attributes):
+        """A zts_declaration, and what it points to."""
+        table = (_c.Part * len(parts))()
+        for slot, (role, dtype, address, nbytes) in zip(table, parts):
+            slot.role, slot.dtype, slot.data, slot.bytes = role.encode(), dtype.encode(), address, nbytes
+        dims, encoded = (c_uint64 * len(shape))(*shape), name.encode("utf-8", "surrogateescape")
+        text = _json.dumps(dict(attributes)) if attributes else None
+        declared = _c.Declaration(size=sizeof(_c.Declaration), name=encoded, name_bytes=len(encoded),
+                                  format=format.encode(), shape=ctypes.cast(dims, c_void_p), rank=len(shape),
+                                  attributes=text, parts=table, part_count=len(parts), part_size=sizeof(_c.Part))
+        return declared, (table, dims, encoded, text)
+
+    def add_object(self, name: str, format: str, shape: Sequence[int], parts: Mapping[str, Any], *,
+                   attributes: Optional[Mapping[str, Any]] = None) -> None:
+        """Adds an object of several parts: format "sparse_csr", "sparse_coo", "quantized_group", or one of your own with a
+        version ("example.growing/1"). parts: arrays as of add(), by their roles, or pairs of an array and its dtype."""
+        data = {}
+        for role, value in parts.items():
+            array, dtype = value if isinstance(value, tuple) else (value, None)
+            data[role] = array if isinstance(array, _Bytes) else _bytes_of(name, array, dtype)
+        declared, held = self._declare(name, format, tuple(shape),
+                                       [(role, each.dtype, each.address, each.nbytes) for role, each in data.items()],
+                                       attributes)
+        self._kept.append((data, held))
+        self._call(_c.c.writer_add_object, self._pointer(), byref(declared), nbytes=_LONG)
+        self.flush()
+
+    def begin(self, name: str, dtype: str, shape: Sequence[Optional[int]], *,
+              attributes: Optional[Mapping[str, Any]] = None) -> "Stream":
+        """Begins a dense tensor whose bytes come piece by piece: a Stream, which is a context manager.
+
+        The first dimension may be None: it is what the bytes make it.
+        """
+        shape = tuple(shape)
+        open_end = bool(shape) and shape[0] is None
+        given = ((0, *shape[1:]) if open_end else shape)
+        declared, _ = self._declare(name, "dense", given, [("data", dtype, None, _c.UNKNOWN)], attributes)
+        self._call(_c.c.writer_begin, self._pointer(), byref(declared))
+        self._stream = Stream(self, name, dtype, shape, open_end)
+        return self._stream
+
+    # ---- ending ----
+
+    def flush(self) -> None:
+        """Waits until all that was added has been handed to the file."""
+        self._call(_c.c.writer_flush, self._pointer(), nbytes=_LONG)
+        self._kept, self._kept_bytes = [], 0
+
+    def finish(self) -> None:
+        """Writes the manifest and publishes the file. The writer is used up."""
+        pointer = self._pointer()
+        try:
+            self._call(_c.c.writer_finish, pointer, nbytes=_LONG)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Drops the writer. The output of one that was not finished is removed."""
+        pointer, self._writer = self._writer, None
+        self._kept, self._ties = [], {}
+        if pointer is not None:
+            self._free(pointer)
+
+    def __enter__(self) -> "Writer":
+        self._pointer()
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        if self._writer is None:
+            return
+        if kind is None:
+            self.finish()
+        else:
+            self.close()
+
+    def __del__(self):
+        if getattr(self, "_writer", None) is not None:
+            self.close()
+
+    def __reduce__(self):
+        raise TypeError("a writer cannot be pickled")
+
+
+class Stream:
+    """A tensor whose bytes come piece by piece. Made by Writer.begin."""
+
+    def __init__(self, writer, name, dtype, shape, open_end):
+        self._writer, self._name, self._dtype = writer, name, dtype
+        self._shape, self._open_end, self._bytes, self._done = shape, open_end, 0, False
+
+    def write(self, data) -> None:
+        """Appends a buffer or an array, which is copied."""
+        piece = _bytes_of(self._name, data, self._dtype) if not hasattr(data, "shape") else _bytes_of(self._name, data)
+        writer = self._writer
+        writer._call(_c.c.writer_append, writer._pointer(), piece.address, piece.nbytes, nbytes=piece.nbytes)
+        self._bytes += piece.nbytes
+
+    def close(self) -> None:
+        """Ends the tensor; its size must agree with its shape."""
+        if self._done:
+            return
+        self._done, writer = True, self._writer
+        if self._open_end:
+            row = _types._WIDTH.get(self._dtype, 16 if self._dtype == "complex128" else 8 if self._dtype == "complex64" else 1)
+            for each in self._shape[1:]:
+                row *= each
+            rows, rest = divmod(self._bytes, row) if row else (0, self._bytes)
+            if rest:
+                raise ArgumentError(f"tensor {self._name!r}: {self._bytes} bytes are no whole number of rows", None, self._name)
+            writer._call(_c.c.writer_set_leading_dimension, writer._pointer(), rows)
+        writer._call(_c.c.writer_end, writer._pointer())
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        if kind is None:
+            self.close()
+
+
+def save_file(tensors: Mapping[str, Any], path, *, attributes: Optional[Mapping[str, Any]] = None, **options) -> None:
+    """Writes a dict of tensors as a .zt file, which appears under its name when it is whole.
+
+    tensors: arrays as of Writer.add, or {role: array} dicts that File.numpy() gave for what is not dense are refused.
+        Names that have the same memory, type and shape share their bytes in the file: tied weights.
+    attributes: of the file. The rest are options of Writer: compress="planes", overwrite=True, ...
+    """
+    with Writer(path, attributes=attributes, **options) as out:
+        first: Dict[Any, str] = {}
+        for name, value in tensors.items():
+            if isinstance(value, dict):
+                raise ArgumentError(f"tensor {name!r} is in parts: add_object of a Writer takes them", None, name)
+            data = _bytes_of(name, value)
+            key = data.identity and (*data.identity, data.dtype)
+            if key is not None and key in first:
+                out.alias(name, first[key])
+                continue
+            if key is not None:
+                first[key] = name
+            out._put(name, data, hold=True)
+
+
+def save(tensors: Mapping[str, Any], *, attributes: Optional[Mapping[str, Any]] = None, **options) -> bytes:
+    """The bytes of the .zt file that save_file writes."""
+    import io
+    out = io.BytesIO()
+    save_file(tensors, out, attributes=attributes, **options)
+    return out.getvalue()

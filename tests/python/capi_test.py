@@ -1,0 +1,356 @@
+"""The C interface as a careless caller uses it: null everywhere, structs of other sizes, random calls; and that it stays.
+
+tests/data/abi.txt has the symbols with their versions, and the members of all structs with their places. What is there stays:
+a release adds lines, and `capi_test.py --write` writes them.
+"""
+import ctypes
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import unittest
+from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
+
+import numpy
+from package_support import DATA, ROOT, Case, ztstream
+from ztstream import _c
+
+c, lib = _c.c, _c.lib
+ABI = pathlib.Path(__file__).parents[1] / "data/abi.txt"
+# A program that prints sizes and places as the compiler has them; {} are the structs.
+STRUCTS = {"zts_call": _c.Call, "zts_reader_options": _c.ReaderOptions, "zts_source": _c.Source, "zts_object": _c.Object,
+           "zts_component": _c.Component, "zts_range": _c.Range, "zts_verify_report": _c.VerifyReport,
+           "zts_writer_options": _c.WriterOptions, "zts_sink": _c.Sink, "zts_part": _c.Part,
+           "zts_declaration": _c.Declaration}
+
+
+def symbols():
+    """The functions that the library exports: "name@version"."""
+    out = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", os.environ["ZTSTREAM_LIBRARY"]],
+                         check=True, capture_output=True, text=True).stdout
+    names = [line.split()[-1].replace("@@", "@") for line in out.splitlines()]
+    return sorted(name for name in names if name.startswith("zts_"))
+
+
+def members():
+    """A line for each member of each struct, as the package has them: "struct.member at OFFSET, SIZE bytes"."""
+    for name, struct in STRUCTS.items():
+        for member, _ in struct._fields_:
+            field = getattr(struct, member)
+            yield f"{name}.{member} at {field.offset}, {field.size} bytes"
+        yield f"{name} has {sizeof(struct)} bytes"
+
+
+def abi():
+    return "\n".join([*symbols(), *members()]) + "\n"
+
+
+class Stays(Case):
+    def test_recorded(self):
+        """All that was ever released is as it was, and what is new is recorded."""
+        self.assertEqual(abi().splitlines(), ABI.read_text().splitlines())
+
+    def test_header(self):
+        """The package's structs are those of c.h, by the system's own compiler."""
+        compiler = next((each for each in ("gcc", "cc", "clang-19") if subprocess.run(
+            ["which", each], capture_output=True, check=False).returncode == 0), None)
+        if compiler is None:
+            self.skipTest("no C compiler")
+        lines = ["#include <stdio.h>", "#include <stddef.h>", "#include <ztstream/c.h>", "int main(void) {"]
+        for name, struct in STRUCTS.items():
+            for member, _ in struct._fields_:
+                lines.append(f'  printf("{name}.{member} at %zu, %zu bytes\\n", offsetof({name}, {member}), '
+                             f'sizeof((({name}*)0)->{member}));')
+            lines.append(f'  printf("{name} has %zu bytes\\n", sizeof({name}));')
+        lines.append("  return ZTS_ABI;\n}")
+        program = self.path("a.out")
+        subprocess.run([compiler, "-x", "c", "-Wall", "-Wextra", "-pedantic", "-Werror", "-std=c99", f"-I{ROOT}/capi/include",
+                        "-o", program, "-"], input="\n".join(lines), check=True, text=True)
+        done = subprocess.run([program], capture_output=True, text=True, check=False)
+        self.assertEqual(done.stdout.splitlines(), list(members()))
+        self.assertEqual(done.returncode, c.abi())
+
+
+class Careless(Case):
+    def setUp(self):
+        super().setUp()
+        self.file = self.path("x.zt")
+        ztstream.save_file({"w": numpy.arange(12.0).reshape(3, 4), "z": numpy.zeros((0, 2))}, self.file)
+
+    def reader(self):
+        out = c_void_p()
+        paths = (ctypes.c_char_p * 1)(self.file.encode())
+        self.assertEqual(c.reader_open_all(paths, 1, None, byref(out)), 0)
+        self.addCleanup(c.reader_free, out)
+        return out
+
+    def refuses(self, status, message, wanted=2):
+        self.assertEqual((status, c.last_error().decode()), (wanted, message))
+
+    def test_null(self):
+        """Each pointer in turn; nothing ends the process."""
+        reader, out, size = self.reader(), c_void_p(), c_uint64()
+        self.refuses(lib.zts_reader_open(None, None, byref(out)), "path must not be null")
+        self.refuses(lib.zts_reader_open(self.file.encode(), None, None), "reader must not be null")
+        self.refuses(c.reader_open_all(None, 1, None, byref(out)), "paths must not be null")
+        self.refuses(c.reader_open_all(None, 0, None, byref(out)), "paths must not be null")
+        self.refuses(c.reader_open_all((ctypes.c_char_p * 1)(None), 1, None, byref(out)), "path must not be null")
+        self.refuses(c.reader_open_memory(None, 5, None, _c.Release(), None, None, byref(out)), "data must not be null")
+        self.refuses(c.reader_open_source(None, None, byref(out)), "source must not be null")
+        self.refuses(c.reader_objects(None, 0, 1, None, 64), "reader must not be null")
+        self.refuses(c.reader_objects(reader, 0, 1, None, 64), "objects must not be null")
+        self.assertEqual(c.reader_objects(reader, 0, 0, None, 64), 0)
+        self.refuses(c.reader_components(reader, 0, 1, None, 64), "components must not be null")
+        self.refuses(c.reader_find(reader, None, 1, byref(c_size_t())), "name must not be null")
+        self.refuses(c.reader_find(reader, b"w", 1, None), "object must not be null")
+        self.refuses(c.reader_attributes(reader, 0, None), "json must not be null")
+        self.refuses(c.reader_read_many(reader, None, 1, 40, None), "ranges must not be null")
+        self.refuses(c.reader_read_many(reader, byref(_c.Range(bytes=8)), 1, sizeof(_c.Range), None), "out must not be null")
+        self.refuses(c.reader_map(reader, 0, 0, None, byref(size)), "data must not be null")
+        self.refuses(c.reader_map(reader, 0, 0, byref(out), None), "bytes must not be null")
+        self.refuses(c.reader_verify(None, 0, _c.Problem(), None, None, 0, None), "reader must not be null")
+        self.refuses(c.writer_open(None, None, byref(out)), "path must not be null")
+        self.refuses(c.writer_open(b"y", None, None), "writer must not be null")
+        self.refuses(c.writer_open_sink(None, None, byref(out)), "sink must not be null")
+        self.refuses(c.writer_open_sink(byref(_c.Sink(size=sizeof(_c.Sink))), None, byref(out)), "append must not be null")
+        for call in (c.writer_flush, c.writer_finish, c.writer_cancel, c.writer_end, c.writer_next):
+            self.refuses(call(None), "writer must not be null")
+        for call in (c.reader_free, c.writer_free, c.free, lib.zts_reader_retain):
+            call(None)
+        c.last_error_place(None, None, None)
+        c.call_init(None, 32)
+        c.reader_options_init(None, 32)
+        c.writer_options_init(None, 32)
+        self.assertEqual((c.reader_count(None), c.reader_component_count(None), c.reader_format(None), c.reader_warning(None, 0)),
+                         (0, 0, b"", None))
+        lib.zts_reader_read.argtypes = [c_void_p, c_size_t, c_size_t, c_uint64, c_void_p, c_uint64]
+        self.refuses(lib.zts_reader_read(reader, 0, 0, 0, None, 8), "out must not be null")
+        for get in (lib.zts_reader_get_int, lib.zts_reader_get_double, lib.zts_reader_get_bool):
+            self.refuses(get(reader, b"k", None), "value must not be null")
+            self.refuses(get(reader, None, byref(size)), "key must not be null")
+            self.assertEqual(get(reader, b"k", byref(size)), 9)
+
+    def test_writer_null(self):
+        path, out = self.path("y.zt").encode(), c_void_p()
+        self.assertEqual(c.writer_open(path, None, byref(out)), 0)
+        self.addCleanup(c.writer_free, out)
+        name, shape = path.decode() + ": ", (c_uint64 * 1)(2)
+        self.refuses(c.writer_add(out, None, 1, b"f32", shape, 1, shape, 8), name + "the tensor's name must not be null")
+        self.refuses(c.writer_add(out, b"w", 1, None, shape, 1, shape, 8), name + "tensor 'w': dtype must not be null")
+        self.refuses(c.writer_add(out, b"w", 1, b"f32", None, 1, shape, 8), name + "shape must not be null")
+        self.refuses(c.writer_add(out, b"w", 1, b"f32", shape, 1, None, 8), name + "data must not be null")
+        self.refuses(c.writer_alias(out, None, 0, b"w", 1), name + "a name must not be null")
+        self.refuses(c.writer_set_json(out, None), name + "json must not be null")
+        self.refuses(c.writer_set_json(out, b"[]"), name + "attributes are not a JSON object")
+        self.refuses(c.writer_set_json(out, b'{"a": {"$bytes": "0g"}}'), name + "$bytes is not hexadecimal")
+        self.refuses(c.writer_set_json(out, b'{"a":' * 70 + b"1" + b"}" * 70), name + "attributes are nested too deeply")
+        self.refuses(c.writer_add_object(out, None), name + "declaration must not be null")
+        self.refuses(c.writer_add_object(out, byref(_c.Declaration())), name + "zts_declaration.size is not set")
+        self.refuses(c.writer_append(out, b"x", 1), name + "no tensor was begun", 70)
+        # What was refused has left the writer as it was; types go by all names that the program takes.
+        self.assertEqual(c.writer_add(out, b"w\0x", 3, b"torch.float32", shape, 1, shape, 8), 0)
+        self.assertEqual(c.writer_finish(out), 0)
+        with ztstream.open(path.decode()) as file:
+            self.assertEqual([(t.name, t.dtype) for t in file.values()], [("w\0x", "f32")])
+
+    def test_sizes(self):
+        """A caller of an older header has shorter structs, one of a newer header longer ones."""
+        whole = _c.WriterOptions()
+        c.writer_options_init(byref(whole), sizeof(whole))
+        for size in range(0, sizeof(whole) + 24):
+            room = (ctypes.c_ubyte * 200)(*[0xAA] * 200)
+            c.writer_options_init(ctypes.cast(room, ctypes.POINTER(_c.WriterOptions)), size)
+            self.assertEqual(bytes(room[size:]), b"\xaa" * (200 - size))
+            self.assertEqual(bytes(room[8:size]), (bytes(whole) + bytes(24))[8:size])
+        older = _c.WriterOptions()
+        c.writer_options_init(byref(older), sizeof(older))
+        older.size, older.compress = 24, 77  # `compress` lies behind what this caller has
+        out = c_void_p()
+        self.assertEqual(c.writer_open(self.path("y.zt").encode(), byref(older), byref(out)), 0)
+        c.writer_free(out)
+        older.size = 0
+        self.refuses(c.writer_open(b"y.zt", byref(older), byref(out)),
+                     "the options were not filled by zts_writer_options_init")
+        reader = self.reader()
+        for size in (8, 64, 100):
+            table = ctypes.create_string_buffer(b"\xaa" * 300, 300)
+            self.assertEqual(c.reader_objects(reader, 0, 2, table, size), 0)
+            self.assertEqual(ctypes.string_at(c_void_p.from_buffer(table, size).value), b"z")
+            self.assertEqual(table.raw[2 * size:300], b"\xaa" * (300 - 2 * size))
+            self.assertEqual(table.raw[64:size], bytes(max(0, size - 64)))
+
+    def test_out_of_range(self):
+        reader, huge = self.reader(), c_size_t(-1).value
+        where = self.file + ": "
+        table = ctypes.create_string_buffer(1000)
+        for first, count in ((0, 3), (3, 0), (2, 1), (huge, 1), (1, huge)):
+            self.refuses(c.reader_objects(reader, first, count, table, 8), where + "there are 2 objects")
+        self.refuses(c.reader_components(reader, 1, 2, table, 8), where + "there are 2 components")
+        self.refuses(c.reader_advise(reader, 2, 0, 1), where + "there is no object number 2")
+        self.refuses(c.reader_advise(reader, 0, 1, 1), where + "tensor 'w': there is no component number 1")
+        for offset, size in ((96, 1), (90, 8), (huge, 1), (1, huge)):
+            each = _c.Range(0, 0, offset, size, ctypes.addressof(table))
+            self.refuses(c.reader_read_many(reader, byref(each), 1, sizeof(each), None),
+                         where + "tensor 'w': the range lies beyond the component")
+        self.assertEqual(c.reader_read_many(reader, byref(_c.Range(0, 0, 96, 0, None)), 1, sizeof(_c.Range), None), 0)
+        self.refuses(c.reader_map(reader, 5, 0, byref(c_void_p()), byref(c_uint64())), where + "there is no object number 5")
+        self.assertEqual(c.reader_find(reader, b"w\0", 2, byref(c_size_t())), 9)
+        self.assertEqual(c.reader_find(reader, b"w", huge, byref(c_size_t())), 0)
+
+    def test_release(self):
+        """The caller's memory is given back once, whatever happens."""
+        calls = []
+        release = _c.Release(lambda user: calls.append(user))
+        data, out = pathlib.Path(self.file).read_bytes(), c_void_p()
+        address = ctypes.cast(ctypes.c_char_p(data), c_void_p)
+        self.assertEqual(c.reader_open_memory(address, len(data), b"m", release, 7, None, byref(out)), 0)
+        lib.zts_reader_retain(out)
+        c.reader_free(out)
+        self.assertEqual(calls, [])
+        c.reader_free(out)
+        self.assertEqual(calls, [7])
+        self.assertEqual(c.reader_open_memory(address, 3, b"m", release, 8, None, byref(out)), 4)
+        self.assertEqual(c.reader_open_memory(address, 3, b"m", release, 9, None, None), 2)
+        self.assertEqual(c.reader_open_memory(None, 3, b"m", release, 10, None, byref(out)), 2)
+        bad = _c.ReaderOptions()
+        self.assertEqual(c.reader_open_memory(address, len(data), b"m", release, 11, byref(bad), byref(out)), 2)
+        self.assertEqual(calls, [7, 8, 9, 10, 11])
+
+    def test_random_calls(self):
+        """Random calls with random arguments, none of which points to nowhere: the process lives."""
+        for seed in range(int(os.environ.get("ZT_COUNT", "3"))):
+            done = subprocess.run([sys.executable, "-B", __file__, "--random", str(seed), self.file, str(self.folder)],
+                                  capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual((done.returncode, done.stderr[-500:]), (0, ""), f"seed {seed}")
+
+
+def random_calls(seed, path, folder):
+    """Two thousand calls of a seed."""
+    chosen, keep = random.Random(seed), []
+    files = [path.encode(), *(str(each).encode() for each in sorted(DATA.rglob("*")) if each.is_file()),
+             str(DATA / "hf-sharded").encode(), b"/none", b"", folder.encode()]
+    readers, writers = [None], [None]
+    room = ctypes.create_string_buffer(1 << 16)
+    ctypes.memset(room, 0, len(room))
+
+    def number():
+        return chosen.choice([0, 0, 0, 1, 1, 2, 3, 7, 8, 64, 100, 1 << 16, (1 << 63) - 1, (1 << 64) - 1])
+
+    def small():
+        return chosen.choice([0, 1, 1, 2, 3, 8])
+
+    def name():
+        return chosen.choice([None, b"w", b"z", b"a", b"data", b"", b"x\0y"])
+
+    def reader():
+        return chosen.choice(readers)
+
+    def writer():
+        return chosen.choice(writers)
+
+    def options(kind, init):
+        if chosen.random() < 0.3:
+            return None
+        made = kind()
+        if chosen.random() < 0.9:
+            init(byref(made), sizeof(made))
+        keep.append(made)
+        return byref(made)
+
+    def open_reader():
+        out = c_void_p()
+        if chosen.random() < 0.7:
+            paths = (ctypes.c_char_p * 3)(*(chosen.choice(files) for _ in range(3)))
+            status = c.reader_open_all(paths, chosen.choice([1, 1, 1, 1, 2, 3]), options(_c.ReaderOptions, c.reader_options_init),
+                                       byref(out))
+        else:
+            data = pathlib.Path(os.fsdecode(chosen.choice([each for each in files if os.path.isfile(each)]))).read_bytes()
+            data = bytearray(data)
+            for _ in range(chosen.randrange(3)):
+                if data:
+                    data[chosen.randrange(len(data))] = chosen.randrange(256)
+            keep.append(bytes(data))
+            status = c.reader_open_memory(ctypes.cast(ctypes.c_char_p(keep[-1]), c_void_p), len(keep[-1]), name(),
+                                          _c.Release(), None, None, byref(out))
+        if status == 0:
+            readers.append(out)
+        elif out.value:
+            raise AssertionError("a reader and an error")
+
+    def open_writer():
+        out = c_void_p()
+        target = chosen.choice([f"{folder}/{chosen.randrange(5)}.zt", "/none/x.zt", ""]).encode()
+        if c.writer_open(target, options(_c.WriterOptions, c.writer_options_init), byref(out)) == 0:
+            writers.append(out)
+
+    def close(handles, free):
+        if len(handles) > 1:
+            free(handles.pop(chosen.randrange(1, len(handles))))
+
+    def add():
+        shape, size = (c_uint64 * 8)(*(small() for _ in range(8))), chosen.choice([0, 4, 8, 32, 1 << 16])
+        keep.append(shape)
+        c.writer_add(writer(), name(), chosen.choice([0, 1, 3, c_size_t(-1).value]),
+                     chosen.choice([None, b"f32", b"bf16", b"u8", b"f4_e2m1", b"x", b""]), chosen.choice([None, shape]),
+                     chosen.randrange(9), chosen.choice([None, room]), size)
+
+    def declare(function):
+        parts = (_c.Part * 3)(*(_c.Part(name(), chosen.choice([None, b"f32", b"u64"]), ctypes.addressof(room),
+                                        chosen.choice([0, 8, 24, 1 << 64 - 1])) for _ in range(3)))
+        for part in parts:
+            part.bytes = min(part.bytes, len(room)) if function is c.writer_add_object else part.bytes
+        shape = (c_uint64 * 4)(*(small() for _ in range(4)))
+        made = _c.Declaration(chosen.choice([0, sizeof(_c.Declaration)]), name(), small() if chosen.random() < 0.5 else 1,
+                              chosen.choice([None, b"dense", b"sparse_csr", b"own/1", b""]), ctypes.cast(shape, c_void_p),
+                              chosen.randrange(5), chosen.choice([None, b"{}", b'{"a":[1,{}]}', b"x"]), parts, chosen.randrange(4),
+                              sizeof(_c.Part))
+        if made.name is None or made.name_bytes > len(made.name):
+            made.name_bytes = c_size_t(-1).value
+        keep.extend((parts, shape, made))
+        function(writer(), byref(made))
+
+    def read():
+        count = chosen.randrange(4)
+        ranges = (_c.Range * 4)(*(_c.Range(number(), small(), number(), chosen.choice([0, 8, 96, 1 << 14]),
+                                           ctypes.addressof(room)) for _ in range(4)))
+        call = _c.new_call(chosen.choice([0, 1, 2, 5000]), None)
+        c.reader_read_many(reader(), ranges, count, sizeof(_c.Range), chosen.choice([None, byref(call)]))
+
+    def attributes():
+        out = c_void_p()
+        if c.reader_attributes(reader(), chosen.choice([0, 1, c_size_t(-1).value]), byref(out)) == 0:
+            c.free(out)
+
+    actions = [
+        open_reader, open_reader, open_writer, add, add, read, read, attributes,
+        lambda: close(readers, c.reader_free), lambda: close(writers, c.writer_free),
+        lambda: c.reader_objects(reader(), number(), small(), room, chosen.choice([0, 1, 8, 64, 200])),
+        lambda: c.reader_components(reader(), number(), small(), room, chosen.choice([0, 1, 8, 96, 200])),
+        lambda: c.reader_find(reader(), name(), chosen.choice([0, 1, c_size_t(-1).value]), byref(c_size_t())),
+        lambda: c.reader_map(reader(), small(), small(), byref(c_void_p()), byref(c_uint64())),
+        lambda: c.reader_advise(reader(), small(), small(), chosen.randrange(2)),
+        lambda: c.reader_verify(reader(), chosen.choice([0, 1, c_size_t(-1).value]), _c.Problem(), None, None, 0, None),
+        lambda: c.writer_set_json(writer(), chosen.choice([None, b"{}", b'{"k": 1.5}', b"{", b"null"])),
+        lambda: c.writer_alias(writer(), name(), 1, name(), 1), lambda: declare(c.writer_add_object),
+        lambda: declare(c.writer_begin), lambda: c.writer_append(writer(), room, chosen.choice([0, 4, 96])),
+        lambda: c.writer_next(writer()), lambda: c.writer_end(writer()), lambda: c.writer_flush(writer()),
+        lambda: c.writer_set_leading_dimension(writer(), number()), lambda: c.writer_finish(writer()),
+        lambda: c.writer_cancel(writer()) if chosen.random() < 0.1 else None, lambda: c.last_error().decode("utf-8", "replace"),
+        lambda: c.reader_warning(reader(), small()), lambda: c.reader_format(reader()),
+    ]
+    for _ in range(2000):
+        chosen.choice(actions)()
+    while len(readers) > 1:
+        close(readers, c.reader_free)
+    while len(writers) > 1:
+        close(writers, c.writer_free)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--random"]:
+        random_calls(int(sys.argv[2]), *sys.argv[3:])
+    elif sys.argv[1:2] == ["--write"]:
+        ABI.write_text(abi())
+    else:
+        unittest.main()

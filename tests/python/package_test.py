@@ -1,0 +1,538 @@
+"""The package beside values: lifetimes, errors, threads, processes, Ctrl-C, memory and file objects, ties."""
+import gc
+import io
+import json
+import math
+import multiprocessing
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import numpy
+from package_support import DATA, ROOT, Case, of_zt, ztstream
+from ztstream import safetensors_compat
+from ztstream.safetensors_compat import numpy as compat_numpy
+
+# In an interpreter of its own: what it prints.
+PREFIX = f"import sys; sys.path[:0] = [{str(ROOT / 'python')!r}]\nimport ztstream, numpy\n"
+
+
+def run(code, *arguments, **options):
+    return subprocess.run([sys.executable, "-B", "-c", PREFIX + code, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=120, check=False, **options)
+
+
+def resident():
+    """Bytes of memory that this process has."""
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def sums(path, names, results):
+    """In another process: the sum of each tensor, of a file that it was given."""
+    results.put({name: float(path[name].numpy().sum()) for name in names})
+
+
+class Reading(Case):
+    def setUp(self):
+        super().setUp()
+        self.values = {"a": numpy.arange(60, dtype="f4").reshape(20, 3), "b": numpy.arange(7), "n\0ul": numpy.float64(2.5)}
+        self.raw, self.packed = self.path("raw.zt"), self.path("packed.zt")
+        ztstream.save_file(self.values, self.raw, attributes={"step": 3})
+        ztstream.save_file(self.values, self.packed, compress="planes", min_gain=-1)
+
+    def test_mapping(self):
+        with ztstream.open(self.raw) as file:
+            self.assertEqual(list(file), ["a", "b", "n\0ul"])
+            self.assertEqual((len(file), "a" in file, "c" in file, 3 in file), (3, True, False, False))
+            self.assertIsNone(file.get("c"))
+            self.assertEqual([name for name, _ in file.items()], [tensor.name for tensor in file.values()])
+            self.assertEqual((file.format, file.version, file.attributes, file.warnings), ("zt", "1.2.0", {"step": 3}, []))
+
+    def test_handle(self):
+        with ztstream.open(self.raw) as file:
+            tensor = file["a"]
+            self.assertEqual((tensor.name, tensor.shape, tensor.dtype, tensor.type, tensor.format, tensor.encoding),
+                             ("a", (20, 3), "f32", "f32", "dense", "raw"))
+            self.assertEqual((tensor.nbytes, tensor.ndim, tensor.size, len(tensor)), (240, 2, 60, 20))
+            self.assertEqual((tensor.digest[:7], tensor.attributes, list(tensor.parts)), ("crc32c:", {}, ["data"]))
+            path, offset, length = tensor.location
+            self.assertEqual(pathlib.Path(path).read_bytes()[offset:offset + length], self.values["a"].tobytes())
+            self.assertEqual(repr(tensor), "<Tensor 'a' f32 20x3 raw>")
+            self.assertTrue(tensor.verify().verified)
+            self.assertEqual(numpy.asarray(tensor).sum(), self.values["a"].sum())
+            with self.assertRaises(TypeError):
+                len(file["n\0ul"])
+            with self.assertRaises(IndexError):
+                tensor[20]
+
+    def test_arrays_outlive_their_file(self):
+        for path in (self.raw, self.packed):
+            file = ztstream.open(path)
+            arrays, rows, view = file.numpy(), file["a"][3:5], file["b"].buffer()
+            file.close()
+            del file
+            gc.collect()
+            os.remove(path)
+            for name, value in self.values.items():
+                self.assertTrue((arrays[name] == value).all())
+            self.assertEqual(rows.tolist(), self.values["a"][3:5].tolist())
+            self.assertEqual(bytes(view), self.values["b"].tobytes())
+
+    def test_closed(self):
+        file = ztstream.open(self.raw)
+        tensor = file["a"]
+        file.close()
+        file.close()
+        for call in (lambda: file["a"], lambda: tensor.numpy(), lambda: tensor.shape, lambda: list(file), lambda: "a" in file,
+                     lambda: file.attributes, lambda: file.verify(), lambda: file.__enter__()):
+            with self.assertRaisesRegex(ztstream.MisuseError, "raw.zt: the file is closed"):
+                call()
+
+    def test_read_only(self):
+        """Arrays in the pages of a file cannot be written to; copies can, and the file stays."""
+        before = pathlib.Path(self.raw).read_bytes()
+        with ztstream.open(self.raw) as file:
+            with self.assertRaises(ValueError):
+                file["a"].numpy()[0] = 1
+            with self.assertRaises(TypeError):
+                file["a"].buffer()[0] = 1
+            file["a"].numpy(copy=True)[0] = 1
+        self.assertEqual(pathlib.Path(self.raw).read_bytes(), before)
+
+    def test_no_copy(self):
+        """A raw tensor is not read: of 256 MiB of holes next to none is in memory."""
+        path = self.path("large.zt")
+        with ztstream.Writer(path, digest="none", sync=False) as out:
+            with out.begin("w", "u8", (1 << 28,)) as stream:
+                for _ in range(64):
+                    stream.write(bytes(1 << 22))
+        before = resident()
+        with ztstream.open(path) as file:
+            self.assertEqual(file["w"].numpy()[:: 1 << 24].sum(), 0)
+            self.assertEqual(file["w"][1 << 27], 0)
+            self.assertLess(resident() - before, 64 << 20)
+
+    def test_rows_of_compressed(self):
+        """Of the first dimension only the frames are decoded that are asked for."""
+        path = self.path("large.zt")
+        values = numpy.random.default_rng(1).standard_normal((1 << 14, 1 << 10)).astype("f4")  # 64 MiB
+        ztstream.save_file({"w": values}, path, compress="zstd", min_gain=-1, digest="none")
+        data = bytearray(pathlib.Path(path).read_bytes())
+        with ztstream.open(path) as file:
+            _, offset, length = file["w"].location
+        data[offset + length // 2:offset + length - 4096] = bytes(length - 4096 - length // 2)  # nothing to decode there
+        pathlib.Path(path).write_bytes(data)
+        with ztstream.open(path) as file:
+            self.assertTrue((file["w"][100:200] == values[100:200]).all())
+            with self.assertRaises(ztstream.FormatError) as raised:
+                file["w"].numpy()
+            self.assertEqual((raised.exception.file, raised.exception.tensor), (path, "w"))
+
+    def test_memory_and_file_objects(self):
+        data = pathlib.Path(self.packed).read_bytes()
+        for source in (data, bytearray(data), memoryview(data), io.BytesIO(data), open(self.packed, "rb")):
+            with self.subTest(type(source)), ztstream.open(source) as file:
+                self.assertEqual(file["a"].numpy().tolist(), self.values["a"].tolist())
+                self.assertTrue(file.verify().verified)
+                with self.assertRaises(TypeError):
+                    pickle.dumps(file)
+            if hasattr(source, "close"):
+                source.close()
+        with self.assertRaises(ztstream.FormatError):
+            ztstream.open(b"nothing")
+        with self.assertRaises(ztstream.FormatError):
+            ztstream.open(b"")
+        with self.assertRaises(TypeError):
+            ztstream.open(3)
+
+    def test_failing_file_object(self):
+        class Failing(io.BytesIO):
+            def read(self, count=-1):
+                raise OSError(28, "no space")
+
+        with self.assertRaisesRegex(ztstream.InputOutputError, "No space"):
+            ztstream.open(Failing(b"x" * 100))
+
+    def test_several(self):
+        other = self.path("other.zt")
+        ztstream.save_file({"z": numpy.zeros(3)}, other)
+        with ztstream.open(self.raw, other) as file:
+            self.assertEqual(sorted(file), ["a", "b", "n\0ul", "z"])
+        with self.assertRaisesRegex(ztstream.FormatError, "'a'"):
+            ztstream.open(self.raw, self.packed)
+
+    def test_parts(self):
+        path = self.path("sparse.zt")
+        parts = {"values": numpy.array([1.0, 2.0]), "indices": numpy.array([0, 2], "u8"), "indptr": numpy.array([0, 1, 2], "u8")}
+        with ztstream.Writer(path) as out:
+            out.add_object("s", "sparse_csr", (2, 3), parts, attributes={"k": [1, None]})
+        with self.assertRaisesRegex(ztstream.ArgumentError, "needs a component 'indices'"):
+            with ztstream.Writer(self.path("none.zt")) as out:
+                out.add_object("t", "sparse_csr", (2, 3), {"values": numpy.zeros(2)})
+        with ztstream.open(path) as file:
+            self.assertEqual(file["s"].attributes, {"k": [1, None]})
+            self.assertEqual({role: part.numpy().tolist() for role, part in file["s"].parts.items()},
+                             {role: part.tolist() for role, part in parts.items()})
+            self.assertEqual(set(file.numpy()["s"]), set(parts))
+            with self.assertRaisesRegex(ztstream.UnsupportedError, "parts: "):
+                file["s"].numpy()
+
+    def test_verify(self):
+        with ztstream.open(self.raw) as file:
+            self.assertTrue(file.verify().verified)
+        data = bytearray(pathlib.Path(self.raw).read_bytes())
+        data[64] ^= 1
+        pathlib.Path(self.raw).write_bytes(data)
+        with ztstream.open(self.raw) as file:
+            report = file.verify()
+            self.assertEqual([(name, role) for name, role, _ in report.problems], [("a", "data")])
+            self.assertFalse(report.good)
+            self.assertTrue(file["b"].verify().verified)
+            self.assertFalse(file["a"].verify().good)
+        ztstream.save_file(self.values, self.raw, digest="none", overwrite=True)
+        with ztstream.open(self.raw) as file:
+            report = file.verify()
+            self.assertEqual((report.good, report.verified, report.unhashed), (True, False, 3))
+
+    def test_many_opens(self):
+        before = resident()
+        for _ in range(10000):
+            with ztstream.open(self.raw) as file:
+                file["a"].numpy()
+        gc.collect()
+        self.assertLess(resident() - before, 32 << 20)
+        self.assertLess(len(os.listdir("/proc/self/fd")), 100)
+
+    def test_threads(self):
+        failed = []
+
+        def work(file):
+            for _ in range(20):
+                for name, value in self.values.items():
+                    if not (file[name].numpy() == value).all() or file[name].name != name:
+                        failed.append(name)
+
+        with ztstream.open(self.packed) as file:
+            threads = [threading.Thread(target=work, args=(file,)) for _ in range(8)]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+        self.assertEqual(failed, [])
+
+    def test_processes(self):
+        """An open file goes to other processes as its path; a forked one may use it as it is."""
+        with ztstream.open(self.packed) as file:
+            copy = pickle.loads(pickle.dumps(file))
+            self.assertEqual(copy["b"].numpy().tolist(), self.values["b"].tolist())
+            for method in ("fork", "spawn"):
+                context = multiprocessing.get_context(method)
+                results = context.Queue()
+                child = context.Process(target=sums, args=(file, ["a", "b"], results))
+                child.start()
+                self.assertEqual(results.get(timeout=60), {"a": 1770.0, "b": 21.0})
+                child.join()
+                self.assertEqual(child.exitcode, 0)
+
+
+class Errors(Case):
+    def test_kinds(self):
+        """Standard kinds, with file and tensor, that survive pickling."""
+        path = self.path("x.zt")
+        ztstream.save_file({"w": numpy.zeros(3)}, path)
+        cases = [
+            (lambda: ztstream.open(self.path("none.zt")), FileNotFoundError, self.path("none.zt"), None),
+            (lambda: ztstream.open(self.path("none.zt")), OSError, self.path("none.zt"), None),
+            (lambda: ztstream.open(path)["q"], KeyError, path, "q"),
+            (lambda: ztstream.save_file({}, path), FileExistsError, path, None),
+            (lambda: ztstream.open(DATA / "README.md"), ValueError, str(DATA / "README.md"), None),
+            (lambda: ztstream.open(DATA / "torch/refuse_script.pt"), NotImplementedError,
+             str(DATA / "torch/refuse_script.pt"), None),
+            (lambda: ztstream.save_file({"s": numpy.array(["x"])}, self.path("y.zt")), ValueError, None, "s"),
+            (lambda: ztstream.save_file({"s": numpy.zeros(2)}, self.path("y.zt"), spec="7"), ValueError, None, None),
+            (lambda: ztstream.save_file({}, self.path("y.zt"), compress="gzip"), ValueError, None, None),
+            (lambda: ztstream.save_file({}, self.path("no/y.zt")), OSError, self.path("no/y.zt"), None),
+            (lambda: ztstream.save_file({}, "a\0b"), ValueError, None, None),
+            (lambda: ztstream.load_file(path, framework="jax"), ValueError, None, None),
+            (lambda: ztstream.open(path, format="xyz"), ValueError, None, None),
+        ]
+        for call, kind, file, tensor in cases:
+            with self.subTest(kind), self.assertRaises(kind) as raised:
+                call()
+            error = raised.exception
+            self.assertIsInstance(error, ztstream.Error)
+            self.assertEqual((error.file, error.tensor), (file, tensor))
+            copy = pickle.loads(pickle.dumps(error))
+            self.assertEqual((type(copy), str(copy), copy.file, copy.tensor), (type(error), str(error), file, tensor))
+
+    def test_interrupt(self):
+        """Ctrl-C ends a long call soon, and a file that was being written is not there."""
+        path = self.path("long.zt")
+        ztstream.save_file({"w": numpy.random.default_rng(1).standard_normal((1 << 25,)).astype("f4")}, path, compress="zstd",
+                           level=1, min_gain=-1, digest="none", sync=False)
+        code = """
+import os, signal, threading, time
+def soon():
+    time.sleep(0.4)
+    soon.at = time.monotonic()
+    os.kill(os.getpid(), signal.SIGINT)
+out = {"w": bytearray(1 << 27)} if sys.argv[2] == "read" else None
+with ztstream.open(sys.argv[1]) as file:
+    values = None if out else file["w"].numpy()
+    threading.Thread(target=soon).start()
+    try:
+        while True:
+            if out:
+                file.read(out=out, threads=1)
+            else:
+                ztstream.save_file({"w": values}, sys.argv[3], compress="zstd", level=15, threads=1)
+    except KeyboardInterrupt:
+        print(time.monotonic() - soon.at)
+"""
+        for what in ("read", "write"):
+            done = run(code, path, what, self.path("out.zt"))
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertLess(float(done.stdout), 2.0 if what == "write" else 0.5)  # one frame of level 15 may be under way
+        self.assertEqual(sorted(os.listdir(self.folder)), ["long.zt"])
+
+    def test_optional_packages(self):
+        """The package neither needs numpy to open and copy bytes nor imports it, and is imported soon."""
+        path = self.path("x.zt")
+        ztstream.save_file({"w": numpy.arange(4)}, path)
+        code = PREFIX.replace(", numpy", "") + """
+sys.modules["numpy"] = None
+with ztstream.open(sys.argv[1]) as file:
+    print(file["w"].tobytes()[8], file["w"].shape, file["w"].dtype, "torch" in sys.modules)
+"""
+        done = subprocess.run([sys.executable, "-B", "-c", code, path], capture_output=True, text=True, check=False)
+        self.assertEqual((done.stdout, done.stderr), ("1 (4,) i64 False\n", ""))
+
+
+class Writing(Case):
+    def test_nothing_after_an_exception(self):
+        path = self.path("x.zt")
+        with self.assertRaises(ZeroDivisionError), ztstream.Writer(path) as out:
+            out.add("a", numpy.zeros(3))
+            1 / 0
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_reused_buffer(self):
+        """What was added may be changed when add returns, large or small."""
+        path = self.path("x.zt")
+        for size in (10, 1 << 20):
+            buffer = numpy.empty(size, "u4")
+            with ztstream.Writer(path, overwrite=True) as out:
+                for i in range(20):
+                    buffer[:] = i
+                    out.add(f"{i:02}", buffer)
+            with ztstream.open(path) as file:
+                self.assertEqual([tensor[size - 1] for tensor in file.values()], list(range(20)))
+
+    def test_ties(self):
+        path, w = self.path("x.zt"), numpy.arange(12.0).reshape(3, 4)
+        ztstream.save_file({"a": w, "b": w, "c": w.T, "d": w[:2], "e": w.copy()}, path)
+        with ztstream.open(path) as file:
+            places = {name: tensor.location[1] for name, tensor in file.items()}
+            self.assertEqual(places["a"], places["b"])
+            self.assertEqual(len(set(places.values())), 4)
+        with ztstream.Writer(path, overwrite=True) as out:
+            out.add("a", w)
+            out.alias("b", "a")
+        with ztstream.open(path) as file:
+            self.assertEqual(file["b"].numpy().tolist(), w.tolist())
+
+    def test_attributes(self):
+        given = {"text": "ä\0b", "int": -(1 << 63), "big": (1 << 64) - 1, "real": 0.1, "nan": math.nan, "inf": -math.inf,
+                 "yes": True, "none": None, "bytes": b"\0\xff", "list": [1, [2.5, "x"]], "map": {"k": {"d": []}, "": 1},
+                 "numpy": numpy.float32(1.5)}
+        path = self.path("x.zt")
+        ztstream.save_file({"w": numpy.zeros(1)}, path, attributes=given)
+        with ztstream.open(path) as file:
+            found = file.attributes
+        self.assertTrue(math.isnan(found.pop("nan")))
+        given.pop("nan")
+        self.assertEqual(found, {**given, "numpy": 1.5})
+        self.assertIs(found["yes"], True)
+        for wrong in ({"x": 1 << 64}, {"x": object()}, {1: 2}, {"x": {1: 2}}):
+            with self.subTest(wrong), self.assertRaises(ztstream.ArgumentError):
+                ztstream.save_file({}, self.path("y.zt"), attributes=wrong)
+
+    def test_stream(self):
+        path = self.path("x.zt")
+        with self.assertRaisesRegex(ztstream.ArgumentError, "whole number of rows"), ztstream.Writer(path) as out:
+            with out.begin("rest", "f32", (None, 3)) as stream:
+                stream.write(bytes(16))
+        self.assertFalse(os.path.exists(path))
+        with ztstream.Writer(path) as out:
+            with out.begin("open", "bf16", (None, 3), attributes={"q": 1}) as stream:
+                for i in range(5):
+                    stream.write(numpy.full((i, 3), i, "u2"))
+        with ztstream.open(path) as file:
+            self.assertEqual((file["open"].shape, file["open"].dtype, file["open"].attributes), ((10, 3), "bf16", {"q": 1}))
+
+    def test_other_arrays(self):
+        path = self.path("x.zt")
+        with ztstream.Writer(path) as out:
+            out.add("list", [[1, 2], [3, 4]])
+            out.add("scalar", 2.5)
+            out.add("bytes", b"\0\0\x80?" * 2, dtype="f32", shape=(2, 1))
+            out.add("big", numpy.arange(4, dtype=">i2")[::-2])
+        with ztstream.open(path) as file:
+            self.assertEqual({name: tensor.numpy().tolist() for name, tensor in file.items()},
+                             {"list": [[1, 2], [3, 4]], "scalar": 2.5, "bytes": [[1.0], [1.0]], "big": [3, 1]})
+        for wrong in ({"array": b"1234"}, {"array": b"1234", "dtype": "f32", "shape": (2,)}, {"array": numpy.zeros(2, "S3")},
+                      {"array": numpy.zeros(2), "dtype": "f32"}, {"array": numpy.zeros(2), "dtype": "x"}):
+            with self.subTest(wrong), self.assertRaises(ztstream.ArgumentError) as raised:
+                with ztstream.Writer(self.path("none.zt")) as out:
+                    out.add("w", **wrong)
+            self.assertEqual(raised.exception.tensor, "w")
+        with self.assertRaisesRegex(ztstream.ArgumentError, "w"), ztstream.Writer(self.path("none.zt")) as out:
+            out.add("w", 1)
+            out.add("w", 1)
+        self.assertEqual(os.listdir(self.folder), ["x.zt"])
+
+    def test_file_objects(self):
+        tensors = {"w": numpy.arange(1 << 16)}
+        data = ztstream.save(tensors, compress="zstd")
+        with ztstream.open(data) as file:
+            self.assertEqual(file["w"].numpy().tolist(), tensors["w"].tolist())
+        ztstream.save_file(tensors, self.path("x.zt"), compress="zstd")
+        self.assertEqual(data, pathlib.Path(self.path("x.zt")).read_bytes())
+
+        class Full(io.RawIOBase):
+            def write(self, data):
+                raise OSError(28, "no space")
+
+        with self.assertRaises(OSError):
+            ztstream.save_file(tensors, Full())
+
+    def test_fork(self):
+        """A child may not use its parent's writer, and does not harm it."""
+        path = self.path("x.zt")
+        with ztstream.Writer(path) as out:
+            out.add("a", numpy.arange(3))
+            child = os.fork()
+            if child == 0:
+                try:
+                    out.add("b", numpy.arange(3))
+                except ztstream.MisuseError as error:
+                    os._exit(0 if "process" in str(error) else 1)
+                os._exit(2)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        with ztstream.open(path) as file:
+            self.assertEqual(list(file), ["a"])
+
+    def test_memory(self):
+        """Writing half a gigabyte in pieces takes a small part of it."""
+        code = """
+values = numpy.arange(1 << 22, dtype="u4")
+with ztstream.Writer(sys.argv[1], compress="zstd", sync=False, threads=2) as out:
+    for i in range(32):
+        out.add(str(i), values + i)
+print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
+"""
+        done = run(code, self.path("x.zt"))
+        self.assertEqual(done.stderr, "")
+        self.assertLess(int(done.stdout) >> 10, 200)
+
+
+class Program(Case):
+    def test_commands(self):
+        source, out = DATA / "real/ppocr-cls.safetensors", self.path("x.zt")
+        done = ztstream.convert(source, out, zstd="planes", dtype=["norm=f32", "bf16"], include=[".*_0$"])
+        self.assertTrue(done["ok"])
+        self.assertTrue(ztstream.verify(out)["ok"])
+        self.assertFalse(ztstream.diff(source, out)["ok"])
+        self.assertTrue(ztstream.diff(out, out)["ok"])
+        self.assertEqual(len(ztstream.inspect(out)["objects"]), len(ztstream.load_file(out)))
+        with self.assertRaises(ztstream.ExistsError) as raised:
+            ztstream.convert([source], out)
+        self.assertEqual(raised.exception.file, out)
+        with self.assertRaises(ValueError):
+            ztstream.convert(source, out, no_such_option=1)
+        done = subprocess.run([sys.executable, "-m", "ztstream", "--version"], cwd=ROOT / "python", capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.stdout.split()[:2], ["ztstream", ztstream.__version__])
+
+    def test_safetensors_names(self):
+        path, tensors = self.path("model.safetensors"), {"a": numpy.arange(6.0).reshape(2, 3), "b": numpy.arange(3)}
+        compat_numpy.save_file(tensors, path, metadata={"format": "np"})
+        compat_numpy.save_file(tensors, path, metadata={"format": "np"})
+        self.assertEqual(compat_numpy.load_file(path)["a"].tolist(), tensors["a"].tolist())
+        self.assertEqual(compat_numpy.load(compat_numpy.save(tensors))["b"].tolist(), [0, 1, 2])
+        for source in (path, DATA / "real/ppocr-cls.safetensors"):
+            with safetensors_compat.safe_open(source, framework="np") as file:
+                name = file.keys()[0]
+                self.assertEqual(sorted(file.offset_keys()), file.keys())
+                part = file.get_slice(name)
+                self.assertEqual(tuple(part.get_shape()), file.get_tensor(name).shape)
+                self.assertEqual(part[:1].tolist(), file.get_tensor(name)[:1].tolist())
+        with safetensors_compat.safe_open(path, framework="np") as file:
+            self.assertEqual((file.metadata(), file.get_slice("a").get_dtype()), ({"format": "np"}, "F64"))
+            file.get_tensor("a")[0] = 1
+        with self.assertRaises(safetensors_compat.SafetensorError):
+            safetensors_compat.safe_open(path, framework="jax")
+
+
+class Torch(Case):
+    """Where torch is installed."""
+
+    def setUp(self):
+        super().setUp()
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        self.torch = torch
+
+    def test_tensors(self):
+        torch = self.torch
+        tensors = {"f": torch.randn(4, 5), "bf": torch.randn(1000, 7).bfloat16(), "i": torch.arange(5), "e": torch.empty(0, 3),
+                   "t": torch.randn(6, 4).t(), "s": torch.tensor(2.5), "b": torch.tensor([True, False])}
+        tensors["tied"] = tensors["f"]
+        for compress in (None, "planes"):
+            path = self.path(f"{compress}.zt")
+            ztstream.save_file(tensors, path, compress=compress, min_gain=-1)
+            of_zt(pathlib.Path(path))
+            for copy in (False, True):
+                with ztstream.open(path) as file:
+                    state = file.torch(copy=copy)
+                    self.assertEqual(file["f"].location, file["tied"].location)
+                for name, tensor in tensors.items():
+                    self.assertEqual(state[name].dtype, tensor.dtype)
+                    self.assertTrue(torch.equal(state[name], tensor), name)
+                state["f"][0] = 7  # of one's own, or copied when it is written to
+
+    def test_module(self):
+        torch = self.torch
+        from ztstream.safetensors_compat import safe_open
+        from ztstream.safetensors_compat import torch as compat
+        model, path = torch.nn.Linear(3, 4), self.path("m.zt")
+        compat.save_model(model, path)
+        other = torch.nn.Linear(3, 4)
+        compat.load_model(other, path)
+        self.assertTrue(torch.equal(model.weight, other.weight))
+        with safe_open(path, framework="pt") as file:
+            self.assertTrue(torch.equal(file.get_slice("weight")[1:3], model.weight[1:3]))
+            self.assertTrue(torch.equal(file.get_slice("weight")[-1], model.weight[-1]))
+
+    def test_ties(self):
+        w, path = self.torch.randn(300, 300), self.path("x.zt")
+        with ztstream.Writer(path) as out:
+            out.add("a", w)
+            out.add("b", w)
+            w += 1
+            out.add("c", w)
+        with ztstream.open(path) as file:
+            self.assertEqual(file["a"].location, file["b"].location)
+            self.assertNotEqual(file["a"].location, file["c"].location)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,80 @@
+"""docs/PYTHON.md: its blocks run as they stand, one after the other; and so do the examples."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+import numpy
+from package_support import DATA, ROOT, Case, ztstream
+
+
+class Page(Case):
+    def run_script(self, *words):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        return subprocess.run([sys.executable, "-B", *map(str, words)], cwd=self.folder, env=environment, capture_output=True,
+                              text=True, check=False)
+
+    def test_blocks(self):
+        page = (ROOT / "docs/PYTHON.md").read_text()
+        blocks = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+        self.assertGreater(len(blocks), 10)
+        # Lines keep their numbers, so that what is wrong is found.
+        self.assertNotIn("\t", page)
+        script = self.folder / "page.py"
+        script.write_text("\n".join(blocks))
+        done = self.run_script(script)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("there is no tensor 'emed'", done.stdout)
+
+    def test_names(self):
+        """What the package exports is explained on the page, but for what others return."""
+        page = (ROOT / "docs/PYTHON.md").read_text()
+        for name in set(ztstream.__all__) - {"File", "Tensor", "Part", "Report", "Stream", "load_file", "save", "program",
+                                             "library_version"}:
+            self.assertIn(name, page)
+
+    def test_documented(self):
+        """Every exported name, and every public method, has a docstring."""
+        for name in ztstream.__all__:
+            value = getattr(ztstream, name)
+            self.assertTrue(value.__doc__, name)
+            for member, what in vars(value).items() if isinstance(value, type) else ():
+                if not member.startswith("_"):
+                    self.assertTrue(what.__doc__, f"{name}.{member}")
+
+    def test_stream_checkpoints(self):
+        example = ROOT / "examples/python/stream_checkpoints.py"
+        first = self.run_script(example, "run", "20").stdout.splitlines()
+        second = self.run_script(example, "run", "20").stdout.splitlines()
+        self.assertEqual([line.partition(":")[0] for line in first + second], ["step 10", "step 20", "step 30", "step 40"])
+        whole = self.run_script(example, "other", "40").stdout.splitlines()
+        self.assertEqual(first + second, whole)
+
+    def test_compare_finetunes(self):
+        base = {"a": numpy.ones(4, "f4"), "b": numpy.arange(3.0), "c": numpy.zeros(2), "bf": numpy.array([0x3f80], "u2")}
+        tuned = {"a": base["a"] * 1.5, "b": base["b"], "d": numpy.zeros(2), "bf": numpy.array([0x4000], "u2")}
+        for name, tensors in (("x.zt", base), ("y.zt", tuned)):
+            with ztstream.Writer(self.folder / name) as out:
+                for tensor, value in tensors.items():
+                    out.add(tensor, value, dtype="bf16" if tensor == "bf" else None)
+        done = self.run_script(ROOT / "examples/python/compare_finetunes.py", "x.zt", "y.zt")
+        self.assertEqual((done.stdout, done.stderr), ("""a: changed by 0.5 of its norm, at most 0.5
+bf: changed by 1 of its norm, at most 1
+c: in x.zt alone
+d: in y.zt alone
+""", ""))
+
+    def test_load_module(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        del torch
+        done = self.run_script(ROOT / "examples/python/load_module.py", DATA / "real/ppocr-cls.safetensors")
+        self.assertRegex(done.stdout, r"^\d+ tensors, \d+ parameters\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,195 @@
+"""Every file of tests/data, and random ones, through the package: the values are those of numpy and of independent readers."""
+import json
+import os
+import random
+import unittest
+
+import numpy
+from package_support import (DATA, JUDGES_REFUSE, TYPES, Case, little, of_safetensors, of_zt, parts_of, random_tensors, sha,
+                     ztstream)
+
+COUNT = int(os.environ.get("ZT_COUNT", "60"))
+
+
+def look(path):
+    """What the package says of a file: (its parts, its shapes), or the exception; a file with problems is one."""
+    with ztstream.open(path) as file:
+        report = file.verify()
+        if not report.good:
+            raise ztstream.FormatError(str(report.problems))
+        return parts_of(file), {name: tensor.shape for name, tensor in file.items()}
+
+
+class Judged(Case):
+    def test_zt(self):
+        """.zt files of all versions, good and bad, beside the readers that were written from the specifications."""
+        good = bad = 0
+        for path in sorted(DATA.rglob("*.zt")):
+            with self.subTest(path.name):
+                try:
+                    wanted = of_zt(path)
+                except JUDGES_REFUSE as refused:
+                    bad += 1
+                    try:
+                        parts, _ = look(path)
+                        self.fail(f"it is read, and {refused} is wrong with it: {list(parts)[:3]}")
+                    except (ztstream.FormatError, ztstream.UnsupportedError):
+                        continue
+                good += 1
+                parts, shapes = look(path)
+                self.assertEqual(shapes, wanted[1])
+                self.assertEqual({key: sha(part) for key, part in parts.items()},
+                                 {key: sha(bytes(part)) for key, part in wanted[0].items()})
+        self.assertGreater(min(good, bad), 50)
+
+    def test_safetensors(self):
+        for path in sorted(DATA.rglob("*.safetensors")):
+            with self.subTest(path.name):
+                wanted = of_safetensors(path)
+                with ztstream.open(path) as file:
+                    self.assertEqual(file.format, "safetensors")
+                    self.assertEqual({name: (list(t.shape), t.tobytes()) for name, t in file.items()},
+                                     {name: (shape, data) for name, (_, shape, data) in wanted.items()})
+
+    def test_npy(self):
+        for path in sorted(DATA.glob("npy/*.npy")):
+            with self.subTest(path.name), ztstream.open(path) as file:
+                wanted = numpy.load(path)
+                found = file[path.stem].numpy()
+                self.assertEqual((found.shape, found.dtype), (wanted.shape, wanted.dtype.newbyteorder("<")))
+                self.assertEqual(found.tobytes(), little(wanted))
+        for path in sorted(DATA.glob("npy-reject/*.npy")):
+            with self.subTest(path.name), self.assertRaises(ztstream.UnsupportedError):
+                with ztstream.open(path) as file:
+                    file.numpy()
+
+    def test_npz(self):
+        for path in sorted(DATA.glob("npz/*.npz")):
+            with self.subTest(path.name), ztstream.open(path) as file, numpy.load(path) as wanted:
+                self.assertEqual(set(file), set(wanted.files))
+                for name in wanted.files:
+                    self.assertEqual(file[name].tobytes(), little(wanted[name]))
+
+    def test_expected(self):
+        """Formats whose own writers said what is in the files: PyTorch, ONNX, checkpoints in several files."""
+        seen = 0
+        for folder in ("torch", "onnx"):
+            for name, tensors in json.loads((DATA / folder / "expected.json").read_text()).items():
+                if tensors is None:
+                    with self.subTest(name), self.assertRaises(ztstream.UnsupportedError):
+                        ztstream.load_file(DATA / folder / name)
+                    continue
+                with self.subTest(name), ztstream.open(DATA / folder / name) as file:
+                    for tensor, wanted in tensors.items():
+                        if not isinstance(wanted, list):  # sparse: its parts have tests of their own
+                            continue
+                        held = file[tensor]
+                        self.assertEqual([held.dtype, list(held.shape), sha(held.tobytes())], wanted, tensor)
+                        seen += 1
+        for folder in ("hf-sharded", "dcp"):
+            with ztstream.open(DATA / folder) as file:
+                for tensor, wanted in json.loads((DATA / folder / "expected.json").read_text()).items():
+                    dtype, shape, digest = wanted if isinstance(wanted, list) else (
+                        wanted["dtype"], wanted["shape"], wanted["sha256"])
+                    held = file[tensor]
+                    self.assertEqual((held.dtype, list(held.shape), sha(held.tobytes())), (dtype, shape, digest))
+                    seen += 1
+        self.assertGreater(seen, 80)
+
+    def test_gguf(self):
+        """Blocks are the bytes of the part "data"."""
+        wanted = json.loads((DATA / "gguf/expected.json").read_text())
+        for name, tensors in wanted.items():
+            if not (DATA / "gguf" / name).exists():
+                continue
+            with self.subTest(name), ztstream.open(DATA / "gguf" / name) as file:
+                for tensor, each in tensors.items():
+                    self.assertEqual(sha(file[tensor].parts["data"].tobytes()), each.get("stored_sha256") or each["sha256"], tensor)
+
+    def test_hdf5(self):
+        with self.assertRaisesRegex(ztstream.UnsupportedError, "ztstream convert"):
+            ztstream.open(DATA / "hdf5/a.h5")
+
+
+class Random(Case):
+    def test_files(self):
+        """Random tensors, written and read by the package in every way, and by the independent readers."""
+        for seed in range(COUNT):
+            chosen = random.Random(seed)
+            tensors = random_tensors(chosen, chosen.randrange(0, 12))
+            spec = chosen.choice(["1.2", "1.2", "1.2", "2.0"])
+            compress = chosen.choice([None, "zstd", "planes"])
+            if spec == "2.0" and compress == "planes":
+                compress = "zstd"
+            path = self.folder / f"{seed}.zt"
+            with self.subTest(seed=seed, spec=spec, compress=compress):
+                with ztstream.Writer(path, spec=spec, compress=compress, min_gain=-1, threads=chosen.randrange(1, 4),
+                                     attributes={"seed": seed}) as out:
+                    for name, (dtype, array) in tensors.items():
+                        out.add(name, array, dtype=dtype)
+                wanted = {name: little(array) for name, (_, array) in tensors.items()}
+                parts, shapes = of_zt(path)
+                self.assertEqual({name: bytes(part) for (name, _), part in parts.items()}, wanted)
+                with ztstream.open(path) as file:
+                    self.assertEqual(file.attributes, {"seed": seed})
+                    self.assertEqual({name: t.tobytes() for name, t in file.items()}, wanted)
+                    self.check_arrays(file, tensors)
+                    self.check_slices(file, tensors, chosen)
+
+    def check_arrays(self, file, tensors):
+        for copy in (False, True):
+            arrays = file.numpy(copy=copy)
+            for name, (dtype, array) in tensors.items():
+                self.assertEqual(file[name].dtype, dtype)
+                self.assertEqual(arrays[name].shape, array.shape)
+                self.assertEqual(arrays[name].tobytes(), little(array))
+                self.assertEqual(file[name].numpy(copy=copy).tobytes(), little(array))
+        out = {name: bytearray(len(little(array))) for name, (_, array) in tensors.items()}
+        file.read(out=out)
+        self.assertEqual(out, {name: little(array) for name, (_, array) in tensors.items()})
+
+    def check_slices(self, file, tensors, chosen):
+        for name, (dtype, array) in tensors.items():
+            bits = f"u{array.dtype.itemsize}" if array.dtype.itemsize < 16 else "V16"  # NaN equals nothing
+            wanted = numpy.frombuffer(little(array), bits).reshape(array.shape)
+            for _ in range(4):
+                index = random_index(chosen, array.shape)
+                found = numpy.asarray(file[name][index])
+                self.assertEqual((found.shape, found.tobytes()), (wanted[index].shape, wanted[index].tobytes()),
+                                 (name, dtype, array.shape, index))
+
+    def test_types_without_ml_dtypes(self):
+        """bf16 and f8 are unsigned integers of the same shape, and the handle says what they are."""
+        path = self.path("t.zt")
+        with ztstream.Writer(path) as out:
+            for dtype, spelled in TYPES.items():
+                out.add(dtype, numpy.arange(6).astype(spelled).reshape(2, 3), dtype=dtype)
+        from ztstream import _types
+        for dtype, spelled in TYPES.items():
+            with self.subTest(dtype), ztstream.open(path) as file:
+                tensor = file[dtype]
+                self.assertEqual((tensor.dtype, tensor.shape, tensor.numpy().shape), (dtype, (2, 3), (2, 3)))
+                if _types.ml_dtypes() is None or numpy_has(dtype):
+                    self.assertEqual(tensor.numpy_dtype, numpy.dtype(spelled))
+
+
+def numpy_has(dtype):
+    return dtype != "bf16" and not dtype.startswith("f8")
+
+
+def random_index(chosen, shape):
+    """What numpy takes as an index of a shape."""
+    words = []
+    for size in shape[:chosen.randrange(0, len(shape) + 1)]:
+        if size and chosen.random() < 0.3:
+            words.append(chosen.randrange(-size, size))
+        else:
+            ends = [chosen.choice([None, *range(-size - 2, size + 3)]) for _ in range(2)]
+            words.append(slice(*ends, chosen.choice([None, 1, 2, -1, -3])))
+    if len(words) < len(shape) and chosen.random() < 0.3:
+        words.append(Ellipsis)
+    return words[0] if len(words) == 1 and chosen.random() < 0.5 else tuple(words)
+
+
+if __name__ == "__main__":
+    unittest.main()

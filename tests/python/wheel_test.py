@@ -1,0 +1,98 @@
+"""The wheel: what it holds and needs, and that it works where it is installed, with nothing of this tree."""
+import base64
+import csv
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+import zipfile
+
+from package_support import DATA, ROOT, Case
+
+BUILD = pathlib.Path(os.environ.get("ZT_BUILD") or ROOT / "build/release")
+# What every system has.
+SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "libpthread.so.0", "libdl.so.2",
+          "librt.so.1"}
+
+
+class Wheel(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not shutil.which("ldd") or not shutil.which("readelf"):
+            raise unittest.SkipTest("needs ldd and readelf")
+
+    def setUp(self):
+        super().setUp()
+        done = subprocess.run([sys.executable, "-B", ROOT / "scripts/make_wheel.py", BUILD, self.folder], capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.stderr, "")
+        self.wheel = pathlib.Path(done.stdout.strip())
+
+    def test_contents(self):
+        self.assertRegex(self.wheel.name, r"^ztstream-[0-9.]+-py3-none-manylinux_\d+_\d+_\w+\.whl$")
+        self.assertLess(self.wheel.stat().st_size, 8 << 20)
+        with zipfile.ZipFile(self.wheel) as archive:
+            names = archive.namelist()
+            record, = (name for name in names if name.endswith(".dist-info/RECORD"))
+            rows = {name: (digest, size) for name, digest, size in csv.reader(archive.read(record).decode().splitlines())}
+            self.assertEqual(set(rows), set(names))
+            for name in set(names) - {record}:
+                digest = base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).rstrip(b"=").decode()
+                self.assertEqual(rows[name], ("sha256=" + digest, str(archive.getinfo(name).file_size)))
+            package = {str(path.relative_to(ROOT / "python")) for path in (ROOT / "python/ztstream").rglob("*.py")}
+            self.assertLessEqual(package | {"ztstream/py.typed", "ztstream/_lib/libztstream.so.0", "ztstream/_lib/ztstream"},
+                                 set(names))
+            archive.extractall(self.folder / "x")
+        self.check_needs(self.folder / "x/ztstream/_lib")
+
+    def check_needs(self, folder):
+        """Every library that is needed lies beside, or is every system's; nothing is looked for elsewhere."""
+        beside = {path.name for path in folder.iterdir()}
+        for path in folder.iterdir():
+            said = subprocess.run(["readelf", "-d", path], check=True, capture_output=True, text=True).stdout
+            needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", said))
+            self.assertLessEqual(needed, beside | SYSTEM, path.name)
+            # Torch may have loaded libstdc++ before: what needs a place in the static block then cannot be loaded.
+            if path.name != "ztstream":
+                self.assertNotIn("STATIC_TLS", said, path.name)
+            if path.name in ("ztstream", "libztstream.so.0"):
+                self.assertEqual(re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", said), ["$ORIGIN"])
+
+    def test_installed(self):
+        """Into a virtual environment without a network; then the library, the program and its command are the wheel's own."""
+        done = subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", self.folder / "env"],
+                              capture_output=True, check=False)
+        if done.returncode:
+            self.skipTest("this Python makes no virtual environments")
+        python = self.folder / "env/bin/python"
+        subprocess.run([python, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--no-index", "--no-deps",
+                        self.wheel], check=True, cwd=self.folder)
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith(("ZTSTREAM", "PYTHON", "LD_"))}
+        code = """
+import pathlib, sys, ztstream
+with ztstream.open(sys.argv[1]) as f:
+    ztstream.save_file({name: t.tobytes() and t.numpy() for name, t in f.items()}, "x.zt", compress="planes")
+assert ztstream.diff(sys.argv[1], "x.zt")["ok"]
+own = pathlib.Path(ztstream.__file__).parent
+assert own.is_relative_to(sys.prefix) and pathlib.Path(ztstream.program()).parent == own / "_lib"
+maps = pathlib.Path("/proc/self/maps").read_text()
+assert str(own / "_lib/libztstream.so.0") in maps
+assert "/usr/lib/x86_64-linux-gnu/libabsl" not in maps and "/usr/lib/x86_64-linux-gnu/libhwy" not in maps
+print("works")
+"""
+        done = subprocess.run([python, "-c", code, DATA / "real/ppocr-cls.safetensors"], cwd=self.folder, env=environment,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.stdout, done.stderr), ("works\n", ""))
+        done = subprocess.run([self.folder / "env/bin/ztstream", "verify", "x.zt"], cwd=self.folder, env=environment,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
