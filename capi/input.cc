@@ -311,9 +311,7 @@ StatusOr<bool> IsZt(ByteSource& bytes) {
   return head.size() == 8 && LooksLikeZt(head);
 }
 
-bool MayBeZt(const InputOptions& options, const std::string& format) {
-  return options.from.empty() || options.from == "zt";
-}
+bool MayBeZt(const std::string& format) { return format.empty() || format == "zt"; }
 
 }  // namespace
 
