@@ -1,5 +1,5 @@
-// zt.convert.torch — the containers: a zip archive of data.pkl and an entry for each storage, and the legacy stream of five
-// pickles and the storages.
+// zt.convert.torch — the containers: a zip archive of data.pkl and one entry per storage, and the
+// legacy stream of five pickles followed by the storages.
 module;
 
 #include "core/little_endian.h"
@@ -21,10 +21,11 @@ namespace torch::internal {
 namespace {
 
 constexpr std::string_view kPickle = "data.pkl";
-// So many times what is stored of it may a deflated pickle have, and more where SourceMemory::free_inflated has some left.
+// Limit on the expansion ratio of a deflated pickle. SourceMemory::free_inflated may
+// be spent beyond it.
 constexpr std::uint64_t kMostInflated = 32;
 
-// True where the last part of the path is `name`.
+// True if the last component of the path is `name`.
 bool IsNamed(std::string_view path, std::string_view name) {
   return path.ends_with(name) &&
          (path.size() == name.size() || path[path.size() - name.size() - 1] == '/');
@@ -48,10 +49,10 @@ class ArchiveSource final : public StorageSource {
 
  private:
   std::shared_ptr<ZipArchive> archive_;
-  std::vector<std::size_t> entries_;  // of the storages
+  std::vector<std::size_t> entries_;  // entries of the storages
 };
 
-// What other files are that torch writes as zip archives.
+// Refuses other kinds of zip archives that torch writes.
 Status CheckKind(const ZipArchive& archive) {
   for (const ZipEntry& entry : archive.entries()) {
     if (IsNamed(entry.name, "constants.pkl") || IsNamed(entry.name, "bytecode.pkl")) {
@@ -67,7 +68,7 @@ Status CheckKind(const ZipArchive& archive) {
   return OkStatus();
 }
 
-// Entries by what follows the folder that data.pkl is in.
+// Entries by their names relative to the folder of data.pkl.
 class Entries {
  public:
   static StatusOr<Entries> Find(const ZipArchive& archive) {
@@ -101,7 +102,8 @@ class Entries {
 
 StatusOr<bool> IsBigEndian(ZipArchive& archive, const Entries& entries) {
   const std::optional<std::size_t> index = entries.Get("byteorder");
-  if (!index) return false;  // files older than the entry are little-endian
+  // Files older than this entry are little-endian.
+  if (!index) return false;
   ZT_ASSIGN_OR_RETURN(const auto bytes, archive.OpenEntry(*index));
   std::string text(std::min<std::uint64_t>(*bytes->size(), 16), '\0');
   ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
@@ -195,12 +197,13 @@ bool HoldsTorch(const ZipArchive& archive) {
 namespace torch::internal {
 namespace {
 
-// 0x1950a86a20f9469cfc6c, as LONG1 holds it.
+// 0x1950a86a20f9469cfc6c, as encoded by LONG1.
 constexpr std::string_view kMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
 constexpr std::int64_t kProtocol = 1001;
-constexpr std::uint64_t kCountSize = 8;  // before each storage: how many elements it has
+// Each storage is preceded by its number of elements.
+constexpr std::uint64_t kCountSize = 8;
 
-// Checks the count in front of the storage at `data`.
+// Checks the element count before the storage at `data`.
 Status CheckCount(ByteSource& bytes, std::uint64_t data, std::string_view key, std::uint64_t said) {
   std::array<std::byte, kCountSize> count;
   ZT_RETURN_IF_ERROR(bytes.ReadAt(data - kCountSize, count));
@@ -210,7 +213,7 @@ Status CheckCount(ByteSource& bytes, std::uint64_t data, std::string_view key, s
                      " elements, the pickle says " + std::to_string(said));
 }
 
-// A pipe from which storages are read; each one's count is checked on the way to its bytes.
+// A pipe from which a storage is read; the first read checks the storage's element count.
 class CountedPipe final : public ByteSource {
  public:
   CountedPipe(std::shared_ptr<ByteSource> pipe, std::string key, std::uint64_t data,
@@ -252,7 +255,7 @@ class StreamSource final : public StorageSource {
   std::uint64_t end_;
 };
 
-// Reads pickles one after the other.
+// Reads consecutive pickles.
 class Pickles {
  public:
   explicit Pickles(ByteSource& bytes) : bytes_(bytes) {}
@@ -280,18 +283,19 @@ Status CheckHead(Pickles& pickles) {
   if (!protocol.Is(protocol.root(), NodeKind::kInt) || protocol.Int(protocol.root()) != kProtocol) {
     return Unsupported("its container's protocol is not 1001; save it again with a newer torch");
   }
-  // The byte order in it is that of the machine's numbers; storages are little-endian whatever it says.
+  // Its byte order is that of the writing machine; storages are little-endian in any case.
   return pickles.Next("the system's description").status();
 }
 
-// Every storage the pickle mentions, by key: those of values that were dropped lie in the file too.
+// All storages that the pickle mentions, by key. Storages of values that were left out
+// are in the file too.
 std::unordered_map<std::string, Storage, zt::internal::NameHash> AllStorages(const Graph& graph) {
   std::vector<Storage> storages;
   const std::vector<bool> none;
   TensorReader reader(graph, none, storages);
   for (NodeId id = 0; id < graph.node_count(); ++id) {
     if (!graph.Is(id, NodeKind::kPersistent)) continue;
-    (void)reader.ReadStorage(id).ok();  // a wrong one is found when it is missed
+    (void)reader.ReadStorage(id).ok();  // a malformed storage is reported when its key is looked up
   }
   std::unordered_map<std::string, Storage, zt::internal::NameHash> by_key;
   for (Storage& storage : storages) by_key.emplace(storage.key, storage);
@@ -303,7 +307,8 @@ struct Located {
   std::uint64_t order = 0;
 };
 
-// Where each storage lies. `keys` is the graph of the list of keys, in the order of the storages.
+// The location of each storage. `keys` is the graph of the list of keys, in the
+// order of the storages.
 StatusOr<std::unordered_map<std::string, Located, zt::internal::NameHash>> Locate(
     ByteSource& bytes, const Graph& keys,
     const std::unordered_map<std::string, Storage, zt::internal::NameHash>& storages,
@@ -385,7 +390,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
 
 bool LooksLikeTorchStream(std::span<const std::byte> head) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  if (text.starts_with(torch::internal::kOldMagic)) return true;  // refused with a word
+  // OpenTorch refuses it with advice
+  if (text.starts_with(torch::internal::kOldMagic)) return true;
   return text.starts_with('\x80') && text.substr(0, 32).find(torch::internal::kMagic) != text.npos;
 }
 
@@ -393,7 +399,7 @@ namespace torch::internal {
 
 namespace {
 
-// As torch before 0.2 wrote its checkpoints.
+// Checkpoints of torch before 0.2 are tar archives.
 bool IsTar(std::string_view head) { return head.size() > 262 && head.substr(257, 5) == "ustar"; }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// zt.convert.torch — torch's dtypes as element types; numpy's arrays and numbers, whose bytes lie in the pickle itself.
+// zt.convert.torch — torch's dtypes as element types; numpy arrays and numbers, whose
+// bytes are in the pickle.
 module;
 
 #include "core/little_endian.h"
@@ -16,28 +17,30 @@ import zt.source;
 namespace zt::torch::internal {
 namespace {
 
-// True where `id` is a function of numpy's core, by either name of that package.
+// True if `id` is a function of numpy's core package, under its old or new name.
 bool IsNumpys(const Graph& graph, NodeId id, std::string_view name) {
   return graph.IsGlobal(id, "numpy.core." + std::string(name)) ||
          graph.IsGlobal(id, "numpy._core." + std::string(name));
 }
 
-// What numpy.dtype says.
+// The contents of a numpy.dtype.
 struct ArrayDtype {
   std::string name;                    // "f4"
-  std::optional<ElementType> element;  // nothing where zTensor has none
-  bool numbers = false;                // and no texts, objects or dates
+  std::optional<ElementType> element;  // nothing if zTensor has none
+  bool numbers = false;                // numeric: no strings, objects or dates
   bool big_endian = false;
 };
 
-// The call numpy.dtype('f4', False, True) with the state (3, '<', ...); a type of ml_dtypes has its class for a name.
+// Reads the call numpy.dtype('f4', False, True) with the state (3, '<', ...). The name of an
+// ml_dtypes type is its class.
 std::optional<ArrayDtype> ReadArrayDtype(const Graph& graph, NodeId id) {
   if (!graph.Is(id, NodeKind::kCall) || !graph.IsGlobal(graph.callable(id), "numpy.dtype")) {
     return std::nullopt;
   }
   const auto args = graph.Items(graph.args(id));
   if (args.empty()) return std::nullopt;
-  constexpr std::size_t kLongest = 64;  // of a name: "c16", "ml_dtypes.float8_e4m3fn"
+  // bytes of a name such as "c16" or "ml_dtypes.float8_e4m3fn"
+  constexpr std::size_t kLongest = 64;
   ArrayDtype dtype;
   if (graph.Is(args[0], NodeKind::kGlobal)) {
     constexpr std::string_view kModule = "ml_dtypes.";
@@ -70,15 +73,15 @@ std::optional<ArrayDtype> ReadArrayDtype(const Graph& graph, NodeId id) {
   return dtype;
 }
 
-// Bytes as a pickle has them.
+// Bytes as encoded in a pickle.
 struct PickledBytes {
   NodeId node = 0;      // the text or the bytes
-  bool latin1 = false;  // each byte is a character: bytes in a pickle of protocol 2
-  bool empty = false;   // the call bytes()
+  bool latin1 = false;  // Latin-1 decoded to text, as protocol 2 encodes bytes
+  bool empty = false;   // made by the call bytes()
 };
 
 std::optional<PickledBytes> FindBytes(const Graph& graph, NodeId id) {
-  // A text that is not encoded is a str of Python 2, whose bytes are kept as they are.
+  // Text without a call to encode it is a Python 2 str, whose bytes are stored unchanged.
   if (graph.Is(id, NodeKind::kBytes) || graph.Is(id, NodeKind::kText)) return PickledBytes{id};
   if (!graph.Is(id, NodeKind::kCall)) return std::nullopt;
   const NodeId callable = graph.callable(id);
@@ -94,7 +97,7 @@ std::optional<PickledBytes> FindBytes(const Graph& graph, NodeId id) {
   return std::nullopt;
 }
 
-// Copies them, where they are exactly as many as `out` has.
+// Copies the bytes to `out`; false if their number differs.
 bool CopyBytes(const Graph& graph, const PickledBytes& from, std::span<std::byte> out) {
   const std::string_view text = from.empty ? std::string_view() : graph.Text(from.node);
   if (!from.latin1) {
@@ -105,7 +108,7 @@ bool CopyBytes(const Graph& graph, const PickledBytes& from, std::span<std::byte
   std::size_t count = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     auto byte = static_cast<unsigned char>(text[i]);
-    if (byte >= 0x80) {  // two bytes of UTF-8 for each above 127
+    if (byte >= 0x80) {  // 0x80 to 0xff take two bytes of UTF-8
       if ((byte != 0xc2 && byte != 0xc3) || i + 1 == text.size()) return false;
       const auto low = static_cast<unsigned char>(text[++i]);
       if ((low & 0xc0) != 0x80) return false;
@@ -117,7 +120,7 @@ bool CopyBytes(const Graph& graph, const PickledBytes& from, std::span<std::byte
   return count == out.size();
 }
 
-// A source that owns its bytes.
+// Makes a source that owns its bytes.
 std::shared_ptr<ByteSource> Keep(std::vector<std::byte> bytes) {
   struct Kept {
     std::vector<std::byte> bytes;
@@ -148,8 +151,8 @@ bool IsNumericArray(const Graph& graph, NodeId id) {
   return dtype && dtype->numbers;
 }
 
-// _reconstruct(class, ...) with the state (version, shape, dtype, is_fortran, bytes), or
-// _frombuffer(bytes, dtype, shape, order). Nothing for an array of texts, objects or dates.
+// Reads _reconstruct(class, ...) with the state (version, shape, dtype, is_fortran, bytes), or
+// _frombuffer(bytes, dtype, shape, order). Nothing for an array of strings, objects or dates.
 StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   const auto args = graph_.Items(graph_.args(id));
   const bool built = IsNumpys(graph_, graph_.callable(id), "multiarray._reconstruct");
@@ -157,7 +160,8 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   const auto parts = !built                    ? args
                      : state == Graph::kNoNode ? std::span<const NodeId>()
                                                : graph_.Items(state);
-  // _frombuffer of numpy 2.3 has the order of axes as its fifth argument, None where "C" or "F" says it.
+  // In numpy 2.3, _frombuffer has the order of axes as fifth argument, None if the
+  // fourth is "C" or "F".
   const bool plain_order = !built && parts.size() == 5 && graph_.Is(parts[4], NodeKind::kNone);
   if ((parts.size() != (built ? 5 : 4) && !plain_order) || args.empty()) {
     return Unsupported("it is a numpy array of an unknown form; save it as a tensor");
@@ -185,7 +189,7 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
                            : graph_.Is(order, NodeKind::kBool) && graph_.Int(order) != 0;
   view.window = *size;
   view.strides.resize(view.shape.size());
-  std::uint64_t stride = 1;  // of an empty array it may overflow, and is not used
+  std::uint64_t stride = 1;  // may overflow for an empty array, which does not use it
   for (std::size_t k = 0; k < view.shape.size(); ++k) {
     const std::size_t axis = fortran ? k : view.shape.size() - 1 - k;
     view.strides[axis] = stride;
@@ -202,7 +206,7 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   return std::optional<Tensor>(std::move(tensor));
 }
 
-// The storage that the bytes of an array become. An array that is there twice is held once.
+// Adds the array's bytes as a storage. Equal nodes and byte orders share one storage.
 StatusOr<std::uint32_t> TensorReader::HoldArray(NodeId id, bool big_endian, std::uint64_t size) {
   const std::optional<PickledBytes> from = FindBytes(graph_, id);
   if (!from) return Unsupported("its bytes are not in the pickle; save it as a tensor");
@@ -277,8 +281,8 @@ namespace torch::internal {
 namespace {
 
 struct Dtype {
-  std::string_view name;     // torch's
-  std::string_view element;  // zTensor's
+  std::string_view name;     // torch's name
+  std::string_view element;  // zTensor's name
 };
 
 constexpr std::array kDtypes = std::to_array<Dtype>({
@@ -324,7 +328,7 @@ constexpr std::array kDtypes = std::to_array<Dtype>({
     {"Bool", "bool"},
     {"ComplexFloat", "complex64"},
     {"ComplexDouble", "complex128"},
-    // What quantized tensors are stored as: listed, not converted.
+    // Storage types of quantized tensors, which are listed, but not converted.
     {"QInt8", "i8"},
     {"QUInt8", "u8"},
     {"QInt32", "i32"},

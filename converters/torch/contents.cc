@@ -1,4 +1,5 @@
-// zt.convert.torch:contents — the walk over a checkpoint's tree: names for tensors, attributes for values.
+// zt.convert.torch:contents — walks a checkpoint's tree: names tensors, and turns
+// values into attributes.
 module;
 
 #include "core/name_table.h"
@@ -15,11 +16,11 @@ namespace zt::torch::internal {
 namespace {
 
 constexpr int kMaxDepth = 100;
-// A value that is shared is named once for every path to it. Limit on the bytes of names and attributes: kFreeWork, and
-// kWorkPerByte for each byte of the pickle.
+// A shared value is named once for each path to it. Limit on the bytes of names and attributes:
+// kFreeWork plus kWorkPerByte for each byte of the pickle, at most kMaxWork.
 constexpr std::uint64_t kFreeWork = std::uint64_t{4} << 20;
 constexpr std::uint64_t kWorkPerByte = 64;
-// For each byte of a text, which is copied on its way to the file.
+// Cost of each byte of a text, which is copied several times on its way to the file.
 constexpr std::uint64_t kTextWork = 16;
 constexpr std::uint64_t kMaxWork = std::uint64_t{1} << 30;
 
@@ -58,7 +59,7 @@ class Walk {
   }
 
  private:
-  // A file's attributes have unique keys, and "a.b" may be one key or two.
+  // Removes duplicate attributes: keys must be unique, but "a.b" may be one key or two nested keys.
   void DropTwins() {
     std::unordered_set<std::string, zt::internal::NameHash> keys;
     Value::Map unique;
@@ -84,7 +85,7 @@ class Walk {
   }
   std::string Here() const { return path_.empty() ? std::string("the whole") : Quote(path_); }
 
-  // A member or element of what is being visited.
+  // Visits a member or element of the current value.
   Status Enter(std::string_view key, NodeId value, int depth) {
     const std::size_t length = path_.size();
     if (depth > 0) path_ += '.';
@@ -136,8 +137,8 @@ class Walk {
     return OkStatus();
   }
 
-  // The last of equal keys counts, in the place of the first, as in Python. Number 1 and text '1' are two keys of one
-  // name, and both are visited.
+  // As in Python, the last of equal keys wins and takes the position of the first. The number 1 and
+  // the text '1' are different keys with one name: both are visited.
   Status VisitPairs(std::span<const NodeId> items, int depth) {
     std::vector<std::pair<std::string, NodeId>> members;
     std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> texts, numbers;
@@ -150,7 +151,8 @@ class Walk {
         continue;
       }
       ZT_RETURN_IF_ERROR(Spend(key->size()));
-      members.emplace_back(*key, items[i + 1]);  // reserved: views of its texts stay valid
+      // no reallocation, so the views of its texts stay valid
+      members.emplace_back(*key, items[i + 1]);
       auto& seen = graph_.Is(items[i], NodeKind::kText) ? texts : numbers;
       const auto [place, fresh] = seen.emplace(members.back().first, members.size() - 1);
       if (!fresh) {
@@ -161,7 +163,7 @@ class Walk {
     for (const auto& [key, value] : members) ZT_RETURN_IF_ERROR(Enter(key, value, depth));
     return OkStatus();
   }
-  // A member whose key is no name: number `place` of its dict, from 0 on.
+  // Leaves out a member whose key is no name; `place` is its index in the dict.
   Status LeaveOutMember(NodeId key, NodeId value, std::size_t place, int depth) {
     const std::size_t length = path_.size();
     ZT_RETURN_IF_ERROR(Spend(1 + length));
@@ -212,7 +214,7 @@ class Walk {
     const std::string name = graph_.Is(callable, NodeKind::kGlobal) ? graph_.GlobalName(callable)
                                                                     : "another object's result";
     ZT_RETURN_IF_ERROR(Spend(2 * name.size()));
-    // A class of the user's that is a dict or a list holds what was added to it.
+    // A user's class derived from dict or list holds the items added to it.
     if (plain_state && !holds_[graph_.args(id)] && holds_[id] && !graph_.Items(id).empty()) {
       LeaveOutState(id);
       return graph_.has_pairs(id) ? VisitPairs(graph_.Items(id), depth)
@@ -228,7 +230,8 @@ class Walk {
                       "its state_dict()",
                   depth);
   }
-  // Lists what is here and cannot be converted, so that it can be excluded. The whole cannot be.
+  // Lists the current object as one that cannot be converted, so that it can be excluded. An
+  // error if it is the root.
   Status Refuse(std::string_view what, std::string_view why, int depth) {
     if (depth == 0) return Unsupported(why);
     Tensor& tensor = contents_.tensors.emplace_back();
@@ -237,8 +240,9 @@ class Walk {
     tensor.problem = why;
     return Spend(sizeof(Tensor) + path_.size() + what.size() + why.size());
   }
-  // The attributes of a dict are not its contents. The versions of modules, which every state_dict has in `_metadata`, go
-  // without a word: they tell torch how to load older files into newer modules, and no tensor needs them.
+  // A dict's own attributes are not part of its contents, and are left out. No message for
+  // `_metadata`, which every state_dict has: it holds the versions of modules, with which torch
+  // loads older files into newer modules, and no tensor needs it.
   void LeaveOutState(NodeId id) {
     const NodeId state = graph_.state(id);
     if (state == Graph::kNoNode || !graph_.Is(state, NodeKind::kDict)) return;
@@ -246,7 +250,7 @@ class Walk {
     if (items.empty()) return;
     const bool text = graph_.Is(items[0], NodeKind::kText);
     if (text && items.size() == 2 && graph_.Text(items[0]) == "_metadata") return;
-    constexpr std::size_t kMost = 64;  // bytes of a key
+    constexpr std::size_t kMost = 64;  // limit on the bytes of a key in a message
     contents_.left_out.Add(
         "attributes of " + Here() +
         (text ? " (" + Quote(graph_.Text(items[0]).substr(0, kMost)) : std::string(" (one")) +
@@ -256,19 +260,19 @@ class Walk {
     return graph_.IsOneOf(callable, {"collections.OrderedDict", "collections.defaultdict",
                                      "collections.Counter", "builtins.dict", "__builtin__.dict"});
   }
-  // Classes that are called with the elements they shall have.
+  // Classes whose call takes their elements as argument.
   bool IsListClass(NodeId callable) const {
     return graph_.IsOneOf(
         callable, {"builtins.set", "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset",
                    "builtins.list", "__builtin__.list", "torch.Size"});
   }
-  // Functions that make tensors without a storage of the container's.
+  // Functions that make tensors without a storage in the container.
   bool RebuildsTensor(std::string_view name) const {
     return name.starts_with("torch._utils._rebuild_") ||
            name.starts_with("torch._tensor._rebuild_") || name == "torch.storage._load_from_bytes";
   }
 
-  // What was given to the class, then what was added.
+  // Visits the items passed to the class, then those added later.
   Status VisitDictCall(NodeId id, std::span<const NodeId> args, int depth) {
     std::vector<NodeId> pairs;
     if (!args.empty() && !graph_.IsGlobal(graph_.callable(id), "collections.defaultdict")) {
@@ -294,7 +298,7 @@ class Walk {
     return VisitPairs(pairs, depth);
   }
 
-  // A number, text, flag or None, or a list of these; nothing for anything else.
+  // A number, text, bool or None, or a list of these; nothing for other values.
   std::optional<Value> Plain(NodeId id, int depth) {
     if (depth > kMaxDepth) return std::nullopt;
     switch (graph_.kind(id)) {
@@ -332,7 +336,7 @@ class Walk {
   }
 
   void LeaveOut(std::string_view why) { contents_.left_out.Add(Here() + std::string(why)); }
-  // Of a value that is no container, for messages.
+  // The name of the type of a value that is no container, for messages.
   std::string_view KindName(NodeId id) const {
     switch (graph_.kind(id)) {
       case NodeKind::kNone:

@@ -1,4 +1,5 @@
-// zt.convert.torch — distributed checkpoints (torch.distributed.checkpoint): tensors put together from chunks.
+// zt.convert.torch — distributed checkpoints (torch.distributed.checkpoint): tensors
+// assembled from chunks.
 module;
 
 #include "core/name_table.h"
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Bytes [begin, begin + size) of a file, as a source of their own.
+// Bytes [begin, begin + size) of a file as a ByteSource.
 class Stretch final : public ByteSource {
  public:
   Stretch(std::shared_ptr<ByteSource> bytes, std::uint64_t begin, std::uint64_t size)
@@ -42,16 +43,17 @@ class Stretch final : public ByteSource {
   const std::uint64_t begin_, size_;
 };
 
-// A box of a tensor, saved as a checkpoint of its own.
+// A box of a tensor, saved as a checkpoint.
 struct Chunk {
   Shape offsets, sizes;
-  std::string file;  // within the folder
+  std::string file;  // relative to the folder
   std::unique_ptr<TensorSource> source;
 };
 
-// Copies of one chunk's lines what lies in bytes [begin, begin + out.size()) of the whole tensor; how many bytes that was.
-// A line is what is contiguous in both: the last dimension and those that the chunk holds whole
-// behind the first it does not.
+// Copies the part of a chunk that lies in bytes [begin, begin + out.size()) of the tensor, and
+// returns its size in bytes. It copies line by line. A line is the longest run that is contiguous
+// in both chunk and tensor: the trailing dimensions that the chunk covers, and its range of the
+// dimension before them.
 class ChunkCopy {
  public:
   ChunkCopy(const Shape& shape, const Chunk& chunk, std::uint64_t width)
@@ -77,7 +79,7 @@ class ChunkCopy {
     while (first < lines_ && LineStart(first) < end) {
       std::uint64_t count = 1;
       while (count < batch && first + count < lines_ && LineStart(first + count) < end) ++count;
-      // The first and the last line may be cut by the range.
+      // The range may begin within the first line and end within the last.
       const std::uint64_t low = LineStart(first), high = LineStart(first + count - 1);
       const std::uint64_t skip = begin > low ? begin - low : 0;
       const std::uint64_t cut = high + line_ > end ? high + line_ - end : 0;
@@ -107,7 +109,7 @@ class ChunkCopy {
  private:
   static constexpr std::uint64_t kBuffer = std::uint64_t{1} << 20;
 
-  // Byte of the whole tensor at which a line begins.
+  // Offset in the tensor of the first byte of a line.
   std::uint64_t LineStart(std::uint64_t line) const {
     std::uint64_t at = start_, pitch = pitch_;
     for (std::size_t k = rank_; k-- > 0;) {
@@ -117,7 +119,7 @@ class ChunkCopy {
     }
     return at;
   }
-  // The first line that ends after byte `begin` of the whole.
+  // The first line that ends after byte `begin` of the tensor.
   std::uint64_t FirstLine(std::uint64_t begin) const {
     std::uint64_t low = 0, high = lines_;
     while (low < high) {
@@ -138,7 +140,7 @@ class ChunkCopy {
 
   const Shape& shape_;
   const Chunk& chunk_;
-  std::size_t rank_ = 0;  // dimensions that number the lines
+  std::size_t rank_ = 0;  // leading dimensions, whose indices number the lines
   std::uint64_t line_ = 1, lines_ = 1, start_ = 0, pitch_ = 0;
 };
 
@@ -153,7 +155,7 @@ class DcpSource final : public TensorSource {
     chunks_.push_back(std::move(chunks));
     return OkStatus();
   }
-  // One that is listed, and cannot be converted.
+  // Lists an object that cannot be converted.
   void AddUnreadable(std::string name, std::string_view problem) {
     problems_.emplace(static_cast<std::uint32_t>(objects_.size()), Unsupported(problem));
     objects_.push_back(Unreadable(std::move(name), "tensor"));
@@ -163,7 +165,7 @@ class DcpSource final : public TensorSource {
   void SetFolder(std::string folder) { file_ = std::move(folder); }
 
   std::string_view format() const override { return "torch"; }
-  // A chunk's archive may be deflated.
+  // A chunk's archive entry may be deflated.
   bool sequential(ComponentId id) const override {
     return std::ranges::any_of(chunks_[id.object],
                                [](const Chunk& chunk) { return chunk.source->sequential({0, 0}); });
@@ -177,7 +179,7 @@ class DcpSource final : public TensorSource {
     const std::uint64_t size = object.components[0].bytes;
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     if (out.empty()) return OkStatus();
-    // Chunks are in the order of their first dimension, which says what range of bytes they may touch.
+    // Chunks are sorted by their first offset, which bounds the bytes they cover.
     const std::uint64_t row = object.shape.empty() ? size : size / object.shape[0];
     const std::vector<Chunk>& chunks = chunks_[id.object];
     std::uint64_t copied = 0;
@@ -209,7 +211,7 @@ class DcpSource final : public TensorSource {
   }
 
  private:
-  // Chunks are boxes within the tensor, none overlaps another, and together they are as large as it.
+  // Checks that the chunks are boxes within the tensor, do not overlap, and together have its size.
   Status CheckChunks(const Object& object, std::vector<Chunk>& chunks) {
     const std::uint64_t total = *ElementCount(object.shape);
     std::uint64_t sum = 0, tallest = 0;
@@ -232,7 +234,7 @@ class DcpSource final : public TensorSource {
                          " elements");
     std::sort(chunks.begin(), chunks.end(),
               [](const Chunk& a, const Chunk& b) { return a.offsets < b.offsets; });
-    std::vector<const Chunk*> open;  // those that reach the row the next one begins at
+    std::vector<const Chunk*> open;  // chunks that reach the next one's first row
     for (const Chunk& chunk : chunks) {
       if (chunk.offsets.empty()) continue;
       std::erase_if(open, [&](const Chunk* other) {
@@ -255,14 +257,15 @@ class DcpSource final : public TensorSource {
     return OkStatus();
   }
 
-  // Pairs of chunks that were compared, of all tensors, and the limit: kMostOpen for each chunk.
+  // Number of pairs of chunks compared, over all tensors. Its limit is `allowed_`, which grows by
+  // kMostOpen with each chunk.
   static constexpr std::uint64_t kMostOpen = 4096;
   std::uint64_t compared_ = 0, allowed_ = std::uint64_t{1} << 26;
-  std::vector<std::vector<Chunk>> chunks_;  // of each object, by their offsets
-  std::vector<std::uint64_t> tallest_;      // rows of the tallest chunk
+  std::vector<std::vector<Chunk>> chunks_;  // by object; sorted by offsets
+  std::vector<std::uint64_t> tallest_;      // by object: rows of its tallest chunk
 };
 
-// Numbers for texts, the same for equal ones. Many places of a pickle may share a text, which is looked at once.
+// Numbers texts; equal texts get equal numbers. A text that many nodes share is hashed once.
 class Texts {
  public:
   explicit Texts(const Graph& graph) : graph_(graph) {}
@@ -281,7 +284,7 @@ class Texts {
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_text_;
 };
 
-// Reads .metadata: what tensors there are, and in which files their chunks lie.
+// Reads .metadata: the tensors, and the location of each chunk.
 class Metadata {
  public:
   Metadata(const Graph& graph, fs::path folder, const InputOptions& options)
@@ -333,7 +336,7 @@ class Metadata {
  private:
   struct OpenedFile {
     std::shared_ptr<ByteSource> bytes;
-    std::uint64_t taken = 0;  // by chunks
+    std::uint64_t taken = 0;  // total length of the chunks in it
   };
   static constexpr std::uint64_t kMostTaken = 4;
   static constexpr std::size_t kMostMembers = 64;
@@ -346,8 +349,8 @@ class Metadata {
   bool IsCall(NodeId id, std::string_view name) const {
     return graph_.Is(id, NodeKind::kCall) && graph_.IsGlobal(graph_.callable(id), name);
   }
-  // A member of an object's state; kNoNode where there is none. Many objects may share a state: no more than the first of
-  // its members are looked at.
+  // A member of an object's state, or kNoNode. Many objects may share one state, so only its first
+  // kMostMembers members are searched.
   NodeId Field(NodeId object, std::string_view name) const {
     if (!graph_.Is(object, NodeKind::kCall) || graph_.state(object) == Graph::kNoNode)
       return Graph::kNoNode;
@@ -385,7 +388,7 @@ class Metadata {
         return InvalidData("a place has no tensor's name");
       }
       const NodeId offset = Field(items[i], "offset");
-      if (offset == Graph::kNoNode || graph_.Is(offset, NodeKind::kNone)) continue;  // no tensor's
+      if (offset == Graph::kNoNode || graph_.Is(offset, NodeKind::kNone)) continue;  // not a tensor
       ZT_ASSIGN_OR_RETURN(Shape offsets, sizes_.ReadSizes(offset));
       const NodeId descriptors = Field(info, "transform_descriptors");
       Location location;
@@ -460,7 +463,8 @@ class Metadata {
     if (location.offset > size || location.length > size - location.offset) {
       return InvalidData("a chunk ends outside " + name + "; it is truncated");
     }
-    // Each chunk's archive is read: one of many entries must not stand for many chunks.
+    // Each chunk's archive is read: an archive of many entries must not be the
+    // location of many chunks.
     file->taken = CheckedAdd(file->taken, location.length).value_or(~std::uint64_t{0});
     if (file->taken / kMostTaken > size) {
       return InvalidData("chunks share the bytes of " + name + ", more than " +
@@ -469,7 +473,7 @@ class Metadata {
     auto chunk =
         OpenArchive(std::make_shared<Stretch>(file->bytes, location.offset, location.length),
                     "chunk", options_.memory_limit, memory_);
-    // The names within are the chunk's own.
+    // Do not use the error's own context, which names the chunk's tensor.
     if (!chunk.ok())
       return MakeStatus(chunk.status().code(), name + ": " + Message(chunk.status()));
     if ((*chunk)->objects().size() != 1)
@@ -503,7 +507,7 @@ class Metadata {
   std::vector<Storage> storages_;
   TensorReader sizes_;
   Texts texts_;
-  SourceMemory memory_;                                         // of all chunks
+  SourceMemory memory_;                                         // shared by all chunks
   std::map<std::pair<std::uint32_t, Shape>, Location> places_;  // by name and offsets
   std::unordered_map<std::uint32_t, OpenedFile> files_;         // by path
 };

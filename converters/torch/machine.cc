@@ -1,4 +1,5 @@
-// zt.convert.torch:pickle — the machine that reads a pickle's opcodes (Python's Lib/pickletools.py describes them).
+// zt.convert.torch:pickle — the machine that interprets a pickle's opcodes (described in Python's
+// Lib/pickletools.py).
 module;
 
 #include "core/little_endian.h"
@@ -16,7 +17,8 @@ namespace {
 
 constexpr std::uint32_t kNoList = ~std::uint32_t{0};
 constexpr std::size_t kReadAhead = std::size_t{64} << 10;
-constexpr std::size_t kMaxLine = 4096;  // of a class or function's name
+// Limit on the name of a class or function.
+constexpr std::size_t kMaxLine = 4096;
 
 Status Damaged(std::uint64_t at, std::string_view what) {
   return InvalidData("the pickle is damaged at byte " + std::to_string(at) + ": " +
@@ -25,8 +27,8 @@ Status Damaged(std::uint64_t at, std::string_view what) {
 
 }  // namespace
 
-// Executes one pickle. Each opcode takes constant time beside the bytes it reads and the items it moves, and each item
-// is moved once.
+// Interprets one pickle. Each opcode takes constant time, plus the bytes that it reads and the
+// items that it moves. Each item is moved once.
 class Machine {
  public:
   Machine(ByteSource& source, std::uint64_t offset, const PickleLimits& limits)
@@ -66,7 +68,7 @@ class Machine {
  private:
   // ---- bytes ----
 
-  // Makes `count` bytes from the position on available.
+  // Makes `count` bytes available at the current position.
   Status Need(std::uint64_t count) {
     std::vector<std::byte>& bytes = graph_.bytes_;
     if (bytes.size() - position_ >= count) return OkStatus();
@@ -84,7 +86,8 @@ class Machine {
     if (count > limits_.bytes || bytes.size() + missing > limits_.bytes) {
       return Unsupported("the pickle is larger than " + std::to_string(limits_.bytes) + " bytes");
     }
-    // A length that a pipe's pickle states is believed a piece at a time.
+    // The length may be forged: a pipe is read in steps, so that memory grows only
+    // with bytes received.
     while (wanted > 0) {
       const auto step = std::min<std::uint64_t>(wanted, std::uint64_t{1} << 20);
       const std::size_t old = bytes.size();
@@ -132,17 +135,18 @@ class Machine {
     ZT_ASSIGN_OR_RETURN(const std::uint64_t raw, Number(4));
     return PushInt(static_cast<std::int32_t>(static_cast<std::uint32_t>(raw)));
   }
-  Status PushDouble() {  // big-endian
+  // Big-endian.
+  Status PushDouble() {
     ZT_ASSIGN_OR_RETURN(const std::uint64_t raw, Number(8));
     return Push(Make(NodeKind::kDouble, 0, 0, __builtin_bswap64(raw)));
   }
-  // One node for each of None, False and True.
+  // None, False and True have one node each.
   Status PushOnly(NodeKind kind, bool value = false) {
     NodeId& id = small_[256 + (kind == NodeKind::kNone ? 2 : value)];
     if (id == Graph::kNoNode) id = Make(kind, 0, 0, value);
     return Push(id);
   }
-  // The next `length` bytes, left where they are.
+  // A node for the next `length` bytes, which are not copied.
   StatusOr<NodeId> Stretch(NodeKind kind, std::uint64_t length) {
     ZT_RETURN_IF_ERROR(Need(length));
     const NodeId id = Make(kind, static_cast<std::uint32_t>(length), 0, position_);
@@ -176,7 +180,7 @@ class Machine {
 
   // ---- the stack ----
 
-  // The stack has `count` values above the innermost mark.
+  // Checks that the stack has `count` values above the innermost mark.
   Status Have(std::size_t count) const {
     const std::size_t floor = marks_.empty() ? 0 : marks_.back();
     return stack_.size() - floor >= count ? OkStatus() : Damaged(at_, "a value is missing");
@@ -186,7 +190,7 @@ class Machine {
     stack_.pop_back();
     return id;
   }
-  // Removes the innermost mark; where the values above it begin.
+  // Removes the innermost mark. Returns the index of the first value above it.
   StatusOr<std::size_t> TakeMark() {
     if (marks_.empty()) return Damaged(at_, "a mark is missing");
     const std::size_t mark = marks_.back();
@@ -197,7 +201,7 @@ class Machine {
     marks_.push_back(stack_.size());
     return OkStatus();
   }
-  // POP, which takes a mark too.
+  // POP: removes a mark if one is on top.
   Status Drop() {
     if (!marks_.empty() && marks_.back() == stack_.size()) return TakeMark().status();
     ZT_RETURN_IF_ERROR(Have(1));
@@ -213,7 +217,7 @@ class Machine {
     ZT_RETURN_IF_ERROR(Have(1));
     return Push(stack_.back());
   }
-  // The topmost `count` values, or those above the innermost mark, as a tuple in their place.
+  // Replaces the top `count` values (FoldMarked: those above the innermost mark) by a container.
   Status FoldTop(std::size_t count) {
     ZT_RETURN_IF_ERROR(Have(count));
     return FoldTuple(stack_.size() - count);
@@ -239,7 +243,7 @@ class Machine {
     Move(id, begin);
     return Push(id);
   }
-  // Appends the topmost values from `begin` on to what `target` holds, and takes them off the stack.
+  // Pops the values from `begin` on, and appends them to the items of `target`.
   void Move(NodeId target, std::size_t begin) {
     if (begin < stack_.size()) {
       std::vector<NodeId>& list = ListOf(target);
@@ -263,7 +267,8 @@ class Machine {
     return graph_.lists_[list];
   }
 
-  // APPEND, APPENDS, ADDITEMS, SETITEM, SETITEMS: the values from `begin` on go to the one below.
+  // APPEND, APPENDS, ADDITEMS, SETITEM, SETITEMS: adds the values from `begin` on to
+  // the value below them.
   Status AddItems(std::size_t begin, bool pairs) {
     const std::size_t floor = marks_.empty() ? 0 : marks_.back();
     if (begin <= floor) return Damaged(at_, "there is nothing to add to");
@@ -295,7 +300,7 @@ class Machine {
 
   Status Put(std::uint64_t index) {
     ZT_RETURN_IF_ERROR(Have(1));
-    // Picklers number from 0 on without gaps.
+    // Picklers number memo entries from 0 without gaps.
     if (index > 4 * position_ + 1024) return Damaged(at_, "a memo number is out of order");
     if (index >= memo_.size())
       memo_.resize(std::max<std::size_t>(index + 1, memo_.size()), Graph::kNoNode);
@@ -341,7 +346,7 @@ class Machine {
     const NodeId identifier = Pop();
     return Push(Make(NodeKind::kPersistent, identifier));
   }
-  // Callable and arguments from the stack. `extra` keyword arguments are kept with the others.
+  // Pops a callable and its arguments. `extra`: keyword arguments are appended to the arguments.
   Status PushCall(bool extra) {
     ZT_RETURN_IF_ERROR(Have(extra ? 3 : 2));
     if (extra) ZT_RETURN_IF_ERROR(FoldTuple(stack_.size() - 2));
@@ -366,7 +371,7 @@ class Machine {
   }
   Status Refuse(std::uint8_t opcode) const;
 
-  // What each opcode does; null for those that are refused.
+  // The function for each opcode; null if the opcode is refused.
   using Step = Status (*)(Machine&);
   static const std::array<Step, 256> kSteps;
 
@@ -375,11 +380,11 @@ class Machine {
   const PickleLimits limits_;
   Graph graph_;
   std::uint64_t position_ = 0;  // in graph_.bytes_
-  std::uint64_t at_ = 0;        // of the opcode, for messages
+  std::uint64_t at_ = 0;        // position of the current opcode, for messages
   std::vector<NodeId> stack_;
-  std::vector<std::size_t> marks_;  // each the stack's size where it was set
+  std::vector<std::size_t> marks_;  // the stack's size at each mark
   std::vector<NodeId> memo_;
-  std::uint64_t memo_count_ = 0;   // numbers given out by MEMOIZE so far
+  std::uint64_t memo_count_ = 0;   // for MEMOIZE
   std::array<NodeId, 259> small_;  // integers 0 to 255, False, True, None
 };
 
@@ -440,7 +445,7 @@ const std::array<Machine::Step, 256> Machine::kSteps = [] {
   return steps;
 }();
 
-// Why an opcode is not read.
+// The error for an opcode that is not supported.
 Status Machine::Refuse(std::uint8_t opcode) const {
   if (std::string_view("ILFSVPpgio").find(static_cast<char>(opcode)) != std::string_view::npos)
     return Unsupported("the pickle holds opcodes of protocol 0; save it again with torch.save");
@@ -517,7 +522,7 @@ void Graph::ForEachChild(NodeId id, Function f) const {
 }
 
 std::vector<bool> Graph::HoldersOf(const std::function<bool(NodeId)>& wanted) const {
-  // The edges turned around: parents of node n are parents[first[n]] to parents[first[n + 1] - 1].
+  // Reverse edges: the parents of node n are parents[first[n]] to parents[first[n + 1] - 1].
   const auto count = static_cast<NodeId>(nodes_.size());
   std::vector<std::uint64_t> first(nodes_.size() + 2);
   for (NodeId id = 0; id < count; ++id) {

@@ -1,4 +1,5 @@
-// zt.convert.torch:source — what is declared of tensors, and how the bytes of their storages become components.
+// zt.convert.torch:source — declares tensors, and makes components from the
+// bytes of their storages.
 module;
 
 #include "core/status_macros.h"
@@ -16,13 +17,13 @@ import zt.transform;
 namespace zt::torch::internal {
 namespace {
 
-// Limit on the expansion ratio: expanded tensors repeat elements, and all tensors together may have this many times the bytes of
-// their storages, where they have more than kFreeExpansion.
+// Limit on the expansion ratio: if all tensors together have more than kFreeExpansion bytes, they
+// may have at most this many times the bytes of their storages. Expanded tensors repeat elements.
 constexpr std::uint64_t kMaxExpansion = 1024;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
 
-// A value that takes three bytes of a pickle may take a hundred of memory. So many bytes may deflated pickles have beyond
-// what is allowed for what is stored of them.
+// Three bytes of a pickle can decode to a value that takes a hundred bytes of memory. Budget for
+// the bytes of deflated pickles beyond their expansion ratio.
 constexpr std::uint64_t kFreeInflated = std::uint64_t{4} << 20;
 
 }  // namespace
@@ -85,7 +86,7 @@ StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, K
   if (place.big_endian) part.elements.swap = ByteWidth(view.element.dtype);
   part.axes =
       part.bytes == 0 ? std::vector<StridedAxis>{{1, 1}} : CollapseAxes(view.shape, view.strides);
-  // The container may keep less than the pickle says.
+  // The container's storage may be smaller than the pickle claims.
   if (part.bytes > 0 && view.window > place.size) {
     return InvalidData("its storage has " + std::to_string(place.size) + " bytes, " +
                        std::to_string(view.window) + " are declared");
@@ -93,8 +94,9 @@ StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, K
   return part;
 }
 
-// Parts of equal bytes get equal numbers. kUnimplemented where all parts together would be too many bytes with this one:
-// it repeats elements, or views those of others. What the elements of a storage take once is never too much.
+// Gives equal numbers to parts with equal bytes. kUnimplemented if the part exceeds the limit on
+// expansion. Parts that repeat elements, or view bytes that others view, count towards it; viewing
+// each byte of a storage once does not.
 Status StorageSource::Number(Part& part) {
   std::vector<std::uint64_t> key = {part.direct(), part.storage, part.first, part.bytes,
                                     static_cast<std::uint64_t>(part.kind)};
@@ -106,7 +108,7 @@ Status StorageSource::Number(Part& part) {
   const auto [known, fresh] = numbers_.emplace(std::move(key), numbers_.size());
   part.number = known->second;
   const std::uint64_t elements = part.bytes / (part.kind == Kind::kBytes ? part.elements.width : 8);
-  std::uint64_t reached = 1;  // elements from its first to its last
+  std::uint64_t reached = 1;  // elements from the first to the last
   for (const StridedAxis& axis : part.axes) reached += (axis.count - 1) * axis.stride;
   const bool repeats = elements > reached;
   const std::uint64_t size = places_[part.storage].size;
@@ -196,7 +198,8 @@ StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, Entry& entry) {
   return object;
 }
 
-// Into the order of the bytes in the input; what has none keeps its place at the end.
+// Sorts the objects by their position in the input. Objects without data come last, in
+// their existing order.
 void StorageSource::Sort() {
   std::vector<std::size_t> order(objects_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -223,8 +226,8 @@ void StorageSource::Sort() {
   entries_ = std::move(entries);
 }
 
-// A storage that can be read front to back only is streamed where its tensors lie in it one after the other, and held
-// in memory where they do not.
+// A storage that can be read front to back only is streamed if its tensors are contiguous and in
+// order. Otherwise it is held in memory.
 void StorageSource::HoldWhereNeeded() {
   struct Use {
     std::uint64_t number = ~std::uint64_t{0}, end = 0;
@@ -265,7 +268,7 @@ void StorageSource::Hold(std::uint32_t storage) {
   readers_[storage] = HeldBytes::Hold(held_, place.bytes, place.offset, place.size);
 }
 
-// A pipe gives each storage once.
+// A pipe can serve each storage only once, in order.
 Status StorageSource::CheckOrder() const {
   std::uint64_t reached = 0;
   std::vector<bool> seen(numbers_.size());
@@ -285,7 +288,8 @@ Status StorageSource::CheckOrder() const {
   return OkStatus();
 }
 
-// Half of the limit is for storages that are held, or for bands where none is: those of what is in memory may be small.
+// Half of the limit is for held storages, or for bands if no storage is held. Bands over storages
+// in memory may be small.
 void StorageSource::MakeViews(std::uint64_t memory_limit, std::shared_ptr<StridedBands> bands) {
   const auto held = [&](std::size_t i) { return readers_[i] != places_[i].bytes; };
   bool any = false;
@@ -356,8 +360,9 @@ Status StorageSource::ReadRaw(const Part& part, std::uint64_t offset, std::span<
   return readers_[part.storage]->ReadAt(places_[part.storage].offset + part.first + offset, out);
 }
 
-// A deflated storage is streamed as long as it is read front to back, the order of the objects. Where what went before is
-// wanted, as in an order of names, it is held from then on: to go back is to inflate it anew.
+// A deflated storage is streamed while it is read front to back, which is the order of the objects.
+// Once a read goes back (as when tensors are sorted by name), the storage is held in memory: going
+// back in a stream means inflating it again from the start.
 Status StorageSource::Follow(const Part& part, std::uint64_t offset, std::uint64_t size) {
   const Place& place = places_[part.storage];
   if (pipe_ || part.held || !place.bytes->sequential()) return OkStatus();
@@ -374,7 +379,7 @@ Status StorageSource::Follow(const Part& part, std::uint64_t offset, std::uint64
   return OkStatus();
 }
 
-// Indices from element `first` on, widened and checked.
+// Indices from element `first` on, widened to 64 bits and validated.
 Status StorageSource::ReadIndices(const Part& part, std::uint64_t first,
                                   std::span<std::uint64_t> out) {
   const std::uint64_t width = ByteWidth(part.dtype);
@@ -392,7 +397,7 @@ Status StorageSource::ReadIndices(const Part& part, std::uint64_t first,
   return OkStatus();
 }
 
-// Row pointers begin with 0, never fall and end with the number of values.
+// Validates row pointers: they begin with 0, never decrease, and end with the number of values.
 Status StorageSource::CheckPointers(const Part& part, std::uint64_t first,
                                     std::span<const std::uint64_t> values) {
   std::uint64_t previous = 0;

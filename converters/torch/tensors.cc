@@ -1,4 +1,5 @@
-// zt.convert.torch:contents — the functions torch's pickles call to rebuild tensors, read as what they would make.
+// zt.convert.torch:contents — interprets the functions that torch's pickles call
+// to rebuild tensors.
 module;
 
 #include "core/name_table.h"
@@ -14,18 +15,18 @@ import zt.core;
 namespace zt::torch::internal {
 namespace {
 
-// Parameters of parameters of ...; torch makes two levels at most.
+// Limit on nested wrappers, such as a Parameter of a Parameter; torch writes at most two levels.
 constexpr int kMaxWrappers = 8;
-// Members of a tensor's metadata: it has two.
+// Limit on the members of a tensor's metadata; torch writes two.
 constexpr std::size_t kMostMetadata = 64;
-// Of a name that an error tells.
+// Limit on the bytes of a name in an error.
 constexpr std::size_t kMostOfName = 64;
 
 Status Malformed(std::string_view what) {
   return InvalidData("the call that makes it is malformed: " + std::string(what));
 }
 
-// "torch.FloatStorage", "torch.cuda.HalfStorage": what is between the module and "Storage".
+// The storage type in "torch.FloatStorage" or "torch.cuda.HalfStorage": "Float", "Half".
 std::optional<std::string> StorageClass(const Graph& graph, NodeId id) {
   if (!graph.Is(id, NodeKind::kGlobal)) return std::nullopt;
   const std::string name = graph.GlobalName(id);
@@ -102,7 +103,7 @@ StatusOr<TensorReader::StorageRef> TensorReader::ReadStorage(NodeId id) {
   const auto bytes = CheckedMul(storage.width, storage.count);
   if (!bytes) return Malformed("its storage's size overflows 64 bits");
   ref.end = *bytes;
-  // The legacy stream has storages that are a part of another, in its elements.
+  // In the legacy stream a storage can be part of another; offset and count are in elements.
   if (parts.size() > 5 && graph_.Is(parts[5], NodeKind::kTuple)) {
     const auto part = graph_.Items(parts[5]);
     if (part.size() != 3 || !graph_.Is(part[1], NodeKind::kInt) ||
@@ -121,8 +122,8 @@ StatusOr<TensorReader::StorageRef> TensorReader::ReadStorage(NodeId id) {
   return ref;
 }
 
-// The number of a storage, which every tensor says the same of. Many tensors may share the text of its key, which is
-// looked at once.
+// The number of a storage, on whose size and dtype all tensors must agree. Many tensors may share
+// the text of a key, which is hashed once.
 StatusOr<std::uint32_t> TensorReader::AddStorage(Storage storage, NodeId key) {
   const auto next = static_cast<std::uint32_t>(storages_.size());
   const auto [known, unseen] = by_key_node_.emplace(key, next);
@@ -139,7 +140,7 @@ StatusOr<std::uint32_t> TensorReader::AddStorage(Storage storage, NodeId key) {
   return known->second;
 }
 
-// Where a tensor lies in its storage, checked against the storage's size.
+// Reads a tensor's view of its storage, and checks it against the storage's size.
 Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
   ZT_ASSIGN_OR_RETURN(StorageRef ref, ReadStorage(args.nodes[args.storage]));
   if (args.dtype) {
@@ -184,11 +185,11 @@ Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
   return OkStatus();
 }
 
-// Bits that say the values are not what is stored.
+// Flags that mean that the stored values are not the tensor's values.
 std::string TensorReader::MetadataProblem(NodeId metadata) const {
   if (!graph_.Is(metadata, NodeKind::kDict)) return {};
   const auto items = graph_.Items(metadata);
-  // Many tensors may share it: a long one would cost as much for each.
+  // Many tensors may share the metadata: a long one would be searched for each.
   if (items.size() > 2 * kMostMetadata) return "its metadata has too many members";
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     if (!graph_.Is(items[i], NodeKind::kText)) continue;
@@ -276,8 +277,8 @@ StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr
   return tensor;
 }
 
-// _rebuild_from_type_v2(function, type, args, state) calls the function for a tensor of that class: replaces it by the
-// function and its arguments. A class of the user's is left as it is.
+// _rebuild_from_type_v2(function, type, args, state) calls the function for a subclass of Tensor:
+// replaces it by the function and its arguments. Classes of the user are left unchanged.
 Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple) const {
   const bool v2 = graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type_v2");
   if (!v2 && !graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type")) return OkStatus();

@@ -1,5 +1,5 @@
-// zt.convert.torch:contents — what a checkpoint's pickle says: storages, tensors as views of them, and values; and the
-// calls in it that make tensors.
+// zt.convert.torch:contents — the contents of a checkpoint's pickle: storages, tensors (views of
+// storages), attributes; and the calls in the pickle that make tensors.
 module;
 
 #include "core/name_table.h"
@@ -13,20 +13,20 @@ import zt.source;
 
 namespace zt::torch::internal {
 
-// Bytes that tensors are views of. They lie in the container under `key`.
+// Bytes that tensors view. The container keeps them under `key`.
 struct Storage {
   std::string key;
-  std::uint64_t width = 1;            // bytes of an element as the container counts them
-  std::uint64_t count = 0;            // such elements
-  std::shared_ptr<ByteSource> bytes;  // of a numpy array, which lay in the pickle; else null
-  bool big_endian = false;            // of `bytes`
+  std::uint64_t width = 1;            // element size in bytes, as the container counts
+  std::uint64_t count = 0;            // number of elements
+  std::shared_ptr<ByteSource> bytes;  // a numpy array's bytes, from the pickle; else null
+  bool big_endian = false;            // the byte order of `bytes`
 };
 
-// Elements of a storage, as a tensor looks at them.
+// A view of a storage's elements.
 struct StorageView {
   std::uint32_t storage = 0;  // index into Contents::storages
-  std::uint64_t first = 0;    // byte of the first element in the storage
-  std::uint64_t window = 0;   // bytes of the storage from its beginning that the view may reach
+  std::uint64_t first = 0;    // offset of the first element in the storage, in bytes
+  std::uint64_t window = 0;   // the view stays within the first `window` bytes of the storage
   ElementType element;
   Shape shape;
   Shape strides;  // in elements
@@ -39,64 +39,66 @@ struct Tensor {
   std::string name;
   Layout layout = Layout::kDense;
   Shape shape;
-  StorageView values;             // of a dense tensor the whole of it
-  StorageView indices, pointers;  // of a sparse one; a coo tensor's `indices` are its coordinates
-  std::string problem;            // why it can be listed but not converted; empty where it can
-  std::string foreign;            // the class of an object that is no tensor, but holds some
+  StorageView values;             // of a dense tensor: all of it
+  StorageView indices, pointers;  // of a sparse tensor; `indices` of COO are coordinates
+  std::string problem;            // why it cannot be converted; empty if it can
+  std::string foreign;            // the class of an object that holds tensors but is none
 };
 
-// All of a checkpoint.
+// The contents of a checkpoint.
 struct Contents {
   std::vector<Storage> storages;
-  std::vector<Tensor> tensors;        // in the order of the tree
-  Value::Map attributes;              // numbers, texts, flags, and lists of these
-  NameList left_out;                  // what became neither, with the reason
-  std::vector<std::string> warnings;  // whole sentences
+  std::vector<Tensor> tensors;        // in the order of the pickle's tree
+  Value::Map attributes;              // numbers, strings, bools, and lists of these
+  NameList left_out;                  // values that became neither tensor nor attribute, and why
+  std::vector<std::string> warnings;  // full sentences
 };
 
-// What the graph describes, each tensor and value under its path in the tree. A tensor that is the whole tree is named
-// `stem`. Errors name the path. Arrays that lie in the pickle itself are held in memory, half of `memory_limit` at most.
+// Reads the contents from the graph. Tensors and attributes are named by their paths in the tree;
+// if the root itself is a tensor, its name is `stem`. Errors name the path. Arrays whose bytes are
+// in the pickle are held in memory, up to half of `memory_limit`.
 StatusOr<Contents> ReadContents(const Graph& graph, std::string_view stem,
                                 std::uint64_t memory_limit);
 
-// The bytes a dense array of these elements takes for each element of its shape.
+// Bytes per element of the shape in a dense array.
 std::uint64_t WidthOf(const ElementType& element);
 
-// ---- calls that make tensors -----------------------------------------------------------------------------------
+// ---- calls that make tensors --------------------------------------------------------------------
 
-// True where the call `id` makes an array of numpy's.
+// True if the call `id` makes a numpy array.
 bool IsNumpyArray(const Graph& graph, NodeId id);
-// Of a dtype that tensors have, or one like it that is not supported; not an array of texts, objects or dates.
+// True if the array's dtype is numeric, supported or not; false for strings, objects and dates.
 bool IsNumericArray(const Graph& graph, NodeId id);
 
-// The element type that the global "torch.NAME" is; kUnimplemented where zTensor has none.
+// The element type of the global "torch.NAME"; kUnimplemented if zTensor has none.
 StatusOr<ElementType> ReadDtype(const Graph& graph, NodeId id);
 
-// Recognises the calls that make tensors, and collects the storages they view. The graph has to outlive it.
+// Recognizes the calls that make tensors, and collects the storages that they view. The
+// graph must outlive it.
 class TensorReader {
  public:
-  // `room` bounds the bytes of arrays that are held in memory.
+  // `room`: limit on the bytes of arrays held in memory.
   TensorReader(const Graph& graph, const std::vector<bool>& holds, std::vector<Storage>& storages,
                std::uint64_t room = 0)
       : graph_(graph), holds_(holds), storages_(storages), room_(room) {}
 
-  // The tensor that the call `id` makes, without its name; nothing where the call makes none.
+  // The tensor made by the call `id`, without its name; nothing if it makes none.
   StatusOr<std::optional<Tensor>> Read(NodeId id, int depth = 0);
-  // The number that a call of numpy's makes, np.float64(2.5); nothing where it makes none.
+  // The number made by a numpy call such as np.float64(2.5); nothing if it makes none.
   std::optional<Value> ReadScalar(NodeId id) const;
-  // The elements of torch.Size, a tuple or a list; kDataLoss for anything but numbers from 0 on.
+  // The elements of a torch.Size, tuple or list; kDataLoss unless all are integers of at least 0.
   StatusOr<Shape> ReadSizes(NodeId id) const;
-  // What a persistent node refers to: a storage, or bytes of one.
+  // The target of a persistent node: a storage, or a byte range of one.
   struct StorageRef {
     std::uint32_t storage = 0;           // index into Contents::storages
-    std::optional<ElementType> element;  // nothing for bytes without a type
-    std::uint64_t first = 0, end = 0;    // bytes of the storage
+    std::optional<ElementType> element;  // nothing for untyped bytes
+    std::uint64_t first = 0, end = 0;    // byte range in the storage
   };
-  // kUnimplemented for what is no storage.
+  // kUnimplemented if the node is no storage.
   StatusOr<StorageRef> ReadStorage(NodeId id);
 
  private:
-  // What a rebuilding function is given, by place.
+  // The arguments of a rebuild function, and the position of each.
   struct Arguments {
     std::span<const NodeId> nodes;
     std::size_t storage = 0, offset = 1, size = 2, stride = 3;
@@ -117,11 +119,11 @@ class TensorReader {
   const Graph& graph_;
   const std::vector<bool>& holds_;
   std::vector<Storage>& storages_;
-  // The texts are the graph's.
+  // The keys are views of the graph's strings.
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_key_;
   std::unordered_map<NodeId, std::uint32_t> by_key_node_;
   std::uint64_t room_;
-  // Of arrays: twice the node that has the bytes, and 1 more where they are big-endian.
+  // Numpy arrays by 2 * (node of the bytes) + (1 if big-endian).
   std::unordered_map<std::uint64_t, std::uint32_t> arrays_;
 };
 

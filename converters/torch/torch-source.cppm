@@ -1,4 +1,4 @@
-// zt.convert.torch:source — tensors served from storages, wherever the container keeps them.
+// zt.convert.torch:source — serves tensors from storages, for either container.
 module zt.convert.torch:source;
 
 import zt.std;
@@ -9,35 +9,36 @@ import zt.source;
 
 namespace zt::torch::internal {
 
-// Where a storage lies.
+// The location of a storage.
 struct Place {
   std::shared_ptr<ByteSource> bytes;
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  std::uint64_t order = 0;  // storages of a higher one lie further back in the input
+  std::uint64_t order = 0;  // position in the input: a storage with a higher `order` comes later
   bool big_endian = false;
-  // `bytes` may be read without its owner's knowing: no CRC is computed on the way.
+  // `bytes` may be read directly, without this source (see extent): it computes no CRC.
   bool as_is = false;
 };
 
-// What the sources of the files or chunks of one checkpoint take together.
+// Memory budgets shared by the files or chunks of one checkpoint.
 struct SourceMemory {
-  std::shared_ptr<StridedBands> bands;  // null where each source has its own
+  std::shared_ptr<StridedBands> bands;  // null if each source has its own
   std::shared_ptr<HeldBytes> held;
-  // How many bytes of deflated pickles may still be more than these can be.
+  // Bytes by which deflated pickles may still exceed their expansion ratio.
   std::shared_ptr<std::uint64_t> free_inflated;
-  // Its one tensor alone is wanted of the source: it is a chunk of a distributed checkpoint.
+  // The source is a chunk of a distributed checkpoint: only its tensor is used.
   bool chunk = false;
 };
-// For the files of a checkpoint.
+// Budgets for the files of one checkpoint.
 SourceMemory SharedMemory(std::uint64_t memory_limit);
 
-// The tensors of a checkpoint. Derived classes say what Finish checks.
+// The tensors of a checkpoint. Derived classes implement Finish.
 class StorageSource : public TensorSource {
  public:
   StorageSource();
   ~StorageSource() override;
-  // Declares what `contents` describes. `places` are of contents.storages. `pipe`: the input is read front to back.
+  // Declares the tensors of `contents`. places[i] is the location of contents.storages[i]. `pipe`:
+  // the input can be read front to back only.
   Status Init(Contents contents, std::vector<Place> places, bool pipe, std::uint64_t memory_limit,
               const SourceMemory& memory);
 
@@ -54,20 +55,21 @@ class StorageSource : public TensorSource {
 
  private:
   enum class Kind : std::uint8_t { kBytes, kIndices, kPointers };
-  // What a component's bytes are made of.
+  // How a component's bytes are made from a storage.
   struct Part {
     Kind kind = Kind::kBytes;
-    DType dtype = DType::kI64;  // of indices and pointers, as stored
+    DType dtype = DType::kI64;  // of indices and pointers: the stored dtype
     std::uint32_t storage = 0;
-    std::uint64_t first = 0;   // byte in the storage
-    std::uint64_t bytes = 0;   // as declared
-    std::uint64_t column = 0;  // of indices: how many follow each other that have one bound
-    Shape bounds;  // of indices: one for each dimension; of pointers: what the last one is
-    std::uint64_t number = 0;       // equal numbers: equal bytes
-    bool held = false;              // its storage is read whole first
-    std::vector<StridedAxis> axes;  // until the view is made
+    std::uint64_t first = 0;   // offset in the storage, in bytes
+    std::uint64_t bytes = 0;   // size as declared
+    std::uint64_t column = 0;  // of indices: number of consecutive elements with the same bound
+    // Of indices: the bound in each dimension. Of pointers: the value of the last one.
+    Shape bounds;
+    std::uint64_t number = 0;       // equal numbers mean equal bytes
+    bool held = false;              // the storage is first read into memory as a whole
+    std::vector<StridedAxis> axes;  // empty once `view` is made
     StridedView::Elements elements;
-    // Null where the elements lie side by side in our byte order.
+    // Null if the elements are contiguous and little-endian.
     std::unique_ptr<StridedView> view;
     inline bool direct() const {
       return axes.size() == 1 && axes[0].stride == 1 && elements.swap == 1;
@@ -93,32 +95,34 @@ class StorageSource : public TensorSource {
   Status CheckPointers(const Part& part, std::uint64_t first,
                        std::span<const std::uint64_t> values);
 
-  std::vector<Entry> entries_;  // of each object
+  std::vector<Entry> entries_;  // by object
   std::map<std::vector<std::uint64_t>, std::uint64_t> numbers_;
-  std::vector<std::shared_ptr<ByteSource>>
-      readers_;                        // of each storage: its place's bytes, or what holds them
-  std::uint64_t stored_ = 0;           // bytes of all storages
-  std::vector<std::uint64_t> viewed_;  // bytes of parts that a storage has, each once
-  std::uint64_t expanded_ = 0;         // bytes of the other distinct parts so far
-  std::set<std::uint64_t> excessive_;  // numbers of parts that would be too many bytes more
+  // By storage: its place's bytes, or the source that holds them in memory.
+  std::vector<std::shared_ptr<ByteSource>> readers_;
+  std::uint64_t stored_ = 0;  // bytes of all storages
+  // by storage: bytes of its distinct parts, up to the storage's size
+  std::vector<std::uint64_t> viewed_;
+  std::uint64_t expanded_ = 0;         // bytes of the other distinct parts
+  std::set<std::uint64_t> excessive_;  // numbers of parts beyond the limit on expansion
   bool pipe_ = false;
 
-  // Storages that can be read front to back only.
+  // State of a storage that can be read front to back only.
   struct Stream {
-    std::uint64_t reached = 0;  // by the last range of it that was read
-    std::uint64_t returns = 0;  // to what went before
+    std::uint64_t reached = 0;  // end of the last range read
+    std::uint64_t returns = 0;  // number of reads that went back
   };
   std::mutex mutex_;
-  std::vector<Stream> streams_;  // of each
+  std::vector<Stream> streams_;  // by storage
   std::shared_ptr<HeldBytes> held_;
 };
 
-// ---- the two containers of a checkpoint ----------------------------------------------------------------------------
+// ---- the two containers of a checkpoint ---------------------------------------------------------
 
-// How a legacy stream of protocol 0 or 1 begins: the magic number, in digits.
+// First bytes of a legacy stream of protocol 0 or 1: the magic number in decimal.
 inline constexpr std::string_view kOldMagic = "L119547037146038801333356L\n.";
 
-// True where a file that begins with `head` (512 bytes) is one that OpenTorch reads, or refuses with a word.
+// True if OpenTorch should be called for a file that begins with `head` (512 bytes): it reads the
+// file, or its error says what to do.
 bool LooksLikeTorch(std::span<const std::byte> head);
 
 StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
@@ -129,14 +133,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
                                                    const std::string& stem,
                                                    std::uint64_t memory_limit,
                                                    const SourceMemory& memory);
-// OpenTorch, for one of the files that share `memory`.
+// OpenTorch for one of the files that share `memory`.
 StatusOr<std::unique_ptr<TensorSource>> OpenOneOf(std::shared_ptr<ByteSource> bytes,
                                                   const std::string& stem,
                                                   std::uint64_t memory_limit,
                                                   const SourceMemory& memory);
-// What is listed of an object that cannot be converted: under its name, as `what`, without a shape.
+// The listing of an object that cannot be converted: its name, format `what`, no shape.
 Object Unreadable(std::string name, std::string_view what);
-// Says once what of the contents does not become part of the source.
+// Adds one warning that lists contents.left_out.
 void AddLeftOut(const Contents& contents, TensorSource& source);
 
 }  // namespace zt::torch::internal
