@@ -1,4 +1,5 @@
-// zt.convert.hdf5 — what takes the place of source.cc in a build without libhdf5, and in libztstream, which starts no process.
+// zt.convert.hdf5 — replaces source.cc in a build without libhdf5, and in libztstream,
+// which starts no process.
 module;
 
 #ifdef ZT_IN_LIBRARY

@@ -1,4 +1,5 @@
-// zt.convert.hdf5:index — what is in an HDF5 file, as the process that runs libhdf5 tells it. Internal.
+// zt.convert.hdf5:index — the contents of an HDF5 file, as sent by the process that
+// runs libhdf5. Internal.
 module zt.convert.hdf5:index;
 
 import zt.std;
@@ -6,17 +7,17 @@ import zt.core;
 
 namespace zt::hdf5::internal {
 
-// A dataset under one of its names.
+// A dataset under one of its names. A dataset with several names has an entry for each.
 struct Dataset {
-  std::string name;           // its path without the leading slash
-  std::uint64_t address = 0;  // of its header in the file, the same under all its names
-  std::string problem;        // why it cannot be converted, or empty
-  std::string element;        // its element type by name
+  std::string name;           // path without the leading slash
+  std::uint64_t address = 0;  // offset of its object header, equal for all its names
+  std::string problem;        // why it cannot be converted; empty if it can
+  std::string element;        // name of the element type
   Shape shape;
-  std::uint64_t swap = 1;    // bytes that are reversed together; 1: none are
-  bool contiguous = false;   // its bytes follow each other from `offset` on
+  std::uint64_t swap = 1;    // size of the units whose bytes are reversed; 1: none
+  bool contiguous = false;   // stored contiguously at `offset`
   std::uint64_t offset = 0;  // in the file
-  Shape chunk;               // as many dimensions as the shape has; empty where there are no chunks
+  Shape chunk;               // chunk shape, of the same rank as `shape`; empty if not chunked
   Value::Map attributes;
 };
 

@@ -7,14 +7,14 @@ import zt.source;
 
 namespace zt::hdf5::internal {
 
-// What a .keras archive holds.
+// The contents of a .keras archive.
 struct KerasModel {
-  std::shared_ptr<ByteSource> weights;  // an HDF5 file; its CheckUnchanged checks the entry's CRC
-  std::string config;  // the text of config.json; empty where it is too large, or no text
-  NameList others;     // entries that are neither
+  std::shared_ptr<ByteSource> weights;  // the HDF5 file; its CheckUnchanged checks the entry's CRC
+  std::string config;                   // content of config.json; empty if too large or not UTF-8
+  NameList others;                      // all other entries
 };
 
-// The HDF5 file in it is read where it lies if it is stored; a deflated one is held in memory, up to the limit.
+// A stored HDF5 file is read in place; a deflated one is held in memory, up to the limit.
 StatusOr<KerasModel> OpenKeras(std::shared_ptr<ByteSource> bytes, std::uint64_t memory_limit);
 
 }  // namespace zt::hdf5::internal

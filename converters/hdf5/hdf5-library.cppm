@@ -1,7 +1,8 @@
-// zt.convert.hdf5:library — libhdf5: the walk over a file's links, and datasets by blocks. Internal.
+// zt.convert.hdf5:library — calls libhdf5: walks a file's links, and reads datasets
+// in blocks. Internal.
 //
-// libhdf5 trusts what it reads: forged files make it read and write beyond its memory, or loop. It is called only by the
-// process that :worker forks.
+// libhdf5 does not validate its input: forged files make it access memory out of bounds, or loop.
+// Only the process forked by :worker calls it.
 module;
 
 #include <hdf5.h>
@@ -15,7 +16,7 @@ import zt.source;
 
 namespace zt::hdf5::internal {
 
-// An id of libhdf5's, given back when it goes out of scope.
+// A libhdf5 id, closed when it goes out of scope.
 class Handle {
  public:
   Handle() = default;
@@ -35,22 +36,24 @@ class Handle {
   hid_t id_ = H5I_INVALID_HID;
 };
 
-// "it is damaged: `what` cannot be read (libhdf5: its own words)", of the call that has just failed.
+// The error of a failed libhdf5 call: "it is damaged: `what` cannot be read
+// (libhdf5: its message)".
 Status Damaged(std::string_view what);
 
-// What can be reached from the root group of `file`, which has `size` bytes. Each group is walked once. Datasets whose
-// chunks decode to more than `most_chunk` bytes have a problem.
+// Everything that is reachable from the root group of `file`, which has `size` bytes. Each group is
+// visited once. Datasets whose chunks decode to more than `most_chunk` bytes get a problem.
 StatusOr<Index> Walk(hid_t file, std::uint64_t size, std::uint64_t most_chunk);
 
-// A file that libhdf5 has opened. One thread at a time.
+// A file opened by libhdf5. Not thread-safe.
 class Library {
  public:
-  // `bytes` is not sequential and outlives the library; it is the only file that libhdf5 opens. `most_chunk` is the most
-  // bytes that a chunk may decode to.
+  // `bytes` must not be sequential and must outlive the library; libhdf5 opens no other file.
+  // `most_chunk`: limit on the decoded bytes of a chunk.
   static StatusOr<std::unique_ptr<Library>> Open(ByteSource& bytes, std::uint64_t most_chunk);
 
   StatusOr<Index> ReadIndex() { return Walk(file_.get(), size_, most_chunk_); }
-  // Elements of the dataset at `address` as they are stored: a block from `start`, `count` indices in each dimension.
+  // Reads a block of the dataset at `address`, elements as stored: from index `start`, `count`
+  // indices in each dimension.
   Status ReadBlock(std::uint64_t address, std::span<const std::uint64_t> start,
                    std::span<const std::uint64_t> count, std::span<std::byte> out);
 
@@ -58,7 +61,7 @@ class Library {
   std::uint64_t size_ = 0, most_chunk_ = 0;
   bool opened_ = false;
   Handle driver_, file_;
-  Handle dataset_;  // the last that was read
+  Handle dataset_;  // the last one read
   std::uint64_t address_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// zt.convert.hdf5:worker — the process that runs libhdf5 for us. Internal.
+// zt.convert.hdf5:worker — the process that runs libhdf5. Internal.
 module;
 
 #include <sys/types.h>
@@ -12,19 +12,22 @@ import zt.source;
 
 namespace zt::hdf5::internal {
 
-// Limits of the process, so that no file makes libhdf5 take the machine: memory beyond what the process has at first, and
-// processor time for each answer. A damaged file ends the process, and is an error here.
+// A child process with limits on memory (beyond what it has at the fork) and on processor time per
+// answer, so that no file makes libhdf5 exhaust the machine. If a damaged file kills the process,
+// that is an error here.
 class Worker {
  public:
-  // Forks the process, which reads `bytes`: these outlive the worker. Blocks have at most `block` bytes.
+  // Forks the process, which reads `bytes`; they must outlive the worker. `block`: limit on
+  // the bytes of a block.
   static StatusOr<std::unique_ptr<Worker>> Start(ByteSource& bytes, std::uint64_t block);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // What is in the file. Once, and first.
+  // The contents of the file. Call it once, before ReadBlock.
   StatusOr<Index> ReadIndex();
-  // See Library::ReadBlock. The block's `size` bytes, valid and the caller's to change until the next call.
+  // See Library::ReadBlock. Returns the block's `size` bytes, which the caller may modify; valid
+  // until the next call.
   StatusOr<std::span<std::byte>> ReadBlock(std::uint64_t address,
                                            std::span<const std::uint64_t> start,
                                            std::span<const std::uint64_t> count,
@@ -34,16 +37,17 @@ class Worker {
   Worker() = default;
   StatusOr<std::string> Answer(std::uint64_t most);
   Status Ended();
-  // In a thread of its own: gives the process the bytes that it cannot read itself.
+  // Runs in a thread of its own: answers the process's requests for bytes that it
+  // cannot read itself.
   void GiveBytes(ByteSource& bytes);
-  // What is wrong with them where something is; else what libhdf5 says.
+  // The error of reading the bytes, if there is one; else `status`, which comes from libhdf5.
   Status Why(const Status& status);
 
   pid_t process_ = -1;
   int socket_ = -1;
-  std::span<std::byte> shared_;  // the blocks' place, which both processes see
+  std::span<std::byte> shared_;  // memory shared with the process, for blocks
   std::uint64_t file_size_ = 0;
-  // Where the process asks for bytes, who gives them, and why there are none.
+  // The socket on which the process requests bytes, the thread that answers, and its first error.
   int asked_ = -1;
   std::thread giver_;
   std::mutex failed_mutex_;

@@ -1,4 +1,5 @@
-// zt.convert.hdf5 — what tells an HDF5 file, and the weights in a .keras archive as a file of their own.
+// zt.convert.hdf5 — recognizes HDF5 files and .keras archives, and serves the weights in
+// an archive as a file.
 module;
 
 #include "core/status_macros.h"
@@ -21,7 +22,7 @@ bool IsWeights(const ZipEntry& entry) {
   return entry.name == kWeights || entry.name.ends_with("/" + std::string(kWeights));
 }
 
-// The entry; its CRC is checked once all reading is done.
+// The entry of the weights. CheckUnchanged verifies its CRC.
 class Weights final : public ByteSource {
  public:
   Weights(std::shared_ptr<ZipArchive> archive, std::size_t index, std::shared_ptr<ByteSource> entry,
@@ -47,11 +48,11 @@ class Weights final : public ByteSource {
   std::shared_ptr<ZipArchive> archive_;
   const std::size_t index_;
   std::shared_ptr<ByteSource> entry_;
-  std::vector<std::byte> held_;  // what was deflated
+  std::vector<std::byte> held_;  // content of a deflated entry; else empty
   std::shared_ptr<ByteSource> bytes_;
 };
 
-// The entry's text; empty where it is no text, or larger than an attribute should be.
+// The content of the entry; empty if it is not UTF-8, or too large for an attribute.
 StatusOr<std::string> ReadConfig(ZipArchive& archive, std::size_t index) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 20;
   const ZipEntry& entry = archive.entries()[index];
@@ -63,7 +64,7 @@ StatusOr<std::string> ReadConfig(ZipArchive& archive, std::size_t index) {
   return IsUtf8(text) ? text : std::string();
 }
 
-// What lies beside the weights, which are entry `weights`.
+// Reads config.json and lists the other entries. `weights` is the index of the weights' entry.
 Status ReadOthers(ZipArchive& archive, std::size_t weights, KerasModel& model) {
   const std::string& name = archive.entries()[weights].name;
   const std::string config = name.substr(0, name.size() - kWeights.size()) + "config.json";
@@ -93,7 +94,7 @@ StatusOr<KerasModel> OpenKeras(std::shared_ptr<ByteSource> bytes, std::uint64_t 
   auto opened = archive->OpenEntry(index);
   if (!opened.ok()) return Annotate(opened.status(), "entry " + Quote(found->name));
   std::shared_ptr<ByteSource> entry = *std::move(opened);
-  // This looks at the first bytes, too, so that the CRC is checked in the end in any case.
+  // Peek reads some bytes of the entry, so that Verify checks its CRC even if nothing else is read.
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*entry, kHdf5HeadBytes));
   if (!LooksLikeHdf5(head))
     return InvalidData("the archive's " + Quote(kWeights) + " is no HDF5 file");

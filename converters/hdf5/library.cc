@@ -1,11 +1,13 @@
-// zt.convert.hdf5:library — the only caller of libhdf5, beside the types: its view of a file is our ByteSource.
+// zt.convert.hdf5:library — with walk.cc the only caller of libhdf5, which reads files through a
+// driver over ByteSource.
 module;
 
 #include <new>
 
 #include <hdf5.h>
+// Later versions declare drivers here.
 #if __has_include(<H5FDdevelop.h>)
-#include <H5FDdevelop.h>  // where later versions declare drivers
+#include <H5FDdevelop.h>
 #endif
 
 #include "core/status_macros.h"
@@ -21,24 +23,25 @@ import zt.source;
 namespace zt::hdf5::internal {
 namespace {
 
-// ---- libhdf5's file driver: reads of our ByteSource ------------------------------------------------------------
+// ---- libhdf5's file driver: reads from a ByteSource ---------------------------------------------
 
-// What a driver's open is told, through the property list.
+// The argument of OpenDriver, passed through the property list.
 struct Given {
   ByteSource* bytes;
   bool* opened;
 };
 
 struct DriverFile {
-  H5FD_t base;  // libhdf5's, which must come first
+  H5FD_t base;  // must come first
   ByteSource* bytes;
-  haddr_t end;  // of what it thinks it has
+  haddr_t end;  // end of the allocated address space, as set by libhdf5
 };
 
 DriverFile* Of(H5FD_t* file) { return reinterpret_cast<DriverFile*>(file); }
 const DriverFile* Of(const H5FD_t* file) { return reinterpret_cast<const DriverFile*>(file); }
 
-// Files that links, virtual datasets or external storage name are not opened: there is one.
+// Opens `bytes` once. Other files, which links, virtual datasets or external
+// storage name, are refused.
 H5FD_t* OpenDriver(const char*, unsigned flags, hid_t properties, haddr_t) {
   const auto* const given = static_cast<const Given*>(H5Pget_driver_info(properties));
   if (given == nullptr || *given->opened || (flags & H5F_ACC_RDWR) != 0) return nullptr;
@@ -69,7 +72,7 @@ hid_t RegisterDriver() {
   H5FD_class_t driver{};
 #ifdef H5FD_CLASS_VERSION
   driver.version = H5FD_CLASS_VERSION;
-  driver.value = static_cast<H5FD_class_value_t>(511);  // of those left to everybody
+  driver.value = static_cast<H5FD_class_value_t>(511);  // in the range for private use
 #endif
   driver.name = "ztstream";
   driver.maxaddr = static_cast<haddr_t>(INT64_MAX);
@@ -110,7 +113,7 @@ StatusOr<std::unique_ptr<Library>> Library::Open(ByteSource& bytes, std::uint64_
   library->driver_ = Handle(RegisterDriver());
   const Handle access(H5Pcreate(H5P_FILE_ACCESS));
   const Given given{&bytes, &library->opened_};
-  // A block holds whole chunks, so that keeping them would save nothing.
+  // No chunk cache: a block consists of whole chunks, so chunks would not be reused.
   if (H5Pset_driver(access.get(), library->driver_.get(), &given) < 0 ||
       H5Pset_cache(access.get(), 0, 521, std::size_t{1} << 20, 1.0) < 0) {
     return IoError("libhdf5 cannot be set up");
@@ -131,7 +134,7 @@ Status Library::ReadBlock(std::uint64_t address, std::span<const std::uint64_t> 
   if (!type.ok() || rank < 0 || static_cast<std::size_t>(rank) != start.size())
     return Damaged("the dataset");
   std::uint64_t elements = 1;
-  for (const std::uint64_t n : count) elements *= n;  // the caller has checked the bytes
+  for (const std::uint64_t n : count) elements *= n;  // the caller has checked for overflow
   const hsize_t flat = elements;
   const Handle memory(H5Screate_simple(1, &flat, nullptr));
   if (elements * H5Tget_size(type.get()) != out.size()) return Damaged("the dataset");
@@ -140,7 +143,7 @@ Status Library::ReadBlock(std::uint64_t address, std::span<const std::uint64_t> 
                                       size.data(), nullptr) < 0) {
     return Damaged("the dataset");
   }
-  // Where there is nothing stored, and nothing to fill with either, libhdf5 leaves what is there.
+  // If neither data nor a fill value is stored, libhdf5 leaves the buffer unchanged.
   std::memset(out.data(), 0, out.size());
   if (H5Dread(dataset_.get(), type.get(), memory.get(), space.get(), H5P_DEFAULT, out.data()) < 0)
     return Damaged("its data");

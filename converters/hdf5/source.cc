@@ -1,4 +1,5 @@
-// zt.convert.hdf5 — datasets as components: contiguous ones by range, others by blocks that libhdf5 decodes.
+// zt.convert.hdf5 — datasets as components: contiguous ones by range, all others in blocks
+// decoded by libhdf5.
 module;
 
 #include "core/name_table.h"
@@ -20,31 +21,34 @@ namespace zt {
 namespace hdf5::internal {
 namespace {
 
-// Limit on the expansion ratio: all datasets together may be this many times the file's size, where they take more than
-// kFreeExpansion. Chunks may be absent, shared or highly compressed; deflate alone reaches 1032.
+// Limit on the expansion ratio: if all datasets together have more than kFreeExpansion bytes, they
+// may have at most this many times the file's size. Chunks can be absent, shared or highly
+// compressed (deflate alone reaches 1032).
 constexpr std::uint64_t kMaxExpansion = 2048;
 constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
-// Blocks lie across chunks where a row of chunks does not fit the memory limit. Limit on how often a chunk is decoded.
+// If a row of chunks exceeds the memory limit, blocks hold parts of chunks, and a chunk is decoded
+// for each of them. Limit on how often.
 constexpr std::uint64_t kMostDecoded = 64;
-// libhdf5 takes some kilobytes for each chunk of a block. A block is at most as large as kMostChunks chunks, and overlaps at
-// most kMostTouched.
+// libhdf5 needs some kilobytes per chunk of a block. A block has at most the size of kMostChunks
+// chunks, and overlaps at most kMostTouched chunks.
 constexpr std::uint64_t kMostChunks = 2048, kMostTouched = 32768;
 constexpr std::uint64_t kLeastBlock = std::uint64_t{64} << 10;
 
-// How a dataset is cut into blocks whose C-ordered bytes follow each other: ranges of dimension `split`, whole in those
-// after it and one index in those before.
+// How a dataset is cut into blocks that are contiguous in C order: a range of dimension `split`,
+// all indices of the dimensions after it, one index of each before it.
 struct Blocks {
   std::size_t split = 0;
   std::uint64_t inner = 1;    // elements of one index of `split`
-  std::uint64_t indices = 1;  // of `split`, in a block
-  std::uint64_t decoded = 1;  // how many blocks a chunk may lie in
+  std::uint64_t indices = 1;  // number of indices of `split` in a block
+  std::uint64_t decoded = 1;  // limit on the number of blocks that a chunk is part of
 };
 
 Blocks Cut(const Shape& shape, const Shape& chunk, std::uint64_t elements, std::uint64_t touched) {
   Blocks blocks;
   if (shape.empty()) return blocks;
-  const auto beside = [&](std::size_t k) { return (shape[k] - 1) / chunk[k] + 1; };  // chunks
-  std::uint64_t chunks = 1;  // that one index of `split` lies in
+  // number of chunks along dimension k
+  const auto beside = [&](std::size_t k) { return (shape[k] - 1) / chunk[k] + 1; };
+  std::uint64_t chunks = 1;  // number of chunks that one index of `split` overlaps
   blocks.split = shape.size() - 1;
   while (blocks.split > 0 && blocks.inner * shape[blocks.split] <= elements &&
          beside(blocks.split) <= touched / chunks) {
@@ -76,7 +80,7 @@ class Hdf5Source final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(Index index, worker_->ReadIndex());
     attributes_ = std::move(index.attributes);
     warnings_ = std::move(index.warnings);
-    // Into the order of the bytes in the file.
+    // Sorted by position in the file.
     std::ranges::sort(index.datasets, {}, [](const Dataset& dataset) {
       return std::pair(dataset.contiguous ? dataset.offset : dataset.address,
                        std::string_view(dataset.name));
@@ -93,9 +97,10 @@ class Hdf5Source final : public TensorSource {
     return CheckExpansion();
   }
 
-  // What a .keras archive has beside its weights.
+  // Adds what a .keras archive holds beside its weights: config.json as an attribute, a
+  // warning for other entries.
   void AddModel(const KerasModel& model) {
-    constexpr std::string_view kKey = "model_config";  // as the .h5 form names it
+    constexpr std::string_view kKey = "model_config";  // its name in the .h5 format
     const bool taken = std::ranges::any_of(
         attributes_, [&](const Value::Member& member) { return member.first == kKey; });
     if (!taken && !model.config.empty()) attributes_.emplace_back(kKey, Value(model.config));
@@ -129,8 +134,8 @@ class Hdf5Source final : public TensorSource {
   struct Part {
     std::uint64_t address = 0;
     std::uint64_t offset = 0;
-    std::unique_ptr<StridedView> view;  // contiguous, in the other byte order
-    bool decoded = false;               // by libhdf5
+    std::unique_ptr<StridedView> view;  // contiguous, but big-endian
+    bool decoded = false;               // read in blocks through libhdf5
     std::uint64_t swap = 1;
     Blocks blocks;
   };
@@ -144,7 +149,7 @@ class Hdf5Source final : public TensorSource {
     if (!element && dataset.problem.empty()) return InvalidData("its elements are not known");
     ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::move(dataset.name), dataset.shape,
                                                    element.value_or(ElementType{DType::kU8, ""})));
-    if (!element) {  // elements that are no numbers: listed without a size
+    if (!element) {  // not numeric: listed without a size
       object.format = "hdf5.other";
       object.components[0].bytes = 0;
     }
@@ -221,7 +226,8 @@ class Hdf5Source final : public TensorSource {
     const Blocks& blocks = part.blocks;
     const std::uint64_t width = objects_[object].components[0].bytes / *ElementCount(shape);
     const std::uint64_t whole = shape.empty() ? 1 : shape[blocks.split];
-    const std::uint64_t row = whole * blocks.inner * width;  // bytes that share what goes before
+    // bytes with the same indices before `split`
+    const std::uint64_t row = whole * blocks.inner * width;
     const std::uint64_t most = blocks.indices * blocks.inner * width;
     const std::lock_guard lock(mutex_);
     while (!out.empty()) {
@@ -241,7 +247,7 @@ class Hdf5Source final : public TensorSource {
     return OkStatus();
   }
 
-  // The block that begins at index `first` of the dimension that is split, into held_.
+  // Reads the block from index `first` of dimension `split` into held_.
   Status Load(std::uint32_t object, std::uint64_t prefix, std::uint64_t first, std::uint64_t size) {
     const Part& part = parts_[object];
     Shape start(objects_[object].shape.size(), 0), count = objects_[object].shape;
@@ -263,18 +269,20 @@ class Hdf5Source final : public TensorSource {
 
   std::shared_ptr<ByteSource> bytes_;
   const std::uint64_t block_;
-  std::unique_ptr<Worker> worker_;  // null where no dataset needs it
+  std::unique_ptr<Worker> worker_;  // null if no dataset needs it
   std::vector<Part> parts_;
-  std::unordered_set<std::uint64_t> counted_;  // addresses of datasets
-  std::uint64_t declared_ = 0;                 // bytes of those
+  std::unordered_set<std::uint64_t> counted_;  // addresses of datasets included in declared_
+  std::uint64_t declared_ = 0;                 // bytes of distinct datasets
 
-  std::mutex mutex_;  // of all below, and of worker_ once Init is done
+  // Guards all members below; after Init, also worker_.
+  std::mutex mutex_;
   std::span<std::byte> held_;
   std::uint32_t held_object_ = ~std::uint32_t{0};
   std::uint64_t held_begin_ = 0;
 };
 
-// True where the file begins behind more bytes of another program's than `seen`.
+// True if there is a signature behind a user block, beyond the `seen` bytes that
+// LooksLikeHdf5 has got.
 StatusOr<bool> BeginsBehind(ByteSource& bytes, std::uint64_t seen) {
   std::array<std::byte, 8> signature;
   for (std::uint64_t at = 512; at <= *bytes.size() && *bytes.size() - at >= signature.size();

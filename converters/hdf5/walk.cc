@@ -1,4 +1,5 @@
-// zt.convert.hdf5 — links to names, datasets to declarations, HDF5's types to elements. No name is followed out of the file.
+// zt.convert.hdf5 — turns links into names, datasets into declarations, HDF5 types into element
+// types. No link out of the file is followed.
 module;
 
 #include <hdf5.h>
@@ -16,18 +17,19 @@ import zt.core;
 namespace zt::hdf5::internal {
 namespace {
 
-// ---- types and attributes --------------------------------------------------------------------------------------
+// ---- types and attributes -----------------------------------------------------------------------
 
-// What elements are. `problem` says why they cannot be converted; the rest is then empty.
+// The element type of a dataset. If `problem` says why it cannot be converted, the rest is empty.
 struct Elements {
-  std::string name;        // of the element type
-  std::uint64_t swap = 1;  // bytes that are reversed together; 1: none are
+  std::string name;        // name of the element type
+  std::uint64_t swap = 1;  // size of the units whose bytes are reversed; 1: none
   std::string problem;
 };
 
-constexpr std::uint64_t kMostValues = std::uint64_t{1} << 16;  // in the list of one attribute
+// Limit on the number of values in one attribute.
+constexpr std::uint64_t kMostValues = std::uint64_t{1} << 16;
 
-// Where a float's parts lie, in bits.
+// Size and position of a float's fields, in bits.
 struct FloatLayout {
   std::size_t size, sign, exponent, exponent_bits, mantissa, mantissa_bits, bias;
   std::string_view name;
@@ -83,7 +85,7 @@ std::string MemberName(hid_t type, unsigned index) {
   return name;
 }
 
-// h5py keeps bools as an enumeration of FALSE and TRUE.
+// h5py stores bools as an enumeration of FALSE and TRUE.
 bool IsBool(hid_t type) {
   if (H5Tget_nmembers(type) != 2 || H5Tget_size(type) != 1) return false;
   for (unsigned i = 0; i < 2; ++i) {
@@ -94,7 +96,7 @@ bool IsBool(hid_t type) {
   return true;
 }
 
-// Complex numbers are pairs of two floats, as h5py and others name them.
+// A complex number is a compound of two floats, named as h5py and others do.
 Elements CompoundOf(hid_t type) {
   const Elements refused =
       Refused("records of several members (a compound type), which are not supported");
@@ -118,7 +120,7 @@ Elements CompoundOf(hid_t type) {
   return Refused("complex numbers of two " + part.name + ", which are not supported");
 }
 
-// ---- attributes ------------------------------------------------------------------------------------------------
+// ---- attributes ---------------------------------------------------------------------------------
 
 std::string_view Trimmed(std::string_view text, H5T_str_t padding) {
   if (padding != H5T_STR_SPACEPAD) return text.substr(0, text.find('\0'));
@@ -227,7 +229,8 @@ Elements ElementsOf(hid_t type) {
   }
 }
 
-// An attribute of `object`, or nothing where it is no number or text, nor a list of these, or takes more than `most` bytes.
+// An attribute of `object`; nothing if it is neither a number, a string nor a list of these, or
+// takes more than `most` bytes.
 std::optional<Value> ReadAttribute(hid_t object, const char* name, std::uint64_t most) {
   const Handle attribute(H5Aopen(object, name, H5P_DEFAULT));
   if (!attribute.ok()) return std::nullopt;
@@ -260,19 +263,21 @@ std::vector<std::string> AttributeNames(hid_t object) {
   return names;
 }
 
-// ---- objects, link by link ---------------------------------------------------------------------------------------
+// ---- objects, link by link ----------------------------------------------------------------------
 
-// Limit on the bytes of an index: kFreeIndex, and kIndexPerByte for each byte of the file. Names are joined from the names of
-// groups, so that a small file may have long ones.
+// Limit on the bytes of an index: kFreeIndex plus kIndexPerByte for each byte of the file. A path
+// is joined from the names of its groups, so a small file can have long paths.
 constexpr std::uint64_t kFreeIndex = std::uint64_t{16} << 20;
 constexpr std::uint64_t kIndexPerByte = 8;
-constexpr std::uint64_t kDeclaration = 128;  // a dataset beside its names
-// What attributes may take.
+// Cost of a dataset beside its names.
+constexpr std::uint64_t kDeclaration = 128;
+// Limits on the bytes of one attribute, and of all.
 constexpr std::uint64_t kMostAttribute = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMostAttributes = std::uint64_t{16} << 20;
 
-constexpr H5Z_filter_t kLzf = 32000;  // h5py's
-// Filters that libhdf5 brings along have numbers up to this one.
+// The filter of h5py.
+constexpr H5Z_filter_t kLzf = 32000;
+// libhdf5's built-in filters have numbers up to this one.
 constexpr H5Z_filter_t kLastOwnFilter = H5Z_FILTER_SCALEOFFSET;
 
 struct Link {
@@ -437,10 +442,11 @@ class Walker {
   Status DescribeLayout(hid_t id, hid_t made, std::uint64_t width, Dataset& dataset) {
     switch (H5Pget_layout(made)) {
       case H5D_CONTIGUOUS: {
-        // H5Dget_offset adds the user block even to the address of what was never written.
+        // H5Dget_offset adds the size of the user block even to an undefined address.
         H5D_space_status_t space = H5D_SPACE_STATUS_ERROR;
         if (H5Dget_space_status(id, &space) < 0) return Damaged("its layout");
-        if (space == H5D_SPACE_STATUS_NOT_ALLOCATED) return OkStatus();  // the fill value
+        // libhdf5 returns the fill value
+        if (space == H5D_SPACE_STATUS_NOT_ALLOCATED) return OkStatus();
         const haddr_t offset = H5Dget_offset(id);
         dataset.contiguous = offset != HADDR_UNDEF;
         dataset.offset = dataset.contiguous ? offset : 0;
@@ -495,7 +501,7 @@ class Walker {
     return OkStatus();
   }
 
-  // The attributes of an object; those of a group by its path and their name.
+  // Adds the attributes of an object. Those of a group get its path as prefix.
   Status AddAttributes(hid_t object, const std::string& path, Value::Map& to) {
     std::unordered_set<std::string, zt::internal::NameHash> keys;
     for (std::string& name : AttributeNames(object)) {
@@ -527,12 +533,13 @@ class Walker {
   std::uint64_t budget_;
   const std::uint64_t most_chunk_;
   std::uint64_t attributes_ = kMostAttributes;
-  NameList left_out_;  // attributes
+  NameList left_out_;  // names of attributes left out
   Index index_;
   std::vector<Pending> pending_;
-  std::unordered_set<std::uint64_t> groups_;  // addresses of those that have been met
-  std::unordered_map<std::uint64_t, std::size_t> datasets_;       // by address, the first of each
-  std::unordered_set<std::string, zt::internal::NameHash> keys_;  // of index_.attributes
+  std::unordered_set<std::uint64_t> groups_;  // addresses of groups already visited
+  // by address: index of the first entry
+  std::unordered_map<std::uint64_t, std::size_t> datasets_;
+  std::unordered_set<std::string, zt::internal::NameHash> keys_;  // keys of index_.attributes
 };
 
 }  // namespace

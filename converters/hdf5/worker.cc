@@ -1,4 +1,5 @@
-// zt.convert.hdf5:worker — a forked process answers over a socket; blocks pass through memory that both see.
+// zt.convert.hdf5:worker — a forked process answers requests over a socket, and returns
+// blocks in shared memory.
 module;
 
 #include <errno.h>
@@ -27,9 +28,9 @@ namespace {
 
 using zt::internal::Retry;
 
-// ---- an index as bytes -----------------------------------------------------------------------------------------
+// ---- serialization of an index ------------------------------------------------------------------
 
-// The fields of what is sent, in their order: `wire` takes each, to write or to read it.
+// Calls `wire`, an Encoder or a Decoder, for each field in order.
 template <class Wire, class... Fields>
 void Each(Wire& wire, Fields&... fields) {
   (wire(fields), ...);
@@ -71,7 +72,7 @@ class Encoder {
   std::string out_;
 };
 
-// What does not decode leaves zeros and emptiness behind, and done() false.
+// After malformed input, done() is false and the remaining fields are zero or empty.
 class Decoder {
  public:
   explicit Decoder(std::string_view in) : in_(in) {}
@@ -134,11 +135,11 @@ class Decoder {
 
   std::string_view in_;
   bool ok_ = true;
-  bool nested_ = false;  // within an array: attributes have one level
+  bool nested_ = false;  // within an array: attributes nest one level deep
 };
 
-// An index as text for a socket, and back: numbers of eight bytes in the host's order, texts and lists by their size. Decode
-// takes any bytes: kDataLoss where they are no index.
+// Serializes an index: numbers as eight bytes in host order, strings and lists preceded by their
+// size. Decode accepts any bytes: kDataLoss if they are no index.
 std::string Encode(const Index& index) {
   Encoder out;
   Each(out, index.datasets, index.attributes, index.warnings);
@@ -153,39 +154,41 @@ StatusOr<Index> Decode(std::string_view text) {
   return index;
 }
 
-// ---- limits, requests and answers ------------------------------------------------------------------------------
+// ---- limits, requests and answers ---------------------------------------------------------------
 
 constexpr std::size_t kMaxDimensions = 32;  // HDF5's own limit
-// Memory that the process may take: libhdf5's caches, a chunk in several stages of decoding, and the index, which a file
-// of many datasets makes larger than itself.
+// Limits on the memory of the process: kFreeMemory for libhdf5's caches, kBlocksOfMemory blocks for
+// a chunk in several stages of decoding, and kMemoryPerByte for each byte of the file, up to
+// kMostIndexMemory, for the index.
 constexpr std::uint64_t kFreeMemory = std::uint64_t{512} << 20;
 constexpr std::uint64_t kBlocksOfMemory = 8;
 constexpr std::uint64_t kMemoryPerByte = 4;
 constexpr std::uint64_t kMostIndexMemory = std::uint64_t{2} << 30;
-// Processor time for an answer, and more by the size of the file for the index, by its own size for a block.
+// Limit on the processor time of an answer: kSeconds, plus time by the size of the file for the
+// index, or of the block.
 constexpr std::uint64_t kSeconds = 10;
 constexpr std::uint64_t kFilePerSecond = std::uint64_t{4} << 20;
 constexpr std::uint64_t kBlockPerSecond = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostSeconds = 600;
-// The most an index may take; Walk has a limit of its own, which is lower.
+// Limit on the bytes of an encoded index; Walk has a lower limit of its own.
 constexpr std::uint64_t kFreeAnswer = std::uint64_t{64} << 20;
 constexpr std::uint64_t kAnswerPerByte = 32;
 
-constexpr int kOutOfMemory = 1;  // the process's exit status
+constexpr int kOutOfMemory = 1;  // exit status of the process
 
-// What the process is asked: a block, or the index where there are no bytes to read.
+// A request for a block; for the index if `bytes` is 0.
 struct Request {
   std::uint64_t address = 0, bytes = 0, rank = 0;
   std::array<std::uint64_t, kMaxDimensions> start{}, count{};
 };
 
-// What goes before an answer's text: the error where `code` is not OK.
+// Precedes the text of an answer, which is an error message if `code` is not OK.
 struct Header {
   std::uint64_t code = 0, size = 0;
-  std::uint64_t name = 0;  // of its bytes, the last so many name the tensor of an error
+  std::uint64_t name = 0;  // the last `name` bytes of an error message name the tensor
 };
 
-// False where the other end is gone.
+// False if the other end is closed.
 bool Send(int socket, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t sent =
@@ -205,9 +208,10 @@ bool Receive(int socket, std::span<std::byte> bytes) {
   return true;
 }
 
-// ---- bytes that the process cannot read itself ------------------------------------------------------------------
+// ---- bytes that the process cannot read itself --------------------------------------------------
 
-// It has no threads and opens nothing: bytes that come over a network, it asks this side for.
+// The process has no threads and opens no connections: it requests bytes of a remote
+// file from the parent.
 struct Wanted {
   std::uint64_t offset = 0, size = 0;
 };
@@ -242,7 +246,7 @@ class AskedBytes final : public ByteSource {
   const std::optional<std::uint64_t> size_;
 };
 
-// This side of it, until the other end is gone, or the bytes fail.
+// The parent's side: answers until the other end is closed or a read fails.
 Status Give(int socket, ByteSource& bytes) {
   std::vector<std::byte> buffer(kMostWanted);
   Wanted wanted;
@@ -257,9 +261,10 @@ Status Give(int socket, ByteSource& bytes) {
   return OkStatus();
 }
 
-// ---- the process -----------------------------------------------------------------------------------------------
+// ---- the process --------------------------------------------------------------------------------
 
-// A sanitizer's shadow of the memory is larger than any limit, and it asks with a pipe whether memory can be read.
+// The shadow memory of a sanitizer exceeds any limit, and sanitizers use a pipe to test whether
+// memory can be read.
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer) || \
     __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 constexpr bool kSanitized = true;
@@ -288,12 +293,13 @@ void LimitTime(std::uint64_t seconds) {
   ::setrlimit(RLIMIT_CPU, &limit);
 }
 
-// What the process does not need: the terminal's signals, which are the other's to answer; words on standard error when
-// it fails, which the other says better; a core; the right to write files or to have more of them open.
+// Gives up everything that the process does not need: signals from the terminal, which the parent
+// handles; output on standard error, as the parent reports failures better; core dumps; writing
+// files and opening more of them.
 void Retire() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGXCPU}) ::signal(signal, SIG_DFL);
-  // Standard input stays: it may be the file that is read.
+  // Standard input stays open: it may be the input file.
   const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     if (nowhere >= 0) ::dup2(nowhere, descriptor);
@@ -304,7 +310,7 @@ void Retire() {
   if (!kSanitized) ::setrlimit(RLIMIT_NOFILE, &none);
 }
 
-// The answer to one request; of a block, the bytes are then in `shared`.
+// The answer to one request. The content of a block is in `shared`.
 StatusOr<std::string> Respond(Library& library, const Request& request, std::uint64_t file_size,
                               std::span<std::byte> shared) {
   const std::uint64_t more =
@@ -320,7 +326,7 @@ StatusOr<std::string> Respond(Library& library, const Request& request, std::uin
   return std::string();
 }
 
-// Until the other end is gone.
+// Answers requests until the other end is closed.
 void Serve(int socket, ByteSource& bytes, std::span<std::byte> shared) {
   const std::uint64_t file_size = bytes.size().value_or(0);
   LimitTime(kSeconds);
@@ -342,11 +348,12 @@ void Serve(int socket, ByteSource& bytes, std::span<std::byte> shared) {
 
 }  // namespace
 
-// ---- this side of it -------------------------------------------------------------------------------------------
+// ---- the parent's side --------------------------------------------------------------------------
 
 StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t block) {
-  // One at a time: a worker that another thread forks between the socketpair and the close below would inherit this
-  // worker's end of the socket and hold it open, and Receive would wait for ever once this worker has died.
+  // One at a time: a worker that another thread forks between the socketpair and the close below
+  // would inherit this worker's end of the socket and hold it open, and Receive would wait for ever
+  // once this worker has died.
   static std::mutex* const one = new std::mutex;
   const std::lock_guard lock(*one);
   std::unique_ptr<Worker> worker(new Worker);
@@ -364,8 +371,9 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
   if (asks && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, asked.data()) != 0)
     return IoError(errno, "cannot make a socket");
   worker->asked_ = asked[0];
-  // No handler of this process (a sanitizer's, an interpreter's) may run in the new one, whose other threads are gone
-  // with the locks they hold: signals wait there until Retire has put the handlers away.
+  // The child must not run signal handlers of this process (a sanitizer's, an interpreter's),
+  // because their locks may be held by threads that do not exist in the child. Signals are blocked
+  // until Retire has reset the handlers.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -380,7 +388,8 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
     try {
       AskedBytes from_there(asked[1], bytes);
       Serve(ends[1], asks ? from_there : bytes, worker->shared_);
-    } catch (...) {  // memory has run out, or the bytes are of a class that throws
+      // Out of memory, or a ByteSource that throws.
+    } catch (...) {
       ::_exit(kOutOfMemory);
     }
     ::_exit(0);
@@ -428,7 +437,7 @@ Status Worker::Why(const Status& status) {
   return failed_.ok() ? status : failed_;
 }
 
-// Why there is no answer.
+// The error when no answer has come.
 Status Worker::Ended() {
   int how = 0;
   if (process_ < 0) return InvalidData("libhdf5 failed on it before");
@@ -451,7 +460,7 @@ StatusOr<std::string> Worker::Answer(std::uint64_t most) {
   if (!Receive(socket_, std::as_writable_bytes(std::span(&header, 1)))) return Ended();
   if (header.size > most) return InvalidData("libhdf5 failed on it; the file is damaged");
   std::string text;
-  while (text.size() < header.size) {  // grows by what has come
+  while (text.size() < header.size) {  // grows with the bytes received
     const std::size_t have = text.size();
     text.resize(have + std::min<std::uint64_t>(header.size - have, std::uint64_t{1} << 20));
     if (!Receive(socket_, std::as_writable_bytes(std::span(text)).subspan(have))) return Ended();
