@@ -1,4 +1,5 @@
-// zt.convert.npy — planning an .npy file, or an .npz archive of arrays or of one scipy sparse matrix.
+// zt.convert.npy — planning an .npy file, or an .npz archive of arrays or of one
+// scipy sparse matrix.
 module;
 
 #include "core/little_endian.h"
@@ -15,7 +16,8 @@ import zt.source;
 namespace zt {
 namespace {
 
-// numpy's name for an element, "<f4"; elements without one are as many bytes, "|V2".
+// numpy's type string for an element type, such as "<f4". Types unknown to numpy become void types
+// of their width: "|V2".
 struct DescrText {
   std::string text;
   bool named = true;
@@ -33,10 +35,11 @@ DescrText DescrOf(const ElementType& element) {
   return {std::string(width == 1 ? "|" : "<") + kind + std::to_string(width)};
 }
 
-// The bytes before an array in C order, as numpy.save writes them: a multiple of 64.
+// The header of an array in C order, as numpy.save writes it. Its size is a multiple of 64.
 std::vector<std::byte> EncodeHeader(std::string_view descr, std::span<const std::uint64_t> shape) {
   constexpr std::size_t kPrefix = 10, kAlignment = 64;
-  constexpr std::size_t kGrowth = 21;  // numpy leaves room for the first dimension to grow
+  // numpy reserves room for the first dimension to grow.
+  constexpr std::size_t kGrowth = 21;
   std::string text = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (";
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (i > 0) text += ' ';
@@ -56,7 +59,7 @@ std::vector<std::byte> EncodeHeader(std::string_view descr, std::span<const std:
   return {bytes.begin(), bytes.end()};
 }
 
-// OK if the object is one array that numpy's header describes as it is.
+// OK if the object is a single array that an .npy header can describe.
 Status CheckDense(const Object& object) {
   if (object.format != "dense" || object.components.size() != 1) {
     return Unsupported("format " + Quote(object.format) + " is not an array" +
@@ -71,7 +74,7 @@ Status CheckDense(const Object& object) {
     return Unsupported("type " + Quote(data.element.type) +
                        " is not known, so numpy cannot be told what its bytes are");
   }
-  // The header states shape and element; what follows it must be as long.
+  // The data must have the size that shape and element type imply.
   const auto bytes = DenseBytes(object.shape, data.element);
   if (!bytes || *bytes != data.bytes) {
     return InvalidData("shape " + ToString(object.shape) + " of " +
@@ -81,18 +84,21 @@ Status CheckDense(const Object& object) {
   return OkStatus();
 }
 
-// The three letters of scipy's format, if the object is the array 'data' of a sparse archive kept as plain arrays.
+// The name of scipy's format, three letters, if the object is the array 'data' of a sparse archive
+// kept as plain arrays.
 const std::string* ScipyFormatOf(const Object& object) {
   const Value* value = FindMember(object.attributes, kScipyFormat);
   const std::string* format = value == nullptr ? nullptr : value->AsString();
   return object.name == "data" && format != nullptr && format->size() == 3 ? format : nullptr;
 }
 
-// ---- zip archives ----------------------------------------------------------------------------------------------
+// ---- zip archives -------------------------------------------------------------------------------
 
 constexpr std::uint64_t kMax32 = 0xffffffff;
-constexpr std::size_t kMaxEntryName = 65000;  // a directory record has at most 65535 bytes
-constexpr std::uint16_t kDate = (0 << 9) | (1 << 5) | 1;  // 1 January 1980, zip's first day
+// A directory record has at most 65535 bytes.
+constexpr std::size_t kMaxEntryName = 65000;
+// 1 January 1980, zip's first day.
+constexpr std::uint16_t kDate = (0 << 9) | (1 << 5) | 1;
 constexpr std::uint16_t kDescriptor = 1 << 3, kUtf8 = 1 << 11;
 constexpr std::uint16_t kVersion = 20, kVersion64 = 45;
 constexpr std::uint64_t kMaxI64 = std::numeric_limits<std::int64_t>::max();
@@ -111,8 +117,8 @@ struct Entry {
   std::string name;
   std::uint64_t size = 0;
   std::uint64_t local = 0;  // offset of its local header
-  std::uint32_t crc = 0;    // of what is known: the array's header, then all
-  std::uint64_t data = 0;   // bytes that are not: the array
+  std::uint32_t crc = 0;    // of the bytes known so far: the header, then all
+  std::uint64_t data = 0;   // size of the array's data, which is streamed
   bool streamed = false;    // the CRC follows the data
   inline bool large() const { return size >= kMax32; }
   inline std::uint16_t flags() const {
@@ -122,14 +128,14 @@ struct Entry {
   }
 };
 
-// The sizes stand in the local header although the CRC follows the data: readers that go from header to header then
-// find their way.
+// The local header has the sizes although the CRC follows the data: readers that go from header
+// to header need them.
 void PutLocalHeader(const Entry& entry, Bytes& out) {
   Put(0x04034b50, 4, out);
   Put(entry.large() ? kVersion64 : kVersion, 2, out);
   Put(entry.flags(), 2, out);
-  Put(0, 2, out);  // stored
-  Put(0, 2, out);  // midnight
+  Put(0, 2, out);  // method: stored
+  Put(0, 2, out);  // time: midnight
   Put(kDate, 2, out);
   Put(entry.streamed ? 0 : entry.crc, 4, out);
   for (int i = 0; i < 2; ++i) Put(entry.large() ? kMax32 : entry.size, 4, out);
@@ -183,8 +189,8 @@ void PutDirectoryRecord(const Entry& entry, Bytes& out) {
 class Directory final : public LayoutTrailer {
  public:
   std::vector<Entry> entries;
-  std::vector<std::size_t> streamed;  // the entry of each piece
-  std::uint64_t begin = 0;            // of the directory
+  std::vector<std::size_t> streamed;  // the entry of each streamed piece
+  std::uint64_t begin = 0;            // offset of the directory
 
   std::uint64_t BytesAfter(std::size_t index) const override {
     return DescriptorBytes(entries[streamed[index]]);
@@ -230,7 +236,7 @@ class ArchivePlan {
  public:
   ArchivePlan() : directory_(std::make_shared<Directory>()) {}
 
-  // An array whose bytes are a range of a component.
+  // Adds an array whose data is a range of a component.
   Status AddArray(std::string_view name, std::string_view descr,
                   std::span<const std::uint64_t> shape, LayoutPiece piece) {
     const Bytes header = EncodeHeader(descr, shape);
@@ -256,7 +262,7 @@ class ArchivePlan {
     return OkStatus();
   }
 
-  // An array of some bytes.
+  // Adds an array whose data is in memory.
   void AddSmall(std::string_view name, std::string_view descr, std::span<const std::uint64_t> shape,
                 std::span<const std::byte> data) {
     Bytes content = EncodeHeader(descr, shape);
@@ -291,13 +297,13 @@ class ArchivePlan {
 
   FileLayout layout_;
   std::shared_ptr<Directory> directory_;
-  Bytes before_;          // written before the next piece
-  std::uint64_t at_ = 0;  // bytes of the file before `before_`
+  Bytes before_;          // bytes to write before the next piece
+  std::uint64_t at_ = 0;  // offset of `before_` in the file
 };
 
-// ---- sparse ----------------------------------------------------------------------------------------------------
+// ---- sparse -------------------------------------------------------------------------------------
 
-// scipy wants signed indices: unsigned ones below 2^63 are the same bytes.
+// scipy requires signed indices; unsigned ones below 2^63 have the same bytes.
 StatusOr<std::string> IndexDescr(const ElementType& element, std::uint64_t bound) {
   std::string descr = DescrOf(element).text;
   if (!IsUnsignedInt(element.dtype)) return descr;
@@ -318,7 +324,7 @@ StatusOr<std::uint32_t> Find(const Object& object, std::string_view role) {
   return InvalidData("it has no component " + Quote(role));
 }
 
-// The component `id`, which holds indices, of a sparse object of `count` values.
+// Adds the index component `id` of a sparse object with `count` values.
 Status AddIndices(const Object& object, ComponentId id, std::uint64_t count, ArchivePlan& plan) {
   const Component& component = object.components[id.component];
   const std::size_t rank = object.shape.size();
@@ -358,7 +364,7 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
   const std::string_view kind = object.format == "sparse_csr" ? "csr" : "coo";
   plan.AddSmall("format", "|S3", {}, std::as_bytes(std::span(kind)));
   plan.AddSmall("shape", "<i8", std::array<std::uint64_t, 1>{rank}, dims);
-  // scipy's matrices have two dimensions, its arrays any number.
+  // scipy's matrices have two dimensions, its arrays any number of them.
   static constexpr std::array<std::byte, 1> kTrue = {std::byte{1}};
   const Value* const flag = FindMember(object.attributes, kScipyIsArray);
   if (rank != 2 || (flag != nullptr && *flag == Value(true)))
@@ -385,7 +391,8 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
   return OkStatus();
 }
 
-// The other entries that scipy writes for a sparse matrix of this format (coo: of a matrix, then of an array).
+// True if `names` include all other entries that scipy writes for this format. (For coo, a matrix
+// and an array differ.)
 bool HasEntriesOf(std::string_view format, const std::set<std::string_view>& names) {
   const auto has = [&](std::initializer_list<std::string_view> parts) {
     return std::ranges::all_of(parts, [&](std::string_view part) { return names.contains(part); });
@@ -395,8 +402,9 @@ bool HasEntriesOf(std::string_view format, const std::set<std::string_view>& nam
   return has({"shape", "indices", "indptr"});
 }
 
-// A sparse archive that was kept as plain arrays gets back the entry that makes it one: scipy.sparse.load_npz asks for
-// it, and it is text, which is not a tensor. Where some of the arrays were left out it stays a folder of arrays.
+// Restores the entry "format" of a sparse archive that was kept as plain arrays:
+// scipy.sparse.load_npz requires it, and as a string it was not kept as a tensor. If some of the
+// arrays were left out, the archive remains one of plain arrays.
 void AddScipyFormat(const TensorSource& source, std::span<const std::uint32_t> objects,
                     ArchivePlan& plan) {
   const std::string* format = nullptr;
@@ -436,14 +444,13 @@ StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::ui
   return plan.Finish(NpyLosses(source, objects));
 }
 
-// What a file of these objects does not say, in at most two lines: types without a name, and attributes.
 std::vector<std::string> NpyLosses(const TensorSource& source,
                                    std::span<const std::uint32_t> objects) {
-  std::vector<std::string> types;  // each once
+  std::vector<std::string> types;  // distinct type names
   std::uint64_t unnamed = 0;
   for (const std::uint32_t index : objects) {
     const Object& object = source.objects()[index];
-    if (object.components.size() != 1) continue;  // a sparse matrix has types that numpy knows
+    if (object.components.size() != 1) continue;  // types of sparse matrices are known to numpy
     const ElementType& element = object.components.front().element;
     if (DescrOf(element).named) continue;
     ++unnamed;

@@ -1,4 +1,5 @@
-// zt.convert.npy:header — reads .npy headers, Python literals, and maps numpy's types to ours.
+// zt.convert.npy:header — reads .npy headers, which are Python literals, and maps numpy's
+// types to element types.
 module;
 
 #include "core/status_macros.h"
@@ -30,10 +31,10 @@ bool LooksLikeNpy(std::span<const std::byte> head) {
 namespace zt::npy::internal {
 namespace {
 
-// ---- Python's literals ----------------------------------------------------------------------------------------
+// ---- Python literals ----------------------------------------------------------------------------
 
-// A value of the subset of Python's literals that headers are made of. Strings, integers, True,
-// False, None, tuples, lists and dicts; a dict's items are its keys and values in turn.
+// A Python literal: a string, integer, True, False, None, tuple, list or dict. The items of a dict
+// alternate between keys and values.
 struct Literal {
   enum class Kind { kString, kInt, kBool, kNone, kTuple, kList, kDict };
   Kind kind = Kind::kNone;
@@ -63,14 +64,14 @@ class LiteralParser {
   }
 
  private:
-  static constexpr char kEnd = '\0';  // no character of a literal
+  static constexpr char kEnd = '\0';  // no literal contains it
 
   Status Malformed(std::string_view what) const {
     return InvalidData("the header is not a Python literal: " + std::string(what) +
                        " at character " + std::to_string(at_));
   }
 
-  // The next character that is not a blank, not consumed.
+  // The next character that is not white space; does not consume it.
   char Next() {
     while (at_ < text_.size() && (text_[at_] == ' ' || (text_[at_] >= '\t' && text_[at_] <= '\r')))
       ++at_;
@@ -152,12 +153,12 @@ class LiteralParser {
     return value;
   }
 
-  // (), (x,), (x, y): a comma makes the tuple, parentheses alone only group.
+  // (), (x,), (x, y): the comma makes a tuple; parentheses alone only group.
   StatusOr<Literal> ParseTuple(int depth) {
     const std::size_t open = at_;
     ZT_ASSIGN_OR_RETURN(Literal tuple, ParseItems(Literal::Kind::kTuple, ')', depth));
     if (tuple.items.size() == 1) {
-      std::size_t last = at_ - 1;  // before the parenthesis that closed it
+      std::size_t last = at_ - 1;  // before the closing parenthesis
       while (last > open && text_[last - 1] <= ' ') --last;
       if (text_[last - 1] != ',') return Literal(std::move(tuple.items.front()));
     }
@@ -189,9 +190,9 @@ class LiteralParser {
   std::size_t at_ = 0;
 };
 
-// ---- the header ----------------------------------------------------------------------------------------------------
+// ---- the header ---------------------------------------------------------------------------------
 
-constexpr std::size_t kMaxHeader = 10000;  // numpy's own limit for files it does not trust
+constexpr std::size_t kMaxHeader = 10000;  // numpy's own limit for untrusted files
 
 Status NoDescr(std::string_view text) {
   return InvalidData("the header's descr " + Quote(text) + " is not a numpy type");
@@ -218,7 +219,7 @@ StatusOr<Descr> ParseDescr(const Literal& literal) {
   if (std::string_view("biufcVSUMmO").find(descr.kind) == std::string_view::npos) {
     return NoDescr(descr.text);
   }
-  if (descr.kind == 'O') return descr;  // no width, or the writer's size of a pointer
+  if (descr.kind == 'O') return descr;  // no width, or the size of a pointer
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), descr.width);
   if (error != std::errc()) return NoDescr(descr.text);
   rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
@@ -273,7 +274,7 @@ Status FillFromDict(const Literal& dict, Header& header) {
   return OkStatus();
 }
 
-// The error for a dtype that is well formed but is not a tensor's element type.
+// The error for a well-formed dtype that is no tensor element type.
 Status NoTensor(const Descr& descr) {
   const std::string quoted = "dtype " + Quote(descr.text);
   if (descr.text == "structured") {

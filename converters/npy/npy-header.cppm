@@ -1,4 +1,4 @@
-// zt.convert.npy:header — the Python literal at the head of an .npy file, and what it says of the array.
+// zt.convert.npy:header — the header of an .npy file: a Python literal that describes the array.
 module zt.convert.npy:header;
 
 import zt.std;
@@ -7,35 +7,36 @@ import zt.source;
 
 namespace zt::npy::internal {
 
-// numpy's array-protocol type string taken apart: "<f4" is {'<', 'f', 4}.
+// A numpy type string, parsed: "<f4" is {'<', 'f', 4}.
 struct Descr {
-  char order = 0;           // '<' '>' '|' '=', or 0 where the header does not say it
+  char order = 0;           // '<' '>' '|' '=', or 0 if absent
   char kind = 0;            // 'b' 'i' 'u' 'f' 'c' 'V' 'S' 'U' 'M' 'm' 'O'
-  std::uint64_t width = 0;  // bytes; for 'U' characters
-  std::string text;         // as written; "structured" for lists of fields
+  std::uint64_t width = 0;  // in bytes; for 'U' in characters
+  std::string text;         // unparsed; "structured" for a list of fields
 };
 
 struct Header {
   Descr descr;
   bool fortran_order = false;
   Shape shape;
-  std::uint64_t size = 0;  // bytes from the file's beginning to the array's
+  std::uint64_t size = 0;  // size of the header, which is the offset of the data
 };
 
-// Reads the header at the beginning of `bytes`, in ascending order. Any descr that is well formed
-// is accepted.
+// Reads the header at the beginning of `bytes`, front to back. Accepts any well-formed descr.
 StatusOr<Header> ReadHeader(ByteSource& bytes);
 
-// A descr as a word for listings, without its byte order: "U5", "structured"; "unknown" where no header was read.
+// The descr without its byte order, for listings: "U5", "structured"; "unknown" if
+// no header was read.
 std::string DescrName(const Descr& descr);
 
-// The element a descr stands for and, where its bytes are big-endian, the width to swap by (else 1).
+// The element type of a descr, and how its bytes are swapped.
 struct ArrayType {
   ElementType element;
-  std::uint64_t width = 1;  // bytes of one logical element: 8 for complex64
+  std::uint64_t width = 1;  // bytes per element: 8 for complex64
+  // Size of the units whose bytes are reversed; 1 if little-endian.
   std::uint64_t swap = 1;
 };
-// kUnimplemented, by name, for descrs that are not tensor elements.
+// kUnimplemented, naming the dtype, if a descr is no tensor element type.
 StatusOr<ArrayType> TypeOf(const Descr& descr, const std::optional<ElementType>& void_type);
 
 }  // namespace zt::npy::internal

@@ -1,4 +1,4 @@
-// zt.convert.npy — arrays by range; .npy files, alone and by the folder, and .npz archives.
+// zt.convert.npy — sources of arrays: .npy files, folders of them, and .npz archives.
 module;
 
 #include "core/name_table.h"
@@ -59,12 +59,13 @@ Status Trailing(std::uint64_t end) {
                      "; files of several arrays are not supported");
 }
 
-// Arrays of which each is a file of its own.
+// Arrays in files of their own.
 class NpySource final : public ArraySource {
  public:
   explicit NpySource(std::uint64_t memory_limit) : ArraySource("npy", memory_limit) {}
 
-  // A file of a folder: what is well formed but cannot be served is listed, so that the others can be had without it.
+  // Adds a file of a folder. A well-formed file that cannot be read is listed, so that the
+  // others can be converted.
   Status AddFileOfFolder(const std::string& name, const std::shared_ptr<ByteSource>& bytes,
                          const InputOptions& options) {
     StatusOr<Header> header = ReadHeader(*bytes);
@@ -104,7 +105,7 @@ class NpySource final : public ArraySource {
     if (reader == nullptr || !reader->direct()) return std::nullopt;
     return Extent{&reader->bytes(), reader->data(), reader->size()};
   }
-  // Bytes after the array of a pipe can only be found here: its size is not known when it is opened.
+  // The size of a pipe is unknown when it is opened, so bytes after its array are only found here.
   Status Finish() override {
     for (const auto& reader : readers_) {
       if (reader == nullptr) continue;
@@ -119,7 +120,8 @@ class NpySource final : public ArraySource {
   }
 };
 
-// A file that is open only while it is read, so that a folder may hold more than a process may open.
+// A file that is open only during reads, so that a folder may have more files than
+// a process can open.
 class FolderFile final : public ByteSource {
  public:
   FolderFile(std::string path, std::uint64_t size) : path_(std::move(path)), size_(size) {}
@@ -254,7 +256,8 @@ class NpzSource final : public ArraySource {
   NpzSource(std::shared_ptr<ZipArchive> archive, std::uint64_t memory_limit)
       : ArraySource("npz", memory_limit), archive_(std::move(archive)) {}
 
-  // What is well formed but cannot be served is listed, so that the others can be had without it.
+  // Adds an entry. A well-formed array that cannot be read is listed, so that the
+  // others can be converted.
   Status AddEntry(const EntryArray& array, const InputOptions& options) {
     entries_.push_back(array.index);
     const Status status = array.unreadable.ok() ? AddArray(array, options) : array.unreadable;
@@ -290,7 +293,7 @@ class NpzSource final : public ArraySource {
   }
 
   std::shared_ptr<ZipArchive> archive_;
-  std::vector<std::size_t> entries_;  // of each object
+  std::vector<std::size_t> entries_;  // by object
 };
 
 struct Listing {
@@ -298,7 +301,7 @@ struct Listing {
   NameList others;
 };
 
-// Tells arrays from other entries by their first bytes, as numpy does, whatever their names.
+// Recognizes arrays by their first bytes, whatever their names, as numpy does.
 StatusOr<Listing> ListArrays(ZipArchive& archive) {
   constexpr std::string_view kSuffix = ".npy";
   Listing listing;
@@ -309,7 +312,7 @@ StatusOr<Listing> ListArrays(ZipArchive& archive) {
     if (name.ends_with('/')) continue;  // a folder
     const bool claims = name.ends_with(kSuffix);
     if (claims) name.remove_suffix(kSuffix.size());
-    // The entry is opened again when it is read: a deflated one holds buffers from its first byte on.
+    // The entry is opened again for reading data, as an open deflated entry holds buffers.
     auto bytes = archive.OpenEntry(i);
     StatusOr<Header> header = bytes.ok() ? ReadHeader(**bytes) : bytes.status();
     if (!header.ok()) {
@@ -318,7 +321,7 @@ StatusOr<Listing> ListArrays(ZipArchive& archive) {
         listing.others.Add(Quote(entry.name));
         continue;
       }
-      // A read error is an error of the whole file: it does not tell what the entry is.
+      // A read error says nothing about the entry, so it is an error of the whole file.
       if (code != StatusCode::kUnimplemented) return WithTensor(header.status(), name);
     }
     if (name.find('\0') != std::string_view::npos) {
@@ -349,7 +352,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
   }
   auto source = std::make_unique<NpzSource>(archive, options.memory_limit);
   for (const EntryArray& array : listing.arrays) {
-    if (sparse && array.name == "format") continue;  // a string; kept as an attribute below
+    if (sparse && array.name == "format") continue;  // a string; becomes an attribute below
     ZT_RETURN_IF_ERROR(WithTensor(source->AddEntry(array, options), array.name));
     if (sparse && array.name == "data") {
       Object& data = source->object(source->objects().size() - 1);

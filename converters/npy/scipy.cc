@@ -1,4 +1,4 @@
-// zt.convert.npy — scipy's sparse .npz: csr and csc as sparse_csr, coo as sparse_coo.
+// zt.convert.npy — scipy's sparse .npz: csr and csc become sparse_csr, coo becomes sparse_coo.
 module;
 
 #include "core/status_macros.h"
@@ -17,18 +17,19 @@ import zt.transform;
 namespace zt::npy::internal {
 namespace {
 
-constexpr std::size_t kScan = 32768;  // indices to look at in one go
+// Number of indices validated at once.
+constexpr std::size_t kScan = 32768;
 
-// Pointers of compressed rows or columns, ascending from 0.
+// Row or column pointers, ascending from 0.
 using PointerArray = std::shared_ptr<const std::vector<std::uint64_t>>;
 
-// Integers of any width as u64, each less than `bound`.
+// Integers of any width, read as u64, all below `bound`.
 class IndexArray {
  public:
   IndexArray(std::unique_ptr<ArrayReader> array, DType dtype, std::uint64_t bound)
       : array_(std::move(array)), dtype_(dtype), bound_(bound) {}
 
-  // Elements out of bounds, and negative ones, are kDataLoss.
+  // kDataLoss if an element is negative or out of bounds.
   Status Get(std::uint64_t first, std::span<std::uint64_t> out) {
     const std::size_t width = ByteWidth(dtype_);
     std::vector<std::byte> raw(out.size() * width);
@@ -51,11 +52,11 @@ class IndexArray {
   std::uint64_t bound_;
 };
 
-// Serves values and columns in row order, from memory; columns ascend within a row, and entries of the same place keep
-// their order.
+// Serves values and columns from memory, sorted by row and column; duplicate
+// entries keep their order.
 class SortedEntries {
  public:
-  // `pointers` are the file's own, `rows` the result's.
+  // `pointers` are the file's pointers (of columns for csc), `rows` the row pointers of the result.
   SortedEntries(bool columns, PointerArray pointers, PointerArray rows, IndexArray indices,
                 std::unique_ptr<ArrayReader> data, std::size_t width)
       : columns_(columns),
@@ -65,7 +66,7 @@ class SortedEntries {
         data_(std::move(data)),
         width_(width) {}
 
-  // Bytes of memory an entry takes.
+  // Bytes of memory per entry.
   static std::uint64_t Cost(std::size_t width) { return 2 * sizeof(std::uint64_t) + width; }
   bool sequential() const { return indices_.sequential() || data_->sequential(); }
 
@@ -96,7 +97,7 @@ class SortedEntries {
     }
     ZT_RETURN_IF_ERROR(data_->Read(0, values_));
     std::vector<std::uint64_t> order(count);
-    if (columns_) {  // they come in ascending order, so each row fills from its beginning
+    if (columns_) {  // they ascend, so each row fills in order
       std::vector<std::uint64_t> next = *rows_;
       for (std::uint64_t column = 0; column + 1 < pointers_->size(); ++column) {
         for (std::uint64_t i = (*pointers_)[column]; i < (*pointers_)[column + 1]; ++i) {
@@ -123,12 +124,13 @@ class SortedEntries {
   const std::unique_ptr<ArrayReader> data_;
   const std::size_t width_;
   std::mutex mutex_;
-  std::vector<std::uint64_t> minor_;  // columns, of the file's entries
-  std::vector<std::byte> values_;     // of the file's entries
-  std::vector<std::uint64_t> order_;  // the file's entries as they are served; empty before Load
+  std::vector<std::uint64_t> minor_;  // column indices (csc: row indices), in the file's order
+  std::vector<std::byte> values_;     // in the file's order
+  std::vector<std::uint64_t> order_;  // maps served position to file position; empty before Load
 };
 
-// `count` indices of each array one after another, beginning with element first[i] of array i.
+// `count` indices of each array, one array after the other; those of array i begin
+// at element first[i].
 struct WidenedIndices {
   std::vector<IndexArray> arrays;
   std::vector<std::uint64_t> first;
@@ -157,7 +159,7 @@ struct WidenedIndices {
   }
 };
 
-// Serves one component of the matrix by range.
+// Reads one component of the matrix by range.
 struct ComponentReader {
   bool sequential = false;
   std::function<Status(std::uint64_t, std::span<std::byte>)> read;
@@ -217,7 +219,8 @@ class ScipySource final : public TensorSource {
     if (!others.empty()) {
       AddWarning("entries that are not part of the sparse matrix left out: " + others.Text());
     }
-    // A matrix and a sparse array of two dimensions differ in what * means, so scipy tells them apart.
+    // Operator * differs between matrices and two-dimensional sparse arrays, so scipy
+    // distinguishes them.
     ZT_ASSIGN_OR_RETURN(const bool is_array, IsSparseArray(*archive_, arrays_));
     if (is_array && shape.size() == 2) {
       SetMember(objects_.front().attributes, kScipyIsArray, true);
@@ -255,9 +258,9 @@ class ScipySource final : public TensorSource {
     std::unique_ptr<ArrayReader> reader;
     ArrayType type;
     Shape shape;
-    std::uint64_t count = 0;  // elements
+    std::uint64_t count = 0;  // number of elements
   };
-  // Opens an array of the archive with a read position of its own.
+  // Opens an array of the archive; each call has its own read position.
   StatusOr<Opened> Open(std::string_view name, std::size_t rank = 1) {
     const EntryArray* const array = Find(name);
     if (array == nullptr) return InvalidData("the sparse matrix lacks entry " + Quote(name));
@@ -307,7 +310,8 @@ class ScipySource final : public TensorSource {
     return shape;
   }
 
-  // Reads the pointers of `count` rows or columns. They begin with 0, never fall, and end with at most `entries`.
+  // Reads the pointers of `count` rows or columns, and checks that they begin with 0, never
+  // decrease, and end with at most `entries`.
   StatusOr<PointerArray> ReadPointers(std::uint64_t count, std::uint64_t entries) {
     ZT_ASSIGN_OR_RETURN(IndexArray stored, OpenIndices("indptr", kUnbounded));
     const std::uint64_t have = Find("indptr")->header.shape[0];
@@ -333,7 +337,8 @@ class ScipySource final : public TensorSource {
     return PointerArray(std::move(pointers));
   }
 
-  // Checks every index once. Finds whether each row's columns ascend or, for a csc file, counts the row pointers.
+  // Validates every index. Finds out whether columns are sorted within each row; for csc,
+  // computes the row pointers.
   struct Scan {
     PointerArray rows;
     bool sorted = true;
@@ -419,7 +424,8 @@ class ScipySource final : public TensorSource {
     return OkStatus();
   }
 
-  // A matrix has its coordinates in 'row' and 'col'; an array in 'coords', one row of it for each dimension.
+  // A matrix has coordinates in 'row' and 'col'; an array in 'coords', which has
+  // one row per dimension.
   Status InitCoo(const Shape& shape) {
     ZT_ASSIGN_OR_RETURN(Opened data, Open("data"));
     const bool together = Find("coords") != nullptr;
@@ -466,7 +472,7 @@ class ScipySource final : public TensorSource {
   std::uint64_t memory_limit_;
   const ArrayMemory memory_;
   std::vector<ComponentReader> components_;
-  std::map<std::size_t, std::uint64_t> used_;  // entry -> where its array begins
+  std::map<std::size_t, std::uint64_t> used_;  // offset of the array in each entry that is used
 };
 
 }  // namespace
@@ -486,7 +492,7 @@ StatusOr<std::optional<std::string>> ScipyFormat(ZipArchive& archive,
   if (!format->header.shape.empty() || (descr.kind != 'S' && descr.kind != 'U')) {
     return std::nullopt;
   }
-  // The name has three letters, as bytes or in UCS-4 of either byte order.
+  // The format's name has three letters, as bytes or as UCS-4 of either byte order.
   const std::uint64_t unit = descr.kind == 'U' ? 4 : 1;
   if (descr.width > 8) return std::nullopt;
   auto bytes = archive.OpenEntry(format->index);
