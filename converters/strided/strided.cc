@@ -1,4 +1,5 @@
-// zt.convert.strided — bands, tiles and runs: what is read when, where its elements go, and which bands are held.
+// zt.convert.strided — bands, tiles and runs: what is read when, where its elements go, and
+// which bands are held.
 module;
 
 #include "core/status_macros.h"
@@ -16,12 +17,14 @@ namespace {
 
 constexpr std::uint64_t kMaxTile = std::uint64_t{1} << 20;  // fits a core's own cache
 constexpr std::uint64_t kMaxBand = std::uint64_t{30} << 20;
-// Runs this far apart or less are read as one: a page is fetched whole anyway.
+// Gaps up to this size are read along with the runs around them: the kernel fetches
+// whole pages anyway.
 constexpr std::uint64_t kGap = 4096;
-// Runs side by side in a tile, so that a transposed row fills whole cache lines.
+// Number of runs in a tile, so that a transposed row fills whole cache lines.
 constexpr std::uint64_t kTileRows = 64;
 
-// One dimension of a tile: how many indices, and how far apart they lie, in elements.
+// One dimension of a tile: the number of indices, and their distance in input and
+// output, in elements.
 struct Axis {
   std::uint64_t count, from, to;
 };
@@ -52,8 +55,8 @@ void CopyAxis(const std::byte* in, const Axis& axis, std::byte* out, std::uint64
   }
 }
 
-// Copies axes[0..depth) in all combinations; the innermost work is a transposition of `fast`
-// (adjacent in `in`) and `last` (adjacent in `out`) where both exist.
+// Copies all combinations of indices of axes[0..depth). The innermost loop transposes `fast`
+// (adjacent in `in`) and `last` (adjacent in `out`).
 void Scatter(const std::byte* in, std::byte* out, std::span<const Axis> axes, const Axis& fast,
              const Axis& last, std::uint64_t width) {
   if (!axes.empty()) {
@@ -77,17 +80,18 @@ void Scatter(const std::byte* in, std::byte* out, std::span<const Axis> axes, co
 
 }  // namespace
 
-// How a band is cut into tiles. A run is what one read fetches: some dimensions, those of the least strides, in steps
-// of `step`. The dimension that is adjacent in the output may lie across runs; then a tile has several.
+// How a band is cut into tiles. A run is the range of one read: the dimensions with the smallest
+// strides, in steps of `step`. If the dimension that is adjacent in the output is not part of a
+// run, a tile has several runs.
 struct StridedView::Tiling {
   std::vector<std::size_t> varying;  // dimensions, in the order of the output
   std::vector<bool> in_run;          // by dimension
   Shape step;                        // by dimension
   Shape out_strides;                 // by dimension
-  std::size_t last = 0;              // adjacent in the output
-  std::uint64_t run = 1;             // elements
-  bool across = false;               // the last dimension lies across runs
-  std::uint64_t tiles = 1;           // in the box
+  std::size_t last = 0;              // the dimension that is adjacent in the output
+  std::uint64_t run = 1;             // elements of a run
+  bool across = false;               // `last` is not part of a run
+  std::uint64_t tiles = 1;           // number of tiles in the box
 };
 
 std::vector<StridedAxis> CollapseAxes(std::span<const std::uint64_t> shape,
@@ -117,7 +121,7 @@ StridedView::StridedView(ByteSource& bytes, std::uint64_t data, std::vector<Stri
   for (const StridedAxis& axis : axes_) total_ *= axis.count;
   const std::uint64_t limit = bands_ == nullptr ? 0 : bands_->limit();
   tile_ = std::clamp(limit / 4, width_, kMaxTile);
-  // Two of them, with what a piece of work costs besides, fit where two of half the limit would.
+  // 15/32 of the limit, so that two bands and the overhead of their buffers fit.
   const std::uint64_t fit = std::clamp(limit / 32 * 15, width_, kMaxBand) / width_;
   split_ = axes_.size() - 1;
   inner_ = 1;
@@ -125,7 +129,7 @@ StridedView::StridedView(ByteSource& bytes, std::uint64_t data, std::vector<Stri
   const std::uint64_t count = axes_[split_].count;
   block_ = std::min(fit / inner_, count);
   if (split_ == 0) return;
-  // Bands of one size begin at multiples of it: better, if they are not much smaller then.
+  // Prefer bands of equal size, which begin at multiples of it, unless they are much smaller.
   const std::uint64_t least = (count + block_ - 1) / block_;
   for (std::uint64_t n = least; n < std::min(2 * least, least + 64); ++n) {
     if (count % n != 0) continue;
@@ -164,7 +168,8 @@ Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
       return status;
     });
   }
-  const std::uint64_t row = axes_[split_].count * inner_ * width_;  // bytes that share a prefix
+  // bytes with the same indices before split_
+  const std::uint64_t row = axes_[split_].count * inner_ * width_;
   const std::uint64_t band_size = block_ * inner_ * width_;
   const std::uint64_t blocks = (row + band_size - 1) / band_size;
   const std::uint64_t wanted = out.size();
@@ -183,13 +188,13 @@ Status StridedView::Read(std::uint64_t offset, std::span<std::byte> out) {
     out = out.subspan(take);
     offset += take;
   }
-  // The view has been served: what a later Read wants is gathered again.
+  // The view has been served as a whole: a later Read gathers again.
   if ((served_ += wanted) % total_ == 0) bands_->Drop(*this);
   return OkStatus();
 }
 
-// The number of dimensions, from the least stride on, that fit a tile whole and have an element in each page of the run:
-// gaps between these do not matter.
+// The number of dimensions, from the smallest stride on, that fit a tile as a whole and leave no
+// page of a run without an element: a run over these may include the gaps between elements.
 std::size_t StridedView::DenseAxes(const Box& box, std::span<const std::size_t> by_stride,
                                    std::size_t last) const {
   const std::uint64_t rows = std::min(kTileRows, box.size[last]);
@@ -252,7 +257,7 @@ StridedView::Tiling StridedView::Tile(const Box& box) const {
   return tiling;
 }
 
-// Fills `tile` with the runs of one tile, which begins at element `from`.
+// Reads the runs of one tile, the first at element `from`, into `tile`.
 Status StridedView::ReadTile(const Tiling& tiling, std::uint64_t from,
                              std::span<const std::uint64_t> count, std::span<std::byte> tile) {
   const std::uint64_t runs = tiling.across ? count[tiling.last] : 1;
@@ -264,7 +269,7 @@ Status StridedView::ReadTile(const Tiling& tiling, std::uint64_t from,
   return OkStatus();
 }
 
-// Copies a tile's elements to where they belong; `out` is where its first one does.
+// Copies a tile's elements to the output; the first one goes to `out`.
 void StridedView::PlaceTile(const Tiling& tiling, std::span<const std::uint64_t> count,
                             std::span<const std::byte> tile, std::byte* out) const {
   Axis last{1, 1, 1}, fast{1, 1, 1};
@@ -287,12 +292,13 @@ void StridedView::PlaceTile(const Tiling& tiling, std::span<const std::uint64_t>
   Scatter(tile.data(), out, axes, fast, last, width_);
 }
 
-// The tile of this number, which goes to where it belongs in the band at `out`.
+// Reads tile `number` of the box and copies its elements to their places in the band at `out`.
 Status StridedView::LoadTile(const Box& box, const Tiling& tiling, std::uint64_t number,
                              std::span<std::byte> tile, std::byte* out) {
   const std::size_t rank = axes_.size();
   Shape at(rank, 0), count(rank, 1);
-  // The dimension that is adjacent in the output changes last, as runs then follow each other.
+  // The dimension that is adjacent in the output varies slowest, so that consecutive tiles
+  // have consecutive runs.
   for (const std::size_t k : tiling.varying) {
     const std::uint64_t steps = (box.size[k] + tiling.step[k] - 1) / tiling.step[k];
     at[k] = number % steps * tiling.step[k];
@@ -313,7 +319,7 @@ Status StridedView::LoadTile(const Box& box, const Tiling& tiling, std::uint64_t
   return OkStatus();
 }
 
-// The tiles of `box` from `next_tile` on, which other threads may take as well.
+// Gathers the tiles of `box` from `next_tile` on; other threads may take tiles at the same time.
 Status StridedView::Load(const Box& box, std::atomic<std::uint64_t>& next_tile, std::byte* out) {
   const Tiling tiling = Tile(box);
   const std::uint64_t room = tiling.run * (tiling.across ? tiling.step[tiling.last] : 1) * width_;
@@ -327,7 +333,7 @@ Status StridedView::Load(const Box& box, std::atomic<std::uint64_t>& next_tile, 
 
 namespace {
 
-// What a band costs at least, so that they are few enough to look through.
+// Minimum cost of a band, which limits their number: bands_ is searched linearly.
 constexpr std::uint64_t kLeastCost = std::uint64_t{64} << 10;
 constexpr std::uint64_t kNoTile = std::uint64_t{1} << 63;
 
@@ -336,8 +342,8 @@ constexpr std::uint64_t kNoTile = std::uint64_t{1} << 63;
 StridedBands::StridedBands(std::uint64_t limit) : limit_(limit) {}
 StridedBands::~StridedBands() = default;
 
-// Finds or adds the band, and counts one user more. Waits while the bands in use leave no room for it; no deadlock, because a
-// thread that uses a band waits for no other.
+// Finds or adds the band, and adds a user. Waits while the bands in use leave no room for it; no
+// deadlock, because a thread that uses a band waits for no other band.
 StridedBands::Band& StridedBands::Take(const StridedView& view, std::uint64_t index,
                                        std::uint64_t size, std::unique_lock<std::mutex>& lock) {
   const std::uint64_t cost = std::max<std::uint64_t>(BufferPool::Capacity(size), kLeastCost);
@@ -359,15 +365,15 @@ StridedBands::Band& StridedBands::Take(const StridedView& view, std::uint64_t in
   return bands_.emplace_back(&view, index, cost, std::move(bytes), 1);
 }
 
-// Called once its user is done with it, under the lock.
+// Removes a user from the band. The lock must be held.
 void StridedBands::Give(Band& band) {
   if (--band.users > 0) return;
   if (!band.status.ok()) bands_.remove_if([&](const Band& other) { return &other == &band; });
   changed_.notify_all();
 }
 
-// Drops unused bands, the least recently used first, until `cost` fits. Returns the memory of a dropped band of the same
-// size, if there was one: fresh memory costs page faults.
+// Drops unused bands, the least recently used first, until `cost` fits. Returns the memory of a
+// dropped band of the same size, if there was one: fresh memory costs page faults.
 Buffer StridedBands::MakeRoom(std::uint64_t cost, std::uint64_t size) {
   Buffer spare;
   std::uint64_t held = 0;
@@ -406,7 +412,7 @@ Status StridedView::CopyFromBand(std::uint64_t index, const Box& box, std::uint6
   return status;
 }
 
-// Takes tiles of the band until all are taken. `lock` is not held meanwhile.
+// Gathers tiles of the band until all are taken. Releases `lock` meanwhile.
 void StridedView::Gather(StridedBands::Band& band, const Box& box,
                          std::unique_lock<std::mutex>& lock) {
   ++band.gathering;
@@ -416,7 +422,7 @@ void StridedView::Gather(StridedBands::Band& band, const Box& box,
     status = Load(box, band.next_tile, band.bytes.bytes().data());
   } catch (const std::bad_alloc&) {
     status = IoError("out of memory");
-  } catch (...) {  // of a caller's ByteSource; the other threads wait for this one
+  } catch (...) {  // from the ByteSource; other threads wait for this one
     status = OfException();
   }
   lock.lock();
@@ -428,7 +434,7 @@ void StridedView::Gather(StridedBands::Band& band, const Box& box,
   if (--band.gathering == 0) bands_->changed_.notify_all();
 }
 
-// ---- bytes that are held ---------------------------------------------------------------------------------------
+// ---- HeldBytes ----------------------------------------------------------------------------------
 
 class HeldBytes::Range final : public ByteSource {
  public:
@@ -478,7 +484,7 @@ class HeldBytes::Range final : public ByteSource {
   const std::shared_ptr<ByteSource> bytes_;
   const std::uint64_t offset_, size_;
   Buffer held_;
-  std::list<Range*>::iterator at_;  // in loaded_, where there are bytes
+  std::list<Range*>::iterator at_;  // position in loaded_, if loaded
   std::uint64_t loads_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// zt.convert.strided — arrays of any strides in C order, with bounded memory.
+// zt.convert.strided — serves arrays of any strides in C order, in bounded memory.
 export module zt.convert.strided;
 
 import zt.std;
@@ -8,7 +8,7 @@ import zt.source;
 
 export namespace zt {
 
-// One dimension of a view of bytes: how many indices it has, and how far apart they lie, in elements.
+// One dimension of a view: the number of indices, and their distance in elements.
 struct StridedAxis {
   std::uint64_t count = 1;
   std::uint64_t stride = 1;
@@ -17,14 +17,15 @@ struct StridedAxis {
 
 class StridedView;
 
-// The same elements in the same order with as few axes as can be, the slowest first: dimensions of 1 are dropped, and
-// two that lie as one become one. A view whose elements lie side by side becomes one axis of stride 1; a scalar too.
-// `shape` has no dimension 0.
+// Merges dimensions: the same elements in the same order with the fewest axes, outermost first.
+// Dimensions of 1 are dropped; two adjacent ones are merged if one stride covers both. A contiguous
+// view, or a scalar, becomes one axis of stride 1. `shape` must have no dimension of 0.
 std::vector<StridedAxis> CollapseAxes(std::span<const std::uint64_t> shape,
                                       std::span<const std::uint64_t> strides);
 
-// The memory in which views keep what they gathered and could not hand out at once: bands, of `limit` bytes together.
-// The views of a source share one. A band stays until its view has been served, or others need its room. Thread-safe.
+// Memory for bands: parts of views that were gathered and not yet served as a whole, `limit` bytes
+// together. The views of a source share one StridedBands. A band stays until its view has been
+// served, or another band needs the memory. Thread-safe.
 class StridedBands {
  public:
   explicit StridedBands(std::uint64_t limit);
@@ -40,10 +41,10 @@ class StridedBands {
     std::uint64_t index;
     std::uint64_t cost;
     Buffer bytes;
-    std::uint64_t users = 0;                  // threads that gather it or copy from it: it stays
-    std::uint64_t gathering = 0;              // of those, threads that gather
-    bool begun = false;                       // no tile is left to be begun
-    std::atomic<std::uint64_t> next_tile{0};  // to be begun
+    std::uint64_t users = 0;      // threads that gather it or copy from it; it is not dropped
+    std::uint64_t gathering = 0;  // threads that gather it
+    bool begun = false;           // gathering has begun all tiles
+    std::atomic<std::uint64_t> next_tile{0};  // the next tile to gather
     Status status = OkStatus();               // the first error of gathering
   };
   Band& Take(const StridedView& view, std::uint64_t index, std::uint64_t size,
@@ -53,38 +54,40 @@ class StridedBands {
   void Drop(const StridedView& view);
 
   const std::uint64_t limit_;
-  BufferPool pool_{0};  // not the heap, which would keep what was freed
+  BufferPool pool_{0};  // freed buffers of the heap would stay with the process
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<Band> bands_;  // the one that was used last at the end
+  std::list<Band> bands_;  // the most recently used last
 };
 
-// A view of any strides (transposed, sliced, expanded) served in C order. The output is cut into bands, boxes of the
-// view whose C-ordered bytes are contiguous; a band is gathered tile by tile from the runs it consists of in the file,
-// and each tile is transposed in cache. A Read of a whole band gathers it where it is wanted; for a part of one, threads
-// gather it together among the bands that are shared, and wait where these are all in use. A tile a thread comes on top.
-// Nothing is held where elements lie side by side. Thread-safe.
+// A view of any strides (transposed, sliced, expanded) served in C order. The output is cut into
+// bands: boxes of the view that are contiguous in C order. A band is gathered tile by tile from its
+// runs in the file, and each tile is transposed in cache. A Read of a whole band gathers directly
+// into the output. Reads of parts of a band gather it once, together, in the shared StridedBands,
+// and wait while no memory is free. Each thread needs memory for one tile beyond that. Contiguous
+// views hold no memory. Thread-safe.
 class StridedView {
  public:
-  // What the elements are: `width` bytes each (1, 2, 4, 8 or 16), of which each `swap` bytes are turned around (1:
-  // none are).
+  // Elements of `width` bytes (1, 2, 4, 8 or 16), in which the bytes of each unit of `swap` bytes
+  // are reversed (1: none).
   struct Elements {
     std::uint64_t width = 1;
     std::uint64_t swap = 1;
   };
 
-  // Reads are of `bytes` from byte `data`. `axes` are not empty and have no count of 0; the caller has checked that
-  // all they reach lies in `bytes`, and that 64 bits can count the bytes of the view. A band takes up to half of
-  // `bands`, which may be null where the elements lie side by side.
+  // Reads from `bytes` at offset `data`. `axes` must not be empty nor have a count of 0; the caller
+  // has checked that all elements lie within `bytes`, and that the view's size fits 64 bits. A band
+  // takes up to half of `bands`, which may be null if the elements are contiguous.
   StridedView(ByteSource& bytes, std::uint64_t data, std::vector<StridedAxis> axes,
               Elements elements, std::shared_ptr<StridedBands> bands);
   ~StridedView();
   StridedView(const StridedView&) = delete;
   StridedView& operator=(const StridedView&) = delete;
 
-  // Fills `out` with the view's bytes in C order from `offset`.
+  // Fills `out` with bytes of the view in C order, from `offset` on.
   Status Read(std::uint64_t offset, std::span<std::byte> out);
-  // Bytes of a band, where all begin at multiples of them; 0 where it does not matter how much is read at once.
+  // The size of a band if all bands begin at multiples of it; 0 if the size of
+  // reads does not matter.
   std::uint64_t preferred_read() const;
 
  private:
@@ -114,28 +117,30 @@ class StridedView {
   const std::vector<StridedAxis> axes_;
   const std::uint64_t width_, swap_;
   const std::shared_ptr<StridedBands> bands_;
-  std::uint64_t total_;  // bytes
-  std::uint64_t tile_;   // bytes of a tile
-  std::size_t split_;    // a band is a range of this dimension, whole in those after, one index in
-                         // those before
+  std::uint64_t total_;  // size of the view in bytes
+  std::uint64_t tile_;   // limit on the bytes of a tile
+  // A band is a range of this dimension: all indices of the dimensions after it, one
+  // index of each before it.
+  std::size_t split_;
   std::uint64_t inner_;  // elements of one index of split_
-  std::uint64_t block_;  // indices of split_ in a band
+  std::uint64_t block_;  // number of indices of split_ in a band
   std::atomic<std::uint64_t> served_ = 0;
 };
 
-// Ranges of bytes that are held in memory because they can be read front to back only (a pipe, a deflated entry), and are
-// wanted in another order. Thread-safe.
+// Byte ranges that are held in memory because their source can be read front to back only (a pipe,
+// a deflated entry), and they are needed in another order. Thread-safe.
 class HeldBytes {
  public:
-  // They take `room` bytes together.
+  // `room`: limit on the bytes held together.
   explicit HeldBytes(std::uint64_t room);
   inline std::uint64_t room() const { return room_; }
-  // Serves `size` bytes from `offset` of `bytes`, which `all` has room for, under their offsets there. They are read when
-  // they are first asked for, and again where others took the room meanwhile.
+  // Serves `size` bytes of `bytes` from `offset` on, under the same offsets; `size` must be
+  // at most all->room(). They are read on the first ReadAt, and again if other ranges took
+  // their memory meanwhile.
   static std::shared_ptr<ByteSource> Hold(std::shared_ptr<HeldBytes> all,
                                           std::shared_ptr<ByteSource> bytes, std::uint64_t offset,
                                           std::uint64_t size);
-  // How often a range is read, and the error of one more time.
+  // Limit on how often a range is read; and the error beyond it.
   static constexpr std::uint64_t kMostLoads = 16;
   static Status TooOften(std::uint64_t size);
 
@@ -143,10 +148,10 @@ class HeldBytes {
   class Range;
 
   const std::uint64_t room_;
-  BufferPool pool_{0};  // not the heap, which would keep what was freed
+  BufferPool pool_{0};  // freed buffers of the heap would stay with the process
   std::mutex mutex_;
   std::uint64_t used_ = 0;
-  std::list<Range*> loaded_;  // the one that was used last at the end
+  std::list<Range*> loaded_;  // the most recently used last
 };
 
 }  // namespace zt
