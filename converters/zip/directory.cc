@@ -1,4 +1,5 @@
-// zt.convert.zip — the directory of a zip archive (PKWARE's APPNOTE 6.3.10, sections 4.3 and 4.5.3).
+// zt.convert.zip — the directory of a zip archive (PKWARE's APPNOTE 6.3.10,
+// sections 4.3 and 4.5.3).
 module;
 
 #include "core/little_endian.h"
@@ -23,8 +24,9 @@ constexpr std::size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22, kEnd64S
 constexpr std::size_t kMaxComment = 65535;
 constexpr std::uint64_t kMaxDirectory = std::uint64_t{1} << 30;
 constexpr std::uint16_t kZip64Extra = 1;
-constexpr std::uint32_t kIn64 = 0xffffffff;  // "the value is in the zip64 field"
-// Deflate cannot compress better than 1032 to 1.
+// The value is in the zip64 field.
+constexpr std::uint32_t kIn64 = 0xffffffff;
+// Deflate's expansion ratio is at most 1032.
 constexpr std::uint64_t kMaxRatio = 1032;
 
 std::uint16_t Load16(std::span<const std::byte> bytes, std::size_t at) {
@@ -45,9 +47,9 @@ Status Damaged(std::string_view what) {
   return InvalidData("the zip archive is damaged: " + std::string(what));
 }
 
-// Replaces `directory`, which the end record at `end` gave, by what the zip64 end record says. An
-// archive of exactly 65,535 entries needs no such record, although the count then reads as a
-// reference to one.
+// Replaces `directory`, which was read from the end record at `end`, by the zip64 end record.
+// An archive of exactly 65,535 entries may lack that record, although its count has the value
+// that refers to one.
 Status FollowLocator(ByteSource& bytes, std::uint64_t end, Directory& directory) {
   const bool needed = directory.size == kIn64 || directory.offset == kIn64;
   std::array<std::byte, kLocator64Size> locator{};
@@ -96,7 +98,7 @@ StatusOr<Directory> FindDirectory(ByteSource& bytes, std::uint64_t size) {
   return Damaged("its end record is missing; the file is truncated");
 }
 
-// Replaces the sizes and the offset that the zip64 extra field holds.
+// Replaces sizes and offset by those in the zip64 extra field.
 Status ReadZip64Extra(std::span<const std::byte> extra, ZipEntry& entry) {
   if (entry.size != kIn64 && entry.stored_size != kIn64 && entry.local != kIn64) return OkStatus();
   while (extra.size() >= 4) {
@@ -118,7 +120,7 @@ Status ReadZip64Extra(std::span<const std::byte> extra, ZipEntry& entry) {
   return OkStatus();  // the value is 0xffffffff itself
 }
 
-// The next entry of the directory, and how many bytes it took.
+// Reads the next entry of the directory, and returns its size there.
 StatusOr<std::size_t> ReadCentral(std::span<const std::byte> at, ZipEntry& entry) {
   if (at.size() < kCentralSize || Load32(at, 0) != kCentralMagic) {
     return Damaged("an entry of its directory is missing");
@@ -137,7 +139,8 @@ StatusOr<std::size_t> ReadCentral(std::span<const std::byte> at, ZipEntry& entry
   return size;
 }
 
-// Checks the local header against the directory and finds the data behind it, which must end before `limit`.
+// Checks the local header against the directory, and finds the entry's data, which must
+// end before `limit`.
 Status ReadLocal(ByteSource& bytes, std::uint64_t limit, ZipEntry& entry) {
   if (entry.local > limit || limit - entry.local < kLocalSize) {
     return Damaged("it begins outside the archive");
@@ -175,7 +178,7 @@ std::string EntryContext(const ZipEntry& entry) { return "entry " + Quote(entry.
 
 }  // namespace
 
-// An archive begins with an entry, or with the end record where it has none.
+// An archive begins with an entry, or with the end record if it is empty.
 bool LooksLikeZip(std::span<const std::byte> head) {
   if (head.size() < 4) return false;
   const std::uint32_t magic = Load32(head, 0);
@@ -210,7 +213,7 @@ StatusOr<std::shared_ptr<ZipArchive>> ZipArchive::Open(std::shared_ptr<ByteSourc
   for (std::size_t i = 0; i < entries.size(); ++i) {
     ZipEntry& entry = entries[i];
     ZT_RETURN_IF_ERROR(Annotate(ReadLocal(from, directory.offset, entry), EntryContext(entry)));
-    // Entries that share bytes are how small archives unpack into huge ones.
+    // Entries that share bytes make a small archive unpack into a huge one.
     if (i > 0 && entries[i - 1].data + entries[i - 1].stored_size > entry.local) {
       return Damaged(EntryContext(entries[i - 1]) + " overlaps " + EntryContext(entry));
     }

@@ -1,4 +1,5 @@
-// zt.convert.zip — the bytes of one entry, stored or deflated, and the CRC-32 put together from pieces.
+// zt.convert.zip — the bytes of one entry, stored or deflated, and its CRC-32, combined
+// from those of ranges.
 module;
 
 #include <libdeflate.h>
@@ -21,12 +22,13 @@ constexpr std::size_t kMaxPieces = 1 << 16;
 
 }  // namespace
 
-// What is known of an entry's CRC: pieces may be read in any order, by any thread, and are combined.
+// The state of an entry's CRC check: ranges may be read in any order, by any thread;
+// their CRCs are combined.
 class CrcCheck {
  public:
   CrcCheck(std::uint32_t expected, std::uint64_t size) : expected_(expected), size_(size) {}
 
-  // Notes that these bytes were read from `offset`. kDataLoss once all have been and the CRC differs.
+  // Adds bytes read from `offset`. kDataLoss if the entry is now complete and its CRC differs.
   Status Add(std::uint64_t offset, std::span<const std::byte> bytes) {
     if (bytes.empty()) return OkStatus();
     {
@@ -57,17 +59,17 @@ class CrcCheck {
     pieces_[offset] = piece;
     return piece.size == size_ ? CompareLocked(piece.crc) : OkStatus();
   }
-  // For a reader that computes the CRC itself: it has read up to byte `end`.
+  // For a reader that computes the CRC itself: it has read up to offset `end`.
   void Touch(std::uint64_t end) {
     const std::lock_guard lock(mutex_);
     furthest_ = std::max(furthest_, end);
   }
-  // For such a reader: `crc` is that of the whole entry. kDataLoss where it differs.
+  // For such a reader: `crc` is the CRC of the whole entry. kDataLoss if it differs.
   Status SetWhole(std::uint32_t crc) {
     const std::lock_guard lock(mutex_);
     return CompareLocked(crc);
   }
-  // True where bytes from `offset` on were read but not all of the entry was checked.
+  // True if bytes from `offset` on were read, but the CRC of the entry was not checked.
   bool Pending(std::uint64_t offset) {
     const std::lock_guard lock(mutex_);
     return !checked_ && furthest_ > offset;
@@ -98,11 +100,11 @@ class CrcCheck {
   const std::uint32_t expected_;
   const std::uint64_t size_;
   std::mutex mutex_;
-  std::map<std::uint64_t, Piece> pieces_;  // by offset, none touching another
+  std::map<std::uint64_t, Piece> pieces_;  // by offset; disjoint and not adjacent
   std::uint64_t furthest_ = 0;
   bool checked_ = false;
-  bool irregular_ = false;  // pieces overlap, or are too many
-  // What zlib knows of a length, kept for the next piece: those of a strided view are alike.
+  bool irregular_ = false;  // ranges overlap, or are too many
+  // zlib's operator for the last length: ranges of a strided view often have equal lengths.
   std::uint64_t shift_size_ = ~std::uint64_t{0};
   std::uint32_t shift_ = 0;
 };
@@ -150,8 +152,8 @@ class StoredEntry final : public ByteSource {
   std::shared_ptr<CrcCheck> check_;
 };
 
-// Inflates as it is read; holds the input buffer and zlib's window only between the first byte and
-// the last.
+// Inflates while it is read. Holds the input buffer and zlib's window only between the
+// first byte and the last.
 class DeflatedEntry final : public ByteSource {
  public:
   DeflatedEntry(std::shared_ptr<ByteSource> archive, const ZipEntry& entry,
@@ -187,7 +189,7 @@ class DeflatedEntry final : public ByteSource {
   Status Start() {
     Stop();
     stream_ = {};
-    // A negative number asks for raw deflate, as zip has it; 15 is the largest window a stream can need.
+    // Negative: raw deflate, without zlib's header. 15: the largest window.
     if (::inflateInit2(&stream_, -15) != Z_OK) return IoError("out of memory for zlib");
     active_ = true;
     input_.resize(std::min<std::uint64_t>(stored_size_, kInputBuffer));
@@ -219,7 +221,7 @@ class DeflatedEntry final : public ByteSource {
     return OkStatus();
   }
 
-  // Decodes at least one byte; 0 if the data has ended.
+  // Decodes at least one byte; returns 0 at the end of the data.
   StatusOr<std::size_t> InflateSome(std::span<std::byte> out) {
     const auto room =
         static_cast<uInt>(std::min<std::size_t>(out.size(), std::numeric_limits<uInt>::max()));
@@ -247,7 +249,7 @@ class DeflatedEntry final : public ByteSource {
     return room - stream_.avail_out;
   }
 
-  // Called once all declared bytes are out: no data may be left, and the CRC must be the directory's.
+  // Called after the last declared byte: there must be no more data, and the CRC must match.
   Status CheckEnd() {
     std::array<std::byte, 1> more;
     ZT_ASSIGN_OR_RETURN(const std::size_t got, InflateSome(more));
@@ -324,7 +326,7 @@ std::size_t ZipArchive::SkipAbsentCrcs() {
 
 Status ZipArchive::Verify(std::size_t index, std::uint64_t offset) {
   if (checks_[index] == nullptr || !checks_[index]->Pending(offset)) return OkStatus();
-  // The shared check has given up on the pieces it saw, so that this pass has one of its own.
+  // The shared CrcCheck has given up, so this pass uses its own.
   const ZipEntry& entry = entries_[index];
   auto check = std::make_shared<CrcCheck>(entry.crc, entry.size);
   std::shared_ptr<ByteSource> bytes;
@@ -339,10 +341,11 @@ Status ZipArchive::Verify(std::size_t index, std::uint64_t offset) {
     ZT_RETURN_IF_ERROR(bytes->ReadAt(at, std::span(buffer).first(step)));
     at += step;
   }
-  return checks_[index]->SetWhole(entry.crc);  // not again when there is another Finish
+  return checks_[index]->SetWhole(entry.crc);  // so that another Finish does not read it again
 }
 
-// zlib's takes several times as long as the rest of reading an entry.
+// libdeflate: with zlib's crc32 it would take several times as long as the rest
+// of reading an entry.
 std::uint32_t Crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
   return bytes.empty() ? crc : ::libdeflate_crc32(crc, bytes.data(), bytes.size());
 }
