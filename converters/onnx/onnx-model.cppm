@@ -1,4 +1,4 @@
-// zt.convert.onnx:model — a model's tensors as the wire format has them.
+// zt.convert.onnx:model — a model's tensors, as encoded in its protobuf messages.
 module zt.convert.onnx:model;
 
 import zt.std;
@@ -7,12 +7,12 @@ import zt.source;
 
 namespace zt::onnx::internal {
 
-// Bytes of the model.
+// A byte range of the model file.
 struct Stretch {
   std::uint64_t offset = 0, length = 0;
 };
 
-// The fields of a TensorProto that say what its elements are.
+// The fields of a TensorProto that describe its elements.
 struct TensorProto {
   std::string name;
   Shape dims;
@@ -21,31 +21,32 @@ struct TensorProto {
   std::optional<Stretch> raw;      // raw_data
   std::vector<Stretch> fixed;      // float_data or double_data, packed or not
   std::vector<Stretch> varints;    // int32_data, int64_data or uint64_data
-  std::uint64_t number_field = 0;  // of `fixed` or `varints`: the field they came in
-  bool mixed = false;              // several of the data fields are set
-  std::uint64_t location = 0;      // data_location: 1 is external
+  std::uint64_t number_field = 0;  // the field number of `fixed` or `varints`
+  bool mixed = false;              // more than one data field is set
+  std::uint64_t location = 0;      // data_location: 1 means external
   std::vector<std::pair<std::string, std::string>> external;  // external_data
-  bool sparse = false;                                        // `dims` are those of the whole
-  std::uint64_t graph = 0;  // which of the model's graphs it is in, by number
+  bool sparse = false;      // `dims` are the shape of the whole tensor
+  std::uint64_t graph = 0;  // number of the graph within the model
 };
 
 struct Model {
   std::vector<TensorProto> tensors;  // initializers and Constant nodes of all graphs
   std::vector<std::pair<std::string, std::string>> metadata;
   std::uint64_t graphs = 0;
-  std::uint64_t others = 0;  // tensors that other nodes have among their attributes
+  std::uint64_t others = 0;  // tensors among the attributes of other nodes
   bool has_graph = false;
 };
 
-// Reads what is needed of a ModelProto: its graph, the graphs within its nodes, its functions and training graphs.
-// Nothing of the tensors' bytes is read. kUnimplemented where graphs nest too deeply.
+// Reads the needed parts of a ModelProto: its graph, nested graphs of nodes, functions and training
+// graphs. Does not read tensor data. kUnimplemented if graphs nest too deeply.
 StatusOr<Model> ReadModel(ByteSource& bytes);
 
-// True where two tensors are declared alike and have the same bytes in the model, or the same place in another file.
+// True if two tensors have equal declarations, and the same bytes in the model or the same range
+// of an external file.
 StatusOr<bool> SameTensor(ByteSource& bytes, const TensorProto& a, const TensorProto& b);
 
-// The numbers of `stretches`, which are varints one after the other.
-// kDataLoss where one is cut off or there are not `count`.
+// Decodes the consecutive varints in `stretches`. kDataLoss if one is truncated, or there are
+// not exactly `count`.
 StatusOr<std::vector<std::uint64_t>> ReadVarints(ByteSource& bytes,
                                                  const std::vector<Stretch>& stretches,
                                                  std::uint64_t count);

@@ -7,16 +7,19 @@ import zt.source;
 
 export namespace zt {
 
-// True where a file that begins with `head` (16 bytes suffice) may be an ONNX model: a protobuf message whose first
-// fields are a model's.
+// True if a file that begins with `head` (16 bytes suffice) may be an ONNX model: a protobuf
+// message that begins with fields of ModelProto.
 bool LooksLikeOnnx(std::span<const std::byte> head);
 
-// The initializers of a model's graph, raw and typed, by their names, and the tensors of its Constant nodes by those of
-// their outputs; also of graphs within nodes, and of functions ("FUNCTION/NAME"). metadata_props become attributes.
-// External data is read from files in the model's own folder and below it: `path` is the model's, empty where it has
-// none. InputOptions::memory_limit is twice what a tensor may take whose elements are written as numbers of variable length:
-// it is held in memory. kDataLoss for what is no model, or damaged; kUnimplemented, when they are kept, for tensors of strings and of
-// 4-bit elements, sparse ones, and for a name that two graphs give to tensors that differ.
+// Opens a model. Its tensors are the initializers of its graph, raw and typed, by their names, and
+// the tensors of Constant nodes, by the names of their outputs; also those of nested graphs and of
+// functions ("FUNCTION/NAME"). metadata_props become attributes.
+// External data is read from files in the model's folder and below it. `path` is the path of the
+// model, empty if it has none. A tensor of variable-length numbers is decoded in memory, and may
+// take half of InputOptions::memory_limit.
+// kDataLoss for a file that is damaged or no model; kUnimplemented, on reading, for tensors
+// of strings or 4-bit elements, for sparse tensors, and for different tensors of the same
+// name in two graphs.
 StatusOr<std::unique_ptr<TensorSource>> OpenOnnx(std::shared_ptr<ByteSource> bytes,
                                                  const std::string& path,
                                                  const InputOptions& options = {});

@@ -1,4 +1,4 @@
-// zt.convert.onnx — tensors served from the model, or from files beside it.
+// zt.convert.onnx — serves tensors from the model file and from external files.
 module;
 
 #include "core/little_endian.h"
@@ -16,7 +16,7 @@ namespace zt {
 namespace onnx::internal {
 namespace {
 
-// TensorProto.DataType by its number: zTensor's element type, and the field that typed elements come in.
+// By number of TensorProto.DataType: the element type, and the field that holds typed elements.
 struct DataType {
   std::string_view element;  // empty: cannot be converted
   // 4 float_data, 5 int32_data, 7 int64_data, 10 double_data, 11 uint64_data.
@@ -51,7 +51,7 @@ constexpr std::array kTypes = std::to_array<DataType>({
     {"f8_e8m0", 5},
 });
 
-// A file in the model's folder or below it.
+// Opens a file in the model's folder or below it.
 StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
                                                 const std::string& location,
                                                 const InputOptions& options) {
@@ -83,9 +83,9 @@ class OnnxSource final : public TensorSource {
   struct Part {
     std::shared_ptr<ByteSource> bytes;
     std::uint64_t offset = 0;
-    bool decoded = false;  // what follows is decoded when it is read
+    bool decoded = false;  // decoded when read, from `fixed` or `varints`
     std::vector<Stretch> fixed, varints;
-    std::uint64_t width = 1;  // of varints: bytes of an element
+    std::uint64_t width = 1;  // bytes of an element of `varints`
     std::string problem;
   };
 
@@ -155,7 +155,7 @@ class OnnxSource final : public TensorSource {
   }
 
  private:
-  // Of a name that another graph has too. It is one tensor where both are alike.
+  // Adds a tensor whose name another graph also uses. Both are one tensor if they are equal.
   Status AddAgain(const TensorProto& first, const TensorProto& tensor, Part& part) {
     if (first.graph == tensor.graph) return InvalidData("it is in the model twice");
     ZT_ASSIGN_OR_RETURN(const bool same, SameTensor(*bytes_, first, tensor));
@@ -229,7 +229,7 @@ class OnnxSource final : public TensorSource {
       if (part.fixed.size() == 1) return OkStatus();
     }
     part.decoded = true;
-    // A number takes a byte at least, and eight once it is read.
+    // A varint has at least one byte in the file, and decodes to eight.
     std::uint64_t most = 0;
     for (const Stretch& stretch : part.varints) most += stretch.length;
     if (part.fixed.empty() && size / part.width > most) {
@@ -284,7 +284,7 @@ class OnnxSource final : public TensorSource {
     return OkStatus();
   }
 
-  // Into held_.
+  // Decodes the tensor into held_.
   Status Decode(const Part& part, std::uint64_t size) {
     held_.resize(size);
     std::uint64_t at = 0;
@@ -317,9 +317,9 @@ class OnnxSource final : public TensorSource {
 }  // namespace onnx::internal
 
 bool LooksLikeOnnx(std::span<const std::byte> head) {
-  // ir_version, a small number, then another of a model's fields.
+  // ir_version, a small number, then another field of ModelProto.
   if (head.size() < 3 || head[0] != std::byte{0x08}) return false;
-  // Models begin with version 3; a TensorFlow SavedModel with 1, and a name.
+  // ONNX models have version 3 or later; a TensorFlow SavedModel begins with 1, then a name.
   if (head[1] < std::byte{3} || head[1] > std::byte{0x1f}) return false;
   for (const unsigned tag : {0x12u, 0x1au, 0x22u, 0x28u, 0x32u, 0x3au, 0x42u, 0x72u}) {
     if (head[2] == static_cast<std::byte>(tag)) return true;

@@ -1,4 +1,5 @@
-// zt.convert.onnx:model — protobuf's wire format, as far as onnx.proto3 needs it, in files of any size.
+// zt.convert.onnx:model — reads protobuf's wire format, the subset that onnx.proto3 needs,
+// from files of any size.
 module;
 
 #include "core/status_macros.h"
@@ -14,15 +15,16 @@ namespace zt::onnx::internal {
 namespace {
 
 constexpr std::uint64_t kMaxText = std::uint64_t{1} << 20;
-constexpr std::uint64_t kBuffer = std::uint64_t{64} << 10;  // read at once
-// Limits: a field takes two bytes of the file at least, and a hundred times as much memory. No model comes near them.
+constexpr std::uint64_t kBuffer = std::uint64_t{64} << 10;  // size of a read
+// Limits: a field can take two bytes of the file, and a hundred times as much memory. Models
+// stay far below them.
 constexpr std::size_t kMaxTensors = std::size_t{1} << 18;
 constexpr std::size_t kMaxMetadata = std::size_t{1} << 18;
-constexpr std::size_t kMaxPairs = 64;  // location, offset, length, checksum are known
-// Of numbers that are not packed, each is a stretch of its own.
+constexpr std::size_t kMaxPairs = 64;  // known keys: location, offset, length, checksum
+// Numbers that are not packed take one stretch each.
 constexpr std::size_t kMaxStretches = std::size_t{1} << 22;
-constexpr int kMaxDepth = 64;  // of graphs within nodes of graphs
-// Bytes of a function's name, which each of its tensors gets.
+constexpr int kMaxDepth = 64;  // nesting of graphs within nodes
+// Limit on the bytes of a function's name, which is prefixed to the names of its tensors.
 constexpr std::size_t kMaxPrefix = 256;
 
 Status Damaged(std::uint64_t at, std::string_view what) {
@@ -30,7 +32,7 @@ Status Damaged(std::uint64_t at, std::string_view what) {
                      std::string(what));
 }
 
-// What is read of a message: fields one after the other, through a buffer that skips what is not read.
+// Reads messages field by field through a buffer; skipped bytes are not read.
 class Cursor {
  public:
   explicit Cursor(ByteSource& bytes) : bytes_(bytes), size_(*bytes.size()) {}
@@ -58,9 +60,9 @@ class Cursor {
     }
     return Damaged(at_, "a number has more than ten bytes");
   }
-  // Moves on to wherever; callers know where they go next.
+  // Reads a string. Does not restore the position.
   StatusOr<std::string> Text(const Stretch& stretch) {
-    constexpr std::size_t kShort = 256;  // is read through the buffer
+    constexpr std::size_t kShort = 256;  // up to this size, reads through the buffer
     if (stretch.length > kMaxText) return Damaged(stretch.offset, "a text is longer than 1 MiB");
     std::string text(stretch.length, '\0');
     if (text.size() <= kShort) {
@@ -88,12 +90,12 @@ Status TooMany(std::string_view what, std::uint64_t most) {
 
 struct Field {
   std::uint64_t number = 0;
-  int wire = 0;             // 0: a varint, 1: 8 bytes, 2: a stretch, 5: 4 bytes
-  std::uint64_t value = 0;  // of a varint
-  Stretch stretch;          // its bytes, without tag and length
+  int wire = 0;             // 0: a varint, 1: 8 bytes, 2: length-delimited, 5: 4 bytes
+  std::uint64_t value = 0;  // value of a varint
+  Stretch stretch;          // the content, without tag and length
 };
 
-// The next field of a message that ends at `end`, read over.
+// Reads the next field of a message that ends at `end`, and skips its content.
 StatusOr<Field> Next(Cursor& cursor, std::uint64_t end) {
   const std::uint64_t begin = cursor.at();
   ZT_ASSIGN_OR_RETURN(const std::uint64_t tag, cursor.Varint(end));
@@ -129,7 +131,7 @@ StatusOr<Field> Next(Cursor& cursor, std::uint64_t end) {
   return field;
 }
 
-// Calls f(field) for every field of the message in `stretch`.
+// Calls f(field) for each field of the message in `stretch`.
 template <typename Function>
 Status ForEachField(Cursor& cursor, const Stretch& stretch, Function f) {
   const std::uint64_t end = stretch.offset + stretch.length;
@@ -216,7 +218,8 @@ Status ReadTensor(Cursor& cursor, const Stretch& stretch, TensorProto& tensor) {
                       [&](const Field& field) { return AddField(cursor, field, tensor); });
 }
 
-// Values, which have the name, then indices and the dimensions of the whole.
+// Reads a SparseTensorProto: its values, which carry the name, and its dims.
+// Indices are not needed.
 Status ReadSparse(Cursor& cursor, const Stretch& stretch, TensorProto& tensor) {
   tensor.sparse = true;
   return ForEachField(cursor, stretch, [&](const Field& field) -> Status {
@@ -229,13 +232,13 @@ Status ReadSparse(Cursor& cursor, const Stretch& stretch, TensorProto& tensor) {
   });
 }
 
-// Reads graphs and what is in them. Each byte is looked at twice at most: nodes say what they are behind and before
-// their attributes.
+// Reads graphs and everything in them. Each byte is read at most twice: a node's type and outputs
+// may follow its attributes.
 class GraphReader {
  public:
   GraphReader(Cursor& cursor, Model& model) : cursor_(cursor), model_(model) {}
 
-  // `field` is a graph, whose nodes, initializers and sparse initializers are fields 1, 5 and 15.
+  // Reads a GraphProto: its nodes, initializers and sparse initializers are fields 1, 5 and 15.
   Status Graph(const Stretch& stretch, int depth) {
     if (depth > kMaxDepth) {
       return Unsupported("its graphs nest deeper than " + std::to_string(kMaxDepth) + " levels");
@@ -249,7 +252,8 @@ class GraphReader {
       return OkStatus();
     });
   }
-  // Its name is before the names of its tensors, which are its own.
+  // Reads a FunctionProto. Its tensors have a namespace of their own: the function's
+  // name is their prefix.
   Status Function(const Stretch& stretch) {
     ZT_RETURN_IF_ERROR(ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
       if (field.number != 1 || field.wire != 2) return OkStatus();
@@ -265,7 +269,7 @@ class GraphReader {
     const Status status = ForEachField(cursor_, stretch, [&](const Field& field) {
       if (field.wire != 2) return OkStatus();
       if (field.number == 7) return Node(field.stretch, graph, 0);
-      // The values that attributes have unless a caller gives others.
+      // Default values of the function's attributes.
       const std::string* unnamed = nullptr;
       return field.number == 11 ? Attribute(field.stretch, unnamed, true, graph, 0) : OkStatus();
     });
@@ -292,22 +296,23 @@ class GraphReader {
     if (!attributes) return OkStatus();
     const bool standard = domain.empty() || domain == "ai.onnx";
     const bool constant = standard && type == "Constant" && !output.empty();
-    // The one element that ConstantOfShape repeats is no weight.
+    // The single element that ConstantOfShape repeats is no weight.
     const bool counted = !(standard && type == "ConstantOfShape");
-    const std::string* name = constant ? &output : nullptr;  // until a tensor has it
+    const std::string* name = constant ? &output : nullptr;  // null once a tensor has got it
     return ForEachField(cursor_, stretch, [&](const Field& field) {
       if (field.number != 5 || field.wire != 2) return OkStatus();
       return Attribute(field.stretch, name, counted, graph, depth);
     });
   }
 
-  // Fields 5 and 22 are a tensor and a sparse one, 10 and 23 lists of them; 6 is a graph, 11 a list. The first tensor of
-  // a Constant node gets the name; a constant has one.
+  // Reads an AttributeProto. Fields 5 and 22 are a tensor and a sparse tensor, 10 and 23 lists of
+  // these, 6 is a graph, 11 a list of graphs. The first tensor of a Constant node gets `name`; a
+  // valid Constant has only one.
   Status Attribute(const Stretch& stretch, const std::string*& name, bool counted,
                    std::uint64_t graph, int depth) {
     return ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
       if (name != nullptr && (field.number == 7 || field.number == 8)) {
-        ++model_.others;  // a Constant's value_floats and value_ints: told, not converted
+        ++model_.others;  // value_floats or value_ints of a Constant: reported, not converted
         name = nullptr;
         return OkStatus();
       }
@@ -332,7 +337,7 @@ class GraphReader {
     });
   }
 
-  // `name` is there where the tensor's own does not count.
+  // If `name` is not null, it replaces the tensor's own name.
   Status Add(const Stretch& stretch, std::uint64_t graph, bool sparse, const std::string* name) {
     if (model_.tensors.size() == kMaxTensors) return TooMany("tensors", kMaxTensors);
     TensorProto tensor;
@@ -347,7 +352,7 @@ class GraphReader {
 
   Cursor& cursor_;
   Model& model_;
-  std::string prefix_;  // of the function that is read
+  std::string prefix_;  // prefix of the current function
 };
 
 StatusOr<bool> SameBytes(ByteSource& bytes, const Stretch& a, const Stretch& b) {
@@ -365,7 +370,8 @@ StatusOr<bool> SameBytes(ByteSource& bytes, const Stretch& a, const Stretch& b) 
   return true;
 }
 
-// Stretches without the bounds between them would say the same; no program writes them in two ways.
+// Compares stretch by stretch: lists that are split differently compare unequal, even if their
+// bytes are equal. No known writer splits them in two ways.
 StatusOr<bool> SameBytes(ByteSource& bytes, const std::vector<Stretch>& a,
                          const std::vector<Stretch>& b) {
   if (a.size() != b.size()) return false;
@@ -403,7 +409,7 @@ StatusOr<Model> ReadModel(ByteSource& bytes) {
       model.has_graph = true;
       return graphs.Graph(field.stretch, 0);
     }
-    if (field.number == 20) {  // how it is trained, from two graphs
+    if (field.number == 20) {  // training_info, which has two graphs
       return ForEachField(cursor, field.stretch, [&](const Field& part) {
         const bool graph = (part.number == 1 || part.number == 2) && part.wire == 2;
         return graph ? graphs.Graph(part.stretch, 0) : OkStatus();
