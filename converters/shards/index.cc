@@ -1,4 +1,5 @@
-// zt.convert.shards — the JSON of an index. A plain unit: simdjson's header and the module zt.std cannot meet in one.
+// zt.convert.shards — parses the JSON of an index. A plain unit, because simdjson's header and the
+// module zt.std cannot be used in the same unit.
 #include <simdjson.h>
 
 #include <string>
@@ -15,7 +16,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-// A shard's name comes from the index, so it may name a file of the folder and nothing else.
+// The index may only name files of its own folder.
 Status CheckShardName(std::string_view file) {
   if (file.empty() || file == "." || file == ".." || file.find('/') != file.npos ||
       file.find('\\') != file.npos || file.find('\0') != file.npos) {
@@ -25,7 +26,7 @@ Status CheckShardName(std::string_view file) {
   return OkStatus();
 }
 
-// What `ztstream join` has written; the metadata of others is theirs.
+// Parses what `ztstream join` has written; other metadata is ignored.
 Status ParseOwnMetadata(const dom::element& metadata, ShardIndex& index) {
   dom::element own;
   if (metadata.at_pointer("/ztstream").get(own) != simdjson::SUCCESS) return OkStatus();
@@ -56,7 +57,8 @@ Status ParseOwnMetadata(const dom::element& metadata, ShardIndex& index) {
 StatusOr<ShardIndex> ParseShardIndex(std::string text) {
   dom::parser parser;
   dom::element root;
-  text.reserve(text.size() + simdjson::SIMDJSON_PADDING);  // then it is parsed where it is
+  // the reserved padding lets simdjson parse in place
+  text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
   if (const auto error = parser.parse(text).get(root); error != simdjson::SUCCESS) {
     if (error == simdjson::MEMALLOC) return IoError("out of memory");
     return InvalidData(std::string("it is not JSON: ") + simdjson::error_message(error));

@@ -1,4 +1,5 @@
-// zt.convert.shards — the index against its shards, both ways; numbered files as whole sets.
+// zt.convert.shards — checks that an index and its shards agree, and that numbered
+// files are complete sets.
 module;
 
 #include "core/status_macros.h"
@@ -16,9 +17,10 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
 
-constexpr std::size_t kMostNamed = 20;  // shards or gaps in one message
+constexpr std::size_t kMostNamed = 20;  // shards or gaps per message
 
-// The number that `text` ends with, which is taken off; nullopt where it does not end with one of at most nine digits.
+// Removes the number at the end of `text` and returns it; nullopt if there is none, or it has
+// more than nine digits.
 std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
   std::size_t begin = text.size();
   while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
@@ -77,7 +79,8 @@ std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t fir
 
 namespace {
 
-// Checks that files named as parts of a set are the whole set. Both a folder and an index may list them.
+// Checks that files named as parts of a set are the whole set. The names come from a
+// folder or an index.
 Status CheckSets(std::span<const std::string> files, std::string_view suffix,
                  std::string_view what) {
   struct Set {
@@ -105,7 +108,7 @@ Status CheckSets(std::span<const std::string> files, std::string_view suffix,
   return OkStatus();
 }
 
-// Names every shard that is not in the folder.
+// An error that names every shard missing from the folder.
 Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards) {
   NameList names;
   std::size_t missing = 0;
@@ -139,15 +142,17 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
   return source;
 }
 
-// A name that checkpoints have: such a file is no other's, whatever is in it.
+// True for names that are typical of checkpoints: such a file is taken for a shard,
+// whatever its content.
 bool IsNamedLikeOne(std::string_view file) {
   return std::ranges::any_of(
       std::initializer_list<std::string_view>{"model", "weights", "checkpoint"},
       [&](std::string_view word) { return file.find(word) != file.npos; });
 }
 
-// Takes from `files` those that only end as the format's do. What cannot be read, is empty or has a checkpoint's name
-// stays, for OpenShard to say what is wrong with it.
+// Removes from `files` the files that have the format's suffix but not its content, and returns
+// them. Files that cannot be read, are empty, or are named like a checkpoint stay, so that
+// OpenShard reports what is wrong with them.
 std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& format,
                                      const InputOptions& options, std::vector<std::string>& files) {
   if (format.recognise == nullptr) return {};
@@ -165,7 +170,8 @@ std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& 
   return foreign;
 }
 
-// The shards of an index, in the order of their names, with every (tensor, shard) pair checked both ways.
+// Opens the shards of an index, sorted by name. Every (tensor, shard) pair of the index must exist,
+// and the shards must have no others.
 StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
                                                     const std::string& index,
                                                     const std::vector<std::string>& present,
@@ -243,7 +249,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
     folder = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
   }
   const auto listed = ListFolder(folder.string());
-  // A server that lists no folders still has what an index names.
+  // If a server does not list folders, only the files that the index names are known.
   const bool unlisted = indices.size() == 1 && listed.status().code() == StatusCode::kUnimplemented;
   if (!listed.ok() && !unlisted) return listed.status();
   for (const std::string& name : listed.ok() ? *listed : std::vector<std::string>()) {
