@@ -1,5 +1,5 @@
-// zt.convert.safetensors — the JSON of a header, entry by entry.
-// A plain unit: simdjson's header and the module zt.std cannot meet in one.
+// zt.convert.safetensors — parses the JSON of a header, entry by entry.
+// A plain unit, because simdjson's header and the module zt.std cannot be used in the same unit.
 #include <simdjson.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Status NotJson(simdjson::error_code error) {
   return InvalidData(std::string("the header is not JSON: ") + simdjson::error_message(error));
 }
 
-// Puts an unsigned integer into `number`, if it is one; -0 is.
+// Stores the value in `number` if it is an unsigned integer; -0 counts as 0.
 bool IsUnsigned(simdjson::simdjson_result<ondemand::value> value, std::uint64_t& number) {
   if (value.get_uint64().get(number) == simdjson::SUCCESS) return true;
   std::int64_t zero;
@@ -42,7 +42,7 @@ bool IsUnsigned(simdjson::simdjson_result<ondemand::value> value, std::uint64_t&
 enum class FieldKind { kDtype, kShape, kRange, kUnknown };
 constexpr std::array<std::string_view, 3> kFieldNames = {"dtype", "shape", "data_offsets"};
 
-// Which field it is. Known names are compared where they lie; only others are copied, to `name`.
+// The kind of a field. Known names are compared in place; only others are copied, to `name`.
 FieldKind KindOf(ondemand::field& field, std::string_view& name) {
   for (std::size_t i = 0; i < kFieldNames.size(); ++i) {
     if (field.key() == kFieldNames[i]) return static_cast<FieldKind>(i);
@@ -84,7 +84,7 @@ Status ParseRange(ondemand::value& value, Entry& entry) {
   return OkStatus();
 }
 
-// The entry's fields; `shape` keeps its dimensions.
+// Parses the fields of an entry. `shape` owns its dimensions.
 Status ParseEntry(ondemand::value& value, Entry& entry, std::vector<std::uint64_t>& shape) {
   ondemand::object fields;
   if (value.get_object().get(fields) != simdjson::SUCCESS) {

@@ -1,4 +1,4 @@
-// zt.convert.safetensors — one file: header, checks, ranges.
+// zt.convert.safetensors — opens one file: parses and validates the header, and serves ranges.
 module;
 
 #include "core/little_endian.h"
@@ -22,17 +22,17 @@ using safetensors::internal::EntryParser;
 using safetensors::internal::kDTypes;
 using safetensors::internal::kLogicalShape;
 
-// The length of the shortest entry a header can hold: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
+// The shortest possible entry: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
 constexpr std::size_t kLeastEntryBytes = 48;
 
 struct Range {
   std::uint64_t begin = 0, end = 0;
 };
 
-// A header's text, with the room behind it that the parser asks for.
+// The text of a header, with the padding that the parser requires.
 class HeaderText {
  public:
-  // Appends `bytes` bytes, to be written.
+  // Appends `bytes` bytes, which the caller writes.
   std::span<char> Extend(std::size_t bytes) {
     const std::size_t held = text_.size();
     text_.resize(held + bytes);
@@ -41,7 +41,7 @@ class HeaderText {
   void Reserve(std::size_t bytes) { text_.reserve(bytes + safetensors::internal::kPadding); }
   std::size_t size() const { return text_.size(); }
   std::span<char> bytes() { return text_; }
-  // Once all has come.
+  // Adds the padding; call it once the header is complete.
   void Pad() {
     Reserve(size());
     std::memset(text_.data() + size(), 0, safetensors::internal::kPadding);
@@ -52,7 +52,8 @@ class HeaderText {
   internal::RawVector<char> text_;
 };
 
-// In sums of one byte each, of which a vector register holds many: a header may have hundreds of megabytes.
+// Counts in one-byte sums, many of which fit a vector register: a header may have hundreds of
+// megabytes.
 std::size_t CountBraces(std::string_view text) {
   std::size_t braces = 0;
   for (std::string_view part; !text.empty(); text.remove_prefix(part.size())) {
@@ -64,8 +65,8 @@ std::size_t CountBraces(std::string_view text) {
   return braces;
 }
 
-// The shape whose elements are the packed bytes: the last dimension shrinks where it holds whole bytes, else the
-// tensor is flat.
+// The shape in packed bytes: the last dimension shrinks if it is a whole number of bytes; else the
+// tensor becomes flat.
 Shape PackedShape(const Shape& logical, unsigned bits, std::uint64_t bytes) {
   Shape packed = logical;
   if (!packed.empty() && packed.back() <= (~std::uint64_t{0}) / bits &&
@@ -119,7 +120,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     return at_end ? OkStatus() : InvalidData("there are bytes after the last tensor");
   }
 
-  // Memory grows with the bytes that have come: a pipe may claim any length.
+  // Memory grows with the bytes received, as a pipe may claim any header length.
   StatusOr<HeaderText> ReadHeader(std::uint64_t header_bytes) {
     HeaderText header;
     if (bytes_->size()) header.Reserve(header_bytes);
@@ -134,7 +135,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
   }
 
   Status ParseHeader(HeaderText header) {
-    // Bounded by the number of whole entries that fit the header.
+    // Limited by the number of entries that fit the header.
     expected_ = std::min(CountBraces(header.view()), header.size() / kLeastEntryBytes);
     EntryParser parser;
     Status status = OkStatus();
@@ -151,15 +152,16 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
       }
       return CheckNames();
     }
-    // Entries are read as they come. What is wrong with the JSON as such is said first, wherever it is.
+    // Entries are validated while parsing. An error in the JSON itself, anywhere in the
+    // header, takes precedence.
     const Status fault = safetensors::internal::FindJsonFault(header.view());
     return fault.ok() ? status : fault;
   }
 
-  // Parses a header part by part. Where a part begins is known; where it ends is guessed, and the guess is right if the
-  // part, with braces for the commas around it, is an object: the text before its end then leaves no other reading. What
-  // stands behind a part is a blank or a quote, which continues no object. False where the guess was wrong, or something else
-  // is; the text is as it was then.
+  // Parses a header in parts. GuessEnd guesses where a part ends. With its commas replaced by
+  // braces, the part must parse as an object, which proves the guess right: its text has no other
+  // reading. The byte after the closing brace is white space or a quote, which cannot continue an
+  // object. Returns false if a guess was wrong or anything else failed; the text is then unchanged.
   bool ParseParts(HeaderText& header, EntryParser& parser) {
     const std::span<char> text = header.bytes();
     if (text.empty() || text[0] != '{') return false;
@@ -177,8 +179,8 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     }
   }
 
-  // Where a comma stands between two entries, as it seems, and a part that begins at `begin` is large enough. The end of the
-  // text where there is none.
+  // The likely position of a comma between two entries, at least part_bytes_ after `begin`; the end
+  // of the text if there is none.
   std::size_t GuessEnd(std::span<const char> text, std::size_t begin) const {
     const std::string_view all(text.data(), text.size());
     for (std::size_t at = begin + std::min(part_bytes_, all.size() - begin); at < all.size();
@@ -191,7 +193,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     return all.size();
   }
 
-  // Declares the tensors of an object, which is all that the text holds.
+  // Declares the tensors of an object, which must be the whole text.
   Status Parse(std::string_view text, EntryParser& parser) {
     objects_.reserve(expected_);
     begins_.reserve(expected_);
@@ -257,7 +259,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     return {begins_[object], begins_[object] + objects_[object].components[0].bytes};
   }
 
-  // Puts objects into file order. Most writers list them so.
+  // Sorts objects by offset. Most writers have sorted them already.
   void SortByOffset() {
     const auto before = [&](std::size_t a, std::size_t b) {
       const Range first = RangeOf(a), second = RangeOf(b);
@@ -282,7 +284,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     begins_ = std::move(begins);
   }
 
-  // Checks that the ranges cover the data exactly, tied weights aside.
+  // Checks that the ranges cover the data exactly; tied weights share theirs.
   Status CheckCoverage() {
     SortByOffset();
     std::uint64_t at = 0;
@@ -318,7 +320,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
   std::shared_ptr<ByteSource> bytes_;
   std::size_t part_bytes_;
   std::uint64_t data_begin_ = 0, data_bytes_ = 0;
-  std::size_t expected_ = 0;           // the most entries there can be
+  std::size_t expected_ = 0;           // limit on the number of entries
   std::vector<std::uint64_t> begins_;  // by object, relative to data_begin_
 };
 

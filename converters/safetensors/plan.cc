@@ -1,4 +1,4 @@
-// zt.convert.safetensors — planning a file to be written.
+// zt.convert.safetensors — plans a safetensors file.
 module;
 
 #include "core/little_endian.h"
@@ -29,7 +29,7 @@ void AppendJson(std::string_view text, std::string& out) {
       out += '\\';
       out += c;
     } else if (code < 0x20) {
-      static constexpr std::string_view kShort = "btn_fr";  // 8 to 13; 11 has none
+      static constexpr std::string_view kShort = "btn_fr";  // 8 to 13; 11 has no short form
       if (code >= 8 && code <= 13 && code != 11) {
         out += '\\';
         out += kShort[code - 8];
@@ -45,7 +45,7 @@ void AppendJson(std::string_view text, std::string& out) {
   out += '"';
 }
 
-// The shape that the file states: that of a packed type counts its elements, not its bytes.
+// The shape for the header: for packed types in elements, not bytes.
 StatusOr<Shape> StatedShape(const Object& object, const DTypeRow& row) {
   const bool packed = row.bits < 8;
   const Component& data = object.components.front();
@@ -75,7 +75,7 @@ StatusOr<Shape> StatedShape(const Object& object, const DTypeRow& row) {
 
 struct Tensor {
   std::uint32_t object = 0;
-  std::size_t rank = 0;  // of its type in kDTypes
+  std::size_t rank = 0;  // index of its type in kDTypes
   Shape shape;
 };
 

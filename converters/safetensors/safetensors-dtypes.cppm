@@ -1,4 +1,4 @@
-// zt.convert.safetensors:dtypes — safetensors' element types, read and written. Internal.
+// zt.convert.safetensors:dtypes — the element types of safetensors. Internal.
 module zt.convert.safetensors:dtypes;
 
 import zt.std;
@@ -6,12 +6,13 @@ import zt.std;
 namespace zt::safetensors::internal {
 
 struct DTypeRow {
-  std::string_view tag;   // as safetensors spells it
-  std::string_view name;  // as we do
+  std::string_view tag;   // safetensors' name
+  std::string_view name;  // zTensor's name
   unsigned bits;
 };
 
-// In the reference library's order, which is the order of tensors in a file, backwards.
+// In the reference library's order. Its writer sorts the tensors of a file by the
+// reverse of this order.
 inline constexpr DTypeRow kDTypes[] = {
     {"BOOL", "bool", 8},
     {"F4", "f4_e2m1", 4},
@@ -37,7 +38,7 @@ inline constexpr DTypeRow kDTypes[] = {
     {"U64", "u64", 64},
 };
 
-// The attribute that holds the shape of a packed tensor.
+// The attribute with the logical shape of a packed tensor.
 inline constexpr std::string_view kLogicalShape = "logical_shape";
 
 }  // namespace zt::safetensors::internal

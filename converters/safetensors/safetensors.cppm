@@ -1,4 +1,5 @@
-// zt.convert.safetensors — safetensors files and sharded Hugging Face folders as TensorSource, and their layout.
+// zt.convert.safetensors — safetensors files and sharded Hugging Face folders as TensorSource;
+// plans safetensors files.
 export module zt.convert.safetensors;
 
 import zt.std;
@@ -12,54 +13,59 @@ export namespace zt {
 // The reference library's limit on the JSON header, in bytes.
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
 
-// True where `head` (the first 9 bytes or more) can begin a safetensors file: a header length within the limit and
-// JSON at byte 8.
+// True if `head` (at least 9 bytes) can begin a safetensors file: a header length within the limit,
+// and JSON at byte 8.
 bool LooksLikeSafetensors(std::span<const std::byte> head);
 
-// One file, or a pipe that delivers one. Every dtype of the reference library 0.8; `__metadata__` becomes the root
-// attributes. As the reference demands: no key twice, no overlap, no holes, nothing after the last tensor, sizes as
-// dtype and shape ask. Tensors with identical ranges are tied weights. F4 and F6 tensors become u8 whose shape counts
-// packed bytes, with the logical shape in the attribute `logical_shape`. Objects come in the order of their offsets.
-// Errors name the tensor, not the file.
+// Opens a file, or a pipe with the content of one. Supports every dtype of the reference library
+// 0.8; `__metadata__` becomes the root attributes. Validates as the reference library does: no
+// duplicate keys, no overlap, no holes, nothing after the last tensor, sizes that match dtype and
+// shape. Tensors with identical ranges are tied weights. F4 and F6 tensors become u8 with a shape
+// in packed bytes; the attribute `logical_shape` has the logical shape. Objects are sorted by
+// offset. Errors name the tensor, not the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
-// The same, with about this many bytes of the header parsed at once. OpenSafetensors takes a number with which what the parser
-// makes of them stays in a core's cache.
+// The same, parsing about this many bytes of the header at once. OpenSafetensors uses a size at
+// which the parser's working set stays in a core's cache.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsInParts(std::shared_ptr<ByteSource> bytes,
                                                                std::size_t part_bytes);
 
-// The shards of a folder, see OpenShards: with a *.safetensors.index.json, or every *.safetensors file.
+// Opens the shards of a folder (see OpenShards): those of its *.safetensors.index.json, else every
+// *.safetensors file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
                                                               const InputOptions& options = {});
 
-// The root attribute, an empty map, of a file whose `__metadata__` is there and empty.
+// The root attribute, an empty map, that marks a file whose `__metadata__` is present but empty.
 inline constexpr std::string_view kEmptyMetadata = "__metadata__";
 
-// The members of `__metadata__`: key and text.
+// The members of `__metadata__`.
 using SafetensorsMetadata = std::span<const std::pair<std::string, std::string>>;
 
-// Plans a safetensors file of these objects of `source`, with this `__metadata__`; nullopt for none. Tensors lie as the
-// reference writer orders them: by element type, widest first, then by name. Equal inputs give equal bytes. Fails with
-// kUnimplemented naming the tensor where safetensors cannot say it: formats other than dense, types it lacks.
+// Plans a safetensors file of these objects of `source`, with this `__metadata__`; nullopt for
+// none. Tensors are sorted as in the reference writer: by element type, widest first, then by name.
+// Equal inputs give equal bytes. kUnimplemented, naming the tensor, for formats other than dense,
+// and for element types that safetensors lacks.
 StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
                                      std::span<const std::uint32_t> objects,
                                      std::optional<SafetensorsMetadata> metadata);
 
 }  // namespace zt
 
-// Shared by the bodies. Exported for entries.cc, a plain unit: simdjson's header and the module zt.std cannot meet in one.
+// Shared by the implementation units. Exported for entries.cc, a plain unit, because simdjson's
+// header and the module zt.std cannot be used in the same unit.
 export namespace zt::safetensors::internal {
 
-// Bytes that simdjson may read behind the text. They hold zeros.
+// Bytes that simdjson may read behind the text. They must be zero.
 inline constexpr std::size_t kPadding = 64;
 
-// A tensor's entry in a header as it stands there. Views are valid during the call.
+// A tensor's entry in a header. Its views are valid during the call.
 struct Entry {
   std::string_view name, dtype;
   std::span<const std::uint64_t> shape;
   std::uint64_t begin = 0, end = 0;  // data_offsets
 };
 
-// Takes what a header holds, in its order. An error, to which the parser adds the tensor, ends the parsing.
+// Receives the members of a header, in their order. An error ends the parsing; the parser
+// adds the tensor's name.
 class EntryTaker {
  public:
   virtual ~EntryTaker() = default;
@@ -69,7 +75,7 @@ class EntryTaker {
 
 extern "C++" {
 
-// Parses headers, or parts of them, each an object with the members of the whole; keeps its memory from one to the next.
+// Parses headers, or parts of them that are objects themselves. Reuses its memory.
 class EntryParser {
  public:
   EntryParser();
@@ -77,9 +83,10 @@ class EntryParser {
   EntryParser(const EntryParser&) = delete;
   EntryParser& operator=(const EntryParser&) = delete;
 
-  // Hands every member of the object `text` to `taker`. Behind the text lie kPadding bytes that can be read.
+  // Passes every member of the object `text` to `taker`. kPadding readable bytes
+  // must follow the text.
   Status Parse(std::string_view text, EntryTaker& taker);
-  // `__metadata__` has been there; only once is allowed, in all parts together.
+  // True if `__metadata__` was found; a second one, in any part, is an error.
   bool has_metadata() const { return has_metadata_; }
   void ForgetMetadata() { has_metadata_ = false; }
 
@@ -89,7 +96,7 @@ class EntryParser {
   bool has_metadata_ = false;
 };
 
-// What is wrong with `text` as JSON, wherever in it.
+// The first JSON error anywhere in `text`; OK if it is valid.
 Status FindJsonFault(std::string_view text);
 
 }  // extern "C++"
