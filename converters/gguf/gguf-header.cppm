@@ -1,4 +1,4 @@
-// zt.convert.gguf:header — GGUF's header as a model: bytes to model to bytes, no I/O.
+// zt.convert.gguf:header — parses and encodes GGUF's header, without I/O.
 export module zt.convert.gguf:header;
 
 import zt.std;
@@ -6,24 +6,24 @@ import zt.core;
 
 export namespace zt {
 
-// A tensor type as GGUF numbers it. Plain types have one element a block.
+// A tensor type of GGUF. Plain types have one element per block.
 struct GgmlType {
-  std::uint32_t id;            // as in the file
+  std::uint32_t id;            // its number in the file
   std::string_view name;       // lower case: "f32", "q4_k"
   std::optional<DType> plain;  // set for plain types
-  std::uint32_t elems = 1;     // elements a block
-  std::uint32_t bytes = 0;     // bytes a block
+  std::uint32_t elems = 1;     // elements per block
+  std::uint32_t bytes = 0;     // bytes per block
 };
-// Fails with kUnimplemented on removed and unknown ids, naming them.
+// kUnimplemented for removed and unknown ids, naming them.
 StatusOr<GgmlType> FindGgmlType(std::uint32_t id);
 // The type with this lower-case name, if it can occur in a file.
 std::optional<GgmlType> FindGgmlType(std::string_view name);
 
-// GGUF's limit on dimensions.
+// GGUF's limit on the number of dimensions.
 inline constexpr std::uint32_t kGgufMaxDims = 4;
-// In bytes; it holds if the metadata has no key general.alignment.
+// In bytes; used if the metadata has no key general.alignment.
 inline constexpr std::uint64_t kGgufDefaultAlignment = 32;
-// A larger header cannot become a manifest (1 GiB at most), so it is refused.
+// Limit on the header: a larger one would not fit in a manifest (1 GiB at most).
 inline constexpr std::uint64_t kGgufMaxHeader = std::uint64_t{1} << 30;
 
 // A tensor's info in the header.
@@ -32,49 +32,54 @@ struct GgufTensor {
   GgmlType type;             // of its elements or blocks
   Shape shape;               // row-major: GGUF's dimensions reversed
   std::uint64_t offset = 0;  // from the start of the data section
-  std::uint64_t bytes = 0;  // as type and shape ask; up to the next tensor if the type is not known
-  Status unsupported = {};  // why the type is not known; such a tensor can be listed, but not read
+  // As type and shape require; for an unknown type, up to the next tensor.
+  std::uint64_t bytes = 0;
+  // Why the type is not supported. Such a tensor can be listed, but not read.
+  Status unsupported = {};
 };
 
-// Metadata is held as it goes into the attribute "gguf" of a .zt file. `kv` has one array for each pair, in the
-// file's order: [key, type, value]. Types are u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. Values:
+// Metadata in the form of the attribute "gguf" of a .zt file. `kv` has one array per pair, in
+// the file's order: [key, type, value]. Types are u8 i8 u16 i16 u32 i32 f32 bool string array
+// u64 i64 f64. Values:
 //   integers, bool  as they are
-//   f32, f64        a double; a NaN is its 4 or 8 bytes, little-endian, so that its payload survives
+//   f32, f64        a double; a NaN is its 4 or 8 bytes, little-endian, so that its payload
+//                   survives
 //   string, key     text; bytes if it is not UTF-8
-//   array           [element type, values]: a list, or, for u8, i8 and for more than 64 numbers, their
-//                   little-endian bytes; an array of arrays is a list of such pairs
+//   array           [element type, values]: a list, or, for u8, i8 and for more than 64 numbers,
+//                   their little-endian bytes; an array of arrays is a list of such pairs
 struct GgufHeader {
   std::uint32_t version = 3;   // 1, 2 or 3
-  bool big_endian = false;     // all numbers, of header and tensors
-  bool swapped_magic = false;  // "FUGG", as some converters to big-endian write
-  std::uint64_t alignment = kGgufDefaultAlignment;  // of every tensor, in bytes
-  // The first place for a tensor from `at` on.
+  bool big_endian = false;     // applies to all numbers, in header and tensors
+  bool swapped_magic = false;  // magic "FUGG", as some big-endian writers have it
+  std::uint64_t alignment = kGgufDefaultAlignment;  // of each tensor, in bytes
+  // The first aligned offset at or after `at`.
   inline std::uint64_t Align(std::uint64_t at) const {
     return (at + alignment - 1) / alignment * alignment;
   }
   Value::Array kv;                  // metadata, as above
   std::vector<GgufTensor> tensors;  // in the order of the header
-  std::uint64_t header_bytes = 0;   // magic to the last tensor's info, without padding
-  std::uint64_t data_offset = 0;    // where the data section starts
+  std::uint64_t header_bytes = 0;   // from the magic to the last tensor's info, without padding
+  std::uint64_t data_offset = 0;    // offset of the data section
 
-  std::optional<std::uint64_t> split_no;       // the key split.no: this shard's number, from 0
-  std::optional<std::uint64_t> split_count;    // the key split.count: shards in the set
-  std::optional<std::uint64_t> split_tensors;  // the key split.tensors.count: tensors in the set
+  std::optional<std::uint64_t> split_no;     // key split.no: number of this shard, from 0
+  std::optional<std::uint64_t> split_count;  // key split.count: number of shards in the set
+  // key split.tensors.count: number of tensors in the set
+  std::optional<std::uint64_t> split_tensors;
 };
 
-// Parses and checks the header of a file that begins with `head`. `file_bytes` is the file's size, nullopt if it is not
-// known yet. Returns nullopt if `head` ends before the header does: call again with more. Never allocates more than a
-// small multiple of head.size().
+// Parses and validates the header of a file that begins with `head`. `file_bytes` is the file's
+// size, nullopt if not yet known. Returns nullopt if the header continues behind `head`: call again
+// with more. Allocates at most a small multiple of head.size().
 //
-// A tensor whose type we do not know is not an error: see GgufTensor::unsupported. Errors (kDataLoss; kUnimplemented for
-// versions and types of metadata that we do not know) name the key or tensor: truncation, counts beyond the file's size,
-// duplicate or empty names, bad alignment, rows that are not whole blocks, sizes that overflow, tensors that overlap, are
-// misaligned or lie beyond the end.
+// A tensor of unknown type is no error: see GgufTensor::unsupported. Errors name the key or tensor:
+// kUnimplemented for unknown versions and metadata types; kDataLoss for truncation, counts beyond
+// the file's size, duplicate or empty names, bad alignment, rows that are not whole blocks, sizes
+// that overflow, and tensors that overlap, are misaligned or lie beyond the end.
 StatusOr<std::optional<GgufHeader>> ParseGgufHeader(std::span<const std::byte> head,
                                                     std::optional<std::uint64_t> file_bytes);
 
-// The bytes of `header`: magic to the last tensor's info, in its version and byte order. Fails with
-// kDataLoss if `kv` is not of the form above.
+// Encodes `header`, from the magic to the last tensor's info, in its version and byte order.
+// kDataLoss if `kv` does not have the form above.
 StatusOr<std::vector<std::byte>> EncodeGgufHeader(const GgufHeader& header);
 
 }  // namespace zt

@@ -1,4 +1,4 @@
-// zt.convert.gguf:model — what parser, encoder, source, the sets of shards and the plan of a file share. Internal.
+// zt.convert.gguf:model — shared by parser, encoder, source, split sets and plan. Internal.
 module zt.convert.gguf:model;
 
 import zt.std;
@@ -31,18 +31,19 @@ std::string_view KvName(KvType type);
 std::size_t KvWidth(KvType type);
 bool IsInteger(KvType type);
 
-// Whether an array of `count` numbers is held as their bytes rather than as a list.
+// True if an array of `count` numbers is stored as bytes rather than as a list.
 bool KeepAsBytes(KvType type, std::uint64_t count);
 
-// The value of a number or bool from its bytes, little-endian. A NaN is held as these bytes: neither CBOR nor a conversion
-// keeps its payload.
+// The value of a number or bool from its little-endian bytes. A NaN is stored as these bytes,
+// because neither CBOR nor a conversion would preserve its payload.
 Value LoadNumber(KvType type, std::span<const std::byte> little);
-// The inverse: the bytes as an integer. kDataLoss where `value` is of another kind or out of the type's range.
+// The inverse: the bytes as an integer. kDataLoss if `value` has another kind or is out
+// of the type's range.
 StatusOr<std::uint64_t> StoreNumber(KvType type, const Value& value);
 // Text, or bytes if it is not UTF-8.
 Value TextValue(std::string_view text);
 
-// Reads and parses the header of `bytes`; on a pipe the bytes after it are kept.
+// Reads and parses the header of `bytes`. Of a pipe, the bytes read behind it are kept.
 StatusOr<GgufHeader> ReadHeader(ByteSource& bytes);
 
 struct File {
@@ -50,25 +51,27 @@ struct File {
   GgufHeader header;
 };
 
-// A source over the files; `header.kv` of the first is the metadata. Of several files no offsets are recorded.
+// Makes a source over the files. Metadata is `header.kv` of the first. With several files, no
+// offsets are recorded.
 std::unique_ptr<TensorSource> MakeSource(std::vector<File> files,
                                          std::vector<std::string> warnings);
 
-// How the bytes of a type become those of the other byte order: in each unit of `unit` bytes the listed 2-byte fields
-// are swapped, or the unit as a whole if it is one element.
+// How a type's bytes are converted to the other byte order: in each unit of `unit` bytes,
+// the 2-byte fields at `at` are swapped; if `fields` is 0, the unit is one element and is
+// swapped as a whole.
 struct ByteOrder {
   std::uint32_t unit = 1;
-  std::uint32_t fields = 0;  // 0: the unit is one element; nothing is to be done if that is a byte
+  std::uint32_t fields = 0;  // number of fields
   std::array<std::uint32_t, 2> at = {};
 };
-// kUnimplemented for the block types of which it is not certain what writers of big-endian files do.
+// kUnimplemented for block types whose big-endian form is not certain.
 StatusOr<ByteOrder> ByteOrderOf(const GgmlType& type);
 // Swaps whole units, in place.
 void SwapUnits(const ByteOrder& order, std::span<std::byte> data);
 
-// The key of a metadata entry; null if the entry has none, or one that is not UTF-8.
+// The key of a metadata entry; null if it has none, or one that is not UTF-8.
 const std::string* KeyOf(const Value& entry);
-// True for the keys that say which shard of a set a file is.
+// True for the keys of a split set.
 bool IsSplitKey(const Value& entry);
 
 }  // namespace zt::gguf::internal

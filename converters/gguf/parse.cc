@@ -1,4 +1,4 @@
-// zt.convert.gguf:header — parsing, bounded by what the file can hold, and its exact inverse.
+// zt.convert.gguf:header — parser, with memory limited by the size of the file, and encoder.
 module;
 
 #include "core/little_endian.h"
@@ -18,10 +18,11 @@ namespace {
 
 constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;
 constexpr int kMaxArrayNesting = 8;
-// Arrays within arrays take twelve bytes of a file at least, and hundreds of memory. Nobody is known to write any.
+// Limit on nested arrays: an array within an array can take twelve bytes of a file, and hundreds of
+// bytes of memory. No known writer nests them.
 constexpr std::uint64_t kMaxNestedArrays = std::uint64_t{1} << 16;
 
-// Stops at the first error, or when `head` ends before the header does.
+// Stops at the first error, or at the end of `head`.
 class Parser {
  public:
   Parser(std::span<const std::byte> head, std::optional<std::uint64_t> file_bytes)
@@ -41,12 +42,13 @@ class Parser {
   }
   bool Fail(std::string_view what) { return Fail(InvalidData(what)); }
 
-  // Bytes that a header of this file may take.
+  // Limit on the bytes of this file's header.
   std::uint64_t Limit() const {
     return std::min(file_bytes_.value_or(kGgufMaxHeader), kGgufMaxHeader);
   }
 
-  // True if `head` has `count` more bytes. Otherwise the caller is to give more, or, if the file has no more, it fails.
+  // True if `head` has `count` more bytes. If not, the caller must supply more; it is an error if
+  // the file has no more.
   bool Need(std::uint64_t count) {
     if (count <= head_.size() - pos_) return true;
     const std::uint64_t limit = Limit();
@@ -61,7 +63,7 @@ class Parser {
     more_ = true;
     return false;
   }
-  // `count` items of at least `least` bytes each must fit into what is left of the file.
+  // Checks that `count` items of at least `least` bytes each fit into the remainder of the file.
   bool NeedItems(std::uint64_t count, std::uint64_t least, std::string_view what) {
     const auto bytes = CheckedMul(count, least);
     const std::uint64_t limit = Limit();
@@ -77,7 +79,7 @@ class Parser {
     return std::string(label_) + " " + Quote(name_) + ": ";
   }
 
-  // An unsigned integer of `width` bytes.
+  // Reads an unsigned integer of `width` bytes.
   template <typename T>
   bool Read(T* out, std::size_t width = sizeof(T)) {
     if (!Need(width)) return false;
@@ -95,7 +97,7 @@ class Parser {
     pos_ += length;
     return true;
   }
-  // Bytes of a count or length.
+  // Width of a count or length in bytes.
   std::size_t CountWidth() const { return out_.version == 1 ? 4 : 8; }
 
   bool Preamble();
@@ -115,7 +117,7 @@ class Parser {
   Status status_;
   GgufHeader out_;
   std::uint64_t tensor_count_ = 0, kv_count_ = 0, nested_arrays_ = 0;
-  std::string_view label_, name_;  // what is being read, for messages
+  std::string_view label_, name_;  // what is being parsed, for messages
 };
 
 bool Parser::Preamble() {
@@ -128,7 +130,7 @@ bool Parser::Preamble() {
   pos_ = 4;
   std::uint32_t version;
   if (!Read(&version)) return false;
-  // A version has always fitted 16 bits, so low bits of zero mean the other byte order.
+  // Versions are below 65536, so 16 zero bits at the low end mean the other byte order.
   if (version != 0 && (version & 0xffff) == 0) {
     out_.big_endian = true;
     version = __builtin_bswap32(version);
@@ -192,7 +194,7 @@ bool Parser::ReadArray(int depth, Value* out) {
     items = Value(std::move(bytes));
   } else {
     Value::Array list;
-    // Nested arrays may each claim as many more as the file could hold.
+    // Each nested array could claim as many elements as the file can hold, so reserve few.
     list.reserve(*type == KvType::kArray ? std::min<std::uint64_t>(count, 64) : count);
     for (std::uint64_t i = 0; i < count; ++i) {
       if (!ReadValue(*type, depth, &list.emplace_back())) return false;
@@ -216,7 +218,7 @@ bool Parser::ReadValue(KvType type, int depth, Value* out) {
   return true;
 }
 
-// Keeps what the rest of the parser and the split sets need to know.
+// Keeps the values that the parser and split sets need.
 bool Parser::Note(std::string_view key, KvType type, const Value& value) {
   const bool alignment = key == "general.alignment";
   std::optional<std::uint64_t>* split = key == "split.no"              ? &out_.split_no
@@ -334,7 +336,7 @@ bool Parser::Tensors() {
   return true;
 }
 
-// Every tensor must lie within the file, and no two over the same bytes.
+// Checks that every tensor lies within the file, and that no two overlap.
 bool Parser::Layout() {
   std::vector<GgufTensor*> order;
   order.reserve(out_.tensors.size());
@@ -360,7 +362,7 @@ bool Parser::Layout() {
       return Fail(TensorContext(order[i]->name) + " overlaps " + TensorContext(order[i - 1]->name));
     }
   }
-  // What a tensor of unknown type has at most, for listings.
+  // For listings: the size of a tensor of unknown type is at most the distance to the next tensor.
   std::uint64_t next = file_bytes_.value_or(0);
   next = next > out_.data_offset ? next - out_.data_offset : 0;
   for (std::size_t i = order.size(); i > 0; --i) {
@@ -405,7 +407,7 @@ class Encoder {
     out_.insert(out_.end(), bytes.begin(), bytes.end());
   }
 
-  // An integer of `width` bytes.
+  // Writes an integer of `width` bytes.
   void Put(std::uint64_t value, std::size_t width) {
     std::array<std::byte, 8> bytes;
     zt::internal::StoreLittle(value, width, bytes.data());

@@ -1,4 +1,4 @@
-// zt.convert.gguf — planning a file to be written, from the recorded header if there is one.
+// zt.convert.gguf — plans a GGUF file, from the recorded header if there is one.
 module;
 
 #include "core/name_table.h"
@@ -17,12 +17,12 @@ namespace zt {
 using namespace gguf::internal;
 namespace {
 
-// A recorded gap between tensors is kept up to this; a larger one is closed, so that attributes cannot ask for
-// a file of zeros.
+// Limit on a recorded gap between tensors; larger gaps are closed, so that an attribute cannot
+// demand a file full of zeros.
 constexpr std::uint64_t kMaxGap = std::uint64_t{1} << 20;
-constexpr std::size_t kMaxName = 64;  // GGUF's own limit, for names that do not come from a GGUF
+constexpr std::size_t kMaxName = 64;  // GGUF's own limit, for names from other formats
 
-// What the attribute "gguf" says.
+// The contents of the attribute "gguf".
 struct Record {
   GgufHeader header;
   struct Tensor {
@@ -45,14 +45,14 @@ const Value* FindKey(const Value::Array& kv, std::string_view key) {
   return nullptr;
 }
 
-// The value of an integer entry, if there is one.
+// The value of an integer key, or null.
 const std::uint64_t* FindCount(const Value::Array& kv, std::string_view key) {
   const Value* entry = FindKey(kv, key);
   return entry != nullptr && entry->AsArray()->size() == 3 ? (*entry->AsArray())[2].AsUint()
                                                            : nullptr;
 }
 
-// The alignment that a reader of the metadata takes.
+// The alignment that a reader derives from the metadata.
 std::uint64_t AlignmentOf(const Value::Array& kv) {
   const std::uint64_t* stated = FindCount(kv, "general.alignment");
   return stated == nullptr ? kGgufDefaultAlignment : *stated;
@@ -111,7 +111,7 @@ StatusOr<Record> ReadRecord(const Value& value) {
   return out;
 }
 
-// The type under which `object` is written; its shape and size must be whole blocks.
+// The type of `object` in the file. Its shape and size must be whole blocks.
 StatusOr<GgmlType> TypeOf(const Object& object) {
   if (object.components.size() != 1) {
     return Unsupported("format " + Quote(object.format) + " cannot be written to GGUF");
@@ -146,7 +146,7 @@ StatusOr<GgmlType> TypeOf(const Object& object) {
   return *type;
 }
 
-// Whether the recorded offsets can be used as they are: aligned, ascending without overlap or large gaps.
+// True if the recorded offsets can be kept: aligned, ascending, without overlap or large gaps.
 bool OffsetsHold(const GgufHeader& header, std::span<const std::size_t> order) {
   std::uint64_t end = 0;
   for (const std::size_t i : order) {
@@ -164,7 +164,7 @@ bool OffsetsHold(const GgufHeader& header, std::span<const std::size_t> order) {
   return true;
 }
 
-// llama.cpp's number for a file whose tensors are mostly of this type (general.file_type), if it has one.
+// llama.cpp's general.file_type for a file with mostly this type, if there is one.
 std::optional<std::uint64_t> FileTypeOf(std::string_view type) {
   if (type == "f32") return 0;
   if (type == "f16") return 1;
@@ -205,9 +205,9 @@ class GgufPlanner {
     return OkStatus();
   }
 
-  // First the recorded tensors in their order, then the others in the order given.
+  // Adds the recorded tensors in their order, then all others in the order given.
   Status AddTensors() {
-    // What has not been added yet.
+    // Objects not added yet.
     std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
     for (const std::uint32_t index : selected_) {
       if (!by_name.emplace(source_.objects()[index].name, index).second) {
@@ -242,19 +242,19 @@ class GgufPlanner {
     return OkStatus();
   }
 
-  // The keys of a split set stay only if they count the tensors that are written: without the others the file would
-  // be taken for one shard of several.
+  // Keeps the keys of a split set only if they count exactly the tensors that are written:
+  // otherwise readers would take the file for one shard of several.
   void DropSplitKeys() {
     const std::uint64_t* total = FindCount(header().kv, "split.tensors.count");
     if (total != nullptr && *total == header().tensors.size()) return;
     std::erase_if(header().kv, IsSplitKey);
   }
 
-  // A file whose blocks were dequantized is no longer of the type that its metadata names.
+  // Corrects general.file_type, which is wrong once blocks were dequantized.
   void UpdateFileType() {
     std::map<std::string_view, std::uint64_t> bytes;
     for (const GgufTensor& tensor : header().tensors) {
-      if (!tensor.type.plain) return;  // still a mixture, of which the metadata names the largest
+      if (!tensor.type.plain) return;  // still mixed: the recorded type remains valid
       bytes[tensor.type.name] += tensor.bytes;
     }
     const auto most = std::ranges::max_element(
@@ -270,7 +270,7 @@ class GgufPlanner {
     *at = Value(Value::Array{Value("general.file_type"), Value("u32"), Value(*type)});
   }
 
-  // Gives every tensor its offset: the recorded one if no tensor has changed.
+  // Assigns offsets: the recorded ones if no tensor has changed.
   Status PlaceTensors() {
     order_.resize(header().tensors.size());
     for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
@@ -306,7 +306,7 @@ class GgufPlanner {
     auto head = EncodeGgufHeader(header());
     if (!head.ok()) return Annotate(head.status(), "root attribute 'gguf'");
     std::vector<std::byte> encoded = *std::move(head);
-    header().kv = {};  // which may be large, and is parsed again below
+    header().kv = {};  // it may be large, and is parsed again below
     const std::uint64_t data = header().Align(encoded.size());
     std::uint64_t at = encoded.size();
     for (const std::size_t i : order_) {
@@ -322,7 +322,7 @@ class GgufPlanner {
       at = end;
     }
     layout_.bytes = header().Align(at);
-    // The padding after the last tensor may be missing; anything more was not kept.
+    // The padding after the last tensor may be absent; bytes beyond it were not kept.
     if (unchanged_ && record_.file_bytes && *record_.file_bytes >= at &&
         *record_.file_bytes <= layout_.bytes) {
       layout_.bytes = *record_.file_bytes;
@@ -341,7 +341,7 @@ class GgufPlanner {
     return OkStatus();
   }
 
-  // What is written must be what our own reader accepts, and takes for the same tensors.
+  // Checks that our own reader accepts the file, and reads the same tensors.
   Status CheckReadableAgain() {
     auto again = ParseGgufHeader(head_, layout_.bytes);
     Status status = again.status();
@@ -356,13 +356,13 @@ class GgufPlanner {
 
   const TensorSource& source_;
   const std::span<const std::uint32_t> selected_;
-  Record record_;                     // whose header becomes that of the new file
-  std::vector<std::uint32_t> which_;  // the object of each of the header's tensors
-  std::vector<std::size_t> order_;    // the header's tensors, as they lie in the file
+  Record record_;                     // its header becomes that of the new file
+  std::vector<std::uint32_t> which_;  // by tensor of the header: the object
+  std::vector<std::size_t> order_;    // indices of the header's tensors, sorted by offset
   std::vector<std::byte> head_;
   FileLayout layout_;
-  bool unchanged_ = false;  // the recorded tensors, of the same types, and no others
-  bool converted_ = false;  // a recorded tensor has another type than it had
+  bool unchanged_ = false;  // exactly the recorded tensors, with their types
+  bool converted_ = false;  // a recorded tensor has got another type
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// zt.convert.gguf — the source: declarations from headers, of one file or of the shards of a split set; the bytes of a
-// big-endian file are swapped.
+// zt.convert.gguf — the source: declares the tensors of a file or of the shards of a split set;
+// swaps the bytes of big-endian files.
 module;
 
 #include "core/name_table.h"
@@ -18,7 +18,7 @@ namespace zt {
 using namespace gguf::internal;
 namespace {
 
-// The type's name; a type that we do not know is called by its number.
+// The type's name; "type_" and the number for an unknown type.
 std::string NameOf(const GgufTensor& tensor) {
   if (tensor.unsupported.ok()) return std::string(tensor.type.name);
   return "type_" + std::to_string(tensor.type.id);
@@ -73,7 +73,7 @@ class GgufSource final : public TensorSource {
     ByteOrder swap;
   };
 
-  // Adds the tensor's object; how its bytes are swapped when they are read.
+  // Adds the tensor's object, and returns how its bytes have to be swapped.
   ByteOrder Declare(const GgufTensor& tensor, bool big_endian) {
     ByteOrder swap;
     Status readable = tensor.unsupported;
@@ -115,7 +115,7 @@ class GgufSource final : public TensorSource {
     }
   }
 
-  // The root attribute "gguf". Takes the first header's metadata.
+  // Makes the root attribute "gguf". Moves the first header's metadata.
   Value RecordOf(std::vector<File>& files) {
     GgufHeader& first = files.front().header;
     Value::Map record;
@@ -137,8 +137,8 @@ class GgufSource final : public TensorSource {
     record.emplace_back("tensors", Value(std::move(tensors)));
     const auto size = files.front().bytes->size();
     if (files.size() == 1 && size) {
-      // Said only where the file does not end with the padding of the last tensor, so that a pipe, whose size is not
-      // known, gives the same record.
+      // Recorded only if the file does not end with the padding of the last tensor, so that a pipe,
+      // whose size is unknown, gives the same record.
       if (*size != first.Align(end)) record.emplace_back("file_bytes", Value(*size));
       if (*size >= end && *size - end >= first.alignment) {
         warnings_.push_back(std::to_string(*size - end) +
@@ -187,13 +187,13 @@ namespace fs = std::filesystem;
 
 std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// The name of a shard, numbered from 1.
+// Parses the name of a shard, numbered from 1.
 std::optional<ShardName> NameOf(std::string_view path) {
   auto name = zt::ParseShardName(path, ".gguf");
   return name && name->part > 0 ? name : std::nullopt;
 }
 
-// The path of the shard `number` of the same set.
+// The path of shard `number` of the same set.
 std::string PathOf(const ShardName& name, std::uint64_t number) {
   std::string digits = std::to_string(number);
   const auto width = static_cast<std::size_t>(name.width);
@@ -203,7 +203,7 @@ std::string PathOf(const ShardName& name, std::uint64_t number) {
 
 bool IsShard(const GgufHeader& header) { return header.split_count.value_or(0) > 1; }
 
-// A single file with the split keys of a set it no longer belongs to has all the tensors they count.
+// True if a file with the keys of a split set has all tensors of the set itself.
 bool IsWhole(const GgufHeader& header) {
   return header.split_tensors && *header.split_tensors == header.tensors.size();
 }
@@ -239,7 +239,7 @@ StatusOr<std::unique_ptr<TensorSource>> Single(File file, InputOptions options) 
   return MakeSource(std::move(files), std::move(warnings));
 }
 
-// The shard `header` must be number `index` of a set like the first shard's.
+// Checks that `header` is shard `index` of the set to which the first shard belongs.
 Status CheckShard(const GgufHeader& header, std::uint64_t index, std::uint64_t count,
                   std::optional<std::uint64_t> total) {
   if (!header.split_count || *header.split_count != count) {
@@ -259,7 +259,7 @@ Status CheckShard(const GgufHeader& header, std::uint64_t index, std::uint64_t c
   return OkStatus();
 }
 
-// A part of the set that `given` names, which itself may lie anywhere.
+// Opens a shard of the set of `given`. `given` itself may lie in any folder.
 StatusOr<File> OpenPart(const std::string& path, const std::string& given,
                         const InputOptions& options) {
   const fs::path part(path);

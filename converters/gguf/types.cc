@@ -1,4 +1,4 @@
-// zt.convert.gguf — the numbers of ggml's tensor types, the types of metadata, and the byte order of both.
+// zt.convert.gguf — the tables of ggml's tensor types and of metadata types, and their byte order.
 module;
 
 #include "core/little_endian.h"
@@ -13,7 +13,7 @@ import :model;
 namespace zt {
 namespace {
 
-// Indexed by id; `removed` ids were once written to files and are no longer defined.
+// Indexed by id. `removed` ids occur in old files, and are no longer defined.
 struct Row {
   std::string_view name;
   std::optional<DType> plain = std::nullopt;
@@ -119,7 +119,7 @@ struct BlockFields {
   std::uint32_t fields;
   std::array<std::uint32_t, 2> at;
 };
-// The block types for which writers of big-endian files exist and every field's width is certain.
+// Block types with known writers of big-endian files, and fields of certain width.
 constexpr BlockFields kBlockFields[] = {
     {"q4_0", 1, {0}}, {"q8_0", 1, {0}}, {"q4_k", 2, {0, 2}}, {"q6_k", 1, {208}}};
 
