@@ -1,4 +1,4 @@
-// zt.convert.composite — finding and reading a checkpoint's quantization configuration.
+// zt.convert.composite — finds and reads a checkpoint's quantization configuration.
 module;
 
 #include "core/status_macros.h"
@@ -11,8 +11,8 @@ import zt.source;
 
 namespace zt {
 
-// The first of `members` that the JSON object `text` has, or the whole object if `members` is empty; nullopt where it has
-// none of them.
+// The first of `members` that the JSON object `text` has, or the whole object if `members` is
+// empty; nullopt if it has none of them.
 extern "C++" StatusOr<std::optional<Value::Map>> ParseQuantConfig(
     std::string_view text, std::span<const std::string_view> members);  // config_json.cc
 
@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
-// Reads the configuration from one file: the first of `members` that is there, or the whole file if `members` is empty.
+// Reads the configuration from one file: the first of `members` that exists, or the whole file if
+// `members` is empty.
 StatusOr<std::optional<Value::Map>> ReadConfig(const fs::path& path,
                                                std::span<const std::string_view> members) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(path.string()));
@@ -32,7 +33,7 @@ StatusOr<std::optional<Value::Map>> ReadConfig(const fs::path& path,
   return ParseQuantConfig(text, members);
 }
 
-// The folder that an input is or lies in.
+// The folder itself, or the folder of a file.
 fs::path FolderOf(const std::string& input) {
   fs::path folder = input;
   if (IsFolder(input)) {

@@ -1,5 +1,5 @@
-// zt.convert.composite — the JSON of a quantization configuration. A plain unit: simdjson's header and the module zt.std
-// cannot meet in one.
+// zt.convert.composite — parses the JSON of a quantization configuration. A plain unit, because
+// simdjson's header and the module zt.std cannot be used in the same unit.
 #include <simdjson.h>
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-// A manifest may nest to 64 levels, and the attribute itself lies three levels deep.
+// A manifest may have 64 levels of nesting; the attribute is at the third.
 constexpr int kMaxConfigDepth = 32;
 
 StatusOr<Value> ToValue(const dom::element& element, int depth);

@@ -1,4 +1,4 @@
-// zt.convert.composite — a checkpoint's quantized modules as one object each, and back.
+// zt.convert.composite — groups the tensors of quantized modules, and ungroups them.
 module;
 
 #include "core/name_table.h"
@@ -24,7 +24,7 @@ using composite::internal::SplitAnchor;
 using composite::internal::Tensors;
 using composite::internal::Text;
 
-// Serves the components of another source, which it owns, under objects of its own.
+// Serves the components of another source, which it owns, as other objects.
 class RegroupedSource final : public WrappedSource {
  public:
   explicit RegroupedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {
@@ -33,12 +33,12 @@ class RegroupedSource final : public WrappedSource {
     file_ = inner_->file({});
   }
 
-  // `components` says where each component of `object` is found in the inner source.
+  // Adds `object`. components[i] is its component i in the inner source.
   void Add(Object object, std::vector<ComponentId> components) {
     objects_.push_back(std::move(object));
     origin_.push_back(std::move(components));
   }
-  // An object of the inner source as it is.
+  // Adds an object of the inner source unchanged.
   void Keep(std::uint32_t object) {
     const auto count = static_cast<std::uint32_t>(inner_->objects()[object].components.size());
     std::vector<ComponentId> components;
@@ -76,7 +76,7 @@ Value SourceTensors(const Tensors& tensors, const Recipe& recipe) {
   return out;
 }
 
-// One module, with its name checked against the tensors that will stay.
+// Recognizes one module, and checks that its name is not that of a remaining tensor.
 StatusOr<Recipe> RecognizeNamed(const Declared& declared, const Tensors& tensors,
                                 const std::string& module, std::string_view anchor) {
   if (anchor != Anchor(declared.scheme)) {
@@ -87,10 +87,10 @@ StatusOr<Recipe> RecognizeNamed(const Declared& declared, const Tensors& tensors
   return Recognize(declared, tensors, module);
 }
 
-// At most this many modules that stay as they are have a warning of their own.
+// Limit on warnings about single modules.
 constexpr std::size_t kWarnings = 20;
 
-// The warning for a reason that holds for the whole checkpoint, which is given once.
+// The warning for a reason that applies to the whole checkpoint.
 std::string AllDense(std::string_view file, std::size_t modules, const std::string& first,
                      std::string_view why) {
   std::string out = std::to_string(modules) +
@@ -101,10 +101,10 @@ std::string AllDense(std::string_view file, std::size_t modules, const std::stri
   return out + std::string(why);
 }
 
-// The modules of a source that become groups, and why others do not.
+// The modules of a source that become groups, and warnings about all others.
 struct Recognized {
   std::vector<std::string> names;
-  std::vector<Recipe> recipes;                               // of each name
+  std::vector<Recipe> recipes;                               // by name
   std::unordered_map<std::uint32_t, std::size_t> member_of;  // source object -> recipe
   std::vector<std::string> warnings;
 };
@@ -131,7 +131,7 @@ StatusOr<Recognized> RecognizeAll(const Modules& modules, const Declared& declar
   return out;
 }
 
-// One module as an object of `grouped`.
+// Adds one module to `grouped`.
 void AddGroup(const Tensors& tensors, const std::string& name, Recipe& recipe,
               RegroupedSource& grouped) {
   Object object;
@@ -149,7 +149,7 @@ void AddGroup(const Tensors& tensors, const std::string& name, Recipe& recipe,
   grouped.Add(std::move(object), std::move(components));
 }
 
-// The source with each recognised module in the place of its first tensor.
+// The source with each recognized module at the position of its first tensor.
 std::unique_ptr<RegroupedSource> Regroup(std::unique_ptr<TensorSource> source,
                                          const Tensors& tensors, Recognized& recognized) {
   const std::size_t count = source->objects().size();
@@ -209,7 +209,7 @@ StatusOr<std::unique_ptr<TensorSource>> GroupQuantized(std::unique_ptr<TensorSou
 
 namespace {
 
-// The tensor that a component was, as its entry of source_tensors says.
+// The original tensor of a component, from its entry in source_tensors.
 StatusOr<Object> SourceTensor(const Component& component, const Value& entry) {
   const Value::Map* map = entry.AsMap();
   if (map == nullptr) return InvalidData("its entry is not a map");
@@ -231,7 +231,7 @@ StatusOr<Object> SourceTensor(const Component& component, const Value& entry) {
   }
   ZT_ASSIGN_OR_RETURN(Object tensor, DenseObject(*name, std::move(shape), component.element));
   ZT_RETURN_IF_ERROR(ValidateObject(tensor));
-  // A 1.1 file does not say how large a compressed component is; its entry does.
+  // The size of a compressed component is unknown in a 1.1 file, and taken from the entry.
   if (component.bytes != kUnknownSize && component.bytes != tensor.components[0].bytes) {
     return InvalidData("it has " + std::to_string(component.bytes) + " bytes, shape " +
                        ToString(tensor.shape) + " of its entry asks for " +
@@ -240,8 +240,8 @@ StatusOr<Object> SourceTensor(const Component& component, const Value& entry) {
   return tensor;
 }
 
-// A group that was renamed gives its tensors back under its own name: the entries keep the names that the checkpoint
-// had, so what they share, the module's old name, is replaced.
+// Renames the tensors of a renamed group: the entries have the names of the checkpoint, so their
+// common prefix, the module's old name, is replaced by the group's name.
 void Rename(const Object& group, std::vector<Object>& tensors) {
   std::string before;
   for (std::size_t c = 0; c < tensors.size(); ++c) {

@@ -1,4 +1,5 @@
-// zt.convert.composite:scheme — which scheme a checkpoint declares, and the modules of each by their tensors.
+// zt.convert.composite:scheme — finds out which scheme a checkpoint declares, and recognizes
+// modules of each scheme.
 module;
 
 #include "core/little_endian.h"
@@ -17,14 +18,15 @@ namespace {
 
 constexpr std::uint64_t kWordBits = 32;
 
-// ---- what the schemes share ----------------------------------------------------------------------------------
+// ---- shared by the schemes ----------------------------------------------------------------------
 
 // Collects a module's tensors.
 class Members {
  public:
   Members(const Tensors& tensors, const std::string& module) : tensors_(tensors), module_(module) {}
 
-  // The tensor `module` + `suffix` as component `role`: of one of `dtypes` and of rank `rank`.
+  // Adds the tensor `module` + `suffix` as component `role`; it must have one of
+  // `dtypes` and rank `rank`.
   StatusOr<const Object*> Need(std::string_view role, std::string_view suffix,
                                std::vector<DType> dtypes, std::size_t rank) {
     const std::string name = module_ + std::string(suffix);
@@ -65,7 +67,7 @@ class Members {
   Recipe recipe_;
 };
 
-// Scales are floats.
+// The dtypes of scales.
 std::vector<DType> FloatTypes() { return {DType::kF16, DType::kBF16, DType::kF32}; }
 
 Status RequireShape(const Object& tensor, const Shape& expected) {
@@ -144,7 +146,7 @@ std::optional<std::string> Text(const Value::Map& map, std::string_view key) {
 
 namespace {
 
-// ---- what a checkpoint declares ------------------------------------------------------------------------------
+// ---- the configuration --------------------------------------------------------------------------
 
 std::string Lower(std::string text) {
   for (char& c : text) {
@@ -153,7 +155,8 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// quantize_config.json and quant_config.json need not name their method: it shows in how they spell "bits".
+// quantize_config.json and quant_config.json may omit the method; the name of their member
+// for bits implies it.
 std::string Method(const Value::Map& config) {
   if (const auto method = Text(config, "quant_method")) return *method;
   if (FindMember(config, "w_bit") != nullptr) return "awq";
@@ -180,7 +183,7 @@ StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
   return Unsupported("quantization method " + Quote(method) + " is not supported");
 }
 
-// Nullopt where the entry is of a kind that is not grouped.
+// nullopt if the entry describes no grouped quantization.
 std::optional<Weights> ParseWeights(const Value::Map& map) {
   const auto bits = Integer(map, "num_bits");
   const auto strategy = Text(map, "strategy");
@@ -199,7 +202,7 @@ std::optional<Weights> ParseWeights(const Value::Map& map) {
   return weights;
 }
 
-// The weights of all config_groups, sorted, each once.
+// The weights of all config_groups, sorted, without duplicates.
 std::vector<Weights> ConfiguredWeights(const Value::Map& config) {
   std::vector<Weights> out;
   const Value* groups = FindMember(config, "config_groups");
@@ -216,9 +219,9 @@ std::vector<Weights> ConfiguredWeights(const Value::Map& config) {
   return out;
 }
 
-// ---- GPTQ and AWQ (GEMM): the same names, packed along different axes ------------------------------------------
+// ---- GPTQ and AWQ (GEMM): the same names, packed along different axes ---------------------------
 
-// Bits of one code, where `words` words hold `codes` codes without a gap.
+// Bits per code if `words` words hold `codes` codes without a gap.
 std::optional<std::uint64_t> BitsOf(std::uint64_t words, std::uint64_t codes) {
   const auto bits = CheckedMul(words, kWordBits);
   if (!bits || *bits % codes != 0) return std::nullopt;
@@ -230,11 +233,13 @@ Status OddPacking(const Object& packed, std::uint64_t codes) {
                      " cannot hold " + std::to_string(codes) + " codes a row");
 }
 
-// qweight i32 [in * bits / 32, out] packs along `in`, qzeros i32 [groups, out * bits / 32] along `out`, both from
-// the low bits up; scales [groups, out]; g_idx i32 [in], the group of each input where they are not consecutive.
+// qweight i32 [in * bits / 32, out] is packed along `in`, qzeros i32 [groups, out * bits / 32]
+// along `out`, both from the lowest bits up; scales [groups, out]; g_idx i32 [in]: the group of
+// each input, if groups are not consecutive.
 StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
                                const std::string& module) {
-  // GPTQModel writes `format`; AutoGPTQ writes one only for its newer kernels. "gptq" stores each zero point minus 1.
+  // GPTQModel writes `format`; AutoGPTQ only for its newer kernels. In "gptq" each stored zero
+  // point is 1 too small.
   auto format = Text(config, "checkpoint_format");
   if (!format) format = Text(config, "format");
   if (format && *format != "gptq" && *format != "gptq_v2") {
@@ -261,7 +266,7 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
     return Unsupported(std::to_string(*bits) + " bits are not supported, only 2, 3, 4 and 8");
   }
   ZT_RETURN_IF_ERROR(RequireBits(Integer(config, "bits"), *bits));
-  // 3-bit codes straddle words: 32 codes take 3 words.
+  // 3-bit codes cross word boundaries: 32 codes take 3 words.
   const std::uint64_t block = *bits == 3 ? 3 : 1;
   const auto in = CheckedMul(weight->shape[0] / block, kWordBits * block / *bits);
   if (weight->shape[0] % block != 0 || !in) {
@@ -290,8 +295,8 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
   return members.Finish({*in, out}, std::move(attributes));
 }
 
-// qweight i32 [in, out / 8] and qzeros i32 [groups, out / 8] pack along `out`, nibble i holding column
-// [0, 2, 4, 6, 1, 3, 5, 7][i] of eight; scales [groups, out].
+// qweight i32 [in, out / 8] and qzeros i32 [groups, out / 8] are packed along `out`: nibble i holds
+// column [0, 2, 4, 6, 1, 3, 5, 7][i] of eight. scales [groups, out].
 StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
                               const std::string& module) {
   Members members(tensors, module);
@@ -330,7 +335,7 @@ StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
 
 std::uint64_t CeilDiv(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
 
-// The two numbers that weight_shape holds: its data, not its shape.
+// Reads the two numbers in weight_shape, the tensor's data.
 StatusOr<Shape> ReadWeightShape(const Tensors& tensors, const Object& tensor) {
   ZT_RETURN_IF_ERROR(RequireShape(tensor, {2}));
   const ComponentId id{*tensors.Find(tensor.name), 0};
@@ -345,13 +350,13 @@ StatusOr<Shape> ReadWeightShape(const Tensors& tensors, const Object& tensor) {
   return shape;
 }
 
-// What a module's shapes say.
+// Properties of a module derived from its tensors' shapes.
 struct Shapes {
   std::uint64_t packed_columns = 0, in = 0, groups = 0;
   bool symmetric = false, act_order = false;
 };
 
-// The configuration's groups address modules by class and pattern; which one is meant shows in the shapes.
+// config_groups select modules by class and pattern; here the shapes decide which entry applies.
 StatusOr<Weights> FittingWeights(const Declared& declared, const Shapes& shapes) {
   std::optional<Weights> found;
   for (const Weights& each : declared.weights) {
@@ -369,8 +374,9 @@ StatusOr<Weights> FittingWeights(const Declared& declared, const Shapes& shapes)
       "no entry of the configuration's config_groups with 2, 4 or 8 bits fits the shapes");
 }
 
-// weight_packed i32 [out, ceil(in * bits / 32)] packs along `in` from the low bits up, weight_zero_point i32
-// [ceil(out * bits / 32), groups] along `out`; both hold code + 2^(bits - 1). weight_scale [out, groups].
+// weight_packed i32 [out, ceil(in * bits / 32)] is packed along `in`, from the lowest bits up;
+// weight_zero_point i32 [ceil(out * bits / 32), groups] along `out`. Both store code + 2^(bits -
+// 1). weight_scale [out, groups].
 StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors& tensors,
                                         const std::string& module) {
   Members members(tensors, module);
