@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostCodecs = 16;
 
-// Rows are only ever added, so that a lookup needs no lock.
+// Rows are only added, never removed, so lookups need no lock.
 struct Table {
   Table() {
     Put(Encoding::kZstd, compress::internal::ZstdCodec());
@@ -21,9 +21,9 @@ struct Table {
     codecs[row] = &codec;
     used = std::max<std::size_t>(used, row + 1);
   }
-  internal::Mutex mutex;  // held by whoever adds a row
+  internal::Mutex mutex;  // held while a row is added
   std::array<const Codec*, kMostCodecs> codecs{};
-  std::atomic<std::size_t> used = 1;  // rows, that of kRaw included
+  std::atomic<std::size_t> used = 1;  // number of rows, including kRaw
 };
 
 Table& TheTable() {

@@ -1,4 +1,4 @@
-// zt.compress — codecs: zstd, whose frames and seek table end a compressed component, and floats as byte planes.
+// zt.compress — codecs: zstd with a seek table, and floats as byte planes.
 export module zt.compress;
 
 import zt.std;
@@ -8,14 +8,15 @@ import zt.core;
 
 export namespace zt {
 
-// A compressed component is a stream in the zstd seekable format (contrib/seekable_format in zstd's sources):
-// frames of frame_bytes of content each (the last may be shorter), every one with its content size and checksum,
-// then one skippable frame that holds the seek table. Any zstd decoder reads it; ours reads it by frame.
+// A compressed component is a stream in the zstd seekable format (contrib/seekable_format in zstd's
+// sources): frames of frame_bytes of content each (the last may be shorter), every one with its
+// content size and checksum, then one skippable frame that holds the seek table. Any zstd decoder
+// reads it; ours reads it by frame.
 
-// kInvalidArgument where a field is out of its range, saying which.
+// kInvalidArgument if a field is out of range, naming it.
 Status Validate(const ZstdOptions& options);
 
-// The version of libzstd in use, "1.5.4". A literal.
+// The version of libzstd in use, "1.5.4". A string literal.
 std::string_view ZstdVersion();
 
 }  // namespace zt

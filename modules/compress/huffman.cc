@@ -1,5 +1,6 @@
-// huffman — lengths by package-merge, codes as zstd assigns them, the tree's description and the four streams (RFC 8878
-// §4.2); and back, by a table of what the bits stand for.
+// huffman — encoder: code lengths by package-merge, codes as zstd assigns them, the
+// tree's description and four streams (RFC 8878 §4.2). Decoder: a table of the bytes that
+// the next bits encode.
 #include "compress/huffman.h"
 
 #include <algorithm>
@@ -20,11 +21,12 @@ namespace {
 using kernel::kMostCodeBits;
 
 constexpr std::size_t kLeast = 4096, kMost = 128 << 10;
-constexpr unsigned kGreatest = 128;      // a tree is described directly up to this value
-constexpr std::size_t kMostValues = 96;  // the table of pairs has their square in entries
+constexpr unsigned kGreatest = 128;      // up to this value a tree can be described directly
+constexpr std::size_t kMostValues = 96;  // the table of pairs has kMostValues^2 entries
 constexpr std::size_t kStreams = 4;
-constexpr std::size_t kEnds = 2 * (kStreams - 1);  // bytes that tell where streams end
-// Where no more values than these may occur, a quarter of the block tells how often each does.
+// bytes of the jump table, which locates the streams
+constexpr std::size_t kEnds = 2 * (kStreams - 1);
+// If the range of values is smaller than this, a quarter of the block is counted as a sample.
 constexpr unsigned kNarrow = 48;
 constexpr std::size_t kSampled = 256;
 
@@ -33,7 +35,7 @@ struct Value {
   std::uint8_t byte;
 };
 
-// Every value that may occur, the rarest first. One that was not seen in a sample counts once.
+// All values that may occur, the rarest first. Values missing from a sample count once.
 std::vector<Value> Values(const std::uint8_t* in, std::size_t size) {
   std::uint8_t least, greatest;
   kernel::ByteRange(in, size, &least, &greatest);
@@ -53,9 +55,10 @@ std::vector<Value> Values(const std::uint8_t* in, std::size_t size) {
   return values;
 }
 
-// The lengths of the best codes of at most kMostCodeBits bits, as `values` are sorted: package-merge. In each round the
-// packages of the one before, two items of it each, are merged with the values; a value's length is the number of rounds
-// whose cheapest items, as many as the next round wants, contain it.
+// The optimal code lengths, limited to kMostCodeBits bits, in the order of `values`:
+// package-merge. Each round merges the values with packages, which are pairs of items of the
+// previous round. A value's length is the number of rounds in which it is among the cheapest items
+// that the next round uses.
 std::vector<std::uint8_t> Lengths(const std::vector<Value>& values) {
   const std::size_t n = values.size();
   std::array<std::vector<bool>, kMostCodeBits> is_value;
@@ -85,7 +88,8 @@ std::vector<std::uint8_t> Lengths(const std::vector<Value>& values) {
   return lengths;
 }
 
-// The codes as zstd assigns them: the longest ones first, from 0 on, and equally long ones in the order of their values.
+// The codes as zstd assigns them: longest first, from 0 up, codes of equal length in the
+// order of their values.
 std::array<std::uint32_t, kGreatest + 1> Codes(
     const std::array<std::uint8_t, kGreatest + 1>& lengths,
     const std::array<unsigned, kMostCodeBits + 2>& of_length, unsigned longest) {
@@ -135,7 +139,7 @@ std::span<const std::byte> LiteralsCoder::Code(std::span<const std::byte> block)
     }
   }
 
-  // Header of the literals, tree, where the streams end, streams, no sequences.
+  // Literals header, tree, jump table, streams, no sequences.
   const std::size_t header = block.size() < (1 << 14) ? 4 : 5;
   body_.resize(header + 1 + kGreatest + 6 + block.size() * kMostCodeBits / 8 + 64);
   std::uint8_t* out = body_.data() + header;
@@ -167,7 +171,7 @@ std::span<const std::byte> LiteralsCoder::Code(std::span<const std::byte> block)
   return std::as_bytes(std::span(body_)).first(static_cast<std::size_t>(out - body_.data()));
 }
 
-// ---- decoding --------------------------------------------------------------------------------------------------
+// ---- decoding -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -176,7 +180,7 @@ using kernel::kRunBytes;
 constexpr std::size_t kLeastDecoded = 256;
 constexpr unsigned kBitsAt = 48, kCountAt = 56;  // in a run
 
-// `run` with one more byte before its first, of which the code has `length` bits. A run that is full loses its last.
+// Prepends a byte, whose code has `length` bits, to `run`. A full run loses its last byte.
 std::uint64_t Before(std::uint64_t run, std::uint64_t byte, unsigned length,
                      std::span<const std::uint8_t> lengths) {
   constexpr std::uint64_t kBytes = (std::uint64_t{1} << kBitsAt) - 1;
@@ -193,7 +197,8 @@ std::uint64_t Before(std::uint64_t run, std::uint64_t byte, unsigned length,
 LiteralsDecoder::LiteralsDecoder() : table_(kernel::kRuns) {}
 
 std::size_t LiteralsDecoder::ReadLengths(std::span<const std::byte> tree) {
-  constexpr unsigned kDirect = 128;  // a head from here on: 4 bits for each weight but the last
+  // Values from here on: direct description, with 4 bits for each weight but the last.
+  constexpr unsigned kDirect = 128;
   lengths_.fill(0);
   if (tree.empty()) return 0;
   const auto head = static_cast<unsigned>(tree[0]);
@@ -210,7 +215,7 @@ std::size_t LiteralsDecoder::ReadLengths(std::span<const std::byte> tree) {
     if (weight == 1) ++lightest;
   }
   if (sum == 0) return 0;
-  // The last weight is what completes the sum to a power of two.
+  // The last weight is implied: it completes the sum to a power of two.
   const auto longest = static_cast<unsigned>(std::bit_width(sum));
   const std::uint32_t rest = (1u << longest) - sum;
   if (longest > kMostCodeBits || !std::has_single_bit(rest)) return 0;
@@ -223,10 +228,11 @@ std::size_t LiteralsDecoder::ReadLengths(std::span<const std::byte> tree) {
   return size;
 }
 
-// Each number of bits from those with fewer: behind a byte's code stands what the bits that are left stand for.
+// Entries for each number of bits extend entries for fewer bits: the bits after a byte's code
+// are looked up there.
 void LiteralsDecoder::FillTable() {
-  std::array<std::uint8_t, 256>
-      sorted;  // the longest codes first, and equally long ones by their bytes
+  // Longest codes first; codes of equal length in the order of their bytes.
+  std::array<std::uint8_t, 256> sorted;
   std::size_t codes = 0;
   for (unsigned length = kMostCodeBits; length > 0; --length) {
     for (std::size_t v = 0; v < 256; ++v) {
@@ -235,8 +241,8 @@ void LiteralsDecoder::FillTable() {
   }
   table_[0] = table_[1] = 0;
   for (unsigned bits = 1; bits <= kMostCodeBits; ++bits) {
-    std::uint64_t* at =
-        &table_[(std::size_t{2} << bits) - 1];  // the shortest code is the highest number
+    // The shortest codes are the highest numbers.
+    std::uint64_t* at = &table_[(std::size_t{2} << bits) - 1];
     std::uint64_t* const begin = &table_[std::size_t{1} << bits];
     for (std::size_t c = codes; c-- > 0 && lengths_[sorted[c]] <= bits;) {
       const unsigned length = lengths_[sorted[c]];
@@ -246,14 +252,14 @@ void LiteralsDecoder::FillTable() {
         at[1 + i] = Before(table_[count + i], sorted[c], length, lengths_);
       }
     }
-    std::fill(begin, at + 1, 0);  // these bits are no whole code
+    std::fill(begin, at + 1, 0);  // these bits contain no complete code
   }
 }
 
 bool LiteralsDecoder::Decode(std::span<const std::byte> body, const zstd::Literals& literals,
                              std::span<std::byte> out) {
   if (!literals.four_streams || out.size() < kLeastDecoded) return false;
-  const std::size_t end = body.size() - 1;  // what says that there are no sequences
+  const std::size_t end = body.size() - 1;  // before the byte that means no sequences
   const std::size_t tree = ReadLengths(body.first(end).subspan(literals.header));
   const std::size_t first = literals.header + tree + kEnds;
   if (tree == 0 || first >= end) return false;

@@ -1,4 +1,4 @@
-// huffman_kernel — plain loops, compiled for every target: shifts by a variable are fast from AVX2 on.
+// huffman_kernel — plain loops, compiled for every target: variable shifts are fast from AVX2 on.
 #include "compress/huffman_kernel.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ std::size_t RunPackCodes(const std::uint8_t* in, std::size_t count, const std::u
     held %= 8;
   };
   std::size_t left = count;
-  if (left % 2 != 0) {  // the last one alone, as the second of a pair without the first
+  if (left % 2 != 0) {  // an odd last byte: the second of a pair without a first
     const std::uint32_t pair = pairs[in[left - 1] | static_cast<unsigned>(in[left - 1]) << 8];
     const unsigned length = (pair >> 24) / 2;
     bits = pair & ((1u << length) - 1);
@@ -60,7 +60,7 @@ std::size_t RunPackCodes(const std::uint8_t* in, std::size_t count, const std::u
     add(left -= 2);
     flush();
   }
-  while (left > 0) {  // 7 bits at most are held, and 44 are added
+  while (left > 0) {  // at most 7 bits are pending, and up to 44 are added
     add(left - 2);
     add(left - 4);
     flush();
@@ -79,9 +79,9 @@ HWY_INLINE std::uint64_t LoadLittle(const std::uint8_t* in) {
   return std::endian::native == std::endian::big ? __builtin_bswap64(value) : value;
 }
 
-// A stream that is being read. `bits` has the next bits highest; below those that are left of the 8 bytes at `at` stands a
-// one, so that the zeros below it tell how many bits were taken. Bit 0 of `at` is thereby lost until the next Refill, which
-// leaves at least 56 bits.
+// The state of a stream. The next bits are the highest of `bits`. A one below the remaining bits of
+// the 8 bytes at `at` marks their end: the number of zeros below it is the number of bits taken.
+// The mark replaces bit 0 of `at` until the next Refill, after which at least 56 bits remain.
 struct Unpacker {
   const std::uint8_t* at;
   std::uint64_t bits;
@@ -92,7 +92,7 @@ struct Unpacker {
     at -= taken / 8;
     bits = (LoadLittle(at) | 1) << taken % 8;
   }
-  // Writes 8 bytes, the first of which are the run.
+  // Writes 8 bytes, which begin with the run.
   HWY_INLINE void Run(const std::uint64_t* table) {
     const std::uint64_t run = table[bits >> (64 - kMostCodeBits)];
     StoreLittle(run, out);
@@ -103,7 +103,7 @@ struct Unpacker {
 
 bool RunUnpackCodes(const CodeStream (&streams)[4], const std::uint64_t* runs,
                     const std::uint8_t* lengths) {
-  constexpr int kRunsOfRefill = 5;  // of 11 bits each, where 8 bits at most are taken before
+  constexpr int kRunsOfRefill = 5;  // of 11 bits each, after at most 8 bits already taken
   constexpr std::ptrdiff_t kRoom = (kRunsOfRefill - 1) * kRunBytes + 8, kBefore = 8;
   const std::uint64_t* const table = runs + (std::size_t{1} << kMostCodeBits);
   Unpacker unpackers[4];
@@ -111,7 +111,7 @@ bool RunUnpackCodes(const CodeStream (&streams)[4], const std::uint64_t* runs,
   for (int s = 0; s < 4; ++s) {
     const CodeStream& stream = streams[s];
     if (stream.begin >= stream.end || stream.end[-1] == 0) return false;
-    const int unused = std::countl_zero(stream.end[-1]) + 1;  // the highest one marks the end
+    const int unused = std::countl_zero(stream.end[-1]) + 1;  // the highest one bit marks the end
     unpackers[s] = {stream.end - 8, (LoadLittle(stream.end - 8) | 1) << unused, stream.out};
     out_end[s] = stream.out + stream.bytes;
   }
@@ -143,7 +143,8 @@ bool RunUnpackCodes(const CodeStream (&streams)[4], const std::uint64_t* runs,
       for (int i = 0; i < kRunsOfRefill; ++i) unpacker.Run(table);
       unpacker.Refill();
     }
-    // The last bytes one by one: neither may a run be written beyond them, nor bits be taken before the stream's begin.
+    // The last bytes one by one: a run could exceed the output, or take bits before
+    // the stream's begin.
     std::ptrdiff_t left =
         (unpacker.at - streams[s].begin) * 8 + 64 - std::countr_zero(unpacker.bits);
     while (unpacker.out != out_end[s]) {
@@ -174,7 +175,7 @@ void ByteRange(const std::uint8_t* in, std::size_t count, std::uint8_t* least,
   HWY_DYNAMIC_DISPATCH(RunByteRange)(in, count, least, greatest);
 }
 
-// Four tables, so that equal bytes that follow one another do not wait for each other's count.
+// Four tables, so that increments for equal adjacent bytes do not depend on each other.
 void CountBytes(const std::uint8_t* in, std::size_t count, std::size_t step,
                 std::uint32_t* counts) {
   constexpr std::size_t kLine = 64;

@@ -1,4 +1,5 @@
-// huffman_kernel — counting bytes, packing and unpacking their codes: the loops of the Huffman coder, for every CPU target.
+// huffman_kernel — counts bytes, packs and unpacks their codes: the loops of the Huffman coder,
+// for every CPU target.
 #pragma once
 
 #include <cstddef>
@@ -6,31 +7,35 @@
 
 namespace zt::kernel {
 
-// The codes of two bytes that follow one another, by the number first + 256 * second: the bits in the lower 24, that of
-// the first byte above, and how many they are in the upper 8.
+// The codes of two consecutive bytes, indexed by first + 256 * second: both codes in the lower 24
+// bits, that of the first byte above; their total length in the upper 8.
 inline constexpr std::size_t kPairCodes = 65536;
 // The longest code, in bits.
 inline constexpr unsigned kMostCodeBits = 11;
 
-// The least and the greatest of `count` bytes, of which there is at least one.
+// The minimum and maximum of `count` bytes; `count` must not be 0.
 void ByteRange(const std::uint8_t* in, std::size_t count, std::uint8_t* least,
                std::uint8_t* greatest);
 
-// Counts bytes: every line of 64 that begins at a multiple of `step`, itself a multiple of 64. counts[] is added to.
+// Counts the bytes in each line of 64 at a multiple of `step`, which is a multiple of
+// 64. Adds to counts[].
 void CountBytes(const std::uint8_t* in, std::size_t count, std::size_t step, std::uint32_t* counts);
 
-// Writes the codes of `count` bytes as a zstd decoder reads them, that is the last byte's first, and the bit that marks
-// the end. Returns the bytes written, at most count * kMostCodeBits / 8 + 1; some 8 more are overwritten.
+// Writes the codes of `count` bytes in the order of a zstd decoder, the last byte's code first, and
+// the bit that marks the end. Returns the number of bytes written, at most count * kMostCodeBits /
+// 8 + 1; may overwrite 8 more.
 std::size_t PackCodes(const std::uint8_t* in, std::size_t count, const std::uint32_t* pairs,
                       std::uint8_t* out);
 
-// What up to kMostCodeBits bits that come next stand for: for each number of bits b, 2^b entries from 2^b on, by the value
-// of the bits (the first bit is the highest). An entry has the bytes whose codes are complete within these bits, at most
-// kRunBytes of them, the first one lowest; in its bits 48 to 55 how many bits their codes take; above, how many bytes.
+// The bytes encoded in the next bits, for each number of bits up to kMostCodeBits: for b bits, 2^b
+// entries from 2^b on, indexed by the value of the bits (the first bit is the highest). An entry
+// has the bytes whose codes are complete within these bits, at most kRunBytes, the first one
+// lowest; in bits 48 to 55 the total length of their codes; above that, their number.
 inline constexpr std::size_t kRuns = std::size_t{2} << kMostCodeBits;
 inline constexpr std::size_t kRunBytes = 6;
 
-// One stream of codes, read from its end, and where its bytes go. At least 8 bytes can be read before `begin`.
+// One stream of codes, which is read from its end, and its output. At least 8 bytes before
+// `begin` must be readable.
 struct CodeStream {
   const std::uint8_t* begin;
   const std::uint8_t* end;
@@ -38,8 +43,8 @@ struct CodeStream {
   std::size_t bytes;
 };
 
-// Decodes four streams at once. `runs` has kRuns entries, `lengths` is the length of each byte's code in bits. False where
-// a stream does not end with its last byte's code.
+// Decodes four streams at once. `runs` has kRuns entries; `lengths` has the length of each byte's
+// code in bits. False if a stream does not end with the code of its last byte.
 bool UnpackCodes(const CodeStream (&streams)[4], const std::uint64_t* runs,
                  const std::uint8_t* lengths);
 

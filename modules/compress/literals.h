@@ -1,4 +1,5 @@
-// literals — blocks of a zstd frame that are literals and nothing else (RFC 8878 §3.1.1.2, §3.1.1.3.1).
+// literals — recognizes blocks of a zstd frame that consist of literals only (RFC 8878
+// §3.1.1.2, §3.1.1.3.1).
 #pragma once
 
 #include <cstddef>
@@ -11,18 +12,18 @@
 namespace zt::zstd {
 
 inline constexpr std::size_t kBlockHeaderBytes = 3;
-inline constexpr std::size_t kMaxBlockBytes = 128 << 10;  // of content
+inline constexpr std::size_t kMaxBlockBytes = 128 << 10;  // limit on content
 
 struct Literals {
-  std::size_t bytes = 0;  // of content
-  std::optional<std::byte>
-      repeated;  // all bytes are this one; else the literals are Huffman-coded, with their own tree
+  std::size_t bytes = 0;  // size of the content
+  // The value of all bytes; nothing if the literals are Huffman-coded, with a tree of their own.
+  std::optional<std::byte> repeated;
   std::size_t header = 0;  // bytes before the tree
   bool four_streams = false;
 };
 
-// What the body of a compressed block holds, if that is literals which need nothing of other blocks, and no sequences;
-// nullopt for all others. The coded bytes themselves are not looked at.
+// The literals in the body of a compressed block, if it has no sequences and depends on no other
+// block; nullopt for all other blocks. Does not validate the coded bytes.
 inline std::optional<Literals> FindLiterals(std::span<const std::byte> body) {
   constexpr unsigned kRepeated = 1, kHuffman = 2, kLongForm = 3;
   if (body.size() < 5 || body.back() != std::byte{0}) return std::nullopt;

@@ -1,5 +1,5 @@
-// zt.compress:planes — the row of byte planes in the table of codecs: zstd's frames and seek table, the content
-// transformed; frames are put together block by block.
+// zt.compress:planes — the codec of byte planes: zstd frames and seek table with transformed
+// content; assembles frames block by block.
 module;
 
 #define XXH_STATIC_LINKING_ONLY  // for a state on the stack
@@ -46,16 +46,17 @@ namespace {
 
 using zstd::kBlockHeaderBytes;
 constexpr std::size_t kBlock = zstd::kMaxBlockBytes;
-constexpr std::size_t kSmallBlock =
-    8 << 10;                           // where one value prevails: some blocks are nothing else
-constexpr std::size_t kSmallest = 64;  // zstd compresses no literals fewer than this
+// For planes in which one value prevails: small blocks are more likely to consist
+// of that value alone.
+constexpr std::size_t kSmallBlock = 8 << 10;
+constexpr std::size_t kSmallest = 64;  // zstd does not compress fewer literals
 
 enum BlockType : unsigned { kRawBlock = 0, kCompressedBlock = 2 };
 
 const std::uint8_t* Octets(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
 std::uint8_t* Octets(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
 
-// Writes at a place that moves on. The caller has seen to it that there is room (PlanesFrameBound).
+// A cursor for writing. The caller has reserved enough room (PlanesFrameBound).
 struct Out {
   std::byte* at;
 
@@ -72,7 +73,8 @@ struct Out {
   }
 };
 
-// Magic number, and the content's size in as few bytes as there are forms for. The window is the content.
+// Writes the magic number, and the content's size in the smallest form. The window
+// is the whole content.
 void FrameHeader(std::size_t content, Out& out) {
   out.Little(ZSTD_MAGICNUMBER, 4);
   constexpr unsigned kSingleSegment = 0x20, kChecksum = 0x04;
@@ -81,8 +83,9 @@ void FrameHeader(std::size_t content, Out& out) {
   out.Little(form == 1 ? content - 256 : content, std::size_t{1} << form);
 }
 
-// How often two bytes of the block are equal, in 1/256 of how often those of noise are: 256 for noise, 65536 where all
-// are equal. Of a sample, a line of 64 in each 2 KiB; whole numbers, so that it is the same everywhere.
+// The probability that two bytes of the block are equal, in units of 1/256 of that of noise: 256
+// for noise, 65536 if all bytes are equal. Samples a line of 64 bytes in each 2 KiB; integer
+// arithmetic, so that the result is the same on any machine.
 std::uint64_t Collisions(std::span<const std::byte> block) {
   constexpr std::size_t kLine = 64, kEach = 2048;
   std::array<std::array<std::uint32_t, 256>, 2> counts{};
@@ -102,9 +105,9 @@ std::uint64_t Collisions(std::span<const std::byte> block) {
   return sampled == 0 ? 65536 : pairs * 65536 / (sampled * (sampled - 1));
 }
 
-// From here on a byte value is worth a shorter code: noise is 256, and mantissas of weights reach 270.
+// From here on coding pays: noise has 256, and mantissas of weights reach 270.
 constexpr std::uint64_t kWorthCoding = 320;
-// One value makes up most of the block: three quarters, where the others are few.
+// From here on one value makes up most of the block: three quarters, if other values are rare.
 constexpr std::uint64_t kOnePrevails = 36864;
 
 bool OneValue(std::span<const std::byte> block) {
@@ -113,28 +116,30 @@ bool OneValue(std::span<const std::byte> block) {
 
 using CContext = std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)>;
 
-// What is kept from frame to frame.
+// State reused from frame to frame.
 struct Worker {
   Worker() : context(ZSTD_createCCtx(), &ZSTD_freeCCtx), frame(ZSTD_compressBound(kBlock)) {
     if (context == nullptr) return;
     const auto set = [&](ZSTD_cParameter parameter, int value) {
       return !ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), parameter, value));
     };
-    // As ZstdOptions::huffman: no search, literals coded. Header and checksum are thrown away.
+    // As ZstdOptions::huffman: no match search, Huffman-coded literals. Header and
+    // checksum are discarded.
     const bool ok = set(ZSTD_c_contentSizeFlag, 0) && set(ZSTD_c_checksumFlag, 0) &&
                     set(ZSTD_c_compressionLevel, ZSTD_minCLevel()) &&
                     set(ZSTD_c_literalCompressionMode, ZSTD_ps_enable);
     if (!ok) context.reset();
   }
 
-  // The block Huffman-coded: the body of a compressed block, or nothing where it does not shrink by a 32nd.
+  // Huffman-codes the block: returns the body of a compressed block, or nothing unless it
+  // shrinks by at least 1/32.
   std::span<const std::byte> Coded(std::span<const std::byte> block) {
     std::span<const std::byte> body = few_values.Code(block);
     if (body.empty()) body = CodedByZstd(block);
     return body.size() + block.size() / 32 < block.size() ? body : std::span<const std::byte>();
   }
 
-  // What zstd makes of the block: the body of a compressed block of literals, or nothing.
+  // The same with zstd: the body of a compressed block of literals, or nothing.
   std::span<const std::byte> CodedByZstd(std::span<const std::byte> block) {
     const std::size_t size =
         ZSTD_compress2(context.get(), frame.data(), frame.size(), block.data(), block.size());
@@ -151,15 +156,15 @@ struct Worker {
 
   CContext context;
   compress_huffman::LiteralsCoder few_values;
-  std::vector<std::byte> frame;   // one block, as zstd gives it
-  std::vector<std::byte> planes;  // of one group
+  std::vector<std::byte> frame;   // one block, as encoded by zstd
+  std::vector<std::byte> planes;  // planes of one group
 };
 
 void PutBlock(Worker& worker, std::span<const std::byte> block, bool last, Out& out) {
   if (block.size() >= kSmallest) {
     if (OneValue(block)) {
-      // Literals of one repeated value. A block of type RLE would be a byte or four shorter, but decoders before 1.4.4
-      // refuse a frame that begins with one.
+      // Literals of one repeated value. An RLE block would be up to four bytes shorter, but
+      // decoders before 1.4.4 refuse a frame that begins with one.
       constexpr unsigned kRepeated = 1, kLongForm = 3, kNoSequences = 0;
       out.BlockHeader(kCompressedBlock, 5, last);
       out.Little(block.size() << 4 | kLongForm << 2 | kRepeated, 3);
@@ -223,8 +228,8 @@ std::size_t PlanesFrameBound(std::size_t content, const CodecParameters& layout)
 
 namespace {
 
-// Writes one frame after another, each of one chunk in planes. What becomes of a plane is decided from its own bytes: one
-// value is stored once, noise as it is, all else Huffman-coded. Contexts are pooled.
+// Encodes each frame from one chunk, split into planes. Each plane is encoded by its own content: a
+// single value is stored once, noise is stored raw, all else is Huffman-coded. Contexts are pooled.
 class PlanesEncoder final : public FrameEncoder {
  public:
   StatusOr<std::size_t> Encode(const CodecParameters& layout, std::span<const std::byte> in,
@@ -266,12 +271,13 @@ class PlanesEncoder final : public FrameEncoder {
   mutable zt::internal::Idle<std::unique_ptr<Worker>> workers_;
 };
 
-// Elements of a group: each of its planes is a zstd block of the largest size.
+// Elements of a group: each plane of a full group is a zstd block of the maximum size.
 constexpr std::uint64_t kGroupElements = 128 << 10;
-// Chunks are whole multiples of this many elements, and so of the blocks of every ggml type.
+// Chunks are multiples of this many elements, and so of the blocks of all ggml types.
 constexpr std::uint64_t kLeastElements = 256;
 
-// Group by group: chunks are whole groups, so that only the stream's last one may be shorter.
+// Decodes group by group: chunks are whole groups, so only the last group of the
+// stream may be shorter.
 class PlanesStream final : public StreamDecoder {
  public:
   PlanesStream(const CodecParameters& parameters, StreamReader read, std::uint64_t stream_bytes,
@@ -305,8 +311,8 @@ class PlanesStream final : public StreamDecoder {
   Status Finish() override { return stream_->Finish(); }
 
  private:
-  // No further than the declared content: how long a group is decides where its planes begin, and Finish of the stream
-  // finds what lies behind.
+  // Reads at most the declared content: the size of the last group determines where its planes
+  // begin. Finish of the inner stream reports any excess.
   Status NextGroup() {
     planes_.resize(std::min<std::uint64_t>(parameters_.group, left_));
     position_ = 0;
@@ -319,9 +325,9 @@ class PlanesStream final : public StreamDecoder {
   }
 
   CodecParameters parameters_;
-  std::uint64_t left_;  // of the content; kUnknownSize never runs out
+  std::uint64_t left_;  // remaining content; kUnknownSize never reaches 0
   std::unique_ptr<StreamDecoder> stream_;
-  std::vector<std::byte> planes_, elements_;  // of the group under way
+  std::vector<std::byte> planes_, elements_;  // of the current group
   std::size_t position_ = 0;                  // in elements_
 };
 
@@ -343,7 +349,7 @@ class Planes final : public SeekableZstd {
     return parameters;
   }
 
-  // Of what Parameters gives: no frame of it has more blocks.
+  // For the results of Parameters: no other has frames of more blocks.
   std::size_t Bound(std::size_t content) const override {
     CodecParameters smallest;
     smallest.width = 8;

@@ -1,4 +1,5 @@
-// zt.compress:planes — frames of byte planes decoded block by block, and merged while they are in the cache.
+// zt.compress:planes — decodes frames of byte planes block by block, and merges planes while
+// they are in the cache.
 module;
 
 #define XXH_STATIC_LINKING_ONLY  // for a state on the stack
@@ -27,24 +28,24 @@ constexpr std::size_t kChecksumBytes = 4;
 constexpr std::size_t kSpare = 2 * zstd::kMaxBlockBytes + 256;
 enum BlockType : unsigned { kRawBlock = 0, kRepeatedBlock = 1, kCompressedBlock = 2 };
 
-// What one thread decodes with.
+// State of a decoding thread.
 struct Worker {
   std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context{ZSTD_createDCtx(),
                                                                   &ZSTD_freeDCtx};
   compress_huffman::LiteralsDecoder literals;
-  std::vector<std::byte> alone;   // a block as a frame of its own
-  std::vector<std::byte> planes;  // of one group, where they are not merged from the input
+  std::vector<std::byte> alone;   // a block, as a frame of its own
+  std::vector<std::byte> planes;  // planes of one group that are not read from the input
 };
 
-// Decodes one frame whose blocks do not depend on each other, as the encoder writes them. Whatever it does not
-// know it leaves to zstd's own decoder, and so it does what is damaged.
+// Decodes one frame of independent blocks, as our encoder writes them. Fails on all others, and on
+// damaged frames, which zstd's own decoder then handles.
 class FrameMerger {
  public:
   FrameMerger(Worker& worker, std::span<const std::byte> in, std::span<std::byte> out,
               const CodecParameters& layout)
       : worker_(worker), in_(in), out_(out), layout_(layout) {}
 
-  // True where all of `in` was one such frame, of out.size() bytes, and its checksum is right.
+  // True if all of `in` was one such frame, of out.size() bytes, with a correct checksum.
   bool Run() {
     ZSTD_frameHeader header;
     if (ZSTD_getFrameHeader(&header, in_.data(), in_.size()) != 0 ||
@@ -80,7 +81,8 @@ class FrameMerger {
     return true;
   }
 
-  // Where the plane's bytes are: `room`, or the input where a raw block holds all of them. Null on what is unknown.
+  // The bytes of the next plane: in `room`, or in the input if a single raw block holds it. Null if
+  // a block is unknown.
   const std::byte* Plane(std::span<std::byte> room) {
     for (std::size_t done = 0; done < room.size();) {
       if (last_ || in_.size() - at_ < zstd::kBlockHeaderBytes) return nullptr;
@@ -115,13 +117,14 @@ class FrameMerger {
       } else {
         return nullptr;
       }
-      if (content == 0) return nullptr;  // not of ours; would not end
+      if (content == 0) return nullptr;  // not written by our encoder; the loop would not end
       done += content;
     }
     return room.data();
   }
 
-  // Lets zstd decode a block as the only one of a frame: magic, a header with the content's size, the block.
+  // Decodes a block with zstd as the only block of a frame: magic, a header with the
+  // content's size, the block.
   bool Literals(std::span<const std::byte> body, std::span<std::byte> out) {
     constexpr std::size_t kHeader = 4 + 1 + 4;
     constexpr std::byte kFourByteSizeOneSegment{0xa0};
@@ -134,7 +137,8 @@ class FrameMerger {
     zt::internal::StoreLittle(body.size() << 3 | kCompressedBlock << 1 | 1, zstd::kBlockHeaderBytes,
                               &frame[kHeader]);
     std::memcpy(&frame[kHeader + zstd::kBlockHeaderBytes], body.data(), body.size());
-    // What follows in `planes` is not decoded yet: with room to spare zstd copies literals once instead of twice.
+    // Offers zstd more room than needed, as with it zstd copies literals once instead of twice. The
+    // rest of `planes` is not decoded yet.
     const auto room =
         static_cast<std::size_t>(worker_.planes.data() + worker_.planes.size() - out.data());
     return ZSTD_decompressDCtx(worker_.context.get(), out.data(), room, frame.data(), bytes) ==
@@ -145,8 +149,8 @@ class FrameMerger {
   const std::span<const std::byte> in_;
   const std::span<std::byte> out_;
   const CodecParameters& layout_;
-  std::size_t at_ = 0;  // in in_
-  bool last_ = false;   // whether the frame's last block was read
+  std::size_t at_ = 0;  // offset in in_
+  bool last_ = false;   // the frame's last block was read
   XXH64_state_t sum_;
 };
 

@@ -1,4 +1,4 @@
-// planes_kernel — Highway vectors of bytes, so the order of bytes in the host's numbers plays no part.
+// planes_kernel — Highway vectors of bytes, independent of the host's byte order.
 #include "compress/planes_kernel.h"
 
 #include <cstddef>
@@ -19,12 +19,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kLine = 64;  // bytes of a cache line
 
-// One element at a time: what is left of a group behind the vectors.
+// One element at a time: the remainder of a group after the vectors.
 template <std::size_t kWidth, bool kRotate>
 HWY_INLINE void SplitElements(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                               std::size_t first, std::size_t count) {
   for (std::size_t i = first; i < count; ++i) {
-    unsigned below = kRotate ? in[i * kWidth + kWidth - 1] : 0u;  // whose highest bit comes in
+    unsigned below = kRotate ? in[i * kWidth + kWidth - 1] : 0u;  // its highest bit is shifted in
     for (std::size_t b = 0; b < kWidth; ++b) {
       const unsigned byte = in[i * kWidth + b];
       const unsigned placed = kRotate ? byte << 1 | below >> 7 : byte;
@@ -38,7 +38,7 @@ template <std::size_t kWidth, bool kRotate>
 HWY_INLINE void MergeElements(const std::uint8_t* const* in, std::uint8_t* HWY_RESTRICT out,
                               std::size_t first, std::size_t count) {
   for (std::size_t i = first; i < count; ++i) {
-    unsigned above = kRotate ? in[kWidth - 1][i] : 0u;  // whose lowest bit comes in
+    unsigned above = kRotate ? in[kWidth - 1][i] : 0u;  // its lowest bit is shifted in
     for (std::size_t b = kWidth; b-- > 0;) {
       const unsigned byte = in[kWidth - 1 - b][i];
       const unsigned placed = kRotate ? byte >> 1 | above << 7 : byte;
@@ -58,8 +58,9 @@ HWY_INLINE void Put(D d, V v, std::uint8_t* out) {
   }
 }
 
-// kWidth vectors of elements become kWidth vectors of bytes, a[b] of byte b (0 is the least significant). Each round
-// sorts by one more bit of the byte's number, the lowest first.
+// Turns kWidth vectors of elements into kWidth vectors of bytes: a[b] has byte b of each
+// element (0 is the least significant). Each round sorts by one more bit of the byte's
+// index, the lowest first.
 template <std::size_t kWidth, class D, class V>
 HWY_INLINE void Deinterleave(D d, V (&a)[kWidth]) {
   V b[kWidth];
@@ -82,7 +83,7 @@ HWY_INLINE std::size_t SplitVectors(const std::uint8_t* HWY_RESTRICT in,
   using V = hn::Vec<decltype(d)>;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
-  // A line of each plane at a time, so that streamed lines leave whole.
+  // A cache line of each plane at a time, so that streamed lines are written whole.
   for (; i + kLine <= count; i += kLine) {
     for (std::size_t j = i; j < i + kLine; j += lanes) {
       V a[kWidth];
@@ -92,8 +93,8 @@ HWY_INLINE std::size_t SplitVectors(const std::uint8_t* HWY_RESTRICT in,
       V below = a[kWidth - 1];
       HWY_UNROLL(8)
       for (std::size_t b = 0; b < kWidth; ++b) {
-        if (j == i)
-          PrefetchAhead(in + i * kWidth + b * kLine);  // between the stores, not in a burst
+        // Between the stores, not in a burst.
+        if (j == i) PrefetchAhead(in + i * kWidth + b * kLine);
         V placed = a[b];
         if constexpr (kRotate) placed = hn::Or(hn::Add(placed, placed), hn::ShiftRight<7>(below));
         Put<kStreamed>(d, placed, out + (kWidth - 1 - b) * count + j);
@@ -104,7 +105,7 @@ HWY_INLINE std::size_t SplitVectors(const std::uint8_t* HWY_RESTRICT in,
   return i;
 }
 
-// Rotates elements right by one bit, given as vectors of each of their bytes.
+// Rotates elements right by one bit; a[b] has byte b of each.
 template <std::size_t kWidth, class D, class V>
 HWY_INLINE void RotateRight(D d, V (&a)[kWidth]) {
   const V top = hn::Set(d, std::uint8_t{0x80});
@@ -116,7 +117,8 @@ HWY_INLINE void RotateRight(D d, V (&a)[kWidth]) {
   }
 }
 
-// Deinterleave backwards, in each block of 16 bytes: a[k] then holds a k-th part of the elements of its block.
+// The inverse of Deinterleave, in each block of 16 bytes: a[k] then has the k-th part of the
+// elements of its block.
 template <std::size_t kWidth, class D, class V>
 HWY_INLINE void Interleave(D d, V (&a)[kWidth]) {
   V b[kWidth];
@@ -132,19 +134,20 @@ HWY_INLINE void Interleave(D d, V (&a)[kWidth]) {
   }
 }
 
-// The way back, in vectors of up to 32 bytes: interleaving works in blocks of 16, and with two of them only the halves of
-// neighbouring results have to be joined.
+// The inverse, in vectors of up to 32 bytes: interleaving works in blocks of 16, and with two
+// blocks only the halves of neighbouring results have to be combined.
 template <std::size_t kWidth, bool kRotate, bool kStreamed>
 HWY_INLINE std::size_t MergeVectors(const std::uint8_t* const* in, std::uint8_t* HWY_RESTRICT out,
                                     std::size_t count) {
-  // Clang joins the two halves of an element of two bytes into one store, and forgets that it was to be streamed.
+  // Clang combines the two halves of a two-byte element into one store, and then
+  // does not stream it.
   const hn::CappedTag<std::uint8_t, kStreamed && kWidth == 2 ? 16 : 32> d;
   using V = hn::Vec<decltype(d)>;
   const std::size_t lanes = hn::Lanes(d);
   const std::uint8_t* HWY_RESTRICT plane[kWidth];
   for (std::size_t p = 0; p < kWidth; ++p) plane[p] = in[p];
   std::size_t i = 0;
-  // A line of each plane at a time, asked for once.
+  // A cache line of each plane at a time, with one prefetch.
   for (; i + kLine <= count; i += kLine) {
     for (std::size_t p = 0; p < kWidth; ++p) PrefetchAhead(plane[p] + i);
     for (std::size_t j = i; j < i + kLine; j += lanes) {

@@ -1,4 +1,4 @@
-// zt.compress — the row of zstd in the table of codecs: frames and the seek table behind them, out and in.
+// zt.compress — the zstd codec: encodes and decodes frames and the seek table.
 module;
 
 #define ZSTD_STATIC_LINKING_ONLY
@@ -60,13 +60,13 @@ class ZstdEncoder final : public FrameEncoder {
     const auto set = [&](ZSTD_cParameter parameter, int value) {
       return !ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), parameter, value));
     };
-    // Left to itself zstd chooses the match finder of levels 5 to 12 by the instructions of the machine, and with it
-    // the bytes of small frames.
+    // By default zstd chooses the match finder of levels 5 to 12 by the processor's instructions,
+    // and with it the bytes of small frames.
     bool ok = set(ZSTD_c_contentSizeFlag, 1) && set(ZSTD_c_checksumFlag, 1) &&
               set(ZSTD_c_useRowMatchFinder, ZSTD_ps_enable);
     if (options_.huffman) {
-      // The fastest match finder there is, told to search next to nothing, with literal compression forced on
-      // (negative levels store literals raw): what remains is the entropy stage.
+      // The fastest match finder, at the least effort, with literal compression forced on (negative
+      // levels store literals raw): only the entropy stage remains.
       ok = ok && set(ZSTD_c_compressionLevel, ZSTD_minCLevel()) &&
            set(ZSTD_c_literalCompressionMode, ZSTD_ps_enable);
     } else {
@@ -105,7 +105,8 @@ void Put32(std::vector<std::byte>& out, std::uint32_t value) {
 
 }  // namespace
 
-// An RLE block of 4 bytes yields the largest block, 128 KiB: no zstd stream expands by more.
+// An RLE block takes 4 bytes and decodes to the maximum block size, 128 KiB: no zstd
+// stream expands more.
 std::uint64_t SeekableZstd::max_ratio() const { return 32768; }
 
 std::uint64_t SeekableZstd::TrailerBytes(std::uint64_t frames) const { return 17 + 8 * frames; }
@@ -113,14 +114,14 @@ std::uint64_t SeekableZstd::TrailerBytes(std::uint64_t frames) const { return 17
 std::vector<std::byte> SeekableZstd::Trailer(std::span<const Frame> frames) const {
   std::vector<std::byte> out;
   out.reserve(TrailerBytes(frames.size()));
-  Put32(out, 0x184D2A5E);  // skippable frame, the seekable format's own magic
+  Put32(out, 0x184D2A5E);  // a skippable frame, with the magic number of the seekable format
   Put32(out, static_cast<std::uint32_t>(8 * frames.size() + 9));
   for (const Frame& frame : frames) {
     Put32(out, frame.bytes);
     Put32(out, frame.content_bytes);
   }
   Put32(out, static_cast<std::uint32_t>(frames.size()));
-  out.push_back(std::byte{0});  // descriptor: no checksums here, each frame has its own
+  out.push_back(std::byte{0});  // descriptor: no checksums in the table, as each frame has its own
   Put32(out, 0x8F92EAB1);
   return out;
 }
@@ -132,7 +133,7 @@ const Codec& ZstdCodec() {
 
 namespace {
 
-// The largest window a decoder has to accept (zstd's own default limit).
+// The largest window that we accept (zstd's default limit).
 constexpr int kMaxWindowLog = 27;
 
 std::uint32_t Get32(const std::byte* p) {
@@ -165,7 +166,8 @@ StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
   const auto descriptor = static_cast<unsigned>(footer[4]);
   const std::uint64_t entry = descriptor & 0x80 ? 12 : 8;
   const std::uint64_t table = 17 + entry * count;
-  if (table > stream_bytes || (descriptor & 0x7c) != 0) return std::nullopt;  // chance bytes
+  // no seek table: the magic is a coincidence
+  if (table > stream_bytes || (descriptor & 0x7c) != 0) return std::nullopt;
   std::vector<std::byte> bytes(table);
   ZT_RETURN_IF_ERROR(read(stream_bytes - table, bytes));
   if (Get32(bytes.data()) != 0x184D2A5E || Get32(bytes.data() + 4) != table - 8) {
@@ -193,7 +195,7 @@ StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
 
 Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out) {
   static auto* const contexts = new zt::internal::Idle<DContext>;
-  // One frame, all of `in`: a table that points elsewhere must not pass.
+  // `in` must be exactly one frame: a seek table with wrong offsets must not pass.
   const std::size_t frame = ZSTD_findFrameCompressedSize(in.data(), in.size());
   if (ZSTD_isError(frame)) return ZstdError(frame);
   if (frame != in.size()) return InvalidData("the zstd seek table does not match the frames");
@@ -213,7 +215,7 @@ Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out) 
 
 namespace {
 
-// Decodes any zstd stream (frames and skippable frames, content sizes unknown), read in pieces.
+// Decodes any zstd stream (frames of unknown content size, skippable frames) in steps.
 class ZstdStream final : public StreamDecoder {
  public:
   ZstdStream(StreamReader read, std::uint64_t stream_bytes, std::uint64_t content_bytes)
@@ -269,7 +271,7 @@ class ZstdStream final : public StreamDecoder {
 
   bool Drained() const { return in_.pos == in_.size && fetched_ == stream_bytes_; }
 
-  // Fills `out` as far as the stream goes.
+  // Fills `out`, or as much of it as the stream has.
   StatusOr<std::size_t> Fill(std::span<std::byte> out) {
     if (context_ == nullptr) return IoError("cannot make a zstd context: out of memory");
     ZSTD_outBuffer target{out.data(), out.size(), 0};
@@ -288,8 +290,8 @@ class ZstdStream final : public StreamDecoder {
 
   StreamReader read_;
   std::uint64_t stream_bytes_, content_bytes_;
-  std::uint64_t fetched_ = 0;   // of the stream
-  std::uint64_t produced_ = 0;  // of the content
+  std::uint64_t fetched_ = 0;   // bytes of the stream
+  std::uint64_t produced_ = 0;  // bytes of the content
   bool at_frame_end_ = false;
   std::vector<std::byte> buffer_;
   ZSTD_inBuffer in_{nullptr, 0, 0};
