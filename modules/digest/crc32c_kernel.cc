@@ -1,6 +1,6 @@
-// CRC-32C: by folding 256 bytes at a time with carry-less products of AVX-512, by the processor's instruction on three
-// interleaved streams, or by tables of eight. Folding follows Gopal et al., "Fast CRC Computation for Generic Polynomials
-// Using PCLMULQDQ Instruction" (Intel, 2009).
+// CRC-32C: by folding 256 bytes at a time with carry-less products of AVX-512, by the processor's
+// CRC instruction on three interleaved streams, or by eight tables. Folding follows Gopal et al.,
+// "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel, 2009).
 #include "digest/crc32c_kernel.h"
 
 #include <array>
@@ -63,7 +63,7 @@ ZT_CRC_TARGET inline std::uint32_t Step8(std::uint32_t crc, std::uint8_t v) {
 #endif
 
 #if defined(ZT_CRC_TARGET)
-// Moves a CRC past kBytes of zeros: the product with one constant, by tables of each of its bytes.
+// Appends kBytes zeros to a CRC: multiplies by a constant, with one table per byte of the CRC.
 template <std::size_t kBytes>
 struct Shift {
   Shift() {
@@ -79,8 +79,8 @@ struct Shift {
   std::uint32_t table[4][256];
 };
 
-// Three streams of kBytes side by side, as often as they fit: the instruction has a latency of three cycles, and one
-// can begin each cycle.
+// Three interleaved streams of kBytes, as often as they fit: the instruction has a latency of three
+// cycles and a throughput of one per cycle.
 template <std::size_t kBytes>
 ZT_CRC_TARGET std::uint32_t ThreeStreams(std::uint32_t crc, const std::uint8_t*& p,
                                          std::size_t& n) {
@@ -119,8 +119,9 @@ inline bool HaveFolds() {
          __builtin_cpu_supports("sse4.2");
 }
 
-// What moves 16 bytes past kBytes of others: the first eight by x^(8 kBytes + 63), the next by x^(8 kBytes - 1). A product
-// of reflected words comes out one bit too high, which is the one bit less here.
+// Constants that append kBytes to 16 bytes: x^(8 kBytes + 63) for the first eight, x^(8 kBytes -
+// 1) for the next. Exponents are one less than the distance, because the product of reflected
+// words is one bit too high.
 template <std::size_t kBytes>
 struct Fold {
   static constexpr std::uint32_t kX7 = 0x80000000u >> 7;
@@ -128,7 +129,8 @@ struct Fold {
   std::uint64_t second = std::uint64_t{Crc32cMultiply(Crc32cShift(kBytes - 1), kX7)} << 32;
 };
 
-// Four times 64 bytes side by side: a product has a latency of some eight cycles, and one can begin each cycle.
+// Four independent blocks of 64 bytes: a product has a latency of about eight cycles and a
+// throughput of one per cycle.
 ZT_FOLD_TARGET std::uint32_t ExtendFolding(std::uint32_t seed, const std::uint8_t* p,
                                            std::size_t n) {
   if (n < 512) return ExtendHardware(seed, p, n);
@@ -158,7 +160,7 @@ ZT_FOLD_TARGET std::uint32_t ExtendFolding(std::uint32_t seed, const std::uint8_
   const __m512i by = spread(near);
   d = fold(fold(fold(a, by, b), by, c), by, d);
   for (; n >= 64; p += 64, n -= 64) d = fold(d, by, load(0));
-  // 64 bytes whose CRC, begun at nothing, is that of all before.
+  // These 64 bytes have the CRC of all bytes before, if it starts from 0.
   std::uint8_t rest[64];
   _mm512_storeu_si512(rest, d);
   return ExtendHardware(ExtendHardware(~std::uint32_t{0}, rest, sizeof rest), p, n);

@@ -1,8 +1,8 @@
-// zt.digest — bodies, over our CRC-32C kernel, libcrypto and xxHash.
+// zt.digest — the implementation, with our CRC-32C kernel, libcrypto and xxHash.
 module;
 
-// The functions of SHA-256 alone, which OpenSSL 3 advises against but keeps: by EVP, the archive brings all of libcrypto's
-// algorithms along, four megabytes in the program and in the library.
+// Uses the low-level functions of SHA-256, deprecated in OpenSSL 3: EVP would link all of
+// libcrypto's algorithms, four megabytes, into the program and the library.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 #include <xxhash.h>
@@ -38,7 +38,7 @@ class Crc32cHasher final : public Hasher {
   std::uint32_t crc_ = 0;
 };
 
-// A digest that libcrypto has not computed is never taken for one.
+// Throws if libcrypto failed: its output is then no digest.
 void Succeeded(int result, const char* what) {
   if (result != 1) throw std::runtime_error(std::string("sha256: libcrypto's ") + what + " failed");
 }
@@ -84,15 +84,15 @@ class Xxh3Hasher final : public Hasher {
   kernel::Xxh3Updater fast_ = kernel::FastXxh3();
 };
 
-// A digest's text, taken apart.
+// The parts of a digest's text.
 struct DigestFields {
   std::string_view algorithm;
-  std::optional<DigestKind> kind;  // of a value that can be checked
-  std::string_view hex;            // its digits, without "0x"
-  std::size_t digits = 0;          // the most there can be
+  std::optional<DigestKind> kind;  // nothing if it cannot be verified
+  std::string_view hex;            // the digits, without "0x"
+  std::size_t digits = 0;          // limit on the number of digits
 };
 
-// Without branches: on the digits of a digest nobody can predict them.
+// Without branches: digits of a digest are random, and would be mispredicted.
 bool IsHex(char c) {
   const auto digit = static_cast<unsigned char>(c - '0');
   const auto letter = static_cast<unsigned char>((c | 0x20) - 'a');
@@ -107,7 +107,8 @@ StatusOr<DigestFields> Split(std::string_view text) {
   DigestFields out;
   out.algorithm = text.substr(0, colon);
   const auto kind = ParseDigestKind(out.algorithm);
-  if (!kind || *kind == DigestKind::kNone) return out;  // unknown: reported, never taken for good
+  // unknown: reported, never treated as verified
+  if (!kind || *kind == DigestKind::kNone) return out;
   out.hex = text.substr(colon + 1);
   if (out.hex.starts_with("0x") || out.hex.starts_with("0X")) out.hex.remove_prefix(2);
   out.digits = *kind == DigestKind::kSha256 ? 64 : (*kind == DigestKind::kXxh3 ? 16 : 8);

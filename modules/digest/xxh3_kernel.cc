@@ -1,11 +1,11 @@
-// xxh3_kernel — xxHash's header compiled for AVX2, beside the library, which distributions build for any x86-64 processor.
-// The state is the same for both, so what one began the other may go on with.
+// xxh3_kernel — xxHash's header compiled for AVX2; distributions build the library for any x86-64
+// processor. Both share the state's layout, so one can continue what the other began.
 #include "digest/xxh3_kernel.h"
 
 #include <cstddef>
 
 #if defined(__x86_64__)
-// All that the header includes, so that nothing but its own functions is compiled for AVX2.
+// All headers that xxhash.h includes, so that only its own functions are compiled for AVX2.
 #include <assert.h>
 #include <immintrin.h>
 #include <limits.h>
