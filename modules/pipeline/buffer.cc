@@ -1,9 +1,9 @@
-// zt.pipeline — pooled memory.
+// zt.pipeline — pools memory.
 module;
 
 #include <sys/mman.h>
 #if __has_include(<sanitizer/asan_interface.h>)
-#include <sanitizer/asan_interface.h>  // its macros do nothing without the sanitizer
+#include <sanitizer/asan_interface.h>  // without the sanitizer its macros do nothing
 #else
 #define ASAN_POISON_MEMORY_REGION(data, count) ((void)(data), (void)(count))
 #define ASAN_UNPOISON_MEMORY_REGION(data, count) ((void)(data), (void)(count))
@@ -20,7 +20,7 @@ namespace zt {
 using internal::Mutex;
 using internal::MutexLock;
 
-// What was given back to a pool. Lives as long as the pool and the last of its buffers.
+// The memory that was given back to a pool. Lives as long as the pool or any of its buffers.
 struct Buffer::Memory {
   struct Free {
     std::byte* data;
@@ -47,7 +47,7 @@ std::byte* Allocate(std::size_t capacity) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-// Makes every access to these bytes an error of the address sanitizer, or allows it again.
+// Makes any access to these bytes an error of the address sanitizer; Allow undoes that.
 void Forbid(std::byte* data, std::size_t count) { ASAN_POISON_MEMORY_REGION(data, count); }
 void Allow(std::byte* data, std::size_t count) { ASAN_UNPOISON_MEMORY_REGION(data, count); }
 #else
@@ -56,11 +56,11 @@ void Allow(std::byte*, std::size_t) {}
 #endif
 
 void Release(std::byte* data, std::size_t capacity) {
-  Allow(data, capacity);  // others may be given these addresses
+  Allow(data, capacity);  // the addresses may be reused
   ::munmap(data, capacity);
 }
 
-// A span that outlives its buffer reads this, not what happens to be right still.
+// Overwrites memory, so that reads through a dangling span do not return valid data by chance.
 void Spoil([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t capacity) {
 #ifndef NDEBUG
   Allow(data, capacity);
@@ -68,7 +68,7 @@ void Spoil([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t capaci
 #endif
 }
 
-// Sizes are rounded so that neighbours share a class: to an eighth of the power of two below.
+// Rounds sizes up to 1/8 of the power of two below, so that similar sizes share memory.
 std::size_t RoundUp(std::size_t size) {
   const std::size_t step = std::max(kPage, std::bit_floor(size) / 8);
   return (size + step - 1) / step * step;
@@ -126,7 +126,7 @@ Buffer BufferPool::Take(std::size_t size) {
   return buffer;
 }
 
-// Called where nothing may be thrown.
+// Must not throw.
 void Buffer::Memory::Give(std::byte* data, std::size_t capacity) {
   Allow(data, capacity);
   Spoil(data, capacity);
@@ -139,7 +139,7 @@ void Buffer::Memory::Give(std::byte* data, std::size_t capacity) {
     return;
   }
   kept += capacity;
-  // The oldest go first: sizes that are no longer asked for must not fill the pool.
+  // Releases the oldest first, so that sizes no longer needed do not fill the pool.
   while (kept > keep_bytes) {
     kept -= free.front().capacity;
     Release(free.front().data, free.front().capacity);

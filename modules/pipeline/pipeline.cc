@@ -14,14 +14,14 @@ using internal::CondVar;
 using internal::Mutex;
 using internal::MutexLock;
 
-// A task runs through parallel stages on one worker without a stop. At a stage that wants an order it goes on if its
-// turn has come, else it is parked there, and whoever finishes its predecessor there makes it ready again. So order
-// costs no waiting, and no worker is ever blocked by another.
+// A task passes parallel stages on one worker without stopping. At an ordered stage it continues if
+// it is its turn; else it is parked there, and the worker that finishes its predecessor makes it
+// ready again. So ordering costs no waiting, and no worker is ever blocked by another.
 //
-// A task is kept as a map's node that moves between maps, and Submit makes room in each gate: a worker needs no memory
-// of its own, so it cannot run out.
+// A task is stored in a map node, which moves between maps, and Submit reserves space in each gate:
+// workers allocate nothing, so they cannot run out of memory.
 struct Pipeline::State {
-  // The most tasks under way for each worker.
+  // Limit on the tasks in flight per worker.
   static constexpr std::uint64_t kTasksOfWorker = 64;
   struct Work {
     std::unique_ptr<Task> task;
@@ -31,12 +31,12 @@ struct Pipeline::State {
   using Node = Tasks::node_type;
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-  // Keeps the order at one stage.
+  // Enforces the order at one stage.
   struct Gate {
     StageOrder order = StageOrder::kParallel;
     Tasks parked;
-    std::uint64_t begin = 0;  // everything before has passed
-    std::deque<bool> passed;  // which of those from `begin` on that were submitted
+    std::uint64_t begin = 0;  // all tasks before this sequence have passed
+    std::deque<bool> passed;  // whether each submitted task from `begin` on has passed
 
     bool Opens(const Task& task) const {
       if (order == StageOrder::kInChain) {
@@ -44,7 +44,7 @@ struct Pipeline::State {
       }
       return task.sequence == begin || (order == StageOrder::kIfOrdered && !task.ordered);
     }
-    // Notes that a task has passed; returns the one that waited for it, if any.
+    // Records that a task has passed; returns the parked task whose turn it is, if any.
     Node Pass(std::uint64_t sequence) {
       passed[sequence - begin] = true;
       while (!passed.empty() && passed.front()) {
@@ -59,9 +59,9 @@ struct Pipeline::State {
   PipelineOptions options;
 
   Mutex mutex;
-  CondVar work;  // ready tasks, or stopping
-  CondVar room;  // the window shrank, or everything is done
-  // The earliest first: it is the furthest along, and frees memory soonest.
+  CondVar work;  // signals ready tasks, or stopping
+  CondVar room;  // signals that the window has room, or all tasks are done
+  // The earliest task first: it is furthest along and frees memory soonest.
   Tasks ready ZT_GUARDED_BY(mutex);
   std::vector<Gate> gates ZT_GUARDED_BY(mutex);  // by stage
   std::uint64_t next_sequence ZT_GUARDED_BY(mutex) = 0;
@@ -81,13 +81,13 @@ struct Pipeline::State {
     room.NotifyAll();
   }
 
-  // Memory can run out anywhere here; nothing thrown crosses the API.
+  // Any code of a stage may run out of memory; no exception leaves the API.
   Status RunStage(TaskStage& stage, Task& task) const {
     try {
       try {
         return stage.Run(task);
       } catch (const std::bad_alloc&) {
-        return OutOfMemory();  // the machine's trouble, not the task's
+        return OutOfMemory();  // not the task's fault: without its names
       } catch (...) {
         return task.Named(OfException());
       }
@@ -96,7 +96,8 @@ struct Pipeline::State {
     }
   }
 
-  // With small tasks more would be under way than the workers' caches hold.
+  // Limit on small tasks, which would otherwise exceed the workers' caches before
+  // they fill the window.
   std::size_t MostTasks() const { return kTasksOfWorker * std::max(options.threads, 1U); }
   bool HasRoomLocked(std::uint64_t added) const ZT_REQUIRES(mutex) {
     return weight + added <= options.window_bytes && in_flight < MostTasks();
@@ -135,11 +136,11 @@ struct Pipeline::State {
       ++at.stage;
     }
     const std::uint64_t released = at.task->weight;
-    at.task.reset();  // returns its buffers before the window opens
+    at.task.reset();  // returns its buffers before the window admits more
     const MutexLock lock(mutex);
     weight -= released;
     --in_flight;
-    // Whoever submits is woken for some tasks at once, not for each.
+    // Wakes the submitter for several tasks at once, not for each.
     if (in_flight == 0 || (weight <= options.window_bytes - options.window_bytes / 8 &&
                            in_flight <= MostTasks() - MostTasks() / 8)) {
       room.NotifyAll();
@@ -159,7 +160,8 @@ struct Pipeline::State {
     }
   }
 
-  // Gives the task its number and its place in each gate. Throws before anything is changed that counts.
+  // Numbers the task and reserves its place in each gate. If it throws, no state has
+  // changed that matters.
   void AdmitLocked(Node& node) ZT_REQUIRES(mutex) {
     for (Gate& gate : gates) {
       if (gate.order != StageOrder::kParallel) {
@@ -220,15 +222,15 @@ Pipeline::Pipeline(std::vector<std::shared_ptr<TaskStage>> stages, const Pipelin
         state_->workers.emplace_back([state = state_.get()] { state->RunWorker(); });
       }
     } catch (const std::system_error&) {
-      // No more threads to be had: those there are will do, or the caller's.
+      // No more threads: the existing ones suffice, or the caller's thread.
     } catch (const std::bad_alloc&) {
-      // As there.
+      // Likewise.
     }
   }
 }
 
 Pipeline::~Pipeline() {
-  Cancel(MakeStatus(StatusCode::kCancelled, ""));  // nobody sees it; a message would take memory
+  Cancel(MakeStatus(StatusCode::kCancelled, ""));  // never reported; a message would need memory
   (void)Drain();
   {
     const MutexLock lock(state_->mutex);

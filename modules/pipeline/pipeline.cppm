@@ -1,4 +1,5 @@
-// zt.pipeline — bounded, ordered work: tasks pass a chain of stages on a fixed set of workers; first error wins.
+// zt.pipeline — a bounded, ordered executor: tasks pass a chain of stages on a fixed set of
+// workers; the first error wins.
 export module zt.pipeline;
 
 import zt.std;
@@ -8,19 +9,19 @@ export namespace zt {
 
 class BufferPool;
 
-// Owns bytes of a pool and returns them when it dies: a buffer has one owner at a time, and spans of it end with it.
-// Movable; it may outlive the pool. Contents are uninitialised at first.
+// Owns memory of a pool, and returns it when destroyed. Spans of it must not outlive it. Movable;
+// may outlive the pool. The contents are uninitialized.
 class Buffer {
  public:
   Buffer() = default;                          // no bytes
   Buffer(Buffer&& other) noexcept;             // `other` is empty afterwards
-  Buffer& operator=(Buffer&& other) noexcept;  // exchanges the two
+  Buffer& operator=(Buffer&& other) noexcept;  // swaps the two
   ~Buffer();
-  // The bytes, as many as were asked for; to be written to as well.
+  // The bytes, of the size asked for; writable.
   inline std::span<std::byte> bytes() const { return {data_, size_}; }
-  // True where there are none.
+  // True if it has no bytes.
   inline bool empty() const { return size_ == 0; }
-  // What it costs: its bytes, rounded up to pages.
+  // Its cost: the size, rounded up to pages.
   inline std::size_t capacity() const { return capacity_; }
 
  private:
@@ -31,105 +32,110 @@ class Buffer {
   std::size_t size_ = 0, capacity_ = 0;
 };
 
-// Memory that is reused: large buffers cost page faults each time they come fresh from the system. Thread-safe. What was
-// given back must not be touched: builds with the address sanitizer report who does, builds with assertions overwrite it.
+// Reuses memory, as large buffers fresh from the system cost page faults. Thread-safe. Memory that
+// was given back must not be used: builds with the address sanitizer report that, builds with
+// assertions overwrite the memory.
 class BufferPool {
  public:
-  // Memory that was given back is kept for the next buffer of that size, up to `keep_bytes` in all.
+  // Keeps memory that was given back for later buffers of that size, up to `keep_bytes` in total.
   explicit BufferPool(std::uint64_t keep_bytes);
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
-  // `size` bytes, aligned to a page. Throws std::bad_alloc where there is no memory.
+  // A buffer of `size` bytes, aligned to a page. Throws std::bad_alloc if there is no memory.
   Buffer Take(std::size_t size);
-  // What a buffer of `size` bytes costs.
+  // The cost of a buffer of `size` bytes.
   static std::size_t Capacity(std::size_t size);
 
  private:
-  std::shared_ptr<Buffer::Memory> memory_;  // the buffers have it too
+  std::shared_ptr<Buffer::Memory> memory_;  // shared with the buffers
 };
 
-// One piece of work on its way through a Pipeline: the base of what its submitter makes of it.
+// A unit of work that passes a Pipeline. Submitters derive from it.
 class Task {
  public:
   virtual ~Task() = default;
-  // The error with the names the task knows before it. Called for what a stage throws.
+  // The status with the names that the task knows (tensor, file) prefixed. Called for
+  // exceptions of a stage.
   virtual Status Named(const Status& status) const { return status; }
 
-  std::uint64_t weight =
-      0;  // the most memory it holds at once, in bytes; counts against the window
-  bool continues =
-      false;  // its work goes on where that of the task submitted before it ends; see kInChain
+  // Limit on the bytes of memory that it holds at once; counts against the window.
+  std::uint64_t weight = 0;
+  // The task continues the work of the task submitted before it; see kInChain.
+  bool continues = false;
   bool ordered = false;        // see kIfOrdered
-  std::uint64_t sequence = 0;  // given by Submit: how many tasks were submitted before
+  std::uint64_t sequence = 0;  // set by Submit: number of tasks submitted before
 };
 
-// Which tasks a stage may be given at once.
+// The order in which tasks enter a stage.
 enum class StageOrder {
-  kParallel,  // any task on any worker
-  kInChain,   // a task that continues another comes after that one; otherwise as kParallel
-  kIfOrdered,  // a task that is ordered comes after all that were submitted before it; otherwise as kParallel
-  kInOrder,  // one at a time, in the order of Submit
+  kParallel,   // any task on any worker
+  kInChain,    // a continuing task after the task that it continues; else as kParallel
+  kIfOrdered,  // an ordered task after all tasks submitted before it; else as kParallel
+  kInOrder,    // one at a time, in the order of submission
 };
 
-// A step, as the executor sees it. Derive from StageOf. A Pipeline holds its stages by shared_ptr.
+// A step, as the executor sees it. Derive from StageOf instead. A Pipeline holds its
+// stages by shared_ptr.
 class TaskStage {
  public:
   virtual ~TaskStage() = default;
-  // Must not change.
+  // Must return the same value on each call.
   virtual StageOrder order() const { return StageOrder::kParallel; }
-  // The error says what is wrong, in which tensor and in which file.
+  // Errors name the problem, the tensor and the file.
   virtual Status Run(Task& task) = 0;
 };
 
-// A step on tasks of one type. Process of a parallel stage is called by several threads at once.
+// A step for tasks of type T. Several threads call Process of a parallel stage at once.
 template <std::derived_from<Task> T>
 class StageOf : public TaskStage {
  public:
   virtual Status Process(T& task) = 0;
 
  private:
-  // A PipelineOf<T> takes no other tasks, so this is what they are.
+  // A PipelineOf<T> accepts no other tasks, so the cast is safe.
   Status Run(Task& task) final { return Process(static_cast<T&>(task)); }
 };
 
-// Threads that can run at once: the affinity mask, cut to the control group's CPU quota. At least 1.
+// The number of threads that can run at once: that of the affinity mask, limited by the control
+// group's CPU quota. At least 1.
 unsigned UsableThreads();
 
-// The most workers a caller may ask for.
+// Limit on the number of workers.
 inline constexpr unsigned kMaxThreads = 1024;
 
-// The memory for what is under way of a run with so many workers (0 means UsableThreads()): `asked`, or where that is 0,
-// 32 MiB for each worker and at least 64 MiB. A frame of 4 MiB takes 8 to 12 in all its forms, and the next must wait
-// beside it, or workers stand still.
+// The limit on data in flight for this number of workers (0 means UsableThreads()): `asked`, or if
+// that is 0, 32 MiB per worker and at least 64 MiB. A frame of 4 MiB takes 8 to 12 MiB in all its
+// forms, and each worker needs the next one in reach to stay busy.
 std::uint64_t MemoryFor(std::uint64_t asked, unsigned threads);
 
-// How much a Pipeline may use.
+// Limits of a Pipeline.
 struct PipelineOptions {
-  // 1 runs every stage in Submit, on the caller's thread; so it goes too where no thread can be had.
+  // With 1, or if no thread can be created, Submit runs all stages on the caller's thread.
   unsigned threads = 1;
-  std::uint64_t window_bytes = 32 << 20;  // weight in flight; one batch is always let in
+  std::uint64_t window_bytes = 32 << 20;  // limit on weight in flight; one task is always admitted
 };
 
-// The executor. Submit from one thread; stages run on the workers. The error of the earliest failing task is the one
-// reported, so it does not depend on timing; everything after it is skipped. No call throws: where memory runs out, or
-// a stage throws, that is an error like others.
+// The executor. Call Submit from one thread; stages run on the workers. The error of the earliest
+// failing task is reported, so it does not depend on timing; later tasks are skipped. No call
+// throws: lack of memory, or an exception of a stage, is an error like any other.
 class Pipeline {
  public:
   // Each task passes the stages in this order.
   Pipeline(std::vector<std::shared_ptr<TaskStage>> stages, const PipelineOptions& options);
-  // Cancels what is still under way and joins the workers.
+  // Cancels all tasks in flight and joins the workers.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  // Hands over a task; waits while the window is full. Returns the first error so far.
+  // Submits a task; waits while the window is full. Returns the first error so far.
   Status Submit(std::unique_ptr<Task> task);
-  // Waits until nothing is under way. The first error, if any.
+  // Waits until no task is in flight. Returns the first error, if any.
   Status Drain();
-  // What went wrong between two Submits: the error of a task that would come next. Those under way go on; if one of
-  // them fails, its error counts.
+  // Reports an error between two Submits, as if the next task had failed. Tasks in flight continue;
+  // an error of one of them takes precedence.
   void Fail(const Status& status);
-  // Skips everything not yet done; Submit and Drain return `status` unless an error came first. Thread-safe.
+  // Skips all remaining work; Submit and Drain return `status` unless an earlier error
+  // occurred. Thread-safe.
   void Cancel(const Status& status);
 
  private:
@@ -155,30 +161,33 @@ class PipelineOf {
   Pipeline pipeline_;
 };
 
-// ---- ranges --------------------------------------------------------------------------------------------------
+// ---- ranges -------------------------------------------------------------------------------------
 
-// Ranges that travel together: one large range, or many small ones, so that a tensor of some kilobytes costs microseconds.
+// Ranges that pass the stages together: one large range or many small ones, so that a tensor of a
+// few kilobytes costs only microseconds.
 template <class Range>
 struct BatchOf : Task {
   std::vector<Range> ranges;  // at least one
-  std::uint64_t bytes = 0;    // of them
-  Buffer input;               // where they lie once they are read, as the read stage lays them out
+  std::uint64_t bytes = 0;    // total size of the ranges
+  Buffer input;               // content of the ranges, in the layout of the read stage
 };
 
-// What a RangePipeline has to know of a range.
+// What a RangePipeline needs to know about a range.
 struct RangeCost {
-  std::uint64_t bytes = 0;   // small ranges are gathered by them, and progress counts them
+  std::uint64_t bytes = 0;   // size, which limits batches and is reported as progress
   std::uint64_t weight = 0;  // see Task
-  bool ordered = false;      // as those of its task
+  bool ordered = false;      // `ordered` and `continues` are those of Task
   bool continues = false;
 };
 
-// How a RangePipeline works.
+// Options of a RangePipeline.
 struct RangeOptions {
   unsigned threads = 0;            // 0 means UsableThreads()
-  std::uint64_t memory_bytes = 0;  // see MemoryFor: a half of it is for tasks under way
-  const std::atomic<bool>* cancelled = nullptr;  // or set by another thread to stop: kCancelled
-  // Called in order, by one thread at a time, with the bytes of all ranges that have passed the stages.
+  std::uint64_t memory_bytes = 0;  // see MemoryFor; half of it is for tasks in flight
+  // If not null, another thread may set it to stop the pipeline with kCancelled.
+  const std::atomic<bool>* cancelled = nullptr;
+  // Called in order, by one thread at a time, with the total size of the ranges that
+  // have passed all stages.
   std::function<void(std::uint64_t bytes)> progress = {};
 };
 
@@ -186,15 +195,16 @@ struct RangeOptions {
 
 namespace zt::pipeline::internal {
 
-// Small ranges share a batch of up to this many bytes and this many ranges.
+// Limits on a batch of small ranges.
 inline constexpr std::uint64_t kBatchBytes = 256 << 10;
 inline constexpr std::size_t kBatchRanges = 100;
-// What a batch weighs besides its ranges: itself, what the executor keeps of it, the rounding of its buffers.
+// Memory of a batch beside its ranges: the batch itself, the executor's state, the
+// rounding of its buffers.
 inline constexpr std::uint64_t kBatchCost = 4 * 4096;
 
 PipelineOptions OptionsOf(const RangeOptions& options);
 
-// The last stage: says how far the ranges have come, and stops them.
+// The last stage: reports progress, and stops the pipeline if it was cancelled.
 template <class Batch>
 class ReportStage final : public StageOf<Batch> {
  public:
@@ -218,8 +228,9 @@ class ReportStage final : public StageOf<Batch> {
 
 export namespace zt {
 
-// A Pipeline of ranges: it gathers them into batches, reports, and keeps the order of errors. All that moves bytes of tensors
-// moves them so; what a range is and what the stages do is the caller's. `Batch` is a BatchOf<Range>, or derived from one.
+// A Pipeline of ranges: gathers ranges into batches, reports progress, and reports the earliest
+// error. Everything that moves tensor bytes uses it, with its own type of range and its own
+// stages. `Batch` is BatchOf<Range> or derived from it.
 template <class Batch>
 class RangePipeline {
  public:
@@ -228,12 +239,12 @@ class RangePipeline {
   RangePipeline(typename PipelineOf<Batch>::Stages stages, const RangeOptions& options)
       : pipeline_(WithReport(std::move(stages), options), pipeline::internal::OptionsOf(options)) {}
 
-  // Hands over a range; a small one waits for others. The first error so far.
+  // Submits a range; small ranges are gathered into a batch first. Returns the first error so far.
   Status Add(Range range, const RangeCost& cost);
-  // Hands over what was gathered, and waits until nothing is under way. The first error, if any; `added` is what went wrong
-  // after the last range, if anything did.
+  // Submits the ranges gathered so far, and waits until no task is in flight. `added` is an error
+  // that occurred after the last range, or OK. Returns the first error, if any.
   Status Drain(const Status& added = OkStatus()) {
-    (void)Flush();  // the pipeline remembers it
+    (void)Flush();  // the pipeline reports the error
     if (!added.ok()) pipeline_.Fail(added);
     return pipeline_.Drain();
   }

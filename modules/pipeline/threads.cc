@@ -1,4 +1,4 @@
-// zt.pipeline — how many threads this process may use.
+// zt.pipeline — finds the number of threads that this process may use.
 module;
 
 #include <errno.h>
@@ -11,7 +11,7 @@ import zt.std;
 namespace zt {
 namespace {
 
-// CPUs by the control group's quota, rounded up; 0 where there is none.
+// The control group's CPU quota, rounded up; 0 if there is none.
 unsigned QuotaCpus() {
   std::string quota;
   double period = 0;
@@ -28,7 +28,8 @@ unsigned QuotaCpus() {
   return 0;
 }
 
-// CPUs of the affinity mask, which the system refuses to put into a set smaller than its own; 0 where it does not tell.
+// The number of CPUs in the affinity mask; 0 if unknown. The system refuses a set
+// smaller than its own mask.
 unsigned AllowedCpus() {
   constexpr std::size_t kLeast = CPU_SETSIZE, kMost = std::size_t{1} << 20;
   for (std::size_t cpus = kLeast; cpus <= kMost; cpus *= 2) {
