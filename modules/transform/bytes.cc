@@ -1,4 +1,4 @@
-// zt.transform:bytes — bodies.
+// zt.transform:bytes — calls the kernels.
 module;
 
 #include "transform/bytes_kernel.h"

@@ -94,7 +94,7 @@ struct Element16 {
   std::uint64_t half[2];
 };
 
-// One element at a time: the edges, and all of 16-byte elements.
+// One element at a time: the edges, and all 16-byte elements.
 template <typename T>
 HWY_INLINE void TransposeElements(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
                                   std::uint8_t* HWY_RESTRICT out, std::size_t out_stride,
@@ -108,8 +108,9 @@ HWY_INLINE void TransposeElements(const std::uint8_t* HWY_RESTRICT in, std::size
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Transposes the squares of 16 bytes by 16 / sizeof(T) rows that stand side by side in the blocks of these vectors, by
-// log2 rounds of interleaving rows half the square apart: block i of a[k] is then column k of square i.
+// Transposes squares of 16 bytes by 16 / sizeof(T) rows, which lie side by side in the 16-byte
+// blocks of the vectors, in log2 rounds of interleaving rows half a square apart. Block i of a[k]
+// is then column k of square i.
 template <typename T, class D, class V>
 HWY_INLINE void TransposeSquares(D d, V (&a)[16 / sizeof(T)]) {
   constexpr std::size_t kSide = 16 / sizeof(T);
@@ -126,7 +127,7 @@ HWY_INLINE void TransposeSquares(D d, V (&a)[16 / sizeof(T)]) {
   }
 }
 
-// One square.
+// Transposes one square.
 template <typename T>
 HWY_INLINE void TransposeSquare(const std::uint8_t* HWY_RESTRICT in, std::size_t in_pitch,
                                 std::uint8_t* HWY_RESTRICT out, std::size_t out_pitch) {
@@ -144,8 +145,8 @@ HWY_INLINE void TransposeSquare(const std::uint8_t* HWY_RESTRICT in, std::size_t
   }
 }
 
-// As many rows as a vector has lanes, by a vector's columns: row after row of squares, and then the blocks of the
-// vectors that have the same column of each, so that whole vectors are stored.
+// Transposes as many rows as a vector has lanes, one vector wide: transposes each row of squares,
+// then combines the blocks of the same column, so that whole vectors are stored.
 template <typename T, class D>
 HWY_INLINE void TransposeVectors(D d, const std::uint8_t* HWY_RESTRICT in, std::size_t in_pitch,
                                  std::uint8_t* HWY_RESTRICT out, std::size_t out_pitch) {
@@ -189,7 +190,7 @@ HWY_INLINE void TransposeVectors(D d, const std::uint8_t* HWY_RESTRICT in, std::
 }
 #endif
 
-// Past the caches where `bytes` of it make whole lines; the ends of a run that do not are stored as usual.
+// Stores whole cache lines past the caches; the ends of the run are stored as usual.
 HWY_INLINE void StreamRun(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                           std::size_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;
@@ -203,7 +204,7 @@ HWY_INLINE void StreamRun(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY
   if (i < bytes) std::memcpy(out + i, in + i, bytes - i);
 }
 
-// What a tile passes through: its rows, then its columns.
+// Buffers of a tile: its rows, then its columns.
 template <typename T>
 struct Tile {
   static constexpr std::size_t kRowBytes = sizeof(T) == 1 ? 128 : 256;
@@ -212,8 +213,9 @@ struct Tile {
   HWY_ALIGN std::uint8_t rows[kRows * kRowBytes];
   HWY_ALIGN std::uint8_t columns[kCols * kColumnBytes];
 
-  // A row is read once, in whole lines: rows whose distance is a power of two share a set of the first-level cache,
-  // and would not stay there while square after square is read. `ahead` is where the next tile begins, or null.
+  // Reads each row once, in whole lines: rows at a power-of-two distance share a set of the
+  // first-level cache, and would be evicted if squares were read one by one. `ahead` is the start
+  // of the next tile, or null.
   HWY_INLINE void Read(const std::uint8_t* from, std::size_t pitch, std::size_t height,
                        std::size_t width, const std::uint8_t* ahead) {
     for (std::size_t r = 0; r < height; ++r) {
@@ -236,7 +238,7 @@ struct Tile {
     if constexpr (sizeof(T) < 16) {
       const hn::CappedTag<T, 64 / sizeof(T)> d;
       constexpr std::size_t kLanes = hn::MaxLanes(d), kSide = 16 / sizeof(T);
-      std::size_t done = 0;  // rows and columns that went in vectors
+      std::size_t done = 0;  // rows and columns already transposed by vectors
       if constexpr (kLanes > kSide) {
         for (; r + kLanes <= height; r += kLanes) {
           for (done = 0; done + kLanes <= width; done += kLanes) {
@@ -266,8 +268,7 @@ struct Tile {
   }
 };
 
-// Tile by tile, along the rows. Blocks of tiles keep the pages that are read and written few enough for the
-// processor to remember where they are.
+// Tile by tile along the rows. Tiles are grouped into blocks, so that the pages in use fit the TLB.
 template <typename T>
 void TransposeTiles(const std::uint8_t* HWY_RESTRICT in, std::size_t in_stride,
                     std::uint8_t* HWY_RESTRICT out, std::size_t out_stride, std::size_t rows,

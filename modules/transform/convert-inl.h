@@ -1,5 +1,5 @@
-// What float conversions share, and all that is exact: vectors of f32 bits from every format. Compiled once for each
-// Highway target.
+// Shared by float conversions, with all exact ones: loads every format as vectors of f32 bits.
+// Compiled once for each Highway target.
 #if defined(ZT_TRANSFORM_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ZT_TRANSFORM_CONVERT_INL_H_
 #undef ZT_TRANSFORM_CONVERT_INL_H_
@@ -17,7 +17,7 @@
 #include "transform/convert_formats.h"
 
 #undef ZT_HAVE_F16C
-// x86 targets with F16C; elsewhere the integer code below gives the same bits.
+// x86 targets with F16C. On other targets the integer code below gives the same bits.
 #if (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL) && \
     !defined(HWY_DISABLE_F16C)
 #define ZT_HAVE_F16C 1
@@ -30,11 +30,11 @@ namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using format::Specials;
 
-// Which half of a wider lane comes first where a vector is looked at in narrower ones.
+// Order of the halves of a wide lane in a vector of narrower lanes.
 inline constexpr bool kLowHalfFirst = std::endian::native == std::endian::little;
 
-// Calls step(in, out) for each whole vector of `lanes` elements, then once more on padded copies
-// for the rest.
+// Calls step(in, out) for each whole vector of `lanes` elements, then once on padded
+// copies of the remainder.
 template <std::size_t kInWidth, std::size_t kOutWidth, class Step>
 HWY_INLINE void ForEachVector(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                               std::size_t count, std::size_t lanes, const Step& step) {
@@ -44,7 +44,7 @@ HWY_INLINE void ForEachVector(const std::uint8_t* HWY_RESTRICT in, std::uint8_t*
     step(in + i * kInWidth, out + i * kOutWidth);
   }
   if (i == count) return;
-  HWY_ALIGN std::uint8_t padded_in[HWY_MAX_BYTES * 2] = {};  // zeros overflow nothing
+  HWY_ALIGN std::uint8_t padded_in[HWY_MAX_BYTES * 2] = {};  // zeros never overflow
   HWY_ALIGN std::uint8_t padded_out[HWY_MAX_BYTES * 2];
   std::memcpy(padded_in, in + i * kInWidth, (count - i) * kInWidth);
   step(padded_in, padded_out);
@@ -60,7 +60,7 @@ HWY_INLINE void StoreBytes(hn::Vec<D> v, D d, std::uint8_t* p) {
   hn::StoreU(v, d, reinterpret_cast<hn::TFromD<D>*>(p));
 }
 
-// The low bits of 32-bit lanes, whose values fit.
+// Stores the low bits of 32-bit lanes, whose values fit.
 template <class D32, class V>
 HWY_INLINE void StoreNarrow(D32, V v, std::uint8_t* out, std::uint16_t) {
   const hn::Rebind<std::uint16_t, D32> d16;
@@ -69,7 +69,7 @@ HWY_INLINE void StoreNarrow(D32, V v, std::uint8_t* out, std::uint16_t) {
 template <class D32, class V>
 HWY_INLINE void StoreNarrow(D32, V v, std::uint8_t* out, std::uint8_t) {
   const hn::Rebind<std::uint8_t, D32> d8;
-#if HWY_TARGET == HWY_AVX3_DL  // TruncateTo to u8 is wrong there in Highway 1.0.3
+#if HWY_TARGET == HWY_AVX3_DL  // TruncateTo to u8 is wrong here in Highway 1.0.3
   const hn::Rebind<std::int32_t, D32> di;
   StoreBytes(hn::DemoteTo(d8, hn::BitCast(di, v)), d8, out);
 #else
@@ -82,7 +82,7 @@ HWY_INLINE V Magnitude(D d, V f32) {
   return hn::And(f32, hn::Set(d, 0x7fffffffu));
 }
 
-// Where vectors of f32 bits come from: Load() gives the d lanes that start at p.
+// Sources of f32 bits: Load() returns the lanes of `d` that start at p.
 struct FromF32 {
   static constexpr std::size_t kWidth = 4;
   template <class D>
@@ -100,7 +100,7 @@ struct FromBf16 {
   }
 };
 
-// F's bits in 32-bit lanes to f32 bits, exactly.
+// Converts F's bits in 32-bit lanes to f32 bits, exactly.
 template <class F, class D, class V>
 HWY_INLINE V Decode(D d, V narrow) {
   const hn::RebindToSigned<D> di;
@@ -110,7 +110,8 @@ HWY_INLINE V Decode(D d, V narrow) {
   const V sign = hn::ShiftLeft<F::kSignShift>(hn::And(narrow, bits(F::kSign)));
   const V shifted = hn::ShiftLeft<F::kShift>(magnitude);
   V f32 = hn::Add(shifted, bits(F::kRebias));
-  // Subnormal: put it behind an implicit one of the smallest normal's weight, and subtract that one.
+  // Subnormal: give it an implicit one with the weight of the smallest normal, and
+  // subtract that weight.
   const V biased = hn::Add(shifted, bits(F::kMinNormal));
   const V subnormal =
       hn::BitCast(d, hn::Sub(hn::BitCast(df, biased), hn::BitCast(df, bits(F::kMinNormal))));
@@ -162,7 +163,7 @@ struct FromF64 {
   static constexpr std::size_t kWidth = 8;
 };
 
-// Every element of a source as f32, exactly.
+// Converts every element of a source to f32, exactly.
 template <class Source>
 void ToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count) {
   const hn::ScalableTag<std::uint32_t> d;
@@ -180,8 +181,8 @@ void F32ToF64(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
                           HWY_ATTR { StoreBytes(hn::PromoteTo(dd, LoadBytes(df, from)), dd, to); });
 }
 
-// Highway's emulated DemoteTo clamps to the largest finite f32; the hardware's rounds to infinity,
-// as here.
+// Highway's emulated DemoteTo clamps to the largest finite f32; the hardware rounds to
+// infinity, as this does.
 template <class DF, class DD, class V>
 HWY_INLINE hn::Vec<DF> Round64To32(DF df, DD dd, V v) {
 #if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR

@@ -1,5 +1,5 @@
-// zt.transform:convert — chooses the steps of a conversion and runs them through a block that stays
-// in cache.
+// zt.transform:convert — selects the steps of a conversion, and runs them on blocks
+// that stay in cache.
 module;
 
 #include "transform/bytes_kernel.h"
@@ -35,7 +35,7 @@ void Run(const Step& step, const std::uint8_t* in, std::uint8_t* out, std::size_
 
 class Conversion final : public Transform {
  public:
-  // `parts` numbers of `in_width` bytes make a unit.
+  // A unit is `parts` numbers of `in_width` bytes.
   Conversion(Steps steps, std::size_t in_width, std::size_t parts, bool saturate)
       : steps_(std::move(steps)), in_width_(in_width), parts_(parts), saturate_(saturate) {}
 
@@ -69,14 +69,14 @@ class Conversion final : public Transform {
   void ApplyToBlock(const std::uint8_t* in, std::uint8_t* out, std::size_t count,
                     kernel::Counts& counts) const {
     alignas(64) std::uint8_t blocks[2][kernel::kStreamBlock * sizeof(double)];
-    // The steps know the machine's own numbers.
+    // The kernels use the host's byte order.
     alignas(64) std::uint8_t native[kBigEndian ? kernel::kStreamBlock * sizeof(double) : 1];
     if constexpr (kBigEndian) {
       std::memcpy(native, in, count * in_width_);
       kernel::SwapBytes(native, native, count * in_width_, in_width_);
       in = native;
     }
-    kernel::Counts ignored;  // a step on the way clamps only what the last one will count
+    kernel::Counts ignored;  // overflow in an intermediate step is counted by the last one too
     for (std::size_t s = 0; s + 1 < steps_.size(); ++s) {
       std::uint8_t* const between = blocks[s % 2];
       Run(steps_[s], in, between, count, saturate_, ignored);
@@ -123,7 +123,7 @@ std::optional<Number> FindNumber(std::string_view name) {
   return std::nullopt;
 }
 
-// Steps from one type to another, or nothing where there is no way.
+// The steps from one type to another; nothing if there is no conversion.
 std::optional<Steps> FindSteps(std::string_view from_name, std::string_view to_name) {
   Steps steps;
   if (from_name == to_name) return steps;
@@ -137,7 +137,7 @@ std::optional<Steps> FindSteps(std::string_view from_name, std::string_view to_n
   if (at == Number::kBool) go(Number::kU8);
   const bool to_float = kernel::IsFloat(*to);
   const bool narrow_to = to_float && *to != Number::kF32 && *to != Number::kF64;
-  if (!kernel::IsFloat(at) && narrow_to) {  // through a float that holds the integer, or is odd
+  if (!kernel::IsFloat(at) && narrow_to) {  // through a float that is exact or rounded to odd
     const std::size_t width = kernel::WidthOf(at);
     go(width <= 2 ? Number::kF32 : width == 4 ? Number::kF64 : Number::kOddF64);
   } else if (kernel::IsFloat(at) && !to_float && at != Number::kF64) {
@@ -147,7 +147,8 @@ std::optional<Steps> FindSteps(std::string_view from_name, std::string_view to_n
   return steps;
 }
 
-// A type that is unknown and has the name of a wider number would be read past its end.
+// A logical type that is unknown to us may have the name of a wider number; it would
+// be read past its end.
 bool HasItsWidth(const ElementType& element) {
   const auto number = FindNumber(Name(element));
   return !number || kernel::WidthOf(*number) == ByteWidth(element.dtype);

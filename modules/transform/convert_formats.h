@@ -1,4 +1,5 @@
-// convert_formats — the float formats as constants derived from their widths; nothing here depends on the CPU target.
+// convert_formats — constants of the float formats, derived from their bit widths;
+// independent of the CPU target.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@ struct Float {
   static constexpr Specials kKind = kKindValue;
   static constexpr int kMantissa = kMantissaBits;
   static constexpr int kBias = kBiasValue;
-  static constexpr int kShift = 23 - kMantissaBits;  // f32 mantissa bits beyond ours
+  static constexpr int kShift = 23 - kMantissaBits;  // f32 mantissa bits beyond this format's
   static constexpr int kSignShift = 31 - kExponentBits - kMantissaBits;
   static constexpr std::uint32_t kSign = 1u << (kExponentBits + kMantissaBits);
   static constexpr std::uint32_t kAllOnes = kSign - 1;
@@ -31,13 +32,14 @@ struct Float {
   static constexpr std::uint32_t kMax = kKind == Specials::kIeee ? kExponentMask - 1
                                         : kKind == Specials::kFn ? kAllOnes - 1
                                                                  : kAllOnes;
-  // Added to an f32's exponent field, the difference of the biases, as f32 bits.
+  // The difference of the biases, in f32's exponent field; added to an f32.
   static constexpr std::uint32_t kRebias = static_cast<std::uint32_t>(127 - kBiasValue) << 23;
-  // f32 bits of our smallest normal number. bf16 shares f32's exponents: it has the same subnormals.
+  // f32 bits of the smallest normal number. bf16 shares f32's exponents, so it has
+  // the same subnormals.
   static constexpr bool kSharesExponent = kBiasValue == 127;
   static constexpr std::uint32_t kMinNormal = kRebias + (1u << 23);
-  // f32 bits of the least magnitude that rounds beyond kMax: half a step above it, the tie itself
-  // going to even.
+  // f32 bits of the smallest magnitude that rounds beyond kMax: half a step above it; a
+  // tie rounds to even.
   static constexpr std::uint32_t kOverflow =
       (kMax << kShift) + kRebias + (1u << (kShift - 1)) + (kMax % 2 == 0 ? 1 : 0);
 };
@@ -49,8 +51,8 @@ using E4m3fn = Float<std::uint8_t, 4, 3, 7, Specials::kFn>;
 using E4m3fnuz = Float<std::uint8_t, 4, 3, 8, Specials::kFnuz>;
 using E5m2fnuz = Float<std::uint8_t, 5, 2, 16, Specials::kFnuz>;
 
-// The eight least magnitudes of an 8-bit format as bits of a 16-bit one:
-// among them are all that either has as subnormals.
+// The eight smallest magnitudes of an 8-bit format as bits of a 16-bit format. They include all
+// subnormals of either format.
 template <class From, class To>
 constexpr std::array<std::uint16_t, 8> LeastMagnitudes() {
   std::array<std::uint16_t, 8> out = {};
@@ -65,7 +67,8 @@ constexpr std::array<std::uint16_t, 8> LeastMagnitudes() {
       significand <<= 1;
       --power;
     }
-    // With its leading one in place, the significand adds one to the exponent field, as a subnormal does not.
+    // The significand includes the leading one, which adds one to the exponent field; a
+    // subnormal has none.
     out[bits] = static_cast<std::uint16_t>(
         (static_cast<std::uint32_t>(power - kLeastPower) << To::kMantissa) + significand);
   }

@@ -1,8 +1,8 @@
-// convert_int_kernel — integers to and from integers, f32 and f64:
-// plain loops, vectorised by the compiler for each target.
+// convert_int_kernel — integers to and from integers, f32 and f64: plain loops, vectorized by the
+// compiler for each target.
 //
-// What is out of range is rare. The loops clamp every element and remember whether that changed any; only then are
-// the elements looked at once more, to count.
+// Values out of range are rare. The loops clamp every element and record whether any changed; only
+// then a second loop counts them.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -28,9 +28,9 @@ void BoolToU8(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
   });
 }
 
-// The double nearest to a 64-bit integer, or beyond 2^53 one of either side of it with an odd significand, which
-// rounds again to any narrower float as the integer itself would. There the low 11 bits are folded into the one above
-// them, which leaves at most 53 and at least 42.
+// The double nearest to a 64-bit integer. From 2^53 on the integer is rounded to odd, so that
+// rounding again to any narrower float gives the result of rounding the integer itself: the low 11
+// bits are folded into the bit above them, which leaves 42 to 53 significant bits.
 template <typename From>
 HWY_INLINE double OddDouble(From value) {
   const bool negative = value < 0;
@@ -47,11 +47,12 @@ void CastOdd(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out
   ForEachElement<From>(in, out, count, [](From value) HWY_ATTR { return OddDouble(value); });
 }
 
-// To a type that holds every value, or a float, where the cast rounds to nearest even.
+// To a type that holds every value, or to a float, for which the cast rounds to
+// nearest, ties to even.
 template <typename From, typename To>
 void Cast(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count) {
   ForEachElement<From>(in, out, count, [](From value) HWY_ATTR {
-#if HWY_ARCH_ARM  // clang 19 makes vectors of such casts by way of f64 and rounds twice
+#if HWY_ARCH_ARM  // clang 19 vectorizes such casts through f64, which rounds twice
     if constexpr (sizeof(From) == 8 && std::is_same_v<To, float>) {
       return static_cast<float>(OddDouble(value));
     }
@@ -88,8 +89,8 @@ void Clamp(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, 
 template <typename From, typename To>
 void Truncate(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
               std::size_t count, Counts& counts) {
-  // Whole numbers are not exact in a float to the end of every type's range. The power of two that is just out of
-  // range is, and so is the largest float below it.
+  // A float may not represent the largest integer of a type. It does represent the power of two
+  // just above it, and kLast is the largest float below that.
   constexpr From kLow = static_cast<From>(std::numeric_limits<To>::min());
   constexpr From kBeyond = static_cast<From>(To{1} << (std::numeric_limits<To>::digits - 1)) * 2;
   constexpr From kLast = kBeyond - kBeyond * (std::numeric_limits<From>::epsilon() / 2);
@@ -97,7 +98,7 @@ void Truncate(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
   bool changed = false;
   std::conditional_t<sizeof(From) == 4, std::uint32_t, std::uint64_t> fractions = 0;
   ForEachElement<From>(in, out, count, [&](From value) HWY_ATTR {
-    const From above = value >= kLow ? value : kLow;  // NaN too becomes kLow
+    const From above = value >= kLow ? value : kLow;  // NaN becomes kLow too
     const From within = above <= kLast ? above : kLast;
     changed |= within != value;
     const To whole = static_cast<To>(within);
@@ -113,18 +114,18 @@ void Truncate(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
       ++counts.nan_lost;
       StoreAt(To{0}, out, i);
     } else if (whole < kLow) {
-      ++counts.overflow;  // the lowest is there
+      ++counts.overflow;  // kLow is already stored
     } else if (whole >= kBeyond) {
       ++counts.overflow;
       StoreAt(std::numeric_limits<To>::max(), out, i);
-      if (!kLastIsWhole) --counts.fraction_lost;  // kLast was counted in its place
+      if (!kLastIsWhole) --counts.fraction_lost;  // the loop above counted kLast
     } else if (value < kLow) {
-      ++counts.fraction_lost;  // kLow, which is whole, stood in its place
+      ++counts.fraction_lost;  // the loop above clamped it to kLow, which is whole
     }
   }
 }
 
-// Calls use(T()) with the integer type of that name.
+// Calls use(T()) with the integer type `type`.
 template <class Use>
 HWY_INLINE void WithInteger(Number type, const Use& use) {
   switch (type) {

@@ -1,8 +1,8 @@
-// convert_kernel — floats to floats in Highway vectors, identical bits on every target.
+// convert_kernel — floats to floats in Highway vectors, with identical bits on every target.
 //
-// What is common runs without a branch: a block of elements is narrowed as if each were finite and in range, while
-// the largest magnitude is remembered. Where that one was beyond the range, infinite or NaN, the block is narrowed
-// again by a loop that looks at each vector and counts.
+// The common case has no branches: a block of elements is narrowed as if all were finite and in
+// range, while the largest magnitude is tracked. If that was out of range, infinite or NaN, the
+// block is narrowed again by a loop that checks each vector and counts.
 #include "transform/convert_kernel.h"
 
 #include <algorithm>
@@ -22,14 +22,15 @@ HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr std::size_t kBlock = 512;  // elements between two looks at the largest magnitude
+constexpr std::size_t kBlock = 512;  // elements between two checks of the largest magnitude
 
-// Replaces the lanes of `narrow` whose f32 magnitude `abs` is beyond F's range, infinite or NaN, and counts them.
+// Replaces and counts the lanes of `narrow` whose f32 magnitude `abs` is out of F's
+// range, infinite or NaN.
 template <class F, class D, class V>
 HWY_NOINLINE V FixSpecials(D d, V f32, V abs, V narrow, bool saturate, Counts& counts) {
   const hn::RebindToSigned<D> di;
   const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
-  const auto above = [&](std::uint32_t v) HWY_ATTR {  // magnitudes are positive as signed integers
+  const auto above = [&](std::uint32_t v) HWY_ATTR {  // positive as signed integers
     return hn::RebindMask(d,
                           hn::Gt(hn::BitCast(di, abs), hn::Set(di, static_cast<std::int32_t>(v))));
   };
@@ -56,17 +57,18 @@ HWY_NOINLINE V FixSpecials(D d, V f32, V abs, V narrow, bool saturate, Counts& c
   }
 }
 
-// The significand of a magnitude in F's units of the last place, rounded to nearest, ties to even, below its exponent
-// counted from F's least: F's bits but for the sign, in the low bits of each lane, with rubbish above them. `abs` is
-// f32 bits, with an exponent that is kScale too small. What is beyond F's range gives nonsense.
+// Rounds a magnitude to F, to nearest, ties to even. The result is F's bits without the sign, in
+// the low bits of each lane; higher bits are undefined. `abs` is f32 bits with an exponent that is
+// kScale too small. Undefined if out of F's range.
 template <class F, std::uint32_t kScale = 0, class D, class V>
 HWY_INLINE V RoundMagnitude(D d, V abs) {
   const hn::RebindToFloat<D> df;
   const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
   constexpr std::uint32_t kMinNormal = F::kMinNormal - (kScale << 23);
-  // Adding a float 2^kShift times the number's own power of two (of the smallest normal's, where that is more) makes
-  // the hardware round at F's last place, and leaves the significand in units of that place in the low bits. kBase is
-  // so chosen that together with the exponent's low bits it counts from F's least exponent.
+  // Adding a float that is 2^kShift times the number's own power of two (at least the
+  // smallest normal's) makes the hardware round at F's last place, and leaves the significand
+  // in units of that place in the low bits. kBase makes the exponent's low bits count from
+  // F's smallest exponent.
   constexpr std::uint32_t kBase = (0 - (kMinNormal >> F::kShift)) & F::kAllOnes;
   static_assert(kBase % 2 == 0, "an odd one would turn ties to odd");
   const V exponent = hn::And(hn::Max(abs, bits(kMinNormal)), bits(format::kF32Inf));
@@ -75,23 +77,24 @@ HWY_INLINE V RoundMagnitude(D d, V abs) {
   return hn::Add(sum, hn::Sub(hn::ShiftRight<F::kShift>(exponent), exponent));
 }
 
-// The low bits of `magnitude` up to F's sign bit, and from there on `sign`.
+// Combines the bits of `magnitude` below F's sign bit with the bits of `sign` from there on.
 template <class F, class D, class V>
 HWY_INLINE V WithSign(D d, V magnitude, V sign) {
   using T = hn::TFromD<D>;
   const V mask = hn::Set(d, static_cast<T>(F::kAllOnes));
   const V narrow = hn::Or(hn::And(magnitude, mask), hn::AndNot(mask, sign));
-  if constexpr (F::kKind == Specials::kFnuz) {  // there is no -0: that pattern is NaN
+  if constexpr (F::kKind == Specials::kFnuz) {  // there is no -0: its pattern is NaN
     return hn::IfThenZeroElse(hn::Eq(narrow, hn::Set(d, static_cast<T>(F::kSign))), narrow);
   }
   return narrow;
 }
 
-// f32 bits within F's range, or their magnitude and whatever has their sign, to F's bits.
+// Encodes f32 bits that are in F's range. `abs` is their magnitude; of `f32` only the sign is used,
+// unless F shares f32's exponents.
 template <class F, class D, class V>
 HWY_INLINE V EncodeInRange(D d, V f32, V abs) {
   if constexpr (F::kSharesExponent) {
-    // Rounding by addition: a carry into the exponent is what it should be.
+    // Rounding by addition: a carry into the exponent gives the correct result.
     const V odd = hn::And(hn::ShiftRight<F::kShift>(f32), hn::Set(d, 1));
     const V half = hn::Set(d, (1u << (F::kShift - 1)) - 1);
     return hn::ShiftRight<F::kShift>(hn::Add(hn::Add(f32, odd), half));
@@ -100,7 +103,7 @@ HWY_INLINE V EncodeInRange(D d, V f32, V abs) {
   }
 }
 
-// Through f32 bits: what came out infinite or NaN is looked at again.
+// Through f32; infinite and NaN results are checked again.
 void F64ToF32(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
               std::size_t count, bool saturate, Counts& counts) {
   const hn::ScalableTag<double> dd;
@@ -139,8 +142,8 @@ void F64ToF32Odd(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT
         const auto exact = LoadBytes(dd, from);
         const auto nearest = Round64To32(df, dd, exact);
         const auto back = hn::PromoteTo(dd, nearest);
-        // Step back where rounding went away from zero, then mark what is inexact. NaN: only its
-        // last bit is set.
+        // Undo a step away from zero, then set the last bit of inexact results. Of a NaN only
+        // the last bit is set.
         const auto inexact = hn::BitCast(du64, hn::VecFromMask(dd, hn::Ne(back, exact)));
         const auto away =
             hn::BitCast(du64, hn::VecFromMask(dd, hn::Gt(hn::Abs(back), hn::Abs(exact))));
@@ -150,7 +153,7 @@ void F64ToF32Odd(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT
       });
 }
 
-// Looks at every vector. Slower, and right for all f32.
+// Checks every vector. Slower, but correct for all f32.
 template <class F>
 void NarrowChecked(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                    std::size_t count, bool saturate, Counts& counts) {
@@ -171,8 +174,8 @@ void NarrowChecked(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRI
   counts.overflow += local.overflow;
 }
 
-// The next three narrow `count` elements as if all were in F's range. False where that was not so: something was
-// beyond it or just below its end, infinite or NaN, and what was stored is of no use.
+// The next three functions narrow `count` elements as if all were in F's range. False if one was
+// not (beyond its end or just below it, infinite or NaN); the stored results are then undefined.
 template <class F, class Source>
 HWY_INLINE bool InRange(Source, const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                         std::size_t count) {
@@ -197,7 +200,8 @@ HWY_INLINE bool InRange(Source, const std::uint8_t* HWY_RESTRICT in, std::uint8_
   return hn::AllTrue(di, hn::Lt(largest, hn::Set(di, static_cast<std::int32_t>(F::kOverflow))));
 }
 
-// The upper half of an f64, its lowest bit set where any bit below is, is the number rounded to odd at 21 digits.
+// The upper half of an f64, with its lowest bit set if any lower bit is, is the number
+// rounded to odd at 21 bits.
 template <class F>
 HWY_INLINE bool InRange(FromF64, const std::uint8_t* HWY_RESTRICT in,
                         std::uint8_t* HWY_RESTRICT out, std::size_t count) {
@@ -210,7 +214,7 @@ HWY_INLINE bool InRange(FromF64, const std::uint8_t* HWY_RESTRICT in,
   const auto bits = [&](std::uint32_t v) HWY_ATTR { return hn::Set(d, v); };
   constexpr std::uint32_t kRebias = (1023u - 127) << 20;
   auto largest = hn::Zero(di);
-  auto least = bits(~0u);  // above zero, less one
+  auto least = bits(~0u);  // smallest magnitude minus 1; zero wraps around
   ForEachVector<8, sizeof(Storage)>(
       in, out, count, hn::Lanes(d), [&](const std::uint8_t* from, std::uint8_t* to) HWY_ATTR {
         const auto first = LoadBytes(d, from), second = LoadBytes(d, from + hn::Lanes(d) * 4);
@@ -221,7 +225,7 @@ HWY_INLINE bool InRange(FromF64, const std::uint8_t* HWY_RESTRICT in,
         const auto rebiased = hn::BitCast(di, hn::Sub(magnitude, bits(kRebias)));
         const auto abs = hn::ShiftLeft<3>(hn::BitCast(d, hn::Max(rebiased, hn::Zero(di))));
         auto f32 = upper;
-        if constexpr (F::kSharesExponent) {  // and has f32's subnormals, which `abs` has not
+        if constexpr (F::kSharesExponent) {  // F has f32's subnormals, which `abs` lacks
           least = hn::Min(least, hn::Sub(magnitude, bits(1)));
           f32 = hn::Or(abs, hn::And(upper, bits(1u << 31)));
         }
@@ -234,8 +238,9 @@ HWY_INLINE bool InRange(FromF64, const std::uint8_t* HWY_RESTRICT in,
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// From 16 to 8 bits: signs and range in 16-bit lanes, rounding in pairs of 32-bit ones. Exponents stay Half's, which
-// makes floats that are too small by 2^kScale. 7.9 elements a nanosecond in cache, 6.5 by way of f32.
+// From 16 to 8 bits: signs and range in 16-bit lanes, rounding in pairs of 32-bit lanes. The
+// exponents remain those of Half, so as f32 the values are too small by 2^kScale. 7.9 elements/ns
+// in cache, against 6.5 through f32.
 template <class F, class Half>
 HWY_INLINE bool HalfInRange(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                             std::size_t count) {
@@ -300,7 +305,8 @@ void Narrow(Source source, const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HW
   }
 }
 
-// 8-bit formats to 16-bit ones, exactly, in 16-bit lanes: 16 elements a nanosecond in cache, 6 by way of f32.
+// 8-bit to 16-bit formats, exactly, in 16-bit lanes: 16 elements/ns in cache,
+// against 6 through f32.
 template <class From, class To>
 void SmallToHalf(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                  std::size_t count) {
@@ -377,7 +383,7 @@ void AnyToF32(Number from, const std::uint8_t* in, std::uint8_t* out, std::size_
   }
 }
 
-// Calls finish(f32, out, n) for blocks of a type that f32 holds.
+// Calls finish(f32, out, n) for blocks of a type that f32 represents exactly.
 template <std::size_t kOutWidth, class Finish>
 HWY_INLINE void ByWayOfF32(Number from, const std::uint8_t* in, std::uint8_t* out,
                            std::size_t count, const Finish& finish) {

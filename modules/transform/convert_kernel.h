@@ -1,9 +1,10 @@
-// convert_kernel — numeric conversions of runs of elements; plain loops for every CPU target, no module code.
+// convert_kernel — numeric conversions of runs of elements, for every CPU target;
+// independent of the modules.
 //
-// A conversion is one step, or a chain of at most three through f32 or f64 (convert.cc). All steps but the last are
-// exact, or "odd": rounded so that the lowest bit remembers whether anything was lost. Rounding an odd-rounded value
-// once more to a format at least two bits shorter gives what rounding the original would have given (Boldo and
-// Melquiond 2008), so the chain as a whole rounds once.
+// A conversion is one step, or a chain of up to three through f32 or f64 (convert.cc). All steps
+// but the last are exact or round to odd: the lowest bit records whether anything was lost. If an
+// odd-rounded value is rounded again to a format at least two bits shorter, the result is that of
+// rounding the original (Boldo and Melquiond 2008), so the chain rounds only once.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ enum class Number : std::uint8_t {
   kE5m2,
   kE4m3fnuz,
   kE5m2fnuz,
-  kOddF64,  // what 64-bit integers become on their way to a narrower float
+  kOddF64,  // a 64-bit integer rounded to odd, on its way to a narrower float
 };
 constexpr bool IsFloat(Number type) { return type >= Number::kF64; }
 constexpr std::size_t WidthOf(Number type) {
@@ -59,16 +60,18 @@ struct Counts {
   std::uint64_t fraction_lost = 0;
 };
 
-// Both convert `count` elements from one type to another. No alignment is asked, `in` and `out` do not overlap. They
-// add to `counts`.
+// Both convert `count` elements and add to `counts`. No alignment is required; `in` and
+// `out` do not overlap.
 
-// Between floats (convert_kernel.cc). `saturate` chooses the largest finite value over infinity (or NaN, where the
-// target has no infinity) on overflow. A signalling NaN becomes quiet, except from bf16 to f32.
+// Between floats (convert_kernel.cc). On overflow `saturate` selects the largest finite value
+// instead of infinity (or NaN, if the target has no infinity). A signalling NaN becomes quiet,
+// except from bf16 to f32.
 void ConvertFloats(Number from, Number to, const std::uint8_t* in, std::uint8_t* out,
                    std::size_t count, bool saturate, Counts& counts);
 
-// Bool to u8; between integers; integers to f32, f64 and, from 64 bits, kOddF64; f32 and f64 to integers, truncated
-// toward zero, NaN to 0 (convert_int_kernel.cc). What is out of an integer's range becomes its nearest end.
+// From bool to u8; between integers; from integers to f32, f64 and, if they have 64 bits, kOddF64;
+// from f32 and f64 to integers, truncated toward zero, NaN to 0 (convert_int_kernel.cc). A value
+// out of an integer's range becomes its nearest end.
 void ConvertIntegers(Number from, Number to, const std::uint8_t* in, std::uint8_t* out,
                      std::size_t count, Counts& counts);
 

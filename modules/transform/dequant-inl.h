@@ -1,4 +1,4 @@
-// What the dequantization kernels share, compiled once for each Highway target.
+// Shared by the dequantization kernels; compiled once for each Highway target.
 
 // Scalars of a block are little-endian and unaligned.
 #if defined(ZT_TRANSFORM_DEQUANT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -20,7 +20,7 @@ namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #pragma clang fp contract(off)
 
-// Up to 16 floats: runs of 16 share a scale in most types, so every vector lies within one.
+// At most 16 floats: in most types runs of 16 share a scale, so every vector has a single scale.
 using DF = hn::CappedTag<float, 16>;
 using DI = hn::Rebind<std::int32_t, DF>;
 using DU = hn::Rebind<std::uint32_t, DF>;
@@ -48,7 +48,7 @@ HWY_INLINE float FloatFromBits(std::uint32_t bits) {
   return v;
 }
 
-// Exact; NaN keeps its payload. Subnormals go through an integer, which costs no microcode.
+// Exact; NaN keeps its payload. Subnormals are converted as integers, to avoid slow microcode.
 HWY_INLINE float F16(std::uint16_t h) {
   const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000) << 16;
   const std::uint32_t magnitude = h & 0x7fff;
@@ -72,13 +72,14 @@ HWY_INLINE VF Splat(float v) { return hn::Set(DF(), v); }
 HWY_INLINE VI Int(std::int32_t v) { return hn::Set(DI(), v); }
 HWY_INLINE void Put(VF v, float* out) { hn::StoreU(v, DF(), out); }
 
-// out[i] = scale * q[i] and scale * q[i] - offset.
+// out[i] = scale * q[i], and out[i] = scale * q[i] - offset.
 HWY_INLINE void PutScaled(VF scale, VI q, float* out) { Put(hn::Mul(scale, Float(q)), out); }
 HWY_INLINE void PutAffine(VF scale, VI q, VF offset, float* out) {
   Put(hn::Sub(hn::Mul(scale, Float(q)), offset), out);
 }
 
-// Looks the 32 nibbles of 16 bytes up in `table`: low nibbles to out[0..15], high nibbles to out[16..31].
+// Looks the 32 nibbles of 16 bytes up in `table`: low nibbles to out[0..15], high
+// nibbles to out[16..31].
 HWY_INLINE void LookupNibbles(const std::int8_t* HWY_RESTRICT table, const std::uint8_t* p,
                               std::int8_t* HWY_RESTRICT out) {
 #if HWY_TARGET == HWY_SCALAR
@@ -100,7 +101,7 @@ HWY_INLINE void LookupNibbles(const std::int8_t* HWY_RESTRICT table, const std::
 #endif
 }
 
-// The 32 elements of 16 bytes of nibbles, each an index into `table`, times `scale`.
+// Stores 32 elements, scale * table[nibble], from 16 bytes of nibbles.
 HWY_INLINE void PutLookup(float scale, const std::int8_t* table, const std::uint8_t* p,
                           float* out) {
   HWY_ALIGN std::int8_t values[32];
@@ -122,7 +123,8 @@ HWY_AFTER_NAMESPACE();
 
 #endif  // per-target guard
 
-// Defines Dequant##name, which calls the best target's `name`. For the part of a file that is compiled once.
+// Defines Dequant##name, which calls the best target's `name`. Use it in the part of a file
+// that is compiled once.
 #ifndef ZT_DISPATCH_DEQUANT
 #define ZT_DISPATCH_DEQUANT(name)                                              \
   HWY_EXPORT(name);                                                            \

@@ -1,4 +1,4 @@
-// zt.transform:dequant — the block types, and the binding to their kernels.
+// zt.transform:dequant — the table of block types, and calls of their kernels.
 module;
 
 #include "transform/convert_kernel.h"
@@ -15,7 +15,7 @@ namespace {
 
 struct Row {
   GgmlBlock block;
-  kernel::DequantFn* kernel;  // null where ggml defines no values
+  kernel::DequantFn* kernel;  // null if ggml defines no values
 };
 constexpr Row kRows[] = {
     {{"q4_0", 32, 18}, kernel::DequantQ4_0},        {{"q4_1", 32, 20}, kernel::DequantQ4_1},
@@ -64,10 +64,10 @@ class Dequantize final : public Transform {
   }
 
  private:
-  // Floats on their way elsewhere: a piece that stays in the first-level cache.
+  // Floats per step of a conversion: their buffer stays in the first-level cache.
   static constexpr std::size_t kStage = 2048;
 
-  // Calls take(elements) for consecutive pieces, which lie at `stage`.
+  // Dequantizes in steps of up to kStage floats into `stage`, and calls take(elements) after each.
   template <class Take>
   void ForEachPiece(const std::uint8_t* from, std::size_t blocks, float* stage,
                     const Take& take) const {
@@ -92,8 +92,8 @@ class Dequantize final : public Transform {
     return found.overflow;
   }
 
-  // Stores past the caches. The stage is as far from a cache line's start as the output is, so whole
-  // lines are copied from aligned to aligned.
+  // Stores past the caches. The stage has the same offset within a cache line as the output, so
+  // that whole lines are copied from aligned to aligned addresses.
   void Stream(const std::uint8_t* from, std::uint8_t* to, std::size_t blocks) const {
     alignas(64) std::uint8_t stage[kStage * sizeof(float) + 64];
     std::uint8_t* const start = stage + reinterpret_cast<std::uintptr_t>(to) % 64;

@@ -1,7 +1,8 @@
-// The grids of ggml's iq types, packed: facts of the format, not to be edited.
+// The grids of ggml's iq types, packed. They are constants of the format: do not edit.
 //
-// Four hexadecimal digits pack one grid point's coordinates as indices into its list of values, the first lowest: eight of 2
-// bits (kIq2*, kIq1S) or four of 4 bits (kIq3*). dequant_iq_tables.h unpacks them.
+// Four hexadecimal digits are one grid point: its coordinates as indices into a list of values,
+// the first lowest: eight of 2 bits (kIq2*, kIq1S) or four of 4 bits (kIq3*).
+// dequant_iq_tables.h unpacks them.
 #pragma once
 
 // clang-format off

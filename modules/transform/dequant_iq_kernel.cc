@@ -1,4 +1,4 @@
-// Dequantization kernels for the iq types whose elements are coordinates of grid points.
+// Dequantization kernels for the iq types, whose elements are coordinates of grid points.
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace zt::kernel::HWY_NAMESPACE {
 
 using DF8 = hn::CappedTag<float, 8>;
 
-// Eight signed bytes, the first lowest, as the lanes from `i`.
+// Loads signed bytes from `i` on, of eight (the first lowest), into the lanes.
 HWY_INLINE hn::Vec<DF8> Coordinates(std::uint64_t eight, std::size_t i) {
   if constexpr (std::endian::native == std::endian::big) eight = __builtin_bswap64(eight);
   const hn::Rebind<std::int8_t, DF8> di8;
@@ -27,8 +27,8 @@ HWY_INLINE hn::Vec<DF8> Coordinates(std::uint64_t eight, std::size_t i) {
   return hn::ConvertTo(DF8(), hn::PromoteTo(di, hn::LoadU(di8, bytes + i)));
 }
 
-// out[j] = scale * grid[j], negated where byte j of `signs` is 0xff. No coordinate is 0 or above 0x3e, so bytes
-// negate without a carry. Negating before the product gives the same bits.
+// out[j] = scale * grid[j], negated if byte j of `signs` is 0xff. No coordinate is 0 or above 0x3e,
+// so negating bytes causes no carry. Negating before the product gives the same bits.
 HWY_INLINE void PutSigned(float scale, std::uint64_t grid, std::uint64_t signs, float* out) {
   const std::uint64_t eight = (grid ^ signs) + (signs & 0x0101010101010101u);
   const auto d = hn::Set(DF8(), scale);
@@ -55,7 +55,8 @@ HWY_INLINE std::uint64_t Pair(const std::uint32_t low, const std::uint32_t high)
   return low | std::uint64_t{high} << 32;
 }
 
-// f16 d | 8 runs of 32 elements: 4 bytes of grid indices, u32: 4 x 7 sign bits and a scale of 4 bits on top
+// f16 d | 8 runs of 32 elements: 4 bytes of grid indices, u32: 4 x 7 sign bits and a scale
+// of 4 bits on top
 void IQ2_XXS(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 66, out += 256) {
     const float d = LoadF16(in);
@@ -71,7 +72,8 @@ void IQ2_XXS(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// f16 d | 32 x u16: 9 bits of grid index, 7 of signs | 8 bytes: scales of 4 bits, each for 16 elements
+// f16 d | 32 x u16: 9 bits of grid index, 7 of signs | 8 bytes: scales of 4 bits,
+// each for 16 elements
 void IQ2_XS(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 74, out += 256) {
     const float d = LoadF16(in);
@@ -83,7 +85,8 @@ void IQ2_XS(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// f16 d | 32 bytes of grid indices | 32 of signs | 8: 2 high bits for each index | 8: scales as in iq2_xs
+// f16 d | 32 bytes of grid indices | 32 of signs | 8: 2 high bits for each index | 8:
+// scales as in iq2_xs
 void IQ2_S(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 82, out += 256) {
     const float d = LoadF16(in);
@@ -111,7 +114,8 @@ void IQ3_XXS(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// f16 d | 64 bytes of grid indices | 8: their ninth bits | 32 of signs | 4: scales of 4 bits, each for 32 elements
+// f16 d | 64 bytes of grid indices | 8: their ninth bits | 32 of signs | 4: scales of 4 bits,
+// each for 32 elements
 void IQ3_S(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 110, out += 256) {
     const float d = LoadF16(in);
@@ -132,7 +136,8 @@ void IQ3_S(const std::uint8_t* in, float* out, std::size_t blocks) {
 
 constexpr float kDelta = 0.125f;
 
-// f16 d | 32 bytes of grid indices | 8 x u16: 4 x 3 high index bits, a scale of 3 bits, the sign of delta
+// f16 d | 32 bytes of grid indices | 8 x u16: 4 x 3 high index bits, a scale of 3 bits,
+// the sign of delta
 void IQ1_S(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 50, out += 256) {
     const float d = LoadF16(in);
@@ -148,8 +153,8 @@ void IQ1_S(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// 32 bytes of grid indices | 16: for each index 3 high bits and the sign of delta | 4 x u16: 4 scales of 3 bits, each
-// for 16 elements, and on top 4 bits of the f16 d, lowest first
+// 32 bytes of grid indices | 16: for each index 3 high bits and the sign of delta | 4 x u16: 4
+// scales of 3 bits, each for 16 elements, and on top 4 bits of the f16 d, lowest first
 void IQ1_M(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 56, out += 256) {
     unsigned packed[4], bits = 0;

@@ -1,4 +1,4 @@
-// The grids of ggml's iq types, unpacked when compiled: one byte a coordinate.
+// The grids of ggml's iq types, unpacked at compile time: one byte per coordinate.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ inline constexpr auto kGridIq3Xxs = UnpackGrid<std::uint32_t>(packed::kIq3Xxs, k
 inline constexpr auto kGridIq3S = UnpackGrid<std::uint32_t>(packed::kIq3S, kIq3SCoordinates);
 inline constexpr auto kGridIq1S = UnpackGrid<std::uint64_t>(packed::kIq1S, kIq1Coordinates);
 
-// Byte j is 0xff where bit j of the index is set.
+// Byte j is 0xff if bit j of the index is set.
 inline constexpr std::array<std::uint64_t, 256> kSignMasks = [] {
   std::array<std::uint64_t, 256> out{};
   for (unsigned i = 0; i < 256; ++i) {
@@ -53,7 +53,7 @@ inline constexpr std::array<std::uint64_t, 256> kSignMasks = [] {
   return out;
 }();
 
-// Seven sign bits are stored; the eighth makes their number even.
+// Seven sign bits are stored; the eighth makes the number of set bits even.
 inline constexpr std::array<std::uint64_t, 128> kEvenSignMasks = [] {
   std::array<std::uint64_t, 128> out{};
   for (unsigned i = 0; i < 128; ++i) out[i] = kSignMasks[i | (std::popcount(i) & 1u) << 7];

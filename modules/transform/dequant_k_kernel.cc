@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 #pragma clang fp contract(off)
 
-// 16 bytes: scale in the low nibble, minimum in the high, each for 16 elements | 64 bytes of 2 bits | f16 d, dmin.
-// Element 128 h + 32 s + i is in bits 2 s of byte 32 h + i.
+// 16 bytes: scale in the low nibble, minimum in the high, each for 16 elements | 64 bytes of 2 bits
+// | f16 d, dmin. Element 128 h + 32 s + i is in bits 2 s of byte 32 h + i.
 void Q2_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 84, out += 256) {
     const float d = LoadF16(in + 80), dmin = LoadF16(in + 82);
@@ -39,8 +39,8 @@ void Q2_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// 32 bytes of third bits: of element 32 g + i in bit g of byte i | 64 bytes as in q2_k | 12 bytes of 16 scales of 6
-// bits | f16 d. A clear third bit means minus 4.
+// 32 bytes of third bits: of element 32 g + i in bit g of byte i | 64 bytes as in q2_k | 12 bytes
+// of 16 scales of 6 bits | f16 d. A clear third bit means minus 4.
 void Q3_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 110, out += 256) {
     const float d = LoadF16(in + 108);
@@ -68,7 +68,8 @@ void Q3_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// The 8 scales and 8 minima of 6 bits in the 12 bytes of q4_k and q5_k, times d and dmin.
+// Unpacks the 8 scales and 8 minima of 6 bits in the 12 bytes of q4_k and q5_k, and multiplies
+// them by d and dmin.
 struct ScaleMin {
   float scale[8], offset[8];
 };
@@ -81,8 +82,8 @@ HWY_INLINE void UnpackScaleMin(float d, float dmin, const std::uint8_t* p, Scale
   }
 }
 
-// f16 d, dmin | 12 bytes of scales and minima | 128 bytes: element 64 g + i in the low nibble of byte 32 g + i,
-// 64 g + 32 + i in its high nibble
+// f16 d, dmin | 12 bytes of scales and minima | 128 bytes: the low nibble of byte 32 g + i is
+// element 64 g + i, the high nibble element 64 g + 32 + i
 void Q4_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 144, out += 256) {
     ScaleMin sm;
@@ -99,7 +100,7 @@ void Q4_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// As q4_k with 32 bytes before the nibbles: the fifth bit of element 32 g + i in bit g of byte i
+// As q4_k, but 32 bytes precede the nibbles: bit g of byte i is the fifth bit of element 32 g + i
 void Q5_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 176, out += 256) {
     ScaleMin sm;
@@ -121,9 +122,9 @@ void Q5_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// 128 bytes of low nibbles, 64 of high bits, 16 signed scales, f16 d. With h = 0, 1 and bytes L = 64 h, H = 32 h:
-// elements 128 h + 0, 32, 64, 96 + i take the low nibble of L + i, of L + 32 + i, the high nibble of L + i, of
-// L + 32 + i, and bits 0, 2, 4, 6 of H + i; minus 32.
+// 128 bytes of low nibbles | 64 bytes of high bits | 16 signed scales | f16 d. For h = 0, 1 and
+// s = 0 to 3, element 128 h + 32 s + i has its low bits in byte 64 h + 32 (s % 2) + i, in the low
+// nibble if s < 2, else in the high one; its high bits are bits 2 s of byte 32 h + i; minus 32.
 void Q6_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 210, out += 256) {
     const float d = LoadF16(in + 208);
@@ -161,7 +162,8 @@ void Q8_K(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// f16 d | u16: 2 high bits for each of 8 scales | 4 bytes: their low nibbles | 8 runs of 16 bytes as in iq4_nl
+// f16 d | u16: 2 high bits for each of 8 scales | 4 bytes: their low nibbles | 8 runs of 16
+// bytes as in iq4_nl
 void IQ4_XS(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 136, out += 256) {
     const float d = LoadF16(in);
@@ -174,13 +176,15 @@ void IQ4_XS(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// 5 base-3 digits a byte, the first the top one of byte / 256: byte * 3^n mod 256 * 3 / 256, minus 1.
+// A byte has 5 base-3 digits, the first one in the top of byte / 256. Digit n is (byte * 3^n mod
+// 256) * 3 / 256, minus 1.
 HWY_INLINE VI Ternary(VI scaled) {
   const VI rest = hn::And(scaled, Int(255));
   return hn::Sub(hn::ShiftRight<8>(hn::Add(rest, hn::Add(rest, rest))), Int(1));
 }
 
-// 32 bytes of digits 32 n + i | 16 bytes of 160 + 16 n + i | 4 bytes of four digits 240 + 4 n + i | f16 d
+// 32 bytes of digits 32 n + i | 16 bytes of 160 + 16 n + i | 4 bytes of four digits 240
+// + 4 n + i | f16 d
 void TQ1_0(const std::uint8_t* in, float* out, std::size_t blocks) {
   const auto triple = [](VI v) HWY_ATTR { return hn::Add(v, hn::Add(v, v)); };
   for (; blocks > 0; --blocks, in += 54, out += 256) {

@@ -1,7 +1,9 @@
-// Kernels: blocks of ggml's quantized types to float32. No allocation, no failure, no module code.
+// Kernels that convert blocks of ggml's quantized types to f32. They do not allocate, cannot fail,
+// and are independent of the modules.
 //
-// Each reads `blocks` whole blocks from `in` and writes their elements to `out`. Neither pointer needs alignment
-// beyond a byte. Products and sums are rounded one by one, never fused, so the bits are those of gguf-py.
+// Each reads `blocks` whole blocks from `in` and writes their elements to `out`. No
+// alignment is required. Products and sums are rounded separately, never fused, so the bits
+// are those of gguf-py.
 #pragma once
 
 #include <cstddef>

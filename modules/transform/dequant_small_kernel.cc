@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 
-// f16 d | 16 bytes: element i in the low nibble of byte i, i + 16 in its high nibble
+// f16 d | 16 bytes: the low nibble of byte i is element i, the high nibble element i + 16
 void Q4_0(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 18, out += 32) {
     const VF d = Splat(LoadF16(in));
@@ -37,7 +37,7 @@ void Q4_1(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// Bit i, i + 1, ... of `bits` in the lanes, as 16 or 0: the fifth bit of q5_0 and q5_1.
+// The fifth bits of q5_0 and q5_1: bits i, i + 1, ... of `bits`, as 16 or 0 in the lanes.
 HWY_INLINE VI FifthBit(std::uint32_t bits, std::size_t i) {
   const DU du;
   const auto shifted = hn::Shr(hn::Set(du, bits), hn::Iota(du, static_cast<std::uint32_t>(i)));
@@ -91,7 +91,7 @@ void IQ4_NL(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// e8m0, halved as the values are doubled | 16 bytes as in q4_0, the nibbles e2m1
+// e8m0, halved because the table has doubled values | 16 bytes as in q4_0, the nibbles e2m1
 void MXFP4(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 17, out += 32) {
     const std::uint32_t e = in[0];
@@ -100,7 +100,7 @@ void MXFP4(const std::uint8_t* in, float* out, std::size_t blocks) {
   }
 }
 
-// Unsigned e4m3 (the top bit is ignored), halved; 0x7f is 0.
+// Unsigned e4m3 (the top bit is ignored), halved; 0x7f means 0.
 HWY_INLINE float HalfE4M3(std::uint8_t x) {
   const std::uint32_t exponent = (x >> 3) & 15, mantissa = x & 7;
   if (x == 0x7f) return 0.0f;
@@ -108,13 +108,14 @@ HWY_INLINE float HalfE4M3(std::uint8_t x) {
   return FloatFromBits((exponent - 8 + 127) << 23 | mantissa << 20);
 }
 
-// 4 scales | 4 runs of 8 bytes, each 16 elements: i in the low nibble of byte i, i + 8 in its high nibble
+// 4 scales | 4 runs of 8 bytes, each 16 elements: i in the low nibble of byte i, i + 8
+// in its high nibble
 void NVFP4(const std::uint8_t* in, float* out, std::size_t blocks) {
   for (; blocks > 0; --blocks, in += 36, out += 64) {
     for (std::size_t pair = 0; pair < 2; ++pair) {
       HWY_ALIGN std::int8_t values[32];
       LookupNibbles(kFp4Values, in + 4 + 16 * pair, values);
-      // Low nibbles of both runs come first: 8 of run 0, 8 of run 1, then the high nibbles likewise.
+      // Low nibbles come first: 8 of run 0, 8 of run 1; then the high nibbles likewise.
       const hn::CappedTag<float, 8> df;
       const hn::Rebind<std::int32_t, decltype(df)> di;
       const hn::Rebind<std::int8_t, decltype(df)> di8;

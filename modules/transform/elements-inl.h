@@ -1,4 +1,5 @@
-// elements-inl — the loop over elements that the compiler vectorises, compiled once for each Highway target.
+// elements-inl — a loop over elements that the compiler vectorizes; compiled once for
+// each Highway target.
 #if defined(ZT_TRANSFORM_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ZT_TRANSFORM_ELEMENTS_INL_H_
 #undef ZT_TRANSFORM_ELEMENTS_INL_H_
@@ -27,7 +28,8 @@ HWY_INLINE void StoreAt(T value, std::uint8_t* p, std::size_t i) {
   std::memcpy(p + i * sizeof(T), &value, sizeof(T));
 }
 
-// Stores of(value) for each value of type From, in strips of whole cache lines with a prefetch for each.
+// Stores of(value) for each value of type From, in strips of whole cache lines, with one
+// prefetch per strip.
 template <typename From, class Of>
 HWY_INLINE void ForEachElement(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out,
                                std::size_t count, const Of& of) {

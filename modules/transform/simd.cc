@@ -1,4 +1,4 @@
-// zt.transform — the names of the instruction sets in use.
+// zt.transform — the names of the instruction sets that the kernels use.
 module;
 
 #include "hwy/highway.h"
@@ -17,7 +17,7 @@ std::string_view HighwayVersion() {
 
 std::vector<std::string> SimdTargets() {
   std::vector<std::string> names;
-  // A better target has a lower bit.
+  // Better targets have lower bits.
   for (std::int64_t rest = hwy::SupportedTargets() & HWY_TARGETS; rest != 0; rest &= rest - 1) {
     names.emplace_back(hwy::TargetName(rest & -rest));
   }

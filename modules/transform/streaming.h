@@ -1,4 +1,5 @@
-// streaming — runs an element-wise change in cache-sized blocks, storing large results past the caches.
+// streaming — runs an element-wise transform in cache-sized blocks, and stores large
+// results past the caches.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,8 @@ namespace zt::kernel {
 
 inline constexpr std::size_t kStreamBlock = 512;  // elements
 
-// Calls produce(first, count, out) for consecutive blocks of elements; `out` is where their results
-// are to be put.
+// Calls produce(first, count, out) for consecutive blocks of elements, which writes
+// their results to `out`.
 template <class Produce>
 void ForEachBlock(std::uint8_t* out, std::size_t out_width, std::size_t count,
                   const Produce& produce) {

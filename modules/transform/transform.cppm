@@ -1,4 +1,4 @@
-// zt.transform — what happens to elements on their way: conversion, dequantization, byte order, transposition.
+// zt.transform — transforms of elements: conversion, dequantization, byte order, transposition.
 export module zt.transform;
 
 export import :stage;
