@@ -28,7 +28,7 @@ bool IsWorthAnother(int status) {
 }
 
 milliseconds RandomDelay(int fruitless) {
-  thread_local std::mt19937 random{std::random_device()()};
+  std::random_device random;  // no thread_local: libztstream could not be linked
   const auto most = std::min(kFirstDelay * (1 << std::min(fruitless, 10)), kMostDelay);
   return milliseconds(std::uniform_int_distribution<milliseconds::rep>(0, most.count())(random));
 }
