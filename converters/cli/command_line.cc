@@ -297,6 +297,22 @@ Status RefuseMissing(std::string_view what, const Option& option, const Command&
   return Refuse(std::string(what) + " is missing: " + help, &command);
 }
 
+// Returns words that an option with many values took to the operands, where those are too few:
+// "verify --against SOURCE FILE".
+void ReturnOperands(Line& line, const Command& command) {
+  const auto needed = 1 + std::ranges::count_if(Options(), [&](const Option& each) {
+                        return each.is_operand() && each.of(command.bit) && each.name[0] != '[';
+                      });
+  std::vector<std::string> returned;
+  while (std::ssize(line.operands) + std::ssize(returned) < needed && line.options.size() > 1) {
+    const Given& last = line.options.back();
+    if (!last.option->many() || line.options[line.options.size() - 2].option != last.option) break;
+    returned.insert(returned.begin(), last.value);
+    line.options.pop_back();
+  }
+  line.operands.insert(line.operands.end(), returned.begin(), returned.end());
+}
+
 // Gives the operands to the command's rows in turn.
 Status KeepOperands(const Line& line, const Command& command, Args& args) {
   auto next = line.operands.begin() + 1;
@@ -397,6 +413,7 @@ Status Parse(std::vector<std::string> words, Args& args) {
   if (command == nullptr) return RefuseCommand(args.command);
   if (args.help) return OkStatus();
   args.json = false;
+  ReturnOperands(line, *command);
   ZT_RETURN_IF_ERROR(KeepOptions(line, *command, args));
   ZT_RETURN_IF_ERROR(KeepOperands(line, *command, args));
   if (args.spec.empty()) args.spec = args.canonical ? "2.0" : "1.2";
