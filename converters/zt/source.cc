@@ -202,6 +202,21 @@ class ZtSource final : public TensorSource {
     return Extent{bytes_.get(), stored.offset, stored.length};
   }
 
+  std::optional<EncodedStream> encoded(ComponentId id) const override {
+    const Part& part = parts_[id.object][id.component];
+    const StoredComponent& stored = reader_->component(part.stored);
+    if (stored.encoding == Encoding::kRaw || problems_.contains(id.object)) return std::nullopt;
+    EncodedStream stream{.encoding = stored.encoding, .parameters = stored.parameters};
+    if (part.kind != Part::Kind::kWhole || !ServedAsDecoded(stored)) return stream;
+    stream.extent = {bytes_.get(), stored.offset, stored.length};
+    stream.guarded = bytes_->Find(stored.offset) != nullptr;
+    return stream;
+  }
+
+  StatusOr<std::vector<Frame>> Frames(ComponentId id) const override {
+    return reader_->Frames(parts_[id.object][id.component].stored);
+  }
+
   std::optional<Identity> identity(ComponentId id) const override {
     const Part& part = parts_[id.object][id.component];
     const std::uint64_t bytes = objects_[id.object].components[id.component].bytes;
@@ -378,14 +393,18 @@ class ZtSource final : public TensorSource {
       guard(shard.begin, shard.bytes, shard.digest, "shard " + Quote(shard.name), "the root says ");
   }
 
+  // Whether a component's bytes are served as they decode.
+  bool ServedAsDecoded(const StoredComponent& c) const {
+    return !c.big_endian &&
+           !(c.element.dtype == DType::kBool && Traits(reader_->manifest().version).loose_bools);
+  }
+
   // What makes a component as it is served that of another: the content, and what is done with it.
   using ServedKey = std::pair<ContentKey, std::optional<DType>>;
   ServedKey ServedKeyOf(ComponentId id) const {
     const StoredComponent& c = reader_->component(id);
-    const bool as_it_is =
-        !c.big_endian && !IsWidened(id) &&
-        !(c.element.dtype == DType::kBool && Traits(reader_->manifest().version).loose_bools);
-    return {KeyOf(c), as_it_is ? std::nullopt : std::optional(c.element.dtype)};
+    return {KeyOf(c),
+            ServedAsDecoded(c) && !IsWidened(id) ? std::nullopt : std::optional(c.element.dtype)};
   }
 
   void AddFirst(ComponentId id) {

@@ -51,6 +51,8 @@ std::uint64_t MostOfFrame(const Codec& codec, std::uint64_t content);
 Status CheckFrames(const StoredComponent& component, const ContainerTraits& traits,
                    std::optional<std::span<const Frame>> frames);
 
+// What a version asks of the bytes of each frame beyond its codec (ContainerTraits::equal_frames). kDataLoss.
+Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame);
 // The content digest of a 2.0 file (§6.4), "algorithm:hex", from the bytes of its manifest: the same for a model however it
 // is laid out, compressed or split. kInvalidArgument where a part has no digest, or `kind` is kNone.
 StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind);

@@ -200,3 +200,13 @@ Status CheckFrames(const StoredComponent& component, const ContainerTraits& trai
 }
 
 }  // namespace zt
+Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame) {
+  constexpr std::size_t kDescriptor = 4;  // behind zstd's magic
+  constexpr std::byte kChecksum{4};
+  if (!traits.equal_frames) return OkStatus();
+  if (frame.size() > kDescriptor && (frame[kDescriptor] & kChecksum) != std::byte{0}) {
+    return OkStatus();
+  }
+  return InvalidData("a frame has no checksum of its content (zTensor 2.0 §5.3)");
+}
+

@@ -37,17 +37,6 @@ bool reader::internal::CanReadByFrame(const Codec& codec, std::span<const Frame>
   });
 }
 
-Status reader::internal::CheckFrameBytes(const ContainerTraits& traits,
-                                         std::span<const std::byte> frame) {
-  constexpr std::size_t kDescriptor = 4;  // behind zstd's magic
-  constexpr std::byte kChecksum{4};
-  if (!traits.equal_frames) return OkStatus();
-  if (frame.size() > kDescriptor && (frame[kDescriptor] & kChecksum) != std::byte{0}) {
-    return OkStatus();
-  }
-  return InvalidData("a frame has no checksum of its content (zTensor 2.0 §5.3)");
-}
-
 namespace {
 
 // Bytes of a user's class: what that throws becomes an error.
@@ -233,6 +222,14 @@ struct Reader::State {
     return Access{.frame_bytes = table->frames.front().content_bytes};
   }
 
+  StatusOr<std::vector<Frame>> Frames(ComponentId id) {
+    ZT_RETURN_IF_ERROR(CheckId(id));
+    const StoredComponent& c = component(id);
+    if (c.encoding == Encoding::kRaw) return std::vector<Frame>();
+    ZT_ASSIGN_OR_RETURN(const auto table, Table(c));
+    return table->frames;
+  }
+
   static BlobKey KeyOf(const StoredComponent& c) {
     return {c.offset, c.length, c.encoding, c.decoded_bytes, c.parameters.chunk};
   }
@@ -356,7 +353,7 @@ struct Reader::State {
     if (room.size() < frame.bytes) room.resize(frame.bytes);
     const std::span<std::byte> stored = std::span(room).first(frame.bytes);
     ZT_RETURN_IF_ERROR(bytes->ReadAt(c.offset + frame.offset, stored));
-    ZT_RETURN_IF_ERROR(reader::internal::CheckFrameBytes(Traits(manifest.version), stored));
+    ZT_RETURN_IF_ERROR(CheckFrameBytes(Traits(manifest.version), stored));
     return FindCodec(c.encoding)->DecodeFrame(c.parameters, stored, out);
   }
 
@@ -483,6 +480,12 @@ StatusOr<Access> Reader::FindAccess(ComponentId id) const {
 }
 
 StatusOr<std::vector<std::uint64_t>> Reader::Cuts(ComponentId id, std::uint64_t bytes) const {
+StatusOr<std::vector<Frame>> Reader::Frames(ComponentId id) const {
+  auto frames = state_->Frames(id);
+  if (!frames.ok()) return Named(id, frames.status());
+  return frames;
+}
+
   constexpr std::uint64_t kRange = 4 << 20;  // of a raw component: whole elements
   constexpr std::uint64_t kLeast = 1 << 20;  // of frames that are read together
   const StoredComponent& c = component(id);

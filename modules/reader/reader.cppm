@@ -98,6 +98,9 @@ class Reader {
   StatusOr<Access> FindAccess(ComponentId id) const;
 
   // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as the reader. A file
+  // The frames of a compressed component, in order, as its seek table says. None of a raw one, and where the stream has to
+  // be read in order.
+  StatusOr<std::vector<Frame>> Frames(ComponentId id) const;
   // that shrinks while mapped kills the process (SIGBUS); Read does not.
   StatusOr<std::span<const std::byte>> Map(ComponentId id) const;
   // The same as numbers, by name, for the same T as Read. kFailedPrecondition where they do not lie as T is aligned.
@@ -225,9 +228,6 @@ bool CanReadByFrame(const Codec& codec, std::span<const Frame> frames);
 
 // Whether a layout of 0.1.0 has values and indices in one blob.
 bool IsMixedLayout(std::string_view format);
-
-// What a version asks of the bytes of each frame beyond its codec (ContainerTraits::equal_frames). kDataLoss.
-Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame);
 
 // The file with its shards behind it. Sets StoredShard::begin, and moves the offsets of the components in shards.
 StatusOr<std::shared_ptr<ByteSource>> JoinShards(std::shared_ptr<ByteSource> file,

@@ -114,8 +114,7 @@ class FetchStage final : public StageOf<Batch> {
     if (!blob.decoded) piece.hashed = piece.stored;
     if (piece.range.frame) {
       Buffer content = pool_.Take(piece.range.frame->content_bytes);
-      Status status =
-          reader::internal::CheckFrameBytes(Traits(reader_.manifest().version), piece.stored);
+      Status status = CheckFrameBytes(Traits(reader_.manifest().version), piece.stored);
       if (status.ok()) {
         status = FindCodec(blob.stored.encoding)
                      ->DecodeFrame(blob.stored.parameters, piece.stored, content.bytes());

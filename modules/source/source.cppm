@@ -2,6 +2,7 @@
 export module zt.source;
 
 import zt.std;
+import zt.compress;
 import zt.core;
 
 export namespace zt {
@@ -165,6 +166,17 @@ struct Identity {
       default;  // by space, value, length; the order means nothing
 };
 
+// The stream of a codec that a component is stored as. Its frames can be copied to another file without being decoded.
+struct EncodedStream {
+  Encoding encoding = Encoding::kRaw;  // the codec's
+  CodecParameters parameters = {};     // what that has to know of the component
+  // Where the stream lies. `bytes` is null where it cannot be copied, because it holds something else than the declared
+  // bytes: an index that is widened as it is read.
+  Extent extent = {};
+  // A digest of the stored bytes is compared as they pass: damage is found without decoding.
+  bool guarded = false;
+};
+
 // An input: declarations first, then the bytes of each component by range. Everything format-specific is hidden
 // here; what Read serves is exactly the declared component, little-endian and in C order.
 //
@@ -222,6 +234,11 @@ class TensorSource {
   // The component's declared bytes, where they are in memory anyway. Valid as long as the source.
   virtual std::optional<std::span<const std::byte>> View(ComponentId) const { return std::nullopt; }
 
+  // How the component is stored, where a codec encoded it; nullopt where it is raw.
+  virtual std::optional<EncodedStream> encoded(ComponentId) const { return std::nullopt; }
+  // The frames of that stream, in order; none where they cannot be read one by one. An error as of Read.
+  virtual StatusOr<std::vector<Frame>> Frames(ComponentId) const { return std::vector<Frame>(); }
+
   // Called once after the last Read: checks what only the end can tell (trailing bytes of a pipe, an entry's CRC, a
   // file that has grown). Errors name the file, and the tensor where it is one tensor's: the caller cannot know.
   virtual Status Finish() { return OkStatus(); }
@@ -248,6 +265,8 @@ class WrappedSource : public TensorSource {
   std::optional<Extent> extent(ComponentId id) const override;
   std::optional<Identity> identity(ComponentId id) const override;
   std::optional<std::span<const std::byte>> View(ComponentId id) const override;
+  std::optional<EncodedStream> encoded(ComponentId id) const override;
+  StatusOr<std::vector<Frame>> Frames(ComponentId id) const override;
 
  protected:
   // The source that serves a component, and the component's place in it.

@@ -7,6 +7,7 @@ module;
 module zt.source;
 
 import zt.std;
+import zt.compress;
 
 namespace zt {
 namespace {
@@ -221,6 +222,16 @@ std::optional<Identity> WrappedSource::identity(ComponentId id) const {
 std::optional<std::span<const std::byte>> WrappedSource::View(ComponentId id) const {
   const auto [source, inner] = Origin(id);
   return source.View(inner);
+}
+
+std::optional<EncodedStream> WrappedSource::encoded(ComponentId id) const {
+  const auto [source, inner] = Origin(id);
+  return source.encoded(inner);
+}
+
+StatusOr<std::vector<Frame>> WrappedSource::Frames(ComponentId id) const {
+  const auto [source, inner] = Origin(id);
+  return source.Frames(inner);
 }
 
 Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> components) {

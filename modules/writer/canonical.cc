@@ -167,7 +167,7 @@ class Finder {
         if (!equal) continue;
         // What is not written is not looked at again: other numbers may have become the same.
         if (plan_.on_overflow == OnOverflow::kError) {
-          ZT_RETURN_IF_ERROR(Named(i, writer::internal::CheckFit(lost, ComponentOf(i).element)));
+          ZT_RETURN_IF_ERROR(Named(i, CheckFit(lost, ComponentOf(i).element)));
         }
         Join(i, held->second);
       }
@@ -287,6 +287,7 @@ Status MakeCanonical(TensorSource& source, Plan& plan) {
                                  " is not known, which a canonical file asks for");
       }
       planned.components[c].storage = {.compression = Compression::kNone, .digest = traits.digest};
+      planned.components[c].keep_frames = false;
     }
     ZT_RETURN_IF_ERROR(WithTensor(status, object.name));
   }

@@ -53,21 +53,6 @@ std::vector<DataRule> RulesOf(const ComponentState& state) {
   return rules;
 }
 
-Status CheckFit(const NumericCounts& counts, const ElementType& element) {
-  const std::string target(Name(element));
-  std::string what;
-  if (counts.overflow > 0) {
-    what = std::to_string(counts.overflow) +
-           (counts.overflow == 1 ? " value does not fit " : " values do not fit ") + target;
-  }
-  if (counts.nan_lost > 0) {
-    what += (what.empty() ? "" : ", ") + std::to_string(counts.nan_lost) +
-            (counts.nan_lost == 1 ? " NaN has" : " NaN have") + " no counterpart in " + target;
-  }
-  if (what.empty()) return OkStatus();
-  return NumericError(what + "; choose --on-overflow inf or saturate, or another type");
-}
-
 Status Piece::Named(const Status& status) const {
   if (status.ok()) return status;
   const Status named = WithTensor(status, object->name);
@@ -150,7 +135,8 @@ class LookStage final : public PieceStage {
 
 class CompressStage final : public StageOf<Batch> {
  public:
-  CompressStage(BufferPool& pool, const Codecs& codecs) : pool_(pool), codecs_(codecs) {}
+  CompressStage(BufferPool& pool, const Codecs& codecs, SpecVersion spec)
+      : pool_(pool), codecs_(codecs), traits_(Traits(spec)) {}
   Status Process(Batch& batch) override {
     std::size_t bound = 0;
     for (const Piece& chunk : batch.ranges) {
@@ -163,8 +149,7 @@ class CompressStage final : public StageOf<Batch> {
       if (!Wanted(chunk)) continue;
       // The wish may have changed since the bound was summed (another chunk of the component was found
       // incompressible); then less room is used, never more.
-      const ComponentState& state = *chunk.state;
-      auto size = codecs_.EncoderOf(state).Encode(state.storage.parameters, chunk.bytes(), free);
+      auto size = Caught([&] { return Encode(chunk, free); });
       if (!size.ok()) return chunk.Named(size.status());
       chunk.encoded = free.first(*size);
       free = free.subspan(*size);
@@ -187,8 +172,22 @@ class CompressStage final : public StageOf<Batch> {
     }
     return false;
   }
+  // Makes the chunk's frame, or copies the one that holds it where the version allows that one.
+  StatusOr<std::size_t> Encode(const Piece& chunk, std::span<std::byte> out) const {
+    const ComponentState& state = *chunk.state;
+    if (state.kept != nullptr && !chunk.bytes().empty()) {
+      const auto& [stream, frames] = *state.kept;
+      const Frame& frame = frames[chunk.offset / frames.front().content_bytes];
+      const std::span<std::byte> copy = out.first(frame.bytes);
+      ZT_RETURN_IF_ERROR(stream.extent.bytes->ReadAt(stream.extent.offset + frame.offset, copy));
+      if (CheckFrameBytes(traits_, copy).ok()) return copy.size();
+    }
+    return codecs_.EncoderOf(state).Encode(state.storage.parameters, chunk.bytes(), out);
+  }
+
   BufferPool& pool_;
   const Codecs& codecs_;
+  const ContainerTraits& traits_;
 };
 
 // Decides encoding and offset, in declared order.
@@ -357,7 +356,7 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
   const bool decoded = Traits(options.spec).digests_decoded;
   chain.push_back(std::make_shared<LookStage>(!options.stages.empty()));
   if (decoded) chain.push_back(std::make_shared<HashStage>(true));
-  chain.push_back(std::make_shared<CompressStage>(parts.pool, parts.codecs));
+  chain.push_back(std::make_shared<CompressStage>(parts.pool, parts.codecs, options.spec));
   chain.push_back(std::make_shared<PlaceStage>(parts.placer, parts.codecs, options.spec));
   if (!decoded) {
     chain.push_back(std::make_shared<HashStage>(false));

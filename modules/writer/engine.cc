@@ -96,6 +96,23 @@ bool IsVersionedName(std::string_view format) {
          format.find_first_not_of("0123456789.", slash + 1) == std::string_view::npos;
 }
 
+// Whether the writer can cut a component into chunks that are these frames, and a file of the version can have them.
+bool CanKeep(const EncodedStream& stream, std::span<const Frame> frames, std::size_t width,
+             const ContainerTraits& traits) {
+  if (frames.empty() || frames.front().content_bytes == 0) return false;
+  const std::uint64_t content = frames.front().content_bytes;
+  if (content % width != 0 && frames.size() > 1) return false;
+  for (const Frame& frame : frames) {
+    if (frame.content_bytes == 0 || frame.content_bytes > content) return false;
+    if (frame.content_bytes < content && &frame != &frames.back()) return false;
+    if (frame.bytes > FindCodec(stream.encoding)->Bound(frame.content_bytes)) return false;
+  }
+  StoredComponent stored;
+  stored.encoding = stream.encoding;
+  stored.parameters = stream.parameters;
+  return content <= traits.max_frame_bytes && CheckFrames(stored, traits, frames).ok();
+}
+
 // Notes which blobs of the plan others share.
 Status NoteShared(PlanState& run) {
   const std::vector<PlannedObject>& objects = run.plan.objects;
@@ -261,8 +278,34 @@ std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
       preferred = preferred / transform->input_unit() * transform->output_unit();
     }
     wanted = std::max(wanted, preferred);
+// The stream is copied as a whole where a digest of the stored bytes tells whether it is damaged, the output's digests cover
+// stored bytes too, and nobody asks what the content is. Else its frames are copied and decoded besides.
+Status Engine::KeepFrames(ComponentState& state) const {
+  const auto stream = state.source->encoded(state.id);
+  if (!stream || stream->extent.bytes == nullptr || !options.stages.empty() ||
+      stream->encoding != state.storage.encoding) {
+    return OkStatus();
+  }
+  ZT_ASSIGN_OR_RETURN(std::vector<Frame> frames, state.source->Frames(state.id));
+  const ContainerTraits& traits = Traits(options.spec);
+  if (!traits.digests_decoded && stream->guarded && state.rules.empty()) {
+    state.copied = std::make_unique<const EncodedStream>(*stream);
+    state.storage.compression = Compression::kNone;
+    state.storage.codec = nullptr;
+    return OkStatus();
+  }
+  const DType dtype = state.object->components[state.at.component].element.dtype;
+  if (!CanKeep(*stream, frames, ByteWidth(dtype), traits)) return OkStatus();
+  state.storage.compression = Compression::kAlways;
+  state.storage.parameters = stream->parameters;
+  state.kept = std::make_unique<const KeptFrames>(KeptFrames{*stream, std::move(frames)});
+  return OkStatus();
+}
+
   }
   const std::uint64_t unit =
+  if (component.copied != nullptr) return kRawChunk;
+  if (component.kept != nullptr) return component.kept->frames.front().content_bytes;
       component.transform == nullptr
           ? ByteWidth(component.object->components[component.at.component].element.dtype)
           : component.transform->output_unit();
@@ -272,7 +315,6 @@ std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
 CutRule Engine::RuleOf(const ComponentState& component) const {
   CutRule rule;
   rule.raw = component.storage.codec == nullptr;
-  if (component.declared_bytes != kUnknownSize) rule.bytes = component.declared_bytes;
   rule.content = ContentOfChunk(component);
   rule.whole = component.source != nullptr && component.source->preferred_read(component.id) != 0;
   if (component.transform != nullptr) {
@@ -286,6 +328,11 @@ Status Engine::EnqueueComponent(const std::shared_ptr<ComponentState>& component
                                 std::uint64_t input_bytes) {
   Cuts cuts = cutter_.Begin(RuleOf(*component), input_bytes);
   while (!cuts.done()) {
+  if (component.copied != nullptr) {
+    rule.bytes = component.copied->extent.length;
+    return rule;
+  }
+  if (component.declared_bytes != kUnknownSize) rule.bytes = component.declared_bytes;
     const Cut cut = cuts.Next();
     Piece piece;
     piece.object = component->object.get();
@@ -422,8 +469,13 @@ Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>&
     state->sequential = source.sequential(component.source);
     state->transform = component.transform;
     state->ends_object = c + 1 == end;
-    ZT_RETURN_IF_ERROR(EnqueueComponent(
-        state, source.objects()[state->id.object].components[state->id.component].bytes));
+    if (component.keep_frames) {
+      ZT_RETURN_IF_ERROR(NamedBy(source, planned, KeepFrames(*state)));
+    }
+    const std::uint64_t bytes =
+        source.objects()[state->id.object].components[state->id.component].bytes;
+    ZT_RETURN_IF_ERROR(
+        EnqueueComponent(state, state->copied != nullptr ? state->copied->extent.length : bytes));
   }
   return OkStatus();
 }

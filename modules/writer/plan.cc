@@ -130,14 +130,35 @@ class Planner {
     return OkStatus();
   }
 
+  // The encoding in which the source has a component, if that is to be kept; else kRaw.
+  Encoding HeldEncoding(const PlannedComponent& component) const {
+    if (!options_.keep_encoding) return Encoding::kRaw;
+    const auto stream = source_.encoded(component.source);
+    return stream ? stream->encoding : Encoding::kRaw;
+  }
+
+  // What is asked for a component that the source has in the encoding `held`.
+  Storage Wanted(Encoding held) const {
+    Storage wanted = options_.storage;
+    if (held == Encoding::kRaw) return wanted;
+    wanted.encoding = CheckEncoding(held, options_.spec).ok() ? held : Encoding::kZstd;
+    wanted.compression = CheckEncoding(wanted.encoding, options_.spec).ok() ? Compression::kIfGain
+                                                                            : Compression::kNone;
+    return wanted;
+  }
+
   // Decides how a component is stored. Mostly all of an object are stored alike: then one look at it is enough.
   Status Store(const Object& object, std::uint32_t c, PlannedComponent& component) {
-    ZT_ASSIGN_OR_RETURN(const ResolvedStorage resolved,
-                        writer::internal::ResolveStorage(object, c, options_.storage, options_.spec,
-                                                         0, component.transform.get()));
-    component.storage = options_.storage;
+    const Encoding held = HeldEncoding(component);
+    component.storage = Wanted(held);
+    ZT_ASSIGN_OR_RETURN(
+        const ResolvedStorage resolved,
+        writer::internal::ResolveStorage(object, c, component.storage, options_.spec, 0,
+                                         component.transform.get()));
     component.storage.digest = resolved.digest;
     if (resolved.codec != nullptr) component.storage.encoding = resolved.encoding;
+    component.keep_frames =
+        held != Encoding::kRaw && resolved.encoding == held && component.transform == nullptr;
     if (c > 0 && resolved.encoding == encoding_) return OkStatus();
     encoding_ = resolved.encoding;
     return CheckExpressible(object, encoding_, Name(resolved.digest), options_.spec);
@@ -317,6 +338,21 @@ std::uint64_t Plan::output_bytes() const {
     }
   }
   return total;
+}
+
+Status CheckFit(const NumericCounts& counts, const ElementType& element) {
+  const std::string target(Name(element));
+  std::string what;
+  if (counts.overflow > 0) {
+    what = std::to_string(counts.overflow) +
+           (counts.overflow == 1 ? " value does not fit " : " values do not fit ") + target;
+  }
+  if (counts.nan_lost > 0) {
+    what += (what.empty() ? "" : ", ") + std::to_string(counts.nan_lost) +
+            (counts.nan_lost == 1 ? " NaN has" : " NaN have") + " no counterpart in " + target;
+  }
+  if (what.empty()) return OkStatus();
+  return NumericError(what + "; choose --on-overflow inf or saturate, or another type");
 }
 
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options) {

@@ -14,6 +14,18 @@ import zt.source;
 namespace zt::writer::internal {
 namespace {
 
+// Where bytes of the component lie, or of the stream that is copied in its place.
+RangeToRead RangeOf(const ComponentState& state, std::uint64_t offset, std::span<std::byte> out) {
+  if (state.copied == nullptr) return state.source->RangeAt(state.id, offset, out);
+  const Extent& extent = state.copied->extent;
+  return {extent.bytes, extent.offset + offset, out};
+}
+
+Status Read(const ComponentState& state, std::uint64_t offset, std::span<std::byte> out) {
+  if (state.copied == nullptr) return state.source->Read(state.id, offset, out);
+  return state.copied->extent.bytes->ReadAt(state.copied->extent.offset + offset, out);
+}
+
 // Fetches bytes. The chunks of a batch share its buffer, and neighbours in the file come with one call.
 class ReadStage final : public StageOf<Batch> {
  public:
@@ -37,7 +49,7 @@ class ReadStage final : public StageOf<Batch> {
       const std::span<std::byte> out = free.first(chunk.input_bytes);
       free = free.subspan(out.size());
       ZT_RETURN_IF_ERROR(Asked(chunk, [&] {
-        ranges.push_back(state.source->RangeAt(state.id, chunk.input_offset, out));
+        ranges.push_back(RangeOf(state, chunk.input_offset, out));
         return OkStatus();
       }));
       of.push_back(&chunk);
@@ -45,9 +57,7 @@ class ReadStage final : public StageOf<Batch> {
     }
     return ReadRanges(ranges, [&](std::size_t i) {
       const ComponentState& state = *of[i]->state;
-      return Asked(*of[i], [&] {
-        return state.source->Read(state.id, of[i]->input_offset, ranges[i].bytes);
-      });
+      return Asked(*of[i], [&] { return Read(state, of[i]->input_offset, ranges[i].bytes); });
     });
   }
 
@@ -55,7 +65,7 @@ class ReadStage final : public StageOf<Batch> {
   // Where the source has the bytes in memory, they are borrowed from there.
   static Status View(Piece& chunk) {
     const ComponentState& state = *chunk.state;
-    if (state.source == nullptr) return OkStatus();
+    if (state.source == nullptr || state.copied != nullptr) return OkStatus();
     return Asked(chunk, [&] {
       const auto view = state.source->View(state.id);
       if (view) chunk.Borrow(view->subspan(chunk.input_offset, chunk.input_bytes));

@@ -27,12 +27,26 @@ bool OnlyShares(const PlannedObject& object) {
                      [](const PlannedComponent& each) { return each.shared_with.has_value(); });
 }
 
+// Content of the component up to the end of a chunk that is copied without being decoded: all of it once the last has
+// passed, and before that what its share of the stream comes to.
+std::uint64_t ContentOfCopied(const Piece& chunk) {
+  const ComponentState& state = *chunk.state;
+  if (chunk.last) return state.declared_bytes;
+  const double share = static_cast<double>(chunk.input_offset + chunk.input_bytes) /
+                       static_cast<double>(state.copied->extent.length);
+  return static_cast<std::uint64_t>(share * static_cast<double>(state.declared_bytes));
+}
+
 // A component whose last chunk has passed all stages before.
 Blob BlobOf(const ComponentState& state, const Blob& sums, std::uint32_t crc) {
   Blob blob = sums;
   if (state.choice == ComponentState::kEncoded) {
     blob.encoding = state.storage.encoding;
     blob.parameters = state.storage.parameters;
+  }
+  if (state.copied != nullptr) {
+    blob.encoding = state.copied->encoding;
+    blob.parameters = state.copied->parameters;
   }
   const bool combined = state.storage.digest == DigestKind::kCrc32c;
   blob.digest = combined ? Crc32cText(crc) : std::string(state.digest);
@@ -125,9 +139,10 @@ class EntryStage final : public StageOf<Batch> {
 
   Status Encode(Piece& chunk, Entry& entry, std::vector<std::byte>& out) const {
     const ComponentState& state = *chunk.state;
-    const Blob sums = {.offset = chunk.place,
-                       .length = chunk.stored.size() + chunk.trailer.size(),
-                       .decoded_bytes = chunk.bytes().size()};
+    const Blob sums = {
+        .offset = chunk.place,
+        .length = chunk.stored.size() + chunk.trailer.size(),
+        .decoded_bytes = state.copied != nullptr ? ContentOfCopied(chunk) : chunk.bytes().size()};
     entry.Begin(*state.object);
     entry.Fill(0, BlobOf(state, sums, chunk.crc), {});
     entry.End();
@@ -155,7 +170,10 @@ class RecordStage final : public PieceStage {
     }
     sums_.crc = sums_.stored == 0 ? chunk.crc : Crc32cCombine(sums_.crc, chunk.crc, bytes);
     sums_.stored += bytes;
-    sums_.content += chunk.bytes().size();
+    const ComponentState& state = *chunk.state;
+    const std::uint64_t content =
+        state.copied != nullptr ? ContentOfCopied(chunk) - sums_.content : chunk.bytes().size();
+    sums_.content += content;
     sums_.counts.overflow += chunk.counts.overflow;
     sums_.counts.nan_lost += chunk.counts.nan_lost;
     sums_.counts.fraction_lost += chunk.counts.fraction_lost;
@@ -164,8 +182,8 @@ class RecordStage final : public PieceStage {
     } else {
       for (std::size_t i = 0; i < sums_.facts.size(); ++i) sums_.facts[i].Merge(chunk.facts[i]);
     }
-    ShowCells(*chunk.state, chunk.bytes());
-    record_.bytes_done += chunk.input_bytes;
+    if (state.copied == nullptr) ShowCells(state, chunk.bytes());
+    record_.bytes_done += state.copied != nullptr ? content : chunk.input_bytes;
     record_.stored_done += bytes;
     return chunk.last ? Complete(chunk) : OkStatus();
   }

@@ -51,6 +51,12 @@ struct PlanState {
   std::map<std::uint32_t, Cells> cells;
 };
 
+// The frames of a component, all of one size of content but the last, and where they lie.
+struct KeptFrames {
+  EncodedStream stream;
+  std::vector<Frame> frames;
+};
+
 // One component in flight. The stages change the last four fields; the others are fixed before its first chunk is submitted.
 struct ComponentState {
   enum Choice { kUndecided, kRaw, kEncoded };
@@ -69,7 +75,11 @@ struct ComponentState {
   ComponentId id;
   bool sequential = false;
   std::shared_ptr<const Transform> transform;
-  bool ends_object = false;          // no component with a blob of its own follows
+  bool ends_object = false;  // no component with a blob of its own follows
+  // What is copied from the source without being decoded: its stream is then what is read, and `storage` says raw.
+  std::unique_ptr<const EncodedStream> copied;
+  // What is copied frame by frame, with the content read as well: a chunk is one frame.
+  std::unique_ptr<const KeptFrames> kept;
   std::shared_ptr<CellFacts> cells;  // of a sparse object that was not planned
 
   std::atomic<int> choice = kUndecided;  // the place stage decides; the compress stage looks ahead
@@ -190,9 +200,6 @@ std::size_t EntryBytes(const Object& object);
 std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bool planned);
 // What ComponentState::rules has to hold, told from the fields above it.
 std::vector<DataRule> RulesOf(const ComponentState& state);
-
-// Whether all numbers had a counterpart in the type they were converted to.
-Status CheckFit(const NumericCounts& counts, const ElementType& element);
 
 // A step on each piece by itself.
 class PieceStage : public StageOf<Batch> {

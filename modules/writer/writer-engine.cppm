@@ -138,6 +138,8 @@ class Engine {
   std::uint64_t Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const;
   Status EnqueueComponent(const std::shared_ptr<ComponentState>& component,
                           std::uint64_t input_bytes);
+  // Has the frames of the source copied, as far as that is allowed.
+  Status KeepFrames(ComponentState& state) const;
   Status AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,
                    std::uint32_t index);
   void NoteCells(PlanState& run) const;

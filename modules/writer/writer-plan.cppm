@@ -35,6 +35,9 @@ struct PlannedComponent {
   ComponentId source;                          // where its bytes come from
   std::shared_ptr<const Transform> transform;  // null: the bytes go as they are
   Storage storage;                             // how it is stored
+  // The source has it in `storage.encoding`: its frames are copied where nothing in them changes and the version allows
+  // them, and else its bytes are encoded anew as `storage` says.
+  bool keep_frames = false;
   // Set where an earlier component of the plan has the same bytes: this one gets no blob but shares that one's.
   std::optional<ComponentId> shared_with;  // indices into Plan::objects and its components
 };
@@ -61,8 +64,10 @@ struct Plan {
 
 // What MakePlan should decide. The functions may be empty; they see declarations as the source gives them.
 struct PlanOptions {
-  SpecVersion spec = SpecVersion::k1_2;         // of the file; the Writer's must be the same
-  Storage storage = {};                         // of every component
+  SpecVersion spec = SpecVersion::k1_2;  // of the file; the Writer's must be the same
+  Storage storage = {};                  // of every component
+  // Components that the source has compressed stay so, with their encoding where the version has it, whatever `storage` says.
+  bool keep_encoding = false;
   OnOverflow on_overflow = OnOverflow::kError;  // for all conversions
   // False leaves out the attributes of the whole file.
   bool attributes = true;
@@ -79,6 +84,9 @@ struct PlanOptions {
 // shared blobs, and whether the spec can hold the result (CheckExpressible). Reads no tensor bytes. Errors name the tensor and its file; so do those of what a
 // source or a function of the options throws.
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
+
+// OK where all numbers had a counterpart in the type they were converted to; else kOutOfRange says how many had none.
+Status CheckFit(const NumericCounts& counts, const ElementType& element);
 
 // Makes a plan that of a canonical file (2.0 §6.3): objects and components in the order of their names, all raw and with
 // the version's digest, and one blob for all components with the same bytes. To find these it reads the beginning and the
