@@ -46,7 +46,8 @@ constexpr ContainerTraits kTraits[] = {
      .footer_magic = kMagic,
      .alignment = 64,
      .placement = 64,
-     .writable = true},
+     .writable = true,
+     .files = true},
 };
 
 // What 1.1 says in `dtype` and 1.2 in `type`.

@@ -38,6 +38,7 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k2_0,
                                      .equal_frames = true,
                                      .shard_table = true,
                                      .unique_indices = true,
+                                     .files = true,
                                      .u32_indices = true};
 constexpr std::uint64_t kFooterVersion = 2;
 constexpr std::size_t kFooterBytes = 40;  // 2.0 §2.3

@@ -44,6 +44,8 @@ struct ContainerTraits {
   bool shard_table = false;
   // Indices ascend in each row of a sparse_csr object, and those of sparse_coo name a cell once.
   bool unique_indices = false;
+  // Files that travel with a model are written to it (profile ztstream.file/1).
+  bool files = false;
   // Indices of sparse objects may be u32 as well as u64.
   bool u32_indices = false;
 };

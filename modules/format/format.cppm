@@ -3,6 +3,7 @@ export module zt.format;
 
 import zt.std;
 export import :data;
+export import :files;
 export import :model;
 import zt.compress;
 import zt.core;
@@ -50,9 +51,9 @@ std::uint64_t MostOfFrame(const Codec& codec, std::uint64_t content);
 // (ContainerTraits::equal_frames). Without a table of frames there are none. kDataLoss.
 Status CheckFrames(const StoredComponent& component, const ContainerTraits& traits,
                    std::optional<std::span<const Frame>> frames);
-
 // What a version asks of the bytes of each frame beyond its codec (ContainerTraits::equal_frames). kDataLoss.
 Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame);
+
 // The content digest of a 2.0 file (§6.4), "algorithm:hex", from the bytes of its manifest: the same for a model however it
 // is laid out, compressed or split. kInvalidArgument where a part has no digest, or `kind` is kNone.
 StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind);

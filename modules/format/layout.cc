@@ -7,6 +7,7 @@ module zt.format;
 
 import zt.std;
 import :dialect;
+import :files;
 import :v2;
 import zt.compress;
 import zt.core;
@@ -127,6 +128,7 @@ Status Dialect::CheckAlone(const StoredObject& object, Object* declared) const {
     if (object.components.size() == 1) return status;
     return WithComponent(status, component.role);
   }
+  if (IsFile(object)) ZT_RETURN_IF_ERROR(CheckFile(Declare(object)));
   if (!decodable) return OkStatus();
   ZT_RETURN_IF_ERROR(ValidateObject(*declared));
   return CheckComplete(*declared);
@@ -137,6 +139,7 @@ Status Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) co
   blobs.reserve(manifest.objects.size() + 1);
   if (traits_.manifest_is_blob) blobs.push_back({0, manifest.offset, manifest.bytes, kManifest, 0});
   Object declared;  // reused for its memory
+  FilePaths paths;
   for (std::size_t i = 0; i < manifest.objects.size(); ++i) {
     const StoredObject& object = manifest.objects[i];
     for (std::size_t j = 0; j < object.components.size(); ++j) {
@@ -156,6 +159,10 @@ Status Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) co
     }
     declared.name = object.name;
     ZT_RETURN_IF_ERROR(WithTensor(CheckAlone(object, &declared), object.name));
+    if (IsFile(object)) {
+      const FileEntry file = FileEntryOf(Declare(object), 0);
+      ZT_RETURN_IF_ERROR(WithTensor(paths.Add(file.path), object.name));
+    }
   }
   return Cite(CheckDisjoint(manifest, blobs), "2.4");
 }
@@ -199,7 +206,6 @@ Status CheckFrames(const StoredComponent& component, const ContainerTraits& trai
   return OkStatus();
 }
 
-}  // namespace zt
 Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame) {
   constexpr std::size_t kDescriptor = 4;  // behind zstd's magic
   constexpr std::byte kChecksum{4};
@@ -210,3 +216,4 @@ Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte>
   return InvalidData("a frame has no checksum of its content (zTensor 2.0 §5.3)");
 }
 
+}  // namespace zt

@@ -7,6 +7,7 @@ module zt.format;
 
 import zt.std;
 import :dialect;
+import :files;
 import :v2;
 import zt.core;
 
@@ -23,7 +24,7 @@ struct NamedLayout {
 constexpr NamedLayout kLayouts[] = {
     {"dense", "dense"}, {"sparse_csr", "zt.sparse_csr/1"}, {"sparse_coo", "zt.sparse_coo/1"}};
 // Profiles that have the same name on both sides.
-constexpr std::string_view kSharedProfiles[] = {"zt.quant_group/1", "zt.mx/1"};
+constexpr std::string_view kSharedProfiles[] = {"zt.quant_group/1", "zt.mx/1", kFileFormat};
 
 // The layout that stands for a format if the object keeps its rules; nullopt where there is none.
 std::optional<std::string_view> LayoutOf(std::string_view format) {
@@ -98,6 +99,9 @@ StatusOr<Object> ToV2(Object object) {
     object.format = *layout;
     if (CheckProfileV2(object).ok()) return object;
   }
+  if (vendor == kFileFormat) {
+    return InvalidArgument("version 2.0 keeps the layout " + Quote(vendor) + " for files");
+  }
   object.format = std::move(vendor);
   return object;
 }
@@ -106,7 +110,7 @@ namespace {
 
 StatusOr<StoredObject> Map(StoredObject object) {
   const auto named = std::ranges::find(kLayouts, object.format, &NamedLayout::layout);
-  const auto vendor = StripVendor(object.format);
+  const auto vendor = object.format == kFileFormat ? std::nullopt : StripVendor(object.format);
   const bool profile = named != std::end(kLayouts);
   if (profile) {
     object.format = named->format;
@@ -133,7 +137,7 @@ StatusOr<StoredObject> Map(StoredObject object) {
 }  // namespace
 
 StatusOr<StoredObject> FromV2(StoredObject object) {
-  const bool ours = StripVendor(object.format) ||
+  const bool ours = (StripVendor(object.format) && object.format != kFileFormat) ||
                     std::ranges::any_of(object.components, [](const StoredComponent& each) {
                       return StripVendor(each.element.type).has_value();
                     });

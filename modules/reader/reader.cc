@@ -420,6 +420,7 @@ Status Reader::Named(ComponentId id, const Status& status) const {
 }
 
 const Manifest& Reader::manifest() const { return state_->manifest; }
+std::vector<FileEntry> Reader::files() const { return ListFiles(manifest()); }
 const StoredComponent& Reader::component(ComponentId id) const { return state_->component(id); }
 ByteSource& Reader::bytes() const { return *state_->bytes; }
 std::uint64_t Reader::data_end() const { return state_->data_end; }
@@ -479,13 +480,13 @@ StatusOr<Access> Reader::FindAccess(ComponentId id) const {
   return access;
 }
 
-StatusOr<std::vector<std::uint64_t>> Reader::Cuts(ComponentId id, std::uint64_t bytes) const {
 StatusOr<std::vector<Frame>> Reader::Frames(ComponentId id) const {
   auto frames = state_->Frames(id);
   if (!frames.ok()) return Named(id, frames.status());
   return frames;
 }
 
+StatusOr<std::vector<std::uint64_t>> Reader::Cuts(ComponentId id, std::uint64_t bytes) const {
   constexpr std::uint64_t kRange = 4 << 20;  // of a raw component: whole elements
   constexpr std::uint64_t kLeast = 1 << 20;  // of frames that are read together
   const StoredComponent& c = component(id);

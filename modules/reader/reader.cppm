@@ -56,6 +56,8 @@ class Reader {
   const Manifest& manifest() const;
   // Short for the entry in manifest(). `id` must be one of its indices; everywhere else another id is kInvalidArgument.
   const StoredComponent& component(ComponentId id) const;
+  // The files among its objects (ListFiles): those that Find finds as "__meta__/files/config.json".
+  std::vector<FileEntry> files() const;
   // The index of the object with this name in manifest().objects.
   std::optional<std::uint32_t> Find(std::string_view name) const;
   // The id of a component by names: that with this role, or, without one, the object's only one. kInvalidArgument where
@@ -96,11 +98,11 @@ class Reader {
   }
   // How ranges of a component are best read. Reads the seek table of a compressed one.
   StatusOr<Access> FindAccess(ComponentId id) const;
-
-  // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as the reader. A file
   // The frames of a compressed component, in order, as its seek table says. None of a raw one, and where the stream has to
   // be read in order.
   StatusOr<std::vector<Frame>> Frames(ComponentId id) const;
+
+  // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as the reader. A file
   // that shrinks while mapped kills the process (SIGBUS); Read does not.
   StatusOr<std::span<const std::byte>> Map(ComponentId id) const;
   // The same as numbers, by name, for the same T as Read. kFailedPrecondition where they do not lie as T is aligned.

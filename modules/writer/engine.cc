@@ -215,9 +215,20 @@ Status Engine::AddName(std::string_view name, std::uint32_t object) {
   return WithTensor(InvalidArgument("the name was added before"), name);
 }
 
+Status Engine::AddPath(const Object& object, std::uint32_t index) {
+  if (!IsFile(object)) return OkStatus();
+  file_objects_.insert(index);
+  Status status = CheckFile(object);
+  if (status.ok()) status = paths_.Add(FileEntryOf(object, 0).path);
+  return WithTensor(OfCaller(status), object.name);
+}
+
 Status Engine::AddAlias(std::string name, std::string_view of) {
   const auto object = names_.Find(of);
   if (!object) return WithTensor(InvalidArgument("there is no " + TensorContext(of)), name);
+  if (file_objects_.contains(*object)) {
+    return WithTensor(InvalidArgument(TensorContext(of) + " is a file, which has one name"), name);
+  }
   ZT_RETURN_IF_ERROR(AddName(name, *object));
   aliases_.push_back({std::move(name), *object});
   return OkStatus();
@@ -229,7 +240,8 @@ Status Engine::AddShard(const StoredShard& shard, std::vector<StoredObject> stor
   ++shards_;
   for (StoredObject& object : stored) {
     for (StoredComponent& component : object.components) component.shard = shards_;
-    ZT_RETURN_IF_ERROR(AddName(object.name, objects++));
+    ZT_RETURN_IF_ERROR(AddName(object.name, objects));
+    ZT_RETURN_IF_ERROR(AddPath(Declare(object), objects++));
     ZT_RETURN_IF_ERROR(WithTensor(record_.manifest.Add(object), object.name));
   }
   return OkStatus();
@@ -266,18 +278,6 @@ void Engine::FinishLater(TensorSource& source) {
   if (known_sources_.insert(&source).second) sources_.push_back(&source);
 }
 
-// Bytes of content a chunk of this component holds: whole units of its transform.
-std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
-  const bool raw = component.storage.codec == nullptr;
-  const std::uint64_t fixed = component.storage.parameters.chunk;
-  std::uint64_t wanted = raw ? kRawChunk : (fixed != 0 ? fixed : options.zstd.frame_bytes);
-  if (raw && component.source != nullptr) {
-    std::uint64_t preferred = component.source->preferred_read(component.id);
-    const Transform* const transform = component.transform.get();
-    if (transform != nullptr && transform->output_unit() < transform->input_unit()) {
-      preferred = preferred / transform->input_unit() * transform->output_unit();
-    }
-    wanted = std::max(wanted, preferred);
 // The stream is copied as a whole where a digest of the stored bytes tells whether it is damaged, the output's digests cover
 // stored bytes too, and nobody asks what the content is. Else its frames are copied and decoded besides.
 Status Engine::KeepFrames(ComponentState& state) const {
@@ -302,10 +302,22 @@ Status Engine::KeepFrames(ComponentState& state) const {
   return OkStatus();
 }
 
-  }
-  const std::uint64_t unit =
+// Bytes of content a chunk of this component holds: whole units of its transform.
+std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
   if (component.copied != nullptr) return kRawChunk;
   if (component.kept != nullptr) return component.kept->frames.front().content_bytes;
+  const bool raw = component.storage.codec == nullptr;
+  const std::uint64_t fixed = component.storage.parameters.chunk;
+  std::uint64_t wanted = raw ? kRawChunk : (fixed != 0 ? fixed : options.zstd.frame_bytes);
+  if (raw && component.source != nullptr) {
+    std::uint64_t preferred = component.source->preferred_read(component.id);
+    const Transform* const transform = component.transform.get();
+    if (transform != nullptr && transform->output_unit() < transform->input_unit()) {
+      preferred = preferred / transform->input_unit() * transform->output_unit();
+    }
+    wanted = std::max(wanted, preferred);
+  }
+  const std::uint64_t unit =
       component.transform == nullptr
           ? ByteWidth(component.object->components[component.at.component].element.dtype)
           : component.transform->output_unit();
@@ -316,6 +328,11 @@ CutRule Engine::RuleOf(const ComponentState& component) const {
   CutRule rule;
   rule.raw = component.storage.codec == nullptr;
   rule.content = ContentOfChunk(component);
+  if (component.copied != nullptr) {
+    rule.bytes = component.copied->extent.length;
+    return rule;
+  }
+  if (component.declared_bytes != kUnknownSize) rule.bytes = component.declared_bytes;
   rule.whole = component.source != nullptr && component.source->preferred_read(component.id) != 0;
   if (component.transform != nullptr) {
     rule.in_unit = component.transform->input_unit();
@@ -328,11 +345,6 @@ Status Engine::EnqueueComponent(const std::shared_ptr<ComponentState>& component
                                 std::uint64_t input_bytes) {
   Cuts cuts = cutter_.Begin(RuleOf(*component), input_bytes);
   while (!cuts.done()) {
-  if (component.copied != nullptr) {
-    rule.bytes = component.copied->extent.length;
-    return rule;
-  }
-  if (component.declared_bytes != kUnknownSize) rule.bytes = component.declared_bytes;
     const Cut cut = cuts.Next();
     Piece piece;
     piece.object = component->object.get();
@@ -413,7 +425,8 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
   for (std::size_t i = 0; i < plan.objects.size(); ++i) {
     const std::size_t ahead = i + zt::internal::kNamesAhead;
     if (ahead < plan.objects.size()) names_.Prefetch(plan.objects[ahead].object->name);
-    ZT_RETURN_IF_ERROR(AddName(plan.objects[i].object->name, objects++));
+    ZT_RETURN_IF_ERROR(AddName(plan.objects[i].object->name, objects));
+    ZT_RETURN_IF_ERROR(AddPath(*plan.objects[i].object, objects++));
   }
   for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
     const Status status =

@@ -104,6 +104,8 @@ class Engine {
   // Has the source's Finish called once all is written.
   void FinishLater(TensorSource& source);
   Status AddName(std::string_view name, std::uint32_t object);
+  // Notes the path of an object that is a file; passes over others.
+  Status AddPath(const Object& object, std::uint32_t index);
   Status AddAlias(std::string name, std::string_view of);
   // Notes objects that lie in another file.
   Status AddShard(const StoredShard& shard, std::vector<StoredObject> stored);
@@ -136,10 +138,10 @@ class Engine {
   std::uint64_t ContentOfChunk(const ComponentState& component) const;
   CutRule RuleOf(const ComponentState& component) const;
   std::uint64_t Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const;
-  Status EnqueueComponent(const std::shared_ptr<ComponentState>& component,
-                          std::uint64_t input_bytes);
   // Has the frames of the source copied, as far as that is allowed.
   Status KeepFrames(ComponentState& state) const;
+  Status EnqueueComponent(const std::shared_ptr<ComponentState>& component,
+                          std::uint64_t input_bytes);
   Status AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,
                    std::uint32_t index);
   void NoteCells(PlanState& run) const;
@@ -152,6 +154,8 @@ class Engine {
   Publisher publisher_;
   Cutter cutter_;
   Names names_;
+  FilePaths paths_;
+  std::unordered_set<std::uint32_t> file_objects_;
   struct Alias {
     std::string name;
     std::uint32_t of;

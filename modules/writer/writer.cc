@@ -198,7 +198,8 @@ struct Writer::State {
                           WithTensor(engine.Resolve(object, c, storage[c]), object.name));
     }
     ZT_RETURN_IF_ERROR(engine.CheckDeclared(object, resolved, false));
-    ZT_RETURN_IF_ERROR(engine.AddName(object.name, engine.objects++));
+    ZT_RETURN_IF_ERROR(engine.AddName(object.name, engine.objects));
+    ZT_RETURN_IF_ERROR(engine.AddPath(object, engine.objects++));
     return resolved;
   }
 
@@ -267,6 +268,10 @@ Status Writer::Add(const std::string& name, Shape shape, ElementType element,
                    std::span<const std::byte> bytes) {
   return state_->Do(
       [&] { return state_->AddDense(name, std::move(shape), std::move(element), bytes, nullptr); });
+}
+
+Status Writer::AddFile(const std::string& path, std::span<const std::byte> bytes, bool executable) {
+  return Add(FileObject(path, bytes.size(), executable), {bytes});
 }
 
 Status Writer::AddKept(const std::string& name, Shape shape, ElementType element,

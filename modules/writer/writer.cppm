@@ -80,6 +80,11 @@ class Writer {
   Status Add(Object object, std::vector<std::span<const std::byte>> components,
              std::vector<Storage> storage = {});
 
+  // A file that travels with the model: config.json, a tokenizer. `path` is relative, in segments between '/', and
+  // kInvalidArgument where CheckFilePath refuses it, or another file has it. The bytes must stay until Flush or Finish returns.
+  Status AddFile(const std::string& path, std::span<const std::byte> bytes,
+                 bool executable = false);
+
   // A second name for an object added before: tied weights, one blob.
   Status AddAlias(std::string name, std::string_view of);
 

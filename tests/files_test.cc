@@ -1,0 +1,108 @@
+// Files that travel with a model: written, listed, read back, refused by their paths.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+import zt;
+
+namespace zt {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+std::unique_ptr<Writer> To(Bytes& file, SpecVersion spec = SpecVersion::k1_2) {
+  return *Writer::Create(MemorySink(file), {.spec = spec});
+}
+
+std::span<const std::byte> Content(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+std::string Text(const Status& status) { return std::string(Message(status)); }
+
+TEST(Files, AreWrittenListedAndRead) {
+  for (const SpecVersion spec : {SpecVersion::k1_2, SpecVersion::k2_0}) {
+    Bytes file;
+    const auto writer = To(file, spec);
+    const std::vector<float> values = {1, 2};
+    ASSERT_TRUE(writer->Add("t", {2}, values).ok());
+    ASSERT_TRUE(writer->AddFile("config.json", Content("{}")).ok());
+    ASSERT_TRUE(writer->AddFile("bin/run.sh", Content("#!"), true).ok());
+    ASSERT_TRUE(writer->AddFile("empty", {}).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+    const auto reader = *Reader::Open(MemoryBytes(file, "memory"));
+    std::vector<std::string> listed;
+    for (const FileEntry& each : reader->files()) {
+      listed.push_back(each.path + " " + std::to_string(each.bytes) +
+                       (each.executable ? " x" : ""));
+      EXPECT_EQ(reader->manifest().objects[each.object].name, "__meta__/files/" + each.path);
+    }
+    EXPECT_THAT(listed,
+                ::testing::UnorderedElementsAre("config.json 2", "bin/run.sh 2 x", "empty 0"));
+    Bytes content(2);
+    ASSERT_TRUE(reader->ReadAll({*reader->Find("__meta__/files/bin/run.sh"), 0}, content).ok());
+    EXPECT_EQ(content, Bytes(Content("#!").begin(), Content("#!").end()));
+    EXPECT_TRUE(Verify(*reader)->problems.empty());
+  }
+}
+
+TEST(Files, AreRefusedByTheirPaths) {
+  const auto refuse = [](const std::vector<std::string>& paths) {
+    Bytes file;
+    const auto writer = To(file);
+    Status status;
+    for (const std::string& path : paths) {
+      EXPECT_TRUE(status.ok()) << path;
+      status = writer->AddFile(path, Content("x"));
+    }
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_TRUE(file.empty());
+    return Text(status);
+  };
+  EXPECT_EQ(refuse({"../x"}),
+            "tensor '__meta__/files/../x': ztstream.file/1: path '../x': a segment is '..'");
+  EXPECT_EQ(refuse({"a", "A"}),
+            "tensor '__meta__/files/A': path 'A': it differs from 'a' by its case alone");
+  EXPECT_EQ(refuse({"a/b", "a"}), "tensor '__meta__/files/a': path 'a': it is a folder of 'a/b'");
+  EXPECT_EQ(refuse({"a", "a"}), "tensor '__meta__/files/a': the name was added before");
+}
+
+TEST(Files, HaveOneName) {
+  Bytes file;
+  const auto writer = To(file);
+  ASSERT_TRUE(writer->AddFile("a", Content("x")).ok());
+  EXPECT_EQ(Text(writer->AddAlias("b", "__meta__/files/a")),
+            "tensor 'b': tensor '__meta__/files/a' is a file, which has one name");
+}
+
+TEST(Files, PathsThatArePermitted) {
+  for (const std::string_view path : {"a", ".hidden", "a/b/c", "..a", "com", "com10", "console.log",
+                                      "\xe6\x97\xa5\xe6\x9c\xac"}) {
+    EXPECT_TRUE(CheckFilePath(path).ok()) << path;
+  }
+  FilePaths paths;
+  for (const std::string_view path : {"A/a", "a/b", "a/c/d", "b"}) {
+    EXPECT_TRUE(paths.Add(path).ok()) << path;
+  }
+  EXPECT_EQ(paths.size(), 4);
+}
+
+TEST(Files, AreObjectsOfTheProfileOrDense) {
+  const Object file = FileObject("a/b", 3, false);
+  EXPECT_EQ(file.name, "__meta__/files/a/b");
+  EXPECT_EQ(std::string_view(file.format), "ztstream.file/1");
+  EXPECT_TRUE(IsFile(file) && CheckFile(file).ok());
+  Object dense = FileObject("a/b", 3, true, true);
+  EXPECT_EQ(std::string_view(dense.format), "dense");
+  EXPECT_TRUE(IsFile(dense) && CheckFile(dense).ok() && FileEntryOf(dense, 0).executable);
+  SetMember(dense.attributes, kDenseFileAttribute, 2);
+  EXPECT_FALSE(IsFile(dense));
+}
+
+}  // namespace
+}  // namespace zt
