@@ -11,14 +11,14 @@ _ztstream() {
   local options values=
   COMPREPLY=()
   case $command in
-    convert) options='-o --output --spec --canonical --align --zstd --min-gain --chunk --digest -n --dry-run -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     join) options='-o --output --missing -f --force --no-sync -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    inspect) options='--sort --tree --from --follow-links --no-sign-request --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    verify) options='--against --canonical --from --follow-links --no-sign-request --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    extract) options='-o --output --to -f --force --no-sync --from --follow-links --no-sign-request --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    diff) options='--from --follow-links --no-sign-request --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    id) options='--digest --from --follow-links --no-sign-request --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    bench) options='--from --follow-links --no-sign-request --npy-void --sparse --folder --limit --runs -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    inspect) options='--sort --tree --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    verify) options='--against --canonical --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    extract) options='-o --output --to -f --force --no-sync --shard-size --dtype --on-overflow --dequantize --include --exclude --rename --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    diff) options='--from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    id) options='--digest --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    bench) options='--from --follow-links --no-sign-request --files --npy-void --sparse --folder --limit --runs -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
     values='convert join inspect verify extract diff id bench'
@@ -43,10 +43,11 @@ _ztstream() {
     *:--dequantize) values='f32 f16 bf16' ;;
     *:--quant) values='keep group' ;;
     *:--from) values='safetensors npy npz gguf torch onnx hdf5 zt' ;;
+    *:--files) values='all none dense' ;;
     *:--npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     *:--sparse) values='auto keep' ;;
     *:--progress) values='auto always never' ;;
-    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|*:--shard-size|*:--shard|*:--include|*:--exclude|*:--rename|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
+    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|*:--include|*:--exclude|*:--rename|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))

@@ -18,9 +18,18 @@ struct Common {
   std::uint64_t part_bytes = 0;  // of an upload; 0: chosen
 };
 
+// A file of a checkpoint's folder that does not go with its tensors, and why.
+struct LeftOut {
+  std::string path, why;
+};
+
 // How inputs are opened.
 struct InputArgs : InputOptions {
   std::string from;  // a format's name, or empty: by content
+  // Which files go with the tensors: "all", "none", "dense", or patterns of paths; empty: as the inputs are.
+  std::vector<std::string> files;
+  // Filled as inputs are opened, where there is one.
+  std::shared_ptr<std::vector<LeftOut>> left_out = nullptr;
 };
 
 // What --zstd asks for.
@@ -41,7 +50,8 @@ struct Args : Common, InputArgs {
   std::string spec;                // "1.2"
   std::uint64_t alignment = 0;     // 0: what the version's writers take
   bool canonical = false;          // of verify, too
-  std::optional<ZstdChoice> zstd;  // nothing: raw
+  std::optional<ZstdChoice> zstd;  // nothing: raw, or as a .zt file has it
+  bool raw = false;                // what a .zt file has compressed, too
   double min_gain_percent = 2.0;
   std::uint64_t chunk = 4 << 20;
   std::string digest;  // of id, too; empty: the version's
@@ -51,7 +61,7 @@ struct Args : Common, InputArgs {
   std::string quant = "keep", sparse = "auto";
   bool no_metadata = false, dry_run = false;
   unsigned shards = 0;           // 0: not given
-  std::uint64_t shard_size = 0;  // 0: not given
+  std::uint64_t shard_size = 0;  // of extract, too; 0: not given
   std::string shard;             // "3/8", or empty
 
   bool no_sign_request = false;

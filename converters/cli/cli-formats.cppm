@@ -58,6 +58,9 @@ inline constexpr std::string_view kNoTorch =
     "PyTorch files are not written; write .safetensors, which torch users load";
 
 // What numpy's formats do not keep of the selected objects, a line each.
+// A safetensors file of these objects, with the attributes of the whole file as its metadata.
+StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
+                                         const std::vector<std::uint32_t>& selected);
 std::vector<std::string> NumpyLosses(const TensorSource& source,
                                      const std::vector<std::uint32_t>& selected);
 

@@ -22,6 +22,7 @@ struct ListedObject {
   Shape shape;
   Value::Map attributes;
   std::vector<ListedComponent> components;
+  std::string path = {};  // of a file that goes with the model; empty of tensors
 
   // What people call its type: "bf16", "q4_0", "sparse_csr".
   std::string type() const;
@@ -35,10 +36,14 @@ struct ListedObject {
 struct Listing {
   std::string file, format, version;  // version: of .zt files
   Value::Map attributes;
-  std::vector<ListedObject> objects;
+  std::vector<ListedObject> objects;  // Sort puts the files behind the tensors
+  std::size_t files = 0;              // of the objects; Sort counts them
   std::vector<std::string> warnings;
   std::vector<StoredShard> shards = {};  // of a root or an index
 };
+
+std::span<const ListedObject> TensorsOf(const Listing& listing);
+std::span<const ListedObject> FilesOf(const Listing& listing);
 
 // Orders the objects: "name", "size" (the largest first), "offset". Empty: by offset those of a manifest, which has
 // an order of its own; others stay as their source has them.
@@ -53,6 +58,8 @@ struct TextOptions {
 // The first line, attributes, and a line for each type where there are several.
 std::string HeadingText(const Listing& listing);
 std::string TableText(const Listing& listing, const TextOptions& options);
+// A line for each file; empty where there is none.
+std::string FilesText(const Listing& listing);
 // Names folded by their dots, numbered ones in their order. Those of a layer that are numbered and alike share a line.
 std::string TreeText(const Listing& listing, const TextOptions& options);
 

@@ -70,9 +70,10 @@ std::string Joined(const Words& words, std::string_view last) {
   return out;
 }
 
-// The line that ends a command that wrote something: "OUT: 3 tensors, 1.00 MiB in, 1.00 MiB out, 0.10 s, 10 MiB/s".
+// The line that ends a command that wrote something: "OUT: 3 tensors, 1.00 MiB in, 1.00 MiB out, 0.10 s, 10 MiB/s". Of files
+// of the model it tells where there are some.
 std::string SummaryText(const std::string& output, std::uint64_t tensors, std::uint64_t bytes_in,
-                        std::uint64_t bytes_out, double seconds);
+                        std::uint64_t bytes_out, double seconds, std::uint64_t files = 0);
 
 // A bar that rewrites its line on a terminal, or anywhere with --progress always; else a line every ten seconds.
 class ProgressBar {

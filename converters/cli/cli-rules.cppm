@@ -25,6 +25,8 @@ void ApplyZstd(const std::optional<ZstdChoice>& choice, Storage& storage, ZstdOp
 
 // kInvalidArgument names the option that is wrong.
 StatusOr<Rules> MakeRules(const Args& args);
+// Whether there are any that change tensors or leave some out.
+bool HasRules(const Args& args);
 
 // An element type, also by the names that torch and numpy have for it: float16, half, bfloat16. kInvalidArgument
 // lists the types.

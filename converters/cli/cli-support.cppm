@@ -75,6 +75,8 @@ void Report(const Common& common, const std::vector<NumericFinding>& findings, c
             Json& warnings);
 Json ToJson(const std::vector<NumericFinding>& findings);
 
+// Whether some of it may be stored compressed.
+bool Compresses(const Plan& plan);
 // What convert prints with --json, up to what only writing tells.
 Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
                  const std::vector<std::string>& warnings);

@@ -420,6 +420,7 @@ Status Parse(std::vector<std::string> words, Args& args) {
   if (args.digest.empty() && command->bit == kId) args.digest = "sha256";
   if (args.memory != 0) args.memory_limit = args.memory;
   args.keep_sparse = args.sparse == "keep";
+  args.left_out = std::make_shared<std::vector<LeftOut>>();
   args.product_on_output = args.output == "-";
   return OkStatus();
 }

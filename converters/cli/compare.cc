@@ -231,7 +231,8 @@ class Comparer {
                          .second = std::move(second)}});
     };
     const std::size_t before = found_.size();
-    if (a.format != b.format) return add(DifferenceKind::kFormat, "", a.format, b.format);
+    const bool files = IsFile(a) && IsFile(b);  // dense or not
+    if (a.format != b.format && !files) return add(DifferenceKind::kFormat, "", a.format, b.format);
     if (LogicalShape(a) != LogicalShape(b)) {
       add(DifferenceKind::kShape, "", LogicalShape(a), LogicalShape(b));
     } else if (a.shape != b.shape) {
@@ -279,6 +280,7 @@ class Comparer {
     for (const auto& [key, value] : a.attributes) keys[key].first = &value;
     for (const auto& [key, value] : b.attributes) keys[key].second = &value;
     keys.erase("logical_shape");
+    if (IsFile(a) && IsFile(b)) keys.erase(kDenseFileAttribute);
     // Formats other than zTensor have no attributes of a tensor, or those of their own alone.
     const bool both = first_.format() == "zt" && second_.format() == "zt";
     const auto bytes = [](const Value* value) {

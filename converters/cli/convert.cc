@@ -7,6 +7,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :files;
 import :formats;
 import :rules;
 import :shards;
@@ -104,6 +105,14 @@ Json ToJson(const std::vector<NumericFinding>& findings) {
   return out;
 }
 
+bool Compresses(const Plan& plan) {
+  return std::ranges::any_of(plan.objects, [](const PlannedObject& planned) {
+    return std::ranges::any_of(planned.components, [](const PlannedComponent& component) {
+      return component.storage.compression != Compression::kNone;
+    });
+  });
+}
+
 Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
                  const std::vector<std::string>& warnings) {
   Json out = Envelope(args, true);
@@ -113,7 +122,20 @@ Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
   out["output"] = Json::object();
   if (!args.output.empty()) out["output"]["path"] = args.output;
   out["output"]["spec"] = args.spec;
-  out["tensors"] = {{"input", source.objects().size()}, {"converted", plan.objects.size()}};
+  const std::uint64_t files = CountFiles(plan);
+  out["tensors"] = {{"input", source.objects().size() - CountFiles(source.objects())},
+                    {"converted", plan.objects.size() - files}};
+  if (files > 0) {
+    Json& paths = out["files"] = Json::array();
+    for (const PlannedObject& planned : plan.objects) {
+      if (IsFile(*planned.object)) paths.push_back(FileEntryOf(*planned.object, 0).path);
+    }
+  }
+  if (args.left_out != nullptr && !args.left_out->empty()) {
+    Json& left_out = out["left_out"] = Json::array();
+    for (const LeftOut& each : *args.left_out)
+      left_out.push_back({{"path", each.path}, {"why", each.why}});
+  }
   out["bytes_in"] = plan.input_bytes(source);
   out["bytes_decoded"] = plan.output_bytes();
   out["warnings"] = warnings;
@@ -148,11 +170,36 @@ std::string Describe(const Object& object) {
   return out + ToString(object.shape);
 }
 
+bool KeepsFrames(const PlannedObject& planned) {
+  return std::ranges::any_of(planned.components, &PlannedComponent::keep_frames);
+}
+
+// A line where tensors are stored otherwise than the input has them because the version lacks their encoding.
+std::vector<std::string> LostEncodings(const TensorSource& source, const Plan& plan,
+                                       const Args& args) {
+  std::vector<std::string> lines;
+  for (const Encoding encoding : Encodings()) {
+    if (CheckEncoding(encoding, plan.spec).ok()) continue;
+    const auto count = std::ranges::count_if(plan.objects, [&](const PlannedObject& planned) {
+      return std::ranges::any_of(planned.components, [&](const PlannedComponent& component) {
+        const auto held = source.encoded(component.source);
+        return held && held->encoding == encoding;
+      });
+    });
+    if (count == 0) continue;
+    lines.push_back(Counted(static_cast<std::uint64_t>(count), "tensor") + " stored as " +
+                    std::string(Name(encoding)) + " become zstd: --spec " + args.spec +
+                    " does not have that encoding");
+  }
+  return lines;
+}
+
 // The plan, for people: what each tensor is and becomes.
 std::string PlanText(const TensorSource& source, const Plan& plan, const Args& args) {
   std::string out;
   std::uint64_t shared = 0;
   for (const PlannedObject& planned : plan.objects) {
+    if (IsFile(*planned.object)) continue;
     const Object& from = source.objects()[planned.components.front().source.object];
     const std::string before = Describe(from), after = Describe(*planned.object);
     out += Printable(planned.object->name);
@@ -166,10 +213,20 @@ std::string PlanText(const TensorSource& source, const Plan& plan, const Args& a
     }
     out += "\n";
   }
+  for (const PlannedObject& planned : plan.objects) {
+    if (!IsFile(*planned.object)) continue;
+    const FileEntry file = FileEntryOf(*planned.object, 0);
+    out += Printable(file.path) + "  file  " + HumanBytes(file.bytes) + "\n";
+  }
+  const std::uint64_t files = CountFiles(plan);
   out += Printable(args.output.empty() ? "plan" : args.output) + ": zTensor " + args.spec + ", " +
-         std::to_string(plan.objects.size()) + " of " + Counted(source.objects().size(), "tensor") +
-         ", " + HumanBytes(plan.input_bytes(source)) + " in, " + HumanBytes(plan.output_bytes()) +
-         " out" + (args.zstd ? " before compression" : "");
+         std::to_string(plan.objects.size() - files) + " of " +
+         Counted(source.objects().size() - CountFiles(source.objects()), "tensor") +
+         (files > 0 ? ", " + Counted(files, "file") : "") + ", " +
+         HumanBytes(plan.input_bytes(source)) + " in, " + HumanBytes(plan.output_bytes()) + " out" +
+         (Compresses(plan) ? " before compression" : "");
+  const auto kept = std::ranges::count_if(plan.objects, KeepsFrames);
+  if (kept > 0) out += ", " + std::to_string(kept) + " stay compressed";
   if (shared > 0) out += ", " + std::to_string(shared) + " shared with others";
   return out + "\n";
 }
@@ -177,6 +234,7 @@ std::string PlanText(const TensorSource& source, const Plan& plan, const Args& a
 Json PlanJson(const TensorSource& source, const Plan& plan) {
   Json tensors = Json::array();
   for (const PlannedObject& planned : plan.objects) {
+    if (IsFile(*planned.object)) continue;
     Json components = Json::array();
     for (std::size_t c = 0; c < planned.components.size(); ++c) {
       const ComponentId id = planned.components[c].source;
@@ -228,7 +286,9 @@ bool IsDevice(const std::string& path) {
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {
   InputArgs input = args;
-  input.u32_indices = Traits(*ParseSpecVersion(args.spec)).u32_indices;
+  const SpecVersion spec = *ParseSpecVersion(args.spec);
+  input.u32_indices = Traits(spec).u32_indices;
+  if (!Traits(spec).files) input.files = {"none"};
   return args.quant == "group" ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
 }
 
@@ -253,8 +313,9 @@ Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOpt
     return PrintJson(args, json);
   }
   if (!args.quiet) {
-    Note(SummaryText(args.output, plan.objects.size(), plan.input_bytes(source),
-                     writer->file_bytes(), bar.seconds()));
+    const std::uint64_t files = CountFiles(plan);
+    Note(SummaryText(args.output, plan.objects.size() - files, plan.input_bytes(source),
+                     writer->file_bytes(), bar.seconds(), files));
   }
   return OkStatus();
 }
@@ -267,17 +328,23 @@ Status Convert(const Args& args) {
   if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
+  std::vector<std::string> file_warnings = PlanFiles(args, *source, plan);
   if (args.canonical) ZT_RETURN_IF_ERROR(MakeCanonical(*source, plan));
   std::vector<std::string> warnings = source->warnings();
+  for (std::string& warning : file_warnings) warnings.push_back(std::move(warning));
   for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));
+  if (rules.plan.keep_encoding) {
+    for (std::string& line : LostEncodings(*source, plan, args))
+      warnings.push_back(std::move(line));
+  }
   if (!args.output.empty() && args.output != "-" && !args.output.ends_with(".zt") && !shards &&
       !IsDevice(args.output)) {
     warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
   }
   WarnAll(args, warnings);
-  if (plan.objects.empty() && !source->objects().empty()) {
-    return InvalidArgument("--include and --exclude leave none of " +
-                           Counted(source->objects().size(), "tensor") +
+  const std::uint64_t tensors = source->objects().size() - CountFiles(source->objects());
+  if (plan.objects.size() == CountFiles(plan) && tensors > 0) {
+    return InvalidArgument("--include and --exclude leave none of " + Counted(tensors, "tensor") +
                            "; ztstream inspect lists their names");
   }
   if (args.verbose) {
@@ -297,6 +364,10 @@ Status Convert(const Args& args) {
 
 }  // namespace
 
-int RunConvert(const Args& args) { return Done(args, Convert(args)); }
+int RunConvert(const Args& args) {
+  const Status status = Convert(args);
+  if (status.ok()) NoteLeftOut(args);
+  return Done(args, status);
+}
 
 }  // namespace zt::cli::internal

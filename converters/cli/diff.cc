@@ -7,6 +7,7 @@ module zt.cli;
 
 import zt.std;
 import :compare;
+import :files;
 import :options;
 import :support;
 
@@ -26,10 +27,9 @@ std::string NumberText(double value) {
 }
 
 StatusOr<Comparison> Diff(const Args& args) {
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> first,
-                      OpenUngrouped({args.inputs[0]}, args));
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> second,
-                      OpenUngrouped({args.inputs[1]}, args));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> first, OpenUngrouped({args.inputs[0]}, args));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> second, OpenUngrouped({args.inputs[1]}, args));
+  ZT_RETURN_IF_ERROR(MatchFiles(first, second, args));
   return CompareSources(*first, *second, args, "diff");
 }
 

@@ -16,8 +16,10 @@ module;
 module zt.cli;
 
 import zt.std;
+import :changed;
 import :formats;
 import :options;
+import :restore;
 import :support;
 import zt.convert.npy;
 
@@ -30,6 +32,7 @@ namespace fs = std::filesystem;
 struct Target {
   const Format* format = nullptr;
   bool folder = false;
+  bool checkpoint = false;  // a folder of safetensors, with the model's files
 };
 
 StatusOr<Target> TargetOf(const Args& args) {
@@ -38,7 +41,10 @@ StatusOr<Target> TargetOf(const Args& args) {
     if (IsUrl(output))
       return InvalidArgument(output + " is a folder; name one file to write there");
     if (args.to.empty() || args.to == "npy") return Target{FindFormat("npy"), true};
-    return InvalidArgument(output + " is a folder, which takes .npy files; name a file for " +
+    if (args.to == "safetensors") return Target{FindFormat("safetensors"), true, true};
+    return InvalidArgument(output +
+                           " is a folder, which takes .npy files, or a checkpoint with "
+                           "--to safetensors; name a file for " +
                            args.to);
   }
   for (const Format& format : Formats()) {
@@ -55,22 +61,22 @@ StatusOr<Target> TargetOf(const Args& args) {
                          "; say --to FORMAT, or end a folder's name with /");
 }
 
-// Indices of the named objects, or of all, in the order of the input.
+// Indices of the named tensors, or of all, in the order of the input. Files are none.
 StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Args& args) {
   const auto& objects = source.objects();
-  std::vector<std::uint32_t> selected;
-  if (args.names.empty()) {
-    for (std::uint32_t i = 0; i < objects.size(); ++i) selected.push_back(i);
-    return selected;
+  std::vector<std::uint32_t> tensors, selected;
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    if (!IsFile(objects[i])) tensors.push_back(i);
   }
+  if (args.names.empty()) return tensors;
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
-  for (std::uint32_t i = 0; i < objects.size(); ++i) by_name.emplace(objects[i].name, i);
+  for (const std::uint32_t i : tensors) by_name.emplace(objects[i].name, i);
   for (const std::string& name : args.names) {
     const std::size_t before = selected.size();
     if (const auto found = by_name.find(name); found != by_name.end()) {
       selected.push_back(found->second);
     } else if (name.find_first_of("*?[") != name.npos) {  // a pattern, as shells have them
-      for (std::uint32_t i = 0; i < objects.size(); ++i) {
+      for (const std::uint32_t i : tensors) {
         if (::fnmatch(name.c_str(), objects[i].name.c_str(), 0) == 0) selected.push_back(i);
       }
     }
@@ -84,6 +90,35 @@ StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Ar
   std::sort(selected.begin(), selected.end());
   selected.erase(std::unique(selected.begin(), selected.end()), selected.end());
   return selected;
+}
+
+// The file of the model that is asked for by its path or its name, alone; a tensor of that name comes first.
+StatusOr<std::optional<FileEntry>> NamedFile(const TensorSource& source, const Args& args) {
+  ZT_ASSIGN_OR_RETURN(const std::vector<FileEntry> files, ListFiles(source.objects()));
+  std::optional<FileEntry> named;
+  for (const std::string& name : args.names) {
+    const auto file = std::ranges::find_if(files, [&](const FileEntry& each) {
+      return each.path == name || source.objects()[each.object].name == name;
+    });
+    if (file == files.end()) continue;
+    const auto is_tensor = [&](const Object& object) {
+      return object.name == name && !IsFile(object);
+    };
+    if (!std::ranges::any_of(source.objects(), is_tensor)) named = *file;
+  }
+  if (!named || args.names.size() == 1) return named;
+  return InvalidArgument(Quote(named->path) +
+                         " is a file of the model, and is extracted alone; -o DIR/ --to "
+                         "safetensors writes all of them");
+}
+
+// Says what files stay behind, in a format that has none.
+void NoteFiles(const Args& args, const TensorSource& source) {
+  const auto files = static_cast<std::uint64_t>(
+      std::ranges::count_if(source.objects(), [](const Object& each) { return IsFile(each); }));
+  if (files == 0 || source.format() != "zt" || args.quiet || !args.names.empty()) return;
+  Note(Counted(files, "file") + " of the model " + (files == 1 ? "is" : "are") +
+       " left out; -o DIR/ --to safetensors writes the whole folder");
 }
 
 // ---- a folder ----------------------------------------------------------------------------------------------------
@@ -314,11 +349,12 @@ StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
 // One run: what is written of a source, and how far it has come.
 class Extraction {
  public:
-  Extraction(const Args& args, Target target, TensorSource& source)
-      : args_(args), target_(target), source_(source) {}
+  // `changed` is the source where rules change it, or null.
+  Extraction(const Args& args, Target target, TensorSource& source, const ChangedSource* changed)
+      : args_(args), target_(target), source_(source), changed_(changed) {}
 
-  Status Plan() {
-    ZT_ASSIGN_OR_RETURN(selected_, Select(source_, args_));
+  Status Plan(std::vector<std::uint32_t> selected) {
+    selected_ = std::move(selected);
     auto outputs = LayOut(source_, selected_, target_);
     if (!outputs.ok()) {
       return outputs.status().code() == StatusCode::kInvalidArgument
@@ -341,7 +377,9 @@ class Extraction {
     Announce();
     const Status status = target_.folder ? WriteFolder() : WriteFile();
     bar_->End();
-    return status;
+    ZT_RETURN_IF_ERROR(status);
+    if (changed_ != nullptr) ReportChanges(args_, *changed_, warnings_);
+    return OkStatus();
   }
 
   Status Report() const {
@@ -429,6 +467,7 @@ class Extraction {
   const Args& args_;
   const Target target_;
   TensorSource& source_;
+  const ChangedSource* const changed_;
   std::vector<std::uint32_t> selected_;  // objects
   std::vector<Output> outputs_;
   std::vector<std::string> warnings_;
@@ -437,11 +476,35 @@ class Extraction {
 };
 
 Status Extract(const Args& args) {
-  ZT_ASSIGN_OR_RETURN(const Target target, TargetOf(args));
-  if (!target.folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ZT_ASSIGN_OR_RETURN(const auto source, OpenUngrouped({args.file()}, args));
-  Extraction extraction(args, target, *source);
-  ZT_RETURN_IF_ERROR(extraction.Plan());
+  StatusOr<Target> wanted = TargetOf(args);
+  // A file of the model needs no format.
+  if (args.names.empty()) ZT_RETURN_IF_ERROR(wanted.status());
+  if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(CheckNewFolder(args.output));
+  if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  if (args.shard_size != 0 && wanted.ok() && !wanted->checkpoint) {
+    return InvalidArgument("--shard-size cuts the weights of a folder: -o DIR/ --to safetensors");
+  }
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenUngrouped({args.file()}, args));
+  ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
+  if (file) return ExtractFile(args, *source, *file);
+  ZT_ASSIGN_OR_RETURN(const Target target, std::move(wanted));
+  const ChangedSource* changed = nullptr;
+  if (HasRules(args)) {
+    std::vector<std::string> warnings;
+    ZT_ASSIGN_OR_RETURN(auto made, ChangedSource::Make(std::move(source), args, warnings));
+    WarnAll(args, warnings);
+    changed = made.get();
+    source = std::move(made);
+  }
+  ZT_ASSIGN_OR_RETURN(std::vector<std::uint32_t> selected, Select(*source, args));
+  if (changed != nullptr && selected.empty()) {
+    return InvalidArgument(
+        "--include and --exclude leave none of the tensors; ztstream inspect lists their names");
+  }
+  if (target.checkpoint) return RestoreFolder(args, *source, selected, changed);
+  NoteFiles(args, *source);
+  Extraction extraction(args, target, *source, changed);
+  ZT_RETURN_IF_ERROR(extraction.Plan(std::move(selected)));
   ZT_RETURN_IF_ERROR(extraction.Write());
   return extraction.Report();
 }

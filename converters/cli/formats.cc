@@ -9,6 +9,7 @@ import zt.std;
 import :formats;
 import :options;
 import :output;
+import zt.convert.files;
 import zt.convert.gguf;
 import zt.convert.npy;
 import zt.convert.onnx;
@@ -36,19 +37,22 @@ std::vector<std::string> NumpyLosses(const TensorSource& source,
                                      const std::vector<std::uint32_t>& selected) {
   std::vector<std::string> losses = NpyLosses(source, selected);
   std::vector<std::string> keys;
-  for (const auto& [key, value] : source.attributes()) keys.push_back(key);
+  for (const auto& [key, value] : source.attributes()) {
+    if (key != kFolderAttribute) keys.push_back(key);
+  }
   if (!keys.empty()) losses.push_back("numpy's files do not keep root attributes: " + Listed(keys));
   return losses;
 }
-
-namespace {
 
 // Root attributes become __metadata__, which holds only text: what is not text becomes JSON.
 StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
                                          const std::vector<std::uint32_t>& selected) {
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::string> as_json;
+  bool stated = false;  // an empty __metadata__ is one, too
   for (const auto& [key, value] : source.attributes()) {
+    if (key == kFolderAttribute) continue;
+    stated = true;
     if (key == kEmptyMetadata && value == Value(Value::Map{})) continue;
     if (const std::string* text = value.AsString()) {
       metadata.emplace_back(key, *text);
@@ -60,20 +64,26 @@ StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
   ZT_ASSIGN_OR_RETURN(
       FileLayout layout,
       PlanSafetensors(source, selected,
-                      source.attributes().empty() ? std::nullopt
-                                                  : std::optional<SafetensorsMetadata>(metadata)));
+                      stated ? std::optional<SafetensorsMetadata>(metadata) : std::nullopt));
   if (!as_json.empty()) {
     layout.warnings.push_back("safetensors' metadata is text: " + Listed(as_json) + " become JSON");
   }
   return layout;
 }
 
+namespace {
+
 StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
                                   const std::vector<std::uint32_t>& selected) {
   ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanGguf(source, selected));
+  if (FindMember(source.attributes(), "gguf") == nullptr) {
+    layout.warnings.emplace_back(
+        "llama.cpp cannot load this file, for nothing here has GGUF's metadata; its "
+        "convert_hf_to_gguf.py makes one that it can of the checkpoint's folder");
+  }
   std::vector<std::string> lost;
   for (const auto& [key, value] : source.attributes()) {
-    if (key != "gguf") lost.push_back(key);
+    if (key != "gguf" && key != kFolderAttribute) lost.push_back(key);
   }
   if (!lost.empty())
     layout.warnings.push_back("GGUF does not keep root attributes: " + Listed(lost));

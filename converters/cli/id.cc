@@ -69,7 +69,8 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args) {
 
 StatusOr<std::string> Id(const Args& args) {
   const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
-  if (args.inputs.size() == 1 && args.inputs[0] != "-") {
+  const bool whole = args.files.empty();
+  if (whole && args.inputs.size() == 1 && args.inputs[0] != "-") {
     const std::string& file = args.inputs[0];
     ZT_ASSIGN_OR_RETURN(const auto manifest, WithFile(ReadManifest(file), file));
     if (manifest) return ContentDigest(*manifest, kind);

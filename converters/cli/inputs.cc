@@ -8,6 +8,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :files;
 import :formats;
 import :library;
 import :options;
@@ -119,6 +120,8 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, const St
 
 StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const InputArgs& options);
 
+bool OpensFolders(const FolderFiles& files) { return files.format->open_folder != nullptr; }
+
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
                                                    const InputArgs& options) {
   if (LooksLikeDcpFolder(path) && (options.from.empty() || options.from == "torch")) {
@@ -136,6 +139,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
   // A .zt file beside a checkpoint is what was made of it.
   if (found.size() > 1) {
     std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "zt"; });
+  }
+  // Formats that are no checkpoint of a folder hold its weights once more, or something else.
+  if (std::ranges::any_of(found, [](const auto& files) { return OpensFolders(files); })) {
+    std::erase_if(found, [](const FolderFiles& files) { return !OpensFolders(files); });
   }
   // Repositories keep the same weights as *.safetensors and as *.bin, and other things as *.bin.
   if (found.size() > 1) {
@@ -210,6 +217,8 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs
     if (!set.empty() && !sets.insert(fs::path(set).lexically_normal()).second) continue;
     ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(path, options), name));
     if (source->file({}).empty()) source->SetFile(name);
+    ZT_ASSIGN_OR_RETURN(
+        source, WithFile(TakeFiles(std::move(source), path, paths.size() == 1, options), name));
     inputs.sources.push_back(std::move(source));
     inputs.names.push_back(name);
   }
@@ -227,8 +236,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
   ZT_RETURN_IF_ERROR(FindQuantConfig(paths).status());  // where two of them disagree
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
-  for (const std::vector<std::string>& checkpoint : SplitByFolder(paths)) {
-    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(checkpoint, options));
+  const auto checkpoints = SplitByFolder(paths);
+  InputArgs each = options;
+  if (checkpoints.size() > 1 && each.files.empty()) each.files = {"none"};
+  for (const std::vector<std::string>& checkpoint : checkpoints) {
+    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(checkpoint, each));
     ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(checkpoint));
     ZT_ASSIGN_OR_RETURN(source, GroupQuantized(std::move(source), config));
     sources.push_back(std::move(source));

@@ -81,12 +81,17 @@ std::string ListingJson(const Listing& listing, const Common& common) {
   for (const StoredShard& shard : listing.shards)
     shards.push_back({{"name", shard.name}, {"size", shard.bytes}, {"digest", shard.digest}});
   if (!shards.empty()) AddMember(out, "shards", shards);
-  out += ",\"objects\":[";
-  for (const ListedObject& object : listing.objects) {
-    if (&object != listing.objects.data()) out += ',';
-    out += ObjectText(object);
-  }
-  return out + "]}\n";
+  const auto add = [&](std::string_view key, std::span<const ListedObject> objects) {
+    out += ",\"" + std::string(key) + "\":[";
+    for (const ListedObject& object : objects) {
+      if (&object != objects.data()) out += ',';
+      out += ObjectText(object);
+    }
+    out += ']';
+  };
+  add("objects", TensorsOf(listing));
+  if (listing.files > 0) add("files", FilesOf(listing));
+  return out + "}\n";
 }
 
 // Adds what a .zt file holds. `file` is its name among the shards of an index, or empty.
@@ -95,6 +100,7 @@ void AddObjects(const Manifest& manifest, const std::string& file, Listing& list
   for (const StoredObject& object : manifest.objects) {
     ListedObject& listed = listing.objects.emplace_back(
         ListedObject{object.name, object.format, object.shape, object.attributes, {}});
+    if (IsFile(object)) listed.path = FileEntryOf(Declare(object), 0).path;
     for (const StoredComponent& c : object.components) {
       ListedComponent row = {c};
       row.file = file;
@@ -181,6 +187,7 @@ Listing ListSource(const TensorSource& source) {
     const Object& object = source.objects()[o];
     ListedObject& listed = listing.objects.emplace_back(
         ListedObject{object.name, object.format, object.shape, object.attributes, {}});
+    if (IsFile(object)) listed.path = FileEntryOf(object, o).path;
     const Status readable = source.CheckReadable(o);
     for (std::uint32_t i = 0; i < object.components.size(); ++i) {
       const Component& c = object.components[i];

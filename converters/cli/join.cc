@@ -91,7 +91,7 @@ JoinResult Summarize(const std::map<std::uint64_t, ShardFile>& shards) {
   joined.plan = stamp.plan;
   joined.shards = stamp.count;
   for (const auto& [number, shard] : shards) {
-    joined.tensors += shard.manifest.objects.size();
+    joined.tensors += shard.manifest.objects.size() - ListFiles(shard.manifest).size();
     joined.bytes += shard.decoded;
   }
   for (std::uint64_t number = 1; number <= stamp.count; ++number) {

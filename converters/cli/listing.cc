@@ -7,6 +7,7 @@ module zt.cli;
 
 import zt.std;
 import :listing;
+import zt.convert.files;
 
 namespace zt::cli::internal {
 namespace {
@@ -108,8 +109,10 @@ std::string Aligned(Rows& lines, std::size_t columns,
 
 std::string AttributesText(const Value::Map& attributes) {
   std::string out;
-  for (const auto& [key, value] : attributes)
+  for (const auto& [key, value] : attributes) {
+    if (key == kFolderAttribute) continue;  // headers, which are for programs
     out += "  " + Printable(key) + ": " + ValueText(value) + "\n";
+  }
   return out;
 }
 
@@ -146,15 +149,20 @@ std::string SizeText(const Sum& sum) {
 std::string HeadingText(const Listing& listing) {
   Sum all;
   std::map<std::string, Sum> types;
-  for (const ListedObject& object : listing.objects) {
+  for (const ListedObject& object : TensorsOf(listing)) {
     all.Add(object);
     types[object.type()].Add(object);
   }
   std::string out = Printable(listing.file) + ": ";
   out += listing.format == "zt" ? "zTensor " + Printable(listing.version) : listing.format;
   if (!listing.shards.empty()) out += " in " + Counted(listing.shards.size(), "shard");
-  out += ", " + Counted(all.tensors, "tensor") + ", " + ParametersText(all) + ", " + SizeText(all) +
-         "\n";
+  out += ", " + Counted(all.tensors, "tensor") + ", " + ParametersText(all) + ", " + SizeText(all);
+  if (listing.files > 0) {
+    std::uint64_t bytes = 0;
+    for (const ListedObject& file : FilesOf(listing)) bytes += file.decoded();
+    out += ", " + Counted(listing.files, "file") + " of " + HumanBytes(bytes);
+  }
+  out += "\n";
   out += AttributesText(listing.attributes);
   if (types.size() < 2) return out;
   Rows lines;
@@ -251,11 +259,33 @@ void Sort(Listing& listing, const std::string& order) {  // equal ones stay as t
   } else if (order == "offset" || !listing.version.empty()) {  // a manifest has an order of its own
     std::ranges::stable_sort(listing.objects, {}, offset);
   }
+  const auto files = std::stable_partition(listing.objects.begin(), listing.objects.end(),
+                                           [](const auto& each) { return each.path.empty(); });
+  listing.files = static_cast<std::size_t>(listing.objects.end() - files);
+}
+
+std::span<const ListedObject> TensorsOf(const Listing& listing) {
+  return std::span(listing.objects).first(listing.objects.size() - listing.files);
+}
+
+std::span<const ListedObject> FilesOf(const Listing& listing) {
+  return std::span(listing.objects).last(listing.files);
+}
+
+std::string FilesText(const Listing& listing) {
+  if (listing.files == 0) return {};
+  Rows lines;
+  for (const ListedObject& file : FilesOf(listing)) {
+    const ListedComponent& data = file.components.front();
+    lines.push_back({"  " + file.path, HumanBytes(file.decoded()), EncodingText(data),
+                     data.digest.substr(0, data.digest.find(':'))});
+  }
+  return "files:\n" + Aligned(lines, 0);
 }
 
 std::string TableText(const Listing& listing, const TextOptions& options) {
   Rows lines;
-  for (const ListedObject& object : listing.objects) {
+  for (const ListedObject& object : TensorsOf(listing)) {
     const bool one = object.components.size() == 1;
     for (const ListedComponent& c : object.components) {
       const std::string format = object.format + (one ? "" : " " + ToString(object.shape));
@@ -275,7 +305,8 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
     if (!attributes.empty()) lines.push_back({attributes});
   }
   constexpr std::size_t kEncoding = 5, kShared = 6, kDigest = 7;
-  return HeadingText(listing) + Aligned(lines, options.columns, {kDigest, kEncoding, kShared});
+  return HeadingText(listing) + Aligned(lines, options.columns, {kDigest, kEncoding, kShared}) +
+         FilesText(listing);
 }
 
 // ---- the tree: names folded by their dots ------------------------------------------------------------------------
@@ -447,11 +478,11 @@ void Draw(const Node& node, std::size_t depth, Rows& out) {
 
 std::string TreeText(const Listing& listing, const TextOptions& options) {
   Node root;
-  for (const ListedObject& object : listing.objects) Insert(root, object);
+  for (const ListedObject& object : TensorsOf(listing)) Insert(root, object);
   AddUp(root);
   Rows lines;
   Draw(root, 0, lines);
-  return HeadingText(listing) + Aligned(lines, options.columns, {}, 60);
+  return HeadingText(listing) + Aligned(lines, options.columns, {}, 60) + FilesText(listing);
 }
 
 }  // namespace zt::cli::internal

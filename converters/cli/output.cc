@@ -200,8 +200,9 @@ std::string Grouped(std::uint64_t number) {
 }
 
 std::string SummaryText(const std::string& output, std::uint64_t tensors, std::uint64_t bytes_in,
-                        std::uint64_t bytes_out, double seconds) {
-  return output + ": " + Counted(tensors, "tensor") + ", " + HumanBytes(bytes_in) + " in, " +
+                        std::uint64_t bytes_out, double seconds, std::uint64_t files) {
+  return output + ": " + Counted(tensors, "tensor") + ", " +
+         (files > 0 ? Counted(files, "file") + ", " : "") + HumanBytes(bytes_in) + " in, " +
          HumanBytes(bytes_out) + " out, " + HumanSeconds(seconds) + ", " +
          HumanRate(static_cast<double>(bytes_in) / std::max(seconds, 1e-6));
 }

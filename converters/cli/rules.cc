@@ -253,7 +253,11 @@ StatusOr<Rules> MakeRules(const Args& args) {
   ZT_RETURN_IF_ERROR(Annotate(CheckDigest(digest, out.plan.spec), "--digest"));
   out.plan.storage.digest = digest;
   if (args.canonical) ZT_RETURN_IF_ERROR(CheckCanonical(args, out.plan));
+  if (args.zstd && args.raw) {
+    return InvalidArgument("--zstd and --raw exclude each other");
+  }
   ApplyZstd(args.zstd, out.plan.storage, out.zstd);
+  out.plan.keep_encoding = !args.zstd && !args.raw;
   if (out.plan.storage.encoding == Encoding::kPlanes &&
       !CheckEncoding(Encoding::kPlanes, out.plan.spec).ok()) {
     return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) + ", which --spec " +
@@ -266,12 +270,21 @@ StatusOr<Rules> MakeRules(const Args& args) {
   ZT_RETURN_IF_ERROR(out.set->Parse(args));
   const std::shared_ptr<RuleSet> set = out.set;
   if (set->Has(Kind::kInclude) || set->Has(Kind::kExclude))
-    out.plan.keep = [set](const Object& object) { return set->Keep(object); };
+    out.plan.keep = [set](const Object& object) { return IsFile(object) || set->Keep(object); };
   if (set->Has(Kind::kRename))
-    out.plan.rename = [set](const std::string& name) { return set->Rename(name); };
+    out.plan.rename = [set](const std::string& name) {
+      return name.starts_with(kFileNamePrefix) ? name : set->Rename(name);
+    };
   if (set->Has(Kind::kDType) || set->Has(Kind::kDequantize))
-    out.plan.convert = [set](const Object& object) { return set->Convert(object); };
+    out.plan.convert = [set](const Object& object) {
+      return IsFile(object) ? std::nullopt : set->Convert(object);
+    };
   return out;
+}
+
+bool HasRules(const Args& args) {
+  return !args.dtype.empty() || !args.dequantize.empty() || !args.include.empty() ||
+         !args.exclude.empty() || !args.rename.empty();
 }
 
 }  // namespace zt::cli::internal

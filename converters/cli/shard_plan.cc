@@ -11,6 +11,7 @@ import zt.std;
 import :options;
 import :output;
 import :shards;
+import zt.convert.files;
 
 namespace zt::cli::internal {
 namespace {
@@ -45,7 +46,7 @@ const Object& SourceObject(const TensorSource& source, const PlannedObject& plan
   return source.objects()[planned.components.front().source.object];
 }
 
-// The units, each where its first object stands.
+// The units, each where its first object stands. Files are none: all lie in the first shard.
 std::vector<Unit> FindUnits(const TensorSource& source, const Plan& plan) {
   std::vector<std::uint32_t> parent(plan.objects.size());
   std::iota(parent.begin(), parent.end(), 0);
@@ -70,6 +71,7 @@ std::vector<Unit> FindUnits(const TensorSource& source, const Plan& plan) {
   std::vector<Unit> units;
   std::vector<std::uint32_t> unit_of(plan.objects.size());
   for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
+    if (IsFile(*plan.objects[i].object)) continue;
     const std::uint32_t first = root(i);
     if (first == i) {
       unit_of[i] = static_cast<std::uint32_t>(units.size());
@@ -204,7 +206,8 @@ Status AddObject(PlanHasher& hash, Inputs& inputs, const TensorSource& source,
     hash.Add(Name(object.components[c].element));
     hash.Add(from.bytes);
     hash.Add(object.components[c].bytes);
-    hash.Add(static_cast<std::uint64_t>(component.storage.compression));
+    hash.Add(static_cast<std::uint64_t>(component.storage.compression) +
+             (component.keep_frames ? 16 : 0));
     hash.Add(Name(*component.storage.digest));
     hash.Add(Name(component.storage.encoding));
     const auto& shared = component.shared_with;
@@ -304,6 +307,10 @@ StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
       shard.insert(shard.end(), units[begin].objects.begin(), units[begin].objects.end());
     std::sort(shard.begin(), shard.end());
   }
+  for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
+    if (IsFile(*plan.objects[i].object)) cut.shards.front().push_back(i);
+  }
+  std::ranges::sort(cut.shards.front());
   ZT_ASSIGN_OR_RETURN(cut.digest, DigestOf(source, plan, inputs, options, cut));
   return cut;
 }
@@ -314,6 +321,10 @@ Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number) {
   shard.spec = plan.spec;
   shard.attributes = plan.attributes;
   shard.on_overflow = plan.on_overflow;
+  if (number > 1) {  // with the files
+    std::erase_if(shard.attributes,
+                  [](const auto& each) { return each.first == kFolderAttribute; });
+  }
   SetMember(shard.attributes, kShardAttribute,
             ToValue(ShardStamp{cut.digest, number, cut.shards.size()}));
   shard.objects.reserve(members.size());

@@ -6,6 +6,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :files;
 import :shards;
 import :support;
 
@@ -40,6 +41,8 @@ class ShardSink final : public Sink {
   std::optional<Publishing>& publishing_;
 };
 
+std::uint64_t TensorsIn(const Plan& shard) { return shard.objects.size() - CountFiles(shard); }
+
 // The shards of one plan, written one after another.
 struct ShardRun {
   const Args& args;
@@ -62,7 +65,7 @@ struct ShardRun {
   void AddRow(std::uint64_t number, const Plan& shard, const Json& more) {
     Json row = {{"path", PathOf(number)},
                 {"shard", number},
-                {"tensors", shard.objects.size()},
+                {"tensors", TensorsIn(shard)},
                 {"bytes_decoded", shard.output_bytes()}};
     row.update(more);
     rows.push_back(std::move(row));
@@ -74,8 +77,9 @@ struct ShardRun {
     for (std::uint64_t number = first; number <= last; ++number) {
       const Plan shard = PlanOfShard(plan, cut, number);
       AddRow(number, shard, Json::object());
-      text += Printable(PathOf(number)) + ": " + Counted(shard.objects.size(), "tensor") + ", " +
-              HumanBytes(shard.output_bytes()) + (args.zstd ? " before compression" : "") + "\n";
+      text += Printable(PathOf(number)) + ": " + Counted(TensorsIn(shard), "tensor") + ", " +
+              HumanBytes(shard.output_bytes()) + (Compresses(shard) ? " before compression" : "") +
+              "\n";
     }
     return text;
   }
@@ -84,7 +88,7 @@ struct ShardRun {
     for (std::uint64_t number = first; number <= last; ++number) {
       const Plan shard = PlanOfShard(plan, cut, number);
       bytes_all += shard.input_bytes(source);
-      tensors_all += shard.objects.size();
+      tensors_all += TensorsIn(shard);
     }
     ProgressBar bar(args, "convert");
     for (std::uint64_t number = first; number <= last; ++number)
@@ -110,7 +114,7 @@ struct ShardRun {
     }
     if (there) ZT_RETURN_IF_ERROR(Keep(number, path, shard));
     bytes += shard.input_bytes(source);
-    tensors += shard.objects.size();
+    tensors += TensorsIn(shard);
     return OkStatus();
   }
 

@@ -7,10 +7,12 @@ module zt.cli;
 
 import zt.std;
 import :compare;
+import :files;
 import :formats;
 import :shards;
 import :options;
 import :support;
+import zt.convert.files;
 import zt.convert.shards;
 
 namespace zt::cli::internal {
@@ -56,9 +58,9 @@ StatusOr<Comparison> CompareAgainst(const Args& args) {
   InputArgs own = args;  // --from is of the source, as --npy-void is
   own.from.clear();
   own.keep_sparse = false;
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source,
-                      OpenUngrouped(args.against, args));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenUngrouped(args.against, args));
+  ZT_RETURN_IF_ERROR(MatchFiles(file, source, args));
   return CompareSources(*file, *source, args, "compare");
 }
 
@@ -179,6 +181,8 @@ class Verification {
       const auto digest = ParseDigest(shard.digest);
       found.shard_digests += digest.ok() && digest->kind != DigestKind::kNone ? 1 : 0;
     }
+    const auto weights = FindWeightFiles(reader->manifest().attributes, reader->files());
+    if (!weights.ok()) found.problems.push_back({path, {"", "", Fact(weights.status())}});
     for (VerifyProblem& problem : report.problems)
       found.problems.push_back({path, std::move(problem)});
     VerifyReport& totals = found.totals;

@@ -48,6 +48,18 @@ StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
                                      std::span<const std::uint32_t> objects,
                                      std::optional<SafetensorsMetadata> metadata);
 
+// The bytes of a safetensors file before its tensors: the length of the JSON, and the JSON.
+StatusOr<std::vector<std::byte>> ReadSafetensorsHeader(ByteSource& bytes);
+
+// The index of the object of this name among a source's; nullopt where there is none.
+using FindObject = std::function<std::optional<std::uint32_t>(std::string_view name)>;
+
+// Plans the file that had this header, byte for byte. kFailedPrecondition where a tensor that it names is not in the source
+// with the same type, shape and size; kDataLoss where it is no header.
+StatusOr<FileLayout> PlanSafetensorsAgain(const TensorSource& source,
+                                          std::span<const std::byte> header,
+                                          const FindObject& find);
+
 }  // namespace zt
 
 // Shared by the implementation units. Exported for entries.cc, a plain unit, because simdjson's

@@ -420,3 +420,65 @@ class Gguf(support.EndToEnd):
         took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
         self.assertEqual(numpy.load(self.path("out.npz"))["t00300"].tobytes(), bytes([300 % 251] * 8))
         self.assertLess(took, 20)  # it took minutes, and takes less than one second
+
+
+class Rules(support.EndToEnd):
+    """--dtype, --include, --exclude, --rename and --dequantize, as convert has them."""
+
+    def setUp(self):
+        super().setUp()
+        values = numpy.random.default_rng(1).normal(0, 1, 300_000).astype("<f4")
+        bits = (values.view("<u4") >> 16).astype("<u2")
+        self.floats = (bits.astype("<u4") << 16).view("<f4")
+        tensors = {"model.a": ("BF16", [300_000], bits.tobytes()), "model.b": ("F32", [4], numpy.array([1, 2, 3, 1e6], "<f4").tobytes()),
+                   "step": ("I64", [1], bytes(8))}
+        self.source = self.put("in.safetensors", make_safetensors.encode(tensors))
+
+    def test_a_usable_npz_is_one_command(self):
+        for options in ((), ("--zstd",), ("--zstd=planes",), ("--spec", "2.0", "--zstd=planes")):
+            self.succeed("convert", self.source, "-o", self.path("m.zt"), "-f", *options)
+            for threads in ("1", "4"):
+                self.succeed("extract", self.path("m.zt"), "-o", self.path("o.npz"), "-f", "--dtype", "f32", "-T", threads)
+                arrays = numpy.load(self.path("o.npz"))
+                self.assertEqual({name: arrays[name].dtype.name for name in arrays}, {"model.a": "float32", "model.b": "float32", "step": "int64"})
+                self.assertEqual(arrays["model.a"].tobytes(), self.floats.tobytes())
+        self.succeed("extract", self.source, "model.a", "-o", self.path("a.npy"), "--dtype", "f64")
+        self.assertEqual(numpy.load(self.path("a.npy")).tobytes(), self.floats.astype("<f8").tobytes())
+
+    def test_the_same_as_converting_first(self):
+        rules = ("--dtype", "a$=f16", "--dtype", "b$=f64", "--exclude", "step", "--rename", "s/model/m/")
+        self.succeed("convert", self.source, "-o", self.path("m.zt"), *rules)
+        for name in ("x.safetensors", "x.npz"):
+            self.succeed("extract", self.path("m.zt"), "-o", self.path("1" + name))
+            self.succeed("extract", self.source, "-o", self.path("2" + name), *rules)
+            self.assertEqual(self.path("1" + name).read_bytes(), self.path("2" + name).read_bytes())
+        gguf = DATA / "gguf/quants.gguf"
+        self.succeed("convert", gguf, "-o", self.path("q.zt"), "--dequantize", "f32")
+        self.succeed("extract", self.path("q.zt"), "-o", self.path("1.safetensors"))
+        self.succeed("extract", gguf, "-o", self.path("2.safetensors"), "--dequantize", "f32")
+        first, second = (make_safetensors.read(self.path(name))[0] for name in ("1.safetensors", "2.safetensors"))
+        self.assertEqual(first, second)
+
+    def test_numbers_that_do_not_fit(self):
+        self.fail_with(support.NUMERIC, "extract", self.source, "-o", self.path("o.npz"), "--dtype", "b$=f16", "-q",
+                       says=("tensor 'model.b'", "1 value does not fit f16"))
+        self.assertEqual(self.entries(), ["in.safetensors"])
+        process = self.run_program("extract", self.source, "-o", self.path("o.npz"), "--dtype", "b$=f16", "--on-overflow", "saturate")
+        self.assertEqual(process.returncode, DONE)
+        self.assertIn(b"tensor 'model.b': 1 value did not fit and became the largest value", process.stderr)
+        self.assertEqual(numpy.load(self.path("o.npz"))["model.b"].tolist(), [1, 2, 3, 65504])
+
+    def test_a_rule_that_applies_to_nothing(self):
+        process = self.run_program("extract", self.source, "-o", self.path("o.npz"), "--exclude", "nothing")
+        self.assertIn(b"--exclude 'nothing' matches the name of no tensor", process.stderr)
+        self.fail_with(USAGE, "extract", self.source, "-o", self.path("p.npz"), "--include", "^$", "-q", says="leave none")
+
+    def test_a_folder_anew(self):
+        self.put("f/model.safetensors", self.source.read_bytes())
+        self.put("f/config.json", b"{}")
+        self.succeed("convert", self.path("f"), "-o", self.path("m.zt"))
+        self.succeed("extract", self.path("m.zt"), "-o", f"{self.path('o')}/", "--to", "safetensors", "--dtype", "f32", "-q")
+        tensors = make_safetensors.read(self.path("o/model.safetensors"))[0]
+        self.assertEqual({name: entry[0] for name, entry in tensors.items()}, {"model.a": "F32", "model.b": "F32", "step": "I64"})
+        self.assertEqual(tensors["model.a"][2], self.floats.tobytes())
+        self.assertEqual(self.path("o/config.json").read_bytes(), b"{}")

@@ -62,7 +62,7 @@ class Planes(support.EndToEnd):
             listed = {o["name"]: o for o in self.json("inspect", "--json", path)["objects"]}
             self.succeed("verify", path)
             for spec in ("1.2", "1.1", "0.1"):
-                self.succeed("convert", path, "-o", self.path("raw.zt"), "-f", "--spec", spec)
+                self.succeed("convert", path, "-o", self.path("raw.zt"), "-f", "--raw", "--spec", spec)
                 objects = read_zt(self.path("raw.zt"))["objects"]
                 for tensor, (dtype, shape, digest) in EXPECTED[name].items():
                     c = objects[tensor]["components"]["data"]

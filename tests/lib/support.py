@@ -27,9 +27,14 @@ DONE, DIFFERS, USAGE, EXISTS, INVALID, UNSUPPORTED, IO, NUMERIC, INTERRUPTED = 0
 
 
 def read_zt(path):
-    """A .zt file as the independent reader finds it, which fails where the file breaks a rule of its spec."""
+    """A .zt file as the independent reader finds it, which fails where the file breaks a rule of its spec. The files that go with
+    a model, and the attribute that keeps how its weights lay in theirs, are apart from tensors and other attributes."""
     version, attributes, objects = ztread.read_file(str(path))
-    return {"version": version, "attributes": attributes, "objects": objects}
+    files = {name: entry for name, entry in objects.items() if entry["format"] == "ztstream.file/1"}
+    attributes = dict(attributes or {})
+    folder = attributes.pop("ztstream.folder", None)
+    return {"version": version, "attributes": attributes, "folder": folder, "files": files,
+            "objects": {name: entry for name, entry in objects.items() if name not in files}}
 
 
 OLD = b"an older output"

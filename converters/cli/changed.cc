@@ -1,0 +1,111 @@
+// zt.cli:changed — bodies.
+module;
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :changed;
+import :output;
+import :rules;
+import :support;
+
+namespace zt::cli::internal {
+namespace {
+
+constexpr std::uint64_t kStep = std::uint64_t{4} << 20;
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ChangedSource>> ChangedSource::Make(std::unique_ptr<TensorSource> source,
+                                                             const Args& args,
+                                                             std::vector<std::string>& warnings) {
+  ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
+  std::unique_ptr<ChangedSource> changed(new ChangedSource(std::move(source)));
+  TensorSource& inner = *changed->inner_;
+  ZT_ASSIGN_OR_RETURN(changed->plan_, MakePlan(inner, rules.plan));
+  for (const PlannedObject& planned : changed->plan_.objects)
+    changed->objects_.push_back(*planned.object);
+  changed->attributes_ = changed->plan_.attributes;
+  changed->warnings_ = inner.warnings();
+  changed->file_ = inner.file({});
+  for (std::string& line : rules.Warnings()) warnings.push_back(std::move(line));
+  return changed;
+}
+
+Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+  const Transform* const transform = Planned(id).transform.get();
+  if (transform == nullptr) return inner_->Read(Planned(id).source, offset, out);
+  // Whole units, of which `out` is a part.
+  const std::uint64_t unit = transform->output_unit();
+  const std::uint64_t first = offset / unit;
+  const std::uint64_t units = (offset + out.size() + unit - 1) / unit - first;
+  std::vector<std::byte> input(units * transform->input_unit()), output(units * unit);
+  ZT_RETURN_IF_ERROR(inner_->Read(Planned(id).source, first * transform->input_unit(), input));
+  NumericCounts counts;
+  transform->Apply(input, output, counts);
+  std::memcpy(out.data(), output.data() + (offset - first * unit), out.size());
+  const zt::internal::MutexLock lock(mutex_);
+  NumericCounts& all = counts_[id];
+  all.overflow += counts.overflow;
+  all.nan_lost += counts.nan_lost;
+  all.fraction_lost += counts.fraction_lost;
+  return OkStatus();
+}
+
+std::uint64_t ChangedSource::preferred_read(ComponentId id) const {
+  const Transform* const transform = Planned(id).transform.get();
+  const std::uint64_t preferred = WrappedSource::preferred_read(id);
+  if (transform == nullptr) return preferred;
+  const std::uint64_t input = std::max(preferred, kStep);
+  return std::max<std::uint64_t>(input / transform->input_unit(), 1) * transform->output_unit();
+}
+
+std::optional<Extent> ChangedSource::extent(ComponentId id) const {
+  if (Planned(id).transform != nullptr) return std::nullopt;
+  return WrappedSource::extent(id);
+}
+
+std::optional<Identity> ChangedSource::identity(ComponentId id) const {
+  if (Planned(id).transform != nullptr) return std::nullopt;
+  return WrappedSource::identity(id);
+}
+
+std::optional<std::span<const std::byte>> ChangedSource::View(ComponentId id) const {
+  if (Planned(id).transform != nullptr) return std::nullopt;
+  return WrappedSource::View(id);
+}
+
+Status ChangedSource::Finish() {
+  ZT_RETURN_IF_ERROR(inner_->Finish());
+  if (plan_.on_overflow != OnOverflow::kError) return OkStatus();
+  const zt::internal::MutexLock lock(mutex_);
+  for (const auto& [id, counts] : counts_) {
+    const Object& object = objects_[id.object];
+    const Status fits = CheckFit(counts, object.components[id.component].element);
+    ZT_RETURN_IF_ERROR(WithFile(WithTensor(fits, object.name), file(id)));
+  }
+  return OkStatus();
+}
+
+std::vector<NumericFinding> ChangedSource::Findings() const {
+  std::vector<NumericFinding> findings;
+  const zt::internal::MutexLock lock(mutex_);
+  for (const auto& [id, counts] : counts_) {
+    if (counts.overflow == 0 && counts.nan_lost == 0 && counts.fraction_lost == 0) continue;
+    const Component& component = objects_[id.object].components[id.component];
+    findings.push_back(
+        {objects_[id.object].name, counts, component.bytes / ByteWidth(component.element.dtype)});
+  }
+  return findings;
+}
+
+void ReportChanges(const Args& args, const ChangedSource& changed,
+                   std::vector<std::string>& warnings) {
+  Json lines = Json::array();
+  Report(args, changed.Findings(), changed.plan(), lines);
+  for (const Json& line : lines) warnings.push_back(line.get<std::string>());
+}
+
+}  // namespace zt::cli::internal

@@ -1,0 +1,52 @@
+// zt.cli:changed — a source with the rules of the command line applied: for outputs other than .zt. Internal.
+module zt.cli:changed;
+
+import zt.std;
+import :args;
+import :rules;
+
+namespace zt::cli::internal {
+
+// A source as a plan changes it: tensors left out, renamed, converted as they are read. Its Finish fails where numbers do not
+// fit, as the plan asks.
+class ChangedSource final : public WrappedSource {
+ public:
+  // `warnings` gets a line for each rule that applied to no tensor.
+  static StatusOr<std::unique_ptr<ChangedSource>> Make(std::unique_ptr<TensorSource> source,
+                                                       const Args& args,
+                                                       std::vector<std::string>& warnings);
+
+  std::string_view format() const override { return inner_->format(); }
+  bool seekable() const override { return inner_->seekable(); }
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
+  std::uint64_t preferred_read(ComponentId id) const override;
+  std::optional<Extent> extent(ComponentId id) const override;
+  std::optional<Identity> identity(ComponentId id) const override;
+  std::optional<std::span<const std::byte>> View(ComponentId id) const override;
+  std::optional<EncodedStream> encoded(ComponentId) const override { return std::nullopt; }
+  Status Finish() override;
+
+  // What could not be carried over, once all was read.
+  std::vector<NumericFinding> Findings() const;
+  const Plan& plan() const { return plan_; }
+
+ private:
+  explicit ChangedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {}
+  const PlannedComponent& Planned(ComponentId id) const {
+    return plan_.objects[id.object].components[id.component];
+  }
+  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
+    return {*inner_, Planned(id).source};
+  }
+
+  const std::unique_ptr<TensorSource> inner_;
+  Plan plan_;  // of inner_
+  mutable zt::internal::Mutex mutex_;
+  std::map<ComponentId, NumericCounts> counts_;  // under mutex_
+};
+
+// Warns of numbers that became others, and adds the lines to `warnings`.
+void ReportChanges(const Args& args, const ChangedSource& changed,
+                   std::vector<std::string>& warnings);
+
+}  // namespace zt::cli::internal

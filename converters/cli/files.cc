@@ -1,0 +1,302 @@
+// zt.cli:files — bodies: the folder's listing, and the choice.
+module;
+
+#include <fnmatch.h>
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :files;
+import :formats;
+import :output;
+import zt.convert.files;
+import zt.convert.safetensors;
+
+namespace zt::cli::internal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
+// Of a suffix that other things have as well, such as .bin or .npy: what is larger, or named like a model, is one.
+constexpr std::uint64_t kMostOtherBytes = std::uint64_t{1} << 20;
+
+// Weights that no format of the table has.
+constexpr std::string_view kWeightSuffixes[] = {".onnx_data", ".msgpack", ".tflite",
+                                                ".ot",        ".mlmodel", ".llamafile"};
+constexpr std::string_view kSharedSuffixes[] = {".bin", ".pt",  ".pth", ".ckpt",
+                                                ".npy", ".npz", ".h5",  ".hdf5"};
+
+bool EndsLikeOne(std::span<const std::string_view> suffixes, std::string_view name) {
+  return std::ranges::any_of(suffixes,
+                             [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+// Whether a file holds weights in another format than `taken`, as its name and size tell.
+bool IsOtherWeights(std::string_view name, std::uint64_t bytes, const Format* taken) {
+  if (taken != nullptr && HasSuffix(*taken, name)) return false;
+  if (name.ends_with(".index.json") || EndsLikeOne(kWeightSuffixes, name)) return true;
+  const bool shared = EndsLikeOne(kSharedSuffixes, name);
+  if (!shared) {
+    return std::ranges::any_of(Formats(),
+                               [&](const Format& format) { return HasSuffix(format, name); });
+  }
+  return bytes > kMostOtherBytes ||
+         std::ranges::any_of(std::initializer_list<std::string_view>{"model", "weights",
+                                                                     "checkpoint", "consolidated"},
+                             [&](std::string_view word) { return name.find(word) != name.npos; });
+}
+
+// What --files asks for.
+struct FileChoice {
+  bool all = false;  // said so
+  bool none = false;
+  bool dense = false;                 // as plain u8 objects
+  std::vector<std::string> patterns;  // of paths, as shells have them; empty: all that is no weight
+};
+
+StatusOr<FileChoice> ChoiceOf(const std::vector<std::string>& words) {
+  FileChoice choice;
+  for (const std::string& word : words) {
+    choice.all = choice.all || word == "all";
+    choice.none = choice.none || word == "none";
+    choice.dense = choice.dense || word == "dense";
+    if (word != "all" && word != "none" && word != "dense") choice.patterns.push_back(word);
+  }
+  if (choice.none && words.size() > 1) {
+    return InvalidArgument("--files none excludes the other words of --files");
+  }
+  return choice;
+}
+
+bool Matches(const FileChoice& choice, const std::string& path) {
+  return std::ranges::any_of(choice.patterns, [&](const std::string& pattern) {
+    return ::fnmatch(pattern.c_str(), path.c_str(), FNM_PERIOD) == 0;
+  });
+}
+
+// The files of a folder, besides those that the source reads.
+class FolderListing {
+ public:
+  FolderListing(const std::string& folder, const TensorSource& source, const FileChoice& choice,
+                const InputArgs& options)
+      : folder_(folder), choice_(choice), options_(options), taken_(FindFormat(source.format())) {
+    for (std::uint32_t i = 0; i < source.objects().size(); ++i) {
+      const std::string file = fs::path(source.file({i, 0})).lexically_normal().string();
+      if (weights_.empty() || weights_.back() != file) weights_.push_back(file);
+    }
+    std::ranges::sort(weights_);
+    weights_.erase(std::unique(weights_.begin(), weights_.end()), weights_.end());
+  }
+
+  Status Run() {
+    std::vector<fs::path> paths;
+    std::error_code error;
+    const auto follow = fs::directory_options::none;
+    for (fs::recursive_directory_iterator it(folder_, follow, error), end; !error && it != end;
+         it.increment(error)) {
+      const bool hidden = it->path().filename().string().starts_with('.');
+      std::error_code none;
+      if (it->is_directory(none) && !it->is_symlink(none)) {
+        if (hidden) it.disable_recursion_pending();
+        continue;
+      }
+      paths.push_back(it->path());
+    }
+    if (error) return WithFile(IoError(error.value(), "cannot list the folder"), folder_);
+    std::ranges::sort(paths);
+    for (const fs::path& path : paths) Look(path);
+    return OkStatus();
+  }
+
+  const std::vector<FolderEntry>& files() const { return files_; }
+  // Those of its own format that hold what the source reads, relative to the folder.
+  std::vector<std::string> WeightNames() const {
+    std::vector<std::string> names;
+    for (const std::string& file : weights_) {
+      names.push_back(
+          fs::path(file).lexically_relative(fs::path(folder_).lexically_normal()).generic_string());
+    }
+    return names;
+  }
+
+ private:
+  void LeaveOut(const std::string& name, std::string why) {
+    if (options_.left_out != nullptr) options_.left_out->push_back({name, std::move(why)});
+  }
+
+  void Look(const fs::path& path) {
+    const std::string name = path.lexically_relative(folder_).generic_string();
+    if (std::ranges::binary_search(weights_, path.lexically_normal().string())) return;
+    // A distributed checkpoint's, which the source reads as well.
+    const bool torch = taken_ != nullptr && taken_->name == "torch";
+    if (torch && (name == ".metadata" || name.ends_with(".distcp"))) return;
+    const bool asked = Matches(choice_, name);
+    if (!choice_.patterns.empty() && !asked) return LeaveOut(name, "--files does not name it");
+    if (!asked && path.filename().string().starts_with('.')) {
+      return LeaveOut(name, "its name begins with a dot");
+    }
+    if (const Status inside = CheckStaysInside(folder_, name, options_); !inside.ok())
+      return LeaveOut(name, Fact(inside));
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (!fs::is_regular_file(status)) return LeaveOut(name, "it is no regular file");
+    const std::uint64_t bytes = fs::file_size(path, error);
+    if (error) return LeaveOut(name, "it cannot be read: " + error.message());
+    if (!asked && IsOtherWeights(path.filename().string(), bytes, taken_)) {
+      return LeaveOut(name, "it holds weights of another format, as its name says");
+    }
+    if (!asked && bytes > kMostFileBytes) {
+      return LeaveOut(name, "it has " + HumanBytes(bytes) + ", more than 64 MiB");
+    }
+    if (const Status fit = paths_.Add(name); !fit.ok()) {
+      return LeaveOut(name, Fact(fit));
+    }
+    const auto bits = static_cast<unsigned>(status.permissions());
+    const bool executable = (bits & static_cast<unsigned>(fs::perms::owner_exec)) != 0;
+    files_.push_back({name, bytes, executable});
+  }
+
+  const std::string folder_;
+  const FileChoice& choice_;
+  const InputArgs& options_;
+  const Format* const taken_;
+  std::vector<std::string> weights_;  // sorted
+  std::vector<FolderEntry> files_;
+  FilePaths paths_;
+};
+
+// The attribute that keeps how the tensors lay in a folder's safetensors files; nothing where it cannot.
+StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderListing& listing) {
+  std::vector<WeightFile> weights;
+  for (const std::string& name : listing.WeightNames()) {
+    if (!CheckFilePath(name).ok()) return Value::Map{};
+    const std::string path = (fs::path(folder) / name).string();
+    const auto bytes = OpenFile(path);
+    if (!bytes.ok()) return WithFile(bytes.status(), path);
+    auto header = ReadSafetensorsHeader(**bytes);
+    if (!header.ok()) return WithFile(header.status(), path);
+    weights.push_back({name, *std::move(header)});
+  }
+  if (weights.empty()) return Value::Map{};
+  return Value::Map{{std::string(kFolderAttribute), ToValue(weights)}};
+}
+
+StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSource> source,
+                                                       const std::string& given,
+                                                       const FileChoice& choice,
+                                                       const InputArgs& options) {
+  // As the sources name their files.
+  std::string folder = given;
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  FolderListing listing(folder, *source, choice, options);
+  ZT_RETURN_IF_ERROR(listing.Run());
+  Value::Map attributes;
+  if (source->format() == "safetensors") {
+    ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing));
+  }
+  if (listing.files().empty() && attributes.empty()) return source;
+  std::vector<std::unique_ptr<TensorSource>> both;
+  both.push_back(std::move(source));
+  both.push_back(OpenFiles(folder, listing.files(), std::move(attributes), options));
+  return MergeSources(std::move(both), {given, given});
+}
+
+// Whether the plan leaves every tensor of the source as it is, under its name.
+bool KeepsTensors(const TensorSource& source, const Plan& plan) {
+  for (const PlannedObject& planned : plan.objects) {
+    if (planned.object->name != source.objects()[planned.components[0].source.object].name) {
+      return false;
+    }
+    const auto changed = [](const PlannedComponent& each) { return each.transform != nullptr; };
+    if (std::ranges::any_of(planned.components, changed)) return false;
+  }
+  return plan.objects.size() == source.objects().size();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> source,
+                                                  const std::string& path, bool only,
+                                                  const InputArgs& options) {
+  ZT_ASSIGN_OR_RETURN(const FileChoice choice, ChoiceOf(options.files));
+  const bool none = choice.none || (!only && !choice.all && choice.patterns.empty());
+  std::error_code error;
+  if (!none && only && path != "-" && fs::is_directory(path, error) && source->format() != "zt") {
+    ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, choice, options));
+  }
+  const auto keep = [&](const std::string& file) {
+    const bool stays = !none && (choice.patterns.empty() || Matches(choice, file));
+    if (!stays && options.left_out != nullptr) {
+      options.left_out->push_back({file, choice.none ? "--files none"
+                                         : choice.patterns.empty()
+                                             ? "there are several inputs; --files all takes them"
+                                             : "--files does not name it"});
+    }
+    return stays;
+  };
+  return SelectFiles(std::move(source), keep, choice.dense);
+}
+
+std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan) {
+  std::vector<std::string> lines;
+  const bool dense = std::ranges::find(args.files, "dense") != args.files.end();
+  for (PlannedObject& planned : plan.objects) {
+    if (!IsFile(*planned.object)) continue;
+    PlannedComponent& data = planned.components[0];
+    if (dense) {
+      data.storage.compression = Compression::kNone;
+      data.keep_frames = false;
+    } else if (!args.raw && source.format() != "zt") {
+      data.storage.compression = Compression::kIfGain;
+      data.storage.encoding = Encoding::kZstd;
+    }
+  }
+  if (FindMember(plan.attributes, kFolderAttribute) != nullptr && !KeepsTensors(source, plan)) {
+    std::erase_if(plan.attributes, [](const auto& each) { return each.first == kFolderAttribute; });
+    lines.emplace_back(
+        "tensors are changed, so that 'ztstream extract' cannot make the same files of weights "
+        "again; it makes new ones");
+  }
+  return lines;
+}
+
+Status MatchFiles(std::unique_ptr<TensorSource>& first, std::unique_ptr<TensorSource>& second,
+                  const Common& common) {
+  const auto lacks = [](const TensorSource& source) {
+    return source.format() != "zt" && CountFiles(source.objects()) == 0;
+  };
+  for (const auto& [side, other] : {std::pair(&first, &second), std::pair(&second, &first)}) {
+    const std::uint64_t files = CountFiles((*side)->objects());
+    if (files == 0 || !lacks(**other)) continue;
+    if (!common.quiet)
+      Note(Counted(files, "file") + " of the model are not compared: the other side has none");
+    ZT_ASSIGN_OR_RETURN(
+        *side, SelectFiles(std::move(*side), [](const std::string&) { return false; }, false));
+  }
+  return OkStatus();
+}
+
+void NoteLeftOut(const Args& args) {
+  if (args.quiet || args.left_out == nullptr || args.left_out->empty()) return;
+  if (args.verbose) {
+    for (const LeftOut& each : *args.left_out) Note(each.path + ": left out: " + each.why);
+    return;
+  }
+  Note(Counted(args.left_out->size(), "file") + (args.left_out->size() == 1 ? " is" : " are") +
+       " left out; -v tells which and why");
+}
+
+std::uint64_t CountFiles(const std::vector<Object>& objects) {
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(objects, [](const Object& object) { return IsFile(object); }));
+}
+
+std::uint64_t CountFiles(const Plan& plan) {
+  return static_cast<std::uint64_t>(std::ranges::count_if(
+      plan.objects, [](const PlannedObject& planned) { return IsFile(*planned.object); }));
+}
+
+}  // namespace zt::cli::internal

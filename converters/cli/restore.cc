@@ -1,0 +1,425 @@
+// zt.cli:restore — bodies.
+module;
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/name_table.h"
+#include "core/retry.h"
+#include "core/status_macros.h"
+#include "sink/sync.h"
+
+module zt.cli;
+
+import zt.std;
+import :changed;
+import :formats;
+import :output;
+import :restore;
+import :support;
+import zt.convert.files;
+import zt.convert.layout;
+import zt.convert.safetensors;
+
+namespace zt::cli::internal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+constexpr std::string_view kNewIndex = "model.safetensors.index.json";
+constexpr std::uint64_t kStep = std::uint64_t{1} << 20;  // of a file, at once
+
+struct Weights {
+  std::string path;
+  FileLayout layout;
+  std::vector<std::uint32_t> objects;  // of a new file: what lies in it
+};
+
+// What a folder will hold.
+struct FolderPlan {
+  std::vector<Weights> weights;
+  std::vector<FileEntry> files;
+  std::string index;  // the text of a new one; empty where there is none
+  std::vector<std::string> warnings;
+  bool verbatim = false;  // as the model came
+};
+
+using Selection = std::vector<std::uint32_t>;
+
+// The files that the model's attribute describes, if they hold all that is selected; else `why` says what is in the way.
+StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, const Selection& selected,
+                                         const std::vector<WeightFile>& files, std::string& why) {
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
+  for (const std::uint32_t index : selected) by_name.emplace(source.objects()[index].name, index);
+  std::unordered_set<std::uint32_t> found;
+  const auto find = [&](std::string_view name) -> std::optional<std::uint32_t> {
+    const auto at = by_name.find(name);
+    if (at == by_name.end()) return std::nullopt;
+    found.insert(at->second);
+    return at->second;
+  };
+  std::vector<Weights> weights;
+  for (const WeightFile& file : files) {
+    auto layout = PlanSafetensorsAgain(source, file.header, find);
+    if (layout.status().code() == StatusCode::kFailedPrecondition) {
+      why = Message(layout.status());
+      return std::vector<Weights>();
+    }
+    if (!layout.ok()) return Annotate(layout.status(), Quote(file.path));
+    weights.push_back({file.path, *std::move(layout), {}});
+  }
+  if (found.size() == selected.size()) return weights;
+  why = Counted(selected.size() - found.size(), "tensor") + " came from elsewhere";
+  return std::vector<Weights>();
+}
+
+// Where new files end, in the order of the source: each has at most `most` bytes of tensors, or one tensor.
+std::vector<Selection> CutBySize(const TensorSource& source, const Selection& selected,
+                                 std::uint64_t most) {
+  std::vector<Selection> cut(1);
+  std::uint64_t held = 0;
+  for (const std::uint32_t index : selected) {
+    const std::uint64_t bytes = source.objects()[index].components.front().bytes;
+    if (!cut.back().empty() && (bytes > most || held > most - bytes)) {
+      cut.emplace_back();
+      held = 0;
+    }
+    cut.back().push_back(index);
+    held += bytes;
+  }
+  return cut;
+}
+
+std::string NewName(std::size_t number, std::size_t count) {
+  if (count == 1) return "model.safetensors";
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", number, count);
+  return name;
+}
+
+// As transformers write it.
+std::string IndexText(const TensorSource& source, const std::vector<Weights>& weights) {
+  std::uint64_t total = 0;
+  Json map = Json::object();
+  for (const Weights& each : weights) {
+    for (const std::uint32_t index : each.objects) {
+      const Object& object = source.objects()[index];
+      total += object.components.front().bytes;
+      map[object.name] = each.path;
+    }
+  }
+  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};
+  return index.dump(2) + "\n";
+}
+
+Status PlanNew(const TensorSource& source, const Selection& selected, std::uint64_t most,
+               FolderPlan& plan) {
+  for (const Selection& part : CutBySize(source, selected, most)) {
+    ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanSafetensorsFile(source, part));
+    plan.weights.push_back({"", std::move(layout), part});
+  }
+  const std::size_t count = plan.weights.size();
+  for (std::size_t i = 0; i < count; ++i) plan.weights[i].path = NewName(i + 1, count);
+  plan.warnings = plan.weights.front().layout.warnings;
+  std::erase_if(plan.files,
+                [](const FileEntry& file) { return file.path.ends_with(kIndexSuffix); });
+  if (count > 1) plan.index = IndexText(source, plan.weights);
+  return OkStatus();
+}
+
+StatusOr<FolderPlan> MakeFolderPlan(const Args& args, const TensorSource& source,
+                                    const Selection& selected) {
+  FolderPlan plan;
+  ZT_ASSIGN_OR_RETURN(plan.files, ListFiles(source.objects()));
+  ZT_ASSIGN_OR_RETURN(const std::vector<WeightFile> known,
+                      FindWeightFiles(source.attributes(), plan.files));
+  std::string why = args.shard_size != 0 ? "--shard-size cuts them anew" : "";
+  if (!known.empty() && why.empty()) {
+    ZT_ASSIGN_OR_RETURN(plan.weights, PlanAgain(source, selected, known, why));
+  }
+  plan.verbatim = !plan.weights.empty();
+  if (!plan.verbatim) {
+    const std::uint64_t most = args.shard_size == 0 ? kUnknownSize : args.shard_size;
+    ZT_RETURN_IF_ERROR(PlanNew(source, selected, most, plan));
+    if (!known.empty())
+      plan.warnings.push_back("the files of weights are not those that the model had: " + why);
+  }
+  // No two files of the folder may meet.
+  FilePaths paths;
+  for (const FileEntry& file : plan.files) ZT_RETURN_IF_ERROR(paths.Add(file.path));
+  for (const Weights& each : plan.weights) ZT_RETURN_IF_ERROR(paths.Add(each.path));
+  if (!plan.index.empty()) ZT_RETURN_IF_ERROR(paths.Add(kNewIndex));
+  return plan;
+}
+
+// A file descriptor that is closed in the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// A folder that appears whole: made under a hidden name beside it, for its owner alone, and renamed. Paths in it are opened
+// below its descriptor, and the kernel follows no link on the way.
+class NewFolder {
+ public:
+  explicit NewFolder(std::string path) : path_(std::move(path)) {
+    while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
+  }
+  ~NewFolder() {
+    std::error_code ignored;
+    if (fd_ >= 0) ::close(fd_);
+    if (!staging_.empty()) fs::remove_all(staging_, ignored);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  Status Create() {
+    const fs::path path(path_);
+    const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    const std::string staging = (parent / ("." + path.filename().string() + "." +
+                                           std::to_string(::getpid()) + ".ztstream-tmp"))
+                                    .string();
+    if (::mkdir(staging.c_str(), 0700) != 0) {
+      return errno == ENOENT
+                 ? WithFile(IoError("the folder it would lie in is missing; make that first"),
+                            path_)
+                 : WithFile(IoError(errno, "cannot make a folder beside it"), path_);
+    }
+    staging_ = staging;
+    fd_ = ::open(staging.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd_ >= 0 ? OkStatus() : WithFile(IoError(errno, "cannot open the folder"), staging);
+  }
+
+  // Where a file of the folder lies until it is renamed.
+  std::string Staged(const std::string& file) const { return staging_ + "/" + file; }
+
+  // Makes the folders that a path leads through.
+  Status MakeParents(const std::string& path) const {
+    for (auto at = path.find('/'); at != path.npos; at = path.find('/', at + 1)) {
+      const std::string folder = path.substr(0, at);
+      const auto before = folder.rfind('/');
+      const Descriptor parent(before == folder.npos
+                                  ? ::dup(fd_)
+                                  : Open(folder.substr(0, before), O_RDONLY | O_DIRECTORY, 0));
+      const std::string name = before == folder.npos ? folder : folder.substr(before + 1);
+      if (parent.get() < 0 ||
+          (::mkdirat(parent.get(), name.c_str(), 0777) != 0 && errno != EEXIST)) {
+        return WithFile(IoError(errno, "cannot make the folder"), Staged(folder));
+      }
+    }
+    return OkStatus();
+  }
+
+  // A descriptor of a file or folder below, or -1 and errno.
+  int Open(const std::string& path, int flags, unsigned mode) const {
+    open_how how{};
+    how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC | O_NOFOLLOW);
+    how.mode = mode;
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+    return static_cast<int>(::syscall(SYS_openat2, fd_, path.c_str(), &how, sizeof how));
+  }
+
+  Status Publish(bool sync) {
+    ZT_RETURN_IF_ERROR(CheckNewFolder(path_));
+    const Publishing publishing;
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    if (::fchmod(fd_, 0777 & ~mask) != 0)
+      return WithFile(IoError(errno, "cannot set the folder's mode"), path_);
+    if (sync) {
+      const int error = sink_io::SyncError([&] { return ::syncfs(fd_); });
+      if (error != 0)
+        return WithFile(IoError(error, "cannot sync the file system it is on"), path_);
+    }
+    if (Interrupted()) return Cancelled("interrupted");
+    // An empty folder is replaced, anything else is in the way.
+    if (::rename(staging_.c_str(), path_.c_str()) != 0) {
+      return errno == ENOTEMPTY || errno == EEXIST
+                 ? CheckNewFolder(path_)
+                 : WithFile(IoError(errno, "cannot move the folder into place"), path_);
+    }
+    staging_.clear();
+    return OkStatus();
+  }
+
+ private:
+  std::string path_, staging_;
+  int fd_ = -1;
+};
+
+Status WriteAll(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(fd, bytes.data(), bytes.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return IoError(errno, "cannot write");
+    bytes = bytes.subspan(static_cast<std::size_t>(done));
+  }
+  return OkStatus();
+}
+
+// The content of a file object, piece by piece.
+Status ReadFile(TensorSource& source, const FileEntry& file,
+                const std::function<Status(std::span<const std::byte>)>& take) {
+  const std::uint64_t frame = source.preferred_read({file.object, 0});
+  const std::uint64_t step = std::max(frame, kStep);
+  std::vector<std::byte> piece(std::min(step, file.bytes));
+  for (std::uint64_t at = 0; at < file.bytes;) {
+    const auto part = std::span(piece).first(std::min<std::uint64_t>(step, file.bytes - at));
+    const Status status = source.Read({file.object, 0}, at, part);
+    if (!status.ok()) {
+      return AtTensor(source, {file.object, 0}, status);
+    }
+    ZT_RETURN_IF_ERROR(take(part));
+    at += part.size();
+  }
+  return OkStatus();
+}
+
+class Restoration {
+ public:
+  Restoration(const Args& args, TensorSource& source, const FolderPlan& plan)
+      : args_(args), source_(source), plan_(plan), folder_(args.output), bar_(args, "extract") {
+    for (const Weights& each : plan.weights) {
+      bytes += each.layout.bytes;
+      for (const LayoutPiece& piece : each.layout.pieces) total_ += piece.bytes;
+    }
+    for (const FileEntry& file : plan.files) bytes += file.bytes;
+    bytes += plan.index.size();
+  }
+
+  Status Run() {
+    ZT_RETURN_IF_ERROR(folder_.Create());
+    for (const FileEntry& file : plan_.files) ZT_RETURN_IF_ERROR(WriteFile(file));
+    for (const Weights& each : plan_.weights) ZT_RETURN_IF_ERROR(WriteWeights(each));
+    if (!plan_.index.empty()) {
+      ZT_RETURN_IF_ERROR(WriteText(folder_.Staged(std::string(kNewIndex)), plan_.index,
+                                   {.sync = false, .new_folder = true}));
+    }
+    ZT_RETURN_IF_ERROR(source_.Finish());
+    bar_.End();
+    return folder_.Publish(!args_.no_sync);
+  }
+
+  double seconds() const { return bar_.seconds(); }
+  std::uint64_t read() const { return total_; }
+  std::uint64_t bytes = 0;  // of all files
+
+ private:
+  Status WriteWeights(const Weights& weights) {
+    ZT_RETURN_IF_ERROR(folder_.MakeParents(weights.path));
+    ZT_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Sink> sink,
+        OpenSink(folder_.Staged(weights.path), {.sync = false, .new_folder = true}));
+    LayoutOptions options;
+    options.threads = args_.threads;
+    options.memory_bytes = args_.memory;
+    options.cancelled = &Interrupted();
+    options.progress = [this](std::uint64_t done) { bar_.Update(done_ + done, total_, 0, 0); };
+    ZT_RETURN_IF_ERROR(WriteLayout(source_, weights.layout, *sink, options));
+    for (const LayoutPiece& piece : weights.layout.pieces) done_ += piece.bytes;
+    return WithFile(sink->Finish(weights.layout.bytes), sink->name());
+  }
+
+  Status WriteFile(const FileEntry& file) {
+    if (Interrupted()) return Cancelled("interrupted");
+    ZT_RETURN_IF_ERROR(CheckFilePath(file.path));
+    ZT_RETURN_IF_ERROR(folder_.MakeParents(file.path));
+    const Descriptor out(
+        folder_.Open(file.path, O_WRONLY | O_CREAT | O_EXCL, file.executable ? 0755 : 0644));
+    if (out.get() < 0)
+      return WithFile(IoError(errno, "cannot make the file"), folder_.Staged(file.path));
+    return ReadFile(source_, file, [&](std::span<const std::byte> piece) {
+      return WithFile(WriteAll(out.get(), piece), folder_.Staged(file.path));
+    });
+  }
+
+  const Args& args_;
+  TensorSource& source_;
+  const FolderPlan& plan_;
+  NewFolder folder_;
+  ProgressBar bar_;
+  std::uint64_t total_ = 0, done_ = 0;
+};
+
+Json ResultJson(const Args& args, const TensorSource& source, const Selection& selected,
+                const FolderPlan& plan, const Restoration& run) {
+  Json json = Envelope(args, true);
+  json["input"] = args.file();
+  json["input_format"] = source.format();
+  Json files = Json::array();
+  for (const Weights& each : plan.weights) files.push_back(each.path);
+  for (const FileEntry& file : plan.files) files.push_back(file.path);
+  if (!plan.index.empty()) files.push_back(kNewIndex);
+  json["output"] = {{"path", args.output},
+                    {"format", "folder"},
+                    {"bytes", run.bytes},
+                    {"verbatim", plan.verbatim},
+                    {"files", std::move(files)}};
+  json["tensors"] = selected.size();
+  json["bytes"] = run.read();
+  json["warnings"] = plan.warnings;
+  json["timing"] = {{"wall_s", run.seconds()}};
+  return json;
+}
+
+}  // namespace
+
+Status CheckNewFolder(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return OkStatus();
+  if (fs::is_directory(fs::symlink_status(path, error)) && fs::is_empty(path, error)) {
+    return OkStatus();
+  }
+  return WithFile(AlreadyExists("the output exists already; a folder is never replaced: name "
+                                "another, or remove it"),
+                  path);
+}
+
+Status RestoreFolder(const Args& args, TensorSource& source, const Selection& selected,
+                     const ChangedSource* changed) {
+  for (const std::uint32_t index : selected) {
+    ZT_RETURN_IF_ERROR(WithTensor(source.CheckReadable(index), source.objects()[index].name));
+  }
+  auto planned = MakeFolderPlan(args, source, selected);
+  if (!planned.ok()) return WithFile(planned.status(), args.file());
+  FolderPlan plan = *std::move(planned);
+  plan.warnings.insert(plan.warnings.begin(), source.warnings().begin(), source.warnings().end());
+  WarnAll(args, plan.warnings);
+  Restoration run(args, source, plan);
+  ZT_RETURN_IF_ERROR(run.Run());
+  if (changed != nullptr) ReportChanges(args, *changed, plan.warnings);
+  if (args.json) return PrintJson(args, ResultJson(args, source, selected, plan, run));
+  if (args.quiet) return OkStatus();
+  Note(SummaryText(args.output, selected.size(), run.read(), run.bytes, run.seconds(),
+                   plan.files.size()));
+  return OkStatus();
+}
+
+Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file) {
+  ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
+                      OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
+  ZT_RETURN_IF_ERROR(ReadFile(source, file, [&](std::span<const std::byte> piece) {
+    const std::array pieces = {piece};
+    return WithFile(sink->Append(pieces), sink->name());
+  }));
+  ZT_RETURN_IF_ERROR(source.Finish());
+  return WithFile(sink->Finish(file.bytes), sink->name());
+}
+
+}  // namespace zt::cli::internal

@@ -1,0 +1,133 @@
+// zt.convert.files — the sources: files of a folder, and a source of which files are left out.
+module;
+
+#include "core/status_macros.h"
+#include "core/thread_annotations.h"
+
+module zt.convert.files;
+
+import zt.std;
+import zt.core;
+import zt.format;
+import zt.source;
+
+namespace zt {
+namespace {
+
+using internal::Mutex;
+using internal::MutexLock;
+
+class FilesSource final : public TensorSource {
+ public:
+  FilesSource(std::string folder, const std::vector<FolderEntry>& files, Value::Map attributes,
+              const InputOptions& options)
+      : folder_(std::move(folder)), options_(options) {
+    attributes_ = std::move(attributes);
+    objects_.reserve(files.size());
+    for (const FolderEntry& file : files) {
+      objects_.push_back(FileObject(file.path, file.bytes, file.executable));
+      paths_.push_back((std::filesystem::path(folder_) / file.path).string());
+      names_.push_back(file.path);
+    }
+    file_ = folder_;
+  }
+
+  const std::string& file(ComponentId id) const override {
+    return id.object < paths_.size() ? paths_[id.object] : file_;
+  }
+  std::string_view format() const override { return "files"; }
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, Open(id.object));
+    return bytes->ReadAt(offset, out);
+  }
+
+ private:
+  // Files are mostly read one after another, each in several ranges: the last one stays open.
+  StatusOr<std::shared_ptr<ByteSource>> Open(std::uint32_t object) {
+    const MutexLock lock(mutex_);
+    if (last_ != nullptr && last_object_ == object) return last_;
+    ZT_RETURN_IF_ERROR(CheckStaysInside(folder_, names_[object], options_));
+    ZT_ASSIGN_OR_RETURN(std::shared_ptr<ByteSource> bytes, OpenFile(paths_[object]));
+    const std::uint64_t size = bytes->size().value_or(0);
+    if (size != objects_[object].shape[0]) {
+      return InvalidData("the file has " + std::to_string(size) + " bytes, it had " +
+                         std::to_string(objects_[object].shape[0]) + " when the run began");
+    }
+    last_ = std::move(bytes);
+    last_object_ = object;
+    return last_;
+  }
+
+  const std::string folder_;
+  const InputOptions options_;
+  std::vector<std::string> names_, paths_;  // in the folder, and with it
+  Mutex mutex_;
+  std::shared_ptr<ByteSource> last_ ZT_GUARDED_BY(mutex_);
+  std::uint32_t last_object_ ZT_GUARDED_BY(mutex_) = 0;
+};
+
+// Some objects of another source, which it owns, under declarations of their own.
+class SelectedSource final : public WrappedSource {
+ public:
+  explicit SelectedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {
+    attributes_ = inner_->attributes();
+    warnings_ = inner_->warnings();
+    file_ = inner_->file({});
+  }
+  void Add(std::uint32_t index, Object object) {
+    objects_.push_back(std::move(object));
+    origin_.push_back(index);
+  }
+  TensorSource& inner() { return *inner_; }
+
+  std::string_view format() const override { return inner_->format(); }
+  bool seekable() const override { return inner_->seekable(); }
+  Status Finish() override { return inner_->Finish(); }
+
+ private:
+  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
+    return {*inner_, {origin_[id.object], id.component}};
+  }
+
+  const std::unique_ptr<TensorSource> inner_;
+  std::vector<std::uint32_t> origin_;  // of each object, in inner_
+};
+
+}  // namespace
+
+std::unique_ptr<TensorSource> OpenFiles(const std::string& folder,
+                                        const std::vector<FolderEntry>& files,
+                                        Value::Map attributes, const InputOptions& options) {
+  return std::make_unique<FilesSource>(folder, files, std::move(attributes), options);
+}
+
+StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
+    std::unique_ptr<TensorSource> source, const std::function<bool(const std::string& path)>& keep,
+    bool dense) {
+  ZT_ASSIGN_OR_RETURN(const std::vector<FileEntry> files, ListFiles(source->objects()));
+  const auto stays = [&](const FileEntry& file) {
+    const bool is_dense = source->objects()[file.object].format == "dense";
+    return keep(file.path) && (is_dense || !dense);
+  };
+  if (std::ranges::all_of(files, stays)) return source;
+  auto selected = std::make_unique<SelectedSource>(std::move(source));
+  const std::vector<Object>& objects = selected->inner().objects();
+  auto next = files.begin();
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    if (next == files.end() || next->object != i) {
+      selected->Add(i, objects[i]);
+      continue;
+    }
+    const FileEntry& file = *next++;
+    if (!keep(file.path)) continue;
+    Object object = objects[i];
+    if (dense) {
+      object = FileObject(file.path, file.bytes, file.executable, true);
+      object.name = objects[i].name;
+    }
+    selected->Add(i, std::move(object));
+  }
+  return selected;
+}
+
+}  // namespace zt

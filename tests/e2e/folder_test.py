@@ -1,0 +1,405 @@
+"""A checkpoint's folder in one .zt file, and back: byte for byte, with every file that is no weight."""
+import json
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+
+import cbor2
+import numpy
+
+import make_safetensors
+import make_zt2
+import support
+import ztread
+from support import DIFFERS, DONE, EXISTS, INVALID, USAGE
+
+METADATA = {"format": "pt"}
+
+
+def tensors(seed, names):
+    values = numpy.random.default_rng(seed).normal(0, 0.02, 30_000).astype("<f4")
+    half = (values.view("<u4") >> 16).astype("<u2")
+    return {name: ("BF16", [300, 100], numpy.roll(half, i).tobytes()) for i, name in enumerate(names)}
+
+
+def transformers_header(data):
+    """As save_file writes it: padded with blanks to a multiple of 8."""
+    header, content = make_safetensors.layout(data, METADATA)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return make_safetensors.raw(text + b" " * (-len(text) % 8), content)
+
+
+def odd_header(data):
+    """As others write it: keys out of order, spaces, unusual escapes, no metadata."""
+    header, content = make_safetensors.layout(data)
+    text = "{\n" + ",\n ".join(json.dumps(key)[:-1].replace("m", "\\u006d") + '" :  ' + json.dumps(dict(reversed(entry.items())))
+                              for key, entry in reversed(header.items())) + "\n}\t "
+    return make_safetensors.raw(text.encode(), content)
+
+
+CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 100, "model_type": "llama", "torch_dtype": "bfloat16"}
+TOKENIZER = {"version": "1.0", "model": {"type": "BPE", "vocab": {f"token{i}": i for i in range(5000)}, "merges": []}}
+
+
+class Folders(support.EndToEnd):
+
+    def put_common(self, name):
+        self.put(f"{name}/config.json", json.dumps(CONFIG, indent=2).encode() + b"\n")
+        self.put(f"{name}/generation_config.json", b'{"eos_token_id": 2}\n')
+        self.put(f"{name}/tokenizer.json", json.dumps(TOKENIZER).encode())
+        self.put(f"{name}/tokenizer_config.json", b'{"chat_template": "{{ messages }}"}')
+        self.put(f"{name}/special_tokens_map.json", b"{}")
+        self.put(f"{name}/LICENSE", b"no rights\r\nat all")
+        self.put(f"{name}/README.md", "# Modèle\n".encode())
+        return self.path(name)
+
+    def put_sharded(self, name, encode=transformers_header):
+        folder = self.put_common(name)
+        first, second = tensors(1, ["model.a", "model.b"]), tensors(2, ["model.c", "lm_head.weight"])
+        index = {"metadata": {"total_size": 240_000}, "weight_map": {}}
+        for number, part in enumerate((first, second), 1):
+            file = f"model-0000{number}-of-00002.safetensors"
+            self.put(f"{name}/{file}", encode(part))
+            index["weight_map"] |= {tensor: file for tensor in part}
+        self.put(f"{name}/model.safetensors.index.json", json.dumps(index, indent=2).encode() + b"\n")
+        return folder
+
+    def put_single(self, name):
+        folder = self.put_common(name)
+        self.put(f"{name}/model.safetensors", transformers_header(tensors(3, ["w", "v"])))
+        return folder
+
+    def same(self, first, second):
+        done = subprocess.run(["diff", "-r", first, second], capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, b""), done.stdout.decode(errors="replace")[:2000])
+
+    def there_and_back(self, folder, *options, model=None, extract=()):
+        model = model or self.path("m.zt")
+        out = self.path("back")
+        shutil.rmtree(out, ignore_errors=True)
+        self.succeed("convert", folder, "-o", model, "-f", *options)
+        self.succeed("extract", model, "-o", f"{out}/", "--to", "safetensors", *extract)
+        self.same(folder, out)
+        self.assertEqual([e for e in self.entries() if e.startswith(".")], [])
+
+    # ---- there and back ----
+
+    def test_byte_for_byte(self):
+        makers = {"sharded": self.put_sharded, "odd": lambda name: self.put_sharded(name, odd_header), "single": self.put_single}
+        for name, make in makers.items():
+            folder = make(name)
+            for options in ((), ("--zstd",), ("--zstd=planes",), ("--spec", "2.0"), ("--spec", "2.0", "--zstd=planes"),
+                            ("--canonical",), ("--files", "dense"), ("--raw",), ("-T", "1")):
+                with self.subTest(name=name, options=options):
+                    self.there_and_back(folder, *options)
+                    self.succeed("verify", self.path("m.zt"), "--against", folder)
+                    self.succeed("diff", self.path("m.zt"), folder)
+
+    def test_names_sizes_folders(self):
+        folder = self.put_sharded("f")
+        self.put("f/empty", b"")
+        self.put("f/1_Pooling/config.json", b"{}")
+        self.put("f/a/b/c/d/e/f.txt", b"deep")
+        self.put("f/" + "x" * 255, b"long")
+        self.put("f/name with blanks (1) & 'quotes' #%~$.txt", b"odd")
+        self.put("f/日本語/Ünïcode.txt".encode().decode(), "é".encode())
+        self.put("f/big.vocab", os.urandom(64 << 20))
+        self.put("f/2_Dense/model.safetensors", make_safetensors.encode(make_safetensors.sample()))
+        self.put("f/training_args.bin", b"PK\x03\x04 no weights")
+        for options in ((), ("--spec", "2.0", "--zstd")):
+            self.there_and_back(folder, *options)
+
+    def test_executables_and_modes(self):
+        folder = self.put_single("f")
+        run = self.put("f/run.sh", b"#!/bin/sh\n")
+        run.chmod(0o755)
+        self.there_and_back(folder)
+        modes = {name: stat.S_IMODE(self.path(f"back/{name}").stat().st_mode) & 0o700 for name in ("run.sh", "LICENSE")}
+        self.assertEqual(modes, {"run.sh": 0o700, "LICENSE": 0o600})
+
+    def test_links(self):
+        """As the hub's cache has them: every file is a link to a blob outside of the folder."""
+        plain = self.put_sharded("plain")
+        blobs, snapshot = self.path("hub/blobs"), self.path("hub/snapshots/abc")
+        blobs.mkdir(parents=True)
+        snapshot.mkdir(parents=True)
+        for i, file in enumerate(sorted(plain.iterdir())):
+            shutil.copy(file, blobs / str(i))
+            (snapshot / file.name).symlink_to(pathlib.Path("../../blobs") / str(i))
+        self.fail_with(INVALID, "convert", snapshot, "-o", self.path("m.zt"), says="--follow-links")
+        self.there_and_back(snapshot, "--follow-links")
+        # A link within the folder is a file like others; one that leaves it is left out, as one to a folder is.
+        (plain / "inside.json").symlink_to("config.json")
+        self.there_and_back(plain)
+        outside = self.put("secret", b"secret")
+        (plain / "leaves").symlink_to(outside)
+        (plain / "folder").symlink_to(blobs)
+        self.assertEqual(self.left_out(plain), {"folder": "leaves the folder", "leaves": "leaves the folder"})
+
+    def left_out(self, folder, *options):
+        plan = json.loads(self.succeed("convert", folder, "--dry-run", "--json", "--from", "safetensors", *options))
+        found = {}
+        for each in plan.get("left_out", []):
+            found[each["path"]] = each["why"]
+            for rule in ("leaves the folder",):
+                if rule in each["why"]:
+                    found[each["path"]] = rule
+        return found
+
+    def test_what_is_left_out(self):
+        folder = self.put_sharded("f")
+        for name in (".gitattributes", ".cache/x", "sub/.hidden", "pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",
+                     "flax_model.msgpack", "model.onnx", "onnx/model.onnx_data", "m.gguf", "old.zt", "CON.txt", "a\\b", "x:y", "end.",
+                     "Config.json"):
+            self.put(f"f/{name}", b"{}")
+        with open(self.put("f/large.txt", b""), "wb") as large:
+            large.truncate((64 << 20) + 1)
+        os.mkfifo(folder / "pipe")
+        other = "it holds weights of another format, as its name says"
+        expected = {".gitattributes": "its name begins with a dot", "sub/.hidden": "its name begins with a dot",
+                    "pipe": "it is no regular file", "large.txt": "it has 64.00 MiB, more than 64 MiB",
+                    "CON.txt": "path 'CON.txt': a segment is the name of a device on Windows",
+                    "x:y": "path 'x:y': it holds ':'", "end.": "path 'end.': a segment ends in a dot or a blank, which Windows drops",
+                    "config.json": "path 'config.json': it differs from 'Config.json' by its case alone"}
+        expected |= dict.fromkeys(("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack", "model.onnx",
+                                   "onnx/model.onnx_data", "m.gguf", "old.zt"), other)
+        found = self.left_out(folder)
+        self.assertIn("it holds", found.pop("a\\b"))
+        self.assertEqual(found, expected)
+        process = self.run_program("convert", folder, "-o", self.path("m.zt"), "--from", "safetensors")
+        self.assertIn(f"{len(expected) + 1} files are left out; -v tells which and why".encode(), process.stderr)
+        process = self.run_program("convert", folder, "-o", self.path("m.zt"), "-f", "-v", "--from", "safetensors")
+        self.assertIn(b"m.gguf: left out: " + other.encode(), process.stderr)
+
+    def paths(self, model):
+        return [each["attributes"]["path"] for each in json.loads(self.succeed("inspect", "--json", model)).get("files", [])]
+
+    def test_choice(self):
+        folder = self.put_single("f")
+        self.put("f/.gitattributes", b"x")
+        model = self.path("m.zt")
+        for choice, expected in ((("none",), []), (("*.json",), ["config.json", "generation_config.json", "special_tokens_map.json",
+                                                                 "tokenizer.json", "tokenizer_config.json"]),
+                                 (("LICENSE", "READ*"), ["LICENSE", "README.md"]), ((".git*",), [".gitattributes"])):
+            options = [word for each in choice for word in ("--files", each)]
+            self.succeed("convert", folder, "-o", model, "-f", *options)
+            self.assertEqual(self.paths(model), expected)
+        # Of a .zt file the same; in place of it they stay.
+        self.succeed("convert", folder, "-o", model, "-f")
+        self.assertEqual(len(self.paths(model)), 7)
+        self.succeed("convert", model, "-o", self.path("n.zt"), "--rename", "s/^/x./", "--exclude", "v")
+        self.assertEqual(self.paths(self.path("n.zt")), self.paths(model))
+        self.succeed("convert", model, "-o", self.path("n.zt"), "-f", "--files", "conf*")
+        self.assertEqual(self.paths(self.path("n.zt")), ["config.json"])
+        self.fail_with(USAGE, "convert", model, "-o", self.path("n.zt"), "-f", "--files", "none", "--files", "all")
+        # Versions without the profile, and several inputs, have none.
+        for spec in ("1.1", "0.1"):
+            self.succeed("convert", model, "-o", self.path("n.zt"), "-f", "--spec", spec, "--no-metadata")
+            self.assertEqual(self.paths(self.path("n.zt")), [])
+        self.put("g/model.safetensors", make_safetensors.encode(make_safetensors.sample()))
+        self.put("g/config.json", b"{}")
+        self.succeed("convert", folder, self.path("g"), "-o", self.path("n.zt"), "-f")
+        self.assertEqual(self.paths(self.path("n.zt")), [])
+        self.succeed("convert", self.path("g"), "-o", self.path("g.zt"))
+        self.succeed("convert", model, self.path("g.zt"), "-o", self.path("n.zt"), "-f")
+        self.assertEqual(self.paths(self.path("n.zt")), [])
+
+    def test_shards(self):
+        folder = self.put_sharded("f")
+        for spec in ("1.2", "2.0"):
+            self.path(spec).mkdir()
+            self.succeed("convert", folder, "-o", self.path(f"{spec}/m.zt"), "--shards", "3", "--spec", spec)
+            parts = sorted(self.path(spec).glob("m-*.zt"))
+            self.assertEqual([len(self.paths(part)) for part in parts], [8, 0, 0])
+            whole = self.path(f"{spec}/m.zt" if spec == "2.0" else spec)
+            shutil.rmtree(self.path("back"), ignore_errors=True)
+            self.succeed("extract", whole, "-o", str(self.path("back")) + "/", "--to", "safetensors")
+            self.same(folder, self.path("back"))
+            self.assertEqual(len(self.paths(whole)), 8)
+
+    def test_pipes(self):
+        folder = self.put_sharded("f")
+        content = self.succeed("convert", folder, "-o", "-", "--zstd=planes")
+        self.put("m.zt", content)
+        self.succeed("extract", self.path("m.zt"), "-o", str(self.path("back")) + "/", "--to", "safetensors")
+        self.same(folder, self.path("back"))
+        single = self.put_single("g") / "model.safetensors"
+        self.put("n.zt", self.succeed("convert", "-", "-o", "-", stdin=single.read_bytes()))
+        self.assertEqual(self.paths(self.path("n.zt")), [])
+
+    def test_through_more_conversions(self):
+        folder = self.put_sharded("f")
+        self.succeed("convert", folder, "-o", self.path("1.zt"), "--zstd=planes")
+        self.succeed("convert", self.path("1.zt"), "-o", self.path("2.zt"), "--spec", "2.0")
+        self.succeed("convert", self.path("2.zt"), "-o", self.path("3.zt"), "--raw")
+        self.succeed("convert", self.path("3.zt"), "-o", self.path("4.zt"), "--canonical")
+        self.succeed("extract", self.path("4.zt"), "-o", str(self.path("back")) + "/", "--to", "safetensors")
+        self.same(folder, self.path("back"))
+        self.succeed("verify", "--canonical", self.path("4.zt"))
+
+    # ---- anew ----
+
+    def test_changed_tensors_make_new_files(self):
+        folder = self.put_sharded("f")
+        for options in (("--dtype", "f32"), ("--exclude", "lm_head"), ("--rename", "s/^model//")):
+            process = self.run_program("convert", folder, "-o", self.path("m.zt"), "-f", *options)
+            self.assertEqual(process.returncode, DONE, process.stderr)
+            self.assertIn(b"tensors are changed", process.stderr)
+            shutil.rmtree(self.path("back"), ignore_errors=True)
+            self.succeed("extract", self.path("m.zt"), "-o", str(self.path("back")) + "/", "--to", "safetensors")
+            names = self.entries(self.path("back"))
+            self.assertIn("model.safetensors", names)
+            self.assertNotIn("model.safetensors.index.json", names)
+            self.assertEqual(self.path("back/config.json").read_bytes(), (folder / "config.json").read_bytes())
+            self.succeed("diff", self.path("back/model.safetensors"), self.path("m.zt"), "--files", "none")
+
+    def test_shard_size(self):
+        folder = self.put_sharded("f")
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        process = self.run_program("extract", self.path("m.zt"), "-o", str(self.path("back")) + "/", "--to", "safetensors", "--shard-size", "100kB")
+        self.assertEqual(process.returncode, DONE, process.stderr)
+        self.assertIn(b"not those that the model had: --shard-size cuts them anew", process.stderr)
+        parts = [f"model-0000{i}-of-00004.safetensors" for i in range(1, 5)]
+        self.assertEqual([n for n in self.entries(self.path("back")) if "safetensors" in n], parts + ["model.safetensors.index.json"])
+        index = json.loads(self.path("back/model.safetensors.index.json").read_text())
+        self.assertEqual(index, {"metadata": {"total_size": 240_000}, "weight_map": {
+            "model.a": parts[0], "model.b": parts[1], "model.c": parts[2], "lm_head.weight": parts[3]}})
+        self.succeed("diff", self.path("back"), folder, "--files", "none")
+        self.fail_with(USAGE, "extract", self.path("m.zt"), "-o", self.path("x.safetensors"), "--shard-size", "1MB",
+                       says="--shard-size cuts the weights of a folder")
+
+    def test_some_tensors(self):
+        folder = self.put_sharded("f")
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        self.succeed("extract", self.path("m.zt"), "model.a", "-o", str(self.path("back")) + "/", "--to", "safetensors", "-q")
+        self.assertEqual(list(make_safetensors.read(self.path("back/model.safetensors"))[0]), ["model.a"])
+
+    # ---- the output ----
+
+    def test_existing_output(self):
+        folder = self.put_single("f")
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        self.put("there/file", b"mine")
+        for force in ((), ("-f",)):
+            self.fail_with(EXISTS, "extract", self.path("m.zt"), "-o", f"{self.path('there')}/", "--to", "safetensors", *force)
+        self.assertEqual(self.path("there/file").read_bytes(), b"mine")
+        self.path("empty").mkdir()
+        self.succeed("extract", self.path("m.zt"), "-o", f"{self.path('empty')}/", "--to", "safetensors")
+        self.same(folder, self.path("empty"))
+        (self.folder / "link").symlink_to("empty2")
+        self.fail_with(EXISTS, "extract", self.path("m.zt"), "-o", str(self.path("link")) + "/", "--to", "safetensors")
+        self.assertNotIn("empty2", self.entries())
+
+    def test_damage_leaves_nothing(self):
+        folder = self.put_sharded("f")
+        for spec in ("1.2", "2.0"):
+            for option in ((), ("--zstd",)):
+                model = self.path("m.zt")
+                self.succeed("convert", folder, "-o", model, "-f", "--spec", spec, *option)
+                content = bytearray(model.read_bytes())
+                for what in ("__meta__/files/tokenizer.json", "model.c"):
+                    listed = json.loads(self.succeed("inspect", "--json", model))
+                    c = next(o["components"][0] for o in listed["objects"] + listed["files"] if o["name"] == what)
+                    at = c["offset"] + c["length"] // 2
+                    damaged = bytearray(content)
+                    damaged[at] ^= 4
+                    self.put("d.zt", bytes(damaged))
+                    self.fail_with(INVALID, "extract", self.path("d.zt"), "-o", str(self.path("back")) + "/", "--to", "safetensors", says=f"tensor '{what}'")
+                    self.assertEqual(self.run_program("verify", self.path("d.zt")).returncode, DIFFERS)
+                    self.assertEqual(self.entries(), ["d.zt", "f", "m.zt"])
+
+    # ---- single files, other formats ----
+
+    def test_one_file(self):
+        folder = self.put_single("f")
+        self.put("f/sub/x.txt", b"below")
+        model = self.path("m.zt")
+        self.succeed("convert", folder, "-o", model, "--zstd")
+        self.assertEqual(self.succeed("extract", model, "config.json", "-o", "-"), (folder / "config.json").read_bytes())
+        self.assertEqual(self.succeed("extract", model, "sub/x.txt", "-o", "-"), b"below")
+        self.succeed("extract", model, "tokenizer.json", "-o", self.path("t.json"))
+        self.assertEqual(self.path("t.json").read_bytes(), (folder / "tokenizer.json").read_bytes())
+        self.fail_with(EXISTS, "extract", model, "tokenizer.json", "-o", self.path("t.json"))
+        self.fail_with(USAGE, "extract", model, "nothing.json", "-o", "-")
+        self.fail_with(USAGE, "extract", model, "config.json", "w", "-o", self.path("x.npz"), says="'config.json' is a file of the model")
+
+    def test_formats_without_files(self):
+        folder = self.put_single("f")
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        for name in ("x.safetensors", "x.gguf", "npy/"):
+            process = self.run_program("extract", self.path("m.zt"), "-o", str(self.folder) + "/" + name)
+            self.assertEqual(process.returncode, DONE, process.stderr)
+            self.assertIn(b"7 files of the model are left out; -o DIR/ --to safetensors writes the whole folder", process.stderr)
+            self.assertEqual(b"llama.cpp cannot load this file" in process.stderr, name == "x.gguf")
+        expected = make_safetensors.read(folder / "model.safetensors")
+        self.assertEqual(make_safetensors.read(self.path("x.safetensors")), expected)
+
+    # ---- everywhere ----
+
+    def test_inspect(self):
+        folder = self.put_single("f")
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        for tree in ((), ("--tree",)):
+            text = self.succeed("inspect", self.path("m.zt"), *tree).decode()
+            self.assertIn("2 tensors, 60,000 parameters", text.splitlines()[0])
+            self.assertIn("7 files of", text.splitlines()[0])
+            self.assertNotIn("ztstream.folder", text)
+            lines = text.split("files:\n")[1].splitlines()
+            self.assertEqual([line.split()[0] for line in lines],
+                             ["LICENSE", "README.md", "config.json", "generation_config.json", "special_tokens_map.json",
+                              "tokenizer.json", "tokenizer_config.json"])
+        listed = json.loads(self.succeed("inspect", "--json", self.path("m.zt")))
+        self.assertEqual([o["name"] for o in listed["objects"]], ["v", "w"] if listed["objects"][0]["name"] == "v" else ["w", "v"])
+
+    def test_diff_verify_id(self):
+        folder = self.put_single("f")
+        model = self.path("m.zt")
+        self.succeed("convert", folder, "-o", model, "--zstd=planes")
+        ids = {self.succeed("id", *arguments) for arguments in ((folder,), (model,))}
+        self.succeed("convert", folder, "-o", self.path("2.zt"), "--spec", "2.0")
+        ids.add(self.succeed("id", self.path("2.zt")))
+        self.assertEqual(len(ids), 1)
+        without = {self.succeed("id", each, "--files", "none") for each in (folder, model, self.path("2.zt"), folder / "model.safetensors")}
+        self.assertEqual(len(without), 1)
+        self.assertNotEqual(ids, without)
+        self.put("f/config.json", b"{}")
+        self.assertEqual(self.run_program("diff", model, folder).returncode, DIFFERS)
+        self.succeed("diff", model, folder, "--files", "none")
+        process = self.run_program("verify", model, "--against", folder)
+        self.assertEqual(process.returncode, DIFFERS)
+        self.assertIn(b"__meta__/files/config.json", process.stderr)
+
+    def test_dry_run(self):
+        folder = self.put_single("f")
+        self.put("f/m.msgpack", b"x")
+        text = self.succeed("convert", folder, "--dry-run", "-v").decode()
+        self.assertIn("config.json  file  ", text)
+        self.assertIn("2 of 2 tensors, 7 files, ", text)
+        plan = json.loads(self.succeed("convert", folder, "--dry-run", "--json"))
+        self.assertEqual(plan["tensors"], {"input": 2, "converted": 2})
+        self.assertEqual(len(plan["files"]), 7)
+        self.assertEqual([each["path"] for each in plan["left_out"]], ["m.msgpack"])
+
+    def test_what_is_written(self):
+        folder = self.put_single("f")
+        self.put("f/empty", b"")
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        version, attributes, objects = ztread.read_file(str(self.path("m.zt")))
+        entry = objects["__meta__/files/LICENSE"]
+        content = (folder / "LICENSE").read_bytes()
+        self.assertEqual((entry["format"], list(entry["shape"]), entry["attributes"]),
+                         ("ztstream.file/1", [len(content)], {"path": "LICENSE"}))
+        self.assertEqual(entry["components"]["data"]["bytes"], content)
+        self.assertEqual(objects["__meta__/files/tokenizer.json"]["components"]["data"]["encoding"], "zstd")
+        self.assertEqual(objects["__meta__/files/empty"]["components"]["data"]["bytes"], b"")
+        self.assertEqual(objects["w"]["components"]["data"]["encoding"], "raw")
+        kept = attributes["ztstream.folder"]
+        whole = (folder / "model.safetensors").read_bytes()
+        self.assertEqual([(each["path"], each["kind"]) for each in kept], [("model.safetensors", "safetensors")])
+        self.assertTrue(whole.startswith(kept[0]["header"]) and len(whole) == len(kept[0]["header"]) + 120_000)
+        self.succeed("convert", folder, "-o", self.path("d.zt"), "--files", "dense", "--zstd")
+        entry = ztread.read_file(str(self.path("d.zt")))[2]["__meta__/files/LICENSE"]
+        self.assertEqual((entry["format"], entry["attributes"]), ("dense", {"path": "LICENSE", "ztstream.file": 1}))
+        self.assertEqual(entry["components"]["data"]["encoding"], "raw")
