@@ -24,8 +24,6 @@ namespace zt_source::internal {
 
 namespace {
 
-constexpr std::size_t kIndexBytes = 8;
-
 // How a component that is served comes out of what is stored.
 struct Part {
   enum class Kind : std::uint8_t {
@@ -44,25 +42,6 @@ struct Served {
   std::shared_ptr<const MixedObject> mixed = nullptr;
   Status refusal = {};
 };
-
-// Whole elements of a part, from the element at byte `offset` of what is served.
-Status ReadWidened(const Reader& reader, const Part& part, std::uint64_t offset,
-                   std::span<std::byte> out) {
-  const DType dtype = reader.component(part.stored).element.dtype;
-  const std::size_t width = ByteWidth(dtype);
-  const std::size_t count = out.size() / kIndexBytes;
-  // The narrow integers at the end of `out`, so that widening from the front never overtakes them.
-  const std::span<std::byte> narrow = out.last(count * width);
-  ZT_RETURN_IF_ERROR(reader.Read(part.stored, offset / kIndexBytes * width, narrow));
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t index = zt::internal::LoadLittle(narrow.data() + i * width, width);
-    if (IsSignedInt(dtype) && (index >> (8 * width - 1)) != 0) {
-      return InvalidData("index " + std::to_string(offset / kIndexBytes + i) + " is negative");
-    }
-    zt::internal::StoreLittle(index, kIndexBytes, out.data() + i * kIndexBytes);
-  }
-  return OkStatus();
-}
 
 class ZtSource final : public TensorSource {
  public:
@@ -145,7 +124,7 @@ class ZtSource final : public TensorSource {
       case Part::Kind::kWhole:
         return reader_->Read(part.stored, offset, out);
       case Part::Kind::kWidened:
-        return ReadWidened(*reader_, part, offset, out);
+        return ReadWidened(*reader_, part.stored, offset, out);
       case Part::Kind::kMixed:
         return ReadMixed(*reader_, part.stored.object, *mixed_.at(id.object), id.component, offset,
                          out);

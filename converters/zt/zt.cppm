@@ -59,4 +59,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> 
                                                     const std::string& digest,
                                                     std::optional<ShardStamp>* stamp);
 
+inline constexpr std::size_t kIndexBytes = 8;
+// Whole elements of a stored component as u64, from the element at byte `offset` of what is served. kDataLoss for a negative
+// one.
+Status ReadWidened(const Reader& reader, ComponentId stored, std::uint64_t offset,
+                   std::span<std::byte> out);
+
 }  // namespace zt::zt_source::internal

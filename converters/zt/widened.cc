@@ -1,0 +1,34 @@
+// zt.convert.zt — indices of any integer type, read as u64.
+module;
+
+#include "core/little_endian.h"
+#include "core/status_macros.h"
+
+module zt.convert.zt;
+
+import zt.std;
+import zt.core;
+import zt.reader;
+import zt.source;
+
+namespace zt::zt_source::internal {
+
+Status ReadWidened(const Reader& reader, ComponentId stored, std::uint64_t offset,
+                   std::span<std::byte> out) {
+  const DType dtype = reader.component(stored).element.dtype;
+  const std::size_t width = ByteWidth(dtype);
+  const std::size_t count = out.size() / kIndexBytes;
+  // The narrow integers at the end of `out`, so that widening from the front never overtakes them.
+  const std::span<std::byte> narrow = out.last(count * width);
+  ZT_RETURN_IF_ERROR(reader.Read(stored, offset / kIndexBytes * width, narrow));
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t index = zt::internal::LoadLittle(narrow.data() + i * width, width);
+    if (IsSignedInt(dtype) && (index >> (8 * width - 1)) != 0) {
+      return InvalidData("index " + std::to_string(offset / kIndexBytes + i) + " is negative");
+    }
+    zt::internal::StoreLittle(index, kIndexBytes, out.data() + i * kIndexBytes);
+  }
+  return OkStatus();
+}
+
+}  // namespace zt::zt_source::internal
