@@ -1,4 +1,5 @@
-// zt.core:mutex — locks that clang's thread-safety analysis understands, and objects kept from one use to the next.
+// zt.core:mutex — locks with annotations for clang's thread-safety analysis, and a pool of reusable
+// objects.
 export module zt.core:mutex;
 
 import zt.std;
@@ -6,7 +7,7 @@ import zt.std;
 // For the library's own modules: users have std::mutex.
 export namespace zt::internal {
 
-// Over std::mutex: absl::Mutex is opaque to the thread sanitizer here.
+// Wraps std::mutex, because the thread sanitizer cannot see into absl::Mutex in this build.
 class __attribute__((capability("mutex"))) Mutex {
  public:
   inline void lock() __attribute__((acquire_capability())) { mutex_.lock(); }
@@ -32,10 +33,10 @@ class __attribute__((scoped_lockable)) MutexLock {
   Mutex& mutex_;
 };
 
-// A condition to wait for under a Mutex.
+// A condition variable for Mutex.
 class CondVar {
  public:
-  // Releases `mutex` while waiting; spurious wake-ups happen, so callers loop.
+  // Releases `mutex` while waiting. Wake-ups may be spurious: call it in a loop.
   inline void Wait(Mutex& mutex) __attribute__((requires_capability(mutex))) {
     std::unique_lock<std::mutex> held(mutex.mutex_, std::adopt_lock);
     variable_.wait(held);
@@ -48,11 +49,12 @@ class CondVar {
   std::condition_variable variable_;
 };
 
-// A thread-safe pool of objects that are expensive to make (contexts, buffers). It grows to the largest number in use.
+// A thread-safe pool of objects that are expensive to make (contexts, buffers). It holds at most as
+// many as were in use at once.
 template <typename T>
 class Idle {
  public:
-  // An object that was given back, or nullopt where there is none: the caller makes one then.
+  // Takes an object from the pool; nullopt if it is empty, and the caller makes one.
   std::optional<T> Take() {
     const MutexLock lock(mutex_);
     if (idle_.empty()) return std::nullopt;

@@ -1,11 +1,11 @@
-// zt.core:names — which names are URLs.
+// zt.core:names — tells URLs from paths.
 export module zt.core:names;
 
 import zt.std;
 
 export namespace zt {
 
-// True for "scheme://...", a name that stands for something on a network and not for a path of the file system.
+// True for "scheme://...": a network address, not a path in the file system.
 bool IsUrl(std::string_view path);
 
 }  // namespace zt

@@ -1,21 +1,22 @@
-// zt.core:small — what keeps declarations small where a file has a million of them: words, and vectors without an allocation.
+// zt.core:small — compact types for files with a million declarations: interned words, and vectors
+// without an allocation.
 export module zt.core:small;
 
 import zt.std;
 
 export namespace absl {
-using absl::operator<;  // both found by the argument, as operator<< of statuses is
+using absl::operator<;  // found by argument-dependent lookup, as operator<< of Status
 using absl::operator==;
 }  // namespace absl
 
 export namespace zt {
 
-// A std::vector whose first N elements lie in it.
+// A std::vector that stores up to N elements inline.
 template <class T, std::size_t N>
 using InlinedVector = absl::InlinedVector<T, N>;
 
-// A text that is mostly one of a few: the name of a format, of a role or of a type. It is used as a std::string is. Those
-// names that the specification lists take eight bytes and no allocation.
+// An interned string for names of formats, roles and types; used like a std::string. Names that the
+// specification lists take eight bytes and no allocation; other texts are allocated.
 class Word {
  public:
   inline Word() noexcept {}  // empty
@@ -32,7 +33,7 @@ class Word {
     if (owns()) Free();
   }
 
-  // The text. Valid as long as the word is not changed.
+  // The text. Valid until the word changes.
   inline const std::string& str() const {
     return bits_ == 0 ? Empty() : *reinterpret_cast<const std::string*>(bits_ & ~kOwned);
   }
@@ -69,7 +70,7 @@ class Word {
   inline bool owns() const { return (bits_ & kOwned) != 0; }
   void Free();
 
-  // Where the text is: one of the static ones, or its own, with a bit that says so. None for the empty one.
+  // The address of a static text, or, with the bit kOwned set, of an allocated one. 0 if empty.
   std::uintptr_t bits_ = 0;
 };
 

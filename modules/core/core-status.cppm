@@ -1,4 +1,4 @@
-// zt.core:status — errors as values, over Abseil's.
+// zt.core:status — errors as values, based on Abseil's Status.
 export module zt.core:status;
 
 import zt.std;
@@ -16,25 +16,27 @@ import zt.std;
 //   kFailedPrecondition  the library was called out of order (a bug in the caller)
 //   kInternal            code that the library was given (a source, a stage, a callback) threw
 //
-// `std::cout << status` prints "DATA_LOSS: the fact [ztstream.tensor='NAME']" or "OK", each part of the place in brackets;
-// <ostream> and this import are all it takes. Message(status) is what to show to people.
+// `std::cout << status` prints "DATA_LOSS: the fact [ztstream.tensor='NAME']" or "OK", with
+// each part of the place in brackets; it needs only <ostream> and this import. Show
+// Message(status) to people.
 export namespace absl {
-using absl::
-operator<<;  // found by the argument, so it has to be visible where the argument's type was declared
-}
+// Argument-dependent lookup finds it only if it is visible where Status is declared.
+using absl::operator<<;
+}  // namespace absl
 
 export namespace zt {
 
-// Abseil's: a code with a message, a code, and a value or else a Status. All is returned, nothing thrown.
+// Abseil's types: an error with a code and a message; the code; a value or an error. Errors are
+// returned, never thrown.
 using absl::Status;
 using absl::StatusCode;
 using absl::StatusOr;
 
-// Success.
+// The status of success.
 inline Status OkStatus() { return Status(); }
 
-// A status of the given kind; `message` says what is wrong and, where one can know, what to do. It is copied. These are
-// how statuses are made: absl's own factories take another string_view.
+// Makes a status of the given kind. `message` says what is wrong and, where that is known, what to
+// do; it is copied. Use these: absl's own factories take absl::string_view.
 Status InvalidArgument(std::string_view message);     // kInvalidArgument
 Status AlreadyExists(std::string_view message);       // kAlreadyExists
 Status InvalidData(std::string_view message);         // kDataLoss
@@ -42,23 +44,24 @@ Status Unsupported(std::string_view message);         // kUnimplemented
 Status NumericError(std::string_view message);        // kOutOfRange
 Status Cancelled(std::string_view message);           // kCancelled
 Status FailedPrecondition(std::string_view message);  // kFailedPrecondition
-// A status of any kind; for errors of other libraries.
+// Makes a status of any kind, for errors of other libraries.
 Status MakeStatus(StatusCode code, std::string_view message);
 
-// kUnavailable with the system's words for `error_number`: "what: No space left on device".
+// kUnavailable with the system's text for `error_number`: "what: No space left on device".
 Status IoError(int error_number, std::string_view what);
-// kUnavailable, where there is no number.
+// kUnavailable without an error number.
 Status IoError(std::string_view message);
 
-// kUnavailable, "out of memory": made when the program starts, so that returning it takes no memory.
+// kUnavailable, "out of memory": made at program start, so that returning it allocates nothing.
 const Status& OutOfMemory();
 
-// An error's place is data beside its fact: the file, the tensor and the component. The innermost knows best: one that is
-// set stays, so that each caller may add what it knows. OK stays OK, and an empty file is none.
+// The place of an error (file, tensor, component) is a payload beside its message. The first value
+// set is kept, because the innermost caller knows best; so each caller may add what it knows. OK
+// stays OK; an empty file name is ignored.
 Status WithFile(const Status& status, std::string_view file);
 Status WithTensor(const Status& status, std::string_view name);
 Status WithComponent(const Status& status, std::string_view role);
-// The same of the error that is there in a value's place.
+// The same for the error in a StatusOr.
 template <typename T>
 StatusOr<T> WithFile(StatusOr<T> value, std::string_view file) {
   if (!value.ok()) return WithFile(value.status(), file);
@@ -69,32 +72,34 @@ StatusOr<T> WithTensor(StatusOr<T> value, std::string_view name) {
   if (!value.ok()) return WithTensor(value.status(), name);
   return value;
 }
-// The rule that is broken, "zTensor 2.0 §5.2", which goes in brackets after the fact; the innermost, too.
+// Adds the broken rule, "zTensor 2.0 §5.2", shown in brackets after the message; the first one set
+// is kept.
 Status WithRule(const Status& status, std::string_view rule);
-// What was set, as it was given: neither quoted nor cut.
+// The values set above, neither quoted nor cut.
 std::optional<std::string> FileOf(const Status& status);
 std::optional<std::string> TensorOf(const Status& status);
 std::optional<std::string> ComponentOf(const Status& status);
 
-// "context: " before the fact or, where the tensor or the component is known already, before these.
+// Puts "context: " before the message, or before the tensor or component where one is set.
 Status Annotate(const Status& status, std::string_view context);
 
-// Another fact, or another code, of the same place.
+// Replaces the message or the code; keeps the place.
 Status WithFact(const Status& status, std::string_view fact);
 Status WithCode(const Status& status, StatusCode code);
 
-// What is wrong, without the place: "the fact (rule)"; status.message() is the fact alone.
+// The message without the place: "the fact (rule)". status.message() is the fact alone.
 std::string Fact(const Status& status);
-// All but the code, as it is printed: "FILE: tensor 'NAME': component 'ROLE': the fact (rule)".
+// Everything but the code: "FILE: tensor 'NAME': component 'ROLE': the fact (rule)".
 std::string Message(const Status& status);
 
-// 'name' in single quotes, control characters and quotes escaped, so that any name fits one line of an error.
+// Puts `name` in single quotes and escapes control characters and quotes, so that any name fits on
+// one line.
 std::string Quote(std::string_view name);
 
-// Names for one line of a message: the first twenty, and how many more there are.
+// Collects names for one line of a message: lists the first twenty and counts the rest.
 class NameList {
  public:
-  // Takes `text` as it stands; see Quote.
+  // Adds `text` unchanged; see Quote.
   void Add(std::string_view text);
   bool empty() const { return count_ == 0; }
   // "A, B and 3 more".
@@ -105,16 +110,16 @@ class NameList {
   std::uint64_t count_ = 0;
 };
 
-// "tensor 'NAME'", for a fact that is about several.
+// "tensor 'NAME'", for messages about several tensors.
 std::string TensorContext(std::string_view name);
 
-// What a check of data found in what a caller declared: kDataLoss becomes kInvalidArgument, all else stays as it is.
+// For checks of a caller's declarations: turns kDataLoss into kInvalidArgument; other codes stay.
 Status OfCaller(const Status& status);
 
-// In a `catch`: what was caught, as an error (kInternal). Memory that ran out is thrown on.
+// Call in a `catch`: turns the exception into a kInternal error. Rethrows std::bad_alloc.
 Status OfException();
 
-// The program's exit status for `status`, by the table above. 0 for OK; 70 for a code the table lacks.
+// The program's exit status for `status`, by the table above; 70 for a code not in it.
 int ExitStatus(const Status& status);
 
 }  // namespace zt

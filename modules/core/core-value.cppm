@@ -1,30 +1,30 @@
-// zt.core:value — attribute values: what CBOR, JSON and GGUF metadata have in common.
+// zt.core:value — attribute values: the data model common to CBOR, JSON and GGUF metadata.
 export module zt.core:value;
 
 import zt.std;
 
 export namespace zt {
 
-// The whole numbers of C++, whichever of them a std::uint64_t happens to be.
+// The integer types except bool.
 template <class T>
 concept Integer = std::integral<T> && !std::same_as<T, bool>;
 
-// A tree of attribute values. Maps keep insertion order and have text keys; whoever fills one keeps the keys
-// unique (writers refuse a key twice). Integers are held as u64 where they are >= 0, as i64 below, so that every
-// number has one representation.
+// A tree of attribute values. Maps keep insertion order and have text keys; the code that fills a
+// map keeps its keys unique (writers refuse a duplicate key). Integers are u64 where >= 0, else
+// i64, so that every number has one representation.
 class Value {
  public:
   using Bytes = std::vector<std::byte>;          // CBOR's byte string
   using Array = std::vector<Value>;              // CBOR's array
-  using Member = std::pair<std::string, Value>;  // of a map: key (UTF-8) and value
+  using Member = std::pair<std::string, Value>;  // key (UTF-8) and value
   using Map = std::vector<Member>;               // CBOR's map, in the order of insertion
-  // What a Value holds.
+  // The kinds of values.
   enum class Kind { kNull, kBool, kUint, kInt, kDouble, kString, kBytes, kArray, kMap };
 
-  // Null; or what is given, copied. Implicit, so that attributes read as literals:
+  // Null, or a copy of the argument. Implicit, so that attributes read as literals:
   // {{"bits", 4}, {"axes", Array{0, 1}}}.
   Value() = default;
-  template <std::same_as<bool> T>  // no pointer becomes a bool
+  template <std::same_as<bool> T>  // excludes pointers
   Value(T v) : rep_(v) {}          // kBool
   template <Integer T>
   Value(T v) {  // kUint, or kInt where negative
@@ -37,38 +37,38 @@ class Value {
   Value(T v) : rep_(static_cast<double>(v)) {}         // kDouble
   Value(std::string v) : rep_(std::move(v)) {}         // kString
   Value(std::string_view v) : rep_(std::string(v)) {}  // kString
-  Value(const char* v) : rep_(std::string(v)) {}       // kString, up to the first zero
+  Value(const char* v) : rep_(std::string(v)) {}       // kString, up to the first NUL
   Value(Bytes v) : rep_(std::move(v)) {}               // kBytes
   Value(Array v) : rep_(std::move(v)) {}               // kArray
   Value(Map v) : rep_(std::move(v)) {}                 // kMap
 
-  // Deep copies. Where memory runs out they throw, and what was to be replaced is as it was.
+  // Deep copies. Out of memory they throw, and the assigned value stays as it was.
   Value(const Value& other);
   Value& operator=(const Value& other);
   Value(Value&&) noexcept = default;
   Value& operator=(Value&&) noexcept = default;
   ~Value() = default;
 
-  // Which of the Kinds it holds.
+  // The kind of the value.
   inline Kind kind() const { return static_cast<Kind>(rep_.index()); }
-  // True for Kind::kNull, which a Value is by default.
+  // True for Kind::kNull, the default.
   inline bool is_null() const { return kind() == Kind::kNull; }
 
-  // The held value, or null where it is of another kind. Valid as long as the Value is not changed.
+  // The held value, or null if it is of another kind. Valid until the Value changes.
   inline const bool* AsBool() const { return std::get_if<bool>(&rep_); }
   inline const std::uint64_t* AsUint() const { return std::get_if<std::uint64_t>(&rep_); }  // kUint
-  inline const std::int64_t* AsInt() const {
-    return std::get_if<std::int64_t>(&rep_);
-  }  // kInt: below 0 only
+  // kInt: negative only
+  inline const std::int64_t* AsInt() const { return std::get_if<std::int64_t>(&rep_); }
   inline const double* AsDouble() const { return std::get_if<double>(&rep_); }            // kDouble
   inline const std::string* AsString() const { return std::get_if<std::string>(&rep_); }  // kString
   inline const Bytes* AsBytes() const { return std::get_if<Bytes>(&rep_); }               // kBytes
   inline const Array* AsArray() const { return std::get_if<Array>(&rep_); }               // kArray
   inline const Map* AsMap() const { return std::get_if<Map>(&rep_); }                     // kMap
-  inline Map* AsMap() { return std::get_if<Map>(&rep_); }  // kMap, to be changed
+  inline Map* AsMap() { return std::get_if<Map>(&rep_); }  // kMap, mutable
 
-  // The number it holds, whether kUint, kInt or kDouble; nothing for other kinds, and where an integer T cannot hold it
-  // exactly: 3.0 is the int 3, 3.5 is none, 300 is no std::uint8_t. A floating T takes the nearest number it has.
+  // The number, whether kUint, kInt or kDouble; nullopt for other kinds, and where an integer T
+  // cannot hold it exactly: 3.0 fits int, 3.5 does not, 300 does not fit std::uint8_t. A floating T
+  // takes the nearest number.
   template <class T>
     requires Integer<T> || std::floating_point<T>
   std::optional<T> Number() const {
@@ -87,7 +87,8 @@ class Value {
     if constexpr (std::floating_point<T>) {
       return static_cast<T>(v);
     } else if constexpr (std::floating_point<From>) {
-      // The bounds are powers of two (or 0), which a double has exactly. NaN is within none.
+      // The bounds are 0 or powers of two, which a double holds exactly. NaN fails both
+      // comparisons.
       constexpr From end = static_cast<From>(std::numeric_limits<T>::max() / 2 + 1) * 2;
       if (!(v >= static_cast<From>(std::numeric_limits<T>::min()) && v < end)) return std::nullopt;
       const auto whole = static_cast<T>(v);
@@ -107,7 +108,7 @@ class Value {
 // The member of `map` with this key, or null. Linear: attribute maps are small.
 const Value* FindMember(const Value::Map& map, std::string_view key);
 
-// Sets or appends a member.
+// Sets the member with this key, or appends it.
 void SetMember(Value::Map& map, std::string_view key, Value value);
 
 // True where `text` is well-formed UTF-8 (no surrogates, no overlong forms, at most U+10FFFF).

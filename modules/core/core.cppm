@@ -1,4 +1,4 @@
-// zt.core — the vocabulary every other module speaks: status, values, tensors. Imports nothing.
+// zt.core — the vocabulary of all other modules: status, values, tensors.
 export module zt.core;
 
 export import :status;

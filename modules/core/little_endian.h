@@ -1,4 +1,5 @@
-// Little-endian integers in bytes, whatever the host. Plain header: include it in a global module fragment.
+// Reads and writes little-endian integers on any host. Plain header: include it in a global module
+// fragment.
 #pragma once
 
 #include <cstddef>

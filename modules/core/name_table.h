@@ -1,5 +1,5 @@
-// A table of numbers that are looked up by name, where the names lie elsewhere. Plain header: include it in a global
-// module fragment.
+// A hash table from names to numbers that does not store the names. Plain header: include it in a
+// global module fragment.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,21 @@
 
 namespace zt::internal {
 
-// A hash of a name under a key of this process, so that nobody can make a file of names that collide. Thread-safe.
+// Hashes a name with a random key of this process, so that no file can be crafted with colliding
+// names. Thread-safe.
 std::uint64_t HashOfName(std::string_view name);
 
-// That hash, for the standard's tables of names that a file chooses.
+// The same hash for standard containers keyed by names from a file.
 struct NameHash {
   std::size_t operator()(std::string_view name) const { return HashOfName(name); }
 };
 
-// Numbers below 2^40 by their names, in eight bytes each and some room: a part of the name's hash and the number. With a
-// million names the memory that a look-up touches is what costs; most touch one slot. `name_of(number)` gives the name of
-// a number that was added.
+// Maps names to numbers below 2^40. A slot has eight bytes: 24 bits of the hash, and the number.
+// With a million names a lookup costs its cache misses, so most lookups touch one slot.
+// `name_of(number)` returns the name of a number in the table.
 class NameTable {
  public:
-  // Makes room for so many at once, in an empty table.
+  // Reserves space for `count` names. Does nothing unless the table is empty.
   void Reserve(std::size_t count) {
     if (slots_.empty()) slots_.resize(Capacity(count), kFree);
   }
@@ -37,13 +38,13 @@ class NameTable {
     return Number(slot);
   }
 
-  // Asks the memory for what Add or Find of this name will look at. A loop over many names calls it for a name some places
-  // ahead, so that the answer is there when its turn comes.
+  // Prefetches the slot that Add or Find of this name will read first. A loop over many names calls
+  // it kNamesAhead names early.
   void Prefetch(std::string_view name) const {
     if (!slots_.empty()) __builtin_prefetch(&slots_[Place(HashOfName(name))], 1);
   }
 
-  // Takes `number` under a name; false where the name was taken before. The name need not lie there yet.
+  // Adds `number` under a name; false if the name exists. name_of(number) need not work yet.
   template <class NameOf>
   bool Add(std::string_view name, std::uint64_t number, const NameOf& name_of) {
     if (slots_.empty()) Reserve(1);
@@ -69,7 +70,7 @@ class NameTable {
     return slot & ((std::uint64_t{1} << kNumberBits) - 1);
   }
 
-  // By the upper half of the hash; the slot holds the lowest bits.
+  // Uses the upper half of the hash; the slot stores the lowest bits.
   std::size_t Place(std::uint64_t hash) const { return (hash >> 32) * slots_.size() >> 32; }
   std::size_t Next(std::size_t at) const { return at + 1 == slots_.size() ? 0 : at + 1; }
 
@@ -78,7 +79,7 @@ class NameTable {
     return at;
   }
 
-  // The slot of a name, or the free one that it would take.
+  // The slot of a name, or the free slot where it belongs.
   template <class NameOf>
   std::size_t Seek(std::string_view name, std::uint64_t hash, const NameOf& name_of) const {
     std::size_t at = Place(hash);
@@ -100,19 +101,20 @@ class NameTable {
     }
   }
 
-  std::vector<std::uint64_t> slots_;  // at most three of four are taken
+  std::vector<std::uint64_t> slots_;  // at most 3/4 full
   std::size_t held_ = 0;
 };
 
-// How many names ahead NameTable::Prefetch is called in a loop over many.
+// How many names ahead loops call NameTable::Prefetch.
 inline constexpr std::size_t kNamesAhead = 16;
 
-// Two numbers with the same name: the lowest `again` that there is.
+// Two numbers with the same name; `again` is the lowest number whose name occurred before.
 struct Twice {
   std::size_t first = 0, again = 0;
 };
 
-// Whether the numbers below `count` have names that differ. The one finder of duplicates among names.
+// Finds the first duplicate among the names of the numbers below `count`; nullopt if there is none.
+// All checks for duplicate names call it.
 template <class NameOf>
 std::optional<Twice> FindTwice(std::size_t count, const NameOf& name_of) {
   constexpr std::size_t kFew = 8;

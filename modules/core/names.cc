@@ -1,4 +1,4 @@
-// zt.core — which names are URLs.
+// zt.core:names — bodies.
 module zt.core;
 
 import zt.std;

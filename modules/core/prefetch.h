@@ -1,15 +1,15 @@
-// prefetch — asks for what a loop that reads straight on will want soon.
+// prefetch — prefetches for loops that read sequentially.
 #pragma once
 
 #include <cstdint>
 
 namespace zt::kernel {
 
-// Two small pages: far enough ahead for the memory to answer, and for the next pages' addresses to be looked up.
+// Two pages of 4 KiB: covers the memory latency, and loads the translations of the next pages.
 inline constexpr std::uintptr_t kPrefetchAhead = 8192;
 
-// Once for each 64 bytes read, by each kernel's loop; in bursts, or into the first-level cache, it gains half as much.
-// Past the end of the input it does nothing of consequence.
+// Kernels call it once per 64 bytes read. Calling it in bursts, or prefetching into L1, gains half
+// as much. Prefetching past the end of the input is harmless.
 inline void PrefetchAhead(const std::uint8_t* p) {
   __builtin_prefetch(
       reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + kPrefetchAhead), 0, 2);

@@ -1,13 +1,14 @@
-// A vector whose new elements are left as they are. Plain header: include it in a global module fragment.
+// A vector whose new elements are uninitialized. Plain header: include it in a global module
+// fragment.
 #pragma once
 
 #include <cstddef>
 #include <new>
-#include <vector>  // std::allocator too; <memory> and the module zt.std cannot meet in one unit
+#include <vector>  // also declares std::allocator: <memory> and zt.std cannot be in one unit
 
 namespace zt::internal {
 
-// The standard allocator, but for elements that are made without a value: they are not set to zero.
+// The standard allocator, except that it default-initializes elements: numbers are not set to zero.
 template <class T>
 struct Uninitialized : std::allocator<T> {
   Uninitialized() = default;
@@ -19,7 +20,7 @@ struct Uninitialized : std::allocator<T> {
   }
 };
 
-// For bytes that are written right after a resize.
+// For elements that are written right after a resize.
 template <class T>
 using RawVector = std::vector<T, Uninitialized<T>>;
 

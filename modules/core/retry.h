@@ -1,4 +1,4 @@
-// System calls that are made again: after EINTR, or for the rest of what they were asked.
+// Repeats system calls after EINTR, and continues them after partial transfers.
 #pragma once
 
 #include <sys/uio.h>
@@ -10,7 +10,7 @@
 
 namespace zt::internal {
 
-// call(), again as long as a signal interrupts it; its result.
+// Repeats call() while a signal interrupts it; returns its result.
 template <typename Call>
 auto Retry(Call&& call) {
   auto result = call();
@@ -18,13 +18,14 @@ auto Retry(Call&& call) {
   return result;
 }
 
-// As Retry: 0, or errno.
+// As Retry, but returns 0 or errno.
 template <typename Call>
 int ErrorOf(Call&& call) {
   return Retry(call) < 0 ? errno : 0;
 }
 
-// Takes the `bytes` that a call did off `vectors`, from number `first` on; the number to go on with.
+// Removes the `bytes` that a call has transferred from `vectors`, beginning at index `first`;
+// returns the index to continue at.
 inline std::size_t SkipDone(std::span<iovec> vectors, std::size_t first, std::size_t bytes) {
   while (bytes > 0) {
     iovec& v = vectors[first];

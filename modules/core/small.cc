@@ -8,8 +8,8 @@ namespace {
 
 using Words = std::array<std::string, 24>;
 
-// The words that take no memory, the most frequent first. They are never destroyed: words of static objects may outlive
-// any other.
+// The interned words, the most frequent first. Never destroyed: a Word in a static object may
+// outlive any other static.
 [[gnu::always_inline]] inline const Words& Listed() {
   static const Words& words = *new const Words{
       "data",        "dense",         "values",          "indices", "indptr",  "coords",

@@ -57,7 +57,7 @@ Status IoError(int error_number, std::string_view what) {
 
 namespace {
 
-// The kinds of payload.
+// The keys of payloads.
 constexpr absl::string_view kFile = "ztstream.file", kContext = "ztstream.context",
                             kTensor = "ztstream.tensor", kComponent = "ztstream.component",
                             kRule = "ztstream.rule";
@@ -143,11 +143,12 @@ std::string Message(const Status& status) {
 
 std::string Quote(std::string_view name) {
   static constexpr char kHex[] = "0123456789abcdef";
-  constexpr std::size_t kMost = 300;  // a hostile name must not drown the message
+  constexpr std::size_t kMost = 300;  // a hostile name must not hide the message
   std::string out = "'";
   for (const char c : name) {
     const auto byte = static_cast<unsigned char>(c);
-    const bool within = (byte & 0xc0) == 0x80;  // a character of UTF-8: of four bytes at most
+    // a UTF-8 continuation byte; a character has at most four bytes
+    const bool within = (byte & 0xc0) == 0x80;
     if (out.size() > kMost && !(within && out.size() < kMost + 4)) {
       out += "...";
       break;

@@ -1,10 +1,11 @@
-// The only macros: propagate an error, or unwrap a StatusOr. Installed as ztstream/status_macros.h.
+// The library's only public macros: propagate an error, or unwrap a StatusOr. Installed as
+// ztstream/status_macros.h.
 //
-// A module cannot export macros, so this is the one header of the library. It includes nothing and works in module units
-// and plain files alike, in functions that return zt::Status or a zt::StatusOr.
+// A module cannot export macros, so this is the library's one header. It includes nothing. It works
+// in module units and plain files, in functions that return zt::Status or zt::StatusOr.
 #pragma once
 
-// ZT_RETURN_IF_ERROR(writer->Flush()): returns the zt::Status from the function unless it is OK.
+// ZT_RETURN_IF_ERROR(writer->Flush()): returns the status from the function unless it is OK.
 #define ZT_RETURN_IF_ERROR(expr)                                       \
   do {                                                                 \
     if (auto zt_status_ = (expr); !zt_status_.ok()) return zt_status_; \
@@ -13,8 +14,8 @@
 #define ZT_CONCAT_INNER_(a, b) a##b
 #define ZT_CONCAT_(a, b) ZT_CONCAT_INNER_(a, b)
 
-// ZT_ASSIGN_OR_RETURN(auto x, Function()): x is the value, or the function returns the error. More than one statement:
-// not the body of an `if` without braces. Needs <utility>.
+// ZT_ASSIGN_OR_RETURN(auto x, Function()): sets x to the value, or returns the error from the
+// function. Expands to several statements: in the body of an `if`, use braces. Needs <utility>.
 #define ZT_ASSIGN_OR_RETURN(lhs, expr) ZT_ASSIGN_OR_RETURN_(ZT_CONCAT_(zt_or_, __LINE__), lhs, expr)
 #define ZT_ASSIGN_OR_RETURN_(tmp, lhs, expr) \
   auto tmp = (expr);                         \

@@ -43,7 +43,8 @@ const Component* FindRole(const Object& object, std::string_view role) {
   return nullptr;
 }
 
-// Elements of a component of known size, or an error where its bytes are no whole elements.
+// The number of elements of a component of known size; an error if its bytes are not whole
+// elements.
 StatusOr<std::uint64_t> WholeElements(const Component& component) {
   const std::size_t width = ByteWidth(component.element.dtype);
   if (component.bytes % width != 0) {
@@ -80,7 +81,7 @@ Status RequireElements(const Component& component, std::uint64_t expected, std::
                      " elements, " + std::string(why) + " asks for " + std::to_string(expected));
 }
 
-// Elements of `values`: a complex value counts once.
+// The number of values; a complex value counts once.
 StatusOr<std::uint64_t> ValueCount(const Component& values) {
   auto count = WholeElements(values);
   if (!count.ok()) return count.status();
@@ -92,7 +93,8 @@ StatusOr<std::uint64_t> ValueCount(const Component& values) {
   return *count / ratio;
 }
 
-// Whether `values` has two elements of f4_e2m1 in each byte, as many as there are indices, of which `each` stand for one.
+// True if `values` packs two f4_e2m1 elements per byte, one for each index. An index has `each`
+// coordinates.
 bool SharesBytes(const Component& values, const Component& indices, std::size_t each) {
   const std::size_t step = ByteWidth(indices.element.dtype) * each;
   if (values.element.type != "f4_e2m1" || indices.bytes == kUnknownSize || step == 0) return false;
@@ -100,7 +102,8 @@ bool SharesBytes(const Component& values, const Component& indices, std::size_t 
   return indices.bytes % step == 0 && values.bytes == count / 2 + count % 2;
 }
 
-// That a type is one of its dtype. One that is a dtype's name says nothing beside that dtype, and is wrong beside others.
+// Checks that a logical type is stored as its dtype. A type that is the name of a dtype must be the
+// same dtype.
 Status CheckElement(const ElementType& element) {
   if (element.type.empty()) return OkStatus();
   const LogicalType* const type = FindLogicalType(element.type);
@@ -116,7 +119,8 @@ Status ValidateDense(const Object& object) {
   const auto expected = DenseBytes(object.shape, data.element);
   if (!expected) return InvalidData("shape " + ToString(object.shape) + " overflows 64 bits");
   if (data.bytes == kUnknownSize) return OkStatus();
-  // An unknown logical type may pack any number of storage elements: only whole elements can be asked for.
+  // An unknown logical type may pack any number of storage elements: only whole storage elements
+  // can be required.
   if (!data.element.type.empty() && FindLogicalType(data.element.type) == nullptr &&
       !ParseDType(data.element.type)) {
     return WholeElements(data).status();

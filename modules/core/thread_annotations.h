@@ -1,4 +1,4 @@
-// What clang's thread-safety analysis is told of members and functions. Macros alone: a module cannot export them.
+// Annotations for clang's thread-safety analysis. Only macros: a module cannot export them.
 #pragma once
 
 #define ZT_GUARDED_BY(x) __attribute__((guarded_by(x)))

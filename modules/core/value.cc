@@ -5,9 +5,9 @@ import zt.std;
 
 namespace zt {
 
-// The copy of a std::variant would do, but for libstdc++ up to 12: of alternatives whose moves cannot throw it takes for
-// granted that the variant always holds one. An exception in its copy constructor therefore destroys an alternative of
-// which there is none, and the process with it. What is copied first and then moved in leaves no such moment.
+// Not the copy of std::variant: up to libstdc++ 12 it assumes that a variant whose alternatives
+// move without throwing always holds a value. An exception while it copies then destroys an
+// alternative that was never constructed, and crashes. Copying first and then moving avoids that.
 Value::Rep Value::Copy(const Rep& rep) {
   return std::visit(
       [](const auto& held) { return Rep(std::in_place_type<std::decay_t<decltype(held)>>, held); },
@@ -44,7 +44,7 @@ bool IsUtf8(std::string_view text) {
   const auto* p = reinterpret_cast<const unsigned char*>(text.data());
   const auto* const end = p + text.size();
   while (p < end) {
-    if (std::uint64_t eight; end - p >= 8) {  // mostly it is all ASCII
+    if (std::uint64_t eight; end - p >= 8) {  // fast path for ASCII
       std::memcpy(&eight, p, 8);
       if ((eight & 0x8080808080808080) == 0) {
         p += 8;

@@ -1,4 +1,5 @@
-// Numbers in as few bytes as they need: seven bits in each, the lowest first; the highest bit says that more follow.
+// Variable-length integers (LEB128): seven bits per byte, the lowest first; the high bit says that
+// more follow.
 #ifndef ZTSTREAM_CORE_VARINT_H_
 #define ZTSTREAM_CORE_VARINT_H_
 
@@ -8,7 +9,7 @@
 
 namespace zt::internal {
 
-// How many bytes a number takes.
+// The encoded size of a number.
 inline std::size_t VarintBytes(std::uint64_t number) {
   return (static_cast<std::size_t>(std::bit_width(number | 1)) + 6) / 7;
 }
@@ -21,7 +22,8 @@ void PutVarint(Bytes& out, std::uint64_t number) {
   out.push_back(static_cast<Byte>(number));
 }
 
-// The number whose bytes next() gives, one after the other. They are our own: nothing is checked.
+// Decodes a number from the bytes that next() returns. Only for data that this program encoded:
+// nothing is checked.
 template <class Next>
 std::uint64_t TakeVarint(Next next) {
   std::uint64_t number = 0;
