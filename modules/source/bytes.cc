@@ -105,7 +105,7 @@ class FileBytes final : public ByteSource {
   std::uint64_t size_;
 };
 
-// A pipe. Bytes read ahead by Peek and AtEnd wait in `ahead_`, from `taken_` on.
+// A pipe. Peek and AtEnd read bytes ahead into `ahead_`; those before `taken_` are consumed.
 class StreamBytes final : public ByteSource {
  public:
   StreamBytes(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
@@ -131,7 +131,7 @@ class StreamBytes final : public ByteSource {
     return ahead().empty();
   }
 
-  // Makes up to `count` bytes from the position available in ahead().
+  // Buffers `count` bytes from the current position in ahead(), or all up to the end.
   Status Ahead(std::size_t count) {
     if (ahead().size() >= count) return OkStatus();
     ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(taken_));
@@ -146,8 +146,8 @@ class StreamBytes final : public ByteSource {
   std::uint64_t position() const { return position_; }
 
  private:
-  // Moves past `count` bytes of ahead(). They are not erased one read at a time: after a large header that would cost
-  // the square of its size.
+  // Consumes `count` bytes of ahead(). Erases them only when all are consumed: erasing after each
+  // read would take time quadratic in the size of a large header.
   void Take(std::size_t count) {
     taken_ += count;
     position_ += count;
@@ -156,7 +156,7 @@ class StreamBytes final : public ByteSource {
     taken_ = 0;
   }
 
-  // Reads until `out` is full or the stream ends; how much.
+  // Reads until `out` is full or the stream ends; returns the number of bytes.
   StatusOr<std::size_t> ReadSome(std::span<std::byte> out) {
     std::size_t done = 0;
     while (done < out.size()) {
@@ -241,7 +241,7 @@ Status CheckStaysInside(const std::string& folder, const std::string& name,
   const fs::path root = fs::canonical(folder, error);
   if (error) return IoError(error.value(), "cannot resolve the folder");
   const fs::path target = fs::canonical(fs::path(folder) / name, error);
-  if (error) return OkStatus();  // opening it will say what is wrong
+  if (error) return OkStatus();  // opening it will report the error
   if (*target.lexically_relative(root).begin() == "..") {
     return InvalidData("it is a symbolic link that leaves the folder; --follow-links allows that");
   }
@@ -250,7 +250,8 @@ Status CheckStaysInside(const std::string& folder, const std::string& name,
 
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
   if (IsUrl(path)) return source::internal::OpenUrl(path);
-  // Opening a named pipe would wait for somebody to write to it; O_NONBLOCK means nothing to a regular file.
+  // Without O_NONBLOCK, opening a named pipe would wait for a writer; for a regular file it has no
+  // effect.
   const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) return IoError(errno, "cannot open");
   struct stat info;

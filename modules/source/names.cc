@@ -1,4 +1,4 @@
-// zt.source — names of files and folders: of the file system, or URLs.
+// zt.source — tests and lists names of files and folders, paths or URLs.
 module;
 
 #include "core/status_macros.h"
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 UrlFiles* g_files = nullptr;
 
-// The answer for a URL; false where there is none.
+// The answer for a URL; false if none can be had.
 bool Answer(const std::string& url, StatusOr<bool> (UrlFiles::*question)(const std::string&)) {
   if (g_files == nullptr) return false;
   const StatusOr<bool> answer = (g_files->*question)(url);

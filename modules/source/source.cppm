@@ -10,53 +10,53 @@ export namespace zt {
 
 // ---- tensors -------------------------------------------------------------------------------------------------
 
-// Names one component of a TensorSource: indices into objects() and into that object's components.
+// Identifies a component of a TensorSource.
 struct ComponentId {
   std::uint32_t object = 0;                              // index into objects()
   std::uint32_t component = 0;                           // index into that object's components
   auto operator<=>(const ComponentId&) const = default;  // by object, then component
 };
 
-// How an input is opened, whatever its format: every converter takes all of it, and passes over what it has no use for.
+// Options for opening an input. Every converter takes all, and ignores those that do not apply.
 struct InputOptions {
-  // Shards, parts of a set, files of a folder and external data may be symbolic links that lead out of the folder, as in the
-  // Hugging Face cache.
+  // Allows shards, parts of a set, files of a folder and external data to be symbolic links that
+  // leave the folder, as in the Hugging Face cache.
   bool follow_links = false;
-  // Bytes that may be held at once where data has to be re-sorted, transposed, decoded as a whole or read from a pipe. Each
-  // converter says what it counts.
+  // Memory budget for data that has to be re-sorted, transposed, decoded as a whole or read from a
+  // pipe. Each converter documents what it counts.
   std::uint64_t memory_limit = std::uint64_t{64} << 20;
-  // npy: what the elements of '|V1', '<V2', '<f1' arrays are (ml_dtypes' bfloat16 and fp8 lose their name in the file).
-  // Nothing is guessed: without it such arrays are refused, and so is one whose width differs.
+  // npy: the element type of '|V1', '<V2' and '<f1' arrays (ml_dtypes' bfloat16 and fp8 have no
+  // name in the file). Without it, or if its width differs, such arrays are refused.
   std::optional<ElementType> void_type = std::nullopt;
-  // npz: leaves the entries of a scipy sparse archive as the dense arrays they are.
+  // npz: keeps the entries of a scipy sparse archive as separate dense arrays.
   bool keep_sparse = false;
-  // GGUF: accepts one shard of a split set by itself. Otherwise it is kDataLoss: tensors would be missing.
+  // GGUF: accepts a single shard of a split file. Otherwise kDataLoss: tensors are missing.
   bool allow_single_shard = false;
-  // zt: sparse objects of a version that has u32 indices (Traits) keep them, for an output whose version has them too.
+  // zt: sparse objects keep u32 indices (Traits). Only for output versions that have them.
   bool u32_indices = false;
 };
 
-// Fails with kDataLoss where `name`, a file below `folder`, is or lies behind a symbolic link that leads out of the folder. For
-// names that an index or a listing gives: what lies outside is read only where `options` allow it.
+// kDataLoss if `name`, a file below `folder`, is or lies behind a symbolic link that leaves the
+// folder, unless `options` allow it. For names from an index or a listing.
 Status CheckStaysInside(const std::string& folder, const std::string& name,
                         const InputOptions& options);
 
-// Where a component's declared bytes lie, unchanged, in a ByteSource: neighbouring extents are read with one call.
+// Where the declared bytes of a component lie unchanged in a ByteSource.
 struct Extent {
   ByteSource* bytes = nullptr;                     // owned by the TensorSource
   std::uint64_t offset = 0;                        // of the first byte in `bytes`
   std::uint64_t length = 0;                        // in bytes
-  bool operator==(const Extent&) const = default;  // the same bytes of the same source
+  bool operator==(const Extent&) const = default;  // equal source and range
 };
 
-// What tells components with the same bytes: of two that have equal identities the declared bytes are equal. They
-// are tied weights and share one blob.
+// Equal identities of components mean equal declared bytes: tied weights, which share a blob.
 struct Identity {
-  const void* space = nullptr;  // an address of the source's, which keeps its numbers from others'
-  std::uint64_t value = 0;      // the source's own number for these bytes: an offset, an index
-  std::uint64_t length = 0;     // of the declared bytes
-  auto operator<=>(const Identity&) const =
-      default;  // by space, value, length; the order means nothing
+  // An address unique to the source, which separates its values from those of others.
+  const void* space = nullptr;
+  std::uint64_t value = 0;   // identifies the bytes within `space`: an offset, an index
+  std::uint64_t length = 0;  // of the declared bytes
+  // An arbitrary order.
+  auto operator<=>(const Identity&) const = default;
 };
 
 // The stream of a codec that a component is stored as. Its frames can be copied to another file without being decoded.
@@ -73,58 +73,58 @@ struct EncodedStream {
 // An input: declarations first, then the bytes of each component by range. Everything format-specific is hidden
 // here; what Read serves is exactly the declared component, little-endian and in C order.
 //
-// Derived classes fill the protected members before the source is handed out; afterwards they do not change.
+// Derived classes fill the protected members first; once the source is in use they are constant.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
 
-  // What there is, in the order the bytes lie in the input (the order in which a sequential source must be read).
+  // The objects, in the order of their bytes in the input; a sequential source is read in it.
   inline const std::vector<Object>& objects() const { return objects_; }
   // Attributes of the whole file, for the manifest's root.
   inline const Value::Map& attributes() const { return attributes_; }
-  // One line each, for the user: what was ignored or looks wrong but does no harm.
+  // Warnings for the user, one line each: what was ignored, or looks wrong but does no harm.
   inline const std::vector<std::string>& warnings() const { return warnings_; }
-  // Adds a warning; before the source is handed out.
+  // Adds a warning. Only before the source is used.
   inline void AddWarning(std::string line) { warnings_.push_back(std::move(line)); }
-  // The file (or "standard input") that holds this component, for messages. Set by whoever opened it. A source without
-  // components is asked for {} too.
+  // The file (or "standard input") that holds this component, for messages; the code that opens the
+  // source sets it. For a source without components, {} is a valid argument.
   virtual const std::string& file(ComponentId) const { return file_; }
-  // Names the file; before the source is handed out.
+  // Sets the file. Only before the source is used.
   inline void SetFile(std::string name) { file_ = std::move(name); }
   // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
 
-  // Why an object that is listed cannot be converted; asked of those that are kept, before anything is written. By default,
-  // what problems_ says of it.
+  // An error if a listed object cannot be converted. Called for the objects to keep, before
+  // anything is written. By default its entry in problems_.
   virtual Status CheckReadable(std::uint32_t object) const;
 
-  // Fills `out` with the component's declared bytes from `offset`. Thread-safe for components that are not
-  // sequential; those may ask for whole elements where they convert them. Errors name neither tensor nor file; the caller
-  // adds both.
+  // Fills `out` with the component's declared bytes from `offset`. Thread-safe for components that
+  // are not sequential. A component that is converted may require ranges of whole elements. Errors
+  // name neither tensor nor file; the caller adds both.
   virtual Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) = 0;
 
-  // True where this component's ranges must be read in ascending order by one thread at a time (deflated entries,
-  // pipes). If seekable() is false, components too must be read in the order of objects().
+  // True if one thread at a time must read this component in ascending order (deflated entries,
+  // pipes). If not seekable(), components must also be read in the order of objects().
   virtual bool sequential(ComponentId) const { return false; }
-  // False for an input that can be read front to back only: a pipe.
+  // False if the input can only be read from front to back: a pipe.
   virtual bool seekable() const { return true; }
 
-  // Bytes that are best read at once, from offsets that are multiples of it; 0 where it does not matter. Serving a
-  // part of a compressed frame costs as much as the whole.
+  // The best read size, at offsets that are multiples of it; 0 if it does not matter. Reading part
+  // of a compressed frame costs as much as reading all of it.
   virtual std::uint64_t preferred_read(ComponentId) const { return 0; }
 
-  // A hint: these components will be read, about in this order. By default passed on by where the bytes lie.
+  // A hint: these components will be read, roughly in this order. By default hints their extents.
   virtual void WillRead(std::span<const ComponentId> components);
 
-  // Where the bytes lie, if they are served as they lie.
+  // Where the bytes lie, if Read returns them unchanged from a byte source.
   virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
-  // So many of the component's bytes from `offset`, by its extent: for ReadRanges.
+  // Makes the range of `bytes` at `offset` of the component for ReadRanges, by its extent.
   RangeToRead RangeAt(ComponentId id, std::uint64_t offset, std::span<std::byte> bytes) const;
 
-  // Of the bytes as declared; nullopt where the source does not know. By default, where they lie.
+  // The identity of the declared bytes; nullopt if unknown. By default made from the extent.
   virtual std::optional<Identity> identity(ComponentId id) const;
 
-  // The component's declared bytes, where they are in memory anyway. Valid as long as the source.
+  // The component's declared bytes if they are in memory already. Valid as long as the source.
   virtual std::optional<std::span<const std::byte>> View(ComponentId) const { return std::nullopt; }
 
   // How the component is stored, where a codec encoded it; nullopt where it is raw.
@@ -137,17 +137,17 @@ class TensorSource {
   virtual Status Finish() { return OkStatus(); }
 
  protected:
-  // The first lines of a Read: CheckReadable, and kInvalidArgument where the component has no `size` bytes from `offset`.
+  // The checks at the start of a Read: CheckReadable, and kInvalidArgument if out of range.
   Status CheckRange(ComponentId id, std::uint64_t offset, std::uint64_t size) const;
 
-  std::unordered_map<std::uint32_t, Status> problems_;  // by object: why it cannot be converted
+  std::unordered_map<std::uint32_t, Status> problems_;  // why an object cannot be converted
   std::vector<Object> objects_;                         // see objects()
   Value::Map attributes_;                               // see attributes()
   std::vector<std::string> warnings_;                   // see warnings()
   std::string file_;                                    // see file()
 };
 
-// A source whose components are those of other sources, under objects of its own.
+// A source of other objects over the components of other sources.
 class WrappedSource : public TensorSource {
  public:
   const std::string& file(ComponentId id) const override;
@@ -162,17 +162,18 @@ class WrappedSource : public TensorSource {
   StatusOr<std::vector<Frame>> Frames(ComponentId id) const override;
 
  protected:
-  // The source that serves a component, and the component's place in it.
+  // The source that serves a component, and the component's id there.
   virtual std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const = 0;
 };
 
-// Tensors in memory. Spans stay the caller's and must outlive the source; equal spans are tied weights.
+// Tensors in memory. Does not copy: spans must outlive the source. Equal spans are tied weights.
 class MemorySource final : public TensorSource {
  public:
-  // Adds an object. `components` gives the bytes of object.components in the same order; declared sizes must agree,
-  // or be kUnknownSize. kInvalidArgument otherwise, and where ValidateObject refuses; the message names the tensor.
+  // Adds an object. `components` are the bytes of object.components, in the same order; declared
+  // sizes must match or be kUnknownSize. kInvalidArgument otherwise, and if ValidateObject fails;
+  // the message names the tensor.
   Status Add(Object object, std::vector<std::span<const std::byte>> components);
-  // The attributes of the whole file, in place of those before.
+  // Replaces the attributes of the whole file.
   void SetAttributes(Value::Map attributes);
 
   std::string_view format() const override { return "memory"; }
@@ -184,26 +185,27 @@ class MemorySource final : public TensorSource {
   std::vector<std::vector<std::span<const std::byte>>> bytes_;
 };
 
-// An error of a source's, with the tensor and the file that it is about.
+// Adds the tensor and the file of a component to an error of `source`.
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status);
 
-// Several inputs as one, in the order given. A name in two of them is kDataLoss naming both files; of attributes
-// that disagree the first is kept, with a warning. `names`, one for each source, are for messages: they become the
-// file() of those sources that have none.
+// Merges several inputs, in the order given. A duplicate name is kDataLoss and names both files; of
+// conflicting attributes the first is kept, with a warning. `names`, one for each source, are for
+// messages: a source without file() gets its name.
 StatusOr<std::unique_ptr<TensorSource>> MergeSources(
     std::vector<std::unique_ptr<TensorSource>> sources, std::vector<std::string> names);
 
-// What a format that keeps no attributes of tensors loses of these objects, as a line for the user: "NAME the attributes of 3
-// tensors, 'a' the first", where `verb` is NAME. Empty where nothing is lost; `kept` are attributes that the format does keep.
+// A warning about the tensor attributes that an output format does not keep: "NAME the attributes
+// of 3 tensors, 'a' the first", where `verb` is NAME. Empty if nothing is lost; `kept` are the
+// attributes that the format keeps.
 std::string LostAttributes(const TensorSource& source, std::span<const std::uint32_t> objects,
                            std::span<const std::string_view> kept, std::string_view verb);
 
 }  // namespace zt
 
-// Shared by the bodies, not exported.
+// Shared by the units of the module, not exported.
 namespace zt::source::internal {
 
-// OpenFile of a URL.
+// OpenFile for a URL.
 StatusOr<std::shared_ptr<ByteSource>> OpenUrl(const std::string& url);
 
 }  // namespace zt::source::internal

@@ -1,4 +1,4 @@
-// zt.source — tensors in memory, and several sources as one.
+// zt.source — tensors in memory, and merged sources.
 module;
 
 #include "core/name_table.h"
@@ -12,7 +12,7 @@ import zt.compress;
 namespace zt {
 namespace {
 
-constexpr std::size_t kMostNamed = 20;  // attributes of a file in warnings of their own
+constexpr std::size_t kMostNamed = 20;  // limit on warnings about single attributes of a file
 
 class MergedSource final : public WrappedSource {
  public:
@@ -22,8 +22,8 @@ class MergedSource final : public WrappedSource {
   Status Init() {
     std::size_t total = 0;
     for (const auto& source : sources_) total += source->objects().size();
-    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash>
-        kept;  // attribute -> its place
+    // attribute -> its index
+    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> kept;
     objects_.reserve(total);
     origin_.reserve(total);
     for (std::size_t s = 0; s < sources_.size(); ++s) {
@@ -93,7 +93,8 @@ class MergedSource final : public WrappedSource {
   std::vector<Place> origin_;
 };
 
-// Whether the bytes could be read. What the source throws, reading them one by one says.
+// True if the bytes could be read. Errors and exceptions are dropped: reading the ranges one by one
+// reports them.
 bool Whole(ByteSource& source, std::uint64_t offset, std::span<std::byte> out) {
   try {
     return source.ReadAt(offset, out).ok();
@@ -154,7 +155,7 @@ void TensorSource::WillRead(std::span<const ComponentId> components) {
   std::unordered_map<ByteSource*, std::vector<ByteRange>> ranges;
   for (const ComponentId id : components) {
     const auto at = extent(id);
-    // What follows another order than that is found out by the source of the bytes better than by half a list.
+    // A partial list would mislead the byte source about the order: give no hint.
     if (!at || at->bytes == nullptr) return;
     if (at->length == 0) continue;
     ranges[at->bytes].push_back({at->offset, at->offset + at->length});
@@ -267,7 +268,7 @@ Status MemorySource::Read(ComponentId id, std::uint64_t offset, std::span<std::b
   return OkStatus();
 }
 
-// The address is the identity: equal spans are the same tensor twice. No ByteSource stands behind it.
+// The address is the identity: equal spans are tied weights. There is no ByteSource.
 std::optional<Extent> MemorySource::extent(ComponentId id) const {
   const std::span<const std::byte> from = bytes_[id.object][id.component];
   return Extent{nullptr, reinterpret_cast<std::uintptr_t>(from.data()), from.size()};
