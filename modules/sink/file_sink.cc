@@ -1,4 +1,4 @@
-// zt.sink — files that appear only when whole.
+// zt.sink — files that get their name only when complete.
 module;
 
 #include <dirent.h>
@@ -31,17 +31,18 @@ namespace {
 
 constexpr std::string_view kSuffix = ".ztstream-tmp";
 
-// The folder and last component of `path`.
+// Splits `path` into the folder and the last component.
 std::pair<std::string, std::string> SplitPath(const std::string& path) {
   const auto slash = path.rfind('/');
   if (slash == std::string::npos) return {".", path};
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
-// ".NAME." of the temporary siblings; a name too long for the file system is cut, which only widens the search.
+// ".NAME.", the prefix of temporary siblings. Cut if the name is too long for the file system; then
+// leftovers of names with the same beginning match too.
 std::string TemporaryPrefix(const std::string& base) { return "." + base.substr(0, 200) + "."; }
 
-// Removes what killed runs for the same output left: temporary siblings that nobody holds locked.
+// Removes the temporary siblings that killed runs for the same output left: those without a lock.
 void RemoveLeftovers(const std::string& folder, const std::string& prefix) {
   DIR* dir = ::opendir(folder.c_str());
   if (dir == nullptr) return;
@@ -61,7 +62,7 @@ void RemoveLeftovers(const std::string& folder, const std::string& prefix) {
   ::closedir(dir);
 }
 
-// Names of the temporary files that exist now.
+// Names of the existing temporary files.
 struct Temporaries {
   Mutex mutex;
   std::set<std::string> names ZT_GUARDED_BY(mutex);
@@ -91,8 +92,8 @@ class FileSink final : public Sink {
   FileSink& operator=(const FileSink&) = delete;
 
   Status Open(const std::string& prefix) {
-    static std::atomic<unsigned> next =
-        0;  // no name is used twice, so that nobody removes another's file
+    // No name is used twice, so that no sink removes the file of another.
+    static std::atomic<unsigned> next = 0;
     for (int attempt = 0; attempt < 100; ++attempt) {
       temporary_ = folder_ + "/" + prefix + std::to_string(::getpid()) + "-" +
                    std::to_string(next++) + std::string(kSuffix);
@@ -107,8 +108,8 @@ class FileSink final : public Sink {
           return IoError("there is no folder " + folder_ + "; make the folder first");
         return IoError(error, "cannot create a file in " + folder_);
       }
-      // Another run may take the file for a leftover between creation and lock, and holds the lock while it removes
-      // it: try again. On a file system that has no locks nobody can take it for one.
+      // Between creation and lock, another run may take the file for a leftover, lock it and remove
+      // it: then try again. On a file system without locks no run removes leftovers.
       const int locked = Retry([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); });
       struct stat info;
       if ((locked == 0 || errno != EWOULDBLOCK) &&
@@ -141,11 +142,12 @@ class FileSink final : public Sink {
   }
 
   Status Reserve(std::uint64_t bytes) override {
-    // Asked, not preallocated: writing into preallocated extents costs ext4 nearly twice the time.
+    // Checks free space instead of preallocating: writing into preallocated extents takes nearly
+    // twice as long on ext4.
     struct statvfs info;
     if (::fstatvfs(fd_, &info) != 0) return OkStatus();
     const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
-    // What the file has taken already is no longer free, and not needed again.
+    // Space that the file already occupies is not needed again.
     struct stat file;
     const std::uint64_t taken =
         ::fstat(fd_, &file) == 0 ? static_cast<std::uint64_t>(file.st_blocks) * 512 : 0;
@@ -169,12 +171,14 @@ class FileSink final : public Sink {
   }
 
  private:
-  // What was written goes to the disk in steps and then leaves the page cache, so that a large conversion does not
-  // displace all else and its pages are used again; in a virtual machine that hands free memory back to its host, new
-  // ones cost more than the disk does. Synced, it goes from the start, so that the sync at the end finds little left,
-  // and the first 256 MiB stay in the cache: a third less time for 1.5 GiB, two thirds less for 4 GiB on ext4. Not
-  // synced, the first GiB is left to the kernel, nobody waits for the disk, and one that is slow to take a step is
-  // left alone. Writes come nearly in order; the few that lag behind their step are the last sync's.
+  // Writes data back to the disk in steps and then drops it from the page cache, so that a large
+  // conversion does not displace everything else and pages are reused; in a virtual machine that
+  // returns free memory to its host, new pages cost more than the disk. With a sync, write-back
+  // begins at once, so that the final sync finds little left, and the first 256 MiB stay in the
+  // cache: this takes a third less time for 1.5 GiB and two thirds less for 4 GiB on ext4. Without
+  // a sync, the first GiB is left to the kernel, no call waits for the disk, and write-back stops
+  // if the disk is slow. Writes come nearly in order; the final sync covers the few that come after
+  // their step.
   Status WriteBack(Pieces pieces) {
     constexpr std::uint64_t kStep = 16 << 20, kBehind = 3 * kStep;
     const std::uint64_t cached = options_.sync ? 256 << 20 : 1 << 30;
@@ -200,8 +204,8 @@ class FileSink final : public Sink {
     return OkStatus();
   }
 
-  // An error of the disk is reported here or never: the kernel tells each descriptor once. Only that the file system
-  // cannot write back by ranges is passed over.
+  // The kernel reports a disk error only once per descriptor, so it must be returned here. Only the
+  // errors that mean "cannot write back by range" are ignored.
   Status SyncRange(std::uint64_t begin, std::uint64_t bytes, unsigned how) {
     const int error = ErrorOf([&] {
       return ::sync_file_range(fd_, static_cast<off_t>(begin), static_cast<off_t>(bytes), how);
@@ -218,10 +222,10 @@ class FileSink final : public Sink {
     temporary_.clear();
   }
 
-  // Everything that can fail comes before the name changes, but for what makes that change durable: if this fails,
-  // the change is undone.
+  // Everything that can fail comes before the rename, except for making it durable: if that fails,
+  // the rename is undone.
   Status Publish(std::uint64_t total) {
-    // Sets the size where the end was never written and frees what was reserved beyond it.
+    // Sets the size in case the end was never written, and frees space beyond it.
     int error = ErrorOf([&] { return ::ftruncate(fd_, static_cast<off_t>(total)); });
     if (error != 0) return IoError(error, "cannot set the size");
     int folder = -1;
@@ -240,7 +244,7 @@ class FileSink final : public Sink {
     }
     if (folder >= 0) ::close(folder);
     if (!status.ok()) return status;
-    if (exchanged_) ::unlink(temporary_.c_str());  // the older output
+    if (exchanged_) ::unlink(temporary_.c_str());  // the previous output
     Forget();
     return OkStatus();
   }
@@ -260,7 +264,7 @@ class FileSink final : public Sink {
     return IoError(error, "cannot rename the finished file");
   }
 
-  // Takes the name only if nothing has it. 0, or errno.
+  // Renames only if the name is free. Returns 0 or errno.
   int Create() {
     int error = RenameTo(RENAME_NOREPLACE);
     if (error == EINVAL) {  // the file system cannot rename without replacing: link and unlink
@@ -271,8 +275,8 @@ class FileSink final : public Sink {
     return error;
   }
 
-  // Takes the name from whatever file has it. An older output changes places with the new one where the file system
-  // can do that, so that the change can be undone. 0, or errno.
+  // Renames over an existing file. Where the file system can, it exchanges the two, so that this
+  // can be undone. Returns 0 or errno.
   int Replace() {
     for (int attempt = 0; attempt < 100; ++attempt) {
       int error = RenameTo(RENAME_EXCHANGE);
@@ -285,12 +289,12 @@ class FileSink final : public Sink {
         return error;
       }
       error = Create();
-      if (error != EEXIST) return error;  // else an output appeared meanwhile: exchange with it
+      if (error != EEXIST) return error;  // another output has appeared since: exchange with it
     }
     return EEXIST;
   }
 
-  // A folder that was made at the target meanwhile has changed places too. It goes back.
+  // If a folder has appeared at the target since, it was exchanged too: exchange it back.
   int CheckExchanged() {
     struct stat older;
     if (::lstat(temporary_.c_str(), &older) == 0 && S_ISDIR(older.st_mode)) {
@@ -301,7 +305,7 @@ class FileSink final : public Sink {
     return 0;
   }
 
-  // The output as it was before Rename. Where the older one is gone for good, the new one is left: it is whole.
+  // Restores the previous output. If that no longer exists, keeps the new one, which is complete.
   void Undo() {
     if (exchanged_) {
       (void)RenameTo(RENAME_EXCHANGE);
@@ -319,14 +323,14 @@ class FileSink final : public Sink {
   FileSinkOptions options_;
   std::string temporary_;
   int fd_ = -1;
-  bool exchanged_ = false;  // temporary_ names the older output
-  bool created_ = false;    // nothing had the name before
+  bool exchanged_ = false;  // temporary_ is the previous output
+  bool created_ = false;    // the name was free before
   std::uint64_t position_ = 0;
   std::atomic<std::uint64_t> written_ = 0;
   std::atomic<unsigned> slow_steps_ = 0;  // of WriteBack
 };
 
-// A device or named pipe: opened and written in order. A block device is synced as a file is.
+// A device or named pipe, opened and written in order. A block device is synced like a file.
 class DirectSink final : public Sink {
  public:
   DirectSink(int fd, std::string name, bool sync)
@@ -353,7 +357,7 @@ class DirectSink final : public Sink {
 StatusOr<std::unique_ptr<Sink>> (*g_create_url)(const std::string&,
                                                 const FileSinkOptions&) = nullptr;
 
-// CreateFileSink without the path in errors.
+// As CreateFileSink, without the path in errors.
 StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
                                               const FileSinkOptions& options) {
   if (path.empty()) return InvalidArgument("the output has an empty name");
@@ -363,7 +367,7 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
     return g_create_url(path, options);
   }
   std::string target = path;
-  // Through a symbolic link the file it names is replaced, as other programs would write it.
+  // Replaces the target of a symbolic link, not the link, as other programs do.
   if (char* resolved = ::realpath(path.c_str(), nullptr)) {
     target = resolved;
     std::free(resolved);
@@ -377,7 +381,7 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
       return std::make_unique<DirectSink>(fd, path, options.sync && S_ISBLK(info.st_mode));
     }
   }
-  // Not only a file: a symbolic link that leads nowhere has the name, too.
+  // lstat: a dangling symbolic link has the name too.
   if (!options.overwrite && ::lstat(target.c_str(), &info) == 0) {
     return AlreadyExists("the output exists already");
   }

@@ -1,5 +1,4 @@
-// zt.sink — descriptors, memory, the sink that forgets, and sinks over others: the same bytes to several, and a digest of
-// what passes.
+// zt.sink — sinks for descriptors, memory and nothing, and sinks over others: tee and hashing.
 module;
 
 #include <sys/uio.h>
@@ -122,7 +121,7 @@ class Tee final : public Sink {
   }
 
  private:
-  // Calls for one after the other until one fails, and says which.
+  // Calls `call` for one sink after another until one fails, and names that sink.
   template <class Call>
   Status Each(const Call& call) {
     for (const auto& sink : sinks_) {
@@ -135,7 +134,7 @@ class Tee final : public Sink {
   Sinks sinks_;
   std::string name_;
   bool can_place_ = true;
-  std::size_t finished_ = 0;  // sinks, from the first on
+  std::size_t finished_ = 0;  // number of sinks finished
 };
 
 class Hashing final : public Sink {

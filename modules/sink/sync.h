@@ -1,4 +1,4 @@
-// What an error of a sync means, whoever syncs.
+// Interprets the errors of a sync.
 #pragma once
 
 #include <cerrno>
@@ -7,7 +7,8 @@
 
 namespace zt::sink_io {
 
-// call() syncs a folder or a file system, which some cannot do: that is no error. 0, or errno.
+// Calls call(), which syncs a folder or a file system. Some file systems cannot do that, which is
+// no error. Returns 0 or errno.
 template <typename Call>
 int SyncError(Call&& call) {
   const int error = internal::ErrorOf(call);

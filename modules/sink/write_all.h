@@ -1,4 +1,4 @@
-// Whole writes of several pieces, in order or at an offset: short writes and EINTR end here.
+// Writes several pieces completely, in order or at an offset; handles short writes and EINTR.
 #pragma once
 
 #include <sys/uio.h>
@@ -15,18 +15,20 @@
 
 namespace zt::sink_io {
 
-// The most bytes handed over with one call: as many as a raw piece has, so that what was just checked is still in the
-// cache when the kernel copies it. Fewer cost a call each; more would evict the bytes before they are copied.
+// Limit on the bytes per system call: the size of a raw chunk, so that data that was just checked
+// is still in the cache when the kernel copies it. Less costs more calls; more would evict bytes
+// before they are copied.
 inline constexpr std::size_t kBytesPerCall = 256 << 10;
 
-// Writes every piece, the first to byte `at` of the output, through write(vectors, count, bytes already written) -> bytes
-// or -1. Calls end at multiples of what one call takes: a file system handles whole pages best. 0, or errno.
+// Writes all pieces, the first at byte `at` of the output, by write(vectors, count, bytes written
+// so far), which returns the bytes written or -1. Calls end at multiples of kBytesPerCall, since
+// file systems handle whole pages best. Returns 0 or errno.
 template <typename WriteV>
 int WriteAll(std::span<const std::span<const std::byte>> pieces, std::uint64_t at, WriteV&& write) {
   std::array<iovec, 256> vectors;
   std::uint64_t done = 0;
-  std::size_t next = 0,
-              taken = 0;  // the piece to go on with, and how much of it is in earlier calls
+  // The piece to continue with, and its bytes in earlier calls.
+  std::size_t next = 0, taken = 0;
   while (next < pieces.size()) {
     std::size_t count = 0, room = kBytesPerCall - (at + done) % kBytesPerCall;
     while (next < pieces.size() && count < vectors.size() && room > 0) {
@@ -42,7 +44,7 @@ int WriteAll(std::span<const std::span<const std::byte>> pieces, std::uint64_t a
       const ssize_t wrote = internal::Retry(
           [&] { return write(vectors.data() + first, static_cast<int>(count - first), done); });
       if (wrote < 0) return errno;
-      if (wrote == 0) return EIO;  // no progress and no reason
+      if (wrote == 0) return EIO;  // no progress, no error code
       done += static_cast<std::uint64_t>(wrote);
       first = internal::SkipDone(vectors, first, static_cast<std::size_t>(wrote));
     }
