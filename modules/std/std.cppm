@@ -1,4 +1,4 @@
-// zt.std — the standard library and Abseil, wrapped once: the only interface that reads their headers.
+// zt.std — the standard library and Abseil, wrapped once: no other interface reads their headers.
 module;
 
 #include <algorithm>
@@ -67,7 +67,7 @@ using absl::operator==;
 using absl::operator!=;
 }  // namespace absl
 
-#ifdef ZT_STD_JSON  // the program's; the installed interface is without it
+#ifdef ZT_STD_JSON  // the program only, not the installed interface
 export namespace nlohmann {
 using nlohmann::basic_json, nlohmann::json, nlohmann::ordered_json;
 }  // namespace nlohmann
@@ -252,7 +252,7 @@ using std::literals::chrono_literals::operator""s;
 }  // namespace literals
 }  // namespace std
 
-// What <cstdint> and <cstddef> put into the global namespace.
+// The names that <cstdint> and <cstddef> put into the global namespace.
 export using ::int16_t;
 export using ::int32_t;
 export using ::int64_t;
@@ -263,7 +263,7 @@ export using ::uint32_t;
 export using ::uint64_t;
 export using ::uint8_t;
 
-// The comparison of libstdc++'s iterators, found by argument.
+// Comparisons of libstdc++'s iterators, found by argument-dependent lookup.
 export namespace __gnu_cxx {
 using __gnu_cxx::operator==;
 using __gnu_cxx::operator<=>;
