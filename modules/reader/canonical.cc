@@ -1,4 +1,4 @@
-// zt.reader — whether a file is in the canonical form of its version (2.0 §6.3).
+// zt.reader — checks that a file is in the canonical form of its version (2.0 §6.3).
 module;
 
 #include "core/status_macros.h"

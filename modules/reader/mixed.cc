@@ -1,11 +1,11 @@
-// zt.reader — the sparse entries of 0.1.0. The spec names `sparse` with `sparse_format` and "any additional
-// fields required"; the released 0.1 writers wrote `sparsecoo` and `sparsecsr` without any, and their readers took the
-// blob apart as follows, all little-endian:
+// zt.reader — reads the sparse entries of 0.1.0. The spec defines `sparse` with `sparse_format` and
+// "any additional fields required"; the released 0.1 writers wrote `sparsecoo` and `sparsecsr`
+// without such fields, and their readers split the blob as follows, all little-endian:
 //   sparsecoo   for each non-zero: its index in each dimension (u64), then its value
 //   sparsecsr   row pointers (u64, rows + 1), column indices (u64), values
-// `sparse` is read where the index arrays stand in the entry and the blob holds the values:
+// `sparse` is read if the entry contains the index arrays and the blob the values:
 //   csr         `indptr` and `indices`, arrays of integers
-//   coo         `coords` or `indices`, an array of arrays: one for each dimension, or one for each non-zero
+//   coo         `coords` or `indices`, an array of arrays: one per dimension, or one per non-zero
 module;
 
 #include "core/little_endian.h"
@@ -23,7 +23,7 @@ namespace {
 constexpr std::string_view kCoo01 = "sparsecoo", kCsr01 = "sparsecsr", kSparse01 = "sparse";
 const ElementType kIndex{DType::kU64, ""};
 constexpr std::size_t kIndexBytes = 8;
-constexpr std::size_t kBlock = 64 << 10;  // of interleaved entries, read at once
+constexpr std::size_t kBlock = 64 << 10;  // bytes of interleaved entries read at once
 
 using Indices = std::vector<std::uint64_t>;
 
@@ -31,7 +31,7 @@ void StoreIndex(std::uint64_t index, std::byte* to) {
   internal::StoreLittle(index, kIndexBytes, to);
 }
 
-// The array of integers under `key`; nothing where there is none.
+// Converts an array of integers; nullopt if `value` is not an array.
 StatusOr<std::optional<Indices>> IndicesOf(const Value& value) {
   const Value::Array* array = value.AsArray();
   if (array == nullptr) return std::optional<Indices>();
@@ -135,7 +135,7 @@ class Sparse01 {
     return OkStatus();
   }
 
-  // The index array under `key`, taken out of the attributes.
+  // Moves the index array under `key` out of the attributes.
   Status TakeIndices(std::string_view key, Indices& out) {
     const Value* value = FindMember(object_.attributes, key);
     const std::string what(key);

@@ -1,11 +1,12 @@
-// zt.reader:recent — what was used last, within a budget. Internal to the module.
+// zt.reader:recent — an LRU cache with a budget. Internal to the module.
 module zt.reader:recent;
 
 import zt.std;
 
 namespace zt::reader::internal {
 
-// Keeps what was used last, as long as all of it costs no more than `most`.
+// An LRU cache: evicts the least recently used values while the total cost exceeds `most`, but
+// always keeps the newest.
 template <typename Key, typename T>
 class Recent {
  public:
@@ -17,7 +18,8 @@ class Recent {
     order_.splice(order_.begin(), order_, held->second);
     return order_.front().value;
   }
-  // What is kept under `key` from now on: `value`, unless another thread was faster.
+  // Adds `value` and returns it; if `key` exists (another thread was faster), returns the existing
+  // value.
   std::shared_ptr<T> Add(const Key& key, std::shared_ptr<T> value, std::uint64_t cost) {
     if (auto held = Find(key)) return held;
     order_.push_front({key, value, cost});
@@ -47,7 +49,7 @@ class Recent {
   };
   const std::uint64_t most_;
   std::uint64_t cost_ = 0;
-  std::list<Entry> order_;  // the one used last comes first
+  std::list<Entry> order_;  // most recently used first
   std::map<Key, typename std::list<Entry>::iterator> places_;
 };
 

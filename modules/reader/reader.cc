@@ -1,4 +1,4 @@
-// zt.reader — opening, ranges, maps.
+// zt.reader — opens files, reads and maps ranges.
 module;
 
 #include <errno.h>
@@ -39,7 +39,7 @@ bool reader::internal::CanReadByFrame(const Codec& codec, std::span<const Frame>
 
 namespace {
 
-// Bytes of a user's class: what that throws becomes an error.
+// Wraps a ByteSource of a caller: turns exceptions into errors.
 class CaughtBytes final : public ByteSource {
  public:
   explicit CaughtBytes(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
@@ -80,46 +80,47 @@ class CaughtBytes final : public ByteSource {
   std::shared_ptr<ByteSource> bytes_;
 };
 
-// Where the frames of a blob lie. Aliases share it.
+// The frames of a blob. Components with the same blob share it.
 struct FrameTable {
-  std::vector<Frame> frames;        // empty where the stream has to be read in order
-  std::uint64_t content_bytes = 0;  // as declared, or found
+  std::vector<Frame> frames;        // empty if the stream must be read in order
+  std::uint64_t content_bytes = 0;  // declared or counted
 
   std::uint64_t memory() const { return sizeof *this + frames.size() * sizeof(Frame); }
 };
 
-// A stream that is being read in order.
+// A stream that is read in order.
 struct OpenStream {
   Mutex mutex;
   std::unique_ptr<StreamDecoder> decoder ZT_GUARDED_BY(mutex);
   std::uint64_t position ZT_GUARDED_BY(mutex) = 0;
 };
 
-// A decoded frame of which only parts were asked for so far: who asks for the next part needs not decode it again.
+// A decoded frame that has been read only in part: kept so that reading the next part does not
+// decode it again.
 struct PartFrame {
   Mutex mutex;
-  internal::RawVector<std::byte> content ZT_GUARDED_BY(mutex);  // empty until it is decoded
-  std::uint64_t served ZT_GUARDED_BY(mutex) = 0;                // bytes of it
+  internal::RawVector<std::byte> content ZT_GUARDED_BY(mutex);  // empty until decoded
+  std::uint64_t served ZT_GUARDED_BY(mutex) = 0;                // bytes read so far
 };
 
 constexpr std::uint64_t kMostPartBytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t kMostTableBytes = std::uint64_t{16} << 20;
-// A decoder of a stream holds a window of up to 128 MiB.
+// A stream decoder holds a window of up to 128 MiB.
 constexpr std::uint64_t kMostStreams = 16;
 
-// What makes the frames of one blob those of another component: its place, encoding, decoded size and, where the codec
+// Identifies the frame table of a blob: offset, length, encoding, decoded size and, if the codec
 // fixes it, the content of a frame.
 using BlobKey = std::tuple<std::uint64_t, std::uint64_t, Encoding, std::uint64_t, std::uint32_t>;
 
-// A frame of a blob: the blob, and where the frame begins in it.
+// Identifies a frame of a blob: the blob, how it is decoded, and the offset of the frame in it.
 using FrameKey = std::tuple<BlobKey, std::uint32_t, std::uint8_t, std::uint8_t, std::uint64_t>;
 
 }  // namespace
 
 struct Reader::State {
   std::shared_ptr<ByteSource> bytes;
-  std::string path;    // empty where not opened by path
-  struct stat file{};  // what stood under it just before it was opened
+  std::string path;    // empty if not opened by path
+  struct stat file{};  // stat of the path just before it was opened
   Manifest manifest;
   std::uint64_t data_end = 0, file_bytes = 0;
   bool check_shards = true;
@@ -130,7 +131,7 @@ struct Reader::State {
   Recent<std::pair<std::uint32_t, std::uint32_t>, OpenStream> streams ZT_GUARDED_BY(mutex){
       kMostStreams};
   Recent<FrameKey, PartFrame> parts ZT_GUARDED_BY(mutex){kMostPartBytes};
-  internal::Idle<std::vector<std::byte>> rooms;                   // for stored frames
+  internal::Idle<std::vector<std::byte>> rooms;                   // buffers for stored frames
   std::map<BlobKey, std::uint64_t> counted ZT_GUARDED_BY(mutex);  // sizes found by decoding
   const std::byte* mapping ZT_GUARDED_BY(mutex) = nullptr;
 
@@ -173,7 +174,8 @@ struct Reader::State {
     return manifest.objects[id.object].components[id.component];
   }
 
-  // Bools that are true where they are not 0. The blob of a sparse entry is more than its values.
+  // True if the component has bools with nonzero values other than 1 (loose_bools). Mixed sparse
+  // blobs are excluded: they also hold indices.
   bool HasLooseBools(ComponentId id) const {
     return Traits(manifest.version).loose_bools && component(id).element.dtype == DType::kBool &&
            !reader::internal::IsMixedLayout(manifest.objects[id.object].format);
@@ -202,7 +204,7 @@ struct Reader::State {
     return table->content_bytes;
   }
 
-  // That what lies in a shard lies in the one that the root names, and in none like it.
+  // Checks the digest of the shard that holds a component, so that no similar file is read instead.
   Status CheckShardOf(const StoredComponent& c) {
     if (c.shard == 0 || !check_shards) return OkStatus();
     const StoredShard& shard = manifest.shards[c.shard - 1];
@@ -288,8 +290,8 @@ struct Reader::State {
     return streams.Add(key, std::make_shared<OpenStream>(), 1);
   }
 
-  // Frames without content are decoded as well, with the range that ends where they lie or begins there: they may be
-  // damaged, too, and a digest covers them.
+  // Frames without content at either end of the range are decoded too: they may be damaged, and a
+  // digest covers them.
   Status ReadFrames(const StoredComponent& c, const FrameTable& table, std::uint64_t offset,
                     std::span<std::byte> out) {
     const std::vector<Frame>& all = table.frames;
@@ -309,7 +311,8 @@ struct Reader::State {
     return OkStatus();
   }
 
-  // A part of a frame. Threads that want parts of the same one wait until the first has decoded it.
+  // Reads part of a frame. Threads that need parts of the same frame wait until the first has
+  // decoded it.
   Status ReadPart(const StoredComponent& c, const Frame& frame, std::uint64_t skip,
                   std::span<std::byte> out) {
     const FrameKey key(KeyOf(c), c.parameters.group, c.parameters.width, c.parameters.rotate,
@@ -347,7 +350,7 @@ struct Reader::State {
     return status;
   }
 
-  // The room grows but never shrinks: filling it with zeros again costs as much as reading.
+  // The buffer grows but never shrinks, because zeroing it again costs as much as reading.
   Status DecodeFrame(const StoredComponent& c, const Frame& frame, std::span<std::byte> out,
                      std::vector<std::byte>& room) const {
     if (room.size() < frame.bytes) room.resize(frame.bytes);
@@ -362,7 +365,7 @@ struct Reader::State {
     const std::shared_ptr<OpenStream> stream = StreamOf(id);
     const MutexLock lock(stream->mutex);
     const Status status = ReadOn(component(id), *stream, content_bytes, offset, out);
-    if (!status.ok() || stream->position == content_bytes) {  // what comes next begins anew
+    if (!status.ok() || stream->position == content_bytes) {  // the next read restarts
       stream->decoder.reset();
       stream->position = 0;
     }
@@ -401,7 +404,8 @@ StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<ByteSource> bytes
 }
 
 StatusOr<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
-  struct stat file{};  // before it is opened: what replaces it since is never taken for it
+  // Taken before the file is opened, so that a later replacement is not mistaken for it.
+  struct stat file{};
   ::stat(path.c_str(), &file);
   ZT_ASSIGN_OR_RETURN(auto bytes, WithFile(OpenFile(path), path));
   ZT_ASSIGN_OR_RETURN(auto reader,
@@ -462,7 +466,8 @@ Status Reader::ReadDecoded(ComponentId id, std::uint64_t offset, std::span<std::
     SwapBytes(out, width);
     return OkStatus();
   }
-  if (out.empty() && size > 0) return OkStatus();  // a stream without content is checked to be one
+  // An empty stream is still decoded, to validate it.
+  if (out.empty() && size > 0) return OkStatus();
   ZT_ASSIGN_OR_RETURN(const auto table, state_->Table(c));
   return table->frames.empty() ? state_->ReadStream(id, size, offset, out)
                                : state_->ReadFrames(c, *table, offset, out);
@@ -487,8 +492,9 @@ StatusOr<std::vector<Frame>> Reader::Frames(ComponentId id) const {
 }
 
 StatusOr<std::vector<std::uint64_t>> Reader::Cuts(ComponentId id, std::uint64_t bytes) const {
-  constexpr std::uint64_t kRange = 4 << 20;  // of a raw component: whole elements
-  constexpr std::uint64_t kLeast = 1 << 20;  // of frames that are read together
+  // Of a raw component; a multiple of every element width.
+  constexpr std::uint64_t kRange = 4 << 20;
+  constexpr std::uint64_t kLeast = 1 << 20;  // minimum content of frames read together
   const StoredComponent& c = component(id);
   std::vector<std::uint64_t> cuts = {0};
   if (c.encoding == Encoding::kRaw) {

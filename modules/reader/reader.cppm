@@ -1,4 +1,4 @@
-// zt.reader — opens .zt files of every version: checks first, then ranges, mapped views and verification.
+// zt.reader — opens .zt files of every version: checks them, reads and maps ranges, verifies.
 export module zt.reader;
 
 import zt.std;
@@ -12,79 +12,85 @@ export namespace zt {
 
 // How ranges of a component are best read.
 struct Access {
-  bool sequential = false;  // in ascending order (see Reader::Read)
-  std::uint64_t frame_bytes =
-      0;  // whole frames of so many bytes of content; 0 where it does not matter
+  bool sequential = false;  // ranges should ascend (see Reader::Read)
+  // Content of a frame: ranges should be whole frames. 0 if it does not matter.
+  std::uint64_t frame_bytes = 0;
 };
 
-// Finds the bytes of a file that a root names as a shard (2.0 §7): of the size that it states, with a 2.0 footer.
+// Finds the file that a root names as a shard (2.0 §7). Its size must match, and it must have a 2.0
+// footer.
 using ShardFinder = std::function<StatusOr<std::shared_ptr<ByteSource>>(const StoredShard& shard)>;
-// Beside the root at `path`, ROOT.zt: ROOT-NAME.zt, or else any file of the folder with the shard's size and digest.
+// Looks in the folder of the root `path`, ROOT.zt: first for ROOT-NAME.zt, then for any file with
+// the size and digest of the shard.
 ShardFinder ShardsBeside(const std::string& path, const InputOptions& options = {});
 
-// What else a Reader may be told.
+// Options for opening a Reader.
 struct OpenOptions {
-  ShardFinder find_shard =
-      {};  // where the shards of a root are; a shard is opened when it is read first
-  // Given the bytes of the file, and of its shards behind them, returns what is read in their place: a source that
-  // looks at what passes.
+  // Finds the shards of a root. A shard is opened at its first read.
+  ShardFinder find_shard = {};
+  // Wraps the bytes of the file, followed by its shards, in the source that the reader then reads:
+  // for a source that observes the reads.
   std::function<std::shared_ptr<ByteSource>(std::shared_ptr<ByteSource>)> wrap = {};
-  // The digest of a shard is its identity (2.0 §7.1): Read hashes all of a shard before it returns the first bytes of it.
-  // False for a caller that checks the digests itself, as the bytes pass.
+  // The digest of a shard is its identity (2.0 §7.1): Read hashes a whole shard before it returns
+  // bytes of it. Set it to false if the caller checks digests itself while reading.
   bool check_shards = true;
 };
 
-// An open .zt file (zTensor 1.2 §5). Opening reads header, footer and manifest and checks all that they say
-// (CheckLayout), before any byte of data is used. Thread-safe once open.
+// An open .zt file (zTensor 1.2 §5). Opening reads header, footer and manifest and validates all of
+// them (CheckLayout) before any data is used. Thread-safe once open.
 //
-// Errors of a reader that was opened by its path name the file, and the tensor where it is one's. Those of a reader of
-// bytes name neither where the caller gave an id and knows both, as those of a TensorSource. What the bytes' own code
-// throws is an error, too.
+// Errors of a reader opened by path name the file, and the tensor if one is affected. A reader of
+// bytes names neither if the caller passed an id, as TensorSource does, because the caller knows
+// both. Exceptions of the byte source become errors.
 class Reader {
  public:
-  // kDataLoss where the file breaks a rule of its version, kUnimplemented for a newer major version and for a data shard
-  // of 2.0, which says nothing of itself. Shards are looked for beside the file.
+  // kDataLoss if the file breaks a rule of its version; kUnimplemented for a newer major version
+  // and for a data shard of 2.0, which cannot be read without its root. Shards are looked for in
+  // the folder of the file.
   static StatusOr<std::unique_ptr<Reader>> Open(const std::string& path);
-  // The same from bytes of any kind that can be read by offset; a pipe is kInvalidArgument.
+  // Opens any ByteSource that is not sequential; a pipe is kInvalidArgument.
   static StatusOr<std::unique_ptr<Reader>> Open(std::shared_ptr<ByteSource> bytes,
                                                 const OpenOptions& options = {});
   ~Reader();
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // What the file says of itself, checked.
+  // The validated manifest.
   const Manifest& manifest() const;
-  // Short for the entry in manifest(). `id` must be one of its indices; everywhere else another id is kInvalidArgument.
+  // The entry in manifest(). `id` must be valid here; all other functions return kInvalidArgument
+  // for an invalid id.
   const StoredComponent& component(ComponentId id) const;
   // The files among its objects (ListFiles): those that Find finds as "__meta__/files/config.json".
   std::vector<FileEntry> files() const;
   // The index of the object with this name in manifest().objects.
   std::optional<std::uint32_t> Find(std::string_view name) const;
-  // The id of a component by names: that with this role, or, without one, the object's only one. kInvalidArgument where
-  // there is none.
+  // The id of the component with this role or, without a role, of the only component of the object.
+  // kInvalidArgument if there is none.
   StatusOr<ComponentId> Locate(std::string_view name, std::string_view role = {}) const;
-  // The file, with its shards behind it (StoredShard::begin), and the path it was opened by: empty where it was opened
-  // from bytes.
+  // The file, followed by its shards (StoredShard::begin); and the path it was opened by, empty if
+  // it was opened from bytes.
   ByteSource& bytes() const;
   const std::string& path() const;
-  std::uint64_t data_end() const;  // no blob of the file itself reaches further
+  std::uint64_t data_end() const;  // no blob of the file itself ends after it
 
-  // The component's decoded size. Where the version leaves it open (1.1 and 0.1 zstd whose shape does not tell), it
-  // is that of the seek table, or else counted by decoding once.
+  // The component's decoded size. If the manifest leaves it open (1.1 and 0.1 zstd whose shape does
+  // not determine it), it is read from the seek table, or counted by decoding once.
   StatusOr<std::uint64_t> DecodedBytes(ComponentId id) const;
 
-  // Decoded bytes of a component from `offset`, little-endian: decompressed, swapped where the file is big-endian, and 1
-  // where a bool of a version that has others (ContainerTraits::loose_bools) is not 0.
-  // A compressed component with a seek table serves any range by decoding only the frames it touches; without one, or
-  // with frames beyond 16 MiB (Access::sequential), ranges must ascend, or decoding begins anew; so it does after an
-  // error. Digests are not checked here: see Verify. kUnimplemented where StoredComponent::undecodable says why not.
+  // Reads decoded bytes of a component from `offset`, little-endian: decompressed, byte-swapped if
+  // the file is big-endian, and with nonzero bools set to 1 in a version that allows others
+  // (ContainerTraits::loose_bools). A compressed component with a seek table serves any range by
+  // decoding only the frames it touches. Without one, or with frames of more than 16 MiB
+  // (Access::sequential), ranges should ascend: going back, like an error, restarts decoding. Does
+  // not check digests of components: see Verify. kUnimplemented if StoredComponent::undecodable
+  // gives a reason.
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
-  // The whole component: frames, or ranges of a raw one, by several threads at once;
-  // 0 means UsableThreads(). `out` has DecodedBytes(id).
+  // Reads the whole component with several threads, in frames, or in ranges if it is raw; 0 threads
+  // means UsableThreads(). `out` must have DecodedBytes(id).
   Status ReadAll(ComponentId id, std::span<std::byte> out, unsigned threads = 0) const;
-  // The same as numbers, by name (see Locate): Read<float>("lm_head.weight"). T must be of the component's dtype;
-  // kInvalidArgument otherwise. A logical type is not looked at:
-  // complex64 is read as pairs of float, f8 and bool as std::uint8_t.
+  // Reads the whole component as numbers, by name (see Locate): Read<float>("lm_head.weight").
+  // kInvalidArgument unless T matches the dtype. Ignores a logical type: complex64 is read as pairs
+  // of float, f8 and bool as std::uint8_t.
   template <Element T>
     requires(!std::same_as<T, bool>)
   StatusOr<std::vector<T>> Read(std::string_view name, std::string_view role = {}) const {
@@ -96,16 +102,18 @@ class Reader {
     if (!status.ok()) return status;
     return values;
   }
-  // How ranges of a component are best read. Reads the seek table of a compressed one.
+  // How ranges of a component are best read. Reads the seek table of a compressed component.
   StatusOr<Access> FindAccess(ComponentId id) const;
   // The frames of a compressed component, in order, as its seek table says. None of a raw one, and where the stream has to
   // be read in order.
   StatusOr<std::vector<Frame>> Frames(ComponentId id) const;
 
-  // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as the reader. A file
-  // that shrinks while mapped kills the process (SIGBUS); Read does not.
+  // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as
+  // the reader. If the file shrinks while mapped, access kills the process (SIGBUS); Read returns
+  // an error instead.
   StatusOr<std::span<const std::byte>> Map(ComponentId id) const;
-  // The same as numbers, by name, for the same T as Read. kFailedPrecondition where they do not lie as T is aligned.
+  // Maps the component as numbers, by name, for the same T as Read. kFailedPrecondition if the
+  // bytes are not aligned for T.
   template <Element T>
     requires(!std::same_as<T, bool>)
   StatusOr<std::span<const T>> Map(std::string_view name, std::string_view role = {}) const {
@@ -115,7 +123,7 @@ class Reader {
   }
 
  private:
-  // Where the values of a component go, once their number is known.
+  // Allocates space for `count` values and returns it.
   using MakeRoom = std::function<std::span<std::byte>(std::uint64_t count)>;
   Status ReadAs(std::string_view name, std::string_view role, DType dtype,
                 const MakeRoom& room) const;
@@ -124,11 +132,11 @@ class Reader {
   StatusOr<ComponentId> LocateAs(std::string_view name, std::string_view role, DType dtype) const;
   Status Named(ComponentId id, const Status& status) const;
   Status Named(std::string_view name, const Status& status) const;
-  // The bodies of the calls of the same names, without names in errors.
+  // The public functions without names in errors.
   Status ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
   Status ReadDecoded(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
   StatusOr<std::span<const std::byte>> MapWhole(ComponentId id) const;
-  // Where a component of `bytes` is best cut to be read by several threads: 0, ..., bytes.
+  // Offsets at which to split a component of `bytes` for several threads: 0, ..., bytes.
   StatusOr<std::vector<std::uint64_t>> Cuts(ComponentId id, std::uint64_t bytes) const;
 
   struct State;
@@ -136,132 +144,140 @@ class Reader {
   std::unique_ptr<State> state_;
 };
 
-// ---- rules of data --------------------------------------------------------------------------------------------
+// ---- rules of data ------------------------------------------------------------------------------
 
-// What 2.0 asks of the indices of a sparse object together: those of a row ascend, a cell is named once. OK where the version
-// asks nothing, and of other objects. kDataLoss where it is broken; kUnimplemented where it was not looked at, because that
-// would take more than `memory_bytes`. Errors are those of Reader::Read; each index is taken to be in range.
+// Checks the rules of 2.0 that concern the indices of a sparse object together: the indices of a
+// row ascend, and no cell occurs twice. OK for versions without these rules and for other objects.
+// kDataLoss if a rule is broken; kUnimplemented if checking would exceed `memory_bytes`. Other
+// errors are those of Reader::Read. Assumes that indices are in range.
 Status CheckIndices(const Reader& reader, std::uint32_t object, std::uint64_t memory_bytes);
 
-// ---- sparse entries of 0.1.0 ----------------------------------------------------------------------------------
+// ---- sparse entries of 0.1.0 --------------------------------------------------------------------
 
-// How a component comes out of the one blob of a sparse entry, which mixes values and indices.
+// How to extract a component from the single blob of a sparse entry, which mixes values and
+// indices.
 struct MixedPart {
   enum class Kind : std::uint8_t {
-    kRange,   // so many of its bytes, from `base`
-    kCoords,  // of interleaved entries: the indices, dimension by dimension
-    kValues,  // of interleaved entries: the values
-    kInline,  // `bytes`, which stood in the manifest
+    kRange,   // a range of the blob, from `base`
+    kCoords,  // the indices of interleaved entries, dimension by dimension
+    kValues,  // the values of interleaved entries
+    kInline,  // `bytes`, from the manifest
   };
   Kind kind = Kind::kRange;
   std::uint64_t base = 0;
-  std::uint64_t entries = 0;  // interleaved: how many
+  std::uint64_t entries = 0;  // number of interleaved entries
   std::vector<std::byte> bytes = {};
 };
-// Such an entry as the sparse_csr or sparse_coo object that it stands for.
+// The sparse_csr or sparse_coo object that such an entry stands for.
 struct MixedObject {
   Object object = {};
-  std::vector<MixedPart> parts = {};  // of each component
+  std::vector<MixedPart> parts = {};  // one for each component
 };
-// Whether the object is one.
+// True if the object is such an entry.
 bool IsMixed(const Reader& reader, std::uint32_t object);
-// Takes it apart. kDataLoss where its blob does not fit what it says, kUnimplemented where nothing describes its structure.
+// Splits such an entry into components. kDataLoss if the blob does not match the entry,
+// kUnimplemented if its structure is not described.
 StatusOr<MixedObject> TakeApart(const Reader& reader, std::uint32_t object);
-// Whole elements of a component, from the one at byte `offset`. kDataLoss where an index is beyond its dimension.
+// Reads whole elements of a component from byte `offset`. kDataLoss if an index is out of range.
 Status ReadMixed(const Reader& reader, std::uint32_t object, const MixedObject& mixed,
                  std::uint32_t component, std::uint64_t offset, std::span<std::byte> out);
 
-// ---- verification ---------------------------------------------------------------------------------------------
+// ---- verification -------------------------------------------------------------------------------
 
-// How Verify works.
+// Options of Verify.
 struct VerifyOptions {
   unsigned threads = 0;            // 0 means UsableThreads()
-  std::uint64_t memory_bytes = 0;  // for chunks under way, see MemoryFor
-  // Called with the bytes done, by one thread at a time, in ascending order.
+  std::uint64_t memory_bytes = 0;  // limit on data in flight, see MemoryFor
+  // Called with the stored bytes verified so far, in ascending order, by one thread at a time.
   std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress = {};
-  bool canonical = false;  // the file has to be in its version's canonical form (2.0 §6.3)
+  bool canonical = false;  // require the canonical form of the version (2.0 §6.3)
 };
 
-// One thing that is wrong with a file, or that was not looked at. Names are raw: to be quoted where they are printed.
+// A finding about a file: an error, or a check that was not made. Names are raw: quote them when
+// printing.
 struct VerifyProblem {
-  std::string object;     // its name, empty where it is the file's
-  std::string component;  // its role, empty where it is the object's
-  std::string message;    // what is wrong, in one line
+  std::string object;     // name; empty if it concerns the file
+  std::string component;  // role; empty if it concerns the object
+  std::string message;    // one line
 };
 
-// What Verify found.
+// The result of Verify.
 struct VerifyReport {
-  std::vector<VerifyProblem> problems;  // empty: the file is good
-  // Components whose digest algorithm is unknown, with its name as the message.
+  std::vector<VerifyProblem> problems;  // empty if the file is valid
+  // Components with an unknown digest algorithm; the message is its name.
   std::vector<VerifyProblem> unverified;
   std::uint64_t objects = 0;     // in the file
   std::uint64_t components = 0;  // in the file
   std::uint64_t digests = 0;     // checked
-  // Components whose content no digest was compared with: they have none, one of an algorithm that is not known, or an
-  // encoding that is not. The rules of their type are all that was checked.
+  // Components whose content was compared with no digest: they have none, or an unknown algorithm
+  // or encoding. Only the rules of their type were checked.
   std::uint64_t unhashed = 0;
-  std::uint64_t stored_bytes = 0;   // read, shared blobs once
-  std::uint64_t decoded_bytes = 0;  // what they decoded to
-  // Bytes that no blob covers, from the first to the last that is not zero of each gap, in a version whose readers pass over
-  // them: what earlier generations left, or padding that was not written as zeros (2.0 §2.4, §2.5).
+  std::uint64_t stored_bytes = 0;   // bytes read, shared blobs counted once
+  std::uint64_t decoded_bytes = 0;  // their decoded size
+  // Bytes outside of blobs, counted in each gap from the first nonzero byte to the last, in
+  // versions whose readers ignore them: remains of earlier generations, or padding that is not zero
+  // (2.0 §2.4, §2.5).
   std::uint64_t unreferenced_bytes = 0;
-  // Components that are listed and cannot be decoded, with the reason; their bytes match their digest where they are raw.
+  // Components that cannot be decoded, with the reason. The digest of a raw one was still checked.
   std::vector<VerifyProblem> undecodable;
-  // Objects with a rule that was not looked at, because that would take too much memory, and what would be needed.
+  // Objects with a rule that was not checked because it would take too much memory, with the amount
+  // needed.
   std::vector<VerifyProblem> unchecked;
 };
 
-// Reads every byte: padding is zero, digests match the bytes they cover, zstd streams decode to exactly the declared size,
-// bool bytes are 0 or 1, sparse indices are in range and row pointers ascend, shards have their size and digest. What a file
-// has no digest for can be damaged all the same: see VerifyReport::unhashed. Fails
-// only where the file cannot be read, and with kInvalidArgument where the options are out of range; what is wrong with the
-// file is in the report.
+// Reads every byte and checks: padding is zero, digests match, zstd streams decode to exactly the
+// declared size, bool bytes are 0 or 1, sparse indices are in range, row pointers ascend, shards
+// have their size and digest. Damage to data without a digest may go unnoticed: see
+// VerifyReport::unhashed. Returns an error only if the file cannot be read, or kInvalidArgument if
+// options are out of range; errors of the file are in the report.
 StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options = {});
 
 }  // namespace zt
 
-// Shared by the bodies, not exported.
+// Shared by the units of the module, not exported.
 namespace zt::reader::internal {
 
-// A seek table may promise frames of up to 4 GiB. Beyond 16 MiB of content, or of more stored bytes than so much content
-// needs, the stream is decoded in order instead: a lie then costs no memory, and the memory of a reader with several
-// threads stays bounded.
+// True if the frames can be decoded one by one. A seek table may declare frames of up to 4 GiB. A
+// stream with a frame of more than 16 MiB of content, or of more stored bytes than that much
+// content can need, is decoded in order instead: so a forged table costs no memory, and the memory
+// of a reader with several threads stays bounded.
 bool CanReadByFrame(const Codec& codec, std::span<const Frame> frames);
 
-// Whether a layout of 0.1.0 has values and indices in one blob.
+// True for the layouts of 0.1.0 that store values and indices in one blob.
 bool IsMixedLayout(std::string_view format);
 
 // The file with its shards behind it. Sets StoredShard::begin, and moves the offsets of the components in shards.
 StatusOr<std::shared_ptr<ByteSource>> JoinShards(std::shared_ptr<ByteSource> file,
                                                  Manifest& manifest, ShardFinder find);
-// The digest of shard `index` of the manifest, in a file that JoinShards has made or something around it. A file that is
-// several shards is read once.
+// The digest of shard `index` of the manifest. `joined` comes from JoinShards, or wraps such a
+// source. A file that serves as several shards is read once.
 StatusOr<std::string> DigestOfShard(ByteSource& joined, const StoredShard& shard, std::size_t index,
                                     DigestKind kind);
-// kDataLoss where `found` is not the digest that the root states for the shard.
+// kDataLoss if `found` differs from the digest in the root.
 Status CompareDigest(const StoredShard& shard, const DigestText& stated, const std::string& found);
 
-// Of the file as a whole: what its bytes outside of blobs are, and whether its shards are what it says. What is wrong is
-// added to `wrong`, the rest to the report, the numbers of shards that cannot be read to `missing`.
+// Check the file as a whole: the bytes outside of blobs, and the shards. Errors go to `wrong`,
+// other results to the report, numbers of unreadable shards to `missing`.
 Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong);
 Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong,
                    std::set<std::uint32_t>& missing);
 
-// An error as a finding: of the component that it names, or of `component`.
+// Turns an error into a finding about the component that it names, or else about `component`.
 VerifyProblem ProblemOf(const Status& status, std::string object, std::string component = "");
 
-// What keeps a file from being canonical (2.0 §6.3): its bytes are compared with those that it would have.
+// Finds what keeps a file from being canonical (2.0 §6.3), by comparing its bytes with the
+// canonical ones.
 Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
                       std::vector<VerifyProblem>& wrong);
 
-// The rules of the components that the blobs of sparse entries of 0.1.0 mix, of objects that are not `bad` already. What is
-// broken goes to `wrong`, what cannot be taken apart to `undecodable`.
+// Checks the components in the mixed blobs of sparse entries of 0.1.0; skips objects in `bad`.
+// Broken rules go to `wrong`, entries of unknown structure to `undecodable`.
 Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
                   const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong,
                   std::vector<VerifyProblem>& undecodable);
 
-// The rules of CellFacts, of objects that are not `bad` already, can be decoded, and lie in no shard that is `missing`. What
-// is broken goes to `wrong`, what the memory does not suffice for to `unchecked`.
+// Checks the rules of CellFacts; skips objects that are in `bad`, cannot be decoded, or lie in a
+// shard in `missing`. Broken rules go to `wrong`, objects that need too much memory to `unchecked`.
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
                    const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong,

@@ -1,4 +1,4 @@
-// zt.reader — a file and the shards it names (2.0 §7) as one run of bytes, and where shards are found.
+// zt.reader — joins a file and its shards (2.0 §7) into one source, and finds shards.
 module;
 
 #include "core/status_macros.h"
@@ -34,10 +34,10 @@ StatusOr<std::string> DigestOfBytes(ByteSource& bytes, DigestKind kind) {
   return DigestOfRange(bytes, 0, *bytes.size(), kind);
 }
 
-// So many entries of a folder are looked at for a shard that its name does not find.
+// Limit on the folder entries examined for a shard that is not found by name.
 constexpr std::size_t kMostEntries = 65536;
 
-// Of the file itself, then of each shard; a shard is opened when it is read first.
+// The bytes of the file, followed by those of each shard. A shard is opened at its first read.
 class ShardedBytes final : public ByteSource {
  public:
   ShardedBytes(std::shared_ptr<ByteSource> file, std::vector<StoredShard> shards, ShardFinder find)
@@ -70,12 +70,12 @@ class ShardedBytes final : public ByteSource {
     return OkStatus();
   }
 
-  // Of the bytes of file `number`. Shards that are one file have the same source.
+  // The digest of file `number`. Shards that are the same file share a source, and so a digest.
   StatusOr<std::string> Digest(std::size_t number, DigestKind kind) {
     ZT_ASSIGN_OR_RETURN(const auto source, Open(number));
     const std::pair<const ByteSource*, DigestKind> key(source.get(), kind);
     if (auto held = HeldDigest(key)) return *std::move(held);
-    const MutexLock hashing(hashing_);  // of several threads that need a shard, one hashes it
+    const MutexLock hashing(hashing_);  // one thread hashes a shard, others wait
     if (auto held = HeldDigest(key)) return *std::move(held);
     auto digest = DigestOfBytes(*source, kind);
     if (!digest.ok()) return InShard(number, digest.status());
@@ -125,13 +125,13 @@ class ShardedBytes final : public ByteSource {
   const std::string name_;
   const std::vector<StoredShard> shards_;
   const ShardFinder find_;
-  Mutex hashing_;  // before mutex_
-  Mutex mutex_;    // for what `source` points to and for digests_; the rest does not change
-  std::vector<Place> open_;  // by where they begin
+  Mutex hashing_;            // locked before mutex_
+  Mutex mutex_;              // guards Place::source and digests_; the rest is constant
+  std::vector<Place> open_;  // sorted by `begin`
   std::map<std::pair<const ByteSource*, DigestKind>, std::string> digests_;
 };
 
-// The first two rungs of §7.3: the size that the root states, and the footer of a 2.0 file.
+// The first two checks of §7.3: the size in the root, and the footer of a 2.0 file.
 Status CheckShard(ByteSource& bytes, const StoredShard& shard) {
   if (bytes.size() != shard.bytes) {
     return InvalidData("it has " + std::to_string(bytes.size().value_or(0)) +
@@ -146,13 +146,14 @@ Status CheckShard(ByteSource& bytes, const StoredShard& shard) {
   return InvalidData("it is no file of zTensor 2.0");
 }
 
-// The files of a folder, looked at once, opened once and hashed once each, however many shards are looked for. Thread-safe.
+// The files of a folder: listed once, each opened and hashed once, for any number of shards.
+// Thread-safe.
 class Folder {
  public:
   explicit Folder(std::string path) : path_(std::move(path)) {}
 
-  // The first by name of those with this size and digest whose `open` gives bytes; nullopt where there is none. Where the
-  // system refuses to open one, nobody can say.
+  // The first file by name with this size and digest that `open` accepts; nullopt if there is none.
+  // An error if the system refuses to open a candidate, since it might be the one.
   template <typename Open>
   StatusOr<std::optional<std::shared_ptr<ByteSource>>> Find(std::uint64_t bytes,
                                                             const DigestText& digest, Open open) {
@@ -187,7 +188,7 @@ class Folder {
  private:
   struct File {
     std::string name;
-    std::weak_ptr<ByteSource> source = {};  // while somebody reads it
+    std::weak_ptr<ByteSource> source = {};  // while in use
     std::map<DigestKind, std::string> digests = {};
   };
 
@@ -213,7 +214,8 @@ class Folder {
   const std::string path_;
   Mutex mutex_;
   bool listed_ ZT_GUARDED_BY(mutex_) = false;
-  std::multimap<std::uint64_t, File> by_size_ ZT_GUARDED_BY(mutex_);  // names in order
+  // Files of equal size are sorted by name.
+  std::multimap<std::uint64_t, File> by_size_ ZT_GUARDED_BY(mutex_);
 };
 
 }  // namespace

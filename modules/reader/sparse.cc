@@ -1,4 +1,4 @@
-// zt.reader — the rules that the indices of a sparse object decide together, over what a file holds.
+// zt.reader — checks the rules about all indices of a sparse object together, on stored data.
 module;
 
 #include "core/status_macros.h"
@@ -13,7 +13,8 @@ import zt.source;
 namespace zt::reader::internal {
 namespace {
 
-// Equal for tensors that have the same indices: the same stored bytes, read as the same numbers.
+// A key that is equal for objects with the same indices: the same stored bytes, decoded in the same
+// way.
 std::vector<std::uint64_t> KeyOf(const StoredObject& object) {
   std::vector<std::uint64_t> key = {object.format == "sparse_csr", object.shape.size()};
   for (const StoredComponent& c : object.components) {
@@ -32,7 +33,8 @@ bool CanBeRead(const StoredObject& object, const std::set<std::uint32_t>& missin
   });
 }
 
-// Has `facts` see all indices of an object, a block at a time: a whole frame, which is decoded whole anyway.
+// Feeds all indices of an object to `facts`, one block at a time: at least a whole frame, which is
+// decoded as a whole anyway.
 Status Show(const Reader& reader, std::uint32_t index, CellFacts& facts) {
   constexpr std::uint64_t kBlockBytes = 256 << 10;
   const StoredObject& object = reader.manifest().objects[index];
@@ -59,7 +61,7 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    std::vector<VerifyProblem>& unchecked) {
   const Manifest& manifest = reader.manifest();
   if (!Traits(manifest.version).unique_indices) return OkStatus();
-  // Objects of the same indices are judged by the same facts.
+  // Objects with the same indices share their facts.
   std::map<std::vector<std::uint64_t>, std::shared_ptr<CellFacts>> seen;
   for (std::uint32_t o = 0; o < manifest.objects.size(); ++o) {
     const StoredObject& object = manifest.objects[o];

@@ -1,4 +1,4 @@
-// zt.reader — whole components, by several threads, by name, as numbers.
+// zt.reader — reads whole components: by several threads, by name, as numbers.
 module;
 
 #include "core/status_macros.h"
@@ -95,7 +95,8 @@ Status Reader::ReadAll(ComponentId id, std::span<std::byte> out, unsigned thread
 Status Reader::ReadAs(std::string_view name, std::string_view role, DType dtype,
                       const MakeRoom& room) const {
   ZT_ASSIGN_OR_RETURN(const ComponentId id, LocateAs(name, role, dtype));
-  // The frames first: a size that they contradict costs no memory.
+  // Reads the seek table before allocating, so that a declared size that contradicts it costs no
+  // memory.
   ZT_RETURN_IF_ERROR(FindAccess(id).status());
   ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, DecodedBytes(id));
   const std::size_t width = ByteWidth(dtype);

@@ -1,4 +1,5 @@
-// zt.reader — verification: every blob is read and decoded once, in parallel; problems are listed by component.
+// zt.reader — verification: reads and decodes every blob once, in parallel, and lists problems by
+// component.
 module;
 
 #include "core/status_macros.h"
@@ -16,36 +17,37 @@ import zt.source;
 namespace zt {
 namespace {
 
-constexpr std::uint64_t kRange = 4 << 20;   // stored bytes of one piece of a raw blob
-constexpr std::uint64_t kStep = 1 << 20;    // content of a stream that is decoded at once
-constexpr std::uint64_t kPieceCost = 1024;  // what a piece weighs besides its bytes
+constexpr std::uint64_t kRange = 4 << 20;   // stored bytes per piece of a raw blob
+constexpr std::uint64_t kStep = 1 << 20;    // stream content decoded at once
+constexpr std::uint64_t kPieceCost = 1024;  // weight of a piece besides its bytes
 
-// One component under verification.
+// A component being verified.
 struct Member {
   ComponentId id;
   std::size_t rule = 0;  // index into Blob::rules
-  std::shared_ptr<const Object> declared =
-      {};  // with every size known; null where there is no rule
+  // With every size known; null if no rule applies.
+  std::shared_ptr<const Object> declared = {};
 };
 
-// A blob under verification: what all components with these bytes, decoded in the same way, have in common.
+// A blob being verified, shared by all components with the same bytes and the same decoding.
 struct Blob {
-  StoredComponent stored;       // the first component's
+  StoredComponent stored;       // of the first component
   std::vector<Member> members;  // in the order of the manifest
-  bool crc = false;             // a CRC-32C of the stored bytes is wanted
-  bool decoded = false;         // digests cover the decoded bytes, of a blob that is encoded
-  std::vector<DataRule> rules;  // each wanted once
+  bool crc = false;             // compute a CRC-32C of the stored bytes
+  bool decoded = false;         // the blob is encoded and digests cover the decoded bytes
+  std::vector<DataRule> rules;  // without duplicates
 
-  std::map<DigestKind, std::unique_ptr<Hasher>>
-      hashers;  // hash; other than a CRC-32C of what is stored
-  // sum
+  // Used by HashStage: all digests but the CRC-32C of stored bytes.
+  std::map<DigestKind, std::unique_ptr<Hasher>> hashers;
+  // The members below are used by SumStage.
   std::uint64_t stored_done = 0;
   std::uint32_t crc_so_far = 0;
   std::vector<DataFacts> facts;        // one for each rule
-  std::optional<std::string> problem;  // of decoding: the first
+  std::optional<std::string> problem;  // the first decoding error
 };
 
-// Stored bytes that are read at once: some of a raw blob, a frame, the trailer behind the frames, or a whole stream.
+// A range of stored bytes read at once: part of a raw blob, a frame, the bytes after the last
+// frame, or a whole stream.
 struct Range {
   std::uint64_t offset = 0, bytes = 0;
   std::optional<Frame> frame = {};
@@ -53,13 +55,13 @@ struct Range {
   std::uint64_t at_once() const { return whole_stream ? 0 : bytes; }
 };
 
-// A range of a blob on its way.
+// A range of a blob in flight.
 struct Piece {
   std::shared_ptr<Blob> blob;
   Range range;
-  std::span<std::byte> stored = {};        // in the batch's buffer, but for whole streams
-  Buffer content = {};                     // of a frame, where the digests cover it
-  std::span<const std::byte> hashed = {};  // that the digests cover
+  std::span<std::byte> stored = {};        // in the batch's buffer; empty for whole streams
+  Buffer content = {};                     // of a frame, if digests cover it
+  std::span<const std::byte> hashed = {};  // the bytes that digests cover
   std::uint32_t crc = 0;
   std::vector<DataFacts> facts = {};  // one for each rule
   std::optional<std::string> problem = {};
@@ -90,7 +92,7 @@ class FetchStage final : public StageOf<Batch> {
     return WithTensor(status, NameOf(reader_, piece.blob->members.front().id));
   }
 
-  // Reads all that is stored, but for whole streams.
+  // Reads the stored bytes of the batch, except whole streams.
   Status Read(Batch& batch) {
     std::uint64_t total = 0;
     for (const Piece& piece : batch.ranges) total += piece.range.at_once();
@@ -140,7 +142,8 @@ class FetchStage final : public StageOf<Batch> {
     }
   }
 
-  // A stream without frames that can be read apart: decoded in order with bounded memory, by this worker alone.
+  // Decodes a stream whose frames cannot be decoded separately: in order, with bounded memory, on
+  // this worker.
   Status StreamWhole(Piece& piece) {
     const StoredComponent& c = piece.blob->stored;
     Status io;
@@ -164,7 +167,7 @@ class FetchStage final : public StageOf<Batch> {
     ZT_RETURN_IF_ERROR(io);
     if (!status.ok()) piece.problem = Fact(status);
     if (hashers.empty()) return OkStatus();
-    // What the decoder did not get to see.
+    // Hash the stored bytes that the decoder has not read.
     Buffer rest = pool_.Take(std::min(kStep, c.length - hashed));
     while (!decoded && hashed < c.length) {
       const auto part = std::min<std::uint64_t>(rest.bytes().size(), c.length - hashed);
@@ -196,7 +199,8 @@ class FetchStage final : public StageOf<Batch> {
   BufferPool& pool_;
 };
 
-// Digests that need the bytes in order: within a blob, while others are hashed beside it.
+// Computes digests that need the bytes in order: pieces of one blob in order, several blobs in
+// parallel.
 class HashStage final : public StageOf<Batch> {
  public:
   StageOrder order() const override { return StageOrder::kInChain; }
@@ -212,14 +216,14 @@ class HashStage final : public StageOf<Batch> {
   }
 };
 
-// What Verify finds, whoever finds it.
+// Collects the problems found.
 class Findings {
  public:
   void Add(ComponentId id, std::string object, std::string role, std::string message) {
     found_.emplace(id, VerifyProblem{std::move(object), std::move(role), std::move(message)});
   }
   void Append(Findings other) { found_.merge(other.found_); }
-  // The objects that something is wrong with.
+  // The objects with problems.
   std::set<std::uint32_t> Objects() const {
     std::set<std::uint32_t> objects;
     for (const auto& [id, problem] : found_) {
@@ -227,7 +231,7 @@ class Findings {
     }
     return objects;
   }
-  // In the order of the manifest; what concerns the file comes first.
+  // All problems in manifest order, those of the file first.
   std::vector<VerifyProblem> Take() {
     std::vector<VerifyProblem> problems;
     for (auto& [id, problem] : found_) problems.push_back(std::move(problem));
@@ -235,10 +239,10 @@ class Findings {
   }
 
  private:
-  std::multimap<ComponentId, VerifyProblem> found_;  // of one component, in the order of finding
+  std::multimap<ComponentId, VerifyProblem> found_;  // problems of one component in the order found
 };
 
-// Puts the pieces together, in order.
+// Combines the results of the pieces, in order.
 class SumStage final : public StageOf<Batch> {
  public:
   SumStage(const Reader& reader, VerifyReport& report, Findings& findings)
@@ -282,7 +286,8 @@ class SumStage final : public StageOf<Batch> {
       findings_.Add(member.id, NameOf(reader_, member.id), stored.role, std::move(message));
     };
     const DigestText expected = DigestOrUnknown(stored.digest);
-    const bool hashed = !blob.decoded || !blob.problem;  // else what it covers is not there
+    // After a decoding error the decoded bytes are incomplete: no digest of them is compared.
+    const bool hashed = !blob.decoded || !blob.problem;
     if (const auto found = hashed ? digests.find(expected.kind) : digests.end();
         found != digests.end()) {
       ++report_.digests;
@@ -345,7 +350,7 @@ class Verifier {
   }
 
  private:
-  // A component and what makes its bytes those of another.
+  // A component, with the fields that two components must share to have the same bytes.
   struct Entry {
     std::uint64_t offset, length;
     Encoding encoding;
@@ -360,12 +365,13 @@ class Verifier {
              parameters == other.parameters;
     }
   };
-  // Components with the same bytes: a range of entries_.
+  // Components with the same bytes, as a range of entries_.
   struct Group {
     std::size_t begin, end;
   };
 
-  // Lists all components, those with the same bytes together, in the order of their first in the manifest.
+  // Collects all components and groups those with the same bytes; groups are in the manifest order
+  // of their first component.
   Status Gather() {
     const auto& objects = reader_.manifest().objects;
     report_.objects = objects.size();
@@ -403,8 +409,8 @@ class Verifier {
     return OkStatus();
   }
 
-  // Finds the sizes the manifest leaves open, by decoding. False where that fails or the sizes do not agree with the
-  // shape, which is a finding.
+  // Finds sizes that the manifest leaves open, by decoding. False, with a finding, if that fails or
+  // the sizes contradict the shape.
   StatusOr<bool> Size(std::uint32_t index) {
     const StoredObject& object = reader_.manifest().objects[index];
     Object declared;
@@ -426,7 +432,7 @@ class Verifier {
     return status.ok();
   }
 
-  // The declaration of an object with every size known; the same one for all its components.
+  // The declaration of an object with every size known, shared by its components.
   std::shared_ptr<const Object> Declared(std::uint32_t index) {
     if (const auto held = sized_.find(index); held != sized_.end()) return held->second;
     if (declared_ == nullptr || declared_index_ != index) {
@@ -444,7 +450,7 @@ class Verifier {
                                 : held->second->components[id.component].bytes;
   }
 
-  // What all members of a group ask of their blob.
+  // Makes the blob of a group, with the checks that its members need.
   std::shared_ptr<Blob> MakeBlob(const Group& group) {
     auto blob = std::make_shared<Blob>();
     const ComponentId first = entries_[group.begin].id;
@@ -473,14 +479,14 @@ class Verifier {
   }
 
   bool MayHaveRule(ComponentId id) const {
-    if (IsMixed(reader_, id.object)) return false;  // of its parts: see CheckMixed
+    if (IsMixed(reader_, id.object)) return false;  // CheckMixed checks its parts
     const ElementType& element = reader_.component(id).element;
     if (element.dtype == DType::kBool) return !Traits(reader_.manifest().version).loose_bools;
     return element.type == "f4_e2m1" ||
            reader_.manifest().objects[id.object].format.starts_with("sparse_");
   }
 
-  // The same bytes cannot decode to two sizes.
+  // Checks that components with the same bytes have the same decoded size.
   bool Agrees(const Blob& blob, ComponentId id) {
     const std::uint64_t size = SizeOf(id);
     if (size == blob.stored.decoded_bytes) return true;
@@ -522,7 +528,7 @@ class Verifier {
       if (frames.status().code() != StatusCode::kDataLoss) {
         return WithTensor(frames.status(), NameOf(reader_, blob->members[0].id));
       }
-      // Digests of the stored bytes are checked all the same.
+      // Digests of the stored bytes are still checked.
       blob->problem = Fact(frames.status());
       blob->rules.clear();
       return SendStored(pipeline, blob);
@@ -539,7 +545,7 @@ class Verifier {
     return Send(pipeline, blob, {.offset = end, .bytes = c.length - end, .last = true});
   }
 
-  // The stored bytes in pieces, not decoded.
+  // Sends the stored bytes in pieces, without decoding.
   Status SendStored(RangePipeline<Batch>& pipeline, const std::shared_ptr<Blob>& blob) {
     Range range;
     do {
@@ -569,13 +575,13 @@ class Verifier {
   std::vector<Group> groups_;
   std::uint64_t total_ = 0;
   std::set<std::uint32_t> missing_;  // shards that cannot be read
-  std::map<std::uint32_t, std::shared_ptr<const Object>>
-      sized_;                               // whose sizes the manifest leaves open
+  // Objects whose sizes the manifest leaves open.
+  std::map<std::uint32_t, std::shared_ptr<const Object>> sized_;
   std::shared_ptr<const Object> declared_;  // of the object declared_index_
   std::uint32_t declared_index_ = 0;
   VerifyReport report_;
-  Findings findings_;  // of the submitting thread
-  Findings in_order_;  // of the pipeline
+  Findings findings_;  // by the submitting thread
+  Findings in_order_;  // by the pipeline
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// zt.reader — verification of a file as a whole: the bytes between its blobs, and the shards it names.
+// zt.reader — verifies a file as a whole: the bytes between its blobs, and its shards.
 module;
 
 #include "core/status_macros.h"
@@ -28,7 +28,7 @@ Status CheckZero(const Reader& reader, std::uint64_t begin, std::uint64_t end,
       });
 }
 
-// From the first byte that is not zero to the last.
+// The number of bytes from the first nonzero byte to the last.
 StatusOr<std::uint64_t> NonzeroBytes(const Reader& reader, std::uint64_t begin, std::uint64_t end) {
   std::uint64_t first = end, last = end;
   ZT_RETURN_IF_ERROR(ReadThrough(
@@ -49,7 +49,8 @@ VerifyProblem ProblemOf(const Status& status, std::string object, std::string co
   return {std::move(object), ComponentOf(status).value_or(std::move(component)), Fact(status)};
 }
 
-// The gaps between header, blobs and manifest are zero. In versions that ask nothing of them, what they hold is counted only.
+// Gaps between header, blobs and manifest must be zero; in versions that do not require it, nonzero
+// bytes are only counted.
 Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong) {
   const Manifest& manifest = reader.manifest();
   const ContainerTraits& traits = Traits(manifest.version);
@@ -75,7 +76,7 @@ Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::st
   return OkStatus();
 }
 
-// A shard's size and footer are checked when it is opened.
+// Size and footer of a shard are checked when it is opened.
 Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong,
                    std::set<std::uint32_t>& missing) {
   const Manifest& manifest = reader.manifest();
