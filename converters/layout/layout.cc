@@ -1,4 +1,4 @@
-// zt.convert.layout — writing a planned file: ranges are read, checked and placed by several threads.
+// zt.convert.layout — writes a planned file: several threads read, check and place ranges.
 module;
 
 #include "core/status_macros.h"
@@ -16,8 +16,8 @@ import zt.source;
 namespace zt {
 namespace {
 
-// Bytes that are served as they lie go in ranges that are read, summed and written while they are in the cache. Other
-// ranges are larger: serving one may cost more than its bytes.
+// Bytes stored unchanged are moved in ranges that fit the cache while they are read, summed and
+// written. Other ranges are larger, because serving one may cost more than its bytes.
 constexpr std::uint64_t kRawRange = std::uint64_t{256} << 10;
 constexpr std::uint64_t kRange = std::uint64_t{4} << 20;
 constexpr std::array<std::byte, 4096> kZeros{};
@@ -32,25 +32,25 @@ void AddZeros(std::uint64_t count, PieceList& pieces) {
   }
 }
 
-// A range of a piece on its way.
+// A range of a piece in flight.
 struct Part {
-  std::uint32_t piece = 0;                // its index in the layout
-  bool first = false, last = false;       // of its piece
+  std::uint32_t piece = 0;                // index in the layout
+  bool first = false, last = false;       // whether it is the first or last range of its piece
   std::uint64_t offset = 0;               // in the component
-  std::uint64_t count = 0;                // of bytes
-  std::uint64_t place = 0;                // in the file, of what precedes it
-  std::span<const std::byte> bytes = {};  // in the batch's buffer, once read
-  std::uint32_t crc = 0;                  // of them, if the layout asks for it
-  std::vector<std::byte> trailer = {};    // what follows them, if they are the last of their piece
+  std::uint64_t count = 0;                // number of bytes
+  std::uint64_t place = 0;                // offset in the file, including what precedes it
+  std::span<const std::byte> bytes = {};  // in the batch's buffer, after reading
+  std::uint32_t crc = 0;                  // of `bytes`, if the layout has a trailer
+  std::vector<std::byte> trailer = {};    // written after `bytes` if `last`
 };
 
 using Batch = BatchOf<Part>;
 
-// Blobs that several pieces are made of (tied weights, aliases) and that do not lie in the source as they are, so that
-// serving one costs more than copying it: each is read once and kept. Thread-safe.
+// Caches blobs that several pieces use (tied weights, aliases) and that the source does not store
+// unchanged, so that serving them costs more than a copy: each is read once. Thread-safe.
 class SharedBlobs {
  public:
-  // Keeps `most_bytes` in all.
+  // Caches at most `most_bytes`.
   SharedBlobs(TensorSource& source, const FileLayout& layout, std::uint64_t most_bytes)
       : source_(source), layout_(layout) {
     std::map<Identity, std::uint32_t> first;  // the first piece of each blob
@@ -72,10 +72,10 @@ class SharedBlobs {
     std::erase_if(blobs_, [](const auto& each) { return each.second == nullptr; });
   }
 
-  // True if the bytes of this piece are kept.
+  // True if the bytes of this piece are cached.
   bool Has(std::uint32_t piece) const { return blobs_.contains(piece); }
 
-  // As source.Read, for a piece that is kept.
+  // As source.Read, for a cached piece.
   Status Read(std::uint32_t piece, std::uint64_t offset, std::span<std::byte> out) {
     Blob& blob = *blobs_.at(piece);
     const zt::internal::MutexLock lock(blob.mutex);
@@ -139,7 +139,7 @@ class ReadStage final : public StageOf<Batch> {
   SharedBlobs shared_;
 };
 
-// Puts the CRCs of a piece's parts together and asks for what follows it.
+// Combines the CRCs of the parts of a piece and gets the bytes that follow it.
 class TrailerStage final : public StageOf<Batch> {
  public:
   explicit TrailerStage(LayoutTrailer& trailer) : trailer_(trailer) {}
@@ -176,7 +176,7 @@ class WriteStage final : public StageOf<Batch> {
     }
     return Write(batch.ranges.front().place, pieces);
   }
-  // What follows the last piece.
+  // Writes the end of the file, after the last piece.
   Status End(std::uint64_t place) {
     std::vector<std::byte> last;
     if (layout_.trailer != nullptr) last = layout_.trailer->End();
@@ -233,13 +233,14 @@ class LayoutWriter {
     const LayoutPiece& piece = layout_.pieces[index];
     const bool ordered = source_.sequential(piece.source);
     const std::optional<Extent> extent = source_.extent(piece.source);
-    // Whole frames if the source is made of them, whole units if they are changed on their way.
+    // Ranges are whole units if the piece is changed, else whole frames if the source has them.
     const std::uint64_t preferred =
         piece.change ? piece.unit : source_.preferred_read(piece.source);
     const std::uint64_t unit = std::max<std::uint64_t>(preferred, 1);
     const std::uint64_t range =
         std::max<std::uint64_t>((extent ? kRawRange : kRange) / unit, 1) * unit;
-    // Raw ranges end at multiples of their size in the file, so that most are written in whole pages.
+    // Ends raw ranges at multiples of their size in the file, so that most are written in whole
+    // pages.
     const std::uint64_t place = at_ + piece.before.size() + piece.zeros;
     const std::uint64_t shift = extent && preferred == 0 ? place - piece.offset : 0;
     const std::uint64_t end = piece.offset + piece.bytes;
@@ -266,12 +267,12 @@ class LayoutWriter {
   TensorSource& source_;
   const FileLayout& layout_;
   BufferPool pool_;
-  std::uint64_t at_ = 0;  // in the file, of what comes next
+  std::uint64_t at_ = 0;  // offset of the next part in the file
   std::shared_ptr<WriteStage> write_;
   RangePipeline<Batch> pipeline_;
 };
 
-// A source that cannot seek gives its components in their order, each once.
+// Checks that a source that cannot seek is read in its order, each component once.
 Status CheckOrder(const TensorSource& source, const FileLayout& layout) {
   if (source.seekable()) return OkStatus();
   std::pair<std::uint64_t, std::uint64_t> last = {0, 0};

@@ -1,4 +1,5 @@
-// zt.convert.layout — a file of another format, planned front to back, and its one-pass writing into a sink.
+// zt.convert.layout — plans a file of another format as a list of pieces, and writes it to a sink
+// in one pass.
 export module zt.convert.layout;
 
 import zt.std;
@@ -8,53 +9,55 @@ import zt.source;
 
 export namespace zt {
 
-// Bytes of one component, and what the file has before them.
+// A range of one component, and the bytes that precede it in the file.
 struct LayoutPiece {
   std::vector<std::byte> before = {};  // written first
-  std::uint64_t zeros = 0;             // then so many zeros
-  ComponentId source = {};             // then these bytes of the component
-  std::uint64_t offset = 0;            // the first of them, in the component
-  std::uint64_t bytes = 0;             // how many
-  // What changes the bytes in place before they are written, or null. It is given whole units.
+  std::uint64_t zeros = 0;             // number of zeros after `before`
+  ComponentId source = {};             // the component
+  std::uint64_t offset = 0;            // of the range in the component
+  std::uint64_t bytes = 0;             // size of the range
+  // Changes the bytes in place before they are written; may be null. Called with whole units.
   std::function<void(std::span<std::byte>)> change = {};
-  std::uint64_t unit = 1;  // bytes; `bytes` is a multiple of it
+  std::uint64_t unit = 1;  // unit size in bytes; `bytes` is a multiple of it
 };
 
-// What depends on the data of the pieces. AfterPiece and End are called in the order of the file, one call at a time.
+// Builds the parts of the file that depend on the data of the pieces. AfterPiece and End are called
+// in file order, one call at a time.
 class LayoutTrailer {
  public:
   virtual ~LayoutTrailer() = default;
-  // How many bytes follow those of piece `index`; known before its data.
+  // The size of what AfterPiece(index) will return; known before the data.
   virtual std::uint64_t BytesAfter(std::size_t index) const = 0;
-  // What follows the bytes of piece `index`, whose CRC-32 (zip's) is `crc`.
+  // The bytes that follow piece `index`; `crc` is the CRC-32 (of zip) of the piece.
   virtual std::vector<std::byte> AfterPiece(std::size_t index, std::uint32_t crc) = 0;
-  // What ends the file.
+  // The last bytes of the file.
   virtual std::vector<std::byte> End() = 0;
 };
 
-// A file of another format: its pieces, one after another, and its end. It is planned from declarations, so what the
-// format cannot express is found before anything is written.
+// A file of another format: its pieces, one after another, and its end. It is planned from the
+// declarations, so anything the format cannot express is found before a byte is written.
 struct FileLayout {
   std::vector<LayoutPiece> pieces;         // in the order of the file
   std::vector<std::byte> end;              // after the last piece
-  std::uint64_t end_zeros = 0;             // then so many zeros
-  std::shared_ptr<LayoutTrailer> trailer;  // or null; CRCs are computed only for it
-  std::uint64_t bytes = 0;                 // of the file
-  std::vector<std::string> warnings;       // what the format does not keep; one line each
+  std::uint64_t end_zeros = 0;             // number of zeros after `end`
+  std::shared_ptr<LayoutTrailer> trailer;  // may be null; CRCs are computed only if it is set
+  std::uint64_t bytes = 0;                 // size of the file
+  std::vector<std::string> warnings;       // losses in this format, one line each
 };
 
-// How WriteLayout works.
+// Options of WriteLayout.
 struct LayoutOptions {
-  unsigned threads = 0;                          // 0 means UsableThreads()
-  std::uint64_t memory_bytes = 0;                // for bytes under way, see MemoryFor
-  const std::atomic<bool>* cancelled = nullptr;  // or set by another thread to stop: kCancelled
-  // Called in order, by one thread at a time, with the bytes of components written so far.
+  unsigned threads = 0;            // 0 means UsableThreads()
+  std::uint64_t memory_bytes = 0;  // limit on data in flight, see MemoryFor
+  // Set by another thread to stop: kCancelled. May be null.
+  const std::atomic<bool>* cancelled = nullptr;
+  // Called with the component bytes written so far, in order, by one thread at a time.
   std::function<void(std::uint64_t bytes)> progress = {};
 };
 
-// Streams the layout into `sink`, reading ahead on several threads; calls neither sink.Finish nor source.Finish.
-// Into a sink that can place bytes they go from several threads at once. Fails with kUnimplemented if the source is not
-// seekable and the layout has another order than it. Errors name file and tensor.
+// Streams the layout into `sink`, and reads ahead on several threads; calls neither sink.Finish nor
+// source.Finish. If the sink can place bytes, several threads write. kUnimplemented if the source
+// is not seekable and the layout has another order. Errors name file and tensor.
 Status WriteLayout(TensorSource& source, const FileLayout& layout, Sink& sink,
                    const LayoutOptions& options = {});
 
