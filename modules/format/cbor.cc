@@ -1,4 +1,5 @@
-// zt.format — CBOR items over libcbor's streaming decoder and encoders; the only file with <cbor.h>.
+// zt.format — CBOR items over libcbor's streaming decoder and encoders; the only file that includes
+// <cbor.h>.
 #include "format/cbor.h"
 
 #include <cbor.h>
@@ -16,7 +17,7 @@
 namespace zt::format_cbor {
 namespace {
 
-// One decoded head, and the two events that are no items of their own.
+// One decoded head, or one of the two events that are not items.
 struct Event {
   Item item;
   bool is_break = false;
@@ -75,10 +76,10 @@ constexpr cbor_callbacks kCallbacks = {
 
 constexpr std::byte kBreak{0xff};
 
-// Bytes of the longest head or number: one and eight.
+// Size of the longest head or number: one byte and eight.
 constexpr std::size_t kMaxHead = 9;
 
-// A head, and the bytes after it.
+// Appends a head and the bytes after it.
 template <typename Encode>
 void Append(Buffer& out, const void* data, std::size_t size, Encode encode) {
   unsigned char head[kMaxHead];
@@ -92,7 +93,7 @@ void Append(Buffer& out, Encode encode) {
   Append(out, nullptr, 0, encode);
 }
 
-// The half with exactly this value, if there is one. NaN is the caller's.
+// Converts `value` to a half if that loses nothing. The caller handles NaN.
 bool ExactHalf(float value, std::uint16_t* half) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
@@ -119,8 +120,8 @@ bool ExactHalf(float value, std::uint16_t* half) {
   return true;
 }
 
-// Bytes of the simple value that `bytes` begin with, of those that are well formed and have no meaning (RFC 8949 §3.3),
-// which libcbor takes for errors. 0: they begin otherwise.
+// Size of the simple value at the begin of `bytes`, if it is a well-formed one without a meaning
+// (RFC 8949 §3.3), which libcbor reports as an error; else 0.
 std::size_t SimpleBytes(std::span<const std::byte> bytes) {
   if (bytes.empty()) return 0;
   if (bytes[0] >= std::byte{0xe0} && bytes[0] < std::byte{0xf4}) return 1;
@@ -193,7 +194,8 @@ Item Reader::JoinChunks(Kind kind) {
       ++position_;
       break;
     }
-    // A chunk is a definite string of the same kind: major type 2 or 3, never the indefinite start 0x5f/0x7f.
+    // A chunk is a definite string of the same kind: major type 2 or 3, never the indefinite
+    // start 0x5f/0x7f.
     const auto major = kind == Kind::kText ? 3u : 2u;
     if (remaining() > 0) {
       const auto head = std::to_integer<unsigned>(bytes_[position_]);

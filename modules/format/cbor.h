@@ -1,4 +1,4 @@
-// zt.format — pull reader and head writer over libcbor; knows bytes and items, nothing of tensors.
+// zt.format — pull reader and head writer over libcbor. Knows CBOR items, not tensors.
 #pragma once
 
 #include <cstddef>
@@ -36,30 +36,32 @@ struct Item {
   bool indefinite = false;  // arrays and maps
   std::uint64_t value = 0;
   double number = 0;
-  std::string_view text = {};  // kText and kBytes: in the input, or valid until the next item
+  // Of kText and kBytes: points into the input, or is valid until the next item.
+  std::string_view text = {};
 };
 
-// What is left of an array or map while its items are read.
+// The items of an array or map that remain to be read.
 struct Container {
   std::uint64_t left = 0;
   bool indefinite = false;
 };
 
-// Reads one item head after another. Never allocates, but for strings in chunks, which are joined.
+// Reads item heads in sequence. Allocates only to join strings that come in chunks.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes, std::size_t position = 0)
       : bytes_(bytes), position_(position) {}
 
   Item Next();
-  // True where another item (or pair) of the container follows; takes the break of an indefinite one.
+  // True if another item (or pair) of the container follows. Consumes the break of an indefinite
+  // one.
   bool More(Container& container);
-  // Passes over one item and all it holds. False, with error() set, where it is malformed or nests
-  // deeper than `depth` containers.
+  // Skips one item and its content. False, with error() set, if it is malformed or nests deeper
+  // than `depth` containers.
   bool Skip(std::size_t depth);
 
   inline std::size_t position() const { return position_; }
-  // Goes to where an item begins, back or forth, and forgets an error.
+  // Moves to the begin of an item, before or after this one, and clears the error.
   inline void Rewind(std::size_t position) {
     position_ = position;
     error_.clear();
@@ -79,22 +81,23 @@ class Reader {
   std::string error_;
 };
 
-// Bytes of the head before a text of so many.
+// Size of the head of a text of `size` bytes.
 std::size_t TextHead(std::size_t size);
 
 inline Container Open(const Item& item) { return {item.value, item.indefinite}; }
 
-// Where items are appended: most of them are a few bytes, and a manifest has millions.
+// Output buffer. Most items are a few bytes, and a manifest has millions.
 using Buffer = zt::internal::RawVector<std::byte>;
 
-// Makes room for `size` bytes behind what a buffer holds.
+// Appends `size` bytes to the buffer and returns them.
 inline std::byte* Extend(Buffer& out, std::size_t size) {
   const std::size_t at = out.size();
   out.resize(at + size);
   return out.data() + at;
 }
 
-// Append heads and items in the shortest form. `Long` are those whose head does not fit one byte.
+// Append heads and items in the shortest form. The `Long` functions are for heads that do not fit
+// one byte.
 void AppendLongUint(Buffer& out, std::uint64_t value);
 void AppendLongText(Buffer& out, std::string_view text);
 void AppendLongArrayHead(Buffer& out, std::uint64_t count);
@@ -111,7 +114,7 @@ inline void AppendText(Buffer& out, std::string_view text) {
   *to = static_cast<std::byte>(0x60 + text.size());
   if (!text.empty()) std::memcpy(to + 1, text.data(), text.size());
 }
-// A member of a map, whose key has less than kLong bytes.
+// Appends a member of a map. The key must be shorter than kLong bytes.
 inline void AppendMember(Buffer& out, std::string_view key, std::uint64_t value) {
   AppendText(out, key);
   AppendUint(out, value);
@@ -139,10 +142,12 @@ void AppendNegative(Buffer& out, std::uint64_t value);  // the number -1 - value
 void AppendBytes(Buffer& out, std::span<const std::byte> bytes);
 void AppendBool(Buffer& out, bool value);
 void AppendNull(Buffer& out);
-// The shortest of half, single and double that holds the value; every NaN becomes the half 0x7e00.
+// Appends the shortest of half, single and double that holds the value; every NaN becomes the half
+// 0x7e00.
 void AppendDouble(Buffer& out, double value);
 
-// The order of map keys in deterministic CBOR: by encoded bytes, which for text is by length, then bytes.
+// The order of map keys in deterministic CBOR: by encoded bytes. For text that is by length, then
+// by bytes.
 inline bool KeyLess(std::string_view a, std::string_view b) {
   return a.size() != b.size() ? a.size() < b.size() : a < b;
 }

@@ -1,4 +1,4 @@
-// zt.format:data — the rules that the indices of a sparse object decide together, checked as they pass.
+// zt.format:data — validates the indices of a sparse object together, as their bytes pass.
 module;
 
 #include "core/little_endian.h"
@@ -18,7 +18,7 @@ namespace {
 
 using internal::LoadLittle;
 
-// The numbers of one component, out of bytes that are cut anywhere.
+// Reads the numbers of one component from ranges that may end inside an element.
 class Numbers {
  public:
   template <class Each>
@@ -38,11 +38,12 @@ class Numbers {
   }
 
  private:
-  std::array<std::byte, 8> part_{};  // of an element whose end is still to come
+  std::array<std::byte, 8> part_{};  // the first bytes of an incomplete element
   std::size_t held_ = 0;
 };
 
-// A queue of numbers, each kept as its difference to the one before: a byte or two where they ascend by little.
+// A queue of numbers. Stores each as its difference to the previous one: a byte or two if they
+// ascend by small steps.
 class Queue {
  public:
   void Push(std::uint64_t number) {
@@ -61,11 +62,12 @@ class Queue {
 
  private:
   std::deque<std::byte> bytes_;
-  std::uint64_t pushed_ = 0, popped_ = 0;  // the last that was
+  std::uint64_t pushed_ = 0, popped_ = 0;  // the last number
 };
 
-// Rows whose columns ascend: where an index is not above the one before it, a row must begin. Both are remembered, and
-// compared in the end: the numbers of such indices, and the row pointers that differ from the one before.
+// Checks that columns ascend in each row: where an index is not above the previous one, a row must
+// begin. Keeps the positions of such indices, and the row pointers that differ from the previous
+// pointer, and compares them at the end.
 class Rows {
  public:
   void AddIndex(std::uint64_t index) {
@@ -78,7 +80,7 @@ class Rows {
     pointer_ = pointer;
   }
   std::uint64_t bytes() const { return descents_.bytes() + pointers_.bytes(); }
-  // The number of the first index that is not above the one before it in its row.
+  // The position of the first index that is not above the previous one in its row.
   std::optional<std::uint64_t> FindBad() {
     std::uint64_t begin = 0;  // of a row
     while (!descents_.empty()) {
@@ -94,12 +96,13 @@ class Rows {
   Queue descents_, pointers_;
 };
 
-// The cells that coordinates name: those of all elements in dimension 0 come first, then those in dimension 1. Each element's
-// place in C order is kept, eight bytes; of more elements than that allows, runs of equal places in all dimensions but the
-// last, which suffice while places ascend, the usual order.
+// Finds a cell that two elements name. Coordinates come one dimension after the other: dimension 0
+// of all elements, then dimension 1. Keeps each element's position in C order, eight bytes. If that
+// exceeds the memory limit, keeps runs of elements with equal positions in all dimensions but the
+// last, which suffices while positions ascend, the usual order.
 class Cells {
  public:
-  // `shape` has no product beyond 64 bits.
+  // The product of `shape` must fit 64 bits.
   Cells(const Shape& shape, std::uint64_t elements, std::uint64_t most_bytes)
       : shape_(shape), elements_(elements), most_bytes_(most_bytes) {
     keeps_all_ = elements <= most_bytes / sizeof(std::uint64_t);
@@ -118,7 +121,7 @@ class Cells {
     if (++next_ == elements_) EndDimension();
   }
   std::uint64_t elements() const { return elements_; }
-  // Whether the elements are too many, and not in C order.
+  // True if there are more elements than fit the memory limit, and they are not in C order.
   bool unknown() const { return unknown_; }
   // The coordinates of a cell that two elements name.
   std::optional<Shape> FindTwice() {
@@ -128,7 +131,7 @@ class Cells {
     if (!twice_) return std::nullopt;
     Shape coordinates = shape_;
     for (std::size_t d = shape_.size(); d-- > 0;) {
-      // Nobody has asked yet whether the coordinates lie within a dimension of 0.
+      // A dimension may be 0 here: coordinates are compared with the shape later.
       const std::uint64_t size = std::max<std::uint64_t>(shape_[d], 1);
       coordinates[d] = *twice_ % size;
       *twice_ /= size;
@@ -137,13 +140,13 @@ class Cells {
   }
 
  private:
-  // A place and how many elements have it.
+  // Positions, and the number of consecutive elements at each.
   struct Runs {
     Queue places, counts;
     std::uint64_t bytes() const { return places.bytes() + counts.bytes(); }
   };
 
-  // The place of the next element in the dimensions before this one.
+  // The next element's position in the dimensions before this one.
   std::uint64_t Before() {
     if (dimension_ == 0) return 0;
     if (left_ == 0) {
@@ -186,9 +189,9 @@ class Cells {
   bool keeps_all_ = false, unknown_ = false;
   std::size_t dimension_ = 0, next_ = 0;
   std::vector<std::uint64_t> places_;
-  Runs runs_, made_;                     // of the dimensions before this one, and with it
-  std::uint64_t before_ = 0, left_ = 0;  // of the run that was taken last
-  std::uint64_t place_ = 0, run_ = 0;    // of the run under way
+  Runs runs_, made_;                     // of the previous dimensions; with this one
+  std::uint64_t before_ = 0, left_ = 0;  // of the run last taken
+  std::uint64_t place_ = 0, run_ = 0;    // of the current run
   std::optional<std::uint64_t> twice_;
 };
 
@@ -196,9 +199,9 @@ class Cells {
 
 struct CellFacts::State {
   std::uint64_t most_bytes = 0;
-  bool unique = false;  // the version asks for it
+  bool unique = false;  // the version requires it
   bool csr = false;
-  // Each component's width, and what it holds. Components of no interest have width 0.
+  // Each component's width and kind. Components that are not indices have width 0.
   struct Index {
     std::size_t width = 0;
     bool pointers = false;
@@ -207,18 +210,20 @@ struct CellFacts::State {
   std::vector<Index> indices;
   Rows rows;                    // of sparse_csr
   std::optional<Cells> cells;   // of sparse_coo, once the number of elements is known
-  std::vector<std::byte> held;  // the coordinates until then
+  std::vector<std::byte> held;  // coordinates, until the number of elements is known
   bool too_many = false, done = false;
-  std::uint64_t unknown = 0;         // so many elements could not be told apart
-  std::optional<std::uint64_t> bad;  // an index that is not above the one before it
-  std::optional<Shape> twice;        // a cell that is named twice
+  std::uint64_t unknown = 0;  // the number of elements that could not be compared
+  // Position of an index that is not above the previous one in its row.
+  std::optional<std::uint64_t> bad;
+  // A cell that two elements name.
+  std::optional<Shape> twice;
 
   Status TooMuch(const std::string& what) const {
     return Unsupported(what + " takes more than " + std::to_string(most_bytes) +
                        " bytes of memory; allow more");
   }
 
-  // The coordinates of a component whose size is known only now.
+  // Validates and feeds the held coordinates, now that their size is known.
   Status Release(const Object& object, std::size_t component) {
     const std::vector<std::byte> bytes = std::exchange(held, {});
     const auto rule = RuleOf(object, component, bytes.size());

@@ -1,4 +1,4 @@
-// zt.format:data — bodies.
+// zt.format:data — implementation.
 module zt.format;
 
 import zt.std;
@@ -8,7 +8,8 @@ import zt.core;
 namespace zt {
 namespace {
 
-// A signed index that is negative reads as larger than any that is not, so that one comparison refuses both.
+// Sign-extends signed indices: a negative one then reads as larger than any valid index, so that
+// one comparison refuses both.
 template <typename Unsigned>
 std::uint64_t LoadIndex(const std::byte* from, bool is_signed) {
   Unsigned value;
@@ -42,13 +43,13 @@ void ForIndices(std::span<const std::byte> bytes, std::uint64_t position, DType 
   }
 }
 
-// Whether a component of f4_e2m1 with this role holds elements whose number the object tells.
+// True if the object determines the number of elements in a component of f4_e2m1 with this role.
 bool HasPackedCount(const Object& object, std::string_view role) {
   if (object.format == "dense" || object.format == "zt.mx/1") return role == "data";
   return IsSparse(object.format) && role == "values";
 }
 
-// Whether the number of those elements is odd: a dense tensor's follows from its logical shape, if it has one.
+// True if the number of those elements is odd. A dense tensor has one only with a logical shape.
 bool HasOddCount(const Object& object) {
   if (object.format == "dense") {
     const auto shape = format::internal::LogicalShape(object);
@@ -56,7 +57,7 @@ bool HasOddCount(const Object& object) {
   }
   if (object.format == "zt.mx/1") return ElementCount(object.shape).value_or(0) % 2 == 1;
   const std::uint64_t count = format::internal::CountElements(object).value_or(0);
-  // Without packing, as 1.x may have them, each element has a byte.
+  // 1.x may store values unpacked, one byte for each element.
   return count % 2 == 1 && std::ranges::any_of(object.components, [&](const Component& each) {
            return each.role == "values" && each.bytes == count / 2 + 1;
          });
@@ -107,7 +108,7 @@ DataFacts::DataFacts(const DataRule& rule, std::uint64_t offset)
 
 void DataFacts::Add(std::span<const std::byte> bytes) {
   const std::size_t cut = end_ % width_;
-  if (cut != 0) {  // the rest of an element that began before
+  if (cut != 0) {  // the rest of an incomplete element
     const std::size_t rest = std::min(width_ - cut, bytes.size());
     Edge(bytes.first(rest));
     bytes = bytes.subspan(rest);
@@ -118,7 +119,7 @@ void DataFacts::Add(std::span<const std::byte> bytes) {
   if (whole < bytes.size()) Edge(bytes.subspan(whole));
 }
 
-// Bytes that reach no further than the next boundary between elements.
+// Adds bytes that end at the next element boundary or before.
 void DataFacts::Edge(std::span<const std::byte> bytes) {
   const bool headless = end_ / width_ == begin_ / width_ && begin_ % width_ != 0;
   auto& held = headless ? head_ : tail_;

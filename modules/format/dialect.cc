@@ -1,4 +1,4 @@
-// zt.format:dialect — what a version does unless it says otherwise, and what several share.
+// zt.format:dialect — the default behaviour of versions, and functions that several share.
 module;
 
 #include "core/little_endian.h"

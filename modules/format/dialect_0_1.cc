@@ -19,13 +19,13 @@ namespace cbor = format_cbor;
 
 namespace {
 
-// Containers that hold an entry's own fields: array, entry.
+// Nesting depth of an entry's fields: array, entry.
 constexpr std::size_t kEntryDepth = 2;
-// No entry is shorter: a head that claims more of them is not believed.
+// The least size of an entry, which limits the count that a head can claim.
 constexpr std::size_t kLeastEntryBytes = 48;
 
 constexpr std::string_view kMagic = "ZTEN0001";
-// Never change this: files in the world depend on it.
+// Never change this: existing files depend on it.
 constexpr ContainerTraits kTraits = {.version = SpecVersion::k0_1,
                                      .text = "0.1.0",
                                      .header_magic = kMagic,
@@ -37,7 +37,7 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k0_1,
                                      .loose_bools = true,
                                      .free_padding = true};
 
-// The fields of an entry that the version knows. The first ones, up to the encoding, must be there.
+// The known fields of an entry. Those up to the encoding are required.
 enum EntryField : std::size_t {
   kName,
   kOffset,
@@ -52,7 +52,7 @@ enum EntryField : std::size_t {
 constexpr std::string_view kEntryFields[] = {"name",   "offset",          "size",
                                              "dtype",  "shape",           "encoding",
                                              "layout", "data_endianness", "checksum"};
-// A custom field cannot have such a name.
+// True if a custom field cannot have this name.
 bool IsReserved(std::string_view key) {
   return std::find(std::begin(kEntryFields), std::end(kEntryFields), key) != std::end(kEntryFields);
 }
@@ -131,7 +131,8 @@ Status Decoder01::DecodeEntry(StoredObject& object) {
   return OkStatus();
 }
 
-// Parsers must ignore custom fields that they do not understand (0.1 §4): also those that an attribute cannot hold.
+// Parsers must ignore custom fields that they do not understand (0.1 §4), including those that an
+// attribute cannot hold.
 Status Decoder01::DecodeCustom(std::string name, StoredObject& object) {
   const std::size_t at = reader_.position();
   auto value = ReadAttribute(name, kEntryDepth);
@@ -145,7 +146,7 @@ Status Decoder01::DecodeCustom(std::string name, StoredObject& object) {
   return OkStatus();
 }
 
-// One of kEntryFields.
+// Reads the value of one of kEntryFields.
 Status Decoder01::DecodeField(std::size_t field, StoredObject& object, StoredComponent& component) {
   switch (field) {
     case kName:
@@ -177,7 +178,8 @@ Status Decoder01::DecodeField(std::size_t field, StoredObject& object, StoredCom
   }
 }
 
-// What an entry asks beyond the spelling of dtypes: one component, and attributes that are custom fields.
+// Checks an entry's requirements other than the names of dtypes: one component, and attributes that
+// are custom fields.
 Status CheckEntry(std::string_view format, std::size_t components, std::string_view role,
                   const Value::Map& attributes) {
   const bool sparse = format == "sparse" || format == "sparsecoo" || format == "sparsecsr";
@@ -263,7 +265,7 @@ Status DialectOf01::AppendEntry(const StoredObject& object, std::span<const Stor
   if (!component.digest.empty()) ZT_RETURN_IF_ERROR(CheckDigestText(component.digest));
 
   std::vector<std::string> keys;
-  std::vector<Bytes> fields;  // of each key, encoded
+  std::vector<Bytes> fields;  // encoded, in the order of `keys`
   const auto add = [&](std::string_view key, const Value& value) -> Status {
     Bytes bytes;
     ZT_RETURN_IF_ERROR(AppendValue(value, kMaxNesting - kEntryDepth, &bytes));

@@ -20,11 +20,11 @@ namespace cbor = format_cbor;
 
 namespace {
 
-// No object is shorter: a head that claims more of them is not believed.
+// The least size of an object, which limits the count that a head can claim.
 constexpr std::size_t kLeastObjectBytes = 48;
 
 constexpr std::string_view kMagic = "ZTEN1000";
-// Never change these: files in the world depend on them.
+// Never change these: existing files depend on them.
 constexpr ContainerTraits kTraits[] = {
     {.version = SpecVersion::k1_0,
      .text = "1.0",
@@ -50,7 +50,7 @@ constexpr ContainerTraits kTraits[] = {
      .files = true},
 };
 
-// What 1.1 says in `dtype` and 1.2 in `type`.
+// The types that 1.1 writes in `dtype` and 1.2 in `type`.
 struct Dtype11 {
   std::string_view text;
   std::string_view type;
@@ -62,7 +62,7 @@ constexpr Dtype11 kDtypes11[] = {{"f8_e4m3", "f8_e4m3fn"},
 
 class Decoder1x : private FieldReader {
  public:
-  // `family` is k1_0 where the file has no magic at its end.
+  // `family` is k1_0 if the file has no magic at its end.
   Decoder1x(std::span<const std::byte> bytes, SpecVersion family)
       : FieldReader(bytes, kMaxAttributeValues), family_(family) {}
 
@@ -107,7 +107,7 @@ Status Decoder1x::SetVersion(std::string_view text) {
   }
   if (major_number < 1) return InvalidData("version " + Quote(text) + " has no such container");
   manifest_.version_text = text;
-  // A later minor version adds optional fields only: it reads as the latest we know.
+  // A later minor version adds only optional fields: it is read as the latest known one.
   manifest_.version = minor_number == 0   ? SpecVersion::k1_0
                       : minor_number == 1 ? SpecVersion::k1_1
                                           : SpecVersion::k1_2;
@@ -123,11 +123,11 @@ Status Decoder1x::DecodeRoot() {
   cbor::Container root;
   ZT_RETURN_IF_ERROR(OpenMap("manifest", &root));
   Fields fields(kNames);
-  // The order of the fields is free, but how dtypes are spelled is the version's. Where the objects
-  // come first, as in deterministic CBOR, they are read as the latest version's, and once more if
-  // that was wrong.
+  // The fields may come in any order, but the spelling of dtypes depends on the version. Objects
+  // that come first, as in deterministic CBOR, are read as the latest version's, and again if the
+  // version turns out to be another.
   std::optional<std::size_t> objects_at, tensors_at;
-  std::size_t spent = 0;  // of the budget, for objects that were read
+  std::size_t spent = 0;  // the part of the budget that objects took
   while (reader_.More(root)) {
     std::size_t field;
     ZT_RETURN_IF_ERROR(ReadField(fields, 1, &field));
@@ -187,7 +187,7 @@ Status Decoder1x::DecodeObject(StoredObject& object) {
   constexpr std::string_view kNames[] = {"shape", "format", "components", "attributes", "dtype"};
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("object", &map));
-  // 1.0 says the dtype here, once for all components.
+  // 1.0 has one dtype here for all components.
   Fields fields(std::span(kNames).first(IsFirst() ? 5 : 4));
   ElementType element;
   while (reader_.More(map)) {
@@ -299,7 +299,7 @@ Status Decoder1x::DecodeComponent(StoredComponent& component) {
   }
   ZT_RETURN_IF_ERROR(fields.Check(kLength + 1));
   if (!IsFirst() && !fields.Has(kDtype)) return InvalidData("field 'dtype' is missing");
-  // A logical type that only repeats the dtype says nothing.
+  // A logical type equal to the dtype adds nothing.
   if (!type.empty() && type != Name(component.element.dtype)) {
     if (!component.element.type.empty() && component.element.type != type) {
       return InvalidData("type " + Quote(type) + " contradicts the dtype");
@@ -361,7 +361,7 @@ class DialectOf1x final : public Dialect {
 
  private:
   bool latest() const { return traits().version == SpecVersion::k1_2; }
-  // The `dtype` of an element. 1.2 says `type` in a field of its own.
+  // The `dtype` of an element. In 1.2 a separate field has the `type`.
   std::optional<std::string_view> Spell(const ElementType& element) const;
   Status CheckComponent(std::string_view format, std::string_view role,
                         const ElementType& element) const;
@@ -421,8 +421,8 @@ Status DialectOf1x::CheckComponent(std::string_view format, std::string_view rol
 
 Status DialectOf1x::CheckObject(const Object& object, Encoding encoding, std::string_view) const {
   ZT_RETURN_IF_ERROR(CheckEncoding(encoding));
-  if (latest() &&
-      object.format == kPlanesName) {  // which stands there for dense tensors in byte planes
+  // 1.2 uses this format for dense tensors in byte planes.
+  if (latest() && object.format == kPlanesName) {
     return InvalidArgument(Named() + " keeps the format " + Quote(object.format) + " for itself");
   }
   if (encoding == Encoding::kPlanes) {

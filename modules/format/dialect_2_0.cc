@@ -1,4 +1,5 @@
-// zt.format:dialect — version 2.0: a manifest that is a blob, guarded by the footer; digests over decoded bytes.
+// zt.format:dialect — version 2.0: the manifest is a blob whose hash is in the footer; digests
+// cover decoded bytes.
 module;
 
 #include "core/little_endian.h"
@@ -21,7 +22,7 @@ namespace cbor = format_cbor;
 namespace {
 
 constexpr std::string_view kMagic = "\x89ZT2\r\n\x1a\n";
-// Never change this: files in the world depend on it.
+// Never change this: existing files depend on it.
 constexpr ContainerTraits kTraits = {.version = SpecVersion::k2_0,
                                      .text = "2.0",
                                      .header_magic = kMagic,
@@ -43,13 +44,13 @@ constexpr ContainerTraits kTraits = {.version = SpecVersion::k2_0,
 constexpr std::uint64_t kFooterVersion = 2;
 constexpr std::size_t kFooterBytes = 40;  // 2.0 §2.3
 
-// The name an encoding has in a part; empty where the version has none for it.
+// The name of an encoding in a part; empty if the version has none.
 std::string_view NameOf(Encoding encoding) {
   if (encoding == Encoding::kZstd) return kSeekableV2;
   return encoding == Encoding::kPlanes ? kPlanesName : std::string_view();
 }
 
-// Whether a value that lies within `levels` containers nests no deeper than it may.
+// Fails if a value inside `levels` containers nests too deep.
 Status CheckValue(const Value& value, std::size_t levels) {
   const Value::Array* const array = value.AsArray();
   const Value::Map* const map = value.AsMap();
@@ -115,7 +116,7 @@ class DialectOf20 final : public Dialect {
   std::vector<std::byte> Footer(std::uint64_t offset, ManifestParts manifest) const override;
 
  private:
-  // An object as the version says it, if it can.
+  // Converts an object to 2.0; fails if that cannot hold it.
   StatusOr<Object> Say(Object object) const;
 };
 
@@ -228,7 +229,8 @@ Status AppendPart(const ElementType& element, const StoredComponent& stored,
                            std::to_string(stored.decoded_bytes));
   }
   if (!stored.digest.empty()) ZT_RETURN_IF_ERROR(OfCaller(CheckDigestV2(stored.digest)));
-  Value::Map planes;  // a field of ours, which other readers pass over
+  // A field of ours, which other readers ignore.
+  Value::Map planes;
   if (stored.encoding == Encoding::kPlanes) planes = PlanesToV2(stored.parameters, element);
   // Sorted: blob, type, dtype, shard, digest, planes, encoding, decoded_length.
   cbor::AppendMapHead(*out, 2 + !element.type.empty() + (stored.shard != 0) +

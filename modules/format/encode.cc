@@ -1,4 +1,5 @@
-// zt.format — the model into a manifest's CBOR, entry by entry; what an entry is, each dialect says.
+// zt.format — encodes the model as a manifest's CBOR, entry by entry; each dialect encodes its
+// entries.
 module;
 
 #include "core/status_macros.h"
@@ -23,11 +24,13 @@ Status CheckWritable(const Dialect& dialect) {
   return InvalidArgument(dialect.Named() + " can be read, not written");
 }
 
-// The least bytes of a block: a manifest that grows is never copied. Every entry begins within so many of its block.
+// A new block begins when one reaches this size, so that a growing manifest is not copied. Every
+// entry begins within this many bytes of its block.
 constexpr std::size_t kBlockBytes = 256 << 10;
-// Few entries have more.
+// Few entries are larger.
 constexpr std::size_t kMostEntryBytes = 384;
-static_assert(kMaxManifestBytes + 2 * kBlockBytes < std::uint64_t{1} << 32);  // an entry's place
+// Entry::place fits 32 bits.
+static_assert(kMaxManifestBytes + 2 * kBlockBytes < std::uint64_t{1} << 32);
 
 Status TooLarge(std::uint64_t bytes) {
   return InvalidArgument("the manifest has " + std::to_string(bytes) +
@@ -94,11 +97,11 @@ Status ManifestEncoder::Add(const EncodedEntry& entry, std::span<const std::byte
   if (values > 0) {
     values_of_.insert_or_assign(entries_.size(), values);
   } else if (!values_of_.empty()) {
-    values_of_.erase(entries_.size());  // of one for which there was no memory
+    values_of_.erase(entries_.size());  // left by an Add that ran out of memory
   }
   std::vector<std::byte>& block = RoomyBlock();
   const std::size_t begin = block.size();
-  // An entry ends where the next begins: one that is not added, where memory runs out, leaves no bytes.
+  // An entry ends where the next begins, so an Add that runs out of memory must leave no bytes.
   block.reserve(begin + bytes.size());
   Entry kept = {static_cast<std::uint32_t>((blocks_.size() - 1) * kBlockBytes + begin), kFar, kFar};
   if (entry.name < kFar && entry.name_bytes < kFar) {
@@ -153,14 +156,14 @@ ManifestEncoder::NamePlace ManifestEncoder::PlaceOfName(std::size_t entry) const
   return {kept.name, kept.name_bytes};
 }
 
-// The order of the lines: where the version sorts them, that of deterministic map keys, by length and then by bytes. Empty
-// where it is the one in which they were added. Fails where a name occurs twice.
+// The order of the lines: that of deterministic map keys (by length, then by bytes) if the version
+// sorts them. Empty if it is the order in which they were added. Fails on a duplicate name.
 StatusOr<std::vector<std::uint32_t>> ManifestEncoder::Order() const {
   const std::size_t lines = entries_.size() + aliases_.size();
   const auto twice = [](std::string_view name) {
     return InvalidArgument(Quote(name) + " occurs twice");
   };
-  // Mostly they are in order already: sources list them so.
+  // Most sources list names in this order already.
   std::size_t sorted = 1;
   std::string_view before = lines > 0 ? NameOf(0) : std::string_view();
   for (; sorted < lines; ++sorted) {
@@ -189,7 +192,7 @@ StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) 
   EncodedManifest out;
   const auto append = [&out](std::span<const std::byte> part) {
     out.bytes += part.size();
-    // Entries in the order in which they were added lie one after another.
+    // Entries in the order in which they were added are adjacent in memory.
     if (!out.parts.empty() && out.parts.back().data() + out.parts.back().size() == part.data()) {
       out.parts.back() = {out.parts.back().data(), out.parts.back().size() + part.size()};
     } else if (!part.empty()) {
@@ -212,7 +215,7 @@ StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) 
     const std::span<const std::byte> bytes = BytesOf(entry);
     if (line == entry) {
       append(bytes);
-    } else {  // the same around another name
+    } else {  // the object's entry with another name
       const auto [name, name_bytes] = PlaceOfName(entry);
       append(bytes.first(name - cbor::TextHead(name_bytes)));
       Bytes text;

@@ -1,4 +1,4 @@
-// zt.format:fields — bodies.
+// zt.format:fields — implementation.
 module;
 
 #include "core/name_table.h"

@@ -1,4 +1,4 @@
-// zt.format:data — what the decoded bytes of a component have to satisfy, found piece by piece.
+// zt.format:data — validates the decoded bytes of components, range by range.
 export module zt.format:data;
 
 import zt.std;
@@ -7,42 +7,47 @@ import zt.core;
 
 export namespace zt {
 
-// What has to be looked at in a component's bytes (1.2 §2, §3): the same for all components with equal rules.
+// What a component's bytes must satisfy (1.2 §2, §3). Components with equal rules can share their
+// facts.
 struct DataRule {
   enum class Kind : std::uint8_t {
     kBool,      // bytes are 0 or 1
-    kIndices,   // below the dimension they count
-    kNibble,    // of an odd number of 4-bit elements, the high half of the last byte is 0
-    kPointers,  // begin at 0, never fall, end at the number of indices
+    kIndices,   // each below the size of its dimension
+    kNibble,    // the high half of the last byte is 0 if the number of 4-bit elements is odd
+    kPointers,  // begin at 0, never decrease, end at the number of indices
   };
   Kind kind = Kind::kBool;
   DType dtype = DType::kBool;
-  std::uint32_t dimensions = 1;  // kIndices: so many runs of as many indices each
-  std::uint64_t each = 0;  // kIndices: elements of a run; kNibble: where the last byte is, if known
+  // kIndices: the number of runs, one for each dimension.
+  std::uint32_t dimensions = 1;
+  // kIndices: elements in a run. kNibble: position of the last byte, or kUnknownSize.
+  std::uint64_t each = 0;
   auto operator<=>(const DataRule&) const = default;
 };
 
-// The rule of component number `component` of `bytes` decoded bytes; nullopt where any bytes will do. With kUnknownSize it
-// is the rule whatever the size and the attributes come to; nullopt for coordinates, which CellFacts then holds.
+// The rule for component number `component` with `bytes` decoded bytes; nullopt if all bytes are
+// valid. For kUnknownSize the rule does not depend on the size and the attributes; it is nullopt
+// for coordinates, which CellFacts holds until their size is known.
 std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std::uint64_t bytes);
 
-// What the bytes of one component show. Ranges may be looked at by several threads, each with DataFacts of its own,
-// and are then merged in order. Elements may be cut anywhere.
+// The facts about one component's bytes. Several threads may scan ranges, each with its own
+// DataFacts; these are merged in order. A range may begin and end inside an element.
 class DataFacts {
  public:
-  // Of no bytes. What follows begins at `offset` of the component.
+  // No bytes yet. The first to be added begins at `offset` of the component.
   explicit DataFacts(const DataRule& rule, std::uint64_t offset = 0);
 
-  // Looks at the bytes that follow.
+  // Scans the next bytes.
   void Add(std::span<const std::byte> bytes);
-  // Takes over what `next` found in the bytes that follow. `next` was made with the offset at which these end.
+  // Merges the facts of the next range: `next` was constructed with end() of this one as its
+  // offset.
   void Merge(const DataFacts& next);
   inline const DataRule& rule() const { return rule_; }
-  // Where the bytes end that were looked at.
+  // The end of the scanned bytes.
   inline std::uint64_t end() const { return end_; }
 
-  // kDataLoss where what was found breaks the rule, for a component of `object`. `indices` is how many indices the
-  // object's row pointers must end at, once all of them were looked at, else nullopt.
+  // kDataLoss if the bytes of this component of `object` break the rule. `indices` is the number at
+  // which the row pointers must end if all of them were scanned, else nullopt.
   Status Check(const Object& object, std::optional<std::uint64_t> indices) const;
 
  private:
@@ -59,38 +64,42 @@ class DataFacts {
   DataRule rule_;
   std::size_t width_;
   std::uint64_t begin_, end_;
-  // The bytes before the first boundary between elements (where begin_ is none) and those after the last.
+  // Partial elements: the bytes before the first element boundary if begin_ is not one, and the
+  // bytes after the last boundary.
   std::array<std::byte, 8> head_{}, tail_{};
   std::size_t head_bytes_ = 0, tail_bytes_ = 0;
 
-  std::optional<Found>
-      bad_;  // kBool: the first that is neither 0 nor 1; kNibble: the last byte; kPointers: the first that falls
-  std::vector<std::optional<Found>>
-      largest_;                 // kIndices: of each dimension, the first of the largest
+  // kBool: the first byte above 1. kNibble: the last byte. kPointers: the first that decreases.
+  std::optional<Found> bad_;
+  // kIndices: for each dimension, the first occurrence of the largest index.
+  std::vector<std::optional<Found>> largest_;
   std::optional<Found> first_;  // kPointers
   std::uint64_t last_ = 0;      // kPointers
 };
 
-// The number of indices that the row pointers of a sparse_csr object end at, from the size of its indices; nullopt for
-// other formats and where that size is unknown.
+// The number of indices in a sparse_csr object, from their size; the row pointers must end at it.
+// nullopt for other formats and if the size is unknown.
 std::optional<std::uint64_t> CountIndices(const Object& object);
 
-// What the indices of a sparse object decide together (2.0 §5.2): the columns of each row of a sparse_csr object ascend, no two
-// elements of a sparse_coo object name the same cell. The bytes of each component pass once, in order; the memory is limited.
+// Validates the indices of a sparse object together (2.0 §5.2): columns ascend in each row of a
+// sparse_csr object, and no two elements of a sparse_coo object name the same cell. Reads the bytes
+// of each component once, in order, in limited memory.
 class CellFacts {
  public:
-  // Null where `version` asks no such thing, unless the object's coordinates come in unknown number: those are held until
-  // their number is known, and their range is checked as well. What is kept takes `memory_bytes` at most.
+  // Null if `version` has no such rule, unless the number of coordinates is unknown: those are held
+  // until it is known, and their range is validated too. Uses at most `memory_bytes`.
   static std::shared_ptr<CellFacts> Make(const Object& object, SpecVersion version,
                                          std::uint64_t memory_bytes);
   ~CellFacts();
   CellFacts(const CellFacts&) = delete;
   CellFacts& operator=(const CellFacts&) = delete;
 
-  // The bytes of component number `component` that follow, cut anywhere; those of others than indices are ignored.
+  // Adds the next bytes of component number `component`; they may end inside an element. Bytes of
+  // components that are not indices are ignored.
   void Add(std::size_t component, std::span<const std::byte> bytes);
-  // The verdict, after the last bytes, on an object with these indices, of the same format and rank, whose components keep
-  // their own rules. kDataLoss where a rule is broken, kUnimplemented where the memory does not suffice to tell.
+  // The result after the last bytes, for an object of the same format and rank with these indices,
+  // whose components satisfy their own rules. kDataLoss if a rule is broken, kUnimplemented if the
+  // memory limit is too small to decide.
   Status Check(const Object& object);
 
  private:

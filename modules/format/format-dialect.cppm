@@ -1,4 +1,5 @@
-// zt.format:dialect — a version of the container: how its manifest is found, decoded and encoded. Internal to the module.
+// zt.format:dialect — a version of the container: finds, decodes and encodes its manifest. Internal
+// to the module.
 module;
 
 #include "format/cbor.h"
@@ -15,8 +16,9 @@ namespace zt::format::internal {
 
 using Bytes = format_cbor::Buffer;
 
-// One object for each version; all that differs between versions is in its traits or in a virtual. A new version is a
-// file with a class derived from this one, a value of SpecVersion, and a line in versions.cc. Thread-safe.
+// One object for each version. All differences between versions are in the traits or in a virtual
+// function. To add a version, add a file with a derived class, a value of SpecVersion and a line in
+// versions.cc. Thread-safe.
 class Dialect {
  public:
   explicit Dialect(const ContainerTraits& traits) : traits_(traits) {}
@@ -30,50 +32,53 @@ class Dialect {
 
   // ---- reading ----
 
-  // Finds the manifest of a file that begins with header_magic, from its last bytes: kTailBytes, or all there are.
+  // Finds the manifest of a file that begins with header_magic. `tail` is the last kTailBytes of
+  // the file, or all of a smaller file.
   virtual StatusOr<Trailer> Locate(std::span<const std::byte> tail,
                                    std::uint64_t file_bytes) const = 0;
-  // As DecodeManifest.
+  // See DecodeManifest.
   virtual StatusOr<Manifest> Decode(std::span<const std::byte> bytes) const = 0;
-  // Checks of a layout what the version asks beyond 1.2's common rules: of a component's element type, and of an
-  // object whose components are valid. The messages name neither. kDataLoss.
+  // The version's checks beyond the common rules of 1.2: of a component's element type, and of an
+  // object with valid components. The messages name neither. kDataLoss.
   virtual Status CheckStored(const StoredObject& object, const StoredComponent& component) const;
   virtual Status CheckComplete(const Object& object) const;
-  // As zt::CheckStored. `declared` is for reuse of its memory.
+  // See zt::CheckStored. `declared` is scratch space that is reused.
   Status CheckAlone(const StoredObject& object, Object* declared) const;
-  // That so many bytes can lie there, in a file whose blobs reach to `data_end`. kDataLoss.
+  // Fails unless the blob is aligned and ends at `data_end` or before. kDataLoss.
   Status CheckPlace(std::uint64_t offset, std::uint64_t length, std::uint64_t data_end) const;
-  // As CheckLayout.
+  // See CheckLayout.
   Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) const;
-  // `status` with the section of the specification behind its message, in a version whose messages name it.
+  // Adds the section of the specification to the message, in a version whose messages name it.
   virtual Status Cite(const Status& status, std::string_view) const { return status; }
 
-  // A component's `dtype`, or nullopt where it is none of the version's.
+  // Parses a component's `dtype`; nullopt if the version does not have it.
   virtual std::optional<ElementType> ParseElement(std::string_view dtype) const;
 
   // ---- writing ----
 
-  // As zt::CheckEncoding.
+  // See zt::CheckEncoding.
   virtual Status CheckEncoding(Encoding encoding) const;
-  // As zt::CheckDigest.
+  // See zt::CheckDigest.
   virtual Status CheckDigest(DigestKind) const { return OkStatus(); }
-  // As CheckExpressible, of what is valid in itself.
+  // See CheckExpressible. The object itself is valid.
   virtual Status CheckObject(const Object& object, Encoding encoding,
                              std::string_view digest) const = 0;
   virtual Status CheckRoot(const Value::Map& attributes) const;
-  // Whether a manifest can name this file as one that holds blobs.
+  // Fails if a manifest cannot refer to this file for blobs.
   virtual Status CheckShard(const StoredShard& shard) const;
-  // Appends what the manifest says of an object, with its name as a text at `*name_at`, and counts the values that decoding
-  // makes of it (kMaxAttributeValues). `shards` are what StoredComponent::shard counts.
+  // Appends an object's entry. Sets `*name_at` to the position of the name's text, and adds the
+  // number of values that decoding creates to `*values` (kMaxAttributeValues).
+  // StoredComponent::shard is an index into `shards`, plus 1.
   virtual Status AppendEntry(const StoredObject& object, std::span<const StoredShard> shards,
                              Bytes* out, std::size_t* name_at, std::uint64_t* values) const = 0;
-  // Whether entries are in the order of deterministic map keys; else they keep their own.
+  // True if entries are sorted as deterministic map keys; false if they keep the order in which
+  // they were added.
   virtual bool SortsEntries() const { return true; }
-  // What comes before and behind so many entries.
+  // Append what precedes and follows the `entries` entries.
   virtual Status AppendHead(std::size_t entries, const Value::Map& attributes,
                             std::span<const StoredShard> shards, Bytes* out) const = 0;
   virtual Status AppendTail(const Value::Map& attributes, Bytes* out) const = 0;
-  // As EncodeFooter.
+  // See EncodeFooter.
   virtual std::vector<std::byte> Footer(std::uint64_t offset, ManifestParts manifest) const = 0;
 
  private:
@@ -82,23 +87,23 @@ class Dialect {
 
 // The dialect of a version. Static.
 const Dialect& DialectOf(SpecVersion version);
-// Each in a file of its own.
+// Each is defined in its own file.
 const Dialect& Dialect01();
 const Dialect& Dialect1x(SpecVersion version);
 const Dialect& Dialect20();
 
 // ---- what several dialects share ----
 
-// Containers that hold the attributes of the file: the root.
+// Nesting depth of the file's attributes: root.
 inline constexpr std::size_t kRootDepth = 1;
-// Containers that hold an object's attributes: root, objects, object.
+// Nesting depth of an object's attributes: root, objects, object.
 inline constexpr std::size_t kObjectDepth = 3;
 
 bool IsMagic(std::span<const std::byte> bytes, std::string_view magic);
-// Finds a manifest that is followed by its size as u64 LE and by `magic`, with nothing behind it.
+// Finds a manifest that is followed by its size as u64 LE and `magic`, where the file ends.
 StatusOr<Trailer> LocateBySize(SpecVersion family, std::string_view magic,
                                std::span<const std::byte> tail, std::uint64_t file_bytes);
-// The bytes of all parts.
+// The total size of the parts.
 std::uint64_t BytesOf(ManifestParts manifest);
 // The size of a manifest and the magic behind it.
 std::vector<std::byte> SizeFooter(std::uint64_t manifest_bytes, std::string_view magic);
@@ -107,41 +112,44 @@ std::vector<std::byte> SizeFooter(std::uint64_t manifest_bytes, std::string_view
 std::optional<ElementType> ParseLongName(std::string_view text);
 std::optional<std::string_view> LongName(const ElementType& element);
 
-// Appends `value`, or fails where it nests deeper than `depth`, has a key twice or text that is not UTF-8.
+// Appends `value`. Fails if it nests deeper than `depth`, repeats a key or has text that is not
+// UTF-8.
 Status AppendValue(const Value& value, std::size_t depth, Bytes* out);
 Status AppendMap(const Value::Map& map, std::size_t depth, Bytes* out);
-// Whether attributes can be written that lie within `depth` containers.
+// Checks that attributes inside `depth` containers can be written.
 Status CheckAttributes(const Value::Map& attributes, std::size_t depth);
-// Appends the key "attributes" and the map, unless that is empty.
+// Appends the key "attributes" and the map, unless the map is empty.
 Status AppendAttributes(const Value::Map& attributes, std::size_t depth, Bytes* out);
-// Whether the names of an object are texts, and it has components.
+// Checks that the names of an object are UTF-8 and that it has components.
 Status CheckTexts(const StoredObject& object);
-// Which of the keys comes first, second, ... in a deterministic map. Fails where one occurs twice.
+// The indices of `keys` in the order of a deterministic map. Fails on a duplicate key.
 StatusOr<InlinedVector<std::size_t, 4>> KeyOrder(std::span<const std::string_view> keys);
-// An array of the dimensions, behind the key "shape".
+// Appends the key "shape" and the array of dimensions.
 void AppendShape(const Shape& shape, Bytes* out);
 
-// Appends the entry of an object in 2.0's words; `stored` are its components, in the same order.
+// Appends the entry of an object in 2.0's terms. `stored` are its components, in the same order.
 Status AppendEntryV2(const Object& said, std::span<const StoredComponent> stored,
                      std::span<const StoredShard> shards, Bytes* out);
-// An object of the model as 2.0 says it: under a layout that means the same, or else unchanged under a layout of ours.
-// kInvalidArgument where neither can be.
+// Converts an object of the model to 2.0: to the equivalent layout, else unchanged to one of our
+// vendor layouts. kInvalidArgument if neither can hold it.
 StatusOr<Object> ToV2(Object object);
-// An object of a 2.0 manifest as the model has it. One of a layout that is not known stays as it is; so does one under names
-// of ours that breaks what the model asks of it, and no component of it can be decoded.
+// Converts an object of a 2.0 manifest to the model. An object of an unknown layout stays
+// unchanged. So does one that uses our vendor names but breaks the model's rules; its components
+// become undecodable.
 StatusOr<StoredObject> FromV2(StoredObject object);
 
-// An object of byte planes, as 1.2 has it, becomes the dense tensor that it stands for, with Encoding::kPlanes. Others are
-// left as they are. kDataLoss where it breaks a rule of the profile (docs/PLANES.md).
+// Converts an object of 1.2's byte planes format to the dense tensor it represents, with
+// Encoding::kPlanes. Leaves other objects unchanged. kDataLoss if it breaks a rule of the profile
+// (docs/PLANES.md).
 Status FromPlanes(StoredObject& object);
-// True where a component is stored in byte planes.
+// True if a component is stored in byte planes.
 bool HasPlanes(const StoredObject& object);
-// Whether these can be the parameters of byte planes of such elements. kDataLoss.
+// Validates the parameters of byte planes for elements of this type. kDataLoss.
 Status CheckPlaneParameters(const CodecParameters& parameters, const ElementType& element);
-// Whether an object can have byte planes. kInvalidArgument.
+// Checks that an object can be stored in byte planes. kInvalidArgument.
 Status CheckPlanes(std::string_view format, std::size_t components, std::string_view role,
                    const Value::Map& attributes);
-// A tensor with byte planes as the object that a 1.2 file has for it.
+// Converts a tensor with byte planes to the object that represents it in a 1.2 file.
 StatusOr<StoredObject> ToPlanes(const StoredObject& object);
 
 }  // namespace zt::format::internal

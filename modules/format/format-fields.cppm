@@ -1,4 +1,5 @@
-// zt.format:fields — reads the fields of a manifest's maps, each of the kind it must be. Internal to the module.
+// zt.format:fields — reads the fields of a manifest's maps and validates their kinds. Internal to
+// the module.
 module;
 
 #include "format/cbor.h"
@@ -15,19 +16,21 @@ namespace zt::format::internal {
 
 inline constexpr std::size_t kUnknownField = ~std::size_t{0};
 
-// The fields of one map: where a key stands among the known `names`, and which were seen. The names of unknown
-// fields are kept until the map ends, since they too may occur only once.
+// Tracks the fields of one map. Known keys are identified by their index in `names`; unknown keys
+// are kept until the map ends to detect duplicates.
 class Fields {
  public:
-  // `names` outlive this; at most 32.
+  // `names` must outlive this; at most 32.
   explicit Fields(std::span<const std::string_view> names) : names_(names) {}
 
-  // The key's place in `names`, or kUnknownField; fails where a known one comes twice.
+  // Sets `*field` to the key's index in `names`, or kUnknownField. Fails if a known key is
+  // repeated.
   Status Add(std::string_view key, std::size_t* field);
-  // Whether the key is among the known ones.
+  // True if the key is known.
   bool Knows(std::string_view key) const;
   inline bool Has(std::size_t field) const { return (seen_ >> field & 1) != 0; }
-  // At the end of the map: nothing unknown twice, and the first `required` known fields are there.
+  // Call at the end of the map. Fails if an unknown key is repeated or one of the first `required`
+  // known fields is missing.
   Status Check(std::size_t required) const;
 
  private:
@@ -36,38 +39,39 @@ class Fields {
   std::vector<std::string> unknown_;
 };
 
-// Reads items of the kinds a manifest asks for; errors name the field. A `depth` is how many containers are open.
+// Reads items of the expected kinds; errors name the field. `depth` is the number of open
+// containers.
 class FieldReader {
  public:
-  // At most `budget` attribute values are made.
+  // Creates at most `budget` attribute values.
   FieldReader(std::span<const std::byte> bytes, std::size_t budget)
       : reader_(bytes), budget_(budget), bytes_(bytes) {}
 
  protected:
   Status Malformed() const;
-  // That nothing follows what was read.
+  // Fails if anything follows the decoded value.
   Status CheckEnd() const;
-  // That `item` is not `kind`, or malformed.
+  // The error that `item` is malformed or not of kind `kind`.
   Status Expected(const format_cbor::Item& item, std::string_view field,
                   std::string_view kind) const;
   Status OpenMap(std::string_view field, format_cbor::Container* map);
-  // The key is valid until the next item, as is a text read as a view.
+  // Keys and texts that are read as views are valid until the next item.
   Status ReadKey(std::string_view* key);
-  // Reads a key. A field that is not among the known ones is passed over, value and all.
+  // Reads a key. If it is unknown, skips its value.
   Status ReadField(Fields& fields, std::size_t depth, std::size_t* field);
   Status ReadUint(std::string_view field, std::uint64_t* value);
   Status ReadText(std::string_view field, std::string_view* text);
   Status ReadText(std::string_view field, std::string* text);
-  // For a field whose default is null: `text` stays as it is.
+  // For a field whose default is null: null leaves `text` unchanged.
   Status ReadOptionalText(std::string_view field, std::string* text);
   Status ReadDigest(std::string_view field, std::string* digest);
-  // The name of an encoding that stands in the field `encoding`: planes do not, in 1.x they are a format.
-  // `unknown` is the kind of error for a name that is neither.
+  // Reads the field `encoding`. Byte planes are not an encoding here: 1.x has them as a format. An
+  // unknown name is an error of code `unknown`.
   Status ReadEncoding(StatusCode unknown, Encoding* encoding);
-  // A `dtype` as the dialect spells it; `unknown` is the kind of error for one that it does not know.
+  // Reads a `dtype` in the dialect's spelling. An unknown one is an error of code `unknown`.
   Status ReadDtype(const Dialect& dialect, StatusCode unknown, ElementType* element);
   Status ReadShape(Shape* shape);
-  // Null stands for no attributes.
+  // Null means no attributes.
   Status ReadAttributes(std::size_t depth, Value::Map* attributes);
   StatusOr<Value> ReadAttribute(std::string_view field, std::size_t depth);
   Status SkipValue(std::size_t depth);
@@ -79,7 +83,7 @@ class FieldReader {
   std::span<const std::byte> bytes_;
 };
 
-// That no two objects have the same name.
+// Fails if two objects have the same name.
 Status CheckNames(const Manifest& manifest);
 
 }  // namespace zt::format::internal

@@ -1,4 +1,4 @@
-// zt.format — what a manifest and the size of its file decide about the blobs.
+// zt.format — validates blobs by the manifest and the file's size.
 module;
 
 #include "core/status_macros.h"
@@ -68,13 +68,14 @@ Status CheckEncoded(const StoredComponent& component) {
   return format::internal::CheckPlaneParameters(component.parameters, component.element);
 }
 
-// Blobs may be shared whole, as tied weights are, but not in part.
+// Fails if blobs overlap. Two components may share a whole blob, as tied weights do, but not a part
+// of one.
 Status CheckDisjoint(const Manifest& manifest, std::vector<Blob>& blobs) {
   std::sort(blobs.begin(), blobs.end(), [](const Blob& a, const Blob& b) {
     return std::tie(a.shard, a.offset, a.length, a.object, a.component) <
            std::tie(b.shard, b.offset, b.length, b.object, b.component);
   });
-  const Blob* before = nullptr;  // the first of those that share its bytes
+  const Blob* before = nullptr;  // the first blob at that offset
   for (const Blob& blob : blobs) {
     if (before != nullptr && before->shard == blob.shard) {
       if (blob.offset == before->offset && blob.length == before->length) continue;
@@ -110,14 +111,14 @@ Status Dialect::CheckPlace(std::uint64_t offset, std::uint64_t length,
   return Cite(status, "2.4");
 }
 
-// An object that cannot be decoded keeps the rules of its encodings.
+// For an object that cannot be decoded only the rules of its encodings apply.
 Status Dialect::CheckAlone(const StoredObject& object, Object* declared) const {
   declared->format = object.format;
   declared->shape = object.shape;
   declared->components.clear();
   bool decodable = true;
   for (const StoredComponent& component : object.components) {
-    // A blob may mix values and indices: its size is no number of elements.
+    // If a blob mixes values and indices, its size does not give the number of elements.
     const bool mixed = traits_.mixed_sparse && object.format != "dense";
     declared->components.push_back(
         {component.role, component.element, mixed ? kUnknownSize : component.decoded_bytes});
@@ -192,7 +193,7 @@ Status CheckFrames(const StoredComponent& component, const ContainerTraits& trai
       return broken("frame " + std::to_string(i) + " has " + std::to_string(content) +
                     " bytes of content, more than 16 MiB");
     }
-    // Such a stream could only be read in order, where nobody sees how it is cut.
+    // A larger frame is no single frame: it could only be decoded as a stream, in order.
     if (const std::uint64_t bytes = (*frames)[i].bytes; bytes > MostOfFrame(codec, content)) {
       return broken("frame " + std::to_string(i) + " has " + std::to_string(bytes) + " bytes for " +
                     std::to_string(content) + " of content, more than one frame takes");

@@ -1,4 +1,5 @@
-// zt.format — whether names are in Unicode Normalization Form C, which the canonical form of 2.0 asks for.
+// zt.format — checks that names are in Unicode Normalization Form C, which the canonical form of
+// 2.0 requires.
 module;
 
 #include <utf8proc.h>

@@ -1,4 +1,5 @@
-// zt.format — tensors stored as byte planes (profile ztstream.planes/1), into the objects of a 1.2 file and back.
+// zt.format — converts tensors in byte planes (profile ztstream.planes/1) to the objects of a 1.2
+// file and back.
 module;
 
 #include "core/status_macros.h"
@@ -16,12 +17,12 @@ namespace {
 
 constexpr std::string_view kAttribute = "planes";
 
-// What breaks a rule of the profile, after its name.
+// The error that a rule of the profile is broken.
 Status Broken(const std::string& rule) {
   return InvalidData(std::string(kPlanesName) + ": " + rule);
 }
 
-// The member `key` of `planes`, or `otherwise`, where that is given.
+// The member `key` of `planes`; `otherwise`, if given, is its default.
 StatusOr<std::uint32_t> ReadSize(const Value::Map& planes, std::string_view key,
                                  std::optional<std::uint32_t> otherwise) {
   const Value* value = FindMember(planes, key);
@@ -53,7 +54,7 @@ StatusOr<ElementType> ReadElement(const Value::Map& planes) {
   }
   element.dtype = *parsed;
   ZT_ASSIGN_OR_RETURN(element.type, ReadName(planes, "type"));
-  if (element.type == dtype) element.type = {};  // it says nothing, as in a component
+  if (element.type == dtype) element.type = {};  // redundant, as in a component
   const LogicalType* type = FindLogicalType(element.type);
   if (type != nullptr && type->storage != element.dtype) {
     return Broken("type " + Quote(element.type) + " is stored as " +
@@ -80,7 +81,8 @@ Status CheckPlaneParameters(const CodecParameters& read, const ElementType& elem
 
 namespace {
 
-// What `planes` says of elements in byte planes; a member that is absent is that of `otherwise`.
+// Reads the parameters of byte planes from `planes`; `otherwise` has the defaults of absent
+// members.
 StatusOr<CodecParameters> ReadParameters(const Value::Map& planes, const ElementType& element,
                                          const std::optional<CodecParameters>& otherwise) {
   using Parameters = std::optional<std::uint32_t>;

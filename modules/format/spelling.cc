@@ -1,4 +1,4 @@
-// zt.format — how old versions spell dtypes, and which roles are indices.
+// zt.format — dtype names of old versions, and the roles that are indices.
 module zt.format;
 
 import zt.std;

@@ -1,4 +1,5 @@
-// zt.format:v2 — whether a manifest is that of a canonical file (2.0 §6.3): it is encoded again and compared.
+// zt.format:v2 — checks that a manifest is that of a canonical file (2.0 §6.3): encodes it again
+// and compares.
 module;
 
 #include "core/status_macros.h"
@@ -18,9 +19,10 @@ namespace {
 
 namespace v2 = format::internal;
 
-using Id = std::pair<std::uint32_t, std::uint32_t>;  // of an object and its component
+using Id = std::pair<std::uint32_t, std::uint32_t>;  // object, component
 
-// What no encoding shows: names are in Unicode Normalization Form C, digests are of the canonical kind.
+// Checks what encoding again does not show: names are in Unicode Normalization Form C, digests are
+// of the canonical kind.
 std::optional<CanonicalFault> CheckWords(const Manifest& file) {
   std::optional<CanonicalFault> fault;
   const auto check = [&fault](const std::string& object, std::string_view name) {
@@ -40,8 +42,9 @@ std::optional<CanonicalFault> CheckWords(const Manifest& file) {
   return fault;
 }
 
-// Gives the components of a manifest the blobs that they have in the canonical form: one after the other, in the order of the
-// names of what refers to them first, each content once. Candidates have equal sizes and digests, and the bytes decide.
+// Gives the components of a manifest their blobs of the canonical form: in the order of the names
+// of the first component that refers to each, with equal contents deduplicated. Candidates have
+// equal sizes and digests; then `same` compares the bytes.
 StatusOr<Manifest> PlaceBlobs(const Manifest& file, const SameBytes& same) {
   Manifest again = file;
   again.shards.clear();
@@ -84,7 +87,7 @@ StatusOr<Manifest> PlaceBlobs(const Manifest& file, const SameBytes& same) {
   return again;
 }
 
-// What is said of an object whose entry differs.
+// The fault of an object whose entry differs.
 CanonicalFault FaultOf(const StoredObject& is, const StoredObject& wanted) {
   for (std::size_t c = 0; c < is.components.size(); ++c) {
     if (is.components[c].offset == wanted.components[c].offset) continue;
@@ -105,7 +108,7 @@ StatusOr<std::optional<CanonicalFault>> FindCanonicalFault(std::span<const std::
   ZT_ASSIGN_OR_RETURN(const Manifest again, PlaceBlobs(file, same));
   const v2::Dialect& dialect = v2::Dialect20();
   v2::Bytes out;
-  std::vector<std::size_t> begins;  // of entries
+  std::vector<std::size_t> begins;  // offsets of entries
   ZT_RETURN_IF_ERROR(dialect.AppendHead(again.objects.size(), again.attributes, {}, &out));
   for (const StoredObject& object : again.objects) {
     begins.push_back(out.size());

@@ -1,4 +1,4 @@
-// zt.format:v2 — deterministic CBOR, as zTensor 2.0 demands it of its manifest.
+// zt.format:v2 — checks the deterministic CBOR that zTensor 2.0 requires of its manifest.
 module;
 
 #include "core/status_macros.h"
@@ -17,7 +17,7 @@ namespace cbor = format_cbor;
 
 constexpr std::string_view kSection = "3.1";
 
-// Bytes of the shortest head for `value`.
+// Size of the shortest head for `value`.
 std::size_t HeadBytes(std::uint64_t value) {
   if (value < 24) return 1;
   if (value <= 0xff) return 2;
@@ -40,7 +40,7 @@ class Walker {
     return BrokenV2(kSection, std::string(what) + " at byte " + std::to_string(at));
   }
 
-  // One value inside `depth` containers.
+  // Checks one value inside `depth` containers.
   Status Value(std::size_t depth) {
     const std::size_t at = reader_.position();
     if (depth > kMaxNestingV2) return Wrong("the CBOR nests deeper than 32 levels", at);
@@ -75,16 +75,17 @@ class Walker {
     }
   }
 
-  // What the first byte of a value must not be: a tag, or the begin of something without a length.
+  // Checks the first byte of a value: it must not begin a tag or an item of indefinite length.
   Status CheckFirst(std::size_t at) const {
-    if (at >= bytes_.size()) return OkStatus();  // the reader says that it ends early
+    if (at >= bytes_.size()) return OkStatus();  // the reader reports the missing bytes
     const auto first = std::to_integer<unsigned>(bytes_[at]);
     if (first >> 5 == 6) return Wrong("a CBOR tag, which is not permitted,", at);
     if ((first & 31) == 31) return Wrong("a CBOR item of indefinite length", at);
     return OkStatus();
   }
 
-  // That the item which began at `at` and ends here has the shortest head for `value` before its content.
+  // Checks that the item from `at` to here has the shortest head for `value` before `content`
+  // bytes.
   Status CheckHead(std::uint64_t value, std::size_t content, std::size_t at) const {
     if (reader_.position() - at == HeadBytes(value) + content) return OkStatus();
     return Wrong("a CBOR head that is longer than needed", at);
@@ -111,7 +112,7 @@ class Walker {
             std::memcmp(before.data(), key.data(), std::min(before.size(), key.size()));
         if (order == 0 && before.size() == key.size())
           return Wrong("a map key for the second time", at);
-        // No encoded item is the beginning of another, so that equal beginnings mean equal keys.
+        // No encoded item is a prefix of another, so equal prefixes mean equal keys.
         if (order > 0) return Wrong("a map key out of order", at);
       }
       before = key;

@@ -16,7 +16,7 @@ namespace {
 
 namespace cbor = format_cbor;
 
-// Reads a manifest and hashes what is left of it without its layout, piece by piece; values are copied as they stand.
+// Hashes a manifest without its layout. Values are hashed as encoded.
 class Content {
  public:
   Content(std::span<const std::byte> manifest, Hasher& hasher)
@@ -33,13 +33,13 @@ class Content {
   }
 
  private:
-  // Where a value begins and ends.
+  // The range of a value.
   struct Span {
     std::size_t begin = 0, end = 0;
     explicit operator bool() const { return end != 0; }
   };
 
-  // The values of the map that begins here, under the given keys. The reader moves behind the map.
+  // The values of the map at the reader's position, by key. Moves the reader behind the map.
   template <std::size_t N>
   std::array<Span, N> Fields(const std::array<std::string_view, N>& keys) {
     std::array<Span, N> found;
@@ -59,7 +59,8 @@ class Content {
     return found;
   }
 
-  // Hashes the map at `map`, its keys as they are, its values as `value` does. `with` adds a key to errors.
+  // Hashes the map at `map`: its keys as encoded, its values with `value`. `with` adds a key to
+  // errors.
   template <typename Value>
   Status Each(const Span& map, Status (*with)(const Status&, std::string_view), Value value) {
     const std::size_t after = reader_.position();
@@ -93,7 +94,7 @@ class Content {
 
   Status Part() {
     auto [type, dtype, digest] = Fields<3>({"type", "dtype", "digest"});
-    if (std::ranges::equal(Bytes(type), Bytes(dtype))) type = {};  // it says what the dtype says
+    if (std::ranges::equal(Bytes(type), Bytes(dtype))) type = {};  // redundant
     if (!dtype) return format::internal::BrokenV2("3.4", "field 'dtype' is missing");
     if (!digest) {
       return format::internal::InSection(

@@ -1,4 +1,4 @@
-// zt.format:v2 — a 2.0 manifest's CBOR into the model (§3).
+// zt.format:v2 — decodes a 2.0 manifest's CBOR to the model (§3).
 module;
 
 #include "core/status_macros.h"
@@ -19,12 +19,12 @@ namespace {
 
 namespace cbor = format_cbor;
 
-// The shortest entry an object can have is longer; a head that claims more is not believed.
+// Less than the shortest entry of an object; limits the count that a head can claim.
 constexpr std::size_t kLeastObjectBytes = 48;
 
 class DecoderV2 : private FieldReader {
  public:
-  // `bytes` are deterministic CBOR.
+  // `bytes` must be deterministic CBOR.
   explicit DecoderV2(std::span<const std::byte> bytes) : FieldReader(bytes, kMaxAttributeValues) {}
 
   StatusOr<Manifest> Decode() {
@@ -45,9 +45,9 @@ class DecoderV2 : private FieldReader {
                    const std::optional<std::size_t>& planes);
   StatusOr<CodecParameters> Planes(const ElementType& element, std::optional<std::size_t> at);
 
-  // Reads a key, and passes over the values of those that are not among the known ones, text or not.
+  // Reads a key. Skips the value of an unknown key, be the key text or not.
   Status NextField(Fields& fields, std::size_t* field);
-  // A key that names something.
+  // Reads a key that is a name.
   Status NextName(std::string_view what, std::string* name);
   Status Attributes(Value::Map* attributes);
   Status AttributeKeys();
@@ -80,7 +80,8 @@ Status DecoderV2::NextName(std::string_view what, std::string* name) {
   return OkStatus();
 }
 
-// What a Value cannot hold (keys that are no text, integers below -2^63, too many values) is valid in 2.0.
+// 2.0 allows attributes that a Value cannot hold (keys that are not text, integers below -2^63, too
+// many values): these are kUnimplemented.
 Status DecoderV2::Attributes(Value::Map* attributes) {
   ZT_RETURN_IF_ERROR(AttributeKeys());
   auto value = ReadAttribute("attributes", 0);
@@ -89,7 +90,8 @@ Status DecoderV2::Attributes(Value::Map* attributes) {
   return OkStatus();
 }
 
-// Checks the keys of the map of attributes that begins here, and stays here. Keys of maps within are free.
+// Checks the keys of the attribute map at the reader's position, and leaves the position unchanged.
+// Keys of nested maps may be anything.
 Status DecoderV2::AttributeKeys() {
   const std::size_t at = reader_.position();
   cbor::Container map;
@@ -228,8 +230,8 @@ Status DecoderV2::Part(StoredComponent& part) {
   ZT_RETURN_IF_ERROR(OpenMap("part", &map));
   Fields fields(kNames);
   std::optional<std::string> encoding;
-  std::optional<std::size_t>
-      planes;  // where it stands: of another encoding, it is not ours to read
+  // Position of the field: it is decoded only if the encoding is ours.
+  std::optional<std::size_t> planes;
   while (reader_.More(map)) {
     std::size_t field;
     ZT_RETURN_IF_ERROR(NextField(fields, &field));
@@ -252,7 +254,7 @@ Status DecoderV2::Part(StoredComponent& part) {
       ZT_RETURN_IF_ERROR(ReadText("encoding", &encoding.emplace()));
     } else if (field == kDecoded) {
       ZT_RETURN_IF_ERROR(ReadUint("decoded_length", &part.decoded_bytes));
-      if (part.decoded_bytes == kUnknownSize) {  // which stands for a size that is not said
+      if (part.decoded_bytes == kUnknownSize) {  // kUnknownSize is reserved
         return InvalidData("'decoded_length' " + std::to_string(part.decoded_bytes) +
                            " is more than any part has");
       }
@@ -297,7 +299,7 @@ Status DecoderV2::Interpret(StoredComponent& part, const std::optional<std::stri
   return OkStatus();
 }
 
-// What the field at byte `at` says, if there is one.
+// Decodes the field at byte `at`; the defaults if there is none.
 StatusOr<CodecParameters> DecoderV2::Planes(const ElementType& element,
                                             std::optional<std::size_t> at) {
   if (!at) return DefaultPlanesV2(element);

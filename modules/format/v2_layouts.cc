@@ -1,4 +1,4 @@
-// zt.format:v2 — the rules of 2.0's layouts (§5 and the profiles), of objects as their manifest has them.
+// zt.format:v2 — the rules of 2.0's layouts (§5 and the profiles), for objects in 2.0's terms.
 module;
 
 #include "core/status_macros.h"
@@ -24,12 +24,12 @@ bool IsOneOf(std::string_view text, const std::string_view (&names)[N]) {
   return std::find(std::begin(names), std::end(names), text) != std::end(names);
 }
 
-// A type whose size is known.
+// True if the size of the type's elements is known.
 bool IsSized(std::string_view type) { return type.empty() || StorageOfV2(type).has_value(); }
 
 bool IsKnownType(const ElementType& element) { return ElementFromV2(element).has_value(); }
 
-// The rules of one object; each names the section that asks for it.
+// The rules for one object; errors name the section with the rule.
 class Rules {
  public:
   Rules(const Object& object, std::string_view section)
@@ -69,14 +69,15 @@ class Rules {
     return OkStatus();
   }
 
-  // That the part has `bytes` decoded; nothing stands for a product that overflows. A size that is not known yet passes.
+  // Checks the decoded size of a part. `bytes` is nullopt if the expected size overflows.
+  // kUnknownSize passes.
   Status CheckBytes(const Component& part, std::optional<std::uint64_t> bytes) const {
     if (part.bytes == kUnknownSize || (bytes && part.bytes == *bytes)) return OkStatus();
     return BrokenIn(part, "it has " + std::to_string(part.bytes) + " bytes, shape " +
                               ToString(object_.shape) + " asks for " +
                               (bytes ? std::to_string(*bytes) : "more than 64 bits can say"));
   }
-  // The same of `count` elements, where the type has a size.
+  // The same for `count` elements, if the type's size is known.
   Status CheckElements(const Component& part, std::optional<std::uint64_t> count) const {
     if (!IsSized(part.element.type)) return OkStatus();
     return CheckBytes(part, count ? BytesOfV2(part.element, *count) : std::nullopt);
@@ -172,7 +173,7 @@ Status Rules::Mx() {
   ZT_ASSIGN_OR_RETURN(const std::string form, Text(object_.attributes, "scale_form"));
   if (form != "e8m0_exponent") return Broken("'scale_form' is " + Quote(form));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t block, Number(object_.attributes, "block_size"));
-  std::uint64_t axis = object_.shape.size() - 1;  // of a scalar: beyond its rank, too
+  std::uint64_t axis = object_.shape.size() - 1;  // of a scalar: also beyond its rank
   if (FindMember(object_.attributes, "axis") != nullptr) {
     ZT_ASSIGN_OR_RETURN(axis, Number(object_.attributes, "axis"));
   }
@@ -193,7 +194,7 @@ Status Rules::Mx() {
   return CheckElements(data, count_);
 }
 
-// What says how codes lie in words, and how many of them.
+// Reads the packing: codes per word and the width of a word.
 Status Rules::CheckPacking(std::uint64_t bits, std::uint64_t* per_word,
                            std::uint64_t* width) const {
   ZT_ASSIGN_OR_RETURN(const Value::Map* packing, Members("packing"));
@@ -263,7 +264,7 @@ Status Rules::Quantized() {
   }
   if (count_ % per_word != 0) return BrokenIn(Part("data"), "the codes end within a word");
   ZT_RETURN_IF_ERROR(CheckBytes(Part("data"), CheckedMul(count_ / per_word, width)));
-  // Groups times lanes: at most the number of elements.
+  // Groups times lanes: cannot overflow, since it is at most the number of elements.
   const std::uint64_t lanes = along == 0 ? 0 : count_ / along;
   const std::uint64_t scales = (group == 0 ? along : along / group) * lanes;
   ZT_RETURN_IF_ERROR(CheckElements(Part("scales"), scales));
@@ -284,7 +285,7 @@ bool IsGguf(std::string_view layout) {
   return IsOneOf(layout, kGgufTypes);
 }
 
-// Whether the layout is known; then `status` says whether its rules are kept.
+// True if the layout is known; `status` is then the result of its rules.
 bool CheckKnownLayout(const Object& object, Status& status) {
   const std::string_view layout = object.format;
   if (layout == "dense") {
@@ -321,7 +322,7 @@ Status CheckProfileV2(const Object& object) {
 
 Status CheckLayoutRules(StoredObject& stored) {
   Object object;
-  if (stored.format == "dense") {  // whose attributes say nothing, and need not be copied
+  if (stored.format == "dense") {  // no attribute matters: do not copy them
     object.format = stored.format;
     object.shape = stored.shape;
     for (const StoredComponent& c : stored.components) {

@@ -1,4 +1,5 @@
-// zt.format:dialect — objects as the model has them, in 1.2's words, and as 2.0 says them. docs/FORMAT.md has the table.
+// zt.format:dialect — converts objects between the model, which uses 1.2's terms, and 2.0.
+// docs/FORMAT.md has the table.
 module;
 
 #include "core/status_macros.h"
@@ -26,7 +27,8 @@ constexpr NamedLayout kLayouts[] = {
 // Profiles that have the same name on both sides.
 constexpr std::string_view kSharedProfiles[] = {"zt.quant_group/1", "zt.mx/1", kFileFormat};
 
-// The layout that stands for a format if the object keeps its rules; nullopt where there is none.
+// The layout for a format, which fits if the object satisfies the layout's rules; nullopt if there
+// is none.
 std::optional<std::string_view> LayoutOf(std::string_view format) {
   for (const NamedLayout& each : kLayouts) {
     if (each.format == format) return each.layout;
@@ -41,8 +43,8 @@ bool IsPacked4(const std::string& format, const ElementType& element) {
   return format == "dense" && element.type == kPacked4;
 }
 
-// The shape whose elements are the packed bytes of 4-bit ones: the last dimension shrinks where it holds whole bytes,
-// else the tensor is flat.
+// The shape in packed bytes of a shape in 4-bit elements: the last dimension is halved if it is
+// even, else the shape is flat.
 std::optional<Shape> PackedShape(Shape logical) {
   const auto count = ElementCount(logical);
   if (!count) return std::nullopt;
@@ -64,7 +66,7 @@ std::optional<Shape> ReadShape(const Value& value) {
   return shape;
 }
 
-// A dense tensor of 4-bit elements with its shape in elements. False where it has none.
+// Gives a dense tensor of 4-bit elements its shape in elements. False if it has none.
 bool UnpackShape(Object& object) {
   auto logical = LogicalShape(object);
   if (!logical) return false;
@@ -146,7 +148,8 @@ StatusOr<StoredObject> FromV2(StoredObject object) {
   Object declared;
   const Status kept = Dialect20().CheckAlone(mapped, &declared);
   if (kept.ok()) return mapped;
-  // 2.0 asks nothing of names that are a vendor's: the object is valid, and none of those that we write under them.
+  // 2.0 has no rules for vendor names: the object is valid, but it is none of those that we write
+  // under them.
   for (StoredComponent& component : object.components) {
     if (!component.undecodable.empty()) continue;
     component.undecodable =

@@ -1,4 +1,5 @@
-// zt.format:v2 — the words of 2.0, for reading and for writing: sections, names, digests, shapes, types, vendor names.
+// zt.format:v2 — terms of 2.0 for reading and writing: sections, names, digests, shapes, types,
+// vendor names.
 module;
 
 #include "core/status_macros.h"
@@ -108,7 +109,7 @@ std::optional<ElementType> ElementFromV2(const ElementType& element) {
   const auto name = StripVendor(element.type);
   if (!name || *name == Name(element.dtype)) return std::nullopt;
   ElementType plain{element.dtype, *name};
-  const auto again = ElementToV2(plain);  // a type that has a name of its own is not ours
+  const auto again = ElementToV2(plain);  // a type with a name in 2.0 is not a vendor name of ours
   return again.ok() && *again == element ? std::optional(std::move(plain)) : std::nullopt;
 }
 

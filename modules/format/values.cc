@@ -1,4 +1,4 @@
-// zt.format — attribute values to and from CBOR.
+// zt.format — encodes and decodes attribute values as CBOR.
 module;
 
 #include "core/name_table.h"
@@ -18,7 +18,8 @@ namespace cbor = format_cbor;
 namespace format::internal {
 namespace {
 
-// A head may claim any count, and heads nest: beyond this, vectors grow with what is really there.
+// A head may claim any count, and heads nest: vectors reserve at most this much and grow with the
+// items that are there.
 constexpr std::size_t kMaxReserve = 64;
 
 StatusOr<Value> FromItem(cbor::Reader& reader, const cbor::Item& item, std::size_t depth,

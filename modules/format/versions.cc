@@ -1,4 +1,4 @@
-// zt.format — the table of versions, and what only asks the version's dialect.
+// zt.format — the table of versions, and functions that delegate to the version's dialect.
 module;
 
 #include "core/status_macros.h"
@@ -17,7 +17,8 @@ namespace {
 
 using format::internal::Dialect;
 
-// The dialect that finds the manifest of a file, by the magic it begins with: 1.2's tells the versions 1.x apart.
+// The dialects that find a file's manifest, by the magic at its begin. 1.2's also finds those of
+// 1.0 and 1.1.
 const std::array<const Dialect*, 3>& Finders() {
   static const std::array<const Dialect*, 3> kFinders = {
       &format::internal::DialectOf(SpecVersion::k1_2),
