@@ -1,4 +1,4 @@
-// zt.writer:plan — bodies: the plan of a canonical file (2.0 §6.3).
+// zt.writer:plan — implementation of MakeCanonical: the plan of a canonical file (2.0 §6.3).
 module;
 
 #include "core/status_macros.h"
@@ -17,10 +17,10 @@ import zt.transform;
 namespace zt {
 namespace {
 
-// Content that is read at once.
+// Bytes of content to read at once.
 constexpr std::uint64_t kStep = 1 << 20;
-// Components of one size are told apart by so many bytes of their beginning and of their middle, as a rule. It is a multiple
-// of the units that transforms make.
+// Bytes of a sample: the beginning and the middle of a component, which usually tell components of
+// equal size apart. A multiple of the usual transform units.
 constexpr std::uint64_t kSample = 4096;
 
 // ---- names ----
@@ -32,7 +32,7 @@ Status CheckNormalized(std::string_view what, std::string_view name) {
       " is not in Unicode Normalization Form C, which a canonical file asks for");
 }
 
-// Keys of maps within attributes are values, no names (2.0 §3.1, §3.5).
+// Checks the attributes' own keys: those of nested maps are values, not names (2.0 §3.1, §3.5).
 Status CheckKeys(const Value::Map& attributes) {
   for (const auto& [key, value] : attributes) {
     ZT_RETURN_IF_ERROR(CheckNormalized("the attribute", key));
@@ -42,7 +42,7 @@ Status CheckKeys(const Value::Map& attributes) {
 
 // ---- the order of names ----
 
-// Puts an object's components into the order of their roles.
+// Sorts an object's components by role.
 PlannedObject SortComponents(const PlannedObject& planned, std::vector<std::uint32_t>& order) {
   const auto& declared = planned.object->components;
   order.resize(declared.size());
@@ -59,7 +59,8 @@ PlannedObject SortComponents(const PlannedObject& planned, std::vector<std::uint
   return sorted;
 }
 
-// Puts a plan into the order of names. What shares a blob is left to whoever calls: `shared` gets the pairs that did.
+// Sorts a plan by names. Clears `shared_with`, which the caller has to restore: `shared` gets the
+// pairs of components that shared a blob.
 void SortPlan(Plan& plan, std::vector<std::pair<ComponentId, ComponentId>>& shared) {
   std::vector<std::uint32_t> order(plan.objects.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -86,7 +87,7 @@ void SortPlan(Plan& plan, std::vector<std::pair<ComponentId, ComponentId>>& shar
 
 // ---- equal contents ----
 
-// Finds the components of a plan that have the same bytes once they are transformed.
+// Finds components of a plan with equal bytes after their transforms.
 class Finder {
  public:
   Finder(TensorSource& source, const Plan& plan) : source_(source), plan_(plan) {
@@ -100,7 +101,7 @@ class Finder {
 
   void Join(ComponentId a, ComponentId b) { Join(Index(a), Index(b)); }
 
-  // Reads what may be equal to something else.
+  // Reads the components that may equal another.
   Status Find() {
     std::map<std::uint64_t, std::vector<std::size_t>> by_size;
     for (std::size_t i = 0; i < all_.size(); ++i) {
@@ -116,7 +117,7 @@ class Finder {
     return OkStatus();
   }
 
-  // Has each component share the blob of the first that is equal.
+  // Makes each component share the blob of the first one that is equal.
   void Share(Plan& plan) {
     std::map<std::size_t, ComponentId> owners;
     for (std::size_t i = 0; i < all_.size(); ++i) {
@@ -144,7 +145,8 @@ class Finder {
   }
   std::uint64_t SizeOf(std::size_t i) const { return ComponentOf(i).bytes; }
 
-  // Samples tell most components of one size apart, digests nearly all others; equal digests are confirmed.
+  // Compares components of equal size: samples tell most apart, digests nearly all others, and the
+  // bytes decide between equal digests.
   Status FindAmong(const std::vector<std::size_t>& same, std::uint64_t size) {
     std::map<std::uint64_t, std::vector<std::size_t>> by_sample;
     const bool samples = std::ranges::all_of(same, [this](std::size_t i) { return CanSample(i); });
@@ -155,7 +157,7 @@ class Finder {
     }
     for (const auto& [sample, alike] : by_sample) {
       if (alike.size() == 1) continue;
-      std::map<std::string, std::size_t> first;  // by digest
+      std::map<std::string, std::size_t> first;  // the first component with each digest
       for (const std::size_t i : alike) {
         std::string digest;
         ZT_RETURN_IF_ERROR(Named(i, Digest(i, size, &digest)));
@@ -165,7 +167,8 @@ class Finder {
         bool equal = false;
         ZT_RETURN_IF_ERROR(Named(i, Compare(i, held->second, size, &equal)));
         if (!equal) continue;
-        // What is not written is not looked at again: other numbers may have become the same.
+        // A component that shares a blob is not converted again, and different numbers may have
+        // become equal: check its losses here.
         if (plan_.on_overflow == OnOverflow::kError) {
           ZT_RETURN_IF_ERROR(Named(i, CheckFit(lost, ComponentOf(i).element)));
         }
@@ -175,7 +178,7 @@ class Finder {
     return OkStatus();
   }
 
-  // Whether a component can be read at the places of the samples, which are the same for all of one size.
+  // True if a component can be read at the offsets of the samples, which depend only on its size.
   bool CanSample(std::size_t i) const {
     return !source_.sequential(PlannedOf(i).source) && kSample % UnitOf(i) == 0;
   }
@@ -190,7 +193,7 @@ class Finder {
     return OkStatus();
   }
 
-  // All of it, so that lost_ is what its conversion loses.
+  // Reads the whole component, so that lost_ has all losses of its conversion.
   Status Digest(std::size_t i, std::uint64_t size, std::string* digest) {
     lost_ = {};
     const auto hasher = MakeHasher(DigestKind::kSha256);
@@ -205,7 +208,7 @@ class Finder {
     return OkStatus();
   }
 
-  // In pieces that suit the transforms of both.
+  // Compares in whole transform units of both.
   Status Compare(std::size_t a, std::size_t b, std::uint64_t size, bool* equal) {
     const std::uint64_t unit = std::lcm(UnitOf(a), UnitOf(b));
     const std::uint64_t step = std::max(unit, kStep / unit * unit);
@@ -215,7 +218,7 @@ class Finder {
       const std::uint64_t some = std::min<std::uint64_t>(of_a.size(), size - at);
       ZT_RETURN_IF_ERROR(Read(a, at, std::span(of_a).first(some)));
       ZT_RETURN_IF_ERROR(Read(b, at, std::span(of_b).first(some)));
-      // Read on in any case: what is sequential is read to its end.
+      // Read to the end in any case, as sequential components require.
       *equal = *equal && std::equal(of_a.begin(), of_a.begin() + static_cast<std::ptrdiff_t>(some),
                                     of_b.begin());
       at += some;
@@ -228,12 +231,12 @@ class Finder {
     return transform == nullptr ? ByteWidth(ComponentOf(i).element.dtype)
                                 : transform->output_unit();
   }
-  // About `wanted` bytes, in whole units.
+  // About `wanted` bytes, rounded to whole units.
   std::uint64_t Units(std::size_t i, std::uint64_t wanted) const {
     return std::max(UnitOf(i), wanted / UnitOf(i) * UnitOf(i));
   }
 
-  // What the component will hold from `offset` on; both ends lie between units.
+  // Reads the component's transformed bytes from `offset` on. Both ends must be unit boundaries.
   Status Read(std::size_t i, std::uint64_t offset, std::span<std::byte> out) {
     const PlannedComponent& planned = PlannedOf(i);
     const Transform* transform = planned.transform.get();
@@ -257,10 +260,10 @@ class Finder {
   TensorSource& source_;
   const Plan& plan_;
   std::vector<ComponentId> all_;
-  std::vector<std::size_t> first_;  // of each object, in all_
-  std::vector<std::size_t> class_;  // of each in all_: another that is equal, or itself
+  std::vector<std::size_t> first_;  // of each object: index into all_ of its first component
+  std::vector<std::size_t> class_;  // of each in all_: an equal component, or itself
   std::vector<std::byte> input_;
-  NumericCounts lost_;  // by conversions, since it was set to nothing
+  NumericCounts lost_;  // losses of conversions since it was reset
 };
 
 }  // namespace

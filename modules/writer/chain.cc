@@ -1,4 +1,4 @@
-// zt.writer:chain — bodies of the stages.
+// zt.writer:chain — implementation of the stages.
 module;
 
 #include "core/status_macros.h"
@@ -61,7 +61,7 @@ Status Piece::Named(const Status& status) const {
 
 namespace {
 
-// A stage of the caller's.
+// Runs one of the caller's stages.
 class CustomStage final : public PieceStage {
  public:
   explicit CustomStage(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {}
@@ -92,7 +92,7 @@ class TransformStage final : public StageOf<Batch> {
       if (!status.ok()) return piece.Named(status);
       piece.Borrow(out);
     }
-    // Where nobody borrows the input any more it goes back before compression asks for more.
+    // If no piece borrows the input any more, release it before compression needs memory.
     if (std::all_of(batch.ranges.begin(), batch.ranges.end(), IsTransformed)) {
       batch.input = Buffer();
     }
@@ -106,13 +106,13 @@ class TransformStage final : public StageOf<Batch> {
     if (transform == nullptr) return 0;
     return piece.bytes().size() / transform->input_unit() * transform->output_unit();
   }
-  // Each begins at a cache line.
+  // Rounds up, so that each begins at a cache line.
   static std::size_t Room(const Piece& piece) { return (TransformedBytes(piece) + 63) / 64 * 64; }
   BufferPool& pool_;
 };
 
-// Looks for what readers would refuse in the bytes of a bool or of a sparse index. The verdict is record's. Where a stage may
-// have changed how many bytes chunks have, they come in order.
+// Validates bools and sparse indices, whose bytes readers would refuse. The record stage reports
+// the result. If a stage may have changed the size of chunks, they must come in order.
 class LookStage final : public PieceStage {
  public:
   explicit LookStage(bool sizes_change) : sizes_change_(sizes_change) {}
@@ -158,8 +158,8 @@ class CompressStage final : public StageOf<Batch> {
   }
 
  private:
-  // Chunks are compressed before it is known whether the component gains; only once it is known that it does not is
-  // the work saved. What is stored does not depend on it.
+  // Chunks are compressed speculatively until the place stage has found that the component does not
+  // gain. The stored bytes do not depend on it.
   static bool Wanted(const Piece& chunk) {
     const ComponentState& state = *chunk.state;
     switch (state.storage.compression) {
@@ -207,7 +207,7 @@ class PlaceStage final : public PieceStage {
       frames_.clear();
     }
     if (state.choice == ComponentState::kEncoded) {
-      // A chunk that a stage has emptied makes no frame, unless there is no other.
+      // An empty chunk, left by a stage, makes no frame unless it is the only one.
       if (!chunk.bytes().empty() || (chunk.last && frames_.empty())) {
         chunk.stored = chunk.encoded;
         frames_.push_back({placer_.end() - begin_, content_,
@@ -240,7 +240,7 @@ class PlaceStage final : public PieceStage {
         chunk.bytes().size());
   }
 
-  // Only a stage that changes how many bytes a chunk has makes frames that readers refuse.
+  // Frames that readers refuse can only come from a stage that changes the size of chunks.
   Status CheckFramesOf(const ComponentState& state) const {
     StoredComponent stored;
     stored.encoding = state.storage.encoding;
@@ -251,13 +251,14 @@ class PlaceStage final : public PieceStage {
   Placer& placer_;
   const Codecs& codecs_;
   const ContainerTraits& traits_;
-  // Of the component under way.
+  // Of the current component.
   std::uint64_t begin_ = 0, content_ = 0;
   std::vector<Frame> frames_;
 };
 
-// Digests that must see a component's bytes in order. Different components are hashed at once. CRC-32C, which can be
-// put together from parts, has a stage of its own. Where digests cover decoded bytes it stands before compression.
+// Computes digests that need a component's bytes in order; different components are hashed in
+// parallel. CRC-32C, which can be combined from parts, has its own stage. If digests cover decoded
+// bytes, this stage comes before compression.
 class HashStage final : public PieceStage {
  public:
   explicit HashStage(bool decoded) : decoded_(decoded) {}
@@ -287,8 +288,8 @@ class CrcStage final : public PieceStage {
   }
 };
 
-// Hands the batch to the sink, with one call unless long gaps divide it: by several workers where the sink can place, in
-// order where not.
+// Writes the batch to the sink with one call, unless long gaps divide it: in parallel if the sink
+// can place bytes, else in order.
 class WriteStage final : public StageOf<Batch> {
  public:
   explicit WriteStage(Sink& sink) : sink_(sink), place_(sink.can_place()) {}
@@ -299,7 +300,7 @@ class WriteStage final : public StageOf<Batch> {
     static constexpr std::array<std::byte, 4096> kZeros{};
     std::vector<std::span<const std::byte>> pieces;
     const auto append = [&pieces](std::span<const std::byte> piece) {
-      // Chunks that were read with one call mostly lie one after another here as well.
+      // Chunks that were read with one call are usually adjacent in memory.
       if (!pieces.empty() && pieces.back().data() + pieces.back().size() == piece.data()) {
         pieces.back() = {pieces.back().data(), pieces.back().size() + piece.size()};
       } else {
@@ -309,7 +310,8 @@ class WriteStage final : public StageOf<Batch> {
     const Piece* first = &batch.ranges.front();
     for (const Piece& chunk : batch.ranges) {
       std::uint64_t zeros = chunk.padding;
-      // A placed file reads as zero where nothing was written: its first gap, and those that are long, need no bytes.
+      // A sink that can place bytes reads as zero where nothing was written, so the first gap and
+      // long gaps need no bytes.
       if (place_ && (&chunk == first || zeros >= kZeros.size())) {
         if (&chunk != first) {
           ZT_RETURN_IF_ERROR(Write(*first, pieces));
@@ -330,7 +332,7 @@ class WriteStage final : public StageOf<Batch> {
   }
 
  private:
-  // Writes pieces that begin with those of `first`.
+  // Writes pieces, the first of which belongs to `first`.
   Status Write(const Piece& first, Pieces pieces) {
     const Status status =
         Caught([&] { return place_ ? sink_.WriteAt(first.place, pieces) : sink_.Append(pieces); });

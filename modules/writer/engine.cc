@@ -1,4 +1,4 @@
-// zt.writer:engine — bodies.
+// zt.writer:engine — implementation.
 module;
 
 #include "core/status_macros.h"
@@ -25,11 +25,12 @@ namespace zt::writer::internal {
 
 namespace {
 
-// Raw bytes travel in pieces that stay in a core's second-level cache between read, checksum and write.
+// Size of a raw chunk: small enough to stay in a core's second-level cache between read, checksum
+// and write.
 constexpr std::uint64_t kRawChunk = 256 << 10;
-// What a piece weighs that keeps the plan and the source of its object.
+// Weight of a piece that owns the plan and the source of its object.
 constexpr std::uint64_t kAddedCost = 1024;
-// What the manifest has of a component, about.
+// Approximate size of a component's manifest entry.
 constexpr std::uint64_t kEntryBytes = 512;
 
 std::span<const std::byte> Bytes(std::string_view text) {
@@ -55,7 +56,7 @@ RangeOptions OptionsOf(const WriterOptions& options, const Record& record) {
   return out;
 }
 
-// Whether what is planned for an object can be had of this source.
+// Fails if the source cannot provide a planned object.
 Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
   if (planned.object == nullptr) {
     return InvalidArgument("the plan has an object without a declaration");
@@ -83,13 +84,13 @@ Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
   return OkStatus();
 }
 
-// With the names of the first component's file and of the tensor.
+// Adds the names of the first component's file and of the tensor.
 Status NamedBy(const TensorSource& source, const PlannedObject& planned, const Status& status) {
   const ComponentId id = planned.components.empty() ? ComponentId{} : planned.components[0].source;
   return WithFile(WithTensor(status, planned.object->name), source.file(id));
 }
 
-// A format of one's own has a name with a version behind a slash: "example.growing/1".
+// True for the name of a custom format, which ends in a slash and a version: "example.growing/1".
 bool IsVersionedName(std::string_view format) {
   const std::size_t slash = format.rfind('/');
   return slash != std::string_view::npos && slash > 0 && slash + 1 < format.size() &&
@@ -157,7 +158,7 @@ Status CheckFormat(const Object& object, bool whole) {
   return OkStatus();
 }
 
-// ---- publishing ----------------------------------------------------------------------------------------------
+// ---- publishing ---------------------------------------------------------------------------------
 
 Status Publisher::Begin() {
   if (begun_) return OkStatus();
@@ -182,7 +183,7 @@ StatusOr<std::uint64_t> Publisher::End(Placer& placer, const EncodedManifest& ma
   return total;
 }
 
-// ---- the engine ----------------------------------------------------------------------------------------------
+// ---- the engine ---------------------------------------------------------------------------------
 
 Engine::Engine(std::unique_ptr<Sink> destination, WriterOptions writer_options)
     : options(WithLimits(std::move(writer_options))),
@@ -235,7 +236,7 @@ Status Engine::AddAlias(std::string name, std::string_view of) {
 }
 
 Status Engine::AddShard(const StoredShard& shard, std::vector<StoredObject> stored) {
-  ZT_RETURN_IF_ERROR(Flush());  // what the manifest has so far is then no stage's
+  ZT_RETURN_IF_ERROR(Flush());  // no stage uses the manifest any more
   ZT_RETURN_IF_ERROR(Annotate(record_.manifest.AddShard(shard), "shard " + Quote(shard.name)));
   ++shards_;
   for (StoredObject& object : stored) {
@@ -248,12 +249,13 @@ Status Engine::AddShard(const StoredShard& shard, std::vector<StoredObject> stor
 }
 
 Status Engine::Reserve(const PlanSums& sums) {
-  // Padding before each blob, and what the manifest says of it.
+  // Padding before each blob, and its manifest entry.
   const std::uint64_t around = placer_.alignment() + kEntryBytes;
   const auto most = CheckedAdd(promised_ + sums.name_bytes + sums.components * around,
                                sums.output_bytes + sums.output_bytes / 256);
   if (most) sink_->Expect(*most);
-  // What is certain not to fit should fail before hours of work; what compresses may come out smaller.
+  // Fail before hours of work if the output certainly does not fit. A compressed one may turn out
+  // smaller.
   if (sums.compressed) return OkStatus();
   const auto wanted = CheckedAdd(promised_, sums.output_bytes);
   if (!wanted) return OkStatus();
@@ -266,7 +268,8 @@ void Engine::Announce(TensorSource& source, const Plan& plan) {
   for (const PlannedObject& object : plan.objects) {
     for (const PlannedComponent& component : object.components) {
       if (component.shared_with) continue;
-      // Where the first is a file at hand, so are all: a plan of a million objects is not gone through for nothing.
+      // If the first component is in a local file, all are: do not scan a plan of a million
+      // objects.
       if (components.empty() && !IsUrl(source.file(component.source))) return;
       components.push_back(component.source);
     }
@@ -437,7 +440,8 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
   return OkStatus();
 }
 
-// Makes what judges the indices of sparse objects, once for all objects of equal rank with the same index blobs.
+// Creates the facts about sparse indices; objects of equal rank with the same index blobs share
+// them.
 void Engine::NoteCells(PlanState& run) const {
   std::map<std::vector<std::uint64_t>, std::shared_ptr<CellFacts>> known;
   const std::vector<PlannedObject>& objects = run.plan.objects;
@@ -518,7 +522,7 @@ Status Engine::Publish(const Value::Map& attributes) {
   return OkStatus();
 }
 
-// ---- objects that come piece by piece ------------------------------------------------------------------------
+// ---- objects whose bytes come in pieces ---------------------------------------------------------
 
 void Engine::Open(OpenObject& object) {
   object.engine = this;

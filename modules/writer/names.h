@@ -1,4 +1,4 @@
-// The names an output holds so far.
+// The names in an output so far.
 #ifndef ZTSTREAM_WRITER_NAMES_H_
 #define ZTSTREAM_WRITER_NAMES_H_
 
@@ -15,11 +15,11 @@ namespace zt::writer::internal {
 
 using zt::internal::PutVarint, zt::internal::TakeVarint, zt::internal::VarintBytes;
 
-// Names, and the number of the object each stands for. They lie one after another in one piece of memory, each behind its
-// number and its size, which are varints: with a million names every byte counts.
+// Maps names to object numbers. One buffer holds them all, each after its object number and its
+// size as varints: with a million names every byte counts.
 class Names {
  public:
-  // Takes a name for object number `of`; false where it was taken before.
+  // Adds a name for object number `of`; false if the name exists already.
   bool Add(std::string_view name, std::uint32_t of) {
     const std::size_t at = kept_.size();
     PutVarint(kept_, of);
@@ -29,7 +29,7 @@ class Names {
     if (!fresh) kept_.resize(at);
     return fresh;
   }
-  // As NameTable::Prefetch.
+  // See NameTable::Prefetch.
   void Prefetch(std::string_view name) const { table_.Prefetch(name); }
   std::optional<std::uint32_t> Find(std::string_view name) const {
     const auto held = table_.Find(name, [this](std::uint64_t at) { return NameAt(at); });
@@ -37,21 +37,22 @@ class Names {
     std::size_t at = *held;
     return static_cast<std::uint32_t>(Load(at));
   }
-  // The bytes that a name of so many takes as that of object number `of`.
+  // The bytes that a name of this size takes for object number `of`.
   static std::size_t Taken(std::size_t name_bytes, std::uint32_t of) {
     return VarintBytes(of) + VarintBytes(name_bytes) + name_bytes;
   }
-  // Makes room for so many at once, of so many bytes in all: between copies of data the table would not stay in the cache.
+  // Reserves room for `count` names of `bytes` bytes in all. Growing while data is copied would
+  // evict the table from the cache.
   void Expect(std::size_t count, std::size_t bytes) {
     table_.Reserve(count);
     const std::size_t wanted = kept_.size() + bytes;
     if (wanted > 2 * kept_.capacity()) kept_.reserve(wanted);
   }
-  // The bytes that there is room for, taken ones included.
+  // The capacity in bytes, used ones included.
   std::size_t capacity() const { return kept_.capacity(); }
 
  private:
-  // The number that begins at `at`, which moves behind it.
+  // Decodes the number at `at` and moves `at` past it.
   std::uint64_t Load(std::size_t& at) const {
     return TakeVarint([&] { return kept_[at++]; });
   }

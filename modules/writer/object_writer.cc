@@ -1,4 +1,4 @@
-// zt.writer:object — bodies: cuts what is appended into chunks.
+// zt.writer:object — implementation: cuts the appended bytes into chunks.
 module;
 
 #include "core/status_macros.h"
@@ -32,22 +32,22 @@ struct ObjectWriter::State : OpenObject {
 
   std::vector<ResolvedStorage> storage;
   std::shared_ptr<const Object> object;
-  Object actual;         // with the sizes as they came, and what was set since
-  bool changed = false;  // something was set
+  Object actual;         // the declaration with actual sizes and later changes
+  bool changed = false;  // `actual` has later changes
   std::shared_ptr<CellFacts> cells;
   std::size_t at = 0;
   std::size_t filled = 0;      // of the buffer
   std::uint64_t appended = 0;  // of the component, buffer included
   bool finished = false;
 
-  // What keeps the object from going on.
+  // Fails if the object can take no more calls.
   Status Usable() const {
     if (finished) return FailedPrecondition("the object is finished");
     if (engine == nullptr) return FailedPrecondition("the writer of the object is gone");
     return engine->failure();
   }
 
-  // Does what a caller asks for, if the object is of use still. An error fails the writer.
+  // Runs a caller's request if the object is usable. An error fails the writer.
   template <class Call>
   Status Do(const Call& call) {
     ZT_RETURN_IF_ERROR(Usable());
@@ -79,13 +79,13 @@ struct ObjectWriter::State : OpenObject {
     piece.last = last;
     Buffer bytes = std::exchange(buffer, Buffer());
     if (last) bytes = engine->Shrink(std::move(bytes), filled);
-    // The declaration is kept as long as a chunk of it is under way.
+    // The declaration lives as long as one of its chunks is in flight.
     const std::uint64_t held = bytes.capacity() + DeclarationCost();
     piece.Adopt(std::move(bytes), filled);
     return engine->Send(std::move(piece), std::exchange(filled, 0), held);
   }
 
-  // About what the declaration takes in memory.
+  // Approximate memory of the declaration.
   std::uint64_t DeclarationCost() const {
     return sizeof(Object) + object->name.capacity() + object->shape.size() * sizeof(std::uint64_t) +
            object->components.size() * sizeof(Component);
@@ -102,7 +102,7 @@ struct ObjectWriter::State : OpenObject {
   Status CheckSize() {
     const std::uint64_t declared = object->components[at].bytes;
     if (declared != kUnknownSize && declared != appended) return WrongSize(appended);
-    // A stage may change how many bytes it is: then only what is stored tells.
+    // A stage may change the size: then it is known only from the stored bytes.
     if (engine->options.stages.empty()) actual.components[at].bytes = appended;
     return OkStatus();
   }
@@ -143,7 +143,7 @@ struct ObjectWriter::State : OpenObject {
       return WrongSize(appended + bytes.size());
     }
     while (!bytes.empty()) {
-      // A full chunk is held back until more comes: the last one must know that it is the last.
+      // Hold a full chunk back until more bytes come: the last chunk must be marked as such.
       if (!buffer.empty() && filled == buffer.bytes().size()) ZT_RETURN_IF_ERROR(Send(false));
       if (buffer.empty()) {
         buffer =
@@ -227,7 +227,7 @@ Status ObjectWriter::NextComponent() {
 Status ObjectWriter::Finish() {
   State& s = *state_;
   const Status status = s.Do([](State& open) { return open.Finish(); });
-  // From here on the writer may go first.
+  // From here on the writer may be destroyed first.
   if (s.engine != nullptr) s.engine->Close();
   static_cast<OpenObject&>(s) = OpenObject();
   s.finished = true;

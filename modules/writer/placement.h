@@ -1,4 +1,4 @@
-// Where blobs begin, and how components are cut into chunks: numbers alone.
+// Computes where blobs begin and how components are cut into chunks. Pure arithmetic.
 #ifndef ZTSTREAM_WRITER_PLACEMENT_H_
 #define ZTSTREAM_WRITER_PLACEMENT_H_
 
@@ -8,8 +8,8 @@
 
 namespace zt::writer::internal {
 
-// Lays blobs one after the other. The cutter asks one to foresee where chunks will lie, the place stage asks one to
-// decide it: the rule is the same.
+// Places blobs one after the other. The cutter has one to predict where chunks will lie, the place
+// stage has one to decide it; both follow the same rule.
 class Placer {
  public:
   Placer(std::uint64_t end, std::uint64_t alignment) : end_(end), alignment_(alignment) {}
@@ -38,24 +38,24 @@ class Placer {
 
 // One chunk of a component.
 struct Cut {
-  std::uint64_t input_offset = 0;  // of the range of the source's component
+  std::uint64_t input_offset = 0;  // of the range to read, in the source's component
   std::uint64_t input_bytes = 0;   // of that range
-  std::uint64_t offset = 0;        // of what it becomes
-  std::uint64_t bytes = 0;         // of what it becomes
+  std::uint64_t offset = 0;        // after the transform
+  std::uint64_t bytes = 0;         // after the transform
   bool first = false, last = false;
 };
 
-// What the cutter has to know of a component.
+// The properties of a component that determine its cuts.
 struct CutRule {
-  bool raw = false;                    // it is certain to be stored as it is
-  std::optional<std::uint64_t> bytes;  // of the component as it will be stored, if known
-  std::uint64_t content = 0;   // bytes of a chunk: whole elements, and units of the transform
-  bool whole = false;          // every chunk is to begin at a multiple of `content`
-  std::uint64_t in_unit = 1;   // so many bytes of the source ...
-  std::uint64_t out_unit = 1;  // ... become so many
+  bool raw = false;                    // certain to be stored raw
+  std::optional<std::uint64_t> bytes;  // stored size before compression, if known
+  std::uint64_t content = 0;   // bytes of a chunk: whole elements, whole units of the transform
+  bool whole = false;          // every chunk must begin at a multiple of `content`
+  std::uint64_t in_unit = 1;   // this many bytes of the source ...
+  std::uint64_t out_unit = 1;  // ... become this many
 };
 
-// The chunks of a component of known size, one after the other; there is at least one.
+// The chunks of a component of known size, in order; at least one.
 class Cuts {
  public:
   Cuts(const CutRule& rule, std::uint64_t first_content, std::uint64_t input_bytes)
@@ -83,9 +83,10 @@ class Cuts {
   bool begun_ = false;
 };
 
-// Cuts components in the order of the output. As long as all of them are raw and of known size it foresees where they
-// will lie, and makes the first chunk so short that the others begin at multiples of their size in the output: a file
-// system handles such writes in whole pages (measured on ext4: 8 % less time).
+// Cuts components in the order of the output. While all of them are raw and of known size, it
+// predicts where they will lie, and shortens the first chunk so that the others begin at multiples
+// of their size in the output: a file system then writes whole pages (measured on ext4: 8 % less
+// time).
 class Cutter {
  public:
   explicit Cutter(const Placer& placer) : ahead_(placer) {}
@@ -93,7 +94,7 @@ class Cutter {
   Cuts Begin(const CutRule& rule, std::uint64_t input_bytes) {
     return {rule, FirstContent(rule), input_bytes};
   }
-  // Something comes next whose size is not known.
+  // Stops predicting: the size of the next component is unknown.
   void Forget() { ahead_.reset(); }
 
  private:

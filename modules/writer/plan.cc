@@ -1,4 +1,4 @@
-// zt.writer:plan — bodies.
+// zt.writer:plan — implementation.
 module;
 
 #include "core/name_table.h"
@@ -26,15 +26,16 @@ std::string_view GgmlType(std::string_view format) {
   return format.substr(5, format.size() - 7);
 }
 
-// Which component carries an object's elements: the one a dtype rule converts.
+// True for the component with an object's elements, the one that a dtype rule converts.
 bool CarriesElements(const Object& object, const Component& component) {
   if (object.format == "dense") return component.role == "data";
   return IsSparse(object.format) && component.role == "values";
 }
 
-// Whether a component can be stored as byte planes: it stands for the object, whose format says how it is stored.
+// True if a component can be stored as byte planes. The object must be dense: in 1.2 its format
+// then says that it is in planes.
 bool SuitsPlanes(const Object& object, std::size_t component, std::size_t unit) {
-  // Chunks of any size that may be asked for are multiples of the least.
+  // All permitted chunk sizes are multiples of the least.
   const CodecParameters least =
       FindCodec(Encoding::kPlanes)->Parameters(object.components[component].element, 0);
   return least.chunk != 0 && least.chunk % unit == 0 && object.format == "dense" &&
@@ -46,7 +47,7 @@ class Planner {
   Planner(const TensorSource& source, const PlanOptions& options)
       : source_(source), options_(options) {}
 
-  // Run, with the names of what was looked at where something throws.
+  // Calls Run; exceptions become errors that name the current tensor.
   StatusOr<Plan> RunCaught() {
     try {
       return Run();
@@ -101,7 +102,7 @@ class Planner {
 
   Status AddObject(std::uint32_t index, const Object& from) {
     ZT_RETURN_IF_ERROR(source_.CheckReadable(index));
-    std::shared_ptr<Object> changed;  // a copy of `from`, once something is to change
+    std::shared_ptr<Object> changed;  // a copy of `from`, made for the first change
     if (options_.rename) {
       std::string name = options_.rename(from.name);
       if (name != from.name) {
@@ -198,11 +199,12 @@ class Planner {
     return OkStatus();
   }
 
-  // Tied weights: of components with the same source bytes, treated alike, all share the first one's blob.
+  // Deduplicates tied weights: components with the same source bytes and the same treatment share
+  // the first one's blob.
   void ShareBlobs() {
     struct Blob {
       Identity identity;
-      ComponentId at;  // in the plan
+      ComponentId at;  // index in the plan
       auto operator<=>(const Blob&) const = default;
     };
     if (AllDiffer()) return;
@@ -218,7 +220,7 @@ class Planner {
     }
     if (!std::is_sorted(blobs.begin(), blobs.end())) std::sort(blobs.begin(), blobs.end());
     for (std::size_t begin = 0, end; begin < blobs.size(); begin = end) {
-      std::map<std::string, ComponentId> first;  // by treatment
+      std::map<std::string, ComponentId> first;  // the first component with each treatment
       for (end = begin + 1; end < blobs.size() && blobs[end].identity == blobs[begin].identity;
            ++end) {
         if (first.empty()) first.emplace(Treatment(blobs[begin].at), blobs[begin].at);
@@ -231,8 +233,8 @@ class Planner {
     }
   }
 
-  // Whether it can be told without looking back that no two components have the same source bytes: most sources list them as
-  // they lie.
+  // True if identities strictly ascend, so that no two components have the same source bytes. Most
+  // sources list components in file order.
   bool AllDiffer() {
     std::optional<Identity> before;
     for (const PlannedObject& planned : plan_.objects) {
@@ -247,7 +249,8 @@ class Planner {
     return true;
   }
 
-  // What is done to a component's bytes, in planes or not, and what is asked of them; "" where they go as they are.
+  // A key for the changes to a component's bytes (transform, planes) and the validation they need;
+  // "" for none.
   std::string Treatment(ComponentId at) const {
     const PlannedObject& planned = plan_.objects[at.object];
     const PlannedComponent& component = planned.components[at.component];
@@ -260,9 +263,9 @@ class Planner {
            std::string(Name(planned.object->components[at.component].element));
   }
 
-  // What an index names, where the version allows no cell twice; "" for all else. Whoever looks for such cells sees only
-  // indices that are written: so all of a tensor's are those of one other with as many dimensions, or all are written.
-  // Whether two of its elements name the same cell does not depend on how long the dimensions are.
+  // A key for index components in a version that allows no cell twice; "" for all others. CellFacts
+  // sees only indices that are written. So a tensor shares either all its index blobs, with one
+  // tensor of equal rank, or none. The lengths of the dimensions do not matter for duplicates.
   std::string Indexed(ComponentId at) const {
     if (!Traits(plan_.spec).unique_indices) return {};
     const Object& object = *plan_.objects[at.object].object;
@@ -284,8 +287,8 @@ class Planner {
   const PlanOptions& options_;
   AttributeBudget budget_;  // of the manifest to be written
   Plan plan_;
-  Encoding encoding_ = Encoding::kRaw;  // that the object under way was checked for
-  std::uint32_t current_ = 0;           // the source's object that is looked at
+  Encoding encoding_ = Encoding::kRaw;  // the encoding that the current object was checked for
+  std::uint32_t current_ = 0;           // index of the current object in the source
 };
 
 }  // namespace

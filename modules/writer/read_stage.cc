@@ -1,4 +1,4 @@
-// zt.writer:chain — the stage that fetches bytes.
+// zt.writer:chain — the stage that reads from sources.
 module;
 
 #include "core/status_macros.h"
@@ -62,7 +62,7 @@ class ReadStage final : public StageOf<Batch> {
   }
 
  private:
-  // Where the source has the bytes in memory, they are borrowed from there.
+  // Borrows the bytes if the source has them in memory.
   static Status View(Piece& chunk) {
     const ComponentState& state = *chunk.state;
     if (state.source == nullptr || state.copied != nullptr) return OkStatus();
@@ -77,7 +77,7 @@ class ReadStage final : public StageOf<Batch> {
     return chunk.state->source != nullptr && chunk.bytes().empty() && chunk.input_bytes > 0;
   }
 
-  // What a source says of a chunk, with names. What it throws is an error, too.
+  // Calls the source for a chunk. Errors and exceptions get the chunk's names.
   template <class Call>
   static Status Asked(const Piece& chunk, const Call& call) {
     return chunk.Named(Caught(call));

@@ -1,4 +1,4 @@
-// zt.writer:chain — the stages that say what the manifest is to say.
+// zt.writer:chain — the stages that build manifest entries.
 module;
 
 #include <assert.h>
@@ -21,7 +21,7 @@ import zt.transform;
 namespace zt::writer::internal {
 namespace {
 
-// True where no component has a blob of its own.
+// True if no component has its own blob.
 bool OnlyShares(const PlannedObject& object) {
   return std::all_of(object.components.begin(), object.components.end(),
                      [](const PlannedComponent& each) { return each.shared_with.has_value(); });
@@ -53,7 +53,8 @@ Blob BlobOf(const ComponentState& state, const Blob& sums, std::uint32_t crc) {
   return blob;
 }
 
-// What the manifest is to say of an object, while it becomes known. Its memory serves one object after the other.
+// Builds an object's manifest entry as its parts become known. Its memory is reused for the next
+// object.
 class Entry {
  public:
   bool begun() const { return begun_; }
@@ -69,7 +70,7 @@ class Entry {
       stored_.components[c].element = object.components[c].element;
     }
   }
-  // What has changed since it was begun.
+  // Takes over the changes since Begin.
   void Close(const Object& object) {
     stored_.shape = object.shape;
     stored_.attributes = object.attributes;
@@ -94,12 +95,13 @@ class Entry {
 
  private:
   StoredObject stored_;
-  std::map<std::uint32_t, std::vector<DataFacts>> facts_;  // of components that have some
+  std::map<std::uint32_t, std::vector<DataFacts>> facts_;  // only of components with rules
   bool begun_ = false;
 };
 
-// Encodes what the manifest says of objects that are one chunk, as a million small tensors are: record then has only to copy
-// it. Where something is wrong with an object it leaves it to record, which says so in order.
+// Encodes manifest entries of objects of one chunk, such as a million small tensors, so that the
+// record stage only copies them. Leaves invalid objects to the record stage, which reports errors
+// in order.
 class EntryStage final : public StageOf<Batch> {
  public:
   EntryStage(const ManifestEncoder& manifest, SpecVersion spec)
@@ -122,13 +124,13 @@ class EntryStage final : public StageOf<Batch> {
   }
 
  private:
-  // The most bytes of a chunk's entry; 0 where it is left to record.
+  // Limit on the size of a chunk's entry; 0 if the record stage has to encode it.
   static std::size_t Room(const Piece& chunk) {
     const ComponentState& state = *chunk.state;
     const bool whole = chunk.first && chunk.last && state.ends_object && chunk.closing == nullptr;
     return whole && !Shares(state) ? EntryBytes(*state.object) : 0;
   }
-  // Whether others need the blob to be recorded, or an object without one follows.
+  // True if other components share the blob, or the next object only shares blobs.
   static bool Shares(const ComponentState& state) {
     if (state.plan == nullptr || state.plan->shared.empty()) return false;
     const std::vector<PlannedObject>& objects = state.plan->plan.objects;
@@ -156,8 +158,8 @@ class EntryStage final : public StageOf<Batch> {
   const SpecVersion spec_;
 };
 
-// Writes down what was stored, in declared order: an object's entry is complete with its last blob. It is validated then, by
-// the functions that readers use.
+// Records stored objects in declared order. An object's entry is complete with its last blob; it is
+// then validated by the functions that readers use.
 class RecordStage final : public PieceStage {
  public:
   RecordStage(Record& record, SpecVersion spec) : record_(record), spec_(spec) {}
@@ -189,7 +191,7 @@ class RecordStage final : public PieceStage {
   }
 
  private:
-  // Has all sparse objects see the bytes that are their indices.
+  // Feeds index bytes to the facts of all sparse objects that use them.
   static void ShowCells(const ComponentState& state, std::span<const std::byte> bytes) {
     if (state.cells != nullptr) state.cells->Add(state.at.component, bytes);
     if (state.plan == nullptr || state.plan->cells.empty()) return;
@@ -236,7 +238,8 @@ class RecordStage final : public PieceStage {
                            " were declared");
   }
 
-  // Whether a component's bytes keep its rule, of an object that was `begun` and in the end is `object`.
+  // Checks a component's bytes by its rule. `begun` is the object as declared at Begin, `object` as
+  // it is at the end.
   static Status CheckFacts(const ComponentState& state, const Object& begun,
                            std::uint32_t component, const Object& object,
                            const std::vector<DataFacts>& facts) {
@@ -249,7 +252,7 @@ class RecordStage final : public PieceStage {
     return WithComponent(status, object.components[component].role);
   }
 
-  // What is wrong with bytes that a caller brought is the caller's.
+  // Invalid bytes from a caller are the caller's error.
   static Status Blamed(const ComponentState& state, const Status& status) {
     return state.plan == nullptr || state.plan->of_caller ? OfCaller(status) : status;
   }
@@ -263,7 +266,7 @@ class RecordStage final : public PieceStage {
     return state.on_overflow == OnOverflow::kError ? CheckFit(counts, element) : OkStatus();
   }
 
-  // The object's last blob is known; so is all of those objects that follow and only share blobs.
+  // Ends the object, whose last blob is known, and the objects after it that only share blobs.
   Status End(const ComponentState& state) {
     if (state.plan == nullptr) return Add(state, *state.object, state.cells.get());
     const std::vector<PlannedObject>& objects = state.plan->plan.objects;
@@ -292,7 +295,7 @@ class RecordStage final : public PieceStage {
     return OkStatus();
   }
 
-  // Validates what is stored of an object, and adds it.
+  // Validates an object as stored and adds it to the manifest.
   Status Add(const ComponentState& state, const Object& begun, CellFacts* cells) {
     const StoredObject& stored = entry_.stored();
     for (std::size_t c = 0; c < stored.components.size(); ++c) {
@@ -312,7 +315,7 @@ class RecordStage final : public PieceStage {
     return OkStatus();
   }
 
-  // The source's own version may allow what this one does not.
+  // Data that breaks this rule may be valid in the source's version, so it is not kDataLoss.
   static Status CheckCells(const ComponentState& state, const Object& object, CellFacts& cells) {
     const Status status = Blamed(state, cells.Check(object));
     return status.code() == StatusCode::kDataLoss ? WithCode(status, StatusCode::kUnimplemented)
@@ -321,14 +324,14 @@ class RecordStage final : public PieceStage {
 
   Record& record_;
   const SpecVersion spec_;
-  // Of the component under way.
+  // Of the current component.
   struct Sums {
     std::uint64_t begin = 0, stored = 0, content = 0;
     std::uint32_t crc = 0;
     NumericCounts counts;
     std::vector<DataFacts> facts;  // one for each rule of the component
   } sums_;
-  Entry entry_;  // of the object under way
+  Entry entry_;  // of the current object
 };
 
 }  // namespace

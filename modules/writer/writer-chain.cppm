@@ -1,4 +1,5 @@
-// zt.writer:chain — what passes the stages, and what the stages are given. Internal to the module.
+// zt.writer:chain — the batches that pass the stages, and the state that the stages use. Internal
+// to the module.
 module;
 
 #include "writer/placement.h"
@@ -20,7 +21,7 @@ import zt.transform;
 
 namespace zt::writer::internal {
 
-// Where a blob lies, and what the manifest says of it.
+// A blob's place and its fields in the manifest.
 struct Blob {
   std::uint64_t offset = 0, length = 0, decoded_bytes = 0;
   Encoding encoding = Encoding::kRaw;
@@ -28,22 +29,23 @@ struct Blob {
   std::string digest = {};
 };
 
-// A plan under way.
+// A plan in flight.
 struct PlanState {
   PlanState(const Plan& running, std::shared_ptr<const void> kept)
       : plan(running), owner(std::move(kept)), of_caller(owner != nullptr) {}
   const Plan& plan;
-  const std::shared_ptr<const void> owner;  // holds plan and source, where they came by Writer::Add
-  const bool of_caller;                     // what is wrong with those bytes is the caller's
+  const std::shared_ptr<const void> owner;  // holds plan and source if they came by Writer::Add
+  const bool of_caller;                     // invalid bytes are then the caller's error
   struct Shared {
     Blob blob;
-    std::vector<ComponentId> by;        // who has it beside the component it was written for
-    std::vector<DataFacts> facts = {};  // what its bytes showed
+    std::vector<ComponentId> by;        // the other components that share the blob
+    std::vector<DataFacts> facts = {};  // the facts about its bytes
   };
-  // The blobs that several components share, by the component they are written for. The keys are fixed when the plan is
-  // added; the record stage sets `blob` and `facts`.
+  // Shared blobs, by the component that writes them. The keys are fixed when the plan is added; the
+  // record stage sets `blob` and `facts`.
   std::map<ComponentId, Shared> shared;
-  // Of sparse objects, by their number. Those with the same indices have the same facts, which the first one's bytes feed.
+  // Sparse objects by number. Objects with the same indices share their facts; `first` marks the
+  // one whose bytes feed them.
   struct Cells {
     std::shared_ptr<CellFacts> facts;
     bool first;
@@ -62,16 +64,16 @@ struct ComponentState {
   enum Choice { kUndecided, kRaw, kEncoded };
 
   std::shared_ptr<const Object> object;
-  PlanState* plan = nullptr;  // null where the object was not planned
-  // The same where the object came by Writer::Add: nobody else has it.
+  PlanState* plan = nullptr;  // null if the object was not planned
+  // The same if the object came by Writer::Add, when nothing else owns it.
   std::shared_ptr<const PlanState> keeps;
-  ComponentId at;                    // in the plan; of others only the component
+  ComponentId at;                    // in the plan; unplanned: only the component is set
   std::uint64_t declared_bytes = 0;  // or kUnknownSize
-  // What readers ask of its bytes: as its own, and as those of all that share its blob. Each once.
+  // The rules for its bytes: its own and those of all components that share its blob. Each once.
   std::vector<DataRule> rules;
   ResolvedStorage storage;
   OnOverflow on_overflow = OnOverflow::kError;
-  TensorSource* source = nullptr;  // null where the chunks bring their bytes
+  TensorSource* source = nullptr;  // null if the chunks bring their bytes
   ComponentId id;
   bool sequential = false;
   std::shared_ptr<const Transform> transform;
@@ -82,13 +84,14 @@ struct ComponentState {
   std::unique_ptr<const KeptFrames> kept;
   std::shared_ptr<CellFacts> cells;  // of a sparse object that was not planned
 
-  std::atomic<int> choice = kUndecided;  // the place stage decides; the compress stage looks ahead
-  std::unique_ptr<Hasher> hasher;        // the hash stage's, chunk after chunk
-  std::string digest;                    // what it found
-  std::uint64_t looked = 0;  // bytes that the look stage has seen, where sizes may change
+  // Set by the place stage; the compress stage reads it early.
+  std::atomic<int> choice = kUndecided;
+  std::unique_ptr<Hasher> hasher;  // used by the hash stage, chunk after chunk
+  std::string digest;              // its result
+  std::uint64_t looked = 0;        // bytes seen by the look stage, if sizes may change
 };
 
-// A chunk with all that the writer keeps of it.
+// A chunk and the writer's state for it.
 struct Piece final : Chunk {
   using Chunk::Adopt;
   using Chunk::Borrow;
@@ -98,29 +101,29 @@ struct Piece final : Chunk {
   std::uint64_t input_offset = 0;  // of the range to read, in the source's component
   std::uint64_t input_bytes = 0;   // of that range
 
-  // What will be stored: bytes(), or `encoded`, which lies in the batch's buffer of that name.
-  std::span<const std::byte> encoded;  // empty where it was not compressed
+  // The bytes to store: bytes(), or `encoded`, which lies in the batch's buffer of that name.
+  std::span<const std::byte> encoded;  // empty if not compressed
   std::span<const std::byte> stored;   // bytes() or `encoded`
   std::vector<std::byte> trailer;      // stored after `stored` (a seek table)
   std::uint64_t place = 0;             // absolute offset of `stored` in the output
   std::uint64_t padding = 0;           // zero bytes before it
-  std::uint32_t crc = 0;               // CRC-32C of stored and trailer, where asked for
-  std::shared_ptr<const Object>
-      closing;  // with an object's last chunk: what was declared since Begin
-  // With the only chunk of an object: what the manifest says of it, if it is encoded before it is recorded. The bytes are in
-  // the batch's `entries`.
+  std::uint32_t crc = 0;               // CRC-32C of `stored` and `trailer`, if requested
+  // In an object's last chunk: the declaration with the changes since Begin.
+  std::shared_ptr<const Object> closing;
+  // In the only chunk of an object: its manifest entry, if it is encoded before the record stage.
+  // The bytes are in the batch's `entries`.
   std::optional<EncodedEntry> entry;
   std::span<const std::byte> entry_bytes;
-  NumericCounts counts;          // what the transform could not carry over
+  NumericCounts counts;          // values that the transform could not represent
   std::vector<DataFacts> facts;  // of bytes(), one for each rule of the component
 
-  // "FILE: tensor 'NAME': " put before the message; OK stays OK.
+  // Puts "FILE: tensor 'NAME': " before the message; OK stays OK.
   Status Named(const Status& status) const;
 };
 
 // Consecutive chunks that travel together.
 struct Batch final : BatchOf<Piece> {
-  Buffer transformed, encoded;     // what pieces borrow beside `input`
+  Buffer transformed, encoded;     // borrowed by pieces, as `input` is
   std::vector<std::byte> entries;  // for the manifest
 
   Status Named(const Status& status) const override { return ranges.front().Named(status); }
@@ -135,11 +138,11 @@ class Codecs {
     }
   }
 
-  // What a component is compressed with, if it is.
+  // The encoder of a component that is compressed.
   inline const FrameEncoder& EncoderOf(const ComponentState& state) const {
     return *encoders_.at(state.storage.encoding);
   }
-  // True where so many encoded bytes are worth it.
+  // True if the encoded size is small enough to store the encoded bytes.
   inline bool Gains(std::uint64_t encoded, std::uint64_t raw) const {
     return static_cast<double>(encoded) <= static_cast<double>(raw) * (1.0 - min_gain_);
   }
@@ -149,7 +152,7 @@ class Codecs {
   double min_gain_;
 };
 
-// What has been written down, in declared order. The record stage fills it.
+// The manifest and totals so far, in declared order. The record stage fills it.
 struct Record {
   explicit Record(SpecVersion version) : manifest(version) {}
   ManifestEncoder manifest;
@@ -160,20 +163,20 @@ struct Record {
   std::atomic<std::uint64_t> bytes_total = 0, tensors_total = 0;
 };
 
-// What the stages work with.
+// The objects that the stages share.
 struct ChainParts {
   BufferPool& pool;
   const Codecs& codecs;
-  Placer& placer;  // the place stage's
+  Placer& placer;  // used by the place stage
   Sink& sink;
   Record& record;
 };
 
-// Hands bytes to the sink: at `place` where it can place them, else after what it has. Names the sink in errors.
+// Writes to the sink: at `place` if it can place bytes, else appended. Names the sink in errors.
 Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces);
 
-// Calls what others wrote; what it throws becomes an error, to which `name` adds names. Memory that ran out is left to
-// whoever called.
+// Calls code of the caller or a source and converts exceptions to errors, to which `name` adds
+// names. std::bad_alloc passes through.
 template <class Call, class Name>
 auto Caught(const Call& call, const Name& name) -> decltype(call()) {
   try {
@@ -191,14 +194,14 @@ auto Caught(const Call& call) -> decltype(call()) {
   }
 }
 
-// The most bytes that the manifest's entry of an object can have, if it may be encoded before it is recorded, as that of a
-// dense tensor without attributes may; else 0.
+// Limit on the size of an object's manifest entry, if the entry can be encoded before the record
+// stage (a dense tensor without attributes); else 0.
 std::size_t EntryBytes(const Object& object);
 
-// The rule by which a component's bytes are looked at. Of an object that was not planned, sizes and attributes are known only
-// in the end.
+// The rule for a component's bytes. Sizes and attributes of an unplanned object are known only at
+// its end.
 std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bool planned);
-// What ComponentState::rules has to hold, told from the fields above it.
+// Computes ComponentState::rules from the fields above it.
 std::vector<DataRule> RulesOf(const ComponentState& state);
 
 // A step on each piece by itself.
@@ -214,14 +217,16 @@ class PieceStage : public StageOf<Batch> {
   }
 };
 
-// The stage that reads.
+// The stage that reads from sources.
 std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool);
 
-// The stage that encodes what the manifest says of objects that are one chunk, and the one that validates and writes all down.
+// The stage that encodes the manifest entries of objects of one chunk, and the stage that validates
+// all objects and adds them to the manifest.
 std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec);
 std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec);
 
-// The chain, in order: read, transform, the caller's own, look, compress, place, hash, crc, entry, write, record. Where digests cover decoded bytes, hash stands before compress.
+// The chain, in order: read, transform, the caller's own, look, compress, place, hash, crc, entry,
+// write, record. If digests cover decoded bytes, hash comes before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
 }  // namespace zt::writer::internal

@@ -1,4 +1,5 @@
-// zt.writer:chunk — what a stage of the caller's sees: a range of one component on its way to the output.
+// zt.writer:chunk — the interface of a caller's stage: a range of one component on its way to the
+// output.
 export module zt.writer:chunk;
 
 import zt.std;
@@ -7,8 +8,8 @@ import zt.pipeline;
 
 export namespace zt {
 
-// Whole elements of one component, as they are so far. The bytes are the chunk's own, or those of somebody who keeps
-// them for as long as it lives.
+// Whole elements of one component in their current state. The bytes belong to the chunk, or to an
+// owner that outlives it.
 class Chunk {
  public:
   const Object* object = nullptr;  // the declaration as it will be stored
@@ -19,14 +20,15 @@ class Chunk {
   BufferPool* pool = nullptr;      // where buffers for Replace are taken
 
   inline std::span<const std::byte> bytes() const { return bytes_; }
-  // Makes `fresh` the bytes. The old ones are gone.
+  // Replaces the bytes. The old ones are freed.
   inline void Replace(Buffer fresh) {
     bytes_ = fresh.bytes();
     own_ = std::move(fresh);
   }
 
  protected:
-  // Makes the bytes those of somebody else, or the first `count` of a buffer that becomes its own.
+  // Sets the bytes: to those of another owner, or to the first `count` of a buffer that the chunk
+  // then owns.
   inline void Borrow(std::span<const std::byte> bytes) { bytes_ = bytes; }
   inline void Adopt(Buffer buffer, std::size_t count) {
     bytes_ = buffer.bytes().first(count);
@@ -39,13 +41,15 @@ class Chunk {
   Buffer own_;
 };
 
-// A step on each chunk: WriterOptions::stages. Process of a parallel stage is called by several threads at once.
+// A step on each chunk (WriterOptions::stages). Several threads may call Process of a parallel
+// stage at once.
 class Stage {
  public:
   virtual ~Stage() = default;
-  // Must not change. In a chain, the chunks of a component come one after the other; in order, all chunks do.
+  // Must always return the same order. kInChain: the chunks of one component come in sequence;
+  // kInOrder: all chunks do.
   virtual StageOrder order() const { return StageOrder::kParallel; }
-  // The error should say what is wrong; the writer adds the tensor and the file.
+  // The error should state the cause; the writer adds the tensor and the file.
   virtual Status Process(Chunk& chunk) = 0;
 };
 

@@ -1,4 +1,5 @@
-// zt.writer:engine — what Writer and ObjectWriter stand on: cuts, weighs, submits, publishes. Internal to the module.
+// zt.writer:engine — the base of Writer and ObjectWriter: cuts, weighs, submits, publishes.
+// Internal to the module.
 module;
 
 #include "writer/names.h"
@@ -19,13 +20,13 @@ import zt.source;
 
 namespace zt::writer::internal {
 
-// Writes what is no blob: the header before all of them, manifest and footer behind them; and publishes the output.
+// Writes header, manifest and footer, and publishes the output.
 class Publisher {
  public:
   Publisher(Sink& sink, SpecVersion spec) : sink_(sink), spec_(spec) {}
   // Writes the header, once.
   Status Begin();
-  // Ends the output with a manifest, which takes the place that the placer gives it; returns the output's size.
+  // Writes the manifest at the place from the placer, and the footer; returns the output's size.
   StatusOr<std::uint64_t> End(Placer& placer, const EncodedManifest& manifest);
 
  private:
@@ -34,27 +35,27 @@ class Publisher {
   bool begun_ = false;
 };
 
-// What the writer asks of a format's name and attributes, and files by others need not keep. With `whole` all attributes
-// are known. The message does not name the object.
+// Checks the format's name and the attributes by rules of the writer, which files by others may
+// break. `whole`: all attributes are known. The message does not name the object.
 Status CheckFormat(const Object& object, bool whole);
 
-// What a plan comes to.
+// The totals of a plan.
 struct PlanSums {
   std::uint64_t input_bytes = 0, output_bytes = 0;  // as Plan's functions of these names
-  std::size_t name_bytes = 0;                       // that Names takes for its names
+  std::size_t name_bytes = 0;                       // in Names
   std::size_t components = 0;                       // with aliases
-  bool compressed = false;                          // some of it may be
+  bool compressed = false;                          // some components may be
   bool shared = false;                              // some blobs are
   bool sparse = false;                              // some objects are
 };
 
 class Engine;
 
-// What an ObjectWriter holds that is the engine's. Where the engine goes first, it is left empty.
+// The part of an ObjectWriter that belongs to the engine; cleared if the engine is destroyed first.
 struct OpenObject {
   Engine* engine = nullptr;
   std::shared_ptr<ComponentState> component;
-  Buffer buffer;  // bytes of the chunk under way
+  Buffer buffer;  // bytes of the current chunk
 };
 
 class Engine {
@@ -66,11 +67,11 @@ class Engine {
 
   // The first failure.
   const Status& failure() const { return failure_; }
-  // Remembers the first failure and drops the output. Where a batch before it was still under way, that may fail too,
-  // and its error is the one that every number of threads reports.
+  // Remembers the first failure and aborts the output. An earlier batch in flight may fail too; its
+  // error then wins, so that the error does not depend on the number of threads.
   Status Fail(const Status& status);
   Status Check(const Status& status) { return status.ok() ? status : Fail(status); }
-  // Calls; what is thrown, memory that runs out too, is a failure like others.
+  // Calls `call`; an exception, also std::bad_alloc, becomes the failure.
   template <class Call>
   Status Guarded(const Call& call) {
     try {
@@ -82,53 +83,54 @@ class Engine {
   // Stops the workers as soon as possible. Thread-safe.
   void Cancel(const Status& status) { pipeline_.Cancel(status); }
 
-  // Whether the plan is one for this writer and this source, and what it comes to: in one pass, for a plan of a million
-  // objects does not stay in the cache.
+  // Validates a plan for this writer and source, and sums it up. One pass does both: a plan of a
+  // million objects does not stay in the cache.
   StatusOr<PlanSums> CheckPlan(const TensorSource& source, const Plan& plan) const;
-  // Whether an object that a caller declares is one, and the output's version can say it. With `whole` all its sizes and
-  // attributes are known.
+  // Validates an object that a caller declares, and checks that the output's version can express
+  // it. `whole`: all its sizes and attributes are known.
   Status CheckDeclared(const Object& object, std::span<const ResolvedStorage> storage,
                        bool whole) const;
-  // ResolveStorage, for this writer.
+  // ResolveStorage with this writer's options.
   StatusOr<ResolvedStorage> Resolve(const Object& object, std::size_t component,
                                     const Storage& wanted,
                                     const Transform* transform = nullptr) const;
-  // Notes the names of a plan and submits its chunks. `owner` is null where source and plan stay until Flush; else it
-  // holds both, and goes when their last chunk is written.
+  // Adds the names of a plan and submits its chunks. If `owner` is null, source and plan must
+  // outlive Flush; else it holds both until their last chunk is written.
   Status AddPlanned(TensorSource& source, const Plan& plan, const PlanSums& sums,
                     std::shared_ptr<const void> owner);
-  // Tells the sink what the plan comes to at most, and asks it whether it can be that large.
+  // Tells the sink the expected size of the output, and asks whether it has room.
   Status Reserve(const PlanSums& sums);
-  // Tells a source that is far away what will be read of it.
+  // Tells a remote source which components will be read.
   static void Announce(TensorSource& source, const Plan& plan);
-  // Has the source's Finish called once all is written.
+  // Registers the source, so that Flush calls its Finish.
   void FinishLater(TensorSource& source);
   Status AddName(std::string_view name, std::uint32_t object);
   // Notes the path of an object that is a file; passes over others.
   Status AddPath(const Object& object, std::uint32_t index);
   Status AddAlias(std::string name, std::string_view of);
-  // Notes objects that lie in another file.
+  // Adds objects whose blobs are in another file.
   Status AddShard(const StoredShard& shard, std::vector<StoredObject> stored);
-  // Waits until everything is written, and finishes the sources.
+  // Waits until everything is written, and calls Finish of the sources.
   Status Flush();
-  // Flush, and what makes the output a file.
+  // Flush; then writes the manifest and publishes the file.
   Status Publish(const Value::Map& attributes);
 
-  // For an object whose bytes come piece by piece; one at a time.
+  // For an object whose bytes come in pieces; one at a time.
   void Open(OpenObject& object);
   void Close() { open_ = nullptr; }
   bool is_open() const { return open_ != nullptr; }
-  // A component's state, in memory shared with those around it: it lives as long as one of them is under way.
+  // A new component state. States share blocks of memory: a block is freed when none of its states
+  // is in use.
   std::shared_ptr<ComponentState> NewState();
-  // Memory for a chunk of a component of which `left` bytes are still to come, if that is known.
+  // A buffer for the next chunk of a component with `left` bytes to come, if that is known.
   Buffer Room(const ComponentState& component, std::uint64_t left);
-  // Moves the first `filled` bytes of a buffer to one of their size, where that saves much.
+  // Moves the first `filled` bytes to a buffer of that size, if that saves much.
   Buffer Shrink(Buffer buffer, std::size_t filled);
-  // Submits a chunk that will hold `bytes` once it is transformed; `held` are those it brings with it.
+  // Submits a chunk of `bytes` bytes after its transform; `held` is the memory that it brings.
   Status Send(Piece&& piece, std::uint64_t bytes, std::uint64_t held);
 
   const WriterOptions options;
-  std::uint32_t objects = 0;  // begun, without aliases
+  std::uint32_t objects = 0;  // objects begun, without aliases
   const std::vector<NumericFinding>& findings() const { return findings_; }
   const EncodedManifest& manifest() const { return manifest_; }
   std::uint64_t file_bytes() const { return file_bytes_; }
@@ -162,18 +164,18 @@ class Engine {
   };
   std::vector<Alias> aliases_;
   std::uint32_t shards_ = 0;
-  std::vector<std::shared_ptr<PlanState>> plans_;  // under way, of sources that stay until Flush
-  std::vector<TensorSource*> sources_;             // to be finished
+  std::vector<std::shared_ptr<PlanState>> plans_;  // in flight, of sources that outlive Flush
+  std::vector<TensorSource*> sources_;             // whose Finish is to be called
   std::unordered_set<TensorSource*> known_sources_;
   std::shared_ptr<StateBlock> states_;
   std::size_t states_used_ = 0;
-  std::uint64_t promised_ = 0;  // the least the output will have, by the plans that were added
+  std::uint64_t promised_ = 0;  // the least size of the output, from the plans so far
   OpenObject* open_ = nullptr;
   Status failure_;
   std::vector<NumericFinding> findings_;
-  EncodedManifest manifest_;  // its parts are the record's
+  EncodedManifest manifest_;  // its parts point into record_
   std::uint64_t file_bytes_ = 0;
-  RangePipeline<Batch> pipeline_;  // dropped before what its stages use
+  RangePipeline<Batch> pipeline_;  // destroyed before the members that its stages use
 };
 
 }  // namespace zt::writer::internal

@@ -1,4 +1,4 @@
-// zt.writer:object — one object whose bytes come piece by piece.
+// zt.writer:object — one object whose bytes come in pieces.
 export module zt.writer:object;
 
 import zt.std;
@@ -13,14 +13,14 @@ export namespace zt {
 
 class Writer;
 
-// Numbers one after the other in memory: a vector, an array, a span of a type that has a dtype.
+// A contiguous range of a type that has a dtype: a vector, an array, a span.
 template <class R>
 concept Numbers = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
                   Element<std::ranges::range_value_t<R>>;
 
-// Feeds the components of one object, in the order of their declaration. Made by Writer::Begin. Not thread-safe.
-// Dropped before Finish, it fails the writer: half an object is never published. It may outlive its Writer; every call
-// is kFailedPrecondition then.
+// Feeds the components of one object, in declared order. Made by Writer::Begin. Not thread-safe. If
+// it is destroyed before Finish, the writer fails: an incomplete object is never published. It may
+// outlive its Writer; every call is then kFailedPrecondition.
 class ObjectWriter {
  public:
   ~ObjectWriter();
@@ -29,7 +29,7 @@ class ObjectWriter {
 
   // Appends to the current component. The bytes are copied.
   Status Append(std::span<const std::byte> bytes);
-  // The same as numbers of the component's dtype; kInvalidArgument for others.
+  // Appends numbers of the component's dtype; kInvalidArgument for others.
   template <Numbers R>
   Status Append(const R& values) {
     const std::span numbers(std::ranges::data(values), std::ranges::size(values));
@@ -37,13 +37,13 @@ class ObjectWriter {
   }
   // Ends the current component and begins the next one.
   Status NextComponent();
-  // The first dimension, where only the end of the stream tells it: what Begin was given there does not count then.
-  // kFailedPrecondition where the shape has no dimension, and for sparse_coo, whose coordinates are checked against the
-  // shape as they pass.
+  // Sets the first dimension, if it is known only at the end of the stream; replaces the one given
+  // to Begin. kFailedPrecondition for a shape without dimensions, and for sparse_coo, whose
+  // coordinates are validated against the shape as they pass.
   Status SetLeadingDimension(std::uint64_t size);
-  // An attribute of the object; the last one set wins.
+  // Sets an attribute of the object; the last call wins.
   Status SetAttribute(std::string_view key, Value value);
-  // Ends the last component. The sizes must agree with the shape.
+  // Ends the last component. Its sizes must match the shape.
   Status Finish();
 
  private:

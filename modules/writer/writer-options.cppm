@@ -1,4 +1,4 @@
-// zt.writer:options — how a Writer writes, and what it tells while it does.
+// zt.writer:options — a Writer's options, and the progress and findings it reports.
 export module zt.writer:options;
 
 import zt.std;
@@ -11,41 +11,42 @@ import zt.transform;
 
 export namespace zt {
 
-// Where a run stands. Counts what has been recorded, in order; never decreases.
+// Progress of a run. Counts what is recorded, in order; never decreases.
 struct Progress {
   std::uint64_t bytes = 0;          // decoded input bytes done
-  std::uint64_t bytes_total = 0;    // 0 where unknown (streamed objects)
-  std::uint64_t tensors = 0;        // whole ones
+  std::uint64_t bytes_total = 0;    // 0 if unknown (streamed objects)
+  std::uint64_t tensors = 0;        // complete ones
   std::uint64_t tensors_total = 0;  // of the plans added so far
   std::uint64_t stored_bytes = 0;   // written for them
 };
 
-// What conversions could not carry over for one tensor.
+// The values of one tensor that a conversion could not represent.
 struct NumericFinding {
   std::string tensor;        // its name in the file
   NumericCounts counts;      // of all its values
   std::uint64_t values = 0;  // elements, parts of complex ones
 };
 
-// How a Writer writes. Options out of range are kInvalidArgument of Writer::Create. Only `threads` and `memory_bytes`
-// leave the file's bytes as they are.
+// A Writer's options. Writer::Create returns kInvalidArgument if one is out of range. Only
+// `threads` and `memory_bytes` do not affect the file's bytes.
 struct WriterOptions {
   SpecVersion spec = SpecVersion::k1_2;  // the version of the file
   Storage storage = {};                  // of components added without a plan
-  ZstdOptions zstd = {};                 // level and frames of what is compressed
-  // Blobs begin at multiples of it; 0 is what the version's writers take (Traits), and it must be a multiple of what the
-  // version asks for.
+  ZstdOptions zstd = {};                 // level and frame size of compressed components
+  // Blobs begin at multiples of it. It must be a multiple of the version's alignment; 0 means the
+  // version's `placement` (Traits).
   std::uint64_t alignment = 0;
-  // The fraction a component must shrink by to be stored compressed: at most 1; below 0 it may grow.
+  // Least fraction by which compression must shrink a component: at most 1; below 0 it may grow.
   double min_gain = 0.02;
   // Workers, up to kMaxThreads; 0 means UsableThreads(), 1 the caller's thread alone.
   unsigned threads = 0;
-  // For chunks under way, of which there is always one: see MemoryFor. The manifest comes on top, and as much again at most
-  // for the indices of one sparse tensor: in 2.0 to find whether they name a cell twice, and for coordinates of unknown size.
+  // Limit on the memory of chunks in flight, of which there is always at least one: see MemoryFor.
+  // The manifest comes on top, and at most as much again to validate the indices of one sparse
+  // tensor: in 2.0 to find a cell that is named twice, and for coordinates of unknown size.
   std::uint64_t memory_bytes = 0;
-  // Run on each chunk after its transform and before compression, in this order. A stage may replace the bytes (with
-  // a buffer of chunk.pool), their number only where the component declares none. What it returns or throws gets the
-  // tensor's name and the source's file.
+  // Called for each chunk, in this order, after its transform and before compression. A stage may
+  // replace the bytes (with a buffer of chunk.pool), and change their number only if the component
+  // declares no size. Its errors and exceptions get the tensor's name and the source's file.
   std::vector<std::shared_ptr<Stage>> stages = {};
   // Called after each batch, by one thread at a time. Must not block for long.
   std::function<void(const Progress&)> progress = {};

@@ -1,4 +1,4 @@
-// zt.writer:plan — what will be done, as data, decided before the first byte is written.
+// zt.writer:plan — everything that is decided before the first byte is written, as data.
 export module zt.writer:plan;
 
 import zt.std;
@@ -14,26 +14,26 @@ export namespace zt {
 // Whether a component is compressed.
 enum class Compression : std::uint8_t {
   kNone,    // stored raw
-  kIfGain,  // unless it would shrink by less than WriterOptions::min_gain; decided by its first frame
-  kAlways,  // whatever it gains
+  kIfGain,  // if its first frame shrinks by WriterOptions::min_gain or more
+  kAlways,  // even if it does not shrink
 };
 
 // How a component is stored.
 struct Storage {
   Compression compression = Compression::kNone;  // raw or compressed
-  // Unset, the version's own: xxh3 in 2.0, crc32c before. 2.0 has it over the bytes before compression, and no crc32c; the
-  // others have it over the stored bytes.
+  // Unset: the version's default, xxh3 in 2.0, crc32c before. 2.0 has no crc32c, and its digests
+  // cover decoded bytes; those of other versions cover stored bytes.
   std::optional<DigestKind> digest = {};
-  // Of what is compressed, any but kRaw. kPlanes is for dense tensors of floats of 2, 4 or 8 bytes,
-  // in a file of version 1.2 or 2.0; other components then are kZstd.
+  // The encoding of a compressed component, not kRaw. kPlanes is for dense tensors of floats of 2,
+  // 4 or 8 bytes, in a file of version 1.2 or 2.0; other components are then kZstd.
   Encoding encoding = Encoding::kZstd;
-  bool operator==(const Storage&) const = default;  // both equal
+  bool operator==(const Storage&) const = default;
 };
 
-// What becomes of one component of a source.
+// The plan for one component of a source.
 struct PlannedComponent {
   ComponentId source;                          // where its bytes come from
-  std::shared_ptr<const Transform> transform;  // null: the bytes go as they are
+  std::shared_ptr<const Transform> transform;  // null: the bytes stay as they are
   Storage storage;                             // how it is stored
   // The source has it in `storage.encoding`: its frames are copied where nothing in them changes and the version allows
   // them, and else its bytes are encoded anew as `storage` says.
@@ -44,45 +44,46 @@ struct PlannedComponent {
 
 // One object of the file to be written.
 struct PlannedObject {
-  // As it will be stored: new name, new element types and sizes. Where nothing changes it is the source's own
-  // declaration, which is why a plan must not outlive its source.
+  // The declaration to be stored: new name, element types and sizes. If nothing changes it is the
+  // source's own, so a plan must not outlive its source.
   std::shared_ptr<const Object> object;
   InlinedVector<PlannedComponent, 1> components;  // one for each of object->components
 };
 
-// What a Writer is to do with a source. Plain data: it may be changed before it is handed to Writer::AddSource, as
-// long as objects and components agree.
+// A Writer's instructions for one source. Plain data: it may be changed before Writer::AddSource,
+// as long as objects and components match.
 struct Plan {
   SpecVersion spec = SpecVersion::k1_2;         // the version it was checked for
   Value::Map attributes;                        // of the file
   std::vector<PlannedObject> objects;           // in the order of the source
   OnOverflow on_overflow = OnOverflow::kError;  // for all conversions
 
-  std::uint64_t input_bytes(const TensorSource& source) const;  // that will be read
+  std::uint64_t input_bytes(const TensorSource& source) const;  // to be read
   std::uint64_t output_bytes() const;                           // decoded; shared blobs once
 };
 
-// What MakePlan should decide. The functions may be empty; they see declarations as the source gives them.
+// Options of MakePlan. The functions may be empty; they get the source's declarations.
 struct PlanOptions {
   SpecVersion spec = SpecVersion::k1_2;  // of the file; the Writer's must be the same
   Storage storage = {};                  // of every component
   // Components that the source has compressed stay so, with their encoding where the version has it, whatever `storage` says.
   bool keep_encoding = false;
   OnOverflow on_overflow = OnOverflow::kError;  // for all conversions
-  // False leaves out the attributes of the whole file.
+  // False drops the attributes of the file.
   bool attributes = true;
   // False drops the object.
   std::function<bool(const Object&)> keep = {};
-  // The new name of the object called `name`.
+  // Returns the new name of the object `name`.
   std::function<std::string(const std::string& name)> rename = {};
-  // The element type the object should have, or nothing to leave it. Objects of ggml blocks (format "gguf.<type>/1")
-  // are dequantized to it and become dense.
+  // Returns the object's new element type, or nullopt to keep it. Objects of ggml blocks (format
+  // "gguf.<type>/1") are dequantized to it and become dense.
   std::function<std::optional<ElementType>(const Object&)> convert = {};
 };
 
-// Decides everything: names (a collision is kInvalidArgument naming both), conversions (kUnimplemented where there is none),
-// shared blobs, and whether the spec can hold the result (CheckExpressible). Reads no tensor bytes. Errors name the tensor and its file; so do those of what a
-// source or a function of the options throws.
+// Decides names (a collision is kInvalidArgument and names both tensors), conversions
+// (kUnimplemented if there is none), shared blobs, and whether the spec can express the result
+// (CheckExpressible). Reads no tensor bytes. Errors, and exceptions of the source or of a function
+// of the options, name the tensor and its file.
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
 
 // OK where all numbers had a counterpart in the type they were converted to; else kOutOfRange says how many had none.
@@ -97,21 +98,23 @@ Status MakeCanonical(TensorSource& source, Plan& plan);
 
 }  // namespace zt
 
-// Shared by the bodies, not exported.
+// Shared by the implementation files, not exported.
 namespace zt::writer::internal {
 
-// How a component is stored, resolved from a Storage: the writer asks when it takes a component, since plans may be edited.
+// How a component is stored, resolved from a Storage. The writer resolves it when it takes a
+// component, since plans may be edited.
 struct ResolvedStorage {
   Compression compression = Compression::kNone;
-  Encoding encoding = Encoding::kRaw;  // kRaw where it is not compressed
+  Encoding encoding = Encoding::kRaw;  // kRaw if not compressed
   const Codec* codec = nullptr;        // the encoding's; null for kRaw
-  CodecParameters parameters = {};     // what that has to know of the component
+  CodecParameters parameters = {};     // the codec's parameters for the component
   DigestKind digest = DigestKind::kNone;
 };
 
-// Decides how a component of `object` is stored where `wanted` is asked for: as zstd where byte planes do not suit it, with
-// the version's digest where none is named, in frames of about `frame_bytes` of content. The transform may be null.
-// kInvalidArgument where it is to be compressed and no codec has the encoding.
+// Decides how a component of `object` is stored if the caller wants `wanted`: zstd if byte planes
+// do not suit it, the version's digest if none is named, frames of about `frame_bytes` of content.
+// `transform` may be null. kInvalidArgument if it is to be compressed and no codec has the
+// encoding.
 StatusOr<ResolvedStorage> ResolveStorage(const Object& object, std::size_t component,
                                          const Storage& wanted, SpecVersion spec,
                                          std::uint64_t frame_bytes, const Transform* transform);

@@ -1,4 +1,4 @@
-// zt.writer — bodies: checks what a caller asks for, and has the engine do it.
+// zt.writer — implementation: validates a caller's requests and passes them to the engine.
 module;
 
 #include "core/name_table.h"
@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::uint64_t kMaxAlignment = 16 << 20;
 
-// Sets every member of `from` in `into`, in one pass: a file may have a hundred thousand.
+// Sets every member of `from` in `into`, in linear time: a file may have a hundred thousand.
 void MergeAttributes(const Value::Map& from, Value::Map& into) {
   into.reserve(into.size() + from.size());  // so that keys stay where they are
   std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> place;
@@ -44,7 +44,7 @@ void MergeAttributes(const Value::Map& from, Value::Map& into) {
   }
 }
 
-// What the version asks of a writer.
+// Checks the options by the version's rules.
 Status CheckForVersion(const WriterOptions& options) {
   const ContainerTraits& traits = Traits(options.spec);
   const std::string version = "version " + std::string(traits.text);
@@ -89,14 +89,14 @@ struct Writer::State {
   State(std::unique_ptr<Sink> sink, WriterOptions options)
       : engine(std::move(sink), std::move(options)) {}
 
-  // What Add was given: goes when its last chunk is written.
+  // The arguments of Add; freed when their last chunk is written.
   struct InMemory {
     MemorySource source;
     Plan plan;
-    std::shared_ptr<const void> kept;  // what holds the bytes, where that is the writer's
+    std::shared_ptr<const void> kept;  // owner of the bytes, if the writer keeps them
   };
   Value::Map attributes;
-  std::uint64_t kept_bytes = 0;  // of those that are the writer's, until Flush
+  std::uint64_t kept_bytes = 0;  // bytes kept by the writer until Flush
   bool finished = false;
   Engine engine;
 
@@ -109,14 +109,14 @@ struct Writer::State {
     return OkStatus();
   }
 
-  // Does what a caller asks for, if the writer is of use still. An error fails the writer.
+  // Runs a caller's request if the writer is usable. An error fails the writer.
   template <class Call>
   Status Do(const Call& call) {
     ZT_RETURN_IF_ERROR(Usable());
     return engine.Guarded([&] { return engine.Check(call()); });
   }
 
-  // One entry for each component: the default where none is given.
+  // Makes sure that there is one entry for each component; fills in the default if none is given.
   Status FillStorage(const Object& object, std::vector<Storage>& storage) const {
     if (storage.empty()) storage.assign(object.components.size(), engine.options.storage);
     if (storage.size() == object.components.size()) return OkStatus();
@@ -133,7 +133,7 @@ struct Writer::State {
     engine.FinishLater(source);
     engine.Announce(source, plan);
     ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan, sums, nullptr));
-    // Only the end tells whether a pipe held what it promised.
+    // Only at the end is it known whether a pipe held as many bytes as declared.
     return source.seekable() ? OkStatus() : Flush();
   }
 
@@ -156,11 +156,11 @@ struct Writer::State {
     return engine.AddPlanned(source, memory->plan, sums, memory);
   }
 
-  // Sets what each component of an object is asked to be stored as, in place of raw.
+  // Sets the requested storage of each component, in place of raw.
   Status SetStorage(PlannedObject& planned, std::span<const Storage> storage) const {
     for (std::size_t c = 0; c < storage.size(); ++c) {
       planned.components[c].storage = storage[c];
-      // The same bytes twice in one object share a blob only where they are to be stored alike.
+      // Equal bytes in one object share a blob only if they are stored alike.
       auto& shared = planned.components[c].shared_with;
       if (shared && storage[shared->component] != storage[c]) shared.reset();
       if (storage[c].compression == Compression::kNone && storage[c].digest == storage[0].digest) {
@@ -188,7 +188,7 @@ struct Writer::State {
     return engine.AddAlias(std::move(name), of);
   }
 
-  // How each component of an object that can be begun is stored. Takes its name.
+  // Resolves how each component of an object is stored, validates the object and takes its name.
   StatusOr<std::vector<ResolvedStorage>> Declare(const Object& object,
                                                  std::vector<Storage> storage) {
     ZT_RETURN_IF_ERROR(FillStorage(object, storage));
@@ -226,7 +226,7 @@ StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
   try {
     if (sink == nullptr) return InvalidArgument("a writer needs a sink");
     ZT_RETURN_IF_ERROR(CheckOptions(options));
-    // The caller's sink and stages are asked what they are, and may throw.
+    // This calls the caller's sink and stages, which may throw.
     const std::string name = sink->name();
     return writer::internal::Caught(
         [&]() -> StatusOr<std::unique_ptr<Writer>> {
