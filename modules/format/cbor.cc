@@ -120,8 +120,8 @@ bool ExactHalf(float value, std::uint16_t* half) {
   return true;
 }
 
-// Size of the simple value at the begin of `bytes`, if it is a well-formed one without a meaning
-// (RFC 8949 §3.3), which libcbor reports as an error; else 0.
+// Size of the simple value that `bytes` start with, if it is well-formed and has no meaning (RFC
+// 8949 §3.3), which libcbor reports as an error; else 0.
 std::size_t SimpleBytes(std::span<const std::byte> bytes) {
   if (bytes.empty()) return 0;
   if (bytes[0] >= std::byte{0xe0} && bytes[0] < std::byte{0xf4}) return 1;

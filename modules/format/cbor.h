@@ -61,7 +61,7 @@ class Reader {
   bool Skip(std::size_t depth);
 
   inline std::size_t position() const { return position_; }
-  // Moves to the begin of an item, before or after this one, and clears the error.
+  // Moves to the start of an item, forward or back, and clears the error.
   inline void Rewind(std::size_t position) {
     position_ = position;
     error_.clear();

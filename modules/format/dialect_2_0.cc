@@ -229,7 +229,7 @@ Status AppendPart(const ElementType& element, const StoredComponent& stored,
                            std::to_string(stored.decoded_bytes));
   }
   if (!stored.digest.empty()) ZT_RETURN_IF_ERROR(OfCaller(CheckDigestV2(stored.digest)));
-  // A field of ours, which other readers ignore.
+  // Our own field, which other readers ignore.
   Value::Map planes;
   if (stored.encoding == Encoding::kPlanes) planes = PlanesToV2(stored.parameters, element);
   // Sorted: blob, type, dtype, shard, digest, planes, encoding, decoded_length.

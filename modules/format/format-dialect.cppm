@@ -105,7 +105,7 @@ StatusOr<Trailer> LocateBySize(SpecVersion family, std::string_view magic,
                                std::span<const std::byte> tail, std::uint64_t file_bytes);
 // The total size of the parts.
 std::uint64_t BytesOf(ManifestParts manifest);
-// The size of a manifest and the magic behind it.
+// The size of a manifest, followed by the magic.
 std::vector<std::byte> SizeFooter(std::uint64_t manifest_bytes, std::string_view magic);
 
 // Long names, of 0.1 and 1.0: "float32".

@@ -53,9 +53,9 @@ Status CheckStored(const StoredObject& object, SpecVersion version);
 // Limit on the size of a frame with `content` bytes of content that can be decoded on its own.
 // Encoders that flush often produce larger frames than those that get the content at once.
 std::uint64_t MostOfFrame(const Codec& codec, std::uint64_t content);
-// Validates the frames of an encoded component against its parameters and the version
-// (ContainerTraits::equal_frames). nullopt means that there is no table of frames and nothing to
-// check. kDataLoss.
+// Validates the frames of an encoded component against its parameters and the version. nullopt
+// means that it has no table of frames, an error if the version requires equal frames
+// (ContainerTraits::equal_frames). kDataLoss.
 Status CheckFrames(const StoredComponent& component, const ContainerTraits& traits,
                    std::optional<std::span<const Frame>> frames);
 // What a version asks of the bytes of each frame beyond its codec (ContainerTraits::equal_frames). kDataLoss.

@@ -193,7 +193,7 @@ Status CheckFrames(const StoredComponent& component, const ContainerTraits& trai
       return broken("frame " + std::to_string(i) + " has " + std::to_string(content) +
                     " bytes of content, more than 16 MiB");
     }
-    // A larger frame is no single frame: it could only be decoded as a stream, in order.
+    // Readers could decode a larger frame only as a stream, in order, and never on its own.
     if (const std::uint64_t bytes = (*frames)[i].bytes; bytes > MostOfFrame(codec, content)) {
       return broken("frame " + std::to_string(i) + " has " + std::to_string(bytes) + " bytes for " +
                     std::to_string(content) + " of content, more than one frame takes");

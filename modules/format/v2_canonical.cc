@@ -21,8 +21,8 @@ namespace v2 = format::internal;
 
 using Id = std::pair<std::uint32_t, std::uint32_t>;  // object, component
 
-// Checks what encoding again does not show: names are in Unicode Normalization Form C, digests are
-// of the canonical kind.
+// Checks rules that a comparison of encodings cannot show: names are in Unicode Normalization Form
+// C, digests are of the canonical kind.
 std::optional<CanonicalFault> CheckWords(const Manifest& file) {
   std::optional<CanonicalFault> fault;
   const auto check = [&fault](const std::string& object, std::string_view name) {

@@ -17,7 +17,7 @@ namespace {
 
 using format::internal::Dialect;
 
-// The dialects that find a file's manifest, by the magic at its begin. 1.2's also finds those of
+// The dialects that find a file's manifest, by the magic at its start. 1.2's also finds those of
 // 1.0 and 1.1.
 const std::array<const Dialect*, 3>& Finders() {
   static const std::array<const Dialect*, 3> kFinders = {
