@@ -131,6 +131,8 @@ TEST(Names, HiddenQueries) {
   EXPECT_EQ(*HideQuery("plain/path?x"), "plain/path?x");
   EXPECT_EQ(*HideQuery("https://H/a?x=1"), "https://h/a");
   EXPECT_EQ(*HideQuery("https://h/a?x=1"), "https://h/a");
+  EXPECT_EQ(*HideQuery("HTTPS://h/a?x=1"), "https://h/a");
+  EXPECT_EQ(*HideQuery("HTTPS"), "HTTPS");
   EXPECT_EQ(HideQuery("https://h/a?x=2").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(*HideQuery("s3://b/a?x=1"), "s3://b/a?x=1");
 }

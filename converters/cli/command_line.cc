@@ -431,6 +431,18 @@ using namespace internal;
 
 namespace {
 
+// The word without the query of a URL, be it an operand or the value of an option: "--against=URL", "-oURL".
+StatusOr<std::string> HideQueryOfWord(const std::string& word) {
+  std::size_t value = 0;
+  if (word.starts_with("--")) {
+    value = std::min(word.find('='), word.size() - 1) + 1;
+  } else if (word.starts_with('-')) {
+    value = std::min<std::size_t>(2, word.size());
+  }
+  ZT_ASSIGN_OR_RETURN(const std::string shown, HideQuery(word.substr(value)));
+  return word.substr(0, value) + shown;
+}
+
 // Has every command take URLs where it takes paths.
 void UseUrls(const Args& args) {
   RemoteOptions options;
@@ -446,7 +458,7 @@ void UseUrls(const Args& args) {
 int Run(std::vector<std::string> words) {
   Args args;
   for (std::string& word : words) {
-    auto shown = HideQuery(word);
+    auto shown = HideQueryOfWord(word);
     if (!shown.ok()) return Fail(args, shown.status());
     word = *std::move(shown);
   }

@@ -138,7 +138,8 @@ void UseRemoteFiles(const RemoteOptions& options) {
 }
 
 StatusOr<std::string> HideQuery(const std::string& path) {
-  if (!path.starts_with("https://") && !path.starts_with("http://")) return path;
+  const std::string scheme = Lower(path.substr(0, path.find(':')));
+  if (!IsUrl(path) || (scheme != "https" && scheme != "http")) return path;
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(path));
   if (url.query.empty()) return path;
   Queries& queries = TheQueries();

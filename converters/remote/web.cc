@@ -48,7 +48,7 @@ class WebFiles final : public Scheme {
     ZT_ASSIGN_OR_RETURN(Url parsed, ParseUrl(url));
     if (parsed.path.empty() || parsed.path.ends_with('/'))
       return InvalidArgument("a web server's folders are not listed; name a file, or an index");
-    if (parsed.query.empty()) parsed.query = HiddenQuery(url);
+    if (parsed.query.empty()) parsed.query = HiddenQuery(parsed.shown());
     if (parsed.scheme == "http" && !IsLoopback(parsed)) {
       Warn(parsed.shown() + ": it is read over http, where everyone on the way may change it");
     }

@@ -278,10 +278,20 @@ class Faults(remote_server.Remote):
         self.assertEqual(process.returncode, support.DONE, process.stderr)
         self.assertTrue(all(request.query == secret for request in self.server.requests))
         self.assertNotIn(b"verysecret", process.stdout + process.stderr)
+        signed, upper = f"{self.url}?{secret}", f"{self.url}?{secret}".replace("http:", "HTTP:")
+        self.server.requests.clear()
+        for words in (["inspect", "--json", upper], ["verify", self.path("out.zt"), f"--against={signed}", "--json", "-v"],
+                      ["verify", self.path("out.zt"), "--against", upper, "--json", "-v"]):
+            process = self.run_program(*words)
+            self.assertEqual(process.returncode, support.DONE, process.stderr)
+            self.assertNotIn(b"verysecret", process.stdout + process.stderr)
+        self.assertTrue(all(request.query == secret for request in self.server.requests))
         self.server.fault = lambda _: Answer(403)
-        process = self.run_program("inspect", f"{self.url}?{secret}", "--json")
-        self.assertEqual(process.returncode, support.IO)
-        self.assertNotIn(b"verysecret", process.stdout + process.stderr)
+        for words in (["inspect", signed], ["inspect", upper], ["verify", self.path("out.zt"), f"--against={signed}"],
+                      ["convert", self.file, f"-o{signed}"], ["convert", self.file, f"--output={upper}"], [signed]):
+            process = self.run_program(*words, "--json")
+            self.assertNotEqual(process.returncode, support.DONE)
+            self.assertNotIn(b"verysecret", process.stdout + process.stderr)
         self.fail_with(support.USAGE, "diff", f"{self.url}?a=1", f"{self.url}?a=2", says="different queries")
         self.fail_with(support.USAGE, "inspect", "https://name:verysecret@host/x.zt", says="name or password")
 
