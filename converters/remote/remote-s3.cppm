@@ -66,6 +66,8 @@ class S3Client {
   struct Known;
   S3Client() = default;
   StatusOr<Known> Learn(const S3Name& name);
+  // The bucket's region, as far as it is known. mutex_ is held.
+  std::string RegionLocked(const std::string& bucket) const;
 
   std::mutex mutex_;
   bool read_ = false;

@@ -37,6 +37,12 @@ bool IsLabel(std::string_view bucket) {
          });
 }
 
+// A region becomes part of the name of a host that a signed request is sent to.
+bool IsRegion(std::string_view region) {
+  return !region.empty() && region.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") ==
+                                std::string_view::npos;
+}
+
 std::string Sha256(std::span<const std::byte> bytes) {
   const auto hasher = MakeHasher(DigestKind::kSha256);
   hasher->Update(bytes);
@@ -107,14 +113,16 @@ bool S3Client::is_aws() {
   return profile_.endpoint.empty() || profile_.endpoint.find(".amazonaws.com") != std::string::npos;
 }
 
+std::string S3Client::RegionLocked(const std::string& bucket) const {
+  if (const auto found = regions_.find(bucket); found != regions_.end()) return found->second;
+  return profile_.region.empty() ? "us-east-1" : profile_.region;
+}
+
 StatusOr<S3Client::Known> S3Client::Learn(const S3Name& name) {
   const std::lock_guard lock(mutex_);
   if (!read_) profile_ = ReadProfile();
   read_ = true;
-  Known known{.profile = profile_, .credentials = {}, .region = profile_.region};
-  if (const auto found = regions_.find(name.bucket); found != regions_.end())
-    known.region = found->second;
-  if (known.region.empty()) known.region = "us-east-1";
+  Known known{.profile = profile_, .credentials = {}, .region = RegionLocked(name.bucket)};
   if (TheSettings().no_sign_request) return known;
   if (!credentials_ || (credentials_->expires && *credentials_->expires < Now() + kBefore)) {
     ZT_ASSIGN_OR_RETURN(credentials_, FindCredentials(profile_));
@@ -181,15 +189,9 @@ bool S3Client::Refresh(const S3Name& name, const HttpAnswer& answer) {
     region = XmlText(answer.text, "Region");
   const bool elsewhere = status == 301 || status == 307 || status == 400 || status == 403;
   const std::lock_guard lock(mutex_);
-  if (elsewhere && !region.empty()) {
-    std::string& known = regions_[name.bucket];
-    const std::string before = !known.empty()             ? known
-                               : !profile_.region.empty() ? profile_.region
-                                                          : "us-east-1";
-    if (before != region) {
-      known = region;
-      return true;
-    }
+  if (elsewhere && IsRegion(region) && RegionLocked(name.bucket) != region) {
+    regions_[name.bucket] = region;
+    return true;
   }
   if (code == "ExpiredToken" || code == "InvalidToken" || code == "TokenRefreshRequired") {
     auto found = FindCredentials(profile_);

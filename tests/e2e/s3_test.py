@@ -292,6 +292,21 @@ class Sink(S3):
             return fault(request)
         self.server.fault = planned
 
+    def test_a_refusal_from_the_right_region(self):
+        """A HEAD of an absent object is refused without the right to list. That teaches no other region."""
+        self.store.region = "eu-central-1"
+        self.server.fault = lambda request: Answer(403, {"x-amz-bucket-region": "eu-central-1"}) if (
+            request.method == "HEAD" and "m.zt" not in self.objects) else None
+        process = self.upload(env={"AWS_REGION": "eu-central-1"})
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        self.assertEqual(self.content(), self.want)
+        self.assertTrue(all("/eu-central-1/" in request.headers["authorization"] for request in self.server.requests))
+        # What is no region's name would become part of a host's.
+        self.server.fault = lambda request: Answer(403, {"x-amz-bucket-region": "host.example/x"})
+        self.server.requests.clear()
+        process = self.run_program("inspect", "s3://out/m.zt")
+        self.assertEqual((process.returncode, len(self.server.requests)), (support.IO, 1), process.stderr)
+
     def test_what_is_tried_again(self):
         for method, query in (("POST", "uploads="), ("PUT", "partNumber=2"), ("POST", "uploadId"), ("HEAD", "")):
             for name, fault in {"503": lambda _: Answer(503), "500": lambda _: remote_server.error(500, "InternalError"), "drop": lambda _: Answer(drop=True),
