@@ -32,6 +32,8 @@ bool IsAddress(const Url& url);
 
 // `text` with each byte but A-Z, a-z, 0-9, "-._~" and those of `kept` as %XX: as S3 wants paths and queries encoded.
 std::string PercentEncoded(std::string_view text, std::string_view kept = "");
+// `text` as one word of a shell's command line.
+std::string ShellQuoted(std::string_view text);
 // A trimmed copy.
 std::string_view Trimmed(std::string_view text);
 std::string Lower(std::string_view text);

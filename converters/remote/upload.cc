@@ -87,6 +87,12 @@ LiveUploads& Live() {
   return *live;
 }
 
+// The command that ends an upload.
+std::string AbortCommand(const S3Name& name, const std::string& id) {
+  return "aws s3api abort-multipart-upload --bucket " + name.bucket + " --key " +
+         ShellQuoted(name.key) + " --upload-id " + ShellQuoted(id);
+}
+
 // Ends an upload that has an id; what may be left of it, in a line.
 std::string EndUpload(const S3Name& name, const std::string& id, int tries) {
   S3Client& client = S3Client::The();
@@ -105,9 +111,7 @@ std::string EndUpload(const S3Name& name, const std::string& id, int tries) {
                                             : client.Explain(name, *answer);
   return "s3://" + name.bucket + "/" + name.key +
          ": parts of an upload that failed are left, and are paid for (" +
-         std::string(Message(why)) +
-         "); remove them with: aws s3api abort-multipart-upload --bucket " + name.bucket +
-         " --key '" + name.key + "' --upload-id '" + id + "'";
+         std::string(Message(why)) + "); remove them with: " + AbortCommand(name, id);
 }
 
 class Upload final : public Sink {
@@ -393,7 +397,10 @@ class Upload final : public Sink {
       if (condition) sent.fields.emplace_back("if-none-match: *");
       const auto answer = client.Send(sent, tune);
       if (!answer.ok()) return answer.status();
-      const bool error = answer->ok() && XmlRoot(answer->text) == "Error";
+      // S3 sends 200 before it joins the parts, and what came of it as the body.
+      const std::string root = XmlRoot(answer->text);
+      const bool silent = answer->ok() && !id_.empty() && root.empty();
+      const bool error = answer->ok() && (silent || root == "Error");
       if (answer->ok() && !error) return OkStatus();
       const int status = answer->head.status;
       const std::string code = XmlText(answer->text, "Code");
@@ -414,12 +421,15 @@ class Upload final : public Sink {
       if (again && !(gone && !id_.empty()) && tries < kMostTries && ours.ok()) continue;
       if (status == 409)
         return IoError("another run wrote the object at the same moment; run it again");
-      unknown_ = answer->lost || !ours.ok();
+      unknown_ = answer->lost || silent || !ours.ok();
       if (unknown_) {
         return IoError("whether it was published is not known: " +
                        std::string(Message(answer->status.ok() ? client.Explain(s3_, *answer)
                                                                : answer->status)) +
-                       "; look at the object, or run it again with -f");
+                       "; look at the object, or run it again with -f" +
+                       (id_.empty() ? ""
+                                    : "; parts that may be left are paid for, remove them with: " +
+                                          AbortCommand(s3_, id_)));
       }
       if (!answer->status.ok()) return answer->status;
       return client.Explain(s3_, *answer);

@@ -106,6 +106,15 @@ std::string PercentEncoded(std::string_view text, std::string_view kept) {
   return out;
 }
 
+std::string ShellQuoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') out += "'\\'";
+    out += c;
+  }
+  return out + "'";
+}
+
 std::string PercentDecoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

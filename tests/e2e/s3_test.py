@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import time
@@ -322,7 +323,8 @@ class Sink(S3):
         """Answers that are lost, hold an error, or say that the upload is gone."""
         internal = b'<?xml version="1.0"?>\n  <Error><Code>InternalError</Code><Message>try again</Message></Error>'
         good = {"200 with an error": lambda _: Answer(200, {}, internal), "applied, answer lost": lambda _: Drop(),
-                "lost before": lambda _: Answer(drop=True), "applied, then 404": None}
+                "lost before": lambda _: Answer(drop=True), "applied, then 404": None,
+                "200 that says nothing": lambda _: Answer(200), "200 and blanks": lambda _: Answer(200, {}, b'<?xml version="1.0"?>\n \n')}
         for name, fault in good.items():
             with self.subTest(name):
                 if fault is None:
@@ -349,6 +351,16 @@ class Sink(S3):
                 self.assertEqual(process.returncode, status, process.stderr)
                 self.assertIsNone(self.content())
                 self.nothing_left()
+
+    def test_a_completion_that_never_says_what_came_of_it(self):
+        self.strike("POST", "uploadId", lambda _: Answer(200), -1)
+        process = self.upload(name="it's.zt")
+        self.assertEqual(process.returncode, support.IO, process.stderr)
+        self.assertIsNone(self.content("it's.zt"))
+        upload, = self.store.uploads
+        self.assertIn(b"is not known", process.stderr)
+        command = process.stderr.decode().split("remove them with: ")[1]
+        self.assertEqual(shlex.split(command), ["aws", "s3api", "abort-multipart-upload", "--bucket", "out", "--key", "it's.zt", "--upload-id", upload])
 
     def test_a_part_that_fails(self):
         for fault in (lambda _: remote_server.error(403, "AccessDenied"), lambda _: remote_server.error(400, "BadDigest"), lambda _: Answer(507)):
