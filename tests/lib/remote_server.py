@@ -12,6 +12,7 @@ import hmac
 import http.server
 import itertools
 import json
+import os
 import pathlib
 import re
 import struct
@@ -488,7 +489,10 @@ class Server:
     def environment(self, **more):
         """What the program needs to take this server for S3 and the Hub, and nothing of whoever runs the test."""
         nowhere = "/nonexistent"
-        return {"AWS_ENDPOINT_URL": self.origin, "AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET,
+        # For the program an empty variable is not set.
+        theirs = {name: "" for name in os.environ if name.startswith(("AWS_", "HF_", "HUGGING", "TRANSFORMERS_")) or
+                  name.lower().endswith("_proxy") or name == "SSL_CERT_FILE"}
+        return {**theirs, "AWS_ENDPOINT_URL": self.origin, "AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET,
                 "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": nowhere, "AWS_SHARED_CREDENTIALS_FILE": nowhere,
                 "HF_ENDPOINT": self.origin + "/hub", "HF_HOME": nowhere, "HF_TOKEN": "", "no_proxy": "*", **more}
 
