@@ -286,6 +286,17 @@ class HubFiles final : public Scheme {
   std::map<std::string, Snapshot> known_ ZT_GUARDED_BY(mutex_);
 };
 
+// True where a part of `path` would lead out of the repository's folder.
+bool HasDotSegment(std::string_view path) {
+  while (true) {
+    const std::size_t slash = path.find('/');
+    const std::string_view part = path.substr(0, slash);
+    if (part == "." || part == "..") return true;
+    if (slash == path.npos) return false;
+    path.remove_prefix(slash + 1);
+  }
+}
+
 }  // namespace
 
 StatusOr<HubName> ParseHub(const std::string& url) {
@@ -325,6 +336,8 @@ StatusOr<HubName> ParseHub(const std::string& url) {
   }
   if (rest.starts_with('/')) rest.remove_prefix(1);
   name.path = rest;
+  if (HasDotSegment(name.id) || HasDotSegment(name.revision) || HasDotSegment(name.path))
+    return InvalidArgument("no part of a name of the Hub may be . or ..");
   return name;
 }
 

@@ -136,6 +136,14 @@ class Hub(remote_server.Remote):
             del self.environment[switch]
         self.assertEqual(self.server.requests, [])
 
+    def test_names_that_lead_out_of_the_repository(self):
+        home, _ = self.cache()
+        self.environment.update({"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"})
+        for name in ("hf://org/name/../../../../../want.zt", "hf://org/name/sub/..", "hf://org/..", "hf://../name/a.zt", "hf://org/name@../x.zt",
+                     "hf://org/name@%2e%2e%2fmain/x.zt", "hf://org/name/./a.zt"):
+            with self.subTest(name=name):
+                self.fail_with(support.USAGE, "inspect", name, says=". or ..")
+
     def test_busy(self):
         times = []
 
