@@ -73,7 +73,7 @@ void Exchange::BeginTry() {
   head_ = {};
   refused_ = OkStatus();
   text_.clear();
-  accepted_ = false;
+  accepted_ = enough_ = false;
   sent = 0;
   have_at_try_ = have_;
 }
@@ -131,9 +131,10 @@ Exchange::Taken Exchange::TakeBody(std::span<const std::byte> piece) {
     if (good) {
       refused_ = InvalidData("the server's answer is longer than " + std::to_string(most) +
                              " bytes, which is not looked at");
-      return Taken::kNo;
+    } else {
+      enough_ = true;
     }
-    return Taken::kAll;
+    return Taken::kNo;
   }
   text_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   return Taken::kAll;
@@ -160,17 +161,17 @@ void Exchange::Tell() {
 }
 
 bool Exchange::EndTry(const TryEnd& end) {
+  const bool answered = end.answered || enough_;
   ++tries_;
-  if (have_ - have_at_try_ >= kProgress) {
-    fruitless_ = 0;
-    last_progress_ = Clock::now();
-  }
-  if (end.answered && head_.status >= 200 && head_.status < 300) (void)Accept();
+  if (have_ - have_at_try_ >= kProgress) fruitless_ = 0;
+  // A part that is sent slowly takes longer than is waited without progress.
+  if (have_ - have_at_try_ >= kProgress || sent >= kProgress) last_progress_ = Clock::now();
+  if (answered && head_.status >= 200 && head_.status < 300) (void)Accept();
   if (!refused_.ok()) {
     Fail(refused_);
     return false;
   }
-  if (!end.answered) {
+  if (!answered) {
     // What `consume` has taken cannot be taken back.
     const bool begun = request.consume && have_ > 0;
     if (end.hopeless || begun || (end.may_be_done && !request.repeatable)) {

@@ -65,6 +65,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::string text_;
   std::uint64_t have_ = 0, have_at_try_ = 0, told_ = 0;
   bool accepted_ = false, https_ = false;
+  bool enough_ = false;  // of a refusal's body: the rest is not read
   int tries_ = 0, fruitless_ = 0, redirects_ = 0;
   Clock::time_point last_progress_, next_try_;
 };
