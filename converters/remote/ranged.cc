@@ -545,8 +545,8 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
     whole = false;
     // All of a large object is not waited for: it is asked for again, as a stream.
     request.accept = [&whole](const HttpHead& head, std::uint64_t) {
-      if (head.status == 206) return OkStatus();
-      whole = true;
+      whole = head.status != 206;
+      if (!whole) return OkStatus();
       const auto length = LengthOf(head);
       return !length || *length <= kHead ? OkStatus() : Cancelled("");
     };

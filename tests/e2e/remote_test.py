@@ -185,6 +185,17 @@ class Faults(remote_server.Remote):
         self.server.requests.clear()
         self.assertEqual(self.convert(self.url, "out.zt"), self.want)
 
+    def test_the_first_try_sent_the_whole_and_the_second_a_range(self):
+        self.server.fault = lambda request: Answer(200, {}, bytes(1000), length=200_000, cut=1000) if request.number == 0 else None
+        self.server.requests.clear()
+        self.assertEqual(self.convert(self.url, "out.zt"), self.want)
+
+    def test_a_refusal_without_an_end(self):
+        self.server.fault = lambda _: Answer(404, {}, bytes(1 << 20), length=1 << 40, cut=1 << 20)
+        self.server.requests.clear()
+        self.fail_with(support.IO, "inspect", self.url, says=[self.url, "no such file", "404"])
+        self.assertEqual(len(self.server.requests), 1)
+
     def test_tries_have_an_end(self):
         self.after_opening(lambda _: Answer(503, {}, b"busy"), -1)
         self.fail_with(support.IO, "convert", self.url, "-o", self.path("out.zt"), says=[self.url, "503"])
