@@ -20,6 +20,7 @@ namespace zt::remote::internal {
 namespace {
 
 constexpr std::size_t kMostListed = 200'000;
+constexpr std::size_t kMostPages = 10'000;  // some are empty
 constexpr std::size_t kMostPage = 8 << 20;
 
 class S3Object final : public Object {
@@ -129,6 +130,7 @@ class S3Files final : public Scheme {
     ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
     std::vector<std::string> names;
     std::string next;
+    std::set<std::string> seen;
     do {
       ZT_ASSIGN_OR_RETURN(Page page, AskPage(folder, next, 1000));
       for (const std::string& key : page.keys) {
@@ -138,9 +140,9 @@ class S3Files final : public Scheme {
       }
       if (names.size() > kMostListed)
         return InvalidArgument("the folder has more than 200000 files; name the files");
-      if (page.next == next && !next.empty())
-        return InvalidData("the store lists the same page again and again");
       next = std::move(page.next);
+      if (!next.empty() && (!seen.insert(next).second || seen.size() > kMostPages))
+        return InvalidData("the store's listing has no end: pages follow one another for ever");
     } while (!next.empty());
     return names;
   }

@@ -70,6 +70,16 @@ class Source(S3):
         self.assertEqual(self.convert("s3://in/some/check point/model.safetensors.index.json", "remote.zt", "-f"), want)
         self.fail_with(support.USAGE, "convert", "s3://in/some/", "-o", self.path("x.zt"), says="no checkpoint")
 
+    def test_a_listing_without_an_end(self):
+        """Two pages in turn, that hold nothing."""
+        def page(request):
+            if "list-type" not in request.query:
+                return None
+            token = "b" if request.arguments.get("continuation-token") == "a" else "a"
+            return Answer(200, {}, f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken></ListBucketResult>".encode())
+        self.server.fault = page
+        self.fail_with(support.INVALID, "convert", "s3://in/some/", "-o", self.path("x.zt"), says="has no end")
+
     def test_refusals(self):
         url = self.put_object("m.safetensors", self.file)
         cases = (
