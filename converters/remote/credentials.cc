@@ -68,6 +68,7 @@ StatusOr<HttpAnswer> AskNear(const std::string& method, const std::string& url,
   request.url = url;
   request.secrets = std::move(fields);
   request.redirects = 0;
+  request.direct = true;
   request.patience = patience;
   request.tries = tries;
   HttpAnswer answer = transport->Perform(std::move(request));

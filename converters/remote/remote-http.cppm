@@ -40,6 +40,8 @@ struct HttpRequest {
   // CURLOPT_AWS_SIGV4 and "id:secret"; empty: not signed.
   std::string sigv4, credentials;
   std::string ca_file;
+  // Whether a proxy of the environment is passed over.
+  bool direct = false;
   std::optional<ByteRange> range;
   // What PUT and POST send. Stays the caller's until the answer is there.
   std::span<const std::byte> body;

@@ -169,6 +169,7 @@ void SetUp(const Curl& curl, Try& attempt) {
   std::string authorities = exchange.request.ca_file;
   if (authorities.empty()) authorities = Environment("SSL_CERT_FILE");
   if (!authorities.empty()) curl.easy_setopt(easy, CURLOPT_CAINFO, authorities.c_str());
+  if (exchange.request.direct) curl.easy_setopt(easy, CURLOPT_NOPROXY, "*");
   SetMethod(curl, easy, exchange);
   SetFields(curl, attempt);
 }

@@ -157,6 +157,18 @@ class CredentialTests(S3):
         config.write_text("[default]\ncredential_process = echo nonsense\n")
         self.fail_with_environment({"AWS_CONFIG_FILE": str(config)}, "JSON")
 
+    def test_no_proxy_is_told_of_credentials(self):
+        """The container's are asked of its own address, whatever proxy the rest goes through."""
+        document = json.dumps({"AccessKeyId": ACCESS, "SecretAccessKey": SECRET, "Token": TOKEN, "Expiration": remote_server.stamp(3600)})
+        self.server.fault = lambda request: Answer(200, {}, document.encode()) if request.path == "/credentials" else None
+        with remote_server.Server() as proxy:
+            self.run_program("inspect", self.url, env={
+                "http_proxy": proxy.origin, "no_proxy": "", "AWS_CONTAINER_CREDENTIALS_FULL_URI": self.server.origin + "/credentials",
+                "AWS_CONTAINER_AUTHORIZATION_TOKEN": "ticket"})
+            self.assertEqual([request.headers["authorization"] for request in self.server.requests], ["ticket"])
+            self.assertGreater(len(proxy.requests), 0)
+            self.assertTrue(all(request.path.endswith("/in/m.safetensors") for request in proxy.requests))
+
     def fail_with_environment(self, environment, says):
         process = self.run_program("inspect", self.url, env=environment)
         self.assertIn(process.returncode, (support.IO, support.USAGE))
