@@ -194,12 +194,20 @@ struct Transport::State {
   std::map<Exchange*, std::unique_ptr<Try>> active;
   std::multimap<Clock::time_point, Running> waiting;
 
-  void Add(std::vector<Running> State::* list, Running exchange) {
+  void Add(std::vector<Running> State::* list, const Running& exchange) {
+    bool over = false;
     {
       const MutexLock lock(mutex);
-      (this->*list).push_back(std::move(exchange));
+      over = stopping;
+      if (!over) (this->*list).push_back(exchange);
     }
-    curl.multi_wakeup(multi);
+    if (!over) {
+      curl.multi_wakeup(multi);
+    } else if (list == &State::fresh) {
+      // The process ends, and the thread has told all others.
+      exchange->cancelled = true;
+      exchange->Tell();
+    }
   }
 
   void Run() {
@@ -211,16 +219,23 @@ struct Transport::State {
       curl.multi_poll(multi, nullptr, 0, Timeout(), nullptr);
     }
     while (!active.empty()) Drop(active.begin()->second->exchange);
+    while (!waiting.empty()) Drop(waiting.begin()->second);
+    std::vector<Running> never_begun;
+    {
+      const MutexLock lock(mutex);
+      never_begun.swap(fresh);
+    }
+    for (const Running& exchange : never_begun) Drop(exchange);
   }
 
   bool TakeNew() {
     std::vector<Running> begun, again, dropped;
     {
       const MutexLock lock(mutex);
+      if (stopping) return false;
       begun.swap(fresh);
       again.swap(resumed);
       dropped.swap(given_up);
-      if (stopping) return false;
     }
     for (Running& exchange : begun) waiting.emplace(exchange->next_try(), std::move(exchange));
     for (const Running& exchange : again) {

@@ -278,10 +278,16 @@ class Upload final : public Sink {
       progress->under_way.erase(part->number);
       progress->changed.NotifyAll();
     };
-    // The map is held so that the part does not end before it is in it.
+    {
+      const MutexLock lock(progress_->mutex);
+      if (progress_->abandoned) return Cancelled("interrupted");
+      progress_->under_way.emplace(part->number, nullptr);
+    }
+    // Not under the lock: `done` takes it, and may be called before Start returns.
+    auto exchange = transport->Start(std::move(made));
     const MutexLock lock(progress_->mutex);
-    if (progress_->abandoned) return Cancelled("interrupted");
-    progress_->under_way.emplace(part->number, transport->Start(std::move(made)));
+    if (const auto at = progress_->under_way.find(part->number); at != progress_->under_way.end())
+      at->second = std::move(exchange);
     return OkStatus();
   }
 
