@@ -17,9 +17,11 @@ _KEPT = 64 << 20  # copies of small tensors that may wait to be written
 class _Bytes:
     """The bytes of a tensor that is written: their address, type and shape, and what holds them."""
 
-    def __init__(self, address, nbytes, dtype, shape, holder, identity=None, fresh=False):
+    def __init__(self, address, nbytes, dtype, shape, holder, identity=None, owner=None, fresh=False):
         self.address, self.nbytes, self.dtype, self.shape = address, nbytes, dtype, tuple(shape)
-        self.holder, self.identity = holder, identity
+        self.holder = holder
+        self.identity = identity  # of memory that the caller holds
+        self.owner = owner  # as long as this lives, no other tensor gets that memory
         self.fresh = fresh  # memory that nobody else has
 
     def copied(self):
@@ -42,29 +44,31 @@ def _of_torch(name, tensor, dtype):
     if tensor.layout.__repr__() != "torch.strided" or tensor.is_quantized:
         raise ArgumentError(f"tensor {name!r}: only dense tensors are added so; add_object takes the parts of others", None,
                             name)
-    tensor = tensor.detach().resolve_conj().resolve_neg()
-    identity = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), str(tensor.device))
-    held = tensor.cpu().contiguous()
+    given, tensor = tensor, tensor.detach()
+    identity = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), str(tensor.device),
+                tensor.is_conj(), tensor.is_neg())
+    held = tensor.resolve_conj().resolve_neg().cpu().contiguous()
     own = _types.of_torch(held.dtype)
     dtype = own if dtype is None else _check_width(name, dtype, held.dtype, held.element_size())
     nbytes = held.numel() * held.element_size()
     fresh = held.data_ptr() != identity[0]
-    return _Bytes(held.data_ptr(), nbytes, dtype, held.shape, held, identity if nbytes else None, fresh)
+    return _Bytes(held.data_ptr(), nbytes, dtype, held.shape, held, identity if nbytes else None, given, fresh)
 
 
-def _of_numpy(name, array, dtype):
+def _of_numpy(name, array, dtype, owner):
+    """`owner` has the memory; None where the array was made for this call."""
     import numpy
-    given = array
+    given, identity = array, None
+    if array.nbytes and owner is not None:
+        identity = array.ctypes.data, array.dtype, array.shape, array.strides
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
-    address = array.ctypes.data
-    identity = address, array.dtype, array.shape, array.strides
     held = array
     if not array.flags.c_contiguous:
         held = numpy.ascontiguousarray(array).reshape(array.shape)
-        address = held.ctypes.data
     dtype = _types.of_numpy(held.dtype) if dtype is None else _check_width(name, dtype, held.dtype, held.itemsize)
-    return _Bytes(address, held.nbytes, dtype, held.shape, held, identity if held.nbytes else None, held is not given)
+    fresh = owner is None or held is not given
+    return _Bytes(held.ctypes.data, held.nbytes, dtype, held.shape, held, identity, owner, fresh)
 
 
 def _of_buffer(name, data, dtype, shape):
@@ -91,12 +95,12 @@ def _bytes_of(name, value, dtype=None, shape=None):
     if shape is not None or isinstance(value, (bytes, bytearray, memoryview)):
         return _of_buffer(name, value, dtype, shape)
     if module == "ztstream" and hasattr(value, "numpy_dtype"):
-        return _of_numpy(name, value.numpy(), dtype or value.dtype)
+        return _of_numpy(name, value.numpy(), dtype or value.dtype, value._file._held if value._mappable else None)
     import numpy
     array = numpy.asarray(value)
     if array.dtype.kind not in "biufcV":
         raise ArgumentError(f"tensor {name!r}: elements of {array.dtype} are no numbers", None, name)
-    return _of_numpy(name, array, dtype)
+    return _of_numpy(name, array, dtype, value if isinstance(value, numpy.ndarray) else None)
 
 
 def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync, progress):
@@ -376,17 +380,18 @@ def save_file(tensors: Mapping[str, Any], path, *, attributes: Optional[Mapping[
     attributes: of the file. The rest are options of Writer: compress="planes", overwrite=True, ...
     """
     with Writer(path, attributes=attributes, **options) as out:
-        first: Dict[Any, str] = {}
+        first: Dict[Any, Any] = {}
         for name, value in tensors.items():
             if isinstance(value, dict):
                 raise ArgumentError(f"tensor {name!r} is in parts: add_object of a Writer takes them", None, name)
             data = _bytes_of(name, value)
             key = data.identity and (*data.identity, data.dtype)
-            if key is not None and key in first:
-                out.alias(name, first[key])
+            known = first.get(key)
+            if known is not None and known[1]() is not None:
+                out.alias(name, known[0])
                 continue
             if key is not None:
-                first[key] = name
+                first[key] = name, weakref.ref(data.owner)
             out._put(name, data, hold=True)
 
 

@@ -13,10 +13,11 @@ import sys
 import threading
 import time
 import unittest
+from unittest import mock
 
 import numpy
-from package_support import DATA, ROOT, Case, of_zt, ztstream
-from ztstream import safetensors_compat
+from package_support import DATA, ROOT, Case, little, of_zt, ztstream
+from ztstream import _writer, safetensors_compat
 from ztstream.safetensors_compat import numpy as compat_numpy
 
 # In an interpreter of its own: what it prints.
@@ -346,6 +347,50 @@ class Writing(Case):
             out.alias("b", "a")
         with ztstream.open(path) as file:
             self.assertEqual(file["b"].numpy().tolist(), w.tolist())
+
+    def test_ties_of_converted(self):
+        """What was converted for the writer has memory that the next one may get: it is no name of the first."""
+        path, other, size = self.path("x.zt"), self.path("y.zt"), 9 << 17
+        ztstream.save_file({name: numpy.full(size, i, "f8") for i, name in enumerate("abcd")}, other, compress="zstd")
+        swapped = [numpy.full(size, i, ">f8") for i in range(4)]
+        both = {"l": swapped[1].view("<f8"), "b": swapped[1]}
+        with mock.patch.object(_writer, "_KEPT", 1 << 20), ztstream.open(other) as file:
+            for values in (dict(zip("abcd", swapped)), dict(file), both,
+                           {name: array.view("<f8").byteswap().tolist() for name, array in zip("ab", swapped)},
+                           {name: array.reshape(-1, 2).T for name, array in zip("abcd", swapped)}):
+                ztstream.save_file(values, path, overwrite=True)
+                with ztstream.open(path) as written:
+                    for name, value in values.items():
+                        self.assertEqual(written[name].numpy().tobytes(), little(numpy.asarray(value)), name)
+
+    def test_ties_of_mappings(self):
+        """Handles of a raw file share what they share there; what a mapping makes for each name shares nothing."""
+        class Making(dict):
+            def items(self):
+                return ((name, numpy.full(9 << 17, value, "f8")) for name, value in super().items())
+
+        path, other, w = self.path("x.zt"), self.path("y.zt"), numpy.arange(12.0)
+        ztstream.save_file({"a": w, "b": w}, other)
+        with ztstream.open(other) as file:
+            ztstream.save_file(file, path)
+        with ztstream.open(path) as file:
+            self.assertEqual(file["a"].location, file["b"].location)
+        with mock.patch.object(_writer, "_KEPT", 1 << 20):
+            ztstream.save_file(Making(zip("abcd", range(4))), path, overwrite=True)
+        with ztstream.open(path) as file:
+            self.assertEqual([file[name][-1] for name in "abcd"], [0, 1, 2, 3])
+
+    def test_handles_are_kept_briefly(self):
+        """Of handles of a compressed file no more is in memory than the writer may keep."""
+        path, other = self.path("x.zt"), self.path("y.zt")
+        with ztstream.Writer(other, compress="zstd") as out:
+            for i in range(48):
+                out.add(f"{i:02}", numpy.full(1 << 20, i, "f8"))
+        code = ("with ztstream.open(sys.argv[1]) as file: ztstream.save_file(file, sys.argv[2], sync=False)\n"
+                "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])")
+        ended = run(code, other, path)
+        self.assertEqual(ended.stderr, "")
+        self.assertLess(int(ended.stdout) >> 10, 300)
 
     def test_attributes(self):
         given = {"text": "ä\0b", "int": -(1 << 63), "big": (1 << 64) - 1, "real": 0.1, "nan": math.nan, "inf": -math.inf,
