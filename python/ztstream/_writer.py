@@ -311,9 +311,11 @@ class Writer:
     def close(self) -> None:
         """Drops the writer. The output of one that was not finished is removed."""
         pointer, self._writer = self._writer, None
-        self._kept, self._ties = [], {}
-        if pointer is not None:
-            self._free(pointer)
+        try:
+            if pointer is not None:
+                self._free(pointer)  # ends the threads that read what is kept
+        finally:
+            self._kept, self._ties = [], {}
 
     def __enter__(self) -> "Writer":
         self._pointer()

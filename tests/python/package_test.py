@@ -335,6 +335,18 @@ class Writing(Case):
             with ztstream.open(path) as file:
                 self.assertEqual([tensor[size - 1] for tensor in file.values()], list(range(20)))
 
+    def test_close_while_compressing(self):
+        """What is being compressed stays until the threads that read it have ended."""
+        path = self.path("x.zt")
+        kept = []
+        out = ztstream.Writer(path, compress="planes", threads=2)
+        free = out._free
+        out._free = lambda pointer: (kept.append(len(out._kept)), free(pointer))
+        for name in "abc":
+            out._put(name, _writer._bytes_of(name, numpy.random.default_rng(1).random((300, 2500)).T), hold=True)
+        out.close()
+        self.assertEqual((kept, out._kept, os.listdir(self.folder)), ([3], [], []))
+
     def test_ties(self):
         path, w = self.path("x.zt"), numpy.arange(12.0).reshape(3, 4)
         ztstream.save_file({"a": w, "b": w, "c": w.T, "d": w[:2], "e": w.copy()}, path)
