@@ -20,14 +20,14 @@ _MANY = 64  # handles after which those of all tensors are asked for at once
 
 
 class _Reader:
-    """A zts_reader, closed when nothing refers to it any more: a file, a handle, an array in its pages."""
+    """A zts_reader, closed when nothing refers to it any more: a file, a handle, an array in its pages, a call."""
 
     def __init__(self, pointer, kept=()):
-        self.pointer, self.kept = pointer, kept
+        self._as_parameter_, self.kept = pointer, kept  # functions of the library take a _Reader, and keep it for the call
         self._free = _c.c.reader_free  # modules may be gone first when the interpreter ends
 
     def __del__(self):
-        self._free(self.pointer)
+        self._free(self._as_parameter_)
 
 
 # Arrays of so many dimensions.
@@ -375,10 +375,10 @@ class Tensor(Part):
     @property
     def shape(self) -> Tuple[int, ...]:
         """Logical, in elements. Types of 4 and 6 bits count packed bytes in the last dimension."""
-        self._file._check()
-        if not self._rank:
-            return ()
-        return tuple(_SHAPES[self._rank].from_address(self._shape_at))
+        held = self._file._pointer()
+        shape = tuple(_SHAPES[self._rank].from_address(self._shape_at)) if self._rank else ()
+        del held
+        return shape
 
     @property
     def attributes(self) -> Dict[str, Any]:
@@ -436,7 +436,7 @@ class File(Mapping[str, Tensor]):
         self._threads = options.pop("threads", 0)
         self._sources, self._given = tuple(sources), options
         self._held = self._open(_options(**options))
-        self._count = _c.c.reader_count(self._held.pointer)
+        self._count = _c.c.reader_count(self._held)
         self._texts: Dict[int, str] = {}
         self._names: Optional[List[str]] = None
         self._places: Dict[int, Any] = {}  # of a mapped file, by the address of its path
@@ -485,36 +485,43 @@ class File(Mapping[str, Tensor]):
         return _OBJECT.unpack_from(self._objects_table(), index * _OBJECT.size)
 
     def _component(self, object, component):
+        held = self._pointer()
         first = self._object(object)[7] + component
         if self._parts is None and self._asked < _MANY:
             row = ctypes.create_string_buffer(_COMPONENT.size)
-            _c.check(_c.c.reader_components(self._pointer(), first, 1, row, _COMPONENT.size))
+            _c.check(_c.c.reader_components(held, first, 1, row, _COMPONENT.size))
             fields = list(_COMPONENT.unpack(row))
         else:
             fields = list(_COMPONENT.unpack_from(self._components_table(), first * _COMPONENT.size))
         if fields[10] and not _c.text(fields[10]):
             fields[10] = None
+        del held
         return fields
 
     def _object_name(self, index):
-        self._check()
+        held = self._pointer()  # another thread may close the file: what lies in the reader stays until this returns
         fields = self._object(index)
-        return ctypes.string_at(fields[0], fields[1]).decode("utf-8", "surrogateescape")
+        name = ctypes.string_at(fields[0], fields[1]).decode("utf-8", "surrogateescape")
+        del held
+        return name
 
     def _text(self, pointer):
-        self._check()
-        held = self._texts.get(pointer)
-        if held is None:
-            held = self._texts[pointer] = _c.text(pointer)
-        return held
+        held = self._pointer()
+        text = self._texts.get(pointer)
+        if text is None:
+            text = self._texts[pointer] = _c.text(pointer)
+        del held
+        return text
 
     def _check(self):
-        if self._held is None:
-            raise MisuseError(f"{self._name}: the file is closed", self._name)
+        self._pointer()
 
     def _pointer(self):
-        self._check()
-        return self._held.pointer
+        """The reader, which stays open as long as what this returns is held."""
+        held = self._held
+        if held is None:
+            raise MisuseError(f"{self._name}: the file is closed", self._name)
+        return held
 
     def _attributes(self, object):
         out = c_void_p()
@@ -530,9 +537,9 @@ class File(Mapping[str, Tensor]):
         """The pages of the file in which a part lies, as an array of bytes, and where the part begins in it."""
         place = self._places.get(part._path)
         if place is None:
-            data, size = c_void_p(), c_uint64()
-            _c.check(_c.c.reader_map(self._pointer(), part._object, part._number, byref(data), byref(size)))
-            place = self._places[part._path] = _c.pages_at(data.value - part._offset, self._held)
+            data, size, held = c_void_p(), c_uint64(), self._pointer()
+            _c.check(_c.c.reader_map(held, part._object, part._number, byref(data), byref(size)))
+            place = self._places[part._path] = _c.pages_at(data.value - part._offset, held)
         return place, part._offset
 
     def _read(self, wanted, threads):
@@ -588,11 +595,12 @@ class File(Mapping[str, Tensor]):
         return self._find(name) is not None
 
     def _all_names(self):
-        self._check()
+        held = self._pointer()
         if self._names is None:
             at, table = ctypes.string_at, memoryview(self._objects_table())[:self._count * _OBJECT.size]
             self._names = [at(fields[0], fields[1]).decode("utf-8", "surrogateescape") for fields in
                            _OBJECT.iter_unpack(table)]
+        del held
         return self._names
 
     def __iter__(self) -> Iterator[str]:
@@ -670,6 +678,7 @@ class File(Mapping[str, Tensor]):
         out: Dict[str, Any] = {}
         wanted: List[Any] = []
         known: Dict[Any, Any] = {}  # types, by the addresses of their names
+        held = self._pointer()
         unpack, table = _COMPONENT.unpack_from, self._components_table()
 
         def array(part, shape):
@@ -679,10 +688,10 @@ class File(Mapping[str, Tensor]):
             pages = None if copy else part._pages()
             if pages is not None and (ctypes.addressof(pages[0]) + pages[1]) % width == 0:
                 return mapped(pages[0], kind, part._bytes // width, pages[1], shape)
-            held, address = made(shape, kind)
+            memory, address = made(shape, kind)
             if part._bytes:
-                wanted.append((part._object, part._number, 0, part._bytes, address, held))
-            return held
+                wanted.append((part._object, part._number, 0, part._bytes, address, memory))
+            return memory
 
         for name, (_, _, form, _, shape_at, rank, parts, first), index in self._entries(names):
             if self._text(form) != "dense" or parts != 1:
@@ -705,6 +714,7 @@ class File(Mapping[str, Tensor]):
                 out[name] = mapped(place, kind[0], size // kind[1], offset, shape)
         if wanted:
             self._read(wanted, None)
+        del held
         return out
 
     def numpy(self, names: Optional[Iterable[str]] = None, *, copy: bool = False) -> Dict[str, Any]:

@@ -227,6 +227,38 @@ class Reading(Case):
                 each.join()
         self.assertEqual(failed, [])
 
+    def test_close_while_reading(self):
+        """A file that one thread closes while another reads it is open until that has ended."""
+        code = """
+import io, threading
+entered, closed, ended = threading.Event(), threading.Event(), []
+values = []
+class Slow(io.BytesIO):
+    slow = False
+    def read(self, count=-1):
+        if self.slow:
+            entered.set()
+            closed.wait(60)
+            ended.append("read")
+        return super().read(count)
+def read():
+    values.append(tensor.numpy().sum())
+source = Slow(open(sys.argv[1], "rb").read())
+file = ztstream.open(source)
+tensor, free = file["a"], file._held._free
+file._held._free = lambda pointer: (ended.append("closed"), free(pointer))
+source.slow = True
+thread = threading.Thread(target=read)
+thread.start()
+entered.wait(60)
+file.close()
+closed.set()
+thread.join()
+assert (values, ended) == ([1770.0], ["read"] * (len(ended) - 1) + ["closed"]), (values, ended)
+"""
+        done = run(code, self.packed)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_processes(self):
         """An open file goes to other processes as its path; a forked one may use it as it is."""
         with ztstream.open(self.packed) as file:
