@@ -171,6 +171,12 @@ def check(status):
         raise error(status)
 
 
+def errno_of(raised):
+    """What a callback returns for an exception."""
+    number = getattr(raised, "errno", None)
+    return number if isinstance(number, int) and number > 0 else 5  # EIO
+
+
 def library_version():
     """The version of libztstream: "0.1.0"."""
     return c.version().decode()

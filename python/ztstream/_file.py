@@ -1,5 +1,6 @@
 """Open inputs: File, a mapping of names to Tensors, which are handles: nothing is read before it is asked for."""
 import collections.abc
+import contextlib
 import ctypes
 import dataclasses
 import os
@@ -9,7 +10,7 @@ from ctypes import byref, c_char_p, c_size_t, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _c, _json, _types
-from ._errors import ArgumentError, MisuseError, NotFoundError, UnsupportedError
+from ._errors import ArgumentError, Error, MisuseError, NotFoundError, UnsupportedError
 
 _OBJECT = struct.Struct("@PNPPPNNN")
 _COMPONENT = struct.Struct("@N6P3QPi4x")
@@ -22,12 +23,24 @@ _MANY = 64  # handles after which those of all tensors are asked for at once
 class _Reader:
     """A zts_reader, closed when nothing refers to it any more: a file, a handle, an array in its pages, a call."""
 
-    def __init__(self, pointer, kept=()):
+    def __init__(self, pointer, kept=(), raised=()):
         self._as_parameter_, self.kept = pointer, kept  # functions of the library take a _Reader, and keep it for the call
+        self.raised = raised  # exceptions of the caller's file object
         self._free = _c.c.reader_free  # modules may be gone first when the interpreter ends
 
     def __del__(self):
         self._free(self._as_parameter_)
+
+
+@contextlib.contextmanager
+def _own_errors(raised):
+    """Raises what a file object has raised in place of the library's error. An OSError is the library's, which names the tensor."""
+    try:
+        yield
+    except Error:
+        if raised:
+            raise raised.pop() from None
+        raise
 
 
 # Arrays of so many dimensions.
@@ -66,7 +79,7 @@ def _open_buffer(data, options):
 
 def _open_object(file, options):
     """From an object with seek and read."""
-    lock = threading.Lock()
+    lock, raised = threading.Lock(), []
     size = file.seek(0, os.SEEK_END)
 
     def read_at(offset, out, count, _):
@@ -76,19 +89,22 @@ def _open_object(file, options):
                 done = 0
                 while done < count:
                     piece = file.read(min(count - done, _PIECE))
-                    if not piece:
+                    if not piece or len(piece) > count - done:
                         return 5  # EIO
                     ctypes.memmove(out + done, bytes(piece), len(piece))
                     done += len(piece)
             return 0
-        except Exception as raised:  # nothing passes through C
-            return getattr(raised, "errno", None) or 5
+        except BaseException as error:  # nothing passes through C
+            if not isinstance(error, OSError):
+                raised[:] = raised or [error]
+            return _c.errno_of(error)
 
     source = _c.Source(size=sizeof(_c.Source), name=os.fsencode(str(getattr(file, "name", "file object"))), bytes=size,
                        read_at=_c.ReadAt(read_at))
     out = c_void_p()
-    _c.check(_c.c.reader_open_source(byref(source), byref(options), byref(out)))
-    return _Reader(out, (source, file))
+    with _own_errors(raised):
+        _c.check(_c.c.reader_open_source(byref(source), byref(options), byref(out)))
+    return _Reader(out, (source, file), raised)
 
 
 def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: Optional[str] = None,
@@ -493,6 +509,8 @@ class File(Mapping[str, Tensor]):
             fields = list(_COMPONENT.unpack(row))
         else:
             fields = list(_COMPONENT.unpack_from(self._components_table(), first * _COMPONENT.size))
+        if held.raised:  # the library has taken it for a tensor that cannot be read
+            raise held.raised.pop()
         if fields[10] and not _c.text(fields[10]):
             fields[10] = None
         del held
@@ -548,11 +566,13 @@ class File(Mapping[str, Tensor]):
         total = sum(each[3] for each in wanted)
         watched = _c.Watched() if total >= _LONG else None
         call = _c.new_call(self._threads if threads is None else threads, watched)
-        arguments = self._pointer(), ranges, len(wanted), _RANGE.size, byref(call)
-        if watched is None:
-            _c.check(_c.c.reader_read_many(*arguments))
-        else:
-            watched.run(_c.c.reader_read_many, *arguments, keep=wanted)
+        held = self._pointer()
+        arguments = held, ranges, len(wanted), _RANGE.size, byref(call)
+        with _own_errors(held.raised):
+            if watched is None:
+                _c.check(_c.c.reader_read_many(*arguments))
+            else:
+                watched.run(_c.c.reader_read_many, *arguments, keep=wanted)
 
     def _verify(self, object, threads):
         problems = []
@@ -568,7 +588,9 @@ class File(Mapping[str, Tensor]):
             status = _c.c.reader_verify(*arguments)
             return 0 if problems or status == _c.UNVERIFIED else status
 
-        watched.run(verify, self._pointer(), object, _c.Problem(add), None, byref(report), sizeof(report), byref(call))
+        held = self._pointer()
+        with _own_errors(held.raised):
+            watched.run(verify, held, object, _c.Problem(add), None, byref(report), sizeof(report), byref(call))
         return Report(problems, report.objects, report.components, report.digests, report.unhashed, report.undecodable,
                       report.unchecked)
 

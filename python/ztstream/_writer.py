@@ -176,7 +176,7 @@ class Writer:
             except BaseException as raised:  # nothing passes through C
                 if self._watched.raised is None:
                     self._watched.raised = raised
-                return getattr(raised, "errno", None) or 5
+                return _c.errno_of(raised)
 
         return _c.Sink(size=sizeof(_c.Sink), name=os.fsencode(self._name), append=_c.Append(append))
 

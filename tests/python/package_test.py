@@ -160,6 +160,35 @@ class Reading(Case):
         with self.assertRaisesRegex(ztstream.InputOutputError, "No space"):
             ztstream.open(Failing(b"x" * 100))
 
+    def test_exceptions_of_file_objects(self):
+        """What a file object raises, Ctrl-C too, comes out of the call that has asked it; no bytes are made up."""
+        class Raising(io.BytesIO):
+            error, more = None, b""
+
+            def read(self, count=-1):
+                if self.error is not None:
+                    raise self.error
+                return super().read(count) + self.more
+
+        for path in (self.raw, self.packed):
+            source = Raising(pathlib.Path(path).read_bytes())
+            with ztstream.open(source) as file:
+                tensor, strange = file["a"], OSError("strange")
+                strange.errno = "text"
+                for error, kind in ((KeyboardInterrupt(), KeyboardInterrupt), (ValueError("mine"), ValueError),
+                                    (OSError(28, "no space"), ztstream.InputOutputError),
+                                    (OSError(-3, "negative"), ztstream.InputOutputError),
+                                    (strange, ztstream.InputOutputError)):
+                    source.error = error
+                    for call in (tensor.numpy, file.verify, lambda: file["b"].tobytes(), lambda: ztstream.open(source)):
+                        with self.subTest(error=error), self.assertRaises(kind):
+                            call()
+                source.error, source.more = None, b"more"
+                with self.assertRaises(ztstream.InputOutputError):
+                    tensor.numpy()
+                source.more = b""
+                self.assertEqual(tensor.numpy().tolist(), self.values["a"].tolist())
+
     def test_several(self):
         other = self.path("other.zt")
         ztstream.save_file({"z": numpy.zeros(3)}, other)
