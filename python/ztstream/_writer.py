@@ -144,7 +144,6 @@ class Writer:
         self._options = _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync,
                                  self._watched.progress)
         self._kept, self._kept_bytes = [], 0
-        self._ties: Dict[Any, Any] = {}
         self._stream = None
         pointer = c_void_p()
         if isinstance(out, (str, os.PathLike)):
@@ -207,30 +206,11 @@ class Writer:
         array: of numpy or torch, of any strides, byte order and device; what numpy.asarray takes; a Tensor of an open file;
             or a buffer, with dtype= and shape=.
         dtype: the type in the file where it is not that of the array, of the same width: "bf16" for uint16.
-        A torch tensor that is another one, still alive and not written to since that was added, shares its bytes.
         """
         data = _bytes_of(name, array, dtype, shape)
-        if attributes is None and data.identity is not None and self._tie(name, array, data):
-            return
         self._put(name, data, attributes)
         if data.nbytes >= _SMALL:
             self.flush()
-
-    def _tie(self, name, array, data):
-        """Adds a second name for a tensor that was added before, if it is one; else remembers this one."""
-        version = getattr(array, "_version", None)
-        if version is None:
-            return False
-        key = (*data.identity, data.dtype)
-        held = self._ties.get(key)
-        if held is not None and held[0]() is not None and held[1] == version:
-            self.alias(name, held[2])
-            return True
-        try:
-            self._ties[key] = (weakref.ref(array), version, name)
-        except TypeError:
-            pass
-        return False
 
     def _put(self, name, data, attributes=None, hold=False):
         """Adds bytes, which are kept until they are written: copies of small ones, unless the caller holds them."""
@@ -315,7 +295,7 @@ class Writer:
             if pointer is not None:
                 self._free(pointer)  # ends the threads that read what is kept
         finally:
-            self._kept, self._ties = [], {}
+            self._kept = []
 
     def __enter__(self) -> "Writer":
         self._pointer()
