@@ -28,6 +28,13 @@ struct OpenedFile {
   OpenedFile& operator=(const OpenedFile&) = delete;
 };
 
+std::optional<FileIdentity> Identity(const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) return std::nullopt;
+  return FileIdentity{static_cast<std::uint64_t>(info.st_dev),
+                      static_cast<std::uint64_t>(info.st_ino),
+                      static_cast<std::uint64_t>(info.st_size)};
+}
+
 class FunctionBytes final : public ByteSource {
  public:
   FunctionBytes(std::string name, std::uint64_t bytes,
@@ -107,6 +114,11 @@ class FunctionSink final : public Sink {
 
 }  // namespace
 
+std::optional<FileIdentity> IdentityOf(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 ? Identity(info) : std::nullopt;
+}
+
 Mappings::Mappings() {
   std::error_code error;
   folder_ = std::filesystem::current_path(error).string();
@@ -120,8 +132,8 @@ std::string Mappings::Absolute(const std::string& path) const {
   return (std::filesystem::path(folder_) / path).string();
 }
 
-StatusOr<std::span<std::byte>> Mappings::Map(const std::string& path, std::uint64_t offset,
-                                             std::uint64_t length) {
+StatusOr<std::span<std::byte>> Mappings::Map(const std::string& path, const FileIdentity& opened,
+                                             std::uint64_t offset, std::uint64_t length) {
   const std::lock_guard lock(mutex_);
   Mapped& mapped = files_[path];
   if (mapped.data == nullptr) {
@@ -132,7 +144,11 @@ StatusOr<std::span<std::byte>> Mappings::Map(const std::string& path, std::uint6
       files_.erase(path);
       return IoError(error, "cannot open");
     }
-    const auto bytes = static_cast<std::uint64_t>(info.st_size);
+    if (Identity(info) != opened) {
+      files_.erase(path);
+      return InvalidData("the file has changed since it was opened");
+    }
+    const std::uint64_t bytes = opened.bytes;
     // Pages of one's own are written to by few callers: room for all of them is not asked for.
     void* const data =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.fd, 0);

@@ -26,6 +26,14 @@ Status RunWatched(const std::function<bool()>& poll, const std::function<void()>
 
 // ---- inputs ----------------------------------------------------------------------------------------------------
 
+// Which file a path stands for.
+struct FileIdentity {
+  std::uint64_t device = 0, number = 0, bytes = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+// Of the regular file that a path stands for now; nullopt where there is none.
+std::optional<FileIdentity> IdentityOf(const std::string& path);
+
 // An object as it is listed. Valid as long as the input, its texts with a zero byte behind them.
 struct ObjectView {
   const std::string* name = nullptr;
@@ -47,7 +55,8 @@ struct ComponentView {
   std::uint64_t length = kUnknownSize;  // of the stored bytes
   std::uint64_t bytes = kUnknownSize;   // decoded
   std::string_view unreadable = "";     // why it cannot be decoded; empty where it can
-  bool mappable = false;  // whether the stored bytes are the decoded ones, in a regular file
+  // The regular file that was opened, where the stored bytes are the decoded ones: they can be mapped.
+  const FileIdentity* mappable = nullptr;
 };
 
 // An open input. Thread-safe.
@@ -110,9 +119,9 @@ class Mappings {
   ~Mappings();
   Mappings(const Mappings&) = delete;
   Mappings& operator=(const Mappings&) = delete;
-  // Bytes of a file of `bytes` bytes. kDataLoss where the file has another size by now.
-  StatusOr<std::span<std::byte>> Map(const std::string& path, std::uint64_t offset,
-                                     std::uint64_t length);
+  // Bytes of the file that was opened as `path`. kDataLoss where the path stands for another file by now, or one of another size.
+  StatusOr<std::span<std::byte>> Map(const std::string& path, const FileIdentity& opened,
+                                     std::uint64_t offset, std::uint64_t length);
   // Tells the kernel that bytes of the file will be read soon, or not again.
   Status Advise(const std::string& path, std::uint64_t offset, std::uint64_t length,
                 bool needed) const;

@@ -1,8 +1,6 @@
 // zt.capi — inputs: .zt files by a Reader, which knows how they are stored; all else as a TensorSource.
 module;
 
-#include <sys/stat.h>
-
 #include "core/status_macros.h"
 
 module zt.capi;
@@ -58,10 +56,13 @@ Status Examine(TensorSource& source, std::uint32_t object, VerifyReport& report,
 
 class ZtInput final : public Input {
  public:
-  // `reopen` opens the bytes again, for what is checked as it passes.
-  ZtInput(std::unique_ptr<Reader> reader, std::string name,
+  // `file` is what the reader has opened, if that can be mapped. `reopen` opens the bytes again, for what is checked as it passes.
+  ZtInput(std::unique_ptr<Reader> reader, std::string name, std::optional<FileIdentity> file,
           std::function<StatusOr<std::unique_ptr<TensorSource>>()> reopen)
-      : reader_(std::move(reader)), name_(std::move(name)), reopen_(std::move(reopen)) {}
+      : reader_(std::move(reader)),
+        name_(std::move(name)),
+        file_(file),
+        reopen_(std::move(reopen)) {}
 
   std::string_view format() const override { return "zt"; }
   std::string version() const override {
@@ -100,7 +101,7 @@ class ZtInput final : public Input {
       if (bytes.ok()) view.bytes = *bytes;
       if (!bytes.ok()) view.unreadable = Keep(Fact(bytes.status()));
     }
-    view.mappable = reader_->Map(id).ok();
+    if (file_ && reader_->Map(id).ok()) view.mappable = &*file_;
     return view;
   }
   std::optional<std::uint32_t> Find(std::string_view name) const override {
@@ -160,22 +161,19 @@ class ZtInput final : public Input {
 
   std::unique_ptr<Reader> reader_;
   std::string name_;
+  std::optional<FileIdentity> file_;
   std::function<StatusOr<std::unique_ptr<TensorSource>>()> reopen_;
 };
 
 // ---- sources ---------------------------------------------------------------------------------------------------
 
-// Whether bytes are those of the file that they are called by.
-bool IsWholeFile(const ByteSource& bytes) {
-  struct stat info;
-  return !bytes.sequential() && ::stat(bytes.name().c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
-         bytes.size() == static_cast<std::uint64_t>(info.st_size);
-}
-
 class SourceInput final : public Input {
  public:
-  SourceInput(std::unique_ptr<TensorSource> source, std::string name)
-      : source_(std::move(source)), name_(std::move(name)) {}
+  // `by_path`: the source has opened files by the names that its bytes have.
+  SourceInput(std::unique_ptr<TensorSource> source, std::string name, bool by_path)
+      : source_(std::move(source)), name_(std::move(name)) {
+    if (by_path) FindFiles();
+  }
 
   std::string_view format() const override { return source_->format(); }
   std::string version() const override { return ""; }
@@ -203,8 +201,11 @@ class SourceInput final : public Input {
     }
     if (const auto extent = source_->extent(id); extent && extent->bytes != nullptr) {
       view.encoding = "raw";
-      view.mappable = view.unreadable.empty() && IsFile(*extent->bytes);
-      if (view.mappable) view.file = extent->bytes->name();
+      const auto file = files_.find(extent->bytes);
+      if (file != files_.end() && view.unreadable.empty()) {
+        view.mappable = &file->second;
+        view.file = extent->bytes->name();
+      }
       view.offset = extent->offset;
       view.length = extent->length;
     }
@@ -272,11 +273,24 @@ class SourceInput final : public Input {
     return Placed(Examine(*source_, index, report, watch), source_->objects()[index].name,
                   file({index, 0}));
   }
-  bool IsFile(const ByteSource& bytes) const {
-    const std::lock_guard lock(files_mutex_);
-    const auto [held, added] = files_.try_emplace(&bytes, false);
-    if (added) held->second = IsWholeFile(bytes);
-    return held->second;
+  // Remembers which files the tensors lie in as they are, before others can take their names.
+  void FindFiles() {
+    std::map<std::string, std::optional<FileIdentity>> known;
+    std::unordered_set<const ByteSource*> seen;
+    for (std::uint32_t o = 0; o < size(); ++o) {
+      for (std::uint32_t c = 0; c < source_->objects()[o].components.size(); ++c) {
+        const auto extent = source_->extent({o, c});
+        if (!extent || extent->bytes == nullptr || !seen.insert(extent->bytes).second) continue;
+        const ByteSource& bytes = *extent->bytes;
+        if (bytes.sequential() || bytes.name().find("://") != std::string::npos) continue;
+        const auto [file, added] = known.try_emplace(bytes.name());
+        if (added) file->second = IdentityOf(bytes.name());
+        // What is only a part of a file has its name too, and another size.
+        if (file->second && bytes.size() == file->second->bytes) {
+          files_.emplace(&bytes, *file->second);
+        }
+      }
+    }
   }
 
   std::unique_ptr<TensorSource> source_;
@@ -284,15 +298,15 @@ class SourceInput final : public Input {
   mutable std::mutex sequential_;  // held by who reads a component that one thread reads at a time
   mutable std::mutex names_mutex_;
   mutable std::unordered_map<std::string_view, std::uint32_t> names_;
-  mutable std::mutex files_mutex_;
-  mutable std::map<const ByteSource*, bool> files_;
+  std::unordered_map<const ByteSource*, FileIdentity> files_;  // those that are whole files
 };
 
 // A reader as an input, whose bytes `open` opens again.
 std::unique_ptr<Input> AsInput(std::unique_ptr<Reader> reader, const std::string& name,
+                               std::optional<FileIdentity> file,
                                std::function<StatusOr<std::shared_ptr<ByteSource>>()> open,
                                ShardFinder find) {
-  return std::make_unique<ZtInput>(std::move(reader), name,
+  return std::make_unique<ZtInput>(std::move(reader), name, file,
                                    [open = std::move(open), find = std::move(find),
                                     name]() -> StatusOr<std::unique_ptr<TensorSource>> {
                                      auto bytes = open();
@@ -331,13 +345,17 @@ StatusOr<std::unique_ptr<Input>> OpenPaths(const std::vector<std::string>& paths
     const auto zt = IsZt(**bytes);
     if (!zt.ok()) return WithFile(zt.status(), path);
     if (*zt) {
+      const auto file = IdentityOf(path);
       ZT_ASSIGN_OR_RETURN(auto reader, Reader::Open(path));
+      // A path that stands for another file by now: which one was opened is not known.
+      const bool same = IdentityOf(path) == file;
       return AsInput(
-          std::move(reader), path, [path] { return OpenFile(path); }, ShardsBeside(path, options));
+          std::move(reader), path, same ? file : std::nullopt, [path] { return OpenFile(path); },
+          ShardsBeside(path, options));
     }
   }
   ZT_ASSIGN_OR_RETURN(auto source, cli::OpenAny(paths, options, format));
-  return std::make_unique<SourceInput>(std::move(source), path);
+  return std::make_unique<SourceInput>(std::move(source), path, true);
 }
 
 StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
@@ -349,11 +367,11 @@ StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
     if (*zt) {
       auto reader = Reader::Open(bytes);
       if (!reader.ok()) return WithFile(reader.status(), name);
-      return AsInput(*std::move(reader), name, [bytes] { return bytes; }, {});
+      return AsInput(*std::move(reader), name, std::nullopt, [bytes] { return bytes; }, {});
     }
   }
   ZT_ASSIGN_OR_RETURN(auto source, cli::OpenAny(std::move(bytes), options, format));
-  return std::make_unique<SourceInput>(std::move(source), name);
+  return std::make_unique<SourceInput>(std::move(source), name, false);
 }
 
 }  // namespace zt::capi

@@ -478,10 +478,11 @@ zts_status zts_reader_map(const zts_reader* reader, std::size_t object, std::siz
     const auto placed = [&](const zt::Status& status) {
       return Report(zt::WithFile(zt::WithTensor(status, name), view.file));
     };
-    if (!view.mappable) {
+    if (view.mappable == nullptr) {
       return placed(zt::FailedPrecondition("its bytes do not lie in a file as they are"));
     }
-    auto mapped = reader->mappings.Map(std::string(view.file), view.offset, view.length);
+    auto mapped =
+        reader->mappings.Map(std::string(view.file), *view.mappable, view.offset, view.length);
     if (!mapped.ok()) return placed(mapped.status());
     *data = mapped->data();
     *bytes = mapped->size();

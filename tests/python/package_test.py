@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import unittest
+import zipfile
 from unittest import mock
 
 import numpy
@@ -27,6 +28,13 @@ PREFIX = f"import sys; sys.path[:0] = [{str(ROOT / 'python')!r}]\nimport ztstrea
 def run(code, *arguments, **options):
     return subprocess.run([sys.executable, "-B", "-c", PREFIX + code, *map(str, arguments)], capture_output=True, text=True,
                           timeout=120, check=False, **options)
+
+
+def npy(array):
+    """The bytes of an .npy file."""
+    out = io.BytesIO()
+    numpy.save(out, array)
+    return out.getvalue()
 
 
 def resident():
@@ -188,6 +196,60 @@ class Reading(Case):
                     tensor.numpy()
                 source.more = b""
                 self.assertEqual(tensor.numpy().tolist(), self.values["a"].tolist())
+
+    def test_names_of_other_files(self):
+        """Bytes that were not read from a file by its name have nothing to do with a file of that name."""
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(self.folder)
+        numpy.save("memory", numpy.arange(8))
+        os.rename("memory.npy", "memory")
+        numpy.save("w.npy", numpy.arange(8))
+        ztstream.save_file({"w": numpy.arange(8)}, "w.zt")
+        wanted = numpy.arange(100, 108)
+        with zipfile.ZipFile("z.zip", "w") as archive:
+            archive.writestr("w.npy", npy(wanted))
+            archive.writestr("w.zt", ztstream.save({"w": wanted}))
+        numpy.savez("w.npz", w=wanted)
+        with zipfile.ZipFile("z.zip") as archive:
+            for source in (npy(wanted), archive.open("w.npy"), archive.open("w.zt"), "w.npz"):
+                with self.subTest(source=source), ztstream.open(source) as file:
+                    tensor, = file.values()
+                    self.assertEqual(tensor.numpy().tolist(), wanted.tolist())
+                    self.assertEqual(tensor.numpy(copy=True).tolist(), wanted.tolist())
+
+    def test_replaced(self):
+        """Where another file has got the name, its bytes are not those of the tensor."""
+        old, new = numpy.arange(8), numpy.arange(100, 108)
+        for name, save in (("w.npy", numpy.save),
+                           ("w.zt", lambda path, array: ztstream.save_file({"w": array}, path, overwrite=True))):
+            for described in (False, True):
+                path = self.path(name)
+                save(path, old)
+                with self.subTest(name, described=described), ztstream.open(path) as file:
+                    if described:
+                        tensor, = file.values()
+                    save(self.path("other-" + name), new)
+                    os.replace(self.path("other-" + name), path)
+                    try:
+                        tensor, = file.values()
+                        self.assertEqual(tensor.numpy().tolist(), old.tolist())
+                    except ztstream.FormatError as error:
+                        self.assertRegex(str(error), f"{name}.*the file has changed since it was opened")
+                    self.assertEqual(tensor.numpy(copy=True).tolist(), old.tolist())
+
+    def test_mapped_stays(self):
+        """What was mapped before stays what it was, and .npy files and .zt files are mapped."""
+        for name in ("w.npy", "w.zt"):
+            path, old = self.path(name), numpy.arange(8)
+            numpy.save(path, old) if name == "w.npy" else ztstream.save_file({"w": old}, path)
+            with self.subTest(name), ztstream.open(path) as file:
+                tensor, = file.values()
+                array = tensor.numpy()
+                self.assertFalse(array.flags.writeable)
+                pathlib.Path(self.path("other")).write_bytes(b"other")
+                os.replace(self.path("other"), path)
+                self.assertEqual((array.tolist(), tensor.numpy().tolist()), (old.tolist(), old.tolist()))
 
     def test_several(self):
         other = self.path("other.zt")

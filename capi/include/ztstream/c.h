@@ -209,8 +209,8 @@ ZTS_API zts_status zts_reader_read(const zts_reader* reader, size_t object, size
 ZTS_API zts_status zts_reader_read_many(const zts_reader* reader, const zts_range* ranges,
                                         size_t count, size_t size, const zts_call* call);
 /* The bytes of a component where they lie in its file, mapped; valid as long as the reader. The pages are the caller's own: what
- * is written to them changes neither the file nor other readers. ZTS_MISUSE where zts_component.mappable is 0. A file that
- * shrinks while it is mapped ends the process with SIGBUS. */
+ * is written to them changes neither the file nor other readers. ZTS_MISUSE where zts_component.mappable is 0, ZTS_INVALID_DATA
+ * where another file has the name by now. A file that shrinks while it is mapped ends the process with SIGBUS. */
 ZTS_API zts_status zts_reader_map(const zts_reader* reader, size_t object, size_t component,
                                   void** data, uint64_t* bytes);
 /* Tells the kernel that a component will be read soon (1), or not again (0), where it lies in a file. A hint. */
