@@ -75,6 +75,8 @@ class Work {
                          range.out.subspan(piece.offset, piece.bytes));
     } catch (const std::bad_alloc&) {
       return OutOfMemory();
+    } catch (...) {
+      return OfException();
     }
   }
   void Fail(std::size_t piece, const Status& status) {
@@ -94,6 +96,14 @@ class Work {
   std::mutex mutex_;
   std::size_t failed_ = 0;
   Status status_;
+};
+
+// Threads that end before what they use: they are waited for whatever is thrown.
+struct Workers {
+  std::vector<std::thread> threads;
+  ~Workers() {
+    for (std::thread& each : threads) each.join();
+  }
 };
 
 }  // namespace
@@ -145,13 +155,15 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
   workers = std::min({workers, pieces.size(), static_cast<std::size_t>(bytes / kSmall + 1)});
   if (!input.seekable()) workers = 1;
   Work work(input, ranges, pieces, watch);
-  std::vector<std::thread> others;
-  try {
-    for (std::size_t i = 1; i < workers; ++i) others.emplace_back([&work] { work.Run(); });
-  } catch (const std::system_error&) {  // no more threads to be had: those that there are do it
+  {
+    Workers others;
+    try {
+      for (std::size_t i = 1; i < workers; ++i)
+        others.threads.emplace_back([&work] { work.Run(); });
+    } catch (const std::system_error&) {  // no more threads to be had: those that there are do it
+    }
+    work.Run();
   }
-  work.Run();
-  for (std::thread& each : others) each.join();
   return work.status();
 }
 
