@@ -119,7 +119,8 @@ class Mappings {
   ~Mappings();
   Mappings(const Mappings&) = delete;
   Mappings& operator=(const Mappings&) = delete;
-  // Bytes of the file that was opened as `path`. kDataLoss where the path stands for another file by now, or one of another size.
+  // Bytes of the file that was opened as `path`. kDataLoss where the path stands for another file
+  // by now, or the file has another size.
   StatusOr<std::span<std::byte>> Map(const std::string& path, const FileIdentity& opened,
                                      std::uint64_t offset, std::uint64_t length);
   // Tells the kernel that bytes of the file will be read soon, or not again.

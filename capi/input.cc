@@ -56,7 +56,8 @@ Status Examine(TensorSource& source, std::uint32_t object, VerifyReport& report,
 
 class ZtInput final : public Input {
  public:
-  // `file` is what the reader has opened, if that can be mapped. `reopen` opens the bytes again, for what is checked as it passes.
+  // `file` is what the reader has opened, if that can be mapped. `reopen` opens the bytes again,
+  // for what is checked as it passes.
   ZtInput(std::unique_ptr<Reader> reader, std::string name, std::optional<FileIdentity> file,
           std::function<StatusOr<std::unique_ptr<TensorSource>>()> reopen)
       : reader_(std::move(reader)),
