@@ -20,6 +20,9 @@ constexpr std::uint64_t kWordBits = 32;
 
 // ---- shared by the schemes ----------------------------------------------------------------------
 
+// The dtypes of scales.
+std::vector<DType> FloatTypes() { return {DType::kF16, DType::kBF16, DType::kF32}; }
+
 // Collects a module's tensors.
 class Members {
  public:
@@ -52,6 +55,14 @@ class Members {
     recipe_.members.emplace_back(role, *index);
     return &tensor;
   }
+  // Adds the weight, scales and zero points that GPTQ and AWQ have under equal names.
+  StatusOr<std::array<const Object*, 3>> NeedPacked() {
+    ZT_ASSIGN_OR_RETURN(const Object* const weight,
+                        Need("packed_weight", ".qweight", {DType::kI32}, 2));
+    ZT_ASSIGN_OR_RETURN(const Object* const scales, Need("scales", ".scales", FloatTypes(), 2));
+    ZT_ASSIGN_OR_RETURN(const Object* const zeros, Need("zeros", ".qzeros", {DType::kI32}, 2));
+    return std::array{weight, scales, zeros};
+  }
   bool Has(std::string_view suffix) const {
     return tensors_.Find(module_ + std::string(suffix)).has_value();
   }
@@ -66,9 +77,6 @@ class Members {
   const std::string& module_;
   Recipe recipe_;
 };
-
-// The dtypes of scales.
-std::vector<DType> FloatTypes() { return {DType::kF16, DType::kBF16, DType::kF32}; }
 
 Status RequireShape(const Object& tensor, const Shape& expected) {
   if (tensor.shape == expected) return OkStatus();
@@ -250,12 +258,8 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
     return Unsupported("checkpoint format 'marlin' is not supported, only gptq and gptq_v2");
   }
   Members members(tensors, module);
-  ZT_ASSIGN_OR_RETURN(const Object* const weight,
-                      members.Need("packed_weight", ".qweight", {DType::kI32}, 2));
-  ZT_ASSIGN_OR_RETURN(const Object* const scales,
-                      members.Need("scales", ".scales", FloatTypes(), 2));
-  ZT_ASSIGN_OR_RETURN(const Object* const zeros,
-                      members.Need("zeros", ".qzeros", {DType::kI32}, 2));
+  ZT_ASSIGN_OR_RETURN(const auto needed, members.NeedPacked());
+  const auto [weight, scales, zeros] = needed;
   const std::uint64_t out = weight->shape[1];
   const std::uint64_t groups = scales->shape[0];
   ZT_RETURN_IF_ERROR(RequireShape(*scales, {groups, out}));
@@ -300,12 +304,8 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
 StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
                               const std::string& module) {
   Members members(tensors, module);
-  ZT_ASSIGN_OR_RETURN(const Object* const weight,
-                      members.Need("packed_weight", ".qweight", {DType::kI32}, 2));
-  ZT_ASSIGN_OR_RETURN(const Object* const scales,
-                      members.Need("scales", ".scales", FloatTypes(), 2));
-  ZT_ASSIGN_OR_RETURN(const Object* const zeros,
-                      members.Need("zeros", ".qzeros", {DType::kI32}, 2));
+  ZT_ASSIGN_OR_RETURN(const auto needed, members.NeedPacked());
+  const auto [weight, scales, zeros] = needed;
   if (members.Has(".g_idx"))
     return Unsupported(TensorContext(module + ".g_idx") + " is not part of an awq module");
   const std::uint64_t in = weight->shape[0];
