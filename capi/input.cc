@@ -54,6 +54,16 @@ Status Examine(TensorSource& source, std::uint32_t object, VerifyReport& report,
 
 // ---- .zt files -------------------------------------------------------------------------------------------------
 
+// Of an Object or a StoredObject, which must outlive the view.
+template <typename Declared>
+ObjectView ViewOf(const Declared& object) {
+  return {.name = &object.name,
+          .format = object.format,
+          .shape = {object.shape.data(), object.shape.size()},
+          .components = object.components.size(),
+          .attributes = &object.attributes};
+}
+
 class ZtInput final : public Input {
  public:
   // `file` is what the reader has opened, if that can be mapped. `reopen` opens the bytes again,
@@ -75,12 +85,7 @@ class ZtInput final : public Input {
   const Value::Map& attributes() const override { return reader_->manifest().attributes; }
   std::size_t size() const override { return reader_->manifest().objects.size(); }
   ObjectView object(std::uint32_t index) const override {
-    const StoredObject& object = reader_->manifest().objects[index];
-    return {.name = &object.name,
-            .format = object.format,
-            .shape = {object.shape.data(), object.shape.size()},
-            .components = object.components.size(),
-            .attributes = &object.attributes};
+    return ViewOf(reader_->manifest().objects[index]);
   }
   ComponentView component(ComponentId id) const override {
     const StoredComponent& stored = reader_->component(id);
@@ -182,12 +187,7 @@ class SourceInput final : public Input {
   const Value::Map& attributes() const override { return source_->attributes(); }
   std::size_t size() const override { return source_->objects().size(); }
   ObjectView object(std::uint32_t index) const override {
-    const Object& object = source_->objects()[index];
-    return {.name = &object.name,
-            .format = object.format,
-            .shape = {object.shape.data(), object.shape.size()},
-            .components = object.components.size(),
-            .attributes = &object.attributes};
+    return ViewOf(source_->objects()[index]);
   }
   ComponentView component(ComponentId id) const override {
     const Component& declared = source_->objects()[id.object].components[id.component];
