@@ -71,8 +71,7 @@ void FillWith(const zt::ElementType& type, std::span<std::byte> out) {
   }
 }
 
-// One pass goes before, untimed: whoever was timed last has left its own lines in the caches, some
-// still to be written.
+// The first pass is not timed: the contender before may have left dirty lines in the caches.
 double Seconds(const std::function<void()>& work, int passes) {
   work();
   const auto begin = std::chrono::steady_clock::now();

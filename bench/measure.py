@@ -34,7 +34,7 @@ from safetensors.numpy import load_file, save_file
 save_file(load_file(sys.argv[1]), sys.argv[2])
 """
 # Starts a program, waits for it, and says on file descriptor N how it went. A process of its own, as small as one of
-# Python's can be: a child's peak resident size starts from that of whoever started it.
+# Python's can be: a child's peak resident size starts from that of its parent.
 LAUNCH = """
 import posix, sys, time
 begin = time.perf_counter()

@@ -57,7 +57,7 @@ zts_status Run(const zts_writer* writer, Body&& body) {
   });
 }
 
-// Adding so many bytes may wait for the disk.
+// Adding at least this many bytes may block on the disk.
 constexpr std::uint64_t kManyBytes = 4 << 20;
 
 // The same of what takes long, while the writer's progress function looks on.

@@ -198,7 +198,7 @@ Status Convert(const Way& way, Faults& in, Faults& out, std::vector<std::byte>& 
   if (way.canonical) {
     try {
       if (const Status status = MakeCanonical(source, plan); !status.ok()) return status;
-    } catch (const std::bad_alloc&) {  // which is left to whoever calls, as of MakePlan
+    } catch (const std::bad_alloc&) {  // passes to the caller, as from MakePlan
       return IoError("out of memory");
     }
   }

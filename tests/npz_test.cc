@@ -319,7 +319,7 @@ TEST(Npz, StoredEntriesServeAnyRangeToAnyThread) {
     const std::string archive =
         Zip({{.name = "a.npy", .content = Npy("|u1", "(1048576,)", data), .bad_crc = bad_crc}});
     auto source = Must(OpenText(archive));
-    // Whoever reads the last piece finds out.
+    // The thread that reads the last piece reports the bad CRC.
     EXPECT_THAT(ReadByThreads(*source, data.size(), 10007), ::testing::Pair(data, bad_crc ? 1 : 0));
   }
 }

@@ -139,7 +139,7 @@ TEST(FileSink, WhatLeavesThePageCacheIsInTheFile) {
   }
 }
 
-// The kernel reports an error of write-back once, to whoever asks first: it must not be taken for
+// The kernel reports an error of write-back once, to the first caller: it must not be taken for
 // granted by a call that is a mere help.
 TEST(FileSink, AnErrorOfWriteBackIsReportedWhateverItsNumber) {
   const TempFolder folder;

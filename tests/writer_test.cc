@@ -242,8 +242,8 @@ class ServedSource final : public TensorSource {
   std::vector<Bytes> bytes_;
 };
 
-// Writes over all small buffers of the pool: whoever still points to one that was given
-// back reads that.
+// Overwrites all small buffers of the pool, so that a read through a stale pointer to a returned
+// buffer shows.
 class SpoilStage final : public Stage {
  public:
   Status Process(Chunk& chunk) override {

@@ -50,7 +50,7 @@ struct Segment {
 
   const ByteRange range;
   const std::unique_ptr<std::byte[]> data;
-  // Under the mutex of whoever holds it.
+  // Guarded by the mutex of the source that holds the segment.
   std::uint64_t have = 0, taken = 0, used = 0;
   bool ended = false;
   HttpAnswer answer;

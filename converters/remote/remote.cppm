@@ -25,9 +25,10 @@ struct RemoteOptions {
 // loaded before the first URL is opened. May be called again with other options, while nothing is open.
 void UseRemoteFiles(const RemoteOptions& options = {});
 
-// The URL without what must not be shown: its query, which may hold a signature. The query is remembered and sent when the
-// URL that is returned is opened. Other paths are returned as they are. kInvalidArgument where the URL holds a name or a
-// password, or is the same as another but for its query.
+// Removes the query from a URL, because it may hold a signature and must not be shown. The query is
+// remembered, and sent when the returned URL is opened. Other paths are returned unchanged.
+// kInvalidArgument if the URL holds a user name or password, or if an earlier URL differs from it
+// in nothing but the query.
 StatusOr<std::string> HideQuery(const std::string& path);
 
 // Ends uploads that are under way, so that nothing of them is left, for a program that has to end at once: waits for that,

@@ -171,7 +171,7 @@ class SharedBlobs(Agreement):
         offsets = self.converts(path, "--canonical")
         self.assertEqual(offsets["a", "indices"], offsets["c", "indices"])
         self.assertNotEqual(offsets["a", "indptr"], offsets["c", "indptr"])
-        # Row pointers must end at the number of indices, whoever else has them.
+        # Row pointers must end at the number of indices, even if another tensor shares them.
         self.wrong(sharing({"a": {"shape": [3], **data("u64", u64s(0, 3, 3))}, "m": csr((2, 4), (0, 3, 3), (0, 1))}),
                    "the last row pointer is 3, there are 2 indices")
 

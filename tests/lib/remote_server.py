@@ -487,7 +487,7 @@ class Server:
         return f"{self.origin}/web/{name}"
 
     def environment(self, **more):
-        """What the program needs to take this server for S3 and the Hub, and nothing of whoever runs the test."""
+        """What the program needs to take this server for S3 and the Hub, and no variable of the user who runs the test."""
         nowhere = "/nonexistent"
         # For the program an empty variable is not set.
         theirs = {name: "" for name in os.environ if name.startswith(("AWS_", "HF_", "HUGGING", "TRANSFORMERS_")) or

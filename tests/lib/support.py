@@ -39,7 +39,7 @@ def read_zt(path):
 
 OLD = b"an older output"
 
-# A program of its own starts the one that is measured: the memory of whoever starts it counts as the child's at first.
+# A program of its own starts the one that is measured: the memory of its parent counts as the child's at first.
 STARTER = """
 import resource, subprocess, sys
 status = subprocess.run(sys.argv[1:], stdin=0, stdout=subprocess.DEVNULL, timeout=300, check=False).returncode
