@@ -7,12 +7,12 @@ import zt;
 namespace zt::capi {
 namespace {
 
-constexpr std::uint64_t kPiece = 4 << 20;
+constexpr std::uint64_t kSubRange = 4 << 20;
 constexpr std::uint64_t kSmall = 1 << 20;  // what one thread reads sooner than others are started
 constexpr auto kBeat = std::chrono::milliseconds(50);
 
 // A part of a range that one thread reads.
-struct Piece {
+struct SubRange {
   std::size_t range = 0;
   std::uint64_t offset = 0, bytes = 0;  // within the range
 };
@@ -23,7 +23,7 @@ bool Lies(const Input& input, const Range& range) {
 }
 
 // Cuts ranges into pieces: whole frames of what is compressed, all of what has to be read in order.
-Status Cut(const Input& input, std::span<const Range> ranges, std::vector<Piece>& pieces) {
+Status Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRange>& subranges) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const Range& range = ranges[i];
     const std::uint64_t bytes = range.out.size();
@@ -34,15 +34,15 @@ Status Cut(const Input& input, std::span<const Range> ranges, std::vector<Piece>
       const auto access = input.FindAccess(range.id);
       if (!access.ok()) return access.status();
       const std::uint64_t frame = access->frame_bytes;
-      if (!access->sequential && frame == 0) first = step = kPiece;
+      if (!access->sequential && frame == 0) first = step = kSubRange;
       if (!access->sequential && frame > 0) {
         step = (kSmall + frame - 1) / frame * frame;
         first = step - range.offset % step;
       }
     }
-    pieces.push_back({i, 0, std::min(first, bytes)});
+    subranges.push_back({i, 0, std::min(first, bytes)});
     for (std::uint64_t at = first; at < bytes; at += step) {
-      pieces.push_back({i, at, std::min(step, bytes - at)});
+      subranges.push_back({i, at, std::min(step, bytes - at)});
     }
   }
   return OkStatus();
@@ -51,15 +51,15 @@ Status Cut(const Input& input, std::span<const Range> ranges, std::vector<Piece>
 // Hands out pieces in order; the error of the earliest one counts.
 class Work {
  public:
-  Work(const Input& input, std::span<const Range> ranges, std::span<const Piece> pieces,
+  Work(const Input& input, std::span<const Range> ranges, std::span<const SubRange> subranges,
        Watch& watch)
-      : input_(input), ranges_(ranges), pieces_(pieces), watch_(watch) {}
+      : input_(input), ranges_(ranges), subranges_(subranges), watch_(watch) {}
 
   void Run() {
-    for (std::size_t i = next_++; i < pieces_.size(); i = next_++) {
-      const Status status = watch_.cancelled ? CancelledStatus() : Do(pieces_[i]);
+    for (std::size_t i = next_++; i < subranges_.size(); i = next_++) {
+      const Status status = watch_.cancelled ? CancelledStatus() : Do(subranges_[i]);
       if (!status.ok()) return Fail(i, status);
-      watch_.done += pieces_[i].bytes;
+      watch_.done += subranges_[i].bytes;
     }
   }
   Status status() {
@@ -68,29 +68,29 @@ class Work {
   }
 
  private:
-  Status Do(const Piece& piece) {
-    const Range& range = ranges_[piece.range];
+  Status Do(const SubRange& subrange) {
+    const Range& range = ranges_[subrange.range];
     try {
-      return input_.Read(range.id, range.offset + piece.offset,
-                         range.out.subspan(piece.offset, piece.bytes));
+      return input_.Read(range.id, range.offset + subrange.offset,
+                         range.out.subspan(subrange.offset, subrange.bytes));
     } catch (const std::bad_alloc&) {
       return OutOfMemory();
     } catch (...) {
-      return OfException();
+      return ExceptionAsStatus();
     }
   }
-  void Fail(std::size_t piece, const Status& status) {
-    next_ = pieces_.size();
+  void Fail(std::size_t subrange, const Status& status) {
+    next_ = subranges_.size();
     const std::lock_guard lock(mutex_);
-    if (status_.ok() || piece < failed_) {
-      failed_ = piece;
+    if (status_.ok() || subrange < failed_) {
+      failed_ = subrange;
       status_ = status;
     }
   }
 
   const Input& input_;
   std::span<const Range> ranges_;
-  std::span<const Piece> pieces_;
+  std::span<const SubRange> subranges_;
   Watch& watch_;
   std::atomic<std::size_t> next_ = 0;
   std::mutex mutex_;
@@ -143,8 +143,8 @@ Status RunWatched(const std::function<bool()>& poll, const std::function<void()>
 }
 
 Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned threads, Watch& watch) {
-  std::vector<Piece> pieces;
-  if (const Status status = Cut(input, ranges, pieces); !status.ok()) return status;
+  std::vector<SubRange> subranges;
+  if (const Status status = Cut(input, ranges, subranges); !status.ok()) return status;
   std::uint64_t bytes = 0;
   for (const Range& range : ranges) {
     bytes += range.out.size();
@@ -152,9 +152,9 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
   }
   watch.total = bytes;
   std::size_t workers = threads == 0 ? UsableThreads() : std::min(threads, kMaxThreads);
-  workers = std::min({workers, pieces.size(), static_cast<std::size_t>(bytes / kSmall + 1)});
+  workers = std::min({workers, subranges.size(), static_cast<std::size_t>(bytes / kSmall + 1)});
   if (!input.seekable()) workers = 1;
-  Work work(input, ranges, pieces, watch);
+  Work work(input, ranges, subranges, watch);
   {
     Workers others;
     try {

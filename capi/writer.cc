@@ -161,7 +161,7 @@ zt::StatusOr<zt::Object> Dense(std::string_view name, const char* dtype, const s
   const auto element = Type(dtype);
   if (!element.ok()) return zt::WithTensor(element.status(), name);
   auto object = zt::DenseObject(std::string(name), zt::Shape(shape, shape + rank), *element);
-  if (!object.ok()) return zt::WithTensor(zt::OfCaller(object.status()), name);
+  if (!object.ok()) return zt::WithTensor(zt::AsInvalidArgument(object.status()), name);
   return object;
 }
 

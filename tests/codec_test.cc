@@ -15,7 +15,7 @@ class Flip final : public Codec {
   CodecParameters Parameters(const ElementType& element, std::uint64_t frame_bytes) const override {
     CodecParameters parameters;
     parameters.width = static_cast<std::uint8_t>(ByteWidth(element.dtype));
-    parameters.chunk = static_cast<std::uint32_t>(frame_bytes);
+    parameters.frame_content = static_cast<std::uint32_t>(frame_bytes);
     return parameters;
   }
   std::size_t Bound(std::size_t content) const override { return content + 1; }

@@ -29,12 +29,12 @@ TEST(ElementType, LogicalNamesCarryTheirStorage) {
   EXPECT_FALSE(ParseElementType("f8"));
 }
 
-TEST(Word, IsItsTextWhetherItIsListedOrNot) {
+TEST(InternedString, IsItsTextWhetherItIsListedOrNot) {
   const std::string long_name = "org.example.a_format_of_ones_own/1";
   for (const std::string& text : {std::string(), std::string("dense"), long_name}) {
-    Word word = text;
-    const Word copy = word;
-    Word moved = std::move(word);
+    InternedString word = text;
+    const InternedString copy = word;
+    InternedString moved = std::move(word);
     EXPECT_EQ(copy, moved);
     EXPECT_EQ(copy, text);
     EXPECT_EQ(copy.str(), text);
@@ -46,7 +46,7 @@ TEST(Word, IsItsTextWhetherItIsListedOrNot) {
     EXPECT_EQ(moved, text);
     EXPECT_EQ(copy.empty(), text.empty());
   }
-  EXPECT_EQ(sizeof(Word), 8u);  // a million tensors have three each
+  EXPECT_EQ(sizeof(InternedString), 8u);  // a million tensors have three each
 }
 
 TEST(Shape, CountsAndOverflow) {
@@ -160,24 +160,24 @@ TEST(Status, OtherWordsAndCodesKeepThePlace) {
   const Status status = WithFile(WithTensor(InvalidData("f"), "a"), "d");
   EXPECT_EQ(Message(WithFact(status, "g")), "d: tensor 'a': g");
   EXPECT_EQ(WithFact(status, "g").code(), StatusCode::kDataLoss);
-  EXPECT_EQ(Message(OfCaller(status)), Message(status));
-  EXPECT_EQ(OfCaller(status).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(AsInvalidArgument(status)), Message(status));
+  EXPECT_EQ(AsInvalidArgument(status).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(WithCode(status, StatusCode::kUnimplemented).code(), StatusCode::kUnimplemented);
 }
 
 TEST(NameList, TellsTwentyAndCountsTheRest) {
   NameList names;
   EXPECT_TRUE(names.empty());
-  EXPECT_EQ(names.Text(), "");
+  EXPECT_EQ(names.ToString(), "");
   names.Add("a");
-  EXPECT_EQ(names.Text(), "a");
+  EXPECT_EQ(names.ToString(), "a");
   names.Add("b");
   EXPECT_FALSE(names.empty());
-  EXPECT_EQ(names.Text(), "a, b");
+  EXPECT_EQ(names.ToString(), "a, b");
   for (int i = 2; i < 20; ++i) names.Add("c");
-  EXPECT_EQ(names.Text().substr(names.Text().size() - 7), "c, c, c");
+  EXPECT_EQ(names.ToString().substr(names.ToString().size() - 7), "c, c, c");
   for (int i = 0; i < 3; ++i) names.Add("d");
-  EXPECT_EQ(names.Text().substr(names.Text().size() - 15), "c, c and 3 more");
+  EXPECT_EQ(names.ToString().substr(names.ToString().size() - 15), "c, c and 3 more");
 }
 
 TEST(Status, ALongNameIsCutAfterACharacter) {

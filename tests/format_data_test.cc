@@ -20,10 +20,10 @@ Object Csr(DType dtype, std::uint64_t rows, std::uint64_t columns) {
 std::string Found(const Object& object, std::size_t component, const Bytes& bytes,
                   std::optional<std::uint64_t> indices, std::mt19937& random) {
   const DataRule rule = *RuleOf(object, component, bytes.size());
-  DataFacts all(rule);
+  DataValidator all(rule);
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t size = std::min<std::size_t>(bytes.size() - at, random() % 23);
-    DataFacts piece(rule, at);
+    DataValidator piece(rule, at);
     const std::size_t half = size == 0 ? 0 : random() % size;
     piece.Add(std::span(bytes).subspan(at, half));
     piece.Add(std::span(bytes).subspan(at + half, size - half));
@@ -36,7 +36,7 @@ std::string Found(const Object& object, std::size_t component, const Bytes& byte
   return Why(status);
 }
 
-TEST(DataFacts, RowPointersHoweverTheyAreCut) {
+TEST(DataValidator, RowPointersHoweverTheyAreCut) {
   std::mt19937 random(1);
   for (const DType dtype : {DType::kU64, DType::kI32, DType::kU16, DType::kU8}) {
     const std::size_t width = ByteWidth(dtype);
@@ -64,7 +64,7 @@ TEST(DataFacts, RowPointersHoweverTheyAreCut) {
   }
 }
 
-TEST(DataFacts, IndicesHoweverTheyAreCut) {
+TEST(DataValidator, IndicesHoweverTheyAreCut) {
   std::mt19937 random(2);
   const Object coo{"m", "sparse_coo", {7, 3, 11}, {}, {{"coords", {DType::kU32, ""}, 0}}};
   for (int round = 0; round < 200; ++round) {
@@ -86,7 +86,7 @@ TEST(DataFacts, IndicesHoweverTheyAreCut) {
   EXPECT_EQ(Found(csr, 0, {}, std::nullopt, random), "");
 }
 
-TEST(DataFacts, BoolsAndWhatHasNoRule) {
+TEST(DataValidator, BoolsAndWhatHasNoRule) {
   std::mt19937 random(3);
   const Object object = *DenseObject("b", {40}, {DType::kBool, ""});
   Bytes bytes(40, std::byte{1});
@@ -104,23 +104,23 @@ TEST(DataFacts, BoolsAndWhatHasNoRule) {
 // What the indices of an object show where they pass in pieces of any size.
 std::string Judged(const Object& object, const std::vector<Bytes>& components, std::uint64_t memory,
                    std::mt19937_64& random) {
-  const auto facts = CellFacts::Make(object, SpecVersion::k2_0, memory);
+  const auto validator = SparseValidator::Make(object, SpecVersion::k2_0, memory);
   for (std::size_t c = 0; c < components.size(); ++c) {
     for (std::size_t at = 0; at < components[c].size();) {
       const std::size_t part = std::min<std::size_t>(random() % 20, components[c].size() - at);
-      facts->Add(c, std::span(components[c]).subspan(at, part));
+      validator->Add(c, std::span(components[c]).subspan(at, part));
       at += part;
     }
   }
-  const std::string first(Why(facts->Check(object)));
-  EXPECT_EQ(Why(facts->Check(object)), first);  // for the next object with the same indices
+  const std::string first(Why(validator->Check(object)));
+  EXPECT_EQ(Why(validator->Check(object)), first);  // for the next object with the same indices
   return first;
 }
 
 constexpr std::string_view kTooMuch = "bytes of memory; allow more";
 
 // In every order, with enough memory to keep all and with less; against a set of the cells.
-TEST(CellFacts, TellCellsApartInAnyMemory) {
+TEST(SparseValidator, TellCellsApartInAnyMemory) {
   std::mt19937_64 random(1);
   int unknown = 0, same = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -159,7 +159,7 @@ TEST(CellFacts, TellCellsApartInAnyMemory) {
     same += found == want && !want.empty() ? 1 : 0;
     // The same where their number is not declared.
     object.components[0].bytes = kUnknownSize;
-    const auto held = CellFacts::Make(object, SpecVersion::k2_0, 1 << 20);
+    const auto held = SparseValidator::Make(object, SpecVersion::k2_0, 1 << 20);
     const Bytes bytes = Words(coords, 2);
     held->Add(0, std::span(bytes).first(bytes.size() / 3));
     held->Add(0, std::span(bytes).subspan(bytes.size() / 3));
@@ -170,7 +170,7 @@ TEST(CellFacts, TellCellsApartInAnyMemory) {
   EXPECT_GT(same, 500);
 }
 
-TEST(CellFacts, WantRowsThatAscendWhicheverComponentComesFirst) {
+TEST(SparseValidator, WantRowsThatAscendWhicheverComponentComesFirst) {
   std::mt19937_64 random(1);
   int bad = 0, large = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -215,19 +215,19 @@ TEST(CellFacts, WantRowsThatAscendWhicheverComponentComesFirst) {
   EXPECT_EQ(Judged(empty, {{}, Bytes(8 << 20)}, 100, random), "");
 }
 
-TEST(CellFacts, AreForVersionsThatAskAndForCoordinatesOfUnknownNumber) {
+TEST(SparseValidator, AreForVersionsThatAskAndForCoordinatesOfUnknownNumber) {
   Object coo{
       .name = "m", .format = "sparse_coo", .shape = {4}, .components = {{"coords", {DType::kU64}}}};
-  EXPECT_NE(CellFacts::Make(coo, SpecVersion::k1_2, 1000), nullptr);
+  EXPECT_NE(SparseValidator::Make(coo, SpecVersion::k1_2, 1000), nullptr);
   coo.components[0].bytes = 16;
-  EXPECT_EQ(CellFacts::Make(coo, SpecVersion::k1_2, 1000), nullptr);
-  EXPECT_NE(CellFacts::Make(coo, SpecVersion::k2_0, 1000), nullptr);
-  EXPECT_EQ(CellFacts::Make(Csr(DType::kU64, 4, 4), SpecVersion::k1_2, 1000), nullptr);
-  EXPECT_EQ(CellFacts::Make(*DenseObject("u", {40}, {DType::kU64}), SpecVersion::k2_0, 1000),
+  EXPECT_EQ(SparseValidator::Make(coo, SpecVersion::k1_2, 1000), nullptr);
+  EXPECT_NE(SparseValidator::Make(coo, SpecVersion::k2_0, 1000), nullptr);
+  EXPECT_EQ(SparseValidator::Make(Csr(DType::kU64, 4, 4), SpecVersion::k1_2, 1000), nullptr);
+  EXPECT_EQ(SparseValidator::Make(*DenseObject("u", {40}, {DType::kU64}), SpecVersion::k2_0, 1000),
             nullptr);
 }
 
-TEST(DataFacts, TheLastHalfByteOfAnOddNumberOfPackedElements) {
+TEST(DataValidator, TheLastHalfByteOfAnOddNumberOfPackedElements) {
   std::mt19937 random(5);
   const auto dense = [](const Value::Array& logical, std::uint64_t bytes) {
     Object object = *DenseObject("p", {bytes}, {DType::kU8, "f4_e2m1"});
@@ -253,13 +253,13 @@ TEST(DataFacts, TheLastHalfByteOfAnOddNumberOfPackedElements) {
   // Before all is known of the object, the last byte is remembered.
   const DataRule open = *RuleOf(dense({}, 2), 0, kUnknownSize);
   for (const Bytes& bytes : {bad, good}) {
-    DataFacts facts(open), second(open, 1);
-    facts.Add(std::span(bytes).first(1));
+    DataValidator validator(open), second(open, 1);
+    validator.Add(std::span(bytes).first(1));
     second.Add(std::span(bytes).subspan(1));
-    facts.Merge(second);
-    facts.Merge(DataFacts(open, 2));
-    EXPECT_EQ(facts.Check(dense({Value(3)}, 2), std::nullopt).ok(), bytes == good);
-    EXPECT_OK(facts.Check(dense({Value(4)}, 2), std::nullopt));
+    validator.Merge(second);
+    validator.Merge(DataValidator(open, 2));
+    EXPECT_EQ(validator.Check(dense({Value(3)}, 2), std::nullopt).ok(), bytes == good);
+    EXPECT_OK(validator.Check(dense({Value(4)}, 2), std::nullopt));
   }
 }
 
@@ -307,7 +307,7 @@ TEST(AttributeValues, NoMoreAreWrittenThanAreRead) {
   StoredObject planes = Blob("t", {});
   planes.components[0].element = {DType::kF32};
   planes.components[0].encoding = Encoding::kPlanes;
-  planes.components[0].parameters = {.chunk = 1024, .group = 1024, .width = 4, .rotate = 1};
+  planes.components[0].parameters = {.frame_content = 1024, .group = 1024, .width = 4, .rotate = 1};
   planes.components[0].decoded_bytes = 4;
   std::vector<std::byte> out;
   EXPECT_EQ(ManifestEncoder(SpecVersion::k1_2).Encode(planes, &out)->attribute_values, 6u);

@@ -25,7 +25,7 @@ CodecParameters LayoutFor(std::size_t width, bool rotate, std::size_t group,
   layout.width = static_cast<std::uint8_t>(width);
   layout.rotate = rotate ? 1 : 0;
   layout.group = static_cast<std::uint32_t>(group);
-  layout.chunk = static_cast<std::uint32_t>(chunk);
+  layout.frame_content = static_cast<std::uint32_t>(chunk);
   return layout;
 }
 
@@ -191,7 +191,7 @@ TEST(Planes, EveryLengthOfAFrame) {
   }
   // A plane of more than one block: groups as large as chunks.
   CodecParameters wide = LayoutOf("bf16");
-  wide.group = wide.chunk;
+  wide.group = wide.frame_content;
   const Bytes in = Normal("bf16", 400000);
   EXPECT_EQ(Decoded(FrameOf(in, wide)), Split(in, wide));
   EXPECT_LT(Share(FrameOf(in, wide), in), 0.668);
@@ -376,9 +376,9 @@ TEST(Planes, TheCodecReadsWhatItWrites) {
       const Bytes in = Normal(type, 150001);
       Bytes stream;
       std::vector<Frame> frames;
-      for (std::size_t at = 0; at < in.size(); at += layout.chunk) {
+      for (std::size_t at = 0; at < in.size(); at += layout.frame_content) {
         const auto chunk =
-            std::span(in).subspan(at, std::min<std::size_t>(layout.chunk, in.size() - at));
+            std::span(in).subspan(at, std::min<std::size_t>(layout.frame_content, in.size() - at));
         Bytes out(codec.Bound(chunk.size()));
         const auto size = Must(encoder->Encode(layout, chunk, out));
         out.resize(size);
@@ -432,7 +432,8 @@ TEST(Planes, FramesOfOtherEncodersAreDecoded) {
   for (const char* type : {"bf16", "f32", "f64"}) {
     for (const std::size_t count : {0u, 1u, 300u, 70000u, 300001u}) {
       CodecParameters layout = LayoutOf(type);
-      for (const std::uint32_t group : {layout.group, 8 * layout.width + 0u, layout.chunk}) {
+      for (const std::uint32_t group :
+           {layout.group, 8 * layout.width + 0u, layout.frame_content}) {
         layout.group = group;
         const Bytes in = Normal(type, count), planes = Split(in, layout);
         for (const int level : {-5, 1, 3, 19}) {
@@ -454,7 +455,7 @@ TEST(Planes, DamageIsFoundWhereZstdFindsIt) {
   for (const char* type : {"bf16", "f32"}) {
     CodecParameters layout = LayoutOf(type);
     layout.group = 3000 * layout.width;
-    layout.chunk = 0;
+    layout.frame_content = 0;
     const Bytes in = Normal(type, 10000), whole = FrameOf(in, layout);
     for (std::size_t i = 0; i < whole.size(); i += i < 64 ? 1 : 1 + random() % 20) {
       Bytes frame = whole;

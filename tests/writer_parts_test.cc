@@ -71,7 +71,7 @@ TEST(Cutter, ForeseesNothingBehindWhatMayShrink) {
   EXPECT_EQ(All(cutter.Begin(raw, 5000))[0].input_bytes, 1024u);
 
   Cutter streamed(Placer(8, 64));
-  streamed.Forget();
+  streamed.StopPredicting();
   EXPECT_EQ(All(streamed.Begin(raw, 5000))[0].input_bytes, 1024u);
 }
 

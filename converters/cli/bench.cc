@@ -31,7 +31,7 @@ struct Work {
 constexpr Work kReadFirst = {"read, first time", "", "", DigestKind::kNone};
 constexpr Work kRead = {"read", "", "", DigestKind::kNone};
 constexpr Work kWrite = {"write and sync", ""};
-constexpr Work kRaw = {"convert", ""};
+constexpr Work kConvertRaw = {"convert", ""};
 constexpr Work kZstd = {"convert --zstd", " --zstd", "1"};
 constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", "huffman"};
 constexpr Work kPlanes = {"convert --zstd=planes", " --zstd=planes", "planes"};
@@ -167,7 +167,7 @@ struct Report {
 // What converting takes when reading, working and writing overlap: as long as the slowest of them.
 void Suggest(Report& report) {
   const Row& write = report.rows.back();
-  for (const Work& work : {kRaw, kZstd, kHuffman, kPlanes}) {
+  for (const Work& work : {kConvertRaw, kZstd, kHuffman, kPlanes}) {
     const Row* one = nullptr;
     const Row* best = nullptr;
     for (const Row& row : report.rows) {
@@ -229,7 +229,7 @@ StatusOr<Report> Measure(const Args& args) {
   ZT_RETURN_IF_ERROR(measure(report.rows.emplace_back(Row{kReadFirst, all, {}})));
   sample = std::max<std::uint64_t>(report.rows.front().bytes(), 1);
   ZT_ASSIGN_OR_RETURN(const bool planes, HasPlanes(*source, names));
-  for (const Work& work : {kRead, kRaw, kZstd, kHuffman, kPlanes}) {
+  for (const Work& work : {kRead, kConvertRaw, kZstd, kHuffman, kPlanes}) {
     if (work.name == kPlanes.name && !planes) continue;
     report.rows.push_back({work, 1, {}});
     if (all > 1) report.rows.push_back({work, all, {}});

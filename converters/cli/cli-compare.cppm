@@ -33,7 +33,8 @@ struct Difference {
       std::nullopt;  // absolute difference of numbers; nothing where they are none
 };
 // "3 of 100 elements differ, by at most 0.5": without the tensor's name.
-std::string Text(const Difference& difference, std::string_view first, std::string_view second);
+std::string FormatDifference(const Difference& difference, std::string_view first,
+                             std::string_view second);
 Json ToJson(const Difference& difference);
 
 struct Comparison {

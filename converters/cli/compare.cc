@@ -37,7 +37,7 @@ struct Pair {
 };
 
 // Memory that a part takes beside its bytes, roughly: many small components must not fill it.
-constexpr std::uint64_t kPartWeight = 512;
+constexpr std::uint64_t kRangeWeight = 512;
 
 struct Counts {
   std::uint64_t differing = 0, nan = 0;
@@ -151,14 +151,14 @@ void Interpret(Pair& pair) {
 }
 
 // A range of a pair, of both sides.
-struct Part {
+struct ComparedRange {
   std::uint32_t pair = 0;
   std::uint64_t offset = 0, count = 0;                 // in bytes, of each side
   std::span<const std::byte> first = {}, second = {};  // in the batch's buffer, once read
   Counts counts = {};
 };
 
-using Batch = BatchOf<Part>;
+using Batch = BatchOf<ComparedRange>;
 
 class Comparer {
  public:
@@ -406,24 +406,26 @@ class Comparer::ReadStage final : public StageOf<Batch> {
   Status Process(Batch& batch) override {
     batch.input = comparer_.pool_.Take(2 * batch.bytes);
     const std::span<std::byte> both = batch.input.bytes();
-    ZT_RETURN_IF_ERROR(
-        ReadSide(batch, comparer_.first_, &Pair::first, &Part::first, both.first(batch.bytes)));
-    return ReadSide(batch, comparer_.second_, &Pair::second, &Part::second, both.last(batch.bytes));
+    ZT_RETURN_IF_ERROR(ReadSide(batch, comparer_.first_, &Pair::first, &ComparedRange::first,
+                                both.first(batch.bytes)));
+    return ReadSide(batch, comparer_.second_, &Pair::second, &ComparedRange::second,
+                    both.last(batch.bytes));
   }
 
  private:
   // One side of all parts.
   Status ReadSide(Batch& batch, TensorSource& source, ComponentId Pair::* side,
-                  std::span<const std::byte> Part::* bytes, std::span<std::byte> free) const {
-    const auto id_of = [&](const Part& part) { return comparer_.pairs_[part.pair].*side; };
+                  std::span<const std::byte> ComparedRange::* bytes,
+                  std::span<std::byte> free) const {
+    const auto id_of = [&](const ComparedRange& part) { return comparer_.pairs_[part.pair].*side; };
     std::vector<RangeToRead> ranges;
-    for (Part& part : batch.ranges) {
+    for (ComparedRange& part : batch.ranges) {
       ranges.push_back(source.RangeAt(id_of(part), part.offset, free.first(part.count)));
       free = free.subspan(part.count);
       part.*bytes = ranges.back().bytes;
     }
     return ReadRanges(ranges, [&](std::size_t i) {
-      const Part& part = batch.ranges[i];
+      const ComparedRange& part = batch.ranges[i];
       return Read(source, id_of(part), part.offset, ranges[i].bytes);
     });
   }
@@ -446,7 +448,7 @@ class Comparer::CompareStage final : public StageOf<Batch> {
  public:
   explicit CompareStage(const Comparer& comparer) : comparer_(comparer) {}
   Status Process(Batch& batch) override {
-    for (Part& part : batch.ranges) {
+    for (ComparedRange& part : batch.ranges) {
       part.counts = CountRange(comparer_.pairs_[part.pair], part.first, part.second);
     }
     return OkStatus();
@@ -461,7 +463,7 @@ class Comparer::SumStage final : public StageOf<Batch> {
   explicit SumStage(Comparer& comparer) : comparer_(comparer) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status Process(Batch& batch) override {
-    for (const Part& part : batch.ranges) {
+    for (const ComparedRange& part : batch.ranges) {
       const Counts& counts = part.counts;
       Pair& pair = comparer_.pairs_[part.pair];
       pair.differing += counts.differing;
@@ -505,7 +507,7 @@ Status Comparer::AddPair(RangePipeline<Batch>& pipeline, std::uint32_t index) co
     const std::uint64_t count = std::min(range, pair.component->bytes - at);
     ZT_RETURN_IF_ERROR(
         pipeline.Add({.pair = index, .offset = at, .count = count},
-                     {.bytes = count, .weight = 2 * count + kPartWeight, .ordered = ordered}));
+                     {.bytes = count, .weight = 2 * count + kRangeWeight, .ordered = ordered}));
     at += count;
   }
   return OkStatus();

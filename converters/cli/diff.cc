@@ -35,7 +35,7 @@ StatusOr<Comparison> Diff(const Args& args) {
 
 }  // namespace
 
-std::string Text(const Difference& d, std::string_view first, std::string_view second) {
+std::string FormatDifference(const Difference& d, std::string_view first, std::string_view second) {
   const std::string component =
       d.component.empty() || d.component == "data" ? "" : "component " + Quote(d.component) + ": ";
   switch (d.kind) {
@@ -100,9 +100,9 @@ int RunDiff(const Args& args) {
       json["differences"].push_back(ToJson(each));
       continue;
     }
-    text +=
-        Printable(TensorContext(each.tensor) + ": " + Text(each, args.inputs[0], args.inputs[1])) +
-        "\n";
+    text += Printable(TensorContext(each.tensor) + ": " +
+                      FormatDifference(each, args.inputs[0], args.inputs[1])) +
+            "\n";
   }
   if (equal && !args.quiet)
     text = "equal: " + Counted(found->tensors, "tensor") + ", " + HumanBytes(found->bytes) + "\n";

@@ -56,7 +56,7 @@ std::string ObjectText(const ListedObject& object) {
     if (c.encoding == Encoding::kPlanes) {
       row["planes"] = {{"rotate", c.parameters.rotate},
                        {"group", c.parameters.group},
-                       {"chunk", c.parameters.chunk}};
+                       {"chunk", c.parameters.frame_content}};
     }
     if (!c.digest.empty()) row["digest"] = c.digest;
     components.push_back(std::move(row));

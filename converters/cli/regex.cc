@@ -11,7 +11,7 @@ namespace {
 
 const RE2& Compiled(const void* regex) { return *static_cast<const RE2*>(regex); }
 
-re2::StringPiece Piece(std::string_view text) { return {text.data(), text.size()}; }
+re2::StringPiece AsStringPiece(std::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace
 
@@ -31,7 +31,7 @@ std::string Regex::RewriteError(const std::string& to) const {
 }
 
 bool Regex::Matches(std::string_view text) const {
-  return RE2::PartialMatch(Piece(text), Compiled(compiled_));
+  return RE2::PartialMatch(AsStringPiece(text), Compiled(compiled_));
 }
 
 bool Regex::Replace(std::string& text, const std::string& to, bool all) const {
@@ -39,6 +39,6 @@ bool Regex::Replace(std::string& text, const std::string& to, bool all) const {
              : RE2::Replace(&text, Compiled(compiled_), to);
 }
 
-std::string QuoteMeta(std::string_view text) { return RE2::QuoteMeta(Piece(text)); }
+std::string QuoteMeta(std::string_view text) { return RE2::QuoteMeta(AsStringPiece(text)); }
 
 }  // namespace zt::cli::internal

@@ -114,7 +114,7 @@ void PrintProblems(const Args& args, const Findings& found, const Comparison& co
   const std::vector<Difference>& differences = compared.differences;
   for (std::size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i) {
     Note(args.file() + ": " + TensorContext(differences[i].tensor) + ": " +
-         Text(differences[i], "the file", "the source"));
+         FormatDifference(differences[i], "the file", "the source"));
   }
   if (differences.size() > kMostDifferences) {
     Note(args.file() + ": and " +

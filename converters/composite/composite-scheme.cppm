@@ -66,6 +66,6 @@ StatusOr<Recipe> Recognize(const Declared& declared, const Tensors& tensors,
                            const std::string& module);
 
 // A string member of a JSON object; nullopt if it is missing or no string.
-std::optional<std::string> Text(const Value::Map& map, std::string_view key);
+std::optional<std::string> FindString(const Value::Map& map, std::string_view key);
 
 }  // namespace zt::composite::internal

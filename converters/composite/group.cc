@@ -17,12 +17,12 @@ namespace {
 
 using composite::internal::Anchor;
 using composite::internal::Declared;
+using composite::internal::FindString;
 using composite::internal::ReadDeclared;
 using composite::internal::Recipe;
 using composite::internal::Recognize;
 using composite::internal::SplitAnchor;
 using composite::internal::Tensors;
-using composite::internal::Text;
 
 // Serves the components of another source, which it owns, as other objects.
 class RegroupedSource final : public WrappedSource {
@@ -213,8 +213,8 @@ namespace {
 StatusOr<Object> SourceTensor(const Component& component, const Value& entry) {
   const Value::Map* map = entry.AsMap();
   if (map == nullptr) return InvalidData("its entry is not a map");
-  const auto name = Text(*map, "name");
-  const auto dtype = Text(*map, "dtype");
+  const auto name = FindString(*map, "name");
+  const auto dtype = FindString(*map, "dtype");
   const Value* dimensions = FindMember(*map, "shape");
   if (!name || !dtype || dimensions == nullptr || dimensions->AsArray() == nullptr) {
     return InvalidData("its entry lacks a name, dtype or shape");
@@ -282,7 +282,7 @@ StatusOr<std::vector<Object>> SourceTensors(const Object& group, const Value& re
 // True if the attribute has the form that GroupQuantized writes.
 bool IsKeptConfig(const Value& value) {
   const Value::Map* map = value.AsMap();
-  return map != nullptr && map->size() == 2 && Text(*map, "file") &&
+  return map != nullptr && map->size() == 2 && FindString(*map, "file") &&
          FindMember(*map, "content") != nullptr;
 }
 

@@ -146,7 +146,7 @@ std::optional<std::uint32_t> Tensors::Find(const std::string& name) const {
   return found->second;
 }
 
-std::optional<std::string> Text(const Value::Map& map, std::string_view key) {
+std::optional<std::string> FindString(const Value::Map& map, std::string_view key) {
   const Value* value = FindMember(map, key);
   if (value == nullptr || value->AsString() == nullptr) return std::nullopt;
   return *value->AsString();
@@ -166,7 +166,7 @@ std::string Lower(std::string text) {
 // quantize_config.json and quant_config.json may omit the method; the name of their member
 // for bits implies it.
 std::string Method(const Value::Map& config) {
-  if (const auto method = Text(config, "quant_method")) return *method;
+  if (const auto method = FindString(config, "quant_method")) return *method;
   if (FindMember(config, "w_bit") != nullptr) return "awq";
   if (FindMember(config, "bits") != nullptr && FindMember(config, "desc_act") != nullptr)
     return "gptq";
@@ -177,12 +177,12 @@ StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
   const std::string method = Method(config);
   if (method == "gptq") return Scheme::kGptq;
   if (method == "awq") {
-    const std::string version = Text(config, "version").value_or("");
+    const std::string version = FindString(config, "version").value_or("");
     if (Lower(version) == "gemm") return Scheme::kAwqGemm;
     return Unsupported("awq version " + Quote(version) + " is not supported, only gemm");
   }
   if (method == "compressed-tensors") {
-    const std::string format = Text(config, "format").value_or("");
+    const std::string format = FindString(config, "format").value_or("");
     if (format == "pack-quantized") return Scheme::kPackQuantized;
     return Unsupported("compressed-tensors format " + Quote(format) +
                        " is not supported, only pack-quantized");
@@ -194,15 +194,15 @@ StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
 // nullopt if the entry describes no grouped quantization.
 std::optional<Weights> ParseWeights(const Value::Map& map) {
   const auto bits = Integer(map, "num_bits");
-  const auto strategy = Text(map, "strategy");
+  const auto strategy = FindString(map, "strategy");
   if (!bits || (*bits != 2 && *bits != 4 && *bits != 8) ||
-      Text(map, "type").value_or("int") != "int" || Flag(map, "dynamic").value_or(false)) {
+      FindString(map, "type").value_or("int") != "int" || Flag(map, "dynamic").value_or(false)) {
     return std::nullopt;
   }
   Weights weights;
   weights.bits = static_cast<std::uint64_t>(*bits);
   weights.symmetric = Flag(map, "symmetric").value_or(true);
-  weights.act_order = Text(map, "actorder") == "group";
+  weights.act_order = FindString(map, "actorder") == "group";
   const std::int64_t size = Integer(map, "group_size").value_or(-1);
   if (strategy == "channel") return weights;
   if ((strategy && strategy != "group") || size <= 0) return std::nullopt;
@@ -248,8 +248,8 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
                                const std::string& module) {
   // GPTQModel writes `format`; AutoGPTQ only for its newer kernels. In "gptq" each stored zero
   // point is 1 too small.
-  auto format = Text(config, "checkpoint_format");
-  if (!format) format = Text(config, "format");
+  auto format = FindString(config, "checkpoint_format");
+  if (!format) format = FindString(config, "format");
   if (format && *format != "gptq" && *format != "gptq_v2") {
     return Unsupported("checkpoint format " + Quote(*format) +
                        " is not supported, only gptq and gptq_v2");
@@ -329,7 +329,7 @@ StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
   attributes.emplace_back("packing", "awq_gemm_i32_0246_1357");
   attributes.emplace_back("zeros_packing", "awq_gemm_i32_0246_1357");
   attributes.emplace_back("zero_offset", std::uint64_t{0});
-  attributes.emplace_back("version", Text(config, "version").value_or("gemm"));
+  attributes.emplace_back("version", FindString(config, "version").value_or("gemm"));
   return members.Finish({in, out}, std::move(attributes));
 }
 
@@ -431,7 +431,7 @@ StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors&
   } else {
     attributes.emplace_back("zero_point", std::uint64_t{1} << (weights.bits - 1));
   }
-  attributes.emplace_back("format", Text(declared.config, "format").value_or(""));
+  attributes.emplace_back("format", FindString(declared.config, "format").value_or(""));
   return members.Finish(shape, std::move(attributes));
 }
 

@@ -393,7 +393,7 @@ class Encoder {
     ZT_RETURN_IF_ERROR(PutCount(header_.tensors.size()));
     ZT_RETURN_IF_ERROR(PutCount(header_.kv.size()));
     for (std::size_t i = 0; i < header_.kv.size(); ++i) {
-      ZT_RETURN_IF_ERROR(Annotate(Entry(header_.kv[i]), "metadata pair " + std::to_string(i)));
+      ZT_RETURN_IF_ERROR(Annotate(EncodePair(header_.kv[i]), "metadata pair " + std::to_string(i)));
     }
     for (const GgufTensor& tensor : header_.tensors) {
       ZT_RETURN_IF_ERROR(WithTensor(Tensor(tensor), tensor.name));
@@ -434,7 +434,7 @@ class Encoder {
 
   Status PutValue(KvType type, const Value& value);
   Status PutArray(const Value& pair);
-  Status Entry(const Value& entry);
+  Status EncodePair(const Value& entry);
   Status Tensor(const GgufTensor& tensor);
 
   const GgufHeader& header_;
@@ -474,7 +474,7 @@ Status Encoder::PutArray(const Value& pair) {
   return OkStatus();
 }
 
-Status Encoder::Entry(const Value& entry) {
+Status Encoder::EncodePair(const Value& entry) {
   const Value::Array* parts = entry.AsArray();
   if (parts == nullptr || parts->size() != 3 || (*parts)[1].AsString() == nullptr) {
     return InvalidData("it is not a list of key, type and value");

@@ -41,7 +41,7 @@ class GgufSource final : public TensorSource {
 
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
-    const Place& place = places_[id.object];
+    const TensorLocation& place = places_[id.object];
     return ReadUnits(offset, out, place.swap.unit,
                      [&](std::uint64_t at, std::span<std::byte> units) -> Status {
                        ZT_RETURN_IF_ERROR(files_[place.file]->ReadAt(place.offset + at, units));
@@ -55,7 +55,7 @@ class GgufSource final : public TensorSource {
     return std::ranges::none_of(files_, [](const auto& file) { return file->sequential(); });
   }
   std::optional<Extent> extent(ComponentId id) const override {
-    const Place& place = places_[id.object];
+    const TensorLocation& place = places_[id.object];
     if (place.swap.unit != 1 || files_[place.file]->sequential()) return std::nullopt;
     return Extent{files_[place.file].get(), place.offset, objects_[id.object].components[0].bytes};
   }
@@ -67,7 +67,7 @@ class GgufSource final : public TensorSource {
   }
 
  private:
-  struct Place {
+  struct TensorLocation {
     std::uint32_t file;
     std::uint64_t offset;
     ByteOrder swap;
@@ -149,7 +149,7 @@ class GgufSource final : public TensorSource {
   }
 
   std::vector<std::shared_ptr<ByteSource>> files_;
-  std::vector<Place> places_;
+  std::vector<TensorLocation> places_;
 };
 
 }  // namespace
@@ -240,7 +240,7 @@ StatusOr<std::unique_ptr<TensorSource>> Single(File file, InputOptions options) 
 }
 
 // Checks that `header` is shard `index` of the set to which the first shard belongs.
-Status CheckShard(const GgufHeader& header, std::uint64_t index, std::uint64_t count,
+Status CheckSplit(const GgufHeader& header, std::uint64_t index, std::uint64_t count,
                   std::optional<std::uint64_t> total) {
   if (!header.split_count || *header.split_count != count) {
     return InvalidData("split.count is " +
@@ -287,7 +287,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name, const 
       return Annotate(file.status(), "shard " + std::to_string(i + 1) + " of " +
                                          std::to_string(name.count) + ", " + label);
     }
-    ZT_RETURN_IF_ERROR(Annotate(CheckShard(file->header, i, name.count, total), label));
+    ZT_RETURN_IF_ERROR(Annotate(CheckSplit(file->header, i, name.count, total), label));
     if (file->header.split_tensors) total = file->header.split_tensors;
     tensors += file->header.tensors.size();
     auto& kv = file->header.kv;

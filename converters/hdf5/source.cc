@@ -91,7 +91,7 @@ class Hdf5Source final : public TensorSource {
       if (!names.insert(dataset.name).second)
         return WithTensor(InvalidData("it is in the file twice"), dataset.name);
       ZT_RETURN_IF_ERROR(WithTensor(Add(dataset), dataset.name));
-      decodes = decodes || parts_.back().decoded;
+      decodes = decodes || accesses_.back().decoded;
     }
     if (!decodes) worker_.reset();
     return CheckExpansion();
@@ -105,33 +105,34 @@ class Hdf5Source final : public TensorSource {
         attributes_, [&](const Value::Member& member) { return member.first == kKey; });
     if (!taken && !model.config.empty()) attributes_.emplace_back(kKey, Value(model.config));
     if (model.others.empty()) return;
-    AddWarning("entries of the archive that are left out: " + model.others.Text());
+    AddWarning("entries of the archive that are left out: " + model.others.ToString());
   }
 
   std::string_view format() const override { return "hdf5"; }
-  bool sequential(ComponentId id) const override { return parts_[id.object].decoded; }
+  bool sequential(ComponentId id) const override { return accesses_[id.object].decoded; }
   std::optional<Extent> extent(ComponentId id) const override {
-    const Part& part = parts_[id.object];
-    if (problems_.contains(id.object) || part.decoded || part.view != nullptr) return std::nullopt;
-    return Extent{bytes_.get(), part.offset, objects_[id.object].components[0].bytes};
+    const DatasetAccess& access = accesses_[id.object];
+    if (problems_.contains(id.object) || access.decoded || access.view != nullptr)
+      return std::nullopt;
+    return Extent{bytes_.get(), access.offset, objects_[id.object].components[0].bytes};
   }
   std::optional<Identity> identity(ComponentId id) const override {
-    const Part& part = parts_[id.object];
+    const DatasetAccess& access = accesses_[id.object];
     if (problems_.contains(id.object)) return std::nullopt;
-    return Identity{this, part.address, objects_[id.object].components[0].bytes};
+    return Identity{this, access.address, objects_[id.object].components[0].bytes};
   }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    const Part& part = parts_[id.object];
+    const DatasetAccess& access = accesses_[id.object];
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     if (out.empty()) return OkStatus();
-    if (part.view != nullptr) return part.view->Read(offset, out);
-    if (!part.decoded) return bytes_->ReadAt(part.offset + offset, out);
+    if (access.view != nullptr) return access.view->Read(offset, out);
+    if (!access.decoded) return bytes_->ReadAt(access.offset + offset, out);
     return ReadBlocks(id.object, offset, out);
   }
   Status Finish() override { return WithFile(bytes_->CheckUnchanged(), bytes_->name()); }
 
  private:
-  struct Part {
+  struct DatasetAccess {
     std::uint64_t address = 0;
     std::uint64_t offset = 0;
     std::unique_ptr<StridedView> view;  // contiguous, but big-endian
@@ -141,10 +142,10 @@ class Hdf5Source final : public TensorSource {
   };
 
   Status Add(Dataset& dataset) {
-    Part part;
-    part.address = dataset.address;
-    part.offset = dataset.offset;
-    part.swap = dataset.swap;
+    DatasetAccess access;
+    access.address = dataset.address;
+    access.offset = dataset.offset;
+    access.swap = dataset.swap;
     const auto element = ParseElementType(dataset.element);
     if (!element && dataset.problem.empty()) return InvalidData("its elements are not known");
     ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::move(dataset.name), dataset.shape,
@@ -157,36 +158,36 @@ class Hdf5Source final : public TensorSource {
     ZT_RETURN_IF_ERROR(ValidateObject(object));
     const std::uint64_t size = object.components[0].bytes;
     if (dataset.problem.empty() && size > 0) {
-      ZT_RETURN_IF_ERROR(dataset.contiguous ? Place(size, *element, part)
-                                            : AddDecoded(dataset, size, part));
-      const bool fresh = counted_.insert(part.address).second;
+      ZT_RETURN_IF_ERROR(dataset.contiguous ? AddContiguous(size, *element, access)
+                                            : AddDecoded(dataset, size, access));
+      const bool fresh = counted_.insert(access.address).second;
       if (fresh) declared_ = CheckedAdd(declared_, size).value_or(~std::uint64_t{0});
     }
     if (!dataset.problem.empty()) {
       problems_.emplace(static_cast<std::uint32_t>(objects_.size()), Unsupported(dataset.problem));
     }
     objects_.push_back(std::move(object));
-    parts_.push_back(std::move(part));
+    accesses_.push_back(std::move(access));
     return OkStatus();
   }
 
-  Status Place(std::uint64_t size, const ElementType& element, Part& part) {
+  Status AddContiguous(std::uint64_t size, const ElementType& element, DatasetAccess& access) {
     const std::uint64_t have = *bytes_->size();
-    if (part.offset > have || size > have - part.offset) {
-      return InvalidData("its data ends at byte " + std::to_string(part.offset) + " + " +
+    if (access.offset > have || size > have - access.offset) {
+      return InvalidData("its data ends at byte " + std::to_string(access.offset) + " + " +
                          std::to_string(size) + ", the file at byte " + std::to_string(have) +
                          "; the file is truncated");
     }
-    if (part.swap == 1) return OkStatus();
+    if (access.swap == 1) return OkStatus();
     const std::uint64_t width = ByteWidth(element.dtype);
-    if (part.swap != width) return InvalidData("its elements are not known");
-    part.view = std::make_unique<StridedView>(*bytes_, part.offset,
-                                              std::vector<StridedAxis>{{size / width, 1}},
-                                              StridedView::Elements{width, width}, nullptr);
+    if (access.swap != width) return InvalidData("its elements are not known");
+    access.view = std::make_unique<StridedView>(*bytes_, access.offset,
+                                                std::vector<StridedAxis>{{size / width, 1}},
+                                                StridedView::Elements{width, width}, nullptr);
     return OkStatus();
   }
 
-  Status AddDecoded(Dataset& dataset, std::uint64_t size, Part& part) {
+  Status AddDecoded(Dataset& dataset, std::uint64_t size, DatasetAccess& access) {
     const std::uint64_t width = size / *ElementCount(dataset.shape);
     std::uint64_t most = block_ / width, touched = ~std::uint64_t{0};
     Shape chunk = dataset.chunk;
@@ -198,15 +199,15 @@ class Hdf5Source final : public TensorSource {
       most = std::min(most, CheckedMul(*elements, kMostChunks).value_or(most));
       touched = kMostTouched;
     }
-    if (chunk.size() != dataset.shape.size() || part.swap > width)
+    if (chunk.size() != dataset.shape.size() || access.swap > width)
       return InvalidData("its chunks are not known");
-    part.decoded = true;
-    part.blocks = Cut(dataset.shape, chunk, most, touched);
-    if (part.blocks.decoded > kMostDecoded) {
+    access.decoded = true;
+    access.blocks = Cut(dataset.shape, chunk, most, touched);
+    if (access.blocks.decoded > kMostDecoded) {
       dataset.problem =
           "a row of its chunks takes more than a quarter of the memory limit, and each "
           "chunk would have to be decoded " +
-          std::to_string(part.blocks.decoded) +
+          std::to_string(access.blocks.decoded) +
           " times; raise the limit (--memory), or repack it with other chunks (h5repack)";
     }
     return OkStatus();
@@ -221,9 +222,9 @@ class Hdf5Source final : public TensorSource {
   }
 
   Status ReadBlocks(std::uint32_t object, std::uint64_t offset, std::span<std::byte> out) {
-    const Part& part = parts_[object];
+    const DatasetAccess& access = accesses_[object];
     const Shape& shape = objects_[object].shape;
-    const Blocks& blocks = part.blocks;
+    const Blocks& blocks = access.blocks;
     const std::uint64_t width = objects_[object].components[0].bytes / *ElementCount(shape);
     const std::uint64_t whole = shape.empty() ? 1 : shape[blocks.split];
     // bytes with the same indices before `split`
@@ -249,28 +250,28 @@ class Hdf5Source final : public TensorSource {
 
   // Reads the block from index `first` of dimension `split` into held_.
   Status Load(std::uint32_t object, std::uint64_t prefix, std::uint64_t first, std::uint64_t size) {
-    const Part& part = parts_[object];
+    const DatasetAccess& access = accesses_[object];
     Shape start(objects_[object].shape.size(), 0), count = objects_[object].shape;
     if (!count.empty()) {
-      const std::size_t split = part.blocks.split;
+      const std::size_t split = access.blocks.split;
       for (std::size_t k = split; k-- > 0;) {
         start[k] = prefix % count[k];
         prefix /= count[k];
         count[k] = 1;
       }
       start[split] = first;
-      count[split] = std::min(part.blocks.indices, count[split] - first);
+      count[split] = std::min(access.blocks.indices, count[split] - first);
     }
     held_object_ = ~std::uint32_t{0};
-    ZT_ASSIGN_OR_RETURN(held_, worker_->ReadBlock(part.address, start, count, size));
-    SwapBytes(held_, part.swap);
+    ZT_ASSIGN_OR_RETURN(held_, worker_->ReadBlock(access.address, start, count, size));
+    SwapBytes(held_, access.swap);
     return OkStatus();
   }
 
   std::shared_ptr<ByteSource> bytes_;
   const std::uint64_t block_;
   std::unique_ptr<Worker> worker_;  // null if no dataset needs it
-  std::vector<Part> parts_;
+  std::vector<DatasetAccess> accesses_;
   std::unordered_set<std::uint64_t> counted_;  // addresses of datasets included in declared_
   std::uint64_t declared_ = 0;                 // bytes of distinct datasets
 

@@ -305,7 +305,7 @@ class Walker {
       Warn(
           "attributes that are neither numbers and texts nor lists of these, or too large, are "
           "left out: " +
-          left_out_.Text());
+          left_out_.ToString());
     }
     return std::move(index_);
   }

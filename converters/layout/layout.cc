@@ -33,7 +33,7 @@ void AddZeros(std::uint64_t count, PieceList& pieces) {
 }
 
 // A range of a piece in flight.
-struct Part {
+struct LayoutRange {
   std::uint32_t piece = 0;                // index in the layout
   bool first = false, last = false;       // whether it is the first or last range of its piece
   std::uint64_t offset = 0;               // in the component
@@ -44,7 +44,7 @@ struct Part {
   std::vector<std::byte> trailer = {};    // written after `bytes` if `last`
 };
 
-using Batch = BatchOf<Part>;
+using Batch = BatchOf<LayoutRange>;
 
 // Caches blobs that several pieces use (tied weights, aliases) and that the source does not store
 // unchanged, so that serving them costs more than a copy: each is read once. Thread-safe.
@@ -61,11 +61,11 @@ class SharedBlobs {
       if (!identity || identity->length != piece.bytes) continue;
       const auto [found, fresh] = first.emplace(*identity, i);
       if (fresh) continue;
-      std::shared_ptr<Blob>& blob = blobs_[found->second];
+      std::shared_ptr<CachedBlob>& blob = blobs_[found->second];
       if (blob == nullptr) {
         if (piece.bytes > most_bytes) continue;
         most_bytes -= piece.bytes;
-        blob = std::make_shared<Blob>();
+        blob = std::make_shared<CachedBlob>();
       }
       blobs_[i] = blob;
     }
@@ -77,7 +77,7 @@ class SharedBlobs {
 
   // As source.Read, for a cached piece.
   Status Read(std::uint32_t piece, std::uint64_t offset, std::span<std::byte> out) {
-    Blob& blob = *blobs_.at(piece);
+    CachedBlob& blob = *blobs_.at(piece);
     const zt::internal::MutexLock lock(blob.mutex);
     if (blob.bytes.empty() && blob.status.ok()) {
       blob.bytes.resize(layout_.pieces[piece].bytes);
@@ -88,14 +88,14 @@ class SharedBlobs {
   }
 
  private:
-  struct Blob {
+  struct CachedBlob {
     zt::internal::Mutex mutex;
     std::vector<std::byte> bytes ZT_GUARDED_BY(mutex);
     Status status ZT_GUARDED_BY(mutex);
   };
   TensorSource& source_;
   const FileLayout& layout_;
-  std::unordered_map<std::uint32_t, std::shared_ptr<Blob>> blobs_;  // by piece
+  std::unordered_map<std::uint32_t, std::shared_ptr<CachedBlob>> blobs_;  // by piece
 };
 
 class ReadStage final : public StageOf<Batch> {
@@ -109,28 +109,28 @@ class ReadStage final : public StageOf<Batch> {
     batch.input = pool_.Take(batch.bytes);
     std::span<std::byte> free = batch.input.bytes();
     std::vector<RangeToRead> ranges;
-    for (Part& part : batch.ranges) {
-      const std::span<std::byte> out = free.first(part.count);
-      free = free.subspan(part.count);
-      ranges.push_back(source_.RangeAt(layout_.pieces[part.piece].source, part.offset, out));
-      part.bytes = out;
+    for (LayoutRange& range : batch.ranges) {
+      const std::span<std::byte> out = free.first(range.count);
+      free = free.subspan(range.count);
+      ranges.push_back(source_.RangeAt(layout_.pieces[range.piece].source, range.offset, out));
+      range.bytes = out;
     }
     ZT_RETURN_IF_ERROR(ReadRanges(
-        ranges, [&](std::size_t i) { return ReadPart(batch.ranges[i], ranges[i].bytes); }));
+        ranges, [&](std::size_t i) { return ReadRange(batch.ranges[i], ranges[i].bytes); }));
     for (std::size_t i = 0; i < ranges.size(); ++i) {
-      Part& part = batch.ranges[i];
-      if (const auto& change = layout_.pieces[part.piece].change) change(ranges[i].bytes);
-      if (layout_.trailer != nullptr) part.crc = Crc32(0, part.bytes);
+      LayoutRange& range = batch.ranges[i];
+      if (const auto& change = layout_.pieces[range.piece].change) change(ranges[i].bytes);
+      if (layout_.trailer != nullptr) range.crc = Crc32(0, range.bytes);
     }
     return OkStatus();
   }
 
  private:
-  Status ReadPart(const Part& part, std::span<std::byte> out) {
-    const ComponentId id = layout_.pieces[part.piece].source;
+  Status ReadRange(const LayoutRange& range, std::span<std::byte> out) {
+    const ComponentId id = layout_.pieces[range.piece].source;
     return AtTensor(source_, id,
-                    shared_.Has(part.piece) ? shared_.Read(part.piece, part.offset, out)
-                                            : source_.Read(id, part.offset, out));
+                    shared_.Has(range.piece) ? shared_.Read(range.piece, range.offset, out)
+                                             : source_.Read(id, range.offset, out));
   }
 
   TensorSource& source_;
@@ -139,15 +139,15 @@ class ReadStage final : public StageOf<Batch> {
   SharedBlobs shared_;
 };
 
-// Combines the CRCs of the parts of a piece and gets the bytes that follow it.
+// Combines the CRCs of the ranges of a piece and gets the bytes that follow it.
 class TrailerStage final : public StageOf<Batch> {
  public:
   explicit TrailerStage(LayoutTrailer& trailer) : trailer_(trailer) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status Process(Batch& batch) override {
-    for (Part& part : batch.ranges) {
-      crc_ = part.first ? part.crc : CombineCrc32(crc_, part.crc, part.bytes.size());
-      if (part.last) part.trailer = trailer_.AfterPiece(part.piece, crc_);
+    for (LayoutRange& range : batch.ranges) {
+      crc_ = range.first ? range.crc : CombineCrc32(crc_, range.crc, range.bytes.size());
+      if (range.last) range.trailer = trailer_.AfterPiece(range.piece, crc_);
     }
     return OkStatus();
   }
@@ -165,14 +165,14 @@ class WriteStage final : public StageOf<Batch> {
   }
   Status Process(Batch& batch) override {
     PieceList pieces;
-    for (const Part& part : batch.ranges) {
-      const LayoutPiece& piece = layout_.pieces[part.piece];
-      if (part.first) {
+    for (const LayoutRange& range : batch.ranges) {
+      const LayoutPiece& piece = layout_.pieces[range.piece];
+      if (range.first) {
         pieces.emplace_back(piece.before);
         AddZeros(piece.zeros, pieces);
       }
-      pieces.push_back(part.bytes);
-      pieces.emplace_back(part.trailer);
+      pieces.push_back(range.bytes);
+      pieces.emplace_back(range.trailer);
     }
     return Write(batch.ranges.front().place, pieces);
   }
@@ -237,7 +237,7 @@ class LayoutWriter {
     const std::uint64_t preferred =
         piece.change ? piece.unit : source_.preferred_read(piece.source);
     const std::uint64_t unit = std::max<std::uint64_t>(preferred, 1);
-    const std::uint64_t range =
+    const std::uint64_t step =
         std::max<std::uint64_t>((extent ? kRawRange : kRange) / unit, 1) * unit;
     // Ends raw ranges at multiples of their size in the file, so that most are written in whole
     // pages.
@@ -246,20 +246,20 @@ class LayoutWriter {
     const std::uint64_t end = piece.offset + piece.bytes;
     std::uint64_t at = piece.offset;
     do {
-      Part part;
-      part.piece = index;
-      part.first = at == piece.offset;
-      part.offset = at;
-      part.count = std::min(end - at, range - (at + shift) % range);
-      at += part.count;
-      part.last = at == end;
-      part.place = at_;
-      if (part.first) at_ += piece.before.size() + piece.zeros;
-      at_ += part.count;
-      if (part.last && layout_.trailer != nullptr) at_ += layout_.trailer->BytesAfter(index);
+      LayoutRange range;
+      range.piece = index;
+      range.first = at == piece.offset;
+      range.offset = at;
+      range.count = std::min(end - at, step - (at + shift) % step);
+      at += range.count;
+      range.last = at == end;
+      range.place = at_;
+      if (range.first) at_ += piece.before.size() + piece.zeros;
+      at_ += range.count;
+      if (range.last && layout_.trailer != nullptr) at_ += layout_.trailer->BytesAfter(index);
       const RangeCost cost = {
-          .bytes = part.count, .weight = part.count + sizeof(Part), .ordered = ordered};
-      ZT_RETURN_IF_ERROR(pipeline_.Add(std::move(part), cost));
+          .bytes = range.count, .weight = range.count + sizeof(LayoutRange), .ordered = ordered};
+      ZT_RETURN_IF_ERROR(pipeline_.Add(std::move(range), cost));
     } while (at < end);
     return OkStatus();
   }
@@ -267,7 +267,7 @@ class LayoutWriter {
   TensorSource& source_;
   const FileLayout& layout_;
   BufferPool pool_;
-  std::uint64_t at_ = 0;  // offset of the next part in the file
+  std::uint64_t at_ = 0;  // offset of the next range in the file
   std::shared_ptr<WriteStage> write_;
   RangePipeline<Batch> pipeline_;
 };

@@ -113,7 +113,7 @@ void Put(std::string_view text, Bytes& out) {
   const auto bytes = std::as_bytes(std::span(text));
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
-struct Entry {
+struct PlannedEntry {
   std::string name;
   std::uint64_t size = 0;
   std::uint64_t local = 0;  // offset of its local header
@@ -130,7 +130,7 @@ struct Entry {
 
 // The local header has the sizes although the CRC follows the data: readers that go from header
 // to header need them.
-void PutLocalHeader(const Entry& entry, Bytes& out) {
+void PutLocalHeader(const PlannedEntry& entry, Bytes& out) {
   Put(0x04034b50, 4, out);
   Put(entry.large() ? kVersion64 : kVersion, 2, out);
   Put(entry.flags(), 2, out);
@@ -148,15 +148,15 @@ void PutLocalHeader(const Entry& entry, Bytes& out) {
   for (int i = 0; i < 2; ++i) Put(entry.size, 8, out);
 }
 
-std::uint64_t DescriptorBytes(const Entry& entry) { return entry.large() ? 24 : 16; }
+std::uint64_t DescriptorBytes(const PlannedEntry& entry) { return entry.large() ? 24 : 16; }
 
-void PutDescriptor(const Entry& entry, Bytes& out) {
+void PutDescriptor(const PlannedEntry& entry, Bytes& out) {
   Put(0x08074b50, 4, out);
   Put(entry.crc, 4, out);
   for (int i = 0; i < 2; ++i) Put(entry.size, entry.large() ? 8 : 4, out);
 }
 
-void PutDirectoryRecord(const Entry& entry, Bytes& out) {
+void PutDirectoryRecord(const PlannedEntry& entry, Bytes& out) {
   const bool far = entry.local >= kMax32;
   const std::uint64_t extra = (entry.large() ? 16 : 0) + (far ? 8 : 0);
   const std::uint16_t version = extra > 0 ? kVersion64 : kVersion;
@@ -188,7 +188,7 @@ void PutDirectoryRecord(const Entry& entry, Bytes& out) {
 
 class Directory final : public LayoutTrailer {
  public:
-  std::vector<Entry> entries;
+  std::vector<PlannedEntry> entries;
   std::vector<std::size_t> streamed;  // the entry of each streamed piece
   std::uint64_t begin = 0;            // offset of the directory
 
@@ -196,7 +196,7 @@ class Directory final : public LayoutTrailer {
     return DescriptorBytes(entries[streamed[index]]);
   }
   Bytes AfterPiece(std::size_t index, std::uint32_t crc) override {
-    Entry& entry = entries[streamed[index]];
+    PlannedEntry& entry = entries[streamed[index]];
     entry.crc = CombineCrc32(entry.crc, crc, entry.data);
     Bytes out;
     PutDescriptor(entry, out);
@@ -205,7 +205,7 @@ class Directory final : public LayoutTrailer {
 
   Bytes End() override {
     Bytes out;
-    for (const Entry& entry : entries) PutDirectoryRecord(entry, out);
+    for (const PlannedEntry& entry : entries) PutDirectoryRecord(entry, out);
     const std::uint64_t size = out.size(), count = entries.size();
     if (begin >= kMax32 || size >= kMax32 || count >= 0xffff) {
       Put(0x06064b50, 4, out);
@@ -241,12 +241,12 @@ class ArchivePlan {
                   std::span<const std::uint64_t> shape, LayoutPiece piece) {
     const Bytes header = EncodeHeader(descr, shape);
     const auto size = CheckedAdd(header.size(), piece.bytes);
-    Entry entry = {.name = std::string(name) + ".npy",
-                   .size = size.value_or(0),
-                   .local = at_ + before_.size(),
-                   .crc = Crc32(0, header),
-                   .data = piece.bytes,
-                   .streamed = true};
+    PlannedEntry entry = {.name = std::string(name) + ".npy",
+                          .size = size.value_or(0),
+                          .local = at_ + before_.size(),
+                          .crc = Crc32(0, header),
+                          .data = piece.bytes,
+                          .streamed = true};
     if (!size || *size > kMaxI64 - entry.local - 4 * kMaxEntryName) {
       return InvalidData("the sizes overflow 63 bits");
     }
@@ -267,10 +267,10 @@ class ArchivePlan {
                 std::span<const std::byte> data) {
     Bytes content = EncodeHeader(descr, shape);
     content.insert(content.end(), data.begin(), data.end());
-    const Entry entry = {.name = std::string(name) + ".npy",
-                         .size = content.size(),
-                         .local = at_ + before_.size(),
-                         .crc = Crc32(0, content)};
+    const PlannedEntry entry = {.name = std::string(name) + ".npy",
+                                .size = content.size(),
+                                .local = at_ + before_.size(),
+                                .crc = Crc32(0, content)};
     PutLocalHeader(entry, before_);
     before_.insert(before_.end(), content.begin(), content.end());
     directory_->entries.push_back(entry);

@@ -190,7 +190,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
   }
   NameList left_out;
   for (const std::string& name : others) left_out.Add(Quote(name));
-  if (!left_out.empty()) source->AddWarning("files left out: " + left_out.Text());
+  if (!left_out.empty()) source->AddWarning("files left out: " + left_out.ToString());
   return source;
 }
 
@@ -225,7 +225,7 @@ StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSou
                          std::to_string(memory.held->room()) +
                          "; raise the limit, or give an uncompressed file");
     }
-    reader->held_ = HeldBytes::Hold(memory.held, reader->bytes_, header.size, *size);
+    reader->held_ = HeldBytes::Make(memory.held, reader->bytes_, header.size, *size);
   }
   Shape strides(shape.size());
   std::uint64_t stride = 1;
@@ -342,7 +342,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
   ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
   ZT_ASSIGN_OR_RETURN(const Listing listing, ListArrays(*archive));
   if (listing.arrays.empty() && !listing.others.empty()) {
-    return Unsupported("the zip archive holds no .npy array, but " + listing.others.Text());
+    return Unsupported("the zip archive holds no .npy array, but " + listing.others.ToString());
   }
   ZT_ASSIGN_OR_RETURN(const auto sparse, ScipyFormat(*archive, listing.arrays));
   if (sparse && !options.keep_sparse) {
@@ -360,7 +360,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
     }
   }
   if (!listing.others.empty()) {
-    source->AddWarning("entries that are not arrays left out: " + listing.others.Text());
+    source->AddWarning("entries that are not arrays left out: " + listing.others.ToString());
   }
   return source;
 }

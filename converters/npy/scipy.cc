@@ -217,7 +217,7 @@ class ScipySource final : public TensorSource {
       others.Add(Quote(array.name));
     }
     if (!others.empty()) {
-      AddWarning("entries that are not part of the sparse matrix left out: " + others.Text());
+      AddWarning("entries that are not part of the sparse matrix left out: " + others.ToString());
     }
     // Operator * differs between matrices and two-dimensional sparse arrays, so scipy
     // distinguishes them.

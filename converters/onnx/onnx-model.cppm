@@ -8,7 +8,7 @@ import zt.source;
 namespace zt::onnx::internal {
 
 // A byte range of the model file.
-struct Stretch {
+struct FileRange {
   std::uint64_t offset = 0, length = 0;
 };
 
@@ -18,9 +18,9 @@ struct TensorProto {
   Shape dims;
   std::uint64_t type = 0;  // TensorProto.DataType
   bool negative_dim = false;
-  std::optional<Stretch> raw;      // raw_data
-  std::vector<Stretch> fixed;      // float_data or double_data, packed or not
-  std::vector<Stretch> varints;    // int32_data, int64_data or uint64_data
+  std::optional<FileRange> raw;    // raw_data
+  std::vector<FileRange> fixed;    // float_data or double_data, packed or not
+  std::vector<FileRange> varints;  // int32_data, int64_data or uint64_data
   std::uint64_t number_field = 0;  // the field number of `fixed` or `varints`
   bool mixed = false;              // more than one data field is set
   std::uint64_t location = 0;      // data_location: 1 means external
@@ -45,10 +45,10 @@ StatusOr<Model> ReadModel(ByteSource& bytes);
 // of an external file.
 StatusOr<bool> SameTensor(ByteSource& bytes, const TensorProto& a, const TensorProto& b);
 
-// Decodes the consecutive varints in `stretches`. kDataLoss if one is truncated, or there are
+// Decodes the consecutive varints in `ranges`. kDataLoss if one is truncated, or there are
 // not exactly `count`.
 StatusOr<std::vector<std::uint64_t>> ReadVarints(ByteSource& bytes,
-                                                 const std::vector<Stretch>& stretches,
+                                                 const std::vector<FileRange>& ranges,
                                                  std::uint64_t count);
 
 }  // namespace zt::onnx::internal

@@ -80,11 +80,11 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
 }
 
 class OnnxSource final : public TensorSource {
-  struct Part {
+  struct Initializer {
     std::shared_ptr<ByteSource> bytes;
     std::uint64_t offset = 0;
     bool decoded = false;  // decoded when read, from `fixed` or `varints`
-    std::vector<Stretch> fixed, varints;
+    std::vector<FileRange> fixed, varints;
     std::uint64_t width = 1;  // bytes of an element of `varints`
     std::string problem;
   };
@@ -102,12 +102,13 @@ class OnnxSource final : public TensorSource {
       const TensorProto& tensor = model.tensors[i];
       const auto [known, fresh] = names.emplace(tensor.name, First{i, objects_.size()});
       const auto [first, object] = known->second;
-      ZT_RETURN_IF_ERROR(
-          WithTensor(fresh ? Add(tensor) : AddAgain(model.tensors[first], tensor, parts_[object]),
-                     tensor.name));
+      ZT_RETURN_IF_ERROR(WithTensor(
+          fresh ? Add(tensor) : AddAgain(model.tensors[first], tensor, initializers_[object]),
+          tensor.name));
     }
-    for (std::uint32_t i = 0; i < parts_.size(); ++i) {
-      if (!parts_[i].problem.empty()) problems_.emplace(i, Unsupported(parts_[i].problem));
+    for (std::uint32_t i = 0; i < initializers_.size(); ++i) {
+      if (!initializers_[i].problem.empty())
+        problems_.emplace(i, Unsupported(initializers_[i].problem));
     }
     std::unordered_set<std::string_view, zt::internal::NameHash> keys;
     for (const auto& [key, value] : model.metadata) {
@@ -126,21 +127,22 @@ class OnnxSource final : public TensorSource {
 
   std::string_view format() const override { return "onnx"; }
   const std::string& file(ComponentId id) const override {
-    return parts_.empty() ? bytes_->name() : parts_[id.object].bytes->name();
+    return initializers_.empty() ? bytes_->name() : initializers_[id.object].bytes->name();
   }
   std::optional<Extent> extent(ComponentId id) const override {
-    const Part& part = parts_[id.object];
-    if (!part.problem.empty() || part.decoded) return std::nullopt;
-    return Extent{part.bytes.get(), part.offset, objects_[id.object].components[0].bytes};
+    const Initializer& initializer = initializers_[id.object];
+    if (!initializer.problem.empty() || initializer.decoded) return std::nullopt;
+    return Extent{initializer.bytes.get(), initializer.offset,
+                  objects_[id.object].components[0].bytes};
   }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    const Part& part = parts_[id.object];
+    const Initializer& initializer = initializers_[id.object];
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
-    if (!part.decoded) return part.bytes->ReadAt(part.offset + offset, out);
+    if (!initializer.decoded) return initializer.bytes->ReadAt(initializer.offset + offset, out);
     const std::lock_guard lock(mutex_);
     if (held_object_ != id.object) {
       held_object_ = ~std::uint32_t{0};
-      ZT_RETURN_IF_ERROR(Decode(part, objects_[id.object].components[0].bytes));
+      ZT_RETURN_IF_ERROR(Decode(initializer, objects_[id.object].components[0].bytes));
       held_object_ = id.object;
     }
     std::copy_n(held_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
@@ -156,11 +158,11 @@ class OnnxSource final : public TensorSource {
 
  private:
   // Adds a tensor whose name another graph also uses. Both are one tensor if they are equal.
-  Status AddAgain(const TensorProto& first, const TensorProto& tensor, Part& part) {
+  Status AddAgain(const TensorProto& first, const TensorProto& tensor, Initializer& initializer) {
     if (first.graph == tensor.graph) return InvalidData("it is in the model twice");
     ZT_ASSIGN_OR_RETURN(const bool same, SameTensor(*bytes_, first, tensor));
-    if (!same && part.problem.empty()) {
-      part.problem =
+    if (!same && initializer.problem.empty()) {
+      initializer.problem =
           "two of the model's graphs hold a tensor of this name, and they are not stored alike";
     }
     return OkStatus();
@@ -170,16 +172,16 @@ class OnnxSource final : public TensorSource {
     if (tensor.negative_dim) return InvalidData("a dimension is negative");
     const bool known = tensor.type < kTypes.size();
     const DataType& type = kTypes[known ? tensor.type : 0];
-    Part part;
-    part.bytes = bytes_;
+    Initializer initializer;
+    initializer.bytes = bytes_;
     if (type.element.empty() || tensor.sparse) {
-      part.problem =
+      initializer.problem =
           tensor.sparse ? "it is sparse, which is not supported; save it dense"
           : known       ? "its elements are " + std::string(type.name) + ", which are not supported"
                         : "its data type has the number " + std::to_string(tensor.type) +
                         ", which is not known";
       ZT_ASSIGN_OR_RETURN(Object object, DenseObject(tensor.name, tensor.dims, {DType::kU8, ""}));
-      return Keep(std::move(object), std::move(part));
+      return Keep(std::move(object), std::move(initializer));
     }
     ZT_ASSIGN_OR_RETURN(Object object,
                         DenseObject(tensor.name, tensor.dims, *ParseElementType(type.element)));
@@ -187,58 +189,58 @@ class OnnxSource final : public TensorSource {
     const bool typed = !tensor.fixed.empty() || !tensor.varints.empty();
     if (tensor.location == 1) {
       if (tensor.raw || typed) return InvalidData("it has data in the model and outside it");
-      ZT_RETURN_IF_ERROR(AddExternal(tensor, size, part));
+      ZT_RETURN_IF_ERROR(AddExternal(tensor, size, initializer));
     } else if (tensor.raw) {
       if (typed) return InvalidData("it has raw data and typed data");
       if (tensor.raw->length != size) {
         return InvalidData("its raw data has " + std::to_string(tensor.raw->length) +
                            " bytes, its shape asks for " + std::to_string(size));
       }
-      part.offset = tensor.raw->offset;
+      initializer.offset = tensor.raw->offset;
     } else {
-      ZT_RETURN_IF_ERROR(AddTyped(tensor, type, object, part));
+      ZT_RETURN_IF_ERROR(AddTyped(tensor, type, object, initializer));
     }
-    return Keep(std::move(object), std::move(part));
+    return Keep(std::move(object), std::move(initializer));
   }
-  Status Keep(Object object, Part part) {
+  Status Keep(Object object, Initializer initializer) {
     ZT_RETURN_IF_ERROR(ValidateObject(object));
     objects_.push_back(std::move(object));
-    parts_.push_back(std::move(part));
+    initializers_.push_back(std::move(initializer));
     return OkStatus();
   }
 
   Status AddTyped(const TensorProto& tensor, const DataType& type, const Object& object,
-                  Part& part) {
+                  Initializer& initializer) {
     const std::uint64_t size = object.components[0].bytes;
     if (size == 0 && tensor.number_field == 0) return OkStatus();
     if (tensor.number_field == 0) return InvalidData("it has no data");
     if (tensor.mixed || tensor.number_field != type.field) {
       return InvalidData("its data is not in the field that its type asks for");
     }
-    part.width = ByteWidth(object.components[0].element.dtype);
-    part.fixed = tensor.fixed;
-    part.varints = tensor.varints;
-    if (!part.fixed.empty()) {
+    initializer.width = ByteWidth(object.components[0].element.dtype);
+    initializer.fixed = tensor.fixed;
+    initializer.varints = tensor.varints;
+    if (!initializer.fixed.empty()) {
       std::uint64_t have = 0;
-      for (const Stretch& stretch : part.fixed) have += stretch.length;
+      for (const FileRange& range : initializer.fixed) have += range.length;
       if (have != size) {
         return InvalidData("its data has " + std::to_string(have) + " bytes, its shape asks for " +
                            std::to_string(size));
       }
-      part.offset = part.fixed[0].offset;
-      if (part.fixed.size() == 1) return OkStatus();
+      initializer.offset = initializer.fixed[0].offset;
+      if (initializer.fixed.size() == 1) return OkStatus();
     }
-    part.decoded = true;
+    initializer.decoded = true;
     // A varint has at least one byte in the file, and decodes to eight.
     std::uint64_t most = 0;
-    for (const Stretch& stretch : part.varints) most += stretch.length;
-    if (part.fixed.empty() && size / part.width > most) {
+    for (const FileRange& range : initializer.varints) most += range.length;
+    if (initializer.fixed.empty() && size / initializer.width > most) {
       return InvalidData("it has fewer elements than its shape asks for, " +
-                         std::to_string(size / part.width));
+                         std::to_string(size / initializer.width));
     }
     const std::uint64_t limit = options_.memory_limit;
-    if (size > limit / 2 || size / part.width > limit / 16) {
-      part.problem =
+    if (size > limit / 2 || size / initializer.width > limit / 16) {
+      initializer.problem =
           "its elements are numbers of variable length and would have to be held in memory, more "
           "than half the "
           "memory limit; raise the limit (--memory)";
@@ -246,7 +248,7 @@ class OnnxSource final : public TensorSource {
     return OkStatus();
   }
 
-  Status AddExternal(const TensorProto& tensor, std::uint64_t size, Part& part) {
+  Status AddExternal(const TensorProto& tensor, std::uint64_t size, Initializer& initializer) {
     std::string location;
     std::uint64_t length = size;
     for (const auto& [key, value] : tensor.external) {
@@ -254,7 +256,7 @@ class OnnxSource final : public TensorSource {
       if (key != "offset" && key != "length") continue;
       const char* const past = value.data() + value.size();
       const auto [end, error] =
-          std::from_chars(value.data(), past, key == "offset" ? part.offset : length);
+          std::from_chars(value.data(), past, key == "offset" ? initializer.offset : length);
       if (error != std::errc() || end != past)
         return InvalidData("the " + key + " of its external data is " + Quote(value));
     }
@@ -275,30 +277,30 @@ class OnnxSource final : public TensorSource {
       }
       file = *std::move(opened);
     }
-    if (part.offset > *file->size() || size > *file->size() - part.offset) {
-      return InvalidData("its external data ends at byte " + std::to_string(part.offset) + " + " +
-                         std::to_string(size) + ", the file " + Quote(location) + " at byte " +
-                         std::to_string(*file->size()));
+    if (initializer.offset > *file->size() || size > *file->size() - initializer.offset) {
+      return InvalidData("its external data ends at byte " + std::to_string(initializer.offset) +
+                         " + " + std::to_string(size) + ", the file " + Quote(location) +
+                         " at byte " + std::to_string(*file->size()));
     }
-    part.bytes = file;
+    initializer.bytes = file;
     return OkStatus();
   }
 
   // Decodes the tensor into held_.
-  Status Decode(const Part& part, std::uint64_t size) {
+  Status Decode(const Initializer& initializer, std::uint64_t size) {
     held_.resize(size);
     std::uint64_t at = 0;
-    for (const Stretch& stretch : part.fixed) {
-      ZT_RETURN_IF_ERROR(
-          bytes_->ReadAt(stretch.offset, std::span(held_).subspan(at, stretch.length)));
-      at += stretch.length;
+    for (const FileRange& range : initializer.fixed) {
+      ZT_RETURN_IF_ERROR(bytes_->ReadAt(range.offset, std::span(held_).subspan(at, range.length)));
+      at += range.length;
     }
-    if (part.varints.empty()) return OkStatus();
-    const std::uint64_t count = size / part.width;
+    if (initializer.varints.empty()) return OkStatus();
+    const std::uint64_t count = size / initializer.width;
     ZT_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> numbers,
-                        ReadVarints(*bytes_, part.varints, count));
+                        ReadVarints(*bytes_, initializer.varints, count));
     for (std::uint64_t i = 0; i < count; ++i) {
-      zt::internal::StoreLittle(numbers[i], part.width, held_.data() + i * part.width);
+      zt::internal::StoreLittle(numbers[i], initializer.width,
+                                held_.data() + i * initializer.width);
     }
     return OkStatus();
   }
@@ -306,7 +308,7 @@ class OnnxSource final : public TensorSource {
   std::shared_ptr<ByteSource> bytes_;
   const std::string folder_;
   const InputOptions options_;
-  std::vector<Part> parts_;
+  std::vector<Initializer> initializers_;
   std::map<std::string, std::shared_ptr<ByteSource>> files_;
   std::mutex mutex_;
   std::uint32_t held_object_ = ~std::uint32_t{0};

@@ -21,8 +21,8 @@ constexpr std::uint64_t kBuffer = std::uint64_t{64} << 10;  // size of a read
 constexpr std::size_t kMaxTensors = std::size_t{1} << 18;
 constexpr std::size_t kMaxMetadata = std::size_t{1} << 18;
 constexpr std::size_t kMaxPairs = 64;  // known keys: location, offset, length, checksum
-// Numbers that are not packed take one stretch each.
-constexpr std::size_t kMaxStretches = std::size_t{1} << 22;
+// Numbers that are not packed take one range each.
+constexpr std::size_t kMaxRanges = std::size_t{1} << 22;
 constexpr int kMaxDepth = 64;  // nesting of graphs within nodes
 // Limit on the bytes of a function's name, which is prefixed to the names of its tensors.
 constexpr std::size_t kMaxPrefix = 256;
@@ -61,19 +61,19 @@ class Cursor {
     return Damaged(at_, "a number has more than ten bytes");
   }
   // Reads a string. Does not restore the position.
-  StatusOr<std::string> Text(const Stretch& stretch) {
+  StatusOr<std::string> ReadString(const FileRange& range) {
     constexpr std::size_t kShort = 256;  // up to this size, reads through the buffer
-    if (stretch.length > kMaxText) return Damaged(stretch.offset, "a text is longer than 1 MiB");
-    std::string text(stretch.length, '\0');
+    if (range.length > kMaxText) return Damaged(range.offset, "a text is longer than 1 MiB");
+    std::string text(range.length, '\0');
     if (text.size() <= kShort) {
-      at_ = stretch.offset;
+      at_ = range.offset;
       for (char& letter : text) {
         ZT_ASSIGN_OR_RETURN(const std::uint8_t byte, Byte());
         letter = static_cast<char>(byte);
       }
       return text;
     }
-    ZT_RETURN_IF_ERROR(bytes_.ReadAt(stretch.offset, std::as_writable_bytes(std::span(text))));
+    ZT_RETURN_IF_ERROR(bytes_.ReadAt(range.offset, std::as_writable_bytes(std::span(text))));
     return text;
   }
 
@@ -92,7 +92,7 @@ struct Field {
   std::uint64_t number = 0;
   int wire = 0;             // 0: a varint, 1: 8 bytes, 2: length-delimited, 5: 4 bytes
   std::uint64_t value = 0;  // value of a varint
-  Stretch stretch;          // the content, without tag and length
+  FileRange range;          // the content, without tag and length
 };
 
 // Reads the next field of a message that ends at `end`, and skips its content.
@@ -126,16 +126,16 @@ StatusOr<Field> Next(Cursor& cursor, std::uint64_t end) {
       return Damaged(begin, "a field is of a kind that protobuf lacks");
   }
   if (length > end - offset) return Damaged(begin, "a field reaches beyond its message");
-  field.stretch = {offset, length};
+  field.range = {offset, length};
   cursor.SkipTo(offset + length);
   return field;
 }
 
-// Calls f(field) for each field of the message in `stretch`.
+// Calls f(field) for each field of the message in `range`.
 template <typename Function>
-Status ForEachField(Cursor& cursor, const Stretch& stretch, Function f) {
-  const std::uint64_t end = stretch.offset + stretch.length;
-  cursor.SkipTo(stretch.offset);
+Status ForEachField(Cursor& cursor, const FileRange& range, Function f) {
+  const std::uint64_t end = range.offset + range.length;
+  cursor.SkipTo(range.offset);
   while (cursor.at() < end) {
     ZT_ASSIGN_OR_RETURN(const Field field, Next(cursor, end));
     const std::uint64_t after = cursor.at();
@@ -145,19 +145,20 @@ Status ForEachField(Cursor& cursor, const Stretch& stretch, Function f) {
   return OkStatus();
 }
 
-StatusOr<std::pair<std::string, std::string>> ReadPair(Cursor& cursor, const Stretch& stretch) {
+StatusOr<std::pair<std::string, std::string>> ReadPair(Cursor& cursor, const FileRange& range) {
   std::pair<std::string, std::string> pair;
-  ZT_RETURN_IF_ERROR(ForEachField(cursor, stretch, [&](const Field& field) -> Status {
+  ZT_RETURN_IF_ERROR(ForEachField(cursor, range, [&](const Field& field) -> Status {
     if (field.wire != 2 || field.number > 2) return OkStatus();
-    ZT_ASSIGN_OR_RETURN((field.number == 1 ? pair.first : pair.second), cursor.Text(field.stretch));
+    ZT_ASSIGN_OR_RETURN((field.number == 1 ? pair.first : pair.second),
+                        cursor.ReadString(field.range));
     return OkStatus();
   }));
   return pair;
 }
 
 Status AddDims(Cursor& cursor, const Field& field, TensorProto& tensor) {
-  const std::uint64_t end = field.stretch.offset + field.stretch.length;
-  cursor.SkipTo(field.stretch.offset);
+  const std::uint64_t end = field.range.offset + field.range.length;
+  cursor.SkipTo(field.range.offset);
   while (cursor.at() < end) {
     ZT_ASSIGN_OR_RETURN(const std::uint64_t dim, cursor.Varint(end));
     if (tensor.dims.size() == kMaxRank) return Unsupported("it has more than 64 dimensions");
@@ -168,13 +169,12 @@ Status AddDims(Cursor& cursor, const Field& field, TensorProto& tensor) {
 }
 
 Status AddField(Cursor& cursor, const Field& field, TensorProto& tensor) {
-  const auto numbers = [&](std::vector<Stretch>& into) -> Status {
+  const auto numbers = [&](std::vector<FileRange>& into) -> Status {
     tensor.mixed |= tensor.number_field != 0 && tensor.number_field != field.number;
     tensor.number_field = field.number;
-    if (field.stretch.length == 0) return OkStatus();
-    if (into.size() == kMaxStretches)
-      return TooMany("stretches of numbers in a tensor", kMaxStretches);
-    into.push_back(field.stretch);
+    if (field.range.length == 0) return OkStatus();
+    if (into.size() == kMaxRanges) return TooMany("stretches of numbers in a tensor", kMaxRanges);
+    into.push_back(field.range);
     return OkStatus();
   };
   switch (field.number) {
@@ -191,16 +191,16 @@ Status AddField(Cursor& cursor, const Field& field, TensorProto& tensor) {
     case 11:  // uint64_data
       return numbers(tensor.varints);
     case 8: {  // name
-      ZT_ASSIGN_OR_RETURN(tensor.name, cursor.Text(field.stretch));
+      ZT_ASSIGN_OR_RETURN(tensor.name, cursor.ReadString(field.range));
       break;
     }
     case 9:  // raw_data
-      tensor.raw = field.stretch;
+      tensor.raw = field.range;
       break;
     case 13: {  // external_data
       if (tensor.external.size() == kMaxPairs)
         return TooMany("entries of external data in a tensor", kMaxPairs);
-      ZT_ASSIGN_OR_RETURN(auto pair, ReadPair(cursor, field.stretch));
+      ZT_ASSIGN_OR_RETURN(auto pair, ReadPair(cursor, field.range));
       tensor.external.push_back(std::move(pair));
       break;
     }
@@ -213,20 +213,20 @@ Status AddField(Cursor& cursor, const Field& field, TensorProto& tensor) {
   return OkStatus();
 }
 
-Status ReadTensor(Cursor& cursor, const Stretch& stretch, TensorProto& tensor) {
-  return ForEachField(cursor, stretch,
+Status ReadTensor(Cursor& cursor, const FileRange& range, TensorProto& tensor) {
+  return ForEachField(cursor, range,
                       [&](const Field& field) { return AddField(cursor, field, tensor); });
 }
 
 // Reads a SparseTensorProto: its values, which carry the name, and its dims.
 // Indices are not needed.
-Status ReadSparse(Cursor& cursor, const Stretch& stretch, TensorProto& tensor) {
+Status ReadSparse(Cursor& cursor, const FileRange& range, TensorProto& tensor) {
   tensor.sparse = true;
-  return ForEachField(cursor, stretch, [&](const Field& field) -> Status {
+  return ForEachField(cursor, range, [&](const Field& field) -> Status {
     if (field.number == 3) return AddDims(cursor, field, tensor);
     if (field.number != 1 || field.wire != 2) return OkStatus();
     TensorProto values;
-    ZT_RETURN_IF_ERROR(ReadTensor(cursor, field.stretch, values));
+    ZT_RETURN_IF_ERROR(ReadTensor(cursor, field.range, values));
     tensor.name = std::move(values.name);
     return OkStatus();
   });
@@ -239,25 +239,25 @@ class GraphReader {
   GraphReader(Cursor& cursor, Model& model) : cursor_(cursor), model_(model) {}
 
   // Reads a GraphProto: its nodes, initializers and sparse initializers are fields 1, 5 and 15.
-  Status Graph(const Stretch& stretch, int depth) {
+  Status Graph(const FileRange& range, int depth) {
     if (depth > kMaxDepth) {
       return Unsupported("its graphs nest deeper than " + std::to_string(kMaxDepth) + " levels");
     }
     const std::uint64_t graph = model_.graphs++;
-    return ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
+    return ForEachField(cursor_, range, [&](const Field& field) -> Status {
       if (field.wire != 2) return OkStatus();
-      if (field.number == 1) return Node(field.stretch, graph, depth);
-      if (field.number == 5) return Add(field.stretch, graph, false, nullptr);
-      if (field.number == 15) return Add(field.stretch, graph, true, nullptr);
+      if (field.number == 1) return Node(field.range, graph, depth);
+      if (field.number == 5) return Add(field.range, graph, false, nullptr);
+      if (field.number == 15) return Add(field.range, graph, true, nullptr);
       return OkStatus();
     });
   }
   // Reads a FunctionProto. Its tensors have a namespace of their own: the function's
   // name is their prefix.
-  Status Function(const Stretch& stretch) {
-    ZT_RETURN_IF_ERROR(ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
+  Status Function(const FileRange& range) {
+    ZT_RETURN_IF_ERROR(ForEachField(cursor_, range, [&](const Field& field) -> Status {
       if (field.number != 1 || field.wire != 2) return OkStatus();
-      ZT_ASSIGN_OR_RETURN(prefix_, cursor_.Text(field.stretch));
+      ZT_ASSIGN_OR_RETURN(prefix_, cursor_.ReadString(field.range));
       return OkStatus();
     }));
     if (prefix_.size() > kMaxPrefix) {
@@ -266,22 +266,22 @@ class GraphReader {
     }
     if (!prefix_.empty()) prefix_ += '/';
     const std::uint64_t graph = model_.graphs++;
-    const Status status = ForEachField(cursor_, stretch, [&](const Field& field) {
+    const Status status = ForEachField(cursor_, range, [&](const Field& field) {
       if (field.wire != 2) return OkStatus();
-      if (field.number == 7) return Node(field.stretch, graph, 0);
+      if (field.number == 7) return Node(field.range, graph, 0);
       // Default values of the function's attributes.
       const std::string* unnamed = nullptr;
-      return field.number == 11 ? Attribute(field.stretch, unnamed, true, graph, 0) : OkStatus();
+      return field.number == 11 ? Attribute(field.range, unnamed, true, graph, 0) : OkStatus();
     });
     prefix_.clear();
     return status;
   }
 
  private:
-  Status Node(const Stretch& stretch, std::uint64_t graph, int depth) {
+  Status Node(const FileRange& range, std::uint64_t graph, int depth) {
     std::string output, type, domain;
     bool named = false, attributes = false;
-    ZT_RETURN_IF_ERROR(ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
+    ZT_RETURN_IF_ERROR(ForEachField(cursor_, range, [&](const Field& field) -> Status {
       if (field.wire != 2) return OkStatus();
       attributes |= field.number == 5;
       std::string* const into = field.number == 2 && !named ? &output
@@ -290,7 +290,7 @@ class GraphReader {
                                                             : nullptr;
       if (into == nullptr) return OkStatus();
       named |= field.number == 2;
-      ZT_ASSIGN_OR_RETURN(*into, cursor_.Text(field.stretch));
+      ZT_ASSIGN_OR_RETURN(*into, cursor_.ReadString(field.range));
       return OkStatus();
     }));
     if (!attributes) return OkStatus();
@@ -299,18 +299,18 @@ class GraphReader {
     // The single element that ConstantOfShape repeats is no weight.
     const bool counted = !(standard && type == "ConstantOfShape");
     const std::string* name = constant ? &output : nullptr;  // null once a tensor has got it
-    return ForEachField(cursor_, stretch, [&](const Field& field) {
+    return ForEachField(cursor_, range, [&](const Field& field) {
       if (field.number != 5 || field.wire != 2) return OkStatus();
-      return Attribute(field.stretch, name, counted, graph, depth);
+      return Attribute(field.range, name, counted, graph, depth);
     });
   }
 
   // Reads an AttributeProto. Fields 5 and 22 are a tensor and a sparse tensor, 10 and 23 lists of
   // these, 6 is a graph, 11 a list of graphs. The first tensor of a Constant node gets `name`; a
   // valid Constant has only one.
-  Status Attribute(const Stretch& stretch, const std::string*& name, bool counted,
+  Status Attribute(const FileRange& range, const std::string*& name, bool counted,
                    std::uint64_t graph, int depth) {
-    return ForEachField(cursor_, stretch, [&](const Field& field) -> Status {
+    return ForEachField(cursor_, range, [&](const Field& field) -> Status {
       if (name != nullptr && (field.number == 7 || field.number == 8)) {
         ++model_.others;  // value_floats or value_ints of a Constant: reported, not converted
         name = nullptr;
@@ -321,7 +321,7 @@ class GraphReader {
         case 5:
         case 22:
           if (name != nullptr) {
-            return Add(field.stretch, graph, field.number == 22, std::exchange(name, nullptr));
+            return Add(field.range, graph, field.number == 22, std::exchange(name, nullptr));
           }
           [[fallthrough]];
         case 10:
@@ -330,7 +330,7 @@ class GraphReader {
           return OkStatus();
         case 6:
         case 11:
-          return Graph(field.stretch, depth + 1);
+          return Graph(field.range, depth + 1);
         default:
           return OkStatus();
       }
@@ -338,11 +338,11 @@ class GraphReader {
   }
 
   // If `name` is not null, it replaces the tensor's own name.
-  Status Add(const Stretch& stretch, std::uint64_t graph, bool sparse, const std::string* name) {
+  Status Add(const FileRange& range, std::uint64_t graph, bool sparse, const std::string* name) {
     if (model_.tensors.size() == kMaxTensors) return TooMany("tensors", kMaxTensors);
     TensorProto tensor;
-    ZT_RETURN_IF_ERROR(sparse ? ReadSparse(cursor_, stretch, tensor)
-                              : ReadTensor(cursor_, stretch, tensor));
+    ZT_RETURN_IF_ERROR(sparse ? ReadSparse(cursor_, range, tensor)
+                              : ReadTensor(cursor_, range, tensor));
     if (name != nullptr) tensor.name = *name;
     tensor.name.insert(0, prefix_);
     tensor.graph = graph;
@@ -355,7 +355,7 @@ class GraphReader {
   std::string prefix_;  // prefix of the current function
 };
 
-StatusOr<bool> SameBytes(ByteSource& bytes, const Stretch& a, const Stretch& b) {
+StatusOr<bool> SameBytes(ByteSource& bytes, const FileRange& a, const FileRange& b) {
   if (a.length != b.length) return false;
   std::vector<std::byte> ours(std::min(a.length, kBuffer)), theirs(ours.size());
   for (std::uint64_t at = 0; at < a.length; at += ours.size()) {
@@ -370,10 +370,10 @@ StatusOr<bool> SameBytes(ByteSource& bytes, const Stretch& a, const Stretch& b) 
   return true;
 }
 
-// Compares stretch by stretch: lists that are split differently compare unequal, even if their
+// Compares range by range: lists that are split differently compare unequal, even if their
 // bytes are equal. No known writer splits them in two ways.
-StatusOr<bool> SameBytes(ByteSource& bytes, const std::vector<Stretch>& a,
-                         const std::vector<Stretch>& b) {
+StatusOr<bool> SameBytes(ByteSource& bytes, const std::vector<FileRange>& a,
+                         const std::vector<FileRange>& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {
     ZT_ASSIGN_OR_RETURN(const bool same, SameBytes(bytes, a[i], b[i]));
@@ -407,19 +407,19 @@ StatusOr<Model> ReadModel(ByteSource& bytes) {
     if (field.wire != 2) return OkStatus();
     if (field.number == 7) {
       model.has_graph = true;
-      return graphs.Graph(field.stretch, 0);
+      return graphs.Graph(field.range, 0);
     }
     if (field.number == 20) {  // training_info, which has two graphs
-      return ForEachField(cursor, field.stretch, [&](const Field& part) {
+      return ForEachField(cursor, field.range, [&](const Field& part) {
         const bool graph = (part.number == 1 || part.number == 2) && part.wire == 2;
-        return graph ? graphs.Graph(part.stretch, 0) : OkStatus();
+        return graph ? graphs.Graph(part.range, 0) : OkStatus();
       });
     }
-    if (field.number == 25) return graphs.Function(field.stretch);
+    if (field.number == 25) return graphs.Function(field.range);
     if (field.number == 14) {
       if (model.metadata.size() == kMaxMetadata)
         return TooMany("entries of metadata", kMaxMetadata);
-      ZT_ASSIGN_OR_RETURN(auto pair, ReadPair(cursor, field.stretch));
+      ZT_ASSIGN_OR_RETURN(auto pair, ReadPair(cursor, field.range));
       model.metadata.push_back(std::move(pair));
     }
     return OkStatus();
@@ -428,13 +428,13 @@ StatusOr<Model> ReadModel(ByteSource& bytes) {
 }
 
 StatusOr<std::vector<std::uint64_t>> ReadVarints(ByteSource& bytes,
-                                                 const std::vector<Stretch>& stretches,
+                                                 const std::vector<FileRange>& ranges,
                                                  std::uint64_t count) {
   Cursor cursor(bytes);
   std::vector<std::uint64_t> numbers;
-  for (const Stretch& stretch : stretches) {
-    const std::uint64_t end = stretch.offset + stretch.length;
-    cursor.SkipTo(stretch.offset);
+  for (const FileRange& range : ranges) {
+    const std::uint64_t end = range.offset + range.length;
+    cursor.SkipTo(range.offset);
     while (cursor.at() < end) {
       ZT_ASSIGN_OR_RETURN(const std::uint64_t number, cursor.Varint(end));
       if (numbers.size() == count)

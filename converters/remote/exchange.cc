@@ -78,7 +78,7 @@ void Exchange::BeginTry() {
   have_at_try_ = have_;
 }
 
-std::vector<std::string> Exchange::Fields() const {
+std::vector<std::string> Exchange::HeaderFields() const {
   std::vector<std::string> fields = request.fields;
   if (at_first_origin_) fields.insert(fields.end(), request.secrets.begin(), request.secrets.end());
   return fields;
@@ -183,7 +183,7 @@ bool Exchange::EndTry(const TryEnd& end) {
     }
     return TryLater(end.problem, false);
   }
-  if (!end.redirect.empty() && request.redirects > 0) return Follow(end);
+  if (!end.redirect.empty() && request.redirects > 0) return FollowRedirect(end);
   if (IsWorthAnother(head_.status)) return TryLater("", true);
   // A signature may have run out between two requests: the first server makes another.
   if (head_.status == 403 && !at_first_origin_ && tries_ < 2) return TryLater("", true);
@@ -197,7 +197,7 @@ bool Exchange::EndTry(const TryEnd& end) {
 
 // Goes where the answer says. https stays https, nobody is sent to an address or to this machine who did not begin there,
 // and another server is told no secret.
-bool Exchange::Follow(const TryEnd& end) {
+bool Exchange::FollowRedirect(const TryEnd& end) {
   const auto refuse = [&](std::string_view why) {
     Fail(IoError("the server redirects to " + std::string(why)));
     return false;

@@ -28,7 +28,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void BeginTry();
   const std::string& url() const { return url_; }
   // Without what other servers must not be told.
-  std::vector<std::string> Fields() const;
+  std::vector<std::string> HeaderFields() const;
   bool at_first_origin() const { return at_first_origin_; }
   // The bytes of `into` that are there, which another try goes on from.
   std::uint64_t have() const { return have_; }
@@ -52,7 +52,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
  private:
   bool Accept();
-  bool Follow(const TryEnd& end);
+  bool FollowRedirect(const TryEnd& end);
   bool TryLater(const std::string& problem, bool answered);
   std::optional<std::chrono::milliseconds> AskedDelay() const;
   void KeepAnswer();

@@ -125,7 +125,7 @@ void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
 
 void SetFields(const Curl& curl, Try& attempt) {
   Exchange& exchange = *attempt.exchange;
-  for (const std::string& field : exchange.Fields()) {
+  for (const std::string& field : exchange.HeaderFields()) {
     if (curl_slist* const longer = curl.slist_append(attempt.fields, field.c_str()))
       attempt.fields = longer;
   }

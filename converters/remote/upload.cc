@@ -32,7 +32,7 @@ constexpr std::size_t kInFlight = 4;
 constexpr std::uint64_t kNotable = 512 * kMiB;
 constexpr std::uint64_t kReadBack = kMiB;
 
-struct Part {
+struct UploadPart {
   unsigned number = 0;
   std::unique_ptr<std::byte[]> data;
   std::uint64_t size = 0;
@@ -46,7 +46,7 @@ struct Progress {
   Mutex mutex;
   CondVar changed;
   std::map<unsigned, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex);
-  std::vector<std::pair<std::shared_ptr<Part>, HttpAnswer>> ended ZT_GUARDED_BY(mutex);
+  std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended ZT_GUARDED_BY(mutex);
   std::string upload ZT_GUARDED_BY(mutex);  // its id, while there is one
   // An answer that publishes it is awaited.
   bool completing ZT_GUARDED_BY(mutex) = false;
@@ -225,7 +225,7 @@ class Upload final : public Sink {
 
   Status SendPart() {
     ZT_RETURN_IF_ERROR(BeginUpload());
-    auto part = std::make_shared<Part>();
+    auto part = std::make_shared<UploadPart>();
     part->number = static_cast<unsigned>(++number_);
     part->data = std::move(current_);
     part->size = filled_;
@@ -260,7 +260,7 @@ class Upload final : public Sink {
     return {"x-amz-meta-ztstream-upload: " + mark_, "content-type: application/octet-stream"};
   }
 
-  Status Launch(std::shared_ptr<Part> part) {
+  Status Launch(std::shared_ptr<UploadPart> part) {
     ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
     S3Request request{
         .method = "PUT",
@@ -294,7 +294,7 @@ class Upload final : public Sink {
   // Takes the answers that are there, and waits until fewer than `most` parts are under way.
   Status WaitBelow(std::size_t most) {
     while (true) {
-      std::vector<std::pair<std::shared_ptr<Part>, HttpAnswer>> ended;
+      std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended;
       std::size_t under_way = 0;
       {
         const MutexLock lock(progress_->mutex);
@@ -308,7 +308,7 @@ class Upload final : public Sink {
     }
   }
 
-  Status TakeAnswer(const std::shared_ptr<Part>& part, const HttpAnswer& answer) {
+  Status TakeAnswer(const std::shared_ptr<UploadPart>& part, const HttpAnswer& answer) {
     ZT_RETURN_IF_ERROR(answer.status);
     S3Client& client = S3Client::The();
     if (!answer.ok()) {

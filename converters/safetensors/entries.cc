@@ -64,7 +64,7 @@ Status ParseShape(ondemand::value& value, std::vector<std::uint64_t>& shape) {
   return OkStatus();
 }
 
-Status ParseRange(ondemand::value& value, Entry& entry) {
+Status ParseRange(ondemand::value& value, TensorEntry& entry) {
   std::array<std::uint64_t, 2> pair{};
   std::size_t count = 0;
   bool unsigned_numbers = true;
@@ -85,7 +85,7 @@ Status ParseRange(ondemand::value& value, Entry& entry) {
 }
 
 // Parses the fields of an entry. `shape` owns its dimensions.
-Status ParseEntry(ondemand::value& value, Entry& entry, std::vector<std::uint64_t>& shape) {
+Status ParseEntry(ondemand::value& value, TensorEntry& entry, std::vector<std::uint64_t>& shape) {
   ondemand::object fields;
   if (value.get_object().get(fields) != simdjson::SUCCESS) {
     return InvalidData("it is not a JSON object");
@@ -166,7 +166,7 @@ Status EntryParser::Parse(std::string_view text, EntryTaker& taker) {
   }
   for (auto each : members) {
     ondemand::field field;
-    Entry entry;
+    TensorEntry entry;
     if (const auto error = std::move(each).get(field)) return NotJson(error);
     if (const auto error = field.unescaped_key().get(entry.name)) return NotJson(error);
     if (entry.name == "__metadata__") {

@@ -17,10 +17,10 @@ namespace zt {
 namespace {
 
 using safetensors::internal::DTypeRow;
-using safetensors::internal::Entry;
 using safetensors::internal::EntryParser;
 using safetensors::internal::kDTypes;
 using safetensors::internal::kLogicalShape;
+using safetensors::internal::TensorEntry;
 
 // The shortest possible entry: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
 constexpr std::size_t kLeastEntryBytes = 48;
@@ -213,7 +213,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     return InvalidData("key " + Quote(name_of(twice->again)) + " is there twice");
   }
 
-  Status TakeEntry(const Entry& entry) override {
+  Status TakeEntry(const TensorEntry& entry) override {
     const std::string_view tag = entry.dtype;
     const Range range{entry.begin, entry.end};
     Shape shape(entry.shape.begin(), entry.shape.end());

@@ -70,7 +70,7 @@ export namespace zt::safetensors::internal {
 inline constexpr std::size_t kPadding = 64;
 
 // A tensor's entry in a header. Its views are valid during the call.
-struct Entry {
+struct TensorEntry {
   std::string_view name, dtype;
   std::span<const std::uint64_t> shape;
   std::uint64_t begin = 0, end = 0;  // data_offsets
@@ -81,7 +81,7 @@ struct Entry {
 class EntryTaker {
  public:
   virtual ~EntryTaker() = default;
-  virtual Status TakeEntry(const Entry& entry) = 0;
+  virtual Status TakeEntry(const TensorEntry& entry) = 0;
   virtual void TakeMetadata(std::string_view key, std::string_view text) = 0;
 };
 

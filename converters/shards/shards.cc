@@ -118,8 +118,8 @@ Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards)
     ++missing;
   }
   if (missing == 0) return OkStatus();
-  return InvalidData(missing == 1 ? "shard " + names.Text() + " is missing"
-                                  : "shards " + names.Text() + " are missing");
+  return InvalidData(missing == 1 ? "shard " + names.ToString() + " is missing"
+                                  : "shards " + names.ToString() + " are missing");
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const std::string& file,

@@ -423,7 +423,7 @@ void StridedView::Gather(StridedBands::Band& band, const Box& box,
   } catch (const std::bad_alloc&) {
     status = IoError("out of memory");
   } catch (...) {  // from the ByteSource; other threads wait for this one
-    status = OfException();
+    status = ExceptionAsStatus();
   }
   lock.lock();
   band.begun = true;
@@ -490,7 +490,7 @@ class HeldBytes::Range final : public ByteSource {
 
 HeldBytes::HeldBytes(std::uint64_t room) : room_(room) {}
 
-std::shared_ptr<ByteSource> HeldBytes::Hold(std::shared_ptr<HeldBytes> all,
+std::shared_ptr<ByteSource> HeldBytes::Make(std::shared_ptr<HeldBytes> all,
                                             std::shared_ptr<ByteSource> bytes, std::uint64_t offset,
                                             std::uint64_t size) {
   return std::make_shared<Range>(std::move(all), std::move(bytes), offset, size);

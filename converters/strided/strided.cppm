@@ -137,7 +137,7 @@ class HeldBytes {
   // Serves `size` bytes of `bytes` from `offset` on, under the same offsets; `size` must be
   // at most all->room(). They are read on the first ReadAt, and again if other ranges took
   // their memory meanwhile.
-  static std::shared_ptr<ByteSource> Hold(std::shared_ptr<HeldBytes> all,
+  static std::shared_ptr<ByteSource> Make(std::shared_ptr<HeldBytes> all,
                                           std::shared_ptr<ByteSource> bytes, std::uint64_t offset,
                                           std::uint64_t size);
   // Limit on how often a range is read; and the error beyond it.

@@ -151,7 +151,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> 
     ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem, memory.chunk ? 0 : memory_limit));
     if (memory.chunk) contents.attributes = {};
   }
-  std::vector<Place> places;
+  std::vector<StorageLocation> places;
   std::vector<std::size_t> used;
   for (const Storage& storage : contents.storages) {
     if (storage.bytes != nullptr) {
@@ -361,7 +361,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
     }
     if (*size > end) return StreamSource::Trailing(end);
   }
-  std::vector<Place> places;
+  std::vector<StorageLocation> places;
   for (const Storage& storage : contents.storages) {
     if (storage.bytes != nullptr) {
       places.push_back({storage.bytes, 0, storage.count, 0, storage.big_endian, false});
@@ -419,7 +419,7 @@ void AddLeftOut(const Contents& contents, TensorSource& source) {
   source.AddWarning(
       "values that are no tensors, and no numbers, texts or flags that an attribute can hold, are "
       "left out: " +
-      contents.left_out.Text());
+      contents.left_out.ToString());
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenOneOf(std::shared_ptr<ByteSource> bytes,

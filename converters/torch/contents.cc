@@ -118,7 +118,8 @@ class Walk {
       case NodeKind::kCall:
         return VisitCall(id, depth);
       case NodeKind::kPersistent:
-        return Refuse("storage", "it is a storage without a tensor; save a tensor of it", depth);
+        return ListProblem("storage", "it is a storage without a tensor; save a tensor of it",
+                           depth);
       default:
         LeaveOut("");
         return OkStatus();
@@ -170,7 +171,7 @@ class Walk {
     path_ += (depth > 0 ? ".(key " : "(key ") + std::to_string(place) + ")";
     Status status = OkStatus();
     if (holds_[key] || holds_[value]) {
-      status = Refuse("member", "its key is neither text nor a whole number", depth + 1);
+      status = ListProblem("member", "its key is neither text nor a whole number", depth + 1);
     } else {
       LeaveOut(" (its key is neither text nor a whole number)");
     }
@@ -191,7 +192,7 @@ class Walk {
   Status VisitCall(NodeId id, int depth) {
     auto tensor = tensors_.Read(id);
     if (tensor.status().code() == StatusCode::kUnimplemented) {
-      return Refuse("tensor", std::string(tensor.status().message()), depth);
+      return ListProblem("tensor", std::string(tensor.status().message()), depth);
     }
     if (!tensor.ok()) return WithTensor(tensor.status(), path_);
     if (*tensor) {
@@ -224,15 +225,16 @@ class Walk {
       LeaveOut(" (" + name + ")");
       return OkStatus();
     }
-    return Refuse(name,
-                  "it is an object of " + Quote(name) +
-                      " and holds tensors; no code is run to make it: load it in Python and save "
-                      "its state_dict()",
-                  depth);
+    return ListProblem(
+        name,
+        "it is an object of " + Quote(name) +
+            " and holds tensors; no code is run to make it: load it in Python and save "
+            "its state_dict()",
+        depth);
   }
   // Lists the current object as one that cannot be converted, so that it can be excluded. An
   // error if it is the root.
-  Status Refuse(std::string_view what, std::string_view why, int depth) {
+  Status ListProblem(std::string_view what, std::string_view why, int depth) {
     if (depth == 0) return Unsupported(why);
     Tensor& tensor = contents_.tensors.emplace_back();
     tensor.name = path_;

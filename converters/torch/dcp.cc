@@ -23,9 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Bytes [begin, begin + size) of a file as a ByteSource.
-class Stretch final : public ByteSource {
+class SubSource final : public ByteSource {
  public:
-  Stretch(std::shared_ptr<ByteSource> bytes, std::uint64_t begin, std::uint64_t size)
+  SubSource(std::shared_ptr<ByteSource> bytes, std::uint64_t begin, std::uint64_t size)
       : bytes_(std::move(bytes)), begin_(begin), size_(size) {}
   const std::string& name() const override { return bytes_->name(); }
   std::optional<std::uint64_t> size() const override { return size_; }
@@ -471,7 +471,7 @@ class Metadata {
                          std::to_string(kMostTaken) + " times as many as it has");
     }
     auto chunk =
-        OpenArchive(std::make_shared<Stretch>(file->bytes, location.offset, location.length),
+        OpenArchive(std::make_shared<SubSource>(file->bytes, location.offset, location.length),
                     "chunk", options_.memory_limit, memory_);
     // Do not use the error's own context, which names the chunk's tensor.
     if (!chunk.ok())

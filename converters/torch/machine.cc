@@ -147,21 +147,21 @@ class Machine {
     return Push(id);
   }
   // A node for the next `length` bytes, which are not copied.
-  StatusOr<NodeId> Stretch(NodeKind kind, std::uint64_t length) {
+  StatusOr<NodeId> AddSpan(NodeKind kind, std::uint64_t length) {
     ZT_RETURN_IF_ERROR(Need(length));
     const NodeId id = Make(kind, static_cast<std::uint32_t>(length), 0, position_);
     position_ += length;
     return id;
   }
-  Status PushStretch(NodeKind kind, std::size_t width) {
+  Status PushSpan(NodeKind kind, std::size_t width) {
     ZT_ASSIGN_OR_RETURN(const std::uint64_t length, Number(width));
-    ZT_ASSIGN_OR_RETURN(const NodeId id, Stretch(kind, length));
+    ZT_ASSIGN_OR_RETURN(const NodeId id, AddSpan(kind, length));
     return Push(id);
   }
   Status PushLong(std::size_t width) {
     ZT_ASSIGN_OR_RETURN(const std::uint64_t length, Number(width));
     if (length > 8) {
-      ZT_ASSIGN_OR_RETURN(const NodeId id, Stretch(NodeKind::kBigInt, length));
+      ZT_ASSIGN_OR_RETURN(const NodeId id, AddSpan(NodeKind::kBigInt, length));
       return Push(id);
     }
     ZT_ASSIGN_OR_RETURN(const std::uint64_t raw, Number(length));
@@ -417,15 +417,15 @@ const std::array<Machine::Step, 256> Machine::kSteps = [] {
   steps[0x8a] = [](Machine& m) { return m.PushLong(1); };                       // LONG1
   steps[0x8b] = [](Machine& m) { return m.PushLong(4); };                       // LONG4
   steps['G'] = [](Machine& m) { return m.PushDouble(); };                       // BINFLOAT
-  steps[0x8c] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 1); };   // SHORT_BINUNICODE
-  steps['U'] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 1); };    // SHORT_BINSTRING
-  steps['X'] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 4); };    // BINUNICODE
-  steps['T'] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 4); };    // BINSTRING
-  steps[0x8d] = [](Machine& m) { return m.PushStretch(NodeKind::kText, 8); };   // BINUNICODE8
-  steps['C'] = [](Machine& m) { return m.PushStretch(NodeKind::kBytes, 1); };   // SHORT_BINBYTES
-  steps['B'] = [](Machine& m) { return m.PushStretch(NodeKind::kBytes, 4); };   // BINBYTES
-  steps[0x8e] = [](Machine& m) { return m.PushStretch(NodeKind::kBytes, 8); };  // BINBYTES8
-  steps[0x96] = [](Machine& m) { return m.PushStretch(NodeKind::kBytes, 8); };  // BYTEARRAY8
+  steps[0x8c] = [](Machine& m) { return m.PushSpan(NodeKind::kText, 1); };      // SHORT_BINUNICODE
+  steps['U'] = [](Machine& m) { return m.PushSpan(NodeKind::kText, 1); };       // SHORT_BINSTRING
+  steps['X'] = [](Machine& m) { return m.PushSpan(NodeKind::kText, 4); };       // BINUNICODE
+  steps['T'] = [](Machine& m) { return m.PushSpan(NodeKind::kText, 4); };       // BINSTRING
+  steps[0x8d] = [](Machine& m) { return m.PushSpan(NodeKind::kText, 8); };      // BINUNICODE8
+  steps['C'] = [](Machine& m) { return m.PushSpan(NodeKind::kBytes, 1); };      // SHORT_BINBYTES
+  steps['B'] = [](Machine& m) { return m.PushSpan(NodeKind::kBytes, 4); };      // BINBYTES
+  steps[0x8e] = [](Machine& m) { return m.PushSpan(NodeKind::kBytes, 8); };     // BINBYTES8
+  steps[0x96] = [](Machine& m) { return m.PushSpan(NodeKind::kBytes, 8); };     // BYTEARRAY8
   steps[')'] = [](Machine& m) { return m.FoldTop(0); };                         // EMPTY_TUPLE
   steps[0x85] = [](Machine& m) { return m.FoldTop(1); };                        // TUPLE1
   steps[0x86] = [](Machine& m) { return m.FoldTop(2); };                        // TUPLE2

@@ -37,11 +37,11 @@ SourceMemory SharedMemory(std::uint64_t memory_limit) {
 StorageSource::StorageSource() = default;
 StorageSource::~StorageSource() = default;
 
-Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pipe,
+Status StorageSource::Init(Contents contents, std::vector<StorageLocation> places, bool pipe,
                            std::uint64_t memory_limit, const SourceMemory& memory) {
   places_ = std::move(places);
   pipe_ = pipe;
-  for (const Place& place : places_) {
+  for (const StorageLocation& place : places_) {
     readers_.push_back(place.bytes);
     stored_ = CheckedAdd(stored_, place.size).value_or(~std::uint64_t{0});
   }
@@ -49,7 +49,7 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
   streams_.resize(places_.size());
   held_ = memory.held;
   for (Tensor& tensor : contents.tensors) {
-    Entry entry;
+    ServedTensor entry;
     auto object = Declare(tensor, entry);
     if (object.status().code() == StatusCode::kUnimplemented) {
       entry.problem = std::string(object.status().message());
@@ -71,8 +71,8 @@ Status StorageSource::Init(Contents contents, std::vector<Place> places, bool pi
   return OkStatus();
 }
 
-StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, Kind kind) {
-  Part part;
+StatusOr<StorageSource::StoragePart> StorageSource::MakePart(const StorageView& view, Kind kind) {
+  StoragePart part;
   part.kind = kind;
   part.storage = view.storage;
   part.first = view.first;
@@ -82,7 +82,7 @@ StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, K
   part.bytes = *bytes;
   const std::uint64_t width = WidthOf(view.element);
   part.elements = {width, 1};
-  const Place& place = places_[view.storage];
+  const StorageLocation& place = places_[view.storage];
   if (place.big_endian) part.elements.swap = ByteWidth(view.element.dtype);
   part.axes =
       part.bytes == 0 ? std::vector<StridedAxis>{{1, 1}} : CollapseAxes(view.shape, view.strides);
@@ -97,7 +97,7 @@ StatusOr<StorageSource::Part> StorageSource::MakePart(const StorageView& view, K
 // Gives equal numbers to parts with equal bytes. kUnimplemented if the part exceeds the limit on
 // expansion. Parts that repeat elements, or view bytes that others view, count towards it; viewing
 // each byte of a storage once does not.
-Status StorageSource::Number(Part& part) {
+Status StorageSource::AssignNumber(StoragePart& part) {
   std::vector<std::uint64_t> key = {part.direct(), part.storage, part.first, part.bytes,
                                     static_cast<std::uint64_t>(part.kind)};
   if (part.kind != Kind::kBytes) key.push_back(static_cast<std::uint64_t>(part.dtype));
@@ -130,7 +130,7 @@ Status StorageSource::Number(Part& part) {
                      ", or leave it out");
 }
 
-StatusOr<Object> StorageSource::Declare(Tensor& tensor, Entry& entry) {
+StatusOr<Object> StorageSource::Declare(Tensor& tensor, ServedTensor& entry) {
   entry.problem = std::move(tensor.problem);
   if (!tensor.foreign.empty()) {
     return Unreadable(tensor.name, tensor.foreign);
@@ -139,8 +139,8 @@ StatusOr<Object> StorageSource::Declare(Tensor& tensor, Entry& entry) {
   ZT_ASSIGN_OR_RETURN(Object object, DenseObject(tensor.name, tensor.shape, tensor.values.element));
   ZT_RETURN_IF_ERROR(ValidateObject(object));
   if (!entry.problem.empty()) return object;
-  ZT_ASSIGN_OR_RETURN(Part part, MakePart(tensor.values));
-  if (const Status excess = Number(part); !excess.ok()) {
+  ZT_ASSIGN_OR_RETURN(StoragePart part, MakePart(tensor.values));
+  if (const Status excess = AssignNumber(part); !excess.ok()) {
     entry.problem = std::string(excess.message());
   } else {
     entry.parts.push_back(std::move(part));
@@ -148,7 +148,7 @@ StatusOr<Object> StorageSource::Declare(Tensor& tensor, Entry& entry) {
   return object;
 }
 
-StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, Entry& entry) {
+StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, ServedTensor& entry) {
   const bool csr = tensor.layout == Layout::kCsr;
   const auto is_index = [](const StorageView& view) {
     return view.element.type.empty() &&
@@ -167,14 +167,14 @@ StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, Entry& entry) {
   Object object{tensor.name, csr ? "sparse_csr" : "sparse_coo", tensor.shape, {}, {}};
   const auto add = [&](const StorageView& view, const char* role, Kind kind, std::uint64_t column,
                        Shape bounds) -> Status {
-    ZT_ASSIGN_OR_RETURN(Part part, MakePart(view, kind));
+    ZT_ASSIGN_OR_RETURN(StoragePart part, MakePart(view, kind));
     const bool values = kind == Kind::kBytes;
     if (!values) {
       part.bytes = part.bytes / part.elements.width * 8;
       part.column = column;
       part.bounds = std::move(bounds);
     }
-    if (const Status excess = Number(part); !excess.ok())
+    if (const Status excess = AssignNumber(part); !excess.ok())
       entry.problem = std::string(excess.message());
     object.components.push_back(
         {role, values ? view.element : ElementType{DType::kU64, ""}, part.bytes});
@@ -206,7 +206,7 @@ void StorageSource::Sort() {
   const auto key = [&](std::size_t i) {
     if (entries_[i].parts.empty()) return std::pair(~std::uint64_t{0}, std::uint64_t{0});
     std::pair<std::uint64_t, std::uint64_t> least{~std::uint64_t{0}, 0};
-    for (const Part& part : entries_[i].parts) {
+    for (const StoragePart& part : entries_[i].parts) {
       least = std::min(least, std::pair(places_[part.storage].order, part.first));
     }
     return least;
@@ -215,7 +215,7 @@ void StorageSource::Sort() {
     return std::pair(key(a), a) < std::pair(key(b), b);
   });
   std::vector<Object> objects;
-  std::vector<Entry> entries;
+  std::vector<ServedTensor> entries;
   objects.reserve(order.size());
   entries.reserve(order.size());
   for (const std::size_t i : order) {
@@ -234,8 +234,8 @@ void StorageSource::HoldWhereNeeded() {
     bool hold = false;
   };
   std::vector<Use> uses(places_.size());
-  for (const Entry& entry : entries_) {
-    for (const Part& part : entry.parts) {
+  for (const ServedTensor& entry : entries_) {
+    for (const StoragePart& part : entry.parts) {
       if (part.bytes == 0) continue;
       Use& use = uses[part.storage];
       if (part.number == use.number) continue;
@@ -248,12 +248,12 @@ void StorageSource::HoldWhereNeeded() {
   for (std::uint32_t i = 0; i < places_.size(); ++i) {
     if (!places_[i].bytes->sequential() || !uses[i].hold) continue;
     too_large[i] = places_[i].size > held_->room();
-    if (!too_large[i]) Hold(i);
+    if (!too_large[i]) HoldStorage(i);
   }
-  for (Entry& entry : entries_) {
+  for (ServedTensor& entry : entries_) {
     if (!entry.problem.empty()) continue;
     const auto part = std::ranges::find_if(
-        entry.parts, [&](const Part& each) { return too_large[each.storage]; });
+        entry.parts, [&](const StoragePart& each) { return too_large[each.storage]; });
     if (part == entry.parts.end()) continue;
     entry.problem =
         "it is a view of a storage of " + std::to_string(places_[part->storage].size) +
@@ -263,9 +263,9 @@ void StorageSource::HoldWhereNeeded() {
   }
 }
 
-void StorageSource::Hold(std::uint32_t storage) {
-  const Place& place = places_[storage];
-  readers_[storage] = HeldBytes::Hold(held_, place.bytes, place.offset, place.size);
+void StorageSource::HoldStorage(std::uint32_t storage) {
+  const StorageLocation& place = places_[storage];
+  readers_[storage] = HeldBytes::Make(held_, place.bytes, place.offset, place.size);
 }
 
 // A pipe can serve each storage only once, in order.
@@ -273,7 +273,7 @@ Status StorageSource::CheckOrder() const {
   std::uint64_t reached = 0;
   std::vector<bool> seen(numbers_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    for (const Part& part : entries_[i].parts) {
+    for (const StoragePart& part : entries_[i].parts) {
       if (part.bytes == 0 || seen[part.number]) continue;
       seen[part.number] = true;
       if (places_[part.storage].order < reached) {
@@ -293,10 +293,10 @@ Status StorageSource::CheckOrder() const {
 void StorageSource::MakeViews(std::uint64_t memory_limit, std::shared_ptr<StridedBands> bands) {
   const auto held = [&](std::size_t i) { return readers_[i] != places_[i].bytes; };
   bool any = false;
-  for (const Place& place : places_) any |= place.bytes->sequential();
+  for (const StorageLocation& place : places_) any |= place.bytes->sequential();
   if (bands == nullptr) bands = std::make_shared<StridedBands>(memory_limit / (any ? 8 : 2));
-  for (Entry& entry : entries_) {
-    for (Part& part : entry.parts) {
+  for (ServedTensor& entry : entries_) {
+    for (StoragePart& part : entry.parts) {
       part.held = held(part.storage);
       if (part.bytes > 0 && !part.direct()) {
         part.view = std::make_unique<StridedView>(*readers_[part.storage],
@@ -315,8 +315,8 @@ bool StorageSource::sequential(ComponentId id) const {
 
 std::optional<Extent> StorageSource::extent(ComponentId id) const {
   if (entries_[id.object].parts.empty()) return std::nullopt;
-  const Part& part = entries_[id.object].parts[id.component];
-  const Place& place = places_[part.storage];
+  const StoragePart& part = entries_[id.object].parts[id.component];
+  const StorageLocation& place = places_[part.storage];
   if (!place.as_is || part.view != nullptr || part.kind != Kind::kBytes || part.held)
     return std::nullopt;
   return Extent{place.bytes.get(), place.offset + part.first, part.bytes};
@@ -324,20 +324,20 @@ std::optional<Extent> StorageSource::extent(ComponentId id) const {
 
 std::optional<Identity> StorageSource::identity(ComponentId id) const {
   if (entries_[id.object].parts.empty()) return std::nullopt;
-  const Part& part = entries_[id.object].parts[id.component];
+  const StoragePart& part = entries_[id.object].parts[id.component];
   return Identity{this, part.number, part.bytes};
 }
 
 std::uint64_t StorageSource::preferred_read(ComponentId id) const {
   if (entries_[id.object].parts.empty()) return 0;
-  const Part& part = entries_[id.object].parts[id.component];
+  const StoragePart& part = entries_[id.object].parts[id.component];
   return part.view == nullptr || part.kind != Kind::kBytes ? 0 : part.view->preferred_read();
 }
 
 Status StorageSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
   ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
   if (out.empty()) return OkStatus();
-  const Part& part = entries_[id.object].parts[id.component];
+  const StoragePart& part = entries_[id.object].parts[id.component];
   if (part.kind == Kind::kBytes) return ReadRaw(part, offset, out);
   return ReadUnits(offset, out, 8, [&](std::uint64_t at, std::span<std::byte> whole) -> Status {
     constexpr std::size_t kStep = 32768;
@@ -354,17 +354,19 @@ Status StorageSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   });
 }
 
-Status StorageSource::ReadRaw(const Part& part, std::uint64_t offset, std::span<std::byte> out) {
+Status StorageSource::ReadRaw(const StoragePart& part, std::uint64_t offset,
+                              std::span<std::byte> out) {
   if (part.view != nullptr) return part.view->Read(offset, out);
-  ZT_RETURN_IF_ERROR(Follow(part, offset, out.size()));
+  ZT_RETURN_IF_ERROR(HoldIfReadBack(part, offset, out.size()));
   return readers_[part.storage]->ReadAt(places_[part.storage].offset + part.first + offset, out);
 }
 
 // A deflated storage is streamed while it is read front to back, which is the order of the objects.
 // Once a read goes back (as when tensors are sorted by name), the storage is held in memory: going
 // back in a stream means inflating it again from the start.
-Status StorageSource::Follow(const Part& part, std::uint64_t offset, std::uint64_t size) {
-  const Place& place = places_[part.storage];
+Status StorageSource::HoldIfReadBack(const StoragePart& part, std::uint64_t offset,
+                                     std::uint64_t size) {
+  const StorageLocation& place = places_[part.storage];
   if (pipe_ || part.held || !place.bytes->sequential()) return OkStatus();
   const std::lock_guard lock(mutex_);
   Stream& stream = streams_[part.storage];
@@ -372,7 +374,7 @@ Status StorageSource::Follow(const Part& part, std::uint64_t offset, std::uint64
   stream.reached = part.first + offset + size;
   if (!back || readers_[part.storage] != place.bytes) return OkStatus();
   if (place.size <= held_->room()) {
-    Hold(part.storage);
+    HoldStorage(part.storage);
   } else if (++stream.returns > HeldBytes::kMostLoads) {
     return HeldBytes::TooOften(place.size);
   }
@@ -380,7 +382,7 @@ Status StorageSource::Follow(const Part& part, std::uint64_t offset, std::uint64
 }
 
 // Indices from element `first` on, widened to 64 bits and validated.
-Status StorageSource::ReadIndices(const Part& part, std::uint64_t first,
+Status StorageSource::ReadIndices(const StoragePart& part, std::uint64_t first,
                                   std::span<std::uint64_t> out) {
   const std::uint64_t width = ByteWidth(part.dtype);
   std::vector<std::byte> raw(out.size() * width);
@@ -398,7 +400,7 @@ Status StorageSource::ReadIndices(const Part& part, std::uint64_t first,
 }
 
 // Validates row pointers: they begin with 0, never decrease, and end with the number of values.
-Status StorageSource::CheckPointers(const Part& part, std::uint64_t first,
+Status StorageSource::CheckPointers(const StoragePart& part, std::uint64_t first,
                                     std::span<const std::uint64_t> values) {
   std::uint64_t previous = 0;
   if (first == 0 && values[0] != 0) return InvalidData("its row pointers do not begin with 0");

@@ -10,7 +10,7 @@ import zt.source;
 namespace zt::torch::internal {
 
 // The location of a storage.
-struct Place {
+struct StorageLocation {
   std::shared_ptr<ByteSource> bytes;
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
@@ -39,8 +39,8 @@ class StorageSource : public TensorSource {
   ~StorageSource() override;
   // Declares the tensors of `contents`. places[i] is the location of contents.storages[i]. `pipe`:
   // the input can be read front to back only.
-  Status Init(Contents contents, std::vector<Place> places, bool pipe, std::uint64_t memory_limit,
-              const SourceMemory& memory);
+  Status Init(Contents contents, std::vector<StorageLocation> places, bool pipe,
+              std::uint64_t memory_limit, const SourceMemory& memory);
 
   std::string_view format() const override { return "torch"; }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
@@ -51,12 +51,12 @@ class StorageSource : public TensorSource {
   std::uint64_t preferred_read(ComponentId id) const override;
 
  protected:
-  std::vector<Place> places_;
+  std::vector<StorageLocation> places_;
 
  private:
   enum class Kind : std::uint8_t { kBytes, kIndices, kPointers };
   // How a component's bytes are made from a storage.
-  struct Part {
+  struct StoragePart {
     Kind kind = Kind::kBytes;
     DType dtype = DType::kI64;  // of indices and pointers: the stored dtype
     std::uint32_t storage = 0;
@@ -75,27 +75,27 @@ class StorageSource : public TensorSource {
       return axes.size() == 1 && axes[0].stride == 1 && elements.swap == 1;
     }
   };
-  struct Entry {
-    std::vector<Part> parts;
+  struct ServedTensor {
+    std::vector<StoragePart> parts;
     std::string problem;
   };
 
-  StatusOr<Object> Declare(Tensor& tensor, Entry& entry);
-  StatusOr<Object> DeclareSparse(Tensor& tensor, Entry& entry);
-  StatusOr<Part> MakePart(const StorageView& view, Kind kind = Kind::kBytes);
-  Status Number(Part& part);
+  StatusOr<Object> Declare(Tensor& tensor, ServedTensor& entry);
+  StatusOr<Object> DeclareSparse(Tensor& tensor, ServedTensor& entry);
+  StatusOr<StoragePart> MakePart(const StorageView& view, Kind kind = Kind::kBytes);
+  Status AssignNumber(StoragePart& part);
   void Sort();
   void HoldWhereNeeded();
-  void Hold(std::uint32_t storage);
+  void HoldStorage(std::uint32_t storage);
   Status CheckOrder() const;
   void MakeViews(std::uint64_t memory_limit, std::shared_ptr<StridedBands> bands);
-  Status ReadRaw(const Part& part, std::uint64_t offset, std::span<std::byte> out);
-  Status Follow(const Part& part, std::uint64_t offset, std::uint64_t size);
-  Status ReadIndices(const Part& part, std::uint64_t first, std::span<std::uint64_t> out);
-  Status CheckPointers(const Part& part, std::uint64_t first,
+  Status ReadRaw(const StoragePart& part, std::uint64_t offset, std::span<std::byte> out);
+  Status HoldIfReadBack(const StoragePart& part, std::uint64_t offset, std::uint64_t size);
+  Status ReadIndices(const StoragePart& part, std::uint64_t first, std::span<std::uint64_t> out);
+  Status CheckPointers(const StoragePart& part, std::uint64_t first,
                        std::span<const std::uint64_t> values);
 
-  std::vector<Entry> entries_;  // by object
+  std::vector<ServedTensor> entries_;  // by object
   std::map<std::vector<std::uint64_t>, std::uint64_t> numbers_;
   // By storage: its place's bytes, or the source that holds them in memory.
   std::vector<std::shared_ptr<ByteSource>> readers_;

@@ -18,7 +18,7 @@ namespace zt {
 namespace zip::internal {
 namespace {
 
-constexpr std::size_t kMaxPieces = 1 << 16;
+constexpr std::size_t kMaxRanges = 1 << 16;
 
 }  // namespace
 
@@ -36,28 +36,28 @@ class CrcCheck {
       furthest_ = std::max<std::uint64_t>(furthest_, offset + bytes.size());
       if (checked_ || irregular_) return OkStatus();
     }
-    Piece piece{bytes.size(), Crc32(0, bytes)};
+    CheckedRange range{bytes.size(), Crc32(0, bytes)};
     const std::lock_guard lock(mutex_);
     if (checked_ || irregular_) return OkStatus();
-    auto next = pieces_.lower_bound(offset);
-    auto previous = next == pieces_.begin() ? pieces_.end() : std::prev(next);
-    if ((next != pieces_.end() && next->first < offset + piece.size) ||
-        (previous != pieces_.end() && previous->first + previous->second.size > offset) ||
-        pieces_.size() >= kMaxPieces) {
+    auto next = ranges_.lower_bound(offset);
+    auto previous = next == ranges_.begin() ? ranges_.end() : std::prev(next);
+    if ((next != ranges_.end() && next->first < offset + range.size) ||
+        (previous != ranges_.end() && previous->first + previous->second.size > offset) ||
+        ranges_.size() >= kMaxRanges) {
       irregular_ = true;
-      pieces_.clear();
+      ranges_.clear();
       return OkStatus();
     }
-    if (next != pieces_.end() && next->first == offset + piece.size) {
-      piece = JoinLocked(piece, next->second);
-      pieces_.erase(next);
+    if (next != ranges_.end() && next->first == offset + range.size) {
+      range = JoinLocked(range, next->second);
+      ranges_.erase(next);
     }
-    if (previous != pieces_.end() && previous->first + previous->second.size == offset) {
+    if (previous != ranges_.end() && previous->first + previous->second.size == offset) {
       offset = previous->first;
-      piece = JoinLocked(previous->second, piece);
+      range = JoinLocked(previous->second, range);
     }
-    pieces_[offset] = piece;
-    return piece.size == size_ ? CompareLocked(piece.crc) : OkStatus();
+    ranges_[offset] = range;
+    return range.size == size_ ? CompareLocked(range.crc) : OkStatus();
   }
   // For a reader that computes the CRC itself: it has read up to offset `end`.
   void Touch(std::uint64_t end) {
@@ -76,19 +76,19 @@ class CrcCheck {
   }
 
  private:
-  struct Piece {
+  struct CheckedRange {
     std::uint64_t size;
     std::uint32_t crc;
   };
   Status CompareLocked(std::uint32_t crc) {
-    pieces_.clear();
+    ranges_.clear();
     checked_ = true;
     if (crc == expected_) return OkStatus();
     checked_ = false;
     irregular_ = true;
     return InvalidData("the entry's CRC-32 does not match: its bytes are damaged");
   }
-  Piece JoinLocked(const Piece& first, const Piece& second) {
+  CheckedRange JoinLocked(const CheckedRange& first, const CheckedRange& second) {
     if (second.size != shift_size_) {
       shift_ = static_cast<std::uint32_t>(::crc32_combine_gen(static_cast<z_off_t>(second.size)));
       shift_size_ = second.size;
@@ -100,7 +100,7 @@ class CrcCheck {
   const std::uint32_t expected_;
   const std::uint64_t size_;
   std::mutex mutex_;
-  std::map<std::uint64_t, Piece> pieces_;  // by offset; disjoint and not adjacent
+  std::map<std::uint64_t, CheckedRange> ranges_;  // by offset; disjoint and not adjacent
   std::uint64_t furthest_ = 0;
   bool checked_ = false;
   bool irregular_ = false;  // ranges overlap, or are too many

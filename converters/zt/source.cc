@@ -25,7 +25,7 @@ namespace zt_source::internal {
 namespace {
 
 // How a component that is served comes out of what is stored.
-struct Part {
+struct ServedComponent {
   enum class Kind : std::uint8_t {
     kWhole,    // the stored component as it is
     kWidened,  // its integers, as u64
@@ -38,7 +38,7 @@ struct Part {
 // An object as it is served; where `refusal` is not OK, as it is stored.
 struct Served {
   Object object;
-  std::vector<Part> parts;
+  std::vector<ServedComponent> parts;
   std::shared_ptr<const MixedObject> mixed = nullptr;
   Status refusal = {};
 };
@@ -61,10 +61,10 @@ class ZtSource final : public TensorSource {
     for (const std::string& warning : manifest.warnings) AddWarning(warning);
     std::erase_if(attributes_, [](const auto& each) { return each.first == kShardAttribute; });
     ZT_RETURN_IF_ERROR(Guard());
-    std::vector<Place> order;
+    std::vector<StoredSpan> order;
     order.reserve(manifest.objects.size());
     for (std::uint32_t i = 0; i < manifest.objects.size(); ++i) {
-      Place& place = order.emplace_back(Place{~std::uint64_t{0}, 0, i});
+      StoredSpan& place = order.emplace_back(StoredSpan{~std::uint64_t{0}, 0, i});
       for (const StoredComponent& c : manifest.objects[i].components) {
         place.begin = std::min(place.begin, c.offset);
         place.end = std::max(place.end, c.offset + c.length);
@@ -99,10 +99,11 @@ class ZtSource final : public TensorSource {
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     const Object& object = objects_[id.object];
-    const Part& part = parts_[id.object][id.component];
+    const ServedComponent& part = parts_[id.object][id.component];
     if (out.empty()) return OkStatus();
     const std::size_t width = ByteWidth(object.components[id.component].element.dtype);
-    if (part.kind != Part::Kind::kWhole && (offset % width != 0 || out.size() % width != 0)) {
+    if (part.kind != ServedComponent::Kind::kWhole &&
+        (offset % width != 0 || out.size() % width != 0)) {
       return InvalidArgument("converted data is read in whole elements");
     }
     const Status status = ReadChecked(id, part, offset, out);
@@ -111,21 +112,22 @@ class ZtSource final : public TensorSource {
   }
 
  private:
-  Status ReadChecked(ComponentId id, const Part& part, std::uint64_t offset,
+  Status ReadChecked(ComponentId id, const ServedComponent& part, std::uint64_t offset,
                      std::span<std::byte> out) {
     ZT_RETURN_IF_ERROR(Fill(id, part, offset, out));
     ZT_RETURN_IF_ERROR(CheckDecoded(part, offset, out));
     ZT_RETURN_IF_ERROR(CheckData(id, offset, out));
-    return CheckCells(id.object, part.stored.object);
+    return CheckSparse(id.object, part.stored.object);
   }
 
-  Status Fill(ComponentId id, const Part& part, std::uint64_t offset, std::span<std::byte> out) {
+  Status Fill(ComponentId id, const ServedComponent& part, std::uint64_t offset,
+              std::span<std::byte> out) {
     switch (part.kind) {
-      case Part::Kind::kWhole:
+      case ServedComponent::Kind::kWhole:
         return reader_->Read(part.stored, offset, out);
-      case Part::Kind::kWidened:
+      case ServedComponent::Kind::kWidened:
         return ReadWidened(*reader_, part.stored, offset, out);
-      case Part::Kind::kMixed:
+      case ServedComponent::Kind::kMixed:
         return ReadMixed(*reader_, part.stored.object, *mixed_.at(id.object), id.component, offset,
                          out);
     }
@@ -136,8 +138,8 @@ class ZtSource final : public TensorSource {
   // Besides streams without a seek table: blobs whose digest needs the bytes in order, those that several components are
   // taken from, and row pointers, each of which is compared with the one before.
   bool sequential(ComponentId id) const override {
-    const Part& part = parts_[id.object][id.component];
-    if (part.kind == Part::Kind::kMixed) {
+    const ServedComponent& part = parts_[id.object][id.component];
+    if (part.kind == ServedComponent::Kind::kMixed) {
       return mixed_.at(id.object)->parts[id.component].kind != MixedPart::Kind::kInline;
     }
     const auto checked = checked_.find({id.object, id.component});
@@ -150,10 +152,10 @@ class ZtSource final : public TensorSource {
   }
 
   std::uint64_t preferred_read(ComponentId id) const override {
-    const Part& part = parts_[id.object][id.component];
+    const ServedComponent& part = parts_[id.object][id.component];
     const std::uint64_t frame = AccessTo(part.stored).frame_bytes;
-    if (part.kind == Part::Kind::kWhole) return frame;
-    if (part.kind != Part::Kind::kWidened) return 0;
+    if (part.kind == ServedComponent::Kind::kWhole) return frame;
+    if (part.kind != ServedComponent::Kind::kWidened) return 0;
     return frame / ByteWidth(reader_->component(part.stored).element.dtype) * kIndexBytes;
   }
 
@@ -172,21 +174,22 @@ class ZtSource final : public TensorSource {
   }
 
   std::optional<Extent> extent(ComponentId id) const override {
-    const Part& part = parts_[id.object][id.component];
+    const ServedComponent& part = parts_[id.object][id.component];
     const StoredComponent& stored = reader_->component(part.stored);
-    if (part.kind != Part::Kind::kWhole || stored.encoding != Encoding::kRaw || stored.big_endian ||
-        problems_.contains(id.object) || checked_.contains({id.object, id.component})) {
+    if (part.kind != ServedComponent::Kind::kWhole || stored.encoding != Encoding::kRaw ||
+        stored.big_endian || problems_.contains(id.object) ||
+        checked_.contains({id.object, id.component})) {
       return std::nullopt;
     }
     return Extent{bytes_.get(), stored.offset, stored.length};
   }
 
   std::optional<EncodedStream> encoded(ComponentId id) const override {
-    const Part& part = parts_[id.object][id.component];
+    const ServedComponent& part = parts_[id.object][id.component];
     const StoredComponent& stored = reader_->component(part.stored);
     if (stored.encoding == Encoding::kRaw || problems_.contains(id.object)) return std::nullopt;
     EncodedStream stream{.encoding = stored.encoding, .parameters = stored.parameters};
-    if (part.kind != Part::Kind::kWhole || !ServedAsDecoded(stored)) return stream;
+    if (part.kind != ServedComponent::Kind::kWhole || !ServedAsDecoded(stored)) return stream;
     stream.extent = {bytes_.get(), stored.offset, stored.length};
     stream.guarded = bytes_->Find(stored.offset) != nullptr;
     return stream;
@@ -197,9 +200,9 @@ class ZtSource final : public TensorSource {
   }
 
   std::optional<Identity> identity(ComponentId id) const override {
-    const Part& part = parts_[id.object][id.component];
+    const ServedComponent& part = parts_[id.object][id.component];
     const std::uint64_t bytes = objects_[id.object].components[id.component].bytes;
-    if (part.kind == Part::Kind::kMixed || bytes == 0) return std::nullopt;
+    if (part.kind == ServedComponent::Kind::kMixed || bytes == 0) return std::nullopt;
     const ComponentId first = First(part.stored);
     return Identity{this, std::uint64_t{first.object} << 32 | first.component, bytes};
   }
@@ -213,41 +216,42 @@ class ZtSource final : public TensorSource {
   // A component whose bytes have to satisfy a rule.
   class Checked {
    public:
-    explicit Checked(const DataRule& rule) : rule_(rule), facts_(rule) {}
+    explicit Checked(const DataRule& rule) : rule_(rule), validator_(rule) {}
 
     bool ordered() const { return rule_.kind == DataRule::Kind::kPointers; }
-    Status Look(const Object& object, std::uint64_t bytes, std::uint64_t offset,
-                std::span<const std::byte> range) {
-      DataFacts facts(rule_, offset);
-      facts.Add(range);
-      ZT_RETURN_IF_ERROR(facts.Check(object, std::nullopt));
+    Status Validate(const Object& object, std::uint64_t bytes, std::uint64_t offset,
+                    std::span<const std::byte> range) {
+      DataValidator validator(rule_, offset);
+      validator.Add(range);
+      ZT_RETURN_IF_ERROR(validator.Check(object, std::nullopt));
       if (!ordered()) return OkStatus();
       const zt::internal::MutexLock lock(mutex_);
-      if (offset == 0) facts_ = DataFacts(rule_);
-      if (facts_.end() != offset)
+      if (offset == 0) validator_ = DataValidator(rule_);
+      if (validator_.end() != offset)
         return OkStatus();  // ranges out of order are checked in themselves
-      facts_.Merge(facts);
-      return facts_.Check(object, facts_.end() == bytes ? CountIndices(object) : std::nullopt);
+      validator_.Merge(validator);
+      return validator_.Check(object,
+                              validator_.end() == bytes ? CountIndices(object) : std::nullopt);
     }
 
    private:
     const DataRule rule_;
     zt::internal::Mutex mutex_;
-    DataFacts facts_ ZT_GUARDED_BY(mutex_);
+    DataValidator validator_ ZT_GUARDED_BY(mutex_);
   };
 
   // The rules that the indices of a sparse object keep together, asked before the first of its bytes is given away, and once.
   // One object is looked at at a time, so that all take no more memory than one may.
-  Status CheckCells(std::uint32_t id, std::uint32_t stored) {
-    const auto held = cells_.find(id);
-    if (held == cells_.end()) return OkStatus();
+  Status CheckSparse(std::uint32_t id, std::uint32_t stored) {
+    const auto found = sparse_.find(id);
+    if (found == sparse_.end()) return OkStatus();
     const zt::internal::MutexLock lock(looking_);
-    std::optional<Status>& found = held->second;
-    if (!found || found->code() == StatusCode::kUnavailable) {
-      found = CheckIndices(*reader_, stored, cell_bytes_);
+    std::optional<Status>& verdict = found->second;
+    if (!verdict || verdict->code() == StatusCode::kUnavailable) {
+      verdict = CheckIndices(*reader_, stored, cell_bytes_);
     }
     // Indices that take too much memory to be compared are not refused; `verify` calls them unchecked.
-    return found->code() == StatusCode::kUnimplemented ? OkStatus() : *found;
+    return verdict->code() == StatusCode::kUnimplemented ? OkStatus() : *verdict;
   }
 
   void AddRules(std::uint32_t at, std::uint32_t index, const Object& object) {
@@ -258,7 +262,7 @@ class ZtSource final : public TensorSource {
     }
     const Manifest& manifest = reader_->manifest();
     if (Traits(manifest.version).unique_indices && IsSparse(manifest.objects[index].format)) {
-      cells_.emplace(at, std::nullopt);
+      sparse_.emplace(at, std::nullopt);
     }
   }
 
@@ -267,7 +271,7 @@ class ZtSource final : public TensorSource {
     if (checked == checked_.end()) return OkStatus();
     const Object& object = objects_[id.object];
     const Component& component = object.components[id.component];
-    const Status status = checked->second->Look(object, component.bytes, offset, bytes);
+    const Status status = checked->second->Validate(object, component.bytes, offset, bytes);
     return object.components.size() == 1 ? status : WithComponent(status, component.role);
   }
 
@@ -275,22 +279,29 @@ class ZtSource final : public TensorSource {
   using ContentKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, Encoding,
                                 std::uint32_t, std::uint32_t, std::uint8_t, std::uint8_t>;
   static ContentKey KeyOf(const StoredComponent& c) {
-    return {c.offset,           c.length,           c.decoded_bytes,    c.encoding,
-            c.parameters.chunk, c.parameters.group, c.parameters.width, c.parameters.rotate};
+    return {c.offset,
+            c.length,
+            c.decoded_bytes,
+            c.encoding,
+            c.parameters.frame_content,
+            c.parameters.group,
+            c.parameters.width,
+            c.parameters.rotate};
   }
 
   // The guard of decoded bytes that a digest covers, the component's own or that of another with the same blob, or null.
   GuardedBlob* DecodedGuard(ComponentId stored) const {
-    const auto held = decoded_.find(KeyOf(reader_->component(stored)));
-    return held == decoded_.end() ? nullptr : held->second.get();
+    const auto found = decoded_.find(KeyOf(reader_->component(stored)));
+    return found == decoded_.end() ? nullptr : found->second.get();
   }
 
   // Decoded bytes that were served from `offset`, against the digest that covers them.
-  Status CheckDecoded(const Part& part, std::uint64_t offset, std::span<const std::byte> out) {
+  Status CheckDecoded(const ServedComponent& part, std::uint64_t offset,
+                      std::span<const std::byte> out) {
     GuardedBlob* const content = DecodedGuard(part.stored);
     if (content == nullptr) return OkStatus();
     DecodedBytes again(*reader_, part.stored);
-    if (part.kind != Part::Kind::kWidened) return content->Passed(offset, out, again);
+    if (part.kind != ServedComponent::Kind::kWidened) return content->Passed(offset, out, again);
     const std::size_t width = ByteWidth(reader_->component(part.stored).element.dtype);
     std::vector<std::byte> narrow(out.size() / kIndexBytes * width);
     for (std::size_t i = 0; i < narrow.size(); ++i) {
@@ -300,10 +311,10 @@ class ZtSource final : public TensorSource {
   }
 
   // Where an object or a component lies. An empty one comes before what lies at the same offset, as it was written.
-  struct Place {
+  struct StoredSpan {
     std::uint64_t begin, end;
     std::uint32_t index;
-    auto operator<=>(const Place&) const = default;
+    auto operator<=>(const StoredSpan&) const = default;
   };
 
   // Puts every blob with a digest we know under guard, and remembers which component has each blob first.
@@ -387,16 +398,16 @@ class ZtSource final : public TensorSource {
   }
 
   void AddFirst(ComponentId id) {
-    const auto [held, fresh] = first_.emplace(reader_->component(id).offset, id);
-    if (fresh || ServedKeyOf(held->second) == ServedKeyOf(id)) return;
+    const auto [found, fresh] = first_.emplace(reader_->component(id).offset, id);
+    if (fresh || ServedKeyOf(found->second) == ServedKeyOf(id)) return;
     others_.emplace(ServedKeyOf(id), id);
   }
 
   // The first component that is served with the same bytes: itself, or one with the same blob.
   ComponentId First(ComponentId id) const {
-    const auto held = first_.find(reader_->component(id).offset);
-    if (held == first_.end() || ServedKeyOf(held->second) == ServedKeyOf(id)) {
-      return held == first_.end() ? id : held->second;
+    const auto found = first_.find(reader_->component(id).offset);
+    if (found == first_.end() || ServedKeyOf(found->second) == ServedKeyOf(id)) {
+      return found == first_.end() ? id : found->second;
     }
     const auto other = others_.find(ServedKeyOf(id));
     return other == others_.end() ? id : other->second;
@@ -433,14 +444,14 @@ class ZtSource final : public TensorSource {
     auto mixed = TakeApart(*reader_, index);
     if (mixed.ok()) {
       served.object = mixed->object;
-      served.parts.assign(mixed->parts.size(), {Part::Kind::kMixed, {index, 0}});
+      served.parts.assign(mixed->parts.size(), {ServedComponent::Kind::kMixed, {index, 0}});
       served.mixed = std::make_shared<const MixedObject>(*std::move(mixed));
       return served;
     }
     if (mixed.status().code() == StatusCode::kUnavailable) return mixed.status();
     served.object = Declare(reader_->manifest().objects[index]);
     served.object.components[0].bytes = reader_->DecodedBytes({index, 0}).value_or(0);
-    served.parts.assign(1, {Part::Kind::kWhole, {index, 0}});
+    served.parts.assign(1, {ServedComponent::Kind::kWhole, {index, 0}});
     served.refusal = mixed.status();
     return served;
   }
@@ -449,7 +460,7 @@ class ZtSource final : public TensorSource {
     const StoredObject& stored = reader_->manifest().objects[index];
     Served served;
     served.object = Declare(stored);
-    std::vector<Place> order;
+    std::vector<StoredSpan> order;
     for (std::uint32_t c = 0; c < stored.components.size(); ++c) {
       const StoredComponent& component = stored.components[c];
       order.push_back({component.offset, component.offset + component.length, c});
@@ -459,7 +470,7 @@ class ZtSource final : public TensorSource {
     for (const auto& [begin, end, c] : order) {
       const StoredComponent& from = stored.components[c];
       Component component{from.role, from.element, from.decoded_bytes};
-      Part part;
+      ServedComponent part;
       part.stored = {index, c};
       if (!from.undecodable.empty() && served.refusal.ok()) {
         served.refusal = Unsupported(from.undecodable);
@@ -478,7 +489,7 @@ class ZtSource final : public TensorSource {
         const auto bytes = CheckedMul(component.bytes / width, kIndexBytes);
         if (!bytes)
           return InvalidData("component " + Quote(from.role) + " overflows 64 bits as u64");
-        part.kind = Part::Kind::kWidened;
+        part.kind = ServedComponent::Kind::kWidened;
         component.bytes = *bytes;
         component.element = {DType::kU64, ""};
       }
@@ -510,14 +521,14 @@ class ZtSource final : public TensorSource {
   bool u32_indices_ = false;
   std::shared_ptr<GuardedBytes> bytes_;
   std::unique_ptr<Reader> reader_;
-  std::vector<std::vector<Part>> parts_;  // as objects_
+  std::vector<std::vector<ServedComponent>> parts_;  // as objects_
   std::unordered_map<std::uint32_t, std::shared_ptr<const MixedObject>> mixed_;
   std::unordered_map<std::uint64_t, ComponentId> first_;  // by offset: the first with that blob
   std::map<ServedKey, ComponentId> others_;  // those that are served as something else than it
   std::uint64_t cell_bytes_ = 0;             // what comparing the cells of an object may take
   zt::internal::Mutex looking_;
-  std::unordered_map<std::uint32_t, std::optional<Status>> cells_;  // the keys are fixed by Init
-  std::unordered_map<std::uint32_t, Status> empty_refusals_;        // by the manifest's index
+  std::unordered_map<std::uint32_t, std::optional<Status>> sparse_;  // the keys are fixed by Init
+  std::unordered_map<std::uint32_t, Status> empty_refusals_;         // by the manifest's index
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;
   std::map<ContentKey, std::unique_ptr<GuardedBlob>> decoded_;  // whose digests cover decoded bytes
 };

@@ -36,13 +36,13 @@ Table& TheTable() {
 CodecParameters Codec::Parameters(const ElementType&, std::uint64_t) const { return {}; }
 
 Status CheckFrames(const CodecParameters& parameters, std::span<const Frame> frames) {
-  if (parameters.chunk == 0) return OkStatus();
+  if (parameters.frame_content == 0) return OkStatus();
   for (const Frame& frame : frames) {
     const bool last = &frame == &frames.back();
-    if (frame.content_bytes == parameters.chunk) continue;
-    if (last && frame.content_bytes < parameters.chunk) continue;
+    if (frame.content_bytes == parameters.frame_content) continue;
+    if (last && frame.content_bytes < parameters.frame_content) continue;
     return InvalidData("a frame has " + std::to_string(frame.content_bytes) +
-                       " bytes of content, 'chunk' is " + std::to_string(parameters.chunk));
+                       " bytes of content, 'chunk' is " + std::to_string(parameters.frame_content));
   }
   return OkStatus();
 }

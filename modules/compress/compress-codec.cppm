@@ -41,7 +41,8 @@ struct Frame {
   std::uint32_t content_bytes = 0;   // size of its content
 };
 
-// kDataLoss unless each frame has parameters.chunk bytes of content; the last may have fewer.
+// kDataLoss unless each frame has parameters.frame_content bytes of content; the last may have
+// fewer.
 Status CheckFrames(const CodecParameters& parameters, std::span<const Frame> frames);
 
 // Reads `out.size()` bytes of a stored stream at `offset`.

@@ -11,13 +11,13 @@ export namespace zt {
 // The profile's name (docs/PLANES.md): the name of the codec, and the `format` of an object in a
 // 1.2 file. It uses all of CodecParameters: elements of `width` bytes (2, 4 or 8) are rotated left
 // by `rotate` bits (0 or 1); the elements of `group` bytes (a multiple of width) are stored plane
-// by plane; `chunk` bytes (a multiple of group) are the content of a frame.
+// by plane; `frame_content` bytes (a multiple of group) are the content of a frame.
 inline constexpr std::string_view kPlanesName = "ztstream.planes/1";
 
 // Limit on the bytes of a chunk.
 inline constexpr std::uint32_t kMaxPlaneChunk = std::uint32_t{16} << 20;
 
-// kDataLoss if parameters violate the rules above, naming the violation. With a chunk of 0,
+// kDataLoss if parameters violate the rules above, naming the violation. With a frame_content of 0,
 // frames may have any size.
 Status CheckPlaneLayout(const CodecParameters& layout);
 
@@ -27,7 +27,7 @@ Status CheckPlaneLayout(const CodecParameters& layout);
 export namespace zt::compress::internal {
 
 // Splits groups into planes; the last group may be shorter. `in` is a whole number of
-// elements; `out` has the same size and does not overlap. layout.chunk is ignored, as
+// elements; `out` has the same size and does not overlap. layout.frame_content is ignored, as
 // chunks are whole groups.
 void SplitPlanes(std::span<const std::byte> in, std::span<std::byte> out,
                  const CodecParameters& layout);

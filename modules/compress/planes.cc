@@ -34,9 +34,9 @@ Status CheckPlaneLayout(const CodecParameters& layout) {
     return InvalidData("'group' is " + std::to_string(layout.group) + ", no multiple of the " +
                        width + " bytes of an element");
   }
-  if (layout.chunk % layout.group == 0) return OkStatus();
-  return InvalidData("'chunk' is " + std::to_string(layout.chunk) + ", no multiple of 'group', " +
-                     std::to_string(layout.group));
+  if (layout.frame_content % layout.group == 0) return OkStatus();
+  return InvalidData("'chunk' is " + std::to_string(layout.frame_content) +
+                     ", no multiple of 'group', " + std::to_string(layout.group));
 }
 
 }  // namespace zt
@@ -234,7 +234,7 @@ class PlanesEncoder final : public FrameEncoder {
  public:
   StatusOr<std::size_t> Encode(const CodecParameters& layout, std::span<const std::byte> in,
                                std::span<std::byte> out) const override {
-    ZT_RETURN_IF_ERROR(OfCaller(CheckPlaneLayout(layout)));
+    ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckPlaneLayout(layout)));
     if (in.size() % layout.width != 0 || out.size() < PlanesFrameBound(in.size(), layout)) {
       return InvalidArgument("byte planes are made of whole elements, with room for the frame");
     }
@@ -268,7 +268,7 @@ class PlanesEncoder final : public FrameEncoder {
   }
 
  private:
-  mutable zt::internal::Idle<std::unique_ptr<Worker>> workers_;
+  mutable zt::internal::ObjectPool<std::unique_ptr<Worker>> workers_;
 };
 
 // Elements of a group: each plane of a full group is a zstd block of the maximum size.
@@ -342,8 +342,9 @@ class Planes final : public SeekableZstd {
     const std::uint64_t wanted = std::clamp<std::uint64_t>(frame_bytes, least, kMaxPlaneChunk);
     const std::uint64_t unit = wanted < full ? least : full;
     CodecParameters parameters;
-    parameters.chunk = static_cast<std::uint32_t>(wanted / unit * unit);
-    parameters.group = static_cast<std::uint32_t>(std::min<std::uint64_t>(full, parameters.chunk));
+    parameters.frame_content = static_cast<std::uint32_t>(wanted / unit * unit);
+    parameters.group =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(full, parameters.frame_content));
     parameters.width = static_cast<std::uint8_t>(width);
     parameters.rotate = 1;
     return parameters;

@@ -158,8 +158,8 @@ class FrameMerger {
 
 Status DecodePlanesFrame(const CodecParameters& layout, std::span<const std::byte> in,
                          std::span<std::byte> out) {
-  static auto* const workers = new zt::internal::Idle<std::unique_ptr<Worker>>;
-  static auto* const contents = new zt::internal::Idle<std::vector<std::byte>>;
+  static auto* const workers = new zt::internal::ObjectPool<std::unique_ptr<Worker>>;
+  static auto* const contents = new zt::internal::ObjectPool<std::vector<std::byte>>;
   ZT_RETURN_IF_ERROR(CheckPlaneLayout(layout));
   if (out.size() % layout.width != 0) {
     return InvalidData("a frame of byte planes ends within an element");

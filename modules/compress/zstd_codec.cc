@@ -77,7 +77,7 @@ class ZstdEncoder final : public FrameEncoder {
   }
 
   const ZstdOptions options_;
-  mutable zt::internal::Idle<Context> idle_;
+  mutable zt::internal::ObjectPool<Context> idle_;
 };
 
 class Zstd final : public SeekableZstd {
@@ -194,7 +194,7 @@ StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
 }
 
 Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out) {
-  static auto* const contexts = new zt::internal::Idle<DContext>;
+  static auto* const contexts = new zt::internal::ObjectPool<DContext>;
   // `in` must be exactly one frame: a seek table with wrong offsets must not pass.
   const std::size_t frame = ZSTD_findFrameCompressedSize(in.data(), in.size());
   if (ZSTD_isError(frame)) return ZstdError(frame);

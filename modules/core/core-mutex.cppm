@@ -52,7 +52,7 @@ class CondVar {
 // A thread-safe pool of objects that are expensive to make (contexts, buffers). It holds at most as
 // many as were in use at once.
 template <typename T>
-class Idle {
+class ObjectPool {
  public:
   // Takes an object from the pool; nullopt if it is empty, and the caller makes one.
   std::optional<T> Take() {

@@ -17,19 +17,20 @@ using InlinedVector = absl::InlinedVector<T, N>;
 
 // An interned string for names of formats, roles and types; used like a std::string. Names that the
 // specification lists take eight bytes and no allocation; other texts are allocated.
-class Word {
+class InternedString {
  public:
-  inline Word() noexcept {}  // empty
-  Word(std::string_view text);
-  Word(const std::string& text) : Word(std::string_view(text)) {}
-  Word(const char* text) : Word(std::string_view(text)) {}
-  inline Word(const Word& other) : bits_(other.owns() ? Copied(other) : other.bits_) {}
-  inline Word(Word&& other) noexcept : bits_(std::exchange(other.bits_, 0)) {}
-  inline Word& operator=(Word other) noexcept {
+  inline InternedString() noexcept {}  // empty
+  InternedString(std::string_view text);
+  InternedString(const std::string& text) : InternedString(std::string_view(text)) {}
+  InternedString(const char* text) : InternedString(std::string_view(text)) {}
+  inline InternedString(const InternedString& other)
+      : bits_(other.owns() ? Copied(other) : other.bits_) {}
+  inline InternedString(InternedString&& other) noexcept : bits_(std::exchange(other.bits_, 0)) {}
+  inline InternedString& operator=(InternedString other) noexcept {
     std::swap(bits_, other.bits_);
     return *this;
   }
-  inline ~Word() {
+  inline ~InternedString() {
     if (owns()) Free();
   }
 
@@ -50,23 +51,25 @@ class Word {
     return str().substr(from, count);
   }
 
-  friend bool operator==(const Word& a, const Word& b) {
+  friend bool operator==(const InternedString& a, const InternedString& b) {
     return a.bits_ == b.bits_ || a.str() == b.str();
   }
   template <std::convertible_to<std::string_view> T>
-  friend bool operator==(const Word& a, const T& b) {
+  friend bool operator==(const InternedString& a, const T& b) {
     return std::string_view(a) == std::string_view(b);
   }
   template <std::convertible_to<std::string_view> T>
-  friend std::string operator+(const Word& a, const T& b) {
+  friend std::string operator+(const InternedString& a, const T& b) {
     return a.str() + std::string(std::string_view(b));
   }
-  friend std::string operator+(std::string a, const Word& b) { return std::move(a += b.str()); }
+  friend std::string operator+(std::string a, const InternedString& b) {
+    return std::move(a += b.str());
+  }
 
  private:
   static constexpr std::uintptr_t kOwned = 1;
   static const std::string& Empty();
-  static std::uintptr_t Copied(const Word& other);
+  static std::uintptr_t Copied(const InternedString& other);
   inline bool owns() const { return (bits_ & kOwned) != 0; }
   void Free();
 

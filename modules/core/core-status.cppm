@@ -103,7 +103,7 @@ class NameList {
   void Add(std::string_view text);
   bool empty() const { return count_ == 0; }
   // "A, B and 3 more".
-  std::string Text() const;
+  std::string ToString() const;
 
  private:
   std::string first_;
@@ -114,10 +114,10 @@ class NameList {
 std::string TensorContext(std::string_view name);
 
 // For checks of a caller's declarations: turns kDataLoss into kInvalidArgument; other codes stay.
-Status OfCaller(const Status& status);
+Status AsInvalidArgument(const Status& status);
 
 // Call in a `catch`: turns the exception into a kInternal error. Rethrows std::bad_alloc.
-Status OfException();
+Status ExceptionAsStatus();
 
 // The program's exit status for `status`, by the table above; 70 for a code not in it.
 int ExitStatus(const Status& status);

@@ -94,7 +94,7 @@ const LogicalType* FindLogicalType(std::string_view name);
 // The type of an element: storage, and the logical type where it differs.
 struct ElementType {
   DType dtype = DType::kU8;  // of storage
-  Word type = {};            // empty if the dtype is the logical type; any text, see LogicalType
+  InternedString type = {};  // empty if the dtype is the logical type; any text, see LogicalType
   bool operator==(const ElementType&) const = default;  // dtype and type are equal
 };
 // Parses a dtype or a logical type: "bf16" or "f8_e4m3fn".
@@ -126,7 +126,7 @@ inline constexpr std::uint64_t kUnknownSize = ~std::uint64_t{0};
 
 // One array of an object: its role, element type and decoded size (zTensor 1.2 §1 "Component").
 struct Component {
-  Word role = {};                      // "data", "values", "indices", ...; unique within the object
+  InternedString role = {};            // "data", "values", "indices", ...; unique within the object
   ElementType element = {};            // bytes are little-endian, in C order
   std::uint64_t bytes = kUnknownSize;  // decoded size
 };
@@ -136,7 +136,7 @@ struct Component {
 struct Object {
   // UTF-8, unique within a file. Only 1.x allows an empty name, and most readers refuse it.
   std::string name = {};
-  Word format = "dense";                        // of §3, or custom: "example.growing/1"
+  InternedString format = "dense";              // of §3, or custom: "example.growing/1"
   Shape shape = {};                             // logical, in elements
   Value::Map attributes = {};                   // parameters of the format, or metadata
   InlinedVector<Component, 1> components = {};  // at least one
@@ -154,8 +154,8 @@ bool IsIndexRole(std::string_view format, std::string_view role);
 // Validates a declaration by the rules common to all versions: UTF-8 name, rank <= 64, no size
 // overflow, at least one component, unique roles, and for the known formats (dense, sparse_csr,
 // sparse_coo, quantized_group) the set of components and every size that follows from the shape.
-// Errors are kDataLoss, as for a file (see OfCaller), and do not name the object; callers add the
-// name.
+// Errors are kDataLoss, as for a file (see AsInvalidArgument), and do not name the object; callers
+// add the name.
 Status ValidateObject(const Object& object);
 
 }  // namespace zt

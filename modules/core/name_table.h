@@ -35,13 +35,13 @@ class NameTable {
     if (slots_.empty()) return std::nullopt;
     const std::uint64_t slot = slots_[Seek(name, HashOfName(name), name_of)];
     if (slot == kFree) return std::nullopt;
-    return Number(slot);
+    return NumberIn(slot);
   }
 
   // Prefetches the slot that Add or Find of this name will read first. A loop over many names calls
   // it kNamesAhead names early.
   void Prefetch(std::string_view name) const {
-    if (!slots_.empty()) __builtin_prefetch(&slots_[Place(HashOfName(name))], 1);
+    if (!slots_.empty()) __builtin_prefetch(&slots_[SlotOf(HashOfName(name))], 1);
   }
 
   // Adds `number` under a name; false if the name exists. name_of(number) need not work yet.
@@ -53,7 +53,7 @@ class NameTable {
     if (slots_[at] != kFree) return false;
     if (Capacity(held_ + 1) > slots_.size()) {
       Rehash(Capacity(2 * held_ + 1), name_of);
-      at = FreeFrom(Place(hash));
+      at = FreeFrom(SlotOf(hash));
     }
     slots_[at] = hash << kNumberBits | number;
     ++held_;
@@ -66,12 +66,12 @@ class NameTable {
 
   static std::size_t Capacity(std::size_t count) { return count + count / 3 + 8; }
   static std::uint64_t Tag(std::uint64_t slot) { return slot >> kNumberBits; }  // 24 bits
-  static std::uint64_t Number(std::uint64_t slot) {
+  static std::uint64_t NumberIn(std::uint64_t slot) {
     return slot & ((std::uint64_t{1} << kNumberBits) - 1);
   }
 
   // Uses the upper half of the hash; the slot stores the lowest bits.
-  std::size_t Place(std::uint64_t hash) const { return (hash >> 32) * slots_.size() >> 32; }
+  std::size_t SlotOf(std::uint64_t hash) const { return (hash >> 32) * slots_.size() >> 32; }
   std::size_t Next(std::size_t at) const { return at + 1 == slots_.size() ? 0 : at + 1; }
 
   std::size_t FreeFrom(std::size_t at) const {
@@ -82,9 +82,9 @@ class NameTable {
   // The slot of a name, or the free slot where it belongs.
   template <class NameOf>
   std::size_t Seek(std::string_view name, std::uint64_t hash, const NameOf& name_of) const {
-    std::size_t at = Place(hash);
-    while (slots_[at] != kFree &&
-           !(Tag(slots_[at]) == Tag(hash << kNumberBits) && name_of(Number(slots_[at])) == name)) {
+    std::size_t at = SlotOf(hash);
+    while (slots_[at] != kFree && !(Tag(slots_[at]) == Tag(hash << kNumberBits) &&
+                                    name_of(NumberIn(slots_[at])) == name)) {
       at = Next(at);
     }
     return at;
@@ -96,8 +96,8 @@ class NameTable {
         std::exchange(slots_, std::vector<std::uint64_t>(capacity, kFree));
     for (const std::uint64_t slot : old) {
       if (slot == kFree) continue;
-      const std::uint64_t hash = HashOfName(name_of(Number(slot)));
-      slots_[FreeFrom(Place(hash))] = hash << kNumberBits | Number(slot);
+      const std::uint64_t hash = HashOfName(name_of(NumberIn(slot)));
+      slots_[FreeFrom(SlotOf(hash))] = hash << kNumberBits | NumberIn(slot);
     }
   }
 

@@ -8,8 +8,8 @@ namespace {
 
 using Words = std::array<std::string, 24>;
 
-// The interned words, the most frequent first. Never destroyed: a Word in a static object may
-// outlive any other static.
+// The interned words, the most frequent first. Never destroyed: an InternedString in a static
+// object may outlive any other static.
 [[gnu::always_inline]] inline const Words& Listed() {
   static const Words& words = *new const Words{
       "data",        "dense",         "values",          "indices", "indptr",  "coords",
@@ -25,7 +25,7 @@ std::uintptr_t Address(const std::string* text) { return reinterpret_cast<std::u
 
 static_assert(alignof(std::string) > 1);  // a bit of its address is free
 
-Word::Word(std::string_view text) {
+InternedString::InternedString(std::string_view text) {
   if (text.empty()) return;
   for (const std::string& listed : Listed()) {
     if (text != listed) continue;
@@ -35,15 +35,15 @@ Word::Word(std::string_view text) {
   bits_ = Address(new std::string(text)) | kOwned;
 }
 
-const std::string& Word::Empty() {
+const std::string& InternedString::Empty() {
   static const std::string& empty = *new const std::string;
   return empty;
 }
 
-std::uintptr_t Word::Copied(const Word& other) {
+std::uintptr_t InternedString::Copied(const InternedString& other) {
   return Address(new std::string(other.str())) | kOwned;
 }
 
-void Word::Free() { delete &str(); }
+void InternedString::Free() { delete &str(); }
 
 }  // namespace zt

@@ -176,19 +176,19 @@ void NameList::Add(std::string_view text) {
   first_ += text;
 }
 
-std::string NameList::Text() const {
+std::string NameList::ToString() const {
   if (count_ <= kMostNamed) return first_;
   return first_ + " and " + std::to_string(count_ - kMostNamed) + " more";
 }
 
 std::string TensorContext(std::string_view name) { return "tensor " + Quote(name); }
 
-Status OfCaller(const Status& status) {
+Status AsInvalidArgument(const Status& status) {
   return status.code() == StatusCode::kDataLoss ? WithCode(status, StatusCode::kInvalidArgument)
                                                 : status;
 }
 
-Status OfException() {
+Status ExceptionAsStatus() {
   try {
     throw;
   } catch (const std::bad_alloc&) {

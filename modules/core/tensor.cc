@@ -252,7 +252,7 @@ StatusOr<Object> DenseObject(std::string name, Shape shape, ElementType element)
   }
   const auto bytes = DenseBytes(shape, element);
   if (!bytes) return InvalidData("shape " + ToString(shape) + " overflows 64 bits");
-  static const Word format = "dense", role = "data";
+  static const InternedString format = "dense", role = "data";
   Object object = {.name = std::move(name), .format = format, .shape = std::move(shape)};
   object.components.push_back(Component{role, std::move(element), *bytes});
   return object;

@@ -101,12 +101,12 @@ std::optional<std::uint64_t> CountIndices(const Object& object) {
   return format::internal::CountElements(object);
 }
 
-DataFacts::DataFacts(const DataRule& rule, std::uint64_t offset)
+DataValidator::DataValidator(const DataRule& rule, std::uint64_t offset)
     : rule_(rule), width_(ByteWidth(rule.dtype)), begin_(offset), end_(offset) {
   if (rule.kind == DataRule::Kind::kIndices) largest_.resize(rule.dimensions);
 }
 
-void DataFacts::Add(std::span<const std::byte> bytes) {
+void DataValidator::Add(std::span<const std::byte> bytes) {
   const std::size_t cut = end_ % width_;
   if (cut != 0) {  // the rest of an incomplete element
     const std::size_t rest = std::min(width_ - cut, bytes.size());
@@ -120,7 +120,7 @@ void DataFacts::Add(std::span<const std::byte> bytes) {
 }
 
 // Adds bytes that end at the next element boundary or before.
-void DataFacts::Edge(std::span<const std::byte> bytes) {
+void DataValidator::Edge(std::span<const std::byte> bytes) {
   const bool headless = end_ / width_ == begin_ / width_ && begin_ % width_ != 0;
   auto& held = headless ? head_ : tail_;
   std::size_t& size = headless ? head_bytes_ : tail_bytes_;
@@ -132,7 +132,7 @@ void DataFacts::Edge(std::span<const std::byte> bytes) {
   tail_bytes_ = 0;
 }
 
-void DataFacts::Whole(std::span<const std::byte> bytes, std::uint64_t position) {
+void DataValidator::Whole(std::span<const std::byte> bytes, std::uint64_t position) {
   switch (rule_.kind) {
     case DataRule::Kind::kBool:
       return Bools(bytes, position);
@@ -145,7 +145,7 @@ void DataFacts::Whole(std::span<const std::byte> bytes, std::uint64_t position) 
   }
 }
 
-void DataFacts::Nibble(std::span<const std::byte> bytes, std::uint64_t position) {
+void DataValidator::Nibble(std::span<const std::byte> bytes, std::uint64_t position) {
   const std::uint64_t end = position + bytes.size() - 1;  // the last byte so far
   const std::uint64_t at = rule_.each == kUnknownSize ? end : rule_.each;
   if (at < position || at > end) return;
@@ -153,7 +153,7 @@ void DataFacts::Nibble(std::span<const std::byte> bytes, std::uint64_t position)
   bad_ = last > 0xf ? std::optional(Found{last, at}) : std::nullopt;
 }
 
-void DataFacts::Bools(std::span<const std::byte> bytes, std::uint64_t position) {
+void DataValidator::Bools(std::span<const std::byte> bytes, std::uint64_t position) {
   if (bad_) return;
   const auto bad =
       std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
@@ -162,7 +162,7 @@ void DataFacts::Bools(std::span<const std::byte> bytes, std::uint64_t position) 
           position + static_cast<std::uint64_t>(bad - bytes.begin())};
 }
 
-void DataFacts::Indices(std::span<const std::byte> bytes, std::uint64_t position) {
+void DataValidator::Indices(std::span<const std::byte> bytes, std::uint64_t position) {
   while (!bytes.empty()) {  // run by run
     const std::uint64_t run =
         rule_.each == 0 ? rule_.dimensions - 1
@@ -181,7 +181,7 @@ void DataFacts::Indices(std::span<const std::byte> bytes, std::uint64_t position
   }
 }
 
-void DataFacts::Pointers(std::span<const std::byte> bytes, std::uint64_t position) {
+void DataValidator::Pointers(std::span<const std::byte> bytes, std::uint64_t position) {
   ForIndices(bytes, position, rule_.dtype, [this](std::uint64_t value, std::uint64_t at) {
     if (!first_) {
       first_ = {value, at};
@@ -192,7 +192,7 @@ void DataFacts::Pointers(std::span<const std::byte> bytes, std::uint64_t positio
   });
 }
 
-void DataFacts::Merge(const DataFacts& next) {
+void DataValidator::Merge(const DataValidator& next) {
   Add(std::span(next.head_).first(next.head_bytes_));
   if (!bad_ && next.first_ && first_ && next.first_->value < last_) bad_ = next.first_;
   if (!bad_ || (rule_.kind == DataRule::Kind::kNibble && next.end_ > next.begin_)) bad_ = next.bad_;
@@ -209,7 +209,7 @@ void DataFacts::Merge(const DataFacts& next) {
   if (next.tail_bytes_ > 0) Edge(std::span(next.tail_).first(next.tail_bytes_));
 }
 
-Status DataFacts::Check(const Object& object, std::optional<std::uint64_t> indices) const {
+Status DataValidator::Check(const Object& object, std::optional<std::uint64_t> indices) const {
   const auto negative = [this](const Found& found) {
     return IsSignedInt(rule_.dtype) && static_cast<std::int64_t>(found.value) < 0;
   };

@@ -101,7 +101,7 @@ Status Decoder01::DecodeEntry(StoredObject& object) {
   ZT_RETURN_IF_ERROR(OpenMap("entry", &map));
   StoredComponent& component = object.components.emplace_back();
   component.role = "data";
-  Fields fields(kEntryFields);
+  FieldSet fields(kEntryFields);
   std::size_t warnings = manifest_.warnings.size();
   while (reader_.More(map)) {
     std::string_view key;

@@ -122,7 +122,7 @@ Status Decoder1x::DecodeRoot() {
   constexpr std::string_view kNames[] = {"version", "attributes", "objects", "tensors"};
   cbor::Container root;
   ZT_RETURN_IF_ERROR(OpenMap("manifest", &root));
-  Fields fields(kNames);
+  FieldSet fields(kNames);
   // The fields may come in any order, but the spelling of dtypes depends on the version. Objects
   // that come first, as in deterministic CBOR, are read as the latest version's, and again if the
   // version turns out to be another.
@@ -188,7 +188,7 @@ Status Decoder1x::DecodeObject(StoredObject& object) {
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("object", &map));
   // 1.0 has one dtype here for all components.
-  Fields fields(std::span(kNames).first(IsFirst() ? 5 : 4));
+  FieldSet fields(std::span(kNames).first(IsFirst() ? 5 : 4));
   ElementType element;
   while (reader_.More(map)) {
     std::size_t field;
@@ -259,7 +259,7 @@ Status Decoder1x::DecodeComponent(StoredComponent& component) {
   constexpr std::size_t kDepth = kObjectDepth + 2;
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("component", &map));
-  Fields fields(std::span(kNames).first(IsFirst() ? 5 : 7));
+  FieldSet fields(std::span(kNames).first(IsFirst() ? 5 : 7));
   std::string type;
   component.decoded_bytes = kUnknownSize;
   while (reader_.More(map)) {

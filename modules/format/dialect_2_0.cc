@@ -71,7 +71,7 @@ Status CheckValue(const Value& value, std::size_t levels) {
 Status CheckAttributesV2(const Value::Map& attributes, std::size_t levels) {
   ZT_RETURN_IF_ERROR(CheckAttributes(attributes, levels));
   for (const auto& [key, value] : attributes) {
-    ZT_RETURN_IF_ERROR(OfCaller(CheckNameV2("the attribute", key)));
+    ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckNameV2("the attribute", key)));
     if (auto status = CheckValue(value, levels + 1); !status.ok()) {
       return Annotate(status, Quote(key));
     }
@@ -157,8 +157,8 @@ StatusOr<Trailer> DialectOf20::Locate(std::span<const std::byte> tail,
 }
 
 Status DialectOf20::CheckShard(const StoredShard& shard) const {
-  ZT_RETURN_IF_ERROR(OfCaller(CheckShardNameV2(shard.name)));
-  return OfCaller(CheckDigestV2(shard.digest));
+  ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckShardNameV2(shard.name)));
+  return AsInvalidArgument(CheckDigestV2(shard.digest));
 }
 
 Status DialectOf20::AppendHead(std::size_t entries, const Value::Map& attributes,
@@ -185,14 +185,14 @@ Status DialectOf20::AppendHead(std::size_t entries, const Value::Map& attributes
 }
 
 StatusOr<Object> DialectOf20::Say(Object object) const {
-  ZT_RETURN_IF_ERROR(OfCaller(CheckNameV2("the name", object.name)));
+  ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckNameV2("the name", object.name)));
   for (const Component& component : object.components) {
-    ZT_RETURN_IF_ERROR(OfCaller(CheckNameV2("the component", component.role)));
+    ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckNameV2("the component", component.role)));
     if (!IsUtf8(component.element.type)) return InvalidArgument("a type is not valid UTF-8");
   }
-  ZT_RETURN_IF_ERROR(OfCaller(CheckShapeV2(object.shape)));
+  ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckShapeV2(object.shape)));
   ZT_ASSIGN_OR_RETURN(Object said, ToV2(std::move(object)));
-  ZT_RETURN_IF_ERROR(OfCaller(CheckShapeV2(said.shape)));
+  ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckShapeV2(said.shape)));
   ZT_RETURN_IF_ERROR(CheckAttributesV2(said.attributes, kObjectDepth));
   return said;
 }
@@ -228,7 +228,7 @@ Status AppendPart(const ElementType& element, const StoredComponent& stored,
     return InvalidArgument("raw data has two sizes: " + std::to_string(stored.length) + " and " +
                            std::to_string(stored.decoded_bytes));
   }
-  if (!stored.digest.empty()) ZT_RETURN_IF_ERROR(OfCaller(CheckDigestV2(stored.digest)));
+  if (!stored.digest.empty()) ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckDigestV2(stored.digest)));
   // Our own field, which other readers ignore.
   Value::Map planes;
   if (stored.encoding == Encoding::kPlanes) planes = PlanesToV2(stored.parameters, element);

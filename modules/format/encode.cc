@@ -29,7 +29,7 @@ Status CheckWritable(const Dialect& dialect) {
 constexpr std::size_t kBlockBytes = 256 << 10;
 // Few entries are larger.
 constexpr std::size_t kMostEntryBytes = 384;
-// Entry::place fits 32 bits.
+// EntryPlace::place fits 32 bits.
 static_assert(kMaxManifestBytes + 2 * kBlockBytes < std::uint64_t{1} << 32);
 
 Status TooLarge(std::uint64_t bytes) {
@@ -103,7 +103,8 @@ Status ManifestEncoder::Add(const EncodedEntry& entry, std::span<const std::byte
   const std::size_t begin = block.size();
   // An entry ends where the next begins, so an Add that runs out of memory must leave no bytes.
   block.reserve(begin + bytes.size());
-  Entry kept = {static_cast<std::uint32_t>((blocks_.size() - 1) * kBlockBytes + begin), kFar, kFar};
+  EntryPlace kept = {static_cast<std::uint32_t>((blocks_.size() - 1) * kBlockBytes + begin), kFar,
+                     kFar};
   if (entry.name < kFar && entry.name_bytes < kFar) {
     kept.name = static_cast<std::uint16_t>(entry.name);
     kept.name_bytes = static_cast<std::uint16_t>(entry.name_bytes);
@@ -143,7 +144,7 @@ std::size_t ManifestEncoder::EntryOf(std::size_t line) const {
 
 std::string_view ManifestEncoder::NameOf(std::size_t line) const {
   if (line >= entries_.size()) return aliases_[line - entries_.size()].name;
-  const Entry& entry = entries_[line];
+  const EntryPlace& entry = entries_[line];
   const NamePlace at = PlaceOfName(line);
   const auto* const block =
       reinterpret_cast<const char*>(blocks_[entry.place / kBlockBytes].data());
@@ -151,7 +152,7 @@ std::string_view ManifestEncoder::NameOf(std::size_t line) const {
 }
 
 ManifestEncoder::NamePlace ManifestEncoder::PlaceOfName(std::size_t entry) const {
-  const Entry& kept = entries_[entry];
+  const EntryPlace& kept = entries_[entry];
   if (kept.name == kFar) return far_.at(entry);
   return {kept.name, kept.name_bytes};
 }

@@ -24,7 +24,7 @@ Status Twice(std::string_view key) { return InvalidData("field " + Quote(key) + 
 
 }  // namespace
 
-Status Fields::Add(std::string_view key, std::size_t* field) {
+Status FieldSet::Add(std::string_view key, std::size_t* field) {
   for (std::size_t i = 0; i < names_.size(); ++i) {
     if (names_[i] != key) continue;
     if (seen_ >> i & 1) return Twice(key);
@@ -37,11 +37,11 @@ Status Fields::Add(std::string_view key, std::size_t* field) {
   return OkStatus();
 }
 
-bool Fields::Knows(std::string_view key) const {
+bool FieldSet::Knows(std::string_view key) const {
   return std::find(names_.begin(), names_.end(), key) != names_.end();
 }
 
-Status Fields::Check(std::size_t required) const {
+Status FieldSet::Check(std::size_t required) const {
   const auto key_of = [this](std::size_t i) { return std::string_view(unknown_[i]); };
   if (const auto twice = zt::internal::FindTwice(unknown_.size(), key_of)) {
     return Twice(key_of(twice->again));
@@ -85,7 +85,7 @@ Status FieldReader::ReadKey(std::string_view* key) {
   return OkStatus();
 }
 
-Status FieldReader::ReadField(Fields& fields, std::size_t depth, std::size_t* field) {
+Status FieldReader::ReadField(FieldSet& fields, std::size_t depth, std::size_t* field) {
   std::string_view key;
   ZT_RETURN_IF_ERROR(ReadKey(&key));
   ZT_RETURN_IF_ERROR(fields.Add(key, field));

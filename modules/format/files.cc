@@ -129,11 +129,11 @@ Status FilePaths::Add(std::string_view path) {
     }
     folders_.emplace(folded.substr(0, at), text);
   }
-  const auto [held, fresh] = files_.emplace(folded, text);
+  const auto [found, fresh] = files_.emplace(folded, text);
   if (!fresh) {
-    return Refuse(path, held->second == text
+    return Refuse(path, found->second == text
                             ? std::string("it is there twice")
-                            : "it differs from " + Quote(held->second) + " by its case alone");
+                            : "it differs from " + Quote(found->second) + " by its case alone");
   }
   if (files_.size() <= kMaxFiles) return OkStatus();
   return Refuse(path, "there are more than 100000 files");

@@ -7,8 +7,8 @@ import zt.core;
 
 export namespace zt {
 
-// What a component's bytes must satisfy (1.2 §2, §3). Components with equal rules can share their
-// facts.
+// What a component's bytes must satisfy (1.2 §2, §3). Components with equal rules can share a
+// validator.
 struct DataRule {
   enum class Kind : std::uint8_t {
     kBool,      // bytes are 0 or 1
@@ -27,21 +27,21 @@ struct DataRule {
 
 // The rule for component number `component` with `bytes` decoded bytes; nullopt if all bytes are
 // valid. For kUnknownSize the rule does not depend on the size and the attributes; it is nullopt
-// for coordinates, which CellFacts holds until their size is known.
+// for coordinates, which SparseValidator holds until their size is known.
 std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std::uint64_t bytes);
 
-// The facts about one component's bytes. Several threads may scan ranges, each with its own
-// DataFacts; these are merged in order. A range may begin and end inside an element.
-class DataFacts {
+// Validates one component's bytes. Several threads may scan ranges, each with its own
+// DataValidator; these are merged in order. A range may begin and end inside an element.
+class DataValidator {
  public:
   // No bytes yet. The first to be added begins at `offset` of the component.
-  explicit DataFacts(const DataRule& rule, std::uint64_t offset = 0);
+  explicit DataValidator(const DataRule& rule, std::uint64_t offset = 0);
 
   // Scans the next bytes.
   void Add(std::span<const std::byte> bytes);
-  // Merges the facts of the next range: `next` was constructed with end() of this one as its
+  // Merges what the next range holds: `next` was constructed with end() of this one as its
   // offset.
-  void Merge(const DataFacts& next);
+  void Merge(const DataValidator& next);
   inline const DataRule& rule() const { return rule_; }
   // The end of the scanned bytes.
   inline std::uint64_t end() const { return end_; }
@@ -84,15 +84,15 @@ std::optional<std::uint64_t> CountIndices(const Object& object);
 // Validates the indices of a sparse object together (2.0 §5.2): columns ascend in each row of a
 // sparse_csr object, and no two elements of a sparse_coo object name the same cell. Reads the bytes
 // of each component once, in order, in limited memory.
-class CellFacts {
+class SparseValidator {
  public:
   // Null if `version` has no such rule, unless the number of coordinates is unknown: those are held
   // until it is known, and their range is validated too. Uses at most `memory_bytes`.
-  static std::shared_ptr<CellFacts> Make(const Object& object, SpecVersion version,
-                                         std::uint64_t memory_bytes);
-  ~CellFacts();
-  CellFacts(const CellFacts&) = delete;
-  CellFacts& operator=(const CellFacts&) = delete;
+  static std::shared_ptr<SparseValidator> Make(const Object& object, SpecVersion version,
+                                               std::uint64_t memory_bytes);
+  ~SparseValidator();
+  SparseValidator(const SparseValidator&) = delete;
+  SparseValidator& operator=(const SparseValidator&) = delete;
 
   // Adds the next bytes of component number `component`; they may end inside an element. Bytes of
   // components that are not indices are ignored.
@@ -104,7 +104,7 @@ class CellFacts {
 
  private:
   struct State;
-  explicit CellFacts(std::unique_ptr<State> state);
+  explicit SparseValidator(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

@@ -18,10 +18,10 @@ inline constexpr std::size_t kUnknownField = ~std::size_t{0};
 
 // Tracks the fields of one map. Known keys are identified by their index in `names`; unknown keys
 // are kept until the map ends to detect duplicates.
-class Fields {
+class FieldSet {
  public:
   // `names` must outlive this; at most 32.
-  explicit Fields(std::span<const std::string_view> names) : names_(names) {}
+  explicit FieldSet(std::span<const std::string_view> names) : names_(names) {}
 
   // Sets `*field` to the key's index in `names`, or kUnknownField. Fails if a known key is
   // repeated.
@@ -58,7 +58,7 @@ class FieldReader {
   // Keys and texts that are read as views are valid until the next item.
   Status ReadKey(std::string_view* key);
   // Reads a key. If it is unknown, skips its value.
-  Status ReadField(Fields& fields, std::size_t depth, std::size_t* field);
+  Status ReadField(FieldSet& fields, std::size_t depth, std::size_t* field);
   Status ReadUint(std::string_view field, std::uint64_t* value);
   Status ReadText(std::string_view field, std::string_view* text);
   Status ReadText(std::string_view field, std::string* text);

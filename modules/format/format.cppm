@@ -166,7 +166,7 @@ class ManifestEncoder {
   // The offset of an entry, counted as if every block had kBlockBytes, and the place of its name.
   // With a million entries every byte counts: if the name's offset or length does not fit, both
   // fields are kFar and far_ has them.
-  struct Entry {
+  struct EntryPlace {
     std::uint32_t place;
     std::uint16_t name, name_bytes;
   };
@@ -189,7 +189,7 @@ class ManifestEncoder {
 
   SpecVersion version_;
   std::deque<std::vector<std::byte>> blocks_;
-  std::deque<Entry> entries_;                       // a deque grows without a second copy
+  std::deque<EntryPlace> entries_;                  // a deque grows without a second copy
   std::unordered_map<std::size_t, NamePlace> far_;  // name places, by entry
   // The number of attribute values, by entry.
   std::unordered_map<std::size_t, std::uint64_t> values_of_;

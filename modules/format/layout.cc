@@ -34,7 +34,7 @@ std::uint64_t SizeFromShape(const StoredObject& object, const StoredComponent& c
 
 namespace {
 
-struct Blob {
+struct BlobExtent {
   std::uint32_t shard;  // 0: the file itself
   std::uint64_t offset;
   std::uint64_t length;
@@ -43,7 +43,7 @@ struct Blob {
 };
 constexpr std::uint32_t kManifest = ~std::uint32_t{0};  // in place of an object's number
 
-std::string Where(const Manifest& manifest, const Blob& blob) {
+std::string Where(const Manifest& manifest, const BlobExtent& blob) {
   if (blob.object == kManifest) return "the manifest";
   const StoredObject& object = manifest.objects[blob.object];
   std::string where = TensorContext(object.name);
@@ -70,13 +70,13 @@ Status CheckEncoded(const StoredComponent& component) {
 
 // Fails if blobs overlap. Two components may share a whole blob, as tied weights do, but not a part
 // of one.
-Status CheckDisjoint(const Manifest& manifest, std::vector<Blob>& blobs) {
-  std::sort(blobs.begin(), blobs.end(), [](const Blob& a, const Blob& b) {
+Status CheckDisjoint(const Manifest& manifest, std::vector<BlobExtent>& blobs) {
+  std::sort(blobs.begin(), blobs.end(), [](const BlobExtent& a, const BlobExtent& b) {
     return std::tie(a.shard, a.offset, a.length, a.object, a.component) <
            std::tie(b.shard, b.offset, b.length, b.object, b.component);
   });
-  const Blob* before = nullptr;  // the first blob at that offset
-  for (const Blob& blob : blobs) {
+  const BlobExtent* before = nullptr;  // the first blob at that offset
+  for (const BlobExtent& blob : blobs) {
     if (before != nullptr && before->shard == blob.shard) {
       if (blob.offset == before->offset && blob.length == before->length) continue;
       const std::uint64_t end = before->offset + before->length;
@@ -136,7 +136,7 @@ Status Dialect::CheckAlone(const StoredObject& object, Object* declared) const {
 }
 
 Status Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) const {
-  std::vector<Blob> blobs;
+  std::vector<BlobExtent> blobs;
   blobs.reserve(manifest.objects.size() + 1);
   if (traits_.manifest_is_blob) blobs.push_back({0, manifest.offset, manifest.bytes, kManifest, 0});
   Object declared;  // reused for its memory

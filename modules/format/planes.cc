@@ -74,7 +74,7 @@ Status CheckPlaneParameters(const CodecParameters& read, const ElementType& elem
   if (read.rotate != 0 && !IsFloat(element.dtype)) {
     return Broken("'rotate' is 1, which integers (" + dtype + ") do not have");
   }
-  if (read.chunk == 0) return Broken("'chunk' is 0");
+  if (read.frame_content == 0) return Broken("'chunk' is 0");
   const Status status = CheckPlaneLayout(read);
   return status.ok() ? status : Broken(Message(status));
 }
@@ -95,7 +95,7 @@ StatusOr<CodecParameters> ReadParameters(const Value::Map& planes, const Element
       read.group,
       ReadSize(planes, "group", otherwise ? Parameters(otherwise->group) : std::nullopt));
   ZT_ASSIGN_OR_RETURN(
-      read.chunk,
+      read.frame_content,
       ReadSize(planes, "chunk", otherwise ? Parameters(otherwise->chunk) : std::nullopt));
   if (rotate > 1) return Broken("'rotate' is " + std::to_string(rotate) + ", neither 0 nor 1");
   read.rotate = static_cast<std::uint8_t>(rotate);
@@ -110,7 +110,7 @@ CodecParameters DefaultPlanesV2(const ElementType& element) {
   parameters.width = static_cast<std::uint8_t>(ByteWidth(element.dtype));
   parameters.rotate = IsFloat(element.dtype) ? 1 : 0;
   parameters.group = parameters.width * (std::uint32_t{128} << 10);
-  parameters.chunk = std::uint32_t{4} << 20;
+  parameters.frame_content = std::uint32_t{4} << 20;
   return parameters;
 }
 
@@ -124,15 +124,16 @@ Value::Map PlanesToV2(const CodecParameters& parameters, const ElementType& elem
   if (parameters.rotate != otherwise.rotate)
     planes.emplace_back("rotate", std::uint32_t{parameters.rotate});
   if (parameters.group != otherwise.group) planes.emplace_back("group", parameters.group);
-  if (parameters.chunk != otherwise.chunk) planes.emplace_back("chunk", parameters.chunk);
+  if (parameters.frame_content != otherwise.frame_content)
+    planes.emplace_back("chunk", parameters.frame_content);
   return planes;
 }
 
 Status FromPlanes(StoredObject& object) {
   if (object.format != kPlanesName) return OkStatus();
-  const auto held = std::find_if(object.attributes.begin(), object.attributes.end(),
-                                 [](const auto& member) { return member.first == kAttribute; });
-  const Value::Map* planes = held == object.attributes.end() ? nullptr : held->second.AsMap();
+  const auto found = std::find_if(object.attributes.begin(), object.attributes.end(),
+                                  [](const auto& member) { return member.first == kAttribute; });
+  const Value::Map* planes = found == object.attributes.end() ? nullptr : found->second.AsMap();
   if (planes == nullptr) return Broken("the attribute 'planes' is missing, or no map");
   if (object.components.size() != 1 || object.components[0].role != "data") {
     return Broken("an object has one component, 'data'");
@@ -150,7 +151,7 @@ Status FromPlanes(StoredObject& object) {
                       ReadParameters(*planes, component.element, std::nullopt));
   component.encoding = Encoding::kPlanes;
   object.format = "dense";
-  object.attributes.erase(held);
+  object.attributes.erase(found);
   return OkStatus();
 }
 
@@ -179,7 +180,7 @@ StatusOr<StoredObject> ToPlanes(const StoredObject& object) {
   Value::Map planes = {{"dtype", Name(component.element.dtype)},
                        {"rotate", std::uint32_t{parameters.rotate}},
                        {"group", parameters.group},
-                       {"chunk", parameters.chunk}};
+                       {"chunk", parameters.frame_content}};
   if (!component.element.type.empty()) planes.emplace_back("type", component.element.type.str());
   StoredObject stored = object;
   stored.format = kPlanesName;

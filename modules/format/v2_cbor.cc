@@ -69,7 +69,7 @@ class Walker {
         return OkStatus();
       case cbor::Kind::kMap:
         ZT_RETURN_IF_ERROR(CheckHead(item.value, 0, at));
-        return Map(item.value, depth);
+        return WalkMap(item.value, depth);
       default:
         return CheckHead(item.value, 0, at);
     }
@@ -101,7 +101,7 @@ class Walker {
     return Wrong("a float that is not in its canonical form", at);
   }
 
-  Status Map(std::uint64_t pairs, std::size_t depth) {
+  Status WalkMap(std::uint64_t pairs, std::size_t depth) {
     std::span<const std::byte> before;
     for (std::uint64_t i = 0; i < pairs; ++i) {
       const std::size_t at = reader_.position();

@@ -41,7 +41,7 @@ class Content {
 
   // The values of the map at the reader's position, by key. Moves the reader behind the map.
   template <std::size_t N>
-  std::array<Span, N> Fields(const std::array<std::string_view, N>& keys) {
+  std::array<Span, N> FindFields(const std::array<std::string_view, N>& keys) {
     std::array<Span, N> found;
     const cbor::Item head = reader_.Next();
     for (std::uint64_t i = 0; head.kind == cbor::Kind::kMap && i < head.value; ++i) {
@@ -85,14 +85,14 @@ class Content {
     if (!parts || !shape || !layout) return format::internal::BrokenV2("3.3", "a field is missing");
     Head(attributes ? 4 : 3);
     Key("parts");
-    ZT_RETURN_IF_ERROR(Each(parts, WithComponent, [this] { return Part(); }));
+    ZT_RETURN_IF_ERROR(Each(parts, WithComponent, [this] { return HashPart(); }));
     Member("shape", shape);
     Member("layout", layout);
     Member("attributes", attributes);
     return OkStatus();
   }
 
-  Status Part() {
+  Status HashPart() {
     auto [type, dtype, digest] = Fields<3>({"type", "dtype", "digest"});
     if (std::ranges::equal(Bytes(type), Bytes(dtype))) type = {};  // redundant
     if (!dtype) return format::internal::BrokenV2("3.4", "field 'dtype' is missing");

@@ -40,24 +40,24 @@ class DecoderV2 : private FieldReader {
   Status Objects();
   Status DecodeObject(StoredObject& object);
   Status Parts(StoredObject& object);
-  Status Part(StoredComponent& part);
+  Status DecodePart(StoredComponent& part);
   Status Interpret(StoredComponent& part, const std::optional<std::string>& encoding,
                    const std::optional<std::size_t>& planes);
   StatusOr<CodecParameters> Planes(const ElementType& element, std::optional<std::size_t> at);
 
   // Reads a key. Skips the value of an unknown key, be the key text or not.
-  Status NextField(Fields& fields, std::size_t* field);
+  Status NextField(FieldSet& fields, std::size_t* field);
   // Reads a key that is a name.
   Status NextName(std::string_view what, std::string* name);
   Status Attributes(Value::Map* attributes);
   Status AttributeKeys();
-  Status Blob(StoredComponent& part);
+  Status DecodeBlob(StoredComponent& part);
   Status ShardOf(StoredComponent& part);
 
   Manifest manifest_;
 };
 
-Status DecoderV2::NextField(Fields& fields, std::size_t* field) {
+Status DecoderV2::NextField(FieldSet& fields, std::size_t* field) {
   const cbor::Item key = reader_.Next();
   *field = kUnknownField;
   if (key.kind == cbor::Kind::kText) {
@@ -111,7 +111,7 @@ Status DecoderV2::Root() {
   constexpr std::string_view kNames[] = {"objects", "shards", "attributes"};
   cbor::Container root;
   ZT_RETURN_IF_ERROR(OpenMap("manifest", &root));
-  Fields fields(kNames);
+  FieldSet fields(kNames);
   while (reader_.More(root)) {  // shards come before objects, in the order of deterministic keys
     std::size_t field;
     ZT_RETURN_IF_ERROR(NextField(fields, &field));
@@ -139,7 +139,7 @@ Status DecoderV2::Shard(StoredShard& shard) {
   constexpr std::string_view kNames[] = {"size", "digest"};
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("shard", &map));
-  Fields fields(kNames);
+  FieldSet fields(kNames);
   while (reader_.More(map)) {
     std::size_t field;
     ZT_RETURN_IF_ERROR(NextField(fields, &field));
@@ -173,7 +173,7 @@ Status DecoderV2::DecodeObject(StoredObject& object) {
   constexpr std::string_view kNames[] = {"shape", "layout", "parts", "attributes"};
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("object", &map));
-  Fields fields(kNames);
+  FieldSet fields(kNames);
   while (reader_.More(map)) {
     std::size_t field;
     ZT_RETURN_IF_ERROR(NextField(fields, &field));
@@ -193,12 +193,12 @@ Status DecoderV2::Parts(StoredObject& object) {
     StoredComponent& part = object.components.emplace_back();
     ZT_RETURN_IF_ERROR(InSection(NextName("a part's name", &part.role), "3.5"));
     ZT_RETURN_IF_ERROR(CheckNameV2("the component", part.role));
-    ZT_RETURN_IF_ERROR(WithComponent(InSection(Part(part), "3.4"), part.role));
+    ZT_RETURN_IF_ERROR(WithComponent(InSection(DecodePart(part), "3.4"), part.role));
   }
   return object.components.empty() ? InvalidData("there is no part") : OkStatus();
 }
 
-Status DecoderV2::Blob(StoredComponent& part) {
+Status DecoderV2::DecodeBlob(StoredComponent& part) {
   const cbor::Item blob = reader_.Next();
   if (blob.kind != cbor::Kind::kArray || blob.value != 2) {
     return InvalidData("'blob' is no array of offset and length");
@@ -222,13 +222,13 @@ Status DecoderV2::ShardOf(StoredComponent& part) {
   return OkStatus();
 }
 
-Status DecoderV2::Part(StoredComponent& part) {
+Status DecoderV2::DecodePart(StoredComponent& part) {
   enum : std::size_t { kDtype, kBlob, kType, kShard, kEncoding, kDecoded, kDigest, kPlanes };
   constexpr std::string_view kNames[] = {"dtype",    "blob",           "type",   "shard",
                                          "encoding", "decoded_length", "digest", "planes"};
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("part", &map));
-  Fields fields(kNames);
+  FieldSet fields(kNames);
   std::optional<std::string> encoding;
   // Position of the field: it is decoded only if the encoding is ours.
   std::optional<std::size_t> planes;
@@ -247,7 +247,7 @@ Status DecoderV2::Part(StoredComponent& part) {
       ZT_RETURN_IF_ERROR(ReadText("type", &text));
       part.element.type = text;
     } else if (field == kBlob) {
-      ZT_RETURN_IF_ERROR(Blob(part));
+      ZT_RETURN_IF_ERROR(DecodeBlob(part));
     } else if (field == kShard) {
       ZT_RETURN_IF_ERROR(ShardOf(part));
     } else if (field == kEncoding) {

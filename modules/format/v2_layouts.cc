@@ -54,7 +54,7 @@ class Rules {
     }
     return nullptr;
   }
-  const Component& Part(std::string_view role) const { return *Find(role); }
+  const Component& RequiredPart(std::string_view role) const { return *Find(role); }
 
   Status CheckParts(std::initializer_list<std::string_view> roles) const {
     for (const std::string_view role : roles) {
@@ -94,7 +94,7 @@ class Rules {
     if (number != nullptr) return *number;
     return Broken("attribute " + Quote(key) + " is missing, or no unsigned integer");
   }
-  StatusOr<std::string> Text(const Value::Map& map, std::string_view key) const {
+  StatusOr<std::string> StringMember(const Value::Map& map, std::string_view key) const {
     const Value* value = FindMember(map, key);
     const std::string* text = value == nullptr ? nullptr : value->AsString();
     if (text != nullptr) return *text;
@@ -119,7 +119,7 @@ class Rules {
 
 Status Rules::Dense() {
   ZT_RETURN_IF_ERROR(CheckParts({"data"}));
-  return CheckElements(Part("data"), count_);
+  return CheckElements(RequiredPart("data"), count_);
 }
 
 Status Rules::Csr() {
@@ -127,8 +127,8 @@ Status Rules::Csr() {
   if (object_.shape.size() != 2) {
     return Broken("shape " + ToString(object_.shape) + " is not of two dimensions");
   }
-  const Component& indices = Part("indices");
-  const Component& indptr = Part("indptr");
+  const Component& indices = RequiredPart("indices");
+  const Component& indptr = RequiredPart("indptr");
   ZT_RETURN_IF_ERROR(CheckPlain(indices, {DType::kU32, DType::kU64}));
   ZT_RETURN_IF_ERROR(CheckPlain(indptr, {indices.element.dtype}));
   const std::size_t width = ByteWidth(indices.element.dtype);
@@ -136,23 +136,23 @@ Status Rules::Csr() {
   ZT_RETURN_IF_ERROR(CheckElements(indptr, rows));
   if (indices.bytes == kUnknownSize) return OkStatus();
   if (indices.bytes % width != 0) return BrokenIn(indices, "it ends within an index");
-  return CheckElements(Part("values"), indices.bytes / width);
+  return CheckElements(RequiredPart("values"), indices.bytes / width);
 }
 
 Status Rules::Coo() {
   ZT_RETURN_IF_ERROR(CheckParts({"values", "coords"}));
   if (object_.shape.empty()) return Broken("a scalar has no coordinates");
-  const Component& coords = Part("coords");
+  const Component& coords = RequiredPart("coords");
   ZT_RETURN_IF_ERROR(CheckPlain(coords, {DType::kU32, DType::kU64}));
   const std::uint64_t each = ByteWidth(coords.element.dtype) * object_.shape.size();
   if (coords.bytes == kUnknownSize) return OkStatus();
   if (coords.bytes % each != 0) return BrokenIn(coords, "it ends within a coordinate");
-  return CheckElements(Part("values"), coords.bytes / each);
+  return CheckElements(RequiredPart("values"), coords.bytes / each);
 }
 
 Status Rules::Gguf() {
   ZT_RETURN_IF_ERROR(CheckParts({"data"}));
-  ZT_RETURN_IF_ERROR(CheckPlain(Part("data"), {DType::kU8}));
+  ZT_RETURN_IF_ERROR(CheckPlain(RequiredPart("data"), {DType::kU8}));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t elems, Number(object_.attributes, "elems_per_block"));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, Number(object_.attributes, "block_bytes"));
   if (elems == 0 || bytes == 0) return Broken("'elems_per_block' or 'block_bytes' is 0");
@@ -160,17 +160,17 @@ Status Rules::Gguf() {
     return Broken("shape " + ToString(object_.shape) + " is no whole number of blocks of " +
                   std::to_string(elems) + " elements");
   }
-  return CheckBytes(Part("data"), CheckedMul(count_ / elems, bytes));
+  return CheckBytes(RequiredPart("data"), CheckedMul(count_ / elems, bytes));
 }
 
 Status Rules::Mx() {
   ZT_RETURN_IF_ERROR(CheckParts({"data", "scales"}));
-  const Component& data = Part("data");
-  const Component& scales = Part("scales");
+  const Component& data = RequiredPart("data");
+  const Component& scales = RequiredPart("scales");
   if (scales.element != ElementType{DType::kU8, "f8_e8m0"}) {
     return BrokenIn(scales, "it is " + std::string(Name(scales.element)) + ", not f8_e8m0");
   }
-  ZT_ASSIGN_OR_RETURN(const std::string form, Text(object_.attributes, "scale_form"));
+  ZT_ASSIGN_OR_RETURN(const std::string form, StringMember(object_.attributes, "scale_form"));
   if (form != "e8m0_exponent") return Broken("'scale_form' is " + Quote(form));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t block, Number(object_.attributes, "block_size"));
   std::uint64_t axis = object_.shape.size() - 1;  // of a scalar: also beyond its rank
@@ -198,13 +198,13 @@ Status Rules::Mx() {
 Status Rules::CheckPacking(std::uint64_t bits, std::uint64_t* per_word,
                            std::uint64_t* width) const {
   ZT_ASSIGN_OR_RETURN(const Value::Map* packing, Members("packing"));
-  ZT_ASSIGN_OR_RETURN(const std::string word, Text(*packing, "word"));
-  ZT_ASSIGN_OR_RETURN(const std::string order, Text(*packing, "order"));
+  ZT_ASSIGN_OR_RETURN(const std::string word, StringMember(*packing, "word"));
+  ZT_ASSIGN_OR_RETURN(const std::string order, StringMember(*packing, "order"));
   ZT_ASSIGN_OR_RETURN(*per_word, Number(*packing, "per_word"));
   const auto dtype = ParseDType(word);
   if (!dtype || !IsUnsignedInt(*dtype)) return Broken("'word' is " + Quote(word));
   *width = ByteWidth(*dtype);
-  const Component& data = Part("data");
+  const Component& data = RequiredPart("data");
   const bool integer = IsUnsignedInt(data.element.dtype) || IsSignedInt(data.element.dtype);
   if (!integer || ByteWidth(data.element.dtype) != *width || !data.element.type.empty()) {
     return BrokenIn(data, "it is " + std::string(Name(data.element)) + ", the words are " + word);
@@ -219,8 +219,8 @@ Status Rules::CheckPacking(std::uint64_t bits, std::uint64_t* per_word,
 }
 
 Status Rules::CheckScales() const {
-  ZT_ASSIGN_OR_RETURN(const std::string form, Text(object_.attributes, "scale_form"));
-  const Component& scales = Part("scales");
+  ZT_ASSIGN_OR_RETURN(const std::string form, StringMember(object_.attributes, "scale_form"));
+  const Component& scales = RequiredPart("scales");
   const bool exponent = scales.element == ElementType{DType::kU8, "f8_e8m0"};
   const bool factor = IsFloat(scales.element.dtype) && scales.element.type.empty();
   if (form != "f32_factors" && form != "f16_factors" && form != "e8m0_exponent") {
@@ -232,8 +232,8 @@ Status Rules::CheckScales() const {
 
 Status Rules::CheckZeros(const Value::Map& zero, std::uint64_t scales, std::uint64_t per_word,
                          std::uint64_t width) const {
-  const Component& zeros = Part("zeros");
-  ZT_ASSIGN_OR_RETURN(const std::string packing, Text(zero, "packing"));
+  const Component& zeros = RequiredPart("zeros");
+  ZT_ASSIGN_OR_RETURN(const std::string packing, StringMember(zero, "packing"));
   if (packing == "plain") return CheckElements(zeros, scales);
   if (packing != "same_as_data") return Broken("'zero_point' is packed as " + Quote(packing));
   if (scales % per_word != 0) return BrokenIn(zeros, "the zero points end within a word");
@@ -245,7 +245,7 @@ Status Rules::Quantized() {
   ZT_ASSIGN_OR_RETURN(const std::uint64_t group, Number(object_.attributes, "group_size"));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t axis, Number(object_.attributes, "axis"));
   ZT_ASSIGN_OR_RETURN(const Value::Map* zero, Members("zero_point"));
-  ZT_ASSIGN_OR_RETURN(const std::string form, Text(*zero, "form"));
+  ZT_ASSIGN_OR_RETURN(const std::string form, StringMember(*zero, "form"));
   if (form != "none" && form != "implied" && form != "tensor") {
     return Broken("'zero_point' is of the form " + Quote(form));
   }
@@ -262,12 +262,12 @@ Status Rules::Quantized() {
     return Broken("'group_size' " + std::to_string(group) + " does not divide dimension " +
                   std::to_string(axis) + " of shape " + ToString(object_.shape));
   }
-  if (count_ % per_word != 0) return BrokenIn(Part("data"), "the codes end within a word");
-  ZT_RETURN_IF_ERROR(CheckBytes(Part("data"), CheckedMul(count_ / per_word, width)));
+  if (count_ % per_word != 0) return BrokenIn(RequiredPart("data"), "the codes end within a word");
+  ZT_RETURN_IF_ERROR(CheckBytes(RequiredPart("data"), CheckedMul(count_ / per_word, width)));
   // Groups times lanes: cannot overflow, since it is at most the number of elements.
   const std::uint64_t lanes = along == 0 ? 0 : count_ / along;
   const std::uint64_t scales = (group == 0 ? along : along / group) * lanes;
-  ZT_RETURN_IF_ERROR(CheckElements(Part("scales"), scales));
+  ZT_RETURN_IF_ERROR(CheckElements(RequiredPart("scales"), scales));
   if (form == "tensor") return CheckZeros(*zero, scales, per_word, width);
   if (form != "implied") return OkStatus();
   const Value* value = FindMember(*zero, "value");

@@ -35,23 +35,24 @@ struct Pipeline::State {
   struct Gate {
     StageOrder order = StageOrder::kParallel;
     Tasks parked;
-    std::uint64_t begin = 0;  // all tasks before this sequence have passed
-    std::deque<bool> passed;  // whether each submitted task from `begin` on has passed
+    std::uint64_t first_pending = 0;  // all tasks before this sequence have passed
+    std::deque<bool> passed;  // whether each submitted task from `first_pending` on has passed
 
     bool Opens(const Task& task) const {
       if (order == StageOrder::kInChain) {
-        return !task.continues || task.sequence <= begin || passed[task.sequence - 1 - begin];
+        return !task.continues || task.sequence <= first_pending ||
+               passed[task.sequence - 1 - first_pending];
       }
-      return task.sequence == begin || (order == StageOrder::kIfOrdered && !task.ordered);
+      return task.sequence == first_pending || (order == StageOrder::kIfOrdered && !task.ordered);
     }
     // Records that a task has passed; returns the parked task whose turn it is, if any.
     Node Pass(std::uint64_t sequence) {
-      passed[sequence - begin] = true;
+      passed[sequence - first_pending] = true;
       while (!passed.empty() && passed.front()) {
         passed.pop_front();
-        ++begin;
+        ++first_pending;
       }
-      return parked.extract(order == StageOrder::kInChain ? sequence + 1 : begin);
+      return parked.extract(order == StageOrder::kInChain ? sequence + 1 : first_pending);
     }
   };
 
@@ -89,7 +90,7 @@ struct Pipeline::State {
       } catch (const std::bad_alloc&) {
         return OutOfMemory();  // not the task's fault: without its names
       } catch (...) {
-        return task.Named(OfException());
+        return task.Named(ExceptionAsStatus());
       }
     } catch (...) {
       return OutOfMemory();
@@ -165,7 +166,7 @@ struct Pipeline::State {
   void AdmitLocked(Node& node) ZT_REQUIRES(mutex) {
     for (Gate& gate : gates) {
       if (gate.order != StageOrder::kParallel) {
-        gate.passed.resize(next_sequence + 1 - gate.begin, false);
+        gate.passed.resize(next_sequence + 1 - gate.first_pending, false);
       }
     }
     node.key() = next_sequence++;

@@ -330,13 +330,13 @@ Status CheckParts(const Reader& reader, std::uint32_t index) {
     const std::uint64_t bytes = mixed.object.components[c].bytes;
     const auto rule = RuleOf(mixed.object, c, bytes);
     if (!rule) continue;
-    DataFacts facts(*rule);
+    DataValidator validator(*rule);
     for (std::uint64_t at = 0; at < bytes; at += block.size()) {
       const auto part = std::span(block).first(std::min<std::uint64_t>(block.size(), bytes - at));
       ZT_RETURN_IF_ERROR(ReadMixed(reader, index, mixed, c, at, part));
-      facts.Add(part);
+      validator.Add(part);
     }
-    ZT_RETURN_IF_ERROR(WithComponent(facts.Check(mixed.object, CountIndices(mixed.object)),
+    ZT_RETURN_IF_ERROR(WithComponent(validator.Check(mixed.object, CountIndices(mixed.object)),
                                      mixed.object.components[c].role));
   }
   return OkStatus();

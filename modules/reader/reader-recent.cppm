@@ -13,15 +13,15 @@ class Recent {
   explicit Recent(std::uint64_t most) : most_(most) {}
 
   std::shared_ptr<T> Find(const Key& key) {
-    const auto held = places_.find(key);
-    if (held == places_.end()) return nullptr;
-    order_.splice(order_.begin(), order_, held->second);
+    const auto found = places_.find(key);
+    if (found == places_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, found->second);
     return order_.front().value;
   }
   // Adds `value` and returns it; if `key` exists (another thread was faster), returns the existing
   // value.
   std::shared_ptr<T> Add(const Key& key, std::shared_ptr<T> value, std::uint64_t cost) {
-    if (auto held = Find(key)) return held;
+    if (auto found = Find(key)) return found;
     order_.push_front({key, value, cost});
     places_.emplace(key, order_.begin());
     cost_ += cost;
@@ -34,23 +34,23 @@ class Recent {
   }
 
   void Drop(const Key& key) {
-    const auto held = places_.find(key);
-    if (held == places_.end()) return;
-    cost_ -= held->second->cost;
-    order_.erase(held->second);
-    places_.erase(held);
+    const auto found = places_.find(key);
+    if (found == places_.end()) return;
+    cost_ -= found->second->cost;
+    order_.erase(found->second);
+    places_.erase(found);
   }
 
  private:
-  struct Entry {
+  struct CachedValue {
     Key key;
     std::shared_ptr<T> value;
     std::uint64_t cost;
   };
   const std::uint64_t most_;
   std::uint64_t cost_ = 0;
-  std::list<Entry> order_;  // most recently used first
-  std::map<Key, typename std::list<Entry>::iterator> places_;
+  std::list<CachedValue> order_;  // most recently used first
+  std::map<Key, typename std::list<CachedValue>::iterator> places_;
 };
 
 }  // namespace zt::reader::internal

@@ -40,9 +40,9 @@ bool reader::internal::CanReadByFrame(const Codec& codec, std::span<const Frame>
 namespace {
 
 // Wraps a ByteSource of a caller: turns exceptions into errors.
-class CaughtBytes final : public ByteSource {
+class CatchingBytes final : public ByteSource {
  public:
-  explicit CaughtBytes(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
+  explicit CatchingBytes(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
   const std::string& name() const override { return bytes_->name(); }
   std::optional<std::uint64_t> size() const override { return bytes_->size(); }
   bool sequential() const override { return bytes_->sequential(); }
@@ -50,14 +50,14 @@ class CaughtBytes final : public ByteSource {
     try {
       return bytes_->ReadAt(offset, out);
     } catch (...) {
-      return OfException();
+      return ExceptionAsStatus();
     }
   }
   Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
     try {
       return bytes_->ReadScattered(offset, parts);
     } catch (...) {
-      return OfException();
+      return ExceptionAsStatus();
     }
   }
   void WillRead(std::span<const ByteRange> ranges) override { bytes_->WillRead(ranges); }
@@ -65,14 +65,14 @@ class CaughtBytes final : public ByteSource {
     try {
       return bytes_->CheckUnchanged();
     } catch (...) {
-      return OfException();
+      return ExceptionAsStatus();
     }
   }
   StatusOr<bool> AtEnd(std::uint64_t offset) override {
     try {
       return bytes_->AtEnd(offset);
     } catch (...) {
-      return OfException();
+      return ExceptionAsStatus();
     }
   }
 
@@ -131,7 +131,7 @@ struct Reader::State {
   Recent<std::pair<std::uint32_t, std::uint32_t>, OpenStream> streams ZT_GUARDED_BY(mutex){
       kMostStreams};
   Recent<FrameKey, PartFrame> parts ZT_GUARDED_BY(mutex){kMostPartBytes};
-  internal::Idle<std::vector<std::byte>> rooms;                   // buffers for stored frames
+  internal::ObjectPool<std::vector<std::byte>> rooms;             // buffers for stored frames
   std::map<BlobKey, std::uint64_t> counted ZT_GUARDED_BY(mutex);  // sizes found by decoding
   const std::byte* mapping ZT_GUARDED_BY(mutex) = nullptr;
 
@@ -233,7 +233,7 @@ struct Reader::State {
   }
 
   static BlobKey KeyOf(const StoredComponent& c) {
-    return {c.offset, c.length, c.encoding, c.decoded_bytes, c.parameters.chunk};
+    return {c.offset, c.length, c.encoding, c.decoded_bytes, c.parameters.frame_content};
   }
 
   StatusOr<std::shared_ptr<const FrameTable>> Table(const StoredComponent& c) {
@@ -267,7 +267,7 @@ struct Reader::State {
   StatusOr<std::uint64_t> CountContent(const StoredComponent& c, const BlobKey& key) {
     {
       const MutexLock lock(mutex);
-      if (const auto held = counted.find(key); held != counted.end()) return held->second;
+      if (const auto found = counted.find(key); found != counted.end()) return found->second;
     }
     const auto stream =
         FindCodec(c.encoding)->OpenStream(c.parameters, ReaderOf(c), c.length, kUnknownSize);
@@ -398,7 +398,7 @@ StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<ByteSource> bytes
                                                const OpenOptions& options) {
   if (bytes == nullptr) return InvalidArgument("a reader needs bytes");
   auto state = std::make_unique<State>();
-  state->bytes = std::make_shared<CaughtBytes>(std::move(bytes));
+  state->bytes = std::make_shared<CatchingBytes>(std::move(bytes));
   ZT_RETURN_IF_ERROR(state->Init(options));
   return std::unique_ptr<Reader>(new Reader(std::move(state)));
 }

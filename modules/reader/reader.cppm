@@ -276,8 +276,9 @@ Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
                   const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong,
                   std::vector<VerifyProblem>& undecodable);
 
-// Checks the rules of CellFacts; skips objects that are in `bad`, cannot be decoded, or lie in a
-// shard in `missing`. Broken rules go to `wrong`, objects that need too much memory to `unchecked`.
+// Checks the rules of SparseValidator; skips objects that are in `bad`, cannot be decoded, or lie
+// in a shard in `missing`. Broken rules go to `wrong`, objects that need too much memory to
+// `unchecked`.
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
                    const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong,

@@ -55,7 +55,7 @@ class ShardedBytes final : public ByteSource {
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     auto file = std::upper_bound(open_.begin(), open_.end(), offset,
-                                 [](std::uint64_t at, const Place& p) { return at < p.begin; });
+                                 [](std::uint64_t at, const ShardSlot& p) { return at < p.begin; });
     for (--file; !out.empty(); ++file) {
       if (file == open_.end()) return InvalidData("the data ends early");
       const std::uint64_t skip = offset - file->begin;
@@ -96,7 +96,7 @@ class ShardedBytes final : public ByteSource {
   }
 
  private:
-  struct Place {
+  struct ShardSlot {
     std::uint64_t begin, bytes;
     std::shared_ptr<ByteSource> source;  // null until it is opened
   };
@@ -108,13 +108,13 @@ class ShardedBytes final : public ByteSource {
 
   std::optional<std::string> HeldDigest(const std::pair<const ByteSource*, DigestKind>& key) {
     const MutexLock lock(mutex_);
-    const auto held = digests_.find(key);
-    return held == digests_.end() ? std::nullopt : std::optional(held->second);
+    const auto found = digests_.find(key);
+    return found == digests_.end() ? std::nullopt : std::optional(found->second);
   }
 
   StatusOr<std::shared_ptr<ByteSource>> Open(std::size_t number) {
     const MutexLock lock(mutex_);
-    Place& place = open_[number];
+    ShardSlot& place = open_[number];
     if (place.source != nullptr) return place.source;
     auto found = find_(shards_[number - 1]);
     if (!found.ok()) return InShard(number, found.status());
@@ -125,14 +125,14 @@ class ShardedBytes final : public ByteSource {
   const std::string name_;
   const std::vector<StoredShard> shards_;
   const ShardFinder find_;
-  Mutex hashing_;            // locked before mutex_
-  Mutex mutex_;              // guards Place::source and digests_; the rest is constant
-  std::vector<Place> open_;  // sorted by `begin`
+  Mutex hashing_;                // locked before mutex_
+  Mutex mutex_;                  // guards ShardSlot::source and digests_; the rest is constant
+  std::vector<ShardSlot> open_;  // sorted by `begin`
   std::map<std::pair<const ByteSource*, DigestKind>, std::string> digests_;
 };
 
 // The first two checks of §7.3: the size in the root, and the footer of a 2.0 file.
-Status CheckShard(ByteSource& bytes, const StoredShard& shard) {
+Status CheckShardFile(ByteSource& bytes, const StoredShard& shard) {
   if (bytes.size() != shard.bytes) {
     return InvalidData("it has " + std::to_string(bytes.size().value_or(0)) +
                        " bytes, the shard table says " + std::to_string(shard.bytes));
@@ -162,8 +162,8 @@ class Folder {
     const auto [begin, end] = by_size_.equal_range(bytes);
     for (auto file = begin; file != end; ++file) {
       File& at = file->second;
-      const auto held = at.digests.find(digest.kind);
-      if (held != at.digests.end() && held->second != digest.canonical) continue;
+      const auto found = at.digests.find(digest.kind);
+      if (found != at.digests.end() && found->second != digest.canonical) continue;
       std::shared_ptr<ByteSource> source = at.source.lock();
       if (source == nullptr) {
         auto opened = open(at.name);
@@ -174,7 +174,7 @@ class Folder {
         source = *std::move(opened);
         at.source = source;
       }
-      if (held == at.digests.end()) {
+      if (found == at.digests.end()) {
         ZT_ASSIGN_OR_RETURN(std::string text, DigestOfBytes(*source, digest.kind));
         const bool same = text == digest.canonical;
         at.digests.emplace(digest.kind, std::move(text));
@@ -271,7 +271,7 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
     const auto open = [&](const std::string& name) -> StatusOr<std::shared_ptr<ByteSource>> {
       ZT_RETURN_IF_ERROR(CheckStaysInside(folder, name, options));
       ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile((root.parent_path() / name).string()));
-      ZT_RETURN_IF_ERROR(CheckShard(*bytes, shard));
+      ZT_RETURN_IF_ERROR(CheckShardFile(*bytes, shard));
       return bytes;
     };
     auto found = open(named);

@@ -21,7 +21,7 @@ std::vector<std::uint64_t> KeyOf(const StoredObject& object) {
     if (!IsIndexRole(object.format, c.role)) continue;
     const CodecParameters& with = c.parameters;
     key.insert(key.end(), {c.role.size(), c.shard, c.offset, c.length, c.decoded_bytes,
-                           static_cast<std::uint64_t>(c.encoding), with.chunk, with.group,
+                           static_cast<std::uint64_t>(c.encoding), with.frame_content, with.group,
                            with.width, with.rotate, ByteWidth(c.element.dtype)});
   }
   return key;
@@ -33,9 +33,9 @@ bool CanBeRead(const StoredObject& object, const std::set<std::uint32_t>& missin
   });
 }
 
-// Feeds all indices of an object to `facts`, one block at a time: at least a whole frame, which is
-// decoded as a whole anyway.
-Status Show(const Reader& reader, std::uint32_t index, CellFacts& facts) {
+// Feeds all indices of an object to `validator`, one block at a time: at least a whole frame, which
+// is decoded as a whole anyway.
+Status Feed(const Reader& reader, std::uint32_t index, SparseValidator& validator) {
   constexpr std::uint64_t kBlockBytes = 256 << 10;
   const StoredObject& object = reader.manifest().objects[index];
   std::vector<std::byte> block;
@@ -47,7 +47,7 @@ Status Show(const Reader& reader, std::uint32_t index, CellFacts& facts) {
     for (std::uint64_t at = 0; at < bytes; at += block.size()) {
       block.resize(std::min(std::max(kBlockBytes, access.frame_bytes), bytes - at));
       ZT_RETURN_IF_ERROR(reader.Read(id, at, block));
-      facts.Add(c, block);
+      validator.Add(c, block);
     }
   }
   return OkStatus();
@@ -61,19 +61,19 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    std::vector<VerifyProblem>& unchecked) {
   const Manifest& manifest = reader.manifest();
   if (!Traits(manifest.version).unique_indices) return OkStatus();
-  // Objects with the same indices share their facts.
-  std::map<std::vector<std::uint64_t>, std::shared_ptr<CellFacts>> seen;
+  // Objects with the same indices share a validator.
+  std::map<std::vector<std::uint64_t>, std::shared_ptr<SparseValidator>> seen;
   for (std::uint32_t o = 0; o < manifest.objects.size(); ++o) {
     const StoredObject& object = manifest.objects[o];
     if (!IsSparse(object.format) || bad.contains(o) || !CanBeRead(object, missing)) continue;
     const Object declared = Declare(object);
-    const auto [held, fresh] = seen.try_emplace(KeyOf(object));
-    if (fresh) held->second = CellFacts::Make(declared, manifest.version, memory_bytes);
-    if (held->second == nullptr) continue;
+    const auto [found, fresh] = seen.try_emplace(KeyOf(object));
+    if (fresh) found->second = SparseValidator::Make(declared, manifest.version, memory_bytes);
+    if (found->second == nullptr) continue;
     Status status;
-    if (fresh) status = Show(reader, o, *held->second);
-    if (!status.ok()) held->second = nullptr;
-    if (status.ok()) status = held->second->Check(declared);
+    if (fresh) status = Feed(reader, o, *found->second);
+    if (!status.ok()) found->second = nullptr;
+    if (status.ok()) status = found->second->Check(declared);
     if (status.code() == StatusCode::kDataLoss) {
       wrong(o, ProblemOf(status, object.name));
     } else if (status.code() == StatusCode::kUnimplemented) {
@@ -91,10 +91,10 @@ namespace zt {
 
 Status CheckIndices(const Reader& reader, std::uint32_t object, std::uint64_t memory_bytes) {
   const Object declared = Declare(reader.manifest().objects[object]);
-  const auto facts = CellFacts::Make(declared, reader.manifest().version, memory_bytes);
-  if (facts == nullptr) return OkStatus();
-  ZT_RETURN_IF_ERROR(reader::internal::Show(reader, object, *facts));
-  return facts->Check(declared);
+  const auto validator = SparseValidator::Make(declared, reader.manifest().version, memory_bytes);
+  if (validator == nullptr) return OkStatus();
+  ZT_RETURN_IF_ERROR(reader::internal::Feed(reader, object, *validator));
+  return validator->Check(declared);
 }
 
 }  // namespace zt

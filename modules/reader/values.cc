@@ -15,10 +15,10 @@ import zt.transform;
 namespace zt {
 namespace {
 
-struct Part {
+struct ByteRange {
   std::uint64_t begin = 0, end = 0;
 };
-using Batch = BatchOf<Part>;
+using Batch = BatchOf<ByteRange>;
 
 class ReadStage final : public StageOf<Batch> {
  public:
@@ -86,8 +86,8 @@ Status Reader::ReadAll(ComponentId id, std::span<std::byte> out, unsigned thread
   RangePipeline<Batch> pipeline({std::make_shared<ReadStage>(*this, id, out)},
                                 {.threads = threads});
   for (std::size_t i = 0; i < ranges; ++i) {
-    const Part part = {(*cuts)[i], (*cuts)[i + 1]};
-    ZT_RETURN_IF_ERROR(pipeline.Add(part, {.bytes = part.end - part.begin}));
+    const ByteRange range = {(*cuts)[i], (*cuts)[i + 1]};
+    ZT_RETURN_IF_ERROR(pipeline.Add(range, {.bytes = range.end - range.begin}));
   }
   return pipeline.Drain();
 }

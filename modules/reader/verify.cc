@@ -17,20 +17,20 @@ import zt.source;
 namespace zt {
 namespace {
 
-constexpr std::uint64_t kRange = 4 << 20;   // stored bytes per piece of a raw blob
+constexpr std::uint64_t kRange = 4 << 20;   // stored bytes per range of a raw blob
 constexpr std::uint64_t kStep = 1 << 20;    // stream content decoded at once
-constexpr std::uint64_t kPieceCost = 1024;  // weight of a piece besides its bytes
+constexpr std::uint64_t kRangeCost = 1024;  // weight of a range besides its bytes
 
 // A component being verified.
 struct Member {
   ComponentId id;
-  std::size_t rule = 0;  // index into Blob::rules
+  std::size_t rule = 0;  // index into VerifyBlob::rules
   // With every size known; null if no rule applies.
   std::shared_ptr<const Object> declared = {};
 };
 
 // A blob being verified, shared by all components with the same bytes and the same decoding.
-struct Blob {
+struct VerifyBlob {
   StoredComponent stored;       // of the first component
   std::vector<Member> members;  // in the order of the manifest
   bool crc = false;             // compute a CRC-32C of the stored bytes
@@ -42,13 +42,13 @@ struct Blob {
   // The members below are used by SumStage.
   std::uint64_t stored_done = 0;
   std::uint32_t crc_so_far = 0;
-  std::vector<DataFacts> facts;        // one for each rule
-  std::optional<std::string> problem;  // the first decoding error
+  std::vector<DataValidator> validators;  // one for each rule
+  std::optional<std::string> problem;     // the first decoding error
 };
 
 // A range of stored bytes read at once: part of a raw blob, a frame, the bytes after the last
 // frame, or a whole stream.
-struct Range {
+struct StoredRange {
   std::uint64_t offset = 0, bytes = 0;
   std::optional<Frame> frame = {};
   bool whole_stream = false, last = false;
@@ -56,19 +56,19 @@ struct Range {
 };
 
 // A range of a blob in flight.
-struct Piece {
-  std::shared_ptr<Blob> blob;
-  Range range;
+struct VerifyRange {
+  std::shared_ptr<VerifyBlob> blob;
+  StoredRange at;
   std::span<std::byte> stored = {};        // in the batch's buffer; empty for whole streams
   Buffer content = {};                     // of a frame, if digests cover it
   std::span<const std::byte> hashed = {};  // the bytes that digests cover
   std::uint32_t crc = 0;
-  std::vector<DataFacts> facts = {};  // one for each rule
+  std::vector<DataValidator> validators = {};  // one for each rule
   std::optional<std::string> problem = {};
   std::map<DigestKind, std::string> digests = {};  // of a whole stream
 };
 
-using Batch = BatchOf<Piece>;
+using Batch = BatchOf<VerifyRange>;
 
 const std::string& NameOf(const Reader& reader, ComponentId id) {
   return reader.manifest().objects[id.object].name;
@@ -80,78 +80,78 @@ class FetchStage final : public StageOf<Batch> {
 
   Status Process(Batch& batch) override {
     ZT_RETURN_IF_ERROR(Read(batch));
-    for (Piece& piece : batch.ranges) {
-      ZT_RETURN_IF_ERROR(
-          Named(piece, piece.range.whole_stream ? StreamWhole(piece) : Decode(piece)));
+    for (VerifyRange& range : batch.ranges) {
+      ZT_RETURN_IF_ERROR(Named(range, range.at.whole_stream ? StreamWhole(range) : Decode(range)));
     }
     return OkStatus();
   }
 
  private:
-  Status Named(const Piece& piece, const Status& status) const {
-    return WithTensor(status, NameOf(reader_, piece.blob->members.front().id));
+  Status Named(const VerifyRange& range, const Status& status) const {
+    return WithTensor(status, NameOf(reader_, range.blob->members.front().id));
   }
 
   // Reads the stored bytes of the batch, except whole streams.
   Status Read(Batch& batch) {
     std::uint64_t total = 0;
-    for (const Piece& piece : batch.ranges) total += piece.range.at_once();
+    for (const VerifyRange& range : batch.ranges) total += range.at.at_once();
     batch.input = pool_.Take(total);
     std::span<std::byte> free = batch.input.bytes();
     std::vector<RangeToRead> ranges;
-    for (Piece& piece : batch.ranges) {
-      piece.stored = free.first(piece.range.at_once());
-      free = free.subspan(piece.stored.size());
+    for (VerifyRange& range : batch.ranges) {
+      range.stored = free.first(range.at.at_once());
+      free = free.subspan(range.stored.size());
       ranges.push_back(
-          {&reader_.bytes(), piece.blob->stored.offset + piece.range.offset, piece.stored});
+          {&reader_.bytes(), range.blob->stored.offset + range.at.offset, range.stored});
     }
     return ReadRanges(ranges, [&](std::size_t i) {
       return Named(batch.ranges[i], reader_.bytes().ReadAt(ranges[i].offset, ranges[i].bytes));
     });
   }
 
-  Status Decode(Piece& piece) {
-    const Blob& blob = *piece.blob;
-    if (blob.crc) piece.crc = Crc32c(piece.stored);
-    if (!blob.decoded) piece.hashed = piece.stored;
-    if (piece.range.frame) {
-      Buffer content = pool_.Take(piece.range.frame->content_bytes);
-      Status status = CheckFrameBytes(Traits(reader_.manifest().version), piece.stored);
+  Status Decode(VerifyRange& range) {
+    const VerifyBlob& blob = *range.blob;
+    if (blob.crc) range.crc = Crc32c(range.stored);
+    if (!blob.decoded) range.hashed = range.stored;
+    if (range.at.frame) {
+      Buffer content = pool_.Take(range.at.frame->content_bytes);
+      Status status = CheckFrameBytes(Traits(reader_.manifest().version), range.stored);
       if (status.ok()) {
         status = FindCodec(blob.stored.encoding)
-                     ->DecodeFrame(blob.stored.parameters, piece.stored, content.bytes());
+                     ->DecodeFrame(blob.stored.parameters, range.stored, content.bytes());
       }
       if (!status.ok()) {
-        piece.problem = Fact(status);
+        range.problem = Fact(status);
       } else {
-        Look(piece, content.bytes(), piece.range.frame->content_offset);
+        Validate(range, content.bytes(), range.at.frame->content_offset);
       }
       if (blob.decoded) {
-        piece.hashed = content.bytes();
-        piece.content = std::move(content);
+        range.hashed = content.bytes();
+        range.content = std::move(content);
       }
     } else if (!blob.decoded && blob.stored.encoding == Encoding::kRaw) {
-      Look(piece, piece.stored, piece.range.offset);
+      Validate(range, range.stored, range.at.offset);
     }
     return OkStatus();
   }
 
-  static void Look(Piece& piece, std::span<const std::byte> content, std::uint64_t offset) {
-    for (const DataRule& rule : piece.blob->rules) {
-      piece.facts.emplace_back(rule, offset).Add(content);
+  static void Validate(VerifyRange& range, std::span<const std::byte> content,
+                       std::uint64_t offset) {
+    for (const DataRule& rule : range.blob->rules) {
+      range.validators.emplace_back(rule, offset).Add(content);
     }
   }
 
   // Decodes a stream whose frames cannot be decoded separately: in order, with bounded memory, on
   // this worker.
-  Status StreamWhole(Piece& piece) {
-    const StoredComponent& c = piece.blob->stored;
+  Status StreamWhole(VerifyRange& range) {
+    const StoredComponent& c = range.blob->stored;
     Status io;
     std::uint64_t hashed = 0;
     std::map<DigestKind, std::unique_ptr<Hasher>> hashers;
-    if (piece.blob->crc) hashers[DigestKind::kCrc32c] = MakeHasher(DigestKind::kCrc32c);
-    for (const auto& [kind, unused] : piece.blob->hashers) hashers[kind] = MakeHasher(kind);
-    const bool decoded = piece.blob->decoded;
+    if (range.blob->crc) hashers[DigestKind::kCrc32c] = MakeHasher(DigestKind::kCrc32c);
+    for (const auto& [kind, unused] : range.blob->hashers) hashers[kind] = MakeHasher(kind);
+    const bool decoded = range.blob->decoded;
     const auto read = [&](std::uint64_t offset, std::span<std::byte> out) {
       io = reader_.bytes().ReadAt(c.offset + offset, out);
       if (!io.ok() || decoded || offset != hashed) return io;
@@ -159,13 +159,13 @@ class FetchStage final : public StageOf<Batch> {
       hashed += out.size();
       return io;
     };
-    const Status status = Stream(piece, read, [&](std::span<const std::byte> content) {
+    const Status status = Stream(range, read, [&](std::span<const std::byte> content) {
       for (const auto& [kind, hasher] : hashers) {
         if (decoded) hasher->Update(content);
       }
     });
     ZT_RETURN_IF_ERROR(io);
-    if (!status.ok()) piece.problem = Fact(status);
+    if (!status.ok()) range.problem = Fact(status);
     if (hashers.empty()) return OkStatus();
     // Hash the stored bytes that the decoder has not read.
     Buffer rest = pool_.Take(std::min(kStep, c.length - hashed));
@@ -173,22 +173,22 @@ class FetchStage final : public StageOf<Batch> {
       const auto part = std::min<std::uint64_t>(rest.bytes().size(), c.length - hashed);
       ZT_RETURN_IF_ERROR(read(hashed, rest.bytes().first(part)));
     }
-    for (const auto& [kind, hasher] : hashers) piece.digests[kind] = hasher->Finish();
+    for (const auto& [kind, hasher] : hashers) range.digests[kind] = hasher->Finish();
     return OkStatus();
   }
 
   template <typename Seen>
-  Status Stream(Piece& piece, const StreamReader& read, Seen seen) {
-    const StoredComponent& c = piece.blob->stored;
+  Status Stream(VerifyRange& range, const StreamReader& read, Seen seen) {
+    const StoredComponent& c = range.blob->stored;
     const auto stream =
         FindCodec(c.encoding)->OpenStream(c.parameters, read, c.length, c.decoded_bytes);
     Buffer content = pool_.Take(std::clamp<std::uint64_t>(c.decoded_bytes, 1, kStep));
-    for (const DataRule& rule : piece.blob->rules) piece.facts.emplace_back(rule);
+    for (const DataRule& rule : range.blob->rules) range.validators.emplace_back(rule);
     for (std::uint64_t at = 0; at < c.decoded_bytes;) {
       const auto part = content.bytes().first(
           std::min<std::uint64_t>(content.bytes().size(), c.decoded_bytes - at));
       ZT_RETURN_IF_ERROR(stream->Read(part));
-      for (DataFacts& facts : piece.facts) facts.Add(part);
+      for (DataValidator& validator : range.validators) validator.Add(part);
       seen(part);
       at += part.size();
     }
@@ -199,17 +199,17 @@ class FetchStage final : public StageOf<Batch> {
   BufferPool& pool_;
 };
 
-// Computes digests that need the bytes in order: pieces of one blob in order, several blobs in
+// Computes digests that need the bytes in order: ranges of one blob in order, several blobs in
 // parallel.
 class HashStage final : public StageOf<Batch> {
  public:
   StageOrder order() const override { return StageOrder::kInChain; }
   Status Process(Batch& batch) override {
-    for (Piece& piece : batch.ranges) {
-      for (const auto& [kind, hasher] : piece.blob->hashers) {
-        if (!piece.range.whole_stream) hasher->Update(piece.hashed);
+    for (VerifyRange& range : batch.ranges) {
+      for (const auto& [kind, hasher] : range.blob->hashers) {
+        if (!range.at.whole_stream) hasher->Update(range.hashed);
       }
-      piece.content = Buffer();
+      range.content = Buffer();
     }
     batch.input = Buffer();
     return OkStatus();
@@ -242,7 +242,7 @@ class Findings {
   std::multimap<ComponentId, VerifyProblem> found_;  // problems of one component in the order found
 };
 
-// Combines the results of the pieces, in order.
+// Combines the results of the ranges, in order.
 class SumStage final : public StageOf<Batch> {
  public:
   SumStage(const Reader& reader, VerifyReport& report, Findings& findings)
@@ -250,28 +250,29 @@ class SumStage final : public StageOf<Batch> {
   StageOrder order() const override { return StageOrder::kInOrder; }
 
   Status Process(Batch& batch) override {
-    for (Piece& piece : batch.ranges) {
-      Blob& blob = *piece.blob;
+    for (VerifyRange& range : batch.ranges) {
+      VerifyBlob& blob = *range.blob;
       blob.crc_so_far = blob.stored_done == 0
-                            ? piece.crc
-                            : Crc32cCombine(blob.crc_so_far, piece.crc, piece.range.bytes);
-      blob.stored_done += piece.range.bytes;
-      if (!blob.problem) blob.problem = std::move(piece.problem);
-      if (blob.facts.empty()) {
-        blob.facts = std::move(piece.facts);
-      } else if (!blob.problem && !piece.facts.empty()) {
-        for (std::size_t i = 0; i < blob.facts.size(); ++i) blob.facts[i].Merge(piece.facts[i]);
+                            ? range.crc
+                            : Crc32cCombine(blob.crc_so_far, range.crc, range.at.bytes);
+      blob.stored_done += range.at.bytes;
+      if (!blob.problem) blob.problem = std::move(range.problem);
+      if (blob.validators.empty()) {
+        blob.validators = std::move(range.validators);
+      } else if (!blob.problem && !range.validators.empty()) {
+        for (std::size_t i = 0; i < blob.validators.size(); ++i)
+          blob.validators[i].Merge(range.validators[i]);
       }
-      if (piece.range.last) Complete(blob, piece);
+      if (range.at.last) Complete(blob, range);
     }
     report_.stored_bytes += batch.bytes;
     return OkStatus();
   }
 
  private:
-  void Complete(Blob& blob, Piece& piece) {
-    std::map<DigestKind, std::string> digests = std::move(piece.digests);
-    if (!piece.range.whole_stream) {
+  void Complete(VerifyBlob& blob, VerifyRange& range) {
+    std::map<DigestKind, std::string> digests = std::move(range.digests);
+    if (!range.at.whole_stream) {
       if (blob.crc) digests[DigestKind::kCrc32c] = Crc32cText(blob.crc_so_far);
       for (const auto& [kind, hasher] : blob.hashers) digests[kind] = hasher->Finish();
     }
@@ -279,7 +280,7 @@ class SumStage final : public StageOf<Batch> {
     for (const Member& member : blob.members) Judge(blob, member, digests);
   }
 
-  void Judge(const Blob& blob, const Member& member,
+  void Judge(const VerifyBlob& blob, const Member& member,
              const std::map<DigestKind, std::string>& digests) {
     const StoredComponent& stored = reader_.component(member.id);
     const auto add = [&](std::string message) {
@@ -299,7 +300,7 @@ class SumStage final : public StageOf<Batch> {
       add(*blob.problem);
     } else if (member.declared != nullptr) {
       const Status status =
-          blob.facts[member.rule].Check(*member.declared, CountIndices(*member.declared));
+          blob.validators[member.rule].Check(*member.declared, CountIndices(*member.declared));
       if (!status.ok()) add(Fact(status));
     }
   }
@@ -351,21 +352,21 @@ class Verifier {
 
  private:
   // A component, with the fields that two components must share to have the same bytes.
-  struct Entry {
+  struct KeyedComponent {
     std::uint64_t offset, length;
     Encoding encoding;
     CodecParameters parameters;
     ComponentId id;
     auto Key() const {
-      return std::tie(offset, length, encoding, parameters.chunk, parameters.group,
+      return std::tie(offset, length, encoding, parameters.frame_content, parameters.group,
                       parameters.width, parameters.rotate, id.object, id.component);
     }
-    bool SharesWith(const Entry& other) const {
+    bool SharesWith(const KeyedComponent& other) const {
       return offset == other.offset && length == other.length && encoding == other.encoding &&
              parameters == other.parameters;
     }
   };
-  // Components with the same bytes, as a range of entries_.
+  // Components with the same bytes, as a range of keyed_.
   struct Group {
     std::size_t begin, end;
   };
@@ -389,21 +390,21 @@ class Verifier {
         report_.unhashed += stored.length > 0 && !hashed ? 1 : 0;
         if (!stored.unknown_encoding.empty() || missing_.contains(stored.shard)) continue;
         const std::uint64_t offset = stored.length == 0 ? 0 : stored.offset;
-        entries_.push_back({offset, stored.length, stored.encoding, stored.parameters, {o, c}});
+        keyed_.push_back({offset, stored.length, stored.encoding, stored.parameters, {o, c}});
       }
     }
-    std::sort(entries_.begin(), entries_.end(),
-              [](const Entry& a, const Entry& b) { return a.Key() < b.Key(); });
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (i > 0 && entries_[i].SharesWith(entries_[i - 1])) {
+    std::sort(keyed_.begin(), keyed_.end(),
+              [](const KeyedComponent& a, const KeyedComponent& b) { return a.Key() < b.Key(); });
+    for (std::size_t i = 0; i < keyed_.size(); ++i) {
+      if (i > 0 && keyed_[i].SharesWith(keyed_[i - 1])) {
         groups_.back().end = i + 1;
       } else {
         groups_.push_back({i, i + 1});
-        total_ += entries_[i].length;
+        total_ += keyed_[i].length;
       }
     }
     std::sort(groups_.begin(), groups_.end(), [this](const Group& a, const Group& b) {
-      const ComponentId first = entries_[a.begin].id, second = entries_[b.begin].id;
+      const ComponentId first = keyed_[a.begin].id, second = keyed_[b.begin].id;
       return std::tie(first.object, first.component) < std::tie(second.object, second.component);
     });
     return OkStatus();
@@ -434,7 +435,7 @@ class Verifier {
 
   // The declaration of an object with every size known, shared by its components.
   std::shared_ptr<const Object> Declared(std::uint32_t index) {
-    if (const auto held = sized_.find(index); held != sized_.end()) return held->second;
+    if (const auto found = sized_.find(index); found != sized_.end()) return found->second;
     if (declared_ == nullptr || declared_index_ != index) {
       Object object = Declare(reader_.manifest().objects[index]);
       if (object.components.size() > 1) object.attributes.clear();
@@ -445,31 +446,31 @@ class Verifier {
   }
 
   std::uint64_t SizeOf(ComponentId id) const {
-    const auto held = sized_.find(id.object);
-    return held == sized_.end() ? reader_.component(id).decoded_bytes
-                                : held->second->components[id.component].bytes;
+    const auto found = sized_.find(id.object);
+    return found == sized_.end() ? reader_.component(id).decoded_bytes
+                                 : found->second->components[id.component].bytes;
   }
 
   // Makes the blob of a group, with the checks that its members need.
-  std::shared_ptr<Blob> MakeBlob(const Group& group) {
-    auto blob = std::make_shared<Blob>();
-    const ComponentId first = entries_[group.begin].id;
+  std::shared_ptr<VerifyBlob> MakeBlob(const Group& group) {
+    auto blob = std::make_shared<VerifyBlob>();
+    const ComponentId first = keyed_[group.begin].id;
     blob->stored = reader_.component(first);
     blob->stored.decoded_bytes = SizeOf(first);
     blob->decoded = Traits(reader_.manifest().version).digests_decoded &&
                     blob->stored.encoding != Encoding::kRaw;
     std::map<DataRule, std::size_t> rules;
     for (std::size_t i = group.begin; i < group.end; ++i) {
-      Member member{entries_[i].id};
+      Member member{keyed_[i].id};
       const StoredComponent& stored = reader_.component(member.id);
       if (!Agrees(*blob, member.id)) continue;
       if (!stored.digest.empty()) Expect(*blob, member.id);
       if (MayHaveRule(member.id)) {
         auto declared = Declared(member.id.object);
         if (const auto rule = RuleOf(*declared, member.id.component, blob->stored.decoded_bytes)) {
-          const auto [held, fresh] = rules.emplace(*rule, blob->rules.size());
+          const auto [found, fresh] = rules.emplace(*rule, blob->rules.size());
           if (fresh) blob->rules.push_back(*rule);
-          member.rule = held->second;
+          member.rule = found->second;
           member.declared = std::move(declared);
         }
       }
@@ -487,7 +488,7 @@ class Verifier {
   }
 
   // Checks that components with the same bytes have the same decoded size.
-  bool Agrees(const Blob& blob, ComponentId id) {
+  bool Agrees(const VerifyBlob& blob, ComponentId id) {
     const std::uint64_t size = SizeOf(id);
     if (size == blob.stored.decoded_bytes) return true;
     findings_.Add(id, NameOf(reader_, id), reader_.component(id).role,
@@ -498,7 +499,7 @@ class Verifier {
     return false;
   }
 
-  void Expect(Blob& blob, ComponentId id) {
+  void Expect(VerifyBlob& blob, ComponentId id) {
     const StoredComponent& stored = reader_.component(id);
     const DigestText digest = DigestOrUnknown(stored.digest);
     if (digest.kind == DigestKind::kNone) {
@@ -511,7 +512,7 @@ class Verifier {
   }
 
   Status Add(RangePipeline<Batch>& pipeline, const Group& group) {
-    const std::shared_ptr<Blob> blob = MakeBlob(group);
+    const std::shared_ptr<VerifyBlob> blob = MakeBlob(group);
     const StoredComponent& c = blob->stored;
     if (c.encoding == Encoding::kRaw) return SendStored(pipeline, blob);
     const Codec& codec = *FindCodec(c.encoding);
@@ -545,9 +546,9 @@ class Verifier {
     return Send(pipeline, blob, {.offset = end, .bytes = c.length - end, .last = true});
   }
 
-  // Sends the stored bytes in pieces, without decoding.
-  Status SendStored(RangePipeline<Batch>& pipeline, const std::shared_ptr<Blob>& blob) {
-    Range range;
+  // Sends the stored bytes in ranges, without decoding.
+  Status SendStored(RangePipeline<Batch>& pipeline, const std::shared_ptr<VerifyBlob>& blob) {
+    StoredRange range;
     do {
       range.bytes = std::min(kRange, blob->stored.length - range.offset);
       range.last = range.offset + range.bytes == blob->stored.length;
@@ -557,13 +558,13 @@ class Verifier {
     return OkStatus();
   }
 
-  Status Send(RangePipeline<Batch>& pipeline, const std::shared_ptr<Blob>& blob,
-              const Range& range) {
+  Status Send(RangePipeline<Batch>& pipeline, const std::shared_ptr<VerifyBlob>& blob,
+              const StoredRange& range) {
     const std::uint64_t content = range.frame ? range.frame->content_bytes : 0;
     return pipeline.Add(
-        {.blob = blob, .range = range},
+        {.blob = blob, .at = range},
         {.bytes = range.bytes,
-         .weight = kPieceCost + (range.whole_stream ? 2 * kStep : range.bytes + content),
+         .weight = kRangeCost + (range.whole_stream ? 2 * kStep : range.bytes + content),
          .continues = range.offset != 0});
   }
 
@@ -571,7 +572,7 @@ class Verifier {
   const VerifyOptions& options_;
   const std::uint64_t window_ = MemoryFor(options_.memory_bytes, options_.threads) / 2;
   BufferPool pool_;
-  std::vector<Entry> entries_;
+  std::vector<KeyedComponent> keyed_;
   std::vector<Group> groups_;
   std::uint64_t total_ = 0;
   std::set<std::uint32_t> missing_;  // shards that cannot be read

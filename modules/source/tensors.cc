@@ -34,10 +34,10 @@ class MergedSource final : public WrappedSource {
       }
       std::size_t differing = 0;
       for (const auto& [key, value] : source.attributes()) {
-        const auto [held, fresh] = kept.emplace(key, attributes_.size());
+        const auto [found, fresh] = kept.emplace(key, attributes_.size());
         if (fresh) {
           attributes_.emplace_back(key, value);
-        } else if (!(attributes_[held->second].second == value)) {
+        } else if (!(attributes_[found->second].second == value)) {
           if (++differing > kMostNamed) continue;
           warnings_.push_back(names_[s] + ": attribute " + Quote(key) +
                               " differs from the one in an earlier file, which is kept");
@@ -72,7 +72,7 @@ class MergedSource final : public WrappedSource {
   }
 
  private:
-  struct Place {
+  struct ObjectOrigin {
     std::uint32_t source, object;
   };
   Status CheckNames() const {
@@ -90,7 +90,7 @@ class MergedSource final : public WrappedSource {
 
   std::vector<std::unique_ptr<TensorSource>> sources_;
   std::vector<std::string> names_;
-  std::vector<Place> origin_;
+  std::vector<ObjectOrigin> origin_;
 };
 
 // True if the bytes could be read. Errors and exceptions are dropped: reading the ranges one by one
@@ -253,7 +253,7 @@ Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> 
           object.name);
     }
   }
-  ZT_RETURN_IF_ERROR(WithTensor(OfCaller(ValidateObject(object)), object.name));
+  ZT_RETURN_IF_ERROR(WithTensor(AsInvalidArgument(ValidateObject(object)), object.name));
   objects_.push_back(std::move(object));
   bytes_.push_back(std::move(components));
   return OkStatus();

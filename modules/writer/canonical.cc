@@ -121,9 +121,9 @@ class Finder {
   void Share(Plan& plan) {
     std::map<std::size_t, ComponentId> owners;
     for (std::size_t i = 0; i < all_.size(); ++i) {
-      const auto [held, fresh] = owners.emplace(Root(i), all_[i]);
+      const auto [found, fresh] = owners.emplace(Root(i), all_[i]);
       if (!fresh)
-        plan.objects[all_[i].object].components[all_[i].component].shared_with = held->second;
+        plan.objects[all_[i].object].components[all_[i].component].shared_with = found->second;
     }
   }
 
@@ -161,18 +161,18 @@ class Finder {
       for (const std::size_t i : alike) {
         std::string digest;
         ZT_RETURN_IF_ERROR(Named(i, Digest(i, size, &digest)));
-        const auto [held, fresh] = first.emplace(std::move(digest), i);
+        const auto [found, fresh] = first.emplace(std::move(digest), i);
         if (fresh) continue;
         const NumericCounts lost = lost_;
         bool equal = false;
-        ZT_RETURN_IF_ERROR(Named(i, Compare(i, held->second, size, &equal)));
+        ZT_RETURN_IF_ERROR(Named(i, Compare(i, found->second, size, &equal)));
         if (!equal) continue;
         // A component that shares a blob is not converted again, and different numbers may have
         // become equal: check its losses here.
         if (plan_.on_overflow == OnOverflow::kError) {
           ZT_RETURN_IF_ERROR(Named(i, CheckFit(lost, ComponentOf(i).element)));
         }
-        Join(i, held->second);
+        Join(i, found->second);
       }
     }
     return OkStatus();
@@ -240,7 +240,7 @@ class Finder {
   Status Read(std::size_t i, std::uint64_t offset, std::span<std::byte> out) {
     const PlannedComponent& planned = PlannedOf(i);
     const Transform* transform = planned.transform.get();
-    return writer::internal::Caught([&]() -> Status {
+    return writer::internal::CatchAsStatus([&]() -> Status {
       if (transform == nullptr) return source_.Read(planned.source, offset, out);
       const std::uint64_t units = out.size() / transform->output_unit();
       input_.resize(units * transform->input_unit());

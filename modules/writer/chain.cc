@@ -45,15 +45,15 @@ std::vector<DataRule> RulesOf(const ComponentState& state) {
   };
   add(*state.object, state.at.component);
   if (state.plan == nullptr) return rules;
-  if (const auto held = state.plan->shared.find(state.at); held != state.plan->shared.end()) {
-    for (const ComponentId id : held->second.by) {
+  if (const auto found = state.plan->shared.find(state.at); found != state.plan->shared.end()) {
+    for (const ComponentId id : found->second.by) {
       add(*state.plan->plan.objects[id.object].object, id.component);
     }
   }
   return rules;
 }
 
-Status Piece::Named(const Status& status) const {
+Status WriterChunk::Named(const Status& status) const {
   if (status.ok()) return status;
   const Status named = WithTensor(status, object->name);
   return state->source == nullptr ? named : WithFile(named, state->source->file(state->id));
@@ -62,11 +62,11 @@ Status Piece::Named(const Status& status) const {
 namespace {
 
 // Runs one of the caller's stages.
-class CustomStage final : public PieceStage {
+class CustomStage final : public ChunkStage {
  public:
   explicit CustomStage(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {}
   StageOrder order() const override { return stage_->order(); }
-  Status ProcessPiece(Piece& piece) override { return stage_->Process(piece); }
+  Status ProcessChunk(WriterChunk& chunk) override { return stage_->Process(chunk); }
 
  private:
   std::shared_ptr<Stage> stage_;
@@ -77,22 +77,22 @@ class TransformStage final : public StageOf<Batch> {
   explicit TransformStage(BufferPool& pool) : pool_(pool) {}
   Status Process(Batch& batch) override {
     std::size_t total = 0;
-    for (const Piece& piece : batch.ranges) total += Room(piece);
+    for (const WriterChunk& chunk : batch.ranges) total += Room(chunk);
     if (std::none_of(batch.ranges.begin(), batch.ranges.end(), IsTransformed)) return OkStatus();
     batch.transformed = pool_.Take(total);
     std::span<std::byte> free = batch.transformed.bytes();
-    for (Piece& piece : batch.ranges) {
-      if (!IsTransformed(piece)) continue;
-      const std::span<std::byte> out = free.first(TransformedBytes(piece));
-      free = free.subspan(Room(piece));
-      const Status status = Caught([&] {
-        piece.state->transform->Apply(piece.bytes(), out, piece.counts);
+    for (WriterChunk& chunk : batch.ranges) {
+      if (!IsTransformed(chunk)) continue;
+      const std::span<std::byte> out = free.first(TransformedBytes(chunk));
+      free = free.subspan(Room(chunk));
+      const Status status = CatchAsStatus([&] {
+        chunk.state->transform->Apply(chunk.bytes(), out, chunk.counts);
         return OkStatus();
       });
-      if (!status.ok()) return piece.Named(status);
-      piece.Borrow(out);
+      if (!status.ok()) return chunk.Named(status);
+      chunk.Borrow(out);
     }
-    // If no piece borrows the input any more, release it before compression needs memory.
+    // If no chunk borrows the input any more, release it before compression needs memory.
     if (std::all_of(batch.ranges.begin(), batch.ranges.end(), IsTransformed)) {
       batch.input = Buffer();
     }
@@ -100,31 +100,34 @@ class TransformStage final : public StageOf<Batch> {
   }
 
  private:
-  static bool IsTransformed(const Piece& piece) { return piece.state->transform != nullptr; }
-  static std::size_t TransformedBytes(const Piece& piece) {
-    const Transform* transform = piece.state->transform.get();
+  static bool IsTransformed(const WriterChunk& chunk) { return chunk.state->transform != nullptr; }
+  static std::size_t TransformedBytes(const WriterChunk& chunk) {
+    const Transform* transform = chunk.state->transform.get();
     if (transform == nullptr) return 0;
-    return piece.bytes().size() / transform->input_unit() * transform->output_unit();
+    return chunk.bytes().size() / transform->input_unit() * transform->output_unit();
   }
   // Rounds up, so that each begins at a cache line.
-  static std::size_t Room(const Piece& piece) { return (TransformedBytes(piece) + 63) / 64 * 64; }
+  static std::size_t Room(const WriterChunk& chunk) {
+    return (TransformedBytes(chunk) + 63) / 64 * 64;
+  }
   BufferPool& pool_;
 };
 
 // Validates bools and sparse indices, whose bytes readers would refuse. The record stage reports
 // the result. If a stage may have changed the size of chunks, they must come in order.
-class LookStage final : public PieceStage {
+class ValidateDataStage final : public ChunkStage {
  public:
-  explicit LookStage(bool sizes_change) : sizes_change_(sizes_change) {}
+  explicit ValidateDataStage(bool sizes_change) : sizes_change_(sizes_change) {}
   StageOrder order() const override {
     return sizes_change_ ? StageOrder::kInChain : StageOrder::kParallel;
   }
-  Status ProcessPiece(Piece& chunk) override {
+  Status ProcessChunk(WriterChunk& chunk) override {
     ComponentState& state = *chunk.state;
     if (sizes_change_)
-      chunk.offset = std::exchange(state.looked, state.looked + chunk.bytes().size());
+      chunk.offset =
+          std::exchange(state.validated_bytes, state.validated_bytes + chunk.bytes().size());
     for (const DataRule& rule : chunk.state->rules) {
-      chunk.facts.emplace_back(rule, chunk.offset).Add(chunk.bytes());
+      chunk.validators.emplace_back(rule, chunk.offset).Add(chunk.bytes());
     }
     return OkStatus();
   }
@@ -139,17 +142,17 @@ class CompressStage final : public StageOf<Batch> {
       : pool_(pool), codecs_(codecs), traits_(Traits(spec)) {}
   Status Process(Batch& batch) override {
     std::size_t bound = 0;
-    for (const Piece& chunk : batch.ranges) {
+    for (const WriterChunk& chunk : batch.ranges) {
       if (Wanted(chunk)) bound += chunk.state->storage.codec->Bound(chunk.bytes().size());
     }
     if (bound == 0) return OkStatus();
     batch.encoded = pool_.Take(bound);
     std::span<std::byte> free = batch.encoded.bytes();
-    for (Piece& chunk : batch.ranges) {
+    for (WriterChunk& chunk : batch.ranges) {
       if (!Wanted(chunk)) continue;
       // The wish may have changed since the bound was summed (another chunk of the component was found
       // incompressible); then less room is used, never more.
-      auto size = Caught([&] { return Encode(chunk, free); });
+      auto size = CatchAsStatus([&] { return Encode(chunk, free); });
       if (!size.ok()) return chunk.Named(size.status());
       chunk.encoded = free.first(*size);
       free = free.subspan(*size);
@@ -160,20 +163,20 @@ class CompressStage final : public StageOf<Batch> {
  private:
   // Chunks are compressed speculatively until the place stage has found that the component does not
   // gain. The stored bytes do not depend on it.
-  static bool Wanted(const Piece& chunk) {
+  static bool Wanted(const WriterChunk& chunk) {
     const ComponentState& state = *chunk.state;
     switch (state.storage.compression) {
       case Compression::kNone:
         return false;
       case Compression::kIfGain:
-        return !chunk.bytes().empty() && state.choice != ComponentState::kRaw;
+        return !chunk.bytes().empty() && state.choice != ComponentState::kStoreRaw;
       case Compression::kAlways:
         return true;
     }
     return false;
   }
   // Makes the chunk's frame, or copies the one that holds it where the version allows that one.
-  StatusOr<std::size_t> Encode(const Piece& chunk, std::span<std::byte> out) const {
+  StatusOr<std::size_t> Encode(const WriterChunk& chunk, std::span<std::byte> out) const {
     const ComponentState& state = *chunk.state;
     if (state.kept != nullptr && !chunk.bytes().empty()) {
       const auto& [stream, frames] = *state.kept;
@@ -191,22 +194,23 @@ class CompressStage final : public StageOf<Batch> {
 };
 
 // Decides encoding and offset, in declared order.
-class PlaceStage final : public PieceStage {
+class PlaceStage final : public ChunkStage {
  public:
   PlaceStage(Placer& placer, const Codecs& codecs, SpecVersion spec)
       : placer_(placer), codecs_(codecs), traits_(Traits(spec)) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status ProcessPiece(Piece& chunk) override {
+  Status ProcessChunk(WriterChunk& chunk) override {
     ComponentState& state = *chunk.state;
     if (chunk.first) {
-      state.choice = Gains(chunk, state) ? ComponentState::kEncoded : ComponentState::kRaw;
+      state.choice =
+          Gains(chunk, state) ? ComponentState::kStoreEncoded : ComponentState::kStoreRaw;
       const Placer::Gap gap = placer_.Open();
       chunk.padding = gap.padding;
       begin_ = gap.begin;
       content_ = 0;
       frames_.clear();
     }
-    if (state.choice == ComponentState::kEncoded) {
+    if (state.choice == ComponentState::kStoreEncoded) {
       // An empty chunk, left by a stage, makes no frame unless it is the only one.
       if (!chunk.bytes().empty() || (chunk.last && frames_.empty())) {
         chunk.stored = chunk.encoded;
@@ -231,7 +235,7 @@ class PlaceStage final : public PieceStage {
   }
 
  private:
-  bool Gains(const Piece& chunk, const ComponentState& state) const {
+  bool Gains(const WriterChunk& chunk, const ComponentState& state) const {
     const Compression compression = state.storage.compression;
     if (compression == Compression::kAlways) return true;
     if (compression == Compression::kNone || chunk.bytes().empty()) return false;
@@ -245,7 +249,7 @@ class PlaceStage final : public PieceStage {
     StoredComponent stored;
     stored.encoding = state.storage.encoding;
     stored.parameters = state.storage.parameters;
-    return OfCaller(CheckFrames(stored, traits_, frames_));
+    return AsInvalidArgument(CheckFrames(stored, traits_, frames_));
   }
 
   Placer& placer_;
@@ -259,11 +263,11 @@ class PlaceStage final : public PieceStage {
 // Computes digests that need a component's bytes in order; different components are hashed in
 // parallel. CRC-32C, which can be combined from parts, has its own stage. If digests cover decoded
 // bytes, this stage comes before compression.
-class HashStage final : public PieceStage {
+class HashStage final : public ChunkStage {
  public:
   explicit HashStage(bool decoded) : decoded_(decoded) {}
   StageOrder order() const override { return StageOrder::kInChain; }
-  Status ProcessPiece(Piece& chunk) override {
+  Status ProcessChunk(WriterChunk& chunk) override {
     ComponentState& state = *chunk.state;
     const DigestKind kind = state.storage.digest;
     if (kind == DigestKind::kNone || kind == DigestKind::kCrc32c) return OkStatus();
@@ -278,9 +282,9 @@ class HashStage final : public PieceStage {
   const bool decoded_;
 };
 
-class CrcStage final : public PieceStage {
+class CrcStage final : public ChunkStage {
  public:
-  Status ProcessPiece(Piece& chunk) override {
+  Status ProcessChunk(WriterChunk& chunk) override {
     if (chunk.state->storage.digest == DigestKind::kCrc32c) {
       chunk.crc = Crc32c(chunk.trailer, Crc32c(chunk.stored));
     }
@@ -307,8 +311,8 @@ class WriteStage final : public StageOf<Batch> {
         pieces.push_back(piece);
       }
     };
-    const Piece* first = &batch.ranges.front();
-    for (const Piece& chunk : batch.ranges) {
+    const WriterChunk* first = &batch.ranges.front();
+    for (const WriterChunk& chunk : batch.ranges) {
       std::uint64_t zeros = chunk.padding;
       // A sink that can place bytes reads as zero where nothing was written, so the first gap and
       // long gaps need no bytes.
@@ -333,9 +337,9 @@ class WriteStage final : public StageOf<Batch> {
 
  private:
   // Writes pieces, the first of which belongs to `first`.
-  Status Write(const Piece& first, Pieces pieces) {
-    const Status status =
-        Caught([&] { return place_ ? sink_.WriteAt(first.place, pieces) : sink_.Append(pieces); });
+  Status Write(const WriterChunk& first, Pieces pieces) {
+    const Status status = CatchAsStatus(
+        [&] { return place_ ? sink_.WriteAt(first.place, pieces) : sink_.Append(pieces); });
     return WithFile(WithTensor(status, first.object->name), sink_.name());
   }
 
@@ -346,8 +350,8 @@ class WriteStage final : public StageOf<Batch> {
 }  // namespace
 
 Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces) {
-  const Status status =
-      Caught([&] { return sink.can_place() ? sink.WriteAt(place, pieces) : sink.Append(pieces); });
+  const Status status = CatchAsStatus(
+      [&] { return sink.can_place() ? sink.WriteAt(place, pieces) : sink.Append(pieces); });
   return WithFile(status, sink.name());
 }
 
@@ -356,7 +360,7 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
                                      std::make_shared<TransformStage>(parts.pool)};
   for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
   const bool decoded = Traits(options.spec).digests_decoded;
-  chain.push_back(std::make_shared<LookStage>(!options.stages.empty()));
+  chain.push_back(std::make_shared<ValidateDataStage>(!options.stages.empty()));
   if (decoded) chain.push_back(std::make_shared<HashStage>(true));
   chain.push_back(std::make_shared<CompressStage>(parts.pool, parts.codecs, options.spec));
   chain.push_back(std::make_shared<PlaceStage>(parts.placer, parts.codecs, options.spec));

@@ -28,7 +28,7 @@ namespace {
 // Size of a raw chunk: small enough to stay in a core's second-level cache between read, checksum
 // and write.
 constexpr std::uint64_t kRawChunk = 256 << 10;
-// Weight of a piece that owns the plan and the source of its object.
+// Weight of a chunk that owns the plan and the source of its object.
 constexpr std::uint64_t kAddedCost = 1024;
 // Approximate size of a component's manifest entry.
 constexpr std::uint64_t kEntryBytes = 512;
@@ -115,7 +115,7 @@ bool CanKeep(const EncodedStream& stream, std::span<const Frame> frames, std::si
 }
 
 // Notes which blobs of the plan others share.
-Status NoteShared(PlanState& run) {
+Status IndexSharedBlobs(PlanState& run) {
   const std::vector<PlannedObject>& objects = run.plan.objects;
   for (std::uint32_t i = 0; i < objects.size(); ++i) {
     const auto& components = objects[i].components;
@@ -179,7 +179,7 @@ StatusOr<std::uint64_t> Publisher::End(Placer& placer, const EncodedManifest& ma
   pieces.emplace_back(footer);
   ZT_RETURN_IF_ERROR(WriteTo(sink_, end, pieces));
   const std::uint64_t total = gap.begin + manifest.bytes + footer.size();
-  ZT_RETURN_IF_ERROR(WithFile(Caught([&] { return sink_.Finish(total); }), sink_.name()));
+  ZT_RETURN_IF_ERROR(WithFile(CatchAsStatus([&] { return sink_.Finish(total); }), sink_.name()));
   return total;
 }
 
@@ -221,7 +221,7 @@ Status Engine::AddPath(const Object& object, std::uint32_t index) {
   file_objects_.insert(index);
   Status status = CheckFile(object);
   if (status.ok()) status = paths_.Add(FileEntryOf(object, 0).path);
-  return WithTensor(OfCaller(status), object.name);
+  return WithTensor(AsInvalidArgument(status), object.name);
 }
 
 Status Engine::AddAlias(std::string name, std::string_view of) {
@@ -260,7 +260,7 @@ Status Engine::Reserve(const PlanSums& sums) {
   const auto wanted = CheckedAdd(promised_, sums.output_bytes);
   if (!wanted) return OkStatus();
   promised_ = *wanted;
-  return WithFile(Caught([&] { return sink_->Reserve(promised_); }), sink_->name());
+  return WithFile(CatchAsStatus([&] { return sink_->Reserve(promised_); }), sink_->name());
 }
 
 void Engine::Announce(TensorSource& source, const Plan& plan) {
@@ -277,7 +277,7 @@ void Engine::Announce(TensorSource& source, const Plan& plan) {
   source.WillRead(components);
 }
 
-void Engine::FinishLater(TensorSource& source) {
+void Engine::RegisterForFinish(TensorSource& source) {
   if (known_sources_.insert(&source).second) sources_.push_back(&source);
 }
 
@@ -306,11 +306,11 @@ Status Engine::KeepFrames(ComponentState& state) const {
 }
 
 // Bytes of content a chunk of this component holds: whole units of its transform.
-std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
+std::uint64_t Engine::ChunkBytes(const ComponentState& component) const {
   if (component.copied != nullptr) return kRawChunk;
   if (component.kept != nullptr) return component.kept->frames.front().content_bytes;
   const bool raw = component.storage.codec == nullptr;
-  const std::uint64_t fixed = component.storage.parameters.chunk;
+  const std::uint64_t fixed = component.storage.parameters.frame_content;
   std::uint64_t wanted = raw ? kRawChunk : (fixed != 0 ? fixed : options.zstd.frame_bytes);
   if (raw && component.source != nullptr) {
     std::uint64_t preferred = component.source->preferred_read(component.id);
@@ -330,7 +330,7 @@ std::uint64_t Engine::ContentOfChunk(const ComponentState& component) const {
 CutRule Engine::RuleOf(const ComponentState& component) const {
   CutRule rule;
   rule.raw = component.storage.codec == nullptr;
-  rule.content = ContentOfChunk(component);
+  rule.content = ChunkBytes(component);
   if (component.copied != nullptr) {
     rule.bytes = component.copied->extent.length;
     return rule;
@@ -349,16 +349,16 @@ Status Engine::EnqueueComponent(const std::shared_ptr<ComponentState>& component
   Cuts cuts = cutter_.Begin(RuleOf(*component), input_bytes);
   while (!cuts.done()) {
     const Cut cut = cuts.Next();
-    Piece piece;
-    piece.object = component->object.get();
-    piece.component = component->at.component;
-    piece.state = component;
-    piece.input_offset = cut.input_offset;
-    piece.input_bytes = cut.input_bytes;
-    piece.offset = cut.offset;
-    piece.first = cut.first;
-    piece.last = cut.last;
-    ZT_RETURN_IF_ERROR(Send(std::move(piece), cut.bytes, 0));
+    WriterChunk chunk;
+    chunk.object = component->object.get();
+    chunk.component = component->at.component;
+    chunk.state = component;
+    chunk.input_offset = cut.input_offset;
+    chunk.input_bytes = cut.input_bytes;
+    chunk.offset = cut.offset;
+    chunk.first = cut.first;
+    chunk.last = cut.last;
+    ZT_RETURN_IF_ERROR(Send(std::move(chunk), cut.bytes, 0));
   }
   return OkStatus();
 }
@@ -407,7 +407,7 @@ StatusOr<ResolvedStorage> Engine::Resolve(const Object& object, std::size_t comp
 Status Engine::CheckDeclared(const Object& object, std::span<const ResolvedStorage> storage,
                              bool whole) const {
   const auto check = [&]() -> Status {
-    ZT_RETURN_IF_ERROR(OfCaller(ValidateObject(object)));
+    ZT_RETURN_IF_ERROR(AsInvalidArgument(ValidateObject(object)));
     for (const ResolvedStorage& each : storage) {
       ZT_RETURN_IF_ERROR(CheckExpressible(object, each.encoding, Name(each.digest), options.spec));
     }
@@ -422,8 +422,8 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
   record_.tensors_total += plan.objects.size();
   const auto run = std::make_shared<PlanState>(plan, std::move(owner));
   if (!run->of_caller) plans_.push_back(run);
-  if (sums.shared) ZT_RETURN_IF_ERROR(NoteShared(*run));
-  if (sums.sparse) NoteCells(*run);
+  if (sums.shared) ZT_RETURN_IF_ERROR(IndexSharedBlobs(*run));
+  if (sums.sparse) MakeSparseValidators(*run);
   names_.Expect(plan.objects.size(), sums.name_bytes);
   for (std::size_t i = 0; i < plan.objects.size(); ++i) {
     const std::size_t ahead = i + zt::internal::kNamesAhead;
@@ -432,23 +432,23 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
     ZT_RETURN_IF_ERROR(AddPath(*plan.objects[i].object, objects++));
   }
   for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
-    const Status status =
-        Caught([&] { return AddObject(source, run, i); },
-               [&](const Status& thrown) { return NamedBy(source, plan.objects[i], thrown); });
+    const Status status = CatchAsStatus(
+        [&] { return AddObject(source, run, i); },
+        [&](const Status& thrown) { return NamedBy(source, plan.objects[i], thrown); });
     ZT_RETURN_IF_ERROR(status);
   }
   return OkStatus();
 }
 
-// Creates the facts about sparse indices; objects of equal rank with the same index blobs share
+// Creates the validators of sparse indices; objects of equal rank with the same index blobs share
 // them.
-void Engine::NoteCells(PlanState& run) const {
-  std::map<std::vector<std::uint64_t>, std::shared_ptr<CellFacts>> known;
+void Engine::MakeSparseValidators(PlanState& run) const {
+  std::map<std::vector<std::uint64_t>, std::shared_ptr<SparseValidator>> known;
   const std::vector<PlannedObject>& objects = run.plan.objects;
   for (std::uint32_t i = 0; i < objects.size(); ++i) {
     const Object& object = *objects[i].object;
-    auto facts = CellFacts::Make(object, options.spec, options.memory_bytes);
-    if (facts == nullptr) continue;
+    auto validator = SparseValidator::Make(object, options.spec, options.memory_bytes);
+    if (validator == nullptr) continue;
     std::vector<std::uint64_t> key = {object.format == "sparse_csr", object.shape.size()};
     for (std::uint32_t c = 0; c < object.components.size(); ++c) {
       const Component& component = object.components[c];
@@ -457,8 +457,8 @@ void Engine::NoteCells(PlanState& run) const {
       key.insert(key.end(), {component.role.size(), ByteWidth(component.element.dtype), blob.object,
                              blob.component});
     }
-    const auto [held, fresh] = known.emplace(std::move(key), std::move(facts));
-    run.cells.emplace(i, PlanState::Cells{held->second, fresh});
+    const auto [found, fresh] = known.emplace(std::move(key), std::move(validator));
+    run.sparse.emplace(i, PlanState::SparseObject{found->second, fresh});
   }
 }
 
@@ -504,7 +504,7 @@ Status Engine::Flush() {
   states_ = nullptr;
   known_sources_.clear();
   for (TensorSource* source : std::exchange(sources_, {})) {
-    ZT_RETURN_IF_ERROR(Caught([&] { return source->Finish(); }));
+    ZT_RETURN_IF_ERROR(CatchAsStatus([&] { return source->Finish(); }));
   }
   return OkStatus();
 }
@@ -527,11 +527,11 @@ Status Engine::Publish(const Value::Map& attributes) {
 void Engine::Open(OpenObject& object) {
   object.engine = this;
   open_ = &object;
-  cutter_.Forget();
+  cutter_.StopPredicting();
 }
 
 Buffer Engine::Room(const ComponentState& component, std::uint64_t left) {
-  return pool_.Take(std::min(ContentOfChunk(component), left));
+  return pool_.Take(std::min(ChunkBytes(component), left));
 }
 
 Buffer Engine::Shrink(Buffer buffer, std::size_t filled) {
@@ -541,11 +541,12 @@ Buffer Engine::Shrink(Buffer buffer, std::size_t filled) {
   return small;
 }
 
-std::uint64_t Engine::Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const {
-  const ComponentState& state = *piece.state;
-  std::uint64_t weight = sizeof(Piece) + (piece.first ? sizeof(ComponentState) : 0);
-  if (piece.first && piece.last) weight += EntryBytes(*state.object);
-  weight += state.source != nullptr ? piece.input_bytes : held;
+std::uint64_t Engine::Weight(const WriterChunk& chunk, std::uint64_t bytes,
+                             std::uint64_t held) const {
+  const ComponentState& state = *chunk.state;
+  std::uint64_t weight = sizeof(WriterChunk) + (chunk.first ? sizeof(ComponentState) : 0);
+  if (chunk.first && chunk.last) weight += EntryBytes(*state.object);
+  weight += state.source != nullptr ? chunk.input_bytes : held;
   if (state.transform != nullptr) weight += bytes + 64;
   if (!options.stages.empty()) weight += BufferPool::Capacity(bytes);
   if (state.storage.codec != nullptr) weight += state.storage.codec->Bound(bytes);
@@ -553,14 +554,14 @@ std::uint64_t Engine::Weight(const Piece& piece, std::uint64_t bytes, std::uint6
   return weight;
 }
 
-Status Engine::Send(Piece&& piece, std::uint64_t bytes, std::uint64_t held) {
+Status Engine::Send(WriterChunk&& chunk, std::uint64_t bytes, std::uint64_t held) {
   ZT_RETURN_IF_ERROR(publisher_.Begin());
-  const RangeCost cost = {.bytes = piece.input_bytes,
-                          .weight = Weight(piece, bytes, held),
-                          .ordered = piece.state->sequential,
-                          .continues = !piece.first};
-  piece.pool = &pool_;
-  return pipeline_.Add(std::move(piece), cost);
+  const RangeCost cost = {.bytes = chunk.input_bytes,
+                          .weight = Weight(chunk, bytes, held),
+                          .ordered = chunk.state->sequential,
+                          .continues = !chunk.first};
+  chunk.pool = &pool_;
+  return pipeline_.Add(std::move(chunk), cost);
 }
 
 }  // namespace zt::writer::internal

@@ -21,8 +21,8 @@ namespace zt {
 
 using writer::internal::Engine;
 using writer::internal::OpenObject;
-using writer::internal::Piece;
 using writer::internal::ResolvedStorage;
+using writer::internal::WriterChunk;
 
 struct ObjectWriter::State : OpenObject {
   State(std::vector<ResolvedStorage> storages, Object declared)
@@ -34,7 +34,7 @@ struct ObjectWriter::State : OpenObject {
   std::shared_ptr<const Object> object;
   Object actual;         // the declaration with actual sizes and later changes
   bool changed = false;  // `actual` has later changes
-  std::shared_ptr<CellFacts> cells;
+  std::shared_ptr<SparseValidator> sparse;
   std::size_t at = 0;
   std::size_t filled = 0;      // of the buffer
   std::uint64_t appended = 0;  // of the component, buffer included
@@ -60,7 +60,7 @@ struct ObjectWriter::State : OpenObject {
     component->at.component = static_cast<std::uint32_t>(at);
     component->declared_bytes = object->components[at].bytes;
     component->rules = writer::internal::RulesOf(*component);
-    component->cells = cells;
+    component->sparse = sparse;
     component->storage = storage[at];
     component->ends_object = at + 1 == object->components.size();
     filled = 0;
@@ -68,21 +68,21 @@ struct ObjectWriter::State : OpenObject {
   }
 
   Status Send(bool last, std::shared_ptr<const Object> closing = nullptr) {
-    Piece piece;
-    piece.closing = std::move(closing);
-    piece.object = object.get();
-    piece.component = static_cast<std::uint32_t>(at);
-    piece.state = component;
-    piece.input_bytes = filled;
-    piece.offset = appended - filled;
-    piece.first = piece.offset == 0;
-    piece.last = last;
+    WriterChunk chunk;
+    chunk.closing = std::move(closing);
+    chunk.object = object.get();
+    chunk.component = static_cast<std::uint32_t>(at);
+    chunk.state = component;
+    chunk.input_bytes = filled;
+    chunk.offset = appended - filled;
+    chunk.first = chunk.offset == 0;
+    chunk.last = last;
     Buffer bytes = std::exchange(buffer, Buffer());
     if (last) bytes = engine->Shrink(std::move(bytes), filled);
     // The declaration lives as long as one of its chunks is in flight.
     const std::uint64_t held = bytes.capacity() + DeclarationCost();
-    piece.Adopt(std::move(bytes), filled);
-    return engine->Send(std::move(piece), std::exchange(filled, 0), held);
+    chunk.Adopt(std::move(bytes), filled);
+    return engine->Send(std::move(chunk), std::exchange(filled, 0), held);
   }
 
   // Approximate memory of the declaration.
@@ -198,8 +198,8 @@ std::unique_ptr<ObjectWriter> ObjectWriter::Make(Engine& engine,
   std::unique_ptr<ObjectWriter> made(
       new ObjectWriter(std::make_unique<State>(std::move(storage), std::move(object))));
   engine.Open(*made->state_);
-  made->state_->cells =
-      CellFacts::Make(*made->state_->object, engine.options.spec, engine.options.memory_bytes);
+  made->state_->sparse = SparseValidator::Make(*made->state_->object, engine.options.spec,
+                                               engine.options.memory_bytes);
   made->state_->BeginComponent();
   return made;
 }

@@ -95,12 +95,12 @@ class Cutter {
     return {rule, FirstContent(rule), input_bytes};
   }
   // Stops predicting: the size of the next component is unknown.
-  void Forget() { ahead_.reset(); }
+  void StopPredicting() { ahead_.reset(); }
 
  private:
   std::uint64_t FirstContent(const CutRule& rule) {
     if (!ahead_ || !rule.raw || !rule.bytes) {
-      Forget();
+      StopPredicting();
       return rule.content;
     }
     const std::uint64_t begin = ahead_->Open().begin;

@@ -38,7 +38,7 @@ bool SuitsPlanes(const Object& object, std::size_t component, std::size_t unit) 
   // All permitted chunk sizes are multiples of the least.
   const CodecParameters least =
       FindCodec(Encoding::kPlanes)->Parameters(object.components[component].element, 0);
-  return least.chunk != 0 && least.chunk % unit == 0 && object.format == "dense" &&
+  return least.frame_content != 0 && least.frame_content % unit == 0 && object.format == "dense" &&
          FindMember(object.attributes, "planes") == nullptr;
 }
 
@@ -52,7 +52,7 @@ class Planner {
     try {
       return Run();
     } catch (...) {
-      const Status status = OfException();
+      const Status status = ExceptionAsStatus();
       if (source_.objects().empty()) return status;
       return Named(status, current_);
     }
@@ -202,13 +202,13 @@ class Planner {
   // Deduplicates tied weights: components with the same source bytes and the same treatment share
   // the first one's blob.
   void ShareBlobs() {
-    struct Blob {
+    struct IdentifiedComponent {
       Identity identity;
       ComponentId at;  // index in the plan
-      auto operator<=>(const Blob&) const = default;
+      auto operator<=>(const IdentifiedComponent&) const = default;
     };
     if (AllDiffer()) return;
-    std::vector<Blob> blobs;
+    std::vector<IdentifiedComponent> blobs;
     blobs.reserve(plan_.objects.size());
     for (std::uint32_t i = 0; i < plan_.objects.size(); ++i) {
       for (std::uint32_t c = 0; c < plan_.objects[i].components.size(); ++c) {
@@ -224,10 +224,10 @@ class Planner {
       for (end = begin + 1; end < blobs.size() && blobs[end].identity == blobs[begin].identity;
            ++end) {
         if (first.empty()) first.emplace(Treatment(blobs[begin].at), blobs[begin].at);
-        const auto [held, fresh] = first.emplace(Treatment(blobs[end].at), blobs[end].at);
+        const auto [found, fresh] = first.emplace(Treatment(blobs[end].at), blobs[end].at);
         if (!fresh) {
           plan_.objects[blobs[end].at.object].components[blobs[end].at.component].shared_with =
-              held->second;
+              found->second;
         }
       }
     }
@@ -263,9 +263,10 @@ class Planner {
            std::string(Name(planned.object->components[at.component].element));
   }
 
-  // A key for index components in a version that allows no cell twice; "" for all others. CellFacts
-  // sees only indices that are written. So a tensor shares either all its index blobs, with one
-  // tensor of equal rank, or none. The lengths of the dimensions do not matter for duplicates.
+  // A key for index components in a version that allows no cell twice; "" for all others.
+  // SparseValidator sees only indices that are written. So a tensor shares either all its index
+  // blobs, with one tensor of equal rank, or none. The lengths of the dimensions do not matter for
+  // duplicates.
   std::string Indexed(ComponentId at) const {
     if (!Traits(plan_.spec).unique_indices) return {};
     const Object& object = *plan_.objects[at.object].object;

@@ -34,7 +34,7 @@ class ReadStage final : public StageOf<Batch> {
 
   Status Process(Batch& batch) override {
     std::uint64_t total = 0;
-    for (Piece& chunk : batch.ranges) {
+    for (WriterChunk& chunk : batch.ranges) {
       ZT_RETURN_IF_ERROR(View(chunk));
       if (IsToRead(chunk)) total += chunk.input_bytes;
     }
@@ -42,8 +42,8 @@ class ReadStage final : public StageOf<Batch> {
     batch.input = pool_.Take(total);
     std::span<std::byte> free = batch.input.bytes();
     std::vector<RangeToRead> ranges;
-    std::vector<const Piece*> of;
-    for (Piece& chunk : batch.ranges) {
+    std::vector<const WriterChunk*> of;
+    for (WriterChunk& chunk : batch.ranges) {
       if (!IsToRead(chunk)) continue;
       const ComponentState& state = *chunk.state;
       const std::span<std::byte> out = free.first(chunk.input_bytes);
@@ -63,7 +63,7 @@ class ReadStage final : public StageOf<Batch> {
 
  private:
   // Borrows the bytes if the source has them in memory.
-  static Status View(Piece& chunk) {
+  static Status View(WriterChunk& chunk) {
     const ComponentState& state = *chunk.state;
     if (state.source == nullptr || state.copied != nullptr) return OkStatus();
     return Asked(chunk, [&] {
@@ -73,14 +73,14 @@ class ReadStage final : public StageOf<Batch> {
     });
   }
 
-  static bool IsToRead(const Piece& chunk) {
+  static bool IsToRead(const WriterChunk& chunk) {
     return chunk.state->source != nullptr && chunk.bytes().empty() && chunk.input_bytes > 0;
   }
 
   // Calls the source for a chunk. Errors and exceptions get the chunk's names.
   template <class Call>
-  static Status Asked(const Piece& chunk, const Call& call) {
-    return chunk.Named(Caught(call));
+  static Status Asked(const WriterChunk& chunk, const Call& call) {
+    return chunk.Named(CatchAsStatus(call));
   }
 
   BufferPool& pool_;

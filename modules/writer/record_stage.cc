@@ -29,7 +29,7 @@ bool OnlyShares(const PlannedObject& object) {
 
 // Content of the component up to the end of a chunk that is copied without being decoded: all of it once the last has
 // passed, and before that what its share of the stream comes to.
-std::uint64_t ContentOfCopied(const Piece& chunk) {
+std::uint64_t ContentOfCopied(const WriterChunk& chunk) {
   const ComponentState& state = *chunk.state;
   if (chunk.last) return state.declared_bytes;
   const double share = static_cast<double>(chunk.input_offset + chunk.input_bytes) /
@@ -38,9 +38,9 @@ std::uint64_t ContentOfCopied(const Piece& chunk) {
 }
 
 // A component whose last chunk has passed all stages before.
-Blob BlobOf(const ComponentState& state, const Blob& sums, std::uint32_t crc) {
-  Blob blob = sums;
-  if (state.choice == ComponentState::kEncoded) {
+StoredBlob BlobOf(const ComponentState& state, const StoredBlob& sums, std::uint32_t crc) {
+  StoredBlob blob = sums;
+  if (state.choice == ComponentState::kStoreEncoded) {
     blob.encoding = state.storage.encoding;
     blob.parameters = state.storage.parameters;
   }
@@ -55,7 +55,7 @@ Blob BlobOf(const ComponentState& state, const Blob& sums, std::uint32_t crc) {
 
 // Builds an object's manifest entry as its parts become known. Its memory is reused for the next
 // object.
-class Entry {
+class ManifestEntry {
  public:
   bool begun() const { return begun_; }
   void Begin(const Object& object) {
@@ -75,9 +75,9 @@ class Entry {
     stored_.shape = object.shape;
     stored_.attributes = object.attributes;
   }
-  // `facts` are those of the blob's bytes.
-  void Fill(std::uint32_t component, Blob blob, std::vector<DataFacts> facts) {
-    if (!facts.empty()) facts_[component] = std::move(facts);
+  // `validators` have seen the blob's bytes.
+  void Fill(std::uint32_t component, StoredBlob blob, std::vector<DataValidator> validators) {
+    if (!validators.empty()) validators_[component] = std::move(validators);
     StoredComponent& stored = stored_.components[component];
     stored.offset = blob.offset;
     stored.length = blob.length;
@@ -87,15 +87,17 @@ class Entry {
     stored.digest = std::move(blob.digest);
   }
   const StoredObject& stored() const { return stored_; }
-  const std::map<std::uint32_t, std::vector<DataFacts>>& facts() const { return facts_; }
+  const std::map<std::uint32_t, std::vector<DataValidator>>& validators() const {
+    return validators_;
+  }
   void End() {
     begun_ = false;
-    facts_.clear();
+    validators_.clear();
   }
 
  private:
   StoredObject stored_;
-  std::map<std::uint32_t, std::vector<DataFacts>> facts_;  // only of components with rules
+  std::map<std::uint32_t, std::vector<DataValidator>> validators_;  // only of components with rules
   bool begun_ = false;
 };
 
@@ -108,14 +110,14 @@ class EntryStage final : public StageOf<Batch> {
       : manifest_(manifest), spec_(spec) {}
   Status Process(Batch& batch) override {
     std::size_t most = 0;
-    for (const Piece& chunk : batch.ranges) most += Room(chunk);
+    for (const WriterChunk& chunk : batch.ranges) most += Room(chunk);
     batch.entries.reserve(most);
-    Entry entry;
-    for (Piece& chunk : batch.ranges) {
-      if (Room(chunk) > 0) (void)Caught([&] { return Encode(chunk, entry, batch.entries); });
+    ManifestEntry entry;
+    for (WriterChunk& chunk : batch.ranges) {
+      if (Room(chunk) > 0) (void)CatchAsStatus([&] { return Encode(chunk, entry, batch.entries); });
     }
     std::span<const std::byte> left = batch.entries;
-    for (Piece& chunk : batch.ranges) {
+    for (WriterChunk& chunk : batch.ranges) {
       if (!chunk.entry) continue;
       chunk.entry_bytes = left.first(chunk.entry->bytes);
       left = left.subspan(chunk.entry->bytes);
@@ -125,7 +127,7 @@ class EntryStage final : public StageOf<Batch> {
 
  private:
   // Limit on the size of a chunk's entry; 0 if the record stage has to encode it.
-  static std::size_t Room(const Piece& chunk) {
+  static std::size_t Room(const WriterChunk& chunk) {
     const ComponentState& state = *chunk.state;
     const bool whole = chunk.first && chunk.last && state.ends_object && chunk.closing == nullptr;
     return whole && !Shares(state) ? EntryBytes(*state.object) : 0;
@@ -139,9 +141,9 @@ class EntryStage final : public StageOf<Batch> {
            (next < objects.size() && OnlyShares(objects[next]));
   }
 
-  Status Encode(Piece& chunk, Entry& entry, std::vector<std::byte>& out) const {
+  Status Encode(WriterChunk& chunk, ManifestEntry& entry, std::vector<std::byte>& out) const {
     const ComponentState& state = *chunk.state;
-    const Blob sums = {
+    const StoredBlob sums = {
         .offset = chunk.place,
         .length = chunk.stored.size() + chunk.trailer.size(),
         .decoded_bytes = state.copied != nullptr ? ContentOfCopied(chunk) : chunk.bytes().size()};
@@ -160,11 +162,11 @@ class EntryStage final : public StageOf<Batch> {
 
 // Records stored objects in declared order. An object's entry is complete with its last blob; it is
 // then validated by the functions that readers use.
-class RecordStage final : public PieceStage {
+class RecordStage final : public ChunkStage {
  public:
   RecordStage(Record& record, SpecVersion spec) : record_(record), spec_(spec) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status ProcessPiece(Piece& chunk) override {
+  Status ProcessChunk(WriterChunk& chunk) override {
     const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();
     if (chunk.first) {
       sums_ = {};
@@ -179,26 +181,27 @@ class RecordStage final : public PieceStage {
     sums_.counts.overflow += chunk.counts.overflow;
     sums_.counts.nan_lost += chunk.counts.nan_lost;
     sums_.counts.fraction_lost += chunk.counts.fraction_lost;
-    if (sums_.facts.empty()) {
-      sums_.facts = std::move(chunk.facts);
+    if (sums_.validators.empty()) {
+      sums_.validators = std::move(chunk.validators);
     } else {
-      for (std::size_t i = 0; i < sums_.facts.size(); ++i) sums_.facts[i].Merge(chunk.facts[i]);
+      for (std::size_t i = 0; i < sums_.validators.size(); ++i)
+        sums_.validators[i].Merge(chunk.validators[i]);
     }
-    if (state.copied == nullptr) ShowCells(state, chunk.bytes());
+    if (state.copied == nullptr) FeedSparseValidators(state, chunk.bytes());
     record_.bytes_done += state.copied != nullptr ? content : chunk.input_bytes;
     record_.stored_done += bytes;
     return chunk.last ? Complete(chunk) : OkStatus();
   }
 
  private:
-  // Feeds index bytes to the facts of all sparse objects that use them.
-  static void ShowCells(const ComponentState& state, std::span<const std::byte> bytes) {
-    if (state.cells != nullptr) state.cells->Add(state.at.component, bytes);
-    if (state.plan == nullptr || state.plan->cells.empty()) return;
+  // Feeds index bytes to the validators of all sparse objects that use them.
+  static void FeedSparseValidators(const ComponentState& state, std::span<const std::byte> bytes) {
+    if (state.sparse != nullptr) state.sparse->Add(state.at.component, bytes);
+    if (state.plan == nullptr || state.plan->sparse.empty()) return;
     const auto show = [&](ComponentId id) {
-      const auto held = state.plan->cells.find(id.object);
-      if (held == state.plan->cells.end() || !held->second.first) return;
-      held->second.facts->Add(id.component, bytes);
+      const auto found = state.plan->sparse.find(id.object);
+      if (found == state.plan->sparse.end() || !found->second.first) return;
+      found->second.validator->Add(id.component, bytes);
     };
     show(state.at);
     const auto shared = state.plan->shared.find(state.at);
@@ -206,28 +209,28 @@ class RecordStage final : public PieceStage {
     for (const ComponentId id : shared->second.by) show(id);
   }
 
-  Status Complete(const Piece& chunk) {
+  Status Complete(const WriterChunk& chunk) {
     const ComponentState& state = *chunk.state;
     ZT_RETURN_IF_ERROR(CheckSize(state.object->components[state.at.component], sums_.content));
     ZT_RETURN_IF_ERROR(CheckNumbers(state, state.object->components[state.at.component].element));
     if (chunk.entry) {
       ++record_.tensors_done;
-      ZT_RETURN_IF_ERROR(CheckFacts(state, *state.object, 0, *state.object, sums_.facts));
+      ZT_RETURN_IF_ERROR(CheckData(state, *state.object, 0, *state.object, sums_.validators));
       return record_.manifest.Add(*chunk.entry, chunk.entry_bytes);
     }
-    Blob blob = BlobOf(
+    StoredBlob blob = BlobOf(
         state, {.offset = sums_.begin, .length = sums_.stored, .decoded_bytes = sums_.content},
         sums_.crc);
     if (state.plan != nullptr && !state.plan->shared.empty()) {
       const auto shared = state.plan->shared.find(state.at);
       if (shared != state.plan->shared.end()) {
         shared->second.blob = blob;
-        shared->second.facts = sums_.facts;
+        shared->second.validators = sums_.validators;
       }
     }
     if (!entry_.begun()) entry_.Begin(*state.object);
     if (chunk.closing != nullptr) entry_.Close(*chunk.closing);
-    entry_.Fill(state.at.component, std::move(blob), std::move(sums_.facts));
+    entry_.Fill(state.at.component, std::move(blob), std::move(sums_.validators));
     return state.ends_object ? End(state) : OkStatus();
   }
 
@@ -240,21 +243,20 @@ class RecordStage final : public PieceStage {
 
   // Checks a component's bytes by its rule. `begun` is the object as declared at Begin, `object` as
   // it is at the end.
-  static Status CheckFacts(const ComponentState& state, const Object& begun,
-                           std::uint32_t component, const Object& object,
-                           const std::vector<DataFacts>& facts) {
+  static Status CheckData(const ComponentState& state, const Object& begun, std::uint32_t component,
+                          const Object& object, const std::vector<DataValidator>& validators) {
     const auto rule =
-        facts.empty() ? std::nullopt : RuleOf(begun, component, state.plan != nullptr);
+        validators.empty() ? std::nullopt : RuleOf(begun, component, state.plan != nullptr);
     if (!rule) return OkStatus();
-    const auto held = std::ranges::find(facts, *rule, &DataFacts::rule);
-    const Status status = Blamed(state, held->Check(object, CountIndices(object)));
+    const auto found = std::ranges::find(validators, *rule, &DataValidator::rule);
+    const Status status = Blamed(state, found->Check(object, CountIndices(object)));
     if (status.ok() || object.components.size() == 1) return status;
     return WithComponent(status, object.components[component].role);
   }
 
   // Invalid bytes from a caller are the caller's error.
   static Status Blamed(const ComponentState& state, const Status& status) {
-    return state.plan == nullptr || state.plan->of_caller ? OfCaller(status) : status;
+    return state.plan == nullptr || state.plan->of_caller ? AsInvalidArgument(status) : status;
   }
 
   Status CheckNumbers(const ComponentState& state, const ElementType& element) {
@@ -268,7 +270,7 @@ class RecordStage final : public PieceStage {
 
   // Ends the object, whose last blob is known, and the objects after it that only share blobs.
   Status End(const ComponentState& state) {
-    if (state.plan == nullptr) return Add(state, *state.object, state.cells.get());
+    if (state.plan == nullptr) return Add(state, *state.object, state.sparse.get());
     const std::vector<PlannedObject>& objects = state.plan->plan.objects;
     std::uint32_t i = state.at.object;
     do {
@@ -278,11 +280,12 @@ class RecordStage final : public PieceStage {
       for (std::uint32_t c = 0; c < components.size(); ++c) {
         if (!components[c].shared_with) continue;
         const PlanState::Shared& shared = state.plan->shared.at(*components[c].shared_with);
-        entry_.Fill(c, shared.blob, shared.facts);
+        entry_.Fill(c, shared.blob, shared.validators);
       }
-      const auto cells = state.plan->cells.find(i);
-      const Status status = Add(
-          state, object, cells == state.plan->cells.end() ? nullptr : cells->second.facts.get());
+      const auto sparse = state.plan->sparse.find(i);
+      const Status status =
+          Add(state, object,
+              sparse == state.plan->sparse.end() ? nullptr : sparse->second.validator.get());
       if (!status.ok() && i != state.at.object) {
         return WithTensor(
             WithFact(status, std::string(status.message()) + "; its bytes are those of " +
@@ -296,18 +299,18 @@ class RecordStage final : public PieceStage {
   }
 
   // Validates an object as stored and adds it to the manifest.
-  Status Add(const ComponentState& state, const Object& begun, CellFacts* cells) {
+  Status Add(const ComponentState& state, const Object& begun, SparseValidator* sparse) {
     const StoredObject& stored = entry_.stored();
     for (std::size_t c = 0; c < stored.components.size(); ++c) {
       ZT_RETURN_IF_ERROR(CheckSize(begun.components[c], stored.components[c].decoded_bytes));
     }
-    ZT_RETURN_IF_ERROR(OfCaller(CheckStored(stored, spec_)));
-    if (!entry_.facts().empty() || cells != nullptr) {
+    ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckStored(stored, spec_)));
+    if (!entry_.validators().empty() || sparse != nullptr) {
       const Object object = Declare(stored);
-      for (const auto& [component, facts] : entry_.facts()) {
-        ZT_RETURN_IF_ERROR(CheckFacts(state, begun, component, object, facts));
+      for (const auto& [component, validators] : entry_.validators()) {
+        ZT_RETURN_IF_ERROR(CheckData(state, begun, component, object, validators));
       }
-      if (cells != nullptr) ZT_RETURN_IF_ERROR(CheckCells(state, object, *cells));
+      if (sparse != nullptr) ZT_RETURN_IF_ERROR(CheckSparse(state, object, *sparse));
     }
     ++record_.tensors_done;
     ZT_RETURN_IF_ERROR(record_.manifest.Add(stored));
@@ -316,8 +319,9 @@ class RecordStage final : public PieceStage {
   }
 
   // Data that breaks this rule may be valid in the source's version, so it is not kDataLoss.
-  static Status CheckCells(const ComponentState& state, const Object& object, CellFacts& cells) {
-    const Status status = Blamed(state, cells.Check(object));
+  static Status CheckSparse(const ComponentState& state, const Object& object,
+                            SparseValidator& sparse) {
+    const Status status = Blamed(state, sparse.Check(object));
     return status.code() == StatusCode::kDataLoss ? WithCode(status, StatusCode::kUnimplemented)
                                                   : status;
   }
@@ -329,9 +333,9 @@ class RecordStage final : public PieceStage {
     std::uint64_t begin = 0, stored = 0, content = 0;
     std::uint32_t crc = 0;
     NumericCounts counts;
-    std::vector<DataFacts> facts;  // one for each rule of the component
+    std::vector<DataValidator> validators;  // one for each rule of the component
   } sums_;
-  Entry entry_;  // of the current object
+  ManifestEntry entry_;  // of the current object
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ import zt.transform;
 namespace zt::writer::internal {
 
 // A blob's place and its fields in the manifest.
-struct Blob {
+struct StoredBlob {
   std::uint64_t offset = 0, length = 0, decoded_bytes = 0;
   Encoding encoding = Encoding::kRaw;
   CodecParameters parameters = {};
@@ -37,20 +37,20 @@ struct PlanState {
   const std::shared_ptr<const void> owner;  // holds plan and source if they came by Writer::Add
   const bool of_caller;                     // invalid bytes are then the caller's error
   struct Shared {
-    Blob blob;
-    std::vector<ComponentId> by;        // the other components that share the blob
-    std::vector<DataFacts> facts = {};  // the facts about its bytes
+    StoredBlob blob;
+    std::vector<ComponentId> by;                 // the other components that share the blob
+    std::vector<DataValidator> validators = {};  // what its bytes hold
   };
   // Shared blobs, by the component that writes them. The keys are fixed when the plan is added; the
-  // record stage sets `blob` and `facts`.
+  // record stage sets `blob` and `validators`.
   std::map<ComponentId, Shared> shared;
-  // Sparse objects by number. Objects with the same indices share their facts; `first` marks the
+  // Sparse objects by number. Objects with the same indices share a validator; `first` marks the
   // one whose bytes feed them.
-  struct Cells {
-    std::shared_ptr<CellFacts> facts;
+  struct SparseObject {
+    std::shared_ptr<SparseValidator> validator;
     bool first;
   };
-  std::map<std::uint32_t, Cells> cells;
+  std::map<std::uint32_t, SparseObject> sparse;
 };
 
 // The frames of a component, all of one size of content but the last, and where they lie.
@@ -61,7 +61,7 @@ struct KeptFrames {
 
 // One component in flight. The stages change the last four fields; the others are fixed before its first chunk is submitted.
 struct ComponentState {
-  enum Choice { kUndecided, kRaw, kEncoded };
+  enum Choice { kUndecided, kStoreRaw, kStoreEncoded };
 
   std::shared_ptr<const Object> object;
   PlanState* plan = nullptr;  // null if the object was not planned
@@ -82,17 +82,17 @@ struct ComponentState {
   std::unique_ptr<const EncodedStream> copied;
   // What is copied frame by frame, with the content read as well: a chunk is one frame.
   std::unique_ptr<const KeptFrames> kept;
-  std::shared_ptr<CellFacts> cells;  // of a sparse object that was not planned
+  std::shared_ptr<SparseValidator> sparse;  // of a sparse object that was not planned
 
   // Set by the place stage; the compress stage reads it early.
   std::atomic<int> choice = kUndecided;
-  std::unique_ptr<Hasher> hasher;  // used by the hash stage, chunk after chunk
-  std::string digest;              // its result
-  std::uint64_t looked = 0;        // bytes seen by the look stage, if sizes may change
+  std::unique_ptr<Hasher> hasher;     // used by the hash stage, chunk after chunk
+  std::string digest;                 // its result
+  std::uint64_t validated_bytes = 0;  // bytes seen by the validate stage, if sizes may change
 };
 
 // A chunk and the writer's state for it.
-struct Piece final : Chunk {
+struct WriterChunk final : Chunk {
   using Chunk::Adopt;
   using Chunk::Borrow;
   using Chunk::owns;
@@ -114,16 +114,16 @@ struct Piece final : Chunk {
   // The bytes are in the batch's `entries`.
   std::optional<EncodedEntry> entry;
   std::span<const std::byte> entry_bytes;
-  NumericCounts counts;          // values that the transform could not represent
-  std::vector<DataFacts> facts;  // of bytes(), one for each rule of the component
+  NumericCounts counts;                   // values that the transform could not represent
+  std::vector<DataValidator> validators;  // of bytes(), one for each rule of the component
 
   // Puts "FILE: tensor 'NAME': " before the message; OK stays OK.
   Status Named(const Status& status) const;
 };
 
 // Consecutive chunks that travel together.
-struct Batch final : BatchOf<Piece> {
-  Buffer transformed, encoded;     // borrowed by pieces, as `input` is
+struct Batch final : BatchOf<WriterChunk> {
+  Buffer transformed, encoded;     // borrowed by chunks, as `input` is
   std::vector<std::byte> entries;  // for the manifest
 
   Status Named(const Status& status) const override { return ranges.front().Named(status); }
@@ -178,19 +178,19 @@ Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces);
 // Calls code of the caller or a source and converts exceptions to errors, to which `name` adds
 // names. std::bad_alloc passes through.
 template <class Call, class Name>
-auto Caught(const Call& call, const Name& name) -> decltype(call()) {
+auto CatchAsStatus(const Call& call, const Name& name) -> decltype(call()) {
   try {
     return call();
   } catch (...) {
-    return name(OfException());
+    return name(ExceptionAsStatus());
   }
 }
 template <class Call>
-auto Caught(const Call& call) -> decltype(call()) {
+auto CatchAsStatus(const Call& call) -> decltype(call()) {
   try {
     return call();
   } catch (...) {
-    return OfException();
+    return ExceptionAsStatus();
   }
 }
 
@@ -204,14 +204,14 @@ std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bo
 // Computes ComponentState::rules from the fields above it.
 std::vector<DataRule> RulesOf(const ComponentState& state);
 
-// A step on each piece by itself.
-class PieceStage : public StageOf<Batch> {
+// A step on each chunk by itself.
+class ChunkStage : public StageOf<Batch> {
  public:
-  virtual Status ProcessPiece(Piece& piece) = 0;
+  virtual Status ProcessChunk(WriterChunk& chunk) = 0;
   Status Process(Batch& batch) override {
-    for (Piece& piece : batch.ranges) {
-      const Status status = Caught([&] { return ProcessPiece(piece); });
-      if (!status.ok()) return piece.Named(status);
+    for (WriterChunk& chunk : batch.ranges) {
+      const Status status = CatchAsStatus([&] { return ProcessChunk(chunk); });
+      if (!status.ok()) return chunk.Named(status);
     }
     return OkStatus();
   }
@@ -225,8 +225,8 @@ std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool);
 std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec);
 std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec);
 
-// The chain, in order: read, transform, the caller's own, look, compress, place, hash, crc, entry,
-// write, record. If digests cover decoded bytes, hash comes before compress.
+// The chain, in order: read, transform, the caller's own, validate, compress, place, hash, crc,
+// entry, write, record. If digests cover decoded bytes, hash comes before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
 }  // namespace zt::writer::internal

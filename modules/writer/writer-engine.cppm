@@ -75,7 +75,7 @@ class Engine {
   template <class Call>
   Status Guarded(const Call& call) {
     try {
-      return Caught(call, [&](const Status& status) { return Fail(status); });
+      return CatchAsStatus(call, [&](const Status& status) { return Fail(status); });
     } catch (const std::bad_alloc&) {
       return Fail(OutOfMemory());
     }
@@ -103,7 +103,7 @@ class Engine {
   // Tells a remote source which components will be read.
   static void Announce(TensorSource& source, const Plan& plan);
   // Registers the source, so that Flush calls its Finish.
-  void FinishLater(TensorSource& source);
+  void RegisterForFinish(TensorSource& source);
   Status AddName(std::string_view name, std::uint32_t object);
   // Notes the path of an object that is a file; passes over others.
   Status AddPath(const Object& object, std::uint32_t index);
@@ -127,7 +127,7 @@ class Engine {
   // Moves the first `filled` bytes to a buffer of that size, if that saves much.
   Buffer Shrink(Buffer buffer, std::size_t filled);
   // Submits a chunk of `bytes` bytes after its transform; `held` is the memory that it brings.
-  Status Send(Piece&& piece, std::uint64_t bytes, std::uint64_t held);
+  Status Send(WriterChunk&& chunk, std::uint64_t bytes, std::uint64_t held);
 
   const WriterOptions options;
   std::uint32_t objects = 0;  // objects begun, without aliases
@@ -137,16 +137,16 @@ class Engine {
 
  private:
   using StateBlock = std::array<ComponentState, 32>;
-  std::uint64_t ContentOfChunk(const ComponentState& component) const;
+  std::uint64_t ChunkBytes(const ComponentState& component) const;
   CutRule RuleOf(const ComponentState& component) const;
-  std::uint64_t Weight(const Piece& piece, std::uint64_t bytes, std::uint64_t held) const;
+  std::uint64_t Weight(const WriterChunk& chunk, std::uint64_t bytes, std::uint64_t held) const;
   // Has the frames of the source copied, as far as that is allowed.
   Status KeepFrames(ComponentState& state) const;
   Status EnqueueComponent(const std::shared_ptr<ComponentState>& component,
                           std::uint64_t input_bytes);
   Status AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,
                    std::uint32_t index);
-  void NoteCells(PlanState& run) const;
+  void MakeSparseValidators(PlanState& run) const;
 
   std::unique_ptr<Sink> sink_;
   BufferPool pool_;

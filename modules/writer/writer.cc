@@ -35,8 +35,8 @@ void MergeAttributes(const Value::Map& from, Value::Map& into) {
   std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> place;
   for (std::size_t i = 0; i < into.size(); ++i) place.emplace(into[i].first, i);
   for (const auto& [key, value] : from) {
-    if (const auto held = place.find(key); held != place.end()) {
-      into[held->second].second = value;
+    if (const auto found = place.find(key); found != place.end()) {
+      into[found->second].second = value;
     } else {
       into.emplace_back(key, value);
       place.emplace(into.back().first, into.size() - 1);
@@ -130,7 +130,7 @@ struct Writer::State {
     ZT_ASSIGN_OR_RETURN(const writer::internal::PlanSums sums, engine.CheckPlan(source, plan));
     MergeAttributes(plan.attributes, attributes);
     ZT_RETURN_IF_ERROR(engine.Reserve(sums));
-    engine.FinishLater(source);
+    engine.RegisterForFinish(source);
     engine.Announce(source, plan);
     ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan, sums, nullptr));
     // Only at the end is it known whether a pipe held as many bytes as declared.
@@ -177,7 +177,7 @@ struct Writer::State {
   Status AddDense(const std::string& name, Shape shape, ElementType element,
                   std::span<const std::byte> bytes, std::shared_ptr<const void> kept) {
     auto object = DenseObject(name, std::move(shape), std::move(element));
-    if (!object.ok()) return WithTensor(OfCaller(object.status()), name);
+    if (!object.ok()) return WithTensor(AsInvalidArgument(object.status()), name);
     return Add(*std::move(object), {bytes}, {}, std::move(kept));
   }
 
@@ -228,7 +228,7 @@ StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
     ZT_RETURN_IF_ERROR(CheckOptions(options));
     // This calls the caller's sink and stages, which may throw.
     const std::string name = sink->name();
-    return writer::internal::Caught(
+    return writer::internal::CatchAsStatus(
         [&]() -> StatusOr<std::unique_ptr<Writer>> {
           return std::unique_ptr<Writer>(
               new Writer(std::make_unique<State>(std::move(sink), std::move(options))));

@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   layout.width = static_cast<std::uint8_t>(2 << (data[0] % 3));
   layout.rotate = data[0] >> 7;
   layout.group = layout.width * (1u + data[1]);
-  layout.chunk = layout.group * (1u + data[2]);
+  layout.frame_content = layout.group * (1u + data[2]);
   const std::span<const std::byte> rest = FuzzBytes(data + 4, size - 4);
   RoundTrip(layout, rest);
   Decode(layout, rest, std::uint64_t{data[3]} * layout.width);

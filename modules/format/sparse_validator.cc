@@ -100,10 +100,10 @@ class Rows {
 // of all elements, then dimension 1. Keeps each element's position in C order, eight bytes. If that
 // exceeds the memory limit, keeps runs of elements with equal positions in all dimensions but the
 // last, which suffices while positions ascend, the usual order.
-class Cells {
+class UniqueCells {
  public:
   // The product of `shape` must fit 64 bits.
-  Cells(const Shape& shape, std::uint64_t elements, std::uint64_t most_bytes)
+  UniqueCells(const Shape& shape, std::uint64_t elements, std::uint64_t most_bytes)
       : shape_(shape), elements_(elements), most_bytes_(most_bytes) {
     keeps_all_ = elements <= most_bytes / sizeof(std::uint64_t);
   }
@@ -197,7 +197,7 @@ class Cells {
 
 }  // namespace
 
-struct CellFacts::State {
+struct SparseValidator::State {
   std::uint64_t most_bytes = 0;
   bool unique = false;  // the version requires it
   bool csr = false;
@@ -208,9 +208,9 @@ struct CellFacts::State {
     Numbers numbers = {};
   };
   std::vector<Index> indices;
-  Rows rows;                    // of sparse_csr
-  std::optional<Cells> cells;   // of sparse_coo, once the number of elements is known
-  std::vector<std::byte> held;  // coordinates, until the number of elements is known
+  Rows rows;                         // of sparse_csr
+  std::optional<UniqueCells> cells;  // of sparse_coo, once the number of elements is known
+  std::vector<std::byte> held;       // coordinates, until the number of elements is known
   bool too_many = false, done = false;
   std::uint64_t unknown = 0;  // the number of elements that could not be compared
   // Position of an index that is not above the previous one in its row.
@@ -228,9 +228,9 @@ struct CellFacts::State {
     const std::vector<std::byte> bytes = std::exchange(held, {});
     const auto rule = RuleOf(object, component, bytes.size());
     if (!rule) return OkStatus();
-    DataFacts facts(*rule);
-    facts.Add(bytes);
-    ZT_RETURN_IF_ERROR(facts.Check(object, std::nullopt));
+    DataValidator validator(*rule);
+    validator.Add(bytes);
+    ZT_RETURN_IF_ERROR(validator.Check(object, std::nullopt));
     if (!unique) return OkStatus();
     cells.emplace(object.shape, rule->each, most_bytes);
     indices[component].numbers.Add(bytes, indices[component].width,
@@ -239,8 +239,8 @@ struct CellFacts::State {
   }
 };
 
-std::shared_ptr<CellFacts> CellFacts::Make(const Object& object, SpecVersion version,
-                                           std::uint64_t memory_bytes) {
+std::shared_ptr<SparseValidator> SparseValidator::Make(const Object& object, SpecVersion version,
+                                                       std::uint64_t memory_bytes) {
   const bool unique = Traits(version).unique_indices;
   auto state = std::make_unique<State>();
   state->most_bytes = memory_bytes;
@@ -264,13 +264,13 @@ std::shared_ptr<CellFacts> CellFacts::Make(const Object& object, SpecVersion ver
     }
   }
   if (!any || (!unique && !open)) return nullptr;
-  return std::shared_ptr<CellFacts>(new CellFacts(std::move(state)));
+  return std::shared_ptr<SparseValidator>(new SparseValidator(std::move(state)));
 }
 
-CellFacts::CellFacts(std::unique_ptr<State> state) : state_(std::move(state)) {}
-CellFacts::~CellFacts() = default;
+SparseValidator::SparseValidator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SparseValidator::~SparseValidator() = default;
 
-void CellFacts::Add(std::size_t component, std::span<const std::byte> bytes) {
+void SparseValidator::Add(std::size_t component, std::span<const std::byte> bytes) {
   State& s = *state_;
   State::Index& index = s.indices[component];
   if (index.width == 0 || s.too_many) return;
@@ -288,7 +288,7 @@ void CellFacts::Add(std::size_t component, std::span<const std::byte> bytes) {
   }
 }
 
-Status CellFacts::Check(const Object& object) {
+Status SparseValidator::Check(const Object& object) {
   State& s = *state_;
   if (s.too_many) {
     return s.TooMuch(s.csr ? "finding whether the indices of each row ascend"

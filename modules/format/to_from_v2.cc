@@ -110,7 +110,7 @@ StatusOr<Object> ToV2(Object object) {
 
 namespace {
 
-StatusOr<StoredObject> Map(StoredObject object) {
+StatusOr<StoredObject> FromV2Terms(StoredObject object) {
   const auto named = std::ranges::find(kLayouts, object.format, &NamedLayout::layout);
   const auto vendor = object.format == kFileFormat ? std::nullopt : StripVendor(object.format);
   const bool profile = named != std::end(kLayouts);
@@ -143,8 +143,8 @@ StatusOr<StoredObject> FromV2(StoredObject object) {
                     std::ranges::any_of(object.components, [](const StoredComponent& each) {
                       return StripVendor(each.element.type).has_value();
                     });
-  if (!ours) return Map(std::move(object));
-  ZT_ASSIGN_OR_RETURN(StoredObject mapped, Map(object));
+  if (!ours) return FromV2Terms(std::move(object));
+  ZT_ASSIGN_OR_RETURN(StoredObject mapped, FromV2Terms(object));
   Object declared;
   const Status kept = Dialect20().CheckAlone(mapped, &declared);
   if (kept.ok()) return mapped;
