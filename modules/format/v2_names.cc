@@ -61,9 +61,9 @@ Status CheckDigestV2(std::string_view digest) {
   const std::string_view algorithm = digest.substr(0, colon);
   const std::string_view hex = colon == digest.npos ? "" : digest.substr(colon + 1);
   const std::size_t digits = algorithm == "xxh3" ? 16 : algorithm == "sha256" ? 64 : hex.size();
-  const bool lower = std::ranges::none_of(algorithm, [](char c) { return c >= 'A' && c <= 'Z'; });
-  if (!algorithm.empty() && lower && !hex.empty() && hex.size() == digits &&
-      hex.find_first_not_of("0123456789abcdef") == hex.npos) {
+  const auto fits = [](char c) { return c > ' ' && c <= '~' && !(c >= 'A' && c <= 'Z'); };
+  if (!algorithm.empty() && std::ranges::all_of(algorithm, fits) && !hex.empty() &&
+      hex.size() == digits && hex.find_first_not_of("0123456789abcdef") == hex.npos) {
     return OkStatus();
   }
   return BrokenV2("3.4", "digest " + Quote(digest.substr(0, 96)) +

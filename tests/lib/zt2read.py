@@ -193,7 +193,7 @@ def check_attributes(holder, where):
 
 
 def check_digest(text, where):
-    need(re.fullmatch(r"[a-z0-9-]+:[0-9a-f]+", text), "Schema", f"{where}: digest {text!r}")
+    need(re.fullmatch(r"[!-9;-@[-~]+:[0-9a-f]+", text), "Schema", f"{where}: digest {text!r}")
     algorithm, digits = text.split(":")
     sizes = {"xxh3": 16, "sha256": 64}
     need(len(digits) == sizes.get(algorithm, len(digits)), "Schema", f"{where}: digest {text!r}")
