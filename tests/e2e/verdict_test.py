@@ -143,7 +143,10 @@ class Verdicts(support.EndToEnd):
         self.agree(file.finish(), GOOD)
         self.agree(one(attributes={"m": {"": 1}}).finish(), GOOD)
         self.agree(one(planes={1: 2}).finish(), GOOD)
-        self.agree(self.digest("foo-bar:12"), GOOD, "foo-bar")
+        for algorithm in ("foo-bar", "x.y/1", "a@b"):
+            self.agree(self.digest(f"{algorithm}:12"), GOOD, algorithm)
+        for algorithm in ("a\tb", "a b", "\x7f", "\u00e9", "fOo"):
+            self.agree(self.digest(f"{algorithm}:12"), MALFORMED, "is not an algorithm, ':'")
         for text in ("xxh3:12", "XXH3:0123456789abcdef", "foo:xyz", "foo", ":12", "foo:"):
             self.agree(self.digest(text), MALFORMED, f"digest '{text}' is not an algorithm")
 

@@ -166,7 +166,7 @@ def files_2_0():
     for kind, dtype, size in (("f6_e2m3", "i8", 3), ("f6_e2m3", "u8", 3), ("i8", "u8", 4), ("foo", "u8", 4), ("f8_e5m2", "i8", 4)):
         yield f"type {kind} on {dtype}", None, only(bytes(size), (4,), dtype=dtype, type=kind)
     for digest in ("xxh3:12", "sha256:12", "XXH3:0123456789abcdef", "crc32c:0x00000000", "crc32c:00000000", "foo-bar:12", "foo:xyz",
-                   "foo:12", "blake3:abcd"):
+                   "foo:12", "blake3:abcd", "a\tb:12", "a b:12", "\u00e9:12"):
         yield f"digest {digest}", None, only_digest(digest)
     cells = {"coords": (0, 0, 1, 1)}
     yield "coo cell twice", BAD, sparse_2("zt.sparse_coo/1", [2, 2], cells)
