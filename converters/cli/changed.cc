@@ -37,7 +37,7 @@ StatusOr<std::unique_ptr<ChangedSource>> ChangedSource::Make(std::unique_ptr<Ten
 Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
   const Transform* const transform = Planned(id).transform.get();
   if (transform == nullptr) return inner_->Read(Planned(id).source, offset, out);
-  // Whole units, of which `out` is a part.
+  // Reads the whole units that `out` overlaps.
   const std::uint64_t unit = transform->output_unit();
   const std::uint64_t first = offset / unit;
   const std::uint64_t units = (offset + out.size() + unit - 1) / unit - first;

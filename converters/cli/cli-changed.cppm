@@ -1,4 +1,5 @@
-// zt.cli:changed — a source with the rules of the command line applied: for outputs other than .zt. Internal.
+// zt.cli:changed — a source with the rules of the command line applied, for output formats other
+// than .zt. Internal.
 module zt.cli:changed;
 
 import zt.std;
@@ -7,11 +8,11 @@ import :rules;
 
 namespace zt::cli::internal {
 
-// A source as a plan changes it: tensors left out, renamed, converted as they are read. Its Finish fails where numbers do not
-// fit, as the plan asks.
+// A source changed by a plan: tensors are left out, renamed, and converted when they are read.
+// Finish fails if numbers do not fit and the plan does not allow that.
 class ChangedSource final : public WrappedSource {
  public:
-  // `warnings` gets a line for each rule that applied to no tensor.
+  // Appends a warning for each rule that applied to no tensor.
   static StatusOr<std::unique_ptr<ChangedSource>> Make(std::unique_ptr<TensorSource> source,
                                                        const Args& args,
                                                        std::vector<std::string>& warnings);
@@ -26,7 +27,7 @@ class ChangedSource final : public WrappedSource {
   std::optional<EncodedStream> encoded(ComponentId) const override { return std::nullopt; }
   Status Finish() override;
 
-  // What could not be carried over, once all was read.
+  // The values that the conversion changed; complete after everything was read.
   std::vector<NumericFinding> Findings() const;
   const Plan& plan() const { return plan_; }
 
@@ -45,7 +46,7 @@ class ChangedSource final : public WrappedSource {
   std::map<ComponentId, NumericCounts> counts_;  // under mutex_
 };
 
-// Warns of numbers that became others, and adds the lines to `warnings`.
+// Warns of values that were changed by the conversion, and appends the warnings to `warnings`.
 void ReportChanges(const Args& args, const ChangedSource& changed,
                    std::vector<std::string>& warnings);
 

@@ -1,4 +1,5 @@
-// zt.cli:files — which files of a checkpoint's folder go with its weights, and which of a .zt file's stay. Internal.
+// zt.cli:files — which files of a checkpoint's folder, or of a .zt file, accompany the tensors.
+// Internal.
 module zt.cli:files;
 
 import zt.std;
@@ -6,26 +7,27 @@ import :args;
 
 namespace zt::cli::internal {
 
-// The source with the files that --files asks for, of an input at `path`: those of a folder of another format are added,
-// those that a .zt file has are kept or left out. `only` is false where there are several inputs: none are taken then, unless
-// they are asked for. What is left out goes to options.left_out.
+// Adds to `source`, which was opened from `path`, the files that --files selects: it adds files of
+// a folder in another format, and keeps or removes files of a .zt file. If `only` is false, there
+// are several inputs, and files are taken only if --files asks for them. Files that are left out
+// are appended to options.left_out.
 StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> source,
                                                   const std::string& path, bool only,
                                                   const InputArgs& options);
 
-// What becomes of files in a plan: those of a folder are compressed where that gains, and what keeps the weights' files goes
-// where the plan changes tensors; the lines say so.
+// Plans the files. Files of a folder are compressed if that saves space. The attribute that
+// restores the original weight files is removed if the plan changes tensors. Returns warnings.
 std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan);
 
-// Of two sources that are compared: where one is no .zt file and has no files, those of the other are left out, and a line
-// says so.
+// For the comparison of two sources: if one is not a .zt file and has no files, removes the files
+// of the other and prints a note.
 Status MatchFiles(std::unique_ptr<TensorSource>& first, std::unique_ptr<TensorSource>& second,
                   const Common& common);
 
-// Says how many files were left out, or with `verbose` which and why.
+// Prints how many files were left out, or, if `verbose`, each of them with the reason.
 void NoteLeftOut(const Args& args);
 
-// How many of the objects are files.
+// The number of files among the objects.
 std::uint64_t CountFiles(const std::vector<Object>& objects);
 std::uint64_t CountFiles(const Plan& plan);
 

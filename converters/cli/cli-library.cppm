@@ -1,4 +1,4 @@
-// zt.cli:library — what libztstream asks of the program: inputs, types and attributes are the same there as here.
+// zt.cli:library — the part of the program that libztstream uses: inputs, types and attributes.
 export module zt.cli:library;
 
 import zt.std;
@@ -6,20 +6,20 @@ import zt;
 
 export namespace zt::cli {
 
-// The formats that are read, by the names that `format` below takes.
+// The names of the formats that are read, as `format` below takes them.
 std::vector<std::string> InputFormats();
-// Any input of any format: a file, a folder, or several of them as one source. `format` is empty where the content tells it.
-// Errors name the file.
+// Opens an input of any format: a file, a folder, or several of them as one source. If `format` is
+// empty, it is detected. Errors name the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenAny(const std::vector<std::string>& paths,
                                                 const InputOptions& options,
                                                 const std::string& format = "");
-// The same of bytes, which errors name.
+// The same for bytes. Errors name them.
 StatusOr<std::unique_ptr<TensorSource>> OpenAny(std::shared_ptr<ByteSource> bytes,
                                                 const InputOptions& options,
                                                 const std::string& format = "");
 
-// An element type, also by the names that torch and numpy have for it: float16, half, bfloat16. `lower`, if not null, is set
-// to the name that was looked for.
+// Finds an element type, also by the names of torch and numpy: float16, half, bfloat16. If `lower`
+// is not null, it is set to the normalized name.
 std::optional<ElementType> FindTypeName(std::string_view text, std::string* lower = nullptr);
 
 // Appends attributes as a JSON object. Byte strings are {"$bytes": "hexadecimal"}.

@@ -1,5 +1,5 @@
-// zt.cli:options — the shape of the one table of commands and options: parsing, --help, the man page and the
-// completions come from it. Internal.
+// zt.cli:options — the structure of the table of commands and options, from which the parser,
+// --help, the man page and the completions are made. Internal.
 module zt.cli:options;
 
 import zt.std;
@@ -7,7 +7,7 @@ import :args;
 
 namespace zt::cli::internal {
 
-// The commands. Each returns the program's exit status and has printed its error.
+// The commands. Each prints its errors and returns the exit status of the program.
 int RunConvert(const Args& args);
 int RunJoin(const Args& args);
 int RunInspect(const Args& args);
@@ -17,7 +17,7 @@ int RunDiff(const Args& args);
 int RunId(const Args& args);
 int RunBench(const Args& args);
 
-// A command, as a bit: a row of the table names all commands that have its option.
+// A bit for each command: an option names all commands that have it.
 enum CommandBit : unsigned {
   kConvert = 1,
   kJoin = 2,
@@ -28,7 +28,8 @@ enum CommandBit : unsigned {
   kId = 64,
   kBench = 128,
   kEvery = 255,
-  kProgram = 0,  // the program's own, and taken with any command
+  // For options of the program itself, which every command accepts.
+  kProgram = 0,
 };
 
 struct Command {
@@ -37,32 +38,33 @@ struct Command {
   int (*run)(const Args&);
 };
 
-// Where the value is kept. The type says how its text is checked: bool is a flag, a vector may be given several times.
+// The member of Args that holds the value. Its type decides how the text is checked: a bool is a
+// flag, and a vector may be given several times.
 using Field = std::variant<bool Args::*, std::string Args::*, std::vector<std::string> Args::*,
                            unsigned Args::*, std::uint64_t Args::*, double Args::*,
                            std::optional<ZstdChoice> Args::*, std::optional<ElementType> Args::*>;
 
-// An option, or an operand of a command: then it has neither letter nor group, and a name such as "INPUT...", or
-// "[NAME...]" where it may be left out.
+// An option or an operand. An operand has neither letter nor group; its name is such as "INPUT...",
+// or "[NAME...]" if it is optional.
 struct Option {
-  // CommandBits.
+  // The CommandBits of the commands that have it.
   unsigned commands;
-  // Of "-o", or 0.
+  // 'o' for "-o", or 0.
   char letter;
   std::string_view name;
-  // What stands for the value in --help: "OUT"; "[=LEVEL]" where it may be left out.
+  // The placeholder for the value in --help: "OUT", or "[=LEVEL]" if the value is optional.
   std::string_view value;
   // The heading in --help.
   std::string_view group;
   Field field;
   std::string_view help;
-  // What holds where the option is not given, in words.
+  // The default, in words.
   std::string_view initial = "";
-  // All values of a text; of other types examples; or "@files", "@folders", "@tensors".
+  // For a string, all its values; for other types, examples; or "@files", "@folders", "@tensors".
   std::string_view words = "";
-  // Other words that are understood: "pt=torch pth=torch".
+  // Synonyms of values: "pt=torch pth=torch".
   std::string_view aliases = "";
-  // The limits of a number; of a size the least alone.
+  // The limits of a number; a size has only the lower one.
   std::uint64_t least = 0, most = 0;
 
   bool is_operand() const { return letter == 0 && group.empty(); }
@@ -75,17 +77,18 @@ struct Option {
 std::span<const Command> Commands();
 // In the order of --help.
 std::span<const Option> Options();
-// "a", "b" for "a b".
+// Splits "a b" into "a" and "b".
 std::vector<std::string_view> Words(std::string_view text);
 
-// "; did you mean WORD?", of the nearest of the words that are known; empty where none is near.
+// "; did you mean WORD?" with the most similar known word; empty if none is similar.
 std::string DidYouMean(std::string_view word, std::span<const std::string_view> known);
 
-// What --help prints of one command, or null for the program, as wide as the terminal.
+// The text of --help for a command, or for the program if null, wrapped at the width of the
+// terminal.
 std::string HelpText(const Command* command);
 // The table as JSON.
 std::string HelpJson(const Args& args);
-// What --version prints.
+// The text of --version.
 std::string VersionText();
 
 }  // namespace zt::cli::internal

@@ -1,4 +1,5 @@
-// zt.cli:shards — one conversion as several files: the plan cut into shards, and what lies beside each. Internal.
+// zt.cli:shards — one conversion into several files: the plan cut into shards, and the files beside
+// each shard. Internal.
 module zt.cli:shards;
 
 import zt.std;
@@ -10,39 +11,44 @@ namespace zt::cli::internal {
 // A file that a plan reads.
 struct InputFile {
   std::string path;
-  std::vector<std::uint64_t> places;  // where components begin that lie in it as they are
+  // The offsets of components that lie in it unchanged.
+  std::vector<std::uint64_t> places;
 };
-// In the order of the plan.
+// The input files of a plan, in its order.
 std::vector<InputFile> FindInputFiles(const Args& args, const TensorSource& source,
                                       const Plan& plan);
-// When they were last written; nullopt where none of them has a time.
+// The latest time at which one of the files was written; nullopt if no file has a time.
 std::optional<std::filesystem::file_time_type> LastChange(const std::vector<InputFile>& files);
-// The digest of a sample of their bytes: where each component begins, at places spread evenly over each file, and its end. It
-// tells the inputs of one shape apart, and it is the same wherever and whenever they are copied.
+// The digest of a sample of the bytes: the start of each component, places spread evenly over each
+// file, and its end. It distinguishes inputs of the same shapes, and does not depend on where and
+// when the files were copied.
 StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files);
 
-// How many shards are asked for, or how large: one of the two is not 0.
+// The requested number or size of shards; one of the two is not 0.
 struct ShardRequest {
-  std::uint64_t count = 0;     // so many
-  std::uint64_t bytes = 0;     // of decoded data in each, at most
-  std::uint64_t only = 0;      // the one to write; 0 for all
-  std::uint64_t expected = 0;  // how many the plan must have; 0 where that is open
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;     // the most decoded data in a shard
+  std::uint64_t only = 0;      // number of the shard to write; 0: all
+  std::uint64_t expected = 0;  // number of shards that the plan must have; 0: any
 };
-// What --shards, --shard-size and --shard say; nullopt where none was given.
+// The request of --shards, --shard-size and --shard; nullopt if none of them was given.
 StatusOr<std::optional<ShardRequest>> FindShardRequest(const Args& args);
 
-// A plan cut into shards. It is a function of the inputs and the options alone: every task computes the same plan.
+// A plan cut into shards. It depends on the inputs and the options alone, so that every task
+// computes the same plan.
 struct ShardPlan {
-  // Of all that decides the shards' bytes: what the inputs declare, how large they are and a sample of their bytes, what
-  // becomes of them, how it is stored and where it is cut.
+  // The digest of all that determines the bytes of the shards: the declarations, sizes and sampled
+  // bytes of the inputs, the plan, the storage options and the cuts.
   std::string digest;
-  std::vector<std::vector<std::uint32_t>> shards;  // places in Plan::objects, ascending
+  // Indices in Plan::objects, ascending.
+  std::vector<std::vector<std::uint32_t>> shards;
 };
-// Cuts in the order of the source. Tensors that share a blob, and the parts of one quantized module, stay together.
+// Cuts in the order of the source. Tensors that share a blob, and the tensors of one quantized
+// module, stay in one shard.
 StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
                             const std::vector<InputFile>& inputs, const WriterOptions& options,
                             const ShardRequest& request);
-// What shard number `number`, from 1, is to hold, its stamp included.
+// The plan of shard `number`, counted from 1, with its stamp.
 Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number);
 
 // "DIR/model-00001-of-00008.zt" for the output "DIR/model.zt".
@@ -50,49 +56,53 @@ std::string ShardPath(const std::string& output, std::uint64_t number, std::uint
 // "00001".
 std::string PartText(std::uint64_t number);
 
-// Which digest a shard's file gets: SHA-256 where its components have it, else XXH3, at the speed of memory.
+// The digest for the whole file of a shard: SHA-256 if its components have SHA-256 digests, else
+// XXH3, which is as fast as memory.
 DigestKind FileDigestOf(const WriterOptions& options);
 
-// The digest of a file lies beside it, in "FILE.xxh3" or "FILE.sha256", as xxhsum and sha256sum check them.
+// Writes the digest of a file beside it, to "FILE.xxh3" or "FILE.sha256", in the format that xxhsum
+// and sha256sum check.
 Status WriteDigestFile(const std::string& path, const std::string& digest, bool sync);
-// Before a file is written anew, so that it never lies beside the digest of another.
+// Called before a file is replaced, so that it never lies beside the digest of another file.
 void RemoveDigestFiles(const std::string& path);
-// Empty where there is none.
+// Empty if the file has no digest beside it.
 StatusOr<std::string> ReadDigestFile(const std::string& path);
-// Of the file as it is: reads all of it.
+// Computes the digest of the file: reads all of it.
 StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 
-// That no shard would replace an input, or come to lie beside shards of the same name and another count.
+// Checks that no shard would replace an input or lie beside shards with the same name and another
+// count.
 Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const ShardPlan& cut);
 
-// True where `path` is that shard already, whole: its bytes have the digest that lies beside it, or, where that is missing,
-// pass verification; and it is no older than `inputs`. False where there is nothing, or what is there may be replaced; else kAlreadyExists says why it is
-// not that shard.
+// True if `path` is that shard, complete: its bytes have the digest that lies beside it or, if
+// there is no such file, pass verification, and it is not older than `inputs`. False if there is no
+// file or --force allows to replace it; else kAlreadyExists with the reason.
 StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
                        const Args& args, std::optional<std::filesystem::file_time_type> inputs);
 
-// convert with a ShardRequest: writes the shards that are not there, and the index if all were asked for.
+// Runs convert for a ShardRequest: writes the missing shards and, if all were requested, the index.
 Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource& source,
                      const Plan& plan, const WriterOptions& options,
                      const std::vector<std::string>& warnings);
 
-// What join has found.
+// The result of join.
 struct JoinResult {
-  std::string path;  // of the index or root
+  std::string path;  // the index or root
   std::string plan;
-  std::uint64_t shards = 0, tensors = 0, bytes = 0;  // bytes: decoded, shared ones once
+  std::uint64_t shards = 0, tensors = 0, bytes = 0;  // decoded bytes, shared ones counted once
   std::vector<std::uint64_t> missing;                // numbers
 };
-// Reads the shards' headers, footers and manifests, and writes the index of `output`. One that is there with the same
-// content is left. An error where the shards are not of one plan.
+// Reads headers, footers and manifests of the shards and writes the index of `output`. An existing
+// index with the same content is kept. An error if the shards are of different plans.
 StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
                                      const std::string& output, const FileSinkOptions& options);
 
-// What join writes for "DIR/model.zt": "DIR/model.zt.index.json", or that file itself in a version that names shards.
+// The file that join writes for "DIR/model.zt": "DIR/model.zt.index.json", or that file itself in a
+// version that names shards.
 std::string IndexPath(const std::string& output, SpecVersion version);
-// True where it is named as an index in JSON.
+// True if the path has the suffix of an index in JSON.
 bool IsIndexPath(const std::string& path);
-// The digest of the plan that an index, or a root, is of; empty where the file is none.
+// The digest of the plan of an index or root; empty if the file is neither.
 std::string PlanOfIndex(const std::string& path, SpecVersion version);
 
 }  // namespace zt::cli::internal

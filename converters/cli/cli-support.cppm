@@ -1,4 +1,4 @@
-// zt.cli:support — what the commands share: inputs, outputs, signals. Internal.
+// zt.cli:support — inputs, outputs and signals, for all commands. Internal.
 module zt.cli:support;
 
 import zt.std;
@@ -6,47 +6,51 @@ import :output;
 
 namespace zt::cli::internal {
 
-// Sources for MergeSources.
+// The arguments of MergeSources.
 struct Inputs {
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
 };
-// Inputs of any format: files, "-", folders. Errors name the file.
+// Opens inputs of any format: files, "-", folders. Errors name the file.
 StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs& options);
-// The same as one source.
+// Opens inputs as one source.
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
                                                    const InputArgs& options);
-// The same with quantized modules grouped, those of each folder by the configuration that lies in it.
+// The same, with quantized modules grouped by the configuration in their folder.
 StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
                                                     const InputArgs& options);
-// The same with grouped quantized modules as the tensors they were: what came in, for commands that give it back.
+// The same, with grouped quantized modules split into the original tensors, for commands that
+// return them.
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
                                                       const InputArgs& options);
-// OpenFile, whose error says where the index of a .zt file's shards lies that is not there itself.
+// OpenFile. If there is no such .zt file but an index of its shards, the error names the index.
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
-// The index of the .zt shards in a folder, or their root; nullopt where it holds files of another format, or none.
-// An error where several can be meant, or the shards have not been joined.
+// The index or root of the .zt shards in a folder; nullopt if it holds no .zt files or files of
+// other formats. An error if there are several indexes, or if the shards have not been joined.
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options);
-// kUnimplemented for `what`, "a .zt file", on a pipe.
+// The error for reading `what`, such as "a .zt file", from a pipe.
 Status NotFromPipe(std::string_view what);
 
-// The file at `output`, or standard output for "-", which must not be a terminal. Errors name it.
+// Creates the file at `output`, or returns standard output for "-", which must not be a terminal.
+// Errors name it.
 StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output, const FileSinkOptions& options);
-// A file that holds `text`, in place of what is there where the options allow it. Errors name it.
+// Writes a file with this text; `options` say whether it may replace another. Errors name it.
 Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options);
-// A .zt file. Errors of the reader do not name it: every command adds the names itself.
+// Opens a .zt file. Errors do not name it: the commands add the names.
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path,
                                              const InputOptions& options = {});
-// kAlreadyExists where `output` is a file that may not be replaced: found before any work is done.
+// kAlreadyExists if `output` is an existing file that may not be replaced. Called before any work
+// is done.
 Status CheckOutput(const std::string& output, bool force);
 
-// Of the components whose sizes are known.
+// The bytes of all components whose sizes are known.
 std::uint64_t Bytes(const Object& object);
 
-// True once a signal has asked the run to end: what can be cancelled looks at it.
+// True once a signal has asked the program to end. Everything that can be cancelled reads it.
 const std::atomic<bool>& Interrupted();
 
-// While it lives, a signal cancels the writer (from a thread of its own); one that came before does so at once.
+// As long as it exists, a signal cancels the writer, from another thread. After an earlier signal,
+// the constructor cancels it.
 class CancelsWriter {
  public:
   explicit CancelsWriter(Writer& writer);
@@ -55,8 +59,8 @@ class CancelsWriter {
   CancelsWriter& operator=(const CancelsWriter&) = delete;
 };
 
-// A run that a signal has come to is ended two seconds later if it still goes on; not while one of these lives, so that of
-// files that appear together all do or none does.
+// As long as it exists, a signal does not end the program. Otherwise a signal ends it within two
+// seconds. Used to publish several files together, so that all of them appear or none.
 class Publishing {
  public:
   Publishing();
@@ -65,19 +69,21 @@ class Publishing {
   Publishing& operator=(const Publishing&) = delete;
 };
 
-// ---- one .zt file of a conversion, written and published ---------------------------------------------------------
+// ---- one .zt file of a conversion, written and published ----------------------------------------
 
-// Streams what `plan` says of `source` into `sink` and finishes both; the writer knows what became of them. A signal cancels it.
+// Streams the planned objects of `source` into `sink` and finishes both. A signal cancels it. The
+// returned writer has the results.
 StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source,
                                             const Plan& plan, WriterOptions options);
-// Warns of values that did not come over whole, and adds the lines to `warnings`, an array.
+// Warns of values that were changed by the conversion, and appends the warnings to `warnings`, an
+// array.
 void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,
             Json& warnings);
 Json ToJson(const std::vector<NumericFinding>& findings);
 
-// Whether some of it may be stored compressed.
+// True if some components may be stored compressed.
 bool Compresses(const Plan& plan);
-// What convert prints with --json, up to what only writing tells.
+// The result of convert under --json, without what is known only after writing.
 Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
                  const std::vector<std::string>& warnings);
 

@@ -6,10 +6,12 @@ export import :library;
 
 export namespace zt::cli {
 
-// SIGINT, SIGTERM and SIGHUP end the run cleanly; SIGPIPE becomes a write error. Call before any thread starts.
+// Makes SIGINT, SIGTERM and SIGHUP end the program cleanly, and SIGPIPE a write error. Call it
+// before any thread starts.
 void InstallSignals();
 
-// Runs the command that the words of a command line name; the program's exit status. Results and errors are printed.
+// Runs the command of a command line, given as words, prints results and errors, and returns the
+// exit status of the program.
 int Run(std::vector<std::string> words);
 
 }  // namespace zt::cli

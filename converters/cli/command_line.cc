@@ -1,4 +1,5 @@
-// zt.cli:options — the command line: cut into options and operands by getopt_long, checked against the table, kept.
+// zt.cli:options — the command line: split into options and operands by getopt_long, checked
+// against the table, stored in Args.
 module;
 
 #include <getopt.h>
@@ -17,7 +18,7 @@ namespace zt::cli {
 namespace internal {
 namespace {
 
-// The names that other programs have for a thing, and what it is here.
+// Commands and options of other programs, and their equivalents here.
 struct Habit {
   std::string_view word, here;
 };
@@ -38,8 +39,8 @@ const Command* FindCommand(std::string_view name) {
   return found == Commands().end() ? nullptr : &*found;
 }
 
-// Insertions, deletions and replacements of characters, and swaps of neighbours, from one to the other; `most` + 1 where
-// they are more than `most`.
+// The number of insertions, deletions, replacements and swaps of neighbouring characters that turn
+// one word into the other; `most` + 1 if there are more than `most`.
 std::size_t Distance(std::string_view a, std::string_view b, std::size_t most) {
   while (!a.empty() && !b.empty() && a.front() == b.front()) {
     a.remove_prefix(1);
@@ -55,7 +56,7 @@ std::size_t Distance(std::string_view a, std::string_view b, std::size_t most) {
   return least + 1;
 }
 
-// The nearest of `known`, or empty where none is near.
+// The most similar known word; empty if none is similar.
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> known) {
   std::string_view best;
   std::size_t least = std::clamp<std::size_t>(word.size() / 3, 1, 3) + 1;
@@ -70,7 +71,7 @@ std::string_view Nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
-// `what` with the --help that tells more. `command` may be null.
+// An error that ends in a reference to --help. `command` may be null.
 Status Refuse(const std::string& what, const Command* command) {
   return InvalidArgument(what + (what.ends_with('?') ? " See ztstream " : "; see ztstream ") +
                          (command == nullptr ? "" : std::string(command->name) + " ") + "--help");
@@ -89,7 +90,7 @@ Status RefuseCommand(std::string_view word) {
                 nullptr);
 }
 
-// Of an option that `command` does not have; null where no command is known.
+// The error for an option that `command` does not have; `command` is null if there is none yet.
 Status RefuseOption(std::string_view word, const Command* command) {
   const std::string name(word.substr(0, word.find('=')));
   std::string what = "'" + name + "' is not an option";
@@ -130,9 +131,10 @@ std::optional<T> ParseWhole(std::string_view text, Format... format) {
   return value;
 }
 
-// ---- values ----------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 
-// Checks the text of a value by its field's type, and keeps it. What is wrong with it, or empty.
+// Checks the text of a value by the type of its member of Args, and stores it. Returns the problem,
+// or an empty string.
 struct Keep {
   const Option& option;
   const std::string& text;
@@ -197,23 +199,25 @@ std::string Spelt(const Option& option) {
   return option.is_operand() ? std::string(option.name) : "--" + std::string(option.name);
 }
 
-// ---- words -----------------------------------------------------------------------------------------------------
+// ---- words --------------------------------------------------------------------------------------
 
 struct Given {
-  const Option* option;  // a row of that name, of any command
+  // A row of the table with that name, of any command.
+  const Option* option;
   std::string word, value;
 };
 
-// The words of a command line by what they are.
+// The words of a command line, split into options and operands.
 struct Line {
   std::vector<Given> options;
-  std::vector<std::string> operands;  // the command first
+  std::vector<std::string> operands;  // the first is the command
   const Command* command() const {
     return operands.empty() ? nullptr : FindCommand(operands.front());
   }
 };
 
-// The options of all commands, as getopt_long takes them. Rows of one name take values alike.
+// The options of all commands in the form of getopt_long. All rows with the same name take a value,
+// or none of them does.
 class Syntax {
  public:
   Syntax() {
@@ -231,7 +235,8 @@ class Syntax {
     names_.push_back({});
   }
 
-  // The code of the next word: an option's, 1 for a word that is none, '?' or ':'; -1 behind the last.
+  // The code of the next word: of an option, 1 for an operand, '?' or ':' for an error; -1 after
+  // the last word.
   int Next(std::vector<char*>& argv) const {
     return ::getopt_long(static_cast<int>(argv.size()) - 1, argv.data(), letters_.c_str(),
                          names_.data(), nullptr);
@@ -243,9 +248,10 @@ class Syntax {
   }
 
  private:
-  // Codes of rows begin beyond the letters.
+  // Codes of rows are larger than the letters.
   static constexpr int kRows = 256;
-  // "-" asks for words in their order, ":" to tell a missing value from an unknown option.
+  // "-" makes getopt_long return operands in their order, ":" makes it distinguish a missing value
+  // from an unknown option.
   std::string letters_ = "-:";
   std::vector<option> names_;
 };
@@ -257,7 +263,7 @@ StatusOr<Line> Scan(std::vector<std::string> words) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   Line line;
-  const Option* many = nullptr;  // takes the words that follow
+  const Option* many = nullptr;  // the option that takes the following words
   ::opterr = 0;
   ::optind = 1;
   for (int at = 1, code; (code = syntax.Next(argv)) != -1; at = ::optind) {
@@ -275,7 +281,8 @@ StatusOr<Line> Scan(std::vector<std::string> words) {
       continue;
     }
     const Option* const option = Syntax::Find(code == ':' || code == '?' ? ::optopt : code);
-    const bool whole = !word.starts_with("--") ||  // getopt_long takes the beginning of a name, too
+    // getopt_long also accepts the start of a name.
+    const bool whole = !word.starts_with("--") ||
                        (option != nullptr && word.substr(2, word.find('=') - 2) == option->name);
     if (option == nullptr || !whole) return RefuseOption(word, line.command());
     if (code == ':')
@@ -297,8 +304,8 @@ Status RefuseMissing(std::string_view what, const Option& option, const Command&
   return Refuse(std::string(what) + " is missing: " + help, &command);
 }
 
-// Returns words that an option with many values took to the operands, where those are too few:
-// "verify --against SOURCE FILE".
+// Moves words from an option with several values to the operands if operands are missing: "verify
+// --against SOURCE FILE".
 void ReturnOperands(Line& line, const Command& command) {
   const auto needed = 1 + std::ranges::count_if(Options(), [&](const Option& each) {
                         return each.is_operand() && each.of(command.bit) && each.name[0] != '[';
@@ -313,7 +320,7 @@ void ReturnOperands(Line& line, const Command& command) {
   line.operands.insert(line.operands.end(), returned.begin(), returned.end());
 }
 
-// Gives the operands to the command's rows in turn.
+// Stores the operands by the rows of the command, in turn.
 Status KeepOperands(const Line& line, const Command& command, Args& args) {
   auto next = line.operands.begin() + 1;
   std::vector<std::string_view> rows;
@@ -431,7 +438,8 @@ using namespace internal;
 
 namespace {
 
-// The word without the query of a URL, be it an operand or the value of an option: "--against=URL", "-oURL".
+// Removes the query of a URL from a word: an operand, or an option with its value ("--against=URL",
+// "-oURL").
 StatusOr<std::string> HideQueryOfWord(const std::string& word) {
   std::size_t value = 0;
   if (word.starts_with("--")) {
@@ -443,7 +451,7 @@ StatusOr<std::string> HideQueryOfWord(const std::string& word) {
   return word.substr(0, value) + shown;
 }
 
-// Has every command take URLs where it takes paths.
+// Makes every command take URLs where it takes paths.
 void UseUrls(const Args& args) {
   RemoteOptions options;
   options.no_sign_request = args.no_sign_request;

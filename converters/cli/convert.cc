@@ -17,9 +17,9 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-// ---- one .zt file ------------------------------------------------------------------------------------------------
+// ---- one .zt file -------------------------------------------------------------------------------
 
-// What a number that does not fit has become, in a tensor of this type.
+// The replacement for a number that does not fit into the type of this tensor.
 std::string_view Replacement(const Object* object, OnOverflow policy) {
   if (policy == OnOverflow::kSaturate || object == nullptr) return "the largest value";
   for (const Component& component : object->components) {
@@ -63,7 +63,8 @@ std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings,
     }
     lines.push_back(std::move(line));
   }
-  if (first != nullptr) {  // one line for all tensors: a rule takes hundreds of them
+  // One line for all tensors, because a rule applies to hundreds of them.
+  if (first != nullptr) {
     lines.push_back(
         (tensors == 1 ? TensorContext(first->tensor)
                       : Counted(tensors, "tensor") + ", " + Quote(first->tensor) + " the first") +
@@ -142,7 +143,7 @@ Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
   return out;
 }
 
-// ---- the command ---------------------------------------------------------------------------------------------------
+// ---- the command --------------------------------------------------------------------------------
 
 namespace {
 
@@ -174,7 +175,7 @@ bool KeepsFrames(const PlannedObject& planned) {
   return std::ranges::any_of(planned.components, &PlannedComponent::keep_frames);
 }
 
-// A line where tensors are stored otherwise than the input has them because the version lacks their encoding.
+// A warning for each encoding of the input that the version lacks.
 std::vector<std::string> LostEncodings(const TensorSource& source, const Plan& plan,
                                        const Args& args) {
   std::vector<std::string> lines;
@@ -194,7 +195,7 @@ std::vector<std::string> LostEncodings(const TensorSource& source, const Plan& p
   return lines;
 }
 
-// The plan, for people: what each tensor is and becomes.
+// The plan as text: every tensor before and after the conversion.
 std::string PlanText(const TensorSource& source, const Plan& plan, const Args& args) {
   std::string out;
   std::uint64_t shared = 0;
@@ -260,7 +261,7 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
   return tensors;
 }
 
-// A name that says another format is a mistake to be found before the work is done.
+// Refuses an output with the suffix of another format before the work is done.
 Status CheckOutputName(const Args& args) {
   if (IsTorchName(args.output)) {
     return WithFile(InvalidArgument("convert writes .zt files; " + std::string(kNoTorch) +
@@ -277,7 +278,7 @@ Status CheckOutputName(const Args& args) {
   return OkStatus();
 }
 
-// /dev/null and the like, which have the names they have.
+// True for /dev/null and the like, whose names cannot end in .zt.
 bool IsDevice(const std::string& path) {
   std::error_code error;
   return !IsUrl(path) && std::filesystem::exists(path, error) &&
@@ -292,7 +293,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {
   return args.quant == "group" ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
 }
 
-// Writes the one output and says what came of it.
+// Writes the output file and reports the result.
 Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOptions options,
              const std::vector<std::string>& warnings) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink,

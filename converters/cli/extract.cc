@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is written: a file of a format, or a folder of such files, one a tensor.
+// The output: a file of a format, or a folder of such files, one for each tensor.
 struct Target {
   const Format* format = nullptr;
   bool folder = false;
@@ -61,7 +61,8 @@ StatusOr<Target> TargetOf(const Args& args) {
                          "; say --to FORMAT, or end a folder's name with /");
 }
 
-// Indices of the named tensors, or of all, in the order of the input. Files are none.
+// The indices of the named tensors, or of all tensors, in the order of the input. Files are not
+// included.
 StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Args& args) {
   const auto& objects = source.objects();
   std::vector<std::uint32_t> tensors, selected;
@@ -75,7 +76,7 @@ StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Ar
     const std::size_t before = selected.size();
     if (const auto found = by_name.find(name); found != by_name.end()) {
       selected.push_back(found->second);
-    } else if (name.find_first_of("*?[") != name.npos) {  // a pattern, as shells have them
+    } else if (name.find_first_of("*?[") != name.npos) {  // a shell pattern
       for (const std::uint32_t i : tensors) {
         if (::fnmatch(name.c_str(), objects[i].name.c_str(), 0) == 0) selected.push_back(i);
       }
@@ -92,7 +93,8 @@ StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Ar
   return selected;
 }
 
-// The file of the model that is asked for by its path or its name, alone; a tensor of that name comes first.
+// The file of the model that is requested by its path or object name. It must be requested alone. A
+// tensor with the same name takes precedence.
 StatusOr<std::optional<FileEntry>> NamedFile(const TensorSource& source, const Args& args) {
   ZT_ASSIGN_OR_RETURN(const std::vector<FileEntry> files, ListFiles(source.objects()));
   std::optional<FileEntry> named;
@@ -112,7 +114,7 @@ StatusOr<std::optional<FileEntry>> NamedFile(const TensorSource& source, const A
                          "safetensors writes all of them");
 }
 
-// Says what files stay behind, in a format that has none.
+// Notes files of the model that the output format cannot hold.
 void NoteFiles(const Args& args, const TensorSource& source) {
   const auto files = static_cast<std::uint64_t>(
       std::ranges::count_if(source.objects(), [](const Object& each) { return IsFile(each); }));
@@ -121,9 +123,10 @@ void NoteFiles(const Args& args, const TensorSource& source) {
        " left out; -o DIR/ --to safetensors writes the whole folder");
 }
 
-// ---- a folder ----------------------------------------------------------------------------------------------------
+// ---- a folder -----------------------------------------------------------------------------------
 
-// Leaves room for a suffix and for what a temporary file's name adds, below the 255 bytes of most file systems.
+// Leaves room for a suffix and for the extra characters of a temporary file, within the 255 bytes
+// of most file systems.
 constexpr std::size_t kMaxStem = 200;
 
 bool IsCapital(char c) { return c >= 'A' && c <= 'Z'; }
@@ -153,10 +156,11 @@ std::string Escape(std::string_view name, bool capitals) {
   return out;
 }
 
-// A file's name, without suffix, for each tensor. Nothing a tensor is called leads out of the folder, hides a file
-// or meets another: '%', '/', '\', control characters, < > : " | ? * and a leading or trailing '.', ' ' are written
-// %XX, and where names differ in case alone, so are their capitals. Decoding %XX gives the tensor's name.
-// kUnimplemented, naming the tensor, for a name that becomes too long.
+// A file name, without suffix, for each tensor. No tensor name can lead out of the folder, make a
+// hidden file or collide with another: '%', '/', '\', control characters, < > : " | ? * and a
+// leading or trailing '.' or ' ' become %XX, as do capitals of names that differ only in case.
+// Decoding %XX gives the name of the tensor. kUnimplemented, naming the tensor, if a file name
+// becomes too long.
 StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> tensors) {
   std::unordered_map<std::string, std::size_t, zt::internal::NameHash> folded;
   for (const std::string_view name : tensors) ++folded[Folded(name)];
@@ -174,22 +178,23 @@ StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> t
   return names;
 }
 
-// Files that are written elsewhere in the folder and appear in it together.
-// The destructor removes what Publish did not.
+// Files that are written to a hidden folder within the output folder and moved into it together.
+// The destructor removes all files that Publish has not moved.
 class OutputFolder {
  public:
-  // Makes `path` unless it is there. The folder it lies in must exist.
+  // The folder `path`, which Create makes if it does not exist. Its parent folder must exist.
   OutputFolder(std::string path, bool force) : path_(std::move(path)), force_(force) {}
   ~OutputFolder() {
     if (folder_ >= 0) ::close(folder_);
     std::error_code ignored;
     if (!staging_.empty()) fs::remove_all(staging_, ignored);
-    if (made_) ::rmdir(path_.c_str());  // unless there is something in it
+    // Fails if the folder is not empty.
+    if (made_) ::rmdir(path_.c_str());
   }
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  // kAlreadyExists where one of `files` is there and may not be replaced. Nothing is written yet.
+  // kAlreadyExists if one of `files` exists and may not be replaced. Writes nothing.
   Status Check(std::span<const std::string> files) const {
     std::error_code error;
     if (force_ || !fs::is_directory(path_, error)) return OkStatus();
@@ -222,12 +227,12 @@ class OutputFolder {
   }
 
   const std::string& path() const { return path_; }
-  // Where to write the file.
+  // The path at which to write the file.
   std::string Staged(const std::string& file) const { return staging_ + "/" + file; }
 
-  // Moves the staged files into the folder, after the disk has them if `sync`. On an error the folder is as it was: a file
-  // that replaced an older one has changed places with it, and changes them again; only where the file system cannot
-  // exchange files, those that were replaced stay so.
+  // Moves the staged files into the folder, after syncing them if `sync`. An existing file is
+  // exchanged with its replacement. On an error the moves are undone; on a file system that cannot
+  // exchange files, replaced files stay replaced.
   Status Publish(std::span<const std::string> files, bool sync) {
     ZT_RETURN_IF_ERROR(Check(files));
     const Publishing publishing;
@@ -261,12 +266,12 @@ class OutputFolder {
   }
 
  private:
-  // What became of a file that was moved into place.
+  // A file that was moved into place, and how.
   struct Moved {
     std::string staged, path;
     enum class How { kCreated, kExchanged, kReplaced } how = How::kCreated;
   };
-  // Gives a staged file its name. 0, or errno.
+  // Moves a staged file into place. Returns 0 or errno.
   static int Move(Moved& file) {
     const auto rename = [&](unsigned flags) {
       return zt::internal::ErrorOf([&] {
@@ -278,13 +283,15 @@ class OutputFolder {
     if (::lstat(file.path.c_str(), &older) != 0) return rename(0);
     file.how = Moved::How::kExchanged;
     int error = rename(RENAME_EXCHANGE);
-    if (error == EINVAL || error == ENOSYS) {  // the file system cannot
+    // The file system cannot exchange files.
+    if (error == EINVAL || error == ENOSYS) {
       file.how = Moved::How::kReplaced;
       return rename(0);
     }
     if (error != 0) return error;
     if (::lstat(file.staged.c_str(), &older) != 0 || !S_ISDIR(older.st_mode)) return 0;
-    error = rename(RENAME_EXCHANGE);  // a folder keeps its name
+    // A folder is not replaced: it is moved back.
+    error = rename(RENAME_EXCHANGE);
     return error == 0 ? EISDIR : error;
   }
 
@@ -298,14 +305,16 @@ class OutputFolder {
   }
 
   std::string path_, staging_;
-  int folder_ = -1;  // open, since before anything was written: what the disk refuses is told to it
+  // Opened before anything is written, so that a sync reports all write errors of the disk.
+  int folder_ = -1;
   bool force_ = false, made_ = false;
 };
 
-// ---- what is written -----------------------------------------------------------------------------------------------
+// ---- what is written ----------------------------------------------------------------------------
 
 struct Output {
-  std::string file;  // its name, of a folder's files
+  // Its name in a folder.
+  std::string file;
   FileLayout layout;
 };
 
@@ -328,7 +337,7 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
     layout->warnings.clear();
     outputs.push_back({names[i] + (sparse ? ".npz" : ".npy"), *std::move(layout)});
   }
-  // Said once of all files, not of each.
+  // One warning for all files together.
   if (!outputs.empty()) outputs.front().layout.warnings = NumpyLosses(source, selected);
   return outputs;
 }
@@ -346,10 +355,10 @@ StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
   return outputs;
 }
 
-// One run: what is written of a source, and how far it has come.
+// One run of extract: the plan, the progress and the results.
 class Extraction {
  public:
-  // `changed` is the source where rules change it, or null.
+  // `changed` is the source if rules change it, else null.
   Extraction(const Args& args, Target target, TensorSource& source, const ChangedSource* changed)
       : args_(args), target_(target), source_(source), changed_(changed) {}
 
@@ -390,7 +399,7 @@ class Extraction {
   }
 
  private:
-  // Tells a source that is far away what will be read.
+  // Announces to a remote source all ranges that will be read.
   void Announce() {
     if (!IsUrl(args_.file())) return;
     std::vector<ComponentId> components;
@@ -402,7 +411,8 @@ class Extraction {
     source_.WillRead(components);
   }
 
-  static constexpr std::uint64_t kOneThread = 8 << 20;  // a file that is not worth several
+  // Smaller files are written by one thread.
+  static constexpr std::uint64_t kOneThread = 8 << 20;
 
   Status WriteLayout(const FileLayout& layout, Sink& sink) {
     LayoutOptions options;
@@ -477,7 +487,7 @@ class Extraction {
 
 Status Extract(const Args& args) {
   StatusOr<Target> wanted = TargetOf(args);
-  // A file of the model needs no format.
+  // An output file for a file of the model needs no format.
   if (args.names.empty()) ZT_RETURN_IF_ERROR(wanted.status());
   if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(CheckNewFolder(args.output));
   if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));

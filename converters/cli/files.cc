@@ -1,4 +1,4 @@
-// zt.cli:files — bodies: the folder's listing, and the choice.
+// zt.cli:files — bodies: the listing of a folder, and the selection by --files.
 module;
 
 #include <fnmatch.h>
@@ -20,10 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
-// Of a suffix that other things have as well, such as .bin or .npy: what is larger, or named like a model, is one.
+// The limit for files with suffixes that are not only used for weights, such as .bin and .npy: a
+// larger file, or one with the name of a model, is taken for weights.
 constexpr std::uint64_t kMostOtherBytes = std::uint64_t{1} << 20;
 
-// Weights that no format of the table has.
+// Suffixes of weights in formats that are not in the table.
 constexpr std::string_view kWeightSuffixes[] = {".onnx_data", ".msgpack", ".tflite",
                                                 ".ot",        ".mlmodel", ".llamafile"};
 constexpr std::string_view kSharedSuffixes[] = {".bin", ".pt",  ".pth", ".ckpt",
@@ -34,7 +35,7 @@ bool EndsLikeOne(std::span<const std::string_view> suffixes, std::string_view na
                              [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-// Whether a file holds weights in another format than `taken`, as its name and size tell.
+// True if a file holds weights in another format than `taken`, judging by its name and size.
 bool IsOtherWeights(std::string_view name, std::uint64_t bytes, const Format* taken) {
   if (taken != nullptr && HasSuffix(*taken, name)) return false;
   if (name.ends_with(".index.json") || EndsLikeOne(kWeightSuffixes, name)) return true;
@@ -49,12 +50,13 @@ bool IsOtherWeights(std::string_view name, std::uint64_t bytes, const Format* ta
                              [&](std::string_view word) { return name.find(word) != name.npos; });
 }
 
-// What --files asks for.
+// The parsed words of --files.
 struct FileChoice {
-  bool all = false;  // said so
+  bool all = false;  // given explicitly
   bool none = false;
-  bool dense = false;                 // as plain u8 objects
-  std::vector<std::string> patterns;  // of paths, as shells have them; empty: all that is no weight
+  bool dense = false;  // store files as dense u8 objects
+  // Shell patterns of paths; empty: all files that are not weights.
+  std::vector<std::string> patterns;
 };
 
 StatusOr<FileChoice> ChoiceOf(const std::vector<std::string>& words) {
@@ -77,7 +79,7 @@ bool Matches(const FileChoice& choice, const std::string& path) {
   });
 }
 
-// The files of a folder, besides those that the source reads.
+// The files of a folder, without the files of weights that the source reads.
 class FolderListing {
  public:
   FolderListing(const std::string& folder, const TensorSource& source, const FileChoice& choice,
@@ -112,7 +114,7 @@ class FolderListing {
   }
 
   const std::vector<FolderEntry>& files() const { return files_; }
-  // Those of its own format that hold what the source reads, relative to the folder.
+  // The files of weights that the source reads, relative to the folder.
   std::vector<std::string> WeightNames() const {
     std::vector<std::string> names;
     for (const std::string& file : weights_) {
@@ -130,7 +132,7 @@ class FolderListing {
   void Look(const fs::path& path) {
     const std::string name = path.lexically_relative(folder_).generic_string();
     if (std::ranges::binary_search(weights_, path.lexically_normal().string())) return;
-    // A distributed checkpoint's, which the source reads as well.
+    // Files of a distributed checkpoint, which the source reads as well.
     const bool torch = taken_ != nullptr && taken_->name == "torch";
     if (torch && (name == ".metadata" || name.ends_with(".distcp"))) return;
     const bool asked = Matches(choice_, name);
@@ -168,7 +170,8 @@ class FolderListing {
   FilePaths paths_;
 };
 
-// The attribute that keeps how the tensors lay in a folder's safetensors files; nothing where it cannot.
+// The attribute with the headers of safetensors files, from which extract restores the files; empty
+// if a path is not allowed.
 StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderListing& listing) {
   std::vector<WeightFile> weights;
   for (const std::string& name : listing.WeightNames()) {
@@ -188,7 +191,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
                                                        const std::string& given,
                                                        const FileChoice& choice,
                                                        const InputArgs& options) {
-  // As the sources name their files.
+  // Without trailing slashes, as in the file names of sources.
   std::string folder = given;
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   FolderListing listing(folder, *source, choice, options);
@@ -204,7 +207,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   return MergeSources(std::move(both), {given, given});
 }
 
-// Whether the plan leaves every tensor of the source as it is, under its name.
+// True if the plan keeps every tensor of the source with its name and bytes.
 bool KeepsTensors(const TensorSource& source, const Plan& plan) {
   for (const PlannedObject& planned : plan.objects) {
     if (planned.object->name != source.objects()[planned.components[0].source.object].name) {

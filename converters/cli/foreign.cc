@@ -1,4 +1,5 @@
-// zt.cli:formats — files that are often taken for a model, or are one that is not read here, by their first bytes.
+// zt.cli:formats — detects, by their first bytes, files that are often mistaken for models and
+// models in formats that are not read.
 module zt.cli;
 
 import zt.std;
@@ -40,7 +41,8 @@ constexpr Magic kMagics[] = {
     {0, "fmgg"sv, kGgml},
 };
 
-// How text begins, in lower case, after blanks. The answers are what servers send in place of a file.
+// The beginnings of texts, in lower case and without leading blanks. Most are error messages that
+// servers send instead of the file.
 constexpr Magic kTexts[] = {
     {0, "<!doctype html", kHtml},
     {0, "<html", kHtml},
@@ -60,7 +62,7 @@ bool IsPrintable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7f; });
 }
 
-// Text of some kind, by how it begins.
+// Detects a kind of text by its beginning.
 std::optional<std::string_view> NameText(std::string_view text) {
   while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
   std::string lower(text.substr(0, 40));
@@ -73,7 +75,7 @@ std::optional<std::string_view> NameText(std::string_view text) {
   return std::nullopt;
 }
 
-// A map whose first key is text, as flax writes it.
+// A map whose first key is text, which flax writes.
 bool IsMessagePack(std::string_view text) {
   if (text.size() < 4) return false;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -106,7 +108,8 @@ std::optional<std::string> NameForeign(std::span<const std::byte> head) {
            "safetensors";
   if (IsMessagePack(text))
     return "msgpack, as flax writes it, which is not read; save the arrays as npz or safetensors";
-  // Protocol buffers have no magic: the first fields of TensorFlow's SavedModel.
+  // Protocol buffers have no magic number; these are the first fields of a SavedModel of
+  // TensorFlow.
   if (text.size() >= 8 && text.starts_with("\x08\x01\x12"))
     return "a TensorFlow SavedModel, which is not read; save the weights as npz or safetensors";
   return std::nullopt;

@@ -1,4 +1,4 @@
-// zt.cli:formats — the rows. Order matters where two rows recognise the same bytes: the first is taken.
+// zt.cli:formats — the table. If two rows recognise the same bytes, the first one is used.
 module;
 
 #include "core/status_macros.h"
@@ -21,7 +21,7 @@ import zt.convert.zt;
 namespace zt::cli::internal {
 namespace {
 
-// ---- what extract writes: the file of each format, which says what it does not keep ------------------------------
+// ---- output formats: the layout of a file, with warnings of what the format does not keep -------
 
 std::string Listed(const std::vector<std::string>& names) {
   std::string out;
@@ -44,12 +44,12 @@ std::vector<std::string> NumpyLosses(const TensorSource& source,
   return losses;
 }
 
-// Root attributes become __metadata__, which holds only text: what is not text becomes JSON.
+// Root attributes become __metadata__, which holds only text; other values become JSON.
 StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
                                          const std::vector<std::uint32_t>& selected) {
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::string> as_json;
-  bool stated = false;  // an empty __metadata__ is one, too
+  bool stated = false;  // true for an empty __metadata__, too
   for (const auto& [key, value] : source.attributes()) {
     if (key == kFolderAttribute) continue;
     stated = true;
@@ -109,7 +109,7 @@ StatusOr<FileLayout> PlanNpyFile(const TensorSource& source,
   return layout;
 }
 
-// ---- the rows ---------------------------------------------------------------------------------------------------
+// ---- the rows -----------------------------------------------------------------------------------
 
 using FileNames = std::vector<std::string>;
 
@@ -122,7 +122,7 @@ OpenedSource OpenNpzFile(FormatInput in) {
   return OpenNpz(std::move(in.bytes), in.stem, in.options);
 }
 
-// One file, or all parts of one split set.
+// A single file, or all parts of a split model.
 OpenedSource OpenGgufIn(const std::string& path, const FileNames& files, const InputArgs& options) {
   const auto model = [&](const std::string& file) {
     const std::string set = GgufSetOf((std::filesystem::path(path) / file).string());
@@ -141,7 +141,7 @@ OpenedSource OpenGgufIn(const std::string& path, const FileNames& files, const I
 
 bool IsZtHead(std::span<const std::byte> head) { return head.size() >= 8 && LooksLikeZt(head); }
 
-// A tensor of a .zt file may be an HDF5 file, where one that has bytes before it would begin.
+// A .zt file may hold an HDF5 file as a tensor, at an offset at which HDF5 files may begin.
 bool IsHdf5Head(std::span<const std::byte> head) { return LooksLikeHdf5(head) && !IsZtHead(head); }
 
 constexpr Format kFormats[] = {
@@ -163,7 +163,7 @@ constexpr Format kFormats[] = {
        return in.path.empty() ? OpenGguf(std::move(in.bytes)) : OpenGgufSet(in.path, in.options);
      },
      OpenGgufIn, PlanGgufFile},
-    // In folders; a file named .pt or .pth is recognised by its content.
+    // The suffix of files in folders; a single .pt or .pth file is recognised by its content.
     {"torch", "PyTorch", ".bin", ".bin.index.json", "", LooksLikeTorchStream,
      [](FormatInput in) { return OpenTorch(std::move(in.bytes), in.stem, in.options); },
      [](const std::string& path, const FileNames&, const InputArgs& options) {
@@ -186,7 +186,8 @@ constexpr Format kFormats[] = {
      nullptr},
 };
 
-// True where `names` are those of the rows, or of the rows that are written.
+// True if `names` are the names of the rows, or, if `written_only`, of the formats that are
+// written.
 constexpr bool AreNames(std::string_view names, bool written_only) {
   for (const Format& format : kFormats) {
     if (written_only && format.plan == nullptr) continue;

@@ -1,4 +1,4 @@
-// zt.cli:options — the table as --help shows it, as JSON, and --version.
+// zt.cli:options — the table as text for --help and as JSON; the text of --version.
 module;
 
 #include <unistd.h>
@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::string_view kCommon = "Every command";
 
-// Appends the words of `text`, in lines of at most `columns` that begin with `indent` blanks after the first.
+// Appends the words of `text` in lines of at most `columns`; lines after the first are indented by
+// `indent` blanks.
 void Fill(std::string& out, std::string_view text, std::size_t indent, std::size_t columns) {
   std::size_t used = out.size() - (out.rfind('\n') + 1);
   for (const std::string_view word : Words(text)) {
@@ -32,7 +33,7 @@ void Fill(std::string& out, std::string_view text, std::size_t indent, std::size
   out.back() = '\n';
 }
 
-// Two columns; on a narrow terminal the right one stands below the left one.
+// Two columns; on a narrow terminal the right column goes below the left one.
 std::string Row(std::string row, std::string_view text, std::size_t columns) {
   constexpr std::size_t kLeft = 24, kNarrow = 60, kBelow = 6;
   const bool below = columns < kNarrow;

@@ -1,4 +1,4 @@
-// zt.cli — id: the content digest (2.0 §6.4) of a model, whatever file it is in.
+// zt.cli — id: the content digest (2.0 §6.4) of a model in any format.
 module;
 
 #include "core/status_macros.h"
@@ -12,11 +12,11 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-// The manifest of a file of version 2.0, checked; nullopt for everything else.
+// The checked manifest of a file of version 2.0; nullopt for other inputs.
 StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& path) {
   const auto file = OpenFile(path);
   if (!file.ok() || !(*file)->size())
-    return std::nullopt;  // a folder or a pipe, or it is refused later
+    return std::nullopt;  // a folder, a pipe, or a file that is refused later
   const std::uint64_t size = *(*file)->size();
   std::vector<std::byte> head(std::min<std::uint64_t>(size, 8));
   std::vector<std::byte> tail(std::min<std::uint64_t>(size, kTailBytes));
@@ -37,7 +37,7 @@ StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& 
   return bytes;
 }
 
-// The manifest that the inputs would have in a file of version 2.0: all is read, and nothing written.
+// The manifest of a file of version 2.0 with these inputs: reads all data and writes nothing.
 StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args) {
   PlanOptions plan_options;
   plan_options.spec = SpecVersion::k2_0;
@@ -50,7 +50,7 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args) {
                                          "; inputs are taken as one model: run id once for each");
   }
   const std::unique_ptr<TensorSource> source = *std::move(merged);
-  plan_options.attributes = false;  // they are not part of it
+  plan_options.attributes = false;  // the content digest does not cover them
   ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
   WriterOptions options;
   options.spec = plan_options.spec;

@@ -1,4 +1,4 @@
-// zt.cli:support — opening inputs: files by their content, folders by the files in them.
+// zt.cli:support — opens inputs: files by their content, folders by their files.
 module;
 
 #include <unistd.h>
@@ -51,7 +51,7 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path, const Inp
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
   for (const std::string& name : names) {
     for (FolderFiles& files : found) {
-      // Of .zt files only those with an index are a checkpoint.
+      // In a folder only .zt files with an index are a checkpoint.
       if (IsIndexOf(*files.format, name) ||
           (files.format->name != "zt" && HasSuffix(*files.format, name)))
         files.names.push_back(name);
@@ -62,7 +62,7 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path, const Inp
   return found;
 }
 
-// "model.zt" for each set of .zt files that are named as its shards, with how many there are.
+// "model.zt" for each set of .zt files with names of its shards, and the number of these files.
 StatusOr<std::map<std::string, std::size_t>> ZtShardsIn(const std::string& path) {
   std::map<std::string, std::size_t> sets;
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> files, zt::ListFolder(path));
@@ -72,7 +72,7 @@ StatusOr<std::map<std::string, std::size_t>> ZtShardsIn(const std::string& path)
   return sets;
 }
 
-// FindZtIn of a folder that has been listed.
+// FindZtIn for a folder that has been listed.
 StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
                                               const std::vector<FolderFiles>& found,
                                               const InputArgs& options) {
@@ -102,7 +102,8 @@ StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
   return (fs::path(folder) / names[0]).string();
 }
 
-// Why no checkpoint opens: the first of its files that is something else altogether, or `error` where there is none.
+// Explains why a checkpoint does not open: by the first of its files that is of another kind, else
+// by `error`.
 Status ExplainFolder(const std::string& path, const FolderFiles& files, const Status& error) {
   if (error.code() != StatusCode::kDataLoss) return error;
   for (const std::string& name : files.names) {
@@ -136,15 +137,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
     if (source.ok() && (*source)->file({}).empty()) (*source)->SetFile(*shards);
     return source;
   }
-  // A .zt file beside a checkpoint is what was made of it.
+  // A .zt file beside a checkpoint was made from it.
   if (found.size() > 1) {
     std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "zt"; });
   }
-  // Formats that are no checkpoint of a folder hold its weights once more, or something else.
+  // Formats that cannot be a checkpoint folder hold the same weights again, or other data.
   if (std::ranges::any_of(found, [](const auto& files) { return OpensFolders(files); })) {
     std::erase_if(found, [](const FolderFiles& files) { return !OpensFolders(files); });
   }
-  // Repositories keep the same weights as *.safetensors and as *.bin, and other things as *.bin.
+  // Repositories hold the same weights as *.safetensors and *.bin, and other data as *.bin.
   if (found.size() > 1) {
     std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "torch"; });
   }
@@ -210,7 +211,7 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs
     return InvalidArgument("standard input can be given once");
   }
   Inputs inputs;
-  std::set<fs::path> sets;  // of GGUF shards: any of them opens all
+  std::set<fs::path> sets;  // of GGUF shards, of which any opens all
   for (const std::string& path : paths) {
     const std::string name = path == "-" ? "standard input" : path;
     const std::string set = paths.size() > 1 ? GgufSetOf(path) : "";
@@ -233,7 +234,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string
 
 StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
                                                     const InputArgs& options) {
-  ZT_RETURN_IF_ERROR(FindQuantConfig(paths).status());  // where two of them disagree
+  ZT_RETURN_IF_ERROR(FindQuantConfig(paths).status());  // refuse configurations that disagree
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
   const auto checkpoints = SplitByFolder(paths);

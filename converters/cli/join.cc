@@ -18,12 +18,12 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kIndexSuffix = ".index.json";
 
-// What a shard's own end says of it.
+// A shard, as its footer and manifest describe it.
 struct ShardFile {
   std::string path, name;  // the name within its folder
   ShardStamp stamp;
   std::uint64_t bytes = 0;    // of the file
-  std::uint64_t decoded = 0;  // of its tensors, shared ones once
+  std::uint64_t decoded = 0;  // of its tensors, shared ones counted once
   std::string digest;         // of the whole file
   Manifest manifest;
 };
@@ -48,7 +48,8 @@ StatusOr<ShardFile> ReadShard(const std::string& path) {
       if (blobs.insert(component.offset).second) shard.decoded += component.decoded_bytes;
     }
   }
-  if (!Traits(shard.manifest.version).shard_table) {  // then the names alone are asked for
+  // An index needs only the names.
+  if (!Traits(shard.manifest.version).shard_table) {
     for (StoredObject& object : shard.manifest.objects) {
       StoredObject name;
       name.name = std::move(object.name);
@@ -78,7 +79,7 @@ Status AddShard(const std::string& path, std::map<std::uint64_t, ShardFile>& sha
   return InvalidData("it is shard " + PartText(held->first) + ", as " + held->second.path + " is");
 }
 
-// All shards of one plan, by number. What is wrong is said of the file that is wrong.
+// Reads all shards of one plan, by number. An error names the file that is wrong.
 StatusOr<std::map<std::uint64_t, ShardFile>> ReadShards(const std::vector<std::string>& paths) {
   std::map<std::uint64_t, ShardFile> shards;
   for (const std::string& path : paths) ZT_RETURN_IF_ERROR(WithFile(AddShard(path, shards), path));
@@ -100,7 +101,7 @@ JoinResult Summarize(const std::map<std::uint64_t, ShardFile>& shards) {
   return joined;
 }
 
-// Which shard holds each tensor.
+// The shard of each tensor.
 using Weights = std::map<std::string_view, const ShardFile*>;
 StatusOr<Weights> FindWeights(const std::map<std::uint64_t, ShardFile>& shards) {
   Weights weights;
@@ -118,7 +119,8 @@ StatusOr<Weights> FindWeights(const std::map<std::uint64_t, ShardFile>& shards) 
   return weights;
 }
 
-// The index's text, a tensor a line: names in order, as the field's own writers have them.
+// The text of the index, with a line for each tensor in the order of names, like the indexes of
+// other writers.
 std::string IndexText(const std::map<std::uint64_t, ShardFile>& shards, const Weights& weights,
                       const JoinResult& joined) {
   Json files = Json::object();
@@ -136,7 +138,8 @@ std::string IndexText(const std::map<std::uint64_t, ShardFile>& shards, const We
   return text + "\n}\n}\n";
 }
 
-// The bytes of a file of the shards' version that names them with what they hold (2.0 §7): the root.
+// The bytes of the root (2.0 §7): a file of the version of the shards that names them and their
+// contents.
 StatusOr<std::string> RootText(std::map<std::uint64_t, ShardFile>& shards,
                                const JoinResult& joined) {
   std::vector<std::byte> out;
@@ -156,7 +159,7 @@ StatusOr<std::string> RootText(std::map<std::uint64_t, ShardFile>& shards,
   return std::string(reinterpret_cast<const char*>(out.data()), out.size());
 }
 
-// True where the file holds exactly `text`.
+// True if the file holds exactly `text`.
 StatusOr<bool> Holds(const std::string& path, std::string_view text) {
   ZT_ASSIGN_OR_RETURN(const auto bytes, OpenFile(path));
   if (*bytes->size() != text.size()) return false;
@@ -165,7 +168,7 @@ StatusOr<bool> Holds(const std::string& path, std::string_view text) {
   return held == text;
 }
 
-// The index, unless it is there already.
+// Writes the index, unless it exists with the same content.
 Status WriteIndex(const std::string& path, std::string_view text, const FileSinkOptions& options) {
   if (Exists(path)) {
     ZT_ASSIGN_OR_RETURN(const bool same, WithFile(Holds(path, text), path));
@@ -178,11 +181,11 @@ Status WriteIndex(const std::string& path, std::string_view text, const FileSink
   }
   const Status written = WriteText(path, text, options);
   if (written.code() != StatusCode::kAlreadyExists) return written;
-  const auto same = Holds(path, text);  // another run was faster
+  const auto same = Holds(path, text);  // another run may have written it
   return same.ok() && *same ? OkStatus() : written;
 }
 
-// The numbers as Slurm's --array takes them: "2,5-7".
+// The numbers in the form of Slurm's --array: "2,5-7".
 std::string ArrayText(std::span<const std::uint64_t> numbers) {
   std::string out;
   for (std::size_t begin = 0, end; begin < numbers.size(); begin = end) {
@@ -262,7 +265,7 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
 
 namespace {
 
-// What a shell has left of a pattern that matches nothing.
+// Refuses a pattern that the shell did not expand because no file matches.
 Status CheckPattern(const std::vector<std::string>& shards) {
   for (const std::string& path : shards) {
     std::error_code error;

@@ -1,4 +1,4 @@
-// ztstream — the program: what the system is asked for before the command line is read.
+// ztstream — the program: prepares descriptors, limits and signals before the command line is read.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -13,17 +13,18 @@ import zt.cli;
 
 namespace hwy::platform {
 
-// Highway 1.0 computes this when its shared library is loaded, for the benchmark helper in it, which takes three
-// milliseconds of timing loops. The program times nothing with that helper. The dynamic linker takes the program's own
-// definition for the library's call; a static Highway leaves its helper out altogether.
+// Highway 1.0 computes this when its shared library is loaded, for its benchmark helper, by three
+// milliseconds of timing loops. The program does not use that helper. The dynamic linker uses this
+// definition for the call of the library; a static Highway omits its helper.
 __attribute__((visibility("default"))) std::uint64_t TimerResolution() { return 1; }
 
 }  // namespace hwy::platform
 
 namespace {
 
-// A descriptor 0, 1 or 2 that is closed would be given to the next file that is opened, and messages would be written
-// into it. Each gets /dev/null instead, opened so that its use is still an error.
+// If descriptor 0, 1 or 2 is closed, the next file that is opened gets its number, and messages are
+// written into that file. Opens /dev/null for each of them, in a mode in which using it is still an
+// error.
 void SecureDescriptors() {
   constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
   for (int fd = 0; fd < 3; ++fd) {
@@ -31,7 +32,8 @@ void SecureDescriptors() {
   }
 }
 
-// A checkpoint of a thousand shards is a thousand open files, the usual limit; the system lets a program raise its own.
+// A checkpoint of a thousand shards needs a thousand open files, the usual limit. A program may
+// raise its own limit.
 void RaiseFileLimit() {
   rlimit limit;
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

@@ -1,4 +1,5 @@
-// zt.cli:options — the table. To add an option, add its row; scripts/reference.py writes the man page and completions.
+// zt.cli:options — the table. To add an option, add its row; scripts/reference.py then writes the
+// man page and the completions.
 module zt.cli;
 
 import zt.std;

@@ -16,7 +16,8 @@ namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
 
-// The length of the UTF-8 sequence that `text` begins with, and its code point. Length 0: it is not UTF-8.
+// The length and code point of the UTF-8 sequence at the start of a text. The length is 0 if it is
+// not UTF-8.
 struct Decoded {
   std::size_t length = 0;
   std::uint32_t point = 0;
@@ -34,15 +35,15 @@ bool IsHarmless(std::uint32_t point) {
   if (point < 0x20 || (point >= 0x7f && point < 0xa0)) return false;  // control characters
   if (point >= 0x2028 && point <= 0x202e) return false;               // line breaks, directions
   if (point >= 0x2066 && point <= 0x2069) return false;               // directions
-  return point != 0xfeff;                                             // a mark that is not seen
+  return point != 0xfeff;  // the invisible byte order mark
 }
 
 void AppendHex(std::string& out, std::uint32_t value, int digits) {
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kHex[value >> shift & 15];
 }
 
-// In JSON none but its strings hold what is not harmless, and there each code point has an escape: all that are not harmless
-// are below U+10000.
+// Dumps JSON in one line and escapes the characters that are not harmless. They occur only within
+// strings, where JSON allows an escape; all of them are below U+10000.
 std::string OneLine(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string out;
@@ -54,8 +55,8 @@ std::string OneLine(const Json& json) {
       ++at;
       continue;
     }
-    const Decoded next =
-        Decode(std::string_view(text).substr(at));  // dump() has replaced what is not UTF-8
+    // dump() has replaced bytes that are not UTF-8.
+    const Decoded next = Decode(std::string_view(text).substr(at));
     if (!IsHarmless(next.point)) {
       out.append(text, copied, at - copied);
       out += "\\u";
@@ -209,7 +210,7 @@ std::string SummaryText(const std::string& output, std::uint64_t tensors, std::u
 
 namespace {
 
-// What JSON has no numbers for.
+// Appends an object for a value that JSON has no number for.
 void AppendNonFinite(double value, std::string& out) {
   const char* const text = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
   out += std::string("{\"$double\":\"") + text + "\"}";

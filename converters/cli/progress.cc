@@ -1,4 +1,4 @@
-// zt.cli:output — progress: the line, fitted to the terminal, and when it is drawn.
+// zt.cli:output — progress: makes the line, fits it to the terminal, and draws it.
 module;
 
 #include <stdio.h>
@@ -13,8 +13,8 @@ import :output;
 namespace zt::cli::internal {
 namespace {
 
-// The line for a terminal of `columns`, which it never fills to its last: as many of `parts` as there is room for, and a
-// bar before the last of them; all of them and no bar where `columns` is 0.
+// The progress line for a terminal of `columns`: as many of `parts` as fit, and a bar before the
+// last part. It leaves the last column empty. If `columns` is 0, it has all parts and no bar.
 std::string BarLine(const std::string& verb, double share, std::span<const std::string> parts,
                     std::size_t columns) {
   constexpr std::size_t kNarrowest = 11, kWidest = 27;  // with "[] "

@@ -1,4 +1,5 @@
-// Regular expressions and replacements, over RE2. Plain: RE2's header and the module zt.std cannot meet in one unit.
+// Regular expressions and replacements by RE2. A plain unit, because the header of RE2 and the
+// module zt.std cannot be used in the same unit.
 #pragma once
 
 #include <string>
@@ -14,20 +15,22 @@ class Regex {
   Regex(const Regex&) = delete;
   Regex& operator=(const Regex&) = delete;
 
-  // RE2's words for a fault of the pattern; empty if there is none. The other calls then must not be made.
+  // The error of RE2 for the pattern, or an empty string. If it is not empty, the other functions
+  // must not be called.
   std::string error() const;
-  // What is wrong with `to` as the replacement of a match; empty if nothing is.
+  // The problem with `to` as a replacement; empty if it is valid.
   std::string RewriteError(const std::string& to) const;
-  // Whether some part of `text` matches.
+  // True if some part of `text` matches.
   bool Matches(std::string_view text) const;
-  // Replaces the first match, or every one, by `to`, in which \1 is the first group. Whether there was one.
+  // Replaces the first match, or all matches, by `to`, in which \1 is the first group. Returns
+  // false if nothing matched.
   bool Replace(std::string& text, const std::string& to, bool all) const;
 
  private:
   const void* compiled_;  // an RE2
 };
 
-// `text` with every character escaped that means something in an expression.
+// `text` with all special characters of regular expressions escaped.
 std::string QuoteMeta(std::string_view text);
 
 }  // namespace zt::cli::internal

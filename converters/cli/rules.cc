@@ -21,16 +21,16 @@ enum class Kind { kInclude, kExclude, kRename, kDType, kDequantize };
 
 struct Rule {
   Kind kind;
-  // "--include 'norm'", and what is said where it applied to no tensor.
+  // "--include 'norm'", and the warning if the rule applied to no tensor.
   std::string text, unused;
-  // Null: every float tensor, or all blocks of GGUF.
+  // Null: every tensor of floating point, or all blocks of GGUF.
   Pattern names = nullptr;
-  // Of kRename: the replacement, of the first match or of all.
+  // For kRename: the replacement, for the first match or for all.
   std::string to = "";
   bool global = false;
-  // Nothing: leave the type.
+  // nullopt: keep the type.
   std::optional<ElementType> target = std::nullopt;
-  // To how many it has applied.
+  // The number of tensors that it applied to.
   std::uint64_t tensors = 0;
 
   bool Count(bool applies) {
@@ -39,7 +39,7 @@ struct Rule {
   }
 };
 
-// The regular expression that means what a shell's pattern does: "\\.bias$" for "*.bias".
+// The regular expression equivalent to a shell pattern: "\\.bias$" for "*.bias".
 std::string OfShellPattern(const std::string& pattern) {
   std::string out = "^";
   for (const char c : pattern)
@@ -59,8 +59,8 @@ StatusOr<Pattern> Compile(const std::string& pattern, const std::string& option)
                          (shell ? ": '" + OfShellPattern(pattern) + "'" : ""));
 }
 
-// An escaped delimiter means the character itself: in the regex too, where it would be an operator without its escape,
-// or a reference with it.
+// An escaped delimiter stands for the character itself. In the regex it is escaped again, if it
+// would be an operator otherwise.
 std::string Undelimited(char delimiter, bool in_regex) {
   const std::string plain(1, delimiter);
   return in_regex && !std::isalnum(static_cast<unsigned char>(delimiter)) ? QuoteMeta(plain)
@@ -116,7 +116,8 @@ Status ParseDType(const std::string& text, Rule& rule) {
   return OkStatus();
 }
 
-// A rule without a pattern speaks of numbers with a fraction alone: not of integers, scales, packed or complex types.
+// A rule without a pattern applies only to floating point numbers: not to integers, scales, packed
+// or complex types.
 bool IsPlainFloat(const Object& object) {
   const Component* elements = nullptr;
   for (const Component& component : object.components) {
@@ -130,7 +131,7 @@ bool IsPlainFloat(const Object& object) {
 
 }  // namespace
 
-// The rules of one command line in the order of their kinds, shared by the functions of its plan.
+// The rules of a command line in the order of their kinds, shared by the functions of its plan.
 struct RuleSet {
   std::vector<Rule> rules;
 
@@ -189,7 +190,7 @@ struct RuleSet {
 
 namespace {
 
-// Whether nothing asks for what a canonical file cannot be.
+// Refuses options that a canonical file cannot satisfy.
 Status CheckCanonical(const Args& args, const PlanOptions& plan) {
   const ContainerTraits& traits = Traits(plan.spec);
   const std::pair<bool, std::string> wrong[] = {

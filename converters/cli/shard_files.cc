@@ -1,4 +1,4 @@
-// zt.cli:shards — the files of shards: their names, their digests, and what lies where they are to be written.
+// zt.cli:shards — the files of shards: names, digests, and the check of existing files.
 module;
 
 #include <sys/stat.h>
@@ -18,14 +18,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr DigestKind kFileDigests[] = {DigestKind::kXxh3, DigestKind::kSha256};
-constexpr std::string_view kXxhsumTag = "XXH3_";  // what xxhsum puts before the 64 bits of XXH3
+constexpr std::string_view kXxhsumTag = "XXH3_";  // xxhsum writes it before the hash
 constexpr std::uint64_t kMaxDigestFile = 1 << 16;
 
 std::string DigestPath(const std::string& path, DigestKind kind) {
   return path + "." + std::string(Name(kind));
 }
 
-// Why a file is not the shard that `stamp` is of; OK where it is, as far as its manifest and its digest tell.
+// OK if the file is the shard with this stamp, as far as its manifest and its digest tell; else the
+// reason.
 Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind kind,
                     const Args& args) {
   const auto damaged = [](const Status& cause) {
@@ -129,8 +130,8 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
 
 Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const ShardPlan& cut) {
   const std::uint64_t count = cut.shards.size();
-  std::set<std::pair<dev_t, ino_t>>
-      files;  // a status for each file, not for each pair of an input and a shard
+  // Identities of the inputs: each input is looked up once, not once for every shard.
+  std::set<std::pair<dev_t, ino_t>> files;
   struct stat info;
   for (const InputFile& file : inputs) {
     if (::stat(file.path.c_str(), &info) == 0) files.emplace(info.st_dev, info.st_ino);
@@ -142,7 +143,7 @@ Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const 
                                     "read; write to another folder"),
                     path);
   }
-  // Shards of two counts beside one another cannot be told apart by who opens the folder or the index.
+  // If shards of different counts lie in one folder, a reader of the folder cannot tell them apart.
   const fs::path first(ShardPath(args.output, 1, count));
   const auto ours = ParseShardName(first.filename().string(), ".zt");
   const fs::path folder = first.has_parent_path() ? first.parent_path() : ".";
@@ -161,7 +162,7 @@ Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const 
 StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
                        const Args& args, std::optional<fs::file_time_type> inputs) {
   std::error_code error;
-  if (!Exists(path)) return false;  // nor is a link that leads nowhere
+  if (!Exists(path)) return false;  // false for a dangling link, too
   Status status = CheckIsShard(path, stamp, kind, args);
   if (status.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
     status = InvalidData("it is older than what it was made of");

@@ -1,4 +1,4 @@
-// zt.cli:shards — the files that a plan reads: when they changed, and a sample of what is in them.
+// zt.cli:shards — the files that a plan reads: their times, and samples of their bytes.
 module;
 
 #include "core/name_table.h"
@@ -16,23 +16,25 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostSamples = 4096;    // in all files together
-constexpr std::uint64_t kSampleBytes = 4096;  // where a tensor begins
-constexpr std::uint64_t kEndBytes = 65536;    // of a file: many have a directory or manifest there
+constexpr std::uint64_t kSampleBytes = 4096;  // at the start of a tensor
+// At the end of a file, where many formats have a directory or manifest.
+constexpr std::uint64_t kEndBytes = 65536;
+// Samples at even distances, of a file on a server and of others.
 constexpr std::uint64_t kRemoteSpread = 4;
-constexpr std::uint64_t kSpread = 16;  // samples of a file wherever its tensors lie
+constexpr std::uint64_t kSpread = 16;
 
 struct Sample {
   const std::string* path = nullptr;
   std::uint64_t offset = 0;
 };
 
-// Where the file is looked at, ascending.
+// Appends the offsets at which to sample a file, ascending.
 void AddSamples(const std::string& path, std::vector<std::uint64_t> places,
                 std::vector<Sample>& samples) {
   const std::optional<std::uint64_t> size = SizeOfFile(path);
   if (!size) return;
   const std::uint64_t bytes = *size;
-  // Each look at a server takes a request.
+  // Every sample of a remote file costs a request.
   if (IsUrl(path)) places.clear();
   const std::uint64_t spread = IsUrl(path) ? kRemoteSpread : kSpread;
   for (std::uint64_t i = 0; i < spread; ++i) places.push_back(bytes / spread * i);
@@ -61,7 +63,7 @@ std::vector<InputFile> FindInputFiles(const Args& args, const TensorSource& sour
   }
   std::error_code none;
   std::erase_if(files, [&](const InputFile& file) { return !Exists(file.path); });
-  // The shards that a root of 2.0 names.
+  // Adds the shards that a root of 2.0 names.
   for (const std::string& input : args.inputs) {
     std::string root = input;
     if (IsFolder(input)) {

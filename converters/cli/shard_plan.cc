@@ -1,4 +1,4 @@
-// zt.cli:shards — where a plan is cut, and the digest that tells one plan from another.
+// zt.cli:shards — cuts a plan into shards, and computes the digest that identifies the plan.
 module;
 
 #include "core/little_endian.h"
@@ -16,7 +16,7 @@ import zt.convert.files;
 namespace zt::cli::internal {
 namespace {
 
-// What the parts of a quantized module are called behind the module's name, in the checkpoints of GPTQ, AWQ,
+// The suffixes that distinguish the tensors of a quantized module, in checkpoints of GPTQ, AWQ,
 // compressed-tensors, block-scaled f8, bitsandbytes, MLX and MXFP4.
 constexpr std::string_view kCompanions =
     ".qweight .qzeros .scales .g_idx .biases .weight .weight_packed .weight_scale "
@@ -24,7 +24,7 @@ constexpr std::string_view kCompanions =
     ".input_scale .SCB .weight_global_scale _blocks _scales .weight_scale_inverse "
     ".input_global_scale";
 
-// The module that a tensor is a part of, by its name; nullopt where it is none by its name.
+// The quantized module of a tensor, judging by its name; nullopt if the name has no such suffix.
 std::optional<std::string_view> ModuleOf(std::string_view name) {
   // bitsandbytes: "X.weight.absmax", "X.weight.quant_state.bitsandbytes__nf4".
   if (const auto inner = name.rfind(".weight."); inner != name.npos) return name.substr(0, inner);
@@ -36,9 +36,9 @@ std::optional<std::string_view> ModuleOf(std::string_view name) {
   return std::nullopt;
 }
 
-// What is never torn apart: objects of a plan, by their places in it.
+// Objects that stay in one shard, by their indices in the plan.
 struct Unit {
-  std::uint64_t bytes = 0;  // decoded, shared ones once
+  std::uint64_t bytes = 0;  // decoded, shared ones counted once
   std::vector<std::uint32_t> objects;
 };
 
@@ -46,7 +46,8 @@ const Object& SourceObject(const TensorSource& source, const PlannedObject& plan
   return source.objects()[planned.components.front().source.object];
 }
 
-// The units, each where its first object stands. Files are none: all lie in the first shard.
+// All units, in the order of their first objects. Files are not in units: all of them go to the
+// first shard.
 std::vector<Unit> FindUnits(const TensorSource& source, const Plan& plan) {
   std::vector<std::uint32_t> parent(plan.objects.size());
   std::iota(parent.begin(), parent.end(), 0);
@@ -87,8 +88,8 @@ std::vector<Unit> FindUnits(const TensorSource& source, const Plan& plan) {
   return units;
 }
 
-// Where shards end, as places among the units: each holds at most `bytes`, or one unit. With `count` there are at least
-// so many, as far as there are units.
+// The ends of shards, as indices of units: each shard holds at most `bytes`, or a single unit. With
+// `count` there are at least `count` shards if there are as many units.
 std::vector<std::size_t> Cut(std::span<const Unit> units, std::uint64_t bytes,
                              std::uint64_t count = 0) {
   std::vector<std::size_t> ends;
@@ -108,7 +109,7 @@ std::vector<std::size_t> Cut(std::span<const Unit> units, std::uint64_t bytes,
   return ends;
 }
 
-// Exactly `count` shards, the largest as small as the order allows.
+// Cuts into exactly `count` shards and makes the largest as small as the order allows.
 std::vector<std::size_t> CutInto(std::span<const Unit> units, std::uint64_t count) {
   std::uint64_t least = 0, most = 0;
   for (const Unit& unit : units) most += unit.bytes;
@@ -123,7 +124,8 @@ std::vector<std::size_t> CutInto(std::span<const Unit> units, std::uint64_t coun
   return Cut(units, least, count);
 }
 
-// Feeds a digest so that what comes apart in two plans never looks alike: each text with its size.
+// Hashes a plan. Every text is preceded by its size, so that different plans never hash the same
+// bytes.
 class PlanHasher {
  public:
   PlanHasher() : hasher_(MakeHasher(DigestKind::kSha256)) {}
@@ -149,7 +151,8 @@ class PlanHasher {
 };
 
 void AddOptions(PlanHasher& hash, const Plan& plan, const WriterOptions& options) {
-  hash.Add("ztstream shards 2");  // the version of the plan: of all that stands in this file
+  // The version of the plan: to be changed with anything in this file that changes plans.
+  hash.Add("ztstream shards 2");
   hash.Add(Traits(options.spec).text);
   hash.Add(static_cast<std::uint64_t>(plan.on_overflow));
   hash.Add(static_cast<std::uint64_t>(static_cast<std::int64_t>(options.zstd.level)));
@@ -159,7 +162,7 @@ void AddOptions(PlanHasher& hash, const Plan& plan, const WriterOptions& options
   hash.Add(options.alignment);
 }
 
-// The files that the plan reads, by their sizes, and where in them each component lies.
+// Hashes the sizes of the files that the plan reads, and the offset of each component in them.
 class Inputs {
  public:
   explicit Inputs(const TensorSource& source) : source_(source) {}
@@ -179,7 +182,7 @@ class Inputs {
   static std::uint64_t SizeOf(const Extent& extent) {
     return extent.bytes->size().value_or(kUnknownSize);
   }
-  // Of the file that a component is computed from.
+  // The size of the file from which a component is computed.
   std::uint64_t SizeOf(ComponentId id) const {
     return SizeOfFile(source_.file(id)).value_or(kUnknownSize);
   }
@@ -321,14 +324,16 @@ Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number) {
   shard.spec = plan.spec;
   shard.attributes = plan.attributes;
   shard.on_overflow = plan.on_overflow;
-  if (number > 1) {  // with the files
+  // The attribute describes files, which are in the first shard.
+  if (number > 1) {
     std::erase_if(shard.attributes,
                   [](const auto& each) { return each.first == kFolderAttribute; });
   }
   SetMember(shard.attributes, kShardAttribute,
             ToValue(ShardStamp{cut.digest, number, cut.shards.size()}));
   shard.objects.reserve(members.size());
-  std::unordered_map<std::uint32_t, std::uint32_t> place;  // in the plan -> in the shard
+  std::unordered_map<std::uint32_t, std::uint32_t>
+      place;  // index in the plan -> index in the shard
   for (const std::uint32_t member : members) {
     place.emplace(member, static_cast<std::uint32_t>(shard.objects.size()));
     PlannedObject& planned = shard.objects.emplace_back(plan.objects[member]);

@@ -1,4 +1,4 @@
-// zt.cli:shards — convert, one shard after another: those that are there are kept.
+// zt.cli:shards — converts shards one after another, and keeps complete ones.
 module;
 
 #include "core/status_macros.h"
@@ -13,8 +13,9 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-// A shard's file. The digest of the file that it replaces goes just before that does, and comes back where it stays. From
-// then on `publishing` is set: a signal waits until the caller has written the new digest.
+// The file of a shard. The digest file of a replaced shard is removed just before the shard is
+// replaced, and restored if that fails. From then on `publishing` is set, so that a signal waits
+// until the caller has written the new digest.
 class ShardSink final : public Sink {
  public:
   ShardSink(std::unique_ptr<Sink> file, std::string path, std::optional<Publishing>& publishing)
@@ -43,7 +44,7 @@ class ShardSink final : public Sink {
 
 std::uint64_t TensorsIn(const Plan& shard) { return shard.objects.size() - CountFiles(shard); }
 
-// The shards of one plan, written one after another.
+// Writes the shards of a plan one after another.
 struct ShardRun {
   const Args& args;
   TensorSource& source;
@@ -52,7 +53,7 @@ struct ShardRun {
   const WriterOptions& options;
   const std::optional<std::filesystem::file_time_type> inputs;
 
-  // How far the run has come. `bytes_in` is of the shards written, not of those kept.
+  // Progress. `bytes_in` counts the inputs of written shards, not of kept ones.
   std::uint64_t bytes = 0, tensors = 0, bytes_all = 0, tensors_all = 0;
   std::uint64_t bytes_in = 0, bytes_out = 0, written = 0, kept = 0;
   Json rows = Json::array(), numeric = Json::array(), warnings = Json::array();
@@ -71,7 +72,7 @@ struct ShardRun {
     rows.push_back(std::move(row));
   }
 
-  // Lists the shards `first` to `last` with what they would hold.
+  // Lists the shards `first` to `last` with their planned contents.
   std::string Describe(std::uint64_t first, std::uint64_t last) {
     std::string text;
     for (std::uint64_t number = first; number <= last; ++number) {
@@ -106,10 +107,11 @@ struct ShardRun {
     if (!there) {
       const Status status = Convert(number, path, shard, bar);
       if (!status.ok() && status.code() != StatusCode::kAlreadyExists) return status;
-      // Another task may have been given the same shard, and have been faster.
+      // Another task with the same shard may have finished it first.
       if (!status.ok()) {
         ZT_ASSIGN_OR_RETURN(there, IsThere(path, stamp, FileDigestOf(options), args, inputs));
-        if (!there) return status;  // and has gone again
+        // The file has been removed again.
+        if (!there) return status;
       }
     }
     if (there) ZT_RETURN_IF_ERROR(Keep(number, path, shard));
@@ -153,7 +155,7 @@ struct ShardRun {
   }
 };
 
-// An index of other shards would be in the way only when all the work is done.
+// Refuses an existing index of other shards before the work is done.
 Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
   const std::string path = IndexPath(args.output, version);
   if (args.force || !Exists(path)) return OkStatus();
@@ -179,7 +181,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   }
   ZT_RETURN_IF_ERROR(expressible);
   ShardRun run{args, source, plan, cut, options, LastChange(inputs)};
-  // Of one shard what is its own.
+  // For a single shard, its own contents.
   Json json = SummaryJson(
       args, source, request.only == 0 ? plan : PlanOfShard(plan, cut, request.only), warnings);
   json["plan_digest"] = cut.digest;

@@ -1,4 +1,4 @@
-// zt.cli:support — signals, outputs, and opening what a command reads.
+// zt.cli:support — signals, outputs, and opening .zt files.
 module;
 
 #include <signal.h>
@@ -20,7 +20,7 @@ using namespace internal;
 
 namespace {
 
-// The run that a signal ends.
+// The state that a signal changes.
 std::atomic<bool> g_interrupted = false, g_publishing = false;
 std::mutex g_mutex;
 Writer* g_writer = nullptr;
@@ -37,13 +37,15 @@ void Catch(const sigset_t& set) {
     g_interrupted = true;
     Cancel(g_writer);
   }
-  // A worker may sit in a read or write that never returns. What is published ends the run by itself.
+  // A worker may block forever in a read or write, so the process is ended. A publication in
+  // progress ends the run itself.
   bool publishing = false;
   do {
     publishing = g_publishing;
     std::this_thread::sleep_for(std::chrono::seconds(2));
   } while (publishing || g_publishing);
-  Lines().lock();  // for good: what fails because the temporary files are gone says no more
+  // Never unlocked: errors that follow from the removed temporary files are not printed.
+  Lines().lock();
   AbandonTemporaryFiles();
   for (const std::string& line : AbandonUploads())
     std::fputs(("ztstream: warning: " + Printable(line) + "\n").c_str(), stderr);
@@ -55,20 +57,22 @@ void Catch(const sigset_t& set) {
 }  // namespace
 
 void InstallSignals() {
-  ::signal(SIGPIPE, SIG_IGN);  // both are errors of write(2)
+  // Both become errors of write(2).
+  ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction current;
-    // What was ignored stays ignored: nohup, a shell's background job.
+    // An ignored signal stays ignored: nohup, background jobs of a shell.
     if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN) continue;
     ::sigaddset(&set, signal);
   }
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   try {
     std::thread([set] { Catch(set); }).detach();
-  } catch (const std::system_error&) {  // no thread to be had: signals end the program at once
+  } catch (const std::system_error&) {
+    // There is no thread for them: signals end the program at once.
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   }
 }

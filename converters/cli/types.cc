@@ -1,4 +1,5 @@
-// zt.cli:library — the names of types; and the words of a table, which libztstream takes without the tables.
+// zt.cli:library — names of types, and Words, in a unit without the tables, since libztstream links
+// it.
 module zt.cli;
 
 import zt.std;
