@@ -15,8 +15,6 @@ struct Common {
   std::string progress = "auto";
   unsigned threads = 0;
   std::uint64_t memory = 0;  // see MemoryFor
-  bool no_sign_request = false;
-  std::uint64_t part_bytes = 0;  // of an upload; 0: chosen
 };
 
 // A file of a checkpoint's folder that is left out, and the reason.
