@@ -1,4 +1,4 @@
-// zt.convert.files — the attribute that keeps how the weights lay in their files.
+// zt.convert.files — the attribute with the headers of the weight files.
 module;
 
 #include "core/status_macros.h"

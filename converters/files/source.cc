@@ -1,4 +1,4 @@
-// zt.convert.files — the sources: files of a folder, and a source of which files are left out.
+// zt.convert.files — the sources: files of a folder, and a source without some of its files.
 module;
 
 #include "core/status_macros.h"
@@ -42,7 +42,7 @@ class FilesSource final : public TensorSource {
   }
 
  private:
-  // Files are mostly read one after another, each in several ranges: the last one stays open.
+  // Files are usually read one after another, each in several ranges, so the last one stays open.
   StatusOr<std::shared_ptr<ByteSource>> Open(std::uint32_t object) {
     const MutexLock lock(mutex_);
     if (last_ != nullptr && last_object_ == object) return last_;
@@ -60,13 +60,13 @@ class FilesSource final : public TensorSource {
 
   const std::string folder_;
   const InputOptions options_;
-  std::vector<std::string> names_, paths_;  // in the folder, and with it
+  std::vector<std::string> names_, paths_;  // relative to the folder, and with it
   Mutex mutex_;
   std::shared_ptr<ByteSource> last_ ZT_GUARDED_BY(mutex_);
   std::uint32_t last_object_ ZT_GUARDED_BY(mutex_) = 0;
 };
 
-// Some objects of another source, which it owns, under declarations of their own.
+// Some objects of another source, which it owns, with new declarations.
 class SelectedSource final : public WrappedSource {
  public:
   explicit SelectedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {
@@ -90,7 +90,7 @@ class SelectedSource final : public WrappedSource {
   }
 
   const std::unique_ptr<TensorSource> inner_;
-  std::vector<std::uint32_t> origin_;  // of each object, in inner_
+  std::vector<std::uint32_t> origin_;  // index of each object in inner_
 };
 
 }  // namespace

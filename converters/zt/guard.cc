@@ -17,7 +17,7 @@ using zt::internal::MutexLock;
 
 namespace {
 
-// Of a whole file, ranges shorter than this are not hashed ahead of their turn.
+// GuardedFile skips ranges that are shorter than this and ahead of its position.
 constexpr std::size_t kShortRange = 64 << 10;
 
 Status Differs(const std::string& found, const std::string& text) {
@@ -59,7 +59,7 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
     return OkStatus();
   }
   const std::uint64_t seen = position_ - begin;
-  if (seen >= bytes.size()) return OkStatus();  // again
+  if (seen >= bytes.size()) return OkStatus();  // these bytes have passed before
   const std::span<const std::byte> fresh = bytes.subspan(seen);
   Absorb(fresh, seen == 0 || ordered() ? crc : Crc32c(fresh), fresh.size());
   ZT_RETURN_IF_ERROR(AbsorbAhead(file));
@@ -67,7 +67,7 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
   return failure_;
 }
 
-// What came early and whose turn it is now.
+// Absorbs ranges that passed early and follow the position now.
 Status GuardedBlob::AbsorbAhead(ByteSource& file) {
   while (!ahead_.empty() && ahead_.begin()->first <= position_) {
     const auto next = ahead_.extract(ahead_.begin());
@@ -120,7 +120,8 @@ Status GuardedFile::Passed(std::uint64_t offset, std::span<const std::byte> byte
   passed_ = true;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return OkStatus();
-  // A short range ahead of others is a seek table, or the padding before it is: it comes again with what follows.
+  // A short range ahead of the position is a seek table, or padding before one. It will be read
+  // again in its order.
   if (offset > begin_ + position_ && bytes.size() < kShortRange) return OkStatus();
   ZT_RETURN_IF_ERROR(ReadTo(offset, all));
   const std::uint64_t seen = begin_ + position_ - offset;

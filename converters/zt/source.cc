@@ -1,5 +1,5 @@
-// zt.convert.zt — the source: declarations from the manifest, bytes through a Reader over guarded bytes; and several shards
-// as one source.
+// zt.convert.zt — the source: declarations from the manifest, bytes read by a Reader from guarded
+// bytes; and several shards as one source.
 module;
 
 #include "core/little_endian.h"
@@ -24,18 +24,19 @@ namespace zt_source::internal {
 
 namespace {
 
-// How a component that is served comes out of what is stored.
+// How the served bytes of a component are made from the stored ones.
 struct ServedComponent {
   enum class Kind : std::uint8_t {
-    kWhole,    // the stored component as it is
-    kWidened,  // its integers, as u64
-    kMixed,    // of the blob of a sparse entry of 0.1.0
+    kWhole,    // the stored component unchanged
+    kWidened,  // its integers, widened to u64
+    kMixed,    // a part of the blob of a sparse 0.1.0 entry
   };
   Kind kind = Kind::kWhole;
   ComponentId stored;
 };
 
-// An object as it is served; where `refusal` is not OK, as it is stored.
+// An object as it is served. If `refusal` is an error, the object is listed as it is stored and
+// cannot be read.
 struct Served {
   Object object;
   std::vector<ServedComponent> parts;
@@ -135,8 +136,9 @@ class ZtSource final : public TensorSource {
   }
 
  public:
-  // Besides streams without a seek table: blobs whose digest needs the bytes in order, those that several components are
-  // taken from, and row pointers, each of which is compared with the one before.
+  // Read in order are, besides streams without a seek table: blobs with a digest that needs the
+  // bytes in order, blobs from which several components are taken, and row pointers, because each
+  // is compared with the previous one.
   bool sequential(ComponentId id) const override {
     const ServedComponent& part = parts_[id.object][id.component];
     if (part.kind == ServedComponent::Kind::kMixed) {
@@ -208,12 +210,12 @@ class ZtSource final : public TensorSource {
   }
 
  private:
-  // How a stored component is best read. An error is the next Read's to report.
+  // How to read a stored component. If that fails, the next Read reports the error.
   Access AccessTo(ComponentId stored) const {
     return reader_->FindAccess(stored).value_or(Access{});
   }
 
-  // A component whose bytes have to satisfy a rule.
+  // Validates a component whose bytes must satisfy a rule.
   class Checked {
    public:
     explicit Checked(const DataRule& rule) : rule_(rule), validator_(rule) {}
@@ -228,7 +230,8 @@ class ZtSource final : public TensorSource {
       const zt::internal::MutexLock lock(mutex_);
       if (offset == 0) validator_ = DataValidator(rule_);
       if (validator_.end() != offset)
-        return OkStatus();  // ranges out of order are checked in themselves
+        // A range that does not follow the previous one is validated by itself.
+        return OkStatus();
       validator_.Merge(validator);
       return validator_.Check(object,
                               validator_.end() == bytes ? CountIndices(object) : std::nullopt);
@@ -240,8 +243,8 @@ class ZtSource final : public TensorSource {
     DataValidator validator_ ZT_GUARDED_BY(mutex_);
   };
 
-  // The rules that the indices of a sparse object keep together, asked before the first of its bytes is given away, and once.
-  // One object is looked at at a time, so that all take no more memory than one may.
+  // Validates the indices of a sparse object as a whole, once, before any of its bytes are served.
+  // Only one object at a time, so that the memory for one is enough for all.
   Status CheckSparse(std::uint32_t id, std::uint32_t stored) {
     const auto found = sparse_.find(id);
     if (found == sparse_.end()) return OkStatus();
@@ -250,7 +253,8 @@ class ZtSource final : public TensorSource {
     if (!verdict || verdict->code() == StatusCode::kUnavailable) {
       verdict = CheckIndices(*reader_, stored, cell_bytes_);
     }
-    // Indices that take too much memory to be compared are not refused; `verify` calls them unchecked.
+    // Indices that need too much memory are served without this check; `verify` reports them as
+    // unchecked.
     return verdict->code() == StatusCode::kUnimplemented ? OkStatus() : *verdict;
   }
 
@@ -275,7 +279,8 @@ class ZtSource final : public TensorSource {
     return object.components.size() == 1 ? status : WithComponent(status, component.role);
   }
 
-  // What makes decoded bytes those of another component: where the blob lies, and how it is decoded to how many bytes.
+  // Components with equal keys have the same decoded bytes: the same blob, decoded in the same way
+  // to the same size.
   using ContentKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, Encoding,
                                 std::uint32_t, std::uint32_t, std::uint8_t, std::uint8_t>;
   static ContentKey KeyOf(const StoredComponent& c) {
@@ -289,13 +294,14 @@ class ZtSource final : public TensorSource {
             c.parameters.rotate};
   }
 
-  // The guard of decoded bytes that a digest covers, the component's own or that of another with the same blob, or null.
+  // The guard for the decoded bytes of a component, if a digest covers them: its own, or that of
+  // another component with the same blob; else null.
   GuardedBlob* DecodedGuard(ComponentId stored) const {
     const auto found = decoded_.find(KeyOf(reader_->component(stored)));
     return found == decoded_.end() ? nullptr : found->second.get();
   }
 
-  // Decoded bytes that were served from `offset`, against the digest that covers them.
+  // Checks served bytes from `offset` against a digest of decoded bytes.
   Status CheckDecoded(const ServedComponent& part, std::uint64_t offset,
                       std::span<const std::byte> out) {
     GuardedBlob* const content = DecodedGuard(part.stored);
@@ -310,14 +316,15 @@ class ZtSource final : public TensorSource {
     return content->Passed(offset / kIndexBytes * width, narrow, again);
   }
 
-  // Where an object or a component lies. An empty one comes before what lies at the same offset, as it was written.
+  // The range of an object or a component. An empty one precedes those with the same offset, as it
+  // was written.
   struct StoredSpan {
     std::uint64_t begin, end;
     std::uint32_t index;
     auto operator<=>(const StoredSpan&) const = default;
   };
 
-  // Puts every blob with a digest we know under guard, and remembers which component has each blob first.
+  // Guards every blob with a known digest, and records the first component of each blob.
   Status Guard() {
     const auto& objects = reader_->manifest().objects;
     const bool decoded = Traits(reader_->manifest().version).digests_decoded;
@@ -363,7 +370,7 @@ class ZtSource final : public TensorSource {
     return OkStatus();
   }
 
-  // The file itself, where its digest is `own`, and the shards that it names.
+  // Guards the file itself, if its digest `own` is known, and the shards that it names.
   void GuardFiles(const std::string& own) {
     const auto guard = [this](std::uint64_t begin, std::uint64_t bytes, const std::string& stated,
                               const std::string& name, const std::string& says) {
@@ -383,13 +390,14 @@ class ZtSource final : public TensorSource {
       guard(shard.begin, shard.bytes, shard.digest, "shard " + Quote(shard.name), "the root says ");
   }
 
-  // Whether a component's bytes are served as they decode.
+  // True if a component's bytes are served as they decode.
   bool ServedAsDecoded(const StoredComponent& c) const {
     return !c.big_endian &&
            !(c.element.dtype == DType::kBool && Traits(reader_->manifest().version).loose_bools);
   }
 
-  // What makes a component as it is served that of another: the content, and what is done with it.
+  // Components with equal keys are served with the same bytes: the same content, changed in the
+  // same way.
   using ServedKey = std::pair<ContentKey, std::optional<DType>>;
   ServedKey ServedKeyOf(ComponentId id) const {
     const StoredComponent& c = reader_->component(id);
@@ -403,7 +411,8 @@ class ZtSource final : public TensorSource {
     others_.emplace(ServedKeyOf(id), id);
   }
 
-  // The first component that is served with the same bytes: itself, or one with the same blob.
+  // The first component that is served with the same bytes: this one, or another with the same
+  // blob.
   ComponentId First(ComponentId id) const {
     const auto found = first_.find(reader_->component(id).offset);
     if (found == first_.end() || ServedKeyOf(found->second) == ServedKeyOf(id)) {
@@ -424,7 +433,7 @@ class ZtSource final : public TensorSource {
            });
   }
 
-  // A stream that yields nothing is never read as one: it is checked here, once.
+  // A stream with empty content is never read, so it is checked here, once.
   Status CheckContentless(std::uint32_t index, Served& served) const {
     const StoredObject& object = reader_->manifest().objects[index];
     for (std::uint32_t c = 0; c < object.components.size() && served.refusal.ok(); ++c) {
@@ -500,7 +509,7 @@ class ZtSource final : public TensorSource {
     return served;
   }
 
-  // A component's decoded bytes, for a guard that has to see some of them again.
+  // The decoded bytes of a component, for a guard that has to read some of them again.
   class DecodedBytes final : public ByteSource {
    public:
     DecodedBytes(const Reader& reader, ComponentId id) : reader_(reader), id_(id) {}
@@ -521,16 +530,18 @@ class ZtSource final : public TensorSource {
   bool u32_indices_ = false;
   std::shared_ptr<GuardedBytes> bytes_;
   std::unique_ptr<Reader> reader_;
-  std::vector<std::vector<ServedComponent>> parts_;  // as objects_
+  std::vector<std::vector<ServedComponent>> parts_;  // by object
   std::unordered_map<std::uint32_t, std::shared_ptr<const MixedObject>> mixed_;
-  std::unordered_map<std::uint64_t, ComponentId> first_;  // by offset: the first with that blob
-  std::map<ServedKey, ComponentId> others_;  // those that are served as something else than it
-  std::uint64_t cell_bytes_ = 0;             // what comparing the cells of an object may take
+  // By offset: the first component of each blob.
+  std::unordered_map<std::uint64_t, ComponentId> first_;
+  std::map<ServedKey, ComponentId> others_;  // served with other bytes than the first
+  std::uint64_t cell_bytes_ = 0;             // memory limit for comparing the cells of an object
   zt::internal::Mutex looking_;
-  std::unordered_map<std::uint32_t, std::optional<Status>> sparse_;  // the keys are fixed by Init
-  std::unordered_map<std::uint32_t, Status> empty_refusals_;         // by the manifest's index
+  std::unordered_map<std::uint32_t, std::optional<Status>> sparse_;  // Init fixes the keys
+  std::unordered_map<std::uint32_t, Status> empty_refusals_;         // by index in the manifest
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;
-  std::map<ContentKey, std::unique_ptr<GuardedBlob>> decoded_;  // whose digests cover decoded bytes
+  // Blobs whose digests cover decoded bytes.
+  std::map<ContentKey, std::unique_ptr<GuardedBlob>> decoded_;
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ Status ReadWidened(const Reader& reader, ComponentId stored, std::uint64_t offse
   const DType dtype = reader.component(stored).element.dtype;
   const std::size_t width = ByteWidth(dtype);
   const std::size_t count = out.size() / kIndexBytes;
-  // The narrow integers at the end of `out`, so that widening from the front never overtakes them.
+  // The narrow integers are read to the end of `out`, so that widening from the front never
+  // overwrites integers that are still needed.
   const std::span<std::byte> narrow = out.last(count * width);
   ZT_RETURN_IF_ERROR(reader.Read(stored, offset / kIndexBytes * width, narrow));
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,4 +1,5 @@
-// zt.convert.zt:guard — a ByteSource that checks blobs against their digests as the bytes pass. Internal.
+// zt.convert.zt:guard — a ByteSource that checks blobs against their digests as the bytes pass.
+// Internal.
 module;
 
 #include "core/thread_annotations.h"
@@ -12,34 +13,37 @@ import zt.source;
 
 namespace zt::zt_source::internal {
 
-// A blob under the digests of the components that have it. Ranges may come in any order and from many threads; when
-// they have covered the blob from its first byte to its last, the digests are compared, and a mismatch is what every
-// further read of the blob returns.
+// A blob, checked against the digests of its components. Ranges may pass in any order and from many
+// threads. When they have covered the whole blob, the digests are compared; after a mismatch every
+// read of the blob returns the error.
 class GuardedBlob {
  public:
   GuardedBlob(std::uint64_t offset, std::uint64_t length) : offset_(offset), length_(length) {}
 
   std::uint64_t offset() const { return offset_; }
   std::uint64_t length() const { return length_; }
-  // One more digest, which stands as `text` in the manifest. Before any reading. kDataLoss where it contradicts
-  // another of the same algorithm.
+  // Adds a digest, which is written as `text` in the manifest. Called before any reading. kDataLoss
+  // if it contradicts another one of the same algorithm.
   Status Expect(const DigestText& digest, const std::string& text);
-  // The digests other than crc32c need the bytes in order: such blobs should be read so.
+  // True if a digest needs the bytes in order, as all but crc32c do. Such blobs should be read in
+  // order.
   bool ordered() const { return ordered_; }
 
-  // Bytes of the blob from `begin`, counted from its start. What came too early for a hasher is read again from `file`.
+  // Takes the bytes of the blob from `begin`, an offset within it. Bytes that passed too early for
+  // a hasher are read again from `file`.
   Status Passed(std::uint64_t begin, std::span<const std::byte> bytes, ByteSource& file);
-  // The verdict on the whole blob, for a reader that found what is wrong with a part of it: what has not passed yet is read
-  // from `file`. Which range completes the blob depends on timing; the error of a damaged blob must not.
+  // Decides about the whole blob after an error in a part of it: the bytes that have not passed are
+  // read from `file`. So a damaged blob always gives the same error, whichever range completes it.
   Status Conclude(ByteSource& file);
 
  private:
   struct Expected {
     DigestText digest;
-    std::string text;                // as in the manifest
-    std::unique_ptr<Hasher> hasher;  // null where the CRC is put together from parts
+    std::string text;                // as the manifest writes it
+    std::unique_ptr<Hasher> hasher;  // null if the CRC is combined from parts
   };
-  // A range that came before those it follows: a seek table. A hasher reads it again when its turn comes.
+  // A range that passed before its predecessors, such as a seek table. A hasher reads it again in
+  // its turn.
   struct Ahead {
     std::uint64_t length = 0;
     std::uint32_t crc = 0;
@@ -54,21 +58,22 @@ class GuardedBlob {
   std::vector<Expected> expected_;
   bool ordered_ = false;
   zt::internal::Mutex mutex_;
-  std::uint64_t position_ ZT_GUARDED_BY(mutex_) = 0;  // all before it has passed
+  std::uint64_t position_ ZT_GUARDED_BY(mutex_) = 0;  // all bytes before it have passed
   std::uint32_t crc_ ZT_GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, Ahead> ahead_ ZT_GUARDED_BY(mutex_);
   Status failure_ ZT_GUARDED_BY(mutex_);
 };
 
-// OK where `digest`, which stands as `text` in the manifest, is that of no bytes.
+// OK if `digest`, which is written as `text` in the manifest, is the digest of no bytes.
 Status CheckEmpty(const DigestText& digest, const std::string& text);
 
-// A file under the digest of all its bytes, which is its identity: a shard. The bytes are hashed in order, as they pass.
-// Bytes before a range that passes are read first; what is left at the end, Finish reads.
+// A file, such as a shard, checked against the digest of all its bytes. The bytes are hashed in
+// order as they pass. If a range passes ahead of the position, the bytes before it are read first;
+// Finish reads the remaining bytes.
 class GuardedFile {
  public:
-  // The file lies at `begin` of the bytes that pass. For errors: `name` is the file's where it is not all bytes, and `says`
-  // states the digest, "the index says xxh3:...".
+  // The file begins at `begin` of all bytes that pass. For errors: `name` is its name if there are
+  // other files among the bytes, and `says` is the source of the digest, "the index says xxh3:...".
   GuardedFile(std::uint64_t begin, std::uint64_t length, DigestText digest, std::string name,
               std::string says)
       : begin_(begin),
@@ -80,9 +85,10 @@ class GuardedFile {
   std::uint64_t begin() const { return begin_; }
   std::uint64_t end() const { return begin_ + length_; }
 
-  // Bytes that were read from `offset`. Thread-safe: a range that meets another thread hashing is left for later.
+  // Takes bytes that were read from `offset`. Thread-safe: if another thread is hashing, the range
+  // is left to Finish.
   Status Passed(std::uint64_t offset, std::span<const std::byte> bytes, ByteSource& all);
-  // kDataLoss where any bytes have passed and the file does not have the digest.
+  // kDataLoss if any bytes have passed and the file does not have the digest.
   Status Finish(ByteSource& all);
 
  private:
@@ -92,13 +98,13 @@ class GuardedFile {
   const DigestText digest_;
   const std::string name_, says_;
   std::atomic<bool> passed_ = false;
-  std::mutex mutex_;                // for what follows
+  std::mutex mutex_;                // guards the members below
   std::unique_ptr<Hasher> hasher_;  // null before the first bytes
-  std::uint64_t position_ = 0;      // all before it is hashed
-  std::string found_;               // the digest, once all is hashed
+  std::uint64_t position_ = 0;      // all bytes before it are hashed
+  std::string found_;               // the digest, once all bytes are hashed
 };
 
-// The file's bytes, each blob's seen by its guard.
+// The bytes of the file. Those of a blob pass through its guard.
 class GuardedBytes final : public ByteSource {
  public:
   explicit GuardedBytes(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
@@ -110,19 +116,22 @@ class GuardedBytes final : public ByteSource {
   Status CheckUnchanged() override { return bytes_->CheckUnchanged(); }
   void WillRead(std::span<const ByteRange> ranges) override { bytes_->WillRead(ranges); }
 
-  // Before any reading by several threads. `blobs` do not overlap.
+  // Sets the guards of the blobs, which do not overlap. Called before several threads read.
   void Guard(std::vector<std::unique_ptr<GuardedBlob>> blobs);
-  // After what opening reads, before any other reading. Files come in the order of their bytes.
+  // Adds the guard of a file, in the order of offsets. Called after opening and before any other
+  // reading.
   void Guard(std::unique_ptr<GuardedFile> file) { files_.push_back(std::move(file)); }
-  // Of all files of which bytes have passed.
+  // Finishes all guards of files.
   Status CheckFiles();
   // The guard of the blob at `offset`, or null.
   GuardedBlob* Find(std::uint64_t offset) const;
-  // What is wrong with a range of the blob at `offset`: its digest, where that does not match, before anything else.
+  // The error for a range of the blob at `offset`: that of the digest if it does not match, else
+  // `found`.
   Status Conclude(std::uint64_t offset, const Status& found) const;
 
  private:
-  std::size_t FirstAfter(std::uint64_t offset) const;  // the first blob that ends behind it
+  // The index of the first blob that ends after `offset`.
+  std::size_t FirstAfter(std::uint64_t offset) const;
 
   std::shared_ptr<ByteSource> bytes_;
   std::vector<std::unique_ptr<GuardedBlob>> blobs_;  // by offset
