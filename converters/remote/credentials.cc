@@ -1,4 +1,5 @@
-// zt.remote:s3 — where credentials and settings come from: environment, profile files, a process, a container, an instance.
+// zt.remote:s3 — finds credentials and settings: environment, profile files, a process, a
+// container, an instance.
 module;
 
 #include <errno.h>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t kMostFile = 1 << 20;
 
-// A small file; empty where it cannot be read.
+// The content of a small file; empty if it cannot be read.
 std::string ReadSmall(const std::string& path) {
   const auto file = OpenFile(path);
   if (!file.ok() || !(*file)->size() || *(*file)->size() > kMostFile) return "";
@@ -43,7 +44,8 @@ std::string Member(const std::map<std::string, std::string>& section, const std:
   return found == section.end() ? "" : found->second;
 }
 
-// What a command prints; its messages go where ours go. The command is the user's own, from a file of his.
+// The standard output of a command. Its standard error is ours. The command is from a configuration
+// file of the user.
 StatusOr<std::string> OutputOf(const std::string& command) {
   FILE* const pipe = ::popen(command.c_str(), "re");
   if (pipe == nullptr) return IoError(errno, "credential_process cannot be started");
@@ -77,7 +79,8 @@ StatusOr<HttpAnswer> AskNear(const std::string& method, const std::string& url,
   return answer;
 }
 
-// Of a container of ECS or EKS: what its URI gives. Only this machine's own addresses are asked over http.
+// Asks the credentials URI of a container of ECS or EKS. An http URI must be an address of this
+// machine or one of the known metadata addresses.
 StatusOr<Credentials> FromContainer() {
   constexpr std::string_view kHosts[] = {"169.254.170.2", "169.254.170.23", "fd00:ec2::23"};
   std::string uri = Environment("AWS_CONTAINER_CREDENTIALS_FULL_URI");
@@ -99,7 +102,7 @@ StatusOr<Credentials> FromContainer() {
   return ParseCredentials(answer->text);
 }
 
-// Of an instance of EC2, by the second version of its metadata service alone.
+// Asks the metadata service of an instance of EC2, in its second version only.
 StatusOr<Credentials> FromInstance() {
   std::string base = Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   if (base.empty()) base = "http://169.254.169.254";

@@ -1,4 +1,4 @@
-// zt.remote — libcurl, loaded when the first URL is opened: a program that opens none starts without it.
+// zt.remote — loads libcurl when the first URL is opened, so that other runs start without it.
 #include "remote/curl.h"
 
 #include <dlfcn.h>
@@ -6,7 +6,7 @@
 namespace zt::remote::internal {
 namespace {
 
-// The oldest that has CURLOPT_PROTOCOLS_STR and signs query strings right.
+// The oldest version with CURLOPT_PROTOCOLS_STR and correct signatures of query strings.
 constexpr unsigned kOldest = 0x075600;
 
 template <typename Function>

@@ -1,4 +1,4 @@
-// zt.remote — the functions of libcurl that are used, from the library as it was loaded.
+// zt.remote — the functions of libcurl in use, from the loaded library.
 #ifndef ZTSTREAM_REMOTE_CURL_H_
 #define ZTSTREAM_REMOTE_CURL_H_
 
@@ -28,7 +28,7 @@ struct Curl {
   decltype(&::curl_multi_cleanup) multi_cleanup = nullptr;
 };
 
-// The library, loaded at the first call. Null where there is none that will do, with the reason in `problem`.
+// The library, loaded by the first call. Null if no usable one is installed; `problem` says why.
 const Curl* LoadCurl(const char*& problem);
 
 }  // namespace zt::remote::internal

@@ -18,7 +18,8 @@ using std::chrono::milliseconds;
 
 constexpr int kMostTries = 100;
 constexpr milliseconds kFirstDelay(100), kMostDelay(15'000), kMostWait(300'000);
-// So much is progress: what comes in smaller pieces must not go on for ever.
+// The bytes that count as progress. A server that sends less in each try must not keep a request
+// alive forever.
 constexpr std::uint64_t kProgress = 64 << 10;
 constexpr std::uint64_t kTellEvery = 256 << 10;
 constexpr std::size_t kMostHead = 256 << 10;
@@ -28,7 +29,8 @@ bool IsWorthAnother(int status) {
 }
 
 milliseconds RandomDelay(int fruitless) {
-  std::random_device random;  // no thread_local: libztstream could not be linked
+  // Not thread_local, because libztstream could not be linked then.
+  std::random_device random;
   const auto most = std::min(kFirstDelay * (1 << std::min(fruitless, 10)), kMostDelay);
   return milliseconds(std::uniform_int_distribution<milliseconds::rep>(0, most.count())(random));
 }
@@ -62,7 +64,7 @@ Exchange::Exchange(HttpRequest given)
   https_ = request.url.starts_with("https://");
 }
 
-// Every try goes through the first URL: a server may sign where it sends to for one request alone.
+// Every try begins at the first URL, because the server may sign a redirect for a single request.
 void Exchange::BeginTry() {
   if (redirects_ == 0) {
     url_ = request.url;
@@ -164,7 +166,7 @@ bool Exchange::EndTry(const TryEnd& end) {
   const bool answered = end.answered || enough_;
   ++tries_;
   if (have_ - have_at_try_ >= kProgress) fruitless_ = 0;
-  // A part that is sent slowly takes longer than is waited without progress.
+  // Sending a part slowly may take longer than the longest wait without progress.
   if (have_ - have_at_try_ >= kProgress || sent >= kProgress) last_progress_ = Clock::now();
   if (answered && head_.status >= 200 && head_.status < 300) (void)Accept();
   if (!refused_.ok()) {
@@ -172,7 +174,7 @@ bool Exchange::EndTry(const TryEnd& end) {
     return false;
   }
   if (!answered) {
-    // What `consume` has taken cannot be taken back.
+    // Bytes that `consume` has taken cannot be taken back.
     const bool begun = request.consume && have_ > 0;
     if (end.hopeless || begun || (end.may_be_done && !request.repeatable)) {
       Fail(IoError(begun ? "the connection was lost at byte " + std::to_string(have_) + " (" +
@@ -185,7 +187,7 @@ bool Exchange::EndTry(const TryEnd& end) {
   }
   if (!end.redirect.empty() && request.redirects > 0) return FollowRedirect(end);
   if (IsWorthAnother(head_.status)) return TryLater("", true);
-  // A signature may have run out between two requests: the first server makes another.
+  // A signature may have expired between two requests: the first server makes a new one.
   if (head_.status == 403 && !at_first_origin_ && tries_ < 2) return TryLater("", true);
   KeepAnswer();
   if (answer_.ok() && have_ < request.into.size())
@@ -195,8 +197,8 @@ bool Exchange::EndTry(const TryEnd& end) {
   return false;
 }
 
-// Goes where the answer says. https stays https, nobody is sent to an address or to this machine who did not begin there,
-// and another server is told no secret.
+// Follows a redirect. It refuses a redirect from https to http, and from a name to an address or to
+// this machine. Secrets are not sent to another server.
 bool Exchange::FollowRedirect(const TryEnd& end) {
   const auto refuse = [&](std::string_view why) {
     Fail(IoError("the server redirects to " + std::string(why)));
@@ -211,7 +213,7 @@ bool Exchange::FollowRedirect(const TryEnd& end) {
     return refuse("an address, " + to->origin() + ", which is not followed");
   if (++redirects_ > request.redirects) return refuse("one place after the other");
   https_ = https_ || to->scheme == "https";
-  // Once elsewhere, what comes back to the first server is not trusted with its secrets.
+  // After a redirect to another server, a redirect back to the first does not get the secrets.
   at_first_origin_ = at_first_origin_ && to->origin() == first->origin();
   url_ = to->text();
   --tries_;

@@ -1,4 +1,4 @@
-// zt.remote — which scheme a URL is of, and what is open already.
+// zt.remote — selects the scheme of a URL, and keeps files open.
 module;
 
 #include "core/status_macros.h"
@@ -23,7 +23,8 @@ using namespace remote::internal;
 
 namespace {
 
-// A program looks at a file several times: to see what it is, for its tensors, for its shards. So many stay open.
+// A program opens a file several times: to detect its format, for its tensors, for its shards. This
+// many files stay open.
 constexpr std::size_t kMostOpen = 64;
 
 StatusOr<Scheme*> SchemeOf(const std::string& url) {

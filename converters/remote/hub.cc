@@ -1,4 +1,5 @@
-// zt.remote:files — hf://: repositories of the Hugging Face Hub, at one commit each, and its cache on this machine.
+// zt.remote:files — hf://: repositories of the Hugging Face Hub, each at one commit, and the local
+// cache of the Hub.
 module;
 
 #include "core/status_macros.h"
@@ -87,7 +88,7 @@ bool IsCommit(std::string_view text) {
 // The repository's files at one commit.
 struct Snapshot {
   std::string commit;
-  std::string folder;  // where the cache has them, if it has any
+  std::string folder;  // the folder in the cache, if there is one
   bool listed = false;
   std::vector<std::pair<std::string, std::uint64_t>> files;
 };
@@ -111,7 +112,7 @@ Status ExplainHub(const HttpAnswer& answer) {
   return IoError(said);
 }
 
-// Adds the token, which is for the Hub alone and for nobody on the way.
+// Adds the token as a secret, which only the Hub receives.
 Status AddToken(HttpRequest& request) {
   const std::string token = Token();
   if (token.empty()) return OkStatus();
@@ -140,7 +141,7 @@ class HubObject final : public Object {
  public:
   HubObject(std::string name, std::string url) : name_(std::move(name)), url_(std::move(url)) {}
   const std::string& name() const override { return name_; }
-  // Through the Hub each time: where it sends to is signed for one range.
+  // Every request goes to the Hub, because it signs its redirect for one range.
   StatusOr<HttpRequest> Get() override {
     HttpRequest request;
     request.url = url_;
@@ -205,7 +206,7 @@ class HubFiles final : public Scheme {
     return IoError("HF_HUB_OFFLINE is set, and the cache has no such file");
   }
 
-  // The repository at the commit that its revision was when it was first looked for.
+  // Finds the commit of a revision at the first call, and returns the same one afterwards.
   StatusOr<Snapshot> Find(const HubName& name) {
     const MutexLock lock(mutex_);
     const std::string key = name.repository();
@@ -272,7 +273,7 @@ class HubFiles final : public Scheme {
         return InvalidArgument("the repository has more than 500000 files; name the files");
       const std::string page = NextPage(answer.head.Find("link"));
       if (page.empty()) break;
-      // The token goes with it.
+      // The token is sent with it, so it must be the same server.
       ZT_ASSIGN_OR_RETURN(const Url to,
                           ParseUrl(page.starts_with('/') ? hub.origin() + page : page));
       if (to.origin() != hub.origin() || to.text() == next)
@@ -327,7 +328,7 @@ StatusOr<HubName> ParseHub(const std::string& url) {
   if (rest.starts_with('@')) {
     rest.remove_prefix(1);
     std::size_t until = rest.find('/');
-    // refs/pr/1 and refs/convert/parquet have slashes in them.
+    // These revisions contain slashes: refs/pr/1, refs/convert/parquet.
     if (rest.starts_with("refs/"))
       until = rest.find('/', std::min(rest.find('/', 5), rest.size() - 1) + 1);
     name.revision = PercentDecoded(rest.substr(0, until));

@@ -1,4 +1,5 @@
-// zt.remote — the JSON of credentials and of the Hub. A plain unit: simdjson's header and zt.std cannot meet in one.
+// zt.remote — the JSON of credentials and of the Hub. A plain unit, because the header of simdjson
+// and the module zt.std cannot be used in the same unit.
 #include <simdjson.h>
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// zt.remote:object — ranges of an object: what is asked for ahead, what is kept, and what each answer has to be.
+// zt.remote:object — ranges of an object: read-ahead, the ranges that are held, and the checks of
+// answers.
 module;
 
 #include "core/status_macros.h"
@@ -22,22 +23,22 @@ using zt::internal::MutexLock;
 namespace {
 
 constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
-// Asked for at first: it holds most headers.
+// The first request; most headers fit into it.
 constexpr std::uint64_t kHead = 256 * kKiB;
-// Asked for where somebody looks at the end, which is where manifests and directories are.
+// The request for a read near the end, where manifests and directories are.
 constexpr std::uint64_t kTail = 512 * kKiB;
 constexpr std::uint64_t kSegment = 8 * kMiB;
-// A read of a few bytes asks for so many; ranges that will be read and lie so near are one.
+// The smallest request, and the largest gap between announced ranges that are requested together.
 constexpr std::uint64_t kLeast = 64 * kKiB, kGap = 256 * kKiB;
-// Threads read at about the same place, not in order.
+// The distance within which several threads read out of order.
 constexpr std::uint64_t kSlack = 32 * kMiB;
 constexpr std::size_t kMostRequests = 16;
 
 std::atomic<std::uint64_t> g_read_ahead = 64 * kMiB, g_held = 0;
-// Counts uses of segments, to tell which was used last.
+// Counts uses of segments, to find the least recently used one.
 std::atomic<std::uint64_t> g_uses = 0;
 
-// Bytes that are there or under way.
+// A range whose bytes have arrived or are in flight.
 struct Segment {
   Segment(std::uint64_t from, std::uint64_t to)
       : range{from, to}, data(std::make_unique_for_overwrite<std::byte[]>(to - from)) {
@@ -59,16 +60,16 @@ struct Segment {
 using SharedSegment = std::shared_ptr<Segment>;
 using Segments = std::map<std::uint64_t, SharedSegment>;
 
-// What callbacks of the transport and the source share: a callback may come when the source is gone.
+// The state that a source shares with callbacks of the transport, which may outlive it.
 struct Shelf {
   Mutex mutex;
   CondVar arrived;
-  // By their first bytes; they do not overlap.
+  // By their first bytes. Segments do not overlap.
   Segments segments ZT_GUARDED_BY(mutex);
   std::size_t under_way ZT_GUARDED_BY(mutex) = 0;
 };
 
-// The shelves of all sources: what one has left behind makes room for another.
+// The shelves of all sources, so that one source can free segments of another.
 class Shelves {
  public:
   std::shared_ptr<Shelf> Add() {
@@ -78,7 +79,7 @@ class Shelves {
     all_.push_back(shelf);
     return shelf;
   }
-  // Drops what was not used lately.
+  // Drops segments that were not used recently.
   void Trim() {
     constexpr std::uint64_t kLately = 256;
     std::vector<std::shared_ptr<Shelf>> shelves;
@@ -159,8 +160,8 @@ class RangedBytes final : public ByteSource {
   }
 
  private:
-  // Follows how far reads have come. They go through the object where they are near one another and leave out little: a look
-  // at the end of each of many blobs is no reason to ask for what lies between.
+  // Tracks the position of reads. Read-ahead follows them if they are near one another and skip
+  // little: reads at the ends of many blobs are no reason to read the bytes between.
   void NoteLocked(std::uint64_t at, std::uint64_t end) ZT_REQUIRES(shelf_->mutex) {
     const bool near = at + kSlack >= frontier_ && at <= frontier_ + kSegment;
     if (!near || frontier_ - run_begin_ > 8 * kSlack) {
@@ -177,7 +178,8 @@ class RangedBytes final : public ByteSource {
     if (!dense_) window_ = 0;
   }
 
-  // The segment that holds byte `at`, asked for now where it was not before. What is likely to be read next is asked for too.
+  // The segment with byte `at`, requested now if necessary. Also requests the bytes that are likely
+  // to be read next.
   StatusOr<SharedSegment> Find(std::uint64_t at, std::uint64_t end) {
     constexpr std::uint64_t kTrimEvery = 64;
     if (g_held + kSegment > g_read_ahead && g_uses % kTrimEvery == 0) TheShelves().Trim();
@@ -215,7 +217,7 @@ class RangedBytes final : public ByteSource {
     return at < segment->range.end ? segment : nullptr;
   }
 
-  // The first bytes at or behind `begin` that are not there yet, no further than `end`.
+  // The first range at or after `begin` and before `end` that is not in a segment.
   ByteRange FreeLocked(std::uint64_t begin, std::uint64_t end) ZT_REQUIRES(shelf_->mutex) {
     while (begin < end) {
       const SharedSegment there = AtLocked(begin);
@@ -227,7 +229,7 @@ class RangedBytes final : public ByteSource {
     return {begin, std::max(begin, end)};
   }
 
-  // What is asked for because byte `at` is needed now, for a read that goes on to `end`.
+  // The range to request for byte `at`, for a read up to `end`.
   ByteRange DemandLocked(std::uint64_t at, std::uint64_t end) ZT_REQUIRES(shelf_->mutex) {
     std::uint64_t begin = at;
     if (pinned_.size - at <= kTail && LastEndLocked(at) + kTail < at) {
@@ -243,7 +245,7 @@ class RangedBytes final : public ByteSource {
     return {begin, end};
   }
 
-  // Where the last segment before `at` ends.
+  // The end of the last segment before `at`.
   std::uint64_t LastEndLocked(std::uint64_t at) ZT_REQUIRES(shelf_->mutex) {
     const auto next = shelf_->segments.upper_bound(at);
     return next == shelf_->segments.begin() ? head_.size() : std::prev(next)->second->range.end;
@@ -259,7 +261,8 @@ class RangedBytes final : public ByteSource {
     return segment;
   }
 
-  // Puts what was announced in order, neighbours together, behind what is left of what was announced before.
+  // Sorts the announced ranges, together with the remaining ones of earlier announcements, and
+  // merges neighbour ranges.
   void PlanLocked() ZT_REQUIRES(shelf_->mutex) {
     if (announced_.empty()) return;
     announced_.insert(announced_.end(),
@@ -281,7 +284,7 @@ class RangedBytes final : public ByteSource {
     announced_.clear();
   }
 
-  // Asks ahead: what was announced, or else what follows where reads follow one another.
+  // Requests ahead: announced ranges, or else the following bytes if reads are sequential.
   void AheadLocked(std::uint64_t at, std::uint64_t end, bool missed,
                    std::vector<SharedSegment>& fresh) ZT_REQUIRES(shelf_->mutex) {
     DropBehindLocked(at);
@@ -289,7 +292,7 @@ class RangedBytes final : public ByteSource {
     if (!dense_) return;
     if (missed) window_ = std::clamp(window_ * 2, kMiB, std::max(kMiB, g_read_ahead.load()));
     const std::uint64_t until = std::min(pinned_.size, end + window_);
-    // Not before half of what was asked for is read: requests should be long.
+    // Waits until half of the requested bytes are read, so that requests are long.
     if (window_ == 0 || asked_ > end + window_ / 2) return;
     if (window_ < g_read_ahead) window_ *= 2;
     for (std::uint64_t from = end; from < until && HasRoomLocked();) {
@@ -318,7 +321,7 @@ class RangedBytes final : public ByteSource {
     return shelf_->under_way < kMostRequests && g_held + kSegment <= g_read_ahead;
   }
 
-  // What was read, and is passed, is not read again, as a rule.
+  // Drops segments behind the reads, which are rarely read again.
   void DropBehindLocked(std::uint64_t at) ZT_REQUIRES(shelf_->mutex) {
     auto& segments = shelf_->segments;
     for (auto each = segments.begin();
@@ -328,7 +331,8 @@ class RangedBytes final : public ByteSource {
     }
   }
 
-  // For what is needed now there is always room: others that were read least recently make it.
+  // Frees the least recently used segments for a request that a read waits for. Such a request is
+  // sent even if there is not enough room.
   void MakeRoomLocked(std::uint64_t bytes) ZT_REQUIRES(shelf_->mutex) {
     auto& segments = shelf_->segments;
     while (g_held + bytes > g_read_ahead) {
@@ -378,7 +382,8 @@ class RangedBytes final : public ByteSource {
     shelf.arrived.NotifyAll();
   }
 
-  // Copies what `segment` has from byte `at` on, as soon as it has something. 0 where it has to be asked for anew.
+  // Copies the bytes of `segment` from `at` on as soon as some have arrived. Returns 0 if they must
+  // be requested again.
   StatusOr<std::size_t> Take(const SharedSegment& segment, std::uint64_t at,
                              std::span<std::byte> out, int& refreshed) {
     const std::uint64_t begin = at - segment->range.begin;
@@ -422,23 +427,23 @@ class RangedBytes final : public ByteSource {
 
   const std::shared_ptr<Object> object_;
   const Pinned pinned_;
-  const std::string head_;  // its first bytes
+  const std::string head_;  // the first bytes of the object
   const std::shared_ptr<Shelf> shelf_ = TheShelves().Add();
-  // Where a run of reads began that are near one another, their bytes, and whether they leave out little.
+  // The start of the current run of near reads, the bytes read in it, and whether it skips little.
   std::uint64_t run_begin_ ZT_GUARDED_BY(shelf_->mutex) = 0;
   std::uint64_t run_bytes_ ZT_GUARDED_BY(shelf_->mutex) = 0;
   bool dense_ ZT_GUARDED_BY(shelf_->mutex) = false;
-  // How far reads have come, how much more is asked for, and to where it was.
+  // The furthest position of reads, the size of the read-ahead, and the end of the last request.
   std::uint64_t frontier_ ZT_GUARDED_BY(shelf_->mutex) = 0;
   std::uint64_t window_ ZT_GUARDED_BY(shelf_->mutex) = 0;
   std::uint64_t asked_ ZT_GUARDED_BY(shelf_->mutex) = 0;
-  // What will be read: as it was announced last, and in order from next_planned_ on.
+  // The ranges that will be read: new announcements, and all others in order from next_planned_ on.
   std::vector<ByteRange> announced_ ZT_GUARDED_BY(shelf_->mutex);
   std::vector<ByteRange> planned_ ZT_GUARDED_BY(shelf_->mutex);
   std::size_t next_planned_ ZT_GUARDED_BY(shelf_->mutex) = 0;
 };
 
-// The whole of a small object.
+// A small object, read completely.
 class SmallBytes final : public ByteSource {
  public:
   SmallBytes(std::shared_ptr<Object> object, std::string content)
@@ -458,7 +463,7 @@ class SmallBytes final : public ByteSource {
   const std::shared_ptr<ByteSource> bytes_;
 };
 
-// The length of a whole body; nullopt where the head does not say.
+// The length of a complete body; nullopt if the head does not say.
 std::optional<std::uint64_t> LengthOf(const HttpHead& head) {
   const std::string_view text = head.Find("content-length");
   std::uint64_t length = 0;
@@ -543,7 +548,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
     request.range = ByteRange{0, kHead};
     request.most_text = kHead;
     whole = false;
-    // All of a large object is not waited for: it is asked for again, as a stream.
+    // The complete body of a large object is not awaited: it is requested again as a stream.
     request.accept = [&whole](const HttpHead& head, std::uint64_t) {
       whole = head.status != 206;
       if (!whole) return OkStatus();

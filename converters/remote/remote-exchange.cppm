@@ -1,4 +1,5 @@
-// zt.remote:exchange — a request under way: what its tries have in common, and whether another is worth it. Internal.
+// zt.remote:exchange — a request in progress: its state over all tries, and whether to try again.
+// Internal.
 module zt.remote:exchange;
 
 import zt.std;
@@ -8,14 +9,14 @@ import zt.core;
 
 namespace zt::remote::internal {
 
-// What became of one try.
+// The result of one try.
 struct TryEnd {
   bool answered = false;  // a whole answer came
-  bool hopeless =
-      false;  // no other try will do better: no such scheme, a certificate that is not trusted
-  bool may_be_done = false;  // the request was sent, and its answer is missing
-  std::string problem;       // libcurl's words
-  std::string redirect;      // where the answer sends to, made absolute
+  // Another try would fail, too: an unknown scheme, a certificate that is not trusted.
+  bool hopeless = false;
+  bool may_be_done = false;  // the request was sent, and the answer is missing
+  std::string problem;       // the message of libcurl
+  std::string redirect;      // the absolute URL of a redirect
 };
 
 class Exchange : public std::enable_shared_from_this<Exchange> {
@@ -24,31 +25,32 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   explicit Exchange(HttpRequest given);
 
-  // A try begins: what it sends, and where to.
+  // Begins a try. Afterwards url and Fields say what to send.
   void BeginTry();
   const std::string& url() const { return url_; }
-  // Without what other servers must not be told.
+  // The fields for the current server; secrets are only sent to the first one.
   std::vector<std::string> HeaderFields() const;
   bool at_first_origin() const { return at_first_origin_; }
-  // The bytes of `into` that are there, which another try goes on from.
+  // The number of bytes of `into` that have arrived. Another try continues after them.
   std::uint64_t have() const { return have_; }
 
-  // A line of the head; false ends the try.
+  // Takes a line of the head.
   void TakeHeadLine(std::string_view line);
   enum class Taken : std::uint8_t { kAll, kPause, kNo };
   Taken TakeBody(std::span<const std::byte> piece);
 
-  // After a try: true where another is due, not before `next_try()`. Else the answer is complete.
+  // Ends a try. Returns true if another try is due, not before `next_try()`; else the answer is
+  // complete.
   bool EndTry(const TryEnd& end);
   Clock::time_point next_try() const { return next_try_; }
   void Fail(Status status);
-  // Calls the request's `done`.
+  // Calls `done` of the request, once.
   void Tell();
 
   HttpRequest request;
-  std::size_t sent = 0;  // of the body, in this try
+  std::size_t sent = 0;  // bytes of the body sent in this try
   bool cancelled = false, told = false;
-  bool again = false;  // this is not the first try: the connection should be a new one
+  bool again = false;  // not the first try: use a new connection
 
  private:
   bool Accept();
@@ -61,16 +63,18 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool at_first_origin_ = true;
   HttpAnswer answer_;
   HttpHead head_;
-  Status refused_;  // why the try was ended from here
+  Status refused_;  // why this side ended the try
   std::string text_;
   std::uint64_t have_ = 0, have_at_try_ = 0, told_ = 0;
   bool accepted_ = false, https_ = false;
-  bool enough_ = false;  // of a refusal's body: the rest is not read
+  // Enough of the body of a refusal was read.
+  bool enough_ = false;
   int tries_ = 0, fruitless_ = 0, redirects_ = 0;
   Clock::time_point last_progress_, next_try_;
 };
 
-// The value of a Retry-After in seconds, or of the `t` of a Hub's `ratelimit`; nullopt for dates and nonsense.
+// The seconds in Retry-After, or in `t` of the `ratelimit` field of the Hub; nullopt for dates and
+// invalid values.
 std::optional<std::uint64_t> RetrySeconds(const HttpHead& head);
 
 }  // namespace zt::remote::internal

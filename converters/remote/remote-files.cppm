@@ -1,4 +1,4 @@
-// zt.remote:files — what a URL names, for each scheme. Internal.
+// zt.remote:files — files by URL, for each scheme. Internal.
 module zt.remote:files;
 
 import zt.std;
@@ -10,14 +10,14 @@ import zt.source;
 
 namespace zt::remote::internal {
 
-// The options as they were set last.
+// The current options.
 struct Settings {
   bool no_sign_request = false;
   std::uint64_t part_bytes = 0;
 };
 const Settings& TheSettings();
 
-// A scheme's files.
+// The files of a scheme.
 class Scheme {
  public:
   virtual ~Scheme() = default;
@@ -29,18 +29,18 @@ class Scheme {
                                                  const FileSinkOptions& options) = 0;
 };
 
-// Each lives as long as the process.
+// The schemes. Each exists until the process ends.
 Scheme& Web();
 Scheme& S3();
 Scheme& Hub();
 
-// The query that HideQuery has taken from this URL.
+// The query that HideQuery removed from this URL.
 std::string HiddenQuery(const std::string& url);
 
-// Forgets what is open under this URL, which is written anew.
+// Forgets the open file of this URL, because a new one was written.
 void ForgetOpen(const std::string& url);
 
-// The name behind the last slash.
+// The part after the last slash.
 std::string_view LastName(std::string_view url);
 
 }  // namespace zt::remote::internal

@@ -1,4 +1,4 @@
-// zt.remote:http — requests and their answers, over one thread that runs libcurl's multi interface. Internal.
+// zt.remote:http — HTTP requests, run by one thread with the multi interface of libcurl. Internal.
 module zt.remote:http;
 
 import zt.std;
@@ -10,81 +10,88 @@ namespace zt::remote::internal {
 
 // The head of an answer.
 struct HttpHead {
-  int status = 0;                                           // 0: there was none
-  std::vector<std::pair<std::string, std::string>> fields;  // names in lower case
+  // 0 if there was no answer.
+  int status = 0;
+  // Names in lower case, and values.
+  std::vector<std::pair<std::string, std::string>> fields;
 
-  // The value of a field; empty where it is not there.
+  // The value of a field; empty if it is missing.
   std::string_view Find(std::string_view name) const;
 };
 
-// What came of a request.
+// The answer to a request.
 struct HttpAnswer {
-  // Not OK where no whole answer came, or it was not accepted. Else `head.status` says what the server thinks.
+  // An error if there was no complete answer, or if it was not accepted. Otherwise see head.status.
   Status status;
   HttpHead head;
-  std::string text;            // the body, where it did not go elsewhere
+  std::string text;            // the body, unless it went to `into` or `consume`
   std::uint64_t received = 0;  // bytes of the body that went to `into` or `consume`
-  bool lost = false;           // no answer came, and the server may have done what was asked
-  bool redirected = false;     // it is another server's than the one that was asked
+  bool lost = false;           // no answer arrived, but the server may have acted
+  bool redirected = false;     // another server than the first one answered
 
   bool ok() const { return status.ok() && head.status >= 200 && head.status < 300; }
 };
 
-// A request. The functions are called in the transport's thread and must not wait.
+// A request. Its functions are called by the thread of the transport and must not block.
 struct HttpRequest {
   std::string method = "GET";
   std::string url;
   std::vector<std::string> fields;  // "name: value"
-  // Fields that no other server than the first is told.
+  // Fields that only the first server receives, not a redirect.
   std::vector<std::string> secrets;
-  // CURLOPT_AWS_SIGV4 and "id:secret"; empty: not signed.
+  // The values of CURLOPT_AWS_SIGV4 and CURLOPT_USERPWD, "id:secret". Empty: not signed.
   std::string sigv4, credentials;
   std::string ca_file;
-  // Whether a proxy of the environment is passed over.
+  // True to ignore the proxies of the environment.
   bool direct = false;
   std::optional<ByteRange> range;
-  // What PUT and POST send. Stays the caller's until the answer is there.
+  // The body of PUT and POST. The caller keeps it until the answer has arrived.
   std::span<const std::byte> body;
-  // Where the body of a 2xx answer goes, which has to fill it: one that ends early is asked for again from there.
+  // The buffer for the body of a 2xx answer, which must fill it. If the body ends early, the rest
+  // is requested again.
   std::span<std::byte> into;
-  // Else it goes to the answer's text, which is cut there.
+  // Without `into` and `consume`, the body goes to the text of the answer. A longer body of a 2xx
+  // answer is an error.
   std::size_t most_text = 256 << 10;
-  // Or here, piece by piece. False: the piece is offered again after Transport::Resume.
+  // Takes the body piece by piece. If it returns false, Transport::Resume offers the piece again.
   std::function<bool(std::span<const std::byte>)> consume = {};
-  // How many are followed; 0: a redirect is an answer.
+  // The number of redirects to follow. If 0, a redirect is an answer.
   int redirects = 5;
-  // Whether it is sent again where the connection was lost after it was sent.
+  // Whether to send it again if the connection is lost after it was sent.
   bool repeatable = true;
-  // Seconds that may pass with less than 1 kB/s, and until a connection stands, which is given ten at most.
+  // Seconds with less than 1 kB/s before a try ends. A connection must be established in this time,
+  // and in ten seconds.
   long patience = 30;
-  // Tries without progress, in all.
+  // The number of tries without progress.
   int tries = 8;
-  // Told the head of a 2xx answer before its body, and from which byte of `into` on that is to go. An error ends the request.
+  // Receives the head of a 2xx answer before its body, and the offset in `into` at which the body
+  // continues. An error ends the request.
   std::function<Status(const HttpHead&, std::uint64_t)> accept = {};
-  // Told how many bytes of `into` are there, now and then.
+  // Receives the number of bytes in `into`, now and then.
   std::function<void(std::uint64_t)> progress = {};
-  // Told the end of it all, once.
+  // Receives the answer, once.
   std::function<void(HttpAnswer)> done = {};
 };
 
-class Exchange;  // a request under way
+// A request in progress.
+class Exchange;
 
-// Requests under way, in a thread of their own. What is worth another try is tried again: connections that fail, bodies cut
-// short, 408, 429 and 5xx, after a random time that doubles, or the one that the server asks for. Thread-safe.
+// Runs requests in a thread of its own. It retries failed connections, incomplete bodies, 408, 429
+// and 5xx, after a random delay that doubles, or the delay that the server asks for. Thread-safe.
 class Transport {
  public:
-  // The one of this process, started at the first call; kUnavailable where there is no libcurl.
+  // The transport of this process, started by the first call. kUnavailable if libcurl is missing.
   static StatusOr<Transport*> Get();
-  // What was started last and has not ended; it holds buffers of its caller until its `done`.
+  // Starts a request. It uses the buffers of the caller until `done` is called.
   std::shared_ptr<Exchange> Start(HttpRequest request);
-  // Ends a request: its `done` is called, soon, with kCancelled, unless it was before.
+  // Cancels a request: `done` is called soon, with kCancelled, unless it was called before.
   void Cancel(const std::shared_ptr<Exchange>& exchange);
-  // Offers again what `consume` has not taken.
+  // Offers again the piece that `consume` refused.
   void Resume(const std::shared_ptr<Exchange>& exchange);
   // Sends a request and waits for its answer.
   HttpAnswer Perform(HttpRequest request);
 
-  // Bytes of bodies that came and went, of all requests.
+  // Bytes of the bodies of all requests.
   std::uint64_t received() const;
   std::uint64_t sent() const;
 
@@ -95,7 +102,7 @@ class Transport {
   State* state_;
 };
 
-// Told warnings for the user; nothing where nobody wants them.
+// Passes a warning to the function that SetWarnings has set, if any.
 void Warn(const std::string& line);
 void SetWarnings(std::function<void(const std::string&)> warn);
 

@@ -6,14 +6,14 @@ import zt.core;
 
 namespace zt::remote::internal {
 
-// "hf://[models/|datasets/|spaces/]ORG/NAME[@REVISION][/PATH]" taken apart.
+// The parts of "hf://[models/|datasets/|spaces/]ORG/NAME[@REVISION][/PATH]".
 struct HubName {
   std::string kind = "models";
   std::string id;  // "ORG/NAME"
   std::string revision = "main";
-  std::string path;  // in the repository, without slashes around it; empty: the repository
+  std::string path;  // in the repository, without slashes around it; empty for the repository
 
-  // Without the path: what is asked of the Hub once.
+  // Identifies the repository at a revision.
   std::string repository() const { return kind + "/" + id + "@" + revision; }
 };
 StatusOr<HubName> ParseHub(const std::string& url);

@@ -1,4 +1,4 @@
-// zt.remote:object — objects on servers, read by ranges. Internal.
+// zt.remote:object — remote objects, read by ranges. Internal.
 module zt.remote:object;
 
 import zt.std;
@@ -8,45 +8,48 @@ import zt.source;
 
 namespace zt::remote::internal {
 
-// Something a server has: how it is asked for, and what its refusals mean.
+// A remote object: the requests for it, and the meaning of refusals.
 class Object {
  public:
   virtual ~Object() = default;
-  // For messages: the URL as the user knows it, without its query.
+  // The name for messages: the URL of the user, without its query.
   virtual const std::string& name() const = 0;
-  // A GET of it, with what credentials it takes. It may wait for them. Thread-safe.
+  // Makes a GET request with the necessary credentials. It may wait for them. Thread-safe.
   virtual StatusOr<HttpRequest> Get() = 0;
-  // What is said of an answer that is none of its bytes.
+  // Explains an answer that does not have the bytes.
   virtual Status Explain(const HttpAnswer& answer) = 0;
-  // True where the answer says that credentials or region are wrong and others are at hand now: Get has them. It may wait.
+  // True if the answer says that credentials or region are wrong and new ones were found; then Get
+  // uses them. It may wait.
   virtual bool Refresh(const HttpAnswer& /*answer*/) { return false; }
-  // Whether If-Match may be sent. Where bytes are pinned by other means, a signed URL is better left as it is.
+  // Whether to send If-Match. False if the URL identifies the bytes, and may be redirected to a
+  // signed one.
   virtual bool pins() const { return true; }
 };
 
-// Opens an object by asking for its first bytes. A server that knows no ranges makes it a pipe, which is said. Errors do not
-// name it.
+// Opens an object by reading its first bytes. If the server does not support ranges, it warns and
+// reads the object as a pipe. Errors do not name it.
 StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object);
 
-// Bytes that all objects together may hold that were asked for ahead.
+// Sets the budget for bytes that are read ahead, over all objects.
 void SetReadAhead(std::uint64_t bytes);
 
-// What the first answer says of an object, and what every later one is compared with.
+// The properties of an object in the first answer. All later answers must agree.
 struct Pinned {
   std::uint64_t size = 0;
   std::string etag;      // strong, or empty
-  std::string modified;  // Last-Modified, where there is no strong ETag
+  std::string modified;  // Last-Modified, if there is no strong ETag
 };
-// kDataLoss where the head of an answer to `asked` has another range than that, or another object.
+// kDataLoss if an answer has another range than `asked`, or belongs to another object than
+// `pinned`.
 Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned);
-// What a head pins.
+// The properties in a head.
 Pinned PinnedBy(const HttpHead& head, std::uint64_t size);
 
-// An object without ranges, from its first byte to its last.
+// An object of a server without ranges, as a pipe.
 std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object,
                                          std::optional<std::uint64_t> size);
 
-// The common part of Explain: the status and what the server says, in one line.
+// The common part of Explain: the status and the message of the server, in one line.
 std::string Said(const HttpAnswer& answer, std::string_view message);
 
 }  // namespace zt::remote::internal

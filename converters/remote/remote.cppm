@@ -1,4 +1,5 @@
-// zt.remote — files on servers: https:// and http:// by ranges, buckets of S3, repositories of the Hugging Face Hub.
+// zt.remote — files on servers: https:// and http:// by ranges, buckets of S3, repositories of the
+// Hugging Face Hub.
 export module zt.remote;
 
 export import :answers;
@@ -9,20 +10,21 @@ import zt.source;
 
 export namespace zt {
 
-// How files on servers are read and written.
+// How to read and write remote files.
 struct RemoteOptions {
-  // Bytes that are asked for before they are needed, of all files together; 16 MiB at least.
+  // The budget for read-ahead of all files together, in bytes; at least 16 MiB.
   std::uint64_t read_ahead = std::uint64_t{64} << 20;
-  // S3 is asked without a signature: for public buckets.
+  // Send requests to S3 without a signature, for public buckets.
   bool no_sign_request = false;
-  // Bytes of each part of an upload; 0: chosen by what will be written.
+  // The size of the parts of an upload; 0: chosen by the expected size of the file.
   std::uint64_t part_bytes = 0;
-  // Told warnings, by any thread. A URL in them is without its query.
+  // Receives warnings, from any thread. URLs in them have no query.
   std::function<void(const std::string&)> warn = {};
 };
 
-// Has every function that takes a path take URLs too: OpenFile and CreateFileSink, and all that stands on them. Nothing is
-// loaded before the first URL is opened. May be called again with other options, while nothing is open.
+// Makes all functions that take a path accept URLs: OpenFile, CreateFileSink, and everything based
+// on them. libcurl is loaded when the first URL is opened. It may be called again with other
+// options while nothing is open.
 void UseRemoteFiles(const RemoteOptions& options = {});
 
 // Removes the query from a URL, because it may hold a signature and must not be shown. The query is
@@ -31,8 +33,8 @@ void UseRemoteFiles(const RemoteOptions& options = {});
 // in nothing but the query.
 StatusOr<std::string> HideQuery(const std::string& path);
 
-// Ends uploads that are under way, so that nothing of them is left, for a program that has to end at once: waits for that,
-// but no longer than ten seconds, and returns a line for each one that may be left.
+// For a program that must end at once: aborts uploads in progress so that no parts remain. Waits at
+// most ten seconds, and returns a line for each upload that may have left parts.
 std::vector<std::string> AbandonUploads();
 
 }  // namespace zt

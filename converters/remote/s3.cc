@@ -1,4 +1,4 @@
-// zt.remote:s3 — requests to buckets, and what is said of refusals.
+// zt.remote:s3 — requests to buckets, and explanations of refusals.
 module;
 
 #include "core/status_macros.h"
@@ -17,7 +17,7 @@ import zt.digest;
 namespace zt::remote::internal {
 namespace {
 
-// Credentials are fetched anew so long before they are void.
+// Credentials are renewed this many seconds before they expire.
 constexpr std::int64_t kBefore = 300;
 
 std::int64_t Now() {
@@ -30,14 +30,14 @@ std::string AwsHost(const std::string& region) {
   return "s3." + region + (region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
 }
 
-// A bucket's name that is part of a host's has to be one label of it.
+// True if a bucket can be a label in the name of a host.
 bool IsLabel(std::string_view bucket) {
   return bucket.size() >= 3 && bucket.size() <= 63 && std::ranges::all_of(bucket, [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
          });
 }
 
-// A region becomes part of the name of a host that a signed request is sent to.
+// True if a region can be a label in the name of the host to which signed requests are sent.
 bool IsRegion(std::string_view region) {
   return !region.empty() && region.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") ==
                                 std::string_view::npos;
@@ -50,7 +50,7 @@ std::string Sha256(std::span<const std::byte> bytes) {
   return text.substr(text.find(':') + 1);
 }
 
-// What helps against a refusal, by S3's name for it.
+// Advice for a refusal, by its error code of S3.
 std::string_view Advice(std::string_view code) {
   constexpr std::pair<std::string_view, std::string_view> kAdvice[] = {
       {"AccessDenied", "the credentials do not allow it; --no-sign-request reads public buckets"},

@@ -1,4 +1,4 @@
-// zt.remote:files — s3://: objects and what looks like folders of them.
+// zt.remote:files — s3://: objects, and folders, which are common prefixes of keys.
 module;
 
 #include "core/status_macros.h"
@@ -20,7 +20,7 @@ namespace zt::remote::internal {
 namespace {
 
 constexpr std::size_t kMostListed = 200'000;
-constexpr std::size_t kMostPages = 10'000;  // some are empty
+constexpr std::size_t kMostPages = 10'000;  // pages may be empty
 constexpr std::size_t kMostPage = 8 << 20;
 
 class S3Object final : public Object {
@@ -46,7 +46,7 @@ struct Page {
   std::string next;
 };
 
-// A key of a listing, which is encoded as in the query of a form.
+// Decodes a key of a listing, which is encoded like the query of a form.
 std::string KeyOf(std::string text) {
   for (char& c : text) c = c == '+' ? ' ' : c;
   return PercentDecoded(text);
@@ -82,7 +82,7 @@ StatusOr<Page> ReadPage(std::string_view xml) {
 }
 
 StatusOr<Page> AskPage(const S3Name& folder, const std::string& next, int most) {
-  // Sorted, as a signature wants it.
+  // Sorted, as the signature requires.
   std::string query = next.empty() ? "" : "continuation-token=" + PercentEncoded(next) + "&";
   query += "delimiter=%2F&encoding-type=url&list-type=2&max-keys=" + std::to_string(most) +
            "&prefix=" + PercentEncoded(folder.key);
@@ -102,7 +102,7 @@ StatusOr<S3Name> ParseFolder(const std::string& url) {
   return folder;
 }
 
-// A key that ends like a file's.
+// True if a key has the suffix of a file.
 bool HasExtension(std::string_view key) {
   const std::string_view name = LastName(key);
   const std::size_t dot = name.rfind('.');
@@ -135,7 +135,7 @@ class S3Files final : public Scheme {
       ZT_ASSIGN_OR_RETURN(Page page, AskPage(folder, next, 1000));
       for (const std::string& key : page.keys) {
         const std::string name = key.substr(std::min(folder.key.size(), key.size()));
-        // A key that is the folder's own stands for the folder.
+        // A key equal to the prefix stands for the folder itself.
         if (!name.empty() && key.starts_with(folder.key)) names.push_back(name);
       }
       if (names.size() > kMostListed)

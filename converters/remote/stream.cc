@@ -1,4 +1,4 @@
-// zt.remote:object — an object without ranges: one answer, read from its first byte to its last.
+// zt.remote:object — an object of a server without ranges: one answer, read in order.
 module;
 
 #include "core/status_macros.h"
@@ -21,10 +21,10 @@ using zt::internal::MutexLock;
 namespace {
 
 constexpr std::size_t kMostAhead = 8 << 20;
-// The first bytes stay: they are looked at to find what the object is, and read again.
+// The first bytes are kept: they are read to detect the format, and again.
 constexpr std::size_t kKept = 64 << 10;
 
-// What the transport fills and the source empties.
+// The pieces that the transport appends and the source removes.
 struct Flow {
   Mutex mutex;
   CondVar changed;
@@ -117,7 +117,7 @@ class StreamedBytes final : public ByteSource {
     return OkStatus();
   }
 
-  // Makes piece_ hold the byte at position_; false where there is none.
+  // Makes piece_ contain the byte at position_. Returns false at the end.
   StatusOr<bool> Fill() {
     if (at_ < piece_.size()) return true;
     bool resume = false;
@@ -154,7 +154,7 @@ class StreamedBytes final : public ByteSource {
   const std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
   Transport* transport_ = nullptr;
   std::shared_ptr<Exchange> exchange_;
-  std::vector<std::byte> piece_;  // what is read of now, from at_ on
+  std::vector<std::byte> piece_;  // the current piece, read up to at_
   std::size_t at_ = 0;
   std::uint64_t position_ = 0;
   std::vector<std::byte> kept_;

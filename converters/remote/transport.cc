@@ -29,7 +29,7 @@ using Running = std::shared_ptr<Exchange>;
 constexpr long kConnectSeconds = 10, kBuffer = 512 << 10;
 constexpr curl_off_t kSlow = 1000;
 
-// One try of an exchange, as libcurl has it.
+// A try of an exchange, with its handle of libcurl.
 struct Try {
   Try(const Curl& library, Running running)
       : curl(library), exchange(std::move(running)), easy(curl.easy_init()) {}
@@ -84,14 +84,14 @@ int OnSeek(void* from, curl_off_t offset, int origin) {
   return CURL_SEEKFUNC_OK;
 }
 
-// What no other try changes.
+// Errors that another try cannot change.
 bool IsHopeless(CURLcode code) {
   return code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
          code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
          code == CURLE_SSL_CERTPROBLEM || code == CURLE_OUT_OF_MEMORY || code == CURLE_NOT_BUILT_IN;
 }
 
-// What cannot have reached a server.
+// Errors before the request can have reached a server.
 bool IsBeforeSending(CURLcode code) {
   return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
          code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR || IsHopeless(code);
@@ -109,7 +109,8 @@ void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
     curl.easy_setopt(easy, CURLOPT_SEEKFUNCTION, OnSeek);
     curl.easy_setopt(easy, CURLOPT_SEEKDATA, &exchange);
     curl.easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kBuffer);
-    // Nothing is waited for. "Expect:" would take the field away, and libcurl would sign that it was there.
+    // Does not wait for "100 Continue". Removing the field with "Expect:" is not possible, because
+    // libcurl would sign it nevertheless.
     curl.easy_setopt(easy, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
   } else if (request.method == "POST") {
     curl.easy_setopt(easy, CURLOPT_POST, 1L);
@@ -151,7 +152,7 @@ void SetUp(const Curl& curl, Try& attempt) {
   curl.easy_setopt(easy, CURLOPT_ERRORBUFFER, attempt.error);
   curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl.easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-  // One connection for each range: as fast as their sum.
+  // HTTP/1.1, for a connection of its own for each range: their rates add up.
   curl.easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   curl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
                    std::min(kConnectSeconds, exchange.request.patience));
@@ -190,7 +191,7 @@ struct Transport::State {
       given_up ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
 
-  // The thread's own.
+  // Used only by the thread.
   std::map<Exchange*, std::unique_ptr<Try>> active;
   std::multimap<Clock::time_point, Running> waiting;
 
@@ -204,7 +205,7 @@ struct Transport::State {
     if (!over) {
       curl.multi_wakeup(multi);
     } else if (list == &State::fresh) {
-      // The process ends, and the thread has told all others.
+      // The process is ending, and the thread has already cancelled all other exchanges.
       exchange->cancelled = true;
       exchange->Tell();
     }
@@ -246,7 +247,8 @@ struct Transport::State {
     return true;
   }
 
-  void Drop(Running exchange) {  // not a reference: what holds it goes
+  // By value, because it erases the pointers to which a reference may refer.
+  void Drop(Running exchange) {
     exchange->cancelled = true;
     if (const auto at = active.find(exchange.get()); at != active.end()) {
       curl.multi_remove_handle(multi, at->second->easy);
@@ -322,7 +324,7 @@ Mutex g_mutex;
 Transport* g_transport ZT_GUARDED_BY(g_mutex) = nullptr;
 Transport::State* g_state ZT_GUARDED_BY(g_mutex) = nullptr;
 
-// Before libcurl and libcrypto take themselves down.
+// Called before the exit handlers of libcurl and libcrypto.
 void Stop() {
   Transport::State* state = nullptr;
   {
@@ -345,7 +347,7 @@ std::function<void(const std::string&)> g_warn;
 
 StatusOr<Transport*> Transport::Get() {
   const MutexLock lock(g_mutex);
-  // A forked process has the memory of the first one and not its thread.
+  // A forked process has a copy of the memory, but not the thread.
   if (g_transport != nullptr && g_state->process == ::getpid()) return g_transport;
   const char* problem = nullptr;
   const Curl* const curl = LoadCurl(problem);

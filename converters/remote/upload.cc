@@ -1,4 +1,4 @@
-// zt.remote:upload — parts, and how an upload becomes an object or nothing.
+// zt.remote:upload — sends parts, and publishes or aborts an upload.
 module;
 
 #include "core/status_macros.h"
@@ -28,7 +28,7 @@ constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kLeastPart = 16 * kMiB, kMostPart = 5120 * kMiB;
 constexpr std::uint64_t kMostParts = 10'000, kPlannedParts = 9'000;
 constexpr std::size_t kInFlight = 4;
-// What parts together take before the user is told.
+// Parts that need more memory than this cause a warning.
 constexpr std::uint64_t kNotable = 512 * kMiB;
 constexpr std::uint64_t kReadBack = kMiB;
 
@@ -36,19 +36,19 @@ struct UploadPart {
   unsigned number = 0;
   std::unique_ptr<std::byte[]> data;
   std::uint64_t size = 0;
-  std::string checksum;  // CRC-32C in base64, where the store takes it
+  std::string checksum;  // CRC-32C in base64, if the store accepts it
   int tries = 0;
   std::span<const std::byte> bytes() const { return {data.get(), size}; }
 };
 
-// What an upload shares with the transport's thread and with the one that abandons uploads.
+// The state that an upload shares with the thread of the transport and with AbandonUploads.
 struct Progress {
   Mutex mutex;
   CondVar changed;
   std::map<unsigned, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex);
   std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended ZT_GUARDED_BY(mutex);
-  std::string upload ZT_GUARDED_BY(mutex);  // its id, while there is one
-  // An answer that publishes it is awaited.
+  std::string upload ZT_GUARDED_BY(mutex);  // its id, as long as it must be ended
+  // Set while the request that publishes it is in flight.
   bool completing ZT_GUARDED_BY(mutex) = false;
   bool abandoned ZT_GUARDED_BY(mutex) = false;
 };
@@ -73,7 +73,7 @@ bool SendsChecksums() {
   return wanted == "when_supported" || S3Client::The().is_aws();
 }
 
-// The uploads of this process that have not ended.
+// All uploads of this process that have not ended.
 struct LiveUpload {
   S3Name name;
   std::shared_ptr<Progress> progress;
@@ -93,7 +93,7 @@ std::string AbortCommand(const S3Name& name, const std::string& id) {
          ShellQuoted(name.key) + " --upload-id " + ShellQuoted(id);
 }
 
-// Ends an upload that has an id; what may be left of it, in a line.
+// Aborts an upload. Returns a warning if parts of it may remain.
 std::string EndUpload(const S3Name& name, const std::string& id, int tries) {
   S3Client& client = S3Client::The();
   const S3Request request{.method = "DELETE",
@@ -201,7 +201,8 @@ class Upload final : public Sink {
     return status;
   }
 
-  // The size of the next part: that which was chosen, or, where nobody knew how much would come, one that grows.
+  // Allocates the next part: of the chosen size or, if the size of the object is unknown, of a
+  // growing size.
   Status BeginPart() {
     if (number_ >= kMostParts) {
       return InvalidArgument(
@@ -283,7 +284,7 @@ class Upload final : public Sink {
       if (progress_->abandoned) return Cancelled("interrupted");
       progress_->under_way.emplace(part->number, nullptr);
     }
-    // Not under the lock: `done` takes it, and may be called before Start returns.
+    // Without the lock, because `done` takes it and may be called before Start returns.
     auto exchange = transport->Start(std::move(made));
     const MutexLock lock(progress_->mutex);
     if (const auto at = progress_->under_way.find(part->number); at != progress_->under_way.end())
@@ -291,7 +292,7 @@ class Upload final : public Sink {
     return OkStatus();
   }
 
-  // Takes the answers that are there, and waits until fewer than `most` parts are under way.
+  // Handles the answers, and waits until fewer than `most` parts are in flight.
   Status WaitBelow(std::size_t most) {
     while (true) {
       std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended;
@@ -390,12 +391,13 @@ class Upload final : public Sink {
     return checksums_ ? OkStatus() : ReadBack(total);
   }
 
-  // Sends what publishes the object until it is certain what came of it.
+  // Sends the request that publishes the object, until its outcome is certain.
   Status Settle(S3Request request, std::uint64_t total,
                 const std::function<void(HttpRequest&)>& tune) {
     S3Client& client = S3Client::The();
     bool condition = !overwrite_;
-    // A store that passes over If-None-Match would replace what another run has written meanwhile.
+    // A store that ignores If-None-Match would replace an object that another run has written
+    // meanwhile.
     if (condition && !client.is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
     constexpr int kMostTries = 5;
     for (int tries = 1;; ++tries) {
@@ -403,14 +405,14 @@ class Upload final : public Sink {
       if (condition) sent.fields.emplace_back("if-none-match: *");
       const auto answer = client.Send(sent, tune);
       if (!answer.ok()) return answer.status();
-      // S3 sends 200 before it joins the parts, and what came of it as the body.
+      // S3 answers 200 before it joins the parts; the body says whether that succeeded.
       const std::string root = XmlRoot(answer->text);
       const bool silent = answer->ok() && !id_.empty() && root.empty();
       const bool error = answer->ok() && (silent || root == "Error");
       if (answer->ok() && !error) return OkStatus();
       const int status = answer->head.status;
       const std::string code = XmlText(answer->text, "Code");
-      // Whether the object is there and ours says what came of it.
+      // If the object exists with our mark, it was published.
       const StatusOr<bool> ours = IsOurs(total);
       if (ours.ok() && *ours) return OkStatus();
       if (answer->status.ok() && status == 412) return AlreadyExists("the output exists already");
@@ -451,7 +453,7 @@ class Upload final : public Sink {
     return answer;
   }
 
-  // Whether the object is what this upload was to make it.
+  // True if the object is the one of this upload.
   StatusOr<bool> IsOurs(std::uint64_t total) {
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
     return answer.ok() && answer.head.Find("x-amz-meta-ztstream-upload") == mark_ &&
@@ -459,7 +461,7 @@ class Upload final : public Sink {
   }
 
  public:
-  // kAlreadyExists where there is such an object, as far as one is allowed to know.
+  // kAlreadyExists if the object exists, as far as the credentials allow to ask.
   Status CheckAbsent() {
     if (overwrite_) return OkStatus();
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
@@ -469,7 +471,7 @@ class Upload final : public Sink {
   }
 
  private:
-  // Of a store that was sent no checksums: that the object is as long, and ends, as what was sent.
+  // For a store that received no checksums: checks the size of the object and its last bytes.
   Status ReadBack(std::uint64_t total) {
     S3Client& client = S3Client::The();
     ZT_ASSIGN_OR_RETURN(const HttpAnswer head, Head());
@@ -493,20 +495,20 @@ class Upload final : public Sink {
   const std::string url_;
   const S3Name s3_;
   const bool overwrite_;
-  // Tells this upload's object from another's.
+  // Identifies the object of this upload.
   const std::string mark_ = RandomText();
   const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   std::list<LiveUpload>::iterator place_;
   std::string id_;
   bool checksums_ = false, finished_ = false;
-  bool unknown_ = false;  // it may have been published
+  bool unknown_ = false;  // it is not known whether it was published
   Status failure_;
   std::optional<std::uint64_t> expected_;  // bytes of a part
   std::uint64_t part_bytes_ = 0, filled_ = 0, position_ = 0, number_ = 0;
   std::unique_ptr<std::byte[]> current_;
   std::vector<std::unique_ptr<std::byte[]>> free_;
-  std::map<unsigned, std::string> parts_;  // as Complete lists them
-  std::vector<std::byte> tail_;            // of the last part
+  std::map<unsigned, std::string> parts_;  // for the request that completes the upload
+  std::vector<std::byte> tail_;            // the end of the last part
 };
 
 }  // namespace
@@ -535,7 +537,7 @@ std::vector<std::string> AbandonUploads() {
   const auto until = std::chrono::steady_clock::now() + kMostWait;
   std::vector<std::string> left;
   LiveUploads& live = Live();
-  const zt::internal::MutexLock lock(live.mutex);  // for good
+  const zt::internal::MutexLock lock(live.mutex);  // never unlocked
   for (const LiveUpload& upload : live.all) {
     std::string id;
     while (true) {
@@ -545,7 +547,7 @@ std::vector<std::string> AbandonUploads() {
         id = upload.progress->upload;
         if (!upload.progress->completing || std::chrono::steady_clock::now() > until) break;
       }
-      // What is being published ends by itself.
+      // A publication in progress ends by itself.
       constexpr std::chrono::milliseconds kPause(20);
       std::this_thread::sleep_for(kPause);
     }

@@ -1,4 +1,4 @@
-// zt.remote:url — taking apart, encoding, showing.
+// zt.remote:url — parsing and encoding of URLs.
 module;
 
 #include "core/status_macros.h"
@@ -81,7 +81,7 @@ bool IsLoopback(const Url& url) {
 
 bool IsAddress(const Url& url) {
   const std::string_view host = HostName(url);
-  // A name never ends in a number: "2130706433" and "0x7f.1" are addresses, too.
+  // A host name never ends in a number, so "2130706433" and "0x7f.1" are addresses, too.
   const std::string_view last = host.substr(host.rfind('.') + 1);
   return host.find(':') != host.npos || last.empty() ||
          (last[0] >= '0' && last[0] <= '9' &&

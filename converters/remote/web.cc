@@ -55,7 +55,7 @@ class WebFiles final : public Scheme {
     return OpenObject(std::make_shared<WebObject>(parsed));
   }
   StatusOr<bool> IsFolder(const std::string&) override { return false; }
-  // What lies beside an index is not known: the index says all.
+  // A web server does not list the files beside an index; the index names all shards.
   StatusOr<std::vector<std::string>> List(const std::string&) override {
     return Unsupported("a web server's folders are not listed");
   }

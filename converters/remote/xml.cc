@@ -1,4 +1,4 @@
-// zt.remote:url — the few elements of S3's XML that are looked at.
+// zt.remote:answers — the small part of XML that S3 uses.
 module zt.remote;
 
 import zt.std;
@@ -7,7 +7,7 @@ import :url;
 namespace zt::remote::internal {
 namespace {
 
-// Appends a code point as UTF-8; what is none becomes the replacement character.
+// Appends a code point as UTF-8; an invalid one becomes the replacement character.
 void AppendPoint(std::uint32_t point, std::string& out) {
   if (point == 0 || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) point = 0xfffd;
   if (point < 0x80) {
