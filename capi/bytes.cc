@@ -1,4 +1,4 @@
-// zt.capi — files as mapped pages, and bytes that functions of a caller serve or take.
+// zt.capi — mapped files, and sources and sinks that call functions of the caller.
 module;
 
 #include <errno.h>
@@ -149,7 +149,7 @@ StatusOr<std::span<std::byte>> Mappings::Map(const std::string& path, const File
       return InvalidData("the file has changed since it was opened");
     }
     const std::uint64_t bytes = opened.bytes;
-    // Pages of one's own are written to by few callers: room for all of them is not asked for.
+    // Few callers write to their pages, so no memory is reserved for all of them.
     void* const data =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.fd, 0);
     if (data == MAP_FAILED) {

@@ -1,4 +1,5 @@
-// zt.capi — inputs: .zt files by a Reader, which knows how they are stored; all else as a TensorSource.
+// zt.capi — inputs: .zt files by a Reader, which knows how data is stored; all other formats as a
+// TensorSource.
 module;
 
 #include "core/status_macros.h"
@@ -13,14 +14,15 @@ import zt.convert.zt;
 namespace zt::capi {
 namespace {
 
-constexpr std::size_t kStep = 4 << 20;  // of what is read to be looked at
+// The bytes that VerifyOne reads at once.
+constexpr std::size_t kStep = 4 << 20;
 
-// Errors of a source name neither.
+// Adds the names of tensor and file to the error of a source.
 Status Placed(const Status& status, std::string_view tensor, std::string_view file) {
   return WithFile(WithTensor(status, tensor), file);
 }
 
-// Reads a whole object of a source piece by piece, which checks its digests.
+// Reads a whole object piece by piece, so that the source checks its digests.
 Status ReadWhole(TensorSource& source, std::uint32_t object, Watch& watch) {
   ZT_RETURN_IF_ERROR(source.CheckReadable(object));
   std::vector<std::byte> piece(kStep);
@@ -38,7 +40,8 @@ Status ReadWhole(TensorSource& source, std::uint32_t object, Watch& watch) {
   return OkStatus();
 }
 
-// What reading a whole object tells, added to the report. An error that is not the data's ends it.
+// Reads a whole object and adds the result to the report. An error that is not about the data is
+// returned.
 Status Examine(TensorSource& source, std::uint32_t object, VerifyReport& report, Watch& watch) {
   const Object& declared = source.objects()[object];
   report.components += declared.components.size();
@@ -52,9 +55,9 @@ Status Examine(TensorSource& source, std::uint32_t object, VerifyReport& report,
   return OkStatus();
 }
 
-// ---- .zt files -------------------------------------------------------------------------------------------------
+// ---- .zt files ----------------------------------------------------------------------------------
 
-// Of an Object or a StoredObject, which must outlive the view.
+// A view of an Object or StoredObject, which must outlive it.
 template <typename Declared>
 ObjectView ViewOf(const Declared& object) {
   return {.name = &object.name,
@@ -66,8 +69,8 @@ ObjectView ViewOf(const Declared& object) {
 
 class ZtInput final : public Input {
  public:
-  // `file` is what the reader has opened, if that can be mapped. `reopen` opens the bytes again,
-  // for what is checked as it passes.
+  // `file` is the opened file, if it can be mapped. `reopen` opens the bytes again as a source,
+  // which checks digests as bytes pass.
   ZtInput(std::unique_ptr<Reader> reader, std::string name, std::optional<FileIdentity> file,
           std::function<StatusOr<std::unique_ptr<TensorSource>>()> reopen)
       : reader_(std::move(reader)),
@@ -132,7 +135,8 @@ class ZtInput final : public Input {
     options.progress = [&watch](std::uint64_t done, std::uint64_t total) {
       watch.done = done;
       watch.total = total;
-      if (watch.cancelled) throw std::runtime_error("cancelled");  // becomes an error of Verify's
+      // Verify returns it as an error.
+      if (watch.cancelled) throw std::runtime_error("cancelled");
     };
     auto report = Verify(*reader_, options);
     if (watch.cancelled) return CancelledStatus();
@@ -159,7 +163,7 @@ class ZtInput final : public Input {
   }
 
  private:
-  // The reader names tensor and file where it was opened by its path.
+  // A reader that was opened by a path adds the names itself.
   Status Named(ComponentId id, const Status& status) const {
     if (status.ok() || !reader_->path().empty()) return status;
     return Placed(status, reader_->manifest().objects[id.object].name, name_);
@@ -171,11 +175,11 @@ class ZtInput final : public Input {
   std::function<StatusOr<std::unique_ptr<TensorSource>>()> reopen_;
 };
 
-// ---- sources ---------------------------------------------------------------------------------------------------
+// ---- sources ------------------------------------------------------------------------------------
 
 class SourceInput final : public Input {
  public:
-  // `by_path`: the source has opened files by the names that its bytes have.
+  // `by_path`: the names of its byte sources are paths.
   SourceInput(std::unique_ptr<TensorSource> source, std::string name, bool by_path)
       : source_(std::move(source)), name_(std::move(name)) {
     if (by_path) FindFiles();
@@ -213,7 +217,7 @@ class SourceInput final : public Input {
     return view;
   }
   std::optional<std::uint32_t> Find(std::string_view name) const override {
-    // No std::once_flag: its thread-local storage is that of a library that may have been loaded late.
+    // Not std::once_flag: its thread-local storage does not work in a library that is loaded late.
     const std::lock_guard lock(names_mutex_);
     if (names_.empty()) {
       names_.reserve(size());
@@ -274,7 +278,7 @@ class SourceInput final : public Input {
     return Placed(Examine(*source_, index, report, watch), source_->objects()[index].name,
                   file({index, 0}));
   }
-  // Remembers which files the tensors lie in as they are, before others can take their names.
+  // Records the files in which tensors lie unchanged, before other files can take their names.
   void FindFiles() {
     std::map<std::string, std::optional<FileIdentity>> known;
     std::unordered_set<const ByteSource*> seen;
@@ -286,7 +290,7 @@ class SourceInput final : public Input {
         if (bytes.sequential() || bytes.name().find("://") != std::string::npos) continue;
         const auto [file, added] = known.try_emplace(bytes.name());
         if (added) file->second = IdentityOf(bytes.name());
-        // What is only a part of a file has its name too, and another size.
+        // A part of a file has the same name and another size.
         if (file->second && bytes.size() == file->second->bytes) {
           files_.emplace(&bytes, *file->second);
         }
@@ -296,13 +300,14 @@ class SourceInput final : public Input {
 
   std::unique_ptr<TensorSource> source_;
   std::string name_;
-  mutable std::mutex sequential_;  // held by who reads a component that one thread reads at a time
+  // Held while a component is read that only one thread at a time may read.
+  mutable std::mutex sequential_;
   mutable std::mutex names_mutex_;
   mutable std::unordered_map<std::string_view, std::uint32_t> names_;
-  std::unordered_map<const ByteSource*, FileIdentity> files_;  // those that are whole files
+  std::unordered_map<const ByteSource*, FileIdentity> files_;  // byte sources that are whole files
 };
 
-// A reader as an input, whose bytes `open` opens again.
+// Makes an input of a reader. `open` opens its bytes again.
 std::unique_ptr<Input> AsInput(std::unique_ptr<Reader> reader, const std::string& name,
                                std::optional<FileIdentity> file,
                                std::function<StatusOr<std::shared_ptr<ByteSource>>()> open,
@@ -318,7 +323,7 @@ std::unique_ptr<Input> AsInput(std::unique_ptr<Reader> reader, const std::string
                                    });
 }
 
-// True where bytes that can be read by offset are those of a .zt file.
+// True if the bytes can be read by offset and are a .zt file.
 StatusOr<bool> IsZt(ByteSource& bytes) {
   if (bytes.sequential()) return false;
   std::vector<std::byte> head(8);
@@ -348,7 +353,7 @@ StatusOr<std::unique_ptr<Input>> OpenPaths(const std::vector<std::string>& paths
     if (*zt) {
       const auto file = IdentityOf(path);
       ZT_ASSIGN_OR_RETURN(auto reader, Reader::Open(path));
-      // A path that stands for another file by now: which one was opened is not known.
+      // If the path leads to another file by now, it is unknown which one was opened.
       const bool same = IdentityOf(path) == file;
       return AsInput(
           std::move(reader), path, same ? file : std::nullopt, [path] { return OpenFile(path); },

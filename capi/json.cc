@@ -23,7 +23,7 @@ std::optional<Value::Bytes> FromHex(std::string_view text) {
   return out;
 }
 
-// What stands for a value that JSON lacks; null where `json` is a map like others.
+// Parses the objects that stand for values that JSON lacks; nullopt for an ordinary object.
 StatusOr<std::optional<Value>> Special(const Json& json) {
   if (json.size() != 1 || !json.begin()->is_string()) return std::optional<Value>();
   const std::string& key = json.begin().key();

@@ -1,4 +1,4 @@
-// zt.capi — long calls: many ranges by many threads, and who watches them.
+// zt.capi — long calls: reading many ranges by many threads, and watching them.
 module zt.capi;
 
 import zt.std;
@@ -8,7 +8,8 @@ namespace zt::capi {
 namespace {
 
 constexpr std::uint64_t kSubRange = 4 << 20;
-constexpr std::uint64_t kSmall = 1 << 20;  // what one thread reads sooner than others are started
+// Reading this much takes less time than starting a thread.
+constexpr std::uint64_t kSmall = 1 << 20;
 constexpr auto kBeat = std::chrono::milliseconds(50);
 
 // A part of a range that one thread reads.
@@ -22,14 +23,15 @@ bool Lies(const Input& input, const Range& range) {
   return range.offset <= bytes && range.out.size() <= bytes - range.offset;
 }
 
-// Cuts ranges into pieces: whole frames of what is compressed, all of what has to be read in order.
+// Cuts ranges into subranges: compressed ones into whole frames; those that must be read in order
+// are one piece.
 Status Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRange>& subranges) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const Range& range = ranges[i];
     const std::uint64_t bytes = range.out.size();
     std::uint64_t step = std::max<std::uint64_t>(bytes, 1);
     std::uint64_t first = step;
-    // A range that lies beyond the component is one piece, which reading refuses.
+    // A range outside of the component is one subrange, which Read refuses.
     if (bytes > kSmall && Lies(input, range)) {
       const auto access = input.FindAccess(range.id);
       if (!access.ok()) return access.status();
@@ -48,7 +50,7 @@ Status Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRan
   return OkStatus();
 }
 
-// Hands out pieces in order; the error of the earliest one counts.
+// Gives pieces to threads, in order, and returns the error of the first piece that failed.
 class Work {
  public:
   Work(const Input& input, std::span<const Range> ranges, std::span<const SubRange> subranges,
@@ -98,7 +100,7 @@ class Work {
   Status status_;
 };
 
-// Threads that end before what they use: they are waited for whatever is thrown.
+// Joins the threads even if an exception is thrown.
 struct Workers {
   std::vector<std::thread> threads;
   ~Workers() {
@@ -160,7 +162,8 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
     try {
       for (std::size_t i = 1; i < workers; ++i)
         others.threads.emplace_back([&work] { work.Run(); });
-    } catch (const std::system_error&) {  // no more threads to be had: those that there are do it
+    } catch (const std::system_error&) {
+      // There are no more threads: the existing ones do the work.
     }
     work.Run();
   }

@@ -30,14 +30,15 @@ using zt::capi::Watch;
 struct zts_reader {
   std::atomic<int> users = 1;
   std::unique_ptr<Input> input;
-  std::vector<std::size_t> first;  // component of each object among all, and how many there are
+  // The number of the first component of each object, and at the end the number of all components.
+  std::vector<std::size_t> first;
   std::string format, version;
   mutable zt::capi::Mappings mappings;
 };
 
 namespace {
 
-// What a caller asks for that is not there, or must not be null.
+// Reports an error with the name of the file.
 zts_status Fault(const zts_reader* reader, const zt::Status& status) {
   return Report(zt::WithFile(status, reader->input->name()));
 }
@@ -50,7 +51,7 @@ zt::ComponentId Id(std::size_t object, std::size_t component) {
   return {static_cast<std::uint32_t>(object), static_cast<std::uint32_t>(component)};
 }
 
-// ZTS_OK where there is such a component.
+// ZTS_OK if this component exists.
 zts_status Check(const zts_reader* reader, std::size_t object, std::size_t component) {
   if (object >= reader->input->size()) return NoObject(reader, object);
   const auto view = reader->input->object(static_cast<std::uint32_t>(object));
@@ -66,7 +67,7 @@ zts_status CheckCount(const zts_reader* reader, std::size_t first, std::size_t c
   return Fault(reader, zt::InvalidArgument("there are " + std::to_string(all) + " " + what));
 }
 
-// What people call the type of an object, as `inspect` does.
+// The common name of the type of an object, as `inspect` prints it.
 const char* TypeOf(const zts_reader* reader, const zt::capi::ObjectView& object,
                    std::size_t index) {
   if (object.format == "dense" && object.components > 0) {
@@ -107,10 +108,10 @@ zts_component DescribeComponent(const zts_reader* reader, std::size_t object,
           .mappable = view.mappable ? 1 : 0};
 }
 
-// What zts_reader_options say.
+// The parsed zts_reader_options.
 struct InputArgs {
   zt::InputOptions options;
-  std::string format;  // or empty: by content
+  std::string format;  // empty: detected
 };
 
 zt::StatusOr<InputArgs> Options(const zts_reader_options* given) {
@@ -137,7 +138,7 @@ zt::StatusOr<InputArgs> Options(const zts_reader_options* given) {
   return args;
 }
 
-// Opens by `open`, which is given the options. `name` is the file in errors.
+// Makes a reader of the input that `open` returns. Errors name the file `name`.
 template <typename Open>
 zts_status OpenBy(std::string_view name, const zts_reader_options* given, zts_reader** out,
                   Open&& open) {
@@ -162,10 +163,11 @@ zts_status OpenBy(std::string_view name, const zts_reader_options* given, zts_re
   });
 }
 
-// The program's name for standard input is a file like others here.
+// The program uses "-" for standard input; here it is the name of a file.
 std::string AsPath(const char* path) { return std::string_view(path) == "-" ? "./-" : path; }
 
-// The attribute of the file under `key`, as `as` makes it of a zt::Value: an optional, empty where it is of another kind.
+// Gets the attribute `key` of the file. `as` converts it to an optional, which is empty if the
+// attribute has another type.
 template <typename T, typename As>
 zts_status Get(const zts_reader* reader, const char* key, const char* kind, T* out, As&& as) {
   if (reader == nullptr) return Null("reader");
@@ -186,14 +188,14 @@ zts_status Get(const zts_reader* reader, const char* key, const char* kind, T* o
   });
 }
 
-// What calls `release`, where there is one, when nobody has it any more.
+// A pointer that calls `release`, if it is set, when its last copy is destroyed.
 std::shared_ptr<void> Released(void (*release)(void* user), void* user) {
   return {user, [release](void* held) {
             if (release != nullptr) release(held);
           }};
 }
 
-// Runs a long call with the threads and the progress function that were asked for.
+// Runs a long call with the threads and the progress function of the caller.
 template <typename Body>
 zts_status Long(const zts_call* given, Body&& body) {
   zts_call call;
@@ -497,7 +499,7 @@ zts_status zts_reader_advise(const zts_reader* reader, std::size_t object, std::
     if (const zts_status there = Check(reader, object, component); there != ZTS_OK) return there;
     const auto view = reader->input->component(Id(object, component));
     if (view.offset == zt::kUnknownSize) return ZTS_OK;
-    // A hint: what cannot be opened by this name is not advised on.
+    // Advice is a hint: a file that cannot be opened is ignored.
     (void)reader->mappings.Advise(std::string(view.file), view.offset, view.length, needed != 0);
     return ZTS_OK;
   });

@@ -1,4 +1,5 @@
-// status.cc — the C interface: the version, errors of each thread, and how long calls run.
+// status.cc — the C interface: its version, the last error of each thread, and the options of long
+// calls.
 #include "capi/status.h"
 
 #include <cstddef>

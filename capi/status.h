@@ -1,5 +1,5 @@
-// status.h — how the C interface turns statuses and exceptions into numbers and a message of the calling thread, and reads
-// structs of another size than its own.
+// status.h — the C interface: statuses and exceptions become numbers and a message of the thread;
+// structs of callers may have another size.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace zt::capi {
 
-// Keeps the message for zts_last_error of this thread, with the file and the tensor; the number for it. Neither throws.
+// Store the message for zts_last_error, with file and tensor, and return the number.
 zts_status Report(const absl::Status& status) noexcept;
 zts_status Fail(zts_status status, const char* message) noexcept;
 // ZTS_INVALID_ARGUMENT: "NAME must not be null".
 zts_status Null(const char* name) noexcept;
 
-// Runs `body`, which returns a zts_status; nothing thrown crosses the C interface.
+// Runs `body`, which returns a zts_status, and reports exceptions as statuses.
 template <typename Body>
 zts_status Guard(Body&& body) noexcept {
   try {
@@ -35,14 +35,15 @@ zts_status Guard(Body&& body) noexcept {
   }
 }
 
-// What a caller knows of `defaults`, which the library has: its first `size` bytes. The rest of a longer struct is zero.
+// Copies `defaults` to the struct of a caller, which has `size` bytes. Further bytes become zero.
 template <typename T>
 void Give(const T& defaults, void* out, std::size_t size) {
   std::memcpy(out, &defaults, std::min(size, sizeof(T)));
   if (size > sizeof(T)) std::memset(static_cast<char*>(out) + sizeof(T), 0, size - sizeof(T));
 }
 
-// `defaults` with what a caller has given of it. False where the struct was not filled by its init function.
+// Overwrites `defaults` by the struct of a caller. Returns false if its init function was not
+// called.
 template <typename T>
 bool Take(const T* given, T& defaults) {
   if (given == nullptr) return true;
@@ -51,7 +52,7 @@ bool Take(const T* given, T& defaults) {
   return true;
 }
 
-// A name of so many bytes, or up to its first zero byte.
+// A name of `bytes` bytes, or up to its zero byte if that is ZTS_TERMINATED.
 inline std::string_view Text(const char* text, std::size_t bytes) {
   return bytes == ZTS_TERMINATED ? std::string_view(text) : std::string_view(text, bytes);
 }

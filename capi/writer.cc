@@ -29,7 +29,7 @@ using zt::capi::Report;
 
 struct zts_writer {
   std::string path;
-  std::unique_ptr<zt::ObjectWriter> object;  // the one begun; dropped before the writer
+  std::unique_ptr<zt::ObjectWriter> object;  // the current object; destroyed before the writer
   std::unique_ptr<zt::Writer> writer;
   zts_progress progress = nullptr;
   void* user = nullptr;
@@ -40,13 +40,13 @@ struct zts_writer {
 
 namespace {
 
-// The writer's threads are those of the process that opened it.
+// The threads of the writer exist only in the process that opened it.
 zt::Status CheckProcess(const zts_writer* writer) {
   if (writer->process == ::getpid()) return zt::OkStatus();
   return zt::FailedPrecondition("the writer belongs to the process that has opened it");
 }
 
-// Runs `body`, which returns a zt::Status. Its errors name the file.
+// Runs `body`, which returns a zt::Status. Errors name the file.
 template <typename Body>
 zts_status Run(const zts_writer* writer, Body&& body) {
   if (writer == nullptr) return Null("writer");
@@ -60,7 +60,7 @@ zts_status Run(const zts_writer* writer, Body&& body) {
 // Adding at least this many bytes may block on the disk.
 constexpr std::uint64_t kManyBytes = 4 << 20;
 
-// The same of what takes long, while the writer's progress function looks on.
+// Runs a long `body` while the progress function of the writer is called.
 template <typename Body>
 zts_status RunLong(zts_writer* writer, Body&& body, std::uint64_t bytes = kManyBytes) {
   return Run(writer, [&] {
@@ -109,7 +109,7 @@ zt::StatusOr<zt::WriterOptions> Options(const zts_writer_options& from) {
   return options;
 }
 
-// A writer into what `open`, which is given the options, returns. `path` is the file in errors.
+// Makes a writer to the sink that `open` returns. Errors name the file `path`.
 template <typename Open>
 zts_status OpenBy(std::string path, const zts_writer_options* given, zts_writer** out,
                   Open&& open) {
@@ -144,7 +144,7 @@ std::span<const std::byte> Bytes(const void* data, std::uint64_t bytes) {
   return {static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes)};
 }
 
-// Data may be null where there is none.
+// Data may be null if it has no bytes.
 zt::Status CheckData(const void* data, std::uint64_t bytes) {
   return bytes == 0 ? zt::OkStatus() : NotNull(data, "data");
 }
@@ -165,13 +165,13 @@ zt::StatusOr<zt::Object> Dense(std::string_view name, const char* dtype, const s
   return object;
 }
 
-// A declaration as an object, and the data of its parts.
+// A declaration as an object, with the data of its parts.
 struct Declared {
   zt::Object object;
   std::vector<std::span<const std::byte>> data;
 };
 
-// `with_data`: the parts have their bytes.
+// `with_data`: the parts include their data.
 zt::StatusOr<Declared> Declare(const zts_declaration* given, bool with_data) {
   ZT_RETURN_IF_ERROR(NotNull(given, "declaration"));
   zts_declaration d = {};
@@ -201,7 +201,7 @@ zt::StatusOr<Declared> Declare(const zts_declaration* given, bool with_data) {
   return out;
 }
 
-// Its errors name the tensor.
+// Declare, with the name of the tensor in errors.
 zt::StatusOr<Declared> DeclareNamed(const zts_declaration* given, bool with_data) {
   auto declared = Declare(given, with_data);
   if (declared.ok() || given == nullptr || given->size < sizeof(zts_declaration) ||
@@ -286,7 +286,7 @@ zts_status zts_writer_open_sink(const zts_sink* given, const zts_writer_options*
 }
 
 void zts_writer_free(zts_writer* writer) {
-  // In a forked child its threads are not there to be waited for, and its temporary file is the parent's.
+  // A forked child has none of its threads, and the temporary file belongs to the parent.
   if (writer != nullptr && writer->process == ::getpid()) delete writer;
 }
 

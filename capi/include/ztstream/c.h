@@ -1,18 +1,22 @@
-/* ztstream/c.h — the C interface of libztstream: reads checkpoints of any format, and writes zTensor .zt files.
+/* ztstream/c.h — the C interface of libztstream: reads checkpoints of any format, and writes zTensor
+ * .zt files.
  *
  * Conventions
  *
- *   - A function that can fail returns a zts_status. zts_last_error() then has the message of the calling thread, in one
- *     line; zts_last_error_place() has the file and the tensor in it.
- *   - Structs are passed with their size, `sizeof` as the caller was compiled, so that later versions can append members:
- *     of a shorter struct the library neither reads nor writes what is missing, and of a longer one it fills the rest with
- *     zeros. An options struct is filled by its zts_..._init first, which gives members their defaults.
- *   - Texts are UTF-8. What the library returns ends with a zero byte. Names may hold U+0000 within: they come and go with
- *     their length in bytes, for which ZTS_TERMINATED says "up to the first zero byte".
+ *   - A function that can fail returns a zts_status. zts_last_error() then has the message of the
+ *     calling thread, in one line; zts_last_error_place() has the file and the tensor in it.
+ *   - Structs are passed with their size, the `sizeof` of the caller, so that later versions can
+ *     append members: the library does not touch missing members of a shorter struct, and fills
+ *     the rest of a longer one with zeros. An options struct is first filled with defaults by its
+ *     zts_..._init.
+ *   - Texts are UTF-8. Texts of the library end with a zero byte. Names may contain U+0000: they are
+ *     passed with their length in bytes, or with ZTS_TERMINATED for "up to the first zero byte".
  *   - Tensor bytes are little-endian and in C order.
- *   - Null where a pointer is needed is ZTS_INVALID_ARGUMENT. The zts_..._free functions take null and do nothing.
- *   - A reader may be used by several threads at once, a writer by one at a time. A reader may be used in a forked child.
- *   - A released function or struct member keeps its meaning. zts_abi() counts what was added.
+ *   - A null pointer is ZTS_INVALID_ARGUMENT, unless the comment allows it. The zts_..._free
+ *     functions take null and do nothing.
+ *   - Several threads may use a reader at once, and one at a time a writer. A forked child may use
+ *     a reader.
+ *   - A released function or struct member keeps its meaning. zts_abi() grows with additions.
  */
 #ifndef ZTSTREAM_C_H_
 #define ZTSTREAM_C_H_
@@ -30,21 +34,21 @@
 extern "C" {
 #endif
 
-/* What zts_abi() of a library with all of this header returns, or more. */
+/* The value, or more, that zts_abi() returns in a library with all of this header. */
 #define ZTS_ABI 1
 /* The length of a name that ends at its first zero byte. */
 #define ZTS_TERMINATED ((size_t)-1)
-/* In place of the number of an object: the file. */
+/* Stands for the file instead of the number of an object. */
 #define ZTS_FILE ((size_t)-1)
-/* A size that only the end of the data tells. */
+/* A size that is known only at the end of the data. */
 #define ZTS_UNKNOWN UINT64_MAX
 
-/* ---- library and errors ----------------------------------------------------------------------------------------- */
+/* ---- library and errors ---------------------------------------------------------------------- */
 
-/* What a call ended with; up to 7, and 130, the program's exit statuses. */
+/* The result of a call. The values up to 7, and 130, are the exit statuses of the program. */
 typedef enum zts_status {
   ZTS_OK = 0,
-  ZTS_INVALID_ARGUMENT = 2, /* the caller asked for something that cannot be */
+  ZTS_INVALID_ARGUMENT = 2, /* the arguments are invalid */
   ZTS_EXISTS = 3,           /* the output exists and may not be replaced */
   ZTS_INVALID_DATA = 4,     /* an input is malformed, truncated or contradicts itself */
   ZTS_UNSUPPORTED = 5,      /* an input is well formed but of a kind that is not supported */
@@ -53,25 +57,29 @@ typedef enum zts_status {
   ZTS_UNVERIFIED = 8,       /* nothing wrong was found, but not all content could be checked */
   ZTS_NOT_FOUND = 9,        /* there is no tensor or attribute of that name */
   ZTS_MISUSE = 70,          /* the library was called out of order, or has a fault */
-  ZTS_CANCELLED = 130       /* a progress function asked for it, or zts_writer_cancel */
+  ZTS_CANCELLED = 130       /* by a progress function or zts_writer_cancel */
 } zts_status;
 
-/* How much of this interface the library has: at least the ZTS_ABI of the header it was built with. */
+/* The version of this interface in the library: at least the ZTS_ABI of the header that the program
+ * was built with. */
 ZTS_API unsigned zts_abi(void);
 /* "0.1.0". Static. */
 ZTS_API const char* zts_version(void);
-/* The message of this thread's last call that failed; "" before. Valid until the thread's next call that fails. */
+/* The message of the last call of this thread that failed, or "". Valid until the next call of the
+ * thread that fails. */
 ZTS_API const char* zts_last_error(void);
-/* The file and the tensor that the message names, "" where it names none; either pointer may be null. Valid as long. */
+/* The file and the tensor that the message names, or "". Either pointer may be null. Valid as long
+ * as the message. */
 ZTS_API void zts_last_error_place(const char** file, const char** tensor, size_t* tensor_bytes);
-/* Frees a text that the comment beside a function says to free so. */
+/* Frees a text that a function returned for the caller to free; null is allowed. */
 ZTS_API void zts_free(char* text);
 
-/* Called by the calling thread about every 50 ms while a long call runs; a value other than 0 cancels the call. `total` is
- * 0 where it is not known. It must not use the writer, or free the reader, that the call is about. */
+/* Called by the calling thread about every 50 ms while a long call runs. A value other than 0
+ * cancels the call. `total` is 0 if it is unknown. It must not use the writer, or free the reader,
+ * of the call. */
 typedef int (*zts_progress)(uint64_t done, uint64_t total, void* user);
 
-/* How a long call runs. Null is what zts_call_init gives. */
+/* Options of a long call. Null stands for the values that zts_call_init sets. */
 typedef struct zts_call {
   size_t size;           /* set by zts_call_init */
   unsigned threads;      /* 0 (default): all that can run at once */
@@ -80,46 +88,49 @@ typedef struct zts_call {
 } zts_call;
 ZTS_API void zts_call_init(zts_call* call, size_t size);
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct zts_reader zts_reader;
 
-/* How inputs are opened. */
+/* How to open inputs. */
 typedef struct zts_reader_options {
   size_t size;        /* set by zts_reader_options_init */
   const char* format; /* "zt", "safetensors", "gguf", ...; null (default): by content */
-  const char*
-      npy_void; /* what the elements of numpy's void arrays are: "bf16", ...; null (default): they are refused */
+  /* The type of elements of numpy's void arrays: "bf16", ...; null (default): they are refused. */
+  const char* npy_void;
   int follow_links; /* 1: files of a folder may be symbolic links that lead out of it; default 0 */
-  int keep_sparse;  /* 1: scipy's sparse archives as the arrays that they are; default 0 */
-  uint64_t
-      memory_bytes; /* that may be held where data has to be sorted or decoded as a whole; default 64 MiB */
+  int keep_sparse;  /* 1: scipy's sparse archives stay separate arrays; default 0 */
+  /* The limit for data that must be sorted or decoded as a whole; default 64 MiB. */
+  uint64_t memory_bytes;
 } zts_reader_options;
 ZTS_API void zts_reader_options_init(zts_reader_options* options, size_t size);
 
-/* Opens what the program opens: a .zt file of any version, the root or the index of its shards, a checkpoint of another
- * format (safetensors, GGUF, PyTorch, npy, npz, ONNX), or a folder of one. Headers are read and checked, and no data.
- * HDF5 is read by the program alone. `options` may be null. `*reader` is null where this fails. */
+/* Opens any input of the program: a .zt file of any version, the root or the index of its shards, a
+ * checkpoint of another format (safetensors, GGUF, PyTorch, npy, npz, ONNX), or a folder of one.
+ * Headers are read and checked, data is not. Only the program reads HDF5. `options` may be null.
+ * `*reader` is null on failure. */
 ZTS_API zts_status zts_reader_open(const char* path, const zts_reader_options* options,
                                    zts_reader** reader);
-/* Several inputs as one; a name in two of them is ZTS_INVALID_DATA. */
+/* Opens several inputs as one; a name that is in two of them is ZTS_INVALID_DATA. */
 ZTS_API zts_status zts_reader_open_all(const char* const* paths, size_t count,
                                        const zts_reader_options* options, zts_reader** reader);
-/* A file in memory, which stays the caller's until `release`, if not null, is called with `user`: when the reader is freed,
- * or before this returns where it fails. `name` stands for the file in errors. */
+/* Opens a file in memory. It belongs to the caller until `release`, if not null, is called with
+ * `user`: when the reader is freed, or before this function returns an error. `name` is the name of
+ * the file in errors. */
 ZTS_API zts_status zts_reader_open_memory(const void* data, uint64_t bytes, const char* name,
                                           void (*release)(void* user), void* user,
                                           const zts_reader_options* options, zts_reader** reader);
-/* An open descriptor, which is not closed. A regular file begins at its offset; a pipe is read front to back, in the order
- * of the objects. It must stay open as long as the reader. */
+/* Opens an open descriptor, which is not closed. A regular file starts at its offset; a pipe is
+ * read from front to back, in the order of the objects. It must stay open as long as the reader. */
 ZTS_API zts_status zts_reader_open_fd(int fd, const char* name, const zts_reader_options* options,
                                       zts_reader** reader);
-/* Bytes that functions of the caller serve, as objects of a store. */
+/* Bytes that functions of the caller read, such as objects of a store. */
 typedef struct zts_source {
   size_t size;      /* sizeof(zts_source) */
   const char* name; /* stands for the file in errors */
   uint64_t bytes;   /* in all */
-  /* Fills `out` with `bytes` bytes from `offset`; 0, or an error number of errno.h. Called by several threads at once. */
+  /* Fills `out` with `bytes` bytes from `offset`; returns 0, or an error number of errno.h. Several
+   * threads may call it at once. */
   int (*read_at)(uint64_t offset, void* out, size_t bytes, void* user);
   /* May be null. Called once: when the reader is freed, or before opening fails. */
   void (*release)(void* user);
@@ -127,72 +138,77 @@ typedef struct zts_source {
 } zts_source;
 ZTS_API zts_status zts_reader_open_source(const zts_source* source,
                                           const zts_reader_options* options, zts_reader** reader);
-/* One more user of the reader, which is closed when zts_reader_free was called as often as it was opened and retained. */
+/* Adds a user of the reader. It is closed when zts_reader_free was called once for each
+ * zts_reader_open and zts_reader_retain. */
 ZTS_API void zts_reader_retain(zts_reader* reader);
-/* Pointers that the reader gave are valid until it is closed. */
+/* Pointers from the reader are valid until it is closed. */
 ZTS_API void zts_reader_free(zts_reader* reader);
 
-/* One tensor, or what else has a name in the file. Pointers are valid as long as the reader. */
+/* A tensor, or another named object in the file. Pointers are valid as long as the reader. */
 typedef struct zts_object {
   const char* name;
   size_t name_bytes;
   const char* format;    /* "dense", "sparse_csr", "gguf.q4_k/1", ... */
-  const char* type;      /* what people call its type: "bf16", "q4_k", "sparse_csr" */
+  const char* type;      /* the common name of its type: "bf16", "q4_k", "sparse_csr" */
   const uint64_t* shape; /* logical, in elements; null where `rank` is 0 */
   size_t rank;
-  size_t components; /* how many; a dense object has one */
-  size_t
-      first_component; /* where they begin among those of all objects: see zts_reader_components */
+  size_t components; /* their number; a dense object has one */
+  /* The number of its first component among those of all objects: see zts_reader_components. */
+  size_t first_component;
 } zts_object;
 
-/* The bytes of an object, or one of several parts of them. Pointers are valid as long as the reader. */
+/* The bytes of an object, or one of their parts. Pointers are valid as long as the reader. */
 typedef struct zts_component {
-  size_t object;        /* whose it is */
+  size_t object;        /* the number of its object */
   const char* role;     /* "data", "values", ... */
   const char* dtype;    /* the logical type where there is one: "bf16", "f8_e4m3fn" */
   const char* storage;  /* the storage type: "bf16", "u8" */
   const char* encoding; /* "raw", "zstd", ...; "" where the input's format does not tell */
   const char* digest;   /* "crc32c:0x1234ABCD"; "" where there is none */
-  const char* file;     /* that it lies in */
-  uint64_t
-      offset; /* of the stored bytes in that file; ZTS_UNKNOWN where they do not lie there as they are */
-  uint64_t length;        /* of the stored bytes; ZTS_UNKNOWN likewise */
-  uint64_t bytes;         /* decoded; ZTS_UNKNOWN where it cannot be decoded and nothing says */
-  const char* unreadable; /* why it cannot be decoded; "" where it can */
-  int mappable;           /* 1 where zts_reader_map may serve it */
+  const char* file;     /* the file in which it lies */
+  /* Of the stored bytes in that file; ZTS_UNKNOWN if they do not lie in it unchanged. */
+  uint64_t offset;
+  uint64_t length; /* of the stored bytes; ZTS_UNKNOWN likewise */
+  /* Of the decoded bytes; ZTS_UNKNOWN if it cannot be decoded and its size is not stated. */
+  uint64_t bytes;
+  const char* unreadable; /* the reason if it cannot be decoded, else "" */
+  int mappable;           /* 1 if zts_reader_map can map it */
 } zts_component;
 
-/* "zt", "safetensors", ...: the format that was opened; and the version of a .zt file, "" of others. */
+/* The format of the input, "zt", "safetensors", ..., and the version of a .zt file, "" for other
+ * formats. */
 ZTS_API const char* zts_reader_format(const zts_reader* reader);
 ZTS_API const char* zts_reader_version(const zts_reader* reader);
-/* Line number `index` of what was passed over or looks wrong and does no harm; null where there are no more. */
+/* Warning number `index`, about harmless faults and ignored content; null after the last one. */
 ZTS_API const char* zts_reader_warning(const zts_reader* reader, size_t index);
 
-/* How many objects there are, and how many components of all of them. */
+/* The number of objects, and the number of components of all objects. */
 ZTS_API size_t zts_reader_count(const zts_reader* reader);
 ZTS_API size_t zts_reader_component_count(const zts_reader* reader);
-/* `count` objects from number `first` on, into an array of structs of `size` bytes. */
+/* Lists `count` objects from number `first` on in an array of structs of `size` bytes. */
 ZTS_API zts_status zts_reader_objects(const zts_reader* reader, size_t first, size_t count,
                                       zts_object* objects, size_t size);
-/* The same of components, which follow each other object by object. */
+/* The same for components, which are ordered by their objects. */
 ZTS_API zts_status zts_reader_components(const zts_reader* reader, size_t first, size_t count,
                                          zts_component* components, size_t size);
-/* The number of the object with this name. ZTS_NOT_FOUND. */
+/* Finds the number of the object with this name. ZTS_NOT_FOUND. */
 ZTS_API zts_status zts_reader_find(const zts_reader* reader, const char* name, size_t name_bytes,
                                    size_t* object);
 
-/* The attributes of an object, or with ZTS_FILE of the file, as a JSON object; byte strings are {"$bytes": "hexadecimal"}, and
- * numbers that JSON lacks {"$double": "nan"}, "inf" or "-inf". Free it with zts_free. */
+/* Gets the attributes of an object, or with ZTS_FILE of the file, as a JSON object. Byte strings
+ * are {"$bytes": "hexadecimal"}, numbers that JSON lacks are {"$double": "nan"}, "inf" or "-inf".
+ * Free it with zts_free. */
 ZTS_API zts_status zts_reader_attributes(const zts_reader* reader, size_t object, char** json);
-/* One attribute of the file. ZTS_NOT_FOUND where there is none under this key, ZTS_INVALID_ARGUMENT where it is of another
- * kind. A text is valid as long as the reader; `bytes`, its length, may be null. A whole number is also a double. */
+/* Gets an attribute of the file. ZTS_NOT_FOUND if there is none with this key, ZTS_INVALID_ARGUMENT
+ * if it has another type. A text is valid as long as the reader; `bytes`, its length, may be null.
+ * An integer can be read as a double, too. */
 ZTS_API zts_status zts_reader_get_text(const zts_reader* reader, const char* key,
                                        const char** value, size_t* bytes);
 ZTS_API zts_status zts_reader_get_int(const zts_reader* reader, const char* key, int64_t* value);
 ZTS_API zts_status zts_reader_get_double(const zts_reader* reader, const char* key, double* value);
 ZTS_API zts_status zts_reader_get_bool(const zts_reader* reader, const char* key, int* value);
 
-/* Bytes of a component, counted from 0 within the object, and where they go. */
+/* A range of a component, whose number counts from 0 within the object, and the buffer for it. */
 typedef struct zts_range {
   size_t object;
   size_t component;
@@ -204,94 +220,99 @@ typedef struct zts_range {
 /* Copies decoded bytes of one component. Digests are not checked: see zts_reader_verify. */
 ZTS_API zts_status zts_reader_read(const zts_reader* reader, size_t object, size_t component,
                                    uint64_t offset, void* out, uint64_t bytes);
-/* Many ranges at once, by all threads, into memory of the caller that does not overlap. The error is that of the first range
- * that fails. `size` is that of a zts_range; `call` may be null. */
+/* Reads many ranges with many threads into memory of the caller, which must not overlap. The error
+ * is that of the first range that fails. `size` is the size of a zts_range; `call` may be null. */
 ZTS_API zts_status zts_reader_read_many(const zts_reader* reader, const zts_range* ranges,
                                         size_t count, size_t size, const zts_call* call);
-/* The bytes of a component where they lie in its file, mapped; valid as long as the reader. The pages are the caller's own: what
- * is written to them changes neither the file nor other readers. ZTS_MISUSE where zts_component.mappable is 0, ZTS_INVALID_DATA
- * where another file has the name by now. A file that shrinks while it is mapped ends the process with SIGBUS. */
+/* Maps the bytes of a component in its file; valid as long as the reader. The pages are private:
+ * writing to them changes neither the file nor other readers. ZTS_MISUSE if zts_component.mappable
+ * is 0, ZTS_INVALID_DATA if another file has the name by now. A file that shrinks while it is
+ * mapped ends the process with SIGBUS. */
 ZTS_API zts_status zts_reader_map(const zts_reader* reader, size_t object, size_t component,
                                   void** data, uint64_t* bytes);
-/* Tells the kernel that a component will be read soon (1), or not again (0), where it lies in a file. A hint. */
+/* Tells the kernel that a component in a file will be read soon (1), or not again (0). A hint. */
 ZTS_API zts_status zts_reader_advise(const zts_reader* reader, size_t object, size_t component,
                                      int needed);
 
-/* What verification looked at. */
+/* The counts of a verification. */
 typedef struct zts_verify_report {
   uint64_t objects;
   uint64_t components;
   uint64_t digests;     /* compared */
-  uint64_t unhashed;    /* components whose content no digest was compared with */
-  uint64_t undecodable; /* components whose layout, type or encoding is not known */
-  uint64_t unchecked;   /* objects with a rule that takes too much memory to be looked at */
-  uint64_t problems;    /* things that are wrong */
+  uint64_t unhashed;    /* components without a digest that could be compared */
+  uint64_t undecodable; /* components of an unknown layout, type or encoding */
+  uint64_t unchecked;   /* objects with a rule that takes too much memory to check */
+  uint64_t problems;    /* faults that were found */
 } zts_verify_report;
-/* One thing that is wrong; `object` is "" where it is the file's, `component` where it is the object's. */
+/* A fault. `object` is "" if it concerns the file, `component` is "" if it concerns the object. */
 typedef void (*zts_problem)(const char* object, size_t object_bytes, const char* component,
                             const char* message, void* user);
-/* Reads every byte of one object, or with ZTS_FILE of all, and checks rules and digests. ZTS_INVALID_DATA where anything is
- * wrong, after `problem`, if not null, was called for each; ZTS_UNVERIFIED where nothing is, but `unhashed`, `undecodable` or
- * `unchecked` is not 0: formats other than .zt have no digests. `report` (of `size` bytes) and `call` may be null. */
+/* Reads every byte of an object, or with ZTS_FILE of all objects, and checks rules and digests.
+ * ZTS_INVALID_DATA if there are faults, after `problem`, if not null, was called for each.
+ * ZTS_UNVERIFIED if there are none but `unhashed`, `undecodable` or `unchecked` is not 0: formats
+ * other than .zt have no digests. `report` (of `size` bytes) and `call` may be null. */
 ZTS_API zts_status zts_reader_verify(const zts_reader* reader, size_t object, zts_problem problem,
                                      void* user, zts_verify_report* report, size_t size,
                                      const zts_call* call);
 
-/* ---- writing ---------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 typedef struct zts_writer zts_writer;
 
-/* How tensors are stored. */
+/* The compression of tensors. */
 enum {
   ZTS_RAW = 0,
-  ZTS_ZSTD = 1, /* zstd, where it gains */
-  ZTS_PLANES =
-      2 /* the byte planes of floats of 2, 4 or 8 bytes, zstd for the rest, each where it gains */
+  ZTS_ZSTD = 1, /* zstd, if it saves enough */
+  /* Byte planes for floats of 2, 4 or 8 bytes, and zstd for the rest, if they save enough. Only
+   * ztstream reads byte planes. */
+  ZTS_PLANES = 2
 };
 
-/* How a file is written. */
+/* How to write a file. */
 typedef struct zts_writer_options {
   size_t size;      /* set by zts_writer_options_init */
   const char* spec; /* "1.2" (default), "2.0", "1.1" or "0.1" */
-  const char*
-      digest;       /* "crc32c", "sha256", "xxh3" or "none"; null (default): crc32c, in 2.0 xxh3 */
+  /* "crc32c", "sha256", "xxh3" or "none"; null (default): crc32c, in 2.0 xxh3. */
+  const char* digest;
   int compress;     /* ZTS_RAW (default), ZTS_ZSTD or ZTS_PLANES */
   int level;        /* of zstd; default 1 */
-  double min_gain;  /* fraction a component must shrink by to be stored compressed; default 0.02 */
+  double min_gain;  /* compress components that shrink by this fraction; default 0.02 */
   unsigned threads; /* workers; 0 (default): all that can run at once */
-  uint64_t
-      memory_bytes; /* for chunks under way; 0 (default): 32 MiB for each worker, at least 64 MiB */
-  int overwrite;    /* 1: an existing file is replaced; default 0 */
-  int sync;         /* 1 (default): the file is on the disk when zts_writer_finish returns */
+  /* The limit for chunks in flight; 0 (default): 32 MiB for each worker, at least 64 MiB. */
+  uint64_t memory_bytes;
+  int overwrite;         /* 1: an existing file is replaced; default 0 */
+  int sync;              /* 1 (default): the file is on the disk when zts_writer_finish returns */
   zts_progress progress; /* while flushing, finishing or adding many bytes; default null */
   void* user;            /* for `progress` */
 } zts_writer_options;
 ZTS_API void zts_writer_options_init(zts_writer_options* options, size_t size);
 
-/* A writer of the file `path`, which appears under its name only when it is finished. `options` may be null. `*writer` is null
- * where this fails.
+/* Makes a writer of the file `path`, which appears under its name only when it is finished.
+ * `options` may be null. `*writer` is null on failure.
  *
- * Once the bytes of a tensor were found wrong, or the system has refused something, every later call that adds, flushes or
- * finishes returns that first error again: free the writer. An argument that is refused (null, an unknown type, a shape
- * that cannot be, an object still open) leaves it as it was. In a forked child every call is ZTS_MISUSE. */
+ * After invalid bytes of a tensor or an error of the system, every later call that adds, flushes or
+ * finishes returns that first error again: free the writer. A refused argument (null, an unknown
+ * type, an invalid shape, an object still open) does not change the writer. In a forked child every
+ * call is ZTS_MISUSE. */
 ZTS_API zts_status zts_writer_open(const char* path, const zts_writer_options* options,
                                    zts_writer** writer);
-/* Into an open descriptor, in order, such as a pipe; it is not closed. */
+/* Writes to an open descriptor, in order, such as a pipe; it is not closed. */
 ZTS_API zts_status zts_writer_open_fd(int fd, const char* name, const zts_writer_options* options,
                                       zts_writer** writer);
-/* Where bytes go that functions of the caller take, in order. They are called by one thread at a time, not always the same;
- * each returns 0, or an error number of errno.h. */
+/* Functions of the caller that take the bytes, in order. One thread at a time calls them, not
+ * always the same one. Each returns 0, or an error number of errno.h. */
 typedef struct zts_sink {
   size_t size;      /* sizeof(zts_sink) */
   const char* name; /* stands for the file in errors */
   int (*append)(const void* data, size_t bytes, void* user);
-  int (*finish)(uint64_t total, void* user); /* may be null: everything was appended */
-  void (*abort)(void* user);                 /* may be null: what was appended is not to be kept */
+  int (*finish)(uint64_t total, void* user); /* may be null; called after the last byte */
+  /* May be null; discards the appended bytes. */
+  void (*abort)(void* user);
   void* user;
 } zts_sink;
 ZTS_API zts_status zts_writer_open_sink(const zts_sink* sink, const zts_writer_options* options,
                                         zts_writer** writer);
-/* Drops the writer. The output of one that was not finished is removed. */
+/* Frees the writer. Output that was not finished is removed. */
 ZTS_API void zts_writer_free(zts_writer* writer);
 
 /* Sets an attribute of the file, before zts_writer_finish; the last one set under a key wins. */
@@ -302,24 +323,26 @@ ZTS_API zts_status zts_writer_set_bool(zts_writer* writer, const char* key, int 
 /* Sets each member of a JSON object, in the form of zts_reader_attributes. */
 ZTS_API zts_status zts_writer_set_json(zts_writer* writer, const char* json);
 
-/* Adds one dense tensor. `dtype` is any name of a type that the program takes: "f32", "float32", "bf16", "f8_e4m3fn", ...
- * `bytes` is its size, which must agree with shape and type: types of 4 and 6 bits count the bytes they fill. `shape` may be
- * null where `rank` is 0, `data` where `bytes` is 0. The data must stay until zts_writer_flush or zts_writer_finish returns. */
+/* Adds a dense tensor. `dtype` is any name of a type that the program takes: "f32", "float32",
+ * "bf16", "f8_e4m3fn", ... `bytes` must agree with shape and type: types of 4 and 6 bits count
+ * whole bytes. `shape` may be null if `rank` is 0, `data` if `bytes` is 0. The data must stay until
+ * zts_writer_flush or zts_writer_finish returns. */
 ZTS_API zts_status zts_writer_add(zts_writer* writer, const char* name, size_t name_bytes,
                                   const char* dtype, const uint64_t* shape, size_t rank,
                                   const void* data, uint64_t bytes);
-/* A second name for an object that was added before; both share their bytes. */
+/* Adds a second name for an object; both share their bytes. */
 ZTS_API zts_status zts_writer_alias(zts_writer* writer, const char* name, size_t name_bytes,
                                     const char* of, size_t of_bytes);
 
-/* A component of an object that is added. */
+/* A component of an object to add. */
 typedef struct zts_part {
   const char* role;  /* "data", "values", ... */
   const char* dtype; /* as of zts_writer_add */
-  const void* data;  /* passed over by zts_writer_begin */
-  uint64_t bytes;    /* ZTS_UNKNOWN in zts_writer_begin: whatever is appended */
+  const void* data;  /* ignored by zts_writer_begin */
+  uint64_t bytes;    /* in zts_writer_begin it may be ZTS_UNKNOWN: the bytes that are appended */
 } zts_part;
-/* An object of any format: sparse_csr, quantized_group, or one of your own, such as "example.growing/1". */
+/* An object of any format: sparse_csr, quantized_group, or an own one, such as "example.growing/1".
+ */
 typedef struct zts_declaration {
   size_t size; /* sizeof(zts_declaration) */
   const char* name;
@@ -334,20 +357,23 @@ typedef struct zts_declaration {
 } zts_declaration;
 ZTS_API zts_status zts_writer_add_object(zts_writer* writer, const zts_declaration* declaration);
 
-/* Begins an object whose bytes come piece by piece; zts_writer_append copies each piece; zts_writer_next goes on to the next
- * part; zts_writer_end checks the sizes. Nothing else is added in between. */
+/* Begins an object that is written piece by piece. zts_writer_append copies each piece,
+ * zts_writer_next goes to the next part, and zts_writer_end checks the sizes. Nothing else can be
+ * added in between. */
 ZTS_API zts_status zts_writer_begin(zts_writer* writer, const zts_declaration* declaration);
 ZTS_API zts_status zts_writer_append(zts_writer* writer, const void* data, uint64_t bytes);
 ZTS_API zts_status zts_writer_next(zts_writer* writer);
-/* The first dimension of the object that was begun, where only the end of the data tells it. */
+/* Sets the first dimension of the current object if it is known only at the end of the data. */
 ZTS_API zts_status zts_writer_set_leading_dimension(zts_writer* writer, uint64_t size);
 ZTS_API zts_status zts_writer_end(zts_writer* writer);
 
-/* Waits until all that was added has been handed to the file, so that its memory may be reused. */
+/* Waits until everything that was added is written to the file, so that its memory may be reused.
+ */
 ZTS_API zts_status zts_writer_flush(zts_writer* writer);
-/* Writes the manifest and publishes the file. The writer is used up, whatever comes back; free it. */
+/* Writes the manifest and publishes the file. Afterwards, even after an error, the writer can only
+ * be freed. */
 ZTS_API zts_status zts_writer_finish(zts_writer* writer);
-/* Ends the call that is under way, and all later ones, with ZTS_CANCELLED. May be called by any thread. */
+/* Cancels the current call and all later ones with ZTS_CANCELLED. Any thread may call it. */
 ZTS_API zts_status zts_writer_cancel(zts_writer* writer);
 
 #ifdef __cplusplus

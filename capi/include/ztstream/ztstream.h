@@ -1,7 +1,9 @@
-// ztstream/ztstream.h — ztstream for C++17 and any compiler: RAII over ztstream/c.h, header only. In C it is c.h alone.
+// ztstream/ztstream.h — ztstream for C++17 and any compiler: RAII over ztstream/c.h, in a header.
+// In C it only includes c.h.
 //
-// Errors are thrown as ztstream::Error, whose code() is the program's exit status. No type of the standard library
-// crosses into the shared library, so the compiler and its options need not be those the library was built with.
+// Errors are thrown as ztstream::Error, whose code() is the exit status of the program. No type of
+// the standard library crosses into the shared library, so the compiler and its options need not be
+// those that built the library.
 #ifndef ZTSTREAM_ZTSTREAM_H_
 #define ZTSTREAM_ZTSTREAM_H_
 
@@ -19,7 +21,7 @@
 
 namespace ztstream {
 
-// What went wrong, in one line that names file and tensor.
+// An error. Its message is one line with the names of file and tensor.
 class Error : public std::runtime_error {
  public:
   Error(zts_status code, const char* message) : std::runtime_error(message), code_(code) {}
@@ -29,12 +31,12 @@ class Error : public std::runtime_error {
   zts_status code_;
 };
 
-// Throws the calling thread's last error unless `status` is ZTS_OK.
+// Throws the last error of the calling thread unless `status` is ZTS_OK.
 inline void Check(zts_status status) {
   if (status != ZTS_OK) throw Error(status, zts_last_error());
 }
 
-// The name of an arithmetic type as a dtype: kDType<float> is "f32".
+// The dtype of an arithmetic type: kDType<float> is "f32".
 template <typename T>
 struct DTypeOf;
 template <>
@@ -86,17 +88,18 @@ inline constexpr const char* kDType = DTypeOf<T>::name;
 
 using Shape = std::vector<std::uint64_t>;
 
-// How an input is opened: zts_reader_options with its defaults.
+// How to open an input: zts_reader_options with its defaults.
 struct ReaderOptions : zts_reader_options {
   ReaderOptions() { zts_reader_options_init(this, sizeof(zts_reader_options)); }
 };
 
-// How a file is written: zts_writer_options with its defaults.
+// How to write a file: zts_writer_options with its defaults.
 struct WriterOptions : zts_writer_options {
   WriterOptions() { zts_writer_options_init(this, sizeof(zts_writer_options)); }
 };
 
-// Writes one .zt file. It appears under its name when Finish returns; a writer that is dropped before leaves nothing.
+// Writes one .zt file, which appears under its name when Finish returns. A writer that is destroyed
+// before leaves no file.
 class Writer {
  public:
   explicit Writer(const std::string& path, const WriterOptions& options = {}) {
@@ -122,7 +125,7 @@ class Writer {
   }
   void Set(const std::string& key, bool v) { Check(zts_writer_set_bool(writer_, key.c_str(), v)); }
 
-  // One dense tensor of `count` values. They must stay until Flush or Finish returns.
+  // Adds a dense tensor of `count` values. They must stay until Flush or Finish returns.
   template <typename T>
   void Add(const std::string& name, const Shape& shape, const T* values, std::size_t count) {
     AddBytes(name, kDType<T>, shape, values, count * sizeof(T));
@@ -141,7 +144,7 @@ class Writer {
     Check(zts_writer_alias(writer_, name.data(), name.size(), of.data(), of.size()));
   }
 
-  // A dense tensor piece by piece: Begin, Append as often as needed, End.
+  // Writes a dense tensor piece by piece: Begin, Append as often as needed, End.
   void Begin(const std::string& name, const std::string& dtype, const Shape& shape) {
     const zts_part data = {"data", dtype.c_str(), nullptr, ZTS_UNKNOWN};
     zts_declaration dense = {};
@@ -209,7 +212,7 @@ class Reader {
     zts_free(json);
     return out;
   }
-  // Attributes of the file. They throw where there is none under the key, or it is of another kind.
+  // Attributes of the file. They throw if there is none with the key, or if it has another type.
   std::string Text(const std::string& key) const {
     const char* value;
     std::size_t bytes;
@@ -232,7 +235,7 @@ class Reader {
     return value != 0;
   }
 
-  // All values of a tensor with one component. Throws where its type is not T's.
+  // All values of a tensor with one component. Throws if its type is not T.
   template <typename T>
   std::vector<T> Read(const std::string& name) const {
     const std::size_t index = Find(name);
@@ -240,12 +243,13 @@ class Reader {
     Check(zts_reader_read(reader_, index, 0, 0, values.data(), values.size() * sizeof(T)));
     return values;
   }
-  // Decoded bytes of any component, from `offset` on.
+  // Reads decoded bytes of any component, from `offset` on.
   void ReadBytes(std::size_t index, std::size_t component, std::uint64_t offset, void* out,
                  std::uint64_t bytes) const {
     Check(zts_reader_read(reader_, index, component, offset, out, bytes));
   }
-  // The values of a raw tensor where they lie in the file, and how many; valid as long as the reader.
+  // Maps the values of a raw tensor in its file, and returns them and their number; valid as long
+  // as the reader.
   template <typename T>
   std::pair<const T*, std::size_t> Map(const std::string& name) const {
     const std::size_t index = Find(name);
@@ -256,8 +260,8 @@ class Reader {
     return {static_cast<const T*>(data), static_cast<std::size_t>(bytes / sizeof(T))};
   }
 
-  // What is wrong with the file, a line each; empty where it is good. `report`, if not null, says what was looked at: content
-  // without a digest is not.
+  // Verifies the file. Returns a line for each fault. `report`, if not null, gets the counts:
+  // content without a digest is not verified.
   std::vector<std::string> Verify(unsigned threads = 0, zts_verify_report* report = nullptr) const {
     std::vector<std::string> problems;
     zts_call call;
