@@ -24,7 +24,7 @@ bool Lies(const Input& input, const Range& range) {
 }
 
 // Cuts ranges into subranges: compressed ones into whole frames; those that must be read in order
-// are one piece.
+// are one subrange.
 Status Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRange>& subranges) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const Range& range = ranges[i];
@@ -50,7 +50,7 @@ Status Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRan
   return OkStatus();
 }
 
-// Gives pieces to threads, in order, and returns the error of the first piece that failed.
+// Gives subranges to threads, in order, and returns the error of the first that failed.
 class Work {
  public:
   Work(const Input& input, std::span<const Range> ranges, std::span<const SubRange> subranges,

@@ -17,7 +17,7 @@ enum class Encoding : std::uint8_t {
 // The properties of a component that codecs need. Fields that a codec does not need are zero.
 struct CodecParameters {
   // Bytes of content in each frame but the last; 0 if frames may differ.
-  std::uint32_t chunk = 0;
+  std::uint32_t frame_content = 0;
   std::uint32_t group = 0;  // bytes of content that are transformed together
   std::uint8_t width = 0;   // bytes of an element
   std::uint8_t rotate = 0;  // bits by which elements are rotated

@@ -96,7 +96,7 @@ StatusOr<CodecParameters> ReadParameters(const Value::Map& planes, const Element
       ReadSize(planes, "group", otherwise ? Parameters(otherwise->group) : std::nullopt));
   ZT_ASSIGN_OR_RETURN(
       read.frame_content,
-      ReadSize(planes, "chunk", otherwise ? Parameters(otherwise->chunk) : std::nullopt));
+      ReadSize(planes, "chunk", otherwise ? Parameters(otherwise->frame_content) : std::nullopt));
   if (rotate > 1) return Broken("'rotate' is " + std::to_string(rotate) + ", neither 0 nor 1");
   read.rotate = static_cast<std::uint8_t>(rotate);
   ZT_RETURN_IF_ERROR(CheckPlaneParameters(read, element));

@@ -23,7 +23,7 @@ class Content {
       : bytes_(manifest), reader_(manifest), hasher_(hasher) {}
 
   Status Walk() {
-    const auto fields = Fields<1>({"objects"});
+    const auto fields = FindFields<1>({"objects"});
     if (!fields[0]) return format::internal::BrokenV2("3.2", "field 'objects' is missing");
     cbor::Buffer head;
     cbor::AppendArrayHead(head, 2);
@@ -81,7 +81,7 @@ class Content {
 
   Status Object() {
     const auto [parts, shape, layout, attributes] =
-        Fields<4>({"parts", "shape", "layout", "attributes"});
+        FindFields<4>({"parts", "shape", "layout", "attributes"});
     if (!parts || !shape || !layout) return format::internal::BrokenV2("3.3", "a field is missing");
     Head(attributes ? 4 : 3);
     Key("parts");
@@ -93,7 +93,7 @@ class Content {
   }
 
   Status HashPart() {
-    auto [type, dtype, digest] = Fields<3>({"type", "dtype", "digest"});
+    auto [type, dtype, digest] = FindFields<3>({"type", "dtype", "digest"});
     if (std::ranges::equal(Bytes(type), Bytes(dtype))) type = {};  // redundant
     if (!dtype) return format::internal::BrokenV2("3.4", "field 'dtype' is missing");
     if (!digest) {

@@ -15,10 +15,10 @@ import zt.transform;
 namespace zt {
 namespace {
 
-struct ByteRange {
+struct DecodeRange {
   std::uint64_t begin = 0, end = 0;
 };
-using Batch = BatchOf<ByteRange>;
+using Batch = BatchOf<DecodeRange>;
 
 class ReadStage final : public StageOf<Batch> {
  public:
@@ -86,7 +86,7 @@ Status Reader::ReadAll(ComponentId id, std::span<std::byte> out, unsigned thread
   RangePipeline<Batch> pipeline({std::make_shared<ReadStage>(*this, id, out)},
                                 {.threads = threads});
   for (std::size_t i = 0; i < ranges; ++i) {
-    const ByteRange range = {(*cuts)[i], (*cuts)[i + 1]};
+    const DecodeRange range = {(*cuts)[i], (*cuts)[i + 1]};
     ZT_RETURN_IF_ERROR(pipeline.Add(range, {.bytes = range.end - range.begin}));
   }
   return pipeline.Drain();
