@@ -111,6 +111,19 @@ class Diff(support.EndToEnd):
             self.expect(DIFFERS, "verify", self.path("a.zt"), "--against", b,
                         says=f"shape {first} in the file, {second} in the source")
 
+    def test_a_logical_shape_that_is_no_shape_is_an_attribute(self):
+        def model(name, value):
+            return self.put(name, make_zt.encode_1({"w": {
+                "shape": [2], "components": {"data": {"dtype": "u8", "data": b"xy"}}, "attributes": {"logical_shape": value}}}))
+        def row(first, second):
+            return [{"tensor": "w", "kind": "attribute", "attribute": "logical_shape", "first": first, "second": second}]
+        for first, second, want in (
+                ({"x": 1, "y": 2}, {"y": 2, "x": 1}, []), ([1, {"x": 1, "y": 2}], [1, {"y": 2, "x": 1}], []),
+                ({"x": 1}, {"x": 2}, row('{"x":1}', '{"x":2}')), ([1, -2], [1, -3], row("[1,-2]", "[1,-3]")),
+                ("4", [2], row('"4"', "[2]")), ([float("nan")], [float("nan")], []),
+                ([4], [2, 2], [{"tensor": "w", "kind": "shape", "first": "[4]", "second": "[2, 2]"}])):
+            self.assertEqual(self.differences(model("a.zt", first), model("b.zt", second)), want, (first, second))
+
     def test_attributes_of_tensors(self):
         def model(name, attributes, values=b"same"):
             return self.put(name, make_zt.encode_1({"w": {
