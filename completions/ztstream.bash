@@ -13,7 +13,7 @@ _ztstream() {
   case $command in
     convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     join) options='-o --output --missing -f --force --no-sync -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    inspect) options='--sort --tree --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    inspect) options='--html -f --force --no-sync --sort --tree --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     verify) options='--against --canonical --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     extract) options='-o --output --to -f --force --no-sync --shard-size --dtype --on-overflow --dequantize --include --exclude --rename --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     diff) options='--from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;

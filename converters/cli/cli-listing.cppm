@@ -62,5 +62,7 @@ std::string TableText(const Listing& listing, const TextOptions& options);
 std::string FilesText(const Listing& listing);
 // Names folded by their dots, numbered ones in their order. Those of a layer that are numbered and alike share a line.
 std::string TreeText(const Listing& listing, const TextOptions& options);
+// Returns a self-contained HTML page that shows a listing, given as JSON (converters/cli/page).
+std::string PageText(std::string_view json);
 
 }  // namespace zt::cli::internal

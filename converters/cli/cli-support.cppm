@@ -34,7 +34,8 @@ Status NotFromPipe(std::string_view what);
 // Creates the file at `output`, or returns standard output for "-", which must not be a terminal.
 // Errors name it.
 StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output, const FileSinkOptions& options);
-// Writes a file with this text; `options` say whether it may replace another. Errors name it.
+// Writes `text` to the file at `path`, or to standard output for "-"; `options` say whether it may
+// replace another file. Errors name it.
 Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options);
 // Opens a .zt file. Errors do not name it: the commands add the names.
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path,

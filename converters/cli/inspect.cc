@@ -59,6 +59,7 @@ std::string ObjectText(const ListedObject& object) {
                        {"chunk", c.parameters.frame_content}};
     }
     if (!c.digest.empty()) row["digest"] = c.digest;
+    if (c.shares) row["shares"] = *c.shares;
     components.push_back(std::move(row));
   }
   std::string out =
@@ -232,11 +233,31 @@ StatusOr<Listing> List(const Args& args) {
   return WithFile(ListIndex(path, *source), path);
 }
 
+// The listing as a page in a file of its own.
+Status WritePage(const Listing& listing, const Args& args) {
+  const std::string page = PageText(ListingJson(listing, args));
+  ZT_RETURN_IF_ERROR(
+      WriteText(args.output, page, {.overwrite = args.force, .sync = !args.no_sync}));
+  if (args.json) {
+    Json json = Envelope(args, true);
+    json["file"] = listing.file;
+    json["output"] = {{"path", args.output}, {"bytes", page.size()}};
+    return PrintJson(args, json);
+  }
+  if (!args.quiet) {
+    Note(args.output + ": " + Counted(TensorsOf(listing).size(), "tensor") + ", " +
+         HumanBytes(page.size()));
+  }
+  return OkStatus();
+}
+
 Status Inspect(const Args& args) {
+  if (!args.output.empty()) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(Listing listing, List(args));
   listing.file = args.file();
   WarnAll(args, listing.warnings);
   Sort(listing, args.sort);
+  if (!args.output.empty()) return WritePage(listing, args);
   if (args.json) return Print(ListingJson(listing, args));
   TextOptions options = {.verbose = args.verbose};
   if (::isatty(STDOUT_FILENO) != 0) options.columns = TerminalColumns(STDOUT_FILENO, 80);

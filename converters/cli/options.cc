@@ -23,7 +23,7 @@ constexpr Command kCommands[] = {
 constexpr std::string_view kOutput = "Output", kShards = "Shards", kTensors = "Tensors",
                            kChecks = "Checks", kInput = "Input", kMeasure = "Measurements",
                            kAll = "Every command";
-constexpr unsigned kReads = kEvery & ~kJoin, kWrites = kConvert | kJoin | kExtract;
+constexpr unsigned kReads = kEvery & ~kJoin, kWrites = kConvert | kJoin | kExtract | kInspect;
 constexpr std::string_view kFiles = "@files", kFolders = "@folders", kTensorNames = "@tensors";
 constexpr std::string_view kFloats = "f32 f16 bf16";
 constexpr std::uint64_t kLeastMemory = 64 << 10;
@@ -72,6 +72,8 @@ constexpr Option kOptions[] = {
      "Print the numbers of those that are not there"},
     {kExtract, 0, "to", "FORMAT", kOutput, &Args::to,
      "safetensors, npy, npz or gguf; else by OUT's suffix", "", kWrittenFormats, "st=safetensors"},
+    {kInspect, 0, "html", "OUT", kOutput, &Args::output,
+     "Write a page for a browser, in one file, or - for standard output", "", kFiles},
     {kWrites, 'f', "force", "", kOutput, &Args::force, "Replace an existing output"},
     {kWrites, 0, "no-sync", "", kOutput, &Args::no_sync, "Do not wait until the disk has it"},
     {kConvert, 0, "part-size", "SIZE", kOutput, &Args::part_bytes,

@@ -107,7 +107,7 @@ StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
 }
 
 Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options) {
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, CreateFileSink(path, options));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, OpenSink(path, options));
   const std::span<const std::byte> piece = std::as_bytes(std::span(text));
   ZT_RETURN_IF_ERROR(WithFile(sink->Append(std::span(&piece, 1)), path));
   return WithFile(sink->Finish(text.size()), path);
