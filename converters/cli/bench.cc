@@ -81,12 +81,13 @@ std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
   return names;
 }
 
+// Of the objects with these names; of all where there are none.
 StatusOr<Plan> PlanOf(const TensorSource& source, const std::set<std::string>& names,
                       const Work& work, ZstdOptions& zstd) {
   PlanOptions options;
   options.storage.digest = work.digest;
   ApplyZstd(ParseZstd(work.zstd), options.storage, zstd);
-  options.keep = [&](const Object& object) { return names.contains(object.name); };
+  options.keep = [&](const Object& object) { return names.empty() || names.contains(object.name); };
   return MakePlan(source, options);
 }
 
@@ -164,8 +165,16 @@ struct Report {
   std::vector<Suggestion> suggestions;  // the fastest first
 };
 
+// Of the output, as all of the input would be stored.
+StatusOr<std::uint64_t> SizeOf(TensorSource& source, const Work& work) {
+  WriterOptions options;
+  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, {}, work, options.zstd));
+  ZT_ASSIGN_OR_RETURN(const auto bytes, EstimateBytes(source, plan, options));
+  return bytes.value_or(plan.output_bytes());
+}
+
 // What converting takes when reading, working and writing overlap: as long as the slowest of them.
-void Suggest(Report& report) {
+Status Suggest(TensorSource& source, Report& report) {
   const Row& write = report.rows.back();
   for (const Work& work : {kConvertRaw, kZstd, kHuffman, kPlanes}) {
     const Row* one = nullptr;
@@ -176,11 +185,12 @@ void Suggest(Report& report) {
       if (best == nullptr || row.rate() > best->rate()) best = &row;
     }
     if (one == nullptr || best == nullptr) continue;
-    const auto spent = [&](const Row& row) {
-      return static_cast<double>(report.input_bytes) *
-             std::max(1 / row.rate(), row.ratio() / write.rate());
-    };
     Suggestion made;
+    ZT_ASSIGN_OR_RETURN(made.bytes, SizeOf(source, work));
+    const auto spent = [&](const Row& row) {
+      return std::max(static_cast<double>(report.input_bytes) / row.rate(),
+                      static_cast<double>(made.bytes) / write.rate());
+    };
     made.options = std::string(work.options);
     if (one != best &&
         spent(*one) < 1.05 * spent(*best)) {  // more threads gain nothing: the disk is the limit
@@ -188,11 +198,10 @@ void Suggest(Report& report) {
       made.options += " --threads 1";
     }
     made.seconds = spent(*best);
-    made.bytes = static_cast<std::uint64_t>(
-        std::llround(static_cast<double>(report.input_bytes) * best->ratio()));
     report.suggestions.push_back(std::move(made));
   }
   std::ranges::sort(report.suggestions, {}, &Suggestion::seconds);
+  return OkStatus();
 }
 
 StatusOr<Report> Measure(const Args& args) {
@@ -239,7 +248,7 @@ StatusOr<Report> Measure(const Args& args) {
     for (Row& row : std::span(report.rows).subspan(1)) ZT_RETURN_IF_ERROR(measure(row));
   }
   for (Row& row : report.rows) std::ranges::sort(row.runs, {}, &Run::seconds);
-  Suggest(report);
+  ZT_RETURN_IF_ERROR(Suggest(*source, report));
   return report;
 }
 

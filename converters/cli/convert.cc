@@ -196,7 +196,8 @@ std::vector<std::string> LostEncodings(const TensorSource& source, const Plan& p
 }
 
 // The plan as text: every tensor before and after the conversion.
-std::string PlanText(const TensorSource& source, const Plan& plan, const Args& args) {
+std::string PlanText(const TensorSource& source, const Plan& plan, const Args& args,
+                     std::optional<std::uint64_t> estimated) {
   std::string out;
   std::uint64_t shared = 0;
   for (const PlannedObject& planned : plan.objects) {
@@ -229,6 +230,7 @@ std::string PlanText(const TensorSource& source, const Plan& plan, const Args& a
   const auto kept = std::ranges::count_if(plan.objects, KeepsFrames);
   if (kept > 0) out += ", " + std::to_string(kept) + " stay compressed";
   if (shared > 0) out += ", " + std::to_string(shared) + " shared with others";
+  if (estimated) out += "; estimated size " + HumanBytes(*estimated);
   return out + "\n";
 }
 
@@ -321,6 +323,22 @@ Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOpt
   return OkStatus();
 }
 
+// Prints what would be done.
+Status DryRun(const Args& args, TensorSource& source, const Plan& plan,
+              const WriterOptions& options, const std::vector<std::string>& warnings) {
+  if (const Status there = CheckOutput(args.output, args.force); !there.ok() && !args.quiet)
+    Warn(Message(there));
+  std::optional<std::uint64_t> estimated;
+  if (Compresses(plan)) {
+    ZT_ASSIGN_OR_RETURN(estimated, EstimateBytes(source, plan, options));
+  }
+  if (!args.json) return Print(PlanText(source, plan, args, estimated));
+  Json json = SummaryJson(args, source, plan, warnings);
+  if (estimated) json["output"]["bytes_estimated"] = *estimated;
+  json["plan"] = PlanJson(source, plan);
+  return Print(Dump(json));
+}
+
 Status Convert(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules));
@@ -352,14 +370,7 @@ Status Convert(const Args& args) {
     for (const std::string& line : rules.Uses()) Note(line);
   }
   if (shards) return ConvertShards(args, *shards, *source, plan, options, warnings);
-  if (args.dry_run) {
-    if (const Status there = CheckOutput(args.output, args.force); !there.ok() && !args.quiet)
-      Warn(Message(there));
-    if (!args.json) return Print(PlanText(*source, plan, args));
-    Json json = SummaryJson(args, *source, plan, warnings);
-    json["plan"] = PlanJson(*source, plan);
-    return Print(Dump(json));
-  }
+  if (args.dry_run) return DryRun(args, *source, plan, options, warnings);
   return Write(args, *source, plan, std::move(options), warnings);
 }
 

@@ -187,9 +187,16 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   json["plan_digest"] = cut.digest;
   json["shards"] = count;
   if (args.dry_run) {
-    const std::string text = run.Describe(first, last);
-    if (!args.json)
-      return Print(text + "the plan: " + Counted(count, "shard") + ", " + cut.digest + "\n");
+    std::string text = run.Describe(first, last);
+    text += "the plan: " + Counted(count, "shard") + ", " + cut.digest;
+    if (Compresses(plan) && request.only == 0) {
+      ZT_ASSIGN_OR_RETURN(const auto estimated, EstimateBytes(source, plan, options));
+      if (estimated) {
+        text += "; estimated size " + HumanBytes(*estimated);
+        json["output"]["bytes_estimated"] = *estimated;
+      }
+    }
+    if (!args.json) return Print(text + "\n");
     json["files"] = std::move(run.rows);
     return Print(Dump(json));
   }

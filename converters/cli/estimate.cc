@@ -1,0 +1,177 @@
+// zt.cli:support — estimates the size of a file: converts a sample of the input and discards it.
+module;
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :support;
+
+namespace zt::cli::internal {
+namespace {
+
+// The most that is read, in windows that are spread evenly over the input.
+constexpr std::uint64_t kWindows = 64, kWindowBytes = 512 << 10, kMost = kWindows * kWindowBytes;
+
+// A component of a plan whose bytes are encoded, not copied.
+struct Part {
+  const PlannedObject* object = nullptr;
+  std::size_t component = 0;
+  const Component* from = nullptr;  // as the source declares it
+
+  const PlannedComponent& planned() const { return object->components[component]; }
+  const ElementType& to() const { return object->object->components[component].element; }
+};
+
+std::uint64_t WidthOf(const ElementType& element) {
+  const LogicalType* const logical = FindLogicalType(element.type);
+  return ByteWidth(element.dtype) * (logical == nullptr ? 1 : logical->ratio);
+}
+
+// Bytes of the smallest range that can be converted by itself.
+std::uint64_t UnitOf(const Part& part) {
+  const std::uint64_t width = WidthOf(part.from->element);
+  const Transform* const transform = part.planned().transform.get();
+  return transform == nullptr ? width : std::lcm(width, transform->input_unit());
+}
+
+// Declares a tensor of one dimension.
+StatusOr<Object> Flat(const std::string& name, const ElementType& element, std::uint64_t bytes) {
+  return DenseObject(name, {bytes / WidthOf(element)}, element);
+}
+
+// Ranges of components of another source, each a tensor by itself.
+class Sample final : public TensorSource {
+ public:
+  explicit Sample(TensorSource& whole) : whole_(whole) {}
+
+  // Adds `bytes` of a component from `begin` on, and to `plan` what converts them as the component.
+  Status Add(const Part& part, std::uint64_t begin, std::uint64_t bytes, Plan& plan) {
+    const std::string name =
+        part.object->object->name + ", sample " + std::to_string(pieces_.size());
+    const ComponentId id{static_cast<std::uint32_t>(pieces_.size()), 0};
+    PlannedComponent planned = part.planned();
+    planned.keep_frames = false;
+    ZT_ASSIGN_OR_RETURN(Object from, Flat(name, part.from->element, bytes));
+    std::uint64_t becomes = bytes;
+    if (planned.transform != nullptr)
+      becomes = bytes / planned.transform->input_unit() * planned.transform->output_unit();
+    ZT_ASSIGN_OR_RETURN(Object to, Flat(name, part.to(), becomes));
+    pieces_.push_back({std::exchange(planned.source, id), begin});
+    objects_.push_back(std::move(from));
+    plan.objects.push_back({std::make_shared<const Object>(std::move(to)), {std::move(planned)}});
+    bytes_ += bytes;
+    return OkStatus();
+  }
+  std::uint64_t bytes() const { return bytes_; }
+
+  std::string_view format() const override { return whole_.format(); }
+  const std::string& file(ComponentId id) const override { return whole_.file(Of(id).id); }
+  bool sequential(ComponentId id) const override { return whole_.sequential(Of(id).id); }
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    return whole_.Read(Of(id).id, Of(id).begin + offset, out);
+  }
+
+ private:
+  struct Piece {
+    ComponentId id;
+    std::uint64_t begin = 0;
+  };
+  const Piece& Of(ComponentId id) const { return pieces_[id.object]; }
+
+  TensorSource& whole_;
+  std::vector<Piece> pieces_;
+  std::uint64_t bytes_ = 0;
+};
+
+// Adds the bytes in each window to the sample; the parts follow each other and have `total` bytes.
+Status Fill(const std::vector<Part>& parts, std::uint64_t total, const TensorSource& source,
+            Sample& sample, Plan& plan) {
+  const std::uint64_t step = total / kWindows;
+  std::uint64_t window = 0, at = 0;
+  for (const Part& part : parts) {
+    const std::uint64_t bytes = part.from->bytes, unit = UnitOf(part), end = at + bytes;
+    const bool sequential = source.sequential(part.planned().source);
+    for (bool taken = false; window < kWindows; ++window) {
+      const std::uint64_t begin = window * step + (step - kWindowBytes) / 2;
+      if (begin >= end) break;
+      const std::uint64_t first = (std::max(begin, at) - at) / unit * unit;
+      const std::uint64_t last = std::min(begin + kWindowBytes, end) - at;
+      const std::uint64_t size = (last - first + unit - 1) / unit * unit;
+      // A component that can only be read in order is read from its beginning, once.
+      if (!sequential || !taken)
+        ZT_RETURN_IF_ERROR(sample.Add(part, sequential ? 0 : first, size, plan));
+      taken = true;
+      if (begin + kWindowBytes > end) break;  // this window ends in the next part
+    }
+    at = end;
+  }
+  return OkStatus();
+}
+
+StatusOr<std::uint64_t> Write(TensorSource& source, const Plan& plan,
+                              const WriterOptions& options) {
+  ZT_ASSIGN_OR_RETURN(const auto writer, WriteFile(DiscardSink(), source, plan, options));
+  return writer->file_bytes();
+}
+
+// The size of a stream that is copied; nullopt if the component is encoded.
+std::optional<std::uint64_t> Copied(const TensorSource& source, const PlannedComponent& planned) {
+  if (!planned.keep_frames) return std::nullopt;
+  const auto stream = source.encoded(planned.source);
+  if (!stream || stream->extent.bytes == nullptr) return std::nullopt;
+  return stream->extent.length;
+}
+
+StatusOr<std::uint64_t> Estimate(TensorSource& source, const Plan& plan, WriterOptions options) {
+  Plan trial = plan;
+  trial.on_overflow = OnOverflow::kSaturate;  // the conversion reports what does not fit
+  if (plan.input_bytes(source) <= kMost) return Write(source, trial, options);
+  trial.objects.clear();
+  std::uint64_t known = 0, total = 0;
+  std::vector<Part> parts;
+  for (const PlannedObject& object : plan.objects) {
+    for (std::size_t c = 0; c < object.components.size(); ++c) {
+      const PlannedComponent& planned = object.components[c];
+      if (planned.shared_with) continue;
+      const Component& from =
+          source.objects()[planned.source.object].components[planned.source.component];
+      if (const auto copied = Copied(source, planned)) {
+        known += *copied;
+      } else if (from.bytes > 0) {
+        parts.push_back({&object, c, &from});
+        total += from.bytes;
+      }
+    }
+  }
+  if (total < kMost) return known + total;                    // nearly everything is copied
+  std::ranges::stable_sort(parts, {}, [](const Part& part) {  // so each type has its share
+    return std::tuple(part.from->element.dtype, Name(part.to()));
+  });
+  // The sample has more blobs than its share of the file: their padding is added below.
+  const ContainerTraits& traits = Traits(options.spec);
+  std::uint64_t placement = std::exchange(options.alignment, traits.alignment);
+  if (placement == 0) placement = traits.placement;
+  Sample sample(source);
+  ZT_RETURN_IF_ERROR(Fill(parts, total, source, sample, trial));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t written, Write(sample, trial, options));
+  const double ratio = static_cast<double>(written) / static_cast<double>(sample.bytes());
+  for (const Part& part : parts) {
+    const double stored = ratio * static_cast<double>(part.from->bytes);
+    known += (static_cast<std::uint64_t>(stored) / placement + 1) * placement;
+  }
+  return known;
+}
+
+}  // namespace
+
+StatusOr<std::optional<std::uint64_t>> EstimateBytes(TensorSource& source, const Plan& plan,
+                                                     const WriterOptions& options) {
+  if (!source.seekable()) return std::optional<std::uint64_t>();
+  const auto bytes = Estimate(source, plan, options);
+  if (Interrupted()) return Cancelled("interrupted");
+  return bytes.ok() ? std::optional(*bytes) : std::nullopt;
+}
+
+}  // namespace zt::cli::internal
