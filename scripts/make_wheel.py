@@ -19,22 +19,21 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What every system has (PEP 600).
 SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so\.\d+$|ld-linux|linux-vdso")
-# Debian packages whose archives are linked into the library or the program.
-LINKED = ("libzstd-dev", "libxxhash-dev", "libdeflate-dev", "libutf8proc-dev", "libssl-dev", "libhdf5-dev", "libaec-dev",
-          "libabsl-dev", "nlohmann-json3-dev", "libcli11-dev")
+# Debian packages of which headers alone are used.
+HEADERS = ("libhwy-dev", "nlohmann-json3-dev")
 
 
 def output(*words):
     return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def needed(binary):
+def needed(binary, system=SYSTEM):
     """{name: path} of all libraries that a binary loads and not every system has."""
     found = dict(re.findall(r"^\s*(\S+) => (\S+)", output("ldd", str(binary)), re.M))
     missing = [name for name, path in found.items() if path == "not"]
     if missing:
         sys.exit(f"{binary} needs {', '.join(missing)}, which is not there")
-    return {name: pathlib.Path(path).resolve() for name, path in found.items() if not SYSTEM.search(name)}
+    return {name: pathlib.Path(path).resolve() for name, path in found.items() if not system.search(name)}
 
 
 def looks_beside_itself(data):
@@ -54,17 +53,27 @@ def stripped(path, folder):
     return copy.read_bytes()
 
 
-def licenses(libraries):
+def owners(paths):
+    """{path: the Debian package that it is of}, of those that one has."""
+    if not shutil.which("dpkg-query"):
+        return {}
+    names = {name: str(path) for path in map(str, paths) for name in (path, path.replace("/usr/lib/", "/lib/", 1))}
+    said = subprocess.run(["dpkg-query", "-S", *sorted(names)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          check=False).stdout
+    return {names[path]: package.partition(":")[0] for package, path in re.findall(r"^(.+?): (/.*)$", said, re.M)}
+
+
+def linked(build):
+    """The archives and libraries of the system that the linker took for the program and for the library."""
+    said = output("ninja", "-C", str(build), "-t", "deps", "bin/ztstream", str((build / "capi/libztstream.so").resolve().relative_to(build)))
+    return {os.path.realpath(file) for file in re.findall(r"^ +(/.*\.(?:a|so[.\d]*))$", said, re.M)}
+
+
+def licenses(build, libraries):
     """{name in the wheel: text} of the copyright files that Debian has for what is inside."""
     out = {"LICENSE": (ROOT / "LICENSE").read_bytes()}
-    packages = set(LINKED)
-    for path in libraries:
-        if shutil.which("dpkg-query"):
-            for name in (str(path), str(path).replace("/usr/lib/", "/lib/", 1)):
-                said = subprocess.run(["dpkg-query", "-S", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                      text=True, check=False).stdout
-                packages.update(line.partition(":")[0] for line in said.splitlines())
-    for package in sorted(packages):
+    archives = [file for file in linked(build) if file.endswith(".a")]
+    for package in sorted({*HEADERS, *owners([*archives, *libraries]).values()}):
         text = pathlib.Path("/usr/share/doc") / package / "copyright"
         if text.is_file():
             out[package] = text.read_bytes()
@@ -132,7 +141,7 @@ def main(build, out):
         files[f"{info}/{name}"] = text, False
     files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: make_wheel.py\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
                               False)
-    for name, text in licenses(libraries).items():
+    for name, text in licenses(build, libraries).items():
         files[f"{info}/licenses/{name}"] = text, False
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob("ztstream-*.whl"):
