@@ -141,9 +141,7 @@ class ZtSource final : public TensorSource {
   // is compared with the previous one.
   bool sequential(ComponentId id) const override {
     const ServedComponent& part = parts_[id.object][id.component];
-    if (part.kind == ServedComponent::Kind::kMixed) {
-      return mixed_.at(id.object)->parts[id.component].kind != MixedPart::Kind::kInline;
-    }
+    if (part.kind == ServedComponent::Kind::kMixed) return true;
     const auto checked = checked_.find({id.object, id.component});
     if (checked != checked_.end() && checked->second->ordered()) return true;
     if (const GuardedBlob* content = DecodedGuard(part.stored)) {

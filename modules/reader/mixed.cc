@@ -1,11 +1,8 @@
-// zt.reader — reads the sparse entries of 0.1.0. The spec defines `sparse` with `sparse_format` and
-// "any additional fields required"; the released 0.1 writers wrote `sparsecoo` and `sparsecsr`
-// without such fields, and their readers split the blob as follows, all little-endian:
+// zt.reader — reads the sparse entries of 0.1.0. The released 0.1 writers wrote `sparsecoo` and
+// `sparsecsr`, and their readers split the blob as follows, all little-endian:
 //   sparsecoo   for each non-zero: its index in each dimension (u64), then its value
 //   sparsecsr   row pointers (u64, rows + 1), column indices (u64), values
-// `sparse` is read if the entry contains the index arrays and the blob the values:
-//   csr         `indptr` and `indices`, arrays of integers
-//   coo         `coords` or `indices`, an array of arrays: one per dimension, or one per non-zero
+// The specification's own `sparse` leaves open where the indices lie; nobody wrote it.
 module;
 
 #include "core/little_endian.h"
@@ -25,38 +22,6 @@ const ElementType kIndex{DType::kU64, ""};
 constexpr std::size_t kIndexBytes = 8;
 constexpr std::size_t kBlock = 64 << 10;  // bytes of interleaved entries read at once
 
-using Indices = std::vector<std::uint64_t>;
-
-void StoreIndex(std::uint64_t index, std::byte* to) {
-  internal::StoreLittle(index, kIndexBytes, to);
-}
-
-// Converts an array of integers; nullopt if `value` is not an array.
-StatusOr<std::optional<Indices>> IndicesOf(const Value& value) {
-  const Value::Array* array = value.AsArray();
-  if (array == nullptr) return std::optional<Indices>();
-  Indices out;
-  out.reserve(array->size());
-  for (const Value& each : *array) {
-    const std::uint64_t* index = each.AsUint();
-    if (index == nullptr) return InvalidData("an index is no unsigned integer");
-    out.push_back(*index);
-  }
-  return std::optional(std::move(out));
-}
-
-MixedPart InlinePart(const Indices& indices) {
-  MixedPart part{.kind = MixedPart::Kind::kInline};
-  part.bytes.resize(indices.size() * kIndexBytes);
-  for (std::size_t i = 0; i < indices.size(); ++i)
-    StoreIndex(indices[i], part.bytes.data() + i * kIndexBytes);
-  return part;
-}
-
-void Erase(Value::Map& map, std::string_view key) {
-  std::erase_if(map, [key](const Value::Member& member) { return member.first == key; });
-}
-
 class Sparse01 {
  public:
   Sparse01(const Reader& reader, std::uint32_t index, std::uint64_t bytes, MixedObject& out)
@@ -70,14 +35,9 @@ class Sparse01 {
   Status Describe() {
     if (object_.format == kCoo01) return InterleavedCoo();
     if (object_.format == kCsr01) return ConcatenatedCsr();
-    const Value* kind = FindMember(object_.attributes, "sparse_format");
-    const std::string* text = kind == nullptr ? nullptr : kind->AsString();
-    if (text == nullptr)
-      return Unsupported(
-          "layout 'sparse' without 'sparse_format': nothing describes its structure");
-    if (*text == "csr") return InlineCsr();
-    if (*text == "coo") return InlineCoo();
-    return Unsupported("sparse_format " + Quote(*text) + " is neither 'csr' nor 'coo'");
+    return Unsupported(
+        "layout 'sparse' does not say where its indices lie; save it dense, or leave it out with "
+        "--exclude");
   }
 
  private:
@@ -135,77 +95,6 @@ class Sparse01 {
     return OkStatus();
   }
 
-  // Moves the index array under `key` out of the attributes.
-  Status TakeIndices(std::string_view key, Indices& out) {
-    const Value* value = FindMember(object_.attributes, key);
-    const std::string what(key);
-    if (value == nullptr) {
-      return Unsupported("layout 'sparse' without " + Quote(what) +
-                         ": nothing describes its structure");
-    }
-    auto indices = IndicesOf(*value);
-    if (!indices.ok()) return Annotate(indices.status(), what);
-    if (!indices->has_value()) return Unsupported(Quote(what) + " is no array");
-    out = **std::move(indices);
-    Erase(object_.attributes, key);
-    return OkStatus();
-  }
-
-  Status InlineCsr() {
-    Indices pointers, indices;
-    ZT_RETURN_IF_ERROR(TakeIndices("indptr", pointers));
-    ZT_RETURN_IF_ERROR(TakeIndices("indices", indices));
-    AddComponent("indptr", kIndex, pointers.size() * kIndexBytes, InlinePart(pointers));
-    AddComponent("indices", kIndex, indices.size() * kIndexBytes, InlinePart(indices));
-    AddRange("values", element_, 0, bytes_);
-    Erase(object_.attributes, "sparse_format");
-    object_.format = "sparse_csr";
-    return OkStatus();
-  }
-
-  Status InlineCoo() {
-    const std::string_view key =
-        FindMember(object_.attributes, "coords") != nullptr ? "coords" : "indices";
-    const Value* value = FindMember(object_.attributes, key);
-    const Value::Array* rows = value == nullptr ? nullptr : value->AsArray();
-    if (rows == nullptr) {
-      return Unsupported(
-          "layout 'sparse' without an array 'coords': nothing describes its structure");
-    }
-    const std::uint64_t rank = object_.shape.size(), count = bytes_ / width_;
-    std::vector<Indices> lists;
-    for (const Value& row : *rows) {
-      auto list = IndicesOf(row);
-      if (!list.ok()) return Annotate(list.status(), std::string(key));
-      if (!list->has_value()) return Unsupported(Quote(key) + " is no array of arrays");
-      lists.push_back(**std::move(list));
-    }
-    const auto are = [&lists](std::uint64_t number, std::uint64_t size) {
-      return lists.size() == number &&
-             std::all_of(lists.begin(), lists.end(),
-                         [size](const Indices& list) { return list.size() == size; });
-    };
-    const bool by_dimension = are(rank, count), by_entry = are(count, rank);
-    if (!by_dimension && !by_entry) {
-      return InvalidData(Quote(key) + " does not hold " + std::to_string(rank) +
-                         " indices for each of " + std::to_string(count) + " values");
-    }
-    if (by_dimension && by_entry && rank > 1) {
-      return Unsupported(Quote(key) + " may go by dimension or by value: nothing says which");
-    }
-    Indices coords(rank * count);
-    for (std::uint64_t d = 0; d < rank; ++d) {
-      for (std::uint64_t i = 0; i < count; ++i)
-        coords[d * count + i] = by_dimension ? lists[d][i] : lists[i][d];
-    }
-    AddComponent("coords", kIndex, coords.size() * kIndexBytes, InlinePart(coords));
-    AddRange("values", element_, 0, bytes_);
-    Erase(object_.attributes, key);
-    Erase(object_.attributes, "sparse_format");
-    object_.format = "sparse_coo";
-    return OkStatus();
-  }
-
   const Reader& reader_;
   ComponentId stored_;
   std::uint64_t bytes_;  // of the decoded blob
@@ -250,7 +139,7 @@ Status ReadCoords(const Reader& reader, ComponentId stored, const Object& object
                                std::to_string(at) + " is beyond dimension " +
                                std::to_string(dimension) + " of shape " + ToString(object.shape));
           }
-          StoreIndex(index, to);
+          internal::StoreLittle(index, kIndexBytes, to);
           to += kIndexBytes;
           return OkStatus();
         }));
@@ -304,9 +193,6 @@ Status ReadMixed(const Reader& reader, std::uint32_t index, const MixedObject& m
   switch (part.kind) {
     case MixedPart::Kind::kCoords:
       return ReadCoords(reader, stored, mixed.object, part, offset, out);
-    case MixedPart::Kind::kInline:
-      std::memcpy(out.data(), part.bytes.data() + offset, out.size());
-      return OkStatus();
     case MixedPart::Kind::kRange:
       ZT_RETURN_IF_ERROR(reader.Read(stored, part.base + offset, out));
       break;

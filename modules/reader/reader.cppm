@@ -161,12 +161,10 @@ struct MixedPart {
     kRange,   // a range of the blob, from `base`
     kCoords,  // the indices of interleaved entries, dimension by dimension
     kValues,  // the values of interleaved entries
-    kInline,  // `bytes`, from the manifest
   };
   Kind kind = Kind::kRange;
   std::uint64_t base = 0;
   std::uint64_t entries = 0;  // number of interleaved entries
-  std::vector<std::byte> bytes = {};
 };
 // The sparse_csr or sparse_coo object that such an entry stands for.
 struct MixedObject {
