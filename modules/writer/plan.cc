@@ -249,39 +249,17 @@ class Planner {
     return true;
   }
 
-  // A key for the changes to a component's bytes (transform, planes) and the validation they need;
-  // "" for none.
+  // A key for the changes to a component's bytes (transform, planes); "" for none.
   std::string Treatment(ComponentId at) const {
     const PlannedObject& planned = plan_.objects[at.object];
     const PlannedComponent& component = planned.components[at.component];
     const bool planes = component.storage.compression != Compression::kNone &&
                         component.storage.encoding == Encoding::kPlanes;
-    if (component.transform == nullptr && !planes) return Indexed(at);
+    if (component.transform == nullptr && !planes) return {};
     const Object& from = source_.objects()[component.source.object];
     return (planes ? "planes " : "") + from.format + " " +
            std::string(Name(from.components[at.component].element)) + " " +
            std::string(Name(planned.object->components[at.component].element));
-  }
-
-  // A key for index components in a version that allows no cell twice; "" for all others.
-  // SparseValidator sees only indices that are written. So a tensor shares either all its index
-  // blobs, with one tensor of equal rank, or none. The lengths of the dimensions do not matter for
-  // duplicates.
-  std::string Indexed(ComponentId at) const {
-    if (!Traits(plan_.spec).unique_indices) return {};
-    const Object& object = *plan_.objects[at.object].object;
-    const Component& component = object.components[at.component];
-    if (!IsIndexRole(object.format, component.role)) return {};
-    std::string key = component.role + " " + std::string(Name(component.element)) + " " +
-                      object.format + " " + std::to_string(object.shape.size());
-    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-      if (c == at.component || !IsIndexRole(object.format, object.components[c].role)) continue;
-      const auto other = source_.identity(plan_.objects[at.object].components[c].source);
-      key += other ? " with " + std::to_string(reinterpret_cast<std::uintptr_t>(other->space)) +
-                         " " + std::to_string(other->value) + " " + std::to_string(other->length)
-                   : " alone " + std::to_string(at.object);
-    }
-    return key;
   }
 
   const TensorSource& source_;
