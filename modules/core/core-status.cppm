@@ -118,6 +118,21 @@ Status AsInvalidArgument(const Status& status);
 
 // Call in a `catch`: turns the exception into a kInternal error. Rethrows std::bad_alloc.
 Status ExceptionAsStatus();
+// Calls code that may throw, as a caller's, and turns an exception into an error as above, to which
+// `name` adds names.
+template <class Call, class Name>
+auto CatchAsStatus(const Call& call, const Name& name) -> decltype(call()) {
+  try {
+    return call();
+  } catch (...) {
+    return name(ExceptionAsStatus());
+  }
+}
+// The same without names.
+template <class Call>
+auto CatchAsStatus(const Call& call) -> decltype(call()) {
+  return CatchAsStatus(call, [](const Status& status) { return status; });
+}
 
 // The program's exit status for `status`, by the table above; 70 for a code not in it.
 int ExitStatus(const Status& status);

@@ -47,33 +47,14 @@ class CatchingBytes final : public ByteSource {
   std::optional<std::uint64_t> size() const override { return bytes_->size(); }
   bool sequential() const override { return bytes_->sequential(); }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    try {
-      return bytes_->ReadAt(offset, out);
-    } catch (...) {
-      return ExceptionAsStatus();
-    }
-  }
-  Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
-    try {
-      return bytes_->ReadScattered(offset, parts);
-    } catch (...) {
-      return ExceptionAsStatus();
-    }
+    return CatchAsStatus([&] { return bytes_->ReadAt(offset, out); });
   }
   void WillRead(std::span<const ByteRange> ranges) override { bytes_->WillRead(ranges); }
   Status CheckUnchanged() override {
-    try {
-      return bytes_->CheckUnchanged();
-    } catch (...) {
-      return ExceptionAsStatus();
-    }
+    return CatchAsStatus([&] { return bytes_->CheckUnchanged(); });
   }
   StatusOr<bool> AtEnd(std::uint64_t offset) override {
-    try {
-      return bytes_->AtEnd(offset);
-    } catch (...) {
-      return ExceptionAsStatus();
-    }
+    return CatchAsStatus([&] { return bytes_->AtEnd(offset); });
   }
 
  private:

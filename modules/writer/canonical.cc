@@ -240,7 +240,7 @@ class Finder {
   Status Read(std::size_t i, std::uint64_t offset, std::span<std::byte> out) {
     const PlannedComponent& planned = PlannedOf(i);
     const Transform* transform = planned.transform.get();
-    return writer::internal::CatchAsStatus([&]() -> Status {
+    return CatchAsStatus([&]() -> Status {
       if (transform == nullptr) return source_.Read(planned.source, offset, out);
       const std::uint64_t units = out.size() / transform->output_unit();
       input_.resize(units * transform->input_unit());

@@ -175,25 +175,6 @@ struct ChainParts {
 // Writes to the sink: at `place` if it can place bytes, else appended. Names the sink in errors.
 Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces);
 
-// Calls code of the caller or a source and converts exceptions to errors, to which `name` adds
-// names. std::bad_alloc passes through.
-template <class Call, class Name>
-auto CatchAsStatus(const Call& call, const Name& name) -> decltype(call()) {
-  try {
-    return call();
-  } catch (...) {
-    return name(ExceptionAsStatus());
-  }
-}
-template <class Call>
-auto CatchAsStatus(const Call& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (...) {
-    return ExceptionAsStatus();
-  }
-}
-
 // Limit on the size of an object's manifest entry, if the entry can be encoded before the record
 // stage (a dense tensor without attributes); else 0.
 std::size_t EntryBytes(const Object& object);

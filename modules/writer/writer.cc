@@ -228,7 +228,7 @@ StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
     ZT_RETURN_IF_ERROR(CheckOptions(options));
     // This calls the caller's sink and stages, which may throw.
     const std::string name = sink->name();
-    return writer::internal::CatchAsStatus(
+    return CatchAsStatus(
         [&]() -> StatusOr<std::unique_ptr<Writer>> {
           return std::unique_ptr<Writer>(
               new Writer(std::make_unique<State>(std::move(sink), std::move(options))));
