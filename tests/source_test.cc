@@ -166,33 +166,6 @@ TEST(OpenDescriptor, ARegularFileBeginsAtItsOffset) {
   EXPECT_EQ(OpenDescriptor(-1, "none").status().code(), StatusCode::kUnavailable);
 }
 
-TEST(Scattered, FillsEveryPartInOrder) {
-  const TempFolder folder;
-  const std::string content = Content(5000);
-  WriteFile(folder / "f", content);
-  const auto file = *OpenFile(folder / "f");
-  const auto memory = MemoryBytes(BytesOf(content), "memory");
-  Dribble dribble(content);
-  const auto pipe = dribble.Open();
-  for (ByteSource* source : {file.get(), memory.get(), pipe.get()}) {
-    for (const std::size_t count : {3u, 512u, 600u}) {  // 600: more than one call takes
-      if (source == pipe.get() && count != 512) continue;
-      std::string out(count * 7, '?');
-      std::vector<std::span<std::byte>> parts;
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t bytes = i % 2 == 0 ? std::min<std::size_t>(14, out.size() - i * 7) : 0;
-        parts.push_back(std::as_writable_bytes(std::span(out).subspan(i * 7, bytes)));
-      }
-      ASSERT_OK(source->ReadScattered(11, parts));
-      EXPECT_EQ(out, content.substr(11, out.size())) << source->name() << count;
-    }
-  }
-  std::array<std::byte, 10> a, b;
-  const std::array parts = {std::span<std::byte>(a), std::span<std::byte>(b)};
-  EXPECT_EQ(file->ReadScattered(4990, parts).code(), StatusCode::kDataLoss);
-  EXPECT_EQ(file->ReadScattered(~std::uint64_t{0}, parts).code(), StatusCode::kDataLoss);
-}
-
 // Notes what is asked of it. Byte 20 cannot be read.
 class AskedBytes final : public ByteSource {
  public:

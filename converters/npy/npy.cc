@@ -132,10 +132,6 @@ class FolderFile final : public ByteSource {
     ZT_ASSIGN_OR_RETURN(const auto file, OpenFile(path_));
     return file->ReadAt(offset, out);
   }
-  Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
-    ZT_ASSIGN_OR_RETURN(const auto file, OpenFile(path_));
-    return file->ReadScattered(offset, parts);
-  }
   Status CheckUnchanged() override {
     ZT_ASSIGN_OR_RETURN(const auto file, OpenFile(path_));
     return file->size() == size_ ? OkStatus()

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "core/retry.h"
 
@@ -29,27 +30,23 @@ int WriteAll(std::span<const std::span<const std::byte>> pieces, std::uint64_t a
   std::uint64_t done = 0;
   // The piece to continue with, and its bytes in earlier calls.
   std::size_t next = 0, taken = 0;
-  while (next < pieces.size()) {
-    std::size_t count = 0, room = kBytesPerCall - (at + done) % kBytesPerCall;
-    while (next < pieces.size() && count < vectors.size() && room > 0) {
-      const auto rest = pieces[next].subspan(taken);
-      const std::size_t take = std::min(rest.size(), room);
-      if (take > 0) vectors[count++] = {const_cast<std::byte*>(rest.data()), take};
+  for (;;) {
+    while (next < pieces.size() && taken >= pieces[next].size()) taken -= pieces[next++].size();
+    if (next == pieces.size()) return 0;
+    std::size_t count = 0, from = taken, room = kBytesPerCall - (at + done) % kBytesPerCall;
+    for (std::size_t i = next; i < pieces.size() && count < vectors.size() && room > 0; ++i) {
+      const auto some = pieces[i].subspan(std::exchange(from, 0));
+      const std::size_t take = std::min(some.size(), room);
+      if (take > 0) vectors[count++] = {const_cast<std::byte*>(some.data()), take};
       room -= take;
-      taken += take;
-      if (take == rest.size()) ++next, taken = 0;
     }
-    std::size_t first = 0;
-    while (first < count) {
-      const ssize_t wrote = internal::Retry(
-          [&] { return write(vectors.data() + first, static_cast<int>(count - first), done); });
-      if (wrote < 0) return errno;
-      if (wrote == 0) return EIO;  // no progress, no error code
-      done += static_cast<std::uint64_t>(wrote);
-      first = internal::SkipDone(vectors, first, static_cast<std::size_t>(wrote));
-    }
+    const ssize_t wrote =
+        internal::Retry([&] { return write(vectors.data(), static_cast<int>(count), done); });
+    if (wrote < 0) return errno;
+    if (wrote == 0) return EIO;  // no progress, no error code
+    done += static_cast<std::uint64_t>(wrote);
+    taken += static_cast<std::size_t>(wrote);
   }
-  return 0;
 }
 
 }  // namespace zt::sink_io

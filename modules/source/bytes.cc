@@ -4,7 +4,6 @@ module;
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/retry.h"
@@ -62,32 +61,6 @@ class FileBytes final : public ByteSource {
     if (now == size_) return OkStatus();
     return InvalidData("its size has changed since it was opened, from " + std::to_string(size_) +
                        " to " + std::to_string(now) + " bytes; wait until it is written");
-  }
-
-  Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts) override {
-    std::array<iovec, 512> vectors;
-    std::size_t count = 0, total = 0;
-    for (const std::span<std::byte> part : parts) {
-      if (part.empty()) continue;
-      if (count == vectors.size()) return ByteSource::ReadScattered(offset, parts);
-      vectors[count++] = {part.data(), part.size()};
-      total += part.size();
-    }
-    if (offset > size_ || total > size_ - offset) {
-      return EndsEarly(offset, total, size_);
-    }
-    std::size_t first = 0, done = 0;
-    while (done < total) {
-      const ssize_t got = Retry([&] {
-        return ::preadv(fd_, vectors.data() + first, static_cast<int>(count - first),
-                        static_cast<off_t>(base_ + offset + done));
-      });
-      if (got < 0) return IoError(errno, "cannot read at byte " + std::to_string(offset + done));
-      if (got == 0) return EndsEarly(offset, total, SizeNow());
-      done += static_cast<std::size_t>(got);
-      first = internal::SkipDone(vectors, first, static_cast<std::size_t>(got));
-    }
-    return OkStatus();
   }
 
  private:
@@ -210,15 +183,6 @@ class SpanBytes final : public ByteSource {
 };
 
 }  // namespace
-
-Status ByteSource::ReadScattered(std::uint64_t offset,
-                                 std::span<const std::span<std::byte>> parts) {
-  for (const std::span<std::byte> part : parts) {
-    ZT_RETURN_IF_ERROR(ReadAt(offset, part));
-    offset += part.size();
-  }
-  return OkStatus();
-}
 
 StatusOr<bool> ByteSource::AtEnd(std::uint64_t offset) { return size() && offset >= *size(); }
 

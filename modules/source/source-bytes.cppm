@@ -31,9 +31,6 @@ class ByteSource {
   // system refuses. Errors do not name the source; callers add name().
   virtual Status ReadAt(std::uint64_t offset, std::span<std::byte> out) = 0;
 
-  // As ReadAt for consecutive bytes that go to several places (at most 512): one system call where possible.
-  virtual Status ReadScattered(std::uint64_t offset, std::span<const std::span<std::byte>> parts);
-
   // Fails with kDataLoss where a file has another size now than when it was opened: somebody writes to it.
   virtual Status CheckUnchanged() { return OkStatus(); }
 
