@@ -1,6 +1,7 @@
 // zt.convert.safetensors — a file by the header it had: read verbatim, and laid out again.
 module;
 
+#include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.convert.safetensors;
@@ -35,13 +36,6 @@ class HeaderBytes final : public ByteSource {
   const std::string name_ = "a header";
 };
 
-std::uint64_t LengthOf(std::span<const std::byte> header) {
-  std::uint64_t length = 0;
-  for (std::size_t i = kLengthBytes; i-- > 0;)
-    length = length << 8 | static_cast<std::uint64_t>(header[i]);
-  return length;
-}
-
 // Whether the header's tensor is this one of the source.
 bool IsSame(const Object& stated, const Object& object) {
   return object.format == stated.format && object.shape == stated.shape &&
@@ -55,7 +49,7 @@ bool IsSame(const Object& stated, const Object& object) {
 StatusOr<std::vector<std::byte>> ReadSafetensorsHeader(ByteSource& bytes) {
   std::vector<std::byte> header(kLengthBytes);
   ZT_RETURN_IF_ERROR(bytes.ReadAt(0, header));
-  const std::uint64_t length = LengthOf(header);
+  const std::uint64_t length = internal::LoadLittle(header.data(), kLengthBytes);
   if (length > kMaxSafetensorsHeader) {
     return InvalidData("the header claims " + std::to_string(length) + " bytes, the limit is " +
                        std::to_string(kMaxSafetensorsHeader));
@@ -68,7 +62,8 @@ StatusOr<std::vector<std::byte>> ReadSafetensorsHeader(ByteSource& bytes) {
 StatusOr<FileLayout> PlanSafetensorsAgain(const TensorSource& source,
                                           std::span<const std::byte> header,
                                           const FindObject& find) {
-  if (header.size() < kLengthBytes || LengthOf(header) != header.size() - kLengthBytes) {
+  if (header.size() < kLengthBytes ||
+      internal::LoadLittle(header.data(), kLengthBytes) != header.size() - kLengthBytes) {
     return InvalidData("the header's length is not the one it states");
   }
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> stated,

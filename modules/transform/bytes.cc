@@ -1,6 +1,7 @@
 // zt.transform:bytes — calls the kernels.
 module;
 
+#include "core/little_endian.h"
 #include "transform/bytes_kernel.h"
 #include "transform/streaming.h"
 
@@ -16,10 +17,7 @@ const std::uint8_t* Octets(const std::byte* p) { return reinterpret_cast<const s
 std::uint8_t* Octets(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
 
 std::int64_t SignedAt(std::span<const std::byte> in, std::size_t width, std::size_t i) {
-  std::uint64_t bits = 0;
-  for (std::size_t b = width; b-- > 0;) {
-    bits = bits << 8 | static_cast<std::uint64_t>(in[i * width + b]);
-  }
+  const std::uint64_t bits = internal::LoadLittle(in.data() + i * width, width);
   const auto unused = 64 - width * 8;
   return static_cast<std::int64_t>(bits << unused) >> unused;
 }
