@@ -21,11 +21,6 @@ namespace zt {
 namespace hdf5::internal {
 namespace {
 
-// Limit on the expansion ratio: if all datasets together have more than kFreeExpansion bytes, they
-// may have at most this many times the file's size. Chunks can be absent, shared or highly
-// compressed (deflate alone reaches 1032).
-constexpr std::uint64_t kMaxExpansion = 2048;
-constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
 // If a row of chunks exceeds the memory limit, blocks hold parts of chunks, and a chunk is decoded
 // for each of them. Limit on how often.
 constexpr std::uint64_t kMostDecoded = 64;
@@ -215,7 +210,7 @@ class Hdf5Source final : public TensorSource {
 
   Status CheckExpansion() const {
     const std::uint64_t have = *bytes_->size();
-    if (declared_ <= kFreeExpansion || declared_ / kMaxExpansion <= have) return OkStatus();
+    if (!ExceedsExpansion(declared_, have)) return OkStatus();
     return Unsupported("its datasets make " + std::to_string(declared_) + " bytes of the file's " +
                        std::to_string(have) + ", more than " + std::to_string(kMaxExpansion) +
                        " times as many");

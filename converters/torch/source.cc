@@ -17,11 +17,6 @@ import zt.transform;
 namespace zt::torch::internal {
 namespace {
 
-// Limit on the expansion ratio: if all tensors together have more than kFreeExpansion bytes, they
-// may have at most this many times the bytes of their storages. Expanded tensors repeat elements.
-constexpr std::uint64_t kMaxExpansion = 1024;
-constexpr std::uint64_t kFreeExpansion = std::uint64_t{1} << 30;
-
 // Three bytes of a pickle can decode to a value that takes a hundred bytes of memory. Budget for
 // the bytes of deflated pickles beyond their expansion ratio.
 constexpr std::uint64_t kFreeInflated = std::uint64_t{4} << 20;
@@ -116,10 +111,10 @@ Status StorageSource::AssignNumber(StoragePart& part) {
     viewed_[part.storage] += elements * part.elements.width;
   } else if (fresh) {
     const std::uint64_t all = CheckedAdd(expanded_, part.bytes).value_or(~std::uint64_t{0});
-    if (all <= kFreeExpansion || all / kMaxExpansion <= stored_) {
-      expanded_ = all;
-    } else {
+    if (ExceedsExpansion(all, stored_)) {
       excessive_.insert(part.number);
+    } else {
+      expanded_ = all;
     }
   }
   if (!excessive_.contains(part.number)) return OkStatus();

@@ -185,6 +185,14 @@ class MemorySource final : public TensorSource {
   std::vector<std::vector<std::span<const std::byte>>> bytes_;
 };
 
+// Limit on the expansion ratio of what a file declares over fewer stored bytes: views that repeat
+// elements, chunks that are absent or highly compressed (deflate alone reaches 1032). The first GiB
+// is free.
+inline constexpr std::uint64_t kMaxExpansion = 2048;
+inline bool ExceedsExpansion(std::uint64_t declared, std::uint64_t stored) {
+  return declared > std::uint64_t{1} << 30 && declared / kMaxExpansion > stored;
+}
+
 // Adds the tensor and the file of a component to an error of `source`.
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status);
 
