@@ -19,7 +19,7 @@ struct TryEnd {
   std::string redirect;      // the absolute URL of a redirect
 };
 
-class Exchange : public std::enable_shared_from_this<Exchange> {
+class Exchange {
  public:
   using Clock = std::chrono::steady_clock;
 
