@@ -227,9 +227,8 @@ class ZtSource final : public TensorSource {
       if (!ordered()) return OkStatus();
       const zt::internal::MutexLock lock(mutex_);
       if (offset == 0) validator_ = DataValidator(rule_);
-      if (validator_.end() != offset)
-        // A range that does not follow the previous one is validated by itself.
-        return OkStatus();
+      // A range that does not follow the previous one is validated by itself.
+      if (validator_.end() != offset) return OkStatus();
       validator_.Merge(validator);
       return validator_.Check(object,
                               validator_.end() == bytes ? CountIndices(object) : std::nullopt);
@@ -282,14 +281,9 @@ class ZtSource final : public TensorSource {
   using ContentKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, Encoding,
                                 std::uint32_t, std::uint32_t, std::uint8_t, std::uint8_t>;
   static ContentKey KeyOf(const StoredComponent& c) {
-    return {c.offset,
-            c.length,
-            c.decoded_bytes,
-            c.encoding,
-            c.parameters.frame_content,
-            c.parameters.group,
-            c.parameters.width,
-            c.parameters.rotate};
+    const CodecParameters& p = c.parameters;
+    return {c.offset,        c.length, c.decoded_bytes, c.encoding,
+            p.frame_content, p.group,  p.width,         p.rotate};
   }
 
   // The guard for the decoded bytes of a component, if a digest covers them: its own, or that of
