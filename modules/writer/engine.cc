@@ -100,7 +100,7 @@ bool IsVersionedName(std::string_view format) {
 // Whether the writer can cut a component into chunks that are these frames, and a file of the version can have them.
 bool CanKeep(const EncodedStream& stream, std::span<const Frame> frames, std::size_t width,
              const ContainerTraits& traits) {
-  if (frames.empty() || frames.front().content_bytes == 0) return false;
+  if (frames.front().content_bytes == 0) return false;
   const std::uint64_t content = frames.front().content_bytes;
   if (content % width != 0 && frames.size() > 1) return false;
   for (const Frame& frame : frames) {
@@ -281,8 +281,10 @@ void Engine::RegisterForFinish(TensorSource& source) {
   if (known_sources_.insert(&source).second) sources_.push_back(&source);
 }
 
-// The stream is copied as a whole where a digest of the stored bytes tells whether it is damaged, the output's digests cover
-// stored bytes too, and nobody asks what the content is. Else its frames are copied and decoded besides.
+// The stream is copied as a whole if its table of frames adds up to the declared size, a digest of
+// the stored bytes tells whether it is damaged, the output's digests cover stored bytes too, and no
+// rule concerns the content. Otherwise its frames are copied and decoded besides. A stream without a
+// table is encoded anew: only decoding it tells how much it holds.
 Status Engine::KeepFrames(ComponentState& state) const {
   const auto stream = state.source->encoded(state.id);
   if (!stream || stream->extent.bytes == nullptr || !options.stages.empty() ||
@@ -290,6 +292,7 @@ Status Engine::KeepFrames(ComponentState& state) const {
     return OkStatus();
   }
   ZT_ASSIGN_OR_RETURN(std::vector<Frame> frames, state.source->Frames(state.id));
+  if (frames.empty()) return OkStatus();
   const ContainerTraits& traits = Traits(options.spec);
   if (!traits.digests_decoded && stream->guarded && state.rules.empty()) {
     state.copied = std::make_unique<const EncodedStream>(*stream);

@@ -3,6 +3,7 @@
 files() yields (name, version, verdict, bytes); a verdict of None leaves it open, but for all commands it is one. Most were found
 by trying a release from outside; the others are variations of them.
 """
+import hashlib
 import struct
 
 import make_zt
@@ -75,6 +76,9 @@ def files_1():
     for number, digest in enumerate(("xxh3:12", "sha256:12", "XXH3:0123456789abcdef", "crc32c:0x00000000", "foo-bar:12", "foo:xyz")):
         yield f"digest {digest}", "1.2", None, one(data_1(bytes(8), digest=digest))
     yield "zero byte in names", "1.2", None, make_zt.encode_1({"a\0b": data_1(bytes(4)), "a": data_1(bytes(4), type="x\0y")})
+    nothing = make_zt.zstd(b"")
+    yield "stream of nothing", "1.2", BAD, one(data_1(nothing, shape=[8], encoding="zstd", uncompressed_length=8,
+                                                      digest="sha256:" + hashlib.sha256(nothing).hexdigest()))
     yield "unknown encoding", "1.2", None, one(data_1(bytes(8), encoding="lz4"))
     yield "unknown dtype", "1.2", None, one(data_1(bytes(8), "f8"))
     yield "unknown type", "1.2", GOOD, one(data_1(bytes(8), type="foo"))
