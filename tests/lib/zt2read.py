@@ -524,6 +524,7 @@ class File:
         if part.encoding == PLANES:
             import ztread
             width, floats = WIDTHS[part.dtype], part.dtype in ("f64", "f32", "f16", "bf16")
+            need(WIDTHS[part.dtype] > 1, "Profile", f"{part.where}: byte planes of {part.dtype}")
             planes = {"rotate": int(floats), "group": width << 17, "chunk": 4 << 20, **(part.planes or {})}
             laid = unzstd(stored, part.size, part.where)
             return ztread.merge_planes(laid, WIDTHS[part.dtype], planes)

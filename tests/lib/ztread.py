@@ -364,7 +364,7 @@ def check_chunks(stored, chunk, size, where):
 
 def decode_component(data, c, where):
     stored = bytes(data[c["offset"]:c["offset"] + c["length"]])
-    if c["digest"] is not None:
+    if c["digest"]:
         check_digest(c["digest"], stored, where)
     rule(c["encoding"] in ("raw", "zstd"), f"{where}: encoding {c['encoding']!r}")
     if c["encoding"] == "zstd":
