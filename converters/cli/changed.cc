@@ -9,6 +9,7 @@ import zt.std;
 import :changed;
 import :output;
 import :rules;
+import :select;
 import :support;
 
 namespace zt::cli::internal {
@@ -19,11 +20,11 @@ constexpr std::uint64_t kStep = std::uint64_t{4} << 20;
 }  // namespace
 
 StatusOr<std::unique_ptr<ChangedSource>> ChangedSource::Make(std::unique_ptr<TensorSource> source,
-                                                             const Args& args,
+                                                             const Rules& rules,
                                                              std::vector<std::string>& warnings) {
-  ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   std::unique_ptr<ChangedSource> changed(new ChangedSource(std::move(source)));
   TensorSource& inner = *changed->inner_;
+  ZT_RETURN_IF_ERROR(rules.Resolve(NamesOf(inner)));
   ZT_ASSIGN_OR_RETURN(changed->plan_, MakePlan(inner, rules.plan));
   for (const PlannedObject& planned : changed->plan_.objects)
     changed->objects_.push_back(*planned.object);

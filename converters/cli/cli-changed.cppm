@@ -14,7 +14,7 @@ class ChangedSource final : public WrappedSource {
  public:
   // Appends a warning for each rule that applied to no tensor.
   static StatusOr<std::unique_ptr<ChangedSource>> Make(std::unique_ptr<TensorSource> source,
-                                                       const Args& args,
+                                                       const Rules& rules,
                                                        std::vector<std::string>& warnings);
 
   std::string_view format() const override { return inner_->format(); }

@@ -4,18 +4,25 @@ module zt.cli:rules;
 
 import zt.std;
 import :args;
+import :select;
 
 namespace zt::cli::internal {
 
 struct RuleSet;
 
-// The rules of a command line. MakePlan counts their uses.
+// The rules of a command line. MakePlan counts their uses; Resolve must be called before it.
 struct Rules {
   PlanOptions plan;
   ZstdOptions zstd;  // `frame_bytes` keeps its default: --chunk sets it
   std::shared_ptr<RuleSet> set = nullptr;
 
-  // A warning for each rule that applied to no tensor: it may be misspelled.
+  // Tells the patterns the names of the tensors, sorted. See Pattern.
+  Status Resolve(std::span<const std::string_view> names) const;
+  // --include and --exclude, which the plan's `keep` asks.
+  Selector& selector() const;
+
+  // A warning for each rule that applied to no tensor, or may mean another pattern: it may be
+  // misspelled.
   std::vector<std::string> Warnings() const;
   // "--dtype bf16: 12 tensors", for each rule.
   std::vector<std::string> Uses() const;

@@ -3,7 +3,6 @@ module;
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +19,7 @@ import :changed;
 import :formats;
 import :options;
 import :restore;
+import :select;
 import :support;
 import zt.convert.npy;
 
@@ -64,32 +64,22 @@ StatusOr<Target> TargetOf(const Args& args) {
 // The indices of the named tensors, or of all tensors, in the order of the input. Files are not
 // included.
 StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Args& args) {
-  const auto& objects = source.objects();
-  std::vector<std::uint32_t> tensors, selected;
-  for (std::uint32_t i = 0; i < objects.size(); ++i) {
-    if (!IsFile(objects[i])) tensors.push_back(i);
+  Patterns wanted("", args.names);
+  ZT_RETURN_IF_ERROR(WithFile(wanted.Resolve(NamesOf(source)), args.file()));
+  std::vector<std::uint32_t> selected;
+  for (std::uint32_t i = 0; i < source.objects().size(); ++i) {
+    const Object& object = source.objects()[i];
+    if (!IsFile(object) && (wanted.empty() || wanted.Match(object.name))) selected.push_back(i);
   }
-  if (args.names.empty()) return tensors;
-  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
-  for (const std::uint32_t i : tensors) by_name.emplace(objects[i].name, i);
-  for (const std::string& name : args.names) {
-    const std::size_t before = selected.size();
-    if (const auto found = by_name.find(name); found != by_name.end()) {
-      selected.push_back(found->second);
-    } else if (name.find_first_of("*?[") != name.npos) {  // a shell pattern
-      for (const std::uint32_t i : tensors) {
-        if (::fnmatch(name.c_str(), objects[i].name.c_str(), 0) == 0) selected.push_back(i);
-      }
-    }
-    if (selected.size() == before) {
-      const bool pattern = name.find_first_of("*?[") != name.npos;
-      return WithFile(InvalidArgument((pattern ? "no tensor matches " : "there is no tensor ") +
-                                      Quote(name) + "; ztstream inspect lists them"),
-                      args.file());
-    }
+  std::vector<std::string> warnings;
+  for (const auto& [pattern, tensors] : wanted.uses()) {
+    if (tensors == 0)
+      return WithFile(
+          InvalidArgument("no tensor matches " + pattern.text() + "; ztstream inspect lists them"),
+          args.file());
+    if (!pattern.warning().empty()) warnings.push_back(pattern.warning());
   }
-  std::sort(selected.begin(), selected.end());
-  selected.erase(std::unique(selected.begin(), selected.end()), selected.end());
+  WarnAll(args, warnings);
   return selected;
 }
 
@@ -501,7 +491,8 @@ Status Extract(const Args& args) {
   const ChangedSource* changed = nullptr;
   if (HasRules(args)) {
     std::vector<std::string> warnings;
-    ZT_ASSIGN_OR_RETURN(auto made, ChangedSource::Make(std::move(source), args, warnings));
+    ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
+    ZT_ASSIGN_OR_RETURN(auto made, ChangedSource::Make(std::move(source), rules, warnings));
     WarnAll(args, warnings);
     changed = made.get();
     source = std::move(made);

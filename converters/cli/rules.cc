@@ -1,4 +1,4 @@
-// zt.cli:rules — bodies. Patterns are RE2's.
+// zt.cli:rules — bodies.
 module;
 
 #include "cli/regex.h"
@@ -11,21 +11,21 @@ import :library;
 import :options;
 import :output;
 import :rules;
+import :select;
 
 namespace zt::cli::internal {
 namespace {
 
-using Pattern = std::shared_ptr<const Regex>;
-
-enum class Kind { kInclude, kExclude, kRename, kDType, kDequantize };
+enum class Kind { kRename, kDType, kDequantize };
 
 struct Rule {
   Kind kind;
-  // "--include 'norm'", and the warning if the rule applied to no tensor.
+  // "--dtype 'norm=f32'", and the warning if the rule applied to no tensor.
   std::string text, unused;
-  // Null: every tensor of floating point, or all blocks of GGUF.
-  Pattern names = nullptr;
-  // For kRename: the replacement, for the first match or for all.
+  // For kDType: the tensors; nullopt: every tensor of floating point. For kDequantize: nullopt.
+  std::optional<Pattern> names = std::nullopt;
+  // For kRename: what is replaced, and its replacement, for the first match or for all.
+  std::shared_ptr<const Regex> from = nullptr;
   std::string to = "";
   bool global = false;
   // nullopt: keep the type.
@@ -38,26 +38,6 @@ struct Rule {
     return applies;
   }
 };
-
-// The regular expression equivalent to a shell pattern: "\\.bias$" for "*.bias".
-std::string OfShellPattern(const std::string& pattern) {
-  std::string out = "^";
-  for (const char c : pattern)
-    out += c == '*' ? ".*" : c == '?' ? "." : QuoteMeta(std::string_view(&c, 1));
-  out += '$';
-  if (out.starts_with("^.*")) out.erase(0, 3);
-  if (out.ends_with(".*$")) out.erase(out.size() - 3);
-  return out;
-}
-
-StatusOr<Pattern> Compile(const std::string& pattern, const std::string& option) {
-  auto regex = std::make_shared<const Regex>(pattern);
-  if (regex->error().empty()) return regex;
-  const bool shell = pattern.starts_with('*') && pattern.size() > 1;
-  return InvalidArgument(option + " " + Quote(pattern) + ": " + regex->error() +
-                         "; a regular expression is wanted" +
-                         (shell ? ": '" + OfShellPattern(pattern) + "'" : ""));
-}
 
 // An escaped delimiter stands for the character itself. In the regex it is escaped again, if it
 // would be an operator otherwise.
@@ -90,14 +70,15 @@ Status ParseRename(const std::string& text, Rule& rule) {
   }
   if (parts.size() != 3) return wrong("a delimiter is missing");
   if (!parts[2].empty() && parts[2] != "g") return wrong("unknown flag " + Quote(parts[2]));
-  ZT_ASSIGN_OR_RETURN(rule.names, Compile(parts[0], "--rename"));
+  rule.from = std::make_shared<const Regex>(parts[0]);
+  if (const std::string error = rule.from->error(); !error.empty()) return wrong(error);
   rule.to = parts[1];
   rule.global = parts[2] == "g";
-  const std::string error = rule.names->RewriteError(rule.to);
+  const std::string error = rule.from->RewriteError(rule.to);
   return error.empty() ? OkStatus() : wrong(error);
 }
 
-// TYPE, REGEX=TYPE or REGEX=keep.
+// TYPE, PATTERN=TYPE or PATTERN=keep.
 Status ParseDType(const std::string& text, Rule& rule) {
   const auto equals = text.rfind('=');
   rule.unused = "applies to no tensor: no name matches, or an earlier rule does";
@@ -106,7 +87,7 @@ Status ParseDType(const std::string& text, Rule& rule) {
         "applies to no tensor: without a pattern it means tensors of floating point alone; '.=" +
         text + "' means all";
   } else {
-    ZT_ASSIGN_OR_RETURN(rule.names, Compile(text.substr(0, equals), "--dtype"));
+    rule.names.emplace("--dtype", text.substr(0, equals));
   }
   const std::string type = text.substr(equals + 1);
   if (type == "keep") return OkStatus();
@@ -133,23 +114,15 @@ bool IsPlainFloat(const Object& object) {
 
 // The rules of a command line in the order of their kinds, shared by the functions of its plan.
 struct RuleSet {
-  std::vector<Rule> rules;
+  Selector selector;
+  std::vector<Rule> rules = {};
 
   bool Has(Kind kind) const { return std::ranges::find(rules, kind, &Rule::kind) != rules.end(); }
-
-  bool Keep(const Object& object) {
-    bool keep = !Has(Kind::kInclude);
-    for (Rule& rule : rules) {
-      if (rule.kind > Kind::kExclude) break;
-      if (rule.Count(rule.names->Matches(object.name))) keep = rule.kind == Kind::kInclude;
-    }
-    return keep;
-  }
 
   std::string Rename(const std::string& name) {
     std::string out = name;
     for (Rule& rule : rules) {
-      if (rule.kind == Kind::kRename) rule.Count(rule.names->Replace(out, rule.to, rule.global));
+      if (rule.kind == Kind::kRename) rule.Count(rule.from->Replace(out, rule.to, rule.global));
     }
     return out;
   }
@@ -157,7 +130,7 @@ struct RuleSet {
   std::optional<ElementType> Convert(const Object& object) {
     for (Rule& rule : rules) {
       if (rule.kind < Kind::kDType) continue;
-      const bool applies = rule.names != nullptr            ? rule.names->Matches(object.name)
+      const bool applies = rule.names.has_value()           ? rule.names->Matches(object.name)
                            : rule.kind == Kind::kDequantize ? object.format.starts_with("gguf.")
                                                             : IsPlainFloat(object);
       if (rule.Count(applies)) return rule.target;
@@ -170,12 +143,6 @@ struct RuleSet {
       return rules.emplace_back(
           Rule{kind, option + " '" + text + "'", "matches the name of no tensor"});
     };
-    for (const std::string& text : args.include) {
-      ZT_ASSIGN_OR_RETURN(add(Kind::kInclude, "--include", text).names, Compile(text, "--include"));
-    }
-    for (const std::string& text : args.exclude) {
-      ZT_ASSIGN_OR_RETURN(add(Kind::kExclude, "--exclude", text).names, Compile(text, "--exclude"));
-    }
     for (const std::string& text : args.rename)
       ZT_RETURN_IF_ERROR(ParseRename(text, add(Kind::kRename, "--rename", text)));
     for (const std::string& text : args.dtype)
@@ -222,16 +189,30 @@ StatusOr<ElementType> ParseTypeName(const std::string& text) {
                          DidYouMean(lower, types));
 }
 
+Status Rules::Resolve(std::span<const std::string_view> names) const {
+  ZT_RETURN_IF_ERROR(set->selector.Resolve(names));
+  for (Rule& rule : set->rules) {
+    if (rule.names) ZT_RETURN_IF_ERROR(rule.names->Resolve(names));
+  }
+  return OkStatus();
+}
+
+Selector& Rules::selector() const { return set->selector; }
+
 std::vector<std::string> Rules::Warnings() const {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines = set->selector.Warnings();
   for (const Rule& rule : set->rules) {
-    if (rule.tensors == 0) lines.push_back(rule.text + " " + rule.unused);
+    if (rule.tensors == 0) {
+      lines.push_back(rule.text + " " + rule.unused);
+    } else if (rule.names && !rule.names->warning().empty()) {
+      lines.push_back(rule.names->warning());
+    }
   }
   return lines;
 }
 
 std::vector<std::string> Rules::Uses() const {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines = set->selector.Uses();
   for (const Rule& rule : set->rules)
     lines.push_back(rule.text + ": " + Counted(rule.tensors, "tensor"));
   return lines;
@@ -267,11 +248,13 @@ StatusOr<Rules> MakeRules(const Args& args) {
   out.plan.on_overflow = args.on_overflow == "inf"        ? OnOverflow::kInf
                          : args.on_overflow == "saturate" ? OnOverflow::kSaturate
                                                           : OnOverflow::kError;
-  out.set = std::make_shared<RuleSet>();
+  out.set = std::make_shared<RuleSet>(RuleSet{Selector(args)});
   ZT_RETURN_IF_ERROR(out.set->Parse(args));
   const std::shared_ptr<RuleSet> set = out.set;
-  if (set->Has(Kind::kInclude) || set->Has(Kind::kExclude))
-    out.plan.keep = [set](const Object& object) { return IsFile(object) || set->Keep(object); };
+  if (set->selector.active())
+    out.plan.keep = [set](const Object& object) {
+      return IsFile(object) || set->selector.Selects(object.name);
+    };
   if (set->Has(Kind::kRename))
     out.plan.rename = [set](const std::string& name) {
       return name.starts_with(kFileNamePrefix) ? name : set->Rename(name);

@@ -1,0 +1,82 @@
+// zt.cli:select — which tensors the words of a command line mean. Internal.
+module zt.cli:select;
+
+import zt.std;
+import :args;
+
+namespace zt::cli::internal {
+
+// The names of the source's tensors, sorted. The source must outlive them.
+std::vector<std::string_view> NamesOf(const TensorSource& source);
+
+// A word that means tensors, in every command the first of these that it is:
+//   - the name of a tensor: that one
+//   - "glob:" and a shell pattern: all whose whole name it matches
+//   - a regular expression (RE2): all in whose name it matches somewhere
+// Resolve comes before Matches. Copies are one pattern.
+class Pattern {
+ public:
+  // `option` is where the word was given: "--include"; empty for an operand.
+  Pattern(std::string option, std::string word);
+  // `names` are those of all tensors, sorted. kInvalidArgument if the word is none of the three, or
+  // a shell pattern that matches every name as a regular expression.
+  Status Resolve(std::span<const std::string_view> names);
+  bool Matches(std::string_view name) const;
+
+  // "--include 'norm'", as it was typed.
+  const std::string& text() const { return text_; }
+  // A line if the word may be a shell pattern, which would match fewer tensors; else empty.
+  std::string warning() const;
+  // The name that it is; empty of patterns.
+  std::string_view name() const;
+
+ private:
+  struct State;
+  std::string text_;
+  std::shared_ptr<State> state_;
+};
+
+// The words of one option, or operands. Counts what each has matched.
+class Patterns {
+ public:
+  explicit Patterns(const std::string& option, std::span<const std::string> words);
+  bool empty() const { return uses_.empty(); }
+  // See Pattern.
+  Status Resolve(std::span<const std::string_view> names);
+  bool Match(std::string_view name);
+
+  struct Use {
+    Pattern pattern;
+    std::uint64_t tensors = 0;
+  };
+  // In the order of the words.
+  const std::vector<Use>& uses() const { return uses_; }
+
+ private:
+  std::vector<Use> uses_;
+  std::map<std::string, std::size_t, std::less<>> named_;  // of uses_, those that are names
+  std::vector<std::size_t> others_;
+};
+
+// --include and --exclude: the tensors that an included word means, or all, without those that an
+// excluded word means. Files of the model are not asked about.
+class Selector {
+ public:
+  explicit Selector(const Args& args);
+  // Whether it may leave out tensors.
+  bool active() const { return !include_.empty() || !exclude_.empty(); }
+  // See Pattern.
+  Status Resolve(std::span<const std::string_view> names);
+  // Counts the tensor for each word that means it.
+  bool Selects(std::string_view name);
+
+  // A line for each word that may be wrong: it matched no tensor, or more than a shell pattern would.
+  std::vector<std::string> Warnings() const;
+  // "--include 'norm': 12 tensors", a line for each word.
+  std::vector<std::string> Uses() const;
+
+ private:
+  Patterns include_, exclude_;
+};
+
+}  // namespace zt::cli::internal
