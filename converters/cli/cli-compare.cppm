@@ -3,6 +3,8 @@ module zt.cli:compare;
 
 import zt.std;
 import :output;
+import :select;
+import :values;
 
 namespace zt::cli::internal {
 
@@ -14,49 +16,72 @@ enum class DifferenceKind {
   kAttribute,
   kComponents,
   kDType,
-  kValues
+  kValues,
+  kFileAttribute
 };
 
-// One way in which a tensor differs. Attributes are compared where formats agree, values where format, shape and element
-// types do.
+// One way in which a tensor differs. Attributes are compared if formats agree; values if shapes do
+// and elements are numbers on both sides.
 struct Difference {
   DifferenceKind kind = DifferenceKind::kValues;
-  std::string tensor = {};
+  std::string tensor = {};     // empty: kFileAttribute
   std::string component = {};  // kDType and kValues: its role
-  std::string attribute = {};  // kAttribute: its key
+  std::string attribute = {};  // kAttribute and kFileAttribute: its key
   // What each says of format, shape, the attribute (empty: it has none), components or type.
   std::string first = {}, second = {};
-  // kValues. Elements are equal where their bits are.
-  std::uint64_t elements = 0, differing = 0;
-  std::uint64_t nan = 0;  // of the differing: NaN on one side, or different NaN
-  std::optional<double> largest =
-      std::nullopt;  // absolute difference of numbers; nothing where they are none
+  // kFormat and kDType: whether the values were found equal nevertheless.
+  bool equal_values = false;
+  // kValues.
+  std::uint64_t elements = 0;
+  Shape at = {};  // the place of the first element that differs
+  ValueCounts counts = {};
 };
-// "3 of 100 elements differ, by at most 0.5": without the tensor's name.
+// "tensor 'w': 3 of 100 elements differ, by at most 0.5".
 std::string FormatDifference(const Difference& difference, std::string_view first,
                              std::string_view second);
 Json ToJson(const Difference& difference);
+// How many a command prints unless it is asked for all.
+inline constexpr std::size_t kMostDifferences = 20;
 
 struct Comparison {
   std::vector<Difference>
       differences;              // in the order of the first input, then what only the second has
   std::uint64_t tensors = 0;    // in both
   std::uint64_t differing = 0;  // tensors in both that differ
-  std::uint64_t bytes = 0;      // compared, of one side
+  std::uint64_t only_first = 0, only_second = 0;
+  std::uint64_t bytes = 0;  // compared, of one side
+  // The largest errors of all values that were compared, within the tolerance or not, and the
+  // tensors that have them.
+  struct Error {
+    std::optional<double> value = std::nullopt;
+    std::string tensor = {};
+  };
+  Error largest, relative;
 };
+
+// Which attributes are compared.
+enum class AttributeChoice { kNone, kTensors, kAll };
 
 struct CompareOptions {
   unsigned threads = 1;            // 0 means UsableThreads()
   std::uint64_t memory_bytes = 0;  // see MemoryFor
   const std::atomic<bool>* cancelled = nullptr;
-  std::function<void(std::uint64_t bytes, std::uint64_t total)> progress;
+  std::function<void(std::uint64_t bytes, std::uint64_t total)> progress = {};
+  std::optional<Tolerance> tolerance = std::nullopt;
+  AttributeChoice attributes = AttributeChoice::kTensors;
+  // The names that the objects of the first input have in the second; empty: their own.
+  std::vector<std::string> names = {};
+  // Asked of the names of tensors in the second; null: all are compared.
+  Selector* selector = nullptr;
 };
 
-// Streams both in bounded memory. At most one may be unseekable. Both are finished. Errors name file and tensor.
+// Streams both in bounded memory. At most one may be unseekable. Both are finished. Errors name
+// file and tensor.
 StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second,
                              const CompareOptions& options);
-// The same for a command: prints the inputs' warnings, shows progress, ends on a signal.
+// The same for a command: prints the inputs' warnings, shows progress, ends on a signal. `options`
+// says what is compared.
 StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, const Common& common,
-                                    std::string_view verb);
+                                    std::string_view verb, CompareOptions options = {});
 
 }  // namespace zt::cli::internal

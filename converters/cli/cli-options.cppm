@@ -64,7 +64,8 @@ struct Option {
   std::string_view words = "";
   // Synonyms of values: "pt=torch pth=torch".
   std::string_view aliases = "";
-  // The limits of a number; a size has only the lower one.
+  // The limits of a number; a size has only the lower one, a percentage only the upper one, other
+  // fractions have none.
   std::uint64_t least = 0, most = 0;
 
   bool is_operand() const { return letter == 0 && group.empty(); }

@@ -172,9 +172,15 @@ struct Keep {
                "size; give a number of bytes, at least 1, or KiB, MiB, GiB, kB, MB, GB");
   }
   std::string operator()(double Args::* field) const {
+    if (option.most == 0) {
+      const auto number = ParseWhole<double>(text);
+      const bool fits = number && *number >= 0 && std::isfinite(*number);
+      return Set(field, fits ? number : std::nullopt, "number of at least 0, such as 1e-5");
+    }
     const auto number = ParseDecimal(text);
-    const bool fits = number && *number >= -1e6 && *number <= 100;
-    return Set(field, fits ? number : std::nullopt, "percentage up to 100");
+    const bool fits = number && *number >= -1e6 && *number <= static_cast<double>(option.most);
+    return Set(field, fits ? number : std::nullopt,
+               "percentage up to " + std::to_string(option.most));
   }
   std::string operator()(std::optional<ZstdChoice> Args::* field) const {
     args.*field = ParseZstd(text);

@@ -1,7 +1,6 @@
 // zt.cli:compare — matching by name, reading both sides in parallel, counting what differs.
 module;
 
-#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -14,141 +13,23 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-constexpr std::uint64_t kRange = std::uint64_t{2} << 20;  // of one side
-constexpr std::uint64_t kAligned = 16;                    // the largest element
-constexpr std::size_t kBlock = 4096;                      // elements looked at at once
+constexpr std::uint64_t kRange = std::uint64_t{2} << 20;  // of the longer side
 
-// Two components of the same declaration.
+// Two components whose values are compared.
 struct Pair {
   ComponentId first, second;
-  const Object* object = nullptr;
+  const Object* object = nullptr;  // of the first
   const Component* component = nullptr;
-  std::size_t unit = 1;  // bytes of an element
-  // How elements become numbers; none where only their bits count.
-  enum class Numbers { kNone, kFloat, kSigned, kUnsigned, kComplex } numbers = Numbers::kNone;
-  std::shared_ptr<const Transform> to_f64;
-
+  ValueComparer comparer;
+  // The difference that has been found already: of format or dtype.
+  std::optional<std::size_t> found = std::nullopt;
   // The pair that has the same bytes on both sides, where there is one: it is read for both.
   std::optional<std::size_t> same_as = std::nullopt;
-
-  // Gathered in order.
-  std::uint64_t differing = 0, nan = 0;
-  std::optional<double> largest;
+  ValueCounts counts = {};  // gathered in order
 };
 
 // Memory that a part takes beside its bytes, roughly: many small components must not fill it.
 constexpr std::uint64_t kRangeWeight = 512;
-
-struct Counts {
-  std::uint64_t differing = 0, nan = 0;
-  std::optional<double> largest;
-  void Add(double difference) {
-    if (std::isnan(difference)) {
-      ++nan;
-    } else if (!largest || difference > *largest) {
-      largest = difference;
-    }
-  }
-  // Two complex numbers, as numbers and as the bytes they have, `half` a part. A part that is NaN on either side and
-  // differs counts as NaN; the other part still has a distance.
-  void AddComplex(const double* x, const double* y, const std::byte* left, const std::byte* right,
-                  std::size_t half) {
-    double parts[2] = {};
-    bool unlike = false, numbers = false;
-    for (std::size_t i = 0; i < 2; ++i) {
-      if (std::memcmp(left + i * half, right + i * half, half) == 0) continue;
-      if (std::isnan(x[i]) || std::isnan(y[i])) {
-        unlike = true;
-      } else {
-        numbers = true;
-        parts[i] = x[i] == y[i] ? 0 : x[i] - y[i];
-      }
-    }
-    if (unlike) ++nan;
-    if (numbers) largest = std::max(largest.value_or(0), std::hypot(parts[0], parts[1]));
-  }
-};
-
-std::uint64_t Distance(const std::byte* a, const std::byte* b, std::size_t width, bool is_signed) {
-  std::uint64_t x = zt::internal::LoadLittle(a, width), y = zt::internal::LoadLittle(b, width);
-  if (is_signed) {  // the order of signed numbers, shifted
-    const std::uint64_t sign = std::uint64_t{1} << (8 * width - 1);
-    x ^= sign;
-    y ^= sign;
-  }
-  return x > y ? x - y : y - x;
-}
-
-// Unequal blocks of at most kBlock elements.
-void CountBlock(const Pair& pair, std::span<const std::byte> a, std::span<const std::byte> b,
-                Counts& counts) {
-  const std::size_t count = a.size() / pair.unit;
-  const std::size_t parts = pair.numbers == Pair::Numbers::kComplex ? 2 : 1;
-  std::vector<double> x, y;
-  if (pair.to_f64 != nullptr) {
-    NumericCounts ignored;
-    x.resize(count * parts);
-    y.resize(count * parts);
-    pair.to_f64->Apply(a, std::as_writable_bytes(std::span(x)), ignored);
-    pair.to_f64->Apply(b, std::as_writable_bytes(std::span(y)), ignored);
-    LittleEndian(std::as_writable_bytes(std::span(x)), sizeof(double));
-    LittleEndian(std::as_writable_bytes(std::span(y)), sizeof(double));
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::byte* left = a.data() + i * pair.unit;
-    const std::byte* right = b.data() + i * pair.unit;
-    if (std::memcmp(left, right, pair.unit) == 0) continue;
-    ++counts.differing;
-    switch (pair.numbers) {
-      case Pair::Numbers::kNone:
-        break;
-      case Pair::Numbers::kFloat:
-        counts.Add(x[i] == y[i] ? 0 : std::abs(x[i] - y[i]));
-        break;
-      case Pair::Numbers::kComplex:
-        counts.AddComplex(x.data() + 2 * i, y.data() + 2 * i, left, right, pair.unit / 2);
-        break;
-      default:
-        counts.Add(static_cast<double>(
-            Distance(left, right, pair.unit, pair.numbers == Pair::Numbers::kSigned)));
-    }
-  }
-}
-
-Counts CountRange(const Pair& pair, std::span<const std::byte> a, std::span<const std::byte> b) {
-  Counts counts;
-  const std::size_t step = kBlock * pair.unit;
-  for (std::size_t at = 0; at < a.size(); at += step) {
-    const std::size_t size = std::min(step, a.size() - at);
-    if (std::memcmp(a.data() + at, b.data() + at, size) == 0) continue;
-    CountBlock(pair, a.subspan(at, size), b.subspan(at, size), counts);
-  }
-  return counts;
-}
-
-void Interpret(Pair& pair) {
-  const Component& component = *pair.component;
-  const ElementType& element = component.element;
-  const LogicalType* logical = FindLogicalType(element.type);
-  pair.unit = ByteWidth(element.dtype) * (logical == nullptr ? 1 : logical->ratio);
-  if (component.bytes % pair.unit != 0) pair.unit = 1;
-  const std::string_view format = pair.object->format;
-  if (format != "dense" && !IsSparse(format)) return;  // blocks and packed numbers
-  if (element.type.starts_with("complex")) {
-    if (auto made = MakeConversion(element, *ParseElementType("complex128"), OnOverflow::kInf);
-        made.ok()) {
-      pair.to_f64 = *made;
-      pair.numbers = Pair::Numbers::kComplex;
-    }
-  } else if (IsFloat(element.dtype) || element.type.starts_with("f8_")) {
-    if (auto made = MakeConversion(element, {DType::kF64, ""}, OnOverflow::kInf); made.ok()) {
-      pair.to_f64 = *made;
-      pair.numbers = Pair::Numbers::kFloat;
-    }
-  } else if (element.type.empty() && element.dtype != DType::kBool) {
-    pair.numbers = IsSignedInt(element.dtype) ? Pair::Numbers::kSigned : Pair::Numbers::kUnsigned;
-  }
-}
 
 constexpr std::string_view kLogicalShape = "logical_shape";
 
@@ -164,12 +45,26 @@ std::optional<Shape> ToShape(const Value* value) {
   return shape;
 }
 
+// The place of an element, or its number where the shape does not count elements.
+Shape PlaceOf(std::uint64_t element, const Shape& shape, std::uint64_t elements) {
+  if (ElementCount(shape) != elements) return {element};
+  Shape place(shape.size(), std::uint64_t{0});
+  for (std::size_t i = shape.size(); i-- > 0; element /= shape[i]) place[i] = element % shape[i];
+  return place;
+}
+
+// Formats of one component whose elements stand for one number each, in C order.
+bool IsDenseOrBlocks(const Object& object) {
+  return object.components.size() == 1 &&
+         (object.format == "dense" || FindGgmlBlockOfFormat(object.format) != nullptr);
+}
+
 // A range of a pair, of both sides.
 struct ComparedRange {
   std::uint32_t pair = 0;
-  std::uint64_t offset = 0, count = 0;                 // in bytes, of each side
+  std::uint64_t at = 0, count = 0;                     // in elements
   std::span<const std::byte> first = {}, second = {};  // in the batch's buffer, once read
-  Counts counts = {};
+  ValueCounts counts = {};
 };
 
 using Batch = BatchOf<ComparedRange>;
@@ -186,6 +81,7 @@ class Comparer {
     if (!first_.seekable() && !second_.seekable()) {
       return Unsupported("two pipes cannot be compared; name a file for one of them");
     }
+    CompareFileAttributes();
     ZT_RETURN_IF_ERROR(Match());
     if (!second_.seekable()) {
       std::sort(pairs_.begin(), pairs_.end(), [](const Pair& a, const Pair& b) {
@@ -206,95 +102,146 @@ class Comparer {
   class CompareStage;
   class SumStage;
 
+  const std::string& NameOf(std::uint32_t first) const {
+    return options_.names.empty() ? first_.objects()[first].name : options_.names[first];
+  }
+
+  bool Compared(const Object& object, std::string_view name) const {
+    return IsFile(object) || options_.selector == nullptr || options_.selector->Selects(name);
+  }
+
   Status Match() {
     std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
     const auto& theirs = second_.objects();
     for (std::uint32_t i = 0; i < theirs.size(); ++i) by_name.emplace(theirs[i].name, i);
     std::vector<bool> taken(theirs.size(), false);
     for (std::uint32_t i = 0; i < first_.objects().size(); ++i) {
-      const Object& object = first_.objects()[i];
-      const auto found = by_name.find(object.name);
+      const std::string& name = NameOf(i);
+      if (!Compared(first_.objects()[i], name)) continue;
+      const auto found = by_name.find(name);
       if (found == by_name.end()) {
-        found_.push_back({i, {.kind = DifferenceKind::kOnlyFirst, .tensor = object.name}});
+        found_.push_back({i, {.kind = DifferenceKind::kOnlyFirst, .tensor = name}});
+        ++result_.only_first;
         continue;
       }
       taken[found->second] = true;
       ++result_.tensors;
       // What is listed but cannot be read has no bytes that could be compared.
-      ZT_RETURN_IF_ERROR(WithTensor(first_.CheckReadable(i), object.name));
-      ZT_RETURN_IF_ERROR(WithTensor(second_.CheckReadable(found->second), object.name));
+      ZT_RETURN_IF_ERROR(WithTensor(first_.CheckReadable(i), first_.objects()[i].name));
+      ZT_RETURN_IF_ERROR(WithTensor(second_.CheckReadable(found->second), name));
       MatchObjects(i, found->second);
     }
     for (std::uint32_t i = 0; i < theirs.size(); ++i) {
-      if (taken[i]) continue;
+      if (taken[i] || !Compared(theirs[i], theirs[i].name)) continue;
       found_.push_back({kLast, {.kind = DifferenceKind::kOnlySecond, .tensor = theirs[i].name}});
+      ++result_.only_second;
     }
     return OkStatus();
   }
 
+  // Adds a difference of the first input's object i. Its tensor has the second's name.
+  void Add(std::uint32_t i, Difference difference) { found_.push_back({i, std::move(difference)}); }
+
   void MatchObjects(std::uint32_t i, std::uint32_t j) {
     const Object& a = first_.objects()[i];
     const Object& b = second_.objects()[j];
-    const auto add = [&](DifferenceKind kind, std::string role, std::string first,
-                         std::string second) {
-      found_.push_back({i,
-                        {.kind = kind,
-                         .tensor = a.name,
-                         .component = std::move(role),
-                         .first = std::move(first),
-                         .second = std::move(second)}});
+    const auto add = [&](DifferenceKind kind, std::string first, std::string second) {
+      Add(i,
+          {.kind = kind, .tensor = b.name, .first = std::move(first), .second = std::move(second)});
     };
-    const std::size_t before = found_.size();
     const bool files = IsFile(a) && IsFile(b);  // dense or not
-    if (a.format != b.format && !files) return add(DifferenceKind::kFormat, "", a.format, b.format);
+    if (a.format != b.format && !files) {
+      add(DifferenceKind::kFormat, a.format, b.format);
+      if (IsDenseOrBlocks(a) && IsDenseOrBlocks(b) && a.shape == b.shape)
+        AddPair(i, j, 0, 0, found_.size() - 1);
+      return;
+    }
+    const bool like = a.shape == b.shape && LogicalShape(a) == LogicalShape(b);
     if (LogicalShape(a) != LogicalShape(b)) {
-      add(DifferenceKind::kShape, "", ToString(LogicalShape(a)), ToString(LogicalShape(b)));
-    } else if (a.shape != b.shape) {
-      add(DifferenceKind::kShape, "", ToString(a.shape), ToString(b.shape));
+      add(DifferenceKind::kShape, ToString(LogicalShape(a)), ToString(LogicalShape(b)));
+    } else if (!like) {
+      add(DifferenceKind::kShape, ToString(a.shape), ToString(b.shape));
     }
     // Values are compared whatever the attributes are.
-    const std::size_t declared = found_.size();
-    MatchAttributes(i, a, b);
-    const std::size_t attributes = found_.size() - declared;
+    if (options_.attributes != AttributeChoice::kNone)
+      MatchAttributes(DifferenceKind::kAttribute, i, b.name, AttributesOf(a), AttributesOf(b));
     std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> roles;
     for (std::uint32_t c = 0; c < b.components.size(); ++c) roles.emplace(b.components[c].role, c);
-    std::vector<Pair> pairs;
-    for (std::uint32_t c = 0; c < a.components.size(); ++c) {
-      const Component& component = a.components[c];
-      const auto found = roles.find(component.role);
-      if (found == roles.end() || a.components.size() != b.components.size()) {
-        return add(DifferenceKind::kComponents, "", Roles(a), Roles(b));
-      }
-      const Component* const other = &b.components[found->second];
-      if (!(component.element == other->element)) {
-        add(DifferenceKind::kDType, component.role, std::string(Name(component.element)),
-            std::string(Name(other->element)));
-      } else if (component.bytes != other->bytes && a.shape == b.shape) {
-        add(DifferenceKind::kComponents, component.role, std::to_string(component.bytes) + " bytes",
-            std::to_string(other->bytes) + " bytes");
-      }
-      Pair pair;
-      pair.first = {i, c};
-      pair.second = {j, found->second};
-      pair.object = &a;
-      pair.component = &component;
-      pairs.push_back(pair);
+    for (const Component& component : a.components) {
+      if (roles.contains(component.role) && a.components.size() == b.components.size()) continue;
+      return add(DifferenceKind::kComponents, Roles(a), Roles(b));
     }
-    if (found_.size() != before + attributes) return;
-    for (Pair& pair : pairs) {
-      Interpret(pair);
-      result_.bytes += pair.component->bytes;
-      pairs_.push_back(std::move(pair));
+    if (MatchComponents(i, j, roles) && like) {
+      for (const auto& [c, d, found] : matched_) AddPair(i, j, c, d, found);
     }
   }
 
-  // By their encodings, in which the order of keys does not count and NaN equals itself. A logical_shape that is a shape
-  // has been compared as such.
-  void MatchAttributes(std::uint32_t i, const Object& a, const Object& b) {
+  // Types and sizes of components, which go to matched_. False where sizes differ.
+  bool MatchComponents(
+      std::uint32_t i, std::uint32_t j,
+      const std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash>& roles) {
+    const Object& a = first_.objects()[i];
+    const Object& b = second_.objects()[j];
+    matched_.clear();
+    bool sizes = true;
+    for (std::uint32_t c = 0; c < a.components.size(); ++c) {
+      const Component& mine = a.components[c];
+      const std::uint32_t d = roles.at(mine.role);
+      const Component& other = b.components[d];
+      Difference difference = {.tensor = b.name, .component = std::string(mine.role)};
+      if (!(mine.element == other.element)) {
+        difference.kind = DifferenceKind::kDType;
+        difference.first = Name(mine.element);
+        difference.second = Name(other.element);
+      } else if (mine.bytes != other.bytes && a.shape == b.shape) {
+        difference.kind = DifferenceKind::kComponents;
+        difference.first = std::to_string(mine.bytes) + " bytes";
+        difference.second = std::to_string(other.bytes) + " bytes";
+        sizes = false;
+      }
+      const bool differs = difference.kind != DifferenceKind::kValues;
+      if (differs) Add(i, std::move(difference));
+      matched_.push_back({c, d, differs ? std::optional(found_.size() - 1) : std::nullopt});
+    }
+    return sizes;
+  }
+
+  // Has the values of two components compared, if they can be. `found` is the difference that is
+  // already known.
+  void AddPair(std::uint32_t i, std::uint32_t j, std::uint32_t c, std::uint32_t d,
+               std::optional<std::size_t> found) {
+    const Object& a = first_.objects()[i];
+    const Object& b = second_.objects()[j];
+    auto comparer = ValueComparer::Make(a, a.components[c], b, b.components[d], options_.tolerance);
+    if (!comparer) return;
+    result_.bytes += a.components[c].bytes;
+    pairs_.push_back({{i, c}, {j, d}, &a, &a.components[c], *std::move(comparer), found});
+  }
+
+  // Without those that are compared otherwise, or that a file of the model has for its format.
+  static std::map<std::string_view, const Value*> AttributesOf(const Object& object) {
+    std::map<std::string_view, const Value*> attributes;
+    for (const auto& [key, value] : object.attributes) attributes.emplace(key, &value);
+    if (IsFile(object)) attributes.erase(kDenseFileAttribute);
+    return attributes;
+  }
+
+  void CompareFileAttributes() {
+    if (options_.attributes != AttributeChoice::kAll) return;
+    std::map<std::string_view, const Value*> sides[2];
+    for (const auto& [key, value] : first_.attributes()) sides[0].emplace(key, &value);
+    for (const auto& [key, value] : second_.attributes()) sides[1].emplace(key, &value);
+    MatchAttributes(DifferenceKind::kFileAttribute, kFileItself, "", sides[0], sides[1]);
+  }
+
+  // Compares encodings, where the order of keys does not count and NaN equals itself. Skips a
+  // logical_shape that is a shape: it has been compared as one.
+  void MatchAttributes(DifferenceKind kind, std::uint64_t i, const std::string& tensor,
+                       const std::map<std::string_view, const Value*>& a,
+                       const std::map<std::string_view, const Value*>& b) {
     std::map<std::string_view, std::pair<const Value*, const Value*>> keys;
-    for (const auto& [key, value] : a.attributes) keys[key].first = &value;
-    for (const auto& [key, value] : b.attributes) keys[key].second = &value;
-    if (IsFile(a) && IsFile(b)) keys.erase(kDenseFileAttribute);
+    for (const auto& [key, value] : a) keys[key].first = value;
+    for (const auto& [key, value] : b) keys[key].second = value;
     // Formats other than zTensor have no attributes of a tensor, or those of their own alone.
     const bool both = first_.format() == "zt" && second_.format() == "zt";
     const auto bytes = [](const Value* value) {
@@ -303,23 +250,24 @@ class Comparer {
     };
     for (const auto& [key, values] : keys) {
       const auto [first, second] = values;
-      if (key == kLogicalShape && (first == nullptr || ToShape(first)) &&
-          (second == nullptr || ToShape(second))) {
+      if (kind == DifferenceKind::kAttribute && key == kLogicalShape &&
+          (first == nullptr || ToShape(first)) && (second == nullptr || ToShape(second))) {
         continue;
       }
       if (!both && (first == nullptr || second == nullptr)) continue;
       if (bytes(first) == bytes(second)) continue;
       found_.push_back({i,
-                        {.kind = DifferenceKind::kAttribute,
-                         .tensor = a.name,
+                        {.kind = kind,
+                         .tensor = tensor,
                          .attribute = std::string(key),
                          .first = first == nullptr ? "" : ValueText(*first),
                          .second = second == nullptr ? "" : ValueText(*second)}});
     }
   }
 
-  // Aliases and tied weights have the same bytes: one pair of them is read, the others take what it finds. A source checks
-  // bytes that have a rule as they are read, by the tensor that asks for them: so those must be declared alike.
+  // Aliases and tied weights have the same bytes: one pair of them is read, the others take its
+  // result. A source checks bytes that have a rule as they are read, for the tensor that asks for
+  // them: so those must be declared alike.
   void FindSame() {
     using Declared = std::tuple<std::optional<DataRule>, std::string_view, Shape, std::uint64_t>;
     const auto declared = [](const Pair& pair) -> Declared {
@@ -330,9 +278,7 @@ class Comparer {
     };
     const auto key = [&](const Pair& pair) {
       return std::tuple(declared(pair), *first_.identity(pair.first),
-                        *second_.identity(pair.second), static_cast<int>(pair.numbers), pair.unit,
-                        std::string_view(pair.component->element.type),
-                        pair.component->element.dtype);
+                        *second_.identity(pair.second), pair.comparer.Key());
     };
     std::map<decltype(key(pairs_.front())), std::size_t> known;
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
@@ -361,28 +307,39 @@ class Comparer {
   }
 
   Status CompareValues();
-  Status AddPair(RangePipeline<Batch>& pipeline, std::uint32_t index) const;
+  Status ReadPair(RangePipeline<Batch>& pipeline, std::uint32_t index) const;
+
+  void ReportValues(const Pair& pair) {
+    const ValueCounts& counts = (pair.same_as ? pairs_[*pair.same_as] : pair).counts;
+    const std::string& name = second_.objects()[pair.second.object].name;
+    const auto widen = [&](Comparison::Error& error, const std::optional<double>& value) {
+      if (value && (!error.value || *value > *error.value)) error = {value, name};
+    };
+    widen(result_.largest, counts.largest);
+    widen(result_.relative, counts.relative);
+    if (counts.differing == 0) {
+      if (pair.found) found_[*pair.found].difference.equal_values = true;
+      return;
+    }
+    const std::uint64_t elements = pair.comparer.elements();
+    const Shape shape = IsDenseOrBlocks(*pair.object) ? pair.object->shape : Shape{elements};
+    Add(pair.first.object, {.kind = DifferenceKind::kValues,
+                            .tensor = name,
+                            .component = std::string(pair.component->role),
+                            .elements = elements,
+                            .at = PlaceOf(*counts.first, shape, elements),
+                            .counts = counts});
+  }
 
   void Report() {
-    for (const Pair& each : pairs_) {
-      const Pair& counted = each.same_as ? pairs_[*each.same_as] : each;
-      if (counted.differing == 0) continue;
-      found_.push_back({each.first.object,
-                        {.kind = DifferenceKind::kValues,
-                         .tensor = each.object->name,
-                         .component = each.component->role,
-                         .elements = each.component->bytes / each.unit,
-                         .differing = counted.differing,
-                         .nan = counted.nan,
-                         .largest = counted.largest}});
-    }
+    for (const Pair& each : pairs_) ReportValues(each);
     for (std::size_t i = 0; i < found_.size(); ++i) found_[i].order = i;
     std::sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) {
       return std::pair(a.object, a.order) < std::pair(b.object, b.order);
     });
     std::uint64_t last = kLast;
     for (Found& found : found_) {
-      if (found.object != kLast && found.object != last &&
+      if (found.object < kFileItself && found.object != last &&
           found.difference.kind != DifferenceKind::kOnlyFirst) {
         ++result_.differing;
       }
@@ -391,11 +348,17 @@ class Comparer {
     }
   }
 
-  static constexpr std::uint64_t kLast = ~std::uint64_t{0};
+  // Behind the objects of the first input: what the whole files have, what only the second has.
+  static constexpr std::uint64_t kLast = ~std::uint64_t{0}, kFileItself = kLast - 1;
   struct Found {
     std::uint64_t object;  // of the first input, for the order
     Difference difference;
     std::size_t order = 0;  // of finding
+  };
+  // Components of the two objects at hand, and what is known of them.
+  struct Matched {
+    std::uint32_t first, second;
+    std::optional<std::size_t> found;
   };
 
   TensorSource& first_;
@@ -403,6 +366,7 @@ class Comparer {
   const CompareOptions& options_;
   BufferPool pool_;
   std::vector<Pair> pairs_;
+  std::vector<Matched> matched_;
   std::vector<Found> found_;
   std::uint64_t total_ = 0;
   Comparison result_;
@@ -413,33 +377,44 @@ class Comparer::ReadStage final : public StageOf<Batch> {
   explicit ReadStage(Comparer& comparer) : comparer_(comparer) {}
   StageOrder order() const override { return StageOrder::kIfOrdered; }
   Status Process(Batch& batch) override {
-    batch.input = comparer_.pool_.Take(2 * batch.bytes);
+    std::uint64_t bytes[2] = {};
+    for (const ComparedRange& part : batch.ranges) {
+      const ValueComparer& comparer = comparer_.pairs_[part.pair].comparer;
+      for (const int side : {0, 1}) bytes[side] += comparer.BytesOf(side, part.count);
+    }
+    batch.input = comparer_.pool_.Take(bytes[0] + bytes[1]);
     const std::span<std::byte> both = batch.input.bytes();
-    ZT_RETURN_IF_ERROR(ReadSide(batch, comparer_.first_, &Pair::first, &ComparedRange::first,
-                                both.first(batch.bytes)));
-    return ReadSide(batch, comparer_.second_, &Pair::second, &ComparedRange::second,
-                    both.last(batch.bytes));
+    ZT_RETURN_IF_ERROR(ReadSide(batch, 0, comparer_.first_, both.first(bytes[0])));
+    return ReadSide(batch, 1, comparer_.second_, both.last(bytes[1]));
   }
 
  private:
   // One side of all parts.
-  Status ReadSide(Batch& batch, TensorSource& source, ComponentId Pair::* side,
-                  std::span<const std::byte> ComparedRange::* bytes,
-                  std::span<std::byte> free) const {
-    const auto id_of = [&](const ComparedRange& part) { return comparer_.pairs_[part.pair].*side; };
+  Status ReadSide(Batch& batch, int side, TensorSource& source, std::span<std::byte> free) const {
+    const auto pair_of = [&](const ComparedRange& part) -> const Pair& {
+      return comparer_.pairs_[part.pair];
+    };
+    const auto id_of = [&](const ComparedRange& part) {
+      return side == 0 ? pair_of(part).first : pair_of(part).second;
+    };
+    const auto at = [&](const ComparedRange& part) {
+      return pair_of(part).comparer.BytesOf(side, part.at);
+    };
     std::vector<RangeToRead> ranges;
     for (ComparedRange& part : batch.ranges) {
-      ranges.push_back(source.RangeAt(id_of(part), part.offset, free.first(part.count)));
-      free = free.subspan(part.count);
-      part.*bytes = ranges.back().bytes;
+      const std::uint64_t count = pair_of(part).comparer.BytesOf(side, part.count);
+      ranges.push_back(source.RangeAt(id_of(part), at(part), free.first(count)));
+      free = free.subspan(count);
+      (side == 0 ? part.first : part.second) = ranges.back().bytes;
     }
     return ReadRanges(ranges, [&](std::size_t i) {
       const ComparedRange& part = batch.ranges[i];
-      return Read(source, id_of(part), part.offset, ranges[i].bytes);
+      return Read(source, id_of(part), at(part), ranges[i].bytes);
     });
   }
 
-  // A pipe that holds two tensors in one place cannot serve both, where the other side has them apart.
+  // A pipe that holds two tensors in one place cannot serve both, where the other side has them
+  // apart.
   static Status Read(TensorSource& source, ComponentId id, std::uint64_t offset,
                      std::span<std::byte> out) {
     Status status = source.Read(id, offset, out);
@@ -458,7 +433,7 @@ class Comparer::CompareStage final : public StageOf<Batch> {
   explicit CompareStage(const Comparer& comparer) : comparer_(comparer) {}
   Status Process(Batch& batch) override {
     for (ComparedRange& part : batch.ranges) {
-      part.counts = CountRange(comparer_.pairs_[part.pair], part.first, part.second);
+      part.counts = comparer_.pairs_[part.pair].comparer.Compare(part.at, part.first, part.second);
     }
     return OkStatus();
   }
@@ -472,13 +447,8 @@ class Comparer::SumStage final : public StageOf<Batch> {
   explicit SumStage(Comparer& comparer) : comparer_(comparer) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
   Status Process(Batch& batch) override {
-    for (const ComparedRange& part : batch.ranges) {
-      const Counts& counts = part.counts;
-      Pair& pair = comparer_.pairs_[part.pair];
-      pair.differing += counts.differing;
-      pair.nan += counts.nan;
-      if (counts.largest) pair.largest = std::max(pair.largest.value_or(0), *counts.largest);
-    }
+    for (const ComparedRange& part : batch.ranges)
+      comparer_.pairs_[part.pair].counts.Add(part.counts);
     return OkStatus();
   }
 
@@ -498,25 +468,28 @@ Status Comparer::CompareValues() {
        std::make_shared<SumStage>(*this)},
       options);
   Status added;
-  for (std::uint32_t i = 0; i < pairs_.size() && added.ok(); ++i) added = AddPair(pipeline, i);
+  for (std::uint32_t i = 0; i < pairs_.size() && added.ok(); ++i) added = ReadPair(pipeline, i);
   return pipeline.Drain(added);
 }
 
-Status Comparer::AddPair(RangePipeline<Batch>& pipeline, std::uint32_t index) const {
+Status Comparer::ReadPair(RangePipeline<Batch>& pipeline, std::uint32_t index) const {
   const Pair& pair = pairs_[index];
   if (pair.same_as) return OkStatus();
+  const ValueComparer& comparer = pair.comparer;
   const bool ordered = first_.sequential(pair.first) || second_.sequential(pair.second);
   // Whole frames of a compressed side, if they hold whole elements.
-  const std::uint64_t preferred =
-      std::max(first_.preferred_read(pair.first), second_.preferred_read(pair.second));
-  const std::uint64_t range = preferred == 0 || preferred % kAligned != 0
-                                  ? kRange
-                                  : std::max<std::uint64_t>(kRange / preferred, 1) * preferred;
-  for (std::uint64_t at = 0; at < pair.component->bytes;) {
-    const std::uint64_t count = std::min(range, pair.component->bytes - at);
+  const std::uint64_t frame = std::max(comparer.ElementsIn(0, first_.preferred_read(pair.first)),
+                                       comparer.ElementsIn(1, second_.preferred_read(pair.second)));
+  std::uint64_t range = std::min(comparer.ElementsIn(0, kRange), comparer.ElementsIn(1, kRange)) /
+                        ValueComparer::kElements * ValueComparer::kElements;
+  if (frame != 0 && frame % ValueComparer::kElements == 0)
+    range = std::max<std::uint64_t>(range / frame, 1) * frame;
+  for (std::uint64_t at = 0; at < comparer.elements();) {
+    const std::uint64_t count = std::min(range, comparer.elements() - at);
+    const std::uint64_t bytes = comparer.BytesOf(0, count), other = comparer.BytesOf(1, count);
     ZT_RETURN_IF_ERROR(
-        pipeline.Add({.pair = index, .offset = at, .count = count},
-                     {.bytes = count, .weight = 2 * count + kRangeWeight, .ordered = ordered}));
+        pipeline.Add({.pair = index, .at = at, .count = count},
+                     {.bytes = bytes, .weight = bytes + other + kRangeWeight, .ordered = ordered}));
     at += count;
   }
   return OkStatus();
@@ -530,17 +503,17 @@ StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second,
 }
 
 StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, const Common& common,
-                                    std::string_view verb) {
+                                    std::string_view verb, CompareOptions options) {
   WarnAll(common, first.warnings());
   WarnAll(common, second.warnings());
   ProgressBar bar(common, verb);
-  return Compare(first, second,
-                 {.threads = common.threads,
-                  .memory_bytes = common.memory,
-                  .cancelled = &Interrupted(),
-                  .progress = [&](std::uint64_t done, std::uint64_t total) {
-                    bar.Update(done, total, 0, 0);
-                  }});
+  options.threads = common.threads;
+  options.memory_bytes = common.memory;
+  options.cancelled = &Interrupted();
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    bar.Update(done, total, 0, 0);
+  };
+  return Compare(first, second, options);
 }
 
 }  // namespace zt::cli::internal

@@ -1,6 +1,7 @@
 // zt.cli — diff: two inputs of any format, by content.
 module;
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -9,14 +10,17 @@ import zt.std;
 import :compare;
 import :files;
 import :options;
+import :rules;
+import :select;
 import :support;
 
 namespace zt::cli::internal {
 namespace {
 
 // By their places in the enumeration.
-constexpr std::string_view kKindNames[] = {"only_first", "only_second", "format", "shape",
-                                           "attribute",  "components",  "dtype",  "values"};
+constexpr std::string_view kKindNames[] = {"only_first", "only_second", "format",
+                                           "shape",      "attribute",   "components",
+                                           "dtype",      "values",      "file_attribute"};
 
 std::string_view Name(DifferenceKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
 
@@ -26,59 +30,211 @@ std::string NumberText(double value) {
   return text;
 }
 
+// An element, as ValueCounts has it; all digits of a double only if `exact`.
+std::string ElementText(const Json& value, bool exact) {
+  if (value.is_array())
+    return "(" + ElementText(value[0], exact) + ", " + ElementText(value[1], exact) + ")";
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number_float() && !exact ? NumberText(value.get<double>()) : value.dump();
+}
+
+double RootMeanSquare(const Difference& d) {
+  return std::sqrt(d.counts.squares / static_cast<double>(d.elements));
+}
+
+// "1 is", "2 are".
+std::string Are(std::uint64_t count) {
+  return std::to_string(count) + (count == 1 ? " is" : " are");
+}
+
+std::string ValuesText(const Difference& d, const std::string& first, const std::string& second) {
+  const ValueCounts& counts = d.counts;
+  std::string out =
+      std::to_string(counts.differing) + " of " + std::to_string(d.elements) + " elements differ";
+  if (counts.largest) out += ", by at most " + NumberText(*counts.largest);
+  if (counts.relative) out += ", relatively " + NumberText(*counts.relative);
+  if (counts.largest) out += ", RMS " + NumberText(RootMeanSquare(d));
+  out += "; first at " + ToString(d.at);
+  if (!counts.values[0].is_null()) {
+    const bool exact = ElementText(counts.values[0], false) == ElementText(counts.values[1], false);
+    out += ": " + ElementText(counts.values[0], exact) + " in " + first + ", " +
+           ElementText(counts.values[1], exact) + " in " + second;
+  }
+  const std::uint64_t one_nan = counts.nan - counts.both_nan;
+  if (one_nan > 0) out += "; " + Are(one_nan) + " NaN on one side";
+  if (counts.both_nan > 0) out += "; " + Are(counts.both_nan) + " NaN on both, with other bits";
+  if (counts.zeros > 0) out += "; " + Are(counts.zeros) + " -0 against 0";
+  return out;
+}
+
+std::optional<Tolerance> ToleranceOf(const Args& args) {
+  if (args.atol < 0 && args.rtol < 0) return std::nullopt;
+  return Tolerance{std::max(args.atol, 0.0), std::max(args.rtol, 0.0)};
+}
+
+// The names that --rename gives the objects of the first input.
+StatusOr<std::vector<std::string>> Renamed(const TensorSource& first, const Rules& rules) {
+  std::vector<std::string> names;
+  if (!rules.plan.rename) return names;
+  for (const Object& object : first.objects()) names.push_back(rules.plan.rename(object.name));
+  const auto name_of = [&](std::size_t i) -> std::string_view { return names[i]; };
+  const auto twice = zt::internal::FindTwice(names.size(), name_of);
+  if (!twice) return names;
+  const auto at = [&](std::size_t i) { return first.objects()[i].name; };
+  return WithFile(
+      WithTensor(InvalidArgument("--rename would give it and " + TensorContext(at(twice->first)) +
+                                 " the name " + Quote(names[twice->again])),
+                 at(twice->again)),
+      first.file({}));
+}
+
 StatusOr<Comparison> Diff(const Args& args) {
+  ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> first, OpenUngrouped({args.inputs[0]}, args));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> second, OpenUngrouped({args.inputs[1]}, args));
   ZT_RETURN_IF_ERROR(MatchFiles(first, second, args));
-  return CompareSources(*first, *second, args, "diff");
+  CompareOptions options;
+  ZT_ASSIGN_OR_RETURN(options.names, Renamed(*first, rules));
+  std::vector<std::string_view> names = NamesOf(*second), more = NamesOf(*first);
+  if (!options.names.empty()) more.assign(options.names.begin(), options.names.end());
+  names.insert(names.end(), more.begin(), more.end());
+  std::ranges::sort(names);
+  ZT_RETURN_IF_ERROR(rules.Resolve(names));
+  options.tolerance = ToleranceOf(args);
+  options.attributes = args.attributes == "all"    ? AttributeChoice::kAll
+                       : args.attributes == "none" ? AttributeChoice::kNone
+                                                   : AttributeChoice::kTensors;
+  options.selector = &rules.selector();
+  ZT_ASSIGN_OR_RETURN(Comparison found,
+                      CompareSources(*first, *second, args, "diff", std::move(options)));
+  WarnAll(args, rules.Warnings());
+  if (rules.selector().active() && found.tensors + found.only_first + found.only_second == 0) {
+    return InvalidArgument(
+        "--include and --exclude leave none of the tensors; ztstream inspect lists their names");
+  }
+  return found;
+}
+
+// What ends the command: one line.
+std::string Summary(const Args& args, const Comparison& found) {
+  const bool equal = found.differences.empty();
+  std::string out = "equal: " + Counted(found.tensors, "tensor");
+  if (ToleranceOf(args)) out = "equal within the tolerance: " + Counted(found.tensors, "tensor");
+  if (!equal) {
+    const auto files =
+        std::ranges::count(found.differences, DifferenceKind::kFileAttribute, &Difference::kind);
+    out = std::to_string(found.differing) + " of " + Counted(found.tensors, "tensor") +
+          (found.differing == 1 ? " differs" : " differ");
+    if (found.only_first > 0) out += "; " + Are(found.only_first) + " only in " + args.inputs[0];
+    if (found.only_second > 0) out += "; " + Are(found.only_second) + " only in " + args.inputs[1];
+    if (files > 0)
+      out += "; " + Counted(static_cast<std::uint64_t>(files), "attribute") + " of the files";
+  }
+  out += equal ? ", " + HumanBytes(found.bytes) : "; " + HumanBytes(found.bytes) + " compared";
+  const auto error = [&](std::string_view what, const Comparison::Error& largest) {
+    if (!largest.value) return;
+    out += "; " + std::string(what) + " " + NumberText(*largest.value) + " in " +
+           TensorContext(largest.tensor);
+  };
+  error("largest error", found.largest);
+  error("largest relative error", found.relative);
+  return Printable(out) + "\n";
+}
+
+Json ResultJson(const Args& args, const Comparison& found) {
+  const bool equal = found.differences.empty();
+  Json json = Envelope(args, equal);
+  json["first"] = args.inputs[0];
+  json["second"] = args.inputs[1];
+  json["equal"] = equal;
+  json["tensors"] = found.tensors;
+  json["differing"] = found.differing;
+  json["only_first"] = found.only_first;
+  json["only_second"] = found.only_second;
+  json["bytes"] = found.bytes;
+  const auto error = [&](const char* key, const Comparison::Error& largest) {
+    if (largest.value)
+      json[key] = {{"value", NumberJson(*largest.value)}, {"tensor", largest.tensor}};
+  };
+  error("largest", found.largest);
+  error("relative", found.relative);
+  if (args.summary) return json;
+  json["differences"] = Json::array();
+  for (const Difference& each : found.differences) json["differences"].push_back(ToJson(each));
+  return json;
+}
+
+std::string ResultText(const Args& args, const Comparison& found) {
+  const std::vector<Difference>& differences = found.differences;
+  std::size_t shown = args.verbose ? differences.size() : kMostDifferences;
+  shown = args.summary ? 0 : std::min(shown, differences.size());
+  std::string text;
+  for (std::size_t i = 0; i < shown; ++i)
+    text += Printable(FormatDifference(differences[i], args.inputs[0], args.inputs[1])) + "\n";
+  if (shown < differences.size() && !args.summary) {
+    text += "and " + Counted(differences.size() - shown, "more difference") + "; -v lists all\n";
+  }
+  return args.quiet ? text : text + Summary(args, found);
 }
 
 }  // namespace
 
 std::string FormatDifference(const Difference& d, std::string_view first, std::string_view second) {
-  const std::string component =
-      d.component.empty() || d.component == "data" ? "" : "component " + Quote(d.component) + ": ";
+  const std::string in_first = " in " + std::string(first),
+                    in_second = " in " + std::string(second);
+  std::string where =
+      d.kind == DifferenceKind::kFileAttribute ? "" : TensorContext(d.tensor) + ": ";
+  if (!d.component.empty() && d.component != "data")
+    where += "component " + Quote(d.component) + ": ";
   switch (d.kind) {
     case DifferenceKind::kOnlyFirst:
-      return "only in " + std::string(first);
+      return where + "only" + in_first;
     case DifferenceKind::kOnlySecond:
-      return "only in " + std::string(second);
-    case DifferenceKind::kValues: {
-      std::string out = component + std::to_string(d.differing) + " of " +
-                        std::to_string(d.elements) + " elements differ";
-      if (d.largest) out += ", by at most " + NumberText(*d.largest);
-      if (d.nan > 0) out += ", " + std::to_string(d.nan) + " of them with NaN";
-      return out;
-    }
-    case DifferenceKind::kAttribute: {
-      const auto side = [](const std::string& value, std::string_view where) {
-        return (value.empty() ? "none" : value) + " in " + std::string(where);
-      };
-      return "attribute " + Quote(d.attribute) + " " + side(d.first, first) + ", " +
-             side(d.second, second);
+      return where + "only" + in_second;
+    case DifferenceKind::kValues:
+      return where + ValuesText(d, std::string(first), std::string(second));
+    case DifferenceKind::kAttribute:
+    case DifferenceKind::kFileAttribute: {
+      const bool file = d.kind == DifferenceKind::kFileAttribute;
+      const auto side = [](const std::string& value) { return value.empty() ? "none" : value; };
+      return where + (file ? "attribute of the file " : "attribute ") + Quote(d.attribute) + " " +
+             side(d.first) + in_first + ", " + side(d.second) + in_second;
     }
     default:
-      return component + std::string(Name(d.kind)) + " " + d.first + " in " + std::string(first) +
-             ", " + d.second + " in " + std::string(second);
+      return where + std::string(Name(d.kind)) + " " + d.first + in_first + ", " + d.second +
+             in_second + (d.equal_values ? "; the values do not differ" : "");
   }
 }
 
 Json ToJson(const Difference& d) {
-  Json out = {{"tensor", d.tensor}, {"kind", Name(d.kind)}};
+  Json out = Json::object();
+  if (d.kind != DifferenceKind::kFileAttribute) out["tensor"] = d.tensor;
+  out["kind"] = Name(d.kind);
   if (!d.component.empty()) out["component"] = d.component;
   if (d.kind == DifferenceKind::kValues) {
     out["elements"] = d.elements;
-    out["differing"] = d.differing;
-    if (d.nan > 0) out["nan"] = d.nan;
-    if (d.largest && std::isfinite(*d.largest)) out["largest"] = *d.largest;
-    if (d.largest && !std::isfinite(*d.largest)) out["largest"] = "inf";
-  } else if (d.kind == DifferenceKind::kAttribute) {
+    out["differing"] = d.counts.differing;
+    if (d.counts.nan > 0) out["nan"] = d.counts.nan;
+    if (d.counts.both_nan > 0) out["both_nan"] = d.counts.both_nan;
+    if (d.counts.zeros > 0) out["zeros"] = d.counts.zeros;
+    out["at"] = d.at;
+    if (!d.counts.values[0].is_null()) {
+      out["first"] = d.counts.values[0];
+      out["second"] = d.counts.values[1];
+    }
+    if (d.counts.largest) {
+      out["largest"] = NumberJson(*d.counts.largest);
+      if (d.counts.relative) out["relative"] = NumberJson(*d.counts.relative);
+      out["rms"] = NumberJson(RootMeanSquare(d));
+    }
+  } else if (d.kind == DifferenceKind::kAttribute || d.kind == DifferenceKind::kFileAttribute) {
     out["attribute"] = d.attribute;
     if (!d.first.empty()) out["first"] = d.first;
     if (!d.second.empty()) out["second"] = d.second;
   } else if (d.kind != DifferenceKind::kOnlyFirst && d.kind != DifferenceKind::kOnlySecond) {
     out["first"] = d.first;
     out["second"] = d.second;
+    if (d.equal_values) out["equal_values"] = true;
   }
   return out;
 }
@@ -86,28 +242,9 @@ Json ToJson(const Difference& d) {
 int RunDiff(const Args& args) {
   const auto found = Diff(args);
   if (!found.ok()) return Fail(args, found.status());
-  const bool equal = found->differences.empty();
-  Json json = Envelope(args, equal);
-  json["first"] = args.inputs[0];
-  json["second"] = args.inputs[1];
-  json["equal"] = equal;
-  json["tensors"] = found->tensors;
-  json["bytes"] = found->bytes;
-  json["differences"] = Json::array();
-  std::string text;
-  for (const Difference& each : found->differences) {
-    if (args.json) {
-      json["differences"].push_back(ToJson(each));
-      continue;
-    }
-    text += Printable(TensorContext(each.tensor) + ": " +
-                      FormatDifference(each, args.inputs[0], args.inputs[1])) +
-            "\n";
-  }
-  if (equal && !args.quiet)
-    text = "equal: " + Counted(found->tensors, "tensor") + ", " + HumanBytes(found->bytes) + "\n";
-  const int done = Done(args, args.json ? PrintJson(args, json) : Print(text));
-  return done == 0 && !equal ? 1 : done;
+  const int done = Done(args, args.json ? PrintJson(args, ResultJson(args, *found))
+                                        : Print(ResultText(args, *found)));
+  return done == 0 && !found->differences.empty() ? 1 : done;
 }
 
 }  // namespace zt::cli::internal

@@ -23,7 +23,8 @@ constexpr Command kCommands[] = {
 constexpr std::string_view kOutput = "Output", kShards = "Shards", kTensors = "Tensors",
                            kChecks = "Checks", kInput = "Input", kMeasure = "Measurements",
                            kAll = "Every command";
-constexpr unsigned kReads = kEvery & ~kJoin, kWrites = kConvert | kJoin | kExtract | kInspect;
+constexpr unsigned kReads = kEvery & ~kJoin, kWrites = kConvert | kJoin | kExtract | kInspect,
+                   kRules = kConvert | kExtract;
 constexpr std::string_view kFiles = "@files", kFolders = "@folders", kTensorNames = "@tensors";
 constexpr std::string_view kFloats = "f32 f16 bf16";
 constexpr std::uint64_t kLeastMemory = 64 << 10;
@@ -61,7 +62,7 @@ constexpr Option kOptions[] = {
      "Compress; LEVEL 1 to 19, negative, huffman or planes", "", "1 3 9 19 huffman planes"},
     {kConvert, 0, "raw", "", kOutput, &Args::raw, "Decompress what a .zt input has compressed"},
     {kConvert, 0, "min-gain", "PCT", kOutput, &Args::min_gain_percent,
-     "Percent a component must shrink by", "2"},
+     "Percent a component must shrink by", "2", "", "", 0, 100},
     {kConvert, 0, "chunk", "SIZE", kOutput, &Args::chunk, "Content of one zstd frame", "4MiB", "",
      "", 1},
     {kConvert, 0, "digest", "KIND", kOutput, &Args::digest, "none, crc32c, sha256 or xxh3",
@@ -91,18 +92,18 @@ constexpr Option kOptions[] = {
      "Write weights of a folder in files of at most SIZE", "", "", "", 1},
     {kConvert, 0, "shard", "I/N", kShards, &Args::shard, "Write only shard I of N"},
 
-    {kConvert | kExtract, 0, "dtype", "[WHICH=]TYPE", kTensors, &Args::dtype,
+    {kRules, 0, "dtype", "[WHICH=]TYPE", kTensors, &Args::dtype,
      "TYPE, or keep, of those tensors; the first rule wins", "", "f32 f16 bf16 f8_e4m3fn f8_e5m2"},
-    {kConvert | kExtract, 0, "on-overflow", "WHAT", kTensors, &Args::on_overflow,
-     "error, inf or saturate", "error", "error inf saturate"},
-    {kConvert | kExtract, 0, "dequantize", "TYPE", kTensors, &Args::dequantize,
+    {kRules, 0, "on-overflow", "WHAT", kTensors, &Args::on_overflow, "error, inf or saturate",
+     "error", "error inf saturate"},
+    {kRules, 0, "dequantize", "TYPE", kTensors, &Args::dequantize,
      "Quantized GGUF blocks to f32, f16 or bf16", "", kFloats},
     {kConvert, 0, "quant", "HOW", kTensors, &Args::quant,
      "keep; group: one object a quantized module", "keep", "keep group"},
-    {kConvert | kExtract, 0, "include", "WHICH", kTensors, &Args::include,
+    {kRules | kDiff, 0, "include", "WHICH", kTensors, &Args::include,
      "Only these: name, glob:PATTERN or regex; repeatable"},
-    {kConvert | kExtract, 0, "exclude", "WHICH", kTensors, &Args::exclude, "Not these; repeatable"},
-    {kConvert | kExtract, 0, "rename", "s/RE/TEXT/", kTensors, &Args::rename,
+    {kRules | kDiff, 0, "exclude", "WHICH", kTensors, &Args::exclude, "Not these; repeatable"},
+    {kRules | kDiff, 0, "rename", "s/RE/TEXT/", kTensors, &Args::rename,
      "New names; repeatable, in order"},
     {kConvert, 0, "no-metadata", "", kTensors, &Args::no_metadata,
      "Leave out the attributes of the whole file"},
@@ -111,6 +112,11 @@ constexpr Option kOptions[] = {
      "The inputs it was made of; values are compared", "", kFiles},
     {kVerify, 0, "canonical", "", kChecks, &Args::canonical,
      "It has to be in the canonical form of 2.0"},
+    {kDiff, 0, "atol", "X", kChecks, &Args::atol, "Numbers may differ by X ..."},
+    {kDiff, 0, "rtol", "X", kChecks, &Args::rtol, "... and by X times the one in B"},
+    {kDiff, 0, "attributes", "WHICH", kChecks, &Args::attributes,
+     "tensors, none, or all: those of the file, too", "tensors", "tensors none all"},
+    {kDiff, 0, "summary", "", kChecks, &Args::summary, "Print the last line alone"},
     {kReads, 0, "from", "FORMAT", kInput, &Args::from,
      "safetensors npy npz gguf torch onnx hdf5 zt; or detected", "", kReadFormats,
      "pt=torch pth=torch ckpt=torch bin=torch pytorch=torch st=safetensors h5=hdf5 keras=hdf5 "

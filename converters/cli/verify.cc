@@ -110,11 +110,9 @@ Json ReportJson(const Args& args, const Findings& found, const Comparison& compa
 
 void PrintProblems(const Args& args, const Findings& found, const Comparison& compared) {
   for (const auto& [file, problem] : found.problems) Note(file + ": " + ProblemText(problem));
-  constexpr std::size_t kMostDifferences = 20;
   const std::vector<Difference>& differences = compared.differences;
   for (std::size_t i = 0; i < std::min(differences.size(), kMostDifferences); ++i) {
-    Note(args.file() + ": " + TensorContext(differences[i].tensor) + ": " +
-         FormatDifference(differences[i], "the file", "the source"));
+    Note(args.file() + ": " + FormatDifference(differences[i], "the file", "the source"));
   }
   if (differences.size() > kMostDifferences) {
     Note(args.file() + ": and " +

@@ -1,10 +1,12 @@
 """diff and verify --against, compared with a computation of their own: random models, and the same with other values, shapes,
 types, formats, components or attributes, each written in a random format."""
 import copy
+import dataclasses
 import json
 import math
 import os
 import random
+import re
 import struct
 import zipfile
 
@@ -89,52 +91,105 @@ CHANGES = (other_values, other_values, other_values, other_type, other_shape, ot
 
 # ---- the computation ------------------------------------------------------------------------------------------
 
-def values_row(tensor, role, x, y):
-    """How the bytes x and y differ as elements, or None."""
-    dtype, kind, _ = tensor.parts[role]
-    name = kind or dtype
-    wide = number_formats.width(name)
-    left, right = (numpy.frombuffer(side, f"V{wide}") for side in (x, y))
-    unlike = [at for at in range(len(left)) if left[at].tobytes() != right[at].tobytes()] if x != y else []
-    if not unlike:
-        return None
-    x, y = (b"".join(side[at].tobytes() for at in unlike) for side in (left, right))
-    row, largest, nan = {"elements": len(left), "differing": len(unlike)}, [], 0
+def numbers(name, data):
+    """Elements as whole numbers, doubles, or lists of two doubles; None where they are no numbers."""
+    if name == "bool":
+        return list(data)
     if name in number_formats.INTEGERS:
-        largest = [float(abs(int(a) - int(b))) for a, b in zip(*(numpy.frombuffer(s, number_formats.INTEGERS[name]) for s in (x, y)))]
-    elif name in number_formats.FLOATS:
-        for a, b in zip(number_formats.decode(name, x), number_formats.decode(name, y)):
-            largest += [] if numpy.isnan(a) or numpy.isnan(b) else [0.0 if a == b else abs(float(a) - float(b))]
-        nan = len(unlike) - len(largest)
-    elif name in number_formats.COMPLEX:
-        part, half = number_formats.COMPLEX[name], wide // 2
-        for at in range(0, len(x), wide):
-            distances, any_nan = [], False
-            for a, b in ((x[at:at + half], y[at:at + half]), (x[at + half:at + wide], y[at + half:at + wide])):
-                u, v = float(number_formats.decode(part, a)[0]), float(number_formats.decode(part, b)[0])
-                if a != b and (math.isnan(u) or math.isnan(v)):
-                    any_nan = True
-                elif a != b:
-                    distances.append(0.0 if u == v else u - v)
-            nan += any_nan
-            largest += [math.hypot(*distances)] if distances else []
-    if nan:
-        row["nan"] = nan
-    if largest:
-        row["largest"] = "inf" if math.isinf(max(largest)) else max(largest)
-    return row
+        return numpy.frombuffer(data, number_formats.INTEGERS[name]).tolist()
+    if name in number_formats.FLOATS:
+        return number_formats.decode(name, data).tolist()
+    if name in number_formats.COMPLEX:
+        return number_formats.decode(number_formats.COMPLEX[name], data).reshape(-1, 2).tolist()
+    return None
 
 
-def expected(first, second):
+def bits(value):
+    return struct.pack("<d", value)
+
+
+def in_json(value):
+    if isinstance(value, list):
+        return [in_json(part) for part in value]
+    return value if isinstance(value, int) or math.isfinite(value) else {"nan": "nan", "inf": "inf", "-inf": "-inf"}[str(value)]
+
+
+def parts_that_differ(u, v, x, y):
+    """The numbers of two elements that are not alike: by the bytes x and y where types are equal, else as doubles."""
+    if not isinstance(u, list):
+        unlike = x != y if x is not None else u != v if isinstance(u, int) else bits(u) != bits(v) and not (u != u and v != v)
+        return [(u, v)] if unlike else []
+    half = len(x) // 2 if x is not None else 0
+    cut = lambda data, part: None if data is None else data[part * half:(part + 1) * half]
+    return [pair for part in (0, 1) for pair in parts_that_differ(u[part], v[part], cut(x, part), cut(y, part))]
+
+
+def error_of(unlike, v):
+    """(distance, size) of the parts that differ and are numbers; distance is None where there are none."""
+    known = [(float(abs(u - w)) if u != w else 0.0) for u, w in unlike if u == u and w == w]
+    sizes = [0.0 if part != part else float(abs(part)) for part in (v if isinstance(v, list) else [v])]
+    return math.hypot(*known) if len(known) > 1 else known[0] if known else None, math.hypot(*sizes)
+
+
+def values_row(a, b, role, tolerance):
+    """How elements differ: a row, or "equal"; None where they cannot be compared."""
+    (x_type, x_kind, x), (y_type, y_kind, y) = a.parts[role], b.parts[role]
+    x_name, y_name = x_kind or x_type, y_kind or y_type
+    same, wide = x_name == y_name, number_formats.width(x_name)
+    u, v = numbers(x_name, x), numbers(y_name, y)
+    if same and (u is None or x_name == "bool"):
+        u, v, tolerance = list(x), list(y), None
+    if u is None or v is None or len(u) != len(v) or ((x_name in number_formats.COMPLEX) != (y_name in number_formats.COMPLEX)):
+        return None
+    if not same and {x_name, y_name} & set(number_formats.FLOATS):
+        u, v = ([float(each) for each in side] if side and isinstance(side[0], int) else side for side in (u, v))
+    row, squares, errors, relatives = {"differing": 0, "nan": 0, "both_nan": 0, "zeros": 0}, 0.0, [], []
+    for at in range(len(u)):
+        left, right = (x[at * wide:(at + 1) * wide], y[at * wide:(at + 1) * wide]) if same else (None, None)
+        if same and left == right:
+            continue
+        unlike = parts_that_differ(u[at], v[at], left, right)
+        if not unlike:
+            continue
+        distance, size = error_of(unlike, v[at])
+        if distance is not None:
+            errors.append(distance)
+            squares += distance * distance
+            if size > 0 and distance / size > 0:
+                relatives.append(distance / size)
+        one_nan = any((p != p) != (q != q) for p, q in unlike)
+        both_nan = any(p != p and q != q for p, q in unlike)
+        if tolerance and not one_nan and (not distance or distance <= tolerance[0] + tolerance[1] * size and size < math.inf):
+            continue
+        row["nan"] += one_nan or both_nan
+        row["both_nan"] += both_nan and not one_nan
+        row["zeros"] += not one_nan and not both_nan and distance == 0
+        if not row["differing"]:
+            shape = a.shape if math.prod(a.shape) == len(u) and a.format == "dense" else [len(u)]
+            row["at"] = [int(place) for place in numpy.unravel_index(at, shape)] if shape else []
+            if x_name == "bool" and same:
+                row |= {"first": bool(u[at]), "second": bool(v[at])}
+            elif numbers(x_name, b"") is not None:
+                row |= {"first": in_json(u[at]), "second": in_json(v[at])}
+        row["differing"] += 1
+    if not row["differing"]:
+        return "equal"
+    if errors and not (x_name == y_name and (x_name == "bool" or numbers(x_name, b"") is None)):
+        row |= {"largest": in_json(max(errors)), "rms": in_json(math.sqrt(squares / len(u)))}
+        row |= {"relative": in_json(max(relatives))} if relatives else {}
+    return {"elements": len(u)} | {key: value for key, value in row.items() if value or key not in ("nan", "both_nan", "zeros")}
+
+
+def expected(first, second, tolerance=None):
     rows = [{"tensor": name, "kind": "only_first"} for name in first if name not in second]
     rows += [{"tensor": name, "kind": "only_second"} for name in second if name not in first]
     for name, a in first.items():
         if name in second:
-            rows += [{"tensor": name} | row for row in rows_of(a, second[name])]
+            rows += [{"tensor": name} | row for row in rows_of(a, second[name], tolerance)]
     return sorted(rows, key=row_key)
 
 
-def rows_of(a, b):
+def rows_of(a, b, tolerance):
     if a.format != b.format:
         return [{"kind": "format", "first": a.format, "second": b.format}]
     rows = [{"kind": "shape", "first": str(a.shape), "second": str(b.shape)}] if a.shape != b.shape else []
@@ -143,16 +198,19 @@ def rows_of(a, b):
                          for side, each in (("first", a), ("second", b)))
         if list(first.values()) != list(second.values()):
             rows.append({"kind": "attribute", "attribute": key} | first | second)
+    dtypes = {}
     for role, (dtype, kind, data) in a.parts.items():
         other = b.parts[role]
         if (dtype, kind) != other[:2]:
-            rows.append({"kind": "dtype", "component": role, "first": kind or dtype, "second": other[1] or other[0]})
+            dtypes[role] = {"kind": "dtype", "component": role, "first": kind or dtype, "second": other[1] or other[0]}
         elif len(data) != len(other[2]) and a.shape == b.shape:
             rows.append({"kind": "components", "component": role, "first": f"{len(data)} bytes", "second": f"{len(other[2])} bytes"})
-    if [row for row in rows if row["kind"] != "attribute"]:
-        return rows
-    found = {role: values_row(a, role, data, b.parts[role][2]) for role, (_, _, data) in a.parts.items()}
-    return rows + [{"kind": "values", "component": role} | row for role, row in found.items() if row]
+    if not [row for row in rows if row["kind"] != "attribute"]:
+        found = {role: values_row(a, b, role, tolerance) for role in a.parts}
+        rows += [{"kind": "values", "component": role} | row for role, row in found.items() if row and row != "equal"]
+        for role, row in dtypes.items():
+            row |= {"equal_values": True} if found[role] == "equal" else {}
+    return rows + list(dtypes.values())
 
 
 def row_key(row):
@@ -274,15 +332,37 @@ class Random(support.EndToEnd):
         self.assertEqual(process.returncode, DIFFERS if rows else DONE)
         return sorted(rows, key=row_key)
 
+    ERRORS = ("largest", "relative", "rms")
+
     def same(self, got, want):
-        """Equal rows; distances of complex numbers to the last digits, for hypot() may round."""
+        """Equal rows; errors to the last digits, for hypot() and sums may round."""
         if got is None:
             return
-        self.assertEqual([row | {"largest": 0} for row in got], [row | {"largest": 0} for row in want])
+        self.assertEqual([{key: value for key, value in row.items() if key not in self.ERRORS} for row in got],
+                         [{key: value for key, value in row.items() if key not in self.ERRORS} for row in want])
         for mine, theirs in zip(got, want):
-            self.assertEqual("largest" in mine, "largest" in theirs, mine)
-            a, b = mine.get("largest", 0), theirs.get("largest", 0)
-            self.assertTrue(a == b or math.isclose(a, b, rel_tol=1e-15), (mine, theirs))
+            self.assertEqual(*({key for key in row if key in self.ERRORS} for row in (mine, theirs)), (mine, theirs))
+            for key in self.ERRORS:
+                a, b = mine.get(key, 0), theirs.get(key, 0)
+                self.assertTrue(a == b or math.isclose(a, b, rel_tol=1e-9 if key == "rms" else 1e-15), (key, mine, theirs))
+
+    def selection(self, rng, first, second):
+        """Words that select and rename, and the two models that are compared with them."""
+        words = []
+        if rng.random() < 0.3:
+            words += ["--rename", r"s/^t(\d)/n\1/"]
+            first = {re.sub(r"^t(\d)", r"n\1", key): tensor for key, tensor in first.items()}
+        known = first.keys() | second.keys()
+        for option, keep in (("--include", True), ("--exclude", False)):
+            if rng.random() > 0.3 or not known:
+                continue
+            word, selects = rng.choice((
+                (rng.choice(sorted(known)), None), (r"weight$", lambda name: name.endswith("weight")),
+                ("glob:*.b", lambda name: name.endswith(".b")), ("[0-2]", lambda name: re.search("[0-2]", name))))
+            selects = selects or (lambda name, word=word: name == word)
+            first, second = ({key: tensor for key, tensor in model.items() if bool(selects(key)) == keep} for model in (first, second))
+            words += [option, word]
+        return words, first, second
 
     def try_seed(self, seed):
         rng = random.Random(seed)
@@ -300,14 +380,24 @@ class Random(support.EndToEnd):
         if (a_pipe or b_pipe) and rng.random() < 0.5:
             at = rng.choice([number for number, pipe in enumerate((a_pipe, b_pipe)) if pipe])
             stdin, words[at] = self.path(words[at]).read_bytes(), "-"
+        full = expected(first, second)
+        if not (a.endswith(".zt") and b.endswith(".zt")):  # attributes count where both sides have them
+            first, second = ({key: dataclasses.replace(tensor, attributes={}) for key, tensor in model.items()}
+                             for model in (first, second))
         want = expected(first, second)
         self.same(self.differences("diff", *options, *words, stdin=stdin), want)
         self.same(self.differences("diff", *options, b, a), expected(second, first))
+        tolerance = rng.choice((0, 1e-3, 0.5, 20)), rng.choice((0, 1e-2, 0.3))
+        near = ["--atol", tolerance[0], "--rtol", tolerance[1]]
+        self.same(self.differences("diff", *options, *near, *words, stdin=stdin), expected(first, second, tolerance))
+        selecting, mine, theirs = self.selection(rng, first, second)
+        if mine or theirs:
+            self.same(self.differences("diff", *options, *selecting, *words, stdin=stdin), expected(mine, theirs))
         if a.endswith(".zt"):
             self.same(self.differences("verify", *options, a, "--against", words[1], stdin=stdin if words[1] == "-" else None), want)
         else:
             self.succeed("convert", "-q", a, "-o", "c.zt", "--no-sync", *rng.choice(([], ["--zstd"], ["--spec", "2.0"])))
-            self.same(self.differences("verify", *options, "c.zt", "--against", b), want)
+            self.same(self.differences("verify", *options, "c.zt", "--against", b), full if b.endswith(".zt") else want)
         return len(want)
 
     def test_random_models(self):

@@ -8,7 +8,7 @@ import numpy
 import make_safetensors
 import make_zt
 import support
-from support import DATA, DIFFERS, DONE, INVALID, IO
+from support import DATA, DIFFERS, DONE, INVALID, IO, USAGE
 
 
 def tensor(dtype, array):
@@ -49,7 +49,7 @@ class Diff(support.EndToEnd):
         self.assertEqual(self.differences(a, b), [
             {"tensor": "left", "kind": "only_first"},
             {"tensor": "shape", "kind": "shape", "first": "[2, 1]", "second": "[1, 2]"},
-            {"tensor": "type", "kind": "dtype", "component": "data", "first": "f16", "second": "bf16"},
+            {"tensor": "type", "kind": "dtype", "component": "data", "first": "f16", "second": "bf16", "equal_values": True},
             {"tensor": "both", "kind": "shape", "first": "[2]", "second": "[3]"},
             {"tensor": "both", "kind": "dtype", "component": "data", "first": "f16", "second": "f32"},
             {"tensor": "right", "kind": "only_second"}])
@@ -135,7 +135,8 @@ class Diff(support.EndToEnd):
             {"tensor": "w", "kind": "attribute", "attribute": "int", "first": "3", "second": "3.0"},
             {"tensor": "w", "kind": "attribute", "attribute": "new", "second": "[1]"},
             {"tensor": "w", "kind": "attribute", "attribute": "scale", "first": "2.0", "second": "3.0"},
-            {"tensor": "w", "kind": "values", "component": "data", "elements": 4, "differing": 1, "largest": 1.0}])
+            {"tensor": "w", "kind": "values", "component": "data", "elements": 4, "differing": 1,
+             "at": [2], "first": 109, "second": 110, "largest": 1.0, "relative": 1 / 110, "rms": 0.5}])
         process = self.expect(DIFFERS, "diff", a, b)
         lines = process.stdout.decode().splitlines()
         self.assertEqual(lines[0], f"tensor 'w': attribute 'gone' \"x\" in {a}, none in {b}")
@@ -200,11 +201,161 @@ class Diff(support.EndToEnd):
         self.succeed("extract", DATA / "scipy/csr.npz", "-o", self.path("csr.npz"))
         self.assertEqual(self.differences(DATA / "scipy/csr.npz", self.path("csr.npz")), [])
 
+    def test_where_and_how_much(self):
+        rng = numpy.random.default_rng(3)
+        first = rng.normal(0, 1, (40, 50, 60)).astype("<f4")
+        second = first.copy()
+        second.flat[rng.choice(first.size, 70, replace=False)] += numpy.float32(0.25)
+        second[7, 8, 9] = first[7, 8, 9] + numpy.float32(2)
+        a = self.put_tensors("a.safetensors", {"w": tensor("F32", first)})
+        b = self.put_tensors("b.safetensors", {"w": tensor("F32", second)})
+        places = numpy.argwhere(first != second)
+        x, y = first.astype("f8"), second.astype("f8")
+        errors = numpy.abs(x - y)
+        (row,) = self.differences(a, b)
+        rms = row.pop("rms")
+        self.assertEqual(row, {
+            "tensor": "w", "kind": "values", "component": "data", "elements": first.size, "differing": len(places),
+            "at": places[0].tolist(), "first": float(x[tuple(places[0])]), "second": float(y[tuple(places[0])]),
+            "largest": errors.max(), "relative": (errors / numpy.abs(y)).max()})
+        self.assertAlmostEqual(rms, numpy.sqrt((errors ** 2).mean()), delta=1e-14)
+        result = json.loads(self.expect(DIFFERS, "diff", "--json", a, b).stdout)
+        self.assertEqual((result["largest"], result["relative"]), ({"value": row["largest"], "tensor": "w"},
+                                                                   {"value": row["relative"], "tensor": "w"}))
+
+    def test_nan_and_signs_of_zero_by_name(self):
+        nan1, nan2 = struct.pack("<I", 0x7fc00000), struct.pack("<I", 0xffc00001)
+        f = lambda *v: struct.pack(f"<{len(v)}f", *v)
+        a = self.put_tensors("a.safetensors", {"w": ("F32", [2, 3], nan1 + f(0.0, -0.0, 1, 7, 3))})
+        b = self.put_tensors("b.safetensors", {"w": ("F32", [2, 3], nan2 + f(-0.0, 0.0, float("nan"), 7, float("nan")))})
+        lines = self.expect(DIFFERS, "diff", a, b).stdout.decode().splitlines()
+        self.assertEqual(lines[0], f"tensor 'w': 5 of 6 elements differ, by at most 0, RMS 0; first at [0, 0]: nan in {a}, nan in "
+                         f"{b}; 2 are NaN on one side; 1 is NaN on both, with other bits; 2 are -0 against 0")
+        (row,) = self.differences(a, b)
+        self.assertEqual({key: row[key] for key in ("differing", "nan", "both_nan", "zeros", "largest", "rms", "first")},
+                         {"differing": 5, "nan": 3, "both_nan": 1, "zeros": 2, "largest": 0, "rms": 0, "first": "nan"})
+        lines = self.expect(DIFFERS, "diff", "--atol", "0", a, b).stdout.decode().splitlines()
+        self.assertEqual(lines[0], f"tensor 'w': 2 of 6 elements differ, by at most 0, RMS 0; first at [1, 0]: 1 in {a}, nan in {b}; "
+                         "2 are NaN on one side")
+
+    def test_values_of_two_types(self):
+        values = numpy.array([[1.5, -2, 0.1], [0, 3, 65504]], "<f4")
+        bf16 = ((values.view("<u4") + 0x8000) >> 16).astype("<u2")
+        back = (bf16.astype("<u4") << 16).view("<f4").astype("f8")
+        half = values.astype("<f2")
+        a = self.put_tensors("a.safetensors", {"w": ("BF16", [2, 3], bf16.tobytes()), "i": ("I32", [2], struct.pack("<2i", -1, 7)),
+                                               "c": ("C64", [1], bytes(8)), "x": ("I8", [1], b"\1")})
+        b = self.put_tensors("b.safetensors", {"w": ("F16", [2, 3], half.tobytes()), "i": ("I64", [2], struct.pack("<2q", -1, 8)),
+                                               "c": ("F64", [1], bytes(8)), "x": ("F32", [1], struct.pack("<f", 1))})
+        found = {(row.pop("tensor"), row.pop("kind")): row for row in self.differences(a, b)}
+        errors = numpy.abs(back - half.astype("f8"))
+        self.assertEqual(found.pop(("w", "values")), {
+            "component": "data", "elements": 6, "differing": 2, "at": [0, 2], "first": back[0, 2], "second": float(half[0, 2]),
+            "largest": errors.max(), "relative": errors[0, 2] / float(half[0, 2]),
+            "rms": numpy.sqrt((errors ** 2).sum() / 6)})
+        self.assertEqual(found.pop(("i", "values")), {"component": "data", "elements": 2, "differing": 1, "at": [1], "first": 7,
+                                                      "second": 8, "largest": 1, "relative": 1 / 8, "rms": numpy.sqrt(0.5)})
+        self.assertEqual(found, {
+            ("w", "dtype"): {"component": "data", "first": "bf16", "second": "f16"},
+            ("i", "dtype"): {"component": "data", "first": "i32", "second": "i64"},
+            ("c", "dtype"): {"component": "data", "first": "complex64", "second": "f64"},
+            ("x", "dtype"): {"component": "data", "first": "i8", "second": "f32", "equal_values": True}})
+        lines = self.expect(DIFFERS, "diff", a, b).stdout.decode().splitlines()
+        self.assertIn(f"tensor 'x': dtype i8 in {a}, f32 in {b}; the values do not differ", lines)
+        near = {(row["tensor"], row["kind"]): row for row in json.loads(self.expect(
+            DIFFERS, "diff", "--json", "--rtol", "0.01", "--atol", "1", a, b).stdout)["differences"]}
+        self.assertTrue(near["w", "dtype"]["equal_values"])
+        self.assertNotIn(("i", "values"), near)
+
+    def test_blocks_of_gguf_as_numbers(self):
+        for name in ("quants", "kquants"):
+            source = DATA / f"gguf/{name}.gguf"
+            self.succeed("convert", source, "-o", self.path("f32.zt"), "-f", "-q", "--dequantize", "f32")
+            rows = self.differences(source, self.path("f32.zt"))
+            self.assertEqual({row["kind"] for row in rows}, {"format"})
+            self.assertTrue(all(row["equal_values"] for row in rows))
+            self.succeed("convert", source, "-o", self.path("f16.zt"), "-f", "-q", "--dequantize", "bf16")
+            values = [row for row in self.differences(source, self.path("f16.zt")) if row["kind"] == "values"]
+            self.assertTrue(values)
+            self.assertTrue(all(0 < row["relative"] <= 2 ** -8 for row in values), values)
+
+    def test_tolerances(self):
+        a = self.put_tensors("a.safetensors", {"w": ("F32", [3], struct.pack("<3f", 1, 100, 0))})
+        b = self.put_tensors("b.safetensors", {"w": ("F32", [3], struct.pack("<3f", 1.25, 101, 0.125))})
+        for options, differing in (([], 3), (["--atol", "0.125"], 2), (["--atol", "0.25"], 1), (["--atol", "1"], 0),
+                                   (["--rtol", "0.01"], 2), (["--rtol", "0.2"], 1), (["--rtol", "1"], 0),
+                                   (["--atol", "0.125", "--rtol", "1e-1"], 0), (["--rtol", "0"], 3)):
+            process = self.run_program("diff", "--json", *options, a, b)
+            result = json.loads(process.stdout)
+            self.assertEqual(process.returncode, DIFFERS if differing else DONE)
+            self.assertEqual(sum(row["differing"] for row in result["differences"]), differing, options)
+            self.assertEqual(result["largest"], {"value": 1, "tensor": "w"})  # within the tolerance, too
+        self.assertEqual(self.succeed("diff", "--atol", "1", a, b).decode(), "equal within the tolerance: 1 tensor, 12 B; "
+                         "largest error 1 in tensor 'w'; largest relative error 1 in tensor 'w'\n")
+        for wrong in ("-1", "x", "nan", "inf", "1 ", ""):
+            self.fail_with(USAGE, "diff", "--atol", wrong, a, b, says="--atol: '" + wrong + "' is no number of at least 0")
+
+    def test_a_summary_and_a_limit(self):
+        a, b = (self.put_tensors(f"{side}.safetensors", {f"t{n:03}": ("U8", [1], bytes([side])) for n in range(side, 30)})
+                for side in (0, 1))
+        last = f"29 of 29 tensors differ; 1 is only in {a}; 29 B compared; largest error 1 in tensor 't001'; " \
+               "largest relative error 1 in tensor 't001'"
+        lines = self.expect(DIFFERS, "diff", a, b).stdout.decode().splitlines()
+        self.assertEqual((len(lines), lines[0], lines[20], lines[21]),
+                         (22, f"tensor 't000': only in {a}", "and 10 more differences; -v lists all", last))
+        lines = self.expect(DIFFERS, "diff", "-v", a, b).stdout.decode().splitlines()
+        self.assertEqual((len(lines), lines[30]), (31, last))
+        self.assertEqual(self.expect(DIFFERS, "diff", "--summary", a, b).stdout.decode(), last + "\n")
+        result = json.loads(self.expect(DIFFERS, "diff", "--summary", "--json", a, b).stdout)
+        self.assertEqual((result["tensors"], result["differing"], result["only_first"], result["only_second"]), (29, 29, 1, 0))
+        self.assertNotIn("differences", result)
+
+    def test_a_selection_and_other_names(self):
+        a = self.put_tensors("a.safetensors", {"model.w": ("U8", [1], b"x"), "model.b": ("U8", [1], b"y"), "model.g": ("U8", [1], b"z")})
+        b = self.put_tensors("b.safetensors", {"w": ("U8", [1], b"x"), "b": ("U8", [1], b"Y")})
+        rename = ["--rename", r"s/^model\.//"]
+        def kinds(*options):
+            rows = json.loads(self.run_program("diff", "--json", *options, a, b).stdout)["differences"]
+            return [(row["tensor"], row["kind"]) for row in rows]
+        self.assertEqual(len(kinds()), 5)
+        self.assertEqual(kinds(*rename), [("b", "values"), ("g", "only_first")])
+        self.assertEqual(kinds(*rename, "--exclude", "g"), [("b", "values")])
+        self.assertEqual(kinds(*rename, "--include", "w"), [])  # of both sides by the names of B
+        self.assertEqual(sorted(kinds("--include", "glob:model.[wg]")), [("model.g", "only_first"), ("model.w", "only_first")])
+        process = self.expect(DIFFERS, "diff", *rename, "--exclude", "nothing", a, b)
+        self.assertEqual(process.stderr, b"ztstream: warning: --exclude 'nothing' matches the name of no tensor\n")
+        self.expect(USAGE, "diff", "--include", "nothing", a, b, says="leave none of the tensors")
+        self.fail_with(USAGE, "diff", "--rename", "s/[wb]$/x/", a, b, says=("tensor 'model.w'", "tensor 'model.b'", "'model.x'"))
+
+    def test_which_attributes(self):
+        def model(name, root, of_tensor):
+            return self.put(name, make_zt.encode_1({"w": {"shape": [1], "components": {"data": {"dtype": "u8", "data": b"x"}},
+                                                          "attributes": of_tensor}}, attributes=root))
+        a = model("a.zt", {"step": 1, "same": 2}, {"scale": 1})
+        b = model("b.zt", {"same": 2, "epoch": 3}, {"scale": 2})
+        tensors = {"tensor": "w", "kind": "attribute", "attribute": "scale", "first": "1", "second": "2"}
+        files = [{"kind": "file_attribute", "attribute": "epoch", "second": "3"}, {"kind": "file_attribute", "attribute": "step", "first": "1"}]
+        for options, want in (([], [tensors]), (["--attributes", "tensors"], [tensors]), (["--attributes", "none"], []),
+                              (["--attributes", "all"], [tensors, *files])):
+            process = self.run_program("diff", "--json", *options, a, b)
+            self.assertEqual(json.loads(process.stdout)["differences"], want)
+            self.assertEqual(process.returncode, DIFFERS if want else DONE)
+        lines = self.expect(DIFFERS, "diff", "--attributes", "all", a, b).stdout.decode().splitlines()
+        self.assertEqual(lines[1:], [f"attribute of the file 'epoch' none in {a}, 3 in {b}",
+                                     f"attribute of the file 'step' 1 in {a}, none in {b}",
+                                     "1 of 1 tensor differs; 2 attributes of the files; 1 B compared"])
+
     def test_text_and_exit_statuses(self):
         a = self.put_tensors("a.safetensors", {"w": ("F32", [1], struct.pack("<f", 1.5))})
         b = self.put_tensors("b.safetensors", {"w": ("F32", [1], struct.pack("<f", 1.0))})
         process = self.run_program("diff", a, b)
         self.assertEqual((process.returncode, process.stderr), (DIFFERS, b""))
-        self.assertEqual(process.stdout, b"tensor 'w': 1 of 1 elements differ, by at most 0.5\n")
+        self.assertEqual(process.stdout.decode(), f"tensor 'w': 1 of 1 elements differ, by at most 0.5, relatively 0.5, RMS 0.5; "
+                         f"first at [0]: 1.5 in {a}, 1 in {b}\n1 of 1 tensor differs; 4 B compared; largest error 0.5 in tensor "
+                         "'w'; largest relative error 0.5 in tensor 'w'\n")
+        self.assertEqual(self.run_program("diff", "-q", a, b).stdout.count(b"\n"), 1)
+        one, other = (self.put_tensors(f"{n}.safetensors", {"w": ("F64", [1], struct.pack("<d", v))})
+                      for n, v in (("c", 1), ("d", 1 + 2 ** -52)))
+        self.assertIn(f"[0]: 1.0 in {one}, 1.0000000000000002 in {other}".encode(), self.run_program("diff", one, other).stdout)
         self.fail_with(IO, "diff", a, self.path("missing"), says="missing")
         self.fail_with(INVALID, "diff", a, self.put("bad", b"nothing"), says="bad")
