@@ -14,9 +14,9 @@ _ztstream() {
     convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     join) options='-o --output --missing -f --force --no-sync -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     inspect) options='--html -f --force --no-sync --sort --tree --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    verify) options='--against --canonical --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    verify) options='--dtype --on-overflow --dequantize --quant --include --exclude --rename --against --canonical --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     extract) options='-o --output --to -f --force --no-sync --shard-size --dtype --on-overflow --dequantize --include --exclude --rename --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    diff) options='--from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    diff) options='--include --exclude --rename --atol --rtol --attributes --summary --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     id) options='--digest --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     bench) options='--from --follow-links --no-sign-request --files --npy-void --sparse --folder --limit --runs -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
   esac
@@ -42,12 +42,13 @@ _ztstream() {
     *:--on-overflow) values='error inf saturate' ;;
     *:--dequantize) values='f32 f16 bf16' ;;
     *:--quant) values='keep group' ;;
+    *:--attributes) values='tensors none all' ;;
     *:--from) values='safetensors npy npz gguf torch onnx hdf5 zt' ;;
     *:--files) values='all none dense' ;;
     *:--npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     *:--sparse) values='auto keep' ;;
     *:--progress) values='auto always never' ;;
-    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|*:--include|*:--exclude|*:--rename|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
+    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|*:--include|*:--exclude|*:--rename|*:--atol|*:--rtol|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))

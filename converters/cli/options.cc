@@ -24,7 +24,7 @@ constexpr std::string_view kOutput = "Output", kShards = "Shards", kTensors = "T
                            kChecks = "Checks", kInput = "Input", kMeasure = "Measurements",
                            kAll = "Every command";
 constexpr unsigned kReads = kEvery & ~kJoin, kWrites = kConvert | kJoin | kExtract | kInspect,
-                   kRules = kConvert | kExtract;
+                   kRules = kConvert | kExtract | kVerify;
 constexpr std::string_view kFiles = "@files", kFolders = "@folders", kTensorNames = "@tensors";
 constexpr std::string_view kFloats = "f32 f16 bf16";
 constexpr std::uint64_t kLeastMemory = 64 << 10;
@@ -98,7 +98,7 @@ constexpr Option kOptions[] = {
      "error", "error inf saturate"},
     {kRules, 0, "dequantize", "TYPE", kTensors, &Args::dequantize,
      "Quantized GGUF blocks to f32, f16 or bf16", "", kFloats},
-    {kConvert, 0, "quant", "HOW", kTensors, &Args::quant,
+    {kConvert | kVerify, 0, "quant", "HOW", kTensors, &Args::quant,
      "keep; group: one object a quantized module", "keep", "keep group"},
     {kRules | kDiff, 0, "include", "WHICH", kTensors, &Args::include,
      "Only these: name, glob:PATTERN or regex; repeatable"},

@@ -1,17 +1,21 @@
 // zt.cli — verify: every byte of a .zt file against its manifest.
 module;
 
+#include "cli/regex.h"
 #include "core/status_macros.h"
 
 module zt.cli;
 
 import zt.std;
+import :changed;
 import :compare;
 import :files;
 import :formats;
 import :shards;
 import :options;
+import :rules;
 import :support;
+import zt.convert.composite;
 import zt.convert.files;
 import zt.convert.shards;
 
@@ -26,6 +30,7 @@ struct FileProblem {
 
 // What was found in the file, or in all shards of an index.
 struct Findings {
+  SpecVersion version = SpecVersion::k1_2;
   VerifyReport totals;              // without its problems
   std::uint64_t shard_digests = 0;  // of totals.digests, those of whole shards
   std::vector<FileProblem> problems;
@@ -53,15 +58,97 @@ int Refuse(const Args& args, const Status& cause) {
   return 1;
 }
 
+// The sources as convert would write them to a file of this version.
+StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersion version) {
+  if (!HasRules(args)) return OpenUngrouped(args.against, args);
+  ZT_ASSIGN_OR_RETURN(Rules rules, MakeRules(args));
+  rules.plan.spec = version;
+  rules.plan.storage.digest = Traits(version).digest;
+  ZT_ASSIGN_OR_RETURN(auto source, args.quant == "group" ? OpenGrouped(args.against, args)
+                                                         : OpenInputs(args.against, args));
+  std::vector<std::string> warnings;
+  ZT_ASSIGN_OR_RETURN(source, ChangedSource::Make(std::move(source), rules, warnings));
+  WarnAll(args, warnings);
+  return WithFile(Ungroup(std::move(source)), args.against.front());
+}
+
 // What differs from the sources, which are read again.
-StatusOr<Comparison> CompareAgainst(const Args& args) {
+StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   InputArgs own = args;  // --from is of the source, as --npy-void is
   own.from.clear();
   own.keep_sparse = false;
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenUngrouped(args.against, args));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
   ZT_RETURN_IF_ERROR(MatchFiles(file, source, args));
   return CompareSources(*file, *source, args, "compare");
+}
+
+// ---- the rules that a file was evidently converted with ------------------------------------------
+
+using Names = std::set<std::string_view>;
+
+// The --rename that gives `theirs` the names `ours` by a prefix that all lose or get; or empty.
+std::string EvidentRename(const Names& ours, const Names& theirs) {
+  if (ours.size() != theirs.size()) return "";
+  const auto gives = [&](const auto& rename) {
+    return std::ranges::all_of(
+        theirs, [&](std::string_view name) { return ours.contains(rename(std::string(name))); });
+  };
+  const auto rule = [](const std::string& from, std::string_view to) {
+    const bool slash = from.find('/') != from.npos || to.find('/') != to.npos;
+    const std::string delimiter = slash ? "|" : "/";
+    return "--rename 's" + delimiter + "^" + from + delimiter + std::string(to) + delimiter + "'";
+  };
+  const std::string_view example = *theirs.begin();
+  for (std::size_t cut = 1; cut < example.size(); ++cut) {
+    const std::string_view lost = example.substr(0, cut);
+    if (ours.contains(example.substr(cut)) && gives([&](const std::string& name) {
+          return name.starts_with(lost) ? name.substr(lost.size()) : std::string();
+        }))
+      return rule(QuoteMeta(lost), "");
+  }
+  for (const std::string_view name : ours) {
+    if (!name.ends_with(example)) continue;
+    const std::string got(name.substr(0, name.size() - example.size()));
+    if (gives([&](const std::string& each) { return got + each; })) return rule("", got);
+  }
+  return "";
+}
+
+// The rules of convert that explain every difference from the sources; empty if a difference has
+// another reason.
+std::vector<std::string> EvidentRules(const Comparison& compared) {
+  Names ours, theirs, converted;
+  std::set<std::string> types;
+  bool dequantized = false;
+  for (const Difference& each : compared.differences) {
+    if (each.kind == DifferenceKind::kOnlyFirst) {
+      ours.insert(each.tensor);
+    } else if (each.kind == DifferenceKind::kOnlySecond) {
+      theirs.insert(each.tensor);
+    } else if (each.kind == DifferenceKind::kDType) {
+      converted.insert(each.tensor);
+      types.insert(each.first);
+    } else if (each.kind == DifferenceKind::kFormat && each.first == "dense" &&
+               each.second.starts_with("gguf.")) {
+      converted.insert(each.tensor);
+      dequantized = true;
+    } else if (each.kind != DifferenceKind::kValues || !converted.contains(each.tensor)) {
+      return {};  // the values of converted tensors come after their types, and are rounded
+    }
+  }
+  std::vector<std::string> rules;
+  if (types.size() > 1) return {};
+  if (!types.empty()) rules.push_back("--dtype " + *types.begin());
+  if (dequantized) rules.push_back("--dequantize");
+  if (ours.empty() && theirs.empty()) return rules;
+  std::string names = EvidentRename(ours, theirs);
+  if (names.empty() && ours.empty())
+    names = theirs.size() == 1 ? "--exclude " + Quote(*theirs.begin())
+                               : "--exclude of " + Counted(theirs.size(), "tensor");
+  if (names.empty()) return {};
+  rules.push_back(std::move(names));
+  return rules;
 }
 
 // "NAME/ROLE: why" of each.
@@ -104,6 +191,7 @@ Json ReportJson(const Args& args, const Findings& found, const Comparison& compa
   for (const Difference& each : compared.differences) differences.push_back(ToJson(each));
   json["against"] = args.against;
   json["compared"] = compared.tensors;
+  if (const auto rules = EvidentRules(compared); !rules.empty()) json["evident_rules"] = rules;
   json["differences"] = std::move(differences);
   return json;
 }
@@ -117,6 +205,10 @@ void PrintProblems(const Args& args, const Findings& found, const Comparison& co
   if (differences.size() > kMostDifferences) {
     Note(args.file() + ": and " +
          Counted(differences.size() - kMostDifferences, "more difference") + "; --json lists all");
+  }
+  if (const auto rules = EvidentRules(compared); !rules.empty()) {
+    Note(args.file() + ": it was evidently converted with " + Joined(rules, "and") +
+         "; give verify these rules, and it compares what they make of the source");
   }
   if (args.quiet) return;
   for (const VerifyProblem& each : found.totals.unverified) {
@@ -175,6 +267,7 @@ class Verification {
       bar_.Update(before_ + done, std::max(all_, total), 0, 0);
     };
     ZT_ASSIGN_OR_RETURN(VerifyReport report, Verify(*reader, options));
+    found.version = reader->manifest().version;
     for (const StoredShard& shard : reader->manifest().shards) {  // they are known, or a problem
       const auto digest = ParseDigest(shard.digest);
       found.shard_digests += digest.ok() && digest->kind != DigestKind::kNone ? 1 : 0;
@@ -294,7 +387,7 @@ int RunOn(const Args& args) {
   const Findings& found = verification.found;
   Comparison compared;
   if (!args.against.empty() && found.problems.empty()) {
-    auto comparison = CompareAgainst(args);
+    auto comparison = CompareAgainst(args, found.version);
     if (!comparison.ok()) return Fail(args, comparison.status());
     compared = *std::move(comparison);
   }
@@ -313,6 +406,9 @@ int RunOn(const Args& args) {
 }  // namespace
 
 int RunVerify(const Args& args) {
+  if (HasRules(args) && args.against.empty()) {
+    return Fail(args, InvalidArgument("--dtype, --rename and other rules need --against SOURCE"));
+  }
   StatusOr<std::string> file = WithFile(FileOf(args), args.file());
   if (!file.ok()) return Fail(args, file.status());
   Args named = args;

@@ -374,7 +374,7 @@ class CommandLine(support.EndToEnd):
                  (["-l", "a.zt"], "'ztstream inspect' lists a file"), (["convert", "-c", "a"], "-o - is standard output"),
                  (["-V"], "--version tells the versions"), (["convert", "--keep", "a"], "inputs are always kept; see"),
                  (["ls", "a"], "did you mean 'inspect'?"), (["test", "a"], "did you mean 'verify'?"),
-                 (["extract", "a", "-o", "b", "--quant", "keep"], "'--quant' is not an option of extract; convert has it"),
+                 (["extract", "a", "-o", "b", "--quant", "keep"], "'--quant' is not an option of extract; convert and verify have it"),
                  (["inspect", "a", "b"], "'b' is one too many: inspect takes one FILE; see ztstream inspect --help"),
                  (["diff", "a", "b", "c"], "'c' is one too many: diff takes A and B"),
                  (["convert", "a", "-o", "b", "--spec", "2"],

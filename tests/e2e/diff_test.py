@@ -8,7 +8,7 @@ import numpy
 import make_safetensors
 import make_zt
 import support
-from support import DATA, DIFFERS, DONE, INVALID, IO, USAGE
+from support import DATA, DIFFERS, DONE, INVALID, IO, NUMERIC, USAGE
 
 
 def tensor(dtype, array):
@@ -359,3 +359,73 @@ class Diff(support.EndToEnd):
         self.assertIn(f"[0]: 1.0 in {one}, 1.0000000000000002 in {other}".encode(), self.run_program("diff", one, other).stdout)
         self.fail_with(IO, "diff", a, self.path("missing"), says="missing")
         self.fail_with(INVALID, "diff", a, self.put("bad", b"nothing"), says="bad")
+
+
+class AgainstWithRules(support.EndToEnd):
+    """verify --against with the rules of convert."""
+
+    def setUp(self):
+        super().setUp()
+        rng = numpy.random.default_rng(5)
+        self.source = self.safetensors("m.safetensors", {
+            **{f"model.{name}": tensor("F32", rng.normal(0, 1, (5, 7)).astype("<f4")) for name in ("a", "b", "norm")},
+            "model.ids": ("I64", [2], bytes(16)), "model.head": tensor("F32", rng.normal(0, 1, 9).astype("<f4"))})
+
+    def convert(self, *rules, spec="1.2"):
+        self.succeed("convert", self.source, "-o", self.path("m.zt"), "-f", "-q", "--spec", spec, *rules)
+        return self.path("m.zt")
+
+    def test_what_convert_would_have_given(self):
+        for rules in (["--dtype", "f16"], ["--dtype", "norm=keep", "--dtype", "bf16"], ["--rename", r"s/^model\.//"],
+                      ["--exclude", "head"], ["--include", "glob:model.[ab]", "--dtype", "f8_e4m3fn", "--on-overflow", "saturate"],
+                      ["--dtype", "ids=i32", "--rename", "s/model/m/", "--exclude", "norm"]):
+            for spec in ("1.2", "2.0"):
+                file = self.convert(*rules, spec=spec)
+                good = self.succeed("verify", file, "--against", self.source, *rules)
+                self.assertRegex(good.decode(), r"; \d tensors equal the source\n$")
+                self.expect(DIFFERS, "verify", file, "--against", self.source)
+        # other rules than those it was made with
+        file = self.convert("--dtype", "f16")
+        self.expect(DIFFERS, "verify", file, "--against", self.source, "--dtype", "bf16", says="dtype f16 in the file, bf16 in the source")
+
+    def test_a_wrong_value_shows(self):
+        source = self.safetensors("x.safetensors", {"w": tensor("F32", numpy.array([1, 2, 3.001], "<f4"))})
+        other = self.safetensors("y.safetensors", {"w": tensor("F32", numpy.array([1, 2, 3.01], "<f4"))})
+        self.succeed("convert", source, "--dtype", "f16", "-o", self.path("x.zt"), "-q")
+        self.succeed("verify", self.path("x.zt"), "--against", source, "--dtype", "f16")
+        self.expect(DIFFERS, "verify", self.path("x.zt"), "--against", other, "--dtype", "f16", says="1 of 3 elements differ")
+
+    def test_dequantized(self):
+        source = DATA / "gguf/little.gguf"
+        self.succeed("convert", source, "--dequantize", "f16", "-o", self.path("g.zt"), "-q")
+        self.succeed("verify", self.path("g.zt"), "--against", source, "--dequantize", "f16")
+
+    def test_numbers_that_do_not_fit(self):
+        source = self.safetensors("x.safetensors", {"w": ("F32", [1], struct.pack("<f", 1e6))})
+        self.succeed("convert", source, "--dtype", "f16", "--on-overflow", "inf", "-o", self.path("x.zt"), "-q")
+        self.expect(NUMERIC, "verify", self.path("x.zt"), "--against", source, "--dtype", "f16", says="tensor 'w': 1 value does not fit f16")
+        self.succeed("verify", self.path("x.zt"), "--against", source, "--dtype", "f16", "--on-overflow", "inf")
+
+    def test_rules_that_are_evident(self):
+        says = "give verify these rules, and it compares what they make of the source"
+        for rules, evident in ((["--dtype", "f16"], ["--dtype f16"]), (["--rename", r"s/^model\.//"], [r"--rename 's/^model\.//'"]),
+                               (["--rename", "s/^/x./"], ["--rename 's/^/x./'"]), (["--exclude", "head"], ["--exclude 'model.head'"]),
+                               (["--include", r"\.[ab]$", "--dtype", "bf16"], ["--dtype bf16", "--exclude of 3 tensors"]),
+                               (["--rename", "s/model/m/"], None), (["--dtype", "ids=i32", "--dtype", "f16"], None)):
+            file = self.convert(*rules)
+            process = self.expect(DIFFERS, "verify", file, "--against", self.source)
+            result = json.loads(self.expect(DIFFERS, "verify", file, "--against", self.source, "--json").stdout)
+            self.assertEqual(result.get("evident_rules"), evident)
+            if evident:
+                self.assertEqual(process.stderr.decode().splitlines()[-1],
+                                 f"ztstream: {file}: it was evidently converted with {' and '.join(evident)}; {says}")
+            else:
+                self.assertNotIn(b"evidently", process.stderr)
+        # where there is another difference, nothing is evident
+        file = self.convert("--dtype", "f16")
+        other = self.safetensors("o.safetensors", {"model.ids": ("I64", [2], b"x" + bytes(15)), "model.a": tensor("F32", numpy.zeros((5, 7), "<f4"))})
+        self.assertNotIn(b"evidently", self.expect(DIFFERS, "verify", file, "--against", other).stderr)
+
+    def test_rules_without_a_source(self):
+        file = self.convert()
+        self.fail_with(USAGE, "verify", file, "--dtype", "f16", says="--dtype, --rename and other rules need --against SOURCE")
