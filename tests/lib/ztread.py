@@ -49,6 +49,11 @@ def rule(kept, text):
 
 # ---- CBOR -------------------------------------------------------------------------------------------------
 
+def errors(custom):
+    """How text is decoded: a custom field of 0.1 may hold anything, and what no reader keeps is passed over."""
+    return "replace" if custom else "strict"
+
+
 class _UniqueKeys:
     """cbor2 lets the last of two equal keys win, so keys are counted on the bytes themselves."""
 
@@ -102,7 +107,7 @@ class _UniqueKeys:
             for _ in self.times(value):
                 begin = self.at
                 self.walk(depth + 1)
-                key = cbor2.loads(self.data[begin:self.at])
+                key = cbor2.loads(self.data[begin:self.at], str_errors=errors(self.any_keys))
                 rule(isinstance(key, str) or self.any_keys, "a map key is no text")
                 rule(str(key) not in seen, f"key {key!r} twice")
                 seen.add(str(key))
@@ -116,7 +121,7 @@ def decode_cbor(data, any_keys=False):
     walker = _UniqueKeys(data, any_keys)
     walker.walk()
     rule(walker.at == len(data), "bytes follow the CBOR value")
-    return cbor2.CBORDecoder(io.BytesIO(data)).decode()
+    return cbor2.CBORDecoder(io.BytesIO(data), str_errors=errors(any_keys)).decode()
 
 
 # ---- the manifest, any version, as one list of objects ----------------------------------------------------------
