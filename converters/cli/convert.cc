@@ -173,7 +173,9 @@ std::string Describe(const Object& object) {
 }
 
 bool KeepsFrames(const PlannedObject& planned) {
-  return std::ranges::any_of(planned.components, &PlannedComponent::keep_frames);
+  return std::ranges::any_of(planned.components, [](const PlannedComponent& component) {
+    return component.storage.compression == Compression::kKeep;
+  });
 }
 
 // A warning for each encoding of the input that the version lacks.

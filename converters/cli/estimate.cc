@@ -52,7 +52,9 @@ class Sample final : public TensorSource {
         part.object->object->name + ", sample " + std::to_string(pieces_.size());
     const ComponentId id{static_cast<std::uint32_t>(pieces_.size()), 0};
     PlannedComponent planned = part.planned();
-    planned.keep_frames = false;
+    if (planned.storage.compression == Compression::kKeep) {
+      planned.storage.compression = Compression::kIfGain;
+    }
     ZT_ASSIGN_OR_RETURN(Object from, Flat(name, part.from->element, bytes));
     std::uint64_t becomes = bytes;
     if (planned.transform != nullptr)
@@ -118,7 +120,7 @@ StatusOr<std::uint64_t> Write(TensorSource& source, const Plan& plan,
 
 // The size of a stream that is copied; nullopt if the component is encoded.
 std::optional<std::uint64_t> Copied(const TensorSource& source, const PlannedComponent& planned) {
-  if (!planned.keep_frames) return std::nullopt;
+  if (planned.storage.compression != Compression::kKeep) return std::nullopt;
   const auto stream = source.encoded(planned.source);
   if (!stream || stream->extent.bytes == nullptr) return std::nullopt;
   return stream->extent.length;

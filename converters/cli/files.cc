@@ -251,7 +251,6 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
     PlannedComponent& data = planned.components[0];
     if (dense) {
       data.storage.compression = Compression::kNone;
-      data.keep_frames = false;
     } else if (!args.raw && source.format() != "zt") {
       data.storage.compression = Compression::kIfGain;
       data.storage.encoding = Encoding::kZstd;

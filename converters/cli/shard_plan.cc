@@ -209,8 +209,7 @@ Status AddObject(PlanHasher& hash, Inputs& inputs, const TensorSource& source,
     hash.Add(Name(object.components[c].element));
     hash.Add(from.bytes);
     hash.Add(object.components[c].bytes);
-    hash.Add(static_cast<std::uint64_t>(component.storage.compression) +
-             (component.keep_frames ? 16 : 0));
+    hash.Add(static_cast<std::uint64_t>(component.storage.compression));
     hash.Add(Name(*component.storage.digest));
     hash.Add(Name(component.storage.encoding));
     const auto& shared = component.shared_with;

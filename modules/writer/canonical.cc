@@ -290,7 +290,6 @@ Status MakeCanonical(TensorSource& source, Plan& plan) {
                                  " is not known, which a canonical file asks for");
       }
       planned.components[c].storage = {.compression = Compression::kNone, .digest = traits.digest};
-      planned.components[c].keep_frames = false;
     }
     ZT_RETURN_IF_ERROR(WithTensor(status, object.name));
   }

@@ -169,6 +169,7 @@ class CompressStage final : public StageOf<Batch> {
       case Compression::kNone:
         return false;
       case Compression::kIfGain:
+      case Compression::kKeep:
         return !chunk.bytes().empty() && state.choice != ComponentState::kStoreRaw;
       case Compression::kAlways:
         return true;

@@ -489,7 +489,7 @@ Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>&
     state->sequential = source.sequential(component.source);
     state->transform = component.transform;
     state->ends_object = c + 1 == end;
-    if (component.keep_frames) {
+    if (component.storage.compression == Compression::kKeep) {
       ZT_RETURN_IF_ERROR(NamedBy(source, planned, KeepFrames(*state)));
     }
     const std::uint64_t bytes =

@@ -158,8 +158,9 @@ class Planner {
                                          component.transform.get()));
     component.storage.digest = resolved.digest;
     if (resolved.codec != nullptr) component.storage.encoding = resolved.encoding;
-    component.keep_frames =
-        held != Encoding::kRaw && resolved.encoding == held && component.transform == nullptr;
+    if (held != Encoding::kRaw && resolved.encoding == held && component.transform == nullptr) {
+      component.storage.compression = Compression::kKeep;
+    }
     if (c > 0 && resolved.encoding == encoding_) return OkStatus();
     encoding_ = resolved.encoding;
     return CheckExpressible(object, encoding_, Name(resolved.digest), options_.spec);
@@ -278,7 +279,8 @@ StatusOr<ResolvedStorage> writer::internal::ResolveStorage(const Object& object,
                                                            std::uint64_t frame_bytes,
                                                            const Transform* transform) {
   ResolvedStorage resolved;
-  resolved.compression = wanted.compression;
+  resolved.compression =
+      wanted.compression == Compression::kKeep ? Compression::kIfGain : wanted.compression;
   resolved.digest = wanted.digest.value_or(Traits(spec).digest);
   if (wanted.compression == Compression::kNone) return resolved;
   resolved.encoding = wanted.encoding;

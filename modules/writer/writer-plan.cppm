@@ -16,6 +16,7 @@ enum class Compression : std::uint8_t {
   kNone,    // stored raw
   kIfGain,  // if its first frame shrinks by WriterOptions::min_gain or more
   kAlways,  // even if it does not shrink
+  kKeep,    // the source's frames are copied if nothing in them changes; otherwise as kIfGain
 };
 
 // How a component is stored.
@@ -37,11 +38,7 @@ struct PlannedComponent {
   Storage storage;                             // how it is stored
   // Set where an earlier component of the plan has the same bytes: this one gets no blob but shares
   // that one's. Indices into Plan::objects and its components.
-  [[no_unique_address]] std::optional<ComponentId> shared_with;
-  // The source has it in `storage.encoding`: its frames are copied where nothing in them changes
-  // and the version allows them; otherwise its bytes are encoded anew as `storage` says. It lies in
-  // the padding of shared_with, which saves 8 MB of a plan of a million tensors.
-  bool keep_frames = false;
+  std::optional<ComponentId> shared_with;
 };
 
 // One object of the file to be written.
