@@ -82,8 +82,8 @@ void Report(const Common& common, const std::vector<NumericFinding>& findings, c
             Json& warnings);
 Json ToJson(const std::vector<NumericFinding>& findings);
 
-// Estimates the size of the file that `plan` makes, from a sample of at most 32 MiB of its input.
-// The estimate is exact if the input is no larger. nullopt if the input can be read only once, or
+// Estimates the size of the file that `plan` makes, from a sample of its input, at most 32 MiB.
+// The estimate is exact if the sample is all of it. nullopt if the input can be read only once, or
 // if the sample cannot be converted: the conversion then says why.
 StatusOr<std::optional<std::uint64_t>> EstimateBytes(TensorSource& source, const Plan& plan,
                                                      const WriterOptions& options);

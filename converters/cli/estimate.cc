@@ -11,8 +11,11 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-// The most that is read, in windows that are spread evenly over the input.
-constexpr std::uint64_t kWindows = 64, kWindowBytes = 512 << 10, kMost = kWindows * kWindowBytes;
+// The sample is windows of this size, spread evenly over the input.
+constexpr std::uint64_t kWindowBytes = 512 << 10;
+
+// How many. The highest levels compress a few MB/s.
+std::uint64_t WindowsFor(const ZstdOptions& zstd) { return zstd.level > 9 ? 8 : 64; }
 
 // A component of a plan whose bytes are encoded, not copied.
 struct Part {
@@ -88,25 +91,29 @@ class Sample final : public TensorSource {
 };
 
 // Adds the bytes in each window to the sample; the parts follow each other and have `total` bytes.
-Status Fill(const std::vector<Part>& parts, std::uint64_t total, const TensorSource& source,
-            Sample& sample, Plan& plan) {
-  const std::uint64_t step = total / kWindows;
+Status Fill(const std::vector<Part>& parts, std::uint64_t total, std::uint64_t windows,
+            const TensorSource& source, Sample& sample, Plan& plan) {
+  const std::uint64_t step = total / windows;
   std::uint64_t window = 0, at = 0;
   for (const Part& part : parts) {
     const std::uint64_t bytes = part.from->bytes, unit = UnitOf(part), end = at + bytes;
     const bool sequential = source.sequential(part.planned().source);
-    for (bool taken = false; window < kWindows; ++window) {
+    std::uint64_t in_order = 0;
+    for (; window < windows; ++window) {
       const std::uint64_t begin = window * step + (step - kWindowBytes) / 2;
       if (begin >= end) break;
       const std::uint64_t first = (std::max(begin, at) - at) / unit * unit;
       const std::uint64_t last = std::min(begin + kWindowBytes, end) - at;
       const std::uint64_t size = (last - first + unit - 1) / unit * unit;
-      // A component that can only be read in order is read from its beginning, once.
-      if (!sequential || !taken)
-        ZT_RETURN_IF_ERROR(sample.Add(part, sequential ? 0 : first, size, plan));
-      taken = true;
+      if (sequential) {
+        in_order += size;
+      } else {
+        ZT_RETURN_IF_ERROR(sample.Add(part, first, size, plan));
+      }
       if (begin + kWindowBytes > end) break;  // this window ends in the next part
     }
+    // A component that can only be read in order gives as many bytes from its beginning.
+    if (in_order > 0) ZT_RETURN_IF_ERROR(sample.Add(part, 0, std::min(in_order, bytes), plan));
     at = end;
   }
   return OkStatus();
@@ -129,7 +136,8 @@ std::optional<std::uint64_t> Copied(const TensorSource& source, const PlannedCom
 StatusOr<std::uint64_t> Estimate(TensorSource& source, const Plan& plan, WriterOptions options) {
   Plan trial = plan;
   trial.on_overflow = OnOverflow::kSaturate;  // the conversion reports what does not fit
-  if (plan.input_bytes(source) <= kMost) return Write(source, trial, options);
+  const std::uint64_t windows = WindowsFor(options.zstd), most = windows * kWindowBytes;
+  if (plan.input_bytes(source) <= most) return Write(source, trial, options);
   trial.objects.clear();
   std::uint64_t known = 0, total = 0;
   std::vector<Part> parts;
@@ -147,7 +155,7 @@ StatusOr<std::uint64_t> Estimate(TensorSource& source, const Plan& plan, WriterO
       }
     }
   }
-  if (total < kMost) return known + total;                    // nearly everything is copied
+  if (total < most) return known + total;                     // nearly everything is copied
   std::ranges::stable_sort(parts, {}, [](const Part& part) {  // so each type has its share
     return std::tuple(part.from->element.dtype, Name(part.to()));
   });
@@ -156,7 +164,7 @@ StatusOr<std::uint64_t> Estimate(TensorSource& source, const Plan& plan, WriterO
   std::uint64_t placement = std::exchange(options.alignment, traits.alignment);
   if (placement == 0) placement = traits.placement;
   Sample sample(source);
-  ZT_RETURN_IF_ERROR(Fill(parts, total, source, sample, trial));
+  ZT_RETURN_IF_ERROR(Fill(parts, total, windows, source, sample, trial));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t written, Write(sample, trial, options));
   const double ratio = static_cast<double>(written) / static_cast<double>(sample.bytes());
   for (const Part& part : parts) {

@@ -63,6 +63,12 @@ class Estimate(support.EndToEnd):
         for options in (["--zstd"], ["--zstd", "--spec", "2.0"]):
             self.assertAlmostEqual(self.estimated(source, *options) / self.written(source, *options), 1, delta=0.02, msg=options)
 
+    def test_what_is_read_in_order_is_sampled_from_its_beginning(self):
+        rng = numpy.random.default_rng(1)
+        numpy.savez_compressed(self.path("m.npz"), zeros=numpy.zeros(3 * MIB, "<f4"),
+                               **{f"t{i}": rng.normal(0, 0.02, 3 * MIB).astype("<f4") for i in range(3)})
+        self.assertAlmostEqual(self.estimated("m.npz", "--zstd=planes") / self.written("m.npz", "--zstd=planes"), 1, delta=0.02)
+
     def test_what_is_copied_counts_as_it_is(self):
         source = self.safetensors("m.safetensors", weights("w", "BF16", 40, 1))
         self.succeed("convert", "-q", "--zstd=planes", source, "-o", "m.zt")
