@@ -1,0 +1,51 @@
+// zt.transform:stats — figures of the numbers of a tensor: extremes, mean, deviation, counts.
+export module zt.transform:stats;
+
+import zt.std;
+import zt.core;
+
+export namespace zt {
+
+// A number of any real element type, exactly: a double of floats, else an integer.
+using Number = std::variant<double, std::int64_t, std::uint64_t>;
+
+// Figures of a run of numbers. Those of runs that follow one another are merged in order; cut at
+// the same places they are the same for any number of threads.
+struct NumberStats {
+  // The exponents counted apart; those beyond count at the ends.
+  static constexpr int kLeastExponent = -64, kMostExponent = 31;
+
+  std::uint64_t finite =
+      0;  // the numbers that are neither NaN nor infinite; all that follows is theirs
+  std::uint64_t zeros = 0;  // of both signs
+  std::uint64_t nan = 0, inf = 0;
+  std::optional<Number> min = {}, max = {};  // without a sign where they are zero
+  // exponents[e] counts x with 2^(e + kLeastExponent) <= |x| < 2^(e + 1 + kLeastExponent).
+  std::array<std::uint64_t, kMostExponent - kLeastExponent + 1> exponents = {};
+
+  // The mean, and the standard deviation as numpy has it: of the numbers, not of a sample. In f64,
+  // each within 1e-12 of the larger of the two; infinite or NaN where f64 cannot hold a sum.
+  // Undefined if there is no finite number.
+  double mean() const;
+  double deviation() const;
+
+  // Adds the figures of the next run.
+  void Merge(const NumberStats& next);
+
+  double sum = 0, sum_lost = 0;  // what the sum's rounding lost
+  double squares = 0;            // of distances from the mean
+};
+
+// Computes figures of elements of one type. Immutable, so all threads can share one instance.
+class NumberScan {
+ public:
+  virtual ~NumberScan() = default;
+  // Adds the elements of `in`, a whole number of them. No alignment is required.
+  virtual void Add(std::span<const std::byte> in, NumberStats& stats) const = 0;
+};
+
+// Of any type that converts to f64 (see MakeConversion): floats of 8 to 64 bits, integers, bool as
+// 0 and 1. kUnimplemented for others.
+StatusOr<std::shared_ptr<const NumberScan>> MakeNumberScan(const ElementType& element);
+
+}  // namespace zt
