@@ -69,7 +69,7 @@ struct Args : Common, InputArgs {
 
   bool missing = false;              // join
   std::string sort;                  // inspect: "name", "size", "offset"; empty: file order
-  bool tree = false;                 // inspect
+  bool tree = false, stats = false;  // inspect
   std::vector<std::string> against;  // verify
   double atol = -1, rtol = -1;       // diff; negative: not given
   std::string attributes;            // diff: "tensors", "all" or "none"; empty: of tensors

@@ -2,6 +2,7 @@
 module zt.cli:listing;
 
 import zt.std;
+import :numbers;
 import :output;
 
 namespace zt::cli::internal {
@@ -23,6 +24,7 @@ struct ListedObject {
   Value::Map attributes;
   std::vector<ListedComponent> components;
   std::string path = {};  // of a file that goes with the model; empty of tensors
+  std::shared_ptr<const TensorStats> stats = {};  // where they were asked for
 
   // What people call its type: "bf16", "q4_0", "sparse_csr".
   std::string type() const;
@@ -58,6 +60,8 @@ struct TextOptions {
 // The first line, attributes, and a line for each type where there are several.
 std::string HeadingText(const Listing& listing);
 std::string TableText(const Listing& listing, const TextOptions& options);
+// The figures of each tensor in place of how it is stored, under a line that names them.
+std::string StatsTableText(const Listing& listing, const TextOptions& options);
 // A line for each file; empty where there is none.
 std::string FilesText(const Listing& listing);
 // Names folded by their dots, numbered ones in their order. Those of a layer that are numbered and alike share a line.

@@ -1,8 +1,10 @@
-// zt.cli — inspect: the listing of any file it reads, from headers alone.
+// zt.cli — inspect: the listing of any file it reads, from headers alone, and with --stats the
+// figures of its numbers.
 module;
 
 #include <unistd.h>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -10,8 +12,10 @@ module zt.cli;
 import zt.std;
 import :formats;
 import :listing;
-import :shards;
+import :numbers;
 import :options;
+import :select;
+import :shards;
 import :support;
 import zt.convert.shards;
 
@@ -66,13 +70,14 @@ std::string ObjectText(const ListedObject& object) {
       Opened({{"name", object.name}, {"shape", object.shape}, {"format", object.format}});
   AddAttributes(out, object.attributes);
   AddMember(out, "components", components);
+  if (object.stats != nullptr) AddMember(out, "stats", ToJson(*object.stats));
   return out + "}";
 }
 
-// Object by object: the tree of 100,000 would take longer to build and to free than all the rest.
-std::string ListingJson(const Listing& listing, const Common& common) {
-  Json json = Envelope(common, true);
-  json["file"] = listing.file;
+// The members of a file, from its brace on. Object by object: the tree of 100,000 would take longer
+// to build and to free than all the rest.
+std::string ListingMembers(const Listing& listing) {
+  Json json = {{"file", listing.file}};
   if (!listing.warnings.empty()) json["warnings"] = listing.warnings;
   json["format"] = listing.format;
   if (!listing.version.empty()) json["version"] = listing.version;
@@ -92,7 +97,19 @@ std::string ListingJson(const Listing& listing, const Common& common) {
   };
   add("objects", TensorsOf(listing));
   if (listing.files > 0) add("files", FilesOf(listing));
-  return out + "}\n";
+  return out;
+}
+
+// Of one file its members, of several an array of them.
+std::string ListingJson(std::span<const Listing> listings, const Common& common) {
+  std::string out = Opened(Envelope(common, true)) + ",";
+  if (listings.size() == 1) return out + ListingMembers(listings[0]).substr(1) + "}\n";
+  out += "\"inputs\":[";
+  for (const Listing& listing : listings) {
+    if (&listing != listings.data()) out += ',';
+    out += ListingMembers(listing) + "}";
+  }
+  return out + "]}\n";
 }
 
 // Adds what a .zt file holds. `file` is its name among the shards of an index, or empty.
@@ -123,8 +140,8 @@ std::string VersionOf(const Manifest& manifest) {
                                        : manifest.version_text;
 }
 
-// Warns of the shards in which tensors lie and that are not there, as reading them would say it. The root says all that is
-// listed without them.
+// Warns of the shards in which tensors lie and that are not there, as reading them would say it.
+// The root says all that is listed without them.
 void WarnOfMissing(const Manifest& manifest, const std::string& path, const InputOptions& options,
                    Listing& listing) {
   std::set<std::uint32_t> used;
@@ -211,8 +228,9 @@ Listing ListSource(const TensorSource& source) {
   return listing;
 }
 
-// .zt files by their manifests, which say how things are stored; all else as a source.
-StatusOr<Listing> List(const Args& args) {
+// .zt files by their manifests, which say how things are stored; all else as a source, which is
+// left in `opened`.
+StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) {
   std::string path = args.file();
   if (args.file() != "-" && (args.from.empty() || args.from == "zt")) {
     if (IsFolder(path)) {
@@ -228,14 +246,93 @@ StatusOr<Listing> List(const Args& args) {
       if (zt || !args.from.empty()) return ListZt(*bytes, path, args);
     }
   }
-  ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({path}, args));
-  if (!IsIndexPath(path)) return ListSource(*source);
-  return WithFile(ListIndex(path, *source), path);
+  ZT_ASSIGN_OR_RETURN(opened, OpenInputs({path}, args));
+  if (!IsIndexPath(path)) return ListSource(*opened);
+  return WithFile(ListIndex(path, *opened), path);
+}
+
+// The operands. The first is a file, and each other one that exists; the rest are words that mean
+// tensors.
+struct Operands {
+  std::vector<std::string> files, words;
+};
+
+Operands Divide(const Args& args) {
+  Operands operands;
+  for (const std::string& each : args.inputs) {
+    const bool file = operands.files.empty() || each == "-" || IsUrl(each) || Exists(each);
+    (file ? operands.files : operands.words).push_back(each);
+  }
+  return operands;
+}
+
+// Leaves the tensors that the words mean, and counts them for each word.
+Status Select(Listing& listing, std::span<const std::string> words,
+              std::vector<std::uint64_t>& used) {
+  if (words.empty()) return OkStatus();
+  std::erase_if(listing.objects, [](const ListedObject& each) { return !each.path.empty(); });
+  std::vector<std::string> names;  // the listing's own move as others are left out
+  for (const ListedObject& each : listing.objects) names.push_back(each.name);
+  std::vector<std::string_view> sorted(names.begin(), names.end());
+  std::ranges::sort(sorted);
+  Patterns patterns("", words);
+  ZT_RETURN_IF_ERROR(patterns.Resolve(sorted));
+  std::erase_if(listing.objects,
+                [&](const ListedObject& each) { return !patterns.Match(each.name); });
+  for (std::size_t i = 0; i < words.size(); ++i) used[i] += patterns.uses()[i].tensors;
+  return OkStatus();
+}
+
+// Reads what is listed. `source` is null where the listing did not need it.
+Status AddStats(const Args& args, std::unique_ptr<TensorSource> source, Listing& listing) {
+  if (source == nullptr) {
+    ZT_ASSIGN_OR_RETURN(source, OpenInputs({args.file()}, args));
+  }
+  std::unordered_map<std::string_view, ListedObject*, zt::internal::NameHash> listed;
+  const auto none = std::make_shared<const TensorStats>(TensorStats{.skipped = "it is not served"});
+  for (ListedObject& each : listing.objects) {
+    each.stats = each.path.empty() ? none : nullptr;
+    if (each.path.empty()) listed.emplace(each.name, &each);
+  }
+  std::vector<std::uint32_t> objects;
+  for (std::uint32_t i = 0; i < source->objects().size(); ++i) {
+    if (listed.contains(source->objects()[i].name)) objects.push_back(i);
+  }
+  ZT_ASSIGN_OR_RETURN(const auto stats, Measure(*source, objects, args));
+  for (std::size_t i = 0; i < objects.size(); ++i)
+    listed.at(source->objects()[objects[i]].name)->stats = stats[i];
+  return OkStatus();
+}
+
+StatusOr<std::vector<Listing>> ListAll(const Args& args) {
+  const auto [files, words] = Divide(args);
+  std::vector<std::uint64_t> used(words.size());
+  std::vector<Listing> listings;
+  for (const std::string& file : files) {
+    Args one = args;
+    one.inputs = {file};
+    std::unique_ptr<TensorSource> source;
+    ZT_ASSIGN_OR_RETURN(Listing listing, List(one, source));
+    listing.file = file;
+    WarnAll(args, listing.warnings);
+    ZT_RETURN_IF_ERROR(WithFile(Select(listing, words, used), file));
+    if (args.stats) ZT_RETURN_IF_ERROR(AddStats(one, std::move(source), listing));
+    Sort(listing, args.sort);
+    listings.push_back(std::move(listing));
+  }
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (used[i] > 0) continue;
+    return WithFile(InvalidArgument(Quote(words[i]) + " is no file, and means no tensor of " +
+                                    (files.size() == 1 ? "this one" : "these") +
+                                    "; without it ztstream inspect lists them"),
+                    files.front());
+  }
+  return listings;
 }
 
 // The listing as a page in a file of its own.
 Status WritePage(const Listing& listing, const Args& args) {
-  const std::string page = PageText(ListingJson(listing, args));
+  const std::string page = PageText(ListingJson(std::span(&listing, 1), args));
   ZT_RETURN_IF_ERROR(
       WriteText(args.output, page, {.overwrite = args.force, .sync = !args.no_sync}));
   if (args.json) {
@@ -252,16 +349,20 @@ Status WritePage(const Listing& listing, const Args& args) {
 }
 
 Status Inspect(const Args& args) {
-  if (!args.output.empty()) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ZT_ASSIGN_OR_RETURN(Listing listing, List(args));
-  listing.file = args.file();
-  WarnAll(args, listing.warnings);
-  Sort(listing, args.sort);
-  if (!args.output.empty()) return WritePage(listing, args);
-  if (args.json) return Print(ListingJson(listing, args));
+  const bool page = !args.output.empty();
+  if (args.stats && args.tree)
+    return InvalidArgument("--tree folds tensors, and --stats is of each; choose one");
+  if (page) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  ZT_ASSIGN_OR_RETURN(const std::vector<Listing> listings, ListAll(args));
+  if (page && listings.size() > 1) return InvalidArgument("--html takes one file");
+  if (page) return WritePage(listings[0], args);
+  if (args.json) return Print(ListingJson(listings, args));
   TextOptions options = {.verbose = args.verbose};
   if (::isatty(STDOUT_FILENO) != 0) options.columns = TerminalColumns(STDOUT_FILENO, 80);
-  return Print(args.tree ? TreeText(listing, options) : TableText(listing, options));
+  const auto text = args.stats ? StatsTableText : args.tree ? TreeText : TableText;
+  std::string out;
+  for (const Listing& listing : listings) out += (out.empty() ? "" : "\n") + text(listing, options);
+  return Print(out);
 }
 
 }  // namespace

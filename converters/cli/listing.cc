@@ -309,6 +309,37 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
          FilesText(listing);
 }
 
+std::string StatsTableText(const Listing& listing, const TextOptions& options) {
+  Rows lines = {
+      {"tensor", "type", "shape", "min", "max", "mean", "std", "zeros", "nan", "inf", "exponents"}};
+  for (const ListedObject& object : TensorsOf(listing)) {
+    std::vector<std::string> line = {object.name, object.type(), ToString(object.shape)};
+    const TensorStats& stats = *object.stats;
+    const NumberStats& numbers = stats.numbers;
+    if (!stats.skipped.empty()) {
+      lines.push_back(std::move(line));
+      lines.push_back({"    no figures: " + stats.skipped});
+      continue;
+    }
+    const bool any = numbers.finite > 0;
+    for (const std::string& cell :
+         {any ? NumberText(*numbers.min) : "-", any ? NumberText(*numbers.max) : "-",
+          any ? NumberText(numbers.mean()) : "-", any ? NumberText(numbers.deviation()) : "-",
+          Grouped(numbers.zeros), Grouped(numbers.nan), Grouped(numbers.inf),
+          ExponentsText(numbers)})
+      line.push_back(cell);
+    lines.push_back(std::move(line));
+    if (stats.stored) {
+      const std::uint64_t count = numbers.finite + numbers.nan + numbers.inf;
+      lines.push_back({"    of the " + Counted(count, "stored value") + " alone"});
+    }
+  }
+  if (lines.size() == 1) lines.clear();
+  constexpr std::size_t kShape = 2, kExponents = 10;
+  return HeadingText(listing) + Aligned(lines, options.columns, {kExponents, kShape}) +
+         FilesText(listing);
+}
+
 // ---- the tree: names folded by their dots ------------------------------------------------------------------------
 
 namespace {

@@ -346,7 +346,7 @@ class CommandLine(support.EndToEnd):
 
     def test_words_that_are_wrong_are_named(self):
         cases = [(["conver", "a"], "'conver' is not a command; did you mean 'convert'? See ztstream --help"),
-                 (["frobnicate"], "commands are convert, join, inspect, verify"),
+                 (["frobnicate"], "commands are convert, join, inspect, show, verify"),
                  (["convert", "--ztsd", "a", "-o", "b"], "'--ztsd' is not an option of convert; did you mean --zstd? "
                   "See ztstream convert --help"),
                  (["extract", "a", "--ouput", "b"], "did you mean --output?"),
@@ -375,7 +375,7 @@ class CommandLine(support.EndToEnd):
                  (["-V"], "--version tells the versions"), (["convert", "--keep", "a"], "inputs are always kept; see"),
                  (["ls", "a"], "did you mean 'inspect'?"), (["test", "a"], "did you mean 'verify'?"),
                  (["extract", "a", "-o", "b", "--quant", "keep"], "'--quant' is not an option of extract; convert and verify have it"),
-                 (["inspect", "a", "b"], "'b' is one too many: inspect takes one FILE; see ztstream inspect --help"),
+                 (["verify", "a", "b"], "'b' is one too many: verify takes one FILE; see ztstream verify --help"),
                  (["diff", "a", "b", "c"], "'c' is one too many: diff takes A and B"),
                  (["convert", "a", "-o", "b", "--spec", "2"],
                   "--spec: '2' is none of 2.0, 1.2, 1.1 and 0.1; see"),

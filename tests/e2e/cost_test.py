@@ -332,8 +332,9 @@ def extract(to):
 
 
 FOLDER = ["extract", "{}", "-o", "back/", "-f", "--no-sync"]
-ZT = [INSPECT, VERIFY, AGAINST, DIFF, CONVERT, PACK, RENAME]
-FOREIGN = [INSPECT, DIFF, CONVERT, RENAME]
+STATS = ["inspect", "--stats", "{}"]
+ZT = [INSPECT, STATS, VERIFY, AGAINST, DIFF, CONVERT, PACK, RENAME]
+FOREIGN = [INSPECT, STATS, DIFF, CONVERT, RENAME]
 
 # what is counted, how many of it, and the commands that meet it
 CASES = [
@@ -346,7 +347,7 @@ CASES = [
     (objects_of_2_0, 20000, [*ZT, CANONICAL, ID]),
     (objects, 20000, [*ZT, extract("safetensors"), extract("npz")]), (components, 20000, ZT), (attributes, 40000, [*ZT, extract("safetensors")]),
     (attributed, 15000, [*ZT, extract("npz")]), (frames, 300000, [*ZT, extract("npz")]), (frames_with_table, 60000, [*ZT, extract("npz")]),
-    (aliases, 20000, ZT), (aliases_of_frames, 40, [INSPECT, VERIFY, CONVERT]), (growing_aliases, 1500, [INSPECT, VERIFY, CONVERT]),
+    (aliases, 20000, ZT), (aliases_of_frames, 40, [INSPECT, STATS, VERIFY, CONVERT]), (growing_aliases, 1500, [INSPECT, STATS, VERIFY, CONVERT]),
     (entries, 15000, [*FOREIGN, extract("npz")]), (deflated_entries, 10000, FOREIGN), (arrays, 1500, FOREIGN),
     (gguf_tensors, 30000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_keys, 60000, [*FOREIGN, extract("gguf")]),
     (gguf_strings, 200000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_large_header, 100000, [CONVERT, PIPED]),

@@ -34,6 +34,8 @@ GOOD, OPAQUE, BAD, UNKNOWN = "good", "opaque", "bad", "unknown"
 # What each command may answer to a file of each verdict. A bad file may look well where no data is read.
 ANSWERS = {
     "inspect": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {DONE, INVALID}, UNKNOWN: {DONE, UNSUPPORTED}},
+    # What it skips it says; a digest that nobody knows is no error.
+    "stats": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {DONE, INVALID}, UNKNOWN: {DONE, UNSUPPORTED}},
     # The digests of a 2.0 file are its identity, so that no data is read.
     "id": {GOOD: {DONE}, OPAQUE: {DONE, UNSUPPORTED}, BAD: {DONE, INVALID}, UNKNOWN: {UNSUPPORTED}},
     "diff": {GOOD: {DONE}, OPAQUE: {UNSUPPORTED}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}},
@@ -157,6 +159,7 @@ class Checker:
         self.inspect = self.answer("inspect", *self.run("inspect", "--json", self.path)[:2])
         if "manifest: " in self.why and self.inspect == DONE:
             self.disagree("inspect", DONE, "accepts what the manifest shows")
+        self.answer("stats", *self.run("inspect", "--stats", "-T1", self.path)[:2])
         self.answer("diff", *self.run("diff", "-T1", self.path, self.path)[:2])
         status, said, identity = self.run("id", "-T1", self.path)
         self.answer("id", status, said, target="")

@@ -1,0 +1,45 @@
+// zt.cli:numbers — the elements of a component as numbers for people: decoded, measured. Internal.
+module zt.cli:numbers;
+
+import zt.std;
+import :output;
+
+namespace zt::cli::internal {
+
+// How the stored elements of a component become numbers.
+struct NumberForm {
+  // Of the numbers: bool, an integer, f16, f32, f64, complex64 or complex128. What numpy has no
+  // type for becomes f32, which holds all its values.
+  ElementType element;
+  std::shared_ptr<const Transform> decode = nullptr;  // null where the bytes are the numbers
+  // The smallest run that is decoded by itself: its bytes, and its numbers.
+  std::size_t unit_bytes = 1, unit_numbers = 1;
+  Shape shape;            // of the numbers
+  std::uint64_t numbers;  // the product of the shape
+
+  // Decodes whole units.
+  std::vector<std::byte> Decoded(std::span<const std::byte> units) const;
+};
+// kUnimplemented, naming the type, where its numbers are not known. A component of several is an
+// array of one dimension.
+StatusOr<NumberForm> FormOf(const Object& object, std::size_t component);
+
+// What `inspect --stats` says of a tensor.
+struct TensorStats {
+  NumberStats numbers = {};
+  bool stored = false;  // of the stored values of a sparse tensor; its other elements are zeros
+  std::string skipped = {};  // why there are none
+};
+// Of the objects with these numbers, in that order; equal bytes are read once. Errors name file and
+// tensor.
+StatusOr<std::vector<std::shared_ptr<const TensorStats>>> Measure(
+    TensorSource& source, std::span<const std::uint32_t> objects, const Common& common);
+
+Json ToJson(const TensorStats& stats);
+// "2^-9 ▂▆█▃ 2^-6": a bar for each binary exponent, the most frequent the highest. Empty if all
+// numbers are zero.
+std::string ExponentsText(const NumberStats& stats);
+// Six significant digits at most; integers whole.
+std::string NumberText(const Number& number);
+
+}  // namespace zt::cli::internal

@@ -1,0 +1,131 @@
+// zt.cli:numbers — which numbers the bytes of a component are.
+module;
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :numbers;
+
+namespace zt::cli::internal {
+namespace {
+
+// Bytes that each stand for `kEach` numbers out of a table, as f32.
+template <std::size_t kEach>
+class Lookup final : public Transform {
+ public:
+  using Table = std::array<std::array<float, kEach>, 256>;
+  explicit Lookup(const Table& table) : table_(table) {}
+  std::size_t input_unit() const override { return 1; }
+  std::size_t output_unit() const override { return sizeof(table_[0]); }
+  void Apply(std::span<const std::byte> in, std::span<std::byte> out,
+             NumericCounts&) const override {
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const auto& numbers = table_[static_cast<std::uint8_t>(in[i])];
+      std::memcpy(&out[i * sizeof numbers], numbers.data(), sizeof numbers);
+    }
+    LittleEndian(out, sizeof(float));
+  }
+
+ private:
+  const Table table_;
+};
+
+// Powers of two; the last pattern is NaN.
+std::shared_ptr<const Transform> DecodeE8m0() {
+  Lookup<1>::Table table;
+  for (int i = 0; i < 255; ++i) table[static_cast<std::size_t>(i)][0] = std::ldexp(1.0f, i - 127);
+  table[255][0] = std::numeric_limits<float>::quiet_NaN();
+  return std::make_shared<const Lookup<1>>(table);
+}
+
+// Two to a byte, the first in the low half.
+std::shared_ptr<const Transform> DecodeE2m1() {
+  constexpr float kValues[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  const auto value = [&](std::size_t bits) {
+    return bits < 8 ? kValues[bits] : -kValues[bits - 8];
+  };
+  Lookup<2>::Table table;
+  for (std::size_t i = 0; i < 256; ++i) table[i] = {value(i & 15), value(i >> 4)};
+  return std::make_shared<const Lookup<2>>(table);
+}
+
+// The shape of packed elements by the attribute logical_shape, since the object's own counts bytes;
+// nullopt if there is none, or another number of elements.
+std::optional<Shape> LogicalShape(const Object& object, std::uint64_t bytes) {
+  for (const auto& [key, value] : object.attributes) {
+    if (key != "logical_shape" || value.AsArray() == nullptr || value.AsArray()->size() > kMaxRank)
+      continue;
+    Shape shape;
+    for (const Value& each : *value.AsArray()) {
+      if (!each.AsUint()) return std::nullopt;
+      shape.push_back(*each.AsUint());
+    }
+    const auto count = ElementCount(shape);
+    if (count && *count / 2 + *count % 2 == bytes) return shape;
+  }
+  return std::nullopt;
+}
+
+Status NotKnown(std::string_view what) {
+  return Unsupported("the numbers of " + std::string(what) + " are not known");
+}
+
+StatusOr<std::shared_ptr<const Transform>> DecoderOf(const ElementType& element) {
+  const std::string_view name = Name(element);
+  if (name == "f4_e2m1") return DecodeE2m1();
+  if (name == "f8_e8m0") return DecodeE8m0();
+  if (element.dtype == DType::kBF16 || name.starts_with("f8_")) {
+    auto made = MakeConversion(element, {DType::kF32, ""}, OnOverflow::kInf);
+    if (!made.ok()) return NotKnown(name);
+    return made;
+  }
+  if (!ParseDType(name) && !name.starts_with("complex")) return NotKnown(name);
+  return std::shared_ptr<const Transform>();
+}
+
+}  // namespace
+
+std::vector<std::byte> NumberForm::Decoded(std::span<const std::byte> units) const {
+  if (decode == nullptr) return {units.begin(), units.end()};
+  std::vector<std::byte> out(units.size() / unit_bytes * decode->output_unit());
+  NumericCounts ignored;
+  decode->Apply(units, out, ignored);
+  return out;
+}
+
+StatusOr<NumberForm> FormOf(const Object& object, std::size_t component) {
+  const Component& stored = object.components[component];
+  NumberForm form{.element = stored.element, .shape = object.shape, .numbers = 0};
+  if (const GgmlBlock* block = FindGgmlBlockOfFormat(object.format); block != nullptr) {
+    ZT_ASSIGN_OR_RETURN(form.decode, MakeDequantize(block->name, DType::kF32));
+    form.unit_numbers = block->elems;
+  } else if (object.format.starts_with("gguf.")) {
+    return NotKnown(object.format);
+  } else {
+    ZT_ASSIGN_OR_RETURN(form.decode, DecoderOf(stored.element));
+    if (form.decode != nullptr) form.unit_numbers = form.decode->output_unit() / sizeof(float);
+  }
+  const LogicalType* const logical = FindLogicalType(stored.element.type);
+  form.unit_bytes = form.decode != nullptr ? form.decode->input_unit()
+                                           : ByteWidth(stored.element.dtype) *
+                                                 (logical == nullptr ? 1 : logical->ratio);
+  if (form.decode != nullptr) form.element = {DType::kF32, ""};
+  if (stored.bytes == kUnknownSize || stored.bytes % form.unit_bytes != 0)
+    return NotKnown(object.format + " of " + std::to_string(stored.bytes) + " bytes");
+  form.numbers = stored.bytes / form.unit_bytes * form.unit_numbers;
+  if (Name(stored.element) == "f4_e2m1") {
+    if (const auto shape = LogicalShape(object, stored.bytes)) {
+      form.shape = *shape;
+      form.numbers = *ElementCount(*shape);
+    } else if (!form.shape.empty()) {
+      form.shape.back() *= form.unit_numbers;
+    }
+  }
+  if (object.components.size() > 1 || ElementCount(form.shape) != form.numbers)
+    form.shape = {form.numbers};
+  return form;
+}
+
+}  // namespace zt::cli::internal

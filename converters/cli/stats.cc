@@ -1,0 +1,249 @@
+// zt.cli:numbers — measuring: every tensor's numbers in one pass, by ranges, in parallel.
+module;
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :numbers;
+import :support;
+
+namespace zt::cli::internal {
+namespace {
+
+constexpr std::uint64_t kRange = std::uint64_t{2}
+                                 << 20;  // stored bytes, where frames ask for no more
+// Memory that a range takes beside its bytes, roughly: its figures, its table of counts.
+constexpr std::uint64_t kRangeWeight = 4 << 10;
+
+// A component that is read.
+struct Tensor {
+  ComponentId id;
+  NumberForm form;
+  std::uint64_t bytes = 0;  // stored
+  std::shared_ptr<const NumberScan> scan;
+  bool decoded = false;  // what is scanned are decoded numbers, else stored elements
+  std::shared_ptr<TensorStats> stats;
+};
+
+struct Range {
+  std::uint32_t tensor = 0;
+  std::uint64_t offset = 0, count = 0;    // in bytes
+  std::span<const std::byte> bytes = {};  // in the batch's buffer, once read
+  NumberStats stats = {};
+};
+using Batch = BatchOf<Range>;
+
+// The component whose elements are the tensor's; nullopt where there is none.
+std::optional<std::uint32_t> ElementsOf(const Object& object) {
+  if (object.format != "dense" && !IsSparse(object.format) && !object.format.starts_with("gguf."))
+    return std::nullopt;
+  const std::string_view role = IsSparse(object.format) ? "values" : "data";
+  for (std::uint32_t i = 0; i < object.components.size(); ++i) {
+    if (object.components[i].role == role) return i;
+  }
+  return std::nullopt;
+}
+
+class Measurer {
+ public:
+  Measurer(TensorSource& source, const Common& common)
+      : source_(source), common_(common), pool_(MemoryFor(common.memory, common.threads) / 2) {}
+
+  StatusOr<std::vector<std::shared_ptr<const TensorStats>>> Run(
+      std::span<const std::uint32_t> objects) {
+    std::vector<std::shared_ptr<const TensorStats>> all;
+    for (const std::uint32_t object : objects) {
+      auto stats = Take(object);
+      if (!stats.ok()) return AtTensor(source_, {object, 0}, stats.status());
+      all.push_back(*std::move(stats));
+    }
+    ZT_RETURN_IF_ERROR(ReadAll());
+    ZT_RETURN_IF_ERROR(source_.Finish());  // it names the file
+    return all;
+  }
+
+ private:
+  class ReadStage;
+  class ScanStage;
+  class SumStage;
+
+  StatusOr<std::shared_ptr<const TensorStats>> Take(std::uint32_t index);
+  Status ReadAll();
+  Status AddRanges(RangePipeline<Batch>& pipeline, std::uint32_t index) const;
+
+  // The scan of a type, null where it has none.
+  std::shared_ptr<const NumberScan> ScanOf(const ElementType& element) {
+    const auto [found, added] = scans_.try_emplace(std::string(Name(element)));
+    if (added) found->second = MakeNumberScan(element).value_or(nullptr);
+    return found->second;
+  }
+
+  // Tensors with equal keys have the same figures: the same bytes, read as the same type and
+  // checked by the same rule.
+  using Key = std::tuple<Identity, std::string_view, std::string_view, DType, std::uint64_t,
+                         std::optional<DataRule>>;
+
+  TensorSource& source_;
+  const Common& common_;
+  BufferPool pool_;
+  std::map<std::string, std::shared_ptr<const NumberScan>> scans_;  // by type
+  std::vector<Tensor> tensors_;
+  std::map<Key, std::shared_ptr<const TensorStats>> known_;
+  std::uint64_t total_ = 0;
+};
+
+// The figures that an object will have, an earlier one's where its bytes are the same.
+StatusOr<std::shared_ptr<const TensorStats>> Measurer::Take(std::uint32_t index) {
+  const Object& object = source_.objects()[index];
+  const auto skip = [](std::string why) {
+    return std::make_shared<const TensorStats>(TensorStats{.skipped = std::move(why)});
+  };
+  const auto component = ElementsOf(object);
+  if (!component) return skip(object.format + " is not one array of numbers");
+  const Status readable = source_.CheckReadable(index);
+  if (readable.code() == StatusCode::kUnimplemented) return skip(Fact(readable));
+  ZT_RETURN_IF_ERROR(readable);
+  auto form = FormOf(object, *component);
+  if (!form.ok()) return skip(Fact(form.status()));
+  if (form->element.type.starts_with("complex")) return skip("complex numbers have no order");
+  const Component& stored = object.components[*component];
+  const ComponentId id{index, *component};
+  auto stats = std::make_shared<TensorStats>(TensorStats{.stored = IsSparse(object.format)});
+  if (const auto identity = source_.identity(id)) {
+    const auto [found, added] =
+        known_.emplace(Key(*identity, object.format, stored.element.type, stored.element.dtype,
+                           form->numbers, RuleOf(object, *component, stored.bytes)),
+                       stats);
+    if (!added) return found->second;
+  }
+  auto scan = form->unit_numbers == 1 ? ScanOf(stored.element) : nullptr;
+  const bool decoded = scan == nullptr;
+  if (decoded) scan = ScanOf(form->element);
+  total_ += stored.bytes;
+  tensors_.push_back({id, *std::move(form), stored.bytes, std::move(scan), decoded, stats});
+  return stats;
+}
+
+class Measurer::ReadStage final : public StageOf<Batch> {
+ public:
+  explicit ReadStage(Measurer& measurer) : measurer_(measurer) {}
+  StageOrder order() const override { return StageOrder::kIfOrdered; }
+  Status Process(Batch& batch) override {
+    TensorSource& source = measurer_.source_;
+    const auto id_of = [&](const Range& range) { return measurer_.tensors_[range.tensor].id; };
+    batch.input = measurer_.pool_.Take(batch.bytes);
+    std::span<std::byte> free = batch.input.bytes();
+    std::vector<RangeToRead> ranges;
+    for (Range& range : batch.ranges) {
+      ranges.push_back(source.RangeAt(id_of(range), range.offset, free.first(range.count)));
+      range.bytes = ranges.back().bytes;
+      free = free.subspan(range.count);
+    }
+    return ReadRanges(ranges, [&](std::size_t i) {
+      const Range& range = batch.ranges[i];
+      return AtTensor(source, id_of(range),
+                      source.Read(id_of(range), range.offset, ranges[i].bytes));
+    });
+  }
+
+ private:
+  Measurer& measurer_;
+};
+
+class Measurer::ScanStage final : public StageOf<Batch> {
+ public:
+  explicit ScanStage(const Measurer& measurer) : measurer_(measurer) {}
+  Status Process(Batch& batch) override {
+    for (Range& range : batch.ranges) {
+      const Tensor& tensor = measurer_.tensors_[range.tensor];
+      if (!tensor.decoded) {
+        tensor.scan->Add(range.bytes, range.stats);
+      } else {
+        Decode(tensor, range);
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  // In pieces that stay in cache. Where the last unit has more numbers than the tensor, they are
+  // padding.
+  static void Decode(const Tensor& tensor, Range& range) {
+    constexpr std::size_t kPiece = 64 << 10;  // bytes of numbers
+    const NumberForm& form = tensor.form;
+    const std::size_t width = ByteWidth(form.element.dtype);
+    const std::size_t units = std::max<std::size_t>(kPiece / (form.unit_numbers * width), 1);
+    std::uint64_t left = form.numbers - range.offset / form.unit_bytes * form.unit_numbers;
+    for (std::size_t at = 0; at < range.bytes.size(); at += units * form.unit_bytes) {
+      const auto piece =
+          range.bytes.subspan(at, std::min(units * form.unit_bytes, range.bytes.size() - at));
+      const std::vector<std::byte> numbers = form.Decoded(piece);
+      const std::uint64_t count = std::min<std::uint64_t>(numbers.size() / width, left);
+      tensor.scan->Add(std::span(numbers).first(count * width), range.stats);
+      left -= count;
+    }
+  }
+
+  const Measurer& measurer_;
+};
+
+class Measurer::SumStage final : public StageOf<Batch> {
+ public:
+  explicit SumStage(Measurer& measurer) : measurer_(measurer) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Batch& batch) override {
+    for (const Range& range : batch.ranges)
+      measurer_.tensors_[range.tensor].stats->numbers.Merge(range.stats);
+    return OkStatus();
+  }
+
+ private:
+  Measurer& measurer_;
+};
+
+// Ranges are cut by the source alone, so that figures are the same for any number of threads: whole
+// frames of what is compressed, if they hold whole units.
+Status Measurer::AddRanges(RangePipeline<Batch>& pipeline, std::uint32_t index) const {
+  const Tensor& tensor = tensors_[index];
+  const std::uint64_t unit = tensor.form.unit_bytes, frame = source_.preferred_read(tensor.id);
+  const std::uint64_t step = frame == 0 || frame % unit != 0 ? unit : frame;
+  const std::uint64_t range = std::max<std::uint64_t>(kRange / step, 1) * step;
+  const bool ordered = source_.sequential(tensor.id);
+  for (std::uint64_t at = 0; at < tensor.bytes;) {
+    const std::uint64_t count = std::min(range, tensor.bytes - at);
+    ZT_RETURN_IF_ERROR(
+        pipeline.Add({.tensor = index, .offset = at, .count = count},
+                     {.bytes = count, .weight = count + kRangeWeight, .ordered = ordered}));
+    at += count;
+  }
+  return OkStatus();
+}
+
+Status Measurer::ReadAll() {
+  ProgressBar bar(common_, "stats");
+  RangeOptions options = {.threads = common_.threads,
+                          .memory_bytes = common_.memory,
+                          .cancelled = &Interrupted(),
+                          .progress = [&](std::uint64_t done) { bar.Update(done, total_, 0, 0); }};
+  std::vector<ComponentId> ids;
+  for (const Tensor& tensor : tensors_) ids.push_back(tensor.id);
+  source_.WillRead(ids);
+  RangePipeline<Batch> pipeline(
+      {std::make_shared<ReadStage>(*this), std::make_shared<ScanStage>(*this),
+       std::make_shared<SumStage>(*this)},
+      options);
+  Status added;
+  for (std::uint32_t i = 0; i < tensors_.size() && added.ok(); ++i) added = AddRanges(pipeline, i);
+  return pipeline.Drain(added);
+}
+
+}  // namespace
+
+StatusOr<std::vector<std::shared_ptr<const TensorStats>>> Measure(
+    TensorSource& source, std::span<const std::uint32_t> objects, const Common& common) {
+  return Measurer(source, common).Run(objects);
+}
+
+}  // namespace zt::cli::internal
