@@ -19,7 +19,7 @@ import make_safetensors
 
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
 COMPLETIONS = ROOT / "completions"
-COMMANDS = ["convert", "join", "inspect", "verify", "extract", "diff", "id", "bench"]
+COMMANDS = ["convert", "join", "inspect", "show", "verify", "extract", "diff", "id", "bench"]
 
 
 def options(*command):

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import reference
 
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
-COMMANDS = ["convert", "join", "inspect", "verify", "extract", "diff", "id", "bench"]
+COMMANDS = ["convert", "join", "inspect", "show", "verify", "extract", "diff", "id", "bench"]
 
 
 def run(*arguments):

@@ -15,6 +15,7 @@ int RunVerify(const Args& args);
 int RunExtract(const Args& args);
 int RunDiff(const Args& args);
 int RunId(const Args& args);
+int RunShow(const Args& args);
 int RunBench(const Args& args);
 
 // A bit for each command: an option names all commands that have it.
@@ -27,7 +28,8 @@ enum CommandBit : unsigned {
   kDiff = 32,
   kId = 64,
   kBench = 128,
-  kEvery = 255,
+  kShow = 256,
+  kEvery = 511,
   // For options of the program itself, which every command accepts.
   kProgram = 0,
 };

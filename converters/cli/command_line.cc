@@ -23,7 +23,7 @@ struct Habit {
   std::string_view word, here;
 };
 constexpr Habit kCommandHabits[] = {
-    {"ls", "inspect"},     {"list", "inspect"},      {"show", "inspect"},     {"info", "inspect"},
+    {"ls", "inspect"},     {"list", "inspect"},      {"print", "show"},       {"info", "inspect"},
     {"test", "verify"},    {"check", "verify"},      {"compress", "convert"}, {"compare", "diff"},
     {"unpack", "extract"}, {"decompress", "extract"}};
 constexpr Habit kOptionHabits[] = {{"-d", "'ztstream extract' writes tensors back"},

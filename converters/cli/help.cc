@@ -61,7 +61,7 @@ std::string ProgramHelp(std::size_t columns) {
   std::string out;
   Fill(out, "Usage: ztstream COMMAND ...; ztstream COMMAND --help lists its options", 0, columns);
   Fill(out, "Streams " + FormatNames() + " to .zt.", 0, columns);
-  out += "\nCommands:\n";
+  out += "Commands:\n";
   for (const Command& command : Commands())
     out += Row(std::string(command.name), command.does, columns);
   out += "\n" + std::string(kCommon) + ":\n";

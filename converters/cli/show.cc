@@ -1,0 +1,378 @@
+// zt.cli — show: the values of a tensor, or of a slice of it; only what is printed is read.
+module;
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :array;
+import :formats;
+import :numbers;
+import :options;
+import :shards;
+import :support;
+
+namespace zt::cli::internal {
+namespace {
+
+constexpr std::uint64_t kGap = 4096;         // bytes that are read rather than skipped
+constexpr std::uint64_t kAhead = 256 << 10;  // of rows that lie as close
+constexpr std::uint64_t kMost = 1 << 20;     // numbers that are decoded at once
+
+// An input: a .zt file by a reader, which hashes nothing on the way to a range; all else as a
+// source.
+struct Input {
+  std::unique_ptr<Reader> reader;
+  std::unique_ptr<TensorSource> source;
+
+  std::optional<std::uint32_t> Find(std::string_view name) const {
+    if (reader != nullptr) {
+      const auto found = reader->Find(name);
+      return found && !IsFile(reader->manifest().objects[*found]) ? found : std::nullopt;
+    }
+    const auto& objects = source->objects();
+    const auto found = std::ranges::find_if(
+        objects, [&](const Object& each) { return each.name == name && !IsFile(each); });
+    if (found == objects.end()) return std::nullopt;
+    return static_cast<std::uint32_t>(found - objects.begin());
+  }
+  Object Get(std::uint32_t index) const {
+    return reader != nullptr ? Declare(reader->manifest().objects[index])
+                             : source->objects()[index];
+  }
+};
+
+StatusOr<Input> Open(const Args& args) {
+  Input input;
+  std::string path = args.file();
+  if (path != "-" && (args.from.empty() || args.from == "zt")) {
+    if (IsFolder(path)) {
+      ZT_ASSIGN_OR_RETURN(const auto found, FindZtIn(path, args));
+      if (found) path = *found;
+    }
+    auto bytes = OpenFile(path);
+    if (!bytes.ok() && IsUrl(path) && !IsFolder(path)) return bytes.status();
+    if (bytes.ok() && !IsIndexPath(path)) {
+      const auto head = Peek(**bytes, kHeadBytes);
+      if (head.ok() && FindFormat("zt")->recognise(*head)) {
+        ZT_ASSIGN_OR_RETURN(input.reader, Reader::Open(*std::move(bytes),
+                                                       {.find_shard = ShardsBeside(path, args)}));
+        WarnAll(args, input.reader->manifest().warnings);
+        return input;
+      }
+    }
+  }
+  ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args));
+  WarnAll(args, input.source->warnings());
+  return input;
+}
+
+// What is to be printed: a component, and what a slice takes of it.
+struct Wanted {
+  std::string name;  // of the tensor, or NAME/ROLE
+  ComponentId id;
+  std::string slice;
+};
+
+// The component that `name` means, by itself or with a role behind a slash; nullopt where there is
+// no such tensor.
+StatusOr<std::optional<Wanted>> FindComponent(const Input& input, const std::string& name) {
+  if (const auto found = input.Find(name)) {
+    const Object object = input.Get(*found);
+    if (object.components.size() == 1) return Wanted{name, {*found, 0}, ""};
+    std::vector<std::string> names;
+    for (const Component& each : object.components) names.push_back(name + "/" + each.role);
+    return Unsupported("it is " + object.format +
+                       ", several arrays; name one: " + Joined(names, "or"));
+  }
+  const std::size_t slash = name.rfind('/');
+  if (slash == name.npos) return std::nullopt;
+  const auto found = input.Find(name.substr(0, slash));
+  if (!found) return std::nullopt;
+  const Object object = input.Get(*found);
+  for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+    if (object.components[c].role == name.substr(slash + 1)) return Wanted{name, {*found, c}, ""};
+  }
+  return std::nullopt;
+}
+
+// A name may hold brackets itself: it is looked for whole first.
+StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
+  auto found = FindComponent(input, word);
+  if (!found.ok()) return WithTensor(found.status(), word);
+  if (*found) return **std::move(found);
+  const std::size_t bracket = word.rfind('[');
+  std::string name = word;
+  if (word.ends_with(']') && bracket != word.npos) {
+    name = word.substr(0, bracket);
+    found = FindComponent(input, name);
+    if (!found.ok()) return WithTensor(found.status(), name);
+    if (*found) {
+      Wanted wanted = **std::move(found);
+      wanted.slice = word.substr(bracket + 1, word.size() - bracket - 2);
+      return wanted;
+    }
+  }
+  return InvalidArgument("there is no tensor " + Quote(name) + "; ztstream inspect lists them");
+}
+
+// The stored bytes of a component. Keeps the stretch that was read last, so that bytes close by are
+// not read again.
+class Stretch {
+ public:
+  using Read = std::function<Status(std::uint64_t, std::span<std::byte>)>;
+  // `frame`: what is decoded as a whole, or 0.
+  Stretch(Read read, std::uint64_t frame, std::uint64_t size)
+      : read_(std::move(read)), frame_(frame), size_(size) {}
+
+  // The bytes from `begin` to `end`; up to `ahead` may be read with them.
+  StatusOr<std::span<const std::byte>> Get(std::uint64_t begin, std::uint64_t end,
+                                           std::uint64_t ahead) {
+    if (begin < begin_ || end > begin_ + bytes_.size()) {
+      const std::uint64_t from = frame_ == 0 ? begin : begin / frame_ * frame_;
+      std::uint64_t to = std::max(end, ahead);
+      if (frame_ != 0) to = (end + frame_ - 1) / frame_ * frame_;
+      bytes_.clear();
+      bytes_.resize(std::min(to, size_) - from);
+      ZT_RETURN_IF_ERROR(read_(from, bytes_));
+      begin_ = from;
+    }
+    return std::span<const std::byte>(bytes_).subspan(begin - begin_, end - begin);
+  }
+
+ private:
+  Read read_;
+  std::uint64_t frame_, size_;
+  std::uint64_t begin_ = 0;
+  std::vector<std::byte> bytes_;
+};
+
+using Positions = std::vector<std::uint64_t>;  // ascending, of a dimension
+
+// Reads numbers at positions of a component.
+class Taker {
+ public:
+  Taker(const NumberForm& form, Stretch stretch)
+      : form_(form),
+        stretch_(std::move(stretch)),
+        width_(form.decode != nullptr ? form.decode->output_unit() / form.unit_numbers
+                                      : form.unit_bytes) {}
+
+  // The numbers at every combination of positions, in C order.
+  StatusOr<std::vector<std::byte>> Take(std::span<const Positions> positions) {
+    out_.clear();
+    for (const Positions& each : positions) {
+      if (each.empty()) return out_;
+    }
+    std::uint64_t last = 0;
+    for (std::size_t axis = 0; axis < positions.size(); ++axis)
+      last = last * form_.shape[axis] + positions[axis].back();
+    end_ = last / form_.unit_numbers * form_.unit_bytes + form_.unit_bytes;
+    ZT_RETURN_IF_ERROR(Descend(positions, 0));
+    return std::exchange(out_, {});
+  }
+
+ private:
+  // `base` counts the numbers before the first with the positions taken so far.
+  Status Descend(std::span<const Positions> positions, std::uint64_t base) {
+    if (positions.empty()) return TakeRun(std::array<std::uint64_t, 1>{}, base);
+    const std::uint64_t size = form_.shape[form_.shape.size() - positions.size()];
+    if (positions.size() == 1) return TakeRow(positions[0], base * size);
+    for (const std::uint64_t each : positions[0])
+      ZT_RETURN_IF_ERROR(Descend(positions.subspan(1), base * size + each));
+    return OkStatus();
+  }
+
+  // Positions that lie close to one another are read at once.
+  Status TakeRow(const Positions& positions, std::uint64_t base) {
+    const std::uint64_t gap = kGap / form_.unit_bytes * form_.unit_numbers + 1;
+    for (std::size_t begin = 0, end; begin < positions.size(); begin = end) {
+      for (end = begin + 1; end < positions.size(); ++end) {
+        if (positions[end] - positions[end - 1] > gap) break;
+      }
+      ZT_RETURN_IF_ERROR(TakeRun(std::span(positions).subspan(begin, end - begin), base));
+    }
+    return OkStatus();
+  }
+
+  Status TakeRun(std::span<const std::uint64_t> run, std::uint64_t base) {
+    const std::uint64_t first = (base + run.front()) / form_.unit_numbers;
+    const std::uint64_t end = (base + run.back()) / form_.unit_numbers + 1;
+    // Where rows are short, the next are read as well, up to the last that is wanted.
+    const std::uint64_t row = form_.shape.empty() ? 0 : form_.shape.back() / form_.unit_numbers;
+    const std::uint64_t ahead =
+        row * form_.unit_bytes > kGap ? 0 : std::min(first * form_.unit_bytes + kAhead, end_);
+    ZT_ASSIGN_OR_RETURN(const auto units,
+                        stretch_.Get(first * form_.unit_bytes, end * form_.unit_bytes, ahead));
+    const std::vector<std::byte> numbers = form_.Decoded(units);
+    for (const std::uint64_t each : run) {
+      const auto at =
+          static_cast<std::ptrdiff_t>((base + each - first * form_.unit_numbers) * width_);
+      out_.insert(out_.end(), numbers.begin() + at,
+                  numbers.begin() + at + static_cast<std::ptrdiff_t>(width_));
+    }
+    return OkStatus();
+  }
+
+  const NumberForm& form_;
+  Stretch stretch_;
+  std::size_t width_;  // bytes of a number
+  std::uint64_t end_ = 0;
+  std::vector<std::byte> out_;
+};
+
+std::uint64_t Product(std::span<const Axis> axes) {
+  std::uint64_t count = 1;
+  for (const Axis& axis : axes) count *= axis.count;
+  return count;
+}
+
+// The positions of an axis, ascending; of one that is cut, those at its ends.
+Positions PositionsOf(const Axis& axis, bool cut) {
+  Positions positions;
+  for (std::uint64_t i = 0; i < axis.count; ++i) {
+    if (cut && i == kEdge) i = axis.count - kEdge;
+    positions.push_back(axis.first + i * axis.step);
+  }
+  return positions;
+}
+
+// The numbers that axes take, all or those at the ends of long dimensions, as an array of the
+// dimensions that stay.
+StatusOr<ArrayValues> TakeArray(Taker& taker, const NumberForm& form, std::span<const Axis> axes,
+                                bool edges) {
+  ArrayValues values{.element = form.element};
+  std::vector<Positions> positions;
+  for (const Axis& axis : axes) {
+    const bool cut = edges && axis.count > 2 * kEdge;
+    positions.push_back(PositionsOf(axis, cut));
+    if (!axis.kept) continue;
+    values.shape.push_back(positions.back().size());
+    values.reversed.push_back(axis.reversed);
+    values.cut.push_back(cut);
+  }
+  ZT_ASSIGN_OR_RETURN(values.bytes, taker.Take(positions));
+  return values;
+}
+
+// A part of one axis: `count` shown positions from shown position `at`.
+Axis PartOf(Axis axis, std::uint64_t at, std::uint64_t count) {
+  axis.first += (axis.reversed ? axis.count - at - count : at) * axis.step;
+  axis.count = count;
+  return axis;
+}
+
+Status PrintPart(Taker& taker, const NumberForm& form, std::span<const Axis> axes, bool bare) {
+  ZT_ASSIGN_OR_RETURN(const ArrayValues values, TakeArray(taker, form, axes, false));
+  std::string text;
+  AppendArrayJson(values, text);
+  return Print(bare ? text.substr(1, text.size() - 2) : text);
+}
+
+// Prints nested lists, kMost numbers at a time. Of the dimensions before `at` one position each is
+// left.
+Status PrintLists(Taker& taker, const NumberForm& form, std::vector<Axis> axes, std::size_t at) {
+  if (Product(std::span(axes).subspan(at)) <= kMost) return PrintPart(taker, form, axes, false);
+  const Axis whole = axes[at];
+  if (!whole.kept) return PrintLists(taker, form, axes, at + 1);
+  const std::uint64_t rest = Product(std::span(axes).subspan(at + 1));
+  const std::uint64_t step = std::max<std::uint64_t>(kMost / rest, 1);
+  ZT_RETURN_IF_ERROR(Print("["));
+  for (std::uint64_t i = 0; i < whole.count; i += step) {
+    if (i > 0) ZT_RETURN_IF_ERROR(Print(","));
+    axes[at] = PartOf(whole, i, std::min(step, whole.count - i));
+    if (rest <= kMost) {
+      ZT_RETURN_IF_ERROR(PrintPart(taker, form, axes, true));
+    } else {
+      axes[at].kept = false;
+      ZT_RETURN_IF_ERROR(PrintLists(taker, form, axes, at + 1));
+    }
+  }
+  return Print("]");
+}
+
+Status PrintText(Taker& taker, const NumberForm& form, std::span<const Axis> axes) {
+  const bool edges = Product(axes) > kWholeArray;
+  std::uint64_t shown = 1;
+  for (const Axis& axis : axes) shown *= edges ? std::min(axis.count, 2 * kEdge) : axis.count;
+  if (shown > kMost)
+    return Unsupported(Grouped(shown) + " values would be printed; take a slice, or --json");
+  ZT_ASSIGN_OR_RETURN(const ArrayValues values, TakeArray(taker, form, axes, edges));
+  return Print(ArrayText(values) + "\n");
+}
+
+Status PrintValues(const Args& args, const Wanted& wanted, const Object& object, Stretch stretch) {
+  ZT_ASSIGN_OR_RETURN(const NumberForm form, FormOf(object, wanted.id.component));
+  ZT_ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSlice(wanted.slice, form.shape));
+  Taker taker(form, std::move(stretch));
+  if (!args.json) return PrintText(taker, form, axes);
+  const GgmlBlock* const block = FindGgmlBlockOfFormat(object.format);
+  const ElementType& element = object.components[wanted.id.component].element;
+  std::vector<std::uint64_t> shape;
+  for (const Axis& axis : axes) {
+    if (axis.kept) shape.push_back(axis.count);
+  }
+  Json json = Envelope(args, true);
+  json["file"] = args.file();
+  json["name"] = wanted.name;
+  json["dtype"] = block != nullptr ? block->name : Name(element);
+  json["shape"] = shape;
+  std::string text = Dump(json);
+  text.resize(text.rfind('}'));
+  ZT_RETURN_IF_ERROR(Print(text + ",\"values\":"));
+  ZT_RETURN_IF_ERROR(PrintLists(taker, form, axes, 0));
+  return Print("}\n");
+}
+
+// Through a reader. The size of what is compressed may be known to its end alone.
+Status ShowStored(const Args& args, const Reader& reader, Wanted wanted) {
+  const StoredObject& stored = reader.manifest().objects[wanted.id.object];
+  Object object = Declare(stored);
+  ZT_ASSIGN_OR_RETURN(const Access access, reader.FindAccess(wanted.id));
+  std::uint64_t& bytes = object.components[wanted.id.component].bytes;
+  ZT_ASSIGN_OR_RETURN(bytes, reader.DecodedBytes(wanted.id));
+  const auto read = [&](std::uint64_t offset, std::span<std::byte> out) {
+    return reader.Read(wanted.id, offset, out);
+  };
+  return PrintValues(args, wanted, object, Stretch(read, access.frame_bytes, bytes));
+}
+
+Status ShowServed(const Args& args, TensorSource& source, const Wanted& wanted) {
+  const ComponentId id = wanted.id;
+  const Object& object = source.objects()[id.object];
+  ZT_RETURN_IF_ERROR(source.CheckReadable(id.object));
+  const auto read = [&](std::uint64_t offset, std::span<std::byte> out) {
+    return source.Read(id, offset, out);
+  };
+  return PrintValues(
+      args, wanted, object,
+      Stretch(read, source.preferred_read(id), object.components[id.component].bytes));
+}
+
+Status Show(const Args& args) {
+  auto opened = Open(args);
+  if (!opened.ok()) return WithFile(opened.status(), args.file());
+  Input& input = *opened;
+  ZT_ASSIGN_OR_RETURN(Wanted wanted, WithFile(Locate(input, args.names.front()), args.file()));
+  std::string file = args.file();
+  if (input.reader != nullptr && IsMixed(*input.reader, wanted.id.object)) {
+    input.reader = nullptr;  // one blob of several arrays, which the source takes apart
+    ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args));
+    ZT_ASSIGN_OR_RETURN(wanted, WithFile(Locate(input, args.names.front()), args.file()));
+  }
+  Status status;
+  if (input.reader != nullptr) {
+    status = ShowStored(args, *input.reader, wanted);
+  } else {
+    status = ShowServed(args, *input.source, wanted);
+    if (const std::string& named = input.source->file(wanted.id); !named.empty()) file = named;
+  }
+  return WithFile(WithTensor(status, wanted.name), file);
+}
+
+}  // namespace
+
+int RunShow(const Args& args) { return Done(args, Show(args)); }
+
+}  // namespace zt::cli::internal
