@@ -166,6 +166,24 @@ TEST(OpenDescriptor, ARegularFileBeginsAtItsOffset) {
   EXPECT_EQ(OpenDescriptor(-1, "none").status().code(), StatusCode::kUnavailable);
 }
 
+TEST(Descriptor, IsThatOfAWholeFile) {
+  const TempFolder folder;
+  WriteFile(folder / "f", "abcdef");
+  const auto file = *OpenFile(folder / "f");
+  ASSERT_TRUE(file->descriptor());
+  char first = 0;
+  EXPECT_EQ(::pread(*file->descriptor(), &first, 1, 0), 1);
+  EXPECT_EQ(first, 'a');
+  const int fd = ::open((folder / "f").c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ((*OpenDescriptor(fd, "f"))->descriptor(), fd);
+  ASSERT_EQ(::lseek(fd, 2, SEEK_SET), 2);
+  EXPECT_FALSE((*OpenDescriptor(fd, "a part of f"))->descriptor());
+  EXPECT_EQ(::close(fd), 0);
+  EXPECT_FALSE(MemoryBytes(BytesOf("abc"), "memory")->descriptor());
+  Dribble pipe("abc");
+  EXPECT_FALSE(pipe.Open()->descriptor());
+}
+
 // Notes what is asked of it. Byte 20 cannot be read.
 class AskedBytes final : public ByteSource {
  public:

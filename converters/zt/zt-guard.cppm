@@ -114,6 +114,7 @@ class GuardedBytes final : public ByteSource {
   bool sequential() const override { return bytes_->sequential(); }
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override;
   Status CheckUnchanged() override { return bytes_->CheckUnchanged(); }
+  std::optional<int> descriptor() const override { return bytes_->descriptor(); }
   void WillRead(std::span<const ByteRange> ranges) override { bytes_->WillRead(ranges); }
 
   // Sets the guards of the blobs, which do not overlap. Called before several threads read.

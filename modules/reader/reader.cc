@@ -2,10 +2,7 @@
 module;
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/name_table.h"
 #include "core/raw_vector.h"
@@ -50,6 +47,7 @@ class CatchingBytes final : public ByteSource {
     return CatchAsStatus([&] { return bytes_->ReadAt(offset, out); });
   }
   void WillRead(std::span<const ByteRange> ranges) override { bytes_->WillRead(ranges); }
+  std::optional<int> descriptor() const override { return bytes_->descriptor(); }
   Status CheckUnchanged() override {
     return CatchAsStatus([&] { return bytes_->CheckUnchanged(); });
   }
@@ -100,8 +98,8 @@ using FrameKey = std::tuple<BlobKey, std::uint32_t, std::uint8_t, std::uint8_t, 
 
 struct Reader::State {
   std::shared_ptr<ByteSource> bytes;
-  std::string path;    // empty if not opened by path
-  struct stat file{};  // stat of the path just before it was opened
+  std::shared_ptr<ByteSource> file;  // mapped by Map: has no shards; null if reads are observed
+  std::string path;                  // empty if not opened by path
   Manifest manifest;
   std::uint64_t data_end = 0, file_bytes = 0;
   bool check_shards = true;
@@ -380,19 +378,16 @@ StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<ByteSource> bytes
   if (bytes == nullptr) return InvalidArgument("a reader needs bytes");
   auto state = std::make_unique<State>();
   state->bytes = std::make_shared<CatchingBytes>(std::move(bytes));
+  if (!options.wrap) state->file = state->bytes;
   ZT_RETURN_IF_ERROR(state->Init(options));
   return std::unique_ptr<Reader>(new Reader(std::move(state)));
 }
 
 StatusOr<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
-  // Taken before the file is opened, so that a later replacement is not mistaken for it.
-  struct stat file{};
-  ::stat(path.c_str(), &file);
   ZT_ASSIGN_OR_RETURN(auto bytes, WithFile(OpenFile(path), path));
   ZT_ASSIGN_OR_RETURN(auto reader,
                       WithFile(Open(std::move(bytes), {.find_shard = ShardsBeside(path)}), path));
   reader->state_->path = path;
-  reader->state_->file = file;
   return reader;
 }
 
@@ -497,7 +492,7 @@ StatusOr<std::span<const std::byte>> Reader::Map(ComponentId id) const {
   return mapped;
 }
 
-StatusOr<std::span<const std::byte>> Reader::MapWhole(ComponentId id) const {
+Status Reader::CheckMappable(ComponentId id) const {
   ZT_RETURN_IF_ERROR(state_->CheckId(id));
   const StoredComponent& c = component(id);
   if (c.encoding != Encoding::kRaw || c.big_endian) {
@@ -508,22 +503,21 @@ StatusOr<std::span<const std::byte>> Reader::MapWhole(ComponentId id) const {
   }
   if (c.shard != 0) return FailedPrecondition("the component lies in another file");
   if (!c.undecodable.empty()) return Unsupported(c.undecodable);
-  if (state_->path.empty()) return FailedPrecondition("the file was not opened by its path");
+  if (state_->file == nullptr || !state_->file->descriptor()) {
+    return FailedPrecondition("only bytes of a regular file can be mapped");
+  }
+  return OkStatus();
+}
+
+StatusOr<std::span<const std::byte>> Reader::MapWhole(ComponentId id) const {
+  ZT_RETURN_IF_ERROR(CheckMappable(id));
+  const StoredComponent& c = component(id);
   const MutexLock lock(state_->mutex);
   if (state_->mapping == nullptr) {
-    const int fd = ::open(state_->path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return IoError(errno, "cannot open");
-    struct stat info;
-    const struct stat& opened = state_->file;
-    const bool same = ::fstat(fd, &info) == 0 && info.st_dev == opened.st_dev &&
-                      info.st_ino == opened.st_ino &&
-                      static_cast<std::uint64_t>(info.st_size) == state_->file_bytes;
-    void* data =
-        same ? ::mmap(nullptr, state_->file_bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
-    const int error = errno;
-    ::close(fd);
-    if (!same) return InvalidData("the file has changed since it was opened");
-    if (data == MAP_FAILED) return IoError(error, "cannot map");
+    ZT_RETURN_IF_ERROR(state_->file->CheckUnchanged());
+    void* const data =
+        ::mmap(nullptr, state_->file_bytes, PROT_READ, MAP_SHARED, *state_->file->descriptor(), 0);
+    if (data == MAP_FAILED) return IoError(errno, "cannot map");
     state_->mapping = static_cast<const std::byte*>(data);
   }
   return std::span(state_->mapping + c.offset, c.length);

@@ -109,9 +109,11 @@ class Reader {
   StatusOr<std::vector<Frame>> Frames(ComponentId id) const;
 
   // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as
-  // the reader. If the file shrinks while mapped, access kills the process (SIGBUS); Read returns
-  // an error instead.
+  // the reader: those of the file that was opened, whatever has its name by now. If the file
+  // shrinks while mapped, access kills the process (SIGBUS); Read returns an error instead.
   StatusOr<std::span<const std::byte>> Map(ComponentId id) const;
+  // OK if Map can map the component. Errors name neither file nor tensor.
+  Status CheckMappable(ComponentId id) const;
   // Maps the component as numbers, by name, for the same T as Read. kFailedPrecondition if the
   // bytes are not aligned for T.
   template <Element T>

@@ -38,6 +38,9 @@ class FileBytes final : public ByteSource {
   const std::string& name() const override { return name_; }
   std::optional<std::uint64_t> size() const override { return size_; }
   bool sequential() const override { return false; }
+  std::optional<int> descriptor() const override {
+    return base_ == 0 ? std::optional(fd_) : std::nullopt;
+  }
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     std::uint64_t done = 0;

@@ -34,6 +34,10 @@ class ByteSource {
   // Fails with kDataLoss where a file has another size now than when it was opened: somebody writes to it.
   virtual Status CheckUnchanged() { return OkStatus(); }
 
+  // The descriptor of an open regular file with exactly these bytes, for mmap and fadvise; nullopt
+  // if there is none. It is closed with the source.
+  virtual std::optional<int> descriptor() const { return std::nullopt; }
+
   // True where `offset` is the end. On a pipe this waits for a byte or the end, and the byte is kept.
   virtual StatusOr<bool> AtEnd(std::uint64_t offset);
 
