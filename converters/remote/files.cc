@@ -138,7 +138,9 @@ void UseRemoteFiles(const RemoteOptions& options) {
   SetUrlSinks(CreateUrlSink);
 }
 
-StatusOr<std::string> HideQuery(const std::string& path) {
+void ForgetRemoteFiles() { TheFiles().Close(); }
+
+StatusOr<std::string> HideQuery(const std::string& path, bool renew) {
   const std::string scheme = Lower(path.substr(0, path.find(':')));
   if (!IsUrl(path) || (scheme != "https" && scheme != "http")) return path;
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(path));
@@ -146,6 +148,7 @@ StatusOr<std::string> HideQuery(const std::string& path) {
   Queries& queries = TheQueries();
   const MutexLock lock(queries.mutex);
   const auto [held, fresh] = queries.of.emplace(url.shown(), url.query);
+  if (renew) held->second = url.query;
   if (!fresh && held->second != url.query) {
     return Annotate(InvalidArgument("it is named twice with different queries; name each once"),
                     url.shown());

@@ -30,8 +30,12 @@ void UseRemoteFiles(const RemoteOptions& options = {});
 // Removes the query from a URL, because it may hold a signature and must not be shown. The query is
 // remembered, and sent when the returned URL is opened. Other paths are returned unchanged.
 // kInvalidArgument if the URL holds a user name or password, or if an earlier URL differs from it
-// in nothing but the query.
-StatusOr<std::string> HideQuery(const std::string& path);
+// in nothing but the query, unless this one takes its place (`renew`): signatures expire.
+StatusOr<std::string> HideQuery(const std::string& path, bool renew = false);
+
+// Drops the opened files, which are kept because a program opens the same file several times.
+// Sources in use stay valid; the next call that opens such a URL asks the server again.
+void ForgetRemoteFiles();
 
 // For a program that must end at once: aborts uploads in progress so that no parts remain. Waits at
 // most ten seconds, and returns a line for each upload that may have left parts.

@@ -2,6 +2,7 @@
 module;
 
 #include <errno.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
@@ -324,6 +325,20 @@ Mutex g_mutex;
 Transport* g_transport ZT_GUARDED_BY(g_mutex) = nullptr;
 Transport::State* g_state ZT_GUARDED_BY(g_mutex) = nullptr;
 
+// Blocks signals for threads that are started while it lives: signals belong to the program, and
+// SIGPIPE of a connection must not end it.
+struct NoSignals {
+  sigset_t before;
+  NoSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  }
+  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+};
+
 // Called before the exit handlers of libcurl and libcrypto.
 void Stop() {
   Transport::State* state = nullptr;
@@ -354,6 +369,7 @@ StatusOr<Transport*> Transport::Get() {
   if (curl == nullptr) return IoError(problem);
   auto* const state = new State(*curl);  // outlives every request
   try {
+    const NoSignals none;
     state->thread = std::thread([state] { state->Run(); });
   } catch (const std::system_error& error) {
     delete state;
