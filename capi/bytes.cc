@@ -4,8 +4,6 @@ module;
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/status_macros.h"
 
@@ -16,24 +14,6 @@ import zt;
 
 namespace zt::capi {
 namespace {
-
-// An open file that is closed at the end of a block.
-struct OpenedFile {
-  int fd = -1;
-  explicit OpenedFile(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~OpenedFile() {
-    if (fd >= 0) ::close(fd);
-  }
-  OpenedFile(const OpenedFile&) = delete;
-  OpenedFile& operator=(const OpenedFile&) = delete;
-};
-
-std::optional<FileIdentity> Identity(const struct stat& info) {
-  if (!S_ISREG(info.st_mode)) return std::nullopt;
-  return FileIdentity{static_cast<std::uint64_t>(info.st_dev),
-                      static_cast<std::uint64_t>(info.st_ino),
-                      static_cast<std::uint64_t>(info.st_size)};
-}
 
 class FunctionBytes final : public ByteSource {
  public:
@@ -114,64 +94,38 @@ class FunctionSink final : public Sink {
 
 }  // namespace
 
-std::optional<FileIdentity> IdentityOf(const std::string& path) {
-  struct stat info;
-  return ::stat(path.c_str(), &info) == 0 ? Identity(info) : std::nullopt;
-}
-
-Mappings::Mappings() {
-  std::error_code error;
-  folder_ = std::filesystem::current_path(error).string();
-}
-
 Mappings::~Mappings() {
-  for (const auto& [path, mapped] : files_) ::munmap(mapped.data, mapped.bytes);
+  for (const auto& [file, pages] : files_) ::munmap(pages.data(), pages.size());
 }
 
-std::string Mappings::Absolute(const std::string& path) const {
-  return (std::filesystem::path(folder_) / path).string();
-}
-
-StatusOr<std::span<std::byte>> Mappings::Map(const std::string& path, const FileIdentity& opened,
-                                             std::uint64_t offset, std::uint64_t length) {
+StatusOr<std::span<std::byte>> Mappings::Map(ByteSource& file, std::uint64_t offset,
+                                             std::uint64_t length) {
   const std::lock_guard lock(mutex_);
-  Mapped& mapped = files_[path];
-  if (mapped.data == nullptr) {
-    const OpenedFile file(Absolute(path));
-    struct stat info;
-    if (file.fd < 0 || ::fstat(file.fd, &info) != 0) {
-      const int error = errno;
-      files_.erase(path);
-      return IoError(error, "cannot open");
-    }
-    if (Identity(info) != opened) {
-      files_.erase(path);
-      return InvalidData("the file has changed since it was opened");
-    }
-    const std::uint64_t bytes = opened.bytes;
+  std::span<std::byte>& pages = files_[&file];
+  if (pages.empty()) {
+    ZT_RETURN_IF_ERROR(file.CheckUnchanged());
+    const auto bytes = static_cast<std::size_t>(file.size().value_or(0));
     // Few callers write to their pages, so no memory is reserved for all of them.
-    void* const data =
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.fd, 0);
-    if (data == MAP_FAILED) {
-      const int error = errno;
-      files_.erase(path);
-      return IoError(error, "cannot map");
-    }
-    mapped = {static_cast<std::byte*>(data), bytes};
+    void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                              file.descriptor().value_or(-1), 0);
+    if (data == MAP_FAILED) return IoError(errno, "cannot map");
+    pages = {static_cast<std::byte*>(data), bytes};
   }
-  if (offset > mapped.bytes || length > mapped.bytes - offset) {
+  if (offset > pages.size() || length > pages.size() - offset) {
     return InvalidData("the file has changed since it was opened");
   }
-  return std::span(mapped.data + offset, length);
+  return pages.subspan(offset, length);
 }
 
-Status Mappings::Advise(const std::string& path, std::uint64_t offset, std::uint64_t length,
-                        bool needed) const {
-  const OpenedFile file(Absolute(path));
-  if (file.fd < 0) return IoError(errno, "cannot open");
-  const int error = ::posix_fadvise(file.fd, static_cast<off_t>(offset), static_cast<off_t>(length),
-                                    needed ? POSIX_FADV_WILLNEED : POSIX_FADV_DONTNEED);
-  return error == 0 ? OkStatus() : IoError(error, "cannot advise");
+void Advise(const ComponentView& component, bool needed) {
+  if (component.container == nullptr) return;
+  const ByteRange range = {component.offset, component.offset + component.length};
+  if (needed) component.container->WillRead({&range, 1});
+  if (const auto fd = component.container->descriptor()) {
+    (void)::posix_fadvise(*fd, static_cast<off_t>(component.offset),
+                          static_cast<off_t>(component.length),
+                          needed ? POSIX_FADV_WILLNEED : POSIX_FADV_DONTNEED);
+  }
 }
 
 void WantLargePages(std::span<std::byte> bytes) {

@@ -28,14 +28,6 @@ Status RunWatched(const std::function<bool()>& poll, const std::function<void()>
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// Identifies a file, independent of its path.
-struct FileIdentity {
-  std::uint64_t device = 0, number = 0, bytes = 0;
-  bool operator==(const FileIdentity&) const = default;
-};
-// The identity of the regular file at `path`; nullopt if there is none.
-std::optional<FileIdentity> IdentityOf(const std::string& path);
-
 // A listed object. Valid as long as the input. Its texts end in a zero byte.
 struct ObjectView {
   const std::string* name = nullptr;
@@ -43,6 +35,7 @@ struct ObjectView {
   std::span<const std::uint64_t> shape = {};
   std::size_t components = 0;
   const Value::Map* attributes = nullptr;
+  const std::string* path = nullptr;  // the path of a model's file; null for a tensor
 };
 
 // A listed component. The same applies to it.
@@ -57,9 +50,8 @@ struct ComponentView {
   std::uint64_t length = kUnknownSize;  // of the stored bytes
   std::uint64_t bytes = kUnknownSize;   // decoded
   std::string_view unreadable = "";     // the reason if it cannot be decoded, else empty
-  // Set if the stored bytes are the decoded ones and lie in a regular file, so that they can be
-  // mapped.
-  const FileIdentity* mappable = nullptr;
+  ByteSource* container = nullptr;      // the source to which `offset` applies, if it is known
+  bool mappable = false;  // `container` has a descriptor, and the stored bytes are the decoded ones
 };
 
 // An open input. Thread-safe.
@@ -83,6 +75,8 @@ class Input {
   virtual StatusOr<Access> FindAccess(ComponentId id) const = 0;
   // False for a pipe: ranges must be read in the order of the objects, by one thread.
   virtual bool seekable() const { return true; }
+  // A hint: these components will be read, roughly in this order.
+  virtual void WillRead(std::span<const ComponentId> components) const = 0;
   // Reads everything and verifies it.
   virtual StatusOr<VerifyReport> VerifyAll(unsigned threads, Watch& watch) const = 0;
   // The same for one object.
@@ -98,11 +92,14 @@ class Input {
   mutable std::set<std::string, std::less<>> texts_;
 };
 
-// Opens any input of the program. Errors name the file.
-StatusOr<std::unique_ptr<Input>> OpenPaths(const std::vector<std::string>& paths,
+// Opens any input of the program, URLs too. Errors name the file.
+StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths,
                                            const InputOptions& options, const std::string& format);
 StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
                                            const InputOptions& options, const std::string& format);
+
+// Allows URLs as paths of inputs and outputs. Thread-safe; only the first call does anything.
+void UseUrls();
 
 // A range of a component, and the buffer for its bytes.
 struct Range {
@@ -119,29 +116,21 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
 // Files mapped copy-on-write, each once. Thread-safe.
 class Mappings {
  public:
-  // Relative paths count from the current working folder.
-  Mappings();
+  Mappings() = default;
   ~Mappings();
   Mappings(const Mappings&) = delete;
   Mappings& operator=(const Mappings&) = delete;
-  // Maps bytes of the file that was opened as `path`. kDataLoss if the path leads to another file
-  // by now, or if its size has changed.
-  StatusOr<std::span<std::byte>> Map(const std::string& path, const FileIdentity& opened,
-                                     std::uint64_t offset, std::uint64_t length);
-  // Tells the kernel that bytes of the file will be read soon, or not again.
-  Status Advise(const std::string& path, std::uint64_t offset, std::uint64_t length,
-                bool needed) const;
+  // Maps bytes of a file, which must have a descriptor and outlive this. kDataLoss if its size has
+  // changed since it was opened.
+  StatusOr<std::span<std::byte>> Map(ByteSource& file, std::uint64_t offset, std::uint64_t length);
 
  private:
-  struct Mapped {
-    std::byte* data = nullptr;
-    std::uint64_t bytes = 0;
-  };
-  std::string Absolute(const std::string& path) const;
   std::mutex mutex_;
-  std::map<std::string, Mapped> files_;
-  std::string folder_;
+  std::map<const ByteSource*, std::span<std::byte>> files_;
 };
+
+// A hint that a component will be read soon, or not again, for its source and the kernel.
+void Advise(const ComponentView& component, bool needed);
 
 // Asks for large pages for a buffer that will be filled: a page fault for every 4 KiB of new memory
 // takes as long as decoding.

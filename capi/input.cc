@@ -10,6 +10,7 @@ import zt.std;
 import zt;
 import zt.cli;
 import zt.convert.zt;
+import zt.remote;
 
 namespace zt::capi {
 namespace {
@@ -60,23 +61,24 @@ Status Examine(TensorSource& source, std::uint32_t object, VerifyReport& report,
 // A view of an Object or StoredObject, which must outlive it.
 template <typename Declared>
 ObjectView ViewOf(const Declared& object) {
+  const Value* const path = IsFile(object) ? FindMember(object.attributes, "path") : nullptr;
   return {.name = &object.name,
           .format = object.format,
           .shape = {object.shape.data(), object.shape.size()},
           .components = object.components.size(),
-          .attributes = &object.attributes};
+          .attributes = &object.attributes,
+          .path = path == nullptr ? nullptr : path->AsString()};
 }
 
 class ZtInput final : public Input {
  public:
-  // `file` is the opened file, if it can be mapped. `reopen` opens the bytes again as a source,
-  // which checks digests as bytes pass.
-  ZtInput(std::unique_ptr<Reader> reader, std::string name, std::optional<FileIdentity> file,
-          std::function<StatusOr<std::unique_ptr<TensorSource>>()> reopen)
+  // `find` finds the shards of `file`.
+  ZtInput(std::unique_ptr<Reader> reader, std::string name, std::shared_ptr<ByteSource> file,
+          ShardFinder find)
       : reader_(std::move(reader)),
         name_(std::move(name)),
-        file_(file),
-        reopen_(std::move(reopen)) {}
+        file_(std::move(file)),
+        find_(std::move(find)) {}
 
   std::string_view format() const override { return "zt"; }
   std::string version() const override {
@@ -104,14 +106,23 @@ class ZtInput final : public Input {
     view.length = stored.length;
     view.bytes = stored.decoded_bytes;
     view.unreadable = stored.undecodable;
+    if (stored.shard == 0) view.container = file_.get();
     if (stored.shard != 0) view.offset -= reader_->manifest().shards[stored.shard - 1].begin;
     if (view.unreadable.empty() && view.bytes == kUnknownSize) {
       const auto bytes = reader_->DecodedBytes(id);
       if (bytes.ok()) view.bytes = *bytes;
       if (!bytes.ok()) view.unreadable = Keep(Fact(bytes.status()));
     }
-    if (file_ && reader_->Map(id).ok()) view.mappable = &*file_;
+    view.mappable = reader_->CheckMappable(id).ok();
     return view;
+  }
+  void WillRead(std::span<const ComponentId> components) const override {
+    std::vector<ByteRange> ranges;
+    for (const ComponentId id : components) {
+      const StoredComponent& stored = reader_->component(id);
+      ranges.push_back({stored.offset, stored.offset + stored.length});
+    }
+    reader_->bytes().WillRead(ranges);
   }
   std::optional<std::uint32_t> Find(std::string_view name) const override {
     return reader_->Find(name);
@@ -144,7 +155,8 @@ class ZtInput final : public Input {
   }
 
   StatusOr<VerifyReport> VerifyOne(std::uint32_t index, Watch& watch) const override {
-    ZT_ASSIGN_OR_RETURN(const auto source, reopen_());
+    // A source checks digests as bytes pass.
+    ZT_ASSIGN_OR_RETURN(const auto source, WithFile(OpenZt(file_, {}, find_), name_));
     const StoredObject& stored = reader_->manifest().objects[index];
     const auto found = std::ranges::find(source->objects(), stored.name, &Object::name);
     if (found == source->objects().end()) {
@@ -171,19 +183,16 @@ class ZtInput final : public Input {
 
   std::unique_ptr<Reader> reader_;
   std::string name_;
-  std::optional<FileIdentity> file_;
-  std::function<StatusOr<std::unique_ptr<TensorSource>>()> reopen_;
+  std::shared_ptr<ByteSource> file_;
+  ShardFinder find_;
 };
 
 // ---- sources ------------------------------------------------------------------------------------
 
 class SourceInput final : public Input {
  public:
-  // `by_path`: the names of its byte sources are paths.
-  SourceInput(std::unique_ptr<TensorSource> source, std::string name, bool by_path)
-      : source_(std::move(source)), name_(std::move(name)) {
-    if (by_path) FindFiles();
-  }
+  SourceInput(std::unique_ptr<TensorSource> source, std::string name)
+      : source_(std::move(source)), name_(std::move(name)) {}
 
   std::string_view format() const override { return source_->format(); }
   std::string version() const override { return ""; }
@@ -206,15 +215,19 @@ class SourceInput final : public Input {
     }
     if (const auto extent = source_->extent(id); extent && extent->bytes != nullptr) {
       view.encoding = "raw";
-      const auto file = files_.find(extent->bytes);
-      if (file != files_.end() && view.unreadable.empty()) {
-        view.mappable = &file->second;
-        view.file = extent->bytes->name();
-      }
-      view.offset = extent->offset;
       view.length = extent->length;
+      // The offset of an archive's entry would count from the entry.
+      if (extent->bytes->descriptor()) {
+        view.container = extent->bytes;
+        view.mappable = view.unreadable.empty();
+        view.file = extent->bytes->name();
+        view.offset = extent->offset;
+      }
     }
     return view;
+  }
+  void WillRead(std::span<const ComponentId> components) const override {
+    source_->WillRead(components);
   }
   std::optional<std::uint32_t> Find(std::string_view name) const override {
     // Not std::once_flag: its thread-local storage does not work in a library that is loaded late.
@@ -278,25 +291,6 @@ class SourceInput final : public Input {
     return Placed(Examine(*source_, index, report, watch), source_->objects()[index].name,
                   file({index, 0}));
   }
-  // Records the files in which tensors lie unchanged, before other files can take their names.
-  void FindFiles() {
-    std::map<std::string, std::optional<FileIdentity>> known;
-    std::unordered_set<const ByteSource*> seen;
-    for (std::uint32_t o = 0; o < size(); ++o) {
-      for (std::uint32_t c = 0; c < source_->objects()[o].components.size(); ++c) {
-        const auto extent = source_->extent({o, c});
-        if (!extent || extent->bytes == nullptr || !seen.insert(extent->bytes).second) continue;
-        const ByteSource& bytes = *extent->bytes;
-        if (bytes.sequential() || bytes.name().find("://") != std::string::npos) continue;
-        const auto [file, added] = known.try_emplace(bytes.name());
-        if (added) file->second = IdentityOf(bytes.name());
-        // A part of a file has the same name and another size.
-        if (file->second && bytes.size() == file->second->bytes) {
-          files_.emplace(&bytes, *file->second);
-        }
-      }
-    }
-  }
 
   std::unique_ptr<TensorSource> source_;
   std::string name_;
@@ -304,24 +298,7 @@ class SourceInput final : public Input {
   mutable std::mutex sequential_;
   mutable std::mutex names_mutex_;
   mutable std::unordered_map<std::string_view, std::uint32_t> names_;
-  std::unordered_map<const ByteSource*, FileIdentity> files_;  // byte sources that are whole files
 };
-
-// Makes an input of a reader. `open` opens its bytes again.
-std::unique_ptr<Input> AsInput(std::unique_ptr<Reader> reader, const std::string& name,
-                               std::optional<FileIdentity> file,
-                               std::function<StatusOr<std::shared_ptr<ByteSource>>()> open,
-                               ShardFinder find) {
-  return std::make_unique<ZtInput>(std::move(reader), name, file,
-                                   [open = std::move(open), find = std::move(find),
-                                    name]() -> StatusOr<std::unique_ptr<TensorSource>> {
-                                     auto bytes = open();
-                                     if (!bytes.ok()) return WithFile(bytes.status(), name);
-                                     auto source = OpenZt(*std::move(bytes), {}, find);
-                                     return source.ok() ? std::move(source)
-                                                        : WithFile(source.status(), name);
-                                   });
-}
 
 // True if the bytes can be read by offset and are a .zt file.
 StatusOr<bool> IsZt(ByteSource& bytes) {
@@ -333,7 +310,61 @@ StatusOr<bool> IsZt(ByteSource& bytes) {
 
 bool MayBeZt(const std::string& format) { return format.empty() || format == "zt"; }
 
+// True for a path that may be a single file. OpenAny has the errors for all other paths.
+bool IsOneFile(const std::string& path) {
+  return IsUrl(path) ? !IsFolder(path) : IsRegularFile(path);
+}
+
+StatusOr<std::unique_ptr<Input>> OpenZtInput(std::shared_ptr<ByteSource> bytes,
+                                             const std::string& name, const ShardFinder& find) {
+  ZT_ASSIGN_OR_RETURN(auto reader, WithFile(Reader::Open(bytes, {.find_shard = find}), name));
+  return std::make_unique<ZtInput>(std::move(reader), name, std::move(bytes), find);
+}
+
+// Hides the queries of URLs among the paths while these are opened. At the end it drops the files
+// that were opened, so that the next call asks the server again. URLs with queries are opened one
+// at a time, because URLs that differ only in the query share a name.
+class OpenedUrls {
+ public:
+  explicit OpenedUrls(std::vector<std::string>& paths) {
+    any_ = std::ranges::any_of(paths, [](const std::string& path) { return IsUrl(path); });
+    if (!any_) return;
+    UseUrls();
+    static std::mutex queries;
+    for (std::string& path : paths) {
+      if (!alone_.owns_lock() && IsUrl(path) && path.find('?') != path.npos) {
+        alone_ = std::unique_lock(queries);
+      }
+      auto shown = HideQuery(path, true);
+      if (!shown.ok()) {
+        status_ = shown.status();
+        return;
+      }
+      path = *std::move(shown);
+    }
+  }
+  ~OpenedUrls() {
+    if (any_) ForgetRemoteFiles();
+  }
+  OpenedUrls(const OpenedUrls&) = delete;
+  OpenedUrls& operator=(const OpenedUrls&) = delete;
+  const Status& status() const { return status_; }
+
+ private:
+  bool any_ = false;
+  std::unique_lock<std::mutex> alone_;
+  Status status_;
+};
+
 }  // namespace
+
+void UseUrls() {
+  static const bool used = [] {
+    UseRemoteFiles();
+    return true;
+  }();
+  (void)used;
+}
 
 std::string_view Input::Keep(std::string_view text) const {
   const std::lock_guard lock(mutex_);
@@ -341,43 +372,29 @@ std::string_view Input::Keep(std::string_view text) const {
   return held != texts_.end() ? *held : *texts_.emplace(text).first;
 }
 
-StatusOr<std::unique_ptr<Input>> OpenPaths(const std::vector<std::string>& paths,
+StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths,
                                            const InputOptions& options, const std::string& format) {
+  const OpenedUrls urls(paths);
+  ZT_RETURN_IF_ERROR(urls.status());
   const std::string& path = paths.front();
-  std::error_code error;
-  if (paths.size() == 1 && MayBeZt(format) && std::filesystem::is_regular_file(path, error)) {
-    auto bytes = OpenFile(path);
-    if (!bytes.ok()) return WithFile(bytes.status(), path);
-    const auto zt = IsZt(**bytes);
-    if (!zt.ok()) return WithFile(zt.status(), path);
-    if (*zt) {
-      const auto file = IdentityOf(path);
-      ZT_ASSIGN_OR_RETURN(auto reader, Reader::Open(path));
-      // If the path leads to another file by now, it is unknown which one was opened.
-      const bool same = IdentityOf(path) == file;
-      return AsInput(
-          std::move(reader), path, same ? file : std::nullopt, [path] { return OpenFile(path); },
-          ShardsBeside(path, options));
-    }
+  if (paths.size() == 1 && MayBeZt(format) && IsOneFile(path)) {
+    ZT_ASSIGN_OR_RETURN(auto bytes, WithFile(OpenFile(path), path));
+    ZT_ASSIGN_OR_RETURN(const bool zt, WithFile(IsZt(*bytes), path));
+    if (zt) return OpenZtInput(std::move(bytes), path, ShardsBeside(path, options));
   }
-  ZT_ASSIGN_OR_RETURN(auto source, cli::OpenAny(paths, options, format));
-  return std::make_unique<SourceInput>(std::move(source), path, true);
+  ZT_ASSIGN_OR_RETURN(auto source, WithFile(cli::OpenAny(paths, options, format), path));
+  return std::make_unique<SourceInput>(std::move(source), path);
 }
 
 StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
                                            const InputOptions& options, const std::string& format) {
   const std::string name = bytes->name();
   if (MayBeZt(format)) {
-    const auto zt = IsZt(*bytes);
-    if (!zt.ok()) return WithFile(zt.status(), name);
-    if (*zt) {
-      auto reader = Reader::Open(bytes);
-      if (!reader.ok()) return WithFile(reader.status(), name);
-      return AsInput(*std::move(reader), name, std::nullopt, [bytes] { return bytes; }, {});
-    }
+    ZT_ASSIGN_OR_RETURN(const bool zt, WithFile(IsZt(*bytes), name));
+    if (zt) return OpenZtInput(std::move(bytes), name, {});
   }
   ZT_ASSIGN_OR_RETURN(auto source, cli::OpenAny(std::move(bytes), options, format));
-  return std::make_unique<SourceInput>(std::move(source), name, false);
+  return std::make_unique<SourceInput>(std::move(source), name);
 }
 
 }  // namespace zt::capi

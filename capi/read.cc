@@ -18,8 +18,8 @@ struct SubRange {
   std::uint64_t offset = 0, bytes = 0;  // within the range
 };
 
-bool Lies(const Input& input, const Range& range) {
-  const std::uint64_t bytes = input.component(range.id).bytes;
+// True if a component of so many bytes contains the range.
+bool Lies(const Range& range, std::uint64_t bytes) {
   return range.offset <= bytes && range.out.size() <= bytes - range.offset;
 }
 
@@ -32,7 +32,7 @@ Status Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRan
     std::uint64_t step = std::max<std::uint64_t>(bytes, 1);
     std::uint64_t first = step;
     // A range outside of the component is one subrange, which Read refuses.
-    if (bytes > kSmall && Lies(input, range)) {
+    if (bytes > kSmall && Lies(range, input.component(range.id).bytes)) {
       const auto access = input.FindAccess(range.id);
       if (!access.ok()) return access.status();
       const std::uint64_t frame = access->frame_bytes;
@@ -148,11 +148,15 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
   std::vector<SubRange> subranges;
   if (const Status status = Cut(input, ranges, subranges); !status.ok()) return status;
   std::uint64_t bytes = 0;
+  std::vector<ComponentId> whole;
   for (const Range& range : ranges) {
     bytes += range.out.size();
-    if (Lies(input, range)) WantLargePages(range.out);
+    const std::uint64_t size = input.component(range.id).bytes;
+    if (Lies(range, size)) WantLargePages(range.out);
+    if (range.offset == 0 && range.out.size() == size) whole.push_back(range.id);
   }
   watch.total = bytes;
+  input.WillRead(whole);
   std::size_t workers = threads == 0 ? UsableThreads() : std::min(threads, kMaxThreads);
   workers = std::min({workers, subranges.size(), static_cast<std::size_t>(bytes / kSmall + 1)});
   if (!input.seekable()) workers = 1;

@@ -1,4 +1,6 @@
 // reader.cc — the C interface: reading.
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +31,7 @@ using zt::capi::Watch;
 
 struct zts_reader {
   std::atomic<int> users = 1;
+  std::optional<pid_t> process;  // set for URLs: reading them needs a thread of this process
   std::unique_ptr<Input> input;
   // The number of the first component of each object, and at the end the number of all components.
   std::vector<std::size_t> first;
@@ -51,8 +54,16 @@ zt::ComponentId Id(std::size_t object, std::size_t component) {
   return {static_cast<std::uint32_t>(object), static_cast<std::uint32_t>(component)};
 }
 
-// ZTS_OK if this component exists.
+// ZTS_OK if this process may read bytes.
+zts_status CheckProcess(const zts_reader* reader) {
+  if (!reader->process || *reader->process == ::getpid()) return ZTS_OK;
+  return Fault(reader, zt::FailedPrecondition(
+                           "a URL is read by the process that has opened it; open it again here"));
+}
+
+// ZTS_OK if this component exists and this process may read it.
 zts_status Check(const zts_reader* reader, std::size_t object, std::size_t component) {
+  if (const zts_status own = CheckProcess(reader); own != ZTS_OK) return own;
   if (object >= reader->input->size()) return NoObject(reader, object);
   const auto view = reader->input->object(static_cast<std::uint32_t>(object));
   if (component < view.components) return ZTS_OK;
@@ -88,7 +99,8 @@ zts_object Describe(const zts_reader* reader, std::size_t index) {
           .shape = object.shape.empty() ? nullptr : object.shape.data(),
           .rank = object.shape.size(),
           .components = object.components,
-          .first_component = reader->first[index]};
+          .first_component = reader->first[index],
+          .path = object.path == nullptr ? nullptr : object.path->c_str()};
 }
 
 zts_component DescribeComponent(const zts_reader* reader, std::size_t object,
@@ -230,9 +242,7 @@ zts_status zts_reader_open(const char* path, const zts_reader_options* options, 
   if (out == nullptr) return Null("reader");
   *out = nullptr;
   if (path == nullptr) return Null("path");
-  return OpenBy(path, options, out, [&](const InputArgs& args) {
-    return zt::capi::OpenPaths({AsPath(path)}, args.options, args.format);
-  });
+  return zts_reader_open_all(&path, 1, options, out);
 }
 
 zts_status zts_reader_open_all(const char* const* paths, std::size_t count,
@@ -244,11 +254,15 @@ zts_status zts_reader_open_all(const char* const* paths, std::size_t count,
   for (std::size_t i = 0; i < count; ++i) {
     if (paths[i] == nullptr) return Null("path");
   }
-  return OpenBy(paths[0], options, out, [&](const InputArgs& args) {
+  bool urls = false;
+  const zts_status status = OpenBy("", options, out, [&](const InputArgs& args) {
     std::vector<std::string> all;
     for (std::size_t i = 0; i < count; ++i) all.push_back(AsPath(paths[i]));
-    return zt::capi::OpenPaths(all, args.options, args.format);
+    urls = std::ranges::any_of(all, [](const std::string& path) { return zt::IsUrl(path); });
+    return zt::capi::OpenPaths(std::move(all), args.options, args.format);
   });
+  if (status == ZTS_OK && urls) (*out)->process = ::getpid();
+  return status;
 }
 
 zts_status zts_reader_open_memory(const void* data, std::uint64_t bytes, const char* name,
@@ -311,7 +325,9 @@ void zts_reader_retain(zts_reader* reader) {
 }
 
 void zts_reader_free(zts_reader* reader) {
-  if (reader != nullptr && --reader->users == 0) delete reader;
+  if (reader == nullptr || --reader->users != 0) return;
+  // In a forked child, a thread that does not exist there may hold a lock of a URL's source.
+  if (!reader->process || *reader->process == ::getpid()) delete reader;
 }
 
 const char* zts_reader_format(const zts_reader* reader) {
@@ -480,11 +496,10 @@ zts_status zts_reader_map(const zts_reader* reader, std::size_t object, std::siz
     const auto placed = [&](const zt::Status& status) {
       return Report(zt::WithFile(zt::WithTensor(status, name), view.file));
     };
-    if (view.mappable == nullptr) {
+    if (!view.mappable) {
       return placed(zt::FailedPrecondition("its bytes do not lie in a file as they are"));
     }
-    auto mapped =
-        reader->mappings.Map(std::string(view.file), *view.mappable, view.offset, view.length);
+    auto mapped = reader->mappings.Map(*view.container, view.offset, view.length);
     if (!mapped.ok()) return placed(mapped.status());
     *data = mapped->data();
     *bytes = mapped->size();
@@ -497,10 +512,7 @@ zts_status zts_reader_advise(const zts_reader* reader, std::size_t object, std::
   if (reader == nullptr) return Null("reader");
   return Guard([&] {
     if (const zts_status there = Check(reader, object, component); there != ZTS_OK) return there;
-    const auto view = reader->input->component(Id(object, component));
-    if (view.offset == zt::kUnknownSize) return ZTS_OK;
-    // Advice is a hint: a file that cannot be opened is ignored.
-    (void)reader->mappings.Advise(std::string(view.file), view.offset, view.length, needed != 0);
+    zt::capi::Advise(reader->input->component(Id(object, component)), needed != 0);
     return ZTS_OK;
   });
 }
@@ -511,6 +523,7 @@ zts_status zts_reader_verify(const zts_reader* reader, std::size_t object, zts_p
   if (reader == nullptr) return Null("reader");
   return Guard([&] {
     if (object != ZTS_FILE && object >= reader->input->size()) return NoObject(reader, object);
+    if (const zts_status own = CheckProcess(reader); own != ZTS_OK) return own;
     zt::VerifyReport report;
     const zts_status status = Long(call, [&](unsigned threads, Watch& watch) -> zt::Status {
       if (object == ZTS_FILE) {

@@ -228,6 +228,18 @@ zt::Status NoneBegun() { return zt::FailedPrecondition("no tensor was begun"); }
 
 extern "C" {
 
+zts_status zts_type(const char* name, const char** dtype, std::size_t* bytes) {
+  return Guard([&] {
+    const auto type = Type(name);
+    if (!type.ok()) return Report(type.status());
+    const zt::LogicalType* const logical = zt::FindLogicalType(type->type);
+    const std::size_t width = zt::ByteWidth(type->dtype);
+    if (dtype != nullptr) *dtype = (logical ? logical->name : zt::Name(type->dtype)).data();
+    if (bytes != nullptr) *bytes = width * (logical ? logical->ratio : 1);
+    return ZTS_OK;
+  });
+}
+
 void zts_writer_options_init(zts_writer_options* options, std::size_t size) {
   const zt::WriterOptions writes;
   zts_writer_options defaults = {};
@@ -245,6 +257,7 @@ zts_status zts_writer_open(const char* path, const zts_writer_options* options, 
   *out = nullptr;
   if (path == nullptr) return Null("path");
   return OpenBy(path, options, out, [&](const zts_writer_options& chosen) {
+    if (zt::IsUrl(path)) zt::capi::UseUrls();
     return zt::CreateFileSink(path, {.overwrite = chosen.overwrite != 0, .sync = chosen.sync != 0});
   });
 }

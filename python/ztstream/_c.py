@@ -11,7 +11,8 @@ from . import _errors
 ABI = 1
 FILE = c_size_t(-1).value
 UNKNOWN = c_uint64(-1).value
-UNVERIFIED, CANCELLED = 8, 130
+UNVERIFIED = 8
+_PATIENCE = 0.08  # seconds that a cancelled call has to end
 
 Progress = CFUNCTYPE(c_int, c_uint64, c_uint64, c_void_p)
 Release = CFUNCTYPE(None, c_void_p)
@@ -37,7 +38,7 @@ class Source(Structure):
 
 class Object(Structure):
     _fields_ = [("name", c_void_p), ("name_bytes", c_size_t), ("format", c_void_p), ("type", c_void_p), ("shape", c_void_p),
-                ("rank", c_size_t), ("components", c_size_t), ("first_component", c_size_t)]
+                ("rank", c_size_t), ("components", c_size_t), ("first_component", c_size_t), ("path", c_void_p)]
 
 
 class Component(Structure):
@@ -83,6 +84,7 @@ _FUNCTIONS = {
     "last_error": (c_char_p, []),
     "last_error_place": (None, [POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t)]),
     "free": (None, [c_void_p]),
+    "type": ("s", [c_char_p, POINTER(c_char_p), POINTER(c_size_t)]),
     "call_init": (None, [POINTER(Call), c_size_t]),
     "reader_options_init": (None, [POINTER(ReaderOptions), c_size_t]),
     "reader_open_all": ("s", [POINTER(c_char_p), c_size_t, POINTER(ReaderOptions), POINTER(c_void_p)]),
@@ -187,12 +189,50 @@ def text(pointer):
     return ctypes.string_at(pointer).decode("utf-8", "replace") if pointer else ""
 
 
-class Watched:
-    """Runs long calls so that Ctrl-C ends them.
+def type_of(name):
+    """(the file's name for a type, bytes of an element), of any name that the program takes; None where there is no such type."""
+    found, size = c_char_p(), c_size_t()
+    if c.type(name.encode(), byref(found), byref(size)):
+        return None
+    return found.value.decode(), size.value
 
-    In the main thread, which alone runs signal handlers, the call goes to a thread of its own; what a handler raises here makes
-    the progress function end the call, and is then raised.
+
+def interruptibly(work, cancel=None, leave=True):
+    """What `work`, a long call, returns or raises; Ctrl-C ends it.
+
+    In the main thread, which alone runs signal handlers, the call goes to a thread of its own. What a handler raises here calls
+    `cancel`, and is raised when the call has ended: or soon, where `leave` says that it may end by itself, as a server that does
+    not answer lets it.
     """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    done, result, error = threading.Event(), None, None
+
+    def run():
+        nonlocal result, error
+        try:
+            result = work()
+        except BaseException as raised:  # in this thread, which has the library's message
+            error = raised
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    interrupted, going = None, True
+    while going:  # Thread.join forgets the thread when it is interrupted
+        try:
+            done.wait(_PATIENCE if interrupted and leave else None)
+            going = False
+        except BaseException as raised:
+            interrupted = interrupted or raised
+            if cancel is not None:
+                cancel()
+    if interrupted or error:
+        raise interrupted or error
+    return result
+
+
+class Watched:
+    """Runs long calls with a progress function, by which Ctrl-C cancels them."""
 
     def __init__(self):
         self.cancelled, self.raised = False, None
@@ -200,29 +240,11 @@ class Watched:
 
     def run(self, function, *arguments, keep=None):
         """Calls a function that returns a status; raises where that is not 0. What a callback has put into `raised` first.
-        `keep` stays until the call has ended."""
-        if threading.current_thread() is not threading.main_thread():
-            return self._check(function(*arguments))
-        done, error = threading.Event(), None
+        `keep` is all that the call uses: with it the call may be left when it does not end soon."""
+        interruptibly(lambda _=keep: self._check(function(*arguments)), self._cancel, keep is not None)
 
-        def work(_):
-            nonlocal error
-            try:
-                self._check(function(*arguments))
-            except BaseException as raised:  # in this thread, which has the library's message
-                error = raised
-            done.set()
-
-        threading.Thread(target=work, args=(keep,), daemon=True).start()
-        interrupted, going = None, True
-        while going:  # Thread.join forgets the thread when it is interrupted; the call has our memory
-            try:
-                done.wait()
-                going = False
-            except BaseException as raised:
-                self.cancelled, interrupted = True, interrupted or raised
-        if interrupted or error:
-            raise interrupted or error
+    def _cancel(self):
+        self.cancelled = True
 
     def _check(self, status):
         raised, self.raised = self.raised, None

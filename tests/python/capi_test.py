@@ -173,12 +173,12 @@ class Careless(Case):
         self.refuses(c.writer_open(b"y.zt", byref(older), byref(out)),
                      "the options were not filled by zts_writer_options_init")
         reader = self.reader()
-        for size in (8, 64, 100):
+        for size in (8, 72, 100):
             table = ctypes.create_string_buffer(b"\xaa" * 300, 300)
             self.assertEqual(c.reader_objects(reader, 0, 2, table, size), 0)
             self.assertEqual(ctypes.string_at(c_void_p.from_buffer(table, size).value), b"z")
             self.assertEqual(table.raw[2 * size:300], b"\xaa" * (300 - 2 * size))
-            self.assertEqual(table.raw[64:size], bytes(max(0, size - 64)))
+            self.assertEqual(table.raw[72:size], bytes(max(0, size - 72)))
 
     def test_out_of_range(self):
         reader, huge = self.reader(), c_size_t(-1).value
@@ -197,6 +197,14 @@ class Careless(Case):
         self.refuses(c.reader_map(reader, 5, 0, byref(c_void_p()), byref(c_uint64())), where + "there is no object number 5")
         self.assertEqual(c.reader_find(reader, b"w\0", 2, byref(c_size_t())), 9)
         self.assertEqual(c.reader_find(reader, b"w", huge, byref(c_size_t())), 0)
+
+    def test_type(self):
+        for given, wanted in (("float32", ("f32", 4)), ("torch.bfloat16", ("bf16", 2)), ("numpy.int8", ("i8", 1)),
+                              ("f8_e4m3fn", ("f8_e4m3fn", 1)), ("f4_e2m1", ("f4_e2m1", 1)), ("complex128", ("complex128", 16))):
+            self.assertEqual(_c.type_of(given), wanted)
+        self.refuses(c.type(b"x", None, None), "'x' is no type; types are f64, f32, f16, bf16, ...")
+        self.refuses(c.type(None, None, None), "dtype must not be null")
+        self.assertEqual(c.type(b"f32", None, None), 0)
 
     def test_release(self):
         """The caller's memory is given back once, whatever happens."""

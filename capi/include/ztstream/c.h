@@ -15,7 +15,7 @@
  *   - A null pointer is ZTS_INVALID_ARGUMENT, unless the comment allows it. The zts_..._free
  *     functions take null and do nothing.
  *   - Several threads may use a reader at once, and one at a time a writer. A forked child may use
- *     a reader.
+ *     a reader, unless it reads a URL: then calls that read are ZTS_MISUSE there.
  *   - A released function or struct member keeps its meaning. zts_abi() grows with additions.
  */
 #ifndef ZTSTREAM_C_H_
@@ -88,6 +88,11 @@ typedef struct zts_call {
 } zts_call;
 ZTS_API void zts_call_init(zts_call* call, size_t size);
 
+/* The type with a name that the program knows: "f32", "float32" and "torch.float32" are "f32".
+ * `*dtype` is static. `*bytes` is the size of an element of a shape: 1 for types of 4 and 6 bits,
+ * whose shapes count packed bytes. Both may be null. ZTS_INVALID_ARGUMENT if there is none. */
+ZTS_API zts_status zts_type(const char* name, const char** dtype, size_t* bytes);
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct zts_reader zts_reader;
@@ -106,9 +111,10 @@ typedef struct zts_reader_options {
 ZTS_API void zts_reader_options_init(zts_reader_options* options, size_t size);
 
 /* Opens any input of the program: a .zt file of any version, the root or the index of its shards, a
- * checkpoint of another format (safetensors, GGUF, PyTorch, npy, npz, ONNX), or a folder of one.
- * Headers are read and checked, data is not. Only the program reads HDF5. `options` may be null.
- * `*reader` is null on failure. */
+ * checkpoint of another format (safetensors, GGUF, PyTorch, npy, npz, ONNX), a folder of one, or a
+ * URL of any of them ("https://", "s3://", "hf://"), for which libcurl is loaded. Headers are read
+ * and checked, data is not. Only the program reads HDF5. `options` may be null. `*reader` is null
+ * on failure. */
 ZTS_API zts_status zts_reader_open(const char* path, const zts_reader_options* options,
                                    zts_reader** reader);
 /* Opens several inputs as one; a name that is in two of them is ZTS_INVALID_DATA. */
@@ -155,6 +161,8 @@ typedef struct zts_object {
   size_t components; /* their number; a dense object has one */
   /* The number of its first component among those of all objects: see zts_reader_components. */
   size_t first_component;
+  /* The path of a file that goes with a model, "config.json"; null for a tensor. */
+  const char* path;
 } zts_object;
 
 /* The bytes of an object, or one of their parts. Pointers are valid as long as the reader. */
@@ -226,11 +234,12 @@ ZTS_API zts_status zts_reader_read_many(const zts_reader* reader, const zts_rang
                                         size_t count, size_t size, const zts_call* call);
 /* Maps the bytes of a component in its file; valid as long as the reader. The pages are private:
  * writing to them changes neither the file nor other readers. ZTS_MISUSE if zts_component.mappable
- * is 0, ZTS_INVALID_DATA if another file has the name by now. A file that shrinks while it is
+ * is 0, ZTS_INVALID_DATA if the size of the file has changed. A file that shrinks while it is
  * mapped ends the process with SIGBUS. */
 ZTS_API zts_status zts_reader_map(const zts_reader* reader, size_t object, size_t component,
                                   void** data, uint64_t* bytes);
-/* Tells the kernel that a component in a file will be read soon (1), or not again (0). A hint. */
+/* Tells the kernel that a component in a file will be read soon (1), or not again (0). Components of
+ * a URL that will be read soon are requested ahead of the next read. A hint. */
 ZTS_API zts_status zts_reader_advise(const zts_reader* reader, size_t object, size_t component,
                                      int needed);
 
@@ -287,8 +296,8 @@ typedef struct zts_writer_options {
 } zts_writer_options;
 ZTS_API void zts_writer_options_init(zts_writer_options* options, size_t size);
 
-/* Makes a writer of the file `path`, which appears under its name only when it is finished.
- * `options` may be null. `*writer` is null on failure.
+/* Makes a writer of the file `path`, or of an "s3://" URL, which appears under its name only when
+ * it is finished. `options` may be null. `*writer` is null on failure.
  *
  * After invalid bytes of a tensor or an error of the system, every later call that adds, flushes or
  * finishes returns that first error again: free the writer. A refused argument (null, an unknown
