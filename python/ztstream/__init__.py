@@ -14,7 +14,8 @@ from ._errors import (ArgumentError, Error, ExistsError, FormatError, InputOutpu
                       NumericError, UnsupportedError)
 
 if TYPE_CHECKING:
-    from ._file import File, Part, Report, Tensor, load_file, open
+    from ._file import File, load_file, open
+    from ._part import Part, Report, Tensor
     from ._program import convert, diff, inspect, program, verify
     from ._writer import Stream, Writer, save, save_file
 
@@ -23,7 +24,7 @@ __all__ = ["ArgumentError", "Error", "ExistsError", "File", "FormatError", "Inpu
            "diff", "inspect", "library_version", "load_file", "open", "program", "save", "save_file", "verify"]
 
 # What is imported when it is first asked for: importing the package takes next to nothing.
-_LAZY = {"File": "_file", "Part": "_file", "Report": "_file", "Tensor": "_file", "load_file": "_file", "open": "_file",
+_LAZY = {"File": "_file", "Part": "_part", "Report": "_part", "Tensor": "_part", "load_file": "_file", "open": "_file",
          "Stream": "_writer", "Writer": "_writer", "save": "_writer", "save_file": "_writer", "library_version": "_c",
          "convert": "_program", "diff": "_program", "inspect": "_program", "program": "_program", "verify": "_program",
          "safetensors_compat": "safetensors_compat"}

@@ -1,110 +1,21 @@
 """Open inputs: File, a mapping of names to Tensors, which are handles: nothing is read before it is asked for."""
-import collections.abc
-import contextlib
 import ctypes
-import dataclasses
 import os
 import struct
-import threading
-from ctypes import byref, c_char_p, c_size_t, c_uint64, c_void_p, sizeof
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import _c, _json, _types
-from ._errors import ArgumentError, Error, MisuseError, NotFoundError, UnsupportedError
+from ._errors import ArgumentError, MisuseError, NotFoundError
+from ._part import SHAPES, Part, Report, Tensor
+from ._reader import is_url, open_buffer, open_object, open_paths, options_of, own_errors, shown
 
-_OBJECT = struct.Struct("@PNPPPNNN")
+_OBJECT = struct.Struct("@PNPPPNNNP")
 _COMPONENT = struct.Struct("@N6P3QPi4x")
 _RANGE = struct.Struct("@NNQQP")
+_PATH = 8  # in a row of objects: of a file of the model
 _LONG = 4 << 20  # bytes from which a read is one that Ctrl-C should end
-_PIECE = 1 << 24
 _MANY = 64  # handles after which those of all tensors are asked for at once
-
-
-class _Reader:
-    """A zts_reader, closed when nothing refers to it any more: a file, a handle, an array in its pages, a call."""
-
-    def __init__(self, pointer, kept=(), raised=()):
-        self._as_parameter_, self.kept = pointer, kept  # functions of the library take a _Reader, and keep it for the call
-        self.raised = raised  # exceptions of the caller's file object
-        self._free = _c.c.reader_free  # modules may be gone first when the interpreter ends
-
-    def __del__(self):
-        self._free(self._as_parameter_)
-
-
-@contextlib.contextmanager
-def _own_errors(raised):
-    """Raises what a file object has raised in place of the library's error. An OSError is the library's, which names the tensor."""
-    try:
-        yield
-    except Error:
-        if raised:
-            raise raised.pop() from None
-        raise
-
-
-# Arrays of so many dimensions.
-_SHAPES = [ctypes.c_uint64 * rank for rank in range(65)]
-
-
-def _options(format, npy_void, follow_links, keep_sparse):
-    options = _c.ReaderOptions()
-    _c.c.reader_options_init(byref(options), sizeof(options))
-    options.format = format.encode() if format else None
-    options.npy_void = npy_void.encode() if npy_void else None
-    options.follow_links, options.keep_sparse = bool(follow_links), bool(keep_sparse)
-    return options
-
-
-def _open_paths(paths, options):
-    out, encoded = c_void_p(), [os.fsencode(path) for path in paths]
-    for path in encoded:
-        if b"\0" in path:
-            raise ArgumentError("a path holds a zero byte")
-    _c.check(_c.c.reader_open_all((c_char_p * len(encoded))(*encoded), len(encoded), byref(options), byref(out)))
-    return _Reader(out)
-
-
-def _open_buffer(data, options):
-    view = memoryview(data).cast("B")
-    keep = view if not view.readonly else None
-    if view.readonly:  # ctypes takes the address of writable buffers alone, and of bytes
-        keep = data if isinstance(data, bytes) else bytes(view)
-    address = (ctypes.cast(c_char_p(keep), c_void_p).value if isinstance(keep, bytes) else
-               ctypes.addressof(ctypes.c_ubyte.from_buffer(keep)) if len(view) else None)
-    out = c_void_p()
-    _c.check(_c.c.reader_open_memory(address, len(view), b"memory", _c.Release(), None, byref(options), byref(out)))
-    return _Reader(out, (keep,))
-
-
-def _open_object(file, options):
-    """From an object with seek and read."""
-    lock, raised = threading.Lock(), []
-    size = file.seek(0, os.SEEK_END)
-
-    def read_at(offset, out, count, _):
-        try:
-            with lock:
-                file.seek(offset)
-                done = 0
-                while done < count:
-                    piece = file.read(min(count - done, _PIECE))
-                    if not piece or len(piece) > count - done:
-                        return 5  # EIO
-                    ctypes.memmove(out + done, bytes(piece), len(piece))
-                    done += len(piece)
-            return 0
-        except BaseException as error:  # nothing passes through C
-            if not isinstance(error, OSError):
-                raised[:] = raised or [error]
-            return _c.errno_of(error)
-
-    source = _c.Source(size=sizeof(_c.Source), name=os.fsencode(str(getattr(file, "name", "file object"))), bytes=size,
-                       read_at=_c.ReadAt(read_at))
-    out = c_void_p()
-    with _own_errors(raised):
-        _c.check(_c.c.reader_open_source(byref(source), byref(options), byref(out)))
-    return _Reader(out, (source, file), raised)
 
 
 def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: Optional[str] = None,
@@ -112,8 +23,8 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: 
     """Opens a checkpoint of any format for reading. Headers are read and checked, and no data.
 
     path: a file (.zt, .safetensors, .gguf, .pt, .npy, .npz, .onnx, ...), the index or the folder of a checkpoint in several
-        files, a bytes-like object, or a binary file object that can seek. Several paths are one name space; a name in two
-        of them is a FormatError.
+        files, a URL of one ("https://...", "s3://bucket/key", "hf://owner/name"; needs libcurl), a bytes-like object, or a
+        binary file object that can seek. Several paths are one name space; a name in two of them is a FormatError.
     threads: how many read and decode; 0 is all that can run at once.
     format: "zt", "safetensors", ...; by content where it is not given.
     npy_void: what the elements of numpy's void arrays are ("bf16"); without it they are refused.
@@ -125,324 +36,10 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: 
     return File((path, *more), options)
 
 
-@dataclasses.dataclass
-class Report:
-    """What verification found.
-
-    problems: a line for each thing that is wrong, with (tensor, component) before it.
-    objects, components: how many were looked at.
-    digests: how many digests were compared; unhashed: components whose content no digest was compared with.
-    undecodable: components whose layout, type or encoding is not known; unchecked: objects with a rule that takes too much
-        memory to be looked at.
-    """
-
-    problems: List[Tuple[str, str, str]]
-    objects: int
-    components: int
-    digests: int
-    unhashed: int
-    undecodable: int
-    unchecked: int
-
-    @property
-    def good(self) -> bool:
-        """Nothing wrong was found. What has no digest can be damaged all the same: see verified."""
-        return not self.problems
-
-    @property
-    def verified(self) -> bool:
-        """Nothing is wrong, and all content was compared with digests."""
-        return not self.problems and not self.unhashed and not self.undecodable and not self.unchecked
-
-
-class Part:
-    """The bytes of a tensor, or one of several parts of one. A handle: nothing is read before it is asked for."""
-
-    def __init__(self, file: "File", object: int, component: int):
-        self._file, self._object, self._number = file, object, component
-        fields = file._component(object, component)
-        self._role, self._dtype, self._storage, self._encoding, self._digest, self._path = fields[1:7]
-        self._offset, self._length, self._bytes, self._unreadable, self._mappable = fields[7:]
-
-    @property
-    def role(self) -> str:
-        """What it is to its tensor: "data", "values", "indices", ..."""
-        return self._file._text(self._role)
-
-    @property
-    def dtype(self) -> str:
-        """The element type by the name that the file has: "f32", "bf16", "f8_e4m3fn", ..."""
-        return self._file._text(self._dtype)
-
-    @property
-    def storage(self) -> str:
-        """What the elements are stored as: "u8" for f8_e4m3fn."""
-        return self._file._text(self._storage)
-
-    @property
-    def numpy_dtype(self):
-        """The numpy.dtype that numpy() gives: unsigned integers for bf16 and f8 where ml_dtypes is not installed."""
-        return _types.numpy_dtype(self.dtype, self.storage)
-
-    @property
-    def encoding(self) -> str:
-        """How the bytes are stored: "raw", "zstd", "ztstream.planes/1"; "" where the format does not tell."""
-        return self._file._text(self._encoding)
-
-    @property
-    def digest(self) -> str:
-        """As the file states it, "crc32c:0x1234ABCD"; "" where there is none."""
-        return self._file._text(self._digest)
-
-    @property
-    def nbytes(self) -> int:
-        """Decoded bytes."""
-        self._check()
-        return self._bytes
-
-    @property
-    def location(self) -> Optional[Tuple[str, int, int]]:
-        """(file, offset, length) of the stored bytes; None where they do not lie there as they are."""
-        if self._offset == _c.UNKNOWN:
-            return None
-        return self._file._text(self._path), self._offset, self._length
-
-    @property
-    def shape(self) -> Tuple[int, ...]:
-        """In elements."""
-        return (self.nbytes // self.numpy_dtype.itemsize,)
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        count = 1
-        for each in self.shape:
-            count *= each
-        return count
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a scalar has no length")
-        return self.shape[0]
-
-    def _check(self):
-        self._file._check()
-        if self._unreadable:
-            raise UnsupportedError(f"{self._file._name}: tensor {self._name!r}: {self._file._text(self._unreadable)}",
-                                   self._file._name, self._name)
-
-    @property
-    def _name(self):
-        return self._file._object_name(self._object)
-
-    def _pages(self):
-        """(array of bytes of the mapped file, offset in it), or None where the bytes have to be read."""
-        self._check()
-        return self._file._mapped(self) if self._mappable and self._bytes else None
-
-    def read_into(self, out, offset: int = 0, threads: Optional[int] = None) -> None:
-        """Fills a writable buffer with decoded bytes from byte `offset` on, by many threads."""
-        view = memoryview(out).cast("B")
-        if view.readonly:
-            raise ArgumentError("the buffer cannot be written to")
-        self._check()
-        if not len(view):
-            return
-        holder = ctypes.c_ubyte.from_buffer(view)
-        self._file._read([(self._object, self._number, offset, len(view), ctypes.addressof(holder), holder)], threads)
-
-    def buffer(self) -> memoryview:
-        """The decoded bytes: of a raw tensor those in the file's pages, without a copy and read-only; else decoded here."""
-        pages = self._pages()
-        if pages is not None:
-            array, at = pages
-            return memoryview(array).cast("B").toreadonly()[at:at + self._bytes]
-        out = bytearray(self._bytes)
-        self.read_into(out)
-        return memoryview(out)
-
-    def tobytes(self) -> bytes:
-        """The decoded bytes, copied."""
-        return bytes(self.buffer())
-
-    def numpy(self, copy: bool = False):
-        """All of it as a numpy array of `shape` and `numpy_dtype`.
-
-        A raw tensor is not read but lies in the file's pages: such an array is read-only, and keeps the pages when the file
-        is closed. copy=True: an array of one's own.
-        """
-        import numpy
-        self._check()
-        shape, dtype = self.shape, self.numpy_dtype
-        pages = None if copy else self._pages()
-        if pages is not None:
-            array, at = pages
-            out = numpy.frombuffer(array, dtype, self._bytes // dtype.itemsize, at).reshape(shape)
-            out.flags.writeable = False
-            return out
-        out = numpy.empty(shape, dtype)
-        if self._bytes:
-            self._file._read([(self._object, self._number, 0, self._bytes, out.ctypes.data, out)], None)
-        return out
-
-    def torch(self, device="cpu", copy: bool = False):
-        """All of it as a torch tensor on a device.
-
-        On the CPU a raw tensor is not read but lies in the file's pages, copied when it is written to: the file never
-        changes, another tensor() of the same File does. copy=True: memory of one's own.
-        """
-        import torch
-        self._check()
-        shape, dtype = self.shape, _types.torch_dtype(self.dtype, self.storage)
-        pages = None if copy else self._pages()
-        if pages is not None and (pages[1] + ctypes.addressof(pages[0])) % dtype.itemsize == 0:
-            out = torch.frombuffer(pages[0], dtype=dtype, count=self._bytes // dtype.itemsize, offset=pages[1])
-            return out.reshape(shape).to(device)
-        out = torch.empty(shape, dtype=dtype)
-        if self._bytes:
-            self._file._read([(self._object, self._number, 0, self._bytes, out.data_ptr(), out)], None)
-        return out.to(device)
-
-    def advise(self, needed: bool = True) -> None:
-        """Tells the kernel that the bytes will be read soon, or not again."""
-        self._check()
-        _c.check(_c.c.reader_advise(self._file._pointer(), self._object, self._number, bool(needed)))
-
-    def _rows(self, first, last):
-        """Rows [first, last) of the first dimension as a numpy array."""
-        import numpy
-        pages = self._pages()
-        if pages is not None:
-            return self.numpy()[first:last]
-        shape = (last - first, *self.shape[1:])
-        out = numpy.empty(shape, self.numpy_dtype)
-        row = self._bytes // self.shape[0] if self.shape[0] else 0
-        if out.nbytes:
-            self._file._read([(self._object, self._number, first * row, out.nbytes, out.ctypes.data, out)], None)
-        return out
-
-    def __getitem__(self, index):
-        """A part of it as a numpy array, by numpy's rules. Of the first dimension only those rows are read that are asked
-        for; a raw tensor is not read at all but lies in the file's pages."""
-        import operator
-        first = index[0] if isinstance(index, tuple) and index else index
-        rest = index[1:] if isinstance(index, tuple) else ()
-        shape = self.shape
-        if not shape or isinstance(first, (tuple, list, bool)) or first is None or first is Ellipsis:
-            return self.numpy()[index]
-        if isinstance(first, slice):
-            begin, end, step = first.indices(shape[0])
-            count = len(range(begin, end, step))
-            if count == 0:
-                return self._rows(0, 0)[(slice(None), *rest)]
-            low, high = min(begin, begin + (count - 1) * step), max(begin, begin + (count - 1) * step)
-            return self._rows(low, high + 1)[(slice(None, None, step), *rest)]
-        try:
-            row = operator.index(first)
-        except TypeError:  # an array of indices, a mask
-            return self.numpy()[index]
-        if not -shape[0] <= row < shape[0]:
-            raise IndexError(f"index {row} is out of range of a first dimension of {shape[0]}")
-        row %= shape[0]
-        return self._rows(row, row + 1)[(0, *rest)]
-
-    def __array__(self, dtype=None, copy=None):
-        out = self.numpy(copy=bool(copy))
-        return out if dtype is None else out.astype(dtype, copy=False)
-
-    def __repr__(self):
-        return f"<{type(self).__name__} {self._name!r} {self.role} {self.dtype} {self.encoding}>"
-
-
-class Tensor(Part):
-    """A named tensor of a file. A handle: nothing is read before it is asked for.
-
-    What is not dense (sparse, quantized, blocks of GGUF) has its bytes in `parts`.
-    """
-
-    def __init__(self, file: "File", object: int):
-        (self._name_at, self._name_bytes, self._format, self._type, self._shape_at, self._rank, self._components,
-         _) = file._object(object)
-        if self._components:
-            super().__init__(file, object, 0)
-        else:
-            self._file, self._object, self._unreadable = file, object, None
-
-    @property
-    def name(self) -> str:
-        """Unique in the file."""
-        return self._name
-
-    @property
-    def format(self) -> str:
-        """How the parts combine: "dense", "sparse_csr", "gguf.q4_k/1", ..."""
-        return self._file._text(self._format)
-
-    @property
-    def type(self) -> str:
-        """What people call its type: "bf16", "q4_k", "sparse_csr"."""
-        return self._file._text(self._type)
-
-    @property
-    def shape(self) -> Tuple[int, ...]:
-        """Logical, in elements. Types of 4 and 6 bits count packed bytes in the last dimension."""
-        held = self._file._pointer()
-        shape = tuple(_SHAPES[self._rank].from_address(self._shape_at)) if self._rank else ()
-        del held
-        return shape
-
-    @property
-    def attributes(self) -> Dict[str, Any]:
-        """Of this tensor."""
-        return self._file._attributes(self._object)
-
-    @property
-    def parts(self) -> Dict[str, Part]:
-        """The parts by their role, each one-dimensional; a dense tensor has one, "data"."""
-        parts = (Part(self._file, self._object, i) for i in range(self._components))
-        return {part.role: part for part in parts}
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether it is one array; numpy() and torch() are for these."""
-        return self.format == "dense" and self._components == 1
-
-    @property
-    def numpy_dtype(self):
-        """The numpy.dtype that numpy() gives: unsigned integers for bf16 and f8 where ml_dtypes is not installed."""
-        self._check_dense()
-        return super().numpy_dtype
-
-    def _check_dense(self):
-        if not self.is_dense:
-            raise UnsupportedError(f"{self._file._name}: tensor {self._name!r}: it is no dense tensor but {self.format}; "
-                                   f"its bytes are in .parts: {', '.join(self.parts)}", self._file._name, self._name)
-
-    def _check(self):
-        super()._check()
-        self._check_dense()
-
-    def verify(self) -> Report:
-        """Reads every byte and compares the digests."""
-        return self._file._verify(self._object, 0)
-
-    def __repr__(self):
-        try:
-            shape = "x".join(map(str, self.shape)) or "scalar"
-        except MisuseError:
-            return "<Tensor of a closed file>"
-        encoding = f" {self.encoding}" if self._components and self.encoding else ""
-        return f"<Tensor {self._name!r} {self.type} {shape}{encoding}>"
-
-
 class File(Mapping[str, Tensor]):
     """An open checkpoint: a mapping of names to Tensors, in the order of the file. Made by open(); a context manager.
 
+    Files that go with a model, such as config.json, are no tensors: see files().
     Closing it, or leaving the context, ends the handles; arrays that were made stay. Any thread may use it, and so may a
     forked child. It pickles as its paths and is opened again where it is unpickled.
     """
@@ -451,7 +48,7 @@ class File(Mapping[str, Tensor]):
         options = dict(options)
         self._threads = options.pop("threads", 0)
         self._sources, self._given = tuple(sources), options
-        self._held = self._open(_options(**options))
+        self._held = self._open(options_of(**options))
         self._count = _c.c.reader_count(self._held)
         self._texts: Dict[int, str] = {}
         self._names: Optional[List[str]] = None
@@ -462,17 +59,17 @@ class File(Mapping[str, Tensor]):
 
     def _open(self, options):
         if all(isinstance(source, (str, os.PathLike)) for source in self._sources):
-            self._name = os.fspath(self._sources[0])
-            return _open_paths(self._sources, options)
+            self._name = shown(os.fspath(self._sources[0]))
+            return open_paths(self._sources, options)
         if len(self._sources) != 1:
             raise ArgumentError("several inputs are given as paths")
         source = self._sources[0]
         self._name = "memory"
         if hasattr(source, "read") and hasattr(source, "seek"):
             self._name = str(getattr(source, "name", "file object"))
-            return _open_object(source, options)
+            return open_object(source, options)
         if isinstance(source, (bytes, bytearray, memoryview)) or hasattr(source, "__buffer__"):
-            return _open_buffer(source, options)
+            return open_buffer(source, options)
         raise TypeError(f"what is opened is a path, a buffer or a file object, not {type(source).__name__}")
 
     # ---- tables ----
@@ -500,15 +97,14 @@ class File(Mapping[str, Tensor]):
             return _OBJECT.unpack(row)
         return _OBJECT.unpack_from(self._objects_table(), index * _OBJECT.size)
 
-    def _component(self, object, component):
+    def _component(self, index):
         held = self._pointer()
-        first = self._object(object)[7] + component
         if self._parts is None and self._asked < _MANY:
             row = ctypes.create_string_buffer(_COMPONENT.size)
-            _c.check(_c.c.reader_components(held, first, 1, row, _COMPONENT.size))
+            _c.check(_c.c.reader_components(held, index, 1, row, _COMPONENT.size))
             fields = list(_COMPONENT.unpack(row))
         else:
-            fields = list(_COMPONENT.unpack_from(self._components_table(), first * _COMPONENT.size))
+            fields = list(_COMPONENT.unpack_from(self._components_table(), index * _COMPONENT.size))
         if held.raised:  # the library has taken it for a tensor that cannot be read
             raise held.raised.pop()
         if fields[10] and not _c.text(fields[10]):
@@ -568,7 +164,7 @@ class File(Mapping[str, Tensor]):
         call = _c.new_call(self._threads if threads is None else threads, watched)
         held = self._pointer()
         arguments = held, ranges, len(wanted), _RANGE.size, byref(call)
-        with _own_errors(held.raised):
+        with own_errors(held.raised):
             if watched is None:
                 _c.check(_c.c.reader_read_many(*arguments))
             else:
@@ -589,39 +185,46 @@ class File(Mapping[str, Tensor]):
             return 0 if problems or status == _c.UNVERIFIED else status
 
         held = self._pointer()
-        with _own_errors(held.raised):
-            watched.run(verify, held, object, _c.Problem(add), None, byref(report), sizeof(report), byref(call))
+        with own_errors(held.raised):
+            watched.run(verify, held, object, _c.Problem(add), None, byref(report), sizeof(report), byref(call), keep=())
         return Report(problems, report.objects, report.components, report.digests, report.unhashed, report.undecodable,
                       report.unchecked)
 
     # ---- the mapping ----
 
     def __getitem__(self, name: str) -> Tensor:
-        index = self._find(name)
+        index, row = self._find(name)
         if index is None:
             raise NotFoundError(f"{self._name}: there is no tensor {name!r}", self._name, name)
-        return Tensor(self, index)
+        return Tensor(self, index, row)
 
     def _find(self, name):
+        """(number, row) of a tensor, or None twice."""
         self._check()
         if not isinstance(name, str):
-            return None
+            return None, None
         encoded, index = name.encode("utf-8", "surrogateescape"), c_size_t()
         status = _c.c.reader_find(self._pointer(), encoded, len(encoded), byref(index))
         if status == 9:
-            return None
+            return None, None
         _c.check(status)
-        return index.value
+        row = self._object(index.value)
+        return (None, None) if row[_PATH] else (index.value, row)
 
     def __contains__(self, name) -> bool:
-        return self._find(name) is not None
+        return self._find(name)[0] is not None
+
+    def _all(self):
+        """(number, row) of each object: of files of the model too."""
+        self._check()
+        table = memoryview(self._objects_table())[:self._count * _OBJECT.size]
+        return enumerate(_OBJECT.iter_unpack(table))
 
     def _all_names(self):
         held = self._pointer()
         if self._names is None:
-            at, table = ctypes.string_at, memoryview(self._objects_table())[:self._count * _OBJECT.size]
-            self._names = [at(fields[0], fields[1]).decode("utf-8", "surrogateescape") for fields in
-                           _OBJECT.iter_unpack(table)]
+            at = ctypes.string_at
+            self._names = [at(row[0], row[1]).decode("utf-8", "surrogateescape") for _, row in self._all() if not row[_PATH]]
         del held
         return self._names
 
@@ -629,15 +232,23 @@ class File(Mapping[str, Tensor]):
         return iter(self._all_names())
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._all_names())
 
     def values(self) -> List[Tensor]:  # by their numbers, which takes no search
         """All tensors, as handles."""
-        return [Tensor(self, i) for i in range(self._count)]
+        return [Tensor(self, i, row) for i, row in self._all() if not row[_PATH]]
 
     def items(self) -> List[Tuple[str, Tensor]]:
         """All names with their tensors."""
         return list(zip(self._all_names(), self.values()))
+
+    def files(self) -> Dict[str, Part]:
+        """The files that go with the model, by their paths: files()["config.json"].tobytes(). Of a folder those in it, of a
+        .zt file those that were converted with the weights."""
+        held = self._pointer()
+        found = {_c.text(row[_PATH]): Part(self, i, 0, row) for i, row in self._all() if row[_PATH]}
+        del held
+        return found
 
     # ---- what the file says of itself ----
 
@@ -679,17 +290,15 @@ class File(Mapping[str, Tensor]):
         return [self[name] for name in names]
 
     def _entries(self, names):
-        """(name, fields of the object, its number) of each; many names take no search for each."""
-        at, unpack = ctypes.string_at, _OBJECT.unpack_from
+        """(name, row of the object, its number) of each; many names take no search for each."""
         if names is None:
-            table = memoryview(self._objects_table())[:self._count * _OBJECT.size]
-            return [(name, fields, i) for i, (name, fields) in enumerate(zip(self._all_names(), _OBJECT.iter_unpack(table)))]
-        indices = [(name, self._find(name)) for name in names]
-        missing = [name for name, index in indices if index is None]
+            rows = ((i, row) for i, row in self._all() if not row[_PATH])
+            return [(name, row, i) for name, (i, row) in zip(self._all_names(), rows)]
+        found = [(name, *self._find(name)) for name in names]
+        missing = [name for name, index, _ in found if index is None]
         if missing:
             raise NotFoundError(f"{self._name}: there is no tensor {missing[0]!r}", self._name, missing[0])
-        table = self._objects_table()
-        return [(name, unpack(table, index * _OBJECT.size), index) for name, index in indices]
+        return [(name, row, index) for name, index, row in found]
 
     def _many(self, names, copy, types, mapped, made):
         """{name: array} with one read of all that has to be read; parts of what is not dense as {role: array}.
@@ -715,7 +324,7 @@ class File(Mapping[str, Tensor]):
                 wanted.append((part._object, part._number, 0, part._bytes, address, memory))
             return memory
 
-        for name, (_, _, form, _, shape_at, rank, parts, first), index in self._entries(names):
+        for name, (_, _, form, _, shape_at, rank, parts, first, _), index in self._entries(names):
             if self._text(form) != "dense" or parts != 1:
                 out[name] = {role: array(part, part.shape) for role, part in Tensor(self, index).parts.items()}
                 continue
@@ -729,7 +338,7 @@ class File(Mapping[str, Tensor]):
             kind = known.get((dtype, storage))
             if kind is None:
                 kind = known[dtype, storage] = types(self._text(dtype), self._text(storage))
-            shape = tuple(_SHAPES[rank].from_address(shape_at)) if rank else ()
+            shape = tuple(SHAPES[rank].from_address(shape_at)) if rank else ()
             if offset % kind[1]:
                 out[name] = array(Tensor(self, index), shape)
             else:
@@ -794,18 +403,18 @@ class File(Mapping[str, Tensor]):
              threads: Optional[int] = None) -> None:
         """Decodes dense tensors into buffers of the caller, with one call by all threads.
 
-        out: a writable contiguous buffer for each name, of the tensor's nbytes. names: those of `out` without it.
+        out: a writable contiguous buffer, an array of numpy or a CPU tensor of torch for each name, of the tensor's nbytes.
+        names: those of `out` without it.
         """
         wanted = []
         for name in out if names is None else names:
             tensor = self[name]
-            view = memoryview(out[name]).cast("B")
             tensor._check()
-            if view.readonly or len(view) != tensor._bytes:
-                raise ArgumentError(f"the buffer for {name!r} must be writable and have {tensor._bytes} bytes", None, name)
-            if len(view):
-                holder = ctypes.c_ubyte.from_buffer(view)
-                wanted.append((tensor._object, tensor._number, 0, len(view), ctypes.addressof(holder), holder))
+            address, nbytes, holder = _types.memory_of(out[name], True)
+            if nbytes != tensor._bytes:
+                raise ArgumentError(f"what is filled with {name!r} has {nbytes} bytes, not {tensor._bytes}", None, name)
+            if nbytes:
+                wanted.append((tensor._object, tensor._number, 0, nbytes, address, holder))
         if wanted:
             self._read(wanted, threads)
 
@@ -836,7 +445,7 @@ class File(Mapping[str, Tensor]):
     def __reduce__(self):
         if not all(isinstance(source, (str, os.PathLike)) for source in self._sources):
             raise TypeError("a file that was opened from memory or a file object cannot be pickled")
-        paths = tuple(os.path.abspath(source) for source in self._sources)
+        paths = tuple(source if is_url(source) else os.path.abspath(source) for source in self._sources)
         return _reopen, (paths, {"threads": self._threads, **self._given})
 
     def __hash__(self):
@@ -846,7 +455,7 @@ class File(Mapping[str, Tensor]):
         return self is other
 
     def __repr__(self):
-        state = "closed" if self._held is None else f"{self._count} tensors"
+        state = "closed" if self._held is None else f"{len(self)} tensors"
         return f"<File {self._name!r} {state}>"
 
 

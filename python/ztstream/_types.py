@@ -1,4 +1,5 @@
 """What the element types of files are in numpy and torch."""
+import ctypes
 import functools
 
 from ._errors import ArgumentError, UnsupportedError
@@ -12,9 +13,8 @@ _ML_DTYPES = {"bf16": "bfloat16", "f8_e4m3fn": "float8_e4m3fn", "f8_e5m2": "floa
 _TORCH = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
           "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
           "complex64": "complex64", "complex128": "complex128", "f8_e4m3fn": "float8_e4m3fn", "f8_e5m2": "float8_e5m2",
-          "f8_e4m3fnuz": "float8_e4m3fnuz", "f8_e5m2fnuz": "float8_e5m2fnuz", "f8_e8m0": "float8_e8m0fnu"}
-_WIDTH = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u64": 8, "u32": 4, "u16": 2,
-          "u8": 1, "bool": 1}
+          "f8_e4m3fnuz": "float8_e4m3fnuz", "f8_e5m2fnuz": "float8_e5m2fnuz", "f8_e8m0": "float8_e8m0fnu",
+          "f4_e2m1": "float4_e2m1fn_x2"}
 
 
 @functools.lru_cache(None)
@@ -50,7 +50,7 @@ def torch_dtype(dtype, storage):
     found = getattr(torch, _TORCH.get(dtype, ""), None)
     if found is None and dtype not in _TORCH:
         found = getattr(torch, _TORCH[storage], None)  # not known: what it is stored as
-    if found is None and _WIDTH[storage] == 1:
+    if found is None and find(storage)[1] == 1:
         found = torch.uint8  # as in numpy
     if found is None:
         raise UnsupportedError(f"this version of torch has no type for {dtype}; numpy() has")
@@ -85,6 +85,32 @@ def of_torch(dtype):
     return _FROM_TORCH[name]
 
 
-def width(storage):
-    """Bytes of an element of a storage type."""
-    return _WIDTH[storage]
+@functools.lru_cache(None)
+def find(name):
+    """(the file's name for a type, bytes of an element of a shape), of any name that the program takes; None of others."""
+    if not isinstance(name, str):
+        raise TypeError(f"a type is named by a text such as 'f32', not by {name!r}")
+    from . import _c
+    return _c.type_of(name)
+
+
+def memory_of(data, writable=False):
+    """(address, bytes, what holds them) of a contiguous buffer, of an array of numpy, of a tensor of torch on the CPU. Read-only
+    memory is that of `bytes` alone."""
+    if hasattr(data, "untyped_storage") or type(data).__module__ == "torch":
+        if data.device.type != "cpu" or not data.is_contiguous():
+            raise ArgumentError("the tensor is not a contiguous one on the CPU")
+        return data.data_ptr(), data.numel() * data.element_size(), data
+    if hasattr(data, "__array_interface__"):  # numpy's, of types too that have no buffer
+        if not data.flags.c_contiguous or not data.flags.writeable:
+            raise ArgumentError("the array is not contiguous, or cannot be written to")
+        return data.ctypes.data, data.nbytes, data
+    if isinstance(data, bytes) and not writable:
+        return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, len(data), data
+    view = memoryview(data)
+    if view.readonly or not view.c_contiguous:
+        raise ArgumentError("the buffer is not contiguous, or cannot be written to")
+    if not view.nbytes:
+        return None, 0, view
+    holder = ctypes.c_ubyte.from_buffer(view.cast("B"))
+    return ctypes.addressof(holder), view.nbytes, (holder, data)

@@ -1,6 +1,8 @@
 """Writing .zt files: save_file for a dict of tensors, Writer for tensors that come one after the other."""
 import ctypes
+import functools
 import os
+import threading
 import weakref
 from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, Mapping, Optional, Sequence
@@ -30,13 +32,24 @@ class _Bytes:
         return _Bytes(ctypes.addressof(copy), self.nbytes, self.dtype, self.shape, copy, fresh=True)
 
 
-def _check_width(name, dtype, given, itemsize):
-    """`dtype` for elements that have another type in memory: the width must be the same."""
-    from_c = {"f4_e2m1": 1, "f6_e2m3": 1, "f6_e3m2": 1, "complex64": 8, "complex128": 16}
-    width = from_c.get(dtype) or (1 if dtype.startswith("f8_") else _types._WIDTH.get(dtype))
-    if width is not None and width != itemsize:
-        raise ArgumentError(f"tensor {name!r}: elements of {given} have {itemsize} bytes, those of {dtype} {width}", None,
-                            name)
+def _encoded(name):
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a tensor is a text, not {name!r}")
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _stored_as(name, dtype, given, itemsize):
+    """`dtype`, or the type `given` of what is in memory where that is None. Unsigned integers are the bits of any type of their
+    width; nothing else becomes another type."""
+    if dtype is None:
+        return given
+    found = _types.find(dtype)
+    if found is None or found[0] == given:
+        return dtype
+    if found[1] != itemsize:
+        raise ArgumentError(f"tensor {name!r}: elements of {given} have {itemsize} bytes, those of {dtype} {found[1]}", None, name)
+    if given not in ("u8", "u16", "u32", "u64"):
+        raise ArgumentError(f"tensor {name!r}: {given} is not {dtype}; convert it, or give its bits as unsigned integers", None, name)
     return dtype
 
 
@@ -48,8 +61,7 @@ def _of_torch(name, tensor, dtype):
     identity = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), str(tensor.device),
                 tensor.is_conj(), tensor.is_neg())
     held = tensor.resolve_conj().resolve_neg().cpu().contiguous()
-    own = _types.of_torch(held.dtype)
-    dtype = own if dtype is None else _check_width(name, dtype, held.dtype, held.element_size())
+    dtype = _stored_as(name, dtype, _types.of_torch(held.dtype), held.element_size())
     nbytes = held.numel() * held.element_size()
     fresh = held.data_ptr() != identity[0]
     return _Bytes(held.data_ptr(), nbytes, dtype, held.shape, held, identity if nbytes else None, given, fresh)
@@ -66,25 +78,20 @@ def _of_numpy(name, array, dtype, owner):
     held = array
     if not array.flags.c_contiguous:
         held = numpy.ascontiguousarray(array).reshape(array.shape)
-    dtype = _types.of_numpy(held.dtype) if dtype is None else _check_width(name, dtype, held.dtype, held.itemsize)
+    bits = f"u{8 * held.itemsize}" if held.dtype.kind == "V" and dtype is not None else None
+    dtype = _stored_as(name, dtype, bits or _types.of_numpy(held.dtype), held.itemsize)
     fresh = owner is None or held is not given
     return _Bytes(held.ctypes.data, held.nbytes, dtype, held.shape, held, identity, owner, fresh)
 
 
 def _of_buffer(name, data, dtype, shape):
-    view = memoryview(data).cast("B")
+    view = memoryview(data)
     if dtype is None:
         raise ArgumentError(f"tensor {name!r}: bytes need dtype=", None, name)
-    if view.readonly:
-        held = data if isinstance(data, bytes) else bytes(view)
-        address = ctypes.cast(ctypes.c_char_p(held), c_void_p).value
-    else:
-        held = (ctypes.c_ubyte * len(view)).from_buffer(view)
-        address = ctypes.addressof(held)
+    address, nbytes, held = _types.memory_of(data if isinstance(data, bytes) or not view.readonly else bytes(view))
     if shape is None:
-        width = _types._WIDTH.get(dtype, 1)
-        shape = (len(view) // width,)
-    return _Bytes(address, len(view), dtype, shape, (held, data))
+        shape = (nbytes // (_types.find(dtype) or (dtype, 1))[1],)
+    return _Bytes(address, nbytes, dtype, shape, held)
 
 
 def _bytes_of(name, value, dtype=None, shape=None):
@@ -116,6 +123,21 @@ def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite
     return options
 
 
+def _alone(method):
+    """A method that a thread may not call, nor a signal handler, while another call is under way."""
+    @functools.wraps(method)
+    def alone(self, *arguments, **options):
+        writer = getattr(self, "_writer_of", self)
+        if not writer._lock.acquire(blocking=False):
+            raise MisuseError(f"{writer._name}: another call is under way; one thread at a time uses a writer", writer._name)
+        try:
+            return method(self, *arguments, **options)
+        finally:
+            writer._lock.release()
+
+    return alone
+
+
 class Writer:
     """Writes one .zt file from tensors that come one after the other, in bounded memory. A context manager:
 
@@ -140,11 +162,11 @@ class Writer:
                  overwrite: bool = False, sync: bool = True, attributes: Optional[Mapping[str, Any]] = None):
         self._writer = None
         self._pid = os.getpid()
+        self._lock = threading.Lock()
         self._watched = _c.Watched()
         self._options = _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync,
                                  self._watched.progress)
         self._kept, self._kept_bytes = [], 0
-        self._stream = None
         pointer = c_void_p()
         if isinstance(out, (str, os.PathLike)):
             self._name = os.fspath(out)
@@ -161,16 +183,19 @@ class Writer:
         self._writer = pointer
         self._free = _c.c.writer_free
         if attributes:
-            self.set(attributes)
+            try:
+                self.set(attributes)
+            except BaseException:
+                self.close()
+                raise
 
     def _sink_of(self, out):
         def append(data, size, _):
             try:
-                view = memoryview((ctypes.c_ubyte * size).from_address(data)).cast("B").toreadonly()
-                done = 0
-                while done < size:
-                    count = out.write(bytes(view[done:]))
-                    done = size if count is None else done + count
+                left = ctypes.string_at(data, size)
+                while left:
+                    count = out.write(left)
+                    left = b"" if count is None else left[count:]
                 return 0
             except BaseException as raised:  # nothing passes through C
                 if self._watched.raised is None:
@@ -189,16 +214,18 @@ class Writer:
     def _call(self, function, *arguments, nbytes=0):
         """A function of the library that returns a status; what takes long, or may, so that Ctrl-C ends it."""
         if nbytes >= _LONG:
-            self._watched.run(function, *arguments)
+            self._watched.run(function, self._pointer(), *arguments)
         else:
-            self._watched._check(function(*arguments))
+            self._watched._check(function(self._pointer(), *arguments))
 
     # ---- adding ----
 
+    @_alone
     def set(self, attributes: Mapping[str, Any]) -> None:
         """Sets attributes of the file: texts, numbers, bools, None, bytes, and lists and dicts of them."""
-        self._call(_c.c.writer_set_json, self._pointer(), _json.dumps(dict(attributes)))
+        self._call(_c.c.writer_set_json, _json.dumps(dict(attributes)))
 
+    @_alone
     def add(self, name: str, array, *, dtype: Optional[str] = None, shape: Optional[Sequence[int]] = None,
             attributes: Optional[Mapping[str, Any]] = None) -> None:
         """Adds a dense tensor. When this returns, the array may be changed and reused.
@@ -210,44 +237,48 @@ class Writer:
         data = _bytes_of(name, array, dtype, shape)
         self._put(name, data, attributes)
         if data.nbytes >= _SMALL:
-            self.flush()
+            self._flush()
 
     def _put(self, name, data, attributes=None, hold=False):
         """Adds bytes, which are kept until they are written: copies of small ones, unless the caller holds them."""
-        pointer = self._pointer()
         if attributes is not None:
-            return self.add_object(name, "dense", data.shape, {"data": data}, attributes=attributes)
+            return self._add_object(name, "dense", data.shape, {"data": data}, attributes)
         if data.nbytes < _SMALL and not hold:
             data = data.copied()
         self._kept.append(data)
         self._kept_bytes += data.nbytes if data.fresh else 0
-        encoded, shape = name.encode("utf-8", "surrogateescape"), (c_uint64 * len(data.shape))(*data.shape)
-        self._call(_c.c.writer_add, pointer, encoded, len(encoded), data.dtype.encode(), shape, len(data.shape), data.address,
+        encoded, shape = _encoded(name), (c_uint64 * len(data.shape))(*data.shape)
+        self._call(_c.c.writer_add, encoded, len(encoded), data.dtype.encode(), shape, len(data.shape), data.address,
                    data.nbytes, nbytes=data.nbytes)
         if self._kept_bytes > _KEPT:
-            self.flush()
+            self._flush()
 
+    @_alone
     def alias(self, name: str, of: str) -> None:
         """A second name for a tensor that was added before; both share their bytes."""
-        encoded, first = (each.encode("utf-8", "surrogateescape") for each in (name, of))
-        self._call(_c.c.writer_alias, self._pointer(), encoded, len(encoded), first, len(first))
+        encoded, first = _encoded(name), _encoded(of)
+        self._call(_c.c.writer_alias, encoded, len(encoded), first, len(first))
 
     def _declare(self, name, format, shape, parts, attributes):
         """A zts_declaration, and what it points to."""
         table = (_c.Part * len(parts))()
         for slot, (role, dtype, address, nbytes) in zip(table, parts):
             slot.role, slot.dtype, slot.data, slot.bytes = role.encode(), dtype.encode(), address, nbytes
-        dims, encoded = (c_uint64 * len(shape))(*shape), name.encode("utf-8", "surrogateescape")
+        dims, encoded = (c_uint64 * len(shape))(*shape), _encoded(name)
         text = _json.dumps(dict(attributes)) if attributes else None
         declared = _c.Declaration(size=sizeof(_c.Declaration), name=encoded, name_bytes=len(encoded),
                                   format=format.encode(), shape=ctypes.cast(dims, c_void_p), rank=len(shape),
                                   attributes=text, parts=table, part_count=len(parts), part_size=sizeof(_c.Part))
         return declared, (table, dims, encoded, text)
 
+    @_alone
     def add_object(self, name: str, format: str, shape: Sequence[int], parts: Mapping[str, Any], *,
                    attributes: Optional[Mapping[str, Any]] = None) -> None:
         """Adds an object of several parts: format "sparse_csr", "sparse_coo", "quantized_group", or one of your own with a
         version ("example.growing/1"). parts: arrays as of add(), by their roles, or pairs of an array and its dtype."""
+        self._add_object(name, format, shape, parts, attributes)
+
+    def _add_object(self, name, format, shape, parts, attributes):
         data = {}
         for role, value in parts.items():
             array, dtype = value if isinstance(value, tuple) else (value, None)
@@ -256,9 +287,10 @@ class Writer:
                                        [(role, each.dtype, each.address, each.nbytes) for role, each in data.items()],
                                        attributes)
         self._kept.append((data, held))
-        self._call(_c.c.writer_add_object, self._pointer(), byref(declared), nbytes=_LONG)
-        self.flush()
+        self._call(_c.c.writer_add_object, byref(declared), nbytes=_LONG)
+        self._flush()
 
+    @_alone
     def begin(self, name: str, dtype: str, shape: Sequence[Optional[int]], *,
               attributes: Optional[Mapping[str, Any]] = None) -> "Stream":
         """Begins a dense tensor whose bytes come piece by piece: a Stream, which is a context manager.
@@ -269,27 +301,35 @@ class Writer:
         open_end = bool(shape) and shape[0] is None
         given = ((0, *shape[1:]) if open_end else shape)
         declared, _ = self._declare(name, "dense", given, [("data", dtype, None, _c.UNKNOWN)], attributes)
-        self._call(_c.c.writer_begin, self._pointer(), byref(declared))
-        self._stream = Stream(self, name, dtype, shape, open_end)
-        return self._stream
+        self._call(_c.c.writer_begin, byref(declared))
+        return Stream(self, name, dtype, shape, open_end)
 
     # ---- ending ----
 
+    @_alone
     def flush(self) -> None:
         """Waits until all that was added has been handed to the file."""
-        self._call(_c.c.writer_flush, self._pointer(), nbytes=_LONG)
+        self._flush()
+
+    def _flush(self):
+        self._call(_c.c.writer_flush, nbytes=_LONG)
         self._kept, self._kept_bytes = [], 0
 
+    @_alone
     def finish(self) -> None:
         """Writes the manifest and publishes the file. The writer is used up."""
-        pointer = self._pointer()
+        self._pointer()
         try:
-            self._call(_c.c.writer_finish, pointer, nbytes=_LONG)
+            self._call(_c.c.writer_finish, nbytes=_LONG)
         finally:
-            self.close()
+            self._close()
 
+    @_alone
     def close(self) -> None:
         """Drops the writer. The output of one that was not finished is removed."""
+        self._close()
+
+    def _close(self):
         pointer, self._writer = self._writer, None
         try:
             if pointer is not None:
@@ -311,7 +351,7 @@ class Writer:
 
     def __del__(self):
         if getattr(self, "_writer", None) is not None:
-            self.close()
+            self._close()
 
     def __reduce__(self):
         raise TypeError("a writer cannot be pickled")
@@ -321,30 +361,32 @@ class Stream:
     """A tensor whose bytes come piece by piece. Made by Writer.begin."""
 
     def __init__(self, writer, name, dtype, shape, open_end):
-        self._writer, self._name, self._dtype = writer, name, dtype
+        self._writer_of, self._name, self._dtype = writer, name, dtype
         self._shape, self._open_end, self._bytes, self._done = shape, open_end, 0, False
 
+    @_alone
     def write(self, data) -> None:
         """Appends a buffer or an array, which is copied."""
-        piece = _bytes_of(self._name, data, self._dtype) if not hasattr(data, "shape") else _bytes_of(self._name, data)
-        writer = self._writer
-        writer._call(_c.c.writer_append, writer._pointer(), piece.address, piece.nbytes, nbytes=piece.nbytes)
+        piece = _bytes_of(self._name, data, self._dtype)
+        writer = self._writer_of
+        writer._call(_c.c.writer_append, piece.address, piece.nbytes, nbytes=piece.nbytes)
         self._bytes += piece.nbytes
 
+    @_alone
     def close(self) -> None:
         """Ends the tensor; its size must agree with its shape."""
         if self._done:
             return
-        self._done, writer = True, self._writer
+        self._done, writer = True, self._writer_of
         if self._open_end:
-            row = _types._WIDTH.get(self._dtype, 16 if self._dtype == "complex128" else 8 if self._dtype == "complex64" else 1)
+            row = _types.find(self._dtype)[1]
             for each in self._shape[1:]:
                 row *= each
             rows, rest = divmod(self._bytes, row) if row else (0, self._bytes)
             if rest:
                 raise ArgumentError(f"tensor {self._name!r}: {self._bytes} bytes are no whole number of rows", None, self._name)
-            writer._call(_c.c.writer_set_leading_dimension, writer._pointer(), rows)
-        writer._call(_c.c.writer_end, writer._pointer())
+            writer._call(_c.c.writer_set_leading_dimension, rows)
+        writer._call(_c.c.writer_end)
 
     def __enter__(self) -> "Stream":
         return self

@@ -1,22 +1,30 @@
 """What the tests of the Python package share: the package of this tree, judges that read files without it, a folder each.
 
-ctest sets ZTSTREAM_LIBRARY, ZTSTREAM_PROGRAM and ZT_TEST_DATA; run by hand, the release build's are taken.
+ctest sets ZTSTREAM_LIBRARY, ZTSTREAM_PROGRAM and ZT_TEST_DATA; run by hand, the release build's are taken. With ZT_INSTALLED=1
+it is the installed package that is tried.
 """
 import hashlib
+import io
 import json
 import os
 import pathlib
 import shutil
 import struct
+import subprocess
 import sys
 import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT / "python"), str(HERE.parent / "lib")]
-os.environ.setdefault("ZTSTREAM_LIBRARY", str(ROOT / "build/release/capi/libztstream.so.0"))
-os.environ.setdefault("ZTSTREAM_PROGRAM", str(ROOT / "build/release/bin/ztstream"))
+sys.path[:0] = [str(HERE.parent / "lib")]
+INSTALLED = bool(os.environ.get("ZT_INSTALLED"))  # what is tried is the package that this Python has: scripts/try-wheel.sh
+if not INSTALLED:
+    sys.path[:0] = [str(ROOT / "python")]
+    os.environ["PYTHONPATH"] = str(ROOT / "python")  # of what tests run
+    os.environ.setdefault("ZTSTREAM_LIBRARY", str(ROOT / "build/release/capi/libztstream.so.0"))
+    os.environ.setdefault("ZTSTREAM_PROGRAM", str(ROOT / "build/release/bin/ztstream"))
+SLOW = bool(os.environ.get("ZT_SLOW"))  # under valgrind: fewer turns, and no clocks
 DATA = pathlib.Path(os.environ.get("ZT_TEST_DATA") or HERE.parent / "data")
 
 import numpy
@@ -35,6 +43,24 @@ class Case(unittest.TestCase):
 
     def path(self, name):
         return str(self.folder / name)
+
+
+def run(code, *arguments, before="import sys, numpy, ztstream\n", **options):
+    """In an interpreter of its own."""
+    return subprocess.run([sys.executable, "-B", "-c", before + code, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=120, check=False, **options)
+
+
+def npy(array):
+    """The bytes of an .npy file."""
+    out = io.BytesIO()
+    numpy.save(out, array)
+    return out.getvalue()
+
+
+def resident():
+    """Bytes of memory that this process has."""
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def sha(data):

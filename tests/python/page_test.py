@@ -1,6 +1,4 @@
 """docs/PYTHON.md: its blocks run as they stand, one after the other; and so do the examples."""
-import os
-import pathlib
 import re
 import subprocess
 import sys
@@ -12,9 +10,7 @@ from package_support import DATA, ROOT, Case, ztstream
 
 class Page(Case):
     def run_script(self, *words):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-        return subprocess.run([sys.executable, "-B", *map(str, words)], cwd=self.folder, env=environment, capture_output=True,
-                              text=True, check=False)
+        return subprocess.run([sys.executable, "-B", *map(str, words)], cwd=self.folder, capture_output=True, text=True, check=False)
 
     def test_blocks(self):
         page = (ROOT / "docs/PYTHON.md").read_text()

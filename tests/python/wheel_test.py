@@ -19,6 +19,16 @@ SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux
           "librt.so.1"}
 
 
+class Import(Case):
+    def test_time(self):
+        """Processor time of the fastest of ten tries: of the package alone, and with the library and all that reading needs."""
+        for code, most in (("import ztstream", 0.05), ("import ztstream; ztstream.open", 0.1)):
+            timed = f"import time; begin = time.process_time(); {code}; print(time.process_time() - begin)"
+            seconds = min(float(subprocess.run([sys.executable, "-c", timed], check=True, capture_output=True, text=True).stdout)
+                          for _ in range(10))
+            self.assertLess(seconds, most, code)
+
+
 class Wheel(Case):
     @classmethod
     def setUpClass(cls):

@@ -1,0 +1,332 @@
+"""Handles: Tensor, a named tensor of an open file, and Part, the bytes of one or of several parts of one."""
+import ctypes
+import operator
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
+
+from . import _c, _types
+from ._errors import ArgumentError, MisuseError, UnsupportedError
+
+if TYPE_CHECKING:
+    from ._file import File
+
+# Arrays of so many dimensions.
+SHAPES = [ctypes.c_uint64 * rank for rank in range(65)]
+
+
+class Report(NamedTuple):
+    """What verification found.
+
+    problems: a line for each thing that is wrong, with (tensor, component) before it.
+    objects, components: how many were looked at.
+    digests: how many digests were compared; unhashed: components whose content no digest was compared with.
+    undecodable: components whose layout, type or encoding is not known; unchecked: objects with a rule that takes too much
+        memory to be looked at.
+    """
+
+    problems: List[Tuple[str, str, str]]
+    objects: int
+    components: int
+    digests: int
+    unhashed: int
+    undecodable: int
+    unchecked: int
+
+    @property
+    def good(self) -> bool:
+        """Nothing wrong was found. What has no digest can be damaged all the same: see verified."""
+        return not self.problems
+
+    @property
+    def verified(self) -> bool:
+        """Nothing is wrong, and all content was compared with digests."""
+        return not self.problems and not self.unhashed and not self.undecodable and not self.unchecked
+
+
+class Part:
+    """The bytes of a tensor, or one of several parts of one. A handle: nothing is read before it is asked for."""
+
+    def __init__(self, file: "File", object: int, component: int, row=None):
+        self._file, self._object, self._number = file, object, component
+        fields = file._component((row or file._object(object))[7] + component)
+        self._role, self._dtype, self._storage, self._encoding, self._digest, self._path = fields[1:7]
+        self._offset, self._length, self._bytes, self._unreadable, self._mappable = fields[7:]
+
+    @property
+    def role(self) -> str:
+        """What it is to its tensor: "data", "values", "indices", ..."""
+        return self._file._text(self._role)
+
+    @property
+    def dtype(self) -> str:
+        """The element type by the name that the file has: "f32", "bf16", "f8_e4m3fn", ..."""
+        return self._file._text(self._dtype)
+
+    @property
+    def storage(self) -> str:
+        """What the elements are stored as: "u8" for f8_e4m3fn."""
+        return self._file._text(self._storage)
+
+    @property
+    def numpy_dtype(self):
+        """The numpy.dtype that numpy() gives: unsigned integers for bf16 and f8 where ml_dtypes is not installed."""
+        return _types.numpy_dtype(self.dtype, self.storage)
+
+    @property
+    def encoding(self) -> str:
+        """How the bytes are stored: "raw", "zstd", "ztstream.planes/1"; "" where the format does not tell."""
+        return self._file._text(self._encoding)
+
+    @property
+    def digest(self) -> str:
+        """As the file states it, "crc32c:0x1234ABCD"; "" where there is none."""
+        return self._file._text(self._digest)
+
+    @property
+    def nbytes(self) -> int:
+        """Decoded bytes."""
+        self._check()
+        return self._bytes
+
+    @property
+    def location(self) -> Optional[Tuple[str, int, int]]:
+        """(file, offset, length) of the stored bytes; None where they do not lie there as they are."""
+        if self._offset == _c.UNKNOWN:
+            return None
+        return self._file._text(self._path), self._offset, self._length
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """In elements."""
+        return (self.nbytes // self.numpy_dtype.itemsize,)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        count = 1
+        for each in self.shape:
+            count *= each
+        return count
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar has no length")
+        return self.shape[0]
+
+    def _check(self):
+        self._file._check()
+        if self._unreadable:
+            raise UnsupportedError(f"{self._file._name}: tensor {self._name!r}: {self._file._text(self._unreadable)}",
+                                   self._file._name, self._name)
+
+    @property
+    def _name(self):
+        return self._file._object_name(self._object)
+
+    def _pages(self):
+        """(array of bytes of the mapped file, offset in it), or None where the bytes have to be read."""
+        self._check()
+        return self._file._mapped(self) if self._mappable and self._bytes else None
+
+    def read_into(self, out, offset: int = 0, threads: Optional[int] = None) -> None:
+        """Fills a writable buffer, an array of numpy or a tensor of torch with decoded bytes from byte `offset` on, by many
+        threads."""
+        self._check()
+        address, nbytes, holder = _types.memory_of(out, True)
+        if offset < 0 or offset + nbytes > self._bytes:
+            raise ArgumentError(f"bytes {offset} to {offset + nbytes} are none of {self._name!r}, which has {self._bytes}", None,
+                                self._name)
+        if nbytes:
+            self._file._read([(self._object, self._number, offset, nbytes, address, holder)], threads)
+
+    def buffer(self) -> memoryview:
+        """The decoded bytes: of a raw tensor those in the file's pages, without a copy and read-only; else decoded here."""
+        pages = self._pages()
+        if pages is not None:
+            array, at = pages
+            return memoryview(array).cast("B").toreadonly()[at:at + self._bytes]
+        out = bytearray(self._bytes)
+        self.read_into(out)
+        return memoryview(out)
+
+    def tobytes(self) -> bytes:
+        """The decoded bytes, copied."""
+        return bytes(self.buffer())
+
+    def numpy(self, copy: bool = False):
+        """All of it as a numpy array of `shape` and `numpy_dtype`.
+
+        A raw tensor is not read but lies in the file's pages: such an array is read-only, and keeps the pages when the file
+        is closed. copy=True: an array of one's own.
+        """
+        import numpy
+        self._check()
+        shape, dtype = self.shape, self.numpy_dtype
+        pages = None if copy else self._pages()
+        if pages is not None:
+            array, at = pages
+            out = numpy.frombuffer(array, dtype, self._bytes // dtype.itemsize, at).reshape(shape)
+            out.flags.writeable = False
+            return out
+        out = numpy.empty(shape, dtype)
+        if self._bytes:
+            self._file._read([(self._object, self._number, 0, self._bytes, out.ctypes.data, out)], None)
+        return out
+
+    def torch(self, device="cpu", copy: bool = False):
+        """All of it as a torch tensor on a device.
+
+        On the CPU a raw tensor is not read but lies in the file's pages, copied when it is written to: the file never
+        changes, another tensor() of the same File does. copy=True: memory of one's own.
+        """
+        import torch
+        self._check()
+        shape, dtype = self.shape, _types.torch_dtype(self.dtype, self.storage)
+        pages = None if copy else self._pages()
+        if pages is not None and (pages[1] + ctypes.addressof(pages[0])) % dtype.itemsize == 0:
+            out = torch.frombuffer(pages[0], dtype=dtype, count=self._bytes // dtype.itemsize, offset=pages[1])
+            return out.reshape(shape).to(device)
+        out = torch.empty(shape, dtype=dtype)
+        if self._bytes:
+            self._file._read([(self._object, self._number, 0, self._bytes, out.data_ptr(), out)], None)
+        return out.to(device)
+
+    def advise(self, needed: bool = True) -> None:
+        """Tells the kernel that the bytes will be read soon, or not again."""
+        self._check()
+        _c.check(_c.c.reader_advise(self._file._pointer(), self._object, self._number, bool(needed)))
+
+    def _rows(self, first, last):
+        """Rows [first, last) of the first dimension as a numpy array."""
+        import numpy
+        pages = self._pages()
+        if pages is not None:
+            return self.numpy()[first:last]
+        shape = (last - first, *self.shape[1:])
+        out = numpy.empty(shape, self.numpy_dtype)
+        row = self._bytes // self.shape[0] if self.shape[0] else 0
+        if out.nbytes:
+            self._file._read([(self._object, self._number, first * row, out.nbytes, out.ctypes.data, out)], None)
+        return out
+
+    def __getitem__(self, index):
+        """A part of it as a numpy array, by numpy's rules. Of the first dimension only those rows are read that are asked
+        for; a raw tensor is not read at all but lies in the file's pages."""
+        first = index[0] if isinstance(index, tuple) and index else index
+        rest = index[1:] if isinstance(index, tuple) else ()
+        shape = self.shape
+        if not shape or isinstance(first, (tuple, list, bool)) or first is None or first is Ellipsis:
+            return self.numpy()[index]
+        if isinstance(first, slice):
+            begin, end, step = first.indices(shape[0])
+            count = len(range(begin, end, step))
+            if count == 0:
+                return self._rows(0, 0)[(slice(None), *rest)]
+            low, high = min(begin, begin + (count - 1) * step), max(begin, begin + (count - 1) * step)
+            return self._rows(low, high + 1)[(slice(None, None, step), *rest)]
+        try:
+            row = operator.index(first)
+        except TypeError:  # an array of indices, a mask
+            return self.numpy()[index]
+        if not -shape[0] <= row < shape[0]:
+            raise IndexError(f"index {row} is out of range of a first dimension of {shape[0]}")
+        row %= shape[0]
+        return self._rows(row, row + 1)[(0, *rest)]
+
+    def __array__(self, dtype=None, copy=None):
+        out = self.numpy(copy=bool(copy))
+        return out if dtype is None else out.astype(dtype, copy=False)
+
+    def __reduce__(self):
+        raise TypeError("a part is not pickled; its tensor is, and its file")
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {self._name!r} {self.role} {self.dtype} {self.encoding}>"
+
+
+class Tensor(Part):
+    """A named tensor of a file. A handle: nothing is read before it is asked for.
+
+    What is not dense (sparse, quantized, blocks of GGUF) has its bytes in `parts`.
+    """
+
+    def __init__(self, file: "File", object: int, row=None):
+        row = row or file._object(object)
+        self._format, self._type, self._shape_at, self._rank, self._components = row[2:7]
+        if self._components:
+            super().__init__(file, object, 0, row)
+        else:
+            self._file, self._object, self._unreadable = file, object, None
+
+    @property
+    def name(self) -> str:
+        """Unique in the file."""
+        return self._name
+
+    @property
+    def format(self) -> str:
+        """How the parts combine: "dense", "sparse_csr", "gguf.q4_k/1", ..."""
+        return self._file._text(self._format)
+
+    @property
+    def type(self) -> str:
+        """What people call its type: "bf16", "q4_k", "sparse_csr"."""
+        return self._file._text(self._type)
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Logical, in elements. Types of 4 and 6 bits count packed bytes in the last dimension."""
+        held = self._file._pointer()
+        shape = tuple(SHAPES[self._rank].from_address(self._shape_at)) if self._rank else ()
+        del held
+        return shape
+
+    @property
+    def attributes(self) -> Dict[str, Any]:
+        """Of this tensor."""
+        return self._file._attributes(self._object)
+
+    @property
+    def parts(self) -> Dict[str, Part]:
+        """The parts by their role, each one-dimensional; a dense tensor has one, "data"."""
+        parts = (Part(self._file, self._object, i) for i in range(self._components))
+        return {part.role: part for part in parts}
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it is one array; numpy() and torch() are for these."""
+        return self.format == "dense" and self._components == 1
+
+    @property
+    def numpy_dtype(self):
+        """The numpy.dtype that numpy() gives: unsigned integers for bf16 and f8 where ml_dtypes is not installed."""
+        self._check_dense()
+        return super().numpy_dtype
+
+    def _check_dense(self):
+        if not self.is_dense:
+            raise UnsupportedError(f"{self._file._name}: tensor {self._name!r}: it is no dense tensor but {self.format}; "
+                                   f"its bytes are in .parts: {', '.join(self.parts)}", self._file._name, self._name)
+
+    def _check(self):
+        super()._check()
+        self._check_dense()
+
+    def __reduce__(self):
+        return operator.getitem, (self._file, self.name)  # the rest are places in memory
+
+    def verify(self) -> Report:
+        """Reads every byte and compares the digests."""
+        return self._file._verify(self._object, 0)
+
+    def __repr__(self):
+        try:
+            shape = "x".join(map(str, self.shape)) or "scalar"
+        except MisuseError:
+            return "<Tensor of a closed file>"
+        encoding = f" {self.encoding}" if self._components and self.encoding else ""
+        return f"<Tensor {self._name!r} {self.type} {shape}{encoding}>"

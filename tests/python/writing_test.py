@@ -1,0 +1,237 @@
+"""Writing by the package: what is added, ties, streams, attributes, file objects, and that nothing is left after an exception."""
+import io
+import math
+import os
+import pathlib
+import unittest
+from unittest import mock
+
+import numpy
+from package_support import Case, little, run, ztstream
+from ztstream import _writer
+
+
+class Writing(Case):
+    def test_nothing_after_an_exception(self):
+        path = self.path("x.zt")
+        with self.assertRaises(ZeroDivisionError), ztstream.Writer(path) as out:
+            out.add("a", numpy.zeros(3))
+            1 / 0
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_reused_buffer(self):
+        """What was added may be changed when add returns, large or small."""
+        path = self.path("x.zt")
+        for size in (10, 1 << 20):
+            buffer = numpy.empty(size, "u4")
+            with ztstream.Writer(path, overwrite=True) as out:
+                for i in range(20):
+                    buffer[:] = i
+                    out.add(f"{i:02}", buffer)
+            with ztstream.open(path) as file:
+                self.assertEqual([tensor[size - 1] for tensor in file.values()], list(range(20)))
+
+    def test_close_while_compressing(self):
+        """What is being compressed stays until the threads that read it have ended."""
+        path = self.path("x.zt")
+        kept = []
+        out = ztstream.Writer(path, compress="planes", threads=2)
+        free = out._free
+        out._free = lambda pointer: (kept.append(len(out._kept)), free(pointer))
+        for name in "abc":
+            out._put(name, _writer._bytes_of(name, numpy.random.default_rng(1).random((300, 2500)).T), hold=True)
+        out.close()
+        self.assertEqual((kept, out._kept, os.listdir(self.folder)), ([3], [], []))
+
+    def test_ties(self):
+        path, w = self.path("x.zt"), numpy.arange(12.0).reshape(3, 4)
+        ztstream.save_file({"a": w, "b": w, "c": w.T, "d": w[:2], "e": w.copy()}, path)
+        with ztstream.open(path) as file:
+            places = {name: tensor.location[1] for name, tensor in file.items()}
+            self.assertEqual(places["a"], places["b"])
+            self.assertEqual(len(set(places.values())), 4)
+        with ztstream.Writer(path, overwrite=True) as out:
+            out.add("a", w)
+            out.alias("b", "a")
+        with ztstream.open(path) as file:
+            self.assertEqual(file["b"].numpy().tolist(), w.tolist())
+
+    def test_add_does_not_tie(self):
+        """An array that counts its changes, as torch's do, may have been changed where that does not count."""
+        class Counting(numpy.ndarray):
+            _version = 0
+
+        path, buffer = self.path("x.zt"), numpy.zeros(5, "f4").view(Counting)
+        with ztstream.Writer(path) as out:
+            for i in range(3):
+                buffer[...] = i
+                out.add(f"{i}", buffer)
+        with ztstream.open(path) as file:
+            self.assertEqual([tensor[4] for tensor in file.values()], [0, 1, 2])
+
+    def test_ties_of_converted(self):
+        """What was converted for the writer has memory that the next one may get: it is no name of the first."""
+        path, other, size = self.path("x.zt"), self.path("y.zt"), 9 << 17
+        ztstream.save_file({name: numpy.full(size, i, "f8") for i, name in enumerate("abcd")}, other, compress="zstd")
+        swapped = [numpy.full(size, i, ">f8") for i in range(4)]
+        both = {"l": swapped[1].view("<f8"), "b": swapped[1]}
+        with mock.patch.object(_writer, "_KEPT", 1 << 20), ztstream.open(other) as file:
+            for values in (dict(zip("abcd", swapped)), dict(file), both,
+                           {name: array.view("<f8").byteswap().tolist() for name, array in zip("ab", swapped)},
+                           {name: array.reshape(-1, 2).T for name, array in zip("abcd", swapped)}):
+                ztstream.save_file(values, path, overwrite=True)
+                with ztstream.open(path) as written:
+                    for name, value in values.items():
+                        self.assertEqual(written[name].numpy().tobytes(), little(numpy.asarray(value)), name)
+
+    def test_ties_of_mappings(self):
+        """Handles of a raw file share what they share there; what a mapping makes for each name shares nothing."""
+        class Making(dict):
+            def items(self):
+                return ((name, numpy.full(9 << 17, value, "f8")) for name, value in super().items())
+
+        path, other, w = self.path("x.zt"), self.path("y.zt"), numpy.arange(12.0)
+        ztstream.save_file({"a": w, "b": w}, other)
+        with ztstream.open(other) as file:
+            ztstream.save_file(file, path)
+        with ztstream.open(path) as file:
+            self.assertEqual(file["a"].location, file["b"].location)
+        with mock.patch.object(_writer, "_KEPT", 1 << 20):
+            ztstream.save_file(Making(zip("abcd", range(4))), path, overwrite=True)
+        with ztstream.open(path) as file:
+            self.assertEqual([file[name][-1] for name in "abcd"], [0, 1, 2, 3])
+
+    def test_handles_are_kept_briefly(self):
+        """Of handles of a compressed file no more is in memory than the writer may keep."""
+        path, other = self.path("x.zt"), self.path("y.zt")
+        with ztstream.Writer(other, compress="zstd") as out:
+            for i in range(48):
+                out.add(f"{i:02}", numpy.full(1 << 20, i, "f8"))
+        code = ("with ztstream.open(sys.argv[1]) as file: ztstream.save_file(file, sys.argv[2], sync=False)\n"
+                "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])")
+        ended = run(code, other, path)
+        self.assertEqual(ended.stderr, "")
+        self.assertLess(int(ended.stdout) >> 10, 300)
+
+    def test_attributes(self):
+        given = {"text": "ä\0b", "int": -(1 << 63), "big": (1 << 64) - 1, "real": 0.1, "nan": math.nan, "inf": -math.inf,
+                 "yes": True, "none": None, "bytes": b"\0\xff", "list": [1, [2.5, "x"]], "map": {"k": {"d": []}, "": 1},
+                 "numpy": numpy.float32(1.5)}
+        path = self.path("x.zt")
+        ztstream.save_file({"w": numpy.zeros(1)}, path, attributes=given)
+        with ztstream.open(path) as file:
+            found = file.attributes
+        self.assertTrue(math.isnan(found.pop("nan")))
+        given.pop("nan")
+        self.assertEqual(found, {**given, "numpy": 1.5})
+        self.assertIs(found["yes"], True)
+        for wrong in ({"x": 1 << 64}, {"x": object()}, {1: 2}, {"x": {1: 2}}):
+            with self.subTest(wrong), self.assertRaises(ztstream.ArgumentError):
+                ztstream.save_file({}, self.path("y.zt"), attributes=wrong)
+
+    def test_stream(self):
+        path = self.path("x.zt")
+        with self.assertRaisesRegex(ztstream.ArgumentError, "whole number of rows"), ztstream.Writer(path) as out:
+            with out.begin("rest", "f32", (None, 3)) as stream:
+                stream.write(bytes(16))
+        self.assertFalse(os.path.exists(path))
+        with ztstream.Writer(path) as out:
+            with out.begin("open", "bf16", (None, 3), attributes={"q": 1}) as stream:
+                for i in range(5):
+                    stream.write(numpy.full((i, 3), i, "u2"))
+        with ztstream.open(path) as file:
+            self.assertEqual((file["open"].shape, file["open"].dtype, file["open"].attributes), ((10, 3), "bf16", {"q": 1}))
+
+    def test_types(self):
+        """Types go by every name that the program takes. Bits are unsigned integers; nothing else becomes another type."""
+        path = self.path("x.zt")
+        with ztstream.Writer(path) as out:
+            out.add("a", numpy.arange(3, dtype="f4"), dtype="torch.float32")
+            out.add("b", bytes(8), dtype="Float32")
+            out.add("c", numpy.zeros(3, "V2"), dtype="bfloat16")
+            with out.begin("d", "numpy.float64", (None, 2)) as rows:
+                rows.write(numpy.arange(4.0))
+                rows.write(memoryview(bytes(16)))
+            with out.begin("e", "complex64", (None,)) as rows:
+                rows.write(numpy.ones(3, "c8"))
+        with ztstream.open(path) as file:
+            self.assertEqual({name: (t.dtype, t.shape) for name, t in file.items()},
+                             {"a": ("f32", (3,)), "b": ("f32", (2,)), "c": ("bf16", (3,)), "d": ("f64", (3, 2)),
+                              "e": ("complex64", (3,))})
+        for given, dtype in (("i4", "f32"), ("f4", "i32"), ("f2", "bf16"), ("f4", "u32"), ("i1", "u8"), ("c8", "f64")):
+            with self.subTest(given=given, dtype=dtype), ztstream.Writer(self.path("y.zt"), overwrite=True) as out:
+                with self.assertRaisesRegex(ztstream.ArgumentError, f"is not {dtype}"):
+                    out.add("w", numpy.zeros(2, given), dtype=dtype)
+                with out.begin("s", dtype, (None,)) as rows, self.assertRaisesRegex(ztstream.ArgumentError, f"is not {dtype}"):
+                    rows.write(numpy.zeros(2, given))
+        with self.assertRaises(TypeError):
+            out.add("w", numpy.zeros(2), dtype=numpy.float64)
+
+    def test_other_arrays(self):
+        path = self.path("x.zt")
+        with ztstream.Writer(path) as out:
+            out.add("list", [[1, 2], [3, 4]])
+            out.add("scalar", 2.5)
+            out.add("bytes", b"\0\0\x80?" * 2, dtype="f32", shape=(2, 1))
+            out.add("big", numpy.arange(4, dtype=">i2")[::-2])
+        with ztstream.open(path) as file:
+            self.assertEqual({name: tensor.numpy().tolist() for name, tensor in file.items()},
+                             {"list": [[1, 2], [3, 4]], "scalar": 2.5, "bytes": [[1.0], [1.0]], "big": [3, 1]})
+        for wrong in ({"array": b"1234"}, {"array": b"1234", "dtype": "f32", "shape": (2,)}, {"array": numpy.zeros(2, "S3")},
+                      {"array": numpy.zeros(2), "dtype": "f32"}, {"array": numpy.zeros(2), "dtype": "x"}):
+            with self.subTest(wrong), self.assertRaises(ztstream.ArgumentError) as raised:
+                with ztstream.Writer(self.path("none.zt")) as out:
+                    out.add("w", **wrong)
+            self.assertEqual(raised.exception.tensor, "w")
+        with self.assertRaisesRegex(ztstream.ArgumentError, "w"), ztstream.Writer(self.path("none.zt")) as out:
+            out.add("w", 1)
+            out.add("w", 1)
+        self.assertEqual(os.listdir(self.folder), ["x.zt"])
+
+    def test_file_objects(self):
+        tensors = {"w": numpy.arange(1 << 16)}
+        data = ztstream.save(tensors, compress="zstd")
+        with ztstream.open(data) as file:
+            self.assertEqual(file["w"].numpy().tolist(), tensors["w"].tolist())
+        ztstream.save_file(tensors, self.path("x.zt"), compress="zstd")
+        self.assertEqual(data, pathlib.Path(self.path("x.zt")).read_bytes())
+
+        class Full(io.RawIOBase):
+            def write(self, data):
+                raise OSError(28, "no space")
+
+        with self.assertRaises(OSError):
+            ztstream.save_file(tensors, Full())
+
+    def test_fork(self):
+        """A child may not use its parent's writer, and does not harm it."""
+        path = self.path("x.zt")
+        with ztstream.Writer(path) as out:
+            out.add("a", numpy.arange(3))
+            child = os.fork()
+            if child == 0:
+                try:
+                    out.add("b", numpy.arange(3))
+                except ztstream.MisuseError as error:
+                    os._exit(0 if "process" in str(error) else 1)
+                os._exit(2)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        with ztstream.open(path) as file:
+            self.assertEqual(list(file), ["a"])
+
+    def test_memory(self):
+        """Writing half a gigabyte in pieces takes a small part of it."""
+        code = """
+values = numpy.arange(1 << 22, dtype="u4")
+with ztstream.Writer(sys.argv[1], compress="zstd", sync=False, threads=2) as out:
+    for i in range(32):
+        out.add(str(i), values + i)
+print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
+"""
+        done = run(code, self.path("x.zt"))
+        self.assertEqual(done.stderr, "")
+        self.assertLess(int(done.stdout) >> 10, 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
