@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Tries README's two commands in a clean Debian root, as a stranger's first five minutes would go.
 #
-#   scripts/try-clean-debian.sh FOLDER [--suite bookworm|trixie] [--sources list|deb822] [--copy FILE]...
+#   scripts/try-clean-debian.sh FOLDER [--suite bookworm|trixie|sid] [--sources list|deb822] [--copy FILE]...
 #                               [--run COMMAND]... [--keep]
 #
 # Makes FOLDER (new or empty) with debootstrap from the mirror this machine's own apt uses, clones the last commit
 # into it, runs each COMMAND there (default: scripts/quickstart.sh, then scripts/test.sh) and prints how long each
-# step took. --suite is Debian 12 (bookworm, the default) or 13 (trixie). --sources picks the form of the root's apt sources: one-line (default, as debootstrap leaves
+# step took. --suite is Debian 12 (bookworm, the default), 13 (trixie) or unstable (sid). --sources picks the form of the root's apt sources: one-line (default, as debootstrap leaves
 # it) or deb822 (as the container images have it). --copy puts a file into the root user's home, one above the clone.
 # FOLDER is removed when all went well, unless --keep.
 #
@@ -19,7 +19,7 @@ root= suite=bookworm form=list keep=false
 commands=() copies=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    --suite) suite=${2:?bookworm or trixie}; shift ;;
+    --suite) suite=${2:?bookworm, trixie or sid}; shift ;;
     --sources) form=${2:?list or deb822}; shift ;;
     --copy) copies+=("${2:?a file}"); shift ;;
     --run) commands+=("${2:?a command}"); shift ;;
@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$root" ] || code=2 die "name a folder for the root"
 case "$form" in list|deb822) ;; *) code=2 die "--sources is list or deb822" ;; esac
-case "$suite" in bookworm) release='Debian 12' ;; trixie) release='Debian 13' ;; *) code=2 die "--suite is bookworm or trixie" ;; esac
+case "$suite" in bookworm) release='Debian 12' ;; trixie) release='Debian 13' ;; sid) release='Debian sid' ;; *) code=2 die "--suite is bookworm, trixie or sid" ;; esac
 [ ${#commands[@]} -gt 0 ] || commands=(scripts/quickstart.sh scripts/test.sh)
 [ "$(id -u)" = 0 ] || die "needs root (debootstrap, chroot)"
 command -v debootstrap >/dev/null || die "please install debootstrap"

@@ -173,6 +173,88 @@ class Random(Case):
                     self.assertEqual(tensor.numpy_dtype, numpy.dtype(spelled))
 
 
+class Readers(Case):
+    """Beside torch and safetensors' own reader, where they are installed."""
+
+    def setUp(self):
+        super().setUp()
+        try:
+            import safetensors.numpy
+            import safetensors.torch
+            import torch
+        except ImportError:
+            self.skipTest("torch and safetensors are not installed")
+        self.torch, self.safetensors = torch, safetensors
+
+    def bits(self, tensor):
+        """Type, shape and bytes."""
+        flat = tensor.detach().contiguous().reshape(-1)
+        return tensor.dtype, tuple(tensor.shape), bytes(flat.view(self.torch.uint8).numpy()) if flat.numel() else b""
+
+    def compare(self, found, wanted, path):
+        self.assertEqual(set(found), set(wanted), path)
+        for name, tensor in wanted.items():
+            self.assertEqual(self.bits(found[name]), self.bits(tensor), (path, name))
+
+    def test_safetensors(self):
+        seen = 0
+        for path in sorted(DATA.rglob("*.safetensors")):
+            try:
+                wanted = self.safetensors.torch.load_file(path)
+            except Exception:  # types that this version does not know
+                continue
+            with self.subTest(path.name), ztstream.open(path) as file:
+                self.compare(file.torch(), wanted, path)
+                self.compare(file.torch(copy=True), wanted, path)
+                self.compare({name: tensor.torch() for name, tensor in file.items()}, wanted, path)
+            seen += 1
+        self.assertGreater(seen, 20)
+
+    def test_torch(self):
+        """Flat dicts of dense tensors, by torch.load."""
+        seen = 0
+        for path in sorted(DATA.rglob("*.pt")):
+            try:
+                state = self.torch.load(path, weights_only=True)
+            except Exception:  # what is refused there, and what is no checkpoint
+                continue
+            if not isinstance(state, dict) or not all(isinstance(name, str) and self.is_plain(t) for name, t in state.items()):
+                continue
+            with self.subTest(path.name), ztstream.open(path) as file:
+                self.compare(file.torch(), state, path)
+            seen += 1
+        self.assertGreater(seen, 3)
+
+    def is_plain(self, value):
+        return isinstance(value, self.torch.Tensor) and value.layout == self.torch.strided and not value.is_quantized
+
+    def test_random(self):
+        """The same tensors, saved by safetensors, by torch and by the package in every way, are the same again."""
+        torch = self.torch
+        kinds = [kind for kind in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16",
+                                   "uint32", "uint64", "bool", "float8_e4m3fn", "float8_e5m2", "complex64") if hasattr(torch, kind)]
+        path, other, third = (self.path(name) for name in ("a.safetensors", "a.zt", "a.pt"))
+        for seed in range(COUNT):
+            chosen, state = random.Random(seed), {}
+            for i in range(chosen.randrange(1, 8)):
+                kind = getattr(torch, chosen.choice(kinds))
+                shape = [chosen.choice([0, 1, 2, 3, 17]) for _ in range(chosen.randrange(4))]
+                size = torch.empty(shape, dtype=kind).numel() * torch.empty(0, dtype=kind).element_size()
+                data = bytearray(chosen.randbytes(size) if kind != torch.bool else bytes(chosen.choices((0, 1), k=size)))
+                flat = torch.frombuffer(data, dtype=kind) if size else torch.empty(0, dtype=kind)
+                state[f"{chosen.choice('abä.')}{i}"] = flat.reshape(shape)
+            self.safetensors.torch.save_file(state, path)
+            torch.save(state, third)
+            ztstream.save_file(state, other, compress=chosen.choice([None, "zstd", "planes"]), min_gain=-1, overwrite=True)
+            with self.subTest(seed=seed):
+                for each in (path, other, third):
+                    with ztstream.open(each) as file:
+                        self.compare(file.torch(), state, each)
+                with self.safetensors.safe_open(path, "pt") as judge, ztstream.open(path) as file:
+                    for name in judge.keys():
+                        self.assertEqual(self.bits(file[name].torch()), self.bits(judge.get_tensor(name)))
+
+
 def numpy_has(dtype):
     return dtype != "bf16" and not dtype.startswith("f8")
 
