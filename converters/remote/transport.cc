@@ -98,6 +98,19 @@ bool IsBeforeSending(CURLcode code) {
          code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR || IsHopeless(code);
 }
 
+// True if libcurl would change the path of the URL: it removes the segments "." and "..".
+bool HasDotSegments(std::string_view url) {
+  url = url.substr(0, url.find('?'));
+  while (!url.empty()) {
+    const std::size_t end = std::min(url.find('/'), url.size());
+    std::string segment = Lower(url.substr(0, end));
+    for (std::size_t at; (at = segment.find("%2e")) != segment.npos;) segment.replace(at, 3, ".");
+    if (segment == "." || segment == "..") return true;
+    url.remove_prefix(std::min(end + 1, url.size()));
+  }
+  return false;
+}
+
 void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
   const HttpRequest& request = exchange.request;
   if (request.method == "HEAD") {
@@ -160,7 +173,9 @@ void SetUp(const Curl& curl, Try& attempt) {
   curl.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(kSlow));
   curl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, exchange.request.patience);
   curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, kBuffer);
-  curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+  // Newer versions of libcurl refuse to sign such requests.
+  const bool as_is = exchange.request.sigv4.empty() || HasDotSegments(exchange.url());
+  curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, as_is ? 1L : 0L);
   curl.easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   curl.easy_setopt(easy, CURLOPT_USERAGENT, "ztstream");
   curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, exchange.again ? 1L : 0L);
