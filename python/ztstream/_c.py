@@ -2,6 +2,7 @@
 import ctypes
 import os
 import pathlib
+import sys
 import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int, c_int64, c_size_t, c_ubyte, c_uint,
                     c_uint64, c_void_p, sizeof)
@@ -264,6 +265,18 @@ def new_call(threads, watched):
 
 
 _Pages = c_ubyte * (1 << 56)
+
+
+def name_at(address, size):
+    """The name of so many bytes at an address."""
+    return ctypes.string_at(address, size).decode("utf-8", "surrogateescape")
+
+
+if sys.implementation.name == "cpython":
+    _memory = memoryview(_Pages.from_address(1)).cast("B")
+
+    def name_at(address, size):  # the same in a third of the time, by a slice of all memory
+        return str(_memory[address - 1:address - 1 + size], "utf-8", "surrogateescape")
 
 
 def pages_at(address, owner):

@@ -2,7 +2,7 @@
 import ctypes
 import os
 import struct
-from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
+from ctypes import byref, c_size_t, c_ubyte, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import _c, _json, _types
@@ -48,13 +48,12 @@ class File(Mapping[str, Tensor]):
         options = dict(options)
         self._threads = options.pop("threads", 0)
         self._sources, self._given = tuple(sources), options
-        self._held = self._open(options_of(**options))
-        self._count = _c.c.reader_count(self._held)
+        self._held = self._open(options_of(**options) if any(options.values()) else None)
         self._texts: Dict[int, str] = {}
         self._names: Optional[List[str]] = None
         self._places: Dict[int, Any] = {}  # of a mapped file, by the address of its path
-        self._table: Optional[ctypes.Array] = None  # of all objects, once many were asked for
-        self._parts: Optional[ctypes.Array] = None  # of all components, likewise
+        self._table: Optional[bytearray] = None  # of all objects, once many were asked for
+        self._parts: Optional[bytearray] = None  # of all components, likewise
         self._asked = 0
 
     def _open(self, options):
@@ -76,32 +75,34 @@ class File(Mapping[str, Tensor]):
 
     def _objects_table(self):
         if self._table is None:
-            table = ctypes.create_string_buffer(max(1, self._count * _OBJECT.size))
-            _c.check(_c.c.reader_objects(self._pointer(), 0, self._count, table, _OBJECT.size))
-            self._table = table
+            self._table = self._filled(_c.c.reader_objects, _c.c.reader_count(self._pointer()), _OBJECT.size)
         return self._table
 
     def _components_table(self):
         if self._parts is None:
-            count = _c.c.reader_component_count(self._pointer())
-            table = ctypes.create_string_buffer(max(1, count * _COMPONENT.size))
-            _c.check(_c.c.reader_components(self._pointer(), 0, count, table, _COMPONENT.size))
-            self._parts = table
+            self._parts = self._filled(_c.c.reader_components, _c.c.reader_component_count(self._pointer()), _COMPONENT.size)
         return self._parts
+
+    def _filled(self, function, count, size):
+        """`count` structs. No array of ctypes: a type would be made for each size."""
+        table = bytearray(count * size)
+        if count:
+            _c.check(function(self._pointer(), 0, count, byref(c_ubyte.from_buffer(table)), size))
+        return table
 
     def _object(self, index):
         if self._table is None and self._asked < _MANY:
             self._asked += 1
-            row = ctypes.create_string_buffer(_OBJECT.size)
-            _c.check(_c.c.reader_objects(self._pointer(), index, 1, row, _OBJECT.size))
+            row = _c.Object()
+            _c.check(_c.c.reader_objects(self._pointer(), index, 1, byref(row), _OBJECT.size))
             return _OBJECT.unpack(row)
         return _OBJECT.unpack_from(self._objects_table(), index * _OBJECT.size)
 
     def _component(self, index):
         held = self._pointer()
         if self._parts is None and self._asked < _MANY:
-            row = ctypes.create_string_buffer(_COMPONENT.size)
-            _c.check(_c.c.reader_components(held, index, 1, row, _COMPONENT.size))
+            row = _c.Component()
+            _c.check(_c.c.reader_components(held, index, 1, byref(row), _COMPONENT.size))
             fields = list(_COMPONENT.unpack(row))
         else:
             fields = list(_COMPONENT.unpack_from(self._components_table(), index * _COMPONENT.size))
@@ -115,7 +116,7 @@ class File(Mapping[str, Tensor]):
     def _object_name(self, index):
         held = self._pointer()  # another thread may close the file: what lies in the reader stays until this returns
         fields = self._object(index)
-        name = ctypes.string_at(fields[0], fields[1]).decode("utf-8", "surrogateescape")
+        name = _c.name_at(fields[0], fields[1])
         del held
         return name
 
@@ -217,14 +218,13 @@ class File(Mapping[str, Tensor]):
     def _all(self):
         """(number, row) of each object: of files of the model too."""
         self._check()
-        table = memoryview(self._objects_table())[:self._count * _OBJECT.size]
-        return enumerate(_OBJECT.iter_unpack(table))
+        return enumerate(_OBJECT.iter_unpack(self._objects_table()))
 
     def _all_names(self):
         held = self._pointer()
         if self._names is None:
-            at = ctypes.string_at
-            self._names = [at(row[0], row[1]).decode("utf-8", "surrogateescape") for _, row in self._all() if not row[_PATH]]
+            name_at = _c.name_at
+            self._names = [name_at(row[0], row[1]) for _, row in self._all() if not row[_PATH]]
         del held
         return self._names
 

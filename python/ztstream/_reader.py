@@ -41,7 +41,7 @@ def options_of(format, npy_void, follow_links, keep_sparse):
     options.format = format.encode() if format else None
     options.npy_void = npy_void.encode() if npy_void else None
     options.follow_links, options.keep_sparse = bool(follow_links), bool(keep_sparse)
-    return options
+    return byref(options)
 
 
 def is_url(path):
@@ -62,7 +62,7 @@ def open_paths(paths, options):
 
     def opened():
         out = c_void_p()
-        _c.check(_c.c.reader_open_all((c_char_p * len(encoded))(*encoded), len(encoded), byref(options), byref(out)))
+        _c.check(_c.c.reader_open_all((c_char_p * len(encoded))(*encoded), len(encoded), options, byref(out)))
         return Reader(out)
 
     return _c.interruptibly(opened) if any(map(is_url, paths)) else opened()
@@ -73,7 +73,7 @@ def open_buffer(data, options):
         data = bytes(data)
     address, size, holder = _types.memory_of(data)
     out = c_void_p()
-    _c.check(_c.c.reader_open_memory(address, size, b"memory", _c.Release(), None, byref(options), byref(out)))
+    _c.check(_c.c.reader_open_memory(address, size, b"memory", _c.Release(), None, options, byref(out)))
     return Reader(out, (holder,))
 
 
@@ -103,5 +103,5 @@ def open_object(file, options):
                        read_at=_c.ReadAt(read_at))
     out = c_void_p()
     with own_errors(raised):
-        _c.check(_c.c.reader_open_source(byref(source), byref(options), byref(out)))
+        _c.check(_c.c.reader_open_source(byref(source), options, byref(out)))
     return Reader(out, (source, file), raised)
