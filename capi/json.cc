@@ -38,7 +38,7 @@ StatusOr<std::optional<Value>> Special(const Json& json) {
     if (text == "nan") return std::optional(Value(std::numeric_limits<double>::quiet_NaN()));
     if (text == "inf") return std::optional(Value(kInfinity));
     if (text == "-inf") return std::optional(Value(-kInfinity));
-    return InvalidArgument("$double is none of nan, inf and -inf");
+    return InvalidArgument("$double is not nan, inf or -inf");
   }
   return std::optional<Value>();
 }

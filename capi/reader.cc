@@ -141,7 +141,8 @@ zt::StatusOr<InputArgs> Options(const zts_reader_options* given) {
   if (chosen.npy_void != nullptr) {
     args.options.void_type = zt::cli::FindTypeName(chosen.npy_void);
     if (!args.options.void_type) {
-      return zt::InvalidArgument("npy_void: " + zt::Quote(chosen.npy_void) + " is not a type");
+      return zt::InvalidArgument("npy_void: " + zt::Quote(chosen.npy_void) +
+                                 " is not a type; types are " + zt::cli::TypeNames());
     }
   }
   args.options.follow_links = chosen.follow_links != 0;
@@ -216,7 +217,8 @@ zts_status Long(const zts_call* given, Body&& body) {
     return zt::capi::Fail(ZTS_INVALID_ARGUMENT, "the call was not filled by zts_call_init");
   }
   if (call.threads > zt::kMaxThreads) {
-    return zt::capi::Fail(ZTS_INVALID_ARGUMENT, "there are more threads than may be asked for");
+    return zt::capi::Fail(ZTS_INVALID_ARGUMENT,
+                          "the number of threads is too large; the limit is 1024");
   }
   Watch watch;
   std::function<bool()> poll;
@@ -497,7 +499,8 @@ zts_status zts_reader_map(const zts_reader* reader, std::size_t object, std::siz
       return Report(zt::WithFile(zt::WithTensor(status, name), view.file));
     };
     if (!view.mappable) {
-      return placed(zt::FailedPrecondition("its bytes do not lie in a file as they are"));
+      return placed(zt::FailedPrecondition(
+          "it cannot be mapped, because its bytes do not lie in a file unchanged; read it"));
     }
     auto mapped = reader->mappings.Map(*view.container, view.offset, view.length);
     if (!mapped.ok()) return placed(mapped.status());
@@ -554,9 +557,9 @@ zts_status zts_reader_verify(const zts_reader* reader, std::size_t object, zts_p
       return Fault(reader, first.object.empty() ? wrong : zt::WithTensor(wrong, first.object));
     }
     if (counts.unhashed + counts.undecodable + counts.unchecked == 0) return ZTS_OK;
-    Fault(reader, zt::InvalidArgument("nothing wrong was found, but not all could be checked: " +
+    Fault(reader, zt::InvalidArgument("no fault was found, but not everything could be checked: " +
                                       std::to_string(counts.unhashed) +
-                                      " components have no digest that could be compared"));
+                                      " components have no known digest"));
     return ZTS_UNVERIFIED;
   });
 }

@@ -43,7 +43,7 @@ namespace {
 // The threads of the writer exist only in the process that opened it.
 zt::Status CheckProcess(const zts_writer* writer) {
   if (writer->process == ::getpid()) return zt::OkStatus();
-  return zt::FailedPrecondition("the writer belongs to the process that has opened it");
+  return zt::FailedPrecondition("the writer can only be used in the process that opened it");
 }
 
 // Runs `body`, which returns a zt::Status. Errors name the file.
@@ -152,7 +152,8 @@ zt::Status CheckData(const void* data, std::uint64_t bytes) {
 zt::StatusOr<zt::ElementType> Type(const char* dtype) {
   ZT_RETURN_IF_ERROR(NotNull(dtype, "dtype"));
   if (auto type = zt::cli::FindTypeName(dtype)) return *std::move(type);
-  return zt::InvalidArgument(zt::Quote(dtype) + " is no type; types are f64, f32, f16, bf16, ...");
+  return zt::InvalidArgument(zt::Quote(dtype) + " is not a type; types are " +
+                             zt::cli::TypeNames());
 }
 
 zt::StatusOr<zt::Object> Dense(std::string_view name, const char* dtype, const std::uint64_t* shape,

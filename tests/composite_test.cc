@@ -246,19 +246,19 @@ TEST_F(UngroupTest, RefusesWhatContradictsItself) {
   const auto with = [&](Value entry) {
     return Value::Map{{"packed_weight", std::move(entry)}, {"scales", scales}};
   };
-  Refuses("x", "tensor 'm': attribute 'source_tensors' has not one entry for each component");
-  Refuses(Value::Map{{"packed_weight", weight}}, "has not one entry for each component");
+  Refuses("x", "tensor 'm': attribute 'source_tensors' does not have one entry for each component");
+  Refuses(Value::Map{{"packed_weight", weight}}, "does not have one entry for each component");
   Refuses(Value::Map{{"packed_weight", weight}, {"zeros", scales}},
           "component 'scales' has no entry");
   Refuses(with(4), "component 'packed_weight': its entry is not a map");
   Refuses(with(Value::Map{{"name", "a"}}), "lacks a name, dtype or shape");
   Refuses(with(Entry("m.qweight", "f32", Dims(2, 8))), "its entry says f32, it is i32");
   Refuses(with(Entry("m.qweight", "i32", Dims(2, 9))),
-          "it has 64 bytes, shape [2, 9] of its entry asks for 72");
+          "it has 64 bytes, shape [2, 9] of its entry needs 72");
   Refuses(with(Entry("m.qweight", "i32", Dims(~0ULL, ~0ULL))), "overflows 64 bits");
   Refuses(with(Entry("m.qweight", "i32", Value::Array{-2, -8})), "a dimension that is not a u64");
   Refuses(with(Entry("m.qweight", "i32", Value::Array(65, Value(1)))), "rank 65 exceeds 64");
-  Refuses(with(Entry("other", "i32", Dims(2, 8))), "tensor 'other' is there twice");
+  Refuses(with(Entry("other", "i32", Dims(2, 8))), "tensor 'other' occurs twice");
 }
 
 }  // namespace

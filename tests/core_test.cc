@@ -64,7 +64,7 @@ TEST(ValidateObject, DenseSizeFollowsFromShape) {
   auto object = Must(DenseObject("w", {2, 3}, {DType::kF32, ""}));
   EXPECT_OK(ValidateObject(object));
   object.components[0].bytes = 25;
-  EXPECT_THAT(Why(ValidateObject(object)), HasSubstr("asks for 24"));
+  EXPECT_THAT(Why(ValidateObject(object)), HasSubstr("needs 24"));
 }
 
 TEST(ValidateObject, SparseComponentsMustAgree) {

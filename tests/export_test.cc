@@ -125,7 +125,7 @@ TEST(Safetensors, RefusesByName) {
   EXPECT_EQ(refusal(Dense("c", {1}, "complex128")),
             "tensor 'c': safetensors has no type for complex128");
   EXPECT_EQ(refusal(Dense("__metadata__", {1}, "u8")),
-            "tensor '__metadata__': safetensors keeps this name for itself");
+            "tensor '__metadata__': safetensors reserves this name");
   Object group = Dense("g", {1}, "u8");
   group.format = "quantized_group";
   EXPECT_EQ(refusal(group),

@@ -67,7 +67,7 @@ TEST(Files, AreRefusedByTheirPaths) {
   EXPECT_EQ(refuse({"../x"}),
             "tensor '__meta__/files/../x': ztstream.file/1: path '../x': a segment is '..'");
   EXPECT_EQ(refuse({"a", "A"}),
-            "tensor '__meta__/files/A': path 'A': it differs from 'a' by its case alone");
+            "tensor '__meta__/files/A': path 'A': it differs from 'a' only in case");
   EXPECT_EQ(refuse({"a/b", "a"}), "tensor '__meta__/files/a': path 'a': it is a folder of 'a/b'");
   EXPECT_EQ(refuse({"a", "a"}), "tensor '__meta__/files/a': the name was added before");
 }

@@ -150,7 +150,7 @@ TEST(DecodeManifest, Entries01) {
             kUnknownSize);
   EXPECT_THAT(entry("float8", {}),
               Fails(StatusCode::kUnimplemented,
-                    "manifest: tensor 't': dtype 'float8' is none of version 0.1.0"));
+                    "manifest: tensor 't': dtype 'float8' is not a dtype of version 0.1.0"));
   EXPECT_EQ(entry("float32", {"data_endianness", Text("big")}).status().code(),
             StatusCode::kUnimplemented);
   EXPECT_OK(entry("uint8", {"data_endianness", Text("big")}));

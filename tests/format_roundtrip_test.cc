@@ -333,10 +333,11 @@ TEST(CheckLayout, GroupsAndOtherFormats) {
   EXPECT_OK(CheckLayout(manifest, 128));
   for (StoredComponent& each : manifest.objects[0].components)
     each.length = each.decoded_bytes = 30;
-  EXPECT_EQ(Why(CheckLayout(manifest, 128)),
-            "tensor 'q': component 'packed_weight' has 30 bytes, no whole number of i32 elements");
+  EXPECT_EQ(
+      Why(CheckLayout(manifest, 128)),
+      "tensor 'q': component 'packed_weight' has 30 bytes, not a whole number of i32 elements");
   manifest.objects[0].format = "anything/1";
-  EXPECT_THAT(Why(CheckLayout(manifest, 128)), HasSubstr("no whole number of i32 elements"));
+  EXPECT_THAT(Why(CheckLayout(manifest, 128)), HasSubstr("not a whole number of i32 elements"));
 }
 
 // ---- what a version can say ---------------------------------------------------------------------

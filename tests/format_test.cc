@@ -285,7 +285,7 @@ TEST(Corpus, VerdictsTheManifestDecides) {
 
 TEST(Corpus, ErrorsNameTheTensorAndTheRule) {
   const std::map<std::string, std::string> expected = {
-      {"align_32.zt", "tensor 't': offset 96 is no multiple of 64"},
+      {"align_32.zt", "tensor 't': offset 96 is not a multiple of 64"},
       {"cbor_float_offset.zt",
        "manifest: tensor 't': component 'data': 'offset' is a float, an unsigned integer is "
        "needed"},
@@ -298,14 +298,14 @@ TEST(Corpus, ErrorsNameTheTensorAndTheRule) {
        "manifest: tensor 't': component 'data': digest 'crc32c:0xZZ' holds no crc32c value in "
        "hexadecimal"},
       {"dtype_f8_e5m2.zt",
-       "manifest: tensor 't': component 'data': dtype 'f8_e5m2' is none of version 1.2.0"},
+       "manifest: tensor 't': component 'data': dtype 'f8_e5m2' is not a dtype of version 1.2.0"},
       {"dup_component_role.zt", "manifest: tensor 't': component 'data' occurs twice"},
       {"dup_field.zt", "manifest: tensor 't': component 'data': field 'offset' occurs twice"},
       {"encoding_lz4.zt",
        "manifest: tensor 't': component 'data': encoding 'lz4' is neither 'raw' nor 'zstd'"},
       {"format_missing.zt", "manifest: tensor 't': field 'format' is missing"},
       {"header_magic_bad.zt",
-       "neither ZTEN1000 nor ZTEN0001 nor the magic of 2.0 at the start: this is no .zt file"},
+       "neither ZTEN1000 nor ZTEN0001 nor the magic of 2.0 at the start: this is not a .zt file"},
       {"in_magic_offset0.zt", "tensor 'a': blob at 0 lies in the header"},
       {"msize_2GB.zt", "the manifest size 2147483648 exceeds 1 GiB"},
       {"objects_missing.zt", "manifest: field 'objects' is missing"},

@@ -323,13 +323,13 @@ TEST(Stream, RefusesWhatItsBytesContradict) {
     return appended.ok() ? o.SetLeadingDimension(4) : appended;
   });
   EXPECT_THAT(status, Fails(StatusCode::kInvalidArgument,
-                            "tensor 'r': data has 24 bytes, shape [4, 2] of f32 asks for 32"));
+                            "tensor 'r': data has 24 bytes, shape [4, 2] of f32 needs 32"));
   EXPECT_EQ(Why(Refused(rows, three)),
-            "tensor 'r': data has 24 bytes, shape [0, 2] of f32 asks for 0");
+            "tensor 'r': data has 24 bytes, shape [0, 2] of f32 needs 0");
   status = Refused(rows, [](ObjectWriter& o) { return o.Append(std::array<double, 2>{}); });
   EXPECT_THAT(status,
               Fails(StatusCode::kInvalidArgument,
-                    "tensor 'r': component 'data' is of f32, what was to be appended of f64"));
+                    "tensor 'r': component 'data' has dtype f32, the appended values have f64"));
   status = Refused({.name = "s", .components = {{"data", F32()}}},
                    [](ObjectWriter& o) { return o.SetLeadingDimension(4); });
   EXPECT_THAT(status, Fails(StatusCode::kFailedPrecondition,
@@ -510,9 +510,9 @@ TEST(Errors, OptionsOutOfRange) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     return Why(status);
   };
-  EXPECT_EQ(refused({.min_gain = 1.5}), "min_gain is 1.500000, no number up to 1");
+  EXPECT_EQ(refused({.min_gain = 1.5}), "min_gain is 1.500000, not a number up to 1");
   EXPECT_THAT(refused({.min_gain = std::numeric_limits<double>::quiet_NaN()}),
-              ::testing::HasSubstr("no number up to 1"));
+              ::testing::HasSubstr("not a number up to 1"));
   EXPECT_EQ(refused({.threads = 1025}), "threads is 1025, more than 1024");
   Bytes file;
   ASSERT_OK(To(file)->Finish());
@@ -526,7 +526,7 @@ TEST(Errors, FormatsOfOnesOwnHaveAVersion) {
     Bytes file;
     const Status status = To(file)->Add(object, {data});
     EXPECT_THAT(status, Fails(StatusCode::kInvalidArgument,
-                              ::testing::HasSubstr("as in 'example.growing/1'")))
+                              ::testing::HasSubstr("such as 'example.growing/1'")))
         << name;
     EXPECT_EQ(Why(To(file)->Begin(object)), Why(status));
   }
@@ -700,7 +700,7 @@ class ThrowingStage final : public Stage {
 TEST(Thrown, ByAStageOrACallbackIsAnError) {
   ThrowingSource source("");
   EXPECT_EQ(Why(Convert(source, {}, {.stages = {std::make_shared<ThrowingStage>()}})),
-            "odd.bin: tensor 'second': what was thrown is no std::exception");
+            "odd.bin: tensor 'second': the exception is not a std::exception");
   const Status status = Convert(
       source, {}, {.progress = [](const Progress&) { throw std::runtime_error("no bar"); }});
   EXPECT_THAT(status, Fails(StatusCode::kInternal, ::testing::EndsWith("no bar")));

@@ -153,9 +153,10 @@ TEST(Npy, TypesThatCannotBe) {
 TEST(Npy, VoidNeedsATypeOfItsWidth) {
   const std::string v2 = Npy("<V2", "(2,)", "abcd"), v1 = Npy("|V1", "(2,)", "ab"),
                     f1 = Npy("<f1", "(2,)", "ab");
-  EXPECT_FAILS(v2, kUnimplemented,
-               "dtype '<V2' does not say what its elements are (bfloat16 and fp8 are saved so); "
-               "name their type with --npy-void");
+  EXPECT_FAILS(
+      v2, kUnimplemented,
+      "dtype '<V2' does not state the element type (numpy saves bfloat16 and fp8 like this); "
+      "name it with --npy-void");
   const InputOptions bf16{.void_type = ParseElementType("bf16")};
   const InputOptions fp8{.void_type = ParseElementType("f8_e5m2")};
   auto source = Must(OpenText(v2, bf16));
@@ -168,8 +169,8 @@ TEST(Npy, VoidNeedsATypeOfItsWidth) {
   }
   EXPECT_EQ(
       Fail(v1, bf16).message,
-      "tensor 'x': dtype '|V1': its elements have 1 byte, the type bf16 given for such arrays "
-      "has not; --include and --exclude choose arrays of one type");
+      "tensor 'x': dtype '|V1': its elements have 1 byte, the type bf16 of --npy-void has not; "
+      "--include and --exclude select arrays of one type");
   EXPECT_EQ(Fail(v2, fp8).code, StatusCode::kUnimplemented);
   EXPECT_EQ(Fail(v1, {.void_type = ParseElementType("f4_e2m1")}).message,
             "tensor 'x': dtype '|V1' cannot be read as f4_e2m1");

@@ -182,7 +182,7 @@ TEST(Npz, SizesMustAgree) {
                  kDataLoss, "tensor 'a': its header declares 136 bytes, its entry has 135");
   }
   EXPECT_FAILS(Zip({{.name = "a.npy", .content = kFour, .declared = 200}}), kDataLoss,
-               "entry 'a.npy': the zip archive is damaged: it is stored, yet its two sizes differ");
+               "entry 'a.npy': the zip archive is damaged: it is stored, but its two sizes differ");
   EXPECT_FAILS(Zip({{.name = "a.npy", .content = Npy("<f8", "(1152921504606846976,)", "")}}),
                kDataLoss,
                "tensor 'a': its header declares 9223372036854775936 bytes, its entry has 128");
@@ -553,7 +553,7 @@ TEST(Scipy, WhatIsWrongIsAnError) {
   fails(Compressed("csr", {2, 3}, {0, 1, 3}, {0, 1}, "ab"), bad,
         "entry 'indptr' ends with 3, there are 2 entries");
   fails(Compressed("csr", {2, 3}, {0, 2}, {0, 1}, "ab"), bad,
-        "entry 'indptr' has 2 elements, the shape asks for 2 and one more");
+        "entry 'indptr' has 2 elements, the shape needs one more than 2");
   fails(Compressed("csr", {2, 3}, {0, 1, 2}, {0, 1}, "abc"), bad,
         "entries 'indices' and 'data' differ in their number of elements");
   fails(Compressed("csr", {2, -3}, {0, 1, 2}, {0, 1}, "ab"), bad,

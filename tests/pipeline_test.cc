@@ -306,7 +306,7 @@ TEST_P(Threads, WhatAStageThrowsBecomesAStatus) {
   const Status other = outcome([] { throw std::runtime_error("odd"); });
   EXPECT_THAT(other, Fails(StatusCode::kInternal, "job: odd"));
   const Status odder = outcome([] { throw 7; });
-  EXPECT_THAT(odder, Fails(StatusCode::kInternal, "job: what was thrown is no std::exception"));
+  EXPECT_THAT(odder, Fails(StatusCode::kInternal, "job: the exception is not a std::exception"));
 }
 
 TEST_P(Threads, CancelFromAnotherThreadWakesASubmitThatWaits) {

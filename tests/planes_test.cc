@@ -489,13 +489,13 @@ TEST(Planes, LayoutsThatBreakTheProfileAreRefused) {
     const char* says;
   };
   const Case cases[] = {
-      {LayoutFor(2, true, 3), "'group' is 3, no multiple of the 2 bytes of an element"},
-      {LayoutFor(4, true, 6), "'group' is 6, no multiple of the 4 bytes of an element"},
-      {LayoutFor(2, true, 0), "'group' is 0, no multiple of the 2 bytes of an element"},
+      {LayoutFor(2, true, 3), "'group' is 3, not a multiple of the 2 bytes of an element"},
+      {LayoutFor(4, true, 6), "'group' is 6, not a multiple of the 4 bytes of an element"},
+      {LayoutFor(2, true, 0), "'group' is 0, not a multiple of the 2 bytes of an element"},
       {LayoutFor(3, true, 96), "elements of 3 bytes have no planes; those of 2, 4 and 8 have"},
       {LayoutFor(1, true, 64), "elements of 1 bytes have no planes; those of 2, 4 and 8 have"},
       {LayoutFor(0, true, 64), "elements of 0 bytes have no planes; those of 2, 4 and 8 have"},
-      {LayoutFor(4, true, 64, 100), "'chunk' is 100, no multiple of 'group', 64"},
+      {LayoutFor(4, true, 64, 100), "'chunk' is 100, not a multiple of 'group', 64"},
   };
   const Bytes in = RandomBytes(96, 1), frame = FrameOf(in, LayoutOf("f32"));
   Bytes out(4096);

@@ -161,7 +161,7 @@ TEST(LongHeader, SaysWhatIsWrongAsOfAShortOne) {
   for (const std::size_t at : {std::size_t{1}, kMany / 2, kMany - 1}) {
     Case wrong = Plain();
     wrong.keys[at] = wrong.keys[0];
-    EXPECT_EQ(Error(wrong.Header(), kMany), "key 'x' is there twice");
+    EXPECT_EQ(Error(wrong.Header(), kMany), "key 'x' occurs twice");
     wrong = Plain();
     wrong.keys[at] = "__metadata__";
     EXPECT_EQ(Error(wrong.Header(), kMany), "__metadata__ 'shape' is not a string");
@@ -169,10 +169,10 @@ TEST(LongHeader, SaysWhatIsWrongAsOfAShortOne) {
   Case twice = Plain();
   twice.metadata = "{}";
   EXPECT_EQ(Error(twice.before + "\"__metadata__\":{}," + twice.Header().substr(1), kMany),
-            "key '__metadata__' is there twice");
+            "key '__metadata__' occurs twice");
   const std::string header = twice.Header();
   EXPECT_EQ(Error(header.substr(0, header.size() - 1) + ",\"__metadata__\":{}}", kMany),
-            "key '__metadata__' is there twice");
+            "key '__metadata__' occurs twice");
   const std::string sound = Plain().Header();
   for (const std::size_t near : {sound.size() / 7, sound.size() / 2, sound.size() - 200}) {
     const std::size_t end = sound.find("},", near);

@@ -143,10 +143,10 @@ TEST(Refused, SizesThatDoNotFit) {
   Refuses(code, "tensor 't': 1 components declared, 2 given", [&](Writer& w) {
     return w.Add({.name = "t", .shape = {8}, .components = {{"data", U8()}}}, {data, data});
   });
-  Refuses(code, "tensor 't': data has 8 bytes, shape [3] of u16 asks for 6", [&](Writer& w) {
+  Refuses(code, "tensor 't': data has 8 bytes, shape [3] of u16 needs 6", [&](Writer& w) {
     return w.Add({.name = "t", .shape = {3}, .components = {{"data", {DType::kU16}}}}, {data});
   });
-  Refuses(code, "tensor 't': component 'x' has 7 bytes, no whole number of u16 elements",
+  Refuses(code, "tensor 't': component 'x' has 7 bytes, not a whole number of u16 elements",
           [&](Writer& w) {
             return w.Add({.name = "t", .format = "own/1", .components = {{"x", {DType::kU16}}}},
                          {std::span(data).first(7)});
@@ -215,7 +215,7 @@ TEST(Refused, StreamsOfTheWrongSize) {
             const Status status = o.Append(data);
             return status.ok() ? o.Append(data) : status;
           }));
-  Refuses(StatusCode::kInvalidArgument, "tensor 't': data has 8 bytes, shape [9] of u8 asks for 9",
+  Refuses(StatusCode::kInvalidArgument, "tensor 't': data has 8 bytes, shape [9] of u8 needs 9",
           stream({{"data", U8()}}, [&](ObjectWriter& o) {
             const Status status = o.Append(data);
             return status.ok() ? o.Finish() : status;
@@ -225,7 +225,7 @@ TEST(Refused, StreamsOfTheWrongSize) {
   Refuses(StatusCode::kFailedPrecondition, "tensor 't': there is no further component",
           stream({{"data", U8()}}, [](ObjectWriter& o) { return o.NextComponent(); }));
   Refuses(StatusCode::kInvalidArgument,
-          "tensor 't': component 'b' has 1 bytes, no whole number of f32 elements",
+          "tensor 't': component 'b' has 1 bytes, not a whole number of f32 elements",
           stream({{"a", U8()}, {"b", {DType::kF32}}}, [&](ObjectWriter& o) {
             Status status = o.NextComponent();
             if (status.ok()) status = o.Append(std::span(data).first(1));
@@ -248,8 +248,7 @@ TEST(Refused, StagesThatChangeADeclaredSize) {
   auto writer = Must(Writer::Create(std::make_unique<FaultySink>(0, false, counts),
                                     {.stages = {std::make_shared<Cut>()}}));
   (void)writer->Add("t", {9}, U8(), data);
-  EXPECT_EQ(Why(writer->Finish()),
-            "tensor 't': component 'data' came out as 4 bytes, 9 were declared");
+  EXPECT_EQ(Why(writer->Finish()), "tensor 't': component 'data' has 4 bytes, not the declared 9");
   EXPECT_EQ(counts->finished, 0);
 }
 
@@ -470,7 +469,7 @@ TEST(Sources, PlansOfAnotherSourceAreRefused) {
   ASSERT_OK(plan);
   plan->objects[0].components[0].source = {1, 0};
   Refuses(StatusCode::kInvalidArgument,
-          "tensor 't': the plan names a component that the source has not",
+          "tensor 't': the plan names a component that the source does not have",
           [&](Writer& w) { return w.AddSource(source, *plan); });
   plan->objects[0].components.clear();
   Refuses(StatusCode::kInvalidArgument, "tensor 't': the plan has 0 components, the declaration 1",

@@ -126,7 +126,7 @@ TEST_F(Shared, APlanMustShareWhatComesBefore) {
     EXPECT_THAT((*writer)->AddSource(source_, plan),
                 Fails(StatusCode::kInvalidArgument,
                       "tensor '" + made.objects[object].object->name +
-                          "': the plan has it share the blob of a component that has none"));
+                          "': the plan shares the blob of a component that has no blob"));
     EXPECT_TRUE(file.empty());
   }
 }

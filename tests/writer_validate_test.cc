@@ -85,7 +85,7 @@ TEST(Validation, OfSizesThatAStageHasChanged) {
   for (const SpecVersion spec : kSpecs) {
     floats.leading.reset();
     EXPECT_EQ(Outcome(Of(spec, {Halve()}), floats),
-              "tensor 't': data has 2000 bytes, shape [1000] of f32 asks for 4000");
+              "tensor 't': data has 2000 bytes, shape [1000] of f32 needs 4000");
     floats.leading = 500;
     EXPECT_EQ(Outcome(Of(spec, {Halve()}), floats), "");
   }
@@ -268,7 +268,7 @@ TEST(Validation, OfPlansThatWereEdited) {
     ASSERT_OK(source.Add(*DenseObject("b", {20}, {DType::kF32}), {b}));
     EXPECT_EQ(OfEdited(spec, source,
                        [](Plan& plan) { plan.objects[1].components[0].shared_with = {0, 0}; }),
-              "tensor 'b': component 'data' came out as 40 bytes, 80 were declared; its bytes are "
+              "tensor 'b': component 'data' has 40 bytes, not the declared 80; its bytes are "
               "those of tensor 'a'");
     EXPECT_EQ(OfEdited(spec, source,
                        [](Plan& plan) {
@@ -276,7 +276,7 @@ TEST(Validation, OfPlansThatWereEdited) {
                          object->shape = {21};
                          plan.objects[1].object = object;
                        }),
-              "tensor 'b': data has 80 bytes, shape [21] of f32 asks for 84");
+              "tensor 'b': data has 80 bytes, shape [21] of f32 needs 84");
   }
   // Four elements on a line, and two in a plane: cell 5 twice.
   const Bytes coords = Words({0, 0, 5, 5}), two(2), four(4);

@@ -550,7 +550,7 @@ TEST(ZtSource, SparseIndicesThatLieAreRefused) {
 TEST(ZtSource, RefusesWhatIsNoZt) {
   const Bytes junk = Pattern(200, 50);
   EXPECT_THAT(OpenZt(MemoryBytes(junk, "f")),
-              Fails(StatusCode::kDataLoss, HasSubstr("this is no .zt file")));
+              Fails(StatusCode::kDataLoss, HasSubstr("this is not a .zt file")));
 }
 
 TEST(ZtSource, TiedComponentsHaveOneIdentity) {

@@ -22,6 +22,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAny(std::shared_ptr<ByteSource> byte
 // is not null, it is set to the normalized name.
 std::optional<ElementType> FindTypeName(std::string_view text, std::string* lower = nullptr);
 
+// The types that the program writes, by their usual names, and the same for a sentence.
+inline constexpr std::string_view kTypeNames =
+    "f64 f32 f16 bf16 f8_e4m3fn f8_e5m2 f8_e4m3fnuz f8_e5m2fnuz i64 i32 i16 i8 u64 u32 u16 u8 "
+    "bool complex64 complex128";
+std::string TypeNames();
+
 // Appends attributes as a JSON object. Byte strings are {"$bytes": "hexadecimal"}.
 void AppendAttributes(const Value::Map& attributes, std::string& out);
 

@@ -151,7 +151,7 @@ struct Keep {
     const std::vector<std::string_view> known = Words(option.words);
     if (known.empty() || known[0][0] == '@' || std::ranges::find(known, word) != known.end())
       return "";
-    return "'" + text + "' is none of " + Joined(known, "and") + DidYouMean(text, known);
+    return "'" + text + "' is not " + Joined(known, "or") + DidYouMean(text, known);
   }
   std::string operator()(std::vector<std::string> Args::* field) const {
     (args.*field).push_back(text);
@@ -162,29 +162,29 @@ struct Keep {
     const bool fits = number >= option.least && number <= option.most;
     return Set(
         field, fits ? std::optional(static_cast<unsigned>(number)) : std::nullopt,
-        "number from " + std::to_string(option.least) + " to " + std::to_string(option.most));
+        "a number from " + std::to_string(option.least) + " to " + std::to_string(option.most));
   }
   std::string operator()(std::uint64_t Args::* field) const {
     const std::uint64_t bytes = ParseSize(text).value_or(0);
     if (bytes > 0 && bytes < option.least)
-      return "'" + text + "' is too little: at least " + HumanBytes(option.least);
+      return "'" + text + "' is too small; the least is " + HumanBytes(option.least);
     return Set(field, bytes == 0 ? std::nullopt : std::optional(bytes),
-               "size; give a number of bytes, at least 1, or KiB, MiB, GiB, kB, MB, GB");
+               "a size, such as 4096, 64MiB or 1.5GB");
   }
   std::string operator()(double Args::* field) const {
     if (option.most == 0) {
       const auto number = ParseWhole<double>(text);
       const bool fits = number && *number >= 0 && std::isfinite(*number);
-      return Set(field, fits ? number : std::nullopt, "number of at least 0, such as 1e-5");
+      return Set(field, fits ? number : std::nullopt, "a number of at least 0, such as 1e-5");
     }
     const auto number = ParseDecimal(text);
     const bool fits = number && *number >= -1e6 && *number <= static_cast<double>(option.most);
     return Set(field, fits ? number : std::nullopt,
-               "percentage up to " + std::to_string(option.most));
+               "a percentage up to " + std::to_string(option.most));
   }
   std::string operator()(std::optional<ZstdChoice> Args::* field) const {
     args.*field = ParseZstd(text);
-    return args.*field ? "" : "'" + text + "' is none of a level, 'huffman' and 'planes'";
+    return args.*field ? "" : "'" + text + "' is not a level, huffman or planes";
   }
   std::string operator()(std::optional<ElementType> Args::* field) const {
     const auto type = ParseTypeName(text);
@@ -197,7 +197,7 @@ struct Keep {
   template <typename T>
   std::string Set(T Args::* field, std::optional<T> value, const std::string& what) const {
     if (value) args.*field = *value;
-    return value ? "" : "'" + text + "' is no " + what;
+    return value ? "" : "'" + text + "' is not " + what;
   }
 };
 
@@ -340,7 +340,7 @@ Status KeepOperands(const Line& line, const Command& command, Args& args) {
       std::visit(Keep{option, *next++, args}, option.field);  // any text will do
   }
   if (next == line.operands.end()) return OkStatus();
-  return Refuse("'" + *next + "' is one too many: " + std::string(command.name) + " takes " +
+  return Refuse("unexpected argument '" + *next + "': " + std::string(command.name) + " takes " +
                     (rows.size() == 1 ? "one " : "") + Joined(rows, "and"),
                 &command);
 }

@@ -367,8 +367,8 @@ Status Convert(const Args& args) {
   WarnAll(args, warnings);
   const std::uint64_t tensors = source->objects().size() - CountFiles(source->objects());
   if (plan.objects.size() == CountFiles(plan) && tensors > 0) {
-    return InvalidArgument("--include and --exclude leave none of " + Counted(tensors, "tensor") +
-                           "; ztstream inspect lists their names");
+    return InvalidArgument("--include and --exclude leave no tensor of " + std::to_string(tensors) +
+                           "; 'ztstream inspect' lists the names");
   }
   if (args.verbose) {
     for (const std::string& line : rules.Uses()) Note(line);

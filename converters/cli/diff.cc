@@ -110,7 +110,7 @@ StatusOr<Comparison> Diff(const Args& args) {
   WarnAll(args, rules.Warnings());
   if (rules.selector().active() && found.tensors + found.only_first + found.only_second == 0) {
     return InvalidArgument(
-        "--include and --exclude leave none of the tensors; ztstream inspect lists their names");
+        "--include and --exclude leave no tensor; ztstream inspect lists the names");
   }
   return found;
 }

@@ -100,8 +100,8 @@ StatusOr<std::optional<FileEntry>> NamedFile(const TensorSource& source, const A
   }
   if (!named || args.names.size() == 1) return named;
   return InvalidArgument(Quote(named->path) +
-                         " is a file of the model, and is extracted alone; -o DIR/ --to "
-                         "safetensors writes all of them");
+                         " is a file of the model, which must be extracted alone; -o "
+                         "DIR/ --to safetensors writes all files");
 }
 
 // Notes files of the model that the output format cannot hold.
@@ -160,7 +160,7 @@ StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> t
     names.push_back(Escape(name, folded[Folded(name)] > 1));
     if (names.back().size() > kMaxStem) {
       return WithTensor(
-          Unsupported("as the name of a file it would have " + std::to_string(names.back().size()) +
+          Unsupported("its file name would have " + std::to_string(names.back().size()) +
                       " bytes, the limit is " + std::to_string(kMaxStem) + "; write to .npz"),
           name);
     }
@@ -500,7 +500,7 @@ Status Extract(const Args& args) {
   ZT_ASSIGN_OR_RETURN(std::vector<std::uint32_t> selected, Select(*source, args));
   if (changed != nullptr && selected.empty()) {
     return InvalidArgument(
-        "--include and --exclude leave none of the tensors; ztstream inspect lists their names");
+        "--include and --exclude leave no tensor; 'ztstream inspect' lists the names");
   }
   if (target.checkpoint) return RestoreFolder(args, *source, selected, changed);
   NoteFiles(args, *source);

@@ -68,7 +68,7 @@ StatusOr<FileChoice> ChoiceOf(const std::vector<std::string>& words) {
     if (word != "all" && word != "none" && word != "dense") choice.patterns.push_back(word);
   }
   if (choice.none && words.size() > 1) {
-    return InvalidArgument("--files none excludes the other words of --files");
+    return InvalidArgument("--files none cannot be combined with other values");
   }
   return choice;
 }
@@ -144,7 +144,7 @@ class FolderListing {
       return LeaveOut(name, Fact(inside));
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
-    if (!fs::is_regular_file(status)) return LeaveOut(name, "it is no regular file");
+    if (!fs::is_regular_file(status)) return LeaveOut(name, "it is not a regular file");
     const std::uint64_t bytes = fs::file_size(path, error);
     if (error) return LeaveOut(name, "it cannot be read: " + error.message());
     if (!asked && IsOtherWeights(path.filename().string(), bytes, taken_)) {
@@ -259,8 +259,8 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
   if (FindMember(plan.attributes, kFolderAttribute) != nullptr && !KeepsTensors(source, plan)) {
     std::erase_if(plan.attributes, [](const auto& each) { return each.first == kFolderAttribute; });
     lines.emplace_back(
-        "tensors are changed, so that 'ztstream extract' cannot make the same files of weights "
-        "again; it makes new ones");
+        "tensors are changed, so 'ztstream extract' will write new files of weights instead of "
+        "the original ones");
   }
   return lines;
 }

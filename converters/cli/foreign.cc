@@ -19,13 +19,13 @@ struct Magic {
 constexpr std::string_view kGgml =
     "a GGML file from before GGUF; convert it with llama.cpp's scripts";
 constexpr std::string_view kAnswer =
-    "a server's error message, sent in place of the file; download it again";
+    "a server's error message instead of the file; download it again";
 constexpr std::string_view kHtml =
-    "an HTML page, sent in place of the file; download it again, logged in if need be";
+    "an HTML page instead of the file; download it again, after logging in if necessary";
 
 constexpr Magic kMagics[] = {
     {0, "version https://git-lfs.github.com/spec/"sv,
-     "a Git LFS pointer, not the file it stands for; run 'git lfs pull' where it was cloned"},
+     "a Git LFS pointer instead of the file; run 'git lfs pull' in the clone"},
     {0, "\x1f\x8b"sv, "compressed with gzip; decompress it first (gunzip)"},
     {0, "\x28\xb5\x2f\xfd"sv, "compressed with zstd; decompress it first (unzstd)"},
     {0, "\xfd\x37zXZ\0"sv, "compressed with xz; decompress it first (unxz)"},
@@ -104,7 +104,7 @@ std::optional<std::string> NameForeign(std::span<const std::byte> head) {
   }
   if (const auto what = NameText(text)) return std::string(*what);
   if (text.size() > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)
-    return "a Python pickle, but no checkpoint that torch.save wrote; save the arrays as npz or "
+    return "a Python pickle, but not a checkpoint of torch.save; save the arrays as npz or "
            "safetensors";
   if (IsMessagePack(text))
     return "msgpack, as flax writes it, which is not read; save the arrays as npz or safetensors";

@@ -78,8 +78,9 @@ StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
   ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanGguf(source, selected));
   if (FindMember(source.attributes(), "gguf") == nullptr) {
     layout.warnings.emplace_back(
-        "llama.cpp cannot load this file, for nothing here has GGUF's metadata; its "
-        "convert_hf_to_gguf.py makes one that it can of the checkpoint's folder");
+        "llama.cpp cannot load the output, because the input has no GGUF metadata; "
+        "its convert_hf_to_gguf.py makes a complete file from the checkpoint's "
+        "folder");
   }
   std::vector<std::string> lost;
   for (const auto& [key, value] : source.attributes()) {
@@ -222,8 +223,8 @@ StatusOr<const Format*> Recognise(std::span<const std::byte> head) {
     if (format.recognise(head)) return &format;
   }
   if (const auto foreign = NameForeign(head)) return Unsupported("it is " + *foreign);
-  return InvalidData("it is none of " + Joined(Words(kReadFormats), "and") +
-                     ", or it is damaged; --from names a format");
+  return InvalidData("its format is not recognised (" + Joined(Words(kReadFormats), "and") +
+                     " are); it may be damaged, or --from names its format");
 }
 
 std::string FormatNames() {

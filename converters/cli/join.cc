@@ -65,18 +65,18 @@ Status AddShard(const std::string& path, std::map<std::uint64_t, ShardFile>& sha
   if (!shards.empty()) {
     const ShardFile& first = shards.begin()->second;
     if (stamp.plan != first.stamp.plan || stamp.count != first.stamp.count) {
-      return InvalidData("it is of another plan than " + first.path +
-                         ": their inputs or options were others");
+      return InvalidData("its plan is not that of " + first.path +
+                         ": the inputs or the options were different");
     }
   }
   const auto name = ParseShardName(shard.name, ".zt");
   if (!name || name->part != stamp.number || name->count != stamp.count) {
-    return InvalidData("its name is not that of shard " + PartText(stamp.number) + " of " +
-                       PartText(stamp.count) + ", which it is");
+    return InvalidData("it is shard " + PartText(stamp.number) + " of " + PartText(stamp.count) +
+                       ", and its name is not that of this shard");
   }
   const auto [held, fresh] = shards.emplace(stamp.number, std::move(shard));
   if (fresh) return OkStatus();
-  return InvalidData("it is shard " + PartText(held->first) + ", as " + held->second.path + " is");
+  return InvalidData("it is shard " + PartText(held->first) + ", like " + held->second.path);
 }
 
 // Reads all shards of one plan, by number. An error names the file that is wrong.
@@ -175,7 +175,8 @@ Status WriteIndex(const std::string& path, std::string_view text, const FileSink
     if (same) return OkStatus();
     if (!options.overwrite) {
       return WithFile(
-          AlreadyExists("the index exists already and is of other shards; use -f to replace it"),
+          AlreadyExists(
+              "the index exists already and belongs to other shards; use -f to replace it"),
           path);
     }
   }
@@ -245,8 +246,8 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
     }
     ZT_ASSIGN_OR_RETURN(shard.digest, ReadDigestFile(shard.path));
     if (shard.digest.empty()) {
-      return WithFile(InvalidData("the file with its digest is missing; convert this shard again, "
-                                  "which checks it and writes that"),
+      return WithFile(InvalidData("the file with its digest is missing; convert this shard again "
+                                  "to check it and write its digest"),
                       shard.path);
     }
   }
@@ -270,9 +271,9 @@ Status CheckPattern(const std::vector<std::string>& shards) {
   for (const std::string& path : shards) {
     std::error_code error;
     if (path.find_first_of("*?[") == path.npos || std::filesystem::exists(path, error)) continue;
-    return WithFile(
-        InvalidArgument("no file matches; no shard is written yet, or the folder is another"),
-        path);
+    return WithFile(InvalidArgument("no file matches this pattern; the shards are not written yet, "
+                                    "or are in another folder"),
+                    path);
   }
   return OkStatus();
 }
@@ -293,7 +294,7 @@ Status Join(const Args& args) {
   }
   if (!args.output.ends_with(".zt"))
     return WithFile(
-        InvalidArgument("name the output that the shards were made for, as DIR/model.zt"),
+        InvalidArgument("name the output that was given to convert, such as DIR/model.zt"),
         args.output);
   ZT_ASSIGN_OR_RETURN(
       const JoinResult joined,

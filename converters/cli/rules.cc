@@ -140,8 +140,7 @@ struct RuleSet {
 
   Status Parse(const Args& args) {
     const auto add = [&](Kind kind, const std::string& option, const std::string& text) -> Rule& {
-      return rules.emplace_back(
-          Rule{kind, option + " '" + text + "'", "matches the name of no tensor"});
+      return rules.emplace_back(Rule{kind, option + " '" + text + "'", "matches no tensor"});
     };
     for (const std::string& text : args.rename)
       ZT_RETURN_IF_ERROR(ParseRename(text, add(Kind::kRename, "--rename", text)));
@@ -150,7 +149,7 @@ struct RuleSet {
     if (args.dequantize.empty()) return OkStatus();
     Rule& rule = add(Kind::kDequantize, "--dequantize", args.dequantize);
     rule.target = ParseElementType(args.dequantize);
-    rule.unused = "applies to no tensor: there is none of GGUF's blocks";
+    rule.unused = "applies to no tensor: no tensor has GGUF blocks";
     return OkStatus();
   }
 };
@@ -182,11 +181,8 @@ StatusOr<ElementType> ParseTypeName(const std::string& text) {
   for (const std::string_view prefix : {"float", "fp", "int"}) {  // "fp8" is not one type
     if (lower.starts_with(prefix)) lower.replace(1, prefix.size() - 1, "");
   }
-  const std::vector<std::string_view> types = Words(
-      "f64 f32 f16 bf16 f8_e4m3fn f8_e5m2 f8_e4m3fnuz f8_e5m2fnuz i64 i32 i16 i8 u64 u32 u16 u8 "
-      "bool complex64 complex128");
-  return InvalidArgument(Quote(text) + " is not a type; types are " + Joined(types, "and") +
-                         DidYouMean(lower, types));
+  return InvalidArgument(Quote(text) + " is not a type; types are " + TypeNames() +
+                         DidYouMean(lower, Words(kTypeNames)));
 }
 
 Status Rules::Resolve(std::span<const std::string_view> names) const {
@@ -236,7 +232,7 @@ StatusOr<Rules> MakeRules(const Args& args) {
   out.plan.storage.digest = digest;
   if (args.canonical) ZT_RETURN_IF_ERROR(CheckCanonical(args, out.plan));
   if (args.zstd && args.raw) {
-    return InvalidArgument("--zstd and --raw exclude each other");
+    return InvalidArgument("--zstd and --raw cannot be combined");
   }
   ApplyZstd(args.zstd, out.plan.storage, out.zstd);
   out.plan.keep_encoding = !args.zstd && !args.raw;

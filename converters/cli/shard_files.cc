@@ -36,9 +36,9 @@ Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind
   if (reader.status().code() == StatusCode::kUnavailable) return reader.status();
   if (!reader.ok()) return damaged(reader.status());
   const auto found = FindShardStamp((*reader)->manifest().attributes);
-  if (!found) return InvalidData("it is no shard");
+  if (!found) return InvalidData("it is not a shard");
   if (found->plan != stamp.plan)
-    return InvalidData("it is a shard of another plan: the inputs or the options were others");
+    return InvalidData("it is a shard of another plan: the inputs or the options were different");
   if (*found != stamp) return InvalidData("it is shard " + std::to_string(found->number));
   ZT_ASSIGN_OR_RETURN(const std::string listed, ReadDigestFile(path));
   if (listed.empty()) {
@@ -46,7 +46,8 @@ Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind
                         Verify(**reader, {.threads = args.threads, .memory_bytes = args.memory}));
     if (!report.problems.empty()) return damaged(InvalidData(report.problems.front().message));
     if (report.digests < report.components)
-      return InvalidData("neither it nor all of its tensors have a digest that says it is whole");
+      return InvalidData(
+          "it cannot be checked: neither the file nor all of its tensors have a digest");
   } else {
     ZT_ASSIGN_OR_RETURN(const DigestText parsed, ParseDigest(listed));
     kind = parsed.kind;
@@ -139,8 +140,8 @@ Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const 
   for (std::uint64_t number = 1; number <= count; ++number) {
     const std::string path = ShardPath(args.output, number, count);
     if (::stat(path.c_str(), &info) != 0 || !files.contains({info.st_dev, info.st_ino})) continue;
-    return WithFile(InvalidArgument("it is an input, which would be replaced while others are "
-                                    "read; write to another folder"),
+    return WithFile(InvalidArgument("it is an input and would be replaced while the inputs "
+                                    "are read; write to another folder"),
                     path);
   }
   // If shards of different counts lie in one folder, a reader of the folder cannot tell them apart.
@@ -165,7 +166,7 @@ StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestK
   if (!Exists(path)) return false;  // false for a dangling link, too
   Status status = CheckIsShard(path, stamp, kind, args);
   if (status.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
-    status = InvalidData("it is older than what it was made of");
+    status = InvalidData("it is older than its inputs");
   if (status.ok()) return true;
   if (status.code() == StatusCode::kUnavailable) return WithFile(status, path);
   if (args.force) return false;

@@ -246,15 +246,16 @@ StatusOr<std::optional<ShardRequest>> FindShardRequest(const Args& args) {
   if (args.shards == 0 && args.shard_size == 0 && args.shard.empty()) return std::nullopt;
   ShardRequest request{.count = args.shards, .bytes = args.shard_size};
   if (args.shards != 0 && args.shard_size != 0)
-    return InvalidArgument("--shards and --shard-size exclude each other");
+    return InvalidArgument("--shards and --shard-size cannot be combined");
   if (!args.shard.empty()) {
     const std::string_view text = args.shard;
     const std::size_t slash = std::min(text.find('/'), text.size());
     const auto only = ParseNumber(text.substr(0, slash));
     const auto count = ParseNumber(text.substr(std::min(slash + 1, text.size())));
     if (!only || !count || *only == 0 || *only > *count) {
-      return InvalidArgument("--shard takes the number of one shard and of all, such as 3/8, not " +
-                             Quote(args.shard));
+      return InvalidArgument(
+          "--shard takes the number of a shard and of all shards, such as 3/8, not " +
+          Quote(args.shard));
     }
     request.only = *only;
     if (request.bytes == 0 && request.count == 0) request.count = *count;
@@ -266,14 +267,12 @@ StatusOr<std::optional<ShardRequest>> FindShardRequest(const Args& args) {
   if (request.count > kMaxShards)
     return InvalidArgument("at most " + std::to_string(kMaxShards) + " shards are written");
   if (!args.dry_run && (args.output == "-" || !args.output.ends_with(".zt"))) {
-    return WithFile(
-        InvalidArgument("shards are named after an output that ends in .zt, such as model.zt"),
-        args.output);
+    return WithFile(InvalidArgument("the output of shards must end in .zt, such as model.zt"),
+                    args.output);
   }
   if (!IsUtf8(std::filesystem::path(args.output).filename().string())) {
-    return WithFile(
-        InvalidArgument("the index names the shards, so that the name must be valid UTF-8"),
-        args.output);
+    return WithFile(InvalidArgument("the name must be valid UTF-8, because the index holds it"),
+                    args.output);
   }
   return request;
 }
@@ -283,12 +282,12 @@ StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
                             const ShardRequest& request) {
   if (!source.seekable())
     return Unsupported(
-        "standard input cannot be cut into shards, which are read one by one; name a file");
+        "standard input cannot be cut into shards, because it can only be read once; name a file");
   const std::vector<Unit> units = FindUnits(source, plan);
   if (request.count > std::max<std::size_t>(units.size(), 1)) {
-    return InvalidArgument("the tensors make " + Counted(units.size(), "piece") +
-                           " to share out, with what belongs together kept together; " +
-                           std::to_string(request.count) + " shards are too many");
+    return InvalidArgument(std::to_string(request.count) +
+                           " shards are too many: tensors that must stay together make " +
+                           Counted(units.size(), "group"));
   }
   const std::vector<std::size_t> ends =
       request.count != 0 ? CutInto(units, request.count) : Cut(units, request.bytes);

@@ -161,7 +161,8 @@ Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
   if (args.force || !Exists(path)) return OkStatus();
   if (PlanOfIndex(path, version) == cut.digest) return OkStatus();
   return WithFile(
-      AlreadyExists("the index exists already and is of other shards; use -f to replace it"), path);
+      AlreadyExists("the index exists already and belongs to other shards; use -f to replace it"),
+      path);
 }
 
 }  // namespace
@@ -177,7 +178,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   const Status expressible = CheckExpressible(PlanOfShard(plan, cut, 1).attributes, plan.spec);
   if (!expressible.ok() && CheckExpressible(plan.attributes, plan.spec).ok()) {
     return InvalidArgument("version " + args.spec +
-                           " has no place for what a shard says of itself; leave --spec out");
+                           " cannot hold the stamp of a shard; leave out --spec");
   }
   ZT_RETURN_IF_ERROR(expressible);
   ShardRun run{args, source, plan, cut, options, LastChange(inputs)};

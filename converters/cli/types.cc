@@ -5,6 +5,7 @@ module zt.cli;
 import zt.std;
 import :library;
 import :options;
+import :output;
 import zt;
 import zt.convert.torch;
 
@@ -21,6 +22,8 @@ std::optional<ElementType> FindTypeName(std::string_view text, std::string* lowe
   if (auto type = ParseElementType(name)) return type;
   return ParseTorchDtype(name);
 }
+
+std::string TypeNames() { return internal::Joined(internal::Words(kTypeNames), "and"); }
 
 namespace internal {
 

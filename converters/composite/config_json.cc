@@ -29,7 +29,7 @@ StatusOr<Value::Map> ToMap(const dom::object& object, int depth) {
   Value::Map map;
   std::unordered_set<std::string_view, zt::internal::NameHash> keys;
   for (const auto& [key, value] : object) {
-    if (!keys.insert(key).second) return InvalidData("member " + Quote(key) + " is there twice");
+    if (!keys.insert(key).second) return InvalidData("member " + Quote(key) + " occurs twice");
     ZT_ASSIGN_OR_RETURN(Value member, ToValue(value, depth));
     map.emplace_back(std::string(key), std::move(member));
   }
@@ -65,7 +65,7 @@ StatusOr<Value> ToValue(const dom::element& element, int depth) {
     case dom::element_type::NULL_VALUE:
       return Value();
   }
-  return InvalidData("a value is of no known kind");
+  return InvalidData("a value has an unknown type");
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ StatusOr<Object> SourceTensor(const Component& component, const Value& entry) {
   // The size of a compressed component is unknown in a 1.1 file, and taken from the entry.
   if (component.bytes != kUnknownSize && component.bytes != tensor.components[0].bytes) {
     return InvalidData("it has " + std::to_string(component.bytes) + " bytes, shape " +
-                       ToString(tensor.shape) + " of its entry asks for " +
+                       ToString(tensor.shape) + " of its entry needs " +
                        std::to_string(tensor.components[0].bytes));
   }
   return tensor;
@@ -260,7 +260,7 @@ StatusOr<std::vector<Object>> SourceTensors(const Object& group, const Value& re
   const Value::Map* entries = recorded.AsMap();
   if (entries == nullptr || entries->size() != group.components.size()) {
     return InvalidData("attribute " + Quote(kSourceTensorsAttribute) +
-                       " has not one entry for each component");
+                       " does not have one entry for each component");
   }
   std::unordered_map<std::string_view, const Value*, zt::internal::NameHash> by_role;
   for (const auto& [role, entry] : *entries) by_role.emplace(role, &entry);
@@ -307,8 +307,7 @@ StatusOr<std::unique_ptr<TensorSource>> Ungroup(std::unique_ptr<TensorSource> so
   }
   for (const Object& object : ungrouped->objects()) {
     if (!names.insert(object.name).second) {
-      return InvalidData(TensorContext(object.name) +
-                         " is there twice once groups are taken apart");
+      return InvalidData(TensorContext(object.name) + " occurs twice after groups are split");
     }
   }
   Value::Map& root = ungrouped->root();

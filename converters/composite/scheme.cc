@@ -81,7 +81,7 @@ class Members {
 Status RequireShape(const Object& tensor, const Shape& expected) {
   if (tensor.shape == expected) return OkStatus();
   return Unsupported(TensorContext(tensor.name) + " has shape " + ToString(tensor.shape) +
-                     ", the others ask for " + ToString(expected));
+                     ", the other tensors need " + ToString(expected));
 }
 
 std::optional<std::int64_t> Integer(const Value::Map& map, std::string_view key) {
@@ -274,8 +274,8 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
   const std::uint64_t block = *bits == 3 ? 3 : 1;
   const auto in = CheckedMul(weight->shape[0] / block, kWordBits * block / *bits);
   if (weight->shape[0] % block != 0 || !in) {
-    return Unsupported(TensorContext(weight->name) + " has no whole blocks of " +
-                       std::to_string(block) + " rows");
+    return Unsupported(TensorContext(weight->name) + " has rows that are not whole blocks of " +
+                       std::to_string(block));
   }
   if (members.Has(".g_idx")) {
     ZT_ASSIGN_OR_RETURN(const Object* const g_idx,
@@ -396,7 +396,7 @@ StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors&
                       members.Need("weight_shape", ".weight_shape", {DType::kI64, DType::kI32}, 1));
   if (members.Has(".weight_global_scale")) {
     return Unsupported(TensorContext(module + ".weight_global_scale") +
-                       " makes it more than codes, scales and zeros");
+                       " is a further scale, which is not supported");
   }
   ZT_ASSIGN_OR_RETURN(const Shape shape, ReadWeightShape(tensors, *stored_shape));
   const std::uint64_t out = packed->shape[0];

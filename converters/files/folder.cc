@@ -46,7 +46,7 @@ StatusOr<std::vector<WeightFile>> FindWeightFiles(const Value::Map& attributes,
   const Value* const value = FindMember(attributes, kFolderAttribute);
   if (value == nullptr) return found;
   const std::string what = "attribute " + Quote(kFolderAttribute);
-  if (value->AsArray() == nullptr) return Annotate(InvalidData("it is no array"), what);
+  if (value->AsArray() == nullptr) return Annotate(InvalidData("it is not an array"), what);
   FilePaths paths;
   for (const FileEntry& file : files) ZT_RETURN_IF_ERROR(paths.Add(file.path));
   for (const Value& each : *value->AsArray()) {

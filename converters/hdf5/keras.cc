@@ -89,7 +89,7 @@ StatusOr<KerasModel> OpenKeras(std::shared_ptr<ByteSource> bytes, std::uint64_t 
   const auto& entries = archive->entries();
   const auto found = std::ranges::find_if(entries, IsWeights);
   if (found == entries.end())
-    return InvalidData("the archive holds no " + Quote(kWeights) + "; it is no Keras model");
+    return InvalidData("the archive holds no " + Quote(kWeights) + "; it is not a Keras model");
   const auto index = static_cast<std::size_t>(found - entries.begin());
   auto opened = archive->OpenEntry(index);
   if (!opened.ok()) return Annotate(opened.status(), "entry " + Quote(found->name));
@@ -97,7 +97,7 @@ StatusOr<KerasModel> OpenKeras(std::shared_ptr<ByteSource> bytes, std::uint64_t 
   // Peek reads some bytes of the entry, so that Verify checks its CRC even if nothing else is read.
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*entry, kHdf5HeadBytes));
   if (!LooksLikeHdf5(head))
-    return InvalidData("the archive's " + Quote(kWeights) + " is no HDF5 file");
+    return InvalidData("the archive's " + Quote(kWeights) + " is not an HDF5 file");
   std::vector<std::byte> held;
   if (entry->sequential()) {
     if (found->size > memory_limit) {

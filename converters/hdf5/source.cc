@@ -211,9 +211,9 @@ class Hdf5Source final : public TensorSource {
   Status CheckExpansion() const {
     const std::uint64_t have = *bytes_->size();
     if (!ExceedsExpansion(declared_, have)) return OkStatus();
-    return Unsupported("its datasets make " + std::to_string(declared_) + " bytes of the file's " +
-                       std::to_string(have) + ", more than " + std::to_string(kMaxExpansion) +
-                       " times as many");
+    return Unsupported("its datasets have " + std::to_string(declared_) + " bytes, more than " +
+                       std::to_string(kMaxExpansion) + " times the " + std::to_string(have) +
+                       " of the file");
   }
 
   Status ReadBlocks(std::uint32_t object, std::uint64_t offset, std::span<std::byte> out) {
@@ -298,8 +298,7 @@ bool ReadsHdf5() { return true; }
 StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> bytes,
                                                  const InputOptions& options) {
   if (bytes->sequential() || !bytes->size()) {
-    return Unsupported(
-        "an HDF5 file's tensors lie anywhere in it; a pipe will not do, name a file");
+    return Unsupported("an HDF5 file cannot be read from a pipe; name a file");
   }
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, kHdf5HeadBytes));
   hdf5::internal::KerasModel model;
@@ -308,7 +307,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> byt
     bytes = model.weights;
   } else {
     ZT_ASSIGN_OR_RETURN(const bool far, hdf5::internal::BeginsBehind(*bytes, head.size()));
-    if (!far && !LooksLikeHdf5(head)) return InvalidData("it is no HDF5 file");
+    if (!far && !LooksLikeHdf5(head)) return InvalidData("it is not an HDF5 file");
   }
   auto source =
       std::make_unique<hdf5::internal::Hdf5Source>(std::move(bytes), options.memory_limit);

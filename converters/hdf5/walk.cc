@@ -369,7 +369,7 @@ class Walker {
           pending_.push_back({info.addr, name});
         } else {
           Warn("the link " + Quote(name) +
-               " is another name of a group; its datasets are listed by the first name alone");
+               " is a second name of a group; its datasets are listed once, by the first name");
         }
         return OkStatus();
       case H5O_TYPE_DATASET:

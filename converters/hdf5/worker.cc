@@ -445,11 +445,11 @@ Status Worker::Ended() {
   process_ = -1;
   if (ended > 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU) {
     return InvalidData(
-        "libhdf5 came to no end with it in the processor time that its size justifies; the file is "
-        "damaged");
+        "libhdf5 took more processor time than a file of this size needs; the file is damaged");
   }
   if (ended > 0 && WIFEXITED(how) && WEXITSTATUS(how) == kOutOfMemory)
-    return InvalidData("libhdf5 would take more memory than a file of its size may; it is damaged");
+    return InvalidData(
+        "libhdf5 needs more memory than a file of this size should; the file is damaged");
   if (ended > 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL)
     return IoError("the process that runs libhdf5 was killed");
   return InvalidData("libhdf5 failed on it; the file is damaged");

@@ -72,7 +72,7 @@ Status CheckDense(const Object& object) {
   if (data.bytes == kUnknownSize) return Unsupported("its size is not known in advance");
   if (!data.element.type.empty() && FindLogicalType(data.element.type) == nullptr) {
     return Unsupported("type " + Quote(data.element.type) +
-                       " is not known, so numpy cannot be told what its bytes are");
+                       " is not known, so numpy could not read its bytes");
   }
   // The data must have the size that shape and element type imply.
   const auto bytes = DenseBytes(object.shape, data.element);

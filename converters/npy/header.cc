@@ -307,8 +307,8 @@ StatusOr<ArrayType> VoidType(const Descr& descr, const std::optional<ElementType
   const std::string quoted = "dtype " + Quote(descr.text);
   if (!given) {
     return Unsupported(quoted +
-                       " does not say what its elements are (bfloat16 and fp8 are saved so); name "
-                       "their type with --npy-void");
+                       " does not state the element type (numpy saves bfloat16 and fp8 like "
+                       "this); name it with --npy-void");
   }
   const LogicalType* logical = FindLogicalType(given->type);
   const std::string name(Name(*given));
@@ -316,10 +316,9 @@ StatusOr<ArrayType> VoidType(const Descr& descr, const std::optional<ElementType
     return Unsupported(quoted + " cannot be read as " + name);
   }
   if (ByteWidth(given->dtype) != descr.width) {
-    return Unsupported(
-        quoted + ": its elements have " + std::to_string(descr.width) +
-        (descr.width == 1 ? " byte" : " bytes") + ", the type " + name +
-        " given for such arrays has not; --include and --exclude choose arrays of one type");
+    return Unsupported(quoted + ": its elements have " + std::to_string(descr.width) +
+                       (descr.width == 1 ? " byte" : " bytes") + ", the type " + name +
+                       " of --npy-void has not; --include and --exclude select arrays of one type");
   }
   if (descr.order == '>') return Unsupported(quoted + ": big-endian of an unnamed type");
   return ArrayType{*given, descr.width, 1};

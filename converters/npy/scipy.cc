@@ -317,8 +317,7 @@ class ScipySource final : public TensorSource {
     const std::uint64_t have = Find("indptr")->header.shape[0];
     if (have == 0 || have - 1 != count) {
       return InvalidData("entry 'indptr' has " + std::to_string(have) +
-                         " elements, the shape asks for " + std::to_string(count) +
-                         " and one more");
+                         " elements, the shape needs one more than " + std::to_string(count));
     }
     auto pointers = std::make_shared<std::vector<std::uint64_t>>(have);
     for (std::uint64_t at = 0; at < have; at += kScan) {

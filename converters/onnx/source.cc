@@ -73,7 +73,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
   if (remote ? !Exists(path.string()) : type == std::filesystem::file_type::not_found)
     return InvalidData("the file of its external data, " + Quote(location) + ", is missing");
   if (!error && type != std::filesystem::file_type::regular)
-    return InvalidData(context + " is no regular file");
+    return InvalidData(context + " is not a regular file");
   auto file = OpenFile(path.string());
   if (!file.ok()) return Annotate(file.status(), context);
   return file;
@@ -194,7 +194,7 @@ class OnnxSource final : public TensorSource {
       if (typed) return InvalidData("it has raw data and typed data");
       if (tensor.raw->length != size) {
         return InvalidData("its raw data has " + std::to_string(tensor.raw->length) +
-                           " bytes, its shape asks for " + std::to_string(size));
+                           " bytes, its shape needs " + std::to_string(size));
       }
       initializer.offset = tensor.raw->offset;
     } else {
@@ -215,7 +215,7 @@ class OnnxSource final : public TensorSource {
     if (size == 0 && tensor.number_field == 0) return OkStatus();
     if (tensor.number_field == 0) return InvalidData("it has no data");
     if (tensor.mixed || tensor.number_field != type.field) {
-      return InvalidData("its data is not in the field that its type asks for");
+      return InvalidData("its data is not in the field of its type");
     }
     initializer.width = ByteWidth(object.components[0].element.dtype);
     initializer.fixed = tensor.fixed;
@@ -224,7 +224,7 @@ class OnnxSource final : public TensorSource {
       std::uint64_t have = 0;
       for (const FileRange& range : initializer.fixed) have += range.length;
       if (have != size) {
-        return InvalidData("its data has " + std::to_string(have) + " bytes, its shape asks for " +
+        return InvalidData("its data has " + std::to_string(have) + " bytes, its shape needs " +
                            std::to_string(size));
       }
       initializer.offset = initializer.fixed[0].offset;
@@ -235,7 +235,7 @@ class OnnxSource final : public TensorSource {
     std::uint64_t most = 0;
     for (const FileRange& range : initializer.varints) most += range.length;
     if (initializer.fixed.empty() && size / initializer.width > most) {
-      return InvalidData("it has fewer elements than its shape asks for, " +
+      return InvalidData("it has fewer elements than its shape needs, " +
                          std::to_string(size / initializer.width));
     }
     const std::uint64_t limit = options_.memory_limit;
@@ -262,7 +262,7 @@ class OnnxSource final : public TensorSource {
     }
     if (length != size) {
       return InvalidData("its external data has " + std::to_string(length) +
-                         " bytes, its shape asks for " + std::to_string(size));
+                         " bytes, its shape needs " + std::to_string(size));
     }
     if (folder_.empty()) {
       return Unsupported("its data is in another file, " + Quote(location) +
@@ -333,10 +333,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOnnx(std::shared_ptr<ByteSource> byt
                                                  const std::string& path,
                                                  const InputOptions& options) {
   if (bytes->sequential() || !bytes->size()) {
-    return Unsupported("a model's tensors lie between its nodes; a pipe will not do, name a file");
+    return Unsupported("an ONNX model cannot be read from a pipe; name a file");
   }
   ZT_ASSIGN_OR_RETURN(onnx::internal::Model model, onnx::internal::ReadModel(*bytes));
-  if (!model.has_graph) return InvalidData("it is no ONNX model: it has no graph");
+  if (!model.has_graph) return InvalidData("it is not an ONNX model: it has no graph");
   std::string folder;
   if (!path.empty()) {
     folder = std::filesystem::path(path).parent_path().string();

@@ -123,7 +123,7 @@ StatusOr<Field> Next(Cursor& cursor, std::uint64_t end) {
       length = 4;
       break;
     default:
-      return Damaged(begin, "a field is of a kind that protobuf lacks");
+      return Damaged(begin, "a field has a wire type that protobuf does not have");
   }
   if (length > end - offset) return Damaged(begin, "a field reaches beyond its message");
   field.range = {offset, length};
@@ -443,8 +443,8 @@ StatusOr<std::vector<std::uint64_t>> ReadVarints(ByteSource& bytes,
     }
   }
   if (numbers.size() != count) {
-    return InvalidData("it has " + std::to_string(numbers.size()) +
-                       " elements, its shape asks for " + std::to_string(count));
+    return InvalidData("it has " + std::to_string(numbers.size()) + " elements, its shape needs " +
+                       std::to_string(count));
   }
   return numbers;
 }

@@ -131,8 +131,8 @@ Exchange::Taken Exchange::TakeBody(std::span<const std::byte> piece) {
   const std::size_t most = good ? request.most_text : 64 << 10;
   if (text_.size() + piece.size() > most) {
     if (good) {
-      refused_ = InvalidData("the server's answer is longer than " + std::to_string(most) +
-                             " bytes, which is not looked at");
+      refused_ = InvalidData("the server's answer is longer than the limit of " +
+                             std::to_string(most) + " bytes");
     } else {
       enough_ = true;
     }
@@ -178,7 +178,7 @@ bool Exchange::EndTry(const TryEnd& end) {
     const bool begun = request.consume && have_ > 0;
     if (end.hopeless || begun || (end.may_be_done && !request.repeatable)) {
       Fail(IoError(begun ? "the connection was lost at byte " + std::to_string(have_) + " (" +
-                               end.problem + "), and the server cannot go on from there"
+                               end.problem + "), and the server cannot continue there"
                          : end.problem));
       answer_.lost = end.may_be_done;
       return false;
@@ -206,12 +206,12 @@ bool Exchange::FollowRedirect(const TryEnd& end) {
   };
   const auto first = ParseUrl(request.url), to = ParseUrl(end.redirect);
   if (!to.ok() || !first.ok() || (to->scheme != "https" && to->scheme != "http"))
-    return refuse("something that is no http URL");
+    return refuse("something that is not an http URL");
   if (https_ && to->scheme != "https") return refuse("http, which is not secure");
   const bool near = IsLoopback(*first) || IsAddress(*first);
   if (!near && (IsLoopback(*to) || IsAddress(*to)))
     return refuse("an address, " + to->origin() + ", which is not followed");
-  if (++redirects_ > request.redirects) return refuse("one place after the other");
+  if (++redirects_ > request.redirects) return refuse("too many places in turn");
   https_ = https_ || to->scheme == "https";
   // After a redirect to another server, a redirect back to the first does not get the secrets.
   at_first_origin_ = at_first_origin_ && to->origin() == first->origin();

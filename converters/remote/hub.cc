@@ -302,8 +302,7 @@ bool HasDotSegment(std::string_view path) {
 
 StatusOr<HubName> ParseHub(const std::string& url) {
   const auto wrong = [] {
-    return InvalidArgument(
-        "it names no repository: hf://ORG/NAME[@REVISION][/PATH] is what is needed");
+    return InvalidArgument("it names no repository; write hf://ORG/NAME[@REVISION][/PATH]");
   };
   std::string_view rest = std::string_view(url).substr(url.find("://") + 3);
   while (rest.ends_with('/')) rest.remove_suffix(1);

@@ -584,8 +584,8 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
     return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
   if (pinned.etag.empty() && pinned.modified.empty()) {
     Warn(object->name() +
-         ": its server gives neither an ETag nor a date; that it changes while it is read is seen "
-         "by its size alone");
+         ": its server gives neither an ETag nor a date, so a change while it is read is found "
+         "only if its size changes");
   }
   return std::make_shared<RangedBytes>(std::move(object), std::move(pinned),
                                        std::move(answer.text));

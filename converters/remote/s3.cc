@@ -90,7 +90,7 @@ StatusOr<S3Name> ParseS3(const std::string& url) {
     return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
   });
   if (name.bucket.empty() || !good)
-    return InvalidArgument("it names no bucket: s3://BUCKET/KEY is what is needed");
+    return InvalidArgument("it names no bucket; write s3://BUCKET/KEY");
   return name;
 }
 
@@ -153,8 +153,7 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   out.ca_file = Environment("AWS_CA_BUNDLE");
   const bool open = url.scheme != "https" && !IsLoopback(url);
   if (open && !warned_.exchange(true))
-    Warn(url.origin() +
-         ": S3 is asked over http, where everyone on the way sees and may change it");
+    Warn(url.origin() + ": requests to S3 go over http, where others can read and change them");
   if (!known.credentials) return out;
   if (open && !known.credentials->token.empty())
     return InvalidArgument("a session token is not sent over http; use https");

@@ -142,7 +142,7 @@ class S3Files final : public Scheme {
         return InvalidArgument("the folder has more than 200000 files; name the files");
       next = std::move(page.next);
       if (!next.empty() && (!seen.insert(next).second || seen.size() > kMostPages))
-        return InvalidData("the store's listing has no end: pages follow one another for ever");
+        return InvalidData("the store's listing does not end");
     } while (!next.empty());
     return names;
   }

@@ -165,7 +165,7 @@ class StreamedBytes final : public ByteSource {
 std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object,
                                          std::optional<std::uint64_t> size) {
   Warn(object->name() +
-       ": its server knows no ranges; it is read as a pipe, from its first byte on");
+       ": its server does not support ranges, so it is read as a pipe, from its first byte on");
   return std::make_shared<StreamedBytes>(std::move(object), size);
 }
 

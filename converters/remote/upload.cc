@@ -110,8 +110,8 @@ std::string EndUpload(const S3Name& name, const std::string& id, int tries) {
                      : !answer->status.ok() ? answer->status
                                             : client.Explain(name, *answer);
   return "s3://" + name.bucket + "/" + name.key +
-         ": parts of an upload that failed are left, and are paid for (" +
-         std::string(Message(why)) + "); remove them with: " + AbortCommand(name, id);
+         ": parts of a failed upload are left, which cost money (" + std::string(Message(why)) +
+         "); remove them with: " + AbortCommand(name, id);
 }
 
 class Upload final : public Sink {
@@ -436,7 +436,7 @@ class Upload final : public Sink {
                                                                : answer->status)) +
                        "; look at the object, or run it again with -f" +
                        (id_.empty() ? ""
-                                    : "; parts that may be left are paid for, remove them with: " +
+                                    : "; parts may be left, which cost money; remove them with: " +
                                           AbortCommand(s3_, id_)));
       }
       if (!answer->status.ok()) return answer->status;

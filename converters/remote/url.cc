@@ -41,7 +41,7 @@ bool IsV4(std::string_view host) {
 
 StatusOr<Url> ParseUrl(std::string_view text) {
   const auto wrong = [&](std::string_view why) {
-    return InvalidArgument("it is no URL: " + std::string(why));
+    return InvalidArgument("it is not a URL: " + std::string(why));
   };
   const std::size_t colon = text.find("://");
   if (colon == text.npos || colon == 0) return wrong("there is no scheme");
@@ -62,7 +62,8 @@ StatusOr<Url> ParseUrl(std::string_view text) {
   url.host = Lower(text.substr(0, slash));
   if (url.host.empty()) return wrong("there is no host");
   if (url.host.find('@') != url.host.npos) {
-    return InvalidArgument("a URL with a name or password in it is not taken: it would be shown");
+    return InvalidArgument(
+        "a URL with a user name or password is refused, because messages would show it");
   }
   return url;
 }

@@ -50,7 +50,7 @@ class WebFiles final : public Scheme {
       return InvalidArgument("a web server's folders are not listed; name a file, or an index");
     if (parsed.query.empty()) parsed.query = HiddenQuery(parsed.shown());
     if (parsed.scheme == "http" && !IsLoopback(parsed)) {
-      Warn(parsed.shown() + ": it is read over http, where everyone on the way may change it");
+      Warn(parsed.shown() + ": it is read over http, where others can change it");
     }
     return OpenObject(std::make_shared<WebObject>(parsed));
   }

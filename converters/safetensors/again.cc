@@ -75,7 +75,8 @@ StatusOr<FileLayout> PlanSafetensorsAgain(const TensorSource& source,
     const Object& wanted = stated->objects()[i];
     const auto index = find(wanted.name);
     if (!index || !IsSame(wanted, source.objects()[*index])) {
-      return FailedPrecondition(TensorContext(wanted.name) + " is not there as the header has it");
+      return FailedPrecondition(TensorContext(wanted.name) +
+                                " is missing, or differs from the header");
     }
     const Extent extent = *stated->extent({i, 0});
     if (extent.length > 0 && before == extent) continue;  // tied

@@ -97,17 +97,17 @@ Status ParseEntry(ondemand::value& value, TensorEntry& entry, std::vector<std::u
     std::string_view name;
     switch (KindOf(field, name)) {
       case FieldKind::kDtype:
-        if (std::exchange(has_dtype, true)) return InvalidData("dtype is there twice");
+        if (std::exchange(has_dtype, true)) return InvalidData("dtype occurs twice");
         if (field.value().get_string().get(entry.dtype) != simdjson::SUCCESS) {
           return InvalidData("dtype is not a string");
         }
         break;
       case FieldKind::kShape:
-        if (std::exchange(has_shape, true)) return InvalidData("shape is there twice");
+        if (std::exchange(has_shape, true)) return InvalidData("shape occurs twice");
         ZT_RETURN_IF_ERROR(ParseShape(field.value(), shape));
         break;
       case FieldKind::kRange:
-        if (std::exchange(has_range, true)) return InvalidData("data_offsets is there twice");
+        if (std::exchange(has_range, true)) return InvalidData("data_offsets occurs twice");
         ZT_RETURN_IF_ERROR(ParseRange(field.value(), entry));
         break;
       case FieldKind::kUnknown:
@@ -137,7 +137,7 @@ Status ParseMetadata(ondemand::value& entry, EntryTaker& taker) {
       return InvalidData("__metadata__ " + Quote(key) + " is not a string");
     }
     if (!keys.insert(key).second)
-      return InvalidData("__metadata__ " + Quote(key) + " is there twice");
+      return InvalidData("__metadata__ " + Quote(key) + " occurs twice");
     taker.TakeMetadata(key, text);
   }
   return OkStatus();
@@ -171,7 +171,7 @@ Status EntryParser::Parse(std::string_view text, EntryTaker& taker) {
     if (const auto error = field.unescaped_key().get(entry.name)) return NotJson(error);
     if (entry.name == "__metadata__") {
       if (std::exchange(has_metadata_, true))
-        return InvalidData("key " + Quote(entry.name) + " is there twice");
+        return InvalidData("key " + Quote(entry.name) + " occurs twice");
       ZT_RETURN_IF_ERROR(ParseMetadata(field.value(), taker));
       continue;
     }

@@ -210,7 +210,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     };
     const auto twice = internal::FindTwice(objects_.size(), name_of);
     if (!twice) return OkStatus();
-    return InvalidData("key " + Quote(name_of(twice->again)) + " is there twice");
+    return InvalidData("key " + Quote(name_of(twice->again)) + " occurs twice");
   }
 
   Status TakeEntry(const TensorEntry& entry) override {
@@ -231,7 +231,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
                          " ends within a byte");
     }
     if (range.end - range.begin != *bits / 8) {
-      return InvalidData("shape " + ToString(shape) + " of " + std::string(tag) + " asks for " +
+      return InvalidData("shape " + ToString(shape) + " of " + std::string(tag) + " needs " +
                          std::to_string(*bits / 8) + " bytes, data_offsets give " +
                          std::to_string(range.end - range.begin));
     }

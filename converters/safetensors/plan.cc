@@ -86,7 +86,7 @@ StatusOr<Tensor> MakeTensor(const Object& object) {
                         : object.format.starts_with("sparse") ? "; write it to .npz"
                                                               : ""));
   }
-  if (object.name == "__metadata__") return Unsupported("safetensors keeps this name for itself");
+  if (object.name == "__metadata__") return Unsupported("safetensors reserves this name");
   const Component& data = object.components.front();
   const std::string_view name = Name(data.element);
   Tensor tensor;
@@ -116,7 +116,7 @@ StatusOr<std::string> MetadataJson(std::span<const std::pair<std::string, std::s
   std::unordered_set<std::string_view, zt::internal::NameHash> keys;
   for (const auto& [key, value] : metadata) {
     if (!keys.insert(key).second)
-      return InvalidData("root attribute " + Quote(key) + " is there twice");
+      return InvalidData("root attribute " + Quote(key) + " occurs twice");
     if (!out.empty()) out += ',';
     AppendJson(key, out);
     out += ':';

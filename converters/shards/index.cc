@@ -71,7 +71,7 @@ StatusOr<ShardIndex> ParseShardIndex(std::string text) {
   for (const auto& [key, value] : members) {
     if (key == "metadata") ZT_RETURN_IF_ERROR(ParseOwnMetadata(value, index));
     if (key != "weight_map") continue;
-    if (found) return InvalidData("weight_map is there twice");
+    if (found) return InvalidData("weight_map occurs twice");
     found = true;
     dom::object entries;
     if (value.get_object().get(entries) != simdjson::SUCCESS) {

@@ -278,7 +278,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,
                       MergeSources(std::move(sources), std::move(files)));
   for (const std::string& file : foreign)
-    merged->AddWarning(file + " is no checkpoint and is left out");
+    merged->AddWarning(file + " is not a checkpoint and is left out");
   return merged;
 }
 

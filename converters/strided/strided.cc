@@ -499,8 +499,8 @@ std::shared_ptr<ByteSource> HeldBytes::Make(std::shared_ptr<HeldBytes> all,
 Status HeldBytes::TooOften(std::uint64_t size) {
   return Unsupported(
       "its storage of " + std::to_string(size) +
-      " bytes is deflated, and its tensors are wanted in another order than they lie in; to hold "
-      "what that takes is more than half the memory limit: raise the limit (--memory), or give an "
+      " bytes is deflated, and its tensors are not read in the order in which they are stored; "
+      "this takes more than half the memory limit: raise the limit (--memory), or give an "
       "uncompressed file");
 }
 

@@ -139,9 +139,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> 
     const std::uint64_t allowed = kMostInflated * entry.stored_size,
                         beyond = entry.size > allowed ? entry.size - allowed : 0;
     if (beyond > *memory.free_inflated) {
-      return Unsupported("data.pkl has " + std::to_string(entry.size) +
-                         " bytes that were deflated to " + std::to_string(entry.stored_size) +
-                         ", as no checkpoint's are; unpack the archive, and zip it uncompressed");
+      return Unsupported(
+          "data.pkl has " + std::to_string(entry.size) + " bytes that were deflated to " +
+          std::to_string(entry.stored_size) +
+          "; no checkpoint shrinks so much: unpack the archive, and zip it uncompressed");
     }
     *memory.free_inflated -= beyond;
     ZT_ASSIGN_OR_RETURN(const Graph graph, Graph::Read(*pickle, 0));
@@ -276,7 +277,7 @@ Status CheckHead(Pickles& pickles) {
   ZT_ASSIGN_OR_RETURN(const Graph magic, pickles.Next("the magic number"));
   if (!magic.Is(magic.root(), NodeKind::kBigInt) || magic.Text(magic.root()) != kMagic) {
     return Unsupported(
-        "it is a pickle, but no checkpoint that torch.save wrote; load it and save it with "
+        "it is a pickle, but not a checkpoint of torch.save; load it and save it with "
         "torch.save");
   }
   ZT_ASSIGN_OR_RETURN(const Graph protocol, pickles.Next("the protocol number"));
@@ -313,15 +314,16 @@ StatusOr<std::unordered_map<std::string, Located, zt::internal::NameHash>> Locat
     ByteSource& bytes, const Graph& keys,
     const std::unordered_map<std::string, Storage, zt::internal::NameHash>& storages,
     std::uint64_t& position) {
-  if (!keys.Is(keys.root(), NodeKind::kList)) return InvalidData("the storages' keys are no list");
+  if (!keys.Is(keys.root(), NodeKind::kList))
+    return InvalidData("the storages' keys are not a list");
   std::unordered_map<std::string, Located, zt::internal::NameHash> located;
   for (const NodeId item : keys.Items(keys.root())) {
-    if (!keys.Is(item, NodeKind::kText)) return InvalidData("a storage's key is no text");
+    if (!keys.Is(item, NodeKind::kText)) return InvalidData("a storage's key is not text");
     const std::string key(keys.Text(item));
     const auto found = storages.find(key);
     if (found == storages.end()) {
       return InvalidData("storage " + Quote(key) +
-                         " is listed, but nothing in the pickle says what it is");
+                         " is listed, but the pickle does not describe it");
     }
     const Storage& storage = found->second;
     const auto data = CheckedAdd(position, kCountSize);
@@ -417,8 +419,7 @@ void AddLeftOut(const Contents& contents, TensorSource& source) {
   for (const std::string& warning : contents.warnings) source.AddWarning(warning);
   if (contents.left_out.empty()) return;
   source.AddWarning(
-      "values that are no tensors, and no numbers, texts or flags that an attribute can hold, are "
-      "left out: " +
+      "values that are neither tensors nor numbers, texts or flags for attributes are left out: " +
       contents.left_out.ToString());
 }
 

@@ -174,7 +174,7 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
                        ", which is not supported");
   }
   if (built && !graph_.IsGlobal(args[0], "numpy.ndarray")) {
-    return Unsupported("it is a numpy array of a class of its own; save it with numpy.asarray()");
+    return Unsupported("it is a numpy array of a derived class; save it with numpy.asarray()");
   }
   Tensor tensor;
   ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[built ? 1 : 2]));
@@ -218,8 +218,8 @@ StatusOr<std::uint32_t> TensorReader::HoldArray(NodeId id, bool big_endian, std:
     return status;
   };
   const auto wrong = [&] {
-    return refuse(InvalidData("its numpy array has not the " + std::to_string(size) +
-                              " bytes that its shape asks for"));
+    return refuse(InvalidData("its numpy array does not have the " + std::to_string(size) +
+                              " bytes that its shape needs"));
   };
   const std::uint64_t have = from->empty ? 0 : graph_.Text(from->node).size();
   if (!fresh || have < size || (have + 1) / 2 > size) return wrong();

@@ -65,9 +65,9 @@ class Walk {
     Value::Map unique;
     for (Value::Member& member : contents_.attributes) {
       if (member.first.empty() || !IsUtf8(member.first)) {
-        contents_.left_out.Add(Quote(member.first) + " (its path is no name)");
+        contents_.left_out.Add(Quote(member.first) + " (its path is not a valid name)");
       } else if (!keys.insert(member.first).second) {
-        contents_.left_out.Add(Quote(member.first) + " (a second one: its path is another's)");
+        contents_.left_out.Add(Quote(member.first) + " (a second tensor has the same path)");
       } else {
         unique.push_back(std::move(member));
       }
@@ -285,7 +285,8 @@ class Walk {
           continue;
         }
         const auto pair = graph_.Items(item);  // OrderedDict([[key, value], ...])
-        if (pair.size() != 2) return InvalidData(Here() + " is a dict of what are no pairs");
+        if (pair.size() != 2)
+          return InvalidData(Here() + " is a dict with items that are not pairs");
         pairs.insert(pairs.end(), pair.begin(), pair.end());
       }
       ZT_RETURN_IF_ERROR(Spend(pairs.size()));

@@ -301,7 +301,7 @@ class Metadata {
   StatusOr<std::unique_ptr<TensorSource>> Open() {
     const NodeId root = graph_.root();
     if (!IsCall(root, "torch.distributed.checkpoint.metadata.Metadata")) {
-      return Unsupported("it is no metadata of torch.distributed.checkpoint");
+      return Unsupported("it is not metadata of torch.distributed.checkpoint");
     }
     ZT_RETURN_IF_ERROR(ReadPlaces(Field(root, "storage_data")));
     auto source = std::make_unique<DcpSource>();
@@ -310,14 +310,14 @@ class Metadata {
     std::unordered_set<std::uint32_t> names;
     const NodeId tensors = Field(root, "state_dict_metadata");
     if (tensors == Graph::kNoNode || !graph_.Is(tensors, NodeKind::kDict)) {
-      return InvalidData("it does not say what tensors there are");
+      return InvalidData("it does not list the tensors");
     }
     const auto items = graph_.Items(tensors);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-      if (!graph_.Is(items[i], NodeKind::kText)) return InvalidData("a tensor's name is no text");
+      if (!graph_.Is(items[i], NodeKind::kText)) return InvalidData("a tensor's name is not text");
       const std::string_view name = graph_.Text(items[i]);
       if (!names.insert(texts_.Number(items[i])).second)
-        return WithTensor(InvalidData("it is there twice"), name);
+        return WithTensor(InvalidData("it occurs twice"), name);
       if (!IsCall(items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata")) {
         left.left_out.Add(Quote(name));
         continue;
@@ -367,7 +367,7 @@ class Metadata {
   StatusOr<std::uint64_t> NumberOf(NodeId object, std::string_view name) const {
     const NodeId field = Field(object, name);
     if (field == Graph::kNoNode || !graph_.Is(field, NodeKind::kInt) || graph_.Int(field) < 0) {
-      return InvalidData("its " + std::string(name) + " is no number from 0 on");
+      return InvalidData("its " + std::string(name) + " is not a whole number from 0 up");
     }
     return static_cast<std::uint64_t>(graph_.Int(field));
   }

@@ -39,7 +39,7 @@ class Machine {
   StatusOr<Graph> Run() {
     ZT_ASSIGN_OR_RETURN(const std::uint8_t first, Byte());
     if (first != 0x80) {
-      return Unsupported("it is no pickle of protocol 2 to 5; save it again with torch.save");
+      return Unsupported("it is not a pickle of protocol 2 to 5; save it again with torch.save");
     }
     ZT_ASSIGN_OR_RETURN(const std::uint8_t protocol, Byte());
     if (protocol < 2 || protocol > 5) {
@@ -282,7 +282,7 @@ class Machine {
       if (!fresh && node.pairs != pairs) return Damaged(at_, "it is a list and a dict at once");
       node.pairs = pairs;
     } else if (!grows) {
-      return Damaged(at_, "what is added to can hold nothing");
+      return Damaged(at_, "items are added to a value that cannot hold any");
     }
     Move(target, begin);
     return OkStatus();
@@ -324,7 +324,7 @@ class Machine {
 
   Status PushGlobal(NodeId module, NodeId name) {
     if (!graph_.Is(module, NodeKind::kText) || !graph_.Is(name, NodeKind::kText)) {
-      return Damaged(at_, "a class or function is named by something that is no text");
+      return Damaged(at_, "the name of a class or function is not text");
     }
     if (graph_.Text(module).size() > kMaxLine || graph_.Text(name).size() > kMaxLine) {
       return Damaged(at_, "a name is longer than 4096 bytes");
@@ -351,7 +351,8 @@ class Machine {
     ZT_RETURN_IF_ERROR(Have(extra ? 3 : 2));
     if (extra) ZT_RETURN_IF_ERROR(FoldTuple(stack_.size() - 2));
     const NodeId args = Pop(), callable = Pop();
-    if (!graph_.Is(args, NodeKind::kTuple)) return Damaged(at_, "a call's arguments are no tuple");
+    if (!graph_.Is(args, NodeKind::kTuple))
+      return Damaged(at_, "a call's arguments are not a tuple");
     return Push(Make(NodeKind::kCall, callable, args,
                      std::uint64_t{Graph::kNoNode} << 32 | std::uint64_t{kNoList}));
   }
@@ -359,7 +360,8 @@ class Machine {
     ZT_RETURN_IF_ERROR(Have(2));
     const NodeId state = Pop();
     Graph::Node& node = graph_.nodes_[stack_.back()];
-    if (node.kind != NodeKind::kCall) return Damaged(at_, "a state is set on what can have none");
+    if (node.kind != NodeKind::kCall)
+      return Damaged(at_, "a state is set on a value that cannot have one");
     if (node.value >> 32 != Graph::kNoNode) return Damaged(at_, "a state is set twice");
     node.value = std::uint64_t{state} << 32 | static_cast<std::uint32_t>(node.value);
     return OkStatus();

@@ -273,8 +273,8 @@ Status StorageSource::CheckOrder() const {
       seen[part.number] = true;
       if (places_[part.storage].order < reached) {
         return WithTensor(
-            Unsupported("its parts lie in another order than they are needed in; a pipe will not "
-                        "do, name a file"),
+            Unsupported("its parts are not in the order in which they are read, so it cannot be "
+                        "read from a pipe; name a file"),
             objects_[i].name);
       }
       reached = places_[part.storage].order;

@@ -51,16 +51,16 @@ StatusOr<ElementType> ReadDtype(const Graph& graph, NodeId id) {
 StatusOr<Shape> TensorReader::ReadSizes(NodeId id) const {
   if (graph_.Is(id, NodeKind::kCall) && graph_.IsGlobal(graph_.callable(id), "torch.Size")) {
     const auto args = graph_.Items(graph_.args(id));
-    if (args.size() != 1) return Malformed("torch.Size has not one argument");
+    if (args.size() != 1) return Malformed("torch.Size does not have one argument");
     id = args[0];
   }
   if (!graph_.Is(id, NodeKind::kTuple) && !graph_.Is(id, NodeKind::kList)) {
-    return Malformed("a shape or its strides are no tuple");
+    return Malformed("a shape or its strides are not a tuple");
   }
   Shape sizes;
   for (const NodeId item : graph_.Items(id)) {
     if (!graph_.Is(item, NodeKind::kInt) || graph_.Int(item) < 0) {
-      return Malformed("a dimension or stride is no number from 0 on");
+      return Malformed("a dimension or stride is not a whole number from 0 up");
     }
     if (sizes.size() == kMaxRank) return Unsupported("it has more than 64 dimensions");
     sizes.push_back(static_cast<std::uint64_t>(graph_.Int(item)));
@@ -146,7 +146,7 @@ Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
   if (args.dtype) {
     ZT_ASSIGN_OR_RETURN(ref.element, ReadDtype(graph_, args.nodes[*args.dtype]));
   }
-  if (!ref.element) return Malformed("its storage has no dtype, and the call names none");
+  if (!ref.element) return Malformed("neither its storage nor the call has a dtype");
   view.storage = ref.storage;
   view.window = ref.end;
   view.element = *ref.element;
@@ -157,7 +157,7 @@ Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
   }
   const NodeId offset = args.nodes[args.offset];
   if (!graph_.Is(offset, NodeKind::kInt) || graph_.Int(offset) < 0) {
-    return Malformed("its offset is no number from 0 on");
+    return Malformed("its offset is not a whole number from 0 up");
   }
   const std::uint64_t width = WidthOf(view.element), first = ref.first;
   std::optional<std::uint64_t> end = static_cast<std::uint64_t>(graph_.Int(offset)), last = end;
@@ -232,7 +232,7 @@ StatusOr<Tensor> TensorReader::ReadMeta(std::span<const NodeId> args) {
 StatusOr<StorageView> TensorReader::ReadPart(NodeId id, std::string_view what, int depth) {
   ZT_ASSIGN_OR_RETURN(std::optional<Tensor> part, Read(id, depth + 1));
   if (!part || part->layout != Layout::kDense || !part->problem.empty()) {
-    return Malformed("its " + std::string(what) + " are no dense tensor");
+    return Malformed("its " + std::string(what) + " are not a dense tensor");
   }
   return std::move(part->values);
 }

@@ -164,7 +164,7 @@ Status ReadLocal(ByteSource& bytes, std::uint64_t limit, ZipEntry& entry) {
   }
   if (entry.method == static_cast<std::uint16_t>(ZipMethod::kStored) && !entry.encrypted &&
       entry.stored_size != entry.size) {
-    return Damaged("it is stored, yet its two sizes differ");
+    return Damaged("it is stored, but its two sizes differ");
   }
   if (entry.method == static_cast<std::uint16_t>(ZipMethod::kDeflated) &&
       entry.size / kMaxRatio > entry.stored_size) {

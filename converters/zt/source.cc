@@ -331,7 +331,7 @@ class ZtSource final : public TensorSource {
         const DigestText digest = DigestOrUnknown(component.digest);
         if (digest.kind == DigestKind::kNone) {
           AddWarning(TensorContext(objects[o].name) + ": " + Quote(digest.algorithm) +
-                     " is no digest algorithm known here; its bytes are taken as they are");
+                     " is not a known digest algorithm; its bytes are not checked");
           continue;
         }
         if (component.length == 0 || (decoded && component.decoded_bytes == 0)) {
@@ -369,7 +369,7 @@ class ZtSource final : public TensorSource {
       DigestText digest = DigestOrUnknown(stated);
       if (digest.kind == DigestKind::kNone) {
         AddWarning((name.empty() ? bytes_->name() : name) + ": " + Quote(digest.algorithm) +
-                   " is no digest algorithm known here; the file is taken as it is");
+                   " is not a known digest algorithm; the file is not checked");
         return;
       }
       bytes_->Guard(
@@ -485,7 +485,8 @@ class ZtSource final : public TensorSource {
       if (IsWidened(part.stored)) {
         const std::size_t width = ByteWidth(from.element.dtype);
         if (component.bytes % width != 0) {
-          return InvalidData("component " + Quote(from.role) + " is no whole number of indices");
+          return InvalidData("component " + Quote(from.role) +
+                             " does not hold a whole number of indices");
         }
         const auto bytes = CheckedMul(component.bytes / width, kIndexBytes);
         if (!bytes)
@@ -591,7 +592,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
                             std::move(bytes), options, {},
                             listed == index.files.end() ? "" : listed->second.digest, &stamp));
     if (!index.plan.empty() && (!stamp || stamp->plan != index.plan))
-      return InvalidData("it is not of the plan that the index was made of");
+      return InvalidData("its plan is not that of the index");
     return source;
   };
   return OpenShards(path, {".zt", ".zt.index.json", open, true}, options);

@@ -31,12 +31,12 @@ Status CheckPlaneLayout(const CodecParameters& layout) {
     return InvalidData("'rotate' is " + std::to_string(layout.rotate) + ", neither 0 nor 1");
   }
   if (layout.group == 0 || layout.group % layout.width != 0) {
-    return InvalidData("'group' is " + std::to_string(layout.group) + ", no multiple of the " +
+    return InvalidData("'group' is " + std::to_string(layout.group) + ", not a multiple of the " +
                        width + " bytes of an element");
   }
   if (layout.frame_content % layout.group == 0) return OkStatus();
   return InvalidData("'chunk' is " + std::to_string(layout.frame_content) +
-                     ", no multiple of 'group', " + std::to_string(layout.group));
+                     ", not a multiple of 'group', " + std::to_string(layout.group));
 }
 
 }  // namespace zt

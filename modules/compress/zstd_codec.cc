@@ -185,8 +185,8 @@ StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
   }
   const bool known = content_bytes != kUnknownSize;
   if (next.offset != stream_bytes - table || (known && next.content_offset != content_bytes)) {
-    return InvalidData("the zstd seek table speaks of " + std::to_string(next.offset) +
-                       " bytes for " + std::to_string(next.content_offset) + ", the stream has " +
+    return InvalidData("the zstd seek table has " + std::to_string(next.offset) + " bytes for " +
+                       std::to_string(next.content_offset) + ", the stream has " +
                        std::to_string(stream_bytes - table) +
                        (known ? " for " + std::to_string(content_bytes) : ""));
   }

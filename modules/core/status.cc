@@ -196,7 +196,7 @@ Status ExceptionAsStatus() {
   } catch (const std::exception& error) {
     return MakeStatus(StatusCode::kInternal, error.what());
   } catch (...) {
-    return MakeStatus(StatusCode::kInternal, "what was thrown is no std::exception");
+    return MakeStatus(StatusCode::kInternal, "the exception is not a std::exception");
   }
 }
 

@@ -49,7 +49,7 @@ StatusOr<std::uint64_t> WholeElements(const Component& component) {
   const std::size_t width = ByteWidth(component.element.dtype);
   if (component.bytes % width != 0) {
     return InvalidData("component " + Quote(component.role) + " has " +
-                       std::to_string(component.bytes) + " bytes, no whole number of " +
+                       std::to_string(component.bytes) + " bytes, not a whole number of " +
                        std::string(Name(component.element.dtype)) + " elements");
   }
   return component.bytes / width;
@@ -78,7 +78,7 @@ Status RequireElements(const Component& component, std::uint64_t expected, std::
   if (!count.ok()) return count.status();
   if (*count == expected) return OkStatus();
   return InvalidData("component " + Quote(component.role) + " has " + std::to_string(*count) +
-                     " elements, " + std::string(why) + " asks for " + std::to_string(expected));
+                     " elements, " + std::string(why) + " needs " + std::to_string(expected));
 }
 
 // The number of values; a complex value counts once.
@@ -128,7 +128,7 @@ Status ValidateDense(const Object& object) {
   if (data.bytes != *expected) {
     return InvalidData("data has " + std::to_string(data.bytes) + " bytes, shape " +
                        ToString(object.shape) + " of " + std::string(Name(data.element)) +
-                       " asks for " + std::to_string(*expected));
+                       " needs " + std::to_string(*expected));
   }
   return OkStatus();
 }

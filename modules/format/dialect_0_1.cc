@@ -142,7 +142,7 @@ Status Decoder01::DecodeCustom(std::string name, StoredObject& object) {
   }
   reader_.Rewind(at);
   ZT_RETURN_IF_ERROR(SkipValue(kEntryDepth));
-  manifest_.warnings.push_back("a custom field is passed over: " + Message(value.status()));
+  manifest_.warnings.push_back("a custom field is ignored: " + Message(value.status()));
   return OkStatus();
 }
 

@@ -144,7 +144,7 @@ Status FieldReader::ReadDtype(const Dialect& dialect, StatusCode unknown, Elemen
   ZT_RETURN_IF_ERROR(ReadText("dtype", &text));
   auto parsed = dialect.ParseElement(text);
   if (!parsed)
-    return MakeStatus(unknown, "dtype " + Quote(text) + " is none of " + dialect.Named());
+    return MakeStatus(unknown, "dtype " + Quote(text) + " is not a dtype of " + dialect.Named());
   element->dtype = parsed->dtype;
   if (!parsed->type.empty()) element->type = std::move(parsed->type);
   return OkStatus();
@@ -169,7 +169,7 @@ Status FieldReader::ReadShape(Shape* shape) {
 Status FieldReader::ReadAttributes(std::size_t depth, Value::Map* attributes) {
   ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute("attributes", depth));
   if (value.is_null()) return OkStatus();
-  if (value.AsMap() == nullptr) return InvalidData("'attributes' is no map");
+  if (value.AsMap() == nullptr) return InvalidData("'attributes' is not a map");
   *attributes = std::move(*value.AsMap());
   return OkStatus();
 }

@@ -132,8 +132,8 @@ Status FilePaths::Add(std::string_view path) {
   const auto [found, fresh] = files_.emplace(folded, text);
   if (!fresh) {
     return Refuse(path, found->second == text
-                            ? std::string("it is there twice")
-                            : "it differs from " + Quote(found->second) + " by its case alone");
+                            ? std::string("it occurs twice")
+                            : "it differs from " + Quote(found->second) + " only in case");
   }
   if (files_.size() <= kMaxFiles) return OkStatus();
   return Refuse(path, "there are more than 100000 files");

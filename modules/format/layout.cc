@@ -100,7 +100,7 @@ Status Dialect::CheckPlace(std::uint64_t offset, std::uint64_t length,
   Status status;
   const auto end = CheckedAdd(offset, length);
   if (offset % traits_.alignment != 0) {
-    status = InvalidData("offset " + std::to_string(offset) + " is no multiple of " +
+    status = InvalidData("offset " + std::to_string(offset) + " is not a multiple of " +
                          std::to_string(traits_.alignment));
   } else if (!end || *end > data_end) {
     status = InvalidData("blob at " + std::to_string(offset) + " of " + std::to_string(length) +

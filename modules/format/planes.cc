@@ -29,7 +29,7 @@ StatusOr<std::uint32_t> ReadSize(const Value::Map& planes, std::string_view key,
   if (value == nullptr && otherwise) return *otherwise;
   if (value == nullptr) return Broken("'planes' has no " + Quote(key));
   const std::uint64_t* size = value->AsUint();
-  if (size == nullptr) return Broken(Quote(key) + " is no whole number from 0 up");
+  if (size == nullptr) return Broken(Quote(key) + " is not a whole number from 0 up");
   if (*size > kMaxPlaneChunk) {
     return Broken(Quote(key) + " is " + std::to_string(*size) + ", more than 16 MiB");
   }
@@ -40,7 +40,7 @@ StatusOr<std::string> ReadName(const Value::Map& planes, std::string_view key) {
   const Value* value = FindMember(planes, key);
   if (value == nullptr || value->is_null()) return std::string();
   if (const std::string* text = value->AsString()) return *text;
-  return Broken(Quote(key) + " is no text");
+  return Broken(Quote(key) + " is not text");
 }
 
 StatusOr<ElementType> ReadElement(const Value::Map& planes) {
@@ -50,7 +50,7 @@ StatusOr<ElementType> ReadElement(const Value::Map& planes) {
   const auto parsed = ParseDType(dtype);
   if (!parsed || ByteWidth(*parsed) < 2) {
     return Broken("dtype " + Quote(dtype) +
-                  " is none of f16, bf16, f32, f64, i16, i32, i64, u16, u32, u64");
+                  " is not one of f16, bf16, f32, f64, i16, i32, i64, u16, u32, u64");
   }
   element.dtype = *parsed;
   ZT_ASSIGN_OR_RETURN(element.type, ReadName(planes, "type"));

@@ -95,7 +95,7 @@ CanonicalFault FaultOf(const StoredObject& is, const StoredObject& wanted) {
             "its blob lies at " + std::to_string(is.components[c].offset) +
                 ", in canonical form at " + std::to_string(wanted.components[c].offset)};
   }
-  return {is.name, "", "the manifest does not say it as the canonical form does"};
+  return {is.name, "", "the manifest encodes it differently from the canonical form"};
 }
 
 }  // namespace

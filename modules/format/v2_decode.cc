@@ -201,7 +201,7 @@ Status DecoderV2::Parts(StoredObject& object) {
 Status DecoderV2::DecodeBlob(StoredComponent& part) {
   const cbor::Item blob = reader_.Next();
   if (blob.kind != cbor::Kind::kArray || blob.value != 2) {
-    return InvalidData("'blob' is no array of offset and length");
+    return InvalidData("'blob' is not an array of offset and length");
   }
   ZT_RETURN_IF_ERROR(ReadUint("blob", &part.offset));
   return ReadUint("blob", &part.length);
@@ -240,7 +240,7 @@ Status DecoderV2::DecodePart(StoredComponent& part) {
       ZT_RETURN_IF_ERROR(ReadText("dtype", &text));
       const auto dtype = ParseDType(text);
       if (!dtype || *dtype == DType::kBool) {
-        return BrokenV2("4.1", "dtype " + Quote(text) + " is none of version 2.0");
+        return BrokenV2("4.1", "dtype " + Quote(text) + " is not one of version 2.0");
       }
       part.element.dtype = *dtype;
     } else if (field == kType) {
@@ -307,7 +307,7 @@ StatusOr<CodecParameters> DecoderV2::Planes(const ElementType& element,
   reader_.Rewind(*at);
   ZT_ASSIGN_OR_RETURN(const Value value, ReadAttribute("planes", 0));
   reader_.Rewind(end);
-  if (value.AsMap() == nullptr) return InvalidData("'planes' is no map");
+  if (value.AsMap() == nullptr) return InvalidData("'planes' is not a map");
   return ReadPlanesV2(*value.AsMap(), element);
 }
 

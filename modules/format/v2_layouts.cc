@@ -74,7 +74,7 @@ class Rules {
   Status CheckBytes(const Component& part, std::optional<std::uint64_t> bytes) const {
     if (part.bytes == kUnknownSize || (bytes && part.bytes == *bytes)) return OkStatus();
     return BrokenIn(part, "it has " + std::to_string(part.bytes) + " bytes, shape " +
-                              ToString(object_.shape) + " asks for " +
+                              ToString(object_.shape) + " needs " +
                               (bytes ? std::to_string(*bytes) : "more than 64 bits can say"));
   }
   // The same for `count` elements, if the type's size is known.
@@ -157,7 +157,7 @@ Status Rules::Gguf() {
   ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, Number(object_.attributes, "block_bytes"));
   if (elems == 0 || bytes == 0) return Broken("'elems_per_block' or 'block_bytes' is 0");
   if (count_ % elems != 0) {
-    return Broken("shape " + ToString(object_.shape) + " is no whole number of blocks of " +
+    return Broken("shape " + ToString(object_.shape) + " is not a whole number of blocks of " +
                   std::to_string(elems) + " elements");
   }
   return CheckBytes(RequiredPart("data"), CheckedMul(count_ / elems, bytes));
@@ -227,7 +227,7 @@ Status Rules::CheckScales() const {
     return Broken("'scale_form' is " + Quote(form));
   }
   if (form == "e8m0_exponent" ? exponent : factor) return OkStatus();
-  return BrokenIn(scales, "it is " + std::string(Name(scales.element)) + ", which is no " + form);
+  return BrokenIn(scales, "it is " + std::string(Name(scales.element)) + ", which is not " + form);
 }
 
 Status Rules::CheckZeros(const Value::Map& zero, std::uint64_t scales, std::uint64_t per_word,

@@ -70,7 +70,7 @@ StatusOr<Trailer> LocateManifest(std::span<const std::byte> head, std::span<cons
   const Dialect* const dialect = FinderOf(head);
   if (dialect == nullptr) {
     return InvalidData(
-        "neither ZTEN1000 nor ZTEN0001 nor the magic of 2.0 at the start: this is no .zt file");
+        "neither ZTEN1000 nor ZTEN0001 nor the magic of 2.0 at the start: this is not a .zt file");
   }
   return dialect->Locate(tail, file_bytes);
 }

@@ -56,7 +56,7 @@ class Sparse01 {
     const std::uint64_t entry = object_.shape.size() * kIndexBytes + width_;
     if (bytes_ % entry != 0) {
       return InvalidData("the blob of " + std::to_string(bytes_) +
-                         " bytes is no whole number of entries of " + std::to_string(entry) +
+                         " bytes is not a whole number of entries of " + std::to_string(entry) +
                          " bytes, as layout 'sparsecoo' has them");
     }
     MixedPart part;

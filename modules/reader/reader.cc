@@ -122,7 +122,8 @@ struct Reader::State {
   Status Init(const OpenOptions& options) {
     check_shards = options.check_shards;
     const auto size = bytes->size();
-    if (!size) return InvalidArgument("a .zt file is read from its end; a pipe will not do");
+    if (!size)
+      return InvalidArgument("a .zt file is read from its end, so it cannot be read from a pipe");
     file_bytes = *size;
     std::vector<std::byte> head(std::min<std::uint64_t>(file_bytes, 8));
     std::vector<std::byte> tail(std::min<std::uint64_t>(file_bytes, kTailBytes));
@@ -499,7 +500,9 @@ Status Reader::CheckMappable(ComponentId id) const {
     return FailedPrecondition("only raw little-endian components can be mapped");
   }
   if (state_->HasLooseBools(id)) {
-    return FailedPrecondition("bools of this version are not all 0 or 1 as they are stored");
+    return FailedPrecondition(
+        "stored bools of this version may have other values than 0 and 1, so they cannot be "
+        "mapped; read them");
   }
   if (c.shard != 0) return FailedPrecondition("the component lies in another file");
   if (!c.undecodable.empty()) return Unsupported(c.undecodable);

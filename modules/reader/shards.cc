@@ -143,7 +143,7 @@ Status CheckShardFile(ByteSource& bytes, const StoredShard& shard) {
   ZT_RETURN_IF_ERROR(bytes.ReadAt(shard.bytes - tail.size(), tail));
   ZT_ASSIGN_OR_RETURN(const Trailer trailer, LocateManifest(head, tail, shard.bytes));
   if (trailer.family == SpecVersion::k2_0) return OkStatus();
-  return InvalidData("it is no file of zTensor 2.0");
+  return InvalidData("it is not a file of zTensor 2.0");
 }
 
 // The files of a folder: listed once, each opened and hashed once, for any number of shards.

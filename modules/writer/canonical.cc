@@ -27,9 +27,8 @@ constexpr std::uint64_t kSample = 4096;
 
 Status CheckNormalized(std::string_view what, std::string_view name) {
   if (IsNormalized(name)) return OkStatus();
-  return InvalidArgument(
-      std::string(what) + " " + Quote(name) +
-      " is not in Unicode Normalization Form C, which a canonical file asks for");
+  return InvalidArgument(std::string(what) + " " + Quote(name) +
+                         " is not in Unicode Normalization Form C, which a canonical file needs");
 }
 
 // Checks the attributes' own keys: those of nested maps are values, not names (2.0 §3.1, §3.5).
@@ -275,8 +274,8 @@ Status MakeCanonical(TensorSource& source, Plan& plan) {
   }
   if (!source.seekable()) {
     return InvalidArgument(
-        "a canonical file needs an input that can be read twice, to find what is equal; a pipe "
-        "cannot");
+        "a canonical file needs an input that can be read twice, which a pipe cannot; name a "
+        "file");
   }
   ZT_RETURN_IF_ERROR(CheckKeys(plan.attributes));
   for (PlannedObject& planned : plan.objects) {
@@ -287,7 +286,7 @@ Status MakeCanonical(TensorSource& source, Plan& plan) {
       status = CheckNormalized("the component", object.components[c].role);
       if (status.ok() && object.components[c].bytes == kUnknownSize) {
         status = InvalidArgument("the size of component " + Quote(object.components[c].role) +
-                                 " is not known, which a canonical file asks for");
+                                 " is not known, which a canonical file needs");
       }
       planned.components[c].storage = {.compression = Compression::kNone, .digest = traits.digest};
     }

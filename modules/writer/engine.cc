@@ -74,7 +74,7 @@ Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
     const ComponentId id = planned.components[c].source;
     if (id.object >= source.objects().size() ||
         id.component >= source.objects()[id.object].components.size()) {
-      return wrong("the plan names a component that the source has not");
+      return wrong("the plan names a component that the source does not have");
     }
     if (source.objects()[id.object].components[id.component].bytes != kUnknownSize) continue;
     const Status status = wrong("the source does not know the size of component " +
@@ -126,7 +126,7 @@ Status IndexSharedBlobs(PlanState& run) {
           with->component >= objects[with->object].components.size() ||
           objects[with->object].components[with->component].shared_with) {
         return WithTensor(
-            InvalidArgument("the plan has it share the blob of a component that has none"),
+            InvalidArgument("the plan shares the blob of a component that has no blob"),
             objects[i].object->name);
       }
       run.shared[*with].by.push_back({i, c});
@@ -143,8 +143,8 @@ Status CheckFormat(const Object& object, bool whole) {
   if (std::find(kKnown.begin(), kKnown.end(), object.format) == kKnown.end() &&
       !IsVersionedName(object.format)) {
     return InvalidArgument("format " + Quote(object.format) +
-                           " is none of zTensor's; one of your own has a version behind a slash, "
-                           "as in 'example.growing/1'");
+                           " is not a format of zTensor; the name of another format ends in a "
+                           "version, such as 'example.growing/1'");
   }
   if (object.format != "quantized_group" || !whole) return OkStatus();
   for (const std::string_view key : {"bits", "group_size"}) {

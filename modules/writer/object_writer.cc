@@ -115,9 +115,9 @@ struct ObjectWriter::State : OpenObject {
       LittleEndian(swapped, ByteWidth(dtype));
       return Append(swapped);
     }
-    return Named(InvalidArgument("component " + Quote(declared.role) + " is of " +
+    return Named(InvalidArgument("component " + Quote(declared.role) + " has dtype " +
                                  std::string(Name(declared.element.dtype)) +
-                                 ", what was to be appended of " + std::string(Name(dtype))));
+                                 ", the appended values have " + std::string(Name(dtype))));
   }
 
   Status SetLeadingDimension(std::uint64_t size) {

@@ -236,9 +236,8 @@ class RecordStage final : public ChunkStage {
 
   static Status CheckSize(const Component& component, std::uint64_t bytes) {
     if (component.bytes == kUnknownSize || component.bytes == bytes) return OkStatus();
-    return InvalidArgument("component " + Quote(component.role) + " came out as " +
-                           std::to_string(bytes) + " bytes, " + std::to_string(component.bytes) +
-                           " were declared");
+    return InvalidArgument("component " + Quote(component.role) + " has " + std::to_string(bytes) +
+                           " bytes, not the declared " + std::to_string(component.bytes));
   }
 
   // Checks a component's bytes by its rule. `begun` is the object as declared at Begin, `object` as

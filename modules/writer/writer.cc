@@ -50,14 +50,14 @@ Status CheckForVersion(const WriterOptions& options) {
   const std::string version = "version " + std::string(traits.text);
   if (options.alignment % traits.alignment != 0 || options.alignment > kMaxAlignment) {
     return InvalidArgument("the alignment " + std::to_string(options.alignment) +
-                           " is no multiple of " + std::to_string(traits.alignment) +
-                           " up to 16 MiB, which " + version + " asks for");
+                           " is not a multiple of " + std::to_string(traits.alignment) +
+                           " up to 16 MiB, as " + version + " needs");
   }
   if (options.zstd.frame_bytes > traits.max_frame_bytes) {
     return InvalidArgument("frames of " + std::to_string(options.zstd.frame_bytes) +
                            " bytes of content are larger than the " +
                            std::to_string(traits.max_frame_bytes) + " that " + version +
-                           " allows; choose a smaller --chunk");
+                           " allows; choose smaller frames (--chunk)");
   }
   return OkStatus();
 }
@@ -74,7 +74,7 @@ Status CheckOptions(const WriterOptions& options) {
   ZT_RETURN_IF_ERROR(CheckForVersion(options));
   if (!std::isfinite(options.min_gain) || options.min_gain > 1) {
     return InvalidArgument("min_gain is " + std::to_string(options.min_gain) +
-                           ", no number up to 1");
+                           ", not a number up to 1");
   }
   if (options.threads > kMaxThreads) {
     return InvalidArgument("threads is " + std::to_string(options.threads) + ", more than " +

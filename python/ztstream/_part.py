@@ -309,7 +309,7 @@ class Tensor(Part):
 
     def _check_dense(self):
         if not self.is_dense:
-            raise UnsupportedError(f"{self._file._name}: tensor {self._name!r}: it is no dense tensor but {self.format}; "
+            raise UnsupportedError(f"{self._file._name}: tensor {self._name!r}: it is not a dense tensor but {self.format}; "
                                    f"its bytes are in .parts: {', '.join(self.parts)}", self._file._name, self._name)
 
     def _check(self):

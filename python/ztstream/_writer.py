@@ -208,7 +208,7 @@ class Writer:
         if self._writer is None:
             raise MisuseError(f"{self._name}: the writer is closed", self._name)
         if self._pid != os.getpid():
-            raise MisuseError(f"{self._name}: the writer belongs to the process that has opened it", self._name)
+            raise MisuseError(f"{self._name}: the writer can only be used in the process that opened it", self._name)
         return self._writer
 
     def _call(self, function, *arguments, nbytes=0):

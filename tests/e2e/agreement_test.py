@@ -243,7 +243,7 @@ class Names(Agreement):
         for add, says in (
                 (dense(8, [8], type="ztstream.i64/1"), "type i64 is stored as i64, not as u8"),
                 (dense(8, [8], type="ztstream.bool/1"), "type bool is stored as bool, not as u8"),
-                (dense(7, [4], "u16", type="ztstream.x/1"), "no whole number of u16"),
+                (dense(7, [4], "u16", type="ztstream.x/1"), "not a whole number of u16"),
                 (layout("dense", [8], "data", "more"), "dense has no component 'more'"),
                 (layout("sparse_csr", [2, 2], "values"), "sparse_csr needs a component 'indices'")):
             file = File()

@@ -67,7 +67,7 @@ class Dcp(EndToEnd):
         self.refuse(INVALID, "link", change=lambda folder: (
             (folder / "__0_0.distcp").rename(self.path("moved")),
             (folder / "__0_0.distcp").symlink_to(self.path("moved"))))
-        self.refuse(UNSUPPORTED, "no metadata", change=lambda folder: (folder / ".metadata").write_bytes(pickled(b"}")))
+        self.refuse(UNSUPPORTED, "not metadata of torch.distributed", change=lambda folder: (folder / ".metadata").write_bytes(pickled(b"}")))
         self.refuse(INVALID, "pickle", change=lambda folder: (folder / ".metadata").write_bytes(b"\x80\x02}"))
         self.refuse(INVALID, "bytes follow the pickle", change=lambda folder: (folder / ".metadata").write_bytes(
             (folder / ".metadata").read_bytes() + b"x"))

@@ -293,7 +293,7 @@ class Diff(support.EndToEnd):
         self.assertEqual(self.succeed("diff", "--atol", "1", a, b).decode(), "equal within the tolerance: 1 tensor, 12 B; "
                          "largest error 1 in tensor 'w'; largest relative error 1 in tensor 'w'\n")
         for wrong in ("-1", "x", "nan", "inf", "1 ", ""):
-            self.fail_with(USAGE, "diff", "--atol", wrong, a, b, says="--atol: '" + wrong + "' is no number of at least 0")
+            self.fail_with(USAGE, "diff", "--atol", wrong, a, b, says="--atol: '" + wrong + "' is not a number of at least 0")
 
     def test_a_summary_and_a_limit(self):
         a, b = (self.put_tensors(f"{side}.safetensors", {f"t{n:03}": ("U8", [1], bytes([side])) for n in range(side, 30)})
@@ -324,7 +324,7 @@ class Diff(support.EndToEnd):
         self.assertEqual(sorted(kinds("--include", "glob:model.[wg]")), [("model.g", "only_first"), ("model.w", "only_first")])
         process = self.expect(DIFFERS, "diff", *rename, "--exclude", "nothing", a, b)
         self.assertEqual(process.stderr, b"ztstream: warning: --exclude 'nothing' matches the name of no tensor\n")
-        self.expect(USAGE, "diff", "--include", "nothing", a, b, says="leave none of the tensors")
+        self.expect(USAGE, "diff", "--include", "nothing", a, b, says="leave no tensor")
         self.fail_with(USAGE, "diff", "--rename", "s/[wb]$/x/", a, b, says=("tensor 'model.w'", "tensor 'model.b'", "'model.x'"))
 
     def test_which_attributes(self):

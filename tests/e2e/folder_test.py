@@ -159,10 +159,10 @@ class Folders(support.EndToEnd):
         os.mkfifo(folder / "pipe")
         other = "it holds weights of another format, as its name says"
         expected = {".gitattributes": "its name begins with a dot", "sub/.hidden": "its name begins with a dot",
-                    "pipe": "it is no regular file", "large.txt": "it has 64.00 MiB, more than 64 MiB",
+                    "pipe": "it is not a regular file", "large.txt": "it has 64.00 MiB, more than 64 MiB",
                     "CON.txt": "path 'CON.txt': a segment is the name of a device on Windows",
                     "x:y": "path 'x:y': it holds ':'", "end.": "path 'end.': a segment ends in a dot or a blank, which Windows drops",
-                    "config.json": "path 'config.json': it differs from 'Config.json' by its case alone"}
+                    "config.json": "path 'config.json': it differs from 'Config.json' only in case"}
         expected |= dict.fromkeys(("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack", "model.onnx",
                                    "onnx/model.onnx_data", "m.gguf", "old.zt"), other)
         found = self.left_out(folder)
@@ -332,7 +332,7 @@ class Folders(support.EndToEnd):
             process = self.run_program("extract", self.path("m.zt"), "-o", str(self.folder) + "/" + name)
             self.assertEqual(process.returncode, DONE, process.stderr)
             self.assertIn(b"7 files of the model are left out; -o DIR/ --to safetensors writes the whole folder", process.stderr)
-            self.assertEqual(b"llama.cpp cannot load this file" in process.stderr, name == "x.gguf")
+            self.assertEqual(b"llama.cpp cannot load the output" in process.stderr, name == "x.gguf")
         expected = make_safetensors.read(folder / "model.safetensors")
         self.assertEqual(make_safetensors.read(self.path("x.safetensors")), expected)
 

@@ -131,7 +131,7 @@ class Hdf5(EndToEnd):
                 file["large"] = numpy.arange(5000)
             self.assertEqual(len(self.check(source, *(["--from", "hdf5"] if size > 16384 else []))), 7)
         self.put("none.h5", bytes(100000))
-        self.fail_with(INVALID, "convert", "--from", "hdf5", self.path("none.h5"), "-o", self.path("x.zt"), says="no HDF5 file")
+        self.fail_with(INVALID, "convert", "--from", "hdf5", self.path("none.h5"), "-o", self.path("x.zt"), says="not an HDF5 file")
 
     def test_a_tensor_of_a_zt_file_may_be_a_file_of_this_format(self):
         with h5py.File(self.path("in.h5"), "w") as file:
@@ -299,7 +299,7 @@ class Hdf5(EndToEnd):
         none = self.path("none.keras")
         with zipfile.ZipFile(none, "w") as archive:
             archive.writestr("model.weights.h5", b"none")
-        self.fail_with(INVALID, "convert", none, "-o", self.path("y.zt"), says="is no HDF5 file")
+        self.fail_with(INVALID, "convert", none, "-o", self.path("y.zt"), says="is not an HDF5 file")
 
     def test_other_commands(self):
         source = self.path("m.h5")
@@ -313,13 +313,13 @@ class Hdf5(EndToEnd):
         arrays = numpy.load(self.path("out.npz"))
         self.assertEqual(arrays["z"].tobytes(), numpy.arange(100000, dtype="i4").tobytes())
         self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.path("x.zt"), stdin=source.read_bytes(),
-                       says="a pipe will not do")
+                       says="cannot be read from a pipe")
         with open(source, "rb") as file:  # no pipe: any of its bytes can be read
             done = subprocess.run([PROGRAM, "convert", "-q", "-f", "-", "-o", self.path("in.zt")], stdin=file, timeout=PATIENCE)
         self.assertEqual(done.returncode, 0)
         self.succeed("diff", self.path("in.zt"), self.path("out.zt"))
         self.fail_with(INVALID, "convert", "--from", "hdf5", self.put("none", bytes(100)), "-o", self.path("x.zt"),
-                       says="it is no HDF5 file")
+                       says="it is not an HDF5 file")
 
     def test_little_that_would_become_much_is_refused(self):
         source = self.path("much.h5")
@@ -389,7 +389,7 @@ class Hdf5(EndToEnd):
                 self.assertRegex(said, r"ztstream: [^\n]*damaged\.h5: [^\n]+\n\Z")
             counts[process.returncode] += 1
             counts["crashes of libhdf5"] += "libhdf5 failed on it" in said
-            counts["without an end"] += "came to no end" in said
+            counts["without an end"] += "took more processor time" in said
         print("damaged files by exit status:", dict(counts))
         self.assertGreater(counts[INVALID], 5)
         self.assertEqual(self.entries(), sorted({"cut.h5", "damaged.h5", "whole.h5", "x.zt"} & set(self.entries())))

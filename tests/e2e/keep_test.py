@@ -88,7 +88,7 @@ class Keep(support.EndToEnd):
         self.assertEqual(self.make("--zstd=1", name="out.zt", source=best).read_bytes(), fast)
         self.assertEqual(self.make("--zstd=1", name="out.zt", source=self.path("plain.zt")).read_bytes(), fast)
         self.fail_with(USAGE, "convert", best, "-o", self.path("x.zt"), "--raw", "--zstd",
-                       says="--zstd and --raw exclude each other")
+                       says="--zstd and --raw cannot be combined")
 
     def test_what_changes_is_encoded_anew_in_the_same_encoding(self):
         for codec in ("--zstd", "--zstd=planes"):

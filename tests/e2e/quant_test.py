@@ -411,7 +411,7 @@ class Grouping(support.EndToEnd):
         folder = self.checkpoint(gptq_arrays("m"), None)
         for text, says in [(b"{", "not JSON"), (b"[]", "not a JSON object"), (b"", "not JSON"),
                            (b'{"quantization_config": 4}', "quantization_config is not a JSON object"),
-                           (b'{"quantization_config": {"bits": 4, "bits": 8}}', "'bits' is there twice"),
+                           (b'{"quantization_config": {"bits": 4, "bits": 8}}', "'bits' occurs twice"),
                            (b'{"quantization_config": {"a":' + b"[" * 200 + b"]" * 200 + b"}}", "nests deeper")]:
             self.put("model/config.json", text)
             self.fail_with(INVALID, "convert", folder, "--quant", "group", "-q", "-o", "x.zt",

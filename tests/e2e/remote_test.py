@@ -278,10 +278,10 @@ class Faults(remote_server.Remote):
             self.server.fault = lambda request: Answer(301, {"Location": "/web/moved"}) if request.path != "/web/moved" else None
             self.assertEqual(self.convert(self.url, "out.zt", "-f"), self.want)
         self.server.fault = lambda request: Answer(302, {"Location": request.path})
-        self.fail_with(support.IO, "inspect", self.url, says="one place after the other")
+        self.fail_with(support.IO, "inspect", self.url, says="too many places in turn")
         for place in ("file:///etc/passwd", "ftp://host/x", "gopher://x"):
             self.server.fault = lambda request, place=place: Answer(302, {"Location": place})
-            self.fail_with(support.IO, "inspect", self.url, says="no http URL")
+            self.fail_with(support.IO, "inspect", self.url, says="not an http URL")
 
     def test_queries_are_not_shown(self):
         secret = "X-Amz-Signature=verysecret"

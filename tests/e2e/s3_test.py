@@ -78,7 +78,7 @@ class Source(S3):
             token = "b" if request.arguments.get("continuation-token") == "a" else "a"
             return Answer(200, {}, f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken></ListBucketResult>".encode())
         self.server.fault = page
-        self.fail_with(support.INVALID, "convert", "s3://in/some/", "-o", self.path("x.zt"), says="has no end")
+        self.fail_with(support.INVALID, "convert", "s3://in/some/", "-o", self.path("x.zt"), says="does not end")
 
     def test_refusals(self):
         url = self.put_object("m.safetensors", self.file)

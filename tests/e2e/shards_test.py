@@ -111,7 +111,7 @@ class Cut(Shards):
         self.fail_with(USAGE, "convert", source, "-o", self.model, "--shard-size", "4KiB", "--shard", "1/3",
                        says="--shard 1/3: this plan has 4 shards")
         self.fail_with(USAGE, "convert", source, "-o", self.model, "--shards", "10",
-                       says="9 pieces to share out")
+                       says="must stay together make 9 groups")
 
     def test_what_belongs_together_stays_together(self):
         # Of each module one part lies at the start and the others at the end; all are of one size.
@@ -133,18 +133,18 @@ class Cut(Shards):
         self.assertEqual(list(support.read_zt(self.shard(2, 2))["objects"]), ["part"])
         self.succeed("diff", self.index, source)
         self.assertEqual(json.loads(self.index.read_text())["metadata"]["total_size"], 96 + 48)
-        self.fail_with(USAGE, "convert", source, "-o", self.model, "--shards", "3", says="2 pieces to share out")
+        self.fail_with(USAGE, "convert", source, "-o", self.model, "--shards", "3", says="3 shards are too many: tensors that must stay together make 2 groups")
 
     def test_a_pipe_and_wrong_words(self):
         self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.model, "--shards", "2",
                        stdin=self.source.read_bytes(), says="name a file")
-        for options, says in ((("--shards", "2", "--shard-size", "1MiB"), "exclude each other"),
+        for options, says in ((("--shards", "2", "--shard-size", "1MiB"), "cannot be combined"),
                               (("--shard", "3"), "such as 3/8"), (("--shard", "0/8"), "such as 3/8"),
                               (("--shard", "9/8"), "such as 3/8"), (("--shard", "x/8"), "such as 3/8"),
                               (("--shards", "4", "--shard", "1/3"), "contradicts --shards 4")):
             self.fail_with(USAGE, "convert", self.source, "-o", self.model, *options, says=says)
-        self.fail_with(USAGE, "convert", self.source, "-o", self.out / "model", "--shards", "2", says="ends in .zt")
-        self.fail_with(USAGE, "convert", self.source, "-o", "-", "--shards", "2", says="ends in .zt")
+        self.fail_with(USAGE, "convert", self.source, "-o", self.out / "model", "--shards", "2", says="must end in .zt")
+        self.fail_with(USAGE, "convert", self.source, "-o", "-", "--shards", "2", says="must end in .zt")
         self.fail_with(USAGE, "convert", self.source, "-o", os.fsdecode(os.fsencode(self.out) + b"/m\xff.zt"), "--shards", "2",
                        says="UTF-8")
         self.assertEqual(self.entries(self.out), [])
@@ -216,7 +216,7 @@ class Together(Shards):
                 self.fail_with(USAGE, command, self.out,
                                says=f"{self.out}: 2 shards of model.zt are there; 'ztstream join' writes their index")
             self.fail_with(USAGE, "join", self.out / "model-*-of-00009.zt", "-o", self.model,
-                           says="model-*-of-00009.zt: no file matches; no shard is written yet, or the folder is another")
+                           says="model-*-of-00009.zt: no file matches this pattern; the shards are not written yet, or are in another folder")
             shutil.rmtree(self.out)
             self.out.mkdir()
 
@@ -279,7 +279,7 @@ class Again(Shards):
         whole = self.path("whole.zt")
         self.succeed("convert", "-q", self.source, "-o", whole)
         for bad, says in ((bytes(flipped), "is damaged: its digest is xxh3:"), (content[:-5], "is damaged"),
-                          (b"", "is damaged"), (whole.read_bytes(), "it is no shard"),
+                          (b"", "is damaged"), (whole.read_bytes(), "it is not a shard"),
                           ((other / shard.name).read_bytes(), "a shard of another plan"),
                           (self.shard(2, 2).read_bytes(), "it is shard 2")):
             for options in (("--shard", "1/2"), ("--shards", "2")):
@@ -337,7 +337,7 @@ class Again(Shards):
         for number in 1, 2:  # what was made of the older file was made before it was written
             os.utime(self.shard(number, 2), (1, 1))
         error = self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2")
-        self.assertIn("older than what it was made of; use -f", error)
+        self.assertIn("older than its inputs; use -f", error)
         result = self.convert("--shards", "2", "-f")
         self.assertEqual([row["kept"] for row in result["files"]], [False, False])
         self.succeed("verify", self.index, "--against", self.source)
@@ -447,11 +447,11 @@ class Join(Shards):
         whole = self.path("whole.zt")
         self.succeed("convert", "-q", self.source, "-o", whole)
         copy = self.out / "copy.zt"
-        for bad, says in ((other / two.name, "it is of another plan than"), (whole, "it is not a shard"),
-                          (self.source, ""), (one, "it is shard 00001, as"), (self.path("absent.zt"), "")):
+        for bad, says in ((other / two.name, "its plan is not that of"), (whole, "it is not a shard"),
+                          (self.source, ""), (one, "it is shard 00001, like"), (self.path("absent.zt"), "")):
             self.fail_with((INVALID, support.IO), "join", one, bad, "-o", self.model, says=(f"{bad}: ", says))
         shutil.copy(two, copy)
-        self.fail_with(INVALID, "join", one, copy, "-o", self.model, says=f"{copy}: its name is not that of shard 00002")
+        self.fail_with(INVALID, "join", one, copy, "-o", self.model, says=f"{copy}: it is shard 00002 of 00002, and its name is not that of this shard")
         elsewhere = self.path("elsewhere")
         elsewhere.mkdir()
         shutil.copy(two, elsewhere / two.name)
@@ -543,7 +543,7 @@ class AsOne(Shards):
         options = ("--shards", "5", "--on-overflow", "inf")
         self.succeed("convert", "-q", self.source, "-o", other / "model.zt", *options)
         shutil.copy(other / shard_name(2, 5), self.shard(2, 5))
-        refused(f"{shard_name(2, 5)}: it is not of the plan")
+        refused(f"{shard_name(2, 5)}: its plan is not that of the index")
         extra = self.out / shard_name(6, 6)
         shutil.copy(self.shard(1, 5), extra)
         refused(f"{extra.name} is not in")
@@ -617,7 +617,7 @@ class Identity(Shards):
                 wrong = (self.beside(*options) / shard_name(2, 2)).read_bytes()
                 theirs = support.read_zt(self.path("beside") / shard_name(2, 2))["attributes"]["ztstream.shard"]["plan"]
                 self.shard(2, 2).write_bytes(wrong)
-                self.fail_with(INVALID, "inspect", self.index, says="it is not of the plan that the index was made of")
+                self.fail_with(INVALID, "inspect", self.index, says="its plan is not that of the index")
                 self.shard(2, 2).write_bytes(wrong.replace(theirs.encode(), plan.encode()))
                 kind = "sha256" if "sha256" in options else "xxh3"
                 self.check_refused(self.index, (f"{self.shard(2, 2)}: the digest of the file is {kind}:",
@@ -651,7 +651,7 @@ class Identity(Shards):
             self.convert("--shard", "1/2", *options)
             self.succeed("convert", "-q", self.other, "-o", self.model, "--shard", "2/2", *options)
             self.fail_with(INVALID, "join", self.shard(1, 2), self.shard(2, 2), "-o", self.model,
-                           says=f"{self.shard(2, 2)}: it is of another plan than {self.shard(1, 2)}")
+                           says=f"{self.shard(2, 2)}: its plan is not that of {self.shard(1, 2)}")
             for number in 1, 2:
                 self.shard(number, 2).unlink()
 
@@ -660,7 +660,7 @@ class Identity(Shards):
         before = self.contents()
         os.utime(self.other, (1, 1))
         self.other.rename(self.source)  # as mv, cp -p, rsync -a and tar do it
-        self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2", says="of other shards; use -f")
+        self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2", says="belongs to other shards; use -f")
         self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shard", "1/2", says="a shard of another plan")
         self.assertEqual(self.contents(), before)
 

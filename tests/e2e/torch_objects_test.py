@@ -78,7 +78,7 @@ class TorchObjects(EndToEnd):
         values = b"}(" + number(1) + text("epoch") + text("1") + text("other") + text("w") + tensor() + b"u"
         objects, attributes, said = self.converted(values)
         self.assertEqual((sorted(objects), attributes), (["w"], {"1": "epoch"}))
-        self.assertIn("'1' (a second one: its path is another's)", said)
+        self.assertIn("'1' (a second tensor has the same path)", said)
 
     def test_arrays_of_numpy(self):
         high = struct.pack("<4f", -1, -2.5, 1e30, 0)  # bytes above 127 take two in the pickle
@@ -129,7 +129,7 @@ class TorchObjects(EndToEnd):
     def test_arrays_that_cannot_be(self):
         for name, says, body in [
                 ("long double", "dtype 'f16'", array(bytes(16), (1,), dtype("f16"))),
-                ("a class of its own", "numpy.asarray()", array(FLOATS, (4,), of=("numpy", "matrix"))),
+                ("a derived class", "numpy.asarray()", array(FLOATS, (4,), of=("numpy", "matrix"))),
                 ("no state", "unknown form", call("numpy.core.multiarray", "_reconstruct", glob("numpy", "ndarray"))),
                 ("objects that hold a tensor", "holds tensors",
                  array(b"", (1,), dtype("O8", "|"), form=lambda _: b"](" + tensor() + b"e"))]:

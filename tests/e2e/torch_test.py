@@ -248,7 +248,7 @@ class Torch(EndToEnd):
                 for at in range(count):
                     self.assertEqual(objects[f"t{count - at:03}"]["components"]["data"]["bytes"], struct.pack("<I", at) * size)
         self.fail_with(UNSUPPORTED, "convert", "-f", "--memory", "8M", "--spec", "2.0", "--canonical", self.path("one.pt"),
-                       "-o", self.path("x.zt"), says=("another order than they lie in", "--memory"))
+                       "-o", self.path("x.zt"), says=("not read in the order in which they are stored", "--memory"))
         self.succeed("convert", "-f", "--memory", "8M", self.path("one.pt"), "-o", self.path("out.zt"))
 
     def test_what_is_held_stays_as_long_as_it_is_used(self):
@@ -287,7 +287,7 @@ class Torch(EndToEnd):
         self.put("model/pytorch_model.bin", pickles.archive(pickles.dictionary(w=pickles.tensor())))
         self.put("model/tok.bin", b"tokens and tokens")
         self.expect(DONE, "convert", self.path("model"), "-o", self.path("m.zt"),
-                    says="tok.bin is no checkpoint and is left out")
+                    says="tok.bin is not a checkpoint and is left out")
         self.assertEqual(list(read_zt(self.path("m.zt"))["objects"]), ["w"])
         # What has a checkpoint's name is one, and a damaged one is no reason to leave it out.
         self.put("model/extra.bin", pickles.archive(pickles.dictionary(e=pickles.tensor())))

@@ -58,7 +58,7 @@ class Verdicts(support.EndToEnd):
 
         self.agree(coo(1, 1), GOOD)
         self.agree(coo(1, 2), DAMAGED, "index 2 of entry 0 is beyond dimension 1 of shape [2, 2]")
-        self.agree(coo(1, 1, more=b"abc"), DAMAGED, "the blob of 23 bytes is no whole number of entries of 20 bytes")
+        self.agree(coo(1, 1, more=b"abc"), DAMAGED, "the blob of 23 bytes is not a whole number of entries of 20 bytes")
         for order in "<>":
             self.agree(coo(1, 1, order=order, data_endianness="big"), UNDECODABLE, "it is sparse with data_endianness 'big'")
         csr = make_zt2.u64s(0, 1, 2) + make_zt2.u64s(0, 1) + bytes(8)
@@ -93,12 +93,12 @@ class Verdicts(support.EndToEnd):
                             ({1: 2}, "a map key is an integer, only text can be a key"), (cbor2.undefined, "the CBOR value 'undefined' cannot be kept")):
             path = self.agree(entry_01(bytes(16), when=value, kept="yes"), GOOD)
             for command in (("inspect", path), ("convert", path, "-o", self.path("out.zt"), "-f", "--no-sync")):
-                self.assertIn(f"tensor 't': a custom field is passed over: 'when': {says}", self.run_program(*command).stderr.decode())
+                self.assertIn(f"tensor 't': a custom field is ignored: 'when': {says}", self.run_program(*command).stderr.decode())
             self.assertEqual(support.read_zt(self.path("out.zt"))["objects"]["t"]["attributes"], {"kept": "yes"})
 
     def test_unknown_words_of_0_1(self):
         self.agree(entry_01(bytes(16), encoding="lz4"), REFUSED, "encoding 'lz4' is neither 'raw' nor 'zstd'")
-        self.agree(entry_01(bytes(16), dtype="float8"), REFUSED, "dtype 'float8' is none of version 0.1.0")
+        self.agree(entry_01(bytes(16), dtype="float8"), REFUSED, "dtype 'float8' is not a dtype of version 0.1.0")
 
     # ---- 2.0 ----
 
@@ -197,7 +197,7 @@ class Verdicts(support.EndToEnd):
             file.heap = bytearray(content[:offset])
             path = self.agree(file.finish(zt2read.encode_cbor(root)), GOOD)
             self.succeed("diff", path, source)
-        for planes, says in ({"chunk": 0}, "'chunk' is 0"), ({"rotate": 2}, "'rotate' is 2"), ([], "'planes' is no map"):
+        for planes, says in ({"chunk": 0}, "'chunk' is 0"), ({"rotate": 2}, "'rotate' is 2"), ([], "'planes' is not a map"):
             root["objects"]["t"]["parts"]["data"]["planes"] = planes
             file.heap = bytearray(content[:offset])
             self.agree(file.finish(zt2read.encode_cbor(root)), MALFORMED, says)
@@ -223,7 +223,7 @@ class Verdicts(support.EndToEnd):
 
         self.succeed("verify", "--canonical", canonical())
         part = ("objects", "t", "parts", "data")
-        says = "tensor 't': the manifest does not say it as the canonical form does (zTensor 2.0 §6.3)"
+        says = "tensor 't': the manifest encodes it differently from the canonical form (zTensor 2.0 §6.3)"
         for path, value, text in ((("shards",), {}, "of the manifest is not that of the canonical form"),
                                   (("attributes",), {}, "of the manifest is not that of the canonical form"),
                                   (("x",), 1, "of the manifest is not that of the canonical form"),

@@ -16,7 +16,7 @@ CORPUS = DATA / "zt2-corpus"
 
 # What a message must say where a file breaks a rule: mostly the section that has the rule.
 SAYS = {
-    "FileTooSmall": "§2.1|no .zt file", "HeaderMagic": "no .zt file", "FooterMagic": "§2.3", "Version": "§2.3",
+    "FileTooSmall": "§2.1|not a .zt file", "HeaderMagic": "not a .zt file", "FooterMagic": "§2.3", "Version": "§2.3",
     "ManifestTooLarge": "§3.1", "ManifestBounds": "§2.[34]", "BlobAlignment": "§2.4", "ManifestHash": "XXH3",
     "CborSyntax": "§3.1", "CborDeterminism": "§3.1", "CborDuplicateKey": "second time.*§3.1", "CborDepth": "32 levels.*§3.1",
     "Schema": "§3|§4|§7.1", "Name": "§3.5", "Shape": "§3.3", "ShardName": "§7.1", "ShardRef": "§3.4",
@@ -347,7 +347,7 @@ class Canonical(Reading):
 
         for change, says in ((again, "tensor 'zz': its blob lies at 327680, in canonical form at 65536"),
                              (empty, "tensor 'zz': its blob lies at 327680, in canonical form at 262144"),
-                             (encoded, "tensor 'zz': the manifest does not say it as the canonical form does"),
+                             (encoded, "tensor 'zz': the manifest encodes it differently from the canonical form"),
                              (floor, "tensor 'zz': its blob lies at"), (digest, "tensor 'z': it has no xxh3 digest"),
                              (padding, "not zero"), (attribute, "Normalization Form C"),
                              (shards, "byte 0 of the manifest is not that of the canonical form")):
@@ -439,7 +439,7 @@ class Shards(Reading):
         for name, content, says in (("digest", two[:FLOOR] + b"\1" + two[FLOOR + 1:], "the digest is sha256:"),
                                     ("size", two + b"\0", "bytes, the shard table says"),
                                     ("footer", two[:-1] + b"x", "§2.3"),
-                                    ("magic", b"x" + two[1:], "no .zt file")):
+                                    ("magic", b"x" + two[1:], "not a .zt file")):
             with self.subTest(name):
                 self.put("m/model-00002-of-00002.zt", content)
                 self.expect(DIFFERS, "verify", root, says=says)

@@ -186,7 +186,7 @@ class Options(Writing):
             self.assertEqual(offsets[0], align)
             self.assertTrue(all(offset % align == 0 for offset in offsets), offsets)
         self.fail_with(USAGE, "convert", "--spec", "2.0", "--align", "1000", path, "-o", self.path("no.zt"),
-                       says="no multiple of 4096")
+                       says="not a multiple of 4096")
         self.succeed("convert", "--align", "4096", path, "-o", self.path("one.zt"))
         self.assertEqual(support.read_zt(self.path("one.zt"))["version"], "1.2.0")
 
@@ -216,7 +216,7 @@ class Options(Writing):
         self.fail_with(USAGE, "convert", "--spec", "2.0", "--digest", "crc32c", path, "-o", out,
                        says="version 2.0 has no digest crc32c")
         self.fail_with(USAGE, "convert", "--spec", "2.0", "--zstd", "--chunk", "17MiB", path, "-o", out,
-                       says="choose a smaller --chunk")
+                       says="choose smaller frames (--chunk)")
         for name, says in (("n" * 1025, "more than 1024"), ("a\0b", "U+0000")):
             self.safetensors("names.safetensors", {name: ("U8", [1], b"x")})
             self.fail_with(USAGE, "convert", "--spec", "2.0", self.path("names.safetensors"), "-o", out, says=says)

@@ -44,7 +44,7 @@ for spec in (b"1.2", b"2.0"):
     expect(lib.zts_writer_set_double(writer, b"loss", ctypes.c_double(0.5)), "double", 0)
     expect(lib.zts_writer_set_bool(writer, b"ema", 1), "bool", 0)
     expect(add(writer, None, b"f32", values), "no name", 2, "edge.zt: the tensor's name must not be null")
-    expect(add(writer, b"w", b"f33", values), "no dtype", 2, "edge.zt: tensor 'w': 'f33' is no type; types are f64, f32, f16, bf16, ...")
+    expect(add(writer, b"w", b"f33", values), "no dtype", 2, "edge.zt: tensor 'w': 'f33' is not a type; types are f64, f32, f16, bf16, f8_e4m3fn, f8_e5m2, f8_e4m3fnuz, f8_e5m2fnuz, i64, i32, i16, i8, u64, u32, u16, u8, bool, complex64 and complex128")
     expect(lib.zts_writer_end(writer), "end", 70, "edge.zt: no tensor was begun")
     expect(add(writer, b"w", b"f32", values), "add", 0)
     expect(lib.zts_writer_finish(writer), "finish", 0)

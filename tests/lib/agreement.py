@@ -53,7 +53,7 @@ CONVERSIONS = {"1.2": ["--spec", "1.2"], "1.2 zstd": ["--spec", "1.2", "--zstd",
 # What a target cannot say of a good file, and of one that is bad in its data alone: target, message, status, reason.
 CANNOT = [
     ("npz", "is not an array|one sparse matrix and nothing else|scipy has no matrices of|scipy's (dimensions|indices) are below|"
-     "numpy cannot be told", UNSUPPORTED,
+     "numpy could not read its bytes", UNSUPPORTED,
      "numpy's arrays and scipy's matrices are what an .npz holds"),
     ("npz", "a zip archive's names", UNSUPPORTED, "names in a zip archive end at a zero"),
     ("2.0|canonical|id", "§3[.]5|has no empty names|names of at most 1024|holds U.0000", USAGE,

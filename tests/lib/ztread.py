@@ -284,7 +284,7 @@ def check_layout(data, objects, end, padded=True):
     for o in objects:
         for role, c in o["components"].items():
             where = f"{o['name']}/{role}"
-            rule(c["offset"] % ALIGNMENT == 0, f"{where}: offset {c['offset']} is no multiple of 64")
+            rule(c["offset"] % ALIGNMENT == 0, f"{where}: offset {c['offset']} is not a multiple of 64")
             rule(c["offset"] + c["length"] <= end, f"{where}: the blob reaches past the data")
             if c["length"]:
                 spans.add((c["offset"], c["length"]))

@@ -202,7 +202,8 @@ class Careless(Case):
         for given, wanted in (("float32", ("f32", 4)), ("torch.bfloat16", ("bf16", 2)), ("numpy.int8", ("i8", 1)),
                               ("f8_e4m3fn", ("f8_e4m3fn", 1)), ("f4_e2m1", ("f4_e2m1", 1)), ("complex128", ("complex128", 16))):
             self.assertEqual(_c.type_of(given), wanted)
-        self.refuses(c.type(b"x", None, None), "'x' is no type; types are f64, f32, f16, bf16, ...")
+        self.refuses(c.type(b"x", None, None), "'x' is not a type; types are f64, f32, f16, bf16, f8_e4m3fn, f8_e5m2, "
+                     "f8_e4m3fnuz, f8_e5m2fnuz, i64, i32, i16, i8, u64, u32, u16, u8, bool, complex64 and complex128")
         self.refuses(c.type(None, None, None), "dtype must not be null")
         self.assertEqual(c.type(b"f32", None, None), 0)
 

@@ -284,7 +284,7 @@ class Reader {
     const zts_object object = Object(index);
     if (object.components != 1 || object.format != std::string("dense")) {
       throw Error(ZTS_INVALID_ARGUMENT,
-                  ("tensor '" + name + "': it is no dense tensor but " + object.format).c_str());
+                  ("tensor '" + name + "': it is not a dense tensor but " + object.format).c_str());
     }
     const zts_component component = Component(index);
     if (component.dtype == std::string(kDType<T>)) return component.bytes;
