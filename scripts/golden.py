@@ -30,7 +30,7 @@ CONVERT = [
     "--spec 1.1", "--spec 1.1 --zstd --digest sha256 -T2", "--spec 0.1", "--spec 0.1 --zstd --digest sha256",
     "--digest sha256 --zstd -T3", "--digest xxh3 -T2", "--digest none --memory 1MiB",
     "--dtype bf16 --on-overflow inf -T2", "--dtype f16 --on-overflow saturate --zstd", "--dtype f32", "--dtype f64 --digest xxh3",
-    "--dtype f8_e4m3fn", "--dtype i32 --on-overflow saturate --json",
+    "--dtype f8_e4m3fn", "--dtype i32 --on-overflow saturate --allow-loss --json",
     "--dequantize f32 -T2", "--dequantize bf16 --zstd --spec 1.1", "--quant group -T2", "--quant group --spec 1.1 --zstd",
     "--spec 2.0 -T2", "--spec 2.0 --zstd --chunk 64KiB -T3", "--spec 2.0 --zstd=planes --digest sha256 --align 4KiB",
     "--spec 2.0 --digest none --quant group", "--spec 2.0 --dtype bf16 --on-overflow inf --dequantize f32",

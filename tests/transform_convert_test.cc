@@ -43,6 +43,22 @@ struct Expected {
   NumericCounts counts;
 };
 
+// The patterns of `in` that are not 0 and whose results in a float of 8 bits are.
+std::uint64_t Underflows(std::string_view from, int from_width, std::string_view to,
+                         const std::vector<std::uint64_t>& in,
+                         const std::vector<std::uint64_t>& results) {
+  if (!to.starts_with("f8_") || (!from.starts_with('f') && from != "bf16")) return 0;
+  const auto is_zero = [](std::string_view name, int width, std::uint64_t pattern) {
+    const std::uint64_t sign = std::uint64_t{1} << (8 * width - 1);
+    return pattern == 0 || (pattern == sign && !name.ends_with("fnuz"));
+  };
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    count += is_zero(to, 1, results[i]) && !is_zero(from, from_width, in[i]) ? 1 : 0;
+  }
+  return count;
+}
+
 // Converts `in` on every target and compares bits and counts.
 void CheckConversion(std::string_view from, int from_width, std::string_view to, int to_width,
                      OnOverflow policy, const std::vector<std::uint64_t>& in,
@@ -53,6 +69,7 @@ void CheckConversion(std::string_view from, int from_width, std::string_view to,
   ASSERT_EQ(conversion->input_unit(), static_cast<std::size_t>(from_width));
   ASSERT_EQ(conversion->output_unit(), static_cast<std::size_t>(to_width));
   const Bytes packed = Pack(in, from_width), wanted = Pack(expected.patterns, to_width);
+  const std::uint64_t underflows = Underflows(from, from_width, to, in, expected.patterns);
   ForEachTarget([&] {
     Bytes out(wanted.size(), std::byte{0xa5});
     NumericCounts counts;
@@ -60,6 +77,7 @@ void CheckConversion(std::string_view from, int from_width, std::string_view to,
     EXPECT_EQ(counts.overflow, expected.counts.overflow);
     EXPECT_EQ(counts.nan_lost, expected.counts.nan_lost);
     EXPECT_EQ(counts.fraction_lost, expected.counts.fraction_lost);
+    EXPECT_EQ(counts.underflow, underflows);
     if (out == wanted) return;
     int shown = 0;
     for (std::size_t i = 0; i < in.size() && shown < 5; ++i) {

@@ -48,10 +48,7 @@ Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   transform->Apply(input, output, counts);
   std::memcpy(out.data(), output.data() + (offset - first * unit), out.size());
   const zt::internal::MutexLock lock(mutex_);
-  NumericCounts& all = counts_[id];
-  all.overflow += counts.overflow;
-  all.nan_lost += counts.nan_lost;
-  all.fraction_lost += counts.fraction_lost;
+  counts_[id] += counts;
   return OkStatus();
 }
 
@@ -80,11 +77,10 @@ std::optional<std::span<const std::byte>> ChangedSource::View(ComponentId id) co
 
 Status ChangedSource::Finish() {
   ZT_RETURN_IF_ERROR(inner_->Finish());
-  if (plan_.on_overflow != OnOverflow::kError) return OkStatus();
   const zt::internal::MutexLock lock(mutex_);
   for (const auto& [id, counts] : counts_) {
     const Object& object = objects_[id.object];
-    const Status fits = CheckFit(counts, object.components[id.component].element);
+    const Status fits = CheckFit(counts, object.components[id.component].element, plan_);
     ZT_RETURN_IF_ERROR(WithFile(WithTensor(fits, object.name), file(id)));
   }
   return OkStatus();
@@ -94,7 +90,7 @@ std::vector<NumericFinding> ChangedSource::Findings() const {
   std::vector<NumericFinding> findings;
   const zt::internal::MutexLock lock(mutex_);
   for (const auto& [id, counts] : counts_) {
-    if (counts.overflow == 0 && counts.nan_lost == 0 && counts.fraction_lost == 0) continue;
+    if (!counts.any()) continue;
     const Component& component = objects_[id.object].components[id.component];
     findings.push_back(
         {objects_[id.object].name, counts, component.bytes / ByteWidth(component.element.dtype)});

@@ -57,6 +57,7 @@ struct Args : Common, InputArgs {
   std::string digest;  // convert, id; empty: the default of the version
   std::vector<std::string> dtype, include, exclude, rename;
   std::string on_overflow = "error";
+  bool allow_loss = false;
   std::string dequantize;
   std::string quant = "keep", sparse = "auto";
   bool no_metadata = false, dry_run = false;

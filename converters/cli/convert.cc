@@ -35,6 +35,24 @@ std::string_view Replacement(const Object* object, OnOverflow policy) {
   return "the largest value";
 }
 
+// Appends a line about one kind of loss in all tensors, because a rule applies to hundreds of them.
+void AddSum(const std::vector<NumericFinding>& findings, std::uint64_t NumericCounts::* kind,
+            std::string_view what, std::vector<std::string>& lines) {
+  std::uint64_t tensors = 0, values = 0, lost = 0;
+  const NumericFinding* first = nullptr;
+  for (const NumericFinding& finding : findings) {
+    if (finding.counts.*kind == 0) continue;
+    if (++tensors == 1) first = &finding;
+    lost += finding.counts.*kind;
+    values += finding.values;
+  }
+  if (first == nullptr) return;
+  lines.push_back(
+      (tensors == 1 ? TensorContext(first->tensor)
+                    : Counted(tensors, "tensor") + ", " + Quote(first->tensor) + " the first") +
+      ": " + std::to_string(lost) + " of " + Counted(values, "value") + std::string(what));
+}
+
 std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings, const Plan& plan) {
   std::vector<std::string> lines;
   std::unordered_map<std::string_view, const Object*, zt::internal::NameHash> objects;
@@ -42,14 +60,7 @@ std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings,
     for (const PlannedObject& each : plan.objects)
       objects.emplace(each.object->name, each.object.get());
   }
-  std::uint64_t tensors = 0, values = 0, fractions = 0;
-  const NumericFinding* first = nullptr;
   for (const NumericFinding& finding : findings) {
-    if (const std::uint64_t lost = finding.counts.fraction_lost; lost > 0) {
-      if (++tensors == 1) first = &finding;
-      fractions += lost;
-      values += finding.values;
-    }
     if (finding.counts.overflow == 0 && finding.counts.nan_lost == 0) continue;
     const auto found = objects.find(finding.tensor);
     const Object* const object = found == objects.end() ? nullptr : found->second;
@@ -60,18 +71,13 @@ std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings,
     }
     if (finding.counts.nan_lost > 0) {
       line += (finding.counts.overflow > 0 ? "; " : "") + std::to_string(finding.counts.nan_lost) +
-              " NaN had no counterpart";
+              " NaN had no counterpart in its type";
     }
     lines.push_back(std::move(line));
   }
-  // One line for all tensors, because a rule applies to hundreds of them.
-  if (first != nullptr) {
-    lines.push_back(
-        (tensors == 1 ? TensorContext(first->tensor)
-                      : Counted(tensors, "tensor") + ", " + Quote(first->tensor) + " the first") +
-        ": " + std::to_string(fractions) + " of " + Counted(values, "value") +
-        " lost their fraction in an integer type; --dtype does not quantize");
-  }
+  AddSum(findings, &NumericCounts::fraction_lost,
+         " lost their fraction in an integer type; --dtype does not quantize", lines);
+  AddSum(findings, &NumericCounts::underflow, " became 0, too small for a float of 8 bits", lines);
   return lines;
 }
 
@@ -102,7 +108,8 @@ Json ToJson(const std::vector<NumericFinding>& findings) {
     out.push_back({{"tensor", finding.tensor},
                    {"overflow", finding.counts.overflow},
                    {"nan_lost", finding.counts.nan_lost},
-                   {"fraction_lost", finding.counts.fraction_lost}});
+                   {"fraction_lost", finding.counts.fraction_lost},
+                   {"underflow", finding.counts.underflow}});
   }
   return out;
 }

@@ -135,7 +135,9 @@ std::optional<std::uint64_t> Copied(const TensorSource& source, const PlannedCom
 
 StatusOr<std::uint64_t> Estimate(TensorSource& source, const Plan& plan, WriterOptions options) {
   Plan trial = plan;
-  trial.on_overflow = OnOverflow::kSaturate;  // the conversion reports what does not fit
+  // The conversion reports values that do not fit.
+  trial.on_overflow = OnOverflow::kSaturate;
+  trial.allow_fraction_loss = true;
   const std::uint64_t windows = WindowsFor(options.zstd), most = windows * kWindowBytes;
   if (plan.input_bytes(source) <= most) return Write(source, trial, options);
   trial.objects.clear();

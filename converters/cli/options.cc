@@ -104,6 +104,7 @@ constexpr Option kOptions[] = {
      "TYPE, or keep, of those tensors; the first rule wins", "", "f32 f16 bf16 f8_e4m3fn f8_e5m2"},
     {kRules, 0, "on-overflow", "WHAT", kTensors, &Args::on_overflow, "error, inf or saturate",
      "error", "error inf saturate"},
+    {kRules, 0, "allow-loss", "", kTensors, &Args::allow_loss, "Let integer types drop fractions"},
     {kRules, 0, "dequantize", "TYPE", kTensors, &Args::dequantize,
      "Quantized GGUF blocks to f32, f16 or bf16", "", kFloats},
     {kConvert | kVerify, 0, "quant", "HOW", kTensors, &Args::quant,

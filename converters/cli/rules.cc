@@ -244,6 +244,7 @@ StatusOr<Rules> MakeRules(const Args& args) {
   out.plan.on_overflow = args.on_overflow == "inf"        ? OnOverflow::kInf
                          : args.on_overflow == "saturate" ? OnOverflow::kSaturate
                                                           : OnOverflow::kError;
+  out.plan.allow_fraction_loss = args.allow_loss;
   out.set = std::make_shared<RuleSet>(RuleSet{Selector(args)});
   ZT_RETURN_IF_ERROR(out.set->Parse(args));
   const std::shared_ptr<RuleSet> set = out.set;

@@ -322,6 +322,7 @@ Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number) {
   shard.spec = plan.spec;
   shard.attributes = plan.attributes;
   shard.on_overflow = plan.on_overflow;
+  shard.allow_fraction_loss = plan.allow_fraction_loss;
   // The attribute describes files, which are in the first shard.
   if (number > 1) {
     std::erase_if(shard.attributes,

@@ -52,13 +52,12 @@ class Conversion final : public Transform {
     }
     const auto* const from = reinterpret_cast<const std::uint8_t*>(in.data());
     kernel::Counts found;
+    std::uint64_t underflow = 0;
     kernel::ForEachBlock(reinterpret_cast<std::uint8_t*>(out.data()), out_width(), count,
                          [&](std::size_t first, std::size_t n, std::uint8_t* to) {
-                           ApplyToBlock(from + first * in_width_, to, n, found);
+                           underflow += ApplyToBlock(from + first * in_width_, to, n, found);
                          });
-    counts.overflow += found.overflow;
-    counts.nan_lost += found.nan_lost;
-    counts.fraction_lost += found.fraction_lost;
+    counts += {found.overflow, found.nan_lost, found.fraction_lost, underflow};
   }
 
  private:
@@ -66,8 +65,9 @@ class Conversion final : public Transform {
     return steps_.empty() ? in_width_ : kernel::WidthOf(steps_.back().to);
   }
 
-  void ApplyToBlock(const std::uint8_t* in, std::uint8_t* out, std::size_t count,
-                    kernel::Counts& counts) const {
+  // Returns the number of values that underflowed.
+  std::uint64_t ApplyToBlock(const std::uint8_t* in, std::uint8_t* out, std::size_t count,
+                             kernel::Counts& counts) const {
     alignas(64) std::uint8_t blocks[2][kernel::kStreamBlock * sizeof(double)];
     // The kernels use the host's byte order.
     alignas(64) std::uint8_t native[kBigEndian ? kernel::kStreamBlock * sizeof(double) : 1];
@@ -76,6 +76,7 @@ class Conversion final : public Transform {
       kernel::SwapBytes(native, native, count * in_width_, in_width_);
       in = native;
     }
+    const std::uint8_t* const given = in;
     kernel::Counts ignored;  // overflow in an intermediate step is counted by the last one too
     for (std::size_t s = 0; s + 1 < steps_.size(); ++s) {
       std::uint8_t* const between = blocks[s % 2];
@@ -83,7 +84,13 @@ class Conversion final : public Transform {
       in = between;
     }
     Run(steps_.back(), in, out, count, saturate_, counts);
+    const Number from = steps_.front().from, to = steps_.back().to;
+    std::uint64_t underflow = 0;
+    if (kernel::IsFloat(from) && kernel::IsFloat(to) && kernel::WidthOf(to) == 1) {
+      underflow = kernel::CountZeros(to, out, count) - kernel::CountZeros(from, given, count);
+    }
     if constexpr (kBigEndian) kernel::SwapBytes(out, out, count * out_width(), out_width());
+    return underflow;
   }
 
   Steps steps_;

@@ -456,6 +456,39 @@ void RunFloats(Number from, Number to, const std::uint8_t* in, std::uint8_t* out
   }
 }
 
+template <typename T>
+std::size_t CountClear(const std::uint8_t* in, std::size_t count, T mask) {
+  const hn::ScalableTag<T> d;
+  const auto bits = hn::Set(d, mask);
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t clear = 0, i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto kept = hn::And(LoadBytes(d, in + i * sizeof(T)), bits);
+    clear += hn::CountTrue(d, hn::Eq(kept, hn::Zero(d)));
+  }
+  for (; i < count; ++i) {
+    T element;
+    std::memcpy(&element, in + i * sizeof(T), sizeof(T));
+    clear += (element & mask) == 0 ? 1 : 0;
+  }
+  return clear;
+}
+
+std::size_t RunZeros(Number type, const std::uint8_t* in, std::size_t count) {
+  switch (WidthOf(type)) {
+    case 8:
+      return CountClear<std::uint64_t>(in, count, ~std::uint64_t{0} >> 1);
+    case 4:
+      return CountClear<std::uint32_t>(in, count, 0x7fffffff);
+    case 2:
+      return CountClear<std::uint16_t>(in, count, 0x7fff);
+    default: {  // fnuz formats have no -0: its pattern is NaN
+      const bool fnuz = type == Number::kE4m3fnuz || type == Number::kE5m2fnuz;
+      return CountClear<std::uint8_t>(in, count, fnuz ? 0xff : 0x7f);
+    }
+  }
+}
+
 }  // namespace zt::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -465,6 +498,11 @@ HWY_EXPORT(RunFloats);
 void ConvertFloats(Number from, Number to, const std::uint8_t* in, std::uint8_t* out,
                    std::size_t count, bool saturate, Counts& counts) {
   HWY_DYNAMIC_DISPATCH(RunFloats)(from, to, in, out, count, saturate, counts);
+}
+
+HWY_EXPORT(RunZeros);
+std::size_t CountZeros(Number type, const std::uint8_t* in, std::size_t count) {
+  return HWY_DYNAMIC_DISPATCH(RunZeros)(type, in, count);
 }
 }  // namespace zt::kernel
 #endif  // HWY_ONCE

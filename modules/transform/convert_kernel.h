@@ -60,7 +60,7 @@ struct Counts {
   std::uint64_t fraction_lost = 0;
 };
 
-// Both convert `count` elements and add to `counts`. No alignment is required; `in` and
+// The conversions convert `count` elements and add to `counts`. No alignment is required; `in` and
 // `out` do not overlap.
 
 // Between floats (convert_kernel.cc). On overflow `saturate` selects the largest finite value
@@ -68,6 +68,9 @@ struct Counts {
 // except from bf16 to f32.
 void ConvertFloats(Number from, Number to, const std::uint8_t* in, std::uint8_t* out,
                    std::size_t count, bool saturate, Counts& counts);
+
+// The number of zeros among floats, of either sign.
+std::size_t CountZeros(Number type, const std::uint8_t* in, std::size_t count);
 
 // From bool to u8; between integers; from integers to f32, f64 and, if they have 64 bits, kOddF64;
 // from f32 and f64 to integers, truncated toward zero, NaN to 0 (convert_int_kernel.cc). A value

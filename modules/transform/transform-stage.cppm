@@ -19,8 +19,19 @@ struct NumericCounts {
   // Finite values beyond the target's largest, or integers beyond its range.
   std::uint64_t overflow = 0;
   std::uint64_t nan_lost = 0;  // NaN, if the target has none
-  // Floats to integers: values in range that are not whole. They never fail a conversion.
+  // Floats to integers: values in range that are not whole.
   std::uint64_t fraction_lost = 0;
+  // Floats to floats of 8 bits: values other than 0 that became 0.
+  std::uint64_t underflow = 0;
+
+  inline bool any() const { return (overflow | nan_lost | fraction_lost | underflow) != 0; }
+  inline NumericCounts& operator+=(const NumericCounts& other) {
+    overflow += other.overflow;
+    nan_lost += other.nan_lost;
+    fraction_lost += other.fraction_lost;
+    underflow += other.underflow;
+    return *this;
+  }
 };
 
 // Converts whole input units to whole output units. Immutable, so all threads can

@@ -168,9 +168,7 @@ class Finder {
         if (!equal) continue;
         // A component that shares a blob is not converted again, and different numbers may have
         // become equal: check its losses here.
-        if (plan_.on_overflow == OnOverflow::kError) {
-          ZT_RETURN_IF_ERROR(Named(i, CheckFit(lost, ComponentOf(i).element)));
-        }
+        ZT_RETURN_IF_ERROR(Named(i, CheckFit(lost, ComponentOf(i).element, plan_)));
         Join(i, found->second);
       }
     }

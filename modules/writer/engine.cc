@@ -483,7 +483,6 @@ Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>&
     auto resolved = Resolve(*planned.object, c, component.storage, component.transform.get());
     if (!resolved.ok()) return NamedBy(source, planned, resolved.status());
     state->storage = *std::move(resolved);
-    state->on_overflow = run->plan.on_overflow;
     state->source = &source;
     state->id = component.source;
     state->sequential = source.sequential(component.source);

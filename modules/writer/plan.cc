@@ -67,6 +67,7 @@ class Planner {
     }
     if (options_.attributes) plan_.attributes = source_.attributes();
     plan_.on_overflow = options_.on_overflow;
+    plan_.allow_fraction_loss = options_.allow_fraction_loss;
     ZT_RETURN_IF_ERROR(
         WithFile(CheckExpressible(plan_.attributes, options_.spec), source_.file({})));
     ZT_RETURN_IF_ERROR(WithFile(budget_.Take(plan_.attributes), source_.file({})));
@@ -324,8 +325,17 @@ std::uint64_t Plan::output_bytes() const {
   return total;
 }
 
-Status CheckFit(const NumericCounts& counts, const ElementType& element) {
+Status CheckFit(const NumericCounts& counts, const ElementType& element, const Plan& plan) {
   const std::string target(Name(element));
+  if (counts.fraction_lost > 0 && !plan.allow_fraction_loss) {
+    return NumericError(
+        std::to_string(counts.fraction_lost) +
+        (counts.fraction_lost == 1 ? " value has a fraction" : " values have fractions") +
+        ", which " + target +
+        " cannot hold; --dtype does not quantize, "
+        "--allow-loss drops fractions");
+  }
+  if (plan.on_overflow != OnOverflow::kError) return OkStatus();
   std::string what;
   if (counts.overflow > 0) {
     what = std::to_string(counts.overflow) +

@@ -178,9 +178,7 @@ class RecordStage final : public ChunkStage {
     const std::uint64_t content =
         state.copied != nullptr ? ContentOfCopied(chunk) - sums_.content : chunk.bytes().size();
     sums_.content += content;
-    sums_.counts.overflow += chunk.counts.overflow;
-    sums_.counts.nan_lost += chunk.counts.nan_lost;
-    sums_.counts.fraction_lost += chunk.counts.fraction_lost;
+    sums_.counts += chunk.counts;
     if (sums_.validators.empty()) {
       sums_.validators = std::move(chunk.validators);
     } else {
@@ -260,11 +258,10 @@ class RecordStage final : public ChunkStage {
 
   Status CheckNumbers(const ComponentState& state, const ElementType& element) {
     const NumericCounts& counts = sums_.counts;
-    if (counts.overflow == 0 && counts.nan_lost == 0 && counts.fraction_lost == 0)
-      return OkStatus();
+    if (!counts.any()) return OkStatus();
     const std::uint64_t values = sums_.content / ByteWidth(element.dtype);
     record_.findings.push_back({state.object->name, counts, values});
-    return state.on_overflow == OnOverflow::kError ? CheckFit(counts, element) : OkStatus();
+    return CheckFit(counts, element, state.plan->plan);
   }
 
   // Ends the object, whose last blob is known, and the objects after it that only share blobs.

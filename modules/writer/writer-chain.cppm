@@ -72,7 +72,6 @@ struct ComponentState {
   // The rules for its bytes: its own and those of all components that share its blob. Each once.
   std::vector<DataRule> rules;
   ResolvedStorage storage;
-  OnOverflow on_overflow = OnOverflow::kError;
   TensorSource* source = nullptr;  // null if the chunks bring their bytes
   ComponentId id;
   bool sequential = false;

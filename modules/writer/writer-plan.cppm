@@ -56,6 +56,7 @@ struct Plan {
   Value::Map attributes;                        // of the file
   std::vector<PlannedObject> objects;           // in the order of the source
   OnOverflow on_overflow = OnOverflow::kError;  // for all conversions
+  bool allow_fraction_loss = true;              // in conversions of floats to integers
 
   std::uint64_t input_bytes(const TensorSource& source) const;  // to be read
   std::uint64_t output_bytes() const;                           // decoded; shared blobs once
@@ -68,6 +69,8 @@ struct PlanOptions {
   // Components that the source has compressed stay so, with their encoding where the version has it, whatever `storage` says.
   bool keep_encoding = false;
   OnOverflow on_overflow = OnOverflow::kError;  // for all conversions
+  // False: a conversion of floats to integers fails if a value has a fraction.
+  bool allow_fraction_loss = true;
   // False drops the attributes of the file.
   bool attributes = true;
   // False drops the object.
@@ -86,7 +89,7 @@ struct PlanOptions {
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
 
 // OK where all numbers had a counterpart in the type they were converted to; else kOutOfRange says how many had none.
-Status CheckFit(const NumericCounts& counts, const ElementType& element);
+Status CheckFit(const NumericCounts& counts, const ElementType& element, const Plan& plan);
 
 // Makes a plan that of a canonical file (2.0 §6.3): objects and components in the order of their names, all raw and with
 // the version's digest, and one blob for all components with the same bytes. To find these it reads the beginning and the

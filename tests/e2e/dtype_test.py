@@ -79,6 +79,40 @@ class Dtype(EndToEnd):
         (got,) = self.converted(source, "--dtype", "i32", "--on-overflow", "saturate")["objects"].values()
         self.assertEqual(numpy.frombuffer(got["components"]["data"]["bytes"], "<i4").tolist(), [1, 10**6, -10**6, 0, 2])
 
+    def test_a_fraction_is_an_error_of_an_integer_type(self):
+        source, output = self.path("w.npy"), self.path("o.zt")
+        for values, what in (([0.25, 1, 2.5], "2 values have fractions"), ([1, 2.5], "1 value has a fraction")):
+            numpy.save(source, numpy.array(values, "<f4"))
+            line = (f"{source}: tensor 'w': {what}, which i8 cannot hold; --dtype does not quantize, --allow-loss drops fractions")
+            for options in ([], ["--on-overflow", "saturate"], ["--shards", "1"], ["--canonical"]):
+                with self.subTest(options):
+                    self.assertEqual(self.fail_with(NUMERIC, "convert", source, "-o", output, "--dtype", "int8", *options),
+                                     f"ztstream: {line}\n")
+                    self.assertEqual(list(self.folder.glob("o*")), [])
+            self.assertEqual(self.fail_with(NUMERIC, "extract", source, "-o", self.path("o.npy"), "--dtype", "int8"),
+                             f"ztstream: {line}\n")
+        self.succeed("extract", source, "-q", "-o", self.path("o.npy"), "--dtype", "int8", "--allow-loss")
+        self.assertEqual(numpy.load(self.path("o.npy")).tolist(), [1, 2])
+
+    def test_what_becomes_zero_in_a_small_float_is_counted(self):
+        numpy.save(self.path("w.npy"), numpy.array([0, -0.0, 1e-3, -9e-4, 1e-9, -1, 2.0 ** -10], "<f4"))
+        numpy.save(self.path("v.npy"), numpy.array([1e-30, 4], "<f8"))
+        for dtype, lost in (("f8_e4m3fn", 3), ("f8_e4m3fnuz", 1), ("f8_e5m2", 1)):
+            for threads in "1", "3":
+                process = self.run_program("convert", self.path("w.npy"), "-o", self.path("o.zt"), "-f", "--dtype", dtype,
+                                           "--json", "-T", threads)
+                line = f"tensor 'w': {lost} of 7 values became 0, too small for a float of 8 bits"
+                self.assertEqual((process.returncode, process.stderr.decode()), (0, f"ztstream: warning: {line}\n"))
+                result = json.loads(process.stdout)
+                self.assertEqual(result["numeric"], [{"tensor": "w", "overflow": 0, "nan_lost": 0, "fraction_lost": 0,
+                                                      "underflow": lost}])
+        error = self.run_program("convert", self.path("w.npy"), self.path("v.npy"), "-o", self.path("o.zt"), "-f", "--dtype",
+                                 "f8_e4m3fn").stderr.decode()
+        self.assertIn("warning: 2 tensors, 'w' the first: 4 of 9 values became 0, too small for a float of 8 bits\n", error)
+        # Wider floats, and zeros, lose nothing.
+        for dtype in "f16", "bf16", "f64":
+            self.assertEqual(self.json("convert", self.path("w.npy"), "-o", self.path("o.zt"), "-f", "--dtype", dtype, "-q",
+                                       "--json")["numeric"], [])
 
     def test_fractions_that_integers_drop_are_counted(self):
         rows = {"w": numpy.array([0.25, -0.5, 1, 2.5, -128.5, 127.5], "<f4"), "v": numpy.arange(5, dtype="<f8"),
@@ -87,16 +121,17 @@ class Dtype(EndToEnd):
             numpy.save(self.path(name + ".npy"), values)
         line = "tensor 'w': 5 of 6 values lost their fraction in an integer type; --dtype does not quantize"
         process = self.run_program("convert", self.path("w.npy"), self.path("v.npy"), "-o", self.path("o.zt"),
-                                   "--dtype", "int8", "--json")
+                                   "--dtype", "int8", "--allow-loss", "--json")
         self.assertEqual((process.returncode, process.stderr.decode()), (0, f"ztstream: warning: {line}\n"))
         result = json.loads(process.stdout)
         self.assertEqual(result["warnings"], [line])
-        self.assertEqual(result["numeric"], [{"tensor": "w", "overflow": 0, "nan_lost": 0, "fraction_lost": 5}])
+        self.assertEqual(result["numeric"], [{"tensor": "w", "overflow": 0, "nan_lost": 0, "fraction_lost": 5,
+                                              "underflow": 0}])
         got = read_zt(self.path("o.zt"))["objects"]["w"]["components"]["data"]
         self.assertEqual(numpy.frombuffer(got["bytes"], "i1").tolist(), [0, 0, 1, 2, -128, 127])
         for threads in "1", "3":
             process = self.run_program("convert", *(self.path(name + ".npy") for name in rows), "-o",
-                                       self.path(f"{threads}.zt"), "--dtype", "int16", "-T", threads, "-q", "--json",
+                                       self.path(f"{threads}.zt"), "--dtype", "int16", "--allow-loss", "-T", threads, "-q", "--json",
                                        "--shards", "1")
             self.assertEqual(process.stderr, b"")
             self.assertEqual(json.loads(process.stdout)["warnings"],
@@ -107,5 +142,5 @@ class Dtype(EndToEnd):
                                    "--json")["numeric"], [])
         numpy.save(self.path("x.npy"), numpy.array([300.5, -300.5, numpy.nan, numpy.inf, 1.5], "<f4"))
         self.assertEqual(self.json("convert", self.path("x.npy"), "-o", self.path("o.zt"), "-f", "--dtype", "i8", "-q",
-                                   "--on-overflow", "saturate", "--json")["numeric"],
-                         [{"tensor": "x", "overflow": 3, "nan_lost": 1, "fraction_lost": 1}])
+                                   "--on-overflow", "saturate", "--allow-loss", "--json")["numeric"],
+                         [{"tensor": "x", "overflow": 3, "nan_lost": 1, "fraction_lost": 1, "underflow": 0}])
