@@ -336,8 +336,6 @@ Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOpt
 // Prints what would be done.
 Status DryRun(const Args& args, TensorSource& source, const Plan& plan,
               const WriterOptions& options, const std::vector<std::string>& warnings) {
-  if (const Status there = CheckOutput(args.output, args.force); !there.ok() && !args.quiet)
-    Warn(Message(there));
   std::optional<std::uint64_t> estimated;
   if (Compresses(plan)) {
     ZT_ASSIGN_OR_RETURN(estimated, EstimateBytes(source, plan, options));
@@ -370,6 +368,10 @@ Status Convert(const Args& args) {
   if (!args.output.empty() && args.output != "-" && !args.output.ends_with(".zt") && !shards &&
       !IsDevice(args.output)) {
     warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
+  }
+  if (args.dry_run && !shards) {
+    const Status replaces = CheckOutput(args.output, args.force);
+    if (!replaces.ok()) warnings.push_back("without --dry-run this fails: " + Message(replaces));
   }
   WarnAll(args, warnings);
   const std::uint64_t tensors = source->objects().size() - CountFiles(source->objects());

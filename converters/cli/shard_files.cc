@@ -153,9 +153,10 @@ Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const 
     if (!ours) break;
     const auto other = ParseShardName(name, ".zt");
     if (!other || other->stem != ours->stem || other->count == ours->count) continue;
-    return WithFile(AlreadyExists("shards of this name exist already, of " +
-                                  std::to_string(other->count) + "; remove them first"),
-                    (folder / name).string());
+    return WithFile(
+        AlreadyExists("shards of this name with another count, " + std::to_string(other->count) +
+                      ", exist already; remove them first"),
+        (folder / name).string());
   }
   return OkStatus();
 }

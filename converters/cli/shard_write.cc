@@ -187,6 +187,13 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
       args, source, request.only == 0 ? plan : PlanOfShard(plan, cut, request.only), warnings);
   json["plan_digest"] = cut.digest;
   json["shards"] = count;
+  Status place = CheckPlace(args, inputs, cut);
+  if (place.ok() && request.only == 0) place = CheckIndex(args, cut, plan.spec);
+  if (args.dry_run && !place.ok()) {
+    const std::string line = "without --dry-run this fails: " + Message(place);
+    WarnAll(args, std::span(&line, 1));
+    json["warnings"].push_back(line);
+  }
   if (args.dry_run) {
     std::string text = run.Describe(first, last);
     text += "the plan: " + Counted(count, "shard") + ", " + cut.digest;
@@ -201,8 +208,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
     json["files"] = std::move(run.rows);
     return Print(Dump(json));
   }
-  ZT_RETURN_IF_ERROR(CheckPlace(args, inputs, cut));
-  if (request.only == 0) ZT_RETURN_IF_ERROR(CheckIndex(args, cut, plan.spec));
+  ZT_RETURN_IF_ERROR(place);
   ZT_RETURN_IF_ERROR(run.Write(first, last));
   if (request.only == 0) {
     std::vector<std::string> paths;

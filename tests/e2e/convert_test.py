@@ -256,7 +256,9 @@ class Command(support.EndToEnd):
         self.output.write_bytes(b"precious")
         process = self.run_program("convert", "-n", self.source, "-o", self.output)  # a plan needs no room
         self.assertEqual((process.returncode, process.stdout.decode()), (0, plan))
-        self.assertIn(b"o.zt: the output exists already; use -f to replace it\n", process.stderr)
+        line = f"without --dry-run this fails: {self.output}: the output exists already; use -f to replace it"
+        self.assertEqual(process.stderr.decode(), f"ztstream: warning: {line}\n")
+        self.assertEqual(self.json("convert", "-nq", "--json", self.source, "-o", self.output)["warnings"], [line])
         self.assertEqual(self.run_program("convert", "-n", "-f", self.source, "-o", self.output).stderr, b"")
         self.assertEqual(self.output.read_bytes(), b"precious")
 

@@ -232,6 +232,18 @@ class Together(Shards):
             text = self.succeed("convert", self.source, "-n", "-o", name, "--shards", "2").decode()
             self.assertTrue(text.startswith("foobar-00001-of-00002.zt: 35 tensors"), text)
 
+    def test_a_dry_run_says_what_would_fail(self):
+        self.convert("--shards", "2")
+        self.assertEqual(self.convert("--shards", "2", "-n")["warnings"], [])
+        process = self.run_program("convert", self.source, "-n", "-o", self.model, "--shards", "3")
+        self.assertEqual(process.returncode, 0)
+        self.assertRegex(process.stderr.decode(), r"\Aztstream: warning: without --dry-run this fails: \S+/model-0000[12]-of-00002\.zt: "
+                         r"shards of this name with another count, 2, exist already; remove them first\n\Z")
+        line = (f"without --dry-run this fails: {self.index}: the index exists already and belongs to other shards; "
+                "use -f to replace it")
+        self.assertEqual(self.convert("--shards", "2", "-n", "--zstd")["warnings"], [line])
+        self.assertEqual(self.convert("--shards", "2", "-n", "-f", "--zstd")["warnings"], [])
+
 
 class Again(Shards):
 
@@ -347,7 +359,7 @@ class Again(Shards):
         self.convert("--shards", "3")
         before = self.contents()
         error = self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2", "-f")
-        self.assertIn("shards of this name exist already, of 3; remove them first", error)
+        self.assertIn("shards of this name with another count, 3, exist already; remove them first", error)
         error = self.fail_with(USAGE, "convert", self.index, "-o", self.model, "--shards", "3", "--zstd", "-f")
         self.assertIn("it is an input", error)
         self.assertEqual(self.contents(), before)
