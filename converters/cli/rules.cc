@@ -32,6 +32,8 @@ struct Rule {
   std::optional<ElementType> target = std::nullopt;
   // The number of tensors that it applied to.
   std::uint64_t tensors = 0;
+  // An earlier rule applied to a tensor that this one matches.
+  bool preceded = false;
 
   bool Count(bool applies) {
     tensors += applies;
@@ -81,11 +83,11 @@ Status ParseRename(const std::string& text, Rule& rule) {
 // TYPE, PATTERN=TYPE or PATTERN=keep.
 Status ParseDType(const std::string& text, Rule& rule) {
   const auto equals = text.rfind('=');
-  rule.unused = "applies to no tensor: no name matches, or an earlier rule does";
+  rule.unused = "applies to no tensor: no name matches";
   if (equals == std::string::npos) {
     rule.unused =
-        "applies to no tensor: without a pattern it means tensors of floating point alone; '.=" +
-        text + "' means all";
+        "applies to no tensor: without a pattern it is for tensors of floating point; '.=" + text +
+        "' is for all";
   } else {
     rule.names.emplace("--dtype", text.substr(0, equals));
   }
@@ -128,14 +130,21 @@ struct RuleSet {
   }
 
   std::optional<ElementType> Convert(const Object& object) {
+    const Rule* first = nullptr;
     for (Rule& rule : rules) {
-      if (rule.kind < Kind::kDType) continue;
+      // After the first rule, others are only asked for the warnings.
+      if (rule.kind < Kind::kDType || (first != nullptr && (rule.tensors > 0 || rule.preceded)))
+        continue;
       const bool applies = rule.names.has_value()           ? rule.names->Matches(object.name)
                            : rule.kind == Kind::kDequantize ? object.format.starts_with("gguf.")
                                                             : IsPlainFloat(object);
-      if (rule.Count(applies)) return rule.target;
+      if (first != nullptr) {
+        rule.preceded = applies;
+      } else if (rule.Count(applies)) {
+        first = &rule;
+      }
     }
-    return std::nullopt;
+    return first == nullptr ? std::nullopt : first->target;
   }
 
   Status Parse(const Args& args) {
@@ -199,7 +208,10 @@ std::vector<std::string> Rules::Warnings() const {
   std::vector<std::string> lines = set->selector.Warnings();
   for (const Rule& rule : set->rules) {
     if (rule.tensors == 0) {
-      lines.push_back(rule.text + " " + rule.unused);
+      lines.push_back(rule.text + " " +
+                      (rule.preceded
+                           ? "applies to no tensor: an earlier rule applies to all that match"
+                           : rule.unused));
     } else if (rule.names && !rule.names->warning().empty()) {
       lines.push_back(rule.names->warning());
     }

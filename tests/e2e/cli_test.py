@@ -253,6 +253,12 @@ class Rules(support.EndToEnd):
         ints = self.safetensors("i.safetensors", {"i": ("I64", [1], bytes(8))})
         process = self.run_program("convert", ints, "-o", self.path("o.zt"), "-f", "--dtype", "i32")
         self.assertIn(b"--dtype 'i32' applies to no tensor: without a pattern", process.stderr)
+        for rules, unused in ((("w=keep", "w=f16"), "w=f16"), ((".=keep", "f32"), "f32"), (("f32", "w=f16", "f64"), None)):
+            options = [word for rule in rules for word in ("--dtype", rule)]
+            lines = self.json("convert", self.safetensors("w.safetensors", {"w": ("F32", [1], bytes(4))}), "-nq", "--json",
+                              *options)["warnings"]
+            self.assertEqual(lines, [f"--dtype '{rule}' applies to no tensor: an earlier rule applies to all that match"
+                                     for rule in ([unused] if unused else rules[1:])])
         plan = self.json("convert", ints, "-n", "--json", "--dtype", ".=i32")["plan"]
         self.assertEqual(plan[0]["components"][0]["to"], "i32")
         process = self.run_program("convert", self.source, "-n", "-v", "--dtype", "bf16", "--exclude", "^a")
@@ -264,7 +270,7 @@ class Rules(support.EndToEnd):
     def test_a_selection_that_leaves_nothing_is_an_error(self):
         for options in (["--include", "nope"], ["--exclude", "."]):
             self.expect(USAGE, "convert", self.source, "-o", self.path("o.zt"), *options,
-                        says="leave none of 8 tensors")
+                        says="--include and --exclude leave no tensor of 8; 'ztstream inspect' lists the names")
             self.assertFalse(self.path("o.zt").exists())
         empty = self.safetensors("e.safetensors", {})
         self.succeed("convert", empty, "-o", self.path("e.zt"))
