@@ -71,6 +71,16 @@ std::string_view Nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
+// Text for a message: of a URL without its user name and its query, which may be secret.
+std::string Shown(std::string_view text) {
+  if (!IsUrl(text)) return std::string(text);
+  text = text.substr(0, text.find('?'));
+  const std::size_t host = text.find("://") + 3;
+  const std::size_t at = text.substr(0, text.find('/', host)).rfind('@');
+  const std::size_t shown = at == text.npos || at < host ? host : at + 1;
+  return std::string(text.substr(0, host)) + std::string(text.substr(shown));
+}
+
 // An error that ends in a reference to --help. `command` may be null.
 Status Refuse(const std::string& what, const Command* command) {
   return InvalidArgument(what + (what.ends_with('?') ? " See ztstream " : "; see ztstream ") +
@@ -84,7 +94,7 @@ Status RefuseCommand(std::string_view word) {
   const auto habit = std::ranges::find(kCommandHabits, word, &Habit::word);
   const std::string_view meant =
       habit == std::end(kCommandHabits) ? Nearest(word, names) : habit->here;
-  return Refuse("'" + std::string(word) + "' is not a command; " +
+  return Refuse("'" + Shown(word) + "' is not a command; " +
                     (meant.empty() ? "commands are " + Joined(names, "and")
                                    : "did you mean '" + std::string(meant) + "'?"),
                 nullptr);
@@ -92,7 +102,7 @@ Status RefuseCommand(std::string_view word) {
 
 // The error for an option that `command` does not have; `command` is null if there is none yet.
 Status RefuseOption(std::string_view word, const Command* command) {
-  const std::string name(word.substr(0, word.find('=')));
+  const std::string name(word.substr(0, word.find_first_of("=?:/")));
   std::string what = "'" + name + "' is not an option";
   if (command != nullptr) what += " of " + std::string(command->name);
   const bool level = word.size() < 4 && ParseNumber(word.substr(1));  // "-19", as gzip takes it
@@ -143,6 +153,7 @@ struct Keep {
   std::string operator()(bool Args::* field) const { return Set<bool>(field, true, ""); }
   std::string operator()(std::string Args::* field) const {
     std::string word = text;
+    if (option.words == "@files") return HideInto(word, args.*field);
     for (const std::string_view alias : Words(option.aliases)) {
       const std::size_t equals = alias.find('=');
       if (word == alias.substr(0, equals)) word = alias.substr(equals + 1);
@@ -151,11 +162,11 @@ struct Keep {
     const std::vector<std::string_view> known = Words(option.words);
     if (known.empty() || known[0][0] == '@' || std::ranges::find(known, word) != known.end())
       return "";
-    return "'" + text + "' is not " + Joined(known, "or") + DidYouMean(text, known);
+    return Quoted() + " is not " + Joined(known, "or") + DidYouMean(text, known);
   }
   std::string operator()(std::vector<std::string> Args::* field) const {
-    (args.*field).push_back(text);
-    return "";
+    std::string& word = (args.*field).emplace_back(text);
+    return option.words == "@files" ? HideInto(text, word) : "";
   }
   std::string operator()(unsigned Args::* field) const {
     const std::uint64_t number = ParseNumber(text).value_or(~std::uint64_t{0});
@@ -167,7 +178,7 @@ struct Keep {
   std::string operator()(std::uint64_t Args::* field) const {
     const std::uint64_t bytes = ParseSize(text).value_or(0);
     if (bytes > 0 && bytes < option.least)
-      return "'" + text + "' is too small; the least is " + HumanBytes(option.least);
+      return Quoted() + " is too small; the least is " + HumanBytes(option.least);
     return Set(field, bytes == 0 ? std::nullopt : std::optional(bytes),
                "a size, such as 4096, 64MiB or 1.5GB");
   }
@@ -184,7 +195,7 @@ struct Keep {
   }
   std::string operator()(std::optional<ZstdChoice> Args::* field) const {
     args.*field = ParseZstd(text);
-    return args.*field ? "" : "'" + text + "' is not a level, huffman or planes";
+    return args.*field ? "" : Quoted() + " is not a level, huffman or planes";
   }
   std::string operator()(std::optional<ElementType> Args::* field) const {
     const auto type = ParseTypeName(text);
@@ -194,10 +205,18 @@ struct Keep {
   }
 
  private:
+  std::string Quoted() const { return "'" + Shown(text) + "'"; }
+  // Stores a path. The query of a URL is kept apart, and sent.
+  static std::string HideInto(const std::string& word, std::string& path) {
+    auto shown = HideQuery(word);
+    if (!shown.ok()) return Message(shown.status());
+    path = *std::move(shown);
+    return "";
+  }
   template <typename T>
   std::string Set(T Args::* field, std::optional<T> value, const std::string& what) const {
     if (value) args.*field = *value;
-    return value ? "" : "'" + text + "' is not " + what;
+    return value ? "" : Quoted() + " is not " + what;
   }
 };
 
@@ -336,12 +355,14 @@ Status KeepOperands(const Line& line, const Command& command, Args& args) {
     rows.push_back(name);
     if (next == line.operands.end() && !name.starts_with('['))
       return RefuseMissing(name, option, command);
-    for (bool more = true; more && next != line.operands.end(); more = option.many())
-      std::visit(Keep{option, *next++, args}, option.field);  // any text will do
+    for (bool more = true; more && next != line.operands.end(); more = option.many()) {
+      const std::string wrong = std::visit(Keep{option, *next++, args}, option.field);
+      if (!wrong.empty()) return Refuse(wrong, &command);
+    }
   }
   if (next == line.operands.end()) return OkStatus();
-  return Refuse("unexpected argument '" + *next + "': " + std::string(command.name) + " takes " +
-                    (rows.size() == 1 ? "one " : "") + Joined(rows, "and"),
+  return Refuse("unexpected argument '" + Shown(*next) + "': " + std::string(command.name) +
+                    " takes " + (rows.size() == 1 ? "one " : "") + Joined(rows, "and"),
                 &command);
 }
 
@@ -410,7 +431,7 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
 
 Status Parse(std::vector<std::string> words, Args& args) {
   args.json = std::ranges::find(words, "--json") != words.end();
-  if (!words.empty() && !words.front().starts_with('-')) args.command = words.front();
+  if (!words.empty() && !words.front().starts_with('-')) args.command = Shown(words.front());
   ZT_ASSIGN_OR_RETURN(Line line, Scan(std::move(words)));
   for (const Given& each : line.options) {
     args.version = args.version || each.option->name == "version";
@@ -420,7 +441,7 @@ Status Parse(std::vector<std::string> words, Args& args) {
     args.help = true;
     line.operands.erase(line.operands.begin());
   }
-  args.command = line.operands.empty() ? "" : line.operands.front();
+  args.command = line.operands.empty() ? "" : Shown(line.operands.front());
   if (args.version || (args.help && line.operands.empty())) return OkStatus();
   const Command* const command = line.command();
   if (command == nullptr) return RefuseCommand(args.command);
@@ -444,19 +465,6 @@ using namespace internal;
 
 namespace {
 
-// Removes the query of a URL from a word: an operand, or an option with its value ("--against=URL",
-// "-oURL").
-StatusOr<std::string> HideQueryOfWord(const std::string& word) {
-  std::size_t value = 0;
-  if (word.starts_with("--")) {
-    value = std::min(word.find('='), word.size() - 1) + 1;
-  } else if (word.starts_with('-')) {
-    value = std::min<std::size_t>(2, word.size());
-  }
-  ZT_ASSIGN_OR_RETURN(const std::string shown, HideQuery(word.substr(value)));
-  return word.substr(0, value) + shown;
-}
-
 // Makes every command take URLs where it takes paths.
 void UseUrls(const Args& args) {
   RemoteOptions options;
@@ -471,11 +479,6 @@ void UseUrls(const Args& args) {
 
 int Run(std::vector<std::string> words) {
   Args args;
-  for (std::string& word : words) {
-    auto shown = HideQueryOfWord(word);
-    if (!shown.ok()) return Fail(args, shown.status());
-    word = *std::move(shown);
-  }
   if (const Status parsed = Parse(std::move(words), args); !parsed.ok()) return Fail(args, parsed);
   if (args.version) return Done(args, Print(VersionText() + "\n"));
   const Command* const command = FindCommand(args.command);

@@ -303,8 +303,28 @@ class Faults(remote_server.Remote):
             process = self.run_program(*words, "--json")
             self.assertNotEqual(process.returncode, support.DONE)
             self.assertNotIn(b"verysecret", process.stdout + process.stderr)
-        self.fail_with(support.USAGE, "diff", f"{self.url}?a=1", f"{self.url}?a=2", says="different queries")
+        for words in (["inspect", self.file, signed], [signed, "inspect"], ["help", signed], ["inspect", signed, "--frob"],
+                      ["inspect", f"-k{signed}"], ["inspect", f"--frob={signed}"], ["inspect", f"--frob{signed}"],
+                      ["convert", signed, "--zstd", signed], ["convert", self.file, f"--zstd={signed}"], ["inspect", "--from", signed],
+                      ["convert", self.file, "--align", signed], ["verify", self.file, "--threads", signed, "--against", signed]):
+            for more in [], ["--json"]:
+                process = self.run_program(*words, *more)
+                self.assertEqual(process.returncode, support.USAGE, (words, process.stderr))
+                self.assertNotIn(b"verysecret", process.stdout + process.stderr, words)
+        self.fail_with(support.USAGE, "diff", f"{self.url}?a=1", f"{self.url}?a=2", says=f"{self.url}: it is named twice with different queries; name each once")
+        for words in (["inspect"], ["inspect", self.file], ["convert", self.file, "-o"], []):
+            self.assertNotIn("verysecret", self.fail_with(support.USAGE, *words, "https://name:verysecret@host/x.zt"))
         self.fail_with(support.USAGE, "inspect", "https://name:verysecret@host/x.zt", says="name or password")
+
+    def test_a_pattern_that_looks_like_a_url_is_no_url(self):
+        tensors = {"https://a": ("U8", [1], b"x"), "http://a?b": ("U8", [1], b"y")}
+        source = self.safetensors("names.safetensors", tensors)
+        plan = self.json("convert", source, "-n", "--json", "--include", "https?://a$")["plan"]
+        self.assertEqual([row["name"] for row in plan], ["https://a"])
+        plan = self.json("convert", source, "-n", "--json", "--include=http://a[?]b", "--rename", "s|http://a[?]b|c|")["plan"]
+        self.assertEqual([row["name"] for row in plan], ["c"])
+        self.succeed("extract", source, "http://a?b", "-o", self.path("one.safetensors"))
+        self.assertEqual(list(make_safetensors.read(self.path("one.safetensors"))[0]), ["http://a?b"])
 
     def test_what_is_no_input(self):
         for url, says in (("ftp://host/x.zt", "https, http, s3 and hf"), ("gs://bucket/x", "storage.googleapis.com"), ("file:///x", "name the path")):
