@@ -158,20 +158,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> byte
 StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
                                                       const InputOptions& options) {
   std::vector<std::filesystem::path> arrays;
-  std::vector<std::string> others;
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(path));
   for (const std::string& name : names) {
     const std::filesystem::path file = std::filesystem::path(path) / name;
-    if (!IsUrl(path) && IsFolder(file.string())) continue;
-    if (file.extension() == ".npy") {
-      arrays.push_back(file);
-    } else {
-      others.push_back(name);
-    }
+    if (file.extension() != ".npy" || (!IsUrl(path) && IsFolder(file.string()))) continue;
+    arrays.push_back(file);
   }
   if (arrays.empty()) return InvalidData("there is no .npy file in it");
   std::sort(arrays.begin(), arrays.end());
-  std::sort(others.begin(), others.end());
 
   auto source = std::make_unique<npy::internal::NpySource>(options.memory_limit);
   for (const std::filesystem::path& file : arrays) {
@@ -184,9 +178,6 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
     ZT_RETURN_IF_ERROR(
         Annotate(WithTensor(source->AddFileOfFolder(name, bytes, options), name), leaf));
   }
-  NameList left_out;
-  for (const std::string& name : others) left_out.Add(Quote(name));
-  if (!left_out.empty()) source->AddWarning("files left out: " + left_out.ToString());
   return source;
 }
 

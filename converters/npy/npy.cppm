@@ -44,8 +44,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpz(std::shared_ptr<ByteSource> byte
                                                 const std::string& stem,
                                                 const InputOptions& options = {});
 
-// All *.npy files directly in the folder, sorted by name, each named by its stem. One warning
-// lists the other files.
+// All *.npy files directly in the folder, sorted by name, each named by its stem.
 StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
                                                       const InputOptions& options = {});
 

@@ -219,7 +219,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   for (const std::string& file : present) {
     if (shards.contains(file)) continue;
     if (!format.refuse_unlisted) {
-      merged->AddWarning(file + " is not in " + index + " and is left out");
+      merged->AddWarning(file + " is not in " + index + ", so its tensors are not read");
       continue;
     }
     const auto name = ParseShardName(file, format.suffix);
@@ -278,7 +278,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,
                       MergeSources(std::move(sources), std::move(files)));
   for (const std::string& file : foreign)
-    merged->AddWarning(file + " is not a checkpoint and is left out");
+    merged->AddWarning(file + " is not a checkpoint, so no tensors are read from it");
   return merged;
 }
 

@@ -287,7 +287,7 @@ class Torch(EndToEnd):
         self.put("model/pytorch_model.bin", pickles.archive(pickles.dictionary(w=pickles.tensor())))
         self.put("model/tok.bin", b"tokens and tokens")
         self.expect(DONE, "convert", self.path("model"), "-o", self.path("m.zt"),
-                    says="tok.bin is not a checkpoint and is left out")
+                    says="tok.bin is not a checkpoint, so no tensors are read from it")
         self.assertEqual(list(read_zt(self.path("m.zt"))["objects"]), ["w"])
         # What has a checkpoint's name is one, and a damaged one is no reason to leave it out.
         self.put("model/extra.bin", pickles.archive(pickles.dictionary(e=pickles.tensor())))
