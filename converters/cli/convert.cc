@@ -273,8 +273,14 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
   return tensors;
 }
 
-// Refuses an output with the suffix of another format before the work is done.
+// Refuses an output that is a folder, or has the suffix of another format, before the work is done.
 Status CheckOutputName(const Args& args) {
+  const std::string& output = args.output;
+  if (output.ends_with('/') || (!IsUrl(output) && IsFolder(output))) {
+    return WithFile(InvalidArgument("the output is a folder; name a file in it, such as " +
+                                    (std::filesystem::path(output) / "model.zt").string()),
+                    output);
+  }
   if (IsTorchName(args.output)) {
     return WithFile(InvalidArgument("convert writes .zt files; " + std::string(kNoTorch) +
                                     " ('ztstream extract')"),

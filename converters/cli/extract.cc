@@ -479,11 +479,12 @@ Status Extract(const Args& args) {
   StatusOr<Target> wanted = TargetOf(args);
   // An output file for a file of the model needs no format.
   if (args.names.empty()) ZT_RETURN_IF_ERROR(wanted.status());
-  if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(CheckNewFolder(args.output));
-  if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  if (HasRules(args)) ZT_RETURN_IF_ERROR(MakeRules(args).status());
   if (args.shard_size != 0 && wanted.ok() && !wanted->checkpoint) {
     return InvalidArgument("--shard-size cuts the weights of a folder: -o DIR/ --to safetensors");
   }
+  if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(CheckNewFolder(args.output));
+  if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenUngrouped({args.file()}, args));
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
   if (file) return ExtractFile(args, *source, *file);

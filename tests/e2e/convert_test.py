@@ -246,6 +246,14 @@ class Command(support.EndToEnd):
         self.succeed("convert", self.source, "-f", "-o", self.output)
         self.succeed("verify", self.output)
 
+    def test_a_folder_is_no_output(self):
+        self.path("d").mkdir()
+        for output, example in (("d", "d/model.zt"), ("d/", "d/model.zt"), ("new/", "new/model.zt")):
+            for more in [], ["-n"], ["--shards", "1"], ["-f"]:
+                self.assertEqual(self.fail_with(USAGE, "convert", self.source, "-o", output, *more),
+                                 f"ztstream: {output}: the output is a folder; name a file in it, such as {example}\n")
+        self.assertFalse(self.path("new").exists())
+
     def test_dry_run_writes_nothing_and_finds_the_same_faults(self):
         plan = self.succeed("convert", "-n", self.source, "-o", self.output).decode()
         for name in "abc":

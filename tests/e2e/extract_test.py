@@ -322,6 +322,13 @@ class Folder(support.EndToEnd):
 
 class Gguf(support.EndToEnd):
 
+    def test_options_are_checked_before_the_output(self):
+        source, output = DATA / "npy/f4.npy", self.put("o.npy", b"precious")
+        self.fail_with(support.EXISTS, "extract", source, "-o", output)
+        for options in (["--dtype", "fp8"], ["--rename", "s/(/x/"], ["--shard-size", "1MiB"]):
+            self.fail_with(support.USAGE, "extract", source, "-o", output, *options)
+        self.assertEqual(output.read_bytes(), b"precious")
+
     def test_gguf_comes_back_to_the_byte(self):
         for relative in GGUF_FILES:
             with self.subTest(relative):
