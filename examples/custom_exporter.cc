@@ -1,9 +1,12 @@
-// An exporter of one's own: a sparse, a quantized and a streamed tensor, written to a pipe.
-#include <unistd.h>
+// An exporter with its own destination: a sparse, a quantized and a streamed tensor, to a C stream.
+#include <errno.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <iostream>
+#include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +24,28 @@ struct Tensors {
   // Two rows of eight 4-bit codes, with a scale and a zero point for each row.
   std::vector<std::uint32_t> codes = {0x76543210, 0xfedcba98};
   std::vector<float> scales = {0.5, 0.25}, zeros = {8, 8};
+};
+
+// A destination that takes bytes in order. An output that failed is not taken back here.
+class StreamSink final : public zt::Sink {
+ public:
+  StreamSink(std::FILE* stream, std::string name) : stream_(stream), name_(std::move(name)) {}
+  const std::string& name() const override { return name_; }
+  zt::Status Append(zt::Pieces pieces) override {
+    for (std::span<const std::byte> piece : pieces) {
+      if (std::fwrite(piece.data(), 1, piece.size(), stream_) != piece.size())
+        return zt::IoError(errno, "cannot write");
+    }
+    return zt::OkStatus();
+  }
+  zt::Status Finish(std::uint64_t /*total*/) override {
+    return std::fflush(stream_) == 0 ? zt::OkStatus() : zt::IoError(errno, "cannot write");
+  }
+  void Abort() override {}
+
+ private:
+  std::FILE* stream_;
+  std::string name_;
 };
 
 auto Bytes(const auto& vector) { return std::as_bytes(std::span(vector)); }
@@ -50,7 +75,7 @@ zt::Status Export(const Tensors& t, zt::Writer& writer) {
 
 int main() {
   const Tensors tensors;
-  auto writer = zt::Writer::Create(zt::DescriptorSink(STDOUT_FILENO, "standard output"));
+  auto writer = zt::Writer::Create(std::make_unique<StreamSink>(stdout, "standard output"));
   const zt::Status status = writer.ok() ? Export(tensors, **writer) : writer.status();
   if (!status.ok()) std::cerr << zt::Message(status) << '\n';
   return zt::ExitStatus(status);

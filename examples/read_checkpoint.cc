@@ -1,5 +1,5 @@
 // Lists a .zt file of any version, sums the f32 tensors and verifies every byte; or
-// prints one f32 tensor.
+// prints one f32 tensor, or a range of it.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -55,9 +55,23 @@ zt::Status Show(const std::string& path, const std::string& name) {
   return zt::OkStatus();
 }
 
+// The values from `first` on, such as a row: only the frames with these values are decoded.
+zt::Status ShowRange(const std::string& path, const std::string& name, std::uint64_t first,
+                     std::size_t count) {
+  ZT_ASSIGN_OR_RETURN(const auto reader, zt::Reader::Open(path));
+  std::vector<float> values(count);
+  ZT_RETURN_IF_ERROR(reader->ReadRange(name, first, std::span(values)));
+  for (const float value : values) std::printf("%g\n", value);
+  return zt::OkStatus();
+}
+
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) return std::cerr << "usage: read_checkpoint FILE.zt [TENSOR]\n", 2;
-  const zt::Status status = argc == 2 ? List(argv[1]) : Show(argv[1], argv[2]);
+  if (argc < 2 || argc == 4 || argc > 5)
+    return std::cerr << "usage: read_checkpoint FILE.zt [TENSOR [FIRST COUNT]]\n", 2;
+  const zt::Status status =
+      argc == 2   ? List(argv[1])
+      : argc == 3 ? Show(argv[1], argv[2])
+                  : ShowRange(argv[1], argv[2], std::stoul(argv[3]), std::stoul(argv[4]));
   if (!status.ok()) std::cerr << zt::Message(status) << '\n';
   return zt::ExitStatus(status);
 }

@@ -67,6 +67,32 @@ TEST(Numbers, OfAnotherTypeOrNumberAreRefused) {
               Fails(StatusCode::kInvalidArgument, "tensor 't': it is f32, not f64"));
   EXPECT_EQ(Why(reader->Map<std::int32_t>("t")), "tensor 't': it is f32, not i32");
   EXPECT_EQ(Why(reader->Read<float>("u")), "tensor 'u': there is no tensor of this name");
+  std::array<double, 1> wrong;
+  EXPECT_THAT(reader->ReadRange("t", 0, std::span(wrong)),
+              Fails(StatusCode::kInvalidArgument, "tensor 't': it is f32, not f64"));
+}
+
+TEST(Numbers, RangesAreReadByName) {
+  Bytes file;
+  const auto writer = To(file);
+  const std::vector<std::int32_t> numbers = {10, 11, 12, 13, 14};
+  ASSERT_OK(writer->Add("t", {5}, numbers));
+  ASSERT_OK(writer->Finish());
+  const auto reader = From(file);
+  for (std::uint64_t first = 0; first <= 5; ++first) {
+    for (std::size_t count = 0; first + count <= 5; ++count) {
+      std::vector<std::int32_t> out(count);
+      ASSERT_OK(reader->ReadRange("t", first, std::span(out)));
+      const auto begin = numbers.begin() + static_cast<std::ptrdiff_t>(first);
+      EXPECT_EQ(out, std::vector<std::int32_t>(begin, begin + static_cast<std::ptrdiff_t>(count)));
+    }
+  }
+  std::array<std::int32_t, 2> out;
+  for (const std::uint64_t first : {std::uint64_t{4}, std::uint64_t{6}, ~std::uint64_t{0}}) {
+    EXPECT_THAT(
+        reader->ReadRange("t", first, std::span(out)),
+        Fails(StatusCode::kInvalidArgument, "tensor 't': the range lies beyond the component"));
+  }
 }
 
 TEST(Numbers, RolesTellComponentsApart) {

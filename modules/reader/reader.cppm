@@ -102,6 +102,14 @@ class Reader {
     if (!status.ok()) return status;
     return values;
   }
+  // Reads values `first` to `first` + out.size() of a component, by name and for the same T.
+  // kInvalidArgument if they lie beyond its end.
+  template <Element T>
+    requires(!std::same_as<T, bool>)
+  Status ReadRange(std::string_view name, std::uint64_t first, std::span<T> out,
+                   std::string_view role = {}) const {
+    return ReadRangeAs(name, role, *kDTypeOf<T>, first, std::as_writable_bytes(out));
+  }
   // How ranges of a component are best read. Reads the seek table of a compressed component.
   StatusOr<Access> FindAccess(ComponentId id) const;
   // The frames of a compressed component, in order, as its seek table says. None of a raw one, and where the stream has to
@@ -129,6 +137,8 @@ class Reader {
   using MakeRoom = std::function<std::span<std::byte>(std::uint64_t count)>;
   Status ReadAs(std::string_view name, std::string_view role, DType dtype,
                 const MakeRoom& room) const;
+  Status ReadRangeAs(std::string_view name, std::string_view role, DType dtype, std::uint64_t first,
+                     std::span<std::byte> out) const;
   StatusOr<std::span<const std::byte>> MapAs(std::string_view name, std::string_view role,
                                              DType dtype, std::size_t alignment) const;
   StatusOr<ComponentId> LocateAs(std::string_view name, std::string_view role, DType dtype) const;

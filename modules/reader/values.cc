@@ -112,6 +112,16 @@ Status Reader::ReadAs(std::string_view name, std::string_view role, DType dtype,
   return OkStatus();
 }
 
+Status Reader::ReadRangeAs(std::string_view name, std::string_view role, DType dtype,
+                           std::uint64_t first, std::span<std::byte> out) const {
+  ZT_ASSIGN_OR_RETURN(const ComponentId id, LocateAs(name, role, dtype));
+  const auto offset = CheckedMul(first, ByteWidth(dtype));
+  if (!offset) return Named(name, InvalidArgument("the range lies beyond the component"));
+  ZT_RETURN_IF_ERROR(Read(id, *offset, out));
+  LittleEndian(out, ByteWidth(dtype));
+  return OkStatus();
+}
+
 StatusOr<std::span<const std::byte>> Reader::MapAs(std::string_view name, std::string_view role,
                                                    DType dtype, std::size_t alignment) const {
   ZT_ASSIGN_OR_RETURN(const ComponentId id, LocateAs(name, role, dtype));

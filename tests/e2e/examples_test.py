@@ -70,6 +70,11 @@ class Examples(support.EndToEnd):
                          "lm_head.weight dense [4, 3] sum 66\nmodel.embed_tokens.weight dense [4, 3] sum 66\n")
         process = self.run_example("read_checkpoint", path, "lm_head.weight")
         self.assertEqual((process.returncode, process.stdout.split()), (0, [str(i) for i in range(12)]))
+        process = self.run_example("read_checkpoint", path, "lm_head.weight", "4", "3")
+        self.assertEqual((process.returncode, process.stdout.split()), (0, ["4", "5", "6"]))
+        process = self.run_example("read_checkpoint", path, "lm_head.weight", "11", "2")
+        self.assertEqual((process.returncode, process.stderr),
+                         (2, f"{path}: tensor 'lm_head.weight': the range lies beyond the component\n"))
         process = self.run_example("read_checkpoint", path, "none")
         self.assertEqual((process.returncode, process.stderr),
                          (2, f"{path}: tensor 'none': there is no tensor of this name\n"))
