@@ -11,17 +11,18 @@ _ztstream() {
   local options values=
   COMPREPLY=()
   case $command in
-    convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     join) options='-o --output --missing -f --force --no-sync -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    inspect) options='--html -f --force --no-sync --sort --tree --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    verify) options='--dtype --on-overflow --dequantize --quant --include --exclude --rename --against --canonical --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    extract) options='-o --output --to -f --force --no-sync --shard-size --dtype --on-overflow --dequantize --include --exclude --rename --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    inspect) options='--html -f --force --no-sync --sort --stats --tree --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    show) options='--from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    verify) options='--dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --against --canonical --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    extract) options='-o --output --to -f --force --no-sync --shard-size --dtype --on-overflow --allow-loss --dequantize --include --exclude --rename --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     diff) options='--include --exclude --rename --atol --rtol --attributes --summary --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     id) options='--digest --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     bench) options='--from --follow-links --no-sign-request --files --npy-void --sparse --folder --limit --runs -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
-    values='convert join inspect verify extract diff id bench'
+    values='convert join inspect show verify extract diff id bench'
     [[ $cur != -* ]] || values='-h --help --version'
     COMPREPLY=($(compgen -W "$values" -- "$cur"))
     return
