@@ -5,7 +5,9 @@ module;
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,6 +35,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr std::string_view kNewIndex = "model.safetensors.index.json";
+constexpr std::string_view kTemporary = ".ztstream-tmp";  // ends the name of what is not yet whole
 constexpr std::uint64_t kStep = std::uint64_t{1} << 20;  // of a file, at once
 
 struct Weights {
@@ -191,18 +194,30 @@ class NewFolder {
   Status Create() {
     const fs::path path(path_);
     const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    const std::string staging = (parent / ("." + path.filename().string() + "." +
-                                           std::to_string(::getpid()) + ".ztstream-tmp"))
-                                    .string();
-    if (::mkdir(staging.c_str(), 0700) != 0) {
-      return errno == ENOENT
-                 ? WithFile(IoError("the folder it would lie in is missing; make that first"),
-                            path_)
-                 : WithFile(IoError(errno, "cannot make a folder beside it"), path_);
+    const std::string prefix = "." + path.filename().string().substr(0, 200) + ".";
+    RemoveLeftovers(parent, prefix);
+    int error = EEXIST;
+    for (int attempt = 0; error == EEXIST && attempt < 100; ++attempt) {
+      error = Stage((parent / (prefix + std::to_string(::getpid()) + "-" + std::to_string(attempt) +
+                               std::string(kTemporary)))
+                        .string());
     }
-    staging_ = staging;
-    fd_ = ::open(staging.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd_ >= 0 ? OkStatus() : WithFile(IoError(errno, "cannot open the folder"), staging);
+    if (error == 0) return OkStatus();
+    return error == ENOENT ? WithFile(IoError("the folder it would lie in is missing; make that "
+                                              "first"),
+                                      path_)
+                           : WithFile(IoError(error, "cannot make a folder beside it"), path_);
+  }
+
+  // Fails if fewer bytes are free.
+  Status Reserve(std::uint64_t bytes) const {
+    struct statvfs info;
+    if (::fstatvfs(fd_, &info) != 0) return OkStatus();
+    const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
+    if (bytes <= free) return OkStatus();
+    return WithFile(IoError(ENOSPC, std::to_string(bytes) + " bytes are needed, " +
+                                        std::to_string(free) + " are free"),
+                    path_);
   }
 
   // Where a file of the folder lies until it is renamed.
@@ -249,15 +264,49 @@ class NewFolder {
     if (Interrupted()) return Cancelled("interrupted");
     // An empty folder is replaced, anything else is in the way.
     if (::rename(staging_.c_str(), path_.c_str()) != 0) {
-      return errno == ENOTEMPTY || errno == EEXIST
-                 ? CheckNewFolder(path_)
-                 : WithFile(IoError(errno, "cannot move the folder into place"), path_);
+      const int error = errno;
+      ZT_RETURN_IF_ERROR(CheckNewFolder(path_));
+      return WithFile(IoError(error, "cannot move the folder into place"), path_);
     }
     staging_.clear();
     return OkStatus();
   }
 
  private:
+  // Creates the hidden folder and locks it. Returns 0 or errno; EEXIST also if another run took the
+  // folder for a leftover.
+  int Stage(const std::string& path) {
+    if (::mkdir(path.c_str(), 0700) != 0) return errno;
+    fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int error = fd_ >= 0 || errno == ENOENT ? EEXIST : errno;
+    struct stat info;
+    if (fd_ >= 0 && (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
+        ::fstat(fd_, &info) == 0 && info.st_nlink > 0) {
+      staging_ = path;
+      return 0;
+    }
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+    ::rmdir(path.c_str());
+    return error;
+  }
+
+  // Removes the hidden folders that killed runs for the same output left: those without a lock.
+  static void RemoveLeftovers(const fs::path& parent, std::string_view prefix) {
+    std::error_code error;
+    for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      if (!name.starts_with(prefix) || !name.ends_with(kTemporary)) continue;
+      const std::string_view pid = std::string_view(name).substr(
+          prefix.size(), name.size() - prefix.size() - kTemporary.size());
+      if (pid.empty() || pid.find_first_not_of("0123456789-") != pid.npos) continue;
+      const Descriptor folder(
+          ::open(it->path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      if (folder.get() < 0 || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) continue;
+      std::error_code ignored;
+      fs::remove_all(it->path(), ignored);
+    }
+  }
+
   std::string path_, staging_;
   int fd_ = -1;
 };
@@ -304,6 +353,7 @@ class Restoration {
 
   Status Run() {
     ZT_RETURN_IF_ERROR(folder_.Create());
+    ZT_RETURN_IF_ERROR(folder_.Reserve(bytes));
     for (const FileEntry& file : plan_.files) ZT_RETURN_IF_ERROR(WriteFile(file));
     for (const Weights& each : plan_.weights) ZT_RETURN_IF_ERROR(WriteWeights(each));
     if (!plan_.index.empty()) {
