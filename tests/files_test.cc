@@ -1,16 +1,8 @@
 // Files that travel with a model: written, listed, read back, refused by their paths.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "testing.h"
 
 import zt;
+import zt.convert.files;
 
 namespace zt {
 namespace {
@@ -102,6 +94,25 @@ TEST(Files, AreObjectsOfTheProfileOrDense) {
   EXPECT_TRUE(IsFile(dense) && CheckFile(dense).ok() && FileEntryOf(dense, 0).executable);
   SetMember(dense.attributes, kDenseFileAttribute, 2);
   EXPECT_FALSE(IsFile(dense));
+}
+
+TEST(Files, OfAFolderThatChangesAreRefused) {
+  const zt_test::TempFolder folder;
+  const std::string path = folder.path() + "/a";
+  zt_test::WriteFile(path, "abc");
+  Bytes content(3);
+  {
+    const auto source = OpenFiles(folder.path(), {{"a", 3, false}}, {}, {});
+    ASSERT_OK(source->Read({0, 0}, 0, content));
+    EXPECT_OK(source->Finish());
+    const auto time = std::filesystem::last_write_time(path);
+    std::filesystem::last_write_time(path, time + std::chrono::seconds(1));
+    EXPECT_EQ(Text(source->Finish()), path + ": the file was changed while the run read it");
+  }
+  zt_test::WriteFile(path, "abcd");
+  const auto source = OpenFiles(folder.path(), {{"a", 3, false}}, {}, {});
+  EXPECT_EQ(Text(source->Read({0, 0}, 0, content)),
+            "the file has 4 bytes, it had 3 when the run began");
 }
 
 }  // namespace
