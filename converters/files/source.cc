@@ -105,6 +105,10 @@ class SelectedSource final : public WrappedSource {
 
   std::string_view format() const override { return inner_->format(); }
   bool seekable() const override { return inner_->seekable(); }
+  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override {
+    const auto [source, inner] = Origin(id);
+    return source.checked_apart(inner);
+  }
   Status Finish() override { return inner_->Finish(); }
 
  private:

@@ -112,6 +112,25 @@ class ZtSource final : public TensorSource {
   }
 
  private:
+  // A component whose digest covers its decoded bytes, so that frames are decoded in any order and hashed in theirs.
+  class ContentApart final : public CheckedApart {
+   public:
+    ContentApart(ZtSource& source, ComponentId id) : source_(source), id_(id) {}
+    Status Read(std::uint64_t offset, std::span<std::byte> out) override {
+      ZT_RETURN_IF_ERROR(source_.CheckRange(id_, offset, out.size()));
+      const ServedComponent& part = source_.parts_[id_.object][id_.component];
+      ZT_RETURN_IF_ERROR(source_.Fill(id_, part, offset, out));
+      return source_.CheckSparse(id_.object, part.stored.object);
+    }
+    Status Check(std::uint64_t offset, std::span<const std::byte> bytes) override {
+      return source_.CheckDecoded(source_.parts_[id_.object][id_.component], offset, bytes);
+    }
+
+   private:
+    ZtSource& source_;
+    const ComponentId id_;
+  };
+
   Status ReadChecked(ComponentId id, const ServedComponent& part, std::uint64_t offset,
                      std::span<std::byte> out) {
     ZT_RETURN_IF_ERROR(Fill(id, part, offset, out));
@@ -148,6 +167,16 @@ class ZtSource final : public TensorSource {
     }
     const GuardedBlob* blob = bytes_->Find(reader_->component(part.stored).offset);
     return (blob != nullptr && blob->ordered()) || AccessTo(part.stored).sequential;
+  }
+
+  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override {
+    const ServedComponent& part = parts_[id.object][id.component];
+    const GuardedBlob* const content = DecodedGuard(part.stored);
+    if (part.kind != ServedComponent::Kind::kWhole || content == nullptr || !content->ordered() ||
+        checked_.contains({id.object, id.component}) || AccessTo(part.stored).sequential) {
+      return nullptr;
+    }
+    return std::make_shared<ContentApart>(*this, id);
   }
 
   std::uint64_t preferred_read(ComponentId id) const override {

@@ -70,6 +70,17 @@ struct EncodedStream {
   bool guarded = false;
 };
 
+// How a component is read by somebody who passes its bytes on in order himself, where reading it otherwise is sequential only
+// because a digest is compared as the bytes pass. Valid as long as the source.
+class CheckedApart {
+ public:
+  virtual ~CheckedApart() = default;
+  // TensorSource::Read without the digest: ranges in any order, from several threads.
+  virtual Status Read(std::uint64_t offset, std::span<std::byte> out) = 0;
+  // The bytes from `offset`, each range once, in ascending order. kDataLoss where the last one completes another digest.
+  virtual Status Check(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
+};
+
 // An input: declarations first, then the bytes of each component by range. Everything format-specific is hidden
 // here; what Read serves is exactly the declared component, little-endian and in C order.
 //
@@ -106,6 +117,8 @@ class TensorSource {
   // True if one thread at a time must read this component in ascending order (deflated entries,
   // pipes). If not seekable(), components must also be read in the order of objects().
   virtual bool sequential(ComponentId) const { return false; }
+  // A way around that; null where there is none, or no need of it.
+  virtual std::shared_ptr<CheckedApart> checked_apart(ComponentId) { return nullptr; }
   // False if the input can only be read from front to back: a pipe.
   virtual bool seekable() const { return true; }
 

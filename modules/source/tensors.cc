@@ -60,6 +60,10 @@ class MergedSource final : public WrappedSource {
   bool seekable() const override {
     return std::ranges::all_of(sources_, [](const auto& source) { return source->seekable(); });
   }
+  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override {
+    const auto [source, inner] = Origin(id);
+    return source.checked_apart(inner);
+  }
   void WillRead(std::span<const ComponentId> components) override {
     std::vector<std::vector<ComponentId>> of(sources_.size());
     for (const ComponentId id : components)

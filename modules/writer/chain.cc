@@ -61,6 +61,16 @@ Status WriterChunk::Named(const Status& status) const {
 
 namespace {
 
+// Passes what was read on to the source's digest, component by component in order.
+class CheckStage final : public ChunkStage {
+ public:
+  StageOrder order() const override { return StageOrder::kInChain; }
+  Status ProcessChunk(WriterChunk& chunk) override {
+    CheckedApart* const apart = chunk.state->apart.get();
+    return apart == nullptr ? OkStatus() : apart->Check(chunk.input_offset, chunk.bytes());
+  }
+};
+
 // Runs one of the caller's stages.
 class CustomStage final : public ChunkStage {
  public:
@@ -357,7 +367,7 @@ Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces) {
 }
 
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options) {
-  PipelineOf<Batch>::Stages chain = {MakeReadStage(parts.pool),
+  PipelineOf<Batch>::Stages chain = {MakeReadStage(parts.pool), std::make_shared<CheckStage>(),
                                      std::make_shared<TransformStage>(parts.pool)};
   for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
   const bool decoded = Traits(options.spec).digests_decoded;

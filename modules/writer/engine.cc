@@ -491,6 +491,10 @@ Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>&
     if (component.storage.compression == Compression::kKeep) {
       ZT_RETURN_IF_ERROR(NamedBy(source, planned, KeepFrames(*state)));
     }
+    if (state->sequential && state->copied == nullptr) {
+      state->apart = source.checked_apart(state->id);
+      state->sequential = state->apart == nullptr;
+    }
     const std::uint64_t bytes =
         source.objects()[state->id.object].components[state->id.component].bytes;
     ZT_RETURN_IF_ERROR(

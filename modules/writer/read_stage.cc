@@ -22,6 +22,7 @@ RangeToRead RangeOf(const ComponentState& state, std::uint64_t offset, std::span
 }
 
 Status Read(const ComponentState& state, std::uint64_t offset, std::span<std::byte> out) {
+  if (state.apart != nullptr) return state.apart->Read(offset, out);
   if (state.copied == nullptr) return state.source->Read(state.id, offset, out);
   return state.copied->extent.bytes->ReadAt(state.copied->extent.offset + offset, out);
 }

@@ -75,6 +75,7 @@ struct ComponentState {
   TensorSource* source = nullptr;  // null if the chunks bring their bytes
   ComponentId id;
   bool sequential = false;
+  std::shared_ptr<CheckedApart> apart;  // reads the source in its place; the check stage passes on
   std::shared_ptr<const Transform> transform;
   bool ends_object = false;  // no component with a blob of its own follows
   // What is copied from the source without being decoded: its stream is then what is read, and `storage` says raw.
@@ -205,7 +206,7 @@ std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool);
 std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec);
 std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec);
 
-// The chain, in order: read, transform, the caller's own, validate, compress, place, hash, crc,
+// The chain, in order: read, check, transform, the caller's own, validate, compress, place, hash, crc,
 // entry, write, record. If digests cover decoded bytes, hash comes before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
