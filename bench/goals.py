@@ -3,9 +3,11 @@
 A step returns {"rows": [...], "goals": [{"what", "value", "bound", "at_most", "unit", "note"}]}; a goal that cannot be
 measured has "missing", why, in place of "value".
 """
+import hashlib
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -203,6 +205,82 @@ def planes(bench, options):
         sizes += bench.compare(other, {f"ztstream --zstd=planes, {kind}": bench.convert(other, "--zstd=planes", "-T2")}, 1)
         goals.append(goal(f"size of {kind} with `--zstd=planes`", sizes[-1]["output"] / sizes[-1]["input"], bound))
     return {"rows": rows + nowhere + decoded + synced + sizes, "goals": goals}
+
+
+def frames(bench, path):
+    """{(object, role): SHA-256 of the stored bytes} of a .zt file, or of the shards in a folder."""
+    found = {}
+    parts = sorted(path.glob("m-*.zt")) if path.is_dir() else [path]
+    for part in parts:
+        listed = json.loads(subprocess.run([bench.program, "inspect", "--json", part], check=True, capture_output=True).stdout)
+        with open(part, "rb") as file:
+            for entry in listed["objects"]:
+                for each in entry["components"]:
+                    file.seek(each["offset"])
+                    digest, left = hashlib.sha256(), each["length"]
+                    while left:
+                        piece = file.read(min(left, 1 << 20))
+                        digest.update(piece)
+                        left -= len(piece)
+                    found[entry["name"], each["role"]] = digest.hexdigest()
+    return found
+
+
+def check_kept(bench, packed, outputs):
+    """Raises Failed where an output has other frames than `packed`, or damage goes unnoticed. {path: how names were changed}."""
+    held = frames(bench, pathlib.Path(packed))
+    for path, renamed in outputs.items():
+        if frames(bench, path) != {(renamed + name, role): digest for (name, role), digest in held.items()}:
+            raise Failed(f"{path}: other frames")
+    with open(packed, "rb+") as file:
+        at = os.path.getsize(packed) // 2
+        for what, expected in (("a damaged frame", 4), ("the good file again", 0)):
+            file.seek(at)
+            byte = file.read(1)[0] ^ 16
+            file.seek(at)
+            file.write(bytes([byte]))
+            file.flush()
+            status = subprocess.run(bench.convert(packed, "--rename", "s/^/x./"), capture_output=True, check=False).returncode
+            if status != expected:
+                raise Failed(f"{what}: status {status}")
+
+
+def keep(bench, options):
+    """Byte planes from .zt to .zt: renamed, cut into shards, cut anew; beside `cp`. Every frame must stay as it is."""
+    source = bench.make(options.goal_size * 3 // 2)
+    rows, goals, files = [], [], {spec: bench.path(f"packed-{spec}.zt") for spec in ("1.2", "2.0")}
+    for spec, packed in files.items():
+        bench.once(bench.convert(source, "--zstd=planes", "--spec", spec, out=packed))
+    os.unlink(source)
+    bench.inputs.clear()
+    for spec, packed in files.items():
+        folders = [pathlib.Path(bench.path(name)) for name in ("renamed", "four", "two")]
+        renamed, four, two = (folder / "m.zt" for folder in folders)
+        whole = four if spec == "2.0" else four.with_name("m.zt.index.json")
+        ways = {"cp": ["cp", packed, bench.output],
+                "renamed": bench.convert(packed, "-T2", "--spec", spec, "--rename", "s/^/x./", out=renamed),
+                "cut into 4 shards": bench.convert(packed, "-T2", "--spec", spec, "--shards", "4", out=four),
+                "cut anew, 4 shards into 2": bench.convert(whole, "-T2", "--spec", spec, "--shards", "2", out=two)}
+        taken = {way: [] for way in ways}
+        for _ in range(options.runs):
+            for (way, command), folder in zip(ways.items(), (None, *folders)):
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    folder.mkdir()
+                taken[way].append(bench.once(command, packed))
+        for way, values in taken.items():
+            seconds, cpu, peak = zip(*values)
+            rows.append({"name": f"planes of {spec}, {way}", "median": statistics.median(seconds), "low": min(seconds),
+                         "high": max(seconds), "cpu": statistics.median(cpu), "peak": max(peak),
+                         "input": os.path.getsize(packed), "output": os.path.getsize(packed)})
+        cp, *ours = rows[-len(ways):]
+        goals += [goal(f"{row['name']}, with 2 threads, of `cp`", row["median"] / cp["median"], 1.2) for row in ours]
+        goals.append(goal(f"planes of {spec}: peak resident memory", max(row["peak"] for row in ours) / 2**20, 96, unit=" MiB"))
+        check_kept(bench, packed, {renamed: "x.", four.parent: "", two.parent: ""})
+        os.unlink(packed)
+        for folder in folders:
+            shutil.rmtree(folder)
+    return {"rows": rows, "goals": goals}
 
 
 def reference(bench, options):
@@ -404,6 +482,6 @@ def before(bench, options):
     return {"rows": rows, "goals": goals}
 
 
-STEPS = {"raw": raw, "extract": extract, "dtype": dtype, "zstd": zstd, "planes": planes, "decode": decode, "memory": memory,
+STEPS = {"raw": raw, "extract": extract, "dtype": dtype, "zstd": zstd, "planes": planes, "keep": keep, "decode": decode, "memory": memory,
          "reference": reference, "zt2": zt2, "small": small, "million": million, "start": start, "workers": workers, "inspect": inspect,
          "torch": torch, "kernels": kernels, "dequantize": dequantize, "before": before}

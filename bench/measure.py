@@ -100,13 +100,13 @@ class Bench:
     def drop(self):
         """Removes the inputs made so far, and whatever a step left."""
         for entry in {*self.folder.iterdir(), *self.holes.iterdir()}:
-            entry.unlink()
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         self.inputs.clear()
 
     # ---- contenders ----------------------------------------------------------------------------------------------
 
     def convert(self, source, *extra, out=None):
-        return [self.program, "convert", "-q", "-f", str(source), "-o", out or self.output, *extra]
+        return [self.program, "convert", "-q", "-f", str(source), "-o", str(out or self.output), *extra]
 
     def extract(self, source, *extra, to="safetensors"):
         return [self.program, "extract", "-q", "-f", "--to", to, str(source), "-o", self.output, *extra]
