@@ -7,6 +7,9 @@ import :args;
 
 namespace zt::cli::internal {
 
+// True if the folder is a diffusers pipeline, whose models are in folders below it.
+bool IsPipeline(const std::string& folder);
+
 // Adds to `source`, which was opened from `path`, the files that --files selects: it adds files of
 // a folder in another format, and keeps or removes files of a .zt file. If `only` is false, there
 // are several inputs, and files are taken only if --files asks for them. Files that are left out
@@ -15,8 +18,8 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
                                                   const std::string& path, bool only,
                                                   const InputArgs& options);
 
-// Plans the files. Files of a folder are compressed if that saves space. The attribute that
-// restores the original weight files is removed if the plan changes tensors. Returns warnings.
+// Plans the files. Files of a folder are compressed if that saves space. The headers that restore
+// the original weight files are removed if the plan changes tensors. Returns warnings.
 std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan);
 
 // For the comparison of two sources: if one is not a .zt file and has no files, removes the files

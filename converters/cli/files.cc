@@ -24,6 +24,8 @@ constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
 // larger file, or one with the name of a model, is taken for weights.
 constexpr std::uint64_t kMostOtherBytes = std::uint64_t{1} << 20;
 
+constexpr const char* kHidden = "its name begins with a dot";
+
 // Suffixes of weights in formats that are not in the table.
 constexpr std::string_view kWeightSuffixes[] = {".onnx_data", ".msgpack", ".tflite",
                                                 ".ot",        ".mlmodel", ".llamafile"};
@@ -102,7 +104,9 @@ class FolderListing {
       const bool hidden = it->path().filename().string().starts_with('.');
       std::error_code none;
       if (it->is_directory(none) && !it->is_symlink(none)) {
-        if (hidden) it.disable_recursion_pending();
+        if (!hidden) continue;
+        it.disable_recursion_pending();
+        LeaveOut(it->path().lexically_relative(folder_).generic_string() + "/", kHidden);
         continue;
       }
       paths.push_back(it->path());
@@ -138,7 +142,7 @@ class FolderListing {
     const bool asked = Matches(choice_, name);
     if (!choice_.patterns.empty() && !asked) return LeaveOut(name, "--files does not name it");
     if (!asked && path.filename().string().starts_with('.')) {
-      return LeaveOut(name, "its name begins with a dot");
+      return LeaveOut(name, kHidden);
     }
     if (const Status inside = CheckStaysInside(folder_, name, options_); !inside.ok())
       return LeaveOut(name, Fact(inside));
@@ -174,14 +178,16 @@ class FolderListing {
 // if a path is not allowed.
 StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderListing& listing) {
   std::vector<WeightFile> weights;
+  const bool pipeline = IsPipeline(folder);
   for (const std::string& name : listing.WeightNames()) {
-    if (!CheckFilePath(name).ok()) return Value::Map{};
+    if (!CheckFilePath(name).ok() || !name.ends_with(".safetensors")) return Value::Map{};
     const std::string path = (fs::path(folder) / name).string();
     const auto bytes = OpenFile(path);
     if (!bytes.ok()) return WithFile(bytes.status(), path);
     auto header = ReadSafetensorsHeader(**bytes);
     if (!header.ok()) return WithFile(header.status(), path);
-    weights.push_back({name, *std::move(header)});
+    const std::string prefix = pipeline ? name.substr(0, name.find('/') + 1) : "";
+    weights.push_back({name, prefix, *std::move(header)});
   }
   if (weights.empty()) return Value::Map{};
   return Value::Map{{std::string(kFolderAttribute), ToValue(weights)}};
@@ -207,6 +213,14 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   return MergeSources(std::move(both), {given, given});
 }
 
+// The attribute without the headers. It still names the files of weights.
+Value WithoutHeaders(const Value& value) {
+  auto files = FindWeightFiles({{std::string(kFolderAttribute), value}}, {});
+  if (!files.ok()) return value;
+  for (WeightFile& file : *files) file.header.clear();
+  return ToValue(*files);
+}
+
 // True if the plan keeps every tensor of the source with its name and bytes.
 bool KeepsTensors(const TensorSource& source, const Plan& plan) {
   for (const PlannedObject& planned : plan.objects) {
@@ -220,6 +234,10 @@ bool KeepsTensors(const TensorSource& source, const Plan& plan) {
 }
 
 }  // namespace
+
+bool IsPipeline(const std::string& folder) {
+  return !IsUrl(folder) && IsRegularFile((fs::path(folder) / "model_index.json").string());
+}
 
 StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> source,
                                                   const std::string& path, bool only,
@@ -256,8 +274,10 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
       data.storage.encoding = Encoding::kZstd;
     }
   }
-  if (FindMember(plan.attributes, kFolderAttribute) != nullptr && !KeepsTensors(source, plan)) {
-    std::erase_if(plan.attributes, [](const auto& each) { return each.first == kFolderAttribute; });
+  const Value* const weights = FindMember(plan.attributes, kFolderAttribute);
+  if (weights == nullptr || KeepsTensors(source, plan)) return lines;
+  if (Value changed = WithoutHeaders(*weights); changed != *weights) {
+    SetMember(plan.attributes, kFolderAttribute, std::move(changed));
     lines.emplace_back(
         "tensors are changed, so 'ztstream extract' will write new files of weights instead of "
         "the original ones");

@@ -15,6 +15,7 @@ import :options;
 import :shards;
 import :support;
 import zt.convert.composite;
+import zt.convert.files;
 import zt.convert.gguf;
 import zt.convert.shards;
 import zt.convert.torch;
@@ -123,8 +124,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const I
 
 bool OpensFolders(const FolderFiles& files) { return files.format->open_folder != nullptr; }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
-                                                   const InputArgs& options) {
+// Opens the checkpoint whose files are in the folder itself.
+StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
+                                                       const InputArgs& options) {
   if (LooksLikeDcpFolder(path) && (options.from.empty() || options.from == "torch")) {
     return FindFormat("torch")->open_folder(path, {}, options);
   }
@@ -169,6 +171,45 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
   auto source = files.format->open_folder(path, files.names, options);
   if (!source.ok()) return ExplainFolder(path, files, source.status());
   return source;
+}
+
+// Opens the checkpoints in the folders of a pipeline. The names of their tensors begin with the
+// folder and '/'. Null if no folder holds a checkpoint.
+StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
+                                                     const InputArgs& options) {
+  ZT_ASSIGN_OR_RETURN(std::vector<std::string> names, zt::ListFolder(path));
+  std::sort(names.begin(), names.end());
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  std::vector<std::string> folders;
+  for (const std::string& name : names) {
+    const std::string folder = (fs::path(path) / name).string();
+    std::error_code error;
+    if (name.starts_with('.') || !fs::is_directory(fs::symlink_status(folder, error))) continue;
+    ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(folder, options));
+    const auto has = [&](std::string_view format) {
+      return std::ranges::any_of(found,
+                                 [&](const auto& files) { return files.format->name == format; });
+    };
+    InputArgs each = options;
+    each.from = has("safetensors") ? "safetensors" : "torch";
+    if (!has(each.from)) continue;
+    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
+                        WithFile(OpenCheckpoint(folder, each), folder));
+    if (source->file({}).empty()) source->SetFile(folder);
+    sources.push_back(PrefixNames(std::move(source), name + "/"));
+    folders.push_back(folder);
+  }
+  if (sources.empty()) return std::unique_ptr<TensorSource>();
+  return MergeSources(std::move(sources), std::move(folders));
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
+                                                   const InputArgs& options) {
+  if (IsPipeline(path)) {
+    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenPipeline(path, options));
+    if (source != nullptr) return source;
+  }
+  return OpenCheckpoint(path, options);
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const InputArgs& options) {

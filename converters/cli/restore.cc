@@ -33,27 +33,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
-constexpr std::string_view kNewIndex = "model.safetensors.index.json";
+constexpr std::string_view kSuffix = ".safetensors", kIndexSuffix = ".safetensors.index.json";
 constexpr std::string_view kTemporary = ".ztstream-tmp";  // ends the name of what is not yet whole
 constexpr std::uint64_t kStep = std::uint64_t{1} << 20;  // of a file, at once
+
+using Selection = std::vector<std::uint32_t>;
 
 struct Weights {
   std::string path;
   FileLayout layout;
-  std::vector<std::uint32_t> objects;  // of a new file: what lies in it
 };
 
 // What a folder will hold.
 struct FolderPlan {
   std::vector<Weights> weights;
   std::vector<FileEntry> files;
-  std::string index;  // the text of a new one; empty where there is none
+  std::vector<std::pair<std::string, std::string>> indices;  // new ones: path and text
   std::vector<std::string> warnings;
   bool verbatim = false;  // as the model came
 };
-
-using Selection = std::vector<std::uint32_t>;
 
 // The files that the model's attribute describes, if they hold all that is selected; else `why` says what is in the way.
 StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, const Selection& selected,
@@ -61,21 +59,25 @@ StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, const Selec
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
   for (const std::uint32_t index : selected) by_name.emplace(source.objects()[index].name, index);
   std::unordered_set<std::uint32_t> found;
-  const auto find = [&](std::string_view name) -> std::optional<std::uint32_t> {
-    const auto at = by_name.find(name);
-    if (at == by_name.end()) return std::nullopt;
-    found.insert(at->second);
-    return at->second;
-  };
   std::vector<Weights> weights;
   for (const WeightFile& file : files) {
+    if (file.header.empty()) {
+      why = "a conversion changed tensors";
+      return std::vector<Weights>();
+    }
+    const auto find = [&](std::string_view name) -> std::optional<std::uint32_t> {
+      const auto at = by_name.find(file.prefix + std::string(name));
+      if (at == by_name.end()) return std::nullopt;
+      found.insert(at->second);
+      return at->second;
+    };
     auto layout = PlanSafetensorsAgain(source, file.header, find);
     if (layout.status().code() == StatusCode::kFailedPrecondition) {
       why = Message(layout.status());
       return std::vector<Weights>();
     }
     if (!layout.ok()) return Annotate(layout.status(), Quote(file.path));
-    weights.push_back({file.path, *std::move(layout), {}});
+    weights.push_back({file.path, *std::move(layout)});
   }
   if (found.size() == selected.size()) return weights;
   why = Counted(selected.size() - found.size(), "tensor") + " came from elsewhere";
@@ -99,44 +101,118 @@ std::vector<Selection> CutBySize(const TensorSource& source, const Selection& se
   return cut;
 }
 
-std::string NewName(std::size_t number, std::size_t count) {
-  if (count == 1) return "model.safetensors";
-  char name[64];
-  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", number, count);
-  return name;
+// The tensors of new files in one folder: those whose names begin with `prefix`. The files leave it out.
+struct Group {
+  std::string prefix, stem;  // of the files' paths
+  Selection objects;
+};
+
+// The path of a file of weights without its shard number and suffix.
+std::string StemOf(const WeightFile& file) {
+  if (const auto shard = ParseShardName(file.path, kSuffix)) return shard->stem;
+  const std::string_view path = file.path;
+  if (path.ends_with(kSuffix)) return std::string(path.substr(0, path.size() - kSuffix.size()));
+  return std::string(path.substr(0, path.rfind('/') + 1)) + "model";
 }
 
-// As transformers write it.
-std::string IndexText(const TensorSource& source, const std::vector<Weights>& weights) {
+// Groups the tensors by the prefixes of the known files. New files get the path of the known ones
+// if these have one in common, else "model".
+std::vector<Group> GroupByPrefix(const TensorSource& source, const Selection& selected,
+                                 const std::vector<WeightFile>& known) {
+  std::map<std::string, Group, std::less<>> groups;
+  for (const WeightFile& file : known) {
+    const std::string stem = StemOf(file);
+    const auto [group, fresh] = groups.emplace(file.prefix, Group{file.prefix, stem, {}});
+    if (!fresh && group->second.stem != stem) {
+      group->second.stem = stem.substr(0, stem.rfind('/') + 1) + "model";
+    }
+  }
+  groups.emplace("", Group{"", "model", {}});
+  for (const std::uint32_t index : selected) {
+    const std::string_view name = source.objects()[index].name;
+    const auto group = groups.find(name.substr(0, name.find('/') + 1));
+    (group == groups.end() ? groups.begin() : group)->second.objects.push_back(index);
+  }
+  std::vector<Group> out;
+  for (auto& [prefix, group] : groups) {
+    if (!group.objects.empty()) out.push_back(std::move(group));
+  }
+  if (out.empty()) out.push_back({"", "model", {}});
+  return out;
+}
+
+// The objects of another source under their names in the new files.
+class ShortNames final : public WrappedSource {
+ public:
+  ShortNames(TensorSource& inner, std::span<const Group> groups) : inner_(inner) {
+    objects_ = inner.objects();
+    attributes_ = inner.attributes();
+    file_ = inner.file({});
+    for (const Group& group : groups) {
+      for (const std::uint32_t index : group.objects)
+        objects_[index].name.erase(0, group.prefix.size());
+    }
+  }
+  std::string_view format() const override { return inner_.format(); }
+
+ private:
+  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
+    return {inner_, id};
+  }
+  TensorSource& inner_;
+};
+
+std::string NewName(const Group& group, std::size_t number, std::size_t count) {
+  if (count == 1) return group.stem + std::string(kSuffix);
+  char part[64];
+  std::snprintf(part, sizeof part, "-%05zu-of-%05zu", number, count);
+  return group.stem + part + std::string(kSuffix);
+}
+
+// The index of the files in one folder, as transformers write it.
+std::string IndexText(const TensorSource& source, const std::vector<Selection>& parts,
+                      std::span<const Weights> files) {
   std::uint64_t total = 0;
   Json map = Json::object();
-  for (const Weights& each : weights) {
-    for (const std::uint32_t index : each.objects) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (const std::uint32_t index : parts[i]) {
       const Object& object = source.objects()[index];
       total += object.components.front().bytes;
-      map[object.name] = each.path;
+      map[object.name] = fs::path(files[i].path).filename().string();
     }
   }
   const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};
   return index.dump(2) + "\n";
 }
 
-Status PlanNew(const TensorSource& source, const Selection& selected, std::uint64_t most,
-               FolderPlan& plan) {
-  for (const Selection& part : CutBySize(source, selected, most)) {
-    ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanSafetensorsFile(source, part));
-    plan.weights.push_back({"", std::move(layout), part});
+Status PlanGroup(const TensorSource& source, const Group& group, std::uint64_t most,
+                 FolderPlan& plan) {
+  const std::vector<Selection> parts = CutBySize(source, group.objects, most);
+  const std::size_t before = plan.weights.size();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanSafetensorsFile(source, parts[i]));
+    plan.weights.push_back({NewName(group, i + 1, parts.size()), std::move(layout)});
   }
-  const std::size_t count = plan.weights.size();
-  for (std::size_t i = 0; i < count; ++i) plan.weights[i].path = NewName(i + 1, count);
-  plan.warnings = plan.weights.front().layout.warnings;
-  std::erase_if(plan.files,
-                [](const FileEntry& file) { return file.path.ends_with(kIndexSuffix); });
-  if (count > 1) plan.index = IndexText(source, plan.weights);
+  if (before == 0) plan.warnings = plan.weights.front().layout.warnings;
+  if (parts.size() == 1) return OkStatus();
+  plan.indices.emplace_back(group.stem + std::string(kIndexSuffix),
+                            IndexText(source, parts, std::span(plan.weights).subspan(before)));
   return OkStatus();
 }
 
-StatusOr<FolderPlan> MakeFolderPlan(const Args& args, const TensorSource& source,
+Status PlanNew(TensorSource& source, const Selection& selected,
+               const std::vector<WeightFile>& known, std::uint64_t most, FolderPlan& plan) {
+  std::erase_if(plan.files,
+                [](const FileEntry& file) { return file.path.ends_with(kIndexSuffix); });
+  const std::vector<Group> groups = GroupByPrefix(source, selected, known);
+  std::optional<ShortNames> short_names;
+  if (!groups.back().prefix.empty()) short_names.emplace(source, groups);
+  const TensorSource& named = short_names ? *short_names : source;
+  for (const Group& group : groups) ZT_RETURN_IF_ERROR(PlanGroup(named, group, most, plan));
+  return OkStatus();
+}
+
+StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source,
                                     const Selection& selected) {
   FolderPlan plan;
   ZT_ASSIGN_OR_RETURN(plan.files, ListFiles(source.objects()));
@@ -149,7 +225,7 @@ StatusOr<FolderPlan> MakeFolderPlan(const Args& args, const TensorSource& source
   plan.verbatim = !plan.weights.empty();
   if (!plan.verbatim) {
     const std::uint64_t most = args.shard_size == 0 ? kUnknownSize : args.shard_size;
-    ZT_RETURN_IF_ERROR(PlanNew(source, selected, most, plan));
+    ZT_RETURN_IF_ERROR(PlanNew(source, selected, known, most, plan));
     if (!known.empty())
       plan.warnings.push_back("the files of weights are not those that the model had: " + why);
   }
@@ -157,7 +233,7 @@ StatusOr<FolderPlan> MakeFolderPlan(const Args& args, const TensorSource& source
   FilePaths paths;
   for (const FileEntry& file : plan.files) ZT_RETURN_IF_ERROR(paths.Add(file.path));
   for (const Weights& each : plan.weights) ZT_RETURN_IF_ERROR(paths.Add(each.path));
-  if (!plan.index.empty()) ZT_RETURN_IF_ERROR(paths.Add(kNewIndex));
+  for (const auto& [path, text] : plan.indices) ZT_RETURN_IF_ERROR(paths.Add(path));
   return plan;
 }
 
@@ -348,7 +424,7 @@ class Restoration {
       for (const LayoutPiece& piece : each.layout.pieces) total_ += piece.bytes;
     }
     for (const FileEntry& file : plan.files) bytes += file.bytes;
-    bytes += plan.index.size();
+    for (const auto& [path, text] : plan.indices) bytes += text.size();
   }
 
   Status Run() {
@@ -356,9 +432,9 @@ class Restoration {
     ZT_RETURN_IF_ERROR(folder_.Reserve(bytes));
     for (const FileEntry& file : plan_.files) ZT_RETURN_IF_ERROR(WriteFile(file));
     for (const Weights& each : plan_.weights) ZT_RETURN_IF_ERROR(WriteWeights(each));
-    if (!plan_.index.empty()) {
-      ZT_RETURN_IF_ERROR(WriteText(folder_.Staged(std::string(kNewIndex)), plan_.index,
-                                   {.sync = false, .new_folder = true}));
+    for (const auto& [path, text] : plan_.indices) {
+      ZT_RETURN_IF_ERROR(
+          WriteText(folder_.Staged(path), text, {.sync = false, .new_folder = true}));
     }
     ZT_RETURN_IF_ERROR(source_.Finish());
     bar_.End();
@@ -414,7 +490,7 @@ Json ResultJson(const Args& args, const TensorSource& source, const Selection& s
   Json files = Json::array();
   for (const Weights& each : plan.weights) files.push_back(each.path);
   for (const FileEntry& file : plan.files) files.push_back(file.path);
-  if (!plan.index.empty()) files.push_back(kNewIndex);
+  for (const auto& [path, text] : plan.indices) files.push_back(path);
   json["output"] = {{"path", args.output},
                     {"format", "folder"},
                     {"bytes", run.bytes},

@@ -29,13 +29,19 @@ StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
     std::unique_ptr<TensorSource> source, const std::function<bool(const std::string& path)>& keep,
     bool dense);
 
+// The source with `prefix` before the names of its objects.
+std::unique_ptr<TensorSource> PrefixNames(std::unique_ptr<TensorSource> source,
+                                          const std::string& prefix);
+
 // The attribute of a model from a folder of safetensors files: an array with a map for each file,
-// of `path`, `kind` ("safetensors") and `header`, the unchanged bytes before the tensors. From it
-// the files are restored byte for byte.
+// of `path`, `kind` ("safetensors"), `header`, the unchanged bytes before the tensors, and
+// `prefix`, if the model's names of its tensors begin with a folder and '/'. From it the files are
+// restored byte for byte. After a conversion that changes tensors there are no headers, and new
+// files take the paths.
 inline constexpr std::string_view kFolderAttribute = "ztstream.folder";
 struct WeightFile {
-  std::string path;
-  std::vector<std::byte> header;
+  std::string path, prefix;
+  std::vector<std::byte> header;  // empty: not kept
 };
 Value ToValue(std::span<const WeightFile> files);
 // Reads the attribute; empty if it is missing. kDataLoss if it has another form, or if a path is

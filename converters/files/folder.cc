@@ -22,11 +22,22 @@ StatusOr<WeightFile> OfValue(const Value& value) {
   const Value* const path = member("path");
   const Value* const kind = member("kind");
   const Value* const header = member("header");
+  const Value* const prefix = member("prefix");
   if (path == nullptr || path->AsString() == nullptr || kind == nullptr ||
-      *kind != Value(kSafetensors) || header == nullptr || header->AsBytes() == nullptr) {
-    return InvalidData("an entry has no path, kind 'safetensors' and header");
+      *kind != Value(kSafetensors)) {
+    return InvalidData("an entry has no path and kind 'safetensors'");
   }
-  return WeightFile{*path->AsString(), *header->AsBytes()};
+  if ((header != nullptr && header->AsBytes() == nullptr) ||
+      (prefix != nullptr && prefix->AsString() == nullptr)) {
+    return InvalidData("an entry has a header that is no bytes, or a prefix that is no text");
+  }
+  WeightFile file{*path->AsString(), "", {}};
+  if (prefix != nullptr) file.prefix = *prefix->AsString();
+  if (!file.prefix.empty() && file.prefix.find('/') != file.prefix.size() - 1) {
+    return InvalidData("the prefix " + Quote(file.prefix) + " does not end in its one '/'");
+  }
+  if (header != nullptr) file.header = *header->AsBytes();
+  return file;
 }
 
 }  // namespace
@@ -34,8 +45,10 @@ StatusOr<WeightFile> OfValue(const Value& value) {
 Value ToValue(std::span<const WeightFile> files) {
   Value::Array array;
   for (const WeightFile& file : files) {
-    array.emplace_back(
-        Value::Map{{"path", file.path}, {"kind", kSafetensors}, {"header", file.header}});
+    Value::Map map{{"kind", kSafetensors}, {"path", file.path}};  // in the order of the manifest
+    if (!file.header.empty()) map.emplace_back("header", file.header);
+    if (!file.prefix.empty()) map.emplace_back("prefix", file.prefix);
+    array.emplace_back(std::move(map));
   }
   return array;
 }

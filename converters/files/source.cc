@@ -157,4 +157,16 @@ StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
   return selected;
 }
 
+std::unique_ptr<TensorSource> PrefixNames(std::unique_ptr<TensorSource> source,
+                                          const std::string& prefix) {
+  auto prefixed = std::make_unique<SelectedSource>(std::move(source));
+  const std::vector<Object>& objects = prefixed->inner().objects();
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    Object object = objects[i];
+    object.name = prefix + object.name;
+    prefixed->Add(i, std::move(object));
+  }
+  return prefixed;
+}
+
 }  // namespace zt

@@ -1,79 +1,33 @@
-"""A checkpoint's folder in one .zt file, and back: byte for byte, with every file that is no weight."""
+"""A checkpoint's folder in one .zt file, and back: what is taken, chosen, refused, said. whole_test has the table of folders."""
+import fcntl
 import json
 import os
 import pathlib
 import shutil
+import signal
 import stat
 import subprocess
+import time
 
-import cbor2
-import numpy
-
+import make_folders
 import make_safetensors
-import make_zt2
 import support
 import ztread
-from support import DIFFERS, DONE, EXISTS, INVALID, USAGE
-
-METADATA = {"format": "pt"}
-
-
-def tensors(seed, names):
-    values = numpy.random.default_rng(seed).normal(0, 0.02, 30_000).astype("<f4")
-    half = (values.view("<u4") >> 16).astype("<u2")
-    return {name: ("BF16", [300, 100], numpy.roll(half, i).tobytes()) for i, name in enumerate(names)}
-
-
-def transformers_header(data):
-    """As save_file writes it: padded with blanks to a multiple of 8."""
-    header, content = make_safetensors.layout(data, METADATA)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    return make_safetensors.raw(text + b" " * (-len(text) % 8), content)
-
-
-def odd_header(data):
-    """As others write it: keys out of order, spaces, unusual escapes, no metadata."""
-    header, content = make_safetensors.layout(data)
-    text = "{\n" + ",\n ".join(json.dumps(key)[:-1].replace("m", "\\u006d") + '" :  ' + json.dumps(dict(reversed(entry.items())))
-                              for key, entry in reversed(header.items())) + "\n}\t "
-    return make_safetensors.raw(text.encode(), content)
-
-
-CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 100, "model_type": "llama", "torch_dtype": "bfloat16"}
-TOKENIZER = {"version": "1.0", "model": {"type": "BPE", "vocab": {f"token{i}": i for i in range(5000)}, "merges": []}}
+from support import DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, USAGE
 
 
 class Folders(support.EndToEnd):
 
-    def put_common(self, name):
-        self.put(f"{name}/config.json", json.dumps(CONFIG, indent=2).encode() + b"\n")
-        self.put(f"{name}/generation_config.json", b'{"eos_token_id": 2}\n')
-        self.put(f"{name}/tokenizer.json", json.dumps(TOKENIZER).encode())
-        self.put(f"{name}/tokenizer_config.json", b'{"chat_template": "{{ messages }}"}')
-        self.put(f"{name}/special_tokens_map.json", b"{}")
-        self.put(f"{name}/LICENSE", b"no rights\r\nat all")
-        self.put(f"{name}/README.md", "# Modèle\n".encode())
+    def made(self, name, make):
+        self.path(name).mkdir()
+        make(self.path(name))
         return self.path(name)
 
-    def put_sharded(self, name, encode=transformers_header):
-        folder = self.put_common(name)
-        first, second = tensors(1, ["model.a", "model.b"]), tensors(2, ["model.c", "lm_head.weight"])
-        index = {"metadata": {"total_size": 240_000}, "weight_map": {}}
-        for number, part in enumerate((first, second), 1):
-            file = f"model-0000{number}-of-00002.safetensors"
-            self.put(f"{name}/{file}", encode(part))
-            index["weight_map"] |= {tensor: file for tensor in part}
-        self.put(f"{name}/model.safetensors.index.json", json.dumps(index, indent=2).encode() + b"\n")
-        return folder
+    def put_sharded(self, name):
+        return self.made(name, make_folders.sharded)
 
     def put_single(self, name):
-        folder = self.put_common(name)
-        self.put(f"{name}/model.safetensors", transformers_header(tensors(3, ["w", "v"])))
-        return folder
-
-    def same(self, first, second):
-        done = subprocess.run(["diff", "-r", first, second], capture_output=True, check=False)
-        self.assertEqual((done.returncode, done.stdout), (0, b""), done.stdout.decode(errors="replace")[:2000])
+        return self.made(name, make_folders.single)
 
     def there_and_back(self, folder, *options, model=None, extract=()):
         model = model or self.path("m.zt")
@@ -81,35 +35,10 @@ class Folders(support.EndToEnd):
         shutil.rmtree(out, ignore_errors=True)
         self.succeed("convert", folder, "-o", model, "-f", *options)
         self.succeed("extract", model, "-o", f"{out}/", "--to", "safetensors", *extract)
-        self.same(folder, out)
+        self.same_folders(folder, out)
         self.assertEqual([e for e in self.entries() if e.startswith(".")], [])
 
     # ---- there and back ----
-
-    def test_byte_for_byte(self):
-        makers = {"sharded": self.put_sharded, "odd": lambda name: self.put_sharded(name, odd_header), "single": self.put_single}
-        for name, make in makers.items():
-            folder = make(name)
-            for options in ((), ("--zstd",), ("--zstd=planes",), ("--spec", "2.0"), ("--spec", "2.0", "--zstd=planes"),
-                            ("--canonical",), ("--files", "dense"), ("--raw",), ("-T", "1")):
-                with self.subTest(name=name, options=options):
-                    self.there_and_back(folder, *options)
-                    self.succeed("verify", self.path("m.zt"), "--against", folder)
-                    self.succeed("diff", self.path("m.zt"), folder)
-
-    def test_names_sizes_folders(self):
-        folder = self.put_sharded("f")
-        self.put("f/empty", b"")
-        self.put("f/1_Pooling/config.json", b"{}")
-        self.put("f/a/b/c/d/e/f.txt", b"deep")
-        self.put("f/" + "x" * 255, b"long")
-        self.put("f/name with blanks (1) & 'quotes' #%~$.txt", b"odd")
-        self.put("f/日本語/Ünïcode.txt".encode().decode(), "é".encode())
-        self.put("f/big.vocab", os.urandom(64 << 20))
-        self.put("f/2_Dense/model.safetensors", make_safetensors.encode(make_safetensors.sample()))
-        self.put("f/training_args.bin", b"PK\x03\x04 no weights")
-        for options in ((), ("--spec", "2.0", "--zstd")):
-            self.there_and_back(folder, *options)
 
     def test_executables_and_modes(self):
         folder = self.put_single("f")
@@ -157,8 +86,8 @@ class Folders(support.EndToEnd):
         with open(self.put("f/large.txt", b""), "wb") as large:
             large.truncate((64 << 20) + 1)
         os.mkfifo(folder / "pipe")
-        other = "it holds weights of another format, as its name says"
-        expected = {".gitattributes": "its name begins with a dot", "sub/.hidden": "its name begins with a dot",
+        other = make_folders.OTHER
+        expected = {".cache/": "its name begins with a dot", ".gitattributes": "its name begins with a dot", "sub/.hidden": "its name begins with a dot",
                     "pipe": "it is not a regular file", "large.txt": "it has 64.00 MiB, more than 64 MiB",
                     "CON.txt": "path 'CON.txt': a segment is the name of a device on Windows",
                     "x:y": "path 'x:y': it holds ':'", "end.": "path 'end.': a segment ends in a dot or a blank, which Windows drops",
@@ -216,28 +145,13 @@ class Folders(support.EndToEnd):
             whole = self.path(f"{spec}/m.zt" if spec == "2.0" else spec)
             shutil.rmtree(self.path("back"), ignore_errors=True)
             self.succeed("extract", whole, "-o", str(self.path("back")) + "/", "--to", "safetensors")
-            self.same(folder, self.path("back"))
+            self.same_folders(folder, self.path("back"))
             self.assertEqual(len(self.paths(whole)), 8)
 
-    def test_pipes(self):
-        folder = self.put_sharded("f")
-        content = self.succeed("convert", folder, "-o", "-", "--zstd=planes")
-        self.put("m.zt", content)
-        self.succeed("extract", self.path("m.zt"), "-o", str(self.path("back")) + "/", "--to", "safetensors")
-        self.same(folder, self.path("back"))
+    def test_a_pipe_brings_no_files(self):
         single = self.put_single("g") / "model.safetensors"
         self.put("n.zt", self.succeed("convert", "-", "-o", "-", stdin=single.read_bytes()))
         self.assertEqual(self.paths(self.path("n.zt")), [])
-
-    def test_through_more_conversions(self):
-        folder = self.put_sharded("f")
-        self.succeed("convert", folder, "-o", self.path("1.zt"), "--zstd=planes")
-        self.succeed("convert", self.path("1.zt"), "-o", self.path("2.zt"), "--spec", "2.0")
-        self.succeed("convert", self.path("2.zt"), "-o", self.path("3.zt"), "--raw")
-        self.succeed("convert", self.path("3.zt"), "-o", self.path("4.zt"), "--canonical")
-        self.succeed("extract", self.path("4.zt"), "-o", str(self.path("back")) + "/", "--to", "safetensors")
-        self.same(folder, self.path("back"))
-        self.succeed("verify", "--canonical", self.path("4.zt"))
 
     # ---- anew ----
 
@@ -287,7 +201,7 @@ class Folders(support.EndToEnd):
         self.assertEqual(self.path("there/file").read_bytes(), b"mine")
         self.path("empty").mkdir()
         self.succeed("extract", self.path("m.zt"), "-o", f"{self.path('empty')}/", "--to", "safetensors")
-        self.same(folder, self.path("empty"))
+        self.same_folders(folder, self.path("empty"))
         (self.folder / "link").symlink_to("empty2")
         self.fail_with(EXISTS, "extract", self.path("m.zt"), "-o", str(self.path("link")) + "/", "--to", "safetensors")
         self.assertNotIn("empty2", self.entries())
@@ -309,6 +223,36 @@ class Folders(support.EndToEnd):
                     self.fail_with(INVALID, "extract", self.path("d.zt"), "-o", str(self.path("back")) + "/", "--to", "safetensors", says=f"tensor '{what}'")
                     self.assertEqual(self.run_program("verify", self.path("d.zt")).returncode, DIFFERS)
                     self.assertEqual(self.entries(), ["d.zt", "f", "m.zt"])
+
+    def test_interrupted(self):
+        """A signal leaves nothing; what a killed run leaves, the next one removes."""
+        folder = self.put_single("f")
+        make_safetensors.write_hole(folder / "model.safetensors", 1 << 30)
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        before = self.entries()
+        command = [support.PROGRAM, "extract", self.path("m.zt"), "-o", f"{self.path('back')}/", "--to", "safetensors", "-T", "1", "-q"]
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while self.entries() == before and process.poll() is None:
+                time.sleep(0.001)
+            process.send_signal(number)
+            process.wait()
+            left = [entry for entry in self.entries() if entry not in before]
+            if number == signal.SIGKILL:
+                self.assertEqual(left, [f".back.{process.pid}-0.ztstream-tmp"])
+            else:
+                self.assertEqual((process.returncode, left), (INTERRUPTED, []))
+        # Folders of other outputs, of a run that lives, or with other names stay.
+        others = [".back.1.x.ztstream-tmp", ".backup.1.ztstream-tmp", ".back.2.ztstream-tmp"]
+        for name in others:
+            self.path(name).mkdir()
+        self.put(".back.3.ztstream-tmp", b"a file")
+        live = os.open(self.path(others[-1]), os.O_RDONLY)
+        fcntl.flock(live, fcntl.LOCK_EX)
+        self.succeed(*command[1:])
+        os.close(live)
+        self.assertEqual(self.entries(), sorted([*before, *others, ".back.3.ztstream-tmp", "back"]))
+        self.same_folders(folder, self.path("back"))
 
     # ---- single files, other formats ----
 

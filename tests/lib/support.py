@@ -118,6 +118,10 @@ class EndToEnd(unittest.TestCase):
         tensors = [place for place, part in enumerate(parts) if re.fullmatch(r"tensor '(?:[^'\\]|\\.)*'", part)]
         self.assertLessEqual(len(tensors), 1, f"two tensors: {line}")
 
+    def same_folders(self, first, second):
+        done = subprocess.run(["diff", "-r", first, second], capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, b""), done.stdout.decode(errors="replace")[:2000])
+
     def entries(self, folder=None):
         return sorted(entry.name for entry in (folder or self.folder).iterdir())
 

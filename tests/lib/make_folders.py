@@ -1,0 +1,216 @@
+"""Writes folders as model hubs have them, with the writers' habits: shards and indices, a pipeline, links, odd names.
+
+FOLDERS names them: each is a function that fills an empty folder, and may return what `convert` leaves out of it, path -> words
+of the reason. `scale` multiplies the sizes of the weights.
+"""
+import functools
+import json
+import os
+import pathlib
+import shutil
+
+import numpy
+
+import make_safetensors
+
+DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
+OTHER = "it holds weights of another format, as its name says"
+HIDDEN = "its name begins with a dot"
+CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 100, "model_type": "llama", "torch_dtype": "bfloat16"}
+TOKENIZER = {"version": "1.0", "model": {"type": "BPE", "vocab": {f"token{i}": i for i in range(5000)}, "merges": []}}
+
+
+def put(folder, name, content=b"{}"):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def put_json(folder, name, value):
+    put(folder, name, json.dumps(value, indent=2) + "\n")
+
+
+def tensors(seed, names, scale=1):
+    """bf16 weights of 60,000 bytes each, or `scale` times as many."""
+    values = numpy.random.default_rng(seed).normal(0, 0.02, 30_000 * scale).astype("<f4")
+    half = (values.view("<u4") >> 16).astype("<u2")
+    return {name: ("BF16", [300 * scale, 100], numpy.roll(half, i).tobytes()) for i, name in enumerate(names)}
+
+
+def transformers_file(data, metadata={"format": "pt"}):
+    """As save_file writes it: the header padded with blanks to a multiple of 8."""
+    header, content = make_safetensors.layout(data, metadata)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return make_safetensors.raw(text + b" " * (-len(text) % 8), content)
+
+
+def odd_file(data):
+    """As others write it: keys out of order, spaces, unusual escapes, no metadata."""
+    header, content = make_safetensors.layout(data)
+    text = "{\n" + ",\n ".join(json.dumps(key)[:-1].replace("m", "\\u006d") + '" :  ' + json.dumps(dict(reversed(entry.items())))
+                              for key, entry in reversed(header.items())) + "\n}\t "
+    return make_safetensors.raw(text.encode(), content)
+
+
+def put_shards(folder, stem, parts, encode=transformers_file, index=True):
+    weight_map = {}
+    for number, part in enumerate(parts, 1):
+        file = f"{stem}-{number:05}-of-{len(parts):05}.safetensors"
+        put(folder, file, encode(part))
+        weight_map |= {tensor: pathlib.PurePath(file).name for tensor in part}
+    total = sum(len(data) for part in parts for _, _, data in part.values())
+    if index:
+        put_json(folder, f"{stem}.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
+
+
+def common(folder):
+    put_json(folder, "config.json", CONFIG)
+    put_json(folder, "generation_config.json", {"eos_token_id": 2})
+    put(folder, "tokenizer.json", json.dumps(TOKENIZER))
+    put_json(folder, "tokenizer_config.json", {"chat_template": "{{ messages }}"})
+    put(folder, "special_tokens_map.json")
+    put(folder, "LICENSE", "no rights\r\nat all")
+    put(folder, "README.md", "# Modèle\n")
+
+
+def sharded(folder, scale=1, encode=transformers_file):
+    common(folder)
+    put_shards(folder, "model", [tensors(1, ["model.a", "model.b"], scale), tensors(2, ["model.c", "lm_head.weight"], scale)], encode)
+
+
+def single(folder, scale=1):
+    common(folder)
+    put(folder, "model.safetensors", transformers_file(tensors(3, ["w", "v"], scale)))
+
+
+# ---- the table -----------------------------------------------------------------------------------------------------
+
+def llama(folder, scale=1):
+    sharded(folder, scale)
+    put(folder, "chat_template.jinja", "{% for m in messages %}{{ m }}{% endfor %}")
+    put(folder, ".gitattributes", "*.safetensors filter=lfs\n")
+    put(folder, ".cache/huggingface/download/config.json.metadata", "0")
+    put(folder, "original/params.json")
+    put(folder, "original/consolidated.00.pth", b"\0" * 100)
+    return {".gitattributes": HIDDEN, ".cache/": HIDDEN, "original/consolidated.00.pth": OTHER}
+
+
+def every_format(folder, scale=1):
+    """The same weights once more in each format that hubs have."""
+    single(folder, scale)
+    names = ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack", "rust_model.ot", "model.tflite",
+             "onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model.onnx_data", "gguf/model-q4_k.gguf"]
+    for name in names:
+        put(folder, name, b"other")
+    for name in ("onnx/config.json", "coreml/info.json", "openvino/openvino_model.xml", "vocab.txt"):
+        put(folder, name)
+    return dict.fromkeys(names, OTHER)
+
+
+def torch_only(folder, scale=1):
+    common(folder)
+    shutil.copy(DATA / "torch/proto2.bin", folder / "pytorch_model.bin")
+
+
+def pipeline(folder, scale=1):
+    """A diffusers pipeline: each model in a folder of its own, their tensors' names alike."""
+    put_json(folder, "model_index.json", {"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "UNet2DConditionModel"]})
+    put(folder, "README.md", "# A pipeline\n")
+    names = ["conv_in.weight", "conv_out.weight"]
+    put_json(folder, "unet/config.json", {"sample_size": 64})
+    put_shards(folder, "unet/diffusion_pytorch_model", [tensors(4, names[:1], scale), tensors(5, names[1:], scale)])
+    put_json(folder, "vae/config.json", {"latent_channels": 4})
+    put(folder, "vae/diffusion_pytorch_model.safetensors", transformers_file(tensors(6, names, scale)))
+    put_json(folder, "text_encoder/config.json", CONFIG)
+    put(folder, "text_encoder/model.safetensors", odd_file(tensors(7, ["model.embed"], scale)))
+    put(folder, "text_encoder/pytorch_model.bin", b"other")
+    put(folder, "scheduler/scheduler_config.json")
+    put(folder, "tokenizer/vocab.json", json.dumps(TOKENIZER["model"]["vocab"]))
+    put(folder, "tokenizer/merges.txt", "a b\n")
+    put(folder, "feature_extractor/preprocessor_config.json")
+    return {"text_encoder/pytorch_model.bin": OTHER}
+
+
+def gptq(folder, scale=1):
+    shutil.copytree(DATA / "gptq", folder, dirs_exist_ok=True)
+    put_json(folder, "quantize_config.json", {"bits": 4, "group_size": 32})
+
+
+def tokenizers(folder, scale=1):
+    """What goes with the tokenizers of different models, in folders too."""
+    single(folder, scale)
+    for name in ("vocab.json", "merges.txt", "added_tokens.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model",
+                 "tokenizer.model.v3", "qwen.tiktoken", "tokenization_qwen.py", "preprocessor_config.json", "chat_template.json",
+                 "tokenizer_2/tekken.json", "tokenizer_2/vocab.txt", "tokenizer/normalizer.json"):
+        put(folder, name, os.urandom(3000))
+    put(folder, "download.sh", "#!/bin/sh\n").chmod(0o755)
+
+
+def sentences(folder, scale=1):
+    """sentence-transformers: modules in folders, one with small weights of its own, which are a file like others."""
+    single(folder, scale)
+    put_json(folder, "modules.json", [{"idx": 0, "path": ""}, {"idx": 1, "path": "1_Pooling"}, {"idx": 2, "path": "2_Dense"}])
+    put_json(folder, "1_Pooling/config.json", {"pooling_mode_mean_tokens": True})
+    put(folder, "2_Dense/model.safetensors", transformers_file(tensors(8, ["linear.weight"])))
+
+
+def adapter(folder, scale=1):
+    put_json(folder, "adapter_config.json", {"peft_type": "LORA", "r": 8})
+    put(folder, "adapter_model.safetensors", transformers_file(tensors(9, ["base_model.lora_A", "base_model.lora_B"], scale)))
+    put(folder, "training_args.bin", b"PK\x03\x04 no weights")
+    put(folder, "README.md", "---\nbase_model: x\n---\n")
+
+
+def no_index(folder, scale=1):
+    """As mlx writes it: shards that no index lists, a tied tensor, a scalar, an empty tensor."""
+    common(folder)
+    data = tensors(10, ["model.embed"], scale) | {"scale": ("F32", [], b"\0\0\x80\x3f"), "none": ("F16", [0, 4], b"")}
+    file = functools.partial(make_safetensors.encode, metadata={"format": "mlx"}, ties={"lm_head": "model.embed"})
+    put(folder, "model-00001-of-00002.safetensors", file(data))
+    put(folder, "model-00002-of-00002.safetensors", odd_file(tensors(11, ["model.norm"], scale)))
+
+
+def sizes(folder, scale=1):
+    """0 bytes, and 64 MiB, the most of a file."""
+    single(folder, scale)
+    put(folder, "empty", b"")
+    put(folder, "sub/empty.txt", b"")
+    put(folder, "vocab.big", (os.urandom(1 << 20) + bytes(1 << 20)) * 32)
+    with open(folder / "larger.txt", "wb") as larger:
+        larger.truncate((64 << 20) + 1)
+    return {"larger.txt": "it has 64.00 MiB, more than 64 MiB"}
+
+
+def odd_names(folder, scale=1):
+    single(folder, scale)
+    for name in ("name with blanks (1) & 'quotes' #%~$.txt", "日本語/Ünïcode.txt", "x" * 255, "-rf", "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p",
+                 "~", "$HOME", "%2e%2e", "a..double", "config.json.bak", "MODEL.txt"):
+        put(folder, name, name)
+    out = {"CON.txt": "the name of a device on Windows", "a\\b": "it holds '\\\\'", "x:y": "it holds ':'", "end.": "ends in a dot or a blank",
+           "Config.json": None, "e\u0301.txt": "Normalization Form C", ".hidden": HIDDEN, "sub/.git/": HIDDEN}
+    for name in out:
+        put(folder, name + "HEAD" if name.endswith("/") else name, b"x")
+    del out["Config.json"]  # it comes first, and so it stays
+    return out | {"config.json": "differs from 'Config.json' by its case alone"}
+
+
+def hub(folder, scale=1):
+    """A snapshot in the hub's cache: every file is a link to a blob outside of it."""
+    blobs = folder.parent / (folder.name + ".blobs")
+    blobs.mkdir()
+    plain = blobs / "plain"
+    plain.mkdir()
+    sharded(plain, scale)
+    put(plain, "sub/vocab.txt", "a\n")
+    for number, file in enumerate(sorted(path for path in plain.rglob("*") if path.is_file())):
+        link = folder / file.relative_to(plain)
+        link.parent.mkdir(exist_ok=True)
+        file.rename(blobs / str(number))
+        link.symlink_to(os.path.relpath(blobs / str(number), link.parent))
+    shutil.rmtree(plain)
+
+
+FOLDERS = {"llama": llama, "every_format": every_format, "torch_only": torch_only, "pipeline": pipeline, "gptq": gptq,
+           "tokenizers": tokenizers, "sentences": sentences, "adapter": adapter, "no_index": no_index, "sizes": sizes,
+           "odd_names": odd_names, "hub": hub}
