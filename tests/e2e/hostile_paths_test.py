@@ -1,12 +1,13 @@
 """Paths that no file of a model may have: refused by every command and in every version, and nothing is written outside."""
 import os
 import struct
+import subprocess
 
 import make_safetensors
 import make_zt
 import make_zt2
 import support
-from support import DIFFERS, DONE, INVALID
+from support import DIFFERS, EXISTS, INVALID, IO
 from zt2read import digest_of
 
 SUPERSCRIPTS = "\u00b9\u00b2\u00b3"
@@ -34,11 +35,13 @@ DEVICES = ["CON", "con", "PRN", "aux", "NUL", "nul.txt", "Con.tar.gz", "CONIN$",
 HOSTILE |= dict.fromkeys(DEVICES, "the name of a device on Windows")
 # Two paths that do not go together, and what is said of the second.
 PAIRS = {("a", "a"): "it occurs twice", ("a", "A"): "differs from 'a' only in case",
-         ("Stra\u00dfe", "STRASSE"): "only in case", ("\u00c9", "\u00e9"): "only in case", ("a", "a/b"): "it lies below 'a'",
+         ("Stra\u00dfe", "STRASSE"): "only in case", ("\u00c9", "\u00e9"): "only in case", ("\ufb01le", "file"): "only in case",
+         ("\u017fet", "SET"): "only in case", ("gro\u1e9e", "gross/a"): "it lies below 'gro\u1e9e'", ("a", "a/b"): "it lies below 'a'",
          ("a/b", "a"): "it is a folder of 'a/b'", ("a/b/c", "A/B"): "it is a folder of 'a/b/c'", ("A", "a/b"): "it lies below 'A'"}
 GOOD = ["a", "a/b/c", ".hidden", "..a", "a..b", "console", "com", "com10", "com1x", "lpt", "nulls.txt", "e\u0301".encode().decode().replace("e\u0301", "\u00e9"),
         "x" * 255, "/".join("a" * 16), "\u65e5\u672c/\u8a9e.txt", " leading", "a b", "-rf", "~", "$HOME", "%2e%2e", "#", "'", "aux-1", "CONIN"]
 COUNT = 80
+FORMS = ("1.2", "2.0", "1.2 dense", "2.0 dense", "shards of 2.0")
 
 
 def file_1(path, content=b"owned", name=None, **fields):
@@ -104,32 +107,28 @@ class HostilePaths(support.EndToEnd):
     def test_every_path_is_counted(self):
         self.assertGreaterEqual(len(HOSTILE) + len(PAIRS), COUNT)
 
-    def test_each_path_in_each_version(self):
-        for path, rule in HOSTILE.items():
-            with self.subTest(path=path):
-                model = self.put("inner/m.zt", version_1(path))
-                self.refuse(model, rule)
-                self.put("inner/m.zt", version_2(path))
-                self.refuse(model, rule)
+    def put_model(self, how, paths):
+        """A model whose files have these paths, of one of the forms that files have."""
+        for old in self.inner.iterdir():
+            old.unlink()
+        if how == "shards of 2.0":
+            root, shard = root_and_shard(*paths)
+            self.put("inner/m-s.zt", shard)
+            return self.put("inner/m.zt", root)
+        make = version_1 if how.startswith("1.2") else version_2
+        return self.put("inner/m.zt", make(*paths, dense=how.endswith("dense")))
 
-    def test_dense_ones_and_those_of_shards(self):
-        for path, rule in list(HOSTILE.items())[::5]:
-            with self.subTest(path=path):
-                model = self.put("inner/m.zt", version_1(path, dense=True))
-                self.refuse(model, rule)
-                self.put("inner/m.zt", version_2(path, dense=True))
-                self.refuse(model, rule)
-                root, shard = root_and_shard(path)
-                self.put("inner/m.zt", root)
-                other = self.put("inner/m-s.zt", shard)
-                self.refuse(model, rule)
-                other.unlink()
+    def test_each_path_in_each_form(self):
+        for path, rule in HOSTILE.items():
+            for how in FORMS:
+                with self.subTest(path=path, how=how):
+                    self.refuse(self.put_model(how, [path]), rule)
 
     def test_pairs(self):
         for pair, rule in PAIRS.items():
-            for make in (version_1, version_2):
-                with self.subTest(pair=pair, make=make.__name__):
-                    self.refuse(self.put("inner/m.zt", make(*pair)), rule)
+            for how in FORMS:
+                with self.subTest(pair=pair, how=how):
+                    self.refuse(self.put_model(how, pair), rule)
 
     def test_the_profile(self):
         """What else an object of the profile may not be."""
@@ -190,13 +189,42 @@ class HostilePaths(support.EndToEnd):
         """Names that the run could use are links to somewhere else: they are not followed."""
         target = self.path("target")
         target.mkdir()
-        for name in ("out", ".out.1.ztstream-tmp", ".out.ztstream-tmp"):
-            (self.inner / name).symlink_to(target)
-        model = self.put("m.zt", version_1("config.json"))
+        (self.inner / "out").symlink_to(target)
+        model = self.put("m.zt", version_1("config.json", "sub/x"))
         process = self.run_program("extract", model, "-o", f"{self.inner}/out/", "--to", "safetensors")
-        self.assertNotEqual(process.returncode, DONE)
-        self.assertEqual(self.entries(target), [])
+        self.assertEqual(process.returncode, EXISTS)
         (self.inner / "out").unlink()
+        last = subprocess.Popen(["true"])
+        last.wait()
+        planted = [f".out.{last.pid + i}-0.ztstream-tmp" for i in range(2000)]
+        for name in planted:
+            (self.inner / name).symlink_to(target)
         self.succeed("extract", model, "-o", f"{self.inner}/out/", "--to", "safetensors")
         self.assertEqual(self.entries(target), [])
-        self.assertEqual(self.entries(self.inner / "out"), ["config.json", "model.safetensors"])
+        self.assertEqual(self.entries(self.inner / "out"), ["config.json", "model.safetensors", "sub"])
+        self.assertEqual(self.entries(self.inner), sorted([*planted, "out"]))
+        self.assertFalse((self.inner / "out").is_symlink())
+
+    def test_more_than_the_disk_holds(self):
+        """A file of a few MB that names one tensor of a GiB fifty thousand times: nothing is written."""
+        count, size = 50_000, 1 << 30
+        whole = make_safetensors.raw({"t": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}})
+        data = make_zt.zstd(bytes(size // 16)) * 16
+        objects = {"t": {"format": "dense", "shape": [size],
+                         "components": {"data": {"dtype": "u8", "data": data, "encoding": "zstd", "uncompressed_length": size}}}}
+        entries = [{"path": f"{i}.safetensors", "kind": "safetensors", "header": whole} for i in range(count)]
+        model = self.put("inner/m.zt", make_zt.encode_1(objects, attributes={"ztstream.folder": entries}))
+        self.fail_with(IO, "extract", model, "-o", f"{self.inner}/out/", "--to", "safetensors", says="bytes are needed")
+        self.assertEqual(self.entries(self.inner), ["m.zt"])
+
+    def test_what_keeps_the_weights_files(self):
+        """Entries of ztstream.folder that are of another form."""
+        good = {"path": "m.safetensors", "kind": "safetensors", "header": b"\2\0\0\0\0\0\0\0{}"}
+        wrong = {"it is no array": {}, "an entry has no path and kind 'safetensors'": [good | {"kind": "gguf"}],
+                 "a header that is no bytes, or a prefix that is no text": [good | {"prefix": 1}],
+                 "the prefix 'unet' does not end in its one '/'": [good | {"prefix": "unet"}],
+                 "the prefix 'a/b/' does not end in its one '/'": [good | {"prefix": "a/b/"}]}
+        for rule, value in wrong.items():
+            with self.subTest(rule=rule):
+                self.refuse_weights(make_zt.encode_1({}, attributes={"ztstream.folder": value}), rule)
+        self.refuse_weights(make_zt.encode_1({}, attributes={"ztstream.folder": [good | {"header": "text"}]}), "a header that is no bytes")
