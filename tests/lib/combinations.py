@@ -27,7 +27,9 @@ import numpy
 import make_safetensors
 import number_formats
 import random_inputs
+import whole_models
 import zt2read
+import ztread
 from support import DIFFERS, DONE, NUMERIC, PROGRAM, UNSUPPORTED, USAGE, read_zt
 from random_inputs import Tensor
 
@@ -196,7 +198,7 @@ class Options:
 class Trial:
     def __init__(self, program, seed, folder):
         self.program, self.rng, self.folder = program, random.Random(seed), folder
-        self.log = []
+        self.log, self.out = [], None
 
     def run(self, *words, status=DONE, stdin=None):
         words = [str(word) for word in words]
@@ -225,6 +227,7 @@ class Trial:
     def go(self):
         rng = self.rng
         makers = [rng.choice(random_inputs.MAKERS) for _ in range(rng.choice([1, 1, 2, 3]))]
+        makers = [rng.choice(random_inputs.FOLDERS)] if rng.random() < 0.2 else makers
         self.inputs = [make(rng, self.folder, f"t{at}_") for at, make in enumerate(makers)]
         names = [item.path.name for item in self.inputs]
         self.keep_sparse = keep_sparse = sum(item.kept is not None for item in self.inputs) == 1 and rng.random() < 0.2
@@ -236,6 +239,7 @@ class Trial:
         options = Options(rng, tensors, quant=any(item.quant for item in self.inputs))
         if keep_sparse:
             options.words += ["--sparse", "keep"]
+        self.files = whole_models.Files(rng, self.inputs, options.spec)
         self.words, self.stdin = list(names), None
         piped = [at for at, item in enumerate(self.inputs) if item.pipe and item.kind != "npy"]
         if piped and not options.cut and rng.random() < 0.25:
@@ -249,7 +253,8 @@ class Trial:
         if options.cut and storage is None:
             (self.folder / folder).mkdir()
         storage = [*options.storage, *options.cut] if storage is None else storage
-        return ["convert", *self.words, "-o", out, *options.words, *storage, "--no-sync"], out.removesuffix("/m.zt")
+        files = self.files.words if self.words != [self.out] else []
+        return ["convert", *self.words, "-o", out, *options.words, *files, *storage, "--no-sync"], out.removesuffix("/m.zt")
 
     def convert(self, options, tensors, attributes):
         kept = {name: tensor for name, tensor in tensors.items() if options.keeps(name)}
@@ -282,19 +287,23 @@ class Trial:
         """The attributes and objects of a file of any version, or of shards, as ztread.py has them."""
         path = self.folder / name
         if path.is_dir() and not (path / "m.zt").exists():
-            parts = [read_zt(shard) for shard in sorted(path.glob("*.zt"))]
+            parts = [self.read(shard) for shard in sorted(path.glob("*.zt"))]
             check(sum(len(part["objects"]) for part in parts) == len(set().union(*(part["objects"] for part in parts))),
                   "a tensor in two shards")
-            objects = {name: entry for part in parts for name, entry in part["objects"].items()}
-            return {"attributes": parts[0]["attributes"] or {}, "objects": objects}
+            return {"attributes": parts[0]["attributes"], "files": parts[0]["files"],
+                    "objects": {name: entry for part in parts for name, entry in part["objects"].items()}}
         path = path / "m.zt" if path.is_dir() else path
         with open(path, "rb") as stream:
-            if stream.read(8) != zt2read.MAGIC:
-                return read_zt(path)
-        file = zt2read.open_file(path)
-        file.verify()
-        tensors = [name for name, got in file.objects.items() if got.layout != "ztstream.file/1"]
-        return {"attributes": file.attributes or {}, "objects": {name: zt2_entry(file, name) for name in tensors}}
+            is_2_0 = stream.read(8) == zt2read.MAGIC
+        if is_2_0:
+            file = zt2read.open_file(path)
+            file.verify()
+            attributes, objects = file.attributes, {name: zt2_entry(file, name) for name in file.objects}
+        else:
+            _, attributes, objects = ztread.read_file(str(path))
+        attributes = {key: value for key, value in (attributes or {}).items() if key != "ztstream.folder"}
+        tensors, files = whole_models.split(objects)
+        return {"attributes": attributes, "objects": tensors, "files": files}
 
     def check_output(self, options, model, attributes):
         file = self.read(self.out)
@@ -312,6 +321,7 @@ class Trial:
         if options.group:
             objects = ungrouped(objects)
         check_tensors(objects, model)
+        check(file["files"] == self.files.expected, "other files:", sorted(file["files"]))
 
     def check_commands(self, options, tensors, model, kept):
         rng = self.rng
@@ -320,27 +330,26 @@ class Trial:
         unchanged = not options.rules and not options.renames and not self.keep_sparse and not (
             options.dequantize and any(tensor.format.startswith("gguf.") for tensor in tensors.values()))
         if unchanged and len(kept) == len(tensors):
-            without = self.without_files(options)
-            self.run("verify", self.out, *self.threads(), *without, "--against", *names)
+            files = self.files.compared
+            self.run("verify", self.out, *self.threads(), *files, "--against", *names)
             if len(names) == 1:
-                self.run("diff", self.out, names[0], *self.threads(), *without)
+                self.run("diff", self.out, names[0], *self.threads(), *files)
         self.check_again(options)
         if rng.random() < 0.4:
             self.check_diff(options, model)
         if rng.random() < 0.8:
             self.check_extract(options, model)
-        if rng.random() < 0.5:
+        if model and rng.random() < 0.5:
+            whole_models.check_extract(self, check, Options(rng, model, quant=False), model, ST_OF, self.files.expected)
+        if rng.random() < 0.7:
             self.check_second(options, model)
         if rng.random() < 0.3:
             self.run("inspect", "--json", self.out)
             listed = json.loads(self.last.stdout)["objects"]
             check(options.group or sorted(entry["name"] for entry in listed) == sorted(model), "inspect lists other names")
-        if rng.random() < 0.3 and options.spec != "0.1" and all(random_inputs.zt2_says(*each) for each in model.items()):
+        lost = options.spec == "0.1" or options.spec == "1.1" and any(item.path.is_dir() for item in self.inputs)
+        if rng.random() < 0.3 and not lost and all(random_inputs.zt2_says(*each) for each in model.items()):
             self.check_canonical(options)
-
-    def without_files(self, options):
-        """For comparisons: versions that cannot hold files of a model have lost them."""
-        return ["--files", "none"] * (options.spec in ("0.1", "1.1"))
 
     def check_again(self, options):
         """The same bytes from another run, to another place, with other threads, or a shard at a time."""
@@ -371,6 +380,9 @@ class Trial:
         second = Options(self.rng, {}, quant=False)
         second.rules, second.words, second.include, second.exclude, second.no_metadata = [], [], None, None, False
         second.words = ["--no-metadata"] * (second.spec == "0.1")
+        if not options.canonical and self.rng.random() < 0.4:  # what is compressed stays so, or not
+            second.spec, second.canonical, second.planes = options.spec, False, False
+            second.storage = ["--spec", second.spec, *self.rng.choice([[], [], ["--raw"]])]
         if not second.can_say(model, {}) or options.group:
             return
         self.words, words = [self.out], self.words
@@ -378,10 +390,13 @@ class Trial:
         self.words = words
         status = self.run(*command, *self.threads(), status=(DONE, USAGE) if second.cut else DONE)
         if status == DONE:
-            check_tensors(self.read(out)["objects"], model, attributes=second.spec != "0.1")
-            without = self.without_files(second)
-            self.run("verify", out, *without, "--against", self.out, *["--canonical"] * second.canonical)
-            self.run("diff", out, self.out, *without)
+            held, without = self.read(out), second.spec in whole_models.NO_FILES
+            check_tensors(held["objects"], model, attributes=second.spec != "0.1")
+            check(held["files"] == ({} if without else self.files.expected), "other files:", sorted(held["files"]))
+            whole_models.check_kept(self, check, options.spec, second, out)
+            files = ["--files", "none"] * without
+            self.run("verify", out, *files, "--against", self.out, *["--canonical"] * second.canonical)
+            self.run("diff", out, self.out, *files)
 
     def check_canonical(self, options):
         """The canonical file of the inputs is that of the output."""
@@ -487,7 +502,8 @@ class Trial:
 def zt2_entry(file, name):
     """An object of 2.0 with the names that 1.2 has for its layout and its types."""
     got = file.objects[name]
-    layout = got.layout.removeprefix("ztstream.").removesuffix("/1") if got.layout.startswith("ztstream.") else got.layout
+    ours = got.layout.startswith("ztstream.") and got.layout != whole_models.PROFILE
+    layout = got.layout.removeprefix("ztstream.").removesuffix("/1") if ours else got.layout
     layout = {"zt.sparse_coo/1": "sparse_coo", "zt.sparse_csr/1": "sparse_csr"}.get(layout, layout)
     components = {role: {"dtype": "bool" if part.type == "bool" else part.dtype,
                          "type": None if part.type == "bool" else part.type, "bytes": file.bytes_of(part, file.stored(name, role), got)} for role, part in got.parts.items()}

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import random
 import struct
 import zipfile
 
@@ -51,6 +52,7 @@ class Input:
     kind: str = ""
     quant: bool = False  # a checkpoint whose modules --quant group puts together
     kept: dict = None    # what --sparse keep finds in it
+    files: dict = dataclasses.field(default_factory=dict)  # of a folder, those that go along: path -> bytes
 
 
 def dense(shape, dtype, data, kind=None, attributes=None):
@@ -155,7 +157,34 @@ def safetensors_folder(rng, folder, prefix):
     if rng.random() < 0.7:
         (path / "model.safetensors.index.json").write_text(
             json.dumps({"metadata": {"total_size": sum(t.size() for t in model.values())}, "weight_map": index}))
-    return Input(path, model, kind="safetensors folder")
+    return Input(path, model, kind="safetensors folder", files=random_files(rng, path))
+
+
+def pipeline_folder(rng, folder, prefix):
+    """Of diffusers: models in folders of their own, whose tensors have the same names."""
+    path, model, seed = folder / f"{prefix}pipeline", {}, rng.getrandbits(32)
+    path.mkdir()
+    (path / "model_index.json").write_text("{}")
+    for name in ("text_encoder", "unet", "vae")[:rng.randint(1, 3)]:
+        (path / name).mkdir()
+        tensors, part = random_st(random.Random(seed), prefix, 3)
+        make_safetensors.write(path / name / "diffusion_pytorch_model.safetensors", tensors)
+        model |= {f"{name}/{tensor}": held for tensor, held in part.items()}
+    return Input(path, model, kind="safetensors folder", files=random_files(rng, path))
+
+
+def random_files(rng, path):
+    """Puts files beside the weights of a folder; those that go along: path -> bytes."""
+    for name in ("config.json", "tokenizer.json", "LICENSE", "sub/notes é.txt", "sub/deep/x.json", "empty"):
+        if rng.random() < 0.4 and not (path / name).exists():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            size = 0 if name == "empty" else rng.choice([2, 300, 300, 70_000])
+            plain = name == "config.json"  # it is read: what does it say of quantization?
+            (path / name).write_bytes(b"{}" if plain else rng.randbytes(size) if rng.random() < 0.5 else b"{}" * (size // 2))
+    if rng.random() < 0.3:
+        (path / ".hidden").write_bytes(b"left out")
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in path.rglob("*")
+            if file.is_file() and file.suffix != ".safetensors" and file.name != ".hidden"}
 
 
 def gptq_folder(rng, folder, prefix):
@@ -182,7 +211,7 @@ def gptq_folder(rng, folder, prefix):
     make_safetensors.write(path / "model.safetensors", tensors)
     (path / "config.json").write_text(json.dumps({"quantization_config": {
         "quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": False, "sym": False}}))
-    return Input(path, model, kind="gptq folder", quant=True)
+    return Input(path, model, kind="gptq folder", quant=True, files=random_files(rng, path))
 
 
 # ---- numpy -----------------------------------------------------------------------------------------------------
@@ -683,5 +712,6 @@ def encode_1(objects, version, attributes, aliases):
 
 MAKERS = [safetensors_file] * 3 + [npz_file] * 4 + [zt_file] * 4 + [torch_file] * 3 + [onnx_file] * 2 + [hdf5_file] * 2 + [dcp_folder] * 2 + [
     npy_file, npy_folder, scipy_file, gguf_file, gguf_file, safetensors_folder, gptq_folder]
+FOLDERS = [safetensors_folder, pipeline_folder, gptq_folder]
 if os.environ.get("ZT_HDF5") == "OFF":  # the build's option; ctest says so
     MAKERS = [maker for maker in MAKERS if maker is not hdf5_file]
