@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".safetensors", kIndexSuffix = ".safetensors.index.json";
 constexpr std::string_view kTemporary = ".ztstream-tmp";  // ends the name of what is not yet whole
-constexpr std::uint64_t kStep = std::uint64_t{1} << 20;  // of a file, at once
+constexpr std::uint64_t kStep = std::uint64_t{1} << 20;   // of a file, at once
 
 using Selection = std::vector<std::uint32_t>;
 

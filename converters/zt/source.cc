@@ -112,7 +112,8 @@ class ZtSource final : public TensorSource {
   }
 
  private:
-  // A component whose digest covers its decoded bytes, so that frames are decoded in any order and hashed in theirs.
+  // A component whose digest is over decoded bytes: frames are decoded in any order and hashed in
+  // their own.
   class ContentApart final : public CheckedApart {
    public:
     ContentApart(ZtSource& source, ComponentId id) : source_(source), id_(id) {}

@@ -70,14 +70,16 @@ struct EncodedStream {
   bool guarded = false;
 };
 
-// How a component is read by somebody who passes its bytes on in order himself, where reading it otherwise is sequential only
-// because a digest is compared as the bytes pass. Valid as long as the source.
+// Reads a component without comparing its digest, for a component that is sequential only because
+// its digest needs the bytes in order. The caller reads ranges in any order, and passes them to
+// Check in order. Valid as long as the source.
 class CheckedApart {
  public:
   virtual ~CheckedApart() = default;
-  // TensorSource::Read without the digest: ranges in any order, from several threads.
+  // TensorSource::Read without the digest. Thread-safe.
   virtual Status Read(std::uint64_t offset, std::span<std::byte> out) = 0;
-  // The bytes from `offset`, each range once, in ascending order. kDataLoss where the last one completes another digest.
+  // Takes the bytes from `offset`; ranges in ascending order, each once. kDataLoss if the last one
+  // completes another digest.
   virtual Status Check(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
 };
 
@@ -117,7 +119,7 @@ class TensorSource {
   // True if one thread at a time must read this component in ascending order (deflated entries,
   // pipes). If not seekable(), components must also be read in the order of objects().
   virtual bool sequential(ComponentId) const { return false; }
-  // A way around that; null where there is none, or no need of it.
+  // A way to read a sequential component in any order; null if there is none.
   virtual std::shared_ptr<CheckedApart> checked_apart(ComponentId) { return nullptr; }
   // False if the input can only be read from front to back: a pipe.
   virtual bool seekable() const { return true; }

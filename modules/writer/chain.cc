@@ -61,7 +61,7 @@ Status WriterChunk::Named(const Status& status) const {
 
 namespace {
 
-// Passes what was read on to the source's digest, component by component in order.
+// Passes the bytes that were read to the source's digest, in order; components in parallel.
 class CheckStage final : public ChunkStage {
  public:
   StageOrder order() const override { return StageOrder::kInChain; }

@@ -75,7 +75,7 @@ struct ComponentState {
   TensorSource* source = nullptr;  // null if the chunks bring their bytes
   ComponentId id;
   bool sequential = false;
-  std::shared_ptr<CheckedApart> apart;  // reads the source in its place; the check stage passes on
+  std::shared_ptr<CheckedApart> apart;  // if set, reads the component; see the check stage
   std::shared_ptr<const Transform> transform;
   bool ends_object = false;  // no component with a blob of its own follows
   // What is copied from the source without being decoded: its stream is then what is read, and `storage` says raw.

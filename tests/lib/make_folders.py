@@ -192,7 +192,7 @@ def odd_names(folder, scale=1):
     for name in out:
         put(folder, name + "HEAD" if name.endswith("/") else name, b"x")
     del out["Config.json"]  # it comes first, and so it stays
-    return out | {"config.json": "differs from 'Config.json' by its case alone"}
+    return out | {"config.json": "differs from 'Config.json' only in case"}
 
 
 def hub(folder, scale=1):
