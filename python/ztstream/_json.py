@@ -8,16 +8,20 @@ from ._errors import ArgumentError
 def _special(pairs):
     if len(pairs) == 1:
         (key, value), = pairs
-        if key == "$bytes" and isinstance(value, str):
-            return bytes.fromhex(value)
-        if key == "$double" and isinstance(value, str):
-            return float(value)
+        try:
+            if key == "$bytes" and isinstance(value, str):
+                return bytes.fromhex(value)
+            if key == "$double" and isinstance(value, str):
+                return float(value)
+        except ValueError:  # a map that a file has, which only looks so
+            pass
     return dict(pairs)
 
 
 def loads(text):
     """The attributes that a text of the library stands for."""
-    return json.loads(text, object_pairs_hook=_special)
+    found = json.loads(text, object_pairs_hook=_special)
+    return found if isinstance(found, dict) else json.loads(text)
 
 
 def _plain(value):

@@ -1,6 +1,7 @@
 """Writing .zt files: save_file for a dict of tensors, Writer for tensors that come one after the other."""
 import ctypes
 import functools
+import operator
 import os
 import threading
 import weakref
@@ -36,6 +37,14 @@ def _encoded(name):
     if not isinstance(name, str):
         raise TypeError(f"the name of a tensor is a text, not {name!r}")
     return name.encode("utf-8", "surrogateescape")
+
+
+def _dims(name, shape):
+    """A shape as the library takes it."""
+    sizes = [operator.index(each) for each in shape]
+    if any(not 0 <= each < 1 << 64 for each in sizes):
+        raise ArgumentError(f"tensor {name!r}: {sizes} is no shape", None, name)
+    return (c_uint64 * len(sizes))(*sizes)
 
 
 def _stored_as(name, dtype, given, itemsize):
@@ -247,7 +256,7 @@ class Writer:
             data = data.copied()
         self._kept.append(data)
         self._kept_bytes += data.nbytes if data.fresh else 0
-        encoded, shape = _encoded(name), (c_uint64 * len(data.shape))(*data.shape)
+        encoded, shape = _encoded(name), _dims(name, data.shape)
         self._call(_c.c.writer_add, encoded, len(encoded), data.dtype.encode(), shape, len(data.shape), data.address,
                    data.nbytes, nbytes=data.nbytes)
         if self._kept_bytes > _KEPT:
@@ -264,7 +273,7 @@ class Writer:
         table = (_c.Part * len(parts))()
         for slot, (role, dtype, address, nbytes) in zip(table, parts):
             slot.role, slot.dtype, slot.data, slot.bytes = role.encode(), dtype.encode(), address, nbytes
-        dims, encoded = (c_uint64 * len(shape))(*shape), _encoded(name)
+        dims, encoded = _dims(name, shape), _encoded(name)
         text = _json.dumps(dict(attributes)) if attributes else None
         declared = _c.Declaration(size=sizeof(_c.Declaration), name=encoded, name_bytes=len(encoded),
                                   format=format.encode(), shape=ctypes.cast(dims, c_void_p), rank=len(shape),

@@ -1,4 +1,5 @@
 """The package beside values: reading, lifetimes, errors, threads, processes, Ctrl-C, memory and file objects, the program, torch."""
+import copy
 import gc
 import io
 import multiprocessing
@@ -78,6 +79,28 @@ class Reading(Case):
                      lambda: file.attributes, lambda: file.verify(), lambda: file.__enter__()):
             with self.assertRaisesRegex(ztstream.MisuseError, "raw.zt: the file is closed"):
                 call()
+
+    def test_handles_elsewhere(self):
+        """A handle goes to other processes as its file and name, and is copied: its places in memory stay here."""
+        with ztstream.open(self.packed) as file:
+            for copied in (pickle.loads(pickle.dumps(file["a"])), copy.copy(file["a"]), copy.deepcopy(file["a"])):
+                self.assertEqual((copied.role, copied.dtype, copied.numpy().tolist()), ("data", "f32", self.values["a"].tolist()))
+            with self.assertRaises(TypeError):
+                pickle.dumps(file["a"].parts["data"])
+
+    def test_memory_of_the_caller(self):
+        with ztstream.open(self.packed) as file:
+            out = {"a": numpy.empty((20, 3), "f4"), "b": bytearray(56)}
+            file.read(out=out)
+            self.assertTrue((out["a"] == self.values["a"]).all() and bytes(out["b"]) == self.values["b"].tobytes())
+            for offset, size in ((-1, 8), (240, 1), (236, 8), (1 << 64, 1), (0, 241)):
+                with self.subTest(offset=offset), self.assertRaises(ztstream.ArgumentError):
+                    file["a"].read_into(bytearray(size), offset)
+            for wrong in (bytes(8), numpy.empty((4, 4), "f4").T[:, :2], memoryview(bytearray(8)).toreadonly()):
+                with self.subTest(type(wrong)), self.assertRaises(ztstream.ArgumentError):
+                    file["a"].read_into(wrong)
+            with self.assertRaises(ztstream.ArgumentError):
+                file.read(out={"a": bytearray(3)})
 
     def test_read_only(self):
         """Arrays in the pages of a file cannot be written to; copies can, and the file stays."""

@@ -3,6 +3,7 @@ import io
 import math
 import os
 import pathlib
+import threading
 import unittest
 from unittest import mock
 
@@ -125,6 +126,9 @@ class Writing(Case):
         given.pop("nan")
         self.assertEqual(found, {**given, "numpy": 1.5})
         self.assertIs(found["yes"], True)
+        for strange in ({"$bytes": "no number"}, {"$double": "x"}, {"$bytes": "00"}):
+            with ztstream.open(ztstream.save({}, attributes=strange)) as file:
+                self.assertEqual(file.attributes, strange)
         for wrong in ({"x": 1 << 64}, {"x": object()}, {1: 2}, {"x": {1: 2}}):
             with self.subTest(wrong), self.assertRaises(ztstream.ArgumentError):
                 ztstream.save_file({}, self.path("y.zt"), attributes=wrong)
@@ -183,10 +187,35 @@ class Writing(Case):
                 with ztstream.Writer(self.path("none.zt")) as out:
                     out.add("w", **wrong)
             self.assertEqual(raised.exception.tensor, "w")
+        for shape in ((-1,), (1 << 64,), (2, -2)):
+            with self.assertRaisesRegex(ztstream.ArgumentError, "is no shape"), ztstream.Writer(self.path("none.zt")) as out:
+                out.add("w", b"", dtype="f32", shape=shape)
         with self.assertRaisesRegex(ztstream.ArgumentError, "w"), ztstream.Writer(self.path("none.zt")) as out:
             out.add("w", 1)
             out.add("w", 1)
         self.assertEqual(os.listdir(self.folder), ["x.zt"])
+
+    def test_one_thread_at_a_time(self):
+        """Others are refused while a call is under way; nothing is lost of what was added."""
+        path, added, refused = self.path("x.zt"), [], []
+        with ztstream.Writer(path, compress="planes") as out:
+            def work(number):
+                for i in range(100):
+                    try:
+                        out.add(f"{number}.{i}", numpy.full(3000, i, "f4"))
+                        added.append((f"{number}.{i}", i))
+                    except ztstream.MisuseError:
+                        refused.append(i)
+
+            threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+        self.assertEqual(len(added) + len(refused), 400)
+        with ztstream.open(path) as file:
+            self.assertTrue(file.verify().verified)
+            self.assertEqual({name: int(tensor[2999]) for name, tensor in file.items()}, dict(added))
 
     def test_file_objects(self):
         tensors = {"w": numpy.arange(1 << 16)}
