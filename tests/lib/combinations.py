@@ -329,11 +329,12 @@ class Trial:
         self.run("verify", self.out, *self.threads(), *rng.choice([[], ["--json"]]), *["--canonical"] * options.canonical)
         unchanged = not options.rules and not options.renames and not self.keep_sparse and not (
             options.dequantize and any(tensor.format.startswith("gguf.") for tensor in tensors.values()))
-        if unchanged and len(kept) == len(tensors):
-            files = self.files.compared
-            self.run("verify", self.out, *self.threads(), *files, "--against", *names)
-            if len(names) == 1:
-                self.run("diff", self.out, names[0], *self.threads(), *files)
+        files = self.files.compared
+        if not self.keep_sparse:
+            rules = [word for word in options.words if word not in ("-q", "-v", "--no-metadata")]
+            self.run("verify", self.out, *self.threads(), *files, *rules, "--against", *names)
+        if unchanged and len(kept) == len(tensors) and len(names) == 1:
+            self.run("diff", self.out, names[0], *self.threads(), *files)
         self.check_again(options)
         if rng.random() < 0.4:
             self.check_diff(options, model)
