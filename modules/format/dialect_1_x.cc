@@ -274,10 +274,14 @@ Status Decoder1x::DecodeComponent(StoredComponent& component) {
         break;
       case kUncompressed: {
         const cbor::Item item = reader_.Next();
-        if (item.kind == cbor::Kind::kUint) {
-          component.decoded_bytes = item.value;
-        } else if (item.kind != cbor::Kind::kNull) {
+        if (item.kind == cbor::Kind::kNull) break;
+        if (item.kind != cbor::Kind::kUint) {
           return Expected(item, "uncompressed_length", "an unsigned integer");
+        }
+        component.decoded_bytes = item.value;
+        if (component.decoded_bytes == kUnknownSize) {  // reserved, as in 2.0
+          return InvalidData("'uncompressed_length' " + std::to_string(item.value) +
+                             " is more than any component has");
         }
         break;
       }

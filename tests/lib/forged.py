@@ -79,6 +79,8 @@ def files_1():
     nothing = make_zt.zstd(b"")
     yield "stream of nothing", "1.2", BAD, one(data_1(nothing, shape=[8], encoding="zstd", uncompressed_length=8,
                                                       digest="sha256:" + hashlib.sha256(nothing).hexdigest()))
+    yield "2^64 - 1 bytes in eight", "1.2", BAD, one(data_1(make_zt.zstd(bytes(8)), shape=[8], encoding="zstd",
+                                                            uncompressed_length=(1 << 64) - 1))
     yield "unknown encoding", "1.2", None, one(data_1(bytes(8), encoding="lz4"))
     yield "unknown dtype", "1.2", None, one(data_1(bytes(8), "f8"))
     yield "unknown type", "1.2", GOOD, one(data_1(bytes(8), type="foo"))

@@ -165,7 +165,7 @@ def load_01(data):
         dtype = field(entry, "dtype", str, name)
         rule(dtype in LONG, f"{name}: dtype {dtype!r}")
         endian = field(entry, "data_endianness", str, name, "little")
-        rule(endian in ("little", "big"), f"{name}: data_endianness {endian!r}")
+        rule(endian in ("", "little", "big"), f"{name}: data_endianness {endian!r}")
         component = {"dtype": LONG[dtype], "type": None, "offset": field(entry, "offset", int, name),
                      "length": field(entry, "size", int, name),
                      "encoding": field(entry, "encoding", str, name),
