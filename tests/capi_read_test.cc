@@ -26,6 +26,7 @@ class ThrowingInput final : public zt::capi::Input {
     return zt::OkStatus();
   }
   zt::StatusOr<zt::Access> FindAccess(zt::ComponentId) const override { return zt::Access{}; }
+  void WillRead(std::span<const zt::ComponentId>) const override {}
   zt::StatusOr<zt::VerifyReport> VerifyAll(unsigned, zt::capi::Watch&) const override {
     return zt::VerifyReport{};
   }

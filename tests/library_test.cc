@@ -68,7 +68,7 @@ TEST(Numbers, OfAnotherTypeOrNumberAreRefused) {
   EXPECT_EQ(Why(reader->Map<std::int32_t>("t")), "tensor 't': it is f32, not i32");
   EXPECT_EQ(Why(reader->Read<float>("u")), "tensor 'u': there is no tensor of this name");
   std::array<double, 1> wrong;
-  EXPECT_THAT(reader->ReadRange("t", 0, std::span(wrong)),
+  EXPECT_THAT(reader->ReadRange("t", 0, std::span<double>(wrong)),
               Fails(StatusCode::kInvalidArgument, "tensor 't': it is f32, not f64"));
 }
 
@@ -90,7 +90,7 @@ TEST(Numbers, RangesAreReadByName) {
   std::array<std::int32_t, 2> out;
   for (const std::uint64_t first : {std::uint64_t{4}, std::uint64_t{6}, ~std::uint64_t{0}}) {
     EXPECT_THAT(
-        reader->ReadRange("t", first, std::span(out)),
+        reader->ReadRange("t", first, std::span<std::int32_t>(out)),
         Fails(StatusCode::kInvalidArgument, "tensor 't': the range lies beyond the component"));
   }
 }
