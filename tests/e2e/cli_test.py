@@ -242,7 +242,7 @@ class Rules(support.EndToEnd):
         self.fail_with(USAGE, "convert", "-n", self.source, "--rename", "s\\a\\b\\", says="backslash")
 
     def test_a_rule_that_touches_nothing_is_warned_about(self):
-        cases = [(["--include", ".", "--exclude", "nope"], "--exclude 'nope' matches no tensor"),
+        cases = [(["--include", ".", "--exclude", "nope"], "--exclude 'nope' matches the name of no tensor"),
                  (["--rename", "s/nope/x/"], "--rename 's/nope/x/' matches"), (["--dtype", "nope=f16"], "no name matches"),
                  (["--dequantize", "f16"], "no tensor has GGUF blocks")]
         for options, says in cases:

@@ -477,7 +477,7 @@ class Rules(support.EndToEnd):
 
     def test_a_rule_that_applies_to_nothing(self):
         process = self.run_program("extract", self.source, "-o", self.path("o.npz"), "--exclude", "nothing")
-        self.assertIn(b"--exclude 'nothing' matches no tensor", process.stderr)
+        self.assertIn(b"--exclude 'nothing' matches the name of no tensor", process.stderr)
         self.fail_with(USAGE, "extract", self.source, "-o", self.path("p.npz"), "--include", "^$", "-q", says="leave no tensor")
 
     def test_a_folder_anew(self):

@@ -64,7 +64,7 @@ class Verdicts(support.EndToEnd):
         csr = make_zt2.u64s(0, 1, 2) + make_zt2.u64s(0, 1) + bytes(8)
         self.agree(entry_01(csr, layout="sparsecsr"), GOOD)
         self.agree(entry_01(csr[:8] + make_zt2.u64s(3) + csr[16:], layout="sparsecsr"), DAMAGED, "row pointer 2 is 2, less than")
-        self.agree(entry_01(bytes(8), layout="sparse"), UNDECODABLE, "nothing describes its structure")
+        self.agree(entry_01(bytes(8), layout="sparse"), UNDECODABLE, "does not say where its indices lie")
 
     def test_bools_of_0_1_are_true_where_they_are_not_zero(self):
         content = make_zt.encode_01([{"name": "t", "dtype": "bool", "shape": [4], "data": b"\0\1\2\xff"}])
