@@ -303,7 +303,7 @@ class Faults(remote_server.Remote):
             process = self.run_program(*words, "--json")
             self.assertNotEqual(process.returncode, support.DONE)
             self.assertNotIn(b"verysecret", process.stdout + process.stderr)
-        for words in (["inspect", self.file, signed], [signed, "inspect"], ["help", signed], ["inspect", signed, "--frob"],
+        for words in (["verify", self.file, signed], [signed, "inspect"], ["help", signed], ["inspect", signed, "--frob"],
                       ["inspect", f"-k{signed}"], ["inspect", f"--frob={signed}"], ["inspect", f"--frob{signed}"],
                       ["convert", signed, "--zstd", signed], ["convert", self.file, f"--zstd={signed}"], ["inspect", "--from", signed],
                       ["convert", self.file, "--align", signed], ["verify", self.file, "--threads", signed, "--against", signed]):
