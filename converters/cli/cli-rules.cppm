@@ -17,6 +17,7 @@ struct Rules {
   std::shared_ptr<RuleSet> set = nullptr;
 
   // Tells the patterns the names of the tensors, sorted. See Pattern.
+  Status Resolve(const TensorSource& source) const;
   Status Resolve(std::span<const std::string_view> names) const;
   // --include and --exclude, which the plan's `keep` asks.
   Selector& selector() const;

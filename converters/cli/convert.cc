@@ -360,7 +360,7 @@ Status Convert(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
   if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
-  ZT_RETURN_IF_ERROR(rules.Resolve(NamesOf(*source)));
+  ZT_RETURN_IF_ERROR(rules.Resolve(*source));
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
   std::vector<std::string> file_warnings = PlanFiles(args, *source, plan);
   if (args.canonical) ZT_RETURN_IF_ERROR(MakeCanonical(*source, plan));
