@@ -66,6 +66,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
   rules.plan.storage.digest = Traits(version).digest;
   ZT_ASSIGN_OR_RETURN(auto source, args.quant == "group" ? OpenGrouped(args.against, args)
                                                          : OpenInputs(args.against, args));
+  // Where the version cannot express the file's attributes, convert left them out.
+  rules.plan.attributes = CheckExpressible(source->attributes(), version).ok();
   std::vector<std::string> warnings;
   ZT_ASSIGN_OR_RETURN(source, ChangedSource::Make(std::move(source), rules, warnings));
   WarnAll(args, warnings);
