@@ -41,7 +41,8 @@ class ValueComparer {
                                            const Object& second, const Component& second_component,
                                            const std::optional<Tolerance>& tolerance);
 
-  // Elements are compared in multiples of this number, but for the last of a component.
+  // Every range that is compared holds a multiple of this number of elements; only the last range
+  // of a component may hold fewer.
   static constexpr std::uint64_t kElements = 256;
 
   std::uint64_t elements() const { return elements_; }
