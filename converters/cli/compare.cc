@@ -33,18 +33,6 @@ constexpr std::uint64_t kRangeWeight = 512;
 
 constexpr std::string_view kLogicalShape = "logical_shape";
 
-// Nothing where the value is not a list of unsigned integers.
-std::optional<Shape> ToShape(const Value* value) {
-  const Value::Array* const dims = value == nullptr ? nullptr : value->AsArray();
-  if (dims == nullptr) return std::nullopt;
-  Shape shape;
-  for (const Value& dim : *dims) {
-    if (dim.AsUint() == nullptr) return std::nullopt;
-    shape.push_back(*dim.AsUint());
-  }
-  return shape;
-}
-
 // The place of an element, or its number where the shape does not count elements.
 Shape PlaceOf(std::uint64_t element, const Shape& shape, std::uint64_t elements) {
   if (ElementCount(shape) != elements) return {element};
@@ -100,7 +88,6 @@ class Comparer {
  private:
   class ReadStage;
   class CompareStage;
-  class SumStage;
 
   const std::string& NameOf(std::uint32_t first) const {
     return options_.names.empty() ? first_.objects()[first].name : options_.names[first];
@@ -251,7 +238,7 @@ class Comparer {
     for (const auto& [key, values] : keys) {
       const auto [first, second] = values;
       if (kind == DifferenceKind::kAttribute && key == kLogicalShape &&
-          (first == nullptr || ToShape(first)) && (second == nullptr || ToShape(second))) {
+          (first == nullptr || ToShape(*first)) && (second == nullptr || ToShape(*second))) {
         continue;
       }
       if (!both && (first == nullptr || second == nullptr)) continue;
@@ -293,7 +280,8 @@ class Comparer {
 
   // What packed elements are an array of: their own shape counts bytes.
   static Shape LogicalShape(const Object& object) {
-    return ToShape(FindMember(object.attributes, kLogicalShape)).value_or(object.shape);
+    const Value* const logical = FindMember(object.attributes, kLogicalShape);
+    return logical == nullptr ? object.shape : ToShape(*logical).value_or(object.shape);
   }
 
   // The roles of an object that lacks one of the other's. A list of thousands helps nobody.
@@ -442,20 +430,6 @@ class Comparer::CompareStage final : public StageOf<Batch> {
   const Comparer& comparer_;
 };
 
-class Comparer::SumStage final : public StageOf<Batch> {
- public:
-  explicit SumStage(Comparer& comparer) : comparer_(comparer) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Batch& batch) override {
-    for (const ComparedRange& part : batch.ranges)
-      comparer_.pairs_[part.pair].counts.Add(part.counts);
-    return OkStatus();
-  }
-
- private:
-  Comparer& comparer_;
-};
-
 Status Comparer::CompareValues() {
   RangeOptions options = {.threads = options_.threads,
                           .memory_bytes = options_.memory_bytes,
@@ -465,7 +439,8 @@ Status Comparer::CompareValues() {
   }
   RangePipeline<Batch> pipeline(
       {std::make_shared<ReadStage>(*this), std::make_shared<CompareStage>(*this),
-       std::make_shared<SumStage>(*this)},
+       std::make_shared<EachInOrder<Batch>>(
+           [this](const ComparedRange& range) { pairs_[range.pair].counts.Add(range.counts); })},
       options);
   Status added;
   for (std::uint32_t i = 0; i < pairs_.size() && added.ok(); ++i) added = ReadPair(pipeline, i);

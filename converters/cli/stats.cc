@@ -67,7 +67,6 @@ class Measurer {
  private:
   class ReadStage;
   class ScanStage;
-  class SumStage;
 
   StatusOr<std::shared_ptr<const TensorStats>> Take(std::uint32_t index);
   Status ReadAll();
@@ -189,20 +188,6 @@ class Measurer::ScanStage final : public StageOf<Batch> {
   const Measurer& measurer_;
 };
 
-class Measurer::SumStage final : public StageOf<Batch> {
- public:
-  explicit SumStage(Measurer& measurer) : measurer_(measurer) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Batch& batch) override {
-    for (const Range& range : batch.ranges)
-      measurer_.tensors_[range.tensor].stats->numbers.Merge(range.stats);
-    return OkStatus();
-  }
-
- private:
-  Measurer& measurer_;
-};
-
 // Ranges are cut by the source alone, so that figures are the same for any number of threads: whole
 // frames of what is compressed, if they hold whole units.
 Status Measurer::AddRanges(RangePipeline<Batch>& pipeline, std::uint32_t index) const {
@@ -232,7 +217,9 @@ Status Measurer::ReadAll() {
   source_.WillRead(ids);
   RangePipeline<Batch> pipeline(
       {std::make_shared<ReadStage>(*this), std::make_shared<ScanStage>(*this),
-       std::make_shared<SumStage>(*this)},
+       std::make_shared<EachInOrder<Batch>>([this](const Range& range) {
+         tensors_[range.tensor].stats->numbers.Merge(range.stats);
+       })},
       options);
   Status added;
   for (std::uint32_t i = 0; i < tensors_.size() && added.ok(); ++i) added = AddRanges(pipeline, i);

@@ -104,6 +104,9 @@ std::string_view Name(const ElementType& element);
 
 // Dimensions in elements, the slowest first (C order); empty for a scalar. zTensor 1.2 §1 "shape".
 using Shape = InlinedVector<std::uint64_t, 2>;
+
+// The shape that an attribute holds as a list. Nothing if it is not a list of unsigned integers.
+std::optional<Shape> ToShape(const Value& value);
 // Limit on the dimensions of a shape, in every file read or written.
 inline constexpr std::size_t kMaxRank = 64;
 

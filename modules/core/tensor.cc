@@ -217,6 +217,17 @@ std::optional<std::uint64_t> CheckedAdd(std::uint64_t a, std::uint64_t b) {
   return out;
 }
 
+std::optional<Shape> ToShape(const Value& value) {
+  const Value::Array* dims = value.AsArray();
+  if (dims == nullptr) return std::nullopt;
+  Shape shape;
+  for (const Value& dim : *dims) {
+    if (dim.AsUint() == nullptr) return std::nullopt;
+    shape.push_back(*dim.AsUint());
+  }
+  return shape;
+}
+
 std::optional<std::uint64_t> ElementCount(std::span<const std::uint64_t> shape) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   std::uint64_t count = 1;

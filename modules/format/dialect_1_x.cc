@@ -273,16 +273,10 @@ Status Decoder1x::DecodeComponent(StoredComponent& component) {
         ZT_RETURN_IF_ERROR(ReadUint("length", &component.length));
         break;
       case kUncompressed: {
-        const cbor::Item item = reader_.Next();
-        if (item.kind == cbor::Kind::kNull) break;
-        if (item.kind != cbor::Kind::kUint) {
-          return Expected(item, "uncompressed_length", "an unsigned integer");
-        }
-        component.decoded_bytes = item.value;
-        if (component.decoded_bytes == kUnknownSize) {  // reserved, as in 2.0
-          return InvalidData("'uncompressed_length' " + std::to_string(item.value) +
-                             " is more than any component has");
-        }
+        const std::size_t at = reader_.position();
+        if (reader_.Next().kind == cbor::Kind::kNull) break;
+        reader_.Rewind(at);
+        ZT_RETURN_IF_ERROR(ReadDecodedSize("uncompressed_length", &component.decoded_bytes));
         break;
       }
       case kEncoding:

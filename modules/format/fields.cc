@@ -99,6 +99,13 @@ Status FieldReader::ReadUint(std::string_view field, std::uint64_t* value) {
   return OkStatus();
 }
 
+Status FieldReader::ReadDecodedSize(std::string_view field, std::uint64_t* value) {
+  ZT_RETURN_IF_ERROR(ReadUint(field, value));
+  if (*value != kUnknownSize) return OkStatus();
+  return InvalidData(Quote(field) + " " + std::to_string(*value) +
+                     " is more than any component has");
+}
+
 Status FieldReader::ReadText(std::string_view field, std::string_view* text) {
   const cbor::Item item = reader_.Next();
   if (item.kind != cbor::Kind::kText) return Expected(item, field, "text");

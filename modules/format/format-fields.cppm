@@ -60,6 +60,8 @@ class FieldReader {
   // Reads a key. If it is unknown, skips its value.
   Status ReadField(FieldSet& fields, std::size_t depth, std::size_t* field);
   Status ReadUint(std::string_view field, std::uint64_t* value);
+  // Reads a decoded size. kUnknownSize is reserved, in every version.
+  Status ReadDecodedSize(std::string_view field, std::uint64_t* value);
   Status ReadText(std::string_view field, std::string_view* text);
   Status ReadText(std::string_view field, std::string* text);
   // For a field whose default is null: null leaves `text` unchanged.

@@ -55,17 +55,6 @@ std::optional<Shape> PackedShape(Shape logical) {
   return Shape{*count / 2 + *count % 2};
 }
 
-std::optional<Shape> ReadShape(const Value& value) {
-  const Value::Array* dims = value.AsArray();
-  if (dims == nullptr) return std::nullopt;
-  Shape shape;
-  for (const Value& dim : *dims) {
-    if (dim.AsUint() == nullptr) return std::nullopt;
-    shape.push_back(*dim.AsUint());
-  }
-  return shape;
-}
-
 // Gives a dense tensor of 4-bit elements its shape in elements. False if it has none.
 bool UnpackShape(Object& object) {
   auto logical = LogicalShape(object);
@@ -79,7 +68,7 @@ bool UnpackShape(Object& object) {
 
 std::optional<Shape> LogicalShape(const Object& object) {
   const Value* const value = FindMember(object.attributes, kLogicalShape);
-  auto logical = value == nullptr ? std::nullopt : ReadShape(*value);
+  auto logical = value == nullptr ? std::nullopt : ToShape(*value);
   if (!logical || logical->size() > kMaxRank || PackedShape(*logical) != object.shape) {
     return std::nullopt;
   }

@@ -253,11 +253,7 @@ Status DecoderV2::DecodePart(StoredComponent& part) {
     } else if (field == kEncoding) {
       ZT_RETURN_IF_ERROR(ReadText("encoding", &encoding.emplace()));
     } else if (field == kDecoded) {
-      ZT_RETURN_IF_ERROR(ReadUint("decoded_length", &part.decoded_bytes));
-      if (part.decoded_bytes == kUnknownSize) {  // kUnknownSize is reserved
-        return InvalidData("'decoded_length' " + std::to_string(part.decoded_bytes) +
-                           " is more than any part has");
-      }
+      ZT_RETURN_IF_ERROR(ReadDecodedSize("decoded_length", &part.decoded_bytes));
     } else if (field == kDigest) {
       ZT_RETURN_IF_ERROR(ReadText("digest", &part.digest));
       ZT_RETURN_IF_ERROR(CheckDigestV2(part.digest));

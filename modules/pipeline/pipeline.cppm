@@ -228,6 +228,24 @@ class ReportStage final : public StageOf<Batch> {
 
 export namespace zt {
 
+// A stage that calls a function for each range, in the order in which the ranges were added: the
+// last step of a sum.
+template <class Batch>
+class EachInOrder final : public StageOf<Batch> {
+ public:
+  using Range = typename decltype(Batch::ranges)::value_type;
+
+  explicit EachInOrder(std::function<void(Range&)> function) : function_(std::move(function)) {}
+  StageOrder order() const override { return StageOrder::kInOrder; }
+  Status Process(Batch& batch) override {
+    for (Range& range : batch.ranges) function_(range);
+    return OkStatus();
+  }
+
+ private:
+  const std::function<void(Range&)> function_;
+};
+
 // A Pipeline of ranges: gathers ranges into batches, reports progress, and reports the earliest
 // error. Everything that moves tensor bytes uses it, with its own type of range and its own
 // stages. `Batch` is BatchOf<Range> or derived from it.
