@@ -23,8 +23,12 @@ std::optional<GgmlType> FindGgmlType(std::string_view name);
 inline constexpr std::uint32_t kGgufMaxDims = 4;
 // In bytes; used if the metadata has no key general.alignment.
 inline constexpr std::uint64_t kGgufDefaultAlignment = 32;
+// Limit on a stated alignment, in bytes.
+inline constexpr std::uint64_t kGgufMaxAlignment = std::uint64_t{1} << 20;
 // Limit on the header: a larger one would not fit in a manifest (1 GiB at most).
 inline constexpr std::uint64_t kGgufMaxHeader = std::uint64_t{1} << 30;
+// Limit on the key-value pairs: one takes twenty times its bytes in memory. Models have hundreds.
+inline constexpr std::uint64_t kGgufMaxPairs = std::uint64_t{1} << 18;
 
 // A tensor's info in the header.
 struct GgufTensor {
@@ -52,6 +56,9 @@ struct GgufHeader {
   bool big_endian = false;     // applies to all numbers, in header and tensors
   bool swapped_magic = false;  // magic "FUGG", as some big-endian writers have it
   std::uint64_t alignment = kGgufDefaultAlignment;  // of each tensor, in bytes
+  // True if the tensors do not follow one another in the order of the header, with padding alone
+  // between them, as llama.cpp asks.
+  bool scattered = false;
   // The first aligned offset at or after `at`.
   inline std::uint64_t Align(std::uint64_t at) const {
     return (at + alignment - 1) / alignment * alignment;

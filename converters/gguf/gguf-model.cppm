@@ -43,6 +43,16 @@ StatusOr<std::uint64_t> StoreNumber(KvType type, const Value& value);
 // Text, or bytes if it is not UTF-8.
 Value TextValue(std::string_view text);
 
+// Whether a parser keeps the values of the metadata, or only checks them.
+enum class Values { kKept, kChecked };
+// ParseGgufHeader; with kChecked, `kv` stays empty.
+StatusOr<std::optional<GgufHeader>> ParseHeader(std::span<const std::byte> head,
+                                                std::optional<std::uint64_t> file_bytes,
+                                                Values values);
+// EncodeGgufHeader with these pairs of metadata in place of `header.kv`.
+StatusOr<std::vector<std::byte>> EncodeHeader(const GgufHeader& header,
+                                              std::span<const Value* const> pairs);
+
 // Reads and parses the header of `bytes`. Of a pipe, the bytes read behind it are kept.
 StatusOr<GgufHeader> ReadHeader(ByteSource& bytes);
 
@@ -51,8 +61,7 @@ struct File {
   GgufHeader header;
 };
 
-// Makes a source over the files. Metadata is `header.kv` of the first. With several files, no
-// offsets are recorded.
+// Makes a source over the files. Metadata is `header.kv` of the first.
 std::unique_ptr<TensorSource> MakeSource(std::vector<File> files,
                                          std::vector<std::string> warnings);
 

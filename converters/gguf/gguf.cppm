@@ -23,15 +23,14 @@ bool LooksLikeGguf(std::span<const std::byte> head);
 // but cannot be read: see CheckReadable.
 //
 // The root attribute "gguf" has everything needed to write the header again: version, byte_order
-// ("little", "big"), alignment, kv (see GgufHeader), tensors: in the header's order [name, type,
-// offset in the data section], and file_bytes if the file does not end with the padding of the last
-// tensor. Read is thread-safe unless `bytes` is a pipe.
+// ("little", "big"), alignment, kv (see GgufHeader), and tensors: in the header's order [name,
+// type]. Read is thread-safe unless `bytes` is a pipe.
 StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> bytes,
                                                  InputOptions options = {});
 
 // Opens the file at `path`. If it is a shard of a split set (NAME-00002-of-00005.gguf), its
 // siblings in the same folder are part of the source. Metadata is that of the first shard,
-// without the split.* keys; `tensors` has no offsets. kDataLoss, naming the file, if a shard
+// without the split.* keys. kDataLoss, naming the file, if a shard
 // is missing or belongs to another set, or the shards' counts disagree; naming the tensor, if
 // two shards declare it.
 StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path,
@@ -44,12 +43,14 @@ std::string GgufSetOf(const std::string& path);
 // ---- writing ------------------------------------------------------------------------------------
 
 // Plans a GGUF file of these objects (indices into source.objects()), each of one component. If the
-// source has the root attribute "gguf" of OpenGguf, its metadata, order, version and byte order are
-// used; a file whose tensors were not dropped, added, renamed or converted is reproduced byte for
-// byte. Keys that no longer hold are dropped (split.*) or corrected (general.file_type, once no
-// blocks are left). Without the attribute the metadata is empty and the version 3.
+// source has the root attribute "gguf" of OpenGguf, its metadata, order, byte order and version (3
+// for 1) are used. The tensors are laid out as llama.cpp asks, each behind the one before it, so a
+// file that llama.cpp could have written is reproduced byte for byte. Keys that no longer hold are
+// dropped (split.*) or corrected (general.file_type, once no blocks are left). Without the attribute
+// the metadata is empty and the version 3.
 // kUnimplemented, naming the tensor, if GGUF has no type for it: formats other than dense and
-// gguf.*, dtypes u8 u16 u32 u64 bool, logical types, more than 4 dimensions. kDataLoss if a file
+// gguf.*, dtypes u8 u16 u32 u64 bool, logical types, more than 4 dimensions; or if its name has more
+// than 63 bytes. kDataLoss if a file
 // with the attribute's metadata could not be read.
 StatusOr<FileLayout> PlanGguf(const TensorSource& source, std::span<const std::uint32_t> objects);
 

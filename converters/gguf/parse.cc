@@ -16,7 +16,6 @@ namespace zt {
 using namespace gguf::internal;
 namespace {
 
-constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;
 constexpr int kMaxArrayNesting = 8;
 // Limit on nested arrays: an array within an array can take twelve bytes of a file, and hundreds of
 // bytes of memory. No known writer nests them.
@@ -25,8 +24,8 @@ constexpr std::uint64_t kMaxNestedArrays = std::uint64_t{1} << 16;
 // Stops at the first error, or at the end of `head`.
 class Parser {
  public:
-  Parser(std::span<const std::byte> head, std::optional<std::uint64_t> file_bytes)
-      : head_(head), file_bytes_(file_bytes) {}
+  Parser(std::span<const std::byte> head, std::optional<std::uint64_t> file_bytes, Values values)
+      : head_(head), file_bytes_(file_bytes), keep_(values == Values::kKept) {}
 
   StatusOr<std::optional<GgufHeader>> Run() {
     if (Preamble() && Metadata() && Tensors()) Layout();
@@ -112,6 +111,7 @@ class Parser {
 
   std::span<const std::byte> head_;
   std::optional<std::uint64_t> file_bytes_;
+  const bool keep_;  // whether values are kept
   std::uint64_t pos_ = 0;
   bool more_ = false;
   Status status_;
@@ -195,8 +195,9 @@ bool Parser::ReadArray(int depth, Value* out) {
   } else {
     Value::Array list;
     // Each nested array could claim as many elements as the file can hold, so reserve few.
-    list.reserve(*type == KvType::kArray ? std::min<std::uint64_t>(count, 64) : count);
+    if (keep_) list.reserve(*type == KvType::kArray ? std::min<std::uint64_t>(count, 64) : count);
     for (std::uint64_t i = 0; i < count; ++i) {
+      if (!keep_) list.clear();
       if (!ReadValue(*type, depth, &list.emplace_back())) return false;
     }
     items = Value(std::move(list));
@@ -234,9 +235,9 @@ bool Parser::Note(std::string_view key, KvType type, const Value& value) {
     return true;
   }
   out_.alignment = *value.AsUint();
-  if (!std::has_single_bit(out_.alignment) || out_.alignment > kMaxAlignment) {
+  if (!std::has_single_bit(out_.alignment) || out_.alignment > kGgufMaxAlignment) {
     return Fail(Where() + std::to_string(out_.alignment) + " is not a power of two up to " +
-                std::to_string(kMaxAlignment));
+                std::to_string(kGgufMaxAlignment));
   }
   return true;
 }
@@ -244,7 +245,11 @@ bool Parser::Note(std::string_view key, KvType type, const Value& value) {
 bool Parser::Metadata() {
   const std::uint64_t least = CountWidth() + 4 + 1;
   if (!NeedItems(kv_count_, least, "key-value pairs")) return false;
-  out_.kv.reserve(kv_count_);
+  if (kv_count_ > kGgufMaxPairs) {
+    return Fail(Unsupported("it has " + std::to_string(kv_count_) + " key-value pairs, more than " +
+                            std::to_string(kGgufMaxPairs)));
+  }
+  if (keep_) out_.kv.reserve(kv_count_);
   std::unordered_set<std::string_view, zt::internal::NameHash> seen;
   for (std::uint64_t i = 0; i < kv_count_; ++i) {
     label_ = "after key";
@@ -266,7 +271,7 @@ bool Parser::Metadata() {
     entry.emplace_back(KvName(*type));
     if (!ReadValue(*type, 0, &entry.emplace_back())) return false;
     if (!Note(key, *type, entry.back())) return false;
-    out_.kv.emplace_back(std::move(entry));
+    if (keep_) out_.kv.emplace_back(std::move(entry));
   }
   return true;
 }
@@ -340,6 +345,7 @@ bool Parser::Tensors() {
 bool Parser::Layout() {
   std::vector<GgufTensor*> order;
   order.reserve(out_.tensors.size());
+  std::optional<std::uint64_t> follows = 0;  // unknown after a tensor of unknown size
   for (GgufTensor& tensor : out_.tensors) {
     const auto end = CheckedAdd(tensor.offset, tensor.bytes);
     const auto absolute = end ? CheckedAdd(*end, out_.data_offset) : std::nullopt;
@@ -353,6 +359,8 @@ bool Parser::Layout() {
           tensor.name));
     }
     if (placed) order.push_back(&tensor);
+    out_.scattered = out_.scattered || (follows && tensor.offset != *follows);
+    follows = tensor.unsupported.ok() ? std::optional(out_.Align(*end)) : std::nullopt;
   }
   std::sort(order.begin(), order.end(), [](const GgufTensor* a, const GgufTensor* b) {
     return std::pair(a->offset, a->bytes) < std::pair(b->offset, b->bytes);
@@ -375,9 +383,14 @@ bool Parser::Layout() {
 
 }  // namespace
 
+StatusOr<std::optional<GgufHeader>> gguf::internal::ParseHeader(
+    std::span<const std::byte> head, std::optional<std::uint64_t> file_bytes, Values values) {
+  return Parser(head, file_bytes, values).Run();
+}
+
 StatusOr<std::optional<GgufHeader>> ParseGgufHeader(std::span<const std::byte> head,
                                                     std::optional<std::uint64_t> file_bytes) {
-  return Parser(head, file_bytes).Run();
+  return ParseHeader(head, file_bytes, Values::kKept);
 }
 
 using namespace gguf::internal;
@@ -385,15 +398,16 @@ namespace {
 
 class Encoder {
  public:
-  explicit Encoder(const GgufHeader& header) : header_(header) {}
+  Encoder(const GgufHeader& header, std::span<const Value* const> pairs)
+      : header_(header), pairs_(pairs) {}
 
   StatusOr<std::vector<std::byte>> Run() {
     Raw(header_.swapped_magic ? "FUGG" : "GGUF");
     Put(header_.version, 4);
     ZT_RETURN_IF_ERROR(PutCount(header_.tensors.size()));
-    ZT_RETURN_IF_ERROR(PutCount(header_.kv.size()));
-    for (std::size_t i = 0; i < header_.kv.size(); ++i) {
-      ZT_RETURN_IF_ERROR(Annotate(EncodePair(header_.kv[i]), "metadata pair " + std::to_string(i)));
+    ZT_RETURN_IF_ERROR(PutCount(pairs_.size()));
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      ZT_RETURN_IF_ERROR(Annotate(EncodePair(*pairs_[i]), "metadata pair " + std::to_string(i)));
     }
     for (const GgufTensor& tensor : header_.tensors) {
       ZT_RETURN_IF_ERROR(WithTensor(Tensor(tensor), tensor.name));
@@ -438,6 +452,7 @@ class Encoder {
   Status Tensor(const GgufTensor& tensor);
 
   const GgufHeader& header_;
+  const std::span<const Value* const> pairs_;
   std::vector<std::byte> out_;
 };
 
@@ -499,8 +514,15 @@ Status Encoder::Tensor(const GgufTensor& tensor) {
 
 }  // namespace
 
+StatusOr<std::vector<std::byte>> gguf::internal::EncodeHeader(const GgufHeader& header,
+                                                              std::span<const Value* const> pairs) {
+  return Encoder(header, pairs).Run();
+}
+
 StatusOr<std::vector<std::byte>> EncodeGgufHeader(const GgufHeader& header) {
-  return Encoder(header).Run();
+  std::vector<const Value*> pairs;
+  for (const Value& pair : header.kv) pairs.push_back(&pair);
+  return EncodeHeader(header, pairs);
 }
 
 }  // namespace zt

@@ -1,4 +1,4 @@
-// zt.convert.gguf — plans a GGUF file, from the recorded header if there is one.
+// zt.convert.gguf — plans a GGUF file, with the recorded metadata if there is some.
 module;
 
 #include "core/name_table.h"
@@ -17,20 +17,17 @@ namespace zt {
 using namespace gguf::internal;
 namespace {
 
-// Limit on a recorded gap between tensors; larger gaps are closed, so that an attribute cannot
-// demand a file full of zeros.
-constexpr std::uint64_t kMaxGap = std::uint64_t{1} << 20;
-constexpr std::size_t kMaxName = 64;  // GGUF's own limit, for names from other formats
+// Limit on the bytes of a name: llama.cpp keeps names with their NUL in 64 bytes.
+constexpr std::size_t kMaxName = 63;
 
-// The contents of the attribute "gguf".
+// The contents of the attribute "gguf", which holds what they point to.
 struct Record {
-  GgufHeader header;
+  GgufHeader header;  // without metadata and tensors
+  const Value::Array* kv = nullptr;
   struct Tensor {
     std::string_view name, type;
-    std::optional<std::uint64_t> offset;
   };
   std::vector<Tensor> tensors;
-  std::optional<std::uint64_t> file_bytes;
 };
 
 Status Malformed(std::string_view what) {
@@ -69,9 +66,10 @@ StatusOr<Record> ReadRecord(const Value& value) {
   const std::uint64_t* version = number("version");
   if (version == nullptr || *version < 1 || *version > 3)
     return Malformed("it has no version from 1 to 3");
-  out.header.version = static_cast<std::uint32_t>(*version);
+  // llama.cpp no longer reads version 1.
+  out.header.version = *version == 1 ? 3 : static_cast<std::uint32_t>(*version);
   const std::uint64_t* alignment = number("alignment");
-  if (alignment == nullptr || !std::has_single_bit(*alignment) || *alignment > kMaxGap) {
+  if (alignment == nullptr || !std::has_single_bit(*alignment) || *alignment > kGgufMaxAlignment) {
     return Malformed("it has no alignment that is a power of two");
   }
   out.header.alignment = *alignment;
@@ -81,13 +79,12 @@ StatusOr<Record> ReadRecord(const Value& value) {
     return Malformed("it has no byte_order, little or big");
   }
   out.header.big_endian = *order_name == "big";
-  out.header.swapped_magic = FindMember(*map, "magic") != nullptr;
   const Value* kv = FindMember(*map, "kv");
   if (kv == nullptr || kv->AsArray() == nullptr) return Malformed("it has no list 'kv'");
-  out.header.kv = *kv->AsArray();
-  const std::uint64_t effective = AlignmentOf(out.header.kv);
+  out.kv = kv->AsArray();
+  const std::uint64_t effective = AlignmentOf(*out.kv);
   if (effective != *alignment) {
-    const bool stated = FindCount(out.header.kv, "general.alignment") != nullptr;
+    const bool stated = FindCount(*out.kv, "general.alignment") != nullptr;
     return Malformed("its alignment is " + std::to_string(*alignment) + ", its metadata says " +
                      (stated ? "" : "nothing, which means ") + std::to_string(effective));
   }
@@ -98,16 +95,10 @@ StatusOr<Record> ReadRecord(const Value& value) {
     const Value::Array* parts = entry.AsArray();
     if (parts == nullptr || parts->size() < 2 || (*parts)[0].AsString() == nullptr ||
         (*parts)[1].AsString() == nullptr) {
-      return Malformed("an entry of 'tensors' is not a list of name, type and offset");
+      return Malformed("an entry of 'tensors' is not a list of name and type");
     }
-    Record::Tensor& tensor = out.tensors.emplace_back();
-    tensor.name = *(*parts)[0].AsString();
-    tensor.type = *(*parts)[1].AsString();
-    if (parts->size() > 2 && (*parts)[2].AsUint() != nullptr) {
-      tensor.offset = *(*parts)[2].AsUint();
-    }
+    out.tensors.push_back({*(*parts)[0].AsString(), *(*parts)[1].AsString()});
   }
-  if (const std::uint64_t* bytes = number("file_bytes")) out.file_bytes = *bytes;
   return out;
 }
 
@@ -146,24 +137,6 @@ StatusOr<GgmlType> TypeOf(const Object& object) {
   return *type;
 }
 
-// True if the recorded offsets can be kept: aligned, ascending, without overlap or large gaps.
-bool OffsetsHold(const GgufHeader& header, std::span<const std::size_t> order) {
-  std::uint64_t end = 0;
-  for (const std::size_t i : order) {
-    const GgufTensor& tensor = header.tensors[i];
-    if (tensor.offset % header.alignment != 0) return false;
-    if (tensor.bytes == 0) {
-      if (tensor.offset > end + kMaxGap) return false;
-      continue;
-    }
-    if (tensor.offset < end || tensor.offset - end > kMaxGap) return false;
-    const auto next = CheckedAdd(tensor.offset, tensor.bytes);
-    if (!next) return false;
-    end = *next;
-  }
-  return true;
-}
-
 // llama.cpp's general.file_type for a file with mostly this type, if there is one.
 std::optional<std::uint64_t> FileTypeOf(std::string_view type) {
   if (type == "f32") return 0;
@@ -178,18 +151,12 @@ class GgufPlanner {
       : source_(source), selected_(selected) {}
 
   StatusOr<FileLayout> Run() {
-    const Value* attribute = FindMember(source_.attributes(), "gguf");
-    unchanged_ = attribute != nullptr;
-    if (attribute != nullptr) {
+    if (const Value* attribute = FindMember(source_.attributes(), "gguf")) {
       ZT_ASSIGN_OR_RETURN(record_, ReadRecord(*attribute));
     }
     ZT_RETURN_IF_ERROR(AddTensors());
-    DropSplitKeys();
-    if (converted_) UpdateFileType();
-    ZT_RETURN_IF_ERROR(PlaceTensors());
+    ChoosePairs();
     ZT_RETURN_IF_ERROR(LayOut());
-    ZT_RETURN_IF_ERROR(CheckReadableAgain());
-    (layout_.pieces.empty() ? layout_.end : layout_.pieces.front().before) = std::move(head_);
     static constexpr std::string_view kKept[] = {"elems_per_block", "block_bytes"};
     const std::string lost = LostAttributes(source_, which_, kKept, "GGUF does not keep");
     if (!lost.empty()) layout_.warnings.push_back(lost);
@@ -197,11 +164,22 @@ class GgufPlanner {
   }
 
  private:
+  // Adds a tensor behind the ones before it, as llama.cpp asks.
   Status Add(std::uint32_t index) {
     const Object& object = source_.objects()[index];
+    if (object.name.empty() || object.name.size() > kMaxName) {
+      return WithTensor(Unsupported("a name in GGUF has 1 to " + std::to_string(kMaxName) +
+                                    " bytes; --rename gives it another"),
+                        object.name);
+    }
     ZT_ASSIGN_OR_RETURN(auto type, WithTensor(TypeOf(object), object.name));
-    header().tensors.push_back({object.name, type, object.shape, 0, object.components[0].bytes});
+    const std::uint64_t bytes = object.components[0].bytes;
+    const auto end = CheckedAdd(end_, bytes);
+    if (!end || *end > kUnknownSize - kGgufMaxAlignment - kGgufMaxHeader)
+      return WithTensor(InvalidData("the sizes overflow 64 bits"), object.name);
+    header().tensors.push_back({object.name, type, object.shape, end_, bytes});
     which_.push_back(index);
+    end_ = header().Align(*end);
     return OkStatus();
   }
 
@@ -214,121 +192,73 @@ class GgufPlanner {
         return InvalidData("two objects have the same name");
       }
     }
-    unchanged_ = unchanged_ && record_.tensors.size() == selected_.size();
     for (const Record::Tensor& tensor : record_.tensors) {
       const auto found = by_name.find(tensor.name);
-      if (found == by_name.end()) {
-        unchanged_ = false;
-        continue;
-      }
+      if (found == by_name.end()) continue;
       ZT_RETURN_IF_ERROR(Add(found->second));
       by_name.erase(found);
-      GgufTensor& added = header().tensors.back();
-      if (added.type.name != tensor.type) converted_ = true;
-      if (!tensor.offset) unchanged_ = false;
-      added.offset = tensor.offset.value_or(0);
+      converted_ = converted_ || header().tensors.back().type.name != tensor.type;
     }
-    unchanged_ = unchanged_ && !converted_;
     for (const std::uint32_t index : selected_) {
-      const std::string& name = source_.objects()[index].name;
-      if (!by_name.contains(name)) continue;
-      unchanged_ = false;
-      if (name.empty() || name.size() > kMaxName) {
-        return WithTensor(
-            Unsupported("a name in GGUF has 1 to " + std::to_string(kMaxName) + " bytes"), name);
-      }
-      ZT_RETURN_IF_ERROR(Add(index));
+      if (by_name.contains(source_.objects()[index].name)) ZT_RETURN_IF_ERROR(Add(index));
     }
     return OkStatus();
   }
 
-  // Keeps the keys of a split set only if they count exactly the tensors that are written:
-  // otherwise readers would take the file for one shard of several.
-  void DropSplitKeys() {
-    const std::uint64_t* total = FindCount(header().kv, "split.tensors.count");
-    if (total != nullptr && *total == header().tensors.size()) return;
-    std::erase_if(header().kv, IsSplitKey);
+  // Drops the keys of a split set unless they count exactly the tensors that are written, because
+  // readers would take the file for one shard of several; corrects general.file_type.
+  void ChoosePairs() {
+    if (record_.kv == nullptr) return;
+    const std::uint64_t* total = FindCount(*record_.kv, "split.tensors.count");
+    const bool whole = total != nullptr && *total == header().tensors.size();
+    const std::optional<Value> type = ChangedFileType();
+    for (const Value& pair : *record_.kv) {
+      const std::string* const key = KeyOf(pair);
+      if (!whole && IsSplitKey(pair)) continue;
+      if (type && key != nullptr && *key == "general.file_type") {
+        file_type_ = Value(Value::Array{Value(*key), Value("u32"), *type});
+        if (!type->is_null()) pairs_.push_back(&file_type_);
+      } else {
+        pairs_.push_back(&pair);
+      }
+    }
   }
 
-  // Corrects general.file_type, which is wrong once blocks were dequantized.
-  void UpdateFileType() {
+  // The value of general.file_type once a conversion has left no blocks; null if no number stands
+  // for the tensors. Nothing if the recorded one is still right.
+  std::optional<Value> ChangedFileType() const {
+    if (!converted_) return std::nullopt;
     std::map<std::string_view, std::uint64_t> bytes;
-    for (const GgufTensor& tensor : header().tensors) {
-      if (!tensor.type.plain) return;  // still mixed: the recorded type remains valid
+    for (const GgufTensor& tensor : record_.header.tensors) {
+      if (!tensor.type.plain) return std::nullopt;
       bytes[tensor.type.name] += tensor.bytes;
     }
     const auto most = std::ranges::max_element(
         bytes, {}, &std::pair<const std::string_view, std::uint64_t>::second);
     const auto type = most == bytes.end() ? std::nullopt : FileTypeOf(most->first);
-    const Value* entry = FindKey(header().kv, "general.file_type");
-    if (entry == nullptr) return;
-    const auto at = header().kv.begin() + (entry - header().kv.data());
-    if (!type) {
-      header().kv.erase(at);
-      return;
-    }
-    *at = Value(Value::Array{Value("general.file_type"), Value("u32"), Value(*type)});
-  }
-
-  // Assigns offsets: the recorded ones if no tensor has changed.
-  Status PlaceTensors() {
-    order_.resize(header().tensors.size());
-    for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = i;
-    if (unchanged_) {
-      std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
-        const GgufTensor &x = header().tensors[a], &y = header().tensors[b];
-        if (x.offset != y.offset) return x.offset < y.offset;
-        return x.bytes != y.bytes ? x.bytes < y.bytes : a < b;
-      });
-      unchanged_ = OffsetsHold(header(), order_);
-    }
-    if (unchanged_) return OkStatus();
-    std::uint64_t at = 0;
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      order_[i] = i;
-      GgufTensor& tensor = header().tensors[i];
-      tensor.offset = at;
-      ZT_ASSIGN_OR_RETURN(const std::uint64_t end, EndOf(tensor, at));
-      at = header().Align(end);
-    }
-    return OkStatus();
-  }
-
-  StatusOr<std::uint64_t> EndOf(const GgufTensor& tensor, std::uint64_t offset) {
-    const auto end = CheckedAdd(offset, tensor.bytes);
-    if (!end || *end > ~std::uint64_t{0} - kMaxGap) {
-      return WithTensor(InvalidData("the sizes overflow 64 bits"), tensor.name);
-    }
-    return *end;
+    return type ? Value(*type) : Value();
   }
 
   Status LayOut() {
-    auto head = EncodeGgufHeader(header());
-    if (!head.ok()) return Annotate(head.status(), "root attribute 'gguf'");
-    std::vector<std::byte> encoded = *std::move(head);
-    header().kv = {};  // it may be large, and is parsed again below
-    const std::uint64_t data = header().Align(encoded.size());
-    std::uint64_t at = encoded.size();
-    for (const std::size_t i : order_) {
+    auto encoded = EncodeHeader(header(), pairs_);
+    if (!encoded.ok()) return Annotate(encoded.status(), "root attribute 'gguf'");
+    std::vector<std::byte> head = *std::move(encoded);
+    const std::uint64_t data = header().Align(head.size());
+    std::uint64_t at = head.size();
+    for (std::size_t i = 0; i < which_.size(); ++i) {
       const GgufTensor& tensor = header().tensors[i];
       if (tensor.bytes == 0) continue;
-      const auto offset = CheckedAdd(data, tensor.offset);
-      ZT_ASSIGN_OR_RETURN(const std::uint64_t end, EndOf(tensor, offset.value_or(kUnknownSize)));
       LayoutPiece& piece = layout_.pieces.emplace_back();
-      piece.zeros = *offset - at;
+      piece.zeros = data + tensor.offset - at;
       piece.source = {which_[i], 0};
       piece.bytes = tensor.bytes;
       ZT_RETURN_IF_ERROR(WithTensor(SetByteOrder(tensor.type, piece), tensor.name));
-      at = end;
+      at = data + tensor.offset + tensor.bytes;
     }
     layout_.bytes = header().Align(at);
-    // The padding after the last tensor may be absent; bytes beyond it were not kept.
-    if (unchanged_ && record_.file_bytes && *record_.file_bytes >= at &&
-        *record_.file_bytes <= layout_.bytes) {
-      layout_.bytes = *record_.file_bytes;
-    }
     layout_.end_zeros = layout_.bytes - at;
-    head_ = std::move(encoded);
+    ZT_RETURN_IF_ERROR(CheckReadableAgain(head));
+    (layout_.pieces.empty() ? layout_.end : layout_.pieces.front().before) = std::move(head);
     return OkStatus();
   }
 
@@ -342,8 +272,8 @@ class GgufPlanner {
   }
 
   // Checks that our own reader accepts the file, and reads the same tensors.
-  Status CheckReadableAgain() {
-    auto again = ParseGgufHeader(head_, layout_.bytes);
+  Status CheckReadableAgain(std::span<const std::byte> head) {
+    auto again = ParseHeader(head, layout_.bytes, Values::kChecked);
     Status status = again.status();
     if (status.ok() && !again->has_value()) status = InvalidData("the header is truncated");
     if (status.ok() && (*again)->alignment != header().alignment) {
@@ -357,11 +287,11 @@ class GgufPlanner {
   const TensorSource& source_;
   const std::span<const std::uint32_t> selected_;
   Record record_;                     // its header becomes that of the new file
+  std::vector<const Value*> pairs_;   // metadata of the new file
+  Value file_type_;                   // the corrected general.file_type
   std::vector<std::uint32_t> which_;  // by tensor of the header: the object
-  std::vector<std::size_t> order_;    // indices of the header's tensors, sorted by offset
-  std::vector<std::byte> head_;
+  std::uint64_t end_ = 0;             // aligned end of the tensors, from the start of the data
   FileLayout layout_;
-  bool unchanged_ = false;  // exactly the recorded tensors, with their types
   bool converted_ = false;  // a recorded tensor has got another type
 };
 

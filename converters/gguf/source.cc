@@ -29,6 +29,7 @@ class GgufSource final : public TensorSource {
   GgufSource(std::vector<File> files, std::vector<std::string> warnings) {
     warnings_ = std::move(warnings);
     for (std::uint32_t f = 0; f < files.size(); ++f) Add(files[f], f);
+    WarnOfUnusual(files);
     attributes_.emplace_back("gguf", RecordOf(files));
     for (File& file : files) files_.push_back(std::move(file.bytes));
   }
@@ -115,11 +116,24 @@ class GgufSource final : public TensorSource {
     }
   }
 
+  // Warns of what PlanGguf does not reproduce, since llama.cpp refuses it.
+  void WarnOfUnusual(const std::vector<File>& files) {
+    const auto any = [&](auto is) { return std::ranges::any_of(files, is); };
+    const auto warn = [&](std::string_view what) {
+      AddWarning("llama.cpp does not load it, because " + std::string(what) +
+                 "; a GGUF file that is written from it is laid out in the usual way");
+    };
+    if (any([](const File& file) { return file.header.scattered; }))
+      warn("its tensors do not follow one another in the order of its header");
+    if (any([](const File& file) { return file.header.swapped_magic; }))
+      warn("it begins with FUGG");
+    if (any([](const File& file) { return file.header.version == 1; })) warn("it is of version 1");
+  }
+
   // Makes the root attribute "gguf". Moves the first header's metadata.
   Value RecordOf(std::vector<File>& files) {
     GgufHeader& first = files.front().header;
     Value::Map record;
-    if (first.swapped_magic) record.emplace_back("magic", Value("FUGG"));
     record.emplace_back("version", Value(first.version));
     record.emplace_back("byte_order", Value(first.big_endian ? "big" : "little"));
     record.emplace_back("alignment", Value(first.alignment));
@@ -128,23 +142,14 @@ class GgufSource final : public TensorSource {
     std::uint64_t end = first.header_bytes;
     for (const File& file : files) {
       for (const GgufTensor& tensor : file.header.tensors) {
-        Value::Array entry{Value(tensor.name), Value(NameOf(tensor))};
-        if (files.size() == 1) entry.emplace_back(tensor.offset);
-        tensors.emplace_back(std::move(entry));
+        tensors.emplace_back(Value::Array{Value(tensor.name), Value(NameOf(tensor))});
         if (tensor.bytes > 0) end = std::max(end, first.data_offset + tensor.offset + tensor.bytes);
       }
     }
     record.emplace_back("tensors", Value(std::move(tensors)));
     const auto size = files.front().bytes->size();
-    if (files.size() == 1 && size) {
-      // Recorded only if the file does not end with the padding of the last tensor, so that a pipe,
-      // whose size is unknown, gives the same record.
-      if (*size != first.Align(end)) record.emplace_back("file_bytes", Value(*size));
-      if (*size >= end && *size - end >= first.alignment) {
-        warnings_.push_back(std::to_string(*size - end) +
-                            " bytes after the last tensor are ignored");
-      }
-    }
+    if (files.size() == 1 && size && *size >= end && *size - end >= first.alignment)
+      AddWarning(std::to_string(*size - end) + " bytes after the last tensor are ignored");
     return Value(std::move(record));
   }
 

@@ -370,15 +370,36 @@ class Gguf(support.EndToEnd):
         self.succeed("extract", source, "-o", self.path("out.gguf"))
         self.succeed("diff", source, self.path("out.gguf"))
 
-    def make_gguf(self, tensors):
-        """Bytes of a little-endian file; `tensors` are (name, dimensions, ggml type, bytes)."""
-        infos, data = b"", b""
+    def make_gguf(self, tensors, gap=0, order=None):
+        """Bytes of a little-endian file; `tensors` are (name, dimensions, ggml type, bytes). `order`: of the infos."""
+        infos, data = [], b""
         for name, dimensions, kind, content in tensors:
-            infos += struct.pack("<Q", len(name)) + name.encode() + struct.pack("<I", len(dimensions))
-            infos += b"".join(struct.pack("<Q", size) for size in dimensions) + struct.pack("<IQ", kind, len(data))
-            data += content + bytes(-len(content) % 32)
+            infos.append(struct.pack("<Q", len(name)) + name.encode() + struct.pack("<I", len(dimensions)) +
+                         b"".join(struct.pack("<Q", size) for size in dimensions) + struct.pack("<IQ", kind, len(data)))
+            data += content + bytes(-len(content) % 32 + gap)
+        infos = b"".join(infos[i] for i in order or range(len(infos)))
         header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 0) + infos
         return header + bytes(-len(header) % 32) + data
+
+    def test_what_llama_cpp_refuses_is_not_written(self):
+        """llama.cpp asks that tensors follow one another in the order of the header, and for names of up to 63 bytes."""
+        tensors = [("a", [4], 0, b"abcd" * 4), ("b", [2], 0, b"efgh" * 2)]
+        usual = self.make_gguf(tensors)
+        for name, unusual, want in [("gaps", self.make_gguf(tensors, gap=64), usual),
+                                    ("order", self.make_gguf(tensors, order=[1, 0]), self.make_gguf(tensors[::-1])),
+                                    ("magic", b"FUGG" + usual[4:], usual)]:
+            with self.subTest(name):
+                source = self.put("in.gguf", unusual)
+                said = self.expect(support.DONE, "convert", "-f", source, "-o", self.path("a.zt")).stderr.decode()
+                self.assertIn("llama.cpp does not load it", said)
+                for given in (source, self.path("a.zt")):
+                    self.succeed("extract", "-f", given, "-o", self.path("out.gguf"))
+                    self.assertEqual(self.path("out.gguf").read_bytes(), want)
+        long = self.put("in.gguf", self.make_gguf([("n" * 63, [2], 0, bytes(8)), ("m" * 64, [2], 0, bytes(8))]))
+        self.fail_with(UNSUPPORTED, "extract", long, "-o", self.path("long.gguf"),
+                       says=("tensor '" + "m" * 64, "1 to 63 bytes", "--rename"))
+        self.succeed("extract", long, "--rename", "s/^m+$/m/", "-o", self.path("long.gguf"))
+        self.succeed("convert", long, "-o", self.path("long.zt"))
 
     def test_a_tensor_of_unknown_type_is_listed_and_can_be_left_out(self):
         source = self.put("in.gguf", self.make_gguf([

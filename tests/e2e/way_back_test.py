@@ -56,10 +56,8 @@ class WayBack(support.EndToEnd):
                 self.succeed("convert", "-f", source, "-o", self.path("file.zt"))
                 self.succeed("convert", "-f", "-", "-o", self.path("pipe.zt"), stdin=data)
                 self.assertEqual(self.path("file.zt").read_bytes(), self.path("pipe.zt").read_bytes())
-                for tail in (data, data[:-1] if data[-1:] == b"\0" else data):  # with the padding, and a byte less of it
-                    self.succeed("convert", "-f", self.put("m.gguf", tail), "-o", self.path("file.zt"))
-                    self.succeed("extract", "-f", self.path("file.zt"), "-o", self.path("back.gguf"))
-                    self.assertEqual(self.path("back.gguf").read_bytes(), tail)
+                self.succeed("extract", "-f", self.path("file.zt"), "-o", self.path("back.gguf"))
+                self.assertEqual(self.path("back.gguf").read_bytes(), data)
 
     def test_version_0_1_without_the_attributes_it_cannot_hold(self):
         tensors = {"w": ("F32", [1], b"abcd")}
