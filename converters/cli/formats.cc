@@ -44,7 +44,9 @@ std::vector<std::string> NumpyLosses(const TensorSource& source,
   return losses;
 }
 
-// Root attributes become __metadata__, which holds only text; other values become JSON.
+// Root attributes become __metadata__, which holds only text; other values become JSON. Hugging
+// Face's libraries refuse metadata that does not say for whom it is, so it says "pt" if it says
+// nothing.
 StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
                                          const std::vector<std::uint32_t>& selected) {
   std::vector<std::pair<std::string, std::string>> metadata;
@@ -61,6 +63,10 @@ StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
       as_json.push_back(key);
     }
   }
+  constexpr std::string_view kFor = "format";
+  const bool says =
+      std::ranges::any_of(metadata, [&](const auto& each) { return each.first == kFor; });
+  if (!metadata.empty() && !says) metadata.emplace_back(kFor, "pt");
   ZT_ASSIGN_OR_RETURN(
       FileLayout layout,
       PlanSafetensors(source, selected,

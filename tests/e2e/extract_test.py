@@ -46,6 +46,11 @@ def read_safetensors(path):
     return metadata, tensors, order
 
 
+def written_metadata(metadata):
+    """What `extract` makes of metadata: Hugging Face's libraries refuse any that has no format."""
+    return {"format": "pt", **metadata} if metadata else metadata
+
+
 class Safetensors(support.EndToEnd):
 
     def test_reference_files_come_back(self):
@@ -54,7 +59,7 @@ class Safetensors(support.EndToEnd):
                 output = self.path("out.safetensors")
                 self.succeed("extract", "-f", DATA / relative, "-o", output)
                 want, got = read_safetensors_loosely(DATA / relative), read_safetensors(output)
-                self.assertEqual(got[0], want[0])
+                self.assertEqual(got[0], written_metadata(want[0]))
                 self.assertEqual(got[1], want[1])
                 # Once more gives the same bytes: the order is a fixed one.
                 self.succeed("extract", "-f", output, "-o", self.path("again.safetensors"))
@@ -78,8 +83,26 @@ class Safetensors(support.EndToEnd):
         source = self.safetensors("in.safetensors", {"a/../b \"c\"\n": ("F32", [], bytes(4))}, metadata)
         self.succeed("extract", source, "-o", self.path("out.safetensors"))
         got = read_safetensors(self.path("out.safetensors"))
-        self.assertEqual(got[0], metadata)
+        self.assertEqual(got[0], {"format": "pt", **metadata})
         self.assertEqual(list(got[1]), ["a/../b \"c\"\n"])
+
+    def test_metadata_says_for_whom_it_is(self):
+        """transformers and huggingface_hub refuse metadata whose format is not pt, tf, flax or mlx."""
+        tensors = {"w": ("F32", [], bytes(4))}
+        for metadata, want in [({"epoch": "3"}, {"epoch": "3", "format": "pt"}), ({"format": "mlx", "a": "b"},) * 2,
+                               (None,) * 2, ({},) * 2]:
+            with self.subTest(metadata):
+                source = self.safetensors("in.safetensors", tensors, metadata)
+                self.succeed("extract", "-f", source, "-o", self.path("out.safetensors"))
+                self.assertEqual(read_safetensors(self.path("out.safetensors"))[0], want)
+                # A folder comes back byte for byte.
+                self.path("m").mkdir(exist_ok=True)
+                shutil.copy(source, self.path("m") / "model.safetensors")
+                self.put("m/config.json", b"{}")
+                self.succeed("convert", "-f", self.path("m"), "-o", self.path("m.zt"))
+                shutil.rmtree(self.path("out"), ignore_errors=True)
+                self.succeed("extract", "-f", self.path("m.zt"), "-o", f"{self.path('out')}/", "--to", "safetensors")
+                self.assertEqual((self.path("out") / "model.safetensors").read_bytes(), source.read_bytes())
 
     def test_sharded_folder_becomes_one_file(self):
         self.succeed("extract", DATA / "hf-sharded", "-o", self.path("out.safetensors"))
