@@ -135,6 +135,33 @@ std::optional<Value> TextValue(std::string_view text) {
 
 using Values = std::optional<std::vector<Value>>;
 
+// The names and values of an enumeration's members, to become attributes; nothing if there are too
+// many, or a name is not UTF-8.
+std::optional<Value::Map> LabelsOf(hid_t type, std::uint64_t most) {
+  const int count = H5Tget_nmembers(type);
+  if (count < 0 || static_cast<std::uint64_t>(count) > std::min(kMostValues, most / 8))
+    return std::nullopt;
+  const Handle base(H5Tget_super(type));
+  const bool is_signed = H5Tget_sign(base.get()) == H5T_SGN_2;
+  const hid_t wide = is_signed ? H5T_NATIVE_INT64 : H5T_NATIVE_UINT64;
+  if (H5Tget_size(base.get()) > sizeof(std::uint64_t)) return std::nullopt;
+  Value::Array names, values;
+  std::uint64_t taken = 0;
+  for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
+    std::uint64_t value = 0;
+    const std::string name = MemberName(type, i);
+    taken += name.size();
+    if (taken > most || !IsUtf8(name) || H5Tget_member_value(type, i, &value) < 0 ||
+        H5Tconvert(base.get(), wide, 1, &value, nullptr, H5P_DEFAULT) < 0) {
+      return std::nullopt;
+    }
+    names.emplace_back(name);
+    values.push_back(is_signed ? Value(static_cast<std::int64_t>(value)) : Value(value));
+  }
+  return Value::Map{{"enum_names", Value(std::move(names))},
+                    {"enum_values", Value(std::move(values))}};
+}
+
 Values ReadFixedTexts(hid_t attribute, hid_t type, std::uint64_t count, std::uint64_t most) {
   const std::uint64_t size = H5Tget_size(type);
   if (size == 0 || count > most / size) return std::nullopt;
@@ -242,6 +269,7 @@ std::optional<Value> ReadAttribute(hid_t object, const char* name, std::uint64_t
     return std::nullopt;
   }
   const auto count = static_cast<std::uint64_t>(points);
+  if (count == 0) return Value(Value::Array());
   if (count > std::min(kMostValues, most / 8)) return std::nullopt;
   Values values = ReadValues(attribute.get(), type.get(), space.get(), count, most);
   if (!values) return std::nullopt;
@@ -408,6 +436,7 @@ class Walker {
     dataset.address = address;
     ZT_RETURN_IF_ERROR(Describe(handle.get(), dataset));
     ZT_RETURN_IF_ERROR(AddAttributes(handle.get(), "", dataset.attributes));
+    ZT_RETURN_IF_ERROR(AddLabels(handle.get(), dataset));
     datasets_.emplace(address, index_.datasets.size());
     index_.datasets.push_back(std::move(dataset));
     return OkStatus();
@@ -520,6 +549,26 @@ class Walker {
     }
     return OkStatus();
   }
+  // Adds the labels of an enumeration to its dataset's attributes.
+  Status AddLabels(hid_t id, Dataset& dataset) {
+    const Handle type(H5Dget_type(id));
+    if (H5Tget_class(type.get()) != H5T_ENUM || IsBool(type.get())) return OkStatus();
+    auto labels = LabelsOf(type.get(), std::min(kMostAttribute, attributes_));
+    std::uint64_t size = 0;
+    for (const auto& [key, value] : labels.value_or(Value::Map())) {
+      size += key.size() + SizeOf(value);
+      if (FindMember(dataset.attributes, key) != nullptr) size = ~std::uint64_t{0} / 2;
+    }
+    if (!labels || size > attributes_) {
+      left_out_.Add("the labels of " + Quote(dataset.name));
+      return OkStatus();
+    }
+    ZT_RETURN_IF_ERROR(Spend(size));
+    attributes_ -= size;
+    for (Value::Member& label : *labels) dataset.attributes.push_back(std::move(label));
+    return OkStatus();
+  }
+
   std::uint64_t SizeOf(const Value& value) const {
     std::uint64_t size = sizeof(Value);
     if (const auto* text = value.AsString()) size += text->size();

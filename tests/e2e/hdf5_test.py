@@ -248,6 +248,36 @@ class Hdf5(EndToEnd):
         self.assertEqual(len(read["attributes"]["long"]), 100000)
         self.assertEqual(read["objects"]["g/w"]["attributes"]["units"], "m")
 
+    def test_labels_of_an_enumeration(self):
+        source = self.path("m.h5")
+        with h5py.File(source, "w") as file:
+            for base in ("<i2", ">i4", "<u8", "|i1"):
+                values = {"A": 0, "B": 5, "ü": 100 if base[1] == "u" else -100}
+                file.create_dataset(base, data=numpy.array([0, 5, 5], base), dtype=h5py.enum_dtype(values, basetype=base))
+            file.create_dataset("flag", data=numpy.array([True, False]))
+            file.create_dataset("own", data=numpy.array([0]), dtype=h5py.enum_dtype({"A": 0}, basetype="i8"))
+            file["own"].attrs["enum_names"] = "mine"
+        process = self.expect(DONE, "convert", source, "-o", self.path("out.zt"))
+        self.assertIn("the labels of 'own'\n", process.stderr.decode())
+        objects = read_zt(self.path("out.zt"))["objects"]
+        for base in ("<i2", ">i4", "<u8", "|i1"):
+            attributes = objects[base]["attributes"]
+            self.assertEqual(dict(zip(attributes["enum_names"], attributes["enum_values"])),
+                             {"A": 0, "B": 5, "ü": 100 if base[1] == "u" else -100})
+        self.assertFalse(objects["flag"].get("attributes"))
+        self.assertEqual(objects["own"]["attributes"], {"enum_names": "mine"})
+
+    def test_empty_lists_among_attributes(self):
+        """Keras writes them for layers without weights."""
+        source = self.path("m.h5")
+        with h5py.File(source, "w") as file:
+            file["w"] = numpy.arange(3)
+            for name, value in (("text", numpy.zeros(0, "S1")), ("floats", []), ("ints", numpy.zeros(0, "i4"))):
+                file.attrs[name] = value
+        process = self.expect(DONE, "convert", source, "-o", self.path("out.zt"))
+        self.assertNotIn("left out", process.stderr.decode())
+        self.assertEqual(read_zt(self.path("out.zt"))["attributes"], {"text": [], "floats": [], "ints": []})
+
     def test_keras(self):
         weights = self.path("model.weights.h5")
         with h5py.File(weights, "w") as file:
