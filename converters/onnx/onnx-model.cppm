@@ -1,54 +1,86 @@
-// zt.convert.onnx:model — a model's tensors, as encoded in its protobuf messages.
+// zt.convert.onnx:model — a model's tensors, as encoded in its protobuf messages. Internal.
 module zt.convert.onnx:model;
 
 import zt.std;
+import :wire;
 import zt.core;
 import zt.source;
 
 namespace zt::onnx::internal {
 
-// A byte range of the model file.
-struct FileRange {
-  std::uint64_t offset = 0, length = 0;
+// Typed data: the fields `field` of a message, packed or one by one.
+struct Numbers {
+  FileRange message;
+  std::uint64_t field = 0;              // its number; 0: there are none
+  bool varints = false;                 // numbers of variable length; else floats or doubles
+  std::uint64_t fields = 0, bytes = 0;  // how many are not empty, and the bytes of their content
+  FileRange first;                      // the content of the first
+
+  // True if `other` is one of the fields. Protobuf ignores a field of another wire type.
+  inline bool Has(const Field& other) const {
+    return other.number == field &&
+           (varints ? other.wire == 0 || other.wire == 2 : other.wire != 0);
+  }
 };
 
-// The fields of a TensorProto that describe its elements.
+// Data in another file.
+struct External {
+  std::string location;
+  std::uint64_t offset = 0;
+  std::optional<std::uint64_t> length;
+};
+
+// What a TensorProto, a SparseTensorProto or an attribute says of a tensor.
 struct TensorProto {
   std::string name;
-  Shape dims;
-  std::uint64_t type = 0;  // TensorProto.DataType
-  bool negative_dim = false;
-  std::optional<FileRange> raw;    // raw_data
-  std::vector<FileRange> fixed;    // float_data or double_data, packed or not
-  std::vector<FileRange> varints;  // int32_data, int64_data or uint64_data
-  std::uint64_t number_field = 0;  // the field number of `fixed` or `varints`
-  bool mixed = false;              // more than one data field is set
-  std::uint64_t location = 0;      // data_location: 1 means external
-  std::vector<std::pair<std::string, std::string>> external;  // external_data
-  bool sparse = false;      // `dims` are the shape of the whole tensor
-  std::uint64_t graph = 0;  // number of the graph within the model
+  Shape dims;                    // of a sparse tensor: of the whole
+  std::uint64_t type = 0;        // TensorProto.DataType
+  std::uint64_t graph = 0;       // number of the graph within the model
+  Status problem;                // what is wrong with its dimensions or its external data
+  std::optional<FileRange> raw;  // raw_data
+  Numbers numbers;               // typed data
+  bool mixed = false;            // more than one field of typed data is set
+  bool attribute = false;        // `numbers` are those of an AttributeProto; without any, it is 0
+  bool external = false;         // its data is in another file
+  External where;
+  std::vector<TensorProto> sparse;  // values and indices of a sparse tensor
 };
 
-struct Model {
-  std::vector<TensorProto> tensors;  // initializers and Constant nodes of all graphs
-  std::vector<std::pair<std::string, std::string>> metadata;
-  std::uint64_t graphs = 0;
-  std::uint64_t others = 0;  // tensors among the attributes of other nodes
-  bool has_graph = false;
+// Takes what ReadModel finds.
+class ModelTaker {
+ public:
+  virtual ~ModelTaker() = default;
+  // An initializer, or a tensor or list of numbers among the attributes of nodes.
+  virtual Status TakeTensor(TensorProto tensor) = 0;
+  // An entry of metadata_props; nullopt for a text that is longer than 64 MiB.
+  virtual void TakeMetadata(std::string key, std::optional<std::string> text) = 0;
+  // An attribute with texts in a place where others have weights.
+  virtual void TakeTexts(std::string_view name) = 0;
 };
 
 // Reads the needed parts of a ModelProto: its graph, nested graphs of nodes, functions and training
-// graphs. Does not read tensor data. kUnimplemented if graphs nest too deeply.
-StatusOr<Model> ReadModel(ByteSource& bytes);
+// graphs. Does not read tensor data. False if the model has no graph. kUnimplemented if graphs nest
+// too deeply.
+StatusOr<bool> ReadModel(ByteSource& bytes, ModelTaker& taker);
 
-// True if two tensors have equal declarations, and the same bytes in the model or the same range
-// of an external file.
-StatusOr<bool> SameTensor(ByteSource& bytes, const TensorProto& a, const TensorProto& b);
+// Serves bytes that have to be made, in bounded memory. Reads in ascending order continue where the
+// last one ended; others begin again. Not thread-safe.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual Status Read(std::uint64_t offset, std::span<std::byte> out) = 0;
+};
 
-// Decodes the consecutive varints in `ranges`. kDataLoss if one is truncated, or there are
-// not exactly `count`.
-StatusOr<std::vector<std::uint64_t>> ReadVarints(ByteSource& bytes,
-                                                 const std::vector<FileRange>& ranges,
-                                                 std::uint64_t count);
+// Typed data as `size` bytes of elements, `width` bytes each; `to_bool` makes each element 0 or 1.
+// Read fails with kDataLoss if a number is truncated, or there are too few or too many.
+std::unique_ptr<Stream> MakeNumberStream(ByteSource& bytes, const Numbers& numbers,
+                                         std::uint64_t size, std::uint64_t width, bool to_bool);
+
+// The coordinates of a sparse tensor of `shape`, all of its first dimension first, from `indices`:
+// int64s, one for each value that counts cells (`linear`), or one for each dimension of each value.
+std::unique_ptr<Stream> MakeCoordStream(std::unique_ptr<Stream> indices, Shape shape,
+                                        std::uint64_t values, bool linear);
+// A range of `bytes` as a stream.
+std::unique_ptr<Stream> MakeRangeStream(ByteSource& bytes, std::uint64_t offset);
 
 }  // namespace zt::onnx::internal

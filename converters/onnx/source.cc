@@ -21,10 +21,13 @@ struct DataType {
   std::string_view element;  // empty: cannot be converted
   // 4 float_data, 5 int32_data, 7 int64_data, 10 double_data, 11 uint64_data.
   std::uint64_t field = 0;
-  std::string_view name = {};
+  std::string_view name = {};  // of what cannot be converted
+  // The format of elements that share bytes, and their bits. The first is in the lowest bits.
+  std::string_view packed = {};
+  std::uint64_t bits = 8;
 };
 constexpr std::array kTypes = std::to_array<DataType>({
-    {"", 0, "no type"},
+    {"", 0, "of no type"},
     {"f32", 4},
     {"u8", 5},
     {"i8", 5},
@@ -45,11 +48,42 @@ constexpr std::array kTypes = std::to_array<DataType>({
     {"f8_e4m3fnuz", 5},
     {"f8_e5m2", 5},
     {"f8_e5m2fnuz", 5},
-    {"", 0, "4-bit integers"},
-    {"", 0, "4-bit integers"},
-    {"", 0, "4-bit floats"},
+    {"u8", 5, "", "onnx.uint4/1", 4},
+    {"u8", 5, "", "onnx.int4/1", 4},
+    {"u8", 5, "", "onnx.float4e2m1/1", 4},
     {"f8_e8m0", 5},
+    {"u8", 5, "", "onnx.uint2/1", 2},
+    {"u8", 5, "", "onnx.int2/1", 2},
 });
+constexpr std::uint64_t kI64 = 7;
+// Limit on the dimensions of a sparse tensor whose indices are not those of cells: they are read
+// once for each.
+constexpr std::size_t kMaxSparseRank = 8;
+
+StatusOr<DataType> TypeOf(std::uint64_t number) {
+  if (number >= kTypes.size()) {
+    return Unsupported("its data type has the number " + std::to_string(number) +
+                       ", which is not known");
+  }
+  if (!kTypes[number].element.empty()) return kTypes[number];
+  return Unsupported("its elements are " + std::string(kTypes[number].name) +
+                     ", which are not converted");
+}
+
+// The text, with what is not UTF-8 as it would be written in C.
+std::string Escaped(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80) {
+      out += c;
+    } else {
+      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return out;
+}
 
 // Opens a file in the model's folder or below it.
 StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
@@ -79,74 +113,61 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
   return file;
 }
 
-class OnnxSource final : public TensorSource {
-  struct Initializer {
-    std::shared_ptr<ByteSource> bytes;
-    std::uint64_t offset = 0;
-    bool decoded = false;  // decoded when read, from `fixed` or `varints`
-    std::vector<FileRange> fixed, varints;
-    std::uint64_t width = 1;  // bytes of an element of `varints`
-    std::string problem;
+// Where the bytes of a component come from: a range of a file, or a stream.
+struct Part {
+  ByteSource* bytes = nullptr;
+  std::uint64_t offset = 0;
+  std::unique_ptr<Stream> stream = nullptr;
+
+  Status Read(std::uint64_t at, std::span<std::byte> out) const {
+    return stream != nullptr ? stream->Read(at, out) : bytes->ReadAt(offset + at, out);
+  }
+};
+
+class OnnxSource final : public TensorSource, public ModelTaker {
+  struct Declared {
+    Object object;
+    std::vector<Part> parts;  // one for each component
   };
 
  public:
   OnnxSource(std::shared_ptr<ByteSource> bytes, std::string folder, const InputOptions& options)
-      : bytes_(std::move(bytes)), folder_(std::move(folder)), options_(options) {}
+      : bytes_(std::move(bytes)),
+        folder_(std::move(folder)),
+        options_(options),
+        zeros_(MemoryBytes(kZeros, bytes_->name())) {}
 
-  Status Init(Model model) {
-    struct First {
-      std::size_t tensor, object;
-    };
-    std::unordered_map<std::string_view, First, zt::internal::NameHash> names;
-    for (std::size_t i = 0; i < model.tensors.size(); ++i) {
-      const TensorProto& tensor = model.tensors[i];
-      const auto [known, fresh] = names.emplace(tensor.name, First{i, objects_.size()});
-      const auto [first, object] = known->second;
-      ZT_RETURN_IF_ERROR(WithTensor(
-          fresh ? Add(tensor) : AddAgain(model.tensors[first], tensor, initializers_[object]),
-          tensor.name));
+  Status Init() {
+    ZT_ASSIGN_OR_RETURN(const bool has_graph, ReadModel(*bytes_, *this));
+    if (!has_graph) return InvalidData("it is not an ONNX model: it has no graph");
+    if (objects_.empty()) AddWarning("the model holds no weights");
+    if (!texts_.empty())
+      AddWarning("texts among the attributes of nodes are left out: " + texts_.ToString());
+    if (!metadata_.empty()) {
+      AddWarning(
+          "entries of metadata_props that are not UTF-8, too long, without a key or there before "
+          "are left out: " +
+          metadata_.ToString());
     }
-    for (std::uint32_t i = 0; i < initializers_.size(); ++i) {
-      if (!initializers_[i].problem.empty())
-        problems_.emplace(i, Unsupported(initializers_[i].problem));
-    }
-    std::unordered_set<std::string_view, zt::internal::NameHash> keys;
-    for (const auto& [key, value] : model.metadata) {
-      if (!key.empty() && IsUtf8(key) && IsUtf8(value) && keys.insert(key).second) {
-        attributes_.emplace_back(key, Value(value));
-      }
-    }
-    if (objects_.empty() && model.others == 0) AddWarning("the model holds no weights");
-    if (model.others > 0) {
-      AddWarning(std::to_string(model.others) +
-                 (model.others == 1 ? " tensor that a node has" : " tensors that nodes have") +
-                 " among the attributes left out");
-    }
+    names_ = {};
+    keys_ = {};
     return OkStatus();
   }
 
   std::string_view format() const override { return "onnx"; }
   const std::string& file(ComponentId id) const override {
-    return initializers_.empty() ? bytes_->name() : initializers_[id.object].bytes->name();
+    const ByteSource* const bytes = objects_.empty() ? nullptr : PartOf(id).bytes;
+    return bytes == nullptr ? bytes_->name() : bytes->name();
   }
+  bool sequential(ComponentId id) const override { return PartOf(id).stream != nullptr; }
   std::optional<Extent> extent(ComponentId id) const override {
-    const Initializer& initializer = initializers_[id.object];
-    if (!initializer.problem.empty() || initializer.decoded) return std::nullopt;
-    return Extent{initializer.bytes.get(), initializer.offset,
-                  objects_[id.object].components[0].bytes};
+    const Part& part = PartOf(id);
+    if (problems_.contains(id.object) || part.stream != nullptr) return std::nullopt;
+    return Extent{part.bytes, part.offset, objects_[id.object].components[id.component].bytes};
   }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    const Initializer& initializer = initializers_[id.object];
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
-    if (!initializer.decoded) return initializer.bytes->ReadAt(initializer.offset + offset, out);
-    const std::lock_guard lock(mutex_);
-    if (held_object_ != id.object) {
-      held_object_ = ~std::uint32_t{0};
-      ZT_RETURN_IF_ERROR(Decode(initializer, objects_[id.object].components[0].bytes));
-      held_object_ = id.object;
-    }
-    std::copy_n(held_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
-    return OkStatus();
+    return PartOf(id).Read(offset, out);
   }
   Status Finish() override {
     ZT_RETURN_IF_ERROR(WithFile(bytes_->CheckUnchanged(), bytes_->name()));
@@ -156,163 +177,260 @@ class OnnxSource final : public TensorSource {
     return OkStatus();
   }
 
- private:
-  // Adds a tensor whose name another graph also uses. Both are one tensor if they are equal.
-  Status AddAgain(const TensorProto& first, const TensorProto& tensor, Initializer& initializer) {
-    if (first.graph == tensor.graph) return InvalidData("it is in the model twice");
-    ZT_ASSIGN_OR_RETURN(const bool same, SameTensor(*bytes_, first, tensor));
-    if (!same && initializer.problem.empty()) {
-      initializer.problem =
-          "two of the model's graphs hold a tensor of this name, and they are not stored alike";
+  Status TakeTensor(TensorProto tensor) override {
+    if (!IsUtf8(tensor.name)) {
+      tensor.name = Escaped(tensor.name);
+      tensor.problem = InvalidData("its name is not UTF-8");
     }
+    const auto name_of = [this](std::uint64_t i) -> std::string_view { return objects_[i].name; };
+    if (const auto known = names_.Find(tensor.name, name_of))
+      return AddAgain(static_cast<std::uint32_t>(*known), tensor);
+    auto declared = Declare(tensor);
+    Status problem = declared.status();
+    if (!declared.ok()) declared = Listed(tensor);
+    // What cannot even be listed is a hostile name or shape.
+    ZT_RETURN_IF_ERROR(WithTensor(ValidateObject(declared->object), tensor.name));
+    names_.Add(tensor.name, objects_.size(), name_of);
+    if (!problem.ok()) AddProblem(static_cast<std::uint32_t>(objects_.size()), problem);
+    objects_.push_back(std::move(declared->object));
+    graphs_.push_back(tensor.graph);
+    first_part_.push_back(static_cast<std::uint32_t>(parts_.size()));
+    for (Part& part : declared->parts) parts_.push_back(std::move(part));
     return OkStatus();
   }
-
-  Status Add(const TensorProto& tensor) {
-    if (tensor.negative_dim) return InvalidData("a dimension is negative");
-    const bool known = tensor.type < kTypes.size();
-    const DataType& type = kTypes[known ? tensor.type : 0];
-    Initializer initializer;
-    initializer.bytes = bytes_;
-    if (type.element.empty() || tensor.sparse) {
-      initializer.problem =
-          tensor.sparse ? "it is sparse, which is not supported; save it dense"
-          : known       ? "its elements are " + std::string(type.name) + ", which are not supported"
-                        : "its data type has the number " + std::to_string(tensor.type) +
-                        ", which is not known";
-      ZT_ASSIGN_OR_RETURN(Object object, DenseObject(tensor.name, tensor.dims, {DType::kU8, ""}));
-      return Keep(std::move(object), std::move(initializer));
-    }
-    ZT_ASSIGN_OR_RETURN(Object object,
-                        DenseObject(tensor.name, tensor.dims, *ParseElementType(type.element)));
-    const std::uint64_t size = object.components[0].bytes;
-    const bool typed = !tensor.fixed.empty() || !tensor.varints.empty();
-    if (tensor.location == 1) {
-      if (tensor.raw || typed) return InvalidData("it has data in the model and outside it");
-      ZT_RETURN_IF_ERROR(AddExternal(tensor, size, initializer));
-    } else if (tensor.raw) {
-      if (typed) return InvalidData("it has raw data and typed data");
-      if (tensor.raw->length != size) {
-        return InvalidData("its raw data has " + std::to_string(tensor.raw->length) +
-                           " bytes, its shape needs " + std::to_string(size));
-      }
-      initializer.offset = tensor.raw->offset;
+  void TakeMetadata(std::string key, std::optional<std::string> text) override {
+    if (!text || key.empty() || !IsUtf8(key) || !IsUtf8(*text) ||
+        attributes_.size() == kMaxMetadata || !keys_.insert(key).second) {
+      metadata_.Add(Quote(key));
     } else {
-      ZT_RETURN_IF_ERROR(AddTyped(tensor, type, object, initializer));
+      attributes_.emplace_back(std::move(key), Value(*std::move(text)));
     }
-    return Keep(std::move(object), std::move(initializer));
   }
-  Status Keep(Object object, Initializer initializer) {
-    ZT_RETURN_IF_ERROR(ValidateObject(object));
-    objects_.push_back(std::move(object));
-    initializers_.push_back(std::move(initializer));
+  void TakeTexts(std::string_view name) override { texts_.Add(Quote(name)); }
+
+ private:
+  static constexpr std::size_t kMaxMetadata = std::size_t{1} << 18;
+  static constexpr std::array<std::byte, 8> kZeros{};
+
+  const Part& PartOf(ComponentId id) const { return parts_[first_part_[id.object] + id.component]; }
+
+  void AddProblem(std::uint32_t object, const Status& problem) {
+    problems_.try_emplace(
+        object, WithFact(problem, std::string(problem.message()) + "; --exclude leaves it out"));
+  }
+
+  // Adds a tensor whose name another one has. Both are one tensor if they are equal, and belong to
+  // different graphs.
+  Status AddAgain(std::uint32_t object, const TensorProto& tensor) {
+    if (problems_.contains(object)) return OkStatus();
+    if (graphs_[object] == tensor.graph) {
+      AddProblem(object, InvalidData("it is in the model twice"));
+      return OkStatus();
+    }
+    ZT_ASSIGN_OR_RETURN(const bool same, IsSame(object, tensor));
+    if (!same) {
+      AddProblem(object, Unsupported("two of the model's graphs hold a tensor of this name, and "
+                                     "they are not stored alike"));
+    }
     return OkStatus();
   }
 
-  Status AddTyped(const TensorProto& tensor, const DataType& type, const Object& object,
-                  Initializer& initializer) {
-    const std::uint64_t size = object.components[0].bytes;
-    if (size == 0 && tensor.number_field == 0) return OkStatus();
-    if (tensor.number_field == 0) return InvalidData("it has no data");
-    if (tensor.mixed || tensor.number_field != type.field) {
-      return InvalidData("its data is not in the field of its type");
+  // True if a tensor has the declaration of an object, and the same bytes in the model or the same
+  // range of an external file.
+  StatusOr<bool> IsSame(std::uint32_t index, const TensorProto& tensor) {
+    const auto other = Declare(tensor);
+    const Object& object = objects_[index];
+    if (!other.ok() || object.format != other->object.format ||
+        object.shape != other->object.shape) {
+      return false;
     }
-    initializer.width = ByteWidth(object.components[0].element.dtype);
-    initializer.fixed = tensor.fixed;
-    initializer.varints = tensor.varints;
-    if (!initializer.fixed.empty()) {
-      std::uint64_t have = 0;
-      for (const FileRange& range : initializer.fixed) have += range.length;
-      if (have != size) {
-        return InvalidData("its data has " + std::to_string(have) + " bytes, its shape needs " +
-                           std::to_string(size));
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      const Component &mine = object.components[c], &theirs = other->object.components[c];
+      const Part &one = PartOf({index, c}), &two = other->parts[c];
+      if (!(mine.element == theirs.element) || mine.bytes != theirs.bytes) return false;
+      const bool in_model = one.bytes == bytes_.get() && two.bytes == bytes_.get();
+      if (!in_model && (one.bytes != two.bytes || one.offset != two.offset)) return false;
+      if (!in_model) continue;
+      ZT_ASSIGN_OR_RETURN(const bool same, HasSameBytes(one, two, mine.bytes));
+      if (!same) return false;
+    }
+    return true;
+  }
+  static StatusOr<bool> HasSameBytes(const Part& one, const Part& two, std::uint64_t bytes) {
+    constexpr std::uint64_t kPiece = std::uint64_t{64} << 10;
+    std::vector<std::byte> ours(std::min(bytes, kPiece)), theirs(ours.size());
+    for (std::uint64_t at = 0; at < bytes; at += ours.size()) {
+      const std::uint64_t size = std::min<std::uint64_t>(ours.size(), bytes - at);
+      // What cannot be decoded is not the same.
+      if (!one.Read(at, std::span(ours).first(size)).ok()) return false;
+      if (!two.Read(at, std::span(theirs).first(size)).ok()) return false;
+      if (!std::equal(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(size),
+                      theirs.begin())) {
+        return false;
       }
-      initializer.offset = initializer.fixed[0].offset;
-      if (initializer.fixed.size() == 1) return OkStatus();
     }
-    initializer.decoded = true;
-    // A varint has at least one byte in the file, and decodes to eight.
-    std::uint64_t most = 0;
-    for (const FileRange& range : initializer.varints) most += range.length;
-    if (initializer.fixed.empty() && size / initializer.width > most) {
-      return InvalidData("it has fewer elements than its shape needs, " +
-                         std::to_string(size / initializer.width));
-    }
-    const std::uint64_t limit = options_.memory_limit;
-    if (size > limit / 2 || size / initializer.width > limit / 16) {
-      initializer.problem =
-          "its elements are numbers of variable length and would have to be held in memory, more "
-          "than half the "
-          "memory limit; raise the limit (--memory)";
-    }
-    return OkStatus();
+    return true;
   }
 
-  Status AddExternal(const TensorProto& tensor, std::uint64_t size, Initializer& initializer) {
-    std::string location;
-    std::uint64_t length = size;
-    for (const auto& [key, value] : tensor.external) {
-      if (key == "location") location = value;
-      if (key != "offset" && key != "length") continue;
-      const char* const past = value.data() + value.size();
-      const auto [end, error] =
-          std::from_chars(value.data(), past, key == "offset" ? initializer.offset : length);
-      if (error != std::errc() || end != past)
-        return InvalidData("the " + key + " of its external data is " + Quote(value));
+  // A tensor that cannot be converted: its name, its shape if it can be, and no bytes.
+  static StatusOr<Declared> Listed(const TensorProto& tensor) {
+    Declared out{{.name = tensor.name, .format = "onnx.other", .shape = tensor.dims}, {}};
+    if (!ElementCount(tensor.dims) || std::ranges::any_of(tensor.dims, [](std::uint64_t dim) {
+          return dim > ~std::uint64_t{0} / 2;
+        })) {
+      out.object.shape = {0};
     }
-    if (length != size) {
-      return InvalidData("its external data has " + std::to_string(length) +
+    out.object.components.push_back({"data", {DType::kU8, ""}, 0});
+    out.parts.resize(1);
+    return out;
+  }
+
+  StatusOr<Declared> Declare(const TensorProto& tensor) {
+    ZT_RETURN_IF_ERROR(tensor.problem);
+    if (!tensor.sparse.empty()) return DeclareSparse(tensor);
+    ZT_ASSIGN_OR_RETURN(const DataType type, TypeOf(tensor.type));
+    Declared out;
+    if (type.packed.empty()) {
+      ZT_ASSIGN_OR_RETURN(out.object,
+                          DenseObject(tensor.name, tensor.dims, *ParseElementType(type.element)));
+    } else {
+      const auto count = ElementCount(tensor.dims);
+      const auto bits = count ? CheckedMul(*count, type.bits) : std::nullopt;
+      if (!bits) return InvalidData("shape " + ToString(tensor.dims) + " overflows 64 bits");
+      out.object = {.name = tensor.name, .format = std::string(type.packed), .shape = tensor.dims};
+      out.object.components.push_back({"data", {DType::kU8, ""}, *bits / 8 + (*bits % 8 != 0)});
+    }
+    const Component& data = out.object.components[0];
+    ZT_ASSIGN_OR_RETURN(Part part, PartFor(tensor, type, data));
+    out.parts.push_back(std::move(part));
+    return out;
+  }
+
+  // A SparseTensorProto as coordinates and values.
+  StatusOr<Declared> DeclareSparse(const TensorProto& tensor) {
+    const TensorProto &values = tensor.sparse[0], &indices = tensor.sparse[1];
+    ZT_RETURN_IF_ERROR(Annotate(values.problem, "its values"));
+    ZT_RETURN_IF_ERROR(Annotate(indices.problem, "its indices"));
+    ZT_ASSIGN_OR_RETURN(const DataType type, TypeOf(values.type));
+    const std::size_t rank = tensor.dims.size();
+    const bool linear = indices.dims.size() == 1;
+    if (!type.packed.empty() || values.dims.size() != 1 || indices.type != kI64 || rank == 0 ||
+        indices.dims.empty() || indices.dims[0] != values.dims[0] ||
+        (!linear &&
+         (indices.dims.size() != 2 || indices.dims[1] != rank || rank > kMaxSparseRank))) {
+      return Unsupported(
+          "it is sparse, and its values and indices are not such as can be converted; save it "
+          "dense");
+    }
+    const std::uint64_t count = values.dims[0];
+    const auto cells = ElementCount(tensor.dims);
+    const auto bytes = CheckedMul(count, 8 * rank);
+    const ElementType element = *ParseElementType(type.element);
+    const auto value_bytes = DenseBytes(values.dims, element);
+    if (!cells || !bytes || !value_bytes)
+      return InvalidData("shape " + ToString(tensor.dims) + " overflows 64 bits");
+    if (*cells == 0 && count > 0) return InvalidData("it has values and no cells");
+    Declared out{{.name = tensor.name, .format = "sparse_coo", .shape = tensor.dims}, {}};
+    const Component of_values{"values", element, *value_bytes};
+    const Component of_indices{"coords", {DType::kU64, ""}, *bytes / (linear ? rank : 1)};
+    ZT_ASSIGN_OR_RETURN(Part first, Annotated(PartFor(values, type, of_values), "its values"));
+    ZT_ASSIGN_OR_RETURN(Part second,
+                        Annotated(PartFor(indices, kTypes[kI64], of_indices), "its indices"));
+    if (rank > 1 && count > 0) {
+      auto stream = second.stream != nullptr ? std::move(second.stream)
+                                             : MakeRangeStream(*second.bytes, second.offset);
+      second.stream = MakeCoordStream(std::move(stream), tensor.dims, count, linear);
+    }
+    out.object.components = {of_values, {"coords", {DType::kU64, ""}, *bytes}};
+    out.parts.push_back(std::move(first));
+    out.parts.push_back(std::move(second));
+    return out;
+  }
+  static StatusOr<Part> Annotated(StatusOr<Part> part, std::string_view context) {
+    if (!part.ok()) return Annotate(part.status(), context);
+    return part;
+  }
+
+  // Where the elements of a TensorProto lie.
+  StatusOr<Part> PartFor(const TensorProto& tensor, const DataType& type,
+                         const Component& component) {
+    const bool typed = tensor.numbers.fields > 0;
+    if (tensor.external) {
+      if (tensor.raw || typed) return InvalidData("it has data in the model and outside it");
+      return PartOutside(tensor.where, component.bytes);
+    }
+    if (!tensor.raw) return PartOfNumbers(tensor, type, component);
+    if (typed) return InvalidData("it has raw data and typed data");
+    if (tensor.raw->length != component.bytes) {
+      return InvalidData("its raw data has " + std::to_string(tensor.raw->length) +
+                         " bytes, its shape needs " + std::to_string(component.bytes));
+    }
+    return Part{bytes_.get(), tensor.raw->offset};
+  }
+
+  StatusOr<Part> PartOfNumbers(const TensorProto& tensor, const DataType& type,
+                               const Component& component) {
+    const Numbers& numbers = tensor.numbers;
+    if (numbers.fields == 0 && (component.bytes == 0 || tensor.attribute))
+      return Part{zeros_.get(), 0};
+    if (numbers.field == 0) return InvalidData("it has no data");
+    if (tensor.mixed || (!tensor.attribute && numbers.field != type.field))
+      return InvalidData("its data is not in the field of its type");
+    const std::uint64_t width = ByteWidth(component.element.dtype);
+    if (!numbers.varints) {
+      if (numbers.bytes != component.bytes) {
+        return InvalidData("its data has " + std::to_string(numbers.bytes) +
+                           " bytes, its shape needs " + std::to_string(component.bytes));
+      }
+      if (numbers.fields == 1) return Part{bytes_.get(), numbers.first.offset};
+      // A varint has at least one byte in the file, and at most ten.
+    } else if (component.bytes / width > numbers.bytes) {
+      return InvalidData("it has fewer elements than its shape needs, " +
+                         std::to_string(component.bytes / width));
+    } else if (component.bytes == 0) {
+      return InvalidData("it has more than 0 elements");
+    }
+    const bool to_bool = component.element.dtype == DType::kBool;
+    return Part{bytes_.get(), numbers.message.offset,
+                MakeNumberStream(*bytes_, numbers, component.bytes, width, to_bool)};
+  }
+
+  StatusOr<Part> PartOutside(const External& where, std::uint64_t size) {
+    if (where.length.value_or(size) != size) {
+      return InvalidData("its external data has " + std::to_string(*where.length) +
                          " bytes, its shape needs " + std::to_string(size));
     }
     if (folder_.empty()) {
-      return Unsupported("its data is in another file, " + Quote(location) +
+      return Unsupported("its data is in another file, " + Quote(where.location) +
                          "; name the model's file, not standard input");
     }
-    std::shared_ptr<ByteSource>& file = files_[location];
-    if (file == nullptr) {
-      auto opened = OpenBelow(folder_, location, options_);
-      if (!opened.ok()) {
-        files_.erase(location);
-        return opened.status();
-      }
-      file = *std::move(opened);
+    auto found = files_.find(where.location);
+    if (found == files_.end()) {
+      ZT_ASSIGN_OR_RETURN(auto opened, OpenBelow(folder_, where.location, options_));
+      found = files_.emplace(where.location, std::move(opened)).first;
     }
-    if (initializer.offset > *file->size() || size > *file->size() - initializer.offset) {
-      return InvalidData("its external data ends at byte " + std::to_string(initializer.offset) +
-                         " + " + std::to_string(size) + ", the file " + Quote(location) +
-                         " at byte " + std::to_string(*file->size()));
+    ByteSource& file = *found->second;
+    if (where.offset > *file.size() || size > *file.size() - where.offset) {
+      return InvalidData("its external data ends at byte " + std::to_string(where.offset) + " + " +
+                         std::to_string(size) + ", the file " + Quote(where.location) +
+                         " at byte " + std::to_string(*file.size()));
     }
-    initializer.bytes = file;
-    return OkStatus();
-  }
-
-  // Decodes the tensor into held_.
-  Status Decode(const Initializer& initializer, std::uint64_t size) {
-    held_.resize(size);
-    std::uint64_t at = 0;
-    for (const FileRange& range : initializer.fixed) {
-      ZT_RETURN_IF_ERROR(bytes_->ReadAt(range.offset, std::span(held_).subspan(at, range.length)));
-      at += range.length;
-    }
-    if (initializer.varints.empty()) return OkStatus();
-    const std::uint64_t count = size / initializer.width;
-    ZT_ASSIGN_OR_RETURN(const std::vector<std::uint64_t> numbers,
-                        ReadVarints(*bytes_, initializer.varints, count));
-    for (std::uint64_t i = 0; i < count; ++i) {
-      zt::internal::StoreLittle(numbers[i], initializer.width,
-                                held_.data() + i * initializer.width);
-    }
-    return OkStatus();
+    return Part{&file, where.offset};
   }
 
   std::shared_ptr<ByteSource> bytes_;
   const std::string folder_;
   const InputOptions options_;
-  std::vector<Initializer> initializers_;
+  const std::shared_ptr<ByteSource> zeros_;  // of a number that is 0 because it is not there
+  std::vector<Part> parts_;
+  std::vector<std::uint32_t> first_part_;  // by object
+  std::vector<std::uint64_t> graphs_;      // by object: its graph
   std::map<std::string, std::shared_ptr<ByteSource>> files_;
-  std::mutex mutex_;
-  std::uint32_t held_object_ = ~std::uint32_t{0};
-  std::vector<std::byte> held_;
+
+  // While the model is read.
+  zt::internal::NameTable names_;
+  std::unordered_set<std::string, zt::internal::NameHash> keys_;
+  NameList texts_, metadata_;  // what is left out
 };
 
 }  // namespace
@@ -335,8 +453,6 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOnnx(std::shared_ptr<ByteSource> byt
   if (bytes->sequential() || !bytes->size()) {
     return Unsupported("an ONNX model cannot be read from a pipe; name a file");
   }
-  ZT_ASSIGN_OR_RETURN(onnx::internal::Model model, onnx::internal::ReadModel(*bytes));
-  if (!model.has_graph) return InvalidData("it is not an ONNX model: it has no graph");
   std::string folder;
   if (!path.empty()) {
     folder = std::filesystem::path(path).parent_path().string();
@@ -344,7 +460,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOnnx(std::shared_ptr<ByteSource> byt
   }
   auto source =
       std::make_unique<onnx::internal::OnnxSource>(std::move(bytes), std::move(folder), options);
-  ZT_RETURN_IF_ERROR(source->Init(std::move(model)));
+  ZT_RETURN_IF_ERROR(source->Init());
   return source;
 }
 

@@ -40,6 +40,11 @@ def graph(*nodes, tensors=(), sparse=()):
             b"".join(field(15, one) for one in sparse))
 
 
+def attribute(name, kind, value=b""):
+    """An AttributeProto: its type by number, and its value as fields."""
+    return field(1, name) + value + field(20, kind)
+
+
 def constant(output, of, domain=None):
     """A node Constant whose attribute `value` is a tensor."""
     return node("Constant", output, field(1, "value") + field(5, of) + field(20, 4), domain=domain)
