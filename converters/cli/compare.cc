@@ -439,8 +439,11 @@ Status Comparer::CompareValues() {
   }
   RangePipeline<Batch> pipeline(
       {std::make_shared<ReadStage>(*this), std::make_shared<CompareStage>(*this),
-       std::make_shared<EachInOrder<Batch>>(
-           [this](const ComparedRange& range) { pairs_[range.pair].counts.Add(range.counts); })},
+       std::make_shared<InOrderStage<Batch>>([this](const Batch& batch) {
+         for (const ComparedRange& range : batch.ranges)
+           pairs_[range.pair].counts.Add(range.counts);
+         return OkStatus();
+       })},
       options);
   Status added;
   for (std::uint32_t i = 0; i < pairs_.size() && added.ok(); ++i) added = ReadPair(pipeline, i);

@@ -217,8 +217,10 @@ Status Measurer::ReadAll() {
   source_.WillRead(ids);
   RangePipeline<Batch> pipeline(
       {std::make_shared<ReadStage>(*this), std::make_shared<ScanStage>(*this),
-       std::make_shared<EachInOrder<Batch>>([this](const Range& range) {
-         tensors_[range.tensor].stats->numbers.Merge(range.stats);
+       std::make_shared<InOrderStage<Batch>>([this](const Batch& batch) {
+         for (const Range& range : batch.ranges)
+           tensors_[range.tensor].stats->numbers.Merge(range.stats);
+         return OkStatus();
        })},
       options);
   Status added;

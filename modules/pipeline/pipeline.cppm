@@ -204,46 +204,20 @@ inline constexpr std::uint64_t kBatchCost = 4 * 4096;
 
 PipelineOptions OptionsOf(const RangeOptions& options);
 
-// The last stage: reports progress, and stops the pipeline if it was cancelled.
-template <class Batch>
-class ReportStage final : public StageOf<Batch> {
- public:
-  explicit ReportStage(const RangeOptions& options)
-      : cancelled_(options.cancelled), progress_(options.progress) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Batch& batch) override {
-    if (cancelled_ != nullptr && *cancelled_) return Cancelled("interrupted");
-    done_ += batch.bytes;
-    if (progress_) progress_(done_);
-    return OkStatus();
-  }
-
- private:
-  const std::atomic<bool>* const cancelled_;
-  const std::function<void(std::uint64_t)> progress_;
-  std::uint64_t done_ = 0;
-};
-
 }  // namespace zt::pipeline::internal
 
 export namespace zt {
 
-// A stage that calls a function for each range, in the order in which the ranges were added: the
-// last step of a sum.
-template <class Batch>
-class EachInOrder final : public StageOf<Batch> {
+// A stage made of a function, which is called for each task in the order of submission.
+template <class T>
+class InOrderStage final : public StageOf<T> {
  public:
-  using Range = typename decltype(Batch::ranges)::value_type;
-
-  explicit EachInOrder(std::function<void(Range&)> function) : function_(std::move(function)) {}
+  explicit InOrderStage(std::function<Status(T&)> function) : function_(std::move(function)) {}
   StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Batch& batch) override {
-    for (Range& range : batch.ranges) function_(range);
-    return OkStatus();
-  }
+  Status Process(T& task) override { return function_(task); }
 
  private:
-  const std::function<void(Range&)> function_;
+  const std::function<Status(T&)> function_;
 };
 
 // A Pipeline of ranges: gathers ranges into batches, reports progress, and reports the earliest
@@ -272,9 +246,15 @@ class RangePipeline {
  private:
   static typename PipelineOf<Batch>::Stages WithReport(typename PipelineOf<Batch>::Stages stages,
                                                        const RangeOptions& options) {
-    if (options.cancelled != nullptr || options.progress) {
-      stages.push_back(std::make_shared<pipeline::internal::ReportStage<Batch>>(options));
-    }
+    if (options.cancelled == nullptr && !options.progress) return stages;
+    stages.push_back(std::make_shared<InOrderStage<Batch>>(
+        [cancelled = options.cancelled, progress = options.progress,
+         done = std::uint64_t{0}](Batch& batch) mutable -> Status {
+          if (cancelled != nullptr && *cancelled) return Cancelled("interrupted");
+          done += batch.bytes;
+          if (progress) progress(done);
+          return OkStatus();
+        }));
     return stages;
   }
   Status Flush() {
