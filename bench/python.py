@@ -10,7 +10,6 @@ import gc
 import json
 import os
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
@@ -38,6 +37,14 @@ def drop(path):
     os.fdatasync(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(fd)
+
+
+def warm(path):
+    """Has a file read from front to back: how it was written decides how the kernel keeps its pages, and so what a fault costs."""
+    drop(path)
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
 
 
 def touch(state):
@@ -90,6 +97,17 @@ def all_zt(path, _):
         return touch(f.torch())
 
 
+def into_st(path, there):
+    with safe_open(path, "pt") as f:
+        for name, tensor in there.items():
+            tensor.copy_(f.get_tensor(name))
+
+
+def into_zt(path, there):
+    with ztstream.open(path) as f:
+        f.read(out=there)
+
+
 def clock(function, *arguments):
     gc.collect()
     begin = time.perf_counter()
@@ -97,32 +115,39 @@ def clock(function, *arguments):
     return time.perf_counter() - begin
 
 
-def measure(files, name, runs, cold):
-    """{what: {contender: median seconds}}; the contenders take turns."""
+def measure(files, name, runs, cold, there=None):
+    """{what: {contender: median seconds}}; the contenders take turns. `there`: tensors that are filled, as those of a module are."""
     works = {"open and list": (lambda p, _: open_st(p), lambda p, _: open_zt(p)), "one tensor": (one_st, one_zt),
              "32 rows": (slice_st, slice_zt), "all to torch": (all_st, all_zt)}
     out = {}
+    if there:
+        works["all into tensors"] = (into_st, into_zt)
+    for path in files.values():
+        warm(path)
     for what, (with_st, with_zt) in works.items():
         times = {contender: [] for contender in files}
         for _ in range(runs):
             for contender, path in files.items():
                 if cold:
                     drop(path)
-                times[contender].append(clock(with_st if contender == "safetensors" else with_zt, path, name))
+                times[contender].append(clock(with_st if contender == "safetensors" else with_zt, path,
+                                               there if with_zt is into_zt else name))
         out[what] = {contender: statistics.median(each) for contender, each in times.items()}
     return out
 
 
 SAVE = """
-import resource, sys, time, torch
+import sys, time, torch
 sys.path[:0] = %r
 %s
-state = torch.load(sys.argv[1], mmap=True)
-state = {name: tensor.clone() for name, tensor in state.items()}
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def resident(what):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(what))
+state = torch.load(sys.argv[1])
+open("/proc/self/clear_refs", "w").write("5")  # the peak begins anew
+before = resident("VmRSS")
 begin = time.perf_counter()
 %s
-print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(time.perf_counter() - begin, resident("VmHWM") - before)
 """
 
 
@@ -171,14 +196,14 @@ def main():
         ztstream.save_file(state, files["ztstream planes"], compress="planes")
         print(f"{args.gib} GiB bf16: " + ", ".join(f"{each} {os.path.getsize(path):,} bytes" for each, path in files.items()))
         name = next(iter(state))
-        for cold in (False, True):
-            title = f"large tensors, {'cold' if cold else 'warm'}"
-            results[title] = measure(files, name, args.runs, cold)
-            table(title, results[title])
         results["save"] = save(folder, state, max(1, args.runs // 2))
         print("\nsaving, seconds and MiB on top of the tensors")
         for contender, (seconds, memory) in results["save"].items():
             print(f"{contender:16}{seconds:10.2f} s {memory / 1024:10.0f} MiB")
+        for cold in (False, True):
+            title = f"large tensors, {'cold' if cold else 'warm'}"
+            results[title] = measure(files, name, args.runs, cold, state)
+            table(title, results[title])
         del state
         gc.collect()
         small = {f"layer.{i}.bias": torch.full((8,), float(i)) for i in range(args.small)}
