@@ -21,9 +21,6 @@ namespace torch::internal {
 namespace {
 
 constexpr std::string_view kPickle = "data.pkl";
-// Limit on the expansion ratio of a deflated pickle. SourceMemory::free_inflated may
-// be spent beyond it.
-constexpr std::uint64_t kMostInflated = 32;
 
 // True if the last component of the path is `name`.
 bool IsNamed(std::string_view path, std::string_view name) {
@@ -112,51 +109,42 @@ StatusOr<bool> IsBigEndian(ZipArchive& archive, const Entries& entries) {
   return Unsupported("its byte order is " + Quote(text) + ", neither little nor big");
 }
 
+StatusOr<Contents> ReadPickle(ZipArchive& archive, std::size_t index, PickleSource from,
+                              Allowance& allowance) {
+  const auto opened = archive.OpenEntry(index);
+  if (!opened.ok()) {
+    return Annotate(opened.status(), "entry " + Quote(archive.entries()[index].name));
+  }
+  const std::shared_ptr<ByteSource>& pickle = *opened;
+  ZT_ASSIGN_OR_RETURN(const Graph graph, Graph::Read(*pickle, 0, allowance));
+  if (graph.size() != *pickle->size()) return InvalidData("bytes follow the pickle in data.pkl");
+  if (!pickle->sequential()) from.file = pickle;
+  return ReadContents(graph, from, allowance);
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
                                                     const std::string& stem,
                                                     std::uint64_t memory_limit,
-                                                    const SourceMemory& memory) {
+                                                    const SourceMemory& memory, Root root) {
+  Allowance allowance(bytes->size().value_or(0), memory.shared);
   ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
   ZT_RETURN_IF_ERROR(CheckKind(*archive));
   const std::size_t unchecked = archive->SkipAbsentCrcs();
   ZT_ASSIGN_OR_RETURN(const Entries entries, Entries::Find(*archive));
   ZT_ASSIGN_OR_RETURN(const bool big_endian, IsBigEndian(*archive, entries));
-  Contents contents;
-  {
-    const std::size_t index = *entries.Get(std::string(kPickle));
-    const auto opened = archive->OpenEntry(index);
-    if (!opened.ok()) {
-      return Annotate(opened.status(), "entry " + Quote(archive->entries()[index].name));
-    }
-    const auto& pickle = *opened;
-    const ZipEntry& entry = archive->entries()[index];
-    if (entry.size > PickleLimits().bytes) {
-      return Unsupported("data.pkl has " + std::to_string(entry.size) + " bytes, more than " +
-                         std::to_string(PickleLimits().bytes));
-    }
-    const std::uint64_t allowed = kMostInflated * entry.stored_size,
-                        beyond = entry.size > allowed ? entry.size - allowed : 0;
-    if (beyond > *memory.free_inflated) {
-      return Unsupported(
-          "data.pkl has " + std::to_string(entry.size) + " bytes that were deflated to " +
-          std::to_string(entry.stored_size) +
-          "; no checkpoint shrinks so much: unpack the archive, and zip it uncompressed");
-    }
-    *memory.free_inflated -= beyond;
-    ZT_ASSIGN_OR_RETURN(const Graph graph, Graph::Read(*pickle, 0));
-    if (graph.size() != *pickle->size()) {
-      return InvalidData("bytes follow the pickle in data.pkl");
-    }
-    ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem, memory.chunk ? 0 : memory_limit));
-    if (memory.chunk) contents.attributes = {};
-  }
+  const std::size_t pickle = *entries.Get(std::string(kPickle));
+  PickleSource from{.stem = stem, .root = root, .room = memory_limit / 2};
+  if (memory.left_out != nullptr) from.left_out = *memory.left_out;
+  ZT_ASSIGN_OR_RETURN(Contents contents, ReadPickle(*archive, pickle, from, allowance));
+  // With the pickle: where arrays lie in it, it was not read as a whole.
+  std::vector<std::size_t> used = {pickle};
   std::vector<StorageLocation> places;
-  std::vector<std::size_t> used;
   for (const Storage& storage : contents.storages) {
     if (storage.bytes != nullptr) {
-      places.push_back({storage.bytes, 0, storage.count, 0, storage.big_endian, false});
+      places.push_back(
+          {storage.bytes, storage.offset, storage.count, 0, storage.big_endian, false});
       continue;
     }
     const std::optional<std::size_t> index = entries.Get("data/" + storage.key);
@@ -174,6 +162,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> 
     used.push_back(*index);
   }
   auto source = std::make_unique<ArchiveSource>(std::move(archive), std::move(used));
+  if (memory.left_out != nullptr) {
+    *memory.left_out = std::exchange(contents.left_out, {});
+  }
   AddLeftOut(contents, *source);
   if (unchecked > 0) {
     source->AddWarning("the archive has no CRCs for " + std::to_string(unchecked) +
@@ -259,9 +250,9 @@ class StreamSource final : public StorageSource {
 // Reads consecutive pickles.
 class Pickles {
  public:
-  explicit Pickles(ByteSource& bytes) : bytes_(bytes) {}
+  Pickles(ByteSource& bytes, Allowance& allowance) : bytes_(bytes), allowance_(allowance) {}
   StatusOr<Graph> Next(std::string_view what) {
-    auto graph = Graph::Read(bytes_, position_);
+    auto graph = Graph::Read(bytes_, position_, allowance_);
     if (!graph.ok()) return Annotate(graph.status(), what);
     position_ += graph->size();
     return graph;
@@ -270,6 +261,7 @@ class Pickles {
 
  private:
   ByteSource& bytes_;
+  Allowance& allowance_;
   std::uint64_t position_ = 0;
 };
 
@@ -344,13 +336,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
                                                    const std::string& stem,
                                                    std::uint64_t memory_limit,
                                                    const SourceMemory& memory) {
-  Pickles pickles(*bytes);
+  Allowance allowance(bytes->size().value_or(0), memory.shared);
+  Pickles pickles(*bytes, allowance);
   ZT_RETURN_IF_ERROR(CheckHead(pickles));
   Contents contents;
   std::unordered_map<std::string, Storage, zt::internal::NameHash> storages;
   {
     ZT_ASSIGN_OR_RETURN(const Graph graph, pickles.Next("the checkpoint's pickle"));
-    ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, stem, memory_limit));
+    PickleSource from{.stem = stem, .room = memory_limit / 2};
+    if (!bytes->sequential()) from.file = bytes;
+    ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, from, allowance));
     storages = AllStorages(graph);
   }
   ZT_ASSIGN_OR_RETURN(const Graph keys, pickles.Next("the list of storages"));
@@ -366,7 +361,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
   std::vector<StorageLocation> places;
   for (const Storage& storage : contents.storages) {
     if (storage.bytes != nullptr) {
-      places.push_back({storage.bytes, 0, storage.count, 0, storage.big_endian, false});
+      places.push_back({storage.bytes, storage.offset, storage.count, 0, storage.big_endian,
+                        storage.bytes == bytes});
       continue;
     }
     const auto found = located.find(storage.key);

@@ -13,6 +13,7 @@ import :contents;
 import :pickle;
 import zt.core;
 import zt.source;
+import zt.transform;
 
 namespace zt::torch::internal {
 namespace {
@@ -75,19 +76,27 @@ std::optional<ArrayDtype> ReadArrayDtype(const Graph& graph, NodeId id) {
 
 // Bytes as encoded in a pickle.
 struct PickledBytes {
-  NodeId node = 0;      // the text or the bytes
+  NodeId node = 0;      // kText, kBytes or kFar
   bool latin1 = false;  // Latin-1 decoded to text, as protocol 2 encodes bytes
   bool empty = false;   // made by the call bytes()
 };
 
 std::optional<PickledBytes> FindBytes(const Graph& graph, NodeId id) {
+  const bool far = graph.Is(id, NodeKind::kFar);
   // Text without a call to encode it is a Python 2 str, whose bytes are stored unchanged.
-  if (graph.Is(id, NodeKind::kBytes) || graph.Is(id, NodeKind::kText)) return PickledBytes{id};
+  if (graph.Is(id, NodeKind::kBytes) || graph.Is(id, NodeKind::kText) ||
+      (far && !graph.is_latin1(id))) {
+    return PickledBytes{id};
+  }
   if (!graph.Is(id, NodeKind::kCall)) return std::nullopt;
   const NodeId callable = graph.callable(id);
   const auto args = graph.Items(graph.args(id));
-  if (graph.IsGlobal(callable, "_codecs.encode") && args.size() == 2 &&
-      graph.Is(args[0], NodeKind::kText) && graph.Is(args[1], NodeKind::kText) &&
+  const auto encoded = [&](NodeId text) {
+    return graph.Is(text, NodeKind::kText) ||
+           (graph.Is(text, NodeKind::kFar) && graph.is_latin1(text));
+  };
+  if (graph.IsGlobal(callable, "_codecs.encode") && args.size() == 2 && encoded(args[0]) &&
+      graph.Is(args[1], NodeKind::kText) &&
       (graph.Text(args[1]) == "latin1" || graph.Text(args[1]) == "latin-1")) {
     return PickledBytes{args[0], true};
   }
@@ -97,28 +106,126 @@ std::optional<PickledBytes> FindBytes(const Graph& graph, NodeId id) {
   return std::nullopt;
 }
 
+// Decodes Latin-1 from UTF-8, in which 0x80 to 0xff take two bytes. The text may come in pieces.
+class Latin1 {
+ public:
+  // Decodes from `text`, whose beginning is taken off, to `out` until one of them ends; returns the
+  // number of bytes decoded, or nothing where a character is no byte.
+  std::optional<std::size_t> Decode(std::span<const std::byte>& text, std::span<std::byte> out) {
+    std::size_t count = 0;
+    while (!text.empty() && count < out.size()) {
+      const auto byte = std::to_integer<unsigned>(text.front());
+      text = text.subspan(1);
+      if (first_ != 0) {
+        if ((byte & 0xc0) != 0x80) return std::nullopt;
+        out[count++] = static_cast<std::byte>((std::exchange(first_, 0) & 3) << 6 | (byte & 0x3f));
+      } else if (byte < 0x80) {
+        out[count++] = static_cast<std::byte>(byte);
+      } else if (byte == 0xc2 || byte == 0xc3) {
+        first_ = byte;
+      } else {
+        return std::nullopt;
+      }
+    }
+    return count;
+  }
+  bool within_character() const { return first_ != 0; }
+
+ private:
+  unsigned first_ = 0;  // the first byte of a character of two
+};
+
 // Copies the bytes to `out`; false if their number differs.
 bool CopyBytes(const Graph& graph, const PickledBytes& from, std::span<std::byte> out) {
+  if (!from.empty && graph.Is(from.node, NodeKind::kFar)) return false;
   const std::string_view text = from.empty ? std::string_view() : graph.Text(from.node);
+  auto bytes = std::as_bytes(std::span(text));
   if (!from.latin1) {
-    if (text.size() != out.size()) return false;
-    std::ranges::copy(std::as_bytes(std::span(text)), out.begin());
+    if (bytes.size() != out.size()) return false;
+    std::ranges::copy(bytes, out.begin());
     return true;
   }
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    auto byte = static_cast<unsigned char>(text[i]);
-    if (byte >= 0x80) {  // 0x80 to 0xff take two bytes of UTF-8
-      if ((byte != 0xc2 && byte != 0xc3) || i + 1 == text.size()) return false;
-      const auto low = static_cast<unsigned char>(text[++i]);
-      if ((low & 0xc0) != 0x80) return false;
-      byte = static_cast<unsigned char>((byte & 3) << 6 | (low & 0x3f));
-    }
-    if (count == out.size()) return false;
-    out[count++] = static_cast<std::byte>(byte);
-  }
-  return count == out.size();
+  Latin1 decoder;
+  return decoder.Decode(bytes, out) == out.size() && bytes.empty() && !decoder.within_character();
 }
+
+// An array whose bytes are `size` characters of a text in a file, in Latin-1. Thread-safe. Where
+// the text is read from is found by the marks that reading it before has left, one for each kStep
+// bytes of the array.
+class Latin1Bytes final : public ByteSource {
+ public:
+  Latin1Bytes(std::shared_ptr<ByteSource> file, Graph::Place text, std::uint64_t size)
+      : file_(std::move(file)), text_(text), size_(size) {}
+  const std::string& name() const override { return file_->name(); }
+  std::optional<std::uint64_t> size() const override { return size_; }
+  bool sequential() const override { return false; }
+  Status CheckUnchanged() override { return file_->CheckUnchanged(); }
+
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    if (offset > size_ || out.size() > size_ - offset) return Wrong();
+    if (out.empty()) return OkStatus();
+    auto [at, position] = LastMark(offset);
+    std::vector<std::byte> buffer(kBuffer), skipped;
+    std::span<const std::byte> text;
+    while (position < offset || !out.empty()) {
+      // Up to the next mark, to `offset` or to the end, whichever is the first.
+      std::uint64_t step = kStep - position % kStep;
+      if (position < offset) step = std::min(step, offset - position);
+      if (position >= offset) step = std::min<std::uint64_t>(step, out.size());
+      skipped.resize(position < offset ? step : 0);
+      const std::span<std::byte> to = position < offset ? std::span(skipped) : out.first(step);
+      ZT_RETURN_IF_ERROR(Decode(at, text, buffer, to));
+      if (position >= offset) out = out.subspan(step);
+      position += step;
+      if (position % kStep == 0) Mark(position / kStep, at - text.size());
+    }
+    const bool ended = at == text_.size && text.empty();
+    return position < size_ || ended ? OkStatus() : Wrong();
+  }
+
+ private:
+  static constexpr std::uint64_t kStep = std::uint64_t{256} << 10;
+  static constexpr std::size_t kBuffer = std::size_t{64} << 10;
+
+  Status Wrong() const {
+    return InvalidData("its numpy array does not have the " + std::to_string(size_) +
+                       " bytes that its shape needs");
+  }
+  // Fills `to`. `text` is what was read and not yet decoded, `at` the position after it.
+  Status Decode(std::uint64_t& at, std::span<const std::byte>& text, std::span<std::byte> buffer,
+                std::span<std::byte> to) {
+    Latin1 decoder;
+    while (!to.empty()) {
+      if (text.empty()) {
+        const auto take = std::min<std::uint64_t>(buffer.size(), text_.size - at);
+        if (take == 0) return Wrong();
+        ZT_RETURN_IF_ERROR(file_->ReadAt(text_.offset + at, buffer.first(take)));
+        at += take;
+        text = buffer.first(take);
+      }
+      const auto count = decoder.Decode(text, to);
+      if (!count) return InvalidData("its numpy array holds a character that is no byte");
+      to = to.subspan(*count);
+    }
+    return OkStatus();
+  }
+  // The last mark up to `offset`: the position in the text, and in the array.
+  std::pair<std::uint64_t, std::uint64_t> LastMark(std::uint64_t offset) {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t last = std::min<std::uint64_t>(offset / kStep, marks_.size() - 1);
+    return {marks_[last], last * kStep};
+  }
+  void Mark(std::uint64_t number, std::uint64_t at) {
+    const std::lock_guard lock(mutex_);
+    if (number == marks_.size()) marks_.push_back(at);
+  }
+
+  const std::shared_ptr<ByteSource> file_;
+  const Graph::Place text_;
+  const std::uint64_t size_;
+  std::mutex mutex_;
+  std::vector<std::uint64_t> marks_ = {0};  // in the text
+};
 
 // Makes a source that owns its bytes.
 std::shared_ptr<ByteSource> Keep(std::vector<std::byte> bytes) {
@@ -160,10 +267,10 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   const auto parts = !built                    ? args
                      : state == Graph::kNoNode ? std::span<const NodeId>()
                                                : graph_.Items(state);
-  // In numpy 2.3, _frombuffer has the order of axes as fifth argument, None if the
+  // From numpy 2.3 on, _frombuffer has the order of axes as fifth argument; None if the
   // fourth is "C" or "F".
-  const bool plain_order = !built && parts.size() == 5 && graph_.Is(parts[4], NodeKind::kNone);
-  if ((parts.size() != (built ? 5 : 4) && !plain_order) || args.empty()) {
+  const bool axes = !built && parts.size() == 5;
+  if ((parts.size() != (built ? 5 : 4) && !axes) || args.empty()) {
     return Unsupported("it is a numpy array of an unknown form; save it as a tensor");
   }
   const std::optional<ArrayDtype> dtype = ReadArrayDtype(graph_, parts[built ? 2 : 1]);
@@ -195,7 +302,11 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
     view.strides[axis] = stride;
     stride *= view.shape[axis];
   }
-  auto storage = HoldArray(parts[built ? 4 : 0], dtype->big_endian, *size);
+  if (axes && !graph_.Is(parts[4], NodeKind::kNone)) {
+    ZT_RETURN_IF_ERROR(Permute(parts[4], view));
+    tensor.shape = view.shape;
+  }
+  auto storage = AddArray(parts[built ? 4 : 0], dtype->big_endian, *size);
   if (storage.ok()) {
     view.storage = *storage;
   } else if (storage.status().code() == StatusCode::kUnimplemented) {
@@ -206,34 +317,64 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   return std::optional<Tensor>(std::move(tensor));
 }
 
-// Adds the array's bytes as a storage. Equal nodes and byte orders share one storage.
-StatusOr<std::uint32_t> TensorReader::HoldArray(NodeId id, bool big_endian, std::uint64_t size) {
+// Orders the dimensions of a view as `axes` says: the numbers that they had.
+Status TensorReader::Permute(NodeId axes, StorageView& view) const {
+  ZT_ASSIGN_OR_RETURN(const Shape order, ReadSizes(axes));
+  Shape sorted = order;
+  std::ranges::sort(sorted);
+  const StorageView before = view;
+  bool all = order.size() == view.shape.size();
+  for (std::size_t k = 0; k < order.size(); ++k) all = all && sorted[k] == k;
+  if (!all) {
+    return InvalidData("its order of axes " + ToString(order) + " is not one of shape " +
+                       ToString(view.shape));
+  }
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    view.shape[k] = before.shape[order[k]];
+    view.strides[k] = before.strides[order[k]];
+  }
+  return OkStatus();
+}
+
+// Adds the array's bytes as a storage: where they lie in the file, or, if that can be read front to
+// back only, a copy. Equal nodes and byte orders share one storage.
+StatusOr<std::uint32_t> TensorReader::AddArray(NodeId id, bool big_endian, std::uint64_t size) {
   const std::optional<PickledBytes> from = FindBytes(graph_, id);
   if (!from) return Unsupported("its bytes are not in the pickle; save it as a tensor");
-  const auto [known, fresh] = arrays_.emplace(std::uint64_t{from->node} << 1 | big_endian,
-                                              static_cast<std::uint32_t>(storages_.size()));
-  if (!fresh && storages_[known->second].count == size) return known->second;
-  const auto refuse = [&](Status status) {
-    if (fresh) arrays_.erase(known);
-    return status;
-  };
-  const auto wrong = [&] {
-    return refuse(InvalidData("its numpy array does not have the " + std::to_string(size) +
-                              " bytes that its shape needs"));
-  };
-  const std::uint64_t have = from->empty ? 0 : graph_.Text(from->node).size();
-  if (!fresh || have < size || (have + 1) / 2 > size) return wrong();
-  if (size > room_) {
-    return refuse(
-        Unsupported("it is a numpy array of " + std::to_string(size) +
-                    " bytes that lies in the pickle and has to be held in memory; all of these may "
-                    "take half the memory limit: raise it (--memory), or save tensors"));
+  const std::uint64_t key = std::uint64_t{from->node} << 1 | big_endian;
+  const auto known = arrays_.find(key);
+  const Status wrong = InvalidData("its numpy array does not have the " + std::to_string(size) +
+                                   " bytes that its shape needs");
+  if (known != arrays_.end()) {
+    if (storages_[known->second].count != size) return wrong;
+    return known->second;
   }
-  std::vector<std::byte> bytes(size);
-  if (!CopyBytes(graph_, *from, bytes)) return wrong();
-  room_ -= size;
-  storages_.push_back({"", 1, size, Keep(std::move(bytes)), big_endian});
-  return known->second;
+  const Graph::Place place = from->empty ? Graph::Place{} : graph_.PlaceOf(from->node);
+  // A character takes one byte or two.
+  if (place.size < size || (from->latin1 ? (place.size + 1) / 2 : place.size) > size) return wrong;
+  Storage storage = {"", 1, size, nullptr, 0, big_endian};
+  if (file_ == nullptr) {
+    if (size > room_) {
+      return Unsupported(
+          "it is a numpy array of " + std::to_string(size) +
+          " bytes in a pickle that is deflated or comes from a pipe, so that it has to be held in "
+          "memory; all of these may take half the memory limit: raise it (--memory), or give an "
+          "uncompressed file");
+    }
+    room_ -= size;
+    std::vector<std::byte> bytes(size);
+    if (!CopyBytes(graph_, *from, bytes)) return wrong;
+    storage.bytes = Keep(std::move(bytes));
+  } else if (from->latin1) {
+    storage.bytes = std::make_shared<Latin1Bytes>(file_, place, size);
+  } else {
+    storage.bytes = file_;
+    storage.offset = place.offset;
+  }
+  const auto next = static_cast<std::uint32_t>(storages_.size());
+  storages_.push_back(std::move(storage));
+  arrays_.emplace(key, next);
+  return next;
 }
 
 std::optional<Value> TensorReader::ReadScalar(NodeId id) const {
@@ -255,6 +396,13 @@ std::optional<Value> TensorReader::ReadScalar(NodeId id) const {
   switch (dtype->element->dtype) {
     case DType::kBool:
       return Value(raw != 0);
+    case DType::kF16: {
+      std::array<std::byte, 8> wide;
+      NumericCounts counts;
+      const auto widen = MakeConversion({DType::kF16, ""}, {DType::kF64, ""}, OnOverflow::kError);
+      (*widen)->Apply(own, wide, counts);
+      return Value(std::bit_cast<double>(zt::internal::LoadLittle(wide.data(), wide.size())));
+    }
     case DType::kF64:
       return Value(std::bit_cast<double>(raw));
     case DType::kF32:

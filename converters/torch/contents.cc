@@ -2,6 +2,7 @@
 // values into attributes.
 module;
 
+#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -16,73 +17,120 @@ namespace zt::torch::internal {
 namespace {
 
 constexpr int kMaxDepth = 100;
-// A shared value is named once for each path to it. Limit on the bytes of names and attributes:
-// kFreeWork plus kWorkPerByte for each byte of the pickle, at most kMaxWork.
-constexpr std::uint64_t kFreeWork = std::uint64_t{4} << 20;
-constexpr std::uint64_t kWorkPerByte = 64;
-// Cost of each byte of a text, which is copied several times on its way to the file.
-constexpr std::uint64_t kTextWork = 16;
-constexpr std::uint64_t kMaxWork = std::uint64_t{1} << 30;
+// A shared value is named once for each path to it. What is charged for a tensor, an attribute and
+// an element of one, which are copied on their way to the file, and for each byte of a text.
+constexpr std::uint64_t kTensorCost = 2048, kAttributeCost = 256, kElementCost = 96, kTextCost = 8;
 
 class Walk {
  public:
-  Walk(const Graph& graph, std::uint64_t memory_limit)
+  Walk(const Graph& graph, const PickleSource& from, Allowance& allowance)
       : graph_(graph),
+        allowance_(allowance),
         holds_(graph.HoldersOf([&](NodeId id) {
           return graph.Is(id, NodeKind::kPersistent) || IsNumericArray(graph, id);
         })),
-        tensors_(graph, holds_, contents_.storages, memory_limit / 2) {
-    budget_ = std::min(kMaxWork, kFreeWork + kWorkPerByte * graph.size());
+        tensors_(graph, holds_, contents_.storages, from.file, from.room) {
+    contents_.left_out = from.left_out;
   }
 
-  StatusOr<Contents> Run(std::string_view stem) {
+  StatusOr<Contents> Run(const PickleSource& from) {
     const NodeId root = graph_.root();
-    ZT_ASSIGN_OR_RETURN(std::optional<Tensor> whole, tensors_.Read(root));
-    if (whole) {
-      whole->name = stem;
-      contents_.tensors.push_back(*std::move(whole));
-    } else if (!IsContainer(root) && !holds_[root]) {
-      contents_.warnings.push_back(
-          "it holds " + std::string(KindName(root)) +
-          ", neither a tensor nor a dict or list of tensors: nothing is kept");
+    if (from.root == Root::kMember) {
+      path_ = from.stem;
+      ZT_RETURN_IF_ERROR(Visit(root, 1));
     } else {
-      ZT_RETURN_IF_ERROR(Visit(root, 0));
+      ZT_RETURN_IF_ERROR(RunRoot(root, from.stem));
     }
-    std::unordered_set<std::string_view, zt::internal::NameHash> names;
-    for (const Tensor& tensor : contents_.tensors) {
-      if (!names.insert(tensor.name).second) {
-        return Unsupported("two tensors would be named " + Quote(tensor.name));
-      }
-    }
+    ZT_RETURN_IF_ERROR(NameApart());
     DropTwins();
     return std::move(contents_);
   }
 
  private:
-  // Removes duplicate attributes: keys must be unique, but "a.b" may be one key or two nested keys.
+  Status RunRoot(NodeId root, std::string_view stem) {
+    path_ = stem;
+    ZT_ASSIGN_OR_RETURN(std::optional<Tensor> whole, tensors_.Read(root));
+    if (whole) return AddTensor(*std::move(whole));
+    path_.clear();
+    if (IsContainer(root) || holds_[root]) return Visit(root, 0);
+    contents_.warnings.push_back(
+        "it holds " + std::string(KindName(root)) +
+        ", neither a tensor nor a dict or list of tensors: nothing is kept");
+    return OkStatus();
+  }
+
+  // Names of tensors must be valid and unique, but keys need not be UTF-8, and "a.b" may be one key
+  // or two nested keys. What has no name of its own gets one by which it can be left out.
+  Status NameApart() {
+    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> names;
+    names.reserve(contents_.tensors.size());
+    for (Tensor& tensor : contents_.tensors) {
+      if (!IsUtf8(tensor.name)) {
+        tensor.name = Escaped(tensor.name);
+        Condemn(tensor,
+                "its name is not valid UTF-8, as with a lone surrogate; give it another key");
+      }
+      if (const auto twin = names.find(tensor.name); twin != names.end()) {
+        const std::string own = std::move(tensor.name);
+        do {
+          ZT_RETURN_IF_ERROR(Spend(own.size()));
+          tensor.name = own + " (" + std::to_string(++twin->second) + ")";
+        } while (names.contains(tensor.name));
+        Condemn(tensor, "another tensor is named " + Quote(own) + "; give one of them another key");
+      }
+      names.emplace(tensor.name, 1);
+    }
+    return OkStatus();
+  }
+  // The name with an escape for each byte that is not UTF-8, and for surrogates as Python has it.
+  std::string Escaped(std::string_view name) const {
+    constexpr std::string_view kHex = "0123456789abcdef";
+    std::string out;
+    while (!name.empty()) {
+      std::size_t length = 1;
+      while (length < 4 && length < name.size() && !IsUtf8(name.substr(0, length))) ++length;
+      const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(name[i]); };
+      if (IsUtf8(name.substr(0, length))) {
+        out += name.substr(0, length);
+      } else if (name.size() > 2 && byte(0) == 0xed && byte(1) >= 0xa0 &&
+                 (byte(2) & 0xc0) == 0x80) {
+        length = 3;
+        out += std::string("\\ud") + kHex[byte(1) >> 2 & 15] +
+               kHex[(byte(1) & 3) << 2 | (byte(2) >> 4 & 3)] + kHex[byte(2) & 15];
+      } else {
+        length = 1;
+        out += std::string("\\x") + kHex[byte(0) >> 4] + kHex[byte(0) & 15];
+      }
+      name.remove_prefix(length);
+    }
+    return out;
+  }
+  // Makes a tensor one that cannot be converted.
+  void Condemn(Tensor& tensor, std::string_view why) {
+    if (!tensor.problem.empty()) return;
+    tensor.problem = std::string(why) + ", or leave this one out (--exclude)";
+  }
+
+  // Removes duplicate attributes, as NameApart says.
   void DropTwins() {
-    std::unordered_set<std::string, zt::internal::NameHash> keys;
-    Value::Map unique;
-    for (Value::Member& member : contents_.attributes) {
+    std::unordered_set<std::string_view, zt::internal::NameHash> keys;
+    keys.reserve(contents_.attributes.size());
+    std::vector<bool> unique;
+    for (const Value::Member& member : contents_.attributes) {
+      unique.push_back(false);
       if (member.first.empty() || !IsUtf8(member.first)) {
         contents_.left_out.Add(Quote(member.first) + " (its path is not a valid name)");
       } else if (!keys.insert(member.first).second) {
-        contents_.left_out.Add(Quote(member.first) + " (a second tensor has the same path)");
+        contents_.left_out.Add(Quote(member.first) + " (a second value has the same path)");
       } else {
-        unique.push_back(std::move(member));
+        unique.back() = true;
       }
     }
-    contents_.attributes = std::move(unique);
+    std::size_t at = 0;
+    std::erase_if(contents_.attributes, [&](const Value::Member&) { return !unique[at++]; });
   }
 
-  Status Spend(std::uint64_t work) {
-    if (work > budget_) {
-      return Unsupported("its values are shared so often that their names would take more than " +
-                         std::to_string(kWorkPerByte) + " times its size");
-    }
-    budget_ -= work;
-    return OkStatus();
-  }
+  Status Spend(std::uint64_t bytes) { return allowance_.Spend(bytes); }
   std::string Here() const { return path_.empty() ? std::string("the whole") : Quote(path_); }
 
   // Visits a member or element of the current value.
@@ -102,9 +150,9 @@ class Walk {
                          " levels, or holds itself");
     }
     if (!holds_[id] && depth > 0) {
-      if (const auto value = Plain(id, 0)) {
-        contents_.attributes.emplace_back(path_, *value);
-        return OkStatus();
+      if (auto value = Plain(id, 0)) {
+        contents_.attributes.emplace_back(path_, *std::move(value));
+        return Spend(kAttributeCost + kTextCost * path_.size());
       }
     }
     switch (graph_.kind(id)) {
@@ -120,6 +168,9 @@ class Walk {
       case NodeKind::kPersistent:
         return ListProblem("storage", "it is a storage without a tensor; save a tensor of it",
                            depth);
+      case NodeKind::kBigInt:
+        LeaveOut(" (a number of more than 64 bits)");
+        return OkStatus();
       default:
         LeaveOut("");
         return OkStatus();
@@ -195,12 +246,7 @@ class Walk {
       return ListProblem("tensor", std::string(tensor.status().message()), depth);
     }
     if (!tensor.ok()) return WithTensor(tensor.status(), path_);
-    if (*tensor) {
-      ZT_RETURN_IF_ERROR(Spend(sizeof(Tensor)));
-      (*tensor)->name = path_;
-      contents_.tensors.push_back(**std::move(tensor));
-      return OkStatus();
-    }
+    if (*tensor) return AddTensor(**std::move(tensor));
     const NodeId callable = graph_.callable(id);
     const auto args = graph_.Items(graph_.args(id));
     const NodeId state = graph_.state(id);
@@ -232,6 +278,39 @@ class Walk {
             "its state_dict()",
         depth);
   }
+  Status AddTensor(Tensor tensor) {
+    ZT_RETURN_IF_ERROR(Spend(kTensorCost + kTextCost * path_.size()));
+    tensor.name = path_;
+    if (tensor.state != Graph::kNoNode) ZT_RETURN_IF_ERROR(AddAttributes(tensor));
+    contents_.tensors.push_back(std::move(tensor));
+    return OkStatus();
+  }
+  // Python keeps a dict of the attributes that were set on an object; for a class with slots, a
+  // pair of that (or None) and of the slots.
+  Status AddAttributes(Tensor& tensor) {
+    const NodeId state = tensor.state;
+    const auto parts = graph_.Is(state, NodeKind::kTuple) ? graph_.Items(state)
+                                                          : std::span<const NodeId>(&state, 1);
+    std::unordered_map<std::string, std::size_t, zt::internal::NameHash> places;  // by key
+    for (const NodeId part : parts) {
+      const auto items =
+          graph_.Is(part, NodeKind::kDict) ? graph_.Items(part) : std::span<const NodeId>();
+      for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+        const std::string key = Key(items[i]).value_or("(an attribute without a name)");
+        ZT_RETURN_IF_ERROR(Spend(kAttributeCost + kTextCost * (path_.size() + key.size())));
+        auto value = Plain(items[i + 1], 0);
+        if (!value || !IsUtf8(key)) {
+          contents_.left_out.Add(Quote(path_ + "." + key));
+        } else if (const auto [known, fresh] = places.emplace(key, tensor.attributes.size());
+                   fresh) {
+          tensor.attributes.emplace_back(key, *std::move(value));
+        } else {
+          tensor.attributes[known->second].second = *std::move(value);
+        }
+      }
+    }
+    return OkStatus();
+  }
   // Lists the current object as one that cannot be converted, so that it can be excluded. An
   // error if it is the root.
   Status ListProblem(std::string_view what, std::string_view why, int depth) {
@@ -240,7 +319,7 @@ class Walk {
     tensor.name = path_;
     tensor.foreign = IsUtf8(what) ? what : "object";
     tensor.problem = why;
-    return Spend(sizeof(Tensor) + path_.size() + what.size() + why.size());
+    return Spend(kTensorCost + kTextCost * (path_.size() + what.size() + why.size()));
   }
   // A dict's own attributes are not part of its contents, and are left out. No message for
   // `_metadata`, which every state_dict has: it holds the versions of modules, with which torch
@@ -311,11 +390,16 @@ class Walk {
         return Value(graph_.Int(id) != 0);
       case NodeKind::kInt:
         return Value(graph_.Int(id));
+      case NodeKind::kBigInt: {  // of 9 bytes, little-endian and signed: up to 2^64 - 1
+        const std::string_view bytes = graph_.Text(id);
+        if (bytes.size() != 9 || bytes[8] != 0) return std::nullopt;
+        return Value(zt::internal::LoadLittle(std::as_bytes(std::span(bytes)).data(), 8));
+      }
       case NodeKind::kDouble:
         return Value(graph_.Double(id));
       case NodeKind::kText: {
         const std::string_view text = graph_.Text(id);
-        if (!Spend(kTextWork * text.size()).ok() || !IsUtf8(text)) return std::nullopt;
+        if (!Spend(kTextCost * text.size()).ok() || !IsUtf8(text)) return std::nullopt;
         return Value(text);
       }
       case NodeKind::kCall:
@@ -324,9 +408,11 @@ class Walk {
         return Plain(graph_.Items(graph_.args(id))[0], depth + 1);
       case NodeKind::kTuple:
       case NodeKind::kList: {
+        const auto items = graph_.Items(id);
+        if (!Spend(kElementCost * (1 + items.size())).ok()) return std::nullopt;
         Value::Array array;
-        for (const NodeId item : graph_.Items(id)) {
-          if (!Spend(sizeof(Value)).ok()) return std::nullopt;
+        array.reserve(items.size());
+        for (const NodeId item : items) {
           std::optional<Value> value = Plain(item, depth + 1);
           if (!value) return std::nullopt;
           array.push_back(*std::move(value));
@@ -358,18 +444,18 @@ class Walk {
   }
 
   const Graph& graph_;
+  Allowance& allowance_;
   const std::vector<bool> holds_;
   Contents contents_;
   TensorReader tensors_;
   std::string path_;
-  std::uint64_t budget_ = 0;
 };
 
 }  // namespace
 
-StatusOr<Contents> ReadContents(const Graph& graph, std::string_view stem,
-                                std::uint64_t memory_limit) {
-  return Walk(graph, memory_limit).Run(stem);
+StatusOr<Contents> ReadContents(const Graph& graph, const PickleSource& from,
+                                Allowance& allowance) {
+  return Walk(graph, from, allowance).Run(from);
 }
 
 }  // namespace zt::torch::internal

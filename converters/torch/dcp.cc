@@ -163,6 +163,9 @@ class DcpSource final : public TensorSource {
     tallest_.push_back(0);
   }
   void SetFolder(std::string folder) { file_ = std::move(folder); }
+  void AddAttributes(const Value::Map& attributes) {
+    attributes_.insert(attributes_.end(), attributes.begin(), attributes.end());
+  }
 
   std::string_view format() const override { return "torch"; }
   // A chunk's archive entry may be deflated.
@@ -287,15 +290,15 @@ class Texts {
 // Reads .metadata: the tensors, and the location of each chunk.
 class Metadata {
  public:
-  Metadata(const Graph& graph, fs::path folder, const InputOptions& options)
+  Metadata(const Graph& graph, fs::path folder, const InputOptions& options, SourceMemory memory)
       : graph_(graph),
         folder_(std::move(folder)),
         options_(options),
         sizes_(graph, none_, storages_),
         texts_(graph),
-        memory_(SharedMemory(options.memory_limit)) {
+        memory_(std::move(memory)) {
     memory_.bands = std::make_shared<StridedBands>(options.memory_limit / 4);
-    memory_.chunk = true;
+    memory_.left_out = &left_out_.left_out;
   }
 
   StatusOr<std::unique_ptr<TensorSource>> Open() {
@@ -306,7 +309,6 @@ class Metadata {
     ZT_RETURN_IF_ERROR(ReadPlaces(Field(root, "storage_data")));
     auto source = std::make_unique<DcpSource>();
     source->SetFolder(folder_.string());
-    Contents left;
     std::unordered_set<std::uint32_t> names;
     const NodeId tensors = Field(root, "state_dict_metadata");
     if (tensors == Graph::kNoNode || !graph_.Is(tensors, NodeKind::kDict)) {
@@ -318,19 +320,20 @@ class Metadata {
       const std::string_view name = graph_.Text(items[i]);
       if (!names.insert(texts_.Number(items[i])).second)
         return WithTensor(InvalidData("it occurs twice"), name);
-      if (!IsCall(items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata")) {
-        left.left_out.Add(Quote(name));
-        continue;
-      }
-      const Status status = ReadTensor(items[i], items[i + 1], *source);
+      const bool tensor =
+          IsCall(items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata");
+      const Status status =
+          tensor ? ReadTensor(items[i], items[i + 1], *source) : ReadValue(items[i], *source);
       if (status.code() == StatusCode::kUnimplemented) {
         source->AddUnreadable(std::string(name), Fact(status));
       } else {
         ZT_RETURN_IF_ERROR(WithTensor(status, name));
       }
     }
-    AddLeftOut(left, *source);
-    return source;
+    AddLeftOut(left_out_, *source);
+    values_.insert(values_.begin(), std::move(source));
+    return MergeSources(std::move(values_),
+                        std::vector<std::string>(values_.size(), folder_.string()));
   }
 
  private:
@@ -387,9 +390,13 @@ class Metadata {
       if (name == Graph::kNoNode || !graph_.Is(name, NodeKind::kText)) {
         return InvalidData("a place has no tensor's name");
       }
+      // A value that is no tensor has none.
       const NodeId offset = Field(items[i], "offset");
-      if (offset == Graph::kNoNode || graph_.Is(offset, NodeKind::kNone)) continue;  // not a tensor
-      ZT_ASSIGN_OR_RETURN(Shape offsets, sizes_.ReadSizes(offset));
+      const bool value = offset == Graph::kNoNode || graph_.Is(offset, NodeKind::kNone);
+      Shape offsets;
+      if (!value) {
+        ZT_ASSIGN_OR_RETURN(offsets, sizes_.ReadSizes(offset));
+      }
       const NodeId descriptors = Field(info, "transform_descriptors");
       Location location;
       location.transformed = descriptors != Graph::kNoNode &&
@@ -401,7 +408,11 @@ class Metadata {
       }
       ZT_ASSIGN_OR_RETURN(location.offset, NumberOf(info, "offset"));
       ZT_ASSIGN_OR_RETURN(location.length, NumberOf(info, "length"));
-      places_.emplace(std::pair(texts_.Number(name), std::move(offsets)), location);
+      if (value) {
+        value_places_.emplace(texts_.Number(name), location);
+      } else {
+        places_.emplace(std::pair(texts_.Number(name), std::move(offsets)), location);
+      }
     }
     return OkStatus();
   }
@@ -435,12 +446,10 @@ class Metadata {
       if (place == places_.end()) {
         return InvalidData("nothing says where its chunk at " + ToString(chunk.offsets) + " lies");
       }
-      if (place->second.transformed) {
-        return Unsupported(
-            "its chunks are transformed (compressed); save the checkpoint without extensions");
-      }
       chunk.file = graph_.Text(place->second.path);
-      ZT_ASSIGN_OR_RETURN(chunk.source, OpenChunk(place->second, chunk.file));
+      ZT_ASSIGN_OR_RETURN(chunk.source, OpenChunk(place->second, "chunk", Root::kCheckpoint));
+      if (chunk.source->objects().size() != 1)
+        return InvalidData("a chunk in " + chunk.file + " is not one tensor");
       const Object& object = chunk.source->objects()[0];
       ZT_RETURN_IF_ERROR(chunk.source->CheckReadable(0));
       if (object.format != "dense" || object.shape != chunk.sizes ||
@@ -456,8 +465,30 @@ class Metadata {
                       std::move(chunks));
   }
 
+  // Adds a value that is not one tensor: numbers, texts, and trees that may hold tensors.
+  Status ReadValue(NodeId name, DcpSource& source) {
+    const auto place = value_places_.find(texts_.Number(name));
+    if (place == value_places_.end()) {
+      left_out_.left_out.Add(Quote(graph_.Text(name)) + " (nothing says where it lies)");
+      return OkStatus();
+    }
+    ZT_ASSIGN_OR_RETURN(auto value,
+                        OpenChunk(place->second, std::string(graph_.Text(name)), Root::kMember));
+    if (value->objects().empty()) {
+      source.AddAttributes(value->attributes());
+    } else {
+      values_.push_back(std::move(value));
+    }
+    return OkStatus();
+  }
+
   StatusOr<std::unique_ptr<TensorSource>> OpenChunk(const Location& location,
-                                                    const std::string& name) {
+                                                    const std::string& stem, Root root) {
+    if (location.transformed) {
+      return Unsupported(
+          "its chunks are transformed (compressed); save the checkpoint without extensions");
+    }
+    const std::string name(graph_.Text(location.path));
     ZT_ASSIGN_OR_RETURN(OpenedFile* const file, FileOf(location.path, name));
     const std::uint64_t size = *file->bytes->size();
     if (location.offset > size || location.length > size - location.offset) {
@@ -470,14 +501,11 @@ class Metadata {
       return InvalidData("chunks share the bytes of " + name + ", more than " +
                          std::to_string(kMostTaken) + " times as many as it has");
     }
-    auto chunk =
-        OpenArchive(std::make_shared<SubSource>(file->bytes, location.offset, location.length),
-                    "chunk", options_.memory_limit, memory_);
+    const auto bytes = std::make_shared<SubSource>(file->bytes, location.offset, location.length);
+    auto chunk = OpenArchive(bytes, stem, options_.memory_limit, memory_, root);
     // Do not use the error's own context, which names the chunk's tensor.
     if (!chunk.ok())
       return MakeStatus(chunk.status().code(), name + ": " + Message(chunk.status()));
-    if ((*chunk)->objects().size() != 1)
-      return InvalidData("a chunk in " + name + " is not one tensor");
     return chunk;
   }
   StatusOr<OpenedFile*> FileOf(NodeId path, const std::string& name) {
@@ -509,6 +537,9 @@ class Metadata {
   Texts texts_;
   SourceMemory memory_;                                         // shared by all chunks
   std::map<std::pair<std::uint32_t, Shape>, Location> places_;  // by name and offsets
+  std::unordered_map<std::uint32_t, Location> value_places_;    // by name
+  Contents left_out_;                                           // values that are left out
+  std::vector<std::unique_ptr<TensorSource>> values_;           // those that hold tensors
   std::unordered_map<std::uint32_t, OpenedFile> files_;         // by path
 };
 
@@ -539,11 +570,13 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
   ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, kMetadata, options), kMetadata));
   const std::string file = (std::filesystem::path(path) / kMetadata).string();
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(file));
-  auto graph = torch::internal::Graph::Read(*bytes, 0);
+  const auto memory = torch::internal::SharedMemory(options.memory_limit);
+  torch::internal::Allowance allowance(*bytes->size(), memory.shared);
+  auto graph = torch::internal::Graph::Read(*bytes, 0, allowance);
   if (!graph.ok()) return Annotate(graph.status(), kMetadata);
   if (graph->size() != *bytes->size())
     return Annotate(InvalidData("bytes follow the pickle"), kMetadata);
-  return torch::internal::Metadata(*graph, path, options).Open();
+  return torch::internal::Metadata(*graph, path, options, memory).Open();
 }
 
 }  // namespace zt

@@ -8,6 +8,7 @@ module zt.convert.torch;
 
 import zt.std;
 import :contents;
+import :pickle;
 import :source;
 import zt.convert.strided;
 import zt.core;
@@ -15,18 +16,10 @@ import zt.source;
 import zt.transform;
 
 namespace zt::torch::internal {
-namespace {
-
-// Three bytes of a pickle can decode to a value that takes a hundred bytes of memory. Budget for
-// the bytes of deflated pickles beyond their expansion ratio.
-constexpr std::uint64_t kFreeInflated = std::uint64_t{4} << 20;
-
-}  // namespace
-
 SourceMemory SharedMemory(std::uint64_t memory_limit) {
   return {.bands = nullptr,
           .held = std::make_shared<HeldBytes>(memory_limit / 2),
-          .free_inflated = std::make_shared<std::uint64_t>(kFreeInflated)};
+          .shared = std::make_shared<std::uint64_t>(Allowance::kShared)};
 }
 
 StorageSource::StorageSource() = default;
@@ -51,6 +44,7 @@ Status StorageSource::Init(Contents contents, std::vector<StorageLocation> place
       object = Unreadable(tensor.name, "tensor");
     }
     if (!object.ok()) return WithTensor(object.status(), tensor.name);
+    object->attributes = std::move(tensor.attributes);
     objects_.push_back(*std::move(object));
     entries_.push_back(std::move(entry));
   }

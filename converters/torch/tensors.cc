@@ -279,7 +279,7 @@ StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr
 
 // _rebuild_from_type_v2(function, type, args, state) calls the function for a subclass of Tensor:
 // replaces it by the function and its arguments. Classes of the user are left unchanged.
-Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple) const {
+Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple, NodeId& state) const {
   const bool v2 = graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type_v2");
   if (!v2 && !graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type")) return OkStatus();
   const auto args = graph_.Items(tuple);
@@ -290,9 +290,9 @@ Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple) const {
                                 "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"})) {
     return OkStatus();
   }
-  if (holds_[args[3]]) return Unsupported("its attributes hold tensors");
   callable = args[0];
   tuple = args[2];
+  state = args[3];
   return OkStatus();
 }
 
@@ -300,42 +300,49 @@ StatusOr<std::optional<Tensor>> TensorReader::Read(NodeId id, int depth) {
   if (depth > kMaxWrappers) return Unsupported("it is wrapped more than eight times");
   if (!graph_.Is(id, NodeKind::kCall)) return std::optional<Tensor>();
   if (IsNumpyArray(graph_, id)) return ReadArray(id);
-  NodeId callable = graph_.callable(id), tuple = graph_.args(id);
-  if (const auto status = Unwrap(callable, tuple); !status.ok()) return status;
-  const bool state_holds = graph_.state(id) != Graph::kNoNode && holds_[graph_.state(id)];
+  NodeId callable = graph_.callable(id), tuple = graph_.args(id), state = graph_.state(id);
+  ZT_RETURN_IF_ERROR(Unwrap(callable, tuple, state));
   const auto args = graph_.Items(tuple);
-  const auto is = [&](std::string_view name) { return graph_.IsGlobal(callable, name); };
-  const auto need = [&](std::size_t count) {
-    if (args.size() < count) return Malformed("arguments are missing");
-    return state_holds ? Unsupported("its attributes hold tensors") : OkStatus();
+  const bool with_state = graph_.IsGlobal(callable, "torch._utils._rebuild_parameter_with_state");
+  ZT_ASSIGN_OR_RETURN(std::optional<Tensor> tensor, Rebuild(callable, args, depth));
+  if (!tensor) return tensor;
+  if (with_state && args.size() > 3) state = args[3];
+  if (state != Graph::kNoNode) tensor->state = state;
+  if (tensor->state != Graph::kNoNode && holds_[tensor->state]) {
+    return Unsupported(
+        "attributes that were set on it hold tensors; save these beside it, or leave it out "
+        "(--exclude)");
+  }
+  return tensor;
+}
+
+// The tensor that a function of torch makes of its arguments; nothing if it makes none.
+StatusOr<std::optional<Tensor>> TensorReader::Rebuild(NodeId callable, std::span<const NodeId> args,
+                                                      int depth) {
+  const auto is = [&](std::string_view name) {
+    return graph_.IsGlobal(callable, "torch._utils._rebuild_" + std::string(name));
+  };
+  const auto dense = [&](const Arguments& each, std::size_t least) -> StatusOr<Tensor> {
+    if (args.size() < least) return Malformed("arguments are missing");
+    return ReadDense(each);
   };
   StatusOr<Tensor> tensor = Tensor{};
-  if (is("torch._utils._rebuild_tensor")) {
-    ZT_RETURN_IF_ERROR(need(4));
-    tensor = ReadDense({.nodes = args});
-  } else if (is("torch._utils._rebuild_tensor_v2")) {
-    ZT_RETURN_IF_ERROR(need(6));
-    tensor = ReadDense({.nodes = args, .hooks = 5, .metadata = 6});
-  } else if (is("torch._utils._rebuild_tensor_v3")) {
-    ZT_RETURN_IF_ERROR(need(7));
-    tensor = ReadDense({.nodes = args, .hooks = 5, .dtype = 6, .metadata = 7});
-  } else if (is("torch._utils._rebuild_qtensor")) {
-    ZT_RETURN_IF_ERROR(need(5));
-    tensor = ReadDense({.nodes = args, .qscheme = 4});
-  } else if (is("torch._utils._rebuild_parameter") ||
-             is("torch._utils._rebuild_parameter_with_state")) {
-    ZT_RETURN_IF_ERROR(need(3));
+  if (is("tensor")) {
+    tensor = dense({.nodes = args}, 4);
+  } else if (is("tensor_v2")) {
+    tensor = dense({.nodes = args, .hooks = 5, .metadata = 6}, 6);
+  } else if (is("tensor_v3")) {
+    tensor = dense({.nodes = args, .hooks = 5, .dtype = 6, .metadata = 7}, 7);
+  } else if (is("qtensor")) {
+    tensor = dense({.nodes = args, .qscheme = 4}, 5);
+  } else if (is("parameter") || is("parameter_with_state")) {
+    if (args.size() < 3) return Malformed("arguments are missing");
     if (args.size() > 4) return Malformed("there are too many arguments");
-    for (std::size_t i = 1; i < args.size(); ++i) {
-      if (holds_[args[i]]) return Unsupported("its hooks or attributes hold tensors");
-    }
+    if (holds_[args[1]] || holds_[args[2]]) return Unsupported("its hooks hold tensors");
     return Read(args[0], depth + 1);
-  } else if (is("torch._utils._rebuild_sparse_tensor") ||
-             is("torch._utils._rebuild_sparse_csr_tensor")) {
-    ZT_RETURN_IF_ERROR(need(2));
-    tensor = ReadSparse(args, is("torch._utils._rebuild_sparse_csr_tensor"), depth);
-  } else if (is("torch._utils._rebuild_meta_tensor_no_storage")) {
-    ZT_RETURN_IF_ERROR(need(2));
+  } else if (is("sparse_tensor") || is("sparse_csr_tensor")) {
+    tensor = ReadSparse(args, is("sparse_csr_tensor"), depth);
+  } else if (is("meta_tensor_no_storage")) {
     tensor = ReadMeta(args);
   } else {
     return std::optional<Tensor>();

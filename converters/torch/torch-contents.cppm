@@ -18,8 +18,9 @@ struct Storage {
   std::string key;
   std::uint64_t width = 1;            // element size in bytes, as the container counts
   std::uint64_t count = 0;            // number of elements
-  std::shared_ptr<ByteSource> bytes;  // a numpy array's bytes, from the pickle; else null
-  bool big_endian = false;            // the byte order of `bytes`
+  std::shared_ptr<ByteSource> bytes;  // holds a numpy array's bytes; else null
+  std::uint64_t offset = 0;           // of the array in `bytes`
+  bool big_endian = false;            // the array's byte order
 };
 
 // A view of a storage's elements.
@@ -41,6 +42,8 @@ struct Tensor {
   Shape shape;
   StorageView values;             // of a dense tensor: all of it
   StorageView indices, pointers;  // of a sparse tensor; `indices` of COO are coordinates
+  NodeId state = Graph::kNoNode;  // attributes that were set on it
+  Value::Map attributes;          // those of `state` that are numbers, texts, flags
   std::string problem;            // why it cannot be converted; empty if it can
   std::string foreign;            // the class of an object that holds tensors but is none
 };
@@ -54,11 +57,25 @@ struct Contents {
   std::vector<std::string> warnings;  // full sentences
 };
 
+// What a pickle's root is to the checkpoint.
+enum class Root : std::uint8_t {
+  kCheckpoint,  // a tree, whose paths are names; or one tensor, named by the file
+  kMember,      // a value of a tree, under the name of the member
+};
+
+// Where the values of a pickle come from.
+struct PickleSource {
+  std::string_view stem;  // the name of the file or the member
+  Root root = Root::kCheckpoint;
+  std::shared_ptr<ByteSource> file =
+      nullptr;             // serves numpy arrays; null: they are held in memory,
+  std::uint64_t room = 0;  // this many bytes of them
+  NameList left_out = {};  // of the pickles before: see Contents
+};
+
 // Reads the contents from the graph. Tensors and attributes are named by their paths in the tree;
-// if the root itself is a tensor, its name is `stem`. Errors name the path. Arrays whose bytes are
-// in the pickle are held in memory, up to half of `memory_limit`.
-StatusOr<Contents> ReadContents(const Graph& graph, std::string_view stem,
-                                std::uint64_t memory_limit);
+// if the root itself is a tensor, its name is the stem. Errors name the path.
+StatusOr<Contents> ReadContents(const Graph& graph, const PickleSource& from, Allowance& allowance);
 
 // Bytes per element of the shape in a dense array.
 std::uint64_t WidthOf(const ElementType& element);
@@ -77,10 +94,11 @@ StatusOr<ElementType> ReadDtype(const Graph& graph, NodeId id);
 // graph must outlive it.
 class TensorReader {
  public:
-  // `room`: limit on the bytes of arrays held in memory.
+  // `file` holds the pickle, and serves its arrays; if it is null, their bytes are held in memory,
+  // `room` of them together.
   TensorReader(const Graph& graph, const std::vector<bool>& holds, std::vector<Storage>& storages,
-               std::uint64_t room = 0)
-      : graph_(graph), holds_(holds), storages_(storages), room_(room) {}
+               std::shared_ptr<ByteSource> file = nullptr, std::uint64_t room = 0)
+      : graph_(graph), holds_(holds), storages_(storages), file_(std::move(file)), room_(room) {}
 
   // The tensor made by the call `id`, without its name; nothing if it makes none.
   StatusOr<std::optional<Tensor>> Read(NodeId id, int depth = 0);
@@ -106,13 +124,15 @@ class TensorReader {
                                qscheme = std::nullopt;
   };
   StatusOr<std::uint32_t> AddStorage(Storage storage, NodeId key);
-  Status Unwrap(NodeId& callable, NodeId& tuple) const;
+  Status Unwrap(NodeId& callable, NodeId& tuple, NodeId& state) const;
+  StatusOr<std::optional<Tensor>> Rebuild(NodeId callable, std::span<const NodeId> args, int depth);
   StatusOr<Tensor> ReadDense(const Arguments& args);
   Status ReadView(const Arguments& args, StorageView& view);
   StatusOr<Tensor> ReadSparse(std::span<const NodeId> args, bool csr_only, int depth);
   StatusOr<Tensor> ReadMeta(std::span<const NodeId> args);
   StatusOr<std::optional<Tensor>> ReadArray(NodeId id);
-  StatusOr<std::uint32_t> HoldArray(NodeId id, bool big_endian, std::uint64_t size);
+  StatusOr<std::uint32_t> AddArray(NodeId id, bool big_endian, std::uint64_t size);
+  Status Permute(NodeId axes, StorageView& view) const;
   StatusOr<StorageView> ReadPart(NodeId id, std::string_view what, int depth);
   std::string MetadataProblem(NodeId metadata) const;
 
@@ -122,6 +142,7 @@ class TensorReader {
   // The keys are views of the graph's strings.
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_key_;
   std::unordered_map<NodeId, std::uint32_t> by_key_node_;
+  const std::shared_ptr<ByteSource> file_;
   std::uint64_t room_;
   // Numpy arrays by 2 * (node of the bytes) + (1 if big-endian).
   std::unordered_map<std::uint64_t, std::uint32_t> arrays_;

@@ -19,6 +19,7 @@ enum class NodeKind : std::uint8_t {
   kDouble,
   kText,
   kBytes,
+  kFar,     // bytes of a numpy array that were left in the source: see Graph::PlaceOf
   kGlobal,  // a class or function, by module and name; only compared
   kTuple,
   kList,
@@ -28,11 +29,27 @@ enum class NodeKind : std::uint8_t {
   kPersistent,  // an object outside the pickle: in torch's files a storage
 };
 
-// Limits on the memory that a hostile pickle can make us allocate; large
-// checkpoints stay within them.
-struct PickleLimits {
-  std::uint64_t bytes = std::uint64_t{256} << 20;
-  std::uint64_t nodes = std::uint64_t{32} << 20;
+// The memory that everything read from one file may take: kPerByte for each of the file's bytes,
+// and what is left of a share that the files of a checkpoint have in common. Charges are what an
+// object takes until it is written, copies and freed memory included, so that they are charged
+// once and never given back.
+class Allowance {
+ public:
+  static constexpr std::uint64_t kPerByte = 64;
+  static constexpr std::uint64_t kShared = std::uint64_t{64} << 20;
+  static constexpr std::uint64_t kMost = std::uint64_t{4} << 30;  // for the bytes of one file
+
+  // `shared` is what remains of kShared.
+  Allowance(std::uint64_t file_bytes, std::shared_ptr<std::uint64_t> shared);
+  // kUnimplemented once it is used up.
+  Status Spend(std::uint64_t bytes);
+  // `bytes` more have come from a pipe, whose size is not known.
+  void Grow(std::uint64_t bytes);
+
+ private:
+  std::uint64_t granted_ = 0;  // for the bytes of the file
+  std::uint64_t left_ = 0;     // of granted_
+  std::shared_ptr<std::uint64_t> shared_;
 };
 
 // The contents of a pickle. Nodes refer to each other, so a shared value is stored once. Lists,
@@ -41,9 +58,8 @@ class Graph {
  public:
   // Reads one pickle of protocol 2 to 5 at `offset`. Reads no byte past its end from a sequential
   // source. kDataLoss if no pickler could have written it; kUnimplemented for opcodes that torch's
-  // files never contain, and for a pickle beyond the limits.
-  static StatusOr<Graph> Read(ByteSource& bytes, std::uint64_t offset,
-                              const PickleLimits& limits = {});
+  // files never contain, and for a pickle beyond the allowance.
+  static StatusOr<Graph> Read(ByteSource& bytes, std::uint64_t offset, Allowance& allowance);
 
   // The node of the pickled object.
   inline NodeId root() const { return root_; }
@@ -58,6 +74,13 @@ class Graph {
   double Double(NodeId id) const;
   // For kText, kBytes and kBigInt; valid while the graph lives.
   std::string_view Text(NodeId id) const;
+  // Where a value of kText, kBytes or kFar lies in the source.
+  struct Place {
+    std::uint64_t offset = 0, size = 0;
+  };
+  Place PlaceOf(NodeId id) const;
+  // For kFar: its bytes are text in UTF-8, whose characters are the array's bytes.
+  inline bool is_latin1(NodeId id) const { return nodes_[id].flag; }
   // For kGlobal: "module.name".
   std::string GlobalName(NodeId id) const;
   // True if `id` is the global "module.name".
@@ -67,7 +90,7 @@ class Graph {
   // items added after the call (see has_pairs()).
   std::span<const NodeId> Items(NodeId id) const;
   // True if a kCall's items alternate between keys and values.
-  inline bool has_pairs(NodeId id) const { return nodes_[id].pairs; }
+  inline bool has_pairs(NodeId id) const { return nodes_[id].flag; }
 
   // For kCall: the class or function, the tuple of arguments, and the state set later (or kNoNode).
   inline NodeId callable(NodeId id) const { return nodes_[id].a; }
@@ -87,19 +110,30 @@ class Graph {
 
   struct Node {
     NodeKind kind = NodeKind::kNone;
-    bool pairs = false;  // for kCall: see has_pairs()
+    bool flag = false;  // see has_pairs() and is_latin1()
+    // For values with elements: the first of them in pool_ and their number; for kCall: the
+    // callable and its arguments. For kText and kBytes: `a` is the size.
     std::uint32_t a = 0, b = 0;
-    std::uint64_t value = 0;  // for kCall: the state in the upper half; else a number or an offset
+    // A number, an offset in bytes_, or the elements that pool_ has room for. For kCall: the state
+    // in the upper half, a kList of the items added to it in the lower. For kFar: the index in
+    // far_.
+    std::uint64_t value = 0;
+  };
+  // Bytes that were left in the source, and where in bytes_ they would be.
+  struct Far {
+    Place place;
+    std::uint64_t at = 0;
+    std::uint64_t skipped = 0;  // bytes of these and of those before
   };
   // Calls f(child) for each node that `id` refers to.
   template <typename Function>
   void ForEachChild(NodeId id, Function f) const;
 
-  std::vector<std::byte> bytes_;  // the pickle; strings are views of it
+  std::uint64_t offset_ = 0;      // of the pickle in the source
+  std::vector<std::byte> bytes_;  // the pickle without far_; strings are views of it
+  std::vector<Far> far_;          // in the order of the source
   std::vector<Node> nodes_;
-  std::vector<NodeId> pool_;  // elements of tuples
-  // containers that can grow: lists, sets, dicts, items of calls
-  std::vector<std::vector<NodeId>> lists_;
+  std::vector<NodeId> pool_;  // elements of tuples, lists, sets and dicts
   NodeId root_ = 0;
   std::uint64_t size_ = 0;
 };

@@ -24,10 +24,10 @@ struct StorageLocation {
 struct SourceMemory {
   std::shared_ptr<StridedBands> bands;  // null if each source has its own
   std::shared_ptr<HeldBytes> held;
-  // Bytes by which deflated pickles may still exceed their expansion ratio.
-  std::shared_ptr<std::uint64_t> free_inflated;
-  // The source is a chunk of a distributed checkpoint: only its tensor is used.
-  bool chunk = false;
+  // What is left of Allowance::kShared.
+  std::shared_ptr<std::uint64_t> shared;
+  // If not null, the values that are left out are added to it instead of a warning.
+  NameList* left_out = nullptr;
 };
 // Budgets for the files of one checkpoint.
 SourceMemory SharedMemory(std::uint64_t memory_limit);
@@ -128,7 +128,8 @@ bool LooksLikeTorch(std::span<const std::byte> head);
 StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
                                                     const std::string& stem,
                                                     std::uint64_t memory_limit,
-                                                    const SourceMemory& memory);
+                                                    const SourceMemory& memory,
+                                                    Root root = Root::kCheckpoint);
 StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> bytes,
                                                    const std::string& stem,
                                                    std::uint64_t memory_limit,
@@ -140,7 +141,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOneOf(std::shared_ptr<ByteSource> by
                                                   const SourceMemory& memory);
 // The listing of an object that cannot be converted: its name, format `what`, no shape.
 Object Unreadable(std::string name, std::string_view what);
-// Adds one warning that lists contents.left_out.
+// Adds the warnings, one of which lists contents.left_out.
 void AddLeftOut(const Contents& contents, TensorSource& source);
 
 }  // namespace zt::torch::internal

@@ -23,9 +23,11 @@ bool HoldsTorch(const ZipArchive& archive);
 // Opens a checkpoint of either kind; a legacy one may come from a pipe. A tensor's name is its
 // path in the tree of dicts and lists, joined with dots; if the checkpoint is a single tensor,
 // `stem`. Numbers, strings, bools and lists of these become attributes of the file, under
-// their paths; one warning lists all other values. Tensors that are the same view of the same
-// storage have one identity.
-// Memory: tensors that are transposed in parts hold at most half of InputOptions::memory_limit
+// their paths, and of a tensor where they were set on it; one warning lists all other values.
+// Tensors that are the same view of the same storage have one identity. A tensor whose name is not
+// UTF-8, or another's, is listed under a name of its own and cannot be read.
+// Memory: what the pickle describes takes at most 64 bytes for each byte of the file, and 64 MiB.
+// Tensors that are transposed in parts hold at most half of InputOptions::memory_limit
 // together. A storage that is deflated or comes from a pipe, and has to be held as a whole, may
 // have at most half of it.
 // Errors: kUnimplemented, with advice, for TorchScript and other kinds of files, and on reading
@@ -38,9 +40,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorch(std::shared_ptr<ByteSource> by
 bool LooksLikeDcpFolder(const std::string& path);
 
 // Opens a folder. The tensors of a distributed checkpoint are assembled from chunks in any of its
-// files; kDataLoss if chunks overlap or do not cover their tensor, kUnimplemented if chunks are
-// transformed. In any other folder the shards are opened as OpenShards does: those of a
-// *.bin.index.json (which `path` may name), else every *.bin file.
+// files; its other values become attributes, or tensors where they hold some. kDataLoss if chunks
+// overlap or do not cover their tensor, kUnimplemented if chunks are transformed. In any other
+// folder the shards are opened as OpenShards does: those of a *.bin.index.json (which `path` may
+// name), else every *.bin file.
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
                                                         const InputOptions& options = {});
 

@@ -2,10 +2,11 @@
 import hashlib
 import json
 import shutil
+import struct
 import zipfile
 
 from dcp_assembler import METADATA, Checkpoint, floats, grid, instance, listed, members
-from pickle_assembler import glob, number, numbers, pickled, text
+from pickle_assembler import (FLOATS, call, dictionary, glob, number, numbers, pickled, tensor, text, tup)
 from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
 
 class Dcp(EndToEnd):
@@ -142,6 +143,41 @@ class Dcp(EndToEnd):
             self.assertEqual(list(read_zt(self.path("y.zt"))["objects"]), ["good"])
             # Nobody can say whether it is equal to itself.
             self.fail_with(UNSUPPORTED, "diff", checkpoint.folder, checkpoint.folder, says="tensor 'bad'")
+
+    def test_values_that_are_no_tensors(self):
+        """Each is an archive of torch.save, and what it holds is named below the value's name."""
+        checkpoint = Checkpoint(self.path("values"))
+        checkpoint.add("w", (2, 3), [((0, 0), (2, 3))], floats(6))
+        checkpoint.value("epoch", number(3))
+        checkpoint.value("o.lr", b"G" + struct.pack(">d", 0.25), file="__1_0.distcp")
+        checkpoint.value("pair", tup(tensor(), tensor(size=(2,), offset=1)), storages={"0": FLOATS})
+        checkpoint.value("tree", dictionary(a=dictionary(w=tensor(size=(1,)), n=text("x")), b=b"C\1z"), storages={"0": FLOATS})
+        checkpoint.value("none", b"N")
+        checkpoint.value("blob", b"C\1z")
+        process = self.expect(0, "convert", checkpoint.write(), "-o", self.path("out.zt"))
+        file = read_zt(self.path("out.zt"))
+        self.assertEqual({name: entry["components"]["data"]["bytes"] for name, entry in file["objects"].items()},
+                         {"w": floats(6), "pair.0": FLOATS, "pair.1": FLOATS[4:12], "tree.a.w": FLOATS[:4]})
+        self.assertEqual(file["attributes"], {"epoch": 3, "o.lr": 0.25, "tree.a.n": "x", "none": None})
+        said = process.stderr.decode()
+        self.assertIn("left out: 'tree.b', 'blob'\n", said)
+        self.assertEqual(said.count("left out"), 1)
+
+    def test_a_value_that_cannot_be_read_can_be_excluded(self):
+        for name, says, body, info in [
+                ("class", "'__main__.Net' and holds tensors", glob("__main__", "Net") + tup(tensor()) + b"\x81", {}),
+                ("packed", "transformed", tensor(), dict(transform_descriptors=listed([number(1)])))]:
+            checkpoint = Checkpoint(self.path(name))
+            checkpoint.add("w", (2, 3), [((0, 0), (2, 3))], floats(6))
+            checkpoint.value("bad", body, storages={"0": FLOATS}, **info)
+            folder = checkpoint.write()
+            self.assertIn("bad", self.succeed("inspect", folder).decode())
+            self.fail_with(UNSUPPORTED, "convert", folder, "-o", self.path("x.zt"), says=("tensor 'bad'", says))
+            self.assertEqual(list(self.converted(folder, "--exclude", "bad")["objects"]), ["w"])
+        checkpoint = Checkpoint(self.path("damaged"))
+        checkpoint.value("v", call("collections", "OrderedDict"))
+        checkpoint.files["__0_0.distcp"] = checkpoint.files["__0_0.distcp"][:-4] + b"    "
+        self.fail_with(INVALID, "convert", checkpoint.write(), "-o", self.path("x.zt"), says=("tensor 'v'", "__0_0.distcp"))
 
     def metadata(self, tensors, places):
         folder = self.path("hostile")

@@ -61,6 +61,16 @@ class Checkpoint:
         if describe:
             self.describe(name, shape, boxes, element)
 
+    def value(self, name, body, file="__0_0.distcp", storages=None, **info):
+        """A member of the tree that is not one tensor: an archive of its own."""
+        data, before = archive(body, storages or {}), self.files.get(file, b"")
+        self.files[file] = before + data
+        self.places.append(
+            instance(METADATA, "MetadataIndex", members(fqn=text(name), offset=b"N", index=b"N")) +
+            instance("torch.distributed.checkpoint.filesystem", "_StorageInfo", members(
+                relative_path=text(file), offset=number(len(before)), length=number(len(data)), **info)))
+        self.tensors.append(text(name) + instance(METADATA, "BytesStorageMetadata", b"}"))
+
     def describe(self, name, shape, boxes, element="float32"):
         """What the metadata says of a tensor whose chunks have places."""
         chunks = [instance(METADATA, "ChunkStorageMetadata", members(offsets=sizes(offsets), sizes=sizes(box)))

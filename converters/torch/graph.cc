@@ -1,0 +1,140 @@
+// zt.convert.torch:pickle — the values of a pickle as they are asked for, and the memory that they
+// may take.
+module;
+
+#include "core/status_macros.h"
+
+module zt.convert.torch;
+
+import zt.std;
+import :pickle;
+import zt.core;
+import zt.source;
+
+namespace zt::torch::internal {
+
+Allowance::Allowance(std::uint64_t file_bytes, std::shared_ptr<std::uint64_t> shared)
+    : shared_(std::move(shared)) {
+  Grow(file_bytes);
+}
+
+void Allowance::Grow(std::uint64_t bytes) {
+  const std::uint64_t more = std::min(bytes, (kMost - granted_) / kPerByte) * kPerByte;
+  granted_ += more;
+  left_ += more;
+}
+
+Status Allowance::Spend(std::uint64_t bytes) {
+  const std::uint64_t own = std::min(bytes, left_);
+  if (bytes - own > *shared_) {
+    return Unsupported(
+        "its values would take more memory than the file's size allows, " +
+        std::to_string(kPerByte) +
+        " bytes for each byte: they are millions of small ones, shared again and again, or "
+        "compressed beyond measure; save it without them");
+  }
+  left_ -= own;
+  *shared_ -= bytes - own;
+  return OkStatus();
+}
+
+Graph::Place Graph::PlaceOf(NodeId id) const {
+  const Node& node = nodes_[id];
+  if (node.kind == NodeKind::kFar) return far_[node.value].place;
+  const auto next =
+      std::ranges::upper_bound(far_, node.value, {}, [](const Far& far) { return far.at; });
+  const std::uint64_t skipped = next == far_.begin() ? 0 : std::prev(next)->skipped;
+  return {offset_ + node.value + skipped, node.a};
+}
+
+double Graph::Double(NodeId id) const { return std::bit_cast<double>(nodes_[id].value); }
+
+std::string_view Graph::Text(NodeId id) const {
+  const Node& node = nodes_[id];
+  return {reinterpret_cast<const char*>(bytes_.data()) + node.value, node.a};
+}
+
+std::string Graph::GlobalName(NodeId id) const {
+  return std::string(Text(nodes_[id].a)) + "." + std::string(Text(nodes_[id].b));
+}
+
+bool Graph::IsGlobal(NodeId id, std::string_view name) const {
+  if (!Is(id, NodeKind::kGlobal)) return false;
+  const std::string_view module = Text(nodes_[id].a), own = Text(nodes_[id].b);
+  return name.size() == module.size() + 1 + own.size() && name.starts_with(module) &&
+         name[module.size()] == '.' && name.ends_with(own);
+}
+
+bool Graph::IsOneOf(NodeId id, std::initializer_list<std::string_view> names) const {
+  return std::ranges::any_of(names, [&](std::string_view name) { return IsGlobal(id, name); });
+}
+
+std::span<const NodeId> Graph::Items(NodeId id) const {
+  const Node& node = nodes_[id];
+  switch (node.kind) {
+    case NodeKind::kTuple:
+    case NodeKind::kList:
+    case NodeKind::kSet:
+    case NodeKind::kDict:
+      return std::span(pool_).subspan(node.a, node.b);
+    case NodeKind::kCall: {
+      const auto items = static_cast<NodeId>(node.value);
+      return items == kNoNode ? std::span<const NodeId>() : Items(items);
+    }
+    default:
+      return {};
+  }
+}
+
+NodeId Graph::state(NodeId id) const { return static_cast<NodeId>(nodes_[id].value >> 32); }
+
+template <typename Function>
+void Graph::ForEachChild(NodeId id, Function f) const {
+  for (const NodeId item : Items(id)) f(item);
+  switch (nodes_[id].kind) {
+    case NodeKind::kCall:
+      f(callable(id));
+      f(args(id));
+      if (state(id) != kNoNode) f(state(id));
+      break;
+    case NodeKind::kPersistent:
+      f(identifier(id));
+      break;
+    default:
+      break;
+  }
+}
+
+std::vector<bool> Graph::HoldersOf(const std::function<bool(NodeId)>& wanted) const {
+  // Reverse edges: the parents of node n are parents[first[n]] to parents[first[n + 1] - 1].
+  const auto count = static_cast<NodeId>(nodes_.size());
+  std::vector<std::uint64_t> first(nodes_.size() + 2);
+  for (NodeId id = 0; id < count; ++id) {
+    ForEachChild(id, [&](NodeId child) { ++first[child + 2]; });
+  }
+  for (std::size_t i = 2; i < first.size(); ++i) first[i] += first[i - 1];
+  std::vector<NodeId> parents(first.back());
+  for (NodeId id = 0; id < count; ++id) {
+    ForEachChild(id, [&](NodeId child) { parents[first[child + 1]++] = id; });
+  }
+  std::vector<bool> holds(nodes_.size());
+  std::vector<NodeId> pending;
+  for (NodeId id = 0; id < count; ++id) {
+    if (wanted(id)) {
+      holds[id] = true;
+      pending.push_back(id);
+    }
+  }
+  while (!pending.empty()) {
+    const NodeId id = pending.back();
+    pending.pop_back();
+    for (std::uint64_t i = first[id]; i < first[id + 1]; ++i) {
+      if (holds[parents[i]]) continue;
+      holds[parents[i]] = true;
+      pending.push_back(parents[i]);
+    }
+  }
+  return holds;
+}
+
+}  // namespace zt::torch::internal
