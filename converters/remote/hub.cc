@@ -151,6 +151,8 @@ class HubObject final : public Object {
   }
   Status Explain(const HttpAnswer& answer) override { return ExplainHub(answer); }
   bool pins() const override { return false; }
+  // The Hub allows some thousand requests in five minutes.
+  std::uint64_t most_bytes() const override { return std::uint64_t{8} << 20; }
 
  private:
   const std::string name_, url_;

@@ -1,5 +1,4 @@
-// zt.remote:object — ranges of an object: read-ahead, the ranges that are held, and the checks of
-// answers.
+// zt.remote:object — ranges of an object: read-ahead, and the ranges that are held.
 module;
 
 #include "core/status_macros.h"
@@ -12,6 +11,7 @@ import :http;
 import :object;
 import :url;
 import zt.core;
+import zt.pipeline;
 import zt.source;
 
 namespace zt::remote::internal {
@@ -23,25 +23,31 @@ using zt::internal::MutexLock;
 namespace {
 
 constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
-// The first request; most headers fit into it.
-constexpr std::uint64_t kHead = 256 * kKiB;
 // The request for a read near the end, where manifests and directories are.
 constexpr std::uint64_t kTail = 512 * kKiB;
-constexpr std::uint64_t kSegment = 8 * kMiB;
+// The largest request; see Object::most_bytes, too.
+constexpr std::uint64_t kMostSegment = 8 * kMiB;
 // The smallest request, and the largest gap between announced ranges that are requested together.
 constexpr std::uint64_t kLeast = 64 * kKiB, kGap = 256 * kKiB;
 // The distance within which several threads read out of order.
 constexpr std::uint64_t kSlack = 32 * kMiB;
 constexpr std::size_t kMostRequests = 16;
 
-std::atomic<std::uint64_t> g_read_ahead = 64 * kMiB, g_held = 0;
+std::atomic<std::uint64_t> g_read_ahead = 40 * kMiB, g_held = 0;
 // Counts uses of segments, to find the least recently used one.
 std::atomic<std::uint64_t> g_uses = 0;
+
+// The memory of segments. From the system, because what malloc has handed out to several threads it
+// gives back late.
+BufferPool& SegmentPool() {
+  static BufferPool* const pool = new BufferPool(kMostSegment / 2);
+  return *pool;
+}
 
 // A range whose bytes have arrived or are in flight.
 struct Segment {
   Segment(std::uint64_t from, std::uint64_t to)
-      : range{from, to}, data(std::make_unique_for_overwrite<std::byte[]>(to - from)) {
+      : range{from, to}, data(SegmentPool().Take(to - from)) {
     g_held += to - from;
   }
   ~Segment() { g_held -= range.end - range.begin; }
@@ -50,7 +56,7 @@ struct Segment {
   std::uint64_t size() const { return range.end - range.begin; }
 
   const ByteRange range;
-  const std::unique_ptr<std::byte[]> data;
+  const Buffer data;
   // Guarded by the mutex of the source that holds the segment.
   std::uint64_t have = 0, taken = 0, used = 0;
   bool ended = false;
@@ -109,7 +115,10 @@ Shelves& TheShelves() {
 class RangedBytes final : public ByteSource {
  public:
   RangedBytes(std::shared_ptr<Object> object, Pinned pinned, std::string head)
-      : object_(std::move(object)), pinned_(std::move(pinned)), head_(std::move(head)) {
+      : object_(std::move(object)),
+        pinned_(std::move(pinned)),
+        head_(std::move(head)),
+        segment_(std::min(object_->most_bytes(), kMostSegment)) {
     frontier_ = run_begin_ = head_.size();
   }
   ~RangedBytes() override {
@@ -163,7 +172,7 @@ class RangedBytes final : public ByteSource {
   // Tracks the position of reads. Read-ahead follows them if they are near one another and skip
   // little: reads at the ends of many blobs are no reason to read the bytes between.
   void NoteLocked(std::uint64_t at, std::uint64_t end) ZT_REQUIRES(shelf_->mutex) {
-    const bool near = at + kSlack >= frontier_ && at <= frontier_ + kSegment;
+    const bool near = at + kSlack >= frontier_ && at <= frontier_ + segment_;
     if (!near || frontier_ - run_begin_ > 8 * kSlack) {
       if (!near) {
         window_ = 0;
@@ -182,32 +191,38 @@ class RangedBytes final : public ByteSource {
   // to be read next.
   StatusOr<SharedSegment> Find(std::uint64_t at, std::uint64_t end) {
     constexpr std::uint64_t kTrimEvery = 64;
-    if (g_held + kSegment > g_read_ahead && g_uses % kTrimEvery == 0) TheShelves().Trim();
+    if (g_held + segment_ > g_read_ahead && g_uses % kTrimEvery == 0) TheShelves().Trim();
     std::vector<SharedSegment> fresh;
     SharedSegment found;
-    {
-      const MutexLock lock(shelf_->mutex);
-      PlanLocked();
-      found = AtLocked(at);
-      const bool missed = found == nullptr;
-      if (missed) {
-        const ByteRange demand = DemandLocked(at, end);
-        MakeRoomLocked(demand.end - demand.begin);
-        found = AddLocked(demand.begin, demand.end, fresh);
-      }
-      AheadLocked(at, end, missed, fresh);
-    }
+    Status status = Choose(at, end, found, fresh);
+    // All of them are launched or ended, because other threads wait for them.
     for (const SharedSegment& segment : fresh) {
-      const Status status = Launch(segment);
-      if (!status.ok()) {
-        End(*shelf_, *segment, HttpAnswer{.status = status, .head = {}, .text = {}});
-        if (segment == found) {
-          Forget(segment);
-          return status;
-        }
-      }
+      const Status launched = status.ok() ? Launch(segment) : status;
+      if (launched.ok()) continue;
+      End(*shelf_, *segment, HttpAnswer{.status = launched, .head = {}, .text = {}});
+      if (segment == found) status = launched;
+      if (segment == found) Forget(segment);
     }
+    if (!status.ok()) return status;
     return found;
+  }
+
+  // Finds the segment with byte `at`, or adds it, and others that are likely to be read next.
+  Status Choose(std::uint64_t at, std::uint64_t end, SharedSegment& found,
+                std::vector<SharedSegment>& fresh) try {
+    const MutexLock lock(shelf_->mutex);
+    PlanLocked();
+    found = AtLocked(at);
+    const bool missed = found == nullptr;
+    if (missed) {
+      const ByteRange demand = DemandLocked(at, end);
+      MakeRoomLocked(demand.end - demand.begin);
+      found = AddLocked(demand.begin, demand.end, fresh);
+    }
+    AheadLocked(at, end, missed, fresh);
+    return OkStatus();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
   }
 
   SharedSegment AtLocked(std::uint64_t at) ZT_REQUIRES(shelf_->mutex) {
@@ -239,7 +254,7 @@ class RangedBytes final : public ByteSource {
     end = std::max(end, at + kLeast);
     if (next_planned_ < planned_.size() && planned_[next_planned_].begin <= at)
       end = std::max(end, planned_[next_planned_].end);
-    end = std::min({end, begin + kSegment, pinned_.size});
+    end = std::min({end, begin + segment_, pinned_.size});
     const auto next = shelf_->segments.upper_bound(at);
     if (next != shelf_->segments.end()) end = std::min(end, next->first);
     return {begin, end};
@@ -253,6 +268,7 @@ class RangedBytes final : public ByteSource {
 
   SharedSegment AddLocked(std::uint64_t begin, std::uint64_t end, std::vector<SharedSegment>& fresh)
       ZT_REQUIRES(shelf_->mutex) {
+    fresh.reserve(fresh.size() + 1);
     auto segment = std::make_shared<Segment>(begin, end);
     segment->used = ++g_uses;
     shelf_->segments.emplace(begin, segment);
@@ -298,7 +314,7 @@ class RangedBytes final : public ByteSource {
     for (std::uint64_t from = end; from < until && HasRoomLocked();) {
       const ByteRange next = FreeLocked(from, until);
       if (next.begin >= next.end) break;
-      from = std::min(next.end, next.begin + kSegment);
+      from = std::min(next.end, next.begin + segment_);
       AddLocked(next.begin, from, fresh);
       asked_ = from;
     }
@@ -312,13 +328,13 @@ class RangedBytes final : public ByteSource {
         ++next_planned_;
         continue;
       }
-      range.begin = std::min(next.end, next.begin + kSegment);
+      range.begin = std::min(next.end, next.begin + segment_);
       AddLocked(next.begin, range.begin, fresh);
     }
   }
 
   bool HasRoomLocked() const ZT_REQUIRES(shelf_->mutex) {
-    return shelf_->under_way < kMostRequests && g_held + kSegment <= g_read_ahead;
+    return shelf_->under_way < kMostRequests && g_held + segment_ <= g_read_ahead;
   }
 
   // Drops segments behind the reads, which are rarely read again.
@@ -347,11 +363,11 @@ class RangedBytes final : public ByteSource {
     }
   }
 
-  Status Launch(const SharedSegment& segment) {
+  Status Launch(const SharedSegment& segment) try {
     ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
     ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->Get());
     request.range = segment->range;
-    request.into = {segment->data.get(), segment->size()};
+    request.into = segment->data.bytes();
     if (!pinned_.etag.empty() && object_->pins())
       request.fields.push_back("If-Match: " + pinned_.etag);
     request.accept = [range = segment->range, pinned = pinned_](const HttpHead& head,
@@ -370,6 +386,8 @@ class RangedBytes final : public ByteSource {
     const MutexLock lock(shelf_->mutex);
     if (!segment->ended) segment->exchange = exchange;
     return OkStatus();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
   }
 
   static void End(Shelf& shelf, Segment& segment, HttpAnswer answer) {
@@ -399,7 +417,7 @@ class RangedBytes final : public ByteSource {
       }
     }
     if (take == 0) return Failed(segment, refreshed);
-    std::memcpy(out.data(), segment->data.get() + begin, take);
+    std::memcpy(out.data(), segment->data.bytes().data() + begin, take);
     return take;
   }
 
@@ -427,7 +445,8 @@ class RangedBytes final : public ByteSource {
 
   const std::shared_ptr<Object> object_;
   const Pinned pinned_;
-  const std::string head_;  // the first bytes of the object
+  const std::string head_;       // the first bytes of the object
+  const std::uint64_t segment_;  // the size of a request, at most
   const std::shared_ptr<Shelf> shelf_ = TheShelves().Add();
   // The start of the current run of near reads, the bytes read in it, and whether it skips little.
   std::uint64_t run_begin_ ZT_GUARDED_BY(shelf_->mutex) = 0;
@@ -443,152 +462,13 @@ class RangedBytes final : public ByteSource {
   std::size_t next_planned_ ZT_GUARDED_BY(shelf_->mutex) = 0;
 };
 
-// A small object, read completely.
-class SmallBytes final : public ByteSource {
- public:
-  SmallBytes(std::shared_ptr<Object> object, std::string content)
-      : object_(std::move(object)),
-        content_(std::move(content)),
-        bytes_(MemoryBytes(std::as_bytes(std::span(content_)), object_->name())) {}
-  const std::string& name() const override { return object_->name(); }
-  std::optional<std::uint64_t> size() const override { return content_.size(); }
-  bool sequential() const override { return false; }
-  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    return bytes_->ReadAt(offset, out);
-  }
-
- private:
-  const std::shared_ptr<Object> object_;
-  const std::string content_;
-  const std::shared_ptr<ByteSource> bytes_;
-};
-
-// The length of a complete body; nullopt if the head does not say.
-std::optional<std::uint64_t> LengthOf(const HttpHead& head) {
-  const std::string_view text = head.Find("content-length");
-  std::uint64_t length = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), length);
-  if (text.empty() || read.ec != std::errc() || !head.Find("content-encoding").empty())
-    return std::nullopt;
-  return length;
-}
-
 }  // namespace
 
-void SetReadAhead(std::uint64_t bytes) { g_read_ahead = std::max(bytes, 2 * kSegment); }
+void SetReadAhead(std::uint64_t bytes) { g_read_ahead = std::max(bytes, 16 * kMiB); }
 
-std::optional<ContentRange> ParseContentRange(std::string_view text) {
-  ContentRange range;
-  const auto number = [&](std::uint64_t& value, char end) {
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (read.ec != std::errc() || read.ptr == text.data()) return false;
-    text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
-    if (end == '\0') return text.empty();
-    if (!text.starts_with(end)) return false;
-    text.remove_prefix(1);
-    return true;
-  };
-  if (!Lower(text.substr(0, 6)).starts_with("bytes ")) return std::nullopt;
-  text = Trimmed(text.substr(6));
-  if (!number(range.first, '-') || !number(range.last, '/') || !number(range.total, '\0'))
-    return std::nullopt;
-  if (range.first > range.last || range.last >= range.total) return std::nullopt;
-  return range;
-}
-
-Pinned PinnedBy(const HttpHead& head, std::uint64_t size) {
-  Pinned pinned{.size = size, .etag = {}, .modified = {}};
-  const std::string_view etag = head.Find("etag");
-  if (etag.size() >= 2 && etag.starts_with('"') && etag.ends_with('"')) pinned.etag = etag;
-  if (pinned.etag.empty()) pinned.modified = head.Find("last-modified");
-  return pinned;
-}
-
-Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned) {
-  if (head.status != 206) {
-    return InvalidData("the server answered " + std::to_string(head.status) +
-                       " with all of it where bytes " + std::to_string(asked.begin) + " to " +
-                       std::to_string(asked.end - 1) + " were asked for");
-  }
-  if (!head.Find("content-encoding").empty() && head.Find("content-encoding") != "identity")
-    return InvalidData("the server sent a range compressed, which was not asked for");
-  const std::string_view field = head.Find("content-range");
-  const auto range = ParseContentRange(field);
-  if (!range) {
-    return InvalidData("the server sent no Content-Range that can be read: " + Quote(field));
-  }
-  if (range->total != pinned.size) {
-    return InvalidData("it was changed while it was read: it had " + std::to_string(pinned.size) +
-                       " bytes and has " + std::to_string(range->total));
-  }
-  const Pinned now = PinnedBy(head, range->total);
-  if (now.etag != pinned.etag || now.modified != pinned.modified)
-    return InvalidData("it was changed while it was read: its ETag is another");
-  if (range->first != asked.begin || range->last + 1 != asked.end) {
-    return InvalidData("the server sent bytes " + std::to_string(range->first) + " to " +
-                       std::to_string(range->last) + " where " + std::to_string(asked.begin) +
-                       " to " + std::to_string(asked.end - 1) + " were asked for");
-  }
-  return OkStatus();
-}
-
-std::string Said(const HttpAnswer& answer, std::string_view message) {
-  std::string line = "the server answered " + std::to_string(answer.head.status);
-  std::string words(Trimmed(message.substr(0, 300)));
-  for (char& c : words) c = c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
-  return words.empty() ? line : line + ": " + words;
-}
-
-StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object) {
-  ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
-  HttpAnswer answer;
-  bool whole = false;
-  for (int refreshed = 0;; ++refreshed) {
-    ZT_ASSIGN_OR_RETURN(HttpRequest request, object->Get());
-    request.range = ByteRange{0, kHead};
-    request.most_text = kHead;
-    whole = false;
-    // The complete body of a large object is not awaited: it is requested again as a stream.
-    request.accept = [&whole](const HttpHead& head, std::uint64_t) {
-      whole = head.status != 206;
-      if (!whole) return OkStatus();
-      const auto length = LengthOf(head);
-      return !length || *length <= kHead ? OkStatus() : Cancelled("");
-    };
-    answer = transport->Perform(std::move(request));
-    constexpr int kMostRefreshed = 2;
-    if (answer.ok() || whole || refreshed == kMostRefreshed || !answer.status.ok() ||
-        !object->Refresh(answer))
-      break;
-  }
-  if (whole) {
-    const auto length = LengthOf(answer.head);
-    if (answer.ok() && length.value_or(answer.text.size()) == answer.text.size())
-      return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
-    return StreamObject(std::move(object), length);
-  }
-  ZT_RETURN_IF_ERROR(answer.status);
-  if (answer.head.status == 416 && answer.head.Find("content-range").ends_with("/0"))
-    return std::make_shared<SmallBytes>(std::move(object), "");
-  if (!answer.ok()) return object->Explain(answer);
-  const auto range = ParseContentRange(answer.head.Find("content-range"));
-  const std::string_view encoding = answer.head.Find("content-encoding");
-  if (!encoding.empty() && encoding != "identity")
-    return InvalidData("the server sent it compressed, which was not asked for");
-  if (!range || range->first != 0 || range->last + 1 != answer.text.size() ||
-      range->last + 1 != std::min<std::uint64_t>(range->total, kHead)) {
-    return InvalidData("the server sent another range than its first bytes, which were asked for");
-  }
-  Pinned pinned = PinnedBy(answer.head, range->total);
-  if (pinned.size == answer.text.size())
-    return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
-  if (pinned.etag.empty() && pinned.modified.empty()) {
-    Warn(object->name() +
-         ": its server gives neither an ETag nor a date, so a change while it is read is found "
-         "only if its size changes");
-  }
-  return std::make_shared<RangedBytes>(std::move(object), std::move(pinned),
-                                       std::move(answer.text));
+std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<Object> object, Pinned pinned,
+                                         std::string head) {
+  return std::make_shared<RangedBytes>(std::move(object), std::move(pinned), std::move(head));
 }
 
 }  // namespace zt::remote::internal

@@ -24,6 +24,9 @@ class Object {
   // Whether to send If-Match. False if the URL identifies the bytes, and may be redirected to a
   // signed one.
   virtual bool pins() const { return true; }
+  // The bytes of a request, at most. More requests at once hide more latency, and read-ahead is
+  // memory: so small, unless the server counts requests.
+  virtual std::uint64_t most_bytes() const { return std::uint64_t{4} << 20; }
 };
 
 // Opens an object by reading its first bytes. If the server does not support ranges, it warns and
@@ -45,6 +48,9 @@ Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinne
 // The properties in a head.
 Pinned PinnedBy(const HttpHead& head, std::uint64_t size);
 
+// An object whose first bytes are `head`, by ranges.
+std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<Object> object, Pinned pinned,
+                                         std::string head);
 // An object of a server without ranges, as a pipe.
 std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object,
                                          std::optional<std::uint64_t> size);

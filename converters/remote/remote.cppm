@@ -13,7 +13,7 @@ export namespace zt {
 // How to read and write remote files.
 struct RemoteOptions {
   // The budget for read-ahead of all files together, in bytes; at least 16 MiB.
-  std::uint64_t read_ahead = std::uint64_t{64} << 20;
+  std::uint64_t read_ahead = std::uint64_t{40} << 20;
   // Send requests to S3 without a signature, for public buckets.
   bool no_sign_request = false;
   // The size of the parts of an upload; 0: chosen by the expected size of the file.

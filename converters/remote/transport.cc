@@ -27,7 +27,7 @@ namespace {
 using Clock = Exchange::Clock;
 using Running = std::shared_ptr<Exchange>;
 
-constexpr long kConnectSeconds = 10, kBuffer = 512 << 10;
+constexpr long kConnectSeconds = 10, kReceiveBuffer = 128 << 10, kSendBuffer = 512 << 10;
 constexpr curl_off_t kSlow = 1000;
 
 // A try of an exchange, with its handle of libcurl.
@@ -122,7 +122,7 @@ void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
     curl.easy_setopt(easy, CURLOPT_READDATA, &exchange);
     curl.easy_setopt(easy, CURLOPT_SEEKFUNCTION, OnSeek);
     curl.easy_setopt(easy, CURLOPT_SEEKDATA, &exchange);
-    curl.easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kBuffer);
+    curl.easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kSendBuffer);
     // Does not wait for "100 Continue". Removing the field with "Expect:" is not possible, because
     // libcurl would sign it nevertheless.
     curl.easy_setopt(easy, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
@@ -172,7 +172,7 @@ void SetUp(const Curl& curl, Try& attempt) {
                    std::min(kConnectSeconds, exchange.request.patience));
   curl.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(kSlow));
   curl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, exchange.request.patience);
-  curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, kBuffer);
+  curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveBuffer);
   // Newer versions of libcurl refuse to sign such requests.
   const bool as_is = exchange.request.sigv4.empty() || HasDotSegments(exchange.url());
   curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, as_is ? 1L : 0L);

@@ -1,0 +1,166 @@
+// zt.remote:object — opens an object, and checks what answers say of it.
+module;
+
+#include "core/status_macros.h"
+
+module zt.remote;
+
+import zt.std;
+import :http;
+import :object;
+import :url;
+import zt.core;
+import zt.source;
+
+namespace zt::remote::internal {
+namespace {
+
+// The first request; most headers fit into it.
+constexpr std::uint64_t kHead = std::uint64_t{256} << 10;
+
+// A small object, read completely.
+class SmallBytes final : public ByteSource {
+ public:
+  SmallBytes(std::shared_ptr<Object> object, std::string content)
+      : object_(std::move(object)),
+        content_(std::move(content)),
+        bytes_(MemoryBytes(std::as_bytes(std::span(content_)), object_->name())) {}
+  const std::string& name() const override { return object_->name(); }
+  std::optional<std::uint64_t> size() const override { return content_.size(); }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    return bytes_->ReadAt(offset, out);
+  }
+
+ private:
+  const std::shared_ptr<Object> object_;
+  const std::string content_;
+  const std::shared_ptr<ByteSource> bytes_;
+};
+
+// The length of a complete body; nullopt if the head does not say.
+std::optional<std::uint64_t> LengthOf(const HttpHead& head) {
+  const std::string_view text = head.Find("content-length");
+  std::uint64_t length = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), length);
+  if (text.empty() || read.ec != std::errc() || !head.Find("content-encoding").empty())
+    return std::nullopt;
+  return length;
+}
+
+}  // namespace
+
+std::optional<ContentRange> ParseContentRange(std::string_view text) {
+  ContentRange range;
+  const auto number = [&](std::uint64_t& value, char end) {
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (read.ec != std::errc() || read.ptr == text.data()) return false;
+    text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
+    if (end == '\0') return text.empty();
+    if (!text.starts_with(end)) return false;
+    text.remove_prefix(1);
+    return true;
+  };
+  if (!Lower(text.substr(0, 6)).starts_with("bytes ")) return std::nullopt;
+  text = Trimmed(text.substr(6));
+  if (!number(range.first, '-') || !number(range.last, '/') || !number(range.total, '\0'))
+    return std::nullopt;
+  if (range.first > range.last || range.last >= range.total) return std::nullopt;
+  return range;
+}
+
+Pinned PinnedBy(const HttpHead& head, std::uint64_t size) {
+  Pinned pinned{.size = size, .etag = {}, .modified = {}};
+  const std::string_view etag = head.Find("etag");
+  if (etag.size() >= 2 && etag.starts_with('"') && etag.ends_with('"')) pinned.etag = etag;
+  if (pinned.etag.empty()) pinned.modified = head.Find("last-modified");
+  return pinned;
+}
+
+Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned) {
+  if (head.status != 206) {
+    return InvalidData("the server answered " + std::to_string(head.status) +
+                       " with all of it where bytes " + std::to_string(asked.begin) + " to " +
+                       std::to_string(asked.end - 1) + " were asked for");
+  }
+  if (!head.Find("content-encoding").empty() && head.Find("content-encoding") != "identity")
+    return InvalidData("the server sent a range compressed, which was not asked for");
+  const std::string_view field = head.Find("content-range");
+  const auto range = ParseContentRange(field);
+  if (!range) {
+    return InvalidData("the server sent no Content-Range that can be read: " + Quote(field));
+  }
+  if (range->total != pinned.size) {
+    return InvalidData("it was changed while it was read: it had " + std::to_string(pinned.size) +
+                       " bytes and has " + std::to_string(range->total));
+  }
+  const Pinned now = PinnedBy(head, range->total);
+  if (now.etag != pinned.etag || now.modified != pinned.modified)
+    return InvalidData("it was changed while it was read: its ETag is another");
+  if (range->first != asked.begin || range->last + 1 != asked.end) {
+    return InvalidData("the server sent bytes " + std::to_string(range->first) + " to " +
+                       std::to_string(range->last) + " where " + std::to_string(asked.begin) +
+                       " to " + std::to_string(asked.end - 1) + " were asked for");
+  }
+  return OkStatus();
+}
+
+std::string Said(const HttpAnswer& answer, std::string_view message) {
+  std::string line = "the server answered " + std::to_string(answer.head.status);
+  std::string words(Trimmed(message.substr(0, 300)));
+  for (char& c : words) c = c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
+  return words.empty() ? line : line + ": " + words;
+}
+
+StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object) {
+  ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
+  HttpAnswer answer;
+  bool whole = false;
+  for (int refreshed = 0;; ++refreshed) {
+    ZT_ASSIGN_OR_RETURN(HttpRequest request, object->Get());
+    request.range = ByteRange{0, kHead};
+    request.most_text = kHead;
+    whole = false;
+    // The complete body of a large object is not awaited: it is requested again as a stream.
+    request.accept = [&whole](const HttpHead& head, std::uint64_t) {
+      whole = head.status != 206;
+      if (!whole) return OkStatus();
+      const auto length = LengthOf(head);
+      return !length || *length <= kHead ? OkStatus() : Cancelled("");
+    };
+    answer = transport->Perform(std::move(request));
+    constexpr int kMostRefreshed = 2;
+    if (answer.ok() || whole || refreshed == kMostRefreshed || !answer.status.ok() ||
+        !object->Refresh(answer))
+      break;
+  }
+  if (whole) {
+    const auto length = LengthOf(answer.head);
+    if (answer.ok() && length.value_or(answer.text.size()) == answer.text.size())
+      return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
+    return StreamObject(std::move(object), length);
+  }
+  ZT_RETURN_IF_ERROR(answer.status);
+  if (answer.head.status == 416 && answer.head.Find("content-range").ends_with("/0"))
+    return std::make_shared<SmallBytes>(std::move(object), "");
+  if (!answer.ok()) return object->Explain(answer);
+  const auto range = ParseContentRange(answer.head.Find("content-range"));
+  const std::string_view encoding = answer.head.Find("content-encoding");
+  if (!encoding.empty() && encoding != "identity")
+    return InvalidData("the server sent it compressed, which was not asked for");
+  if (!range || range->first != 0 || range->last + 1 != answer.text.size() ||
+      range->last + 1 != std::min<std::uint64_t>(range->total, kHead)) {
+    return InvalidData("the server sent another range than its first bytes, which were asked for");
+  }
+  Pinned pinned = PinnedBy(answer.head, range->total);
+  if (pinned.size == answer.text.size())
+    return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
+  if (pinned.etag.empty() && pinned.modified.empty()) {
+    Warn(object->name() +
+         ": its server gives neither an ETag nor a date, so a change while it is read is found "
+         "only if its size changes");
+  }
+  return RangedObject(std::move(object), std::move(pinned), std::move(answer.text));
+}
+
+}  // namespace zt::remote::internal
