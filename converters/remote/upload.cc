@@ -14,6 +14,7 @@ import :upload;
 import :url;
 import zt.core;
 import zt.digest;
+import zt.pipeline;
 import zt.sink;
 
 namespace zt::remote::internal {
@@ -28,17 +29,15 @@ constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kLeastPart = 16 * kMiB, kMostPart = 5120 * kMiB;
 constexpr std::uint64_t kMostParts = 10'000, kPlannedParts = 9'000;
 constexpr std::size_t kInFlight = 4;
-// Parts that need more memory than this cause a warning.
-constexpr std::uint64_t kNotable = 512 * kMiB;
 constexpr std::uint64_t kReadBack = kMiB;
 
 struct UploadPart {
   unsigned number = 0;
-  std::unique_ptr<std::byte[]> data;
+  Buffer data;
   std::uint64_t size = 0;
   std::string checksum;  // CRC-32C in base64, if the store accepts it
   int tries = 0;
-  std::span<const std::byte> bytes() const { return {data.get(), size}; }
+  std::span<const std::byte> bytes() const { return data.bytes().first(size); }
 };
 
 // The state that an upload shares with the thread of the transport and with AbandonUploads.
@@ -48,8 +47,8 @@ struct Progress {
   std::map<unsigned, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex);
   std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended ZT_GUARDED_BY(mutex);
   std::string upload ZT_GUARDED_BY(mutex);  // its id, as long as it must be ended
-  // Set while the request that publishes it is in flight.
-  bool completing ZT_GUARDED_BY(mutex) = false;
+  // Set while the request that begins or publishes it is in flight.
+  bool asking ZT_GUARDED_BY(mutex) = false;
   bool abandoned ZT_GUARDED_BY(mutex) = false;
 };
 
@@ -143,10 +142,9 @@ class Upload final : public Sink {
                                  "(--shard-size)");
       return;
     }
-    const std::uint64_t memory = *expected_ * (kInFlight + 1);
-    if (memory > kNotable && TheSettings().part_bytes == 0) {
+    if (*expected_ > kLeastPart && TheSettings().part_bytes == 0) {
       Warn(url_ + ": it is sent in parts of " + std::to_string(*expected_ / kMiB) +
-           " MiB, which take " + std::to_string(memory / kMiB) +
+           " MiB, which take " + std::to_string(*expected_ * (kInFlight + 1) / kMiB) +
            " MiB of memory; shards (--shard-size) take less");
     }
   }
@@ -155,9 +153,9 @@ class Upload final : public Sink {
     ZT_RETURN_IF_ERROR(failure_);
     for (std::span<const std::byte> piece : pieces) {
       while (!piece.empty()) {
-        if (current_ == nullptr) ZT_RETURN_IF_ERROR(Kept(BeginPart()));
+        if (current_.empty()) ZT_RETURN_IF_ERROR(Kept(BeginPart()));
         const std::size_t take = std::min<std::uint64_t>(piece.size(), part_bytes_ - filled_);
-        std::memcpy(current_.get() + filled_, piece.data(), take);
+        std::memcpy(current_.bytes().data() + filled_, piece.data(), take);
         filled_ += take;
         piece = piece.subspan(take);
         if (filled_ == part_bytes_) ZT_RETURN_IF_ERROR(Kept(SendPart()));
@@ -172,16 +170,14 @@ class Upload final : public Sink {
     if (status.ok()) status = Publish(total);
     if (!status.ok() && !unknown_) Abort();
     finished_ = true;
-    current_ = nullptr;
-    free_.clear();
+    current_ = {};
     return status;
   }
 
   void Abort() override {
     if (std::exchange(finished_, true)) return;
     StopParts();
-    current_ = nullptr;
-    free_.clear();
+    current_ = {};
     std::string id;
     {
       const MutexLock lock(progress_->mutex);
@@ -212,14 +208,8 @@ class Upload final : public Sink {
     const std::uint64_t given = TheSettings().part_bytes;
     std::uint64_t bytes = given != 0 ? given : expected_.value_or(kLeastPart + number_ * kMiB / 10);
     bytes = std::min(bytes, kMostPart);
-    if (bytes != part_bytes_) free_.clear();
     part_bytes_ = bytes;
-    if (!free_.empty()) {
-      current_ = std::move(free_.back());
-      free_.pop_back();
-    } else {
-      current_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    }
+    current_ = pool_.Take(bytes);
     filled_ = 0;
     return OkStatus();
   }
@@ -228,13 +218,20 @@ class Upload final : public Sink {
     ZT_RETURN_IF_ERROR(BeginUpload());
     auto part = std::make_shared<UploadPart>();
     part->number = static_cast<unsigned>(++number_);
-    part->data = std::move(current_);
+    part->data = std::exchange(current_, {});
     part->size = filled_;
-    if (checksums_) part->checksum = Crc32cField(part->bytes());
+    if (checksums_) {
+      part->checksum = Crc32cField(part->bytes());
+    } else {
+      const auto tail = part->bytes().last(std::min(filled_, kReadBack));
+      tail_.assign(tail.begin(), tail.end());
+    }
     position_ += filled_;
     filled_ = 0;
-    ZT_RETURN_IF_ERROR(Launch(std::move(part)));
-    return WaitBelow(kInFlight);
+    // Signed before it waits for its turn, because that may read all of it.
+    ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
+    ZT_RETURN_IF_ERROR(WaitBelow(kInFlight));
+    return Launch(std::move(part), std::move(request));
   }
 
   Status BeginUpload() {
@@ -246,23 +243,32 @@ class Upload final : public Sink {
       request.fields.emplace_back("x-amz-checksum-algorithm: CRC32C");
       request.fields.emplace_back("x-amz-checksum-type: COMPOSITE");
     }
+    {
+      const MutexLock lock(progress_->mutex);
+      if (progress_->abandoned) return Cancelled("interrupted");
+      progress_->asking = true;
+    }
+    const Status status = AskForUpload(request);
+    const MutexLock lock(progress_->mutex);
+    progress_->asking = false;
+    progress_->upload = id_;
+    return status;
+  }
+
+  Status AskForUpload(const S3Request& request) {
     S3Client& client = S3Client::The();
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request));
     ZT_RETURN_IF_ERROR(answer.status);
     if (!answer.ok()) return client.Explain(s3_, answer);
     id_ = XmlText(answer.text, "UploadId");
-    if (id_.empty()) return InvalidData("the store began an upload and gave no UploadId");
-    const MutexLock lock(progress_->mutex);
-    progress_->upload = id_;
-    return progress_->abandoned ? Cancelled("interrupted") : OkStatus();
+    return id_.empty() ? InvalidData("the store began an upload and gave no UploadId") : OkStatus();
   }
 
   std::vector<std::string> Meta() const {
     return {"x-amz-meta-ztstream-upload: " + mark_, "content-type: application/octet-stream"};
   }
 
-  Status Launch(std::shared_ptr<UploadPart> part) {
-    ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
+  StatusOr<HttpRequest> MakeRequest(const std::shared_ptr<UploadPart>& part) {
     S3Request request{
         .method = "PUT",
         .name = s3_,
@@ -279,13 +285,18 @@ class Upload final : public Sink {
       progress->under_way.erase(part->number);
       progress->changed.NotifyAll();
     };
+    return made;
+  }
+
+  Status Launch(std::shared_ptr<UploadPart> part, HttpRequest request) {
+    ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
     {
       const MutexLock lock(progress_->mutex);
       if (progress_->abandoned) return Cancelled("interrupted");
       progress_->under_way.emplace(part->number, nullptr);
     }
     // Without the lock, because `done` takes it and may be called before Start returns.
-    auto exchange = transport->Start(std::move(made));
+    auto exchange = transport->Start(std::move(request));
     const MutexLock lock(progress_->mutex);
     if (const auto at = progress_->under_way.find(part->number); at != progress_->under_way.end())
       at->second = std::move(exchange);
@@ -314,8 +325,10 @@ class Upload final : public Sink {
     S3Client& client = S3Client::The();
     if (!answer.ok()) {
       constexpr int kMostTries = 3;
-      if (part->tries < kMostTries && client.Refresh(s3_, answer)) return Launch(part);
-      return client.Explain(s3_, answer);
+      if (part->tries >= kMostTries || !client.Refresh(s3_, answer))
+        return client.Explain(s3_, answer);
+      ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
+      return Launch(part, std::move(request));
     }
     const std::string_view etag = answer.head.Find("etag");
     if (etag.empty()) return InvalidData("the store gave no ETag for a part");
@@ -323,8 +336,7 @@ class Upload final : public Sink {
                        std::string(etag) + "</ETag>";
     if (!part->checksum.empty()) line += "<ChecksumCRC32C>" + part->checksum + "</ChecksumCRC32C>";
     parts_[part->number] = line + "</Part>";
-    if (part->size == part_bytes_ && free_.size() < kInFlight)
-      free_.push_back(std::move(part->data));
+    part->data = {};
     return OkStatus();
   }
 
@@ -344,35 +356,31 @@ class Upload final : public Sink {
     {
       const MutexLock lock(progress_->mutex);
       if (progress_->abandoned) return Cancelled("interrupted");
-      progress_->completing = id_.empty();
+      progress_->asking = id_.empty();
     }
     const Status status = id_.empty() ? PutWhole(total) : CompleteParts(total);
     ForgetOpen(url_);
     const MutexLock lock(progress_->mutex);
-    progress_->completing = false;
+    progress_->asking = false;
     if (status.ok() || unknown_) progress_->upload.clear();
     progress_->changed.NotifyAll();
     return status;
   }
 
   Status PutWhole(std::uint64_t total) {
-    const std::span<const std::byte> body(current_.get(), filled_);
+    const std::span<const std::byte> body = current_.bytes().first(filled_);
     S3Request request{.method = "PUT", .name = s3_, .query = {}, .fields = Meta(), .body = body};
     if (SendsChecksums()) request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
     return Settle(request, total, [](HttpRequest&) {});
   }
 
   Status CompleteParts(std::uint64_t total) {
-    if (filled_ > 0) {
-      tail_.assign(current_.get() + (filled_ - std::min(filled_, kReadBack)),
-                   current_.get() + filled_);
-      ZT_RETURN_IF_ERROR(SendPart());
-    }
+    if (filled_ > 0) ZT_RETURN_IF_ERROR(SendPart());
     ZT_RETURN_IF_ERROR(WaitBelow(1));
     {
       const MutexLock lock(progress_->mutex);
       if (progress_->abandoned) return Cancelled("interrupted");
-      progress_->completing = true;
+      progress_->asking = true;
     }
     std::string xml = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
     for (const auto& [number, line] : parts_) xml += line;
@@ -474,13 +482,6 @@ class Upload final : public Sink {
   // For a store that received no checksums: checks the size of the object and its last bytes.
   Status ReadBack(std::uint64_t total) {
     S3Client& client = S3Client::The();
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer head, Head());
-    if (!head.ok()) return client.Explain(s3_, head);
-    const auto differs = [] {
-      return InvalidData("the store has other bytes than were sent; write it again with -f");
-    };
-    if (head.head.Find("content-length") != std::to_string(total)) return differs();
-    if (tail_.empty()) return OkStatus();
     const S3Request request{.method = "GET", .name = s3_, .query = {}, .fields = {}, .body = {}};
     std::vector<std::byte> back(tail_.size());
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request, [&](HttpRequest& made) {
@@ -488,8 +489,10 @@ class Upload final : public Sink {
       made.into = back;
     }));
     ZT_RETURN_IF_ERROR(answer.status);
-    if (!answer.ok()) return client.Explain(s3_, answer);
-    return back == tail_ ? OkStatus() : differs();
+    if (!answer.ok() && answer.head.status != 416) return client.Explain(s3_, answer);
+    const auto range = ParseContentRange(answer.head.Find("content-range"));
+    if (answer.ok() && range && range->total == total && back == tail_) return OkStatus();
+    return InvalidData("the store has other bytes than were sent; write it again with -f");
   }
 
   const std::string url_;
@@ -505,10 +508,11 @@ class Upload final : public Sink {
   Status failure_;
   std::optional<std::uint64_t> expected_;  // bytes of a part
   std::uint64_t part_bytes_ = 0, filled_ = 0, position_ = 0, number_ = 0;
-  std::unique_ptr<std::byte[]> current_;
-  std::vector<std::unique_ptr<std::byte[]>> free_;
+  // Keeps the memory of one part, for the next.
+  BufferPool pool_{kLeastPart};
+  Buffer current_;
   std::map<unsigned, std::string> parts_;  // for the request that completes the upload
-  std::vector<std::byte> tail_;            // the end of the last part
+  std::vector<std::byte> tail_;            // the end of the last part, if there are no checksums
 };
 
 }  // namespace
@@ -545,9 +549,9 @@ std::vector<std::string> AbandonUploads() {
         const zt::internal::MutexLock held(upload.progress->mutex);
         upload.progress->abandoned = true;
         id = upload.progress->upload;
-        if (!upload.progress->completing || std::chrono::steady_clock::now() > until) break;
+        if (!upload.progress->asking || std::chrono::steady_clock::now() > until) break;
       }
-      // A publication in progress ends by itself.
+      // A request in progress ends by itself.
       constexpr std::chrono::milliseconds kPause(20);
       std::this_thread::sleep_for(kPause);
     }

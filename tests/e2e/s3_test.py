@@ -2,7 +2,9 @@
 import json
 import os
 import pathlib
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -472,11 +474,62 @@ class Sink(S3):
             self.nothing_left()
             self.assertIsNone(self.content())
 
+    def test_a_signal_while_the_upload_begins(self):
+        """The store's answer, which has its id, comes after the signal."""
+        self.server.fault = lambda request: time.sleep(1) if "uploads" in request.query else None
+        started = subprocess.Popen([support.PROGRAM, "convert", self.file, "-o", "s3://out/m.zt", "--part-size", "5MiB"],
+                                   env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
+        until = time.monotonic() + 20
+        while not self.calls("POST", "uploads") and time.monotonic() < until:
+            time.sleep(0.02)
+        started.send_signal(signal.SIGTERM)
+        _, errors = started.communicate(timeout=60)
+        self.assertEqual(started.returncode, support.INTERRUPTED, errors)
+        self.assertEqual(len(self.store.aborted), 1)
+        self.nothing_left()
+
+    @unittest.skipUnless(shutil.which("strace"), "strace is not installed")
     def test_no_file_is_written(self):
+        """Nor opened to be, renamed, linked or removed, from the first system call to the last."""
+        if self.sanitized():
+            self.skipTest("sanitizers do not run under strace")
         url = self.put_object("m.safetensors", self.file)
-        before = self.entries()
-        self.assertEqual(self.upload(given=url, env={"TMPDIR": str(self.folder), "HOME": str(self.folder)}).returncode, support.DONE)
-        self.assertEqual(self.entries(), before)
+        process = subprocess.run(["strace", "-f", "-qq", "-o", self.path("calls"), "-e", "trace=file,ftruncate,memfd_create", support.PROGRAM,
+                                  "convert", url, "-o", "s3://out/m.zt", "--part-size", "5MiB"],
+                                 env=dict(os.environ, **self.environment), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        calls = self.path("calls").read_text().splitlines()
+        self.assertGreater(len(calls), 10)
+        self.assertEqual([line for line in calls if re.search(r"O_CREAT|O_TMPFILE|O_WRONLY|O_RDWR|(creat|rename|link|unlink|mkdir|mknod|truncate|memfd)\w*\(", line)
+                          and "readlink" not in line], [])
+        self.assertEqual(self.content(), self.want)
+
+    def test_memory(self):
+        """96 MiB; five parts more where an object is written. 180 MB pass, which is more than any of it."""
+        if self.sanitized():
+            self.skipTest("sanitizers take memory of their own")
+        large = remote_server.big_file(self.path("large.safetensors"), tensors=45, side=1000)
+        url = self.put_object("large.safetensors", large)
+        for given, output, options, most in ((url, "/dev/null", [], 96), (self.serve("large.safetensors", large), "/dev/null", ["--zstd=planes"], 96),
+                                             (url, "s3://out/large.zt", [], 96 + 5 * 16), (large, "s3://out/l.zt", ["--part-size", "8MiB"], 96 + 5 * 8)):
+            with self.subTest(given=given, output=output):
+                status, _, memory = self.costs("convert", "-q", "-f", "-T", 2, given, "-o", output, *options, env=self.environment)
+                self.assertEqual(status, support.DONE)
+                self.assertLess(memory, most)
+                self.objects.clear()
+
+    def test_parts_that_take_more_memory_are_told_before(self):
+        """200 GB, of which nothing is read: the plan tells the size of the parts."""
+        side = 1 << 18
+        text = json.dumps({"t": {"dtype": "F32", "shape": [side, side - 4096], "data_offsets": [0, 4 * side * (side - 4096)]}}).encode()
+        header = len(text).to_bytes(8, "little") + text
+        with open(self.path("holes.safetensors"), "wb") as file:
+            file.write(header)
+            file.truncate(len(header) + 4 * side * (side - 4096))
+        self.server.fault = lambda request: remote_server.error(403, "AccessDenied") if request.method == "POST" else None
+        process = self.run_program("convert", self.path("holes.safetensors"), "-o", "s3://out/h.zt")
+        self.assertEqual(process.returncode, support.IO, process.stderr)
+        self.assertRegex(process.stderr, rb"in parts of 2\d+ MiB, which take 1\d\d MiB of memory|in parts of 3\d MiB")
 
     def test_parts_that_are_too_small(self):
         process = self.upload("--part-size", "1MiB")

@@ -70,10 +70,10 @@ class EndToEnd(unittest.TestCase):
             [PROGRAM, *map(str, arguments)], input=stdin if stdin is not None else b"",
             capture_output=True, timeout=timeout, env=environment, cwd=self.folder)
 
-    def costs(self, *arguments, stdin=subprocess.DEVNULL):
+    def costs(self, *arguments, stdin=subprocess.DEVNULL, env=None):
         """Runs the program; its exit status, the seconds of processor time and the MiB of memory that it took."""
         done = subprocess.run([sys.executable, "-SEc", STARTER, PROGRAM, *map(str, arguments)], stdin=stdin, capture_output=True,
-                              check=True, cwd=self.folder)
+                              check=True, cwd=self.folder, env=dict(os.environ, **(env or {})))
         status, seconds, memory = done.stdout.split()
         return int(status), float(seconds), float(memory)
 
