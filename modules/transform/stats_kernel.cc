@@ -97,35 +97,41 @@ HWY_AFTER_NAMESPACE();
 namespace zt::kernel {
 namespace {
 
-// A cache line at a time. One of equal elements, as padding and zeros are, counts at once: one
-// after the other would wait for each other.
+// Whether all elements of a line are the same, as those of padding and zeros are. Lines of others
+// mostly end by the first look.
+template <int kBits>
+bool AreEqual(const std::uint64_t (&words)[8]) {
+  if (words[0] != words[7] || words[0] != std::rotl(words[0], kBits)) return false;
+  std::uint64_t unlike = 0;
+  for (const std::uint64_t word : words) unlike |= word ^ words[0];
+  return unlike == 0;
+}
+
+// A cache line at a time. One of equal elements counts at once: one after the other would wait for
+// each other.
 template <typename Element>
 void CountElements(const std::uint8_t* in, std::size_t count, std::uint32_t* counts) {
-  constexpr std::size_t kLine = 64 / sizeof(Element), kEach = 8 / sizeof(Element);
-  constexpr int kBits = 8 * sizeof(Element);
-  constexpr std::uint64_t kMask = (std::uint64_t{1} << kBits) - 1;
+  constexpr std::size_t kLine = 64 / sizeof(Element);
+  const auto at = [in](std::size_t i) {
+    Element element;
+    std::memcpy(&element, in + i * sizeof(Element), sizeof(Element));
+    if constexpr (sizeof(Element) == 2 && std::endian::native == std::endian::big)
+      element = __builtin_bswap16(element);
+    return element;
+  };
   std::size_t i = 0;
   for (; i + kLine <= count; i += kLine) {
-    PrefetchAhead(in + i * sizeof(Element));
+    const std::uint8_t* const line = in + i * sizeof(Element);
+    PrefetchAhead(line);
     std::uint64_t words[8];
-    std::memcpy(words, in + i * sizeof(Element), sizeof words);
-    std::uint64_t unlike = words[0] ^ std::rotl(words[0], kBits);
-    for (const std::uint64_t word : words) unlike |= word ^ words[0];
-    for (std::uint64_t word : words) {
-      if constexpr (std::endian::native == std::endian::big) word = __builtin_bswap64(word);
-      if (unlike == 0) {
-        counts[word & kMask] += kLine;
-        break;
-      }
-      for (std::size_t j = 0; j < kEach; ++j) ++counts[word >> (j * kBits) & kMask];
+    std::memcpy(words, line, sizeof words);
+    if (AreEqual<8 * sizeof(Element)>(words)) {
+      counts[at(i)] += kLine;
+      continue;
     }
+    for (std::size_t j = i; j < i + kLine; ++j) ++counts[at(j)];
   }
-  for (; i < count; ++i) {
-    std::uint32_t element = 0;
-    for (std::size_t b = sizeof(Element); b-- > 0;)
-      element = element << 8 | in[i * sizeof(Element) + b];
-    ++counts[element];
-  }
+  for (; i < count; ++i) ++counts[at(i)];
 }
 
 }  // namespace
