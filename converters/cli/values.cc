@@ -267,8 +267,10 @@ void ValueComparer::CompareFloats(std::uint64_t at, std::span<const std::byte> a
                                   ValueCounts& counts) const {
   const std::size_t count = ElementsIn(0, a.size());
   const std::size_t padded = (count + kLanes - 1) / kLanes * kLanes;
-  scratch.x.assign(padded, 0);
-  scratch.y.assign(padded, 0);
+  for (std::vector<double>* const numbers : {&scratch.x, &scratch.y}) {
+    numbers->resize(padded);
+    std::fill(numbers->begin() + static_cast<std::ptrdiff_t>(count), numbers->end(), 0);
+  }
   scratch.unlike.resize(count);
   const std::span<double> x(scratch.x.data(), count), y(scratch.y.data(), count);
   const std::span<std::uint64_t> unlike = scratch.unlike;
