@@ -42,6 +42,7 @@ struct LayoutRange {
   std::span<const std::byte> bytes = {};  // in the batch's buffer, after reading
   std::uint32_t crc = 0;                  // of `bytes`, if the layout has a trailer
   std::vector<std::byte> trailer = {};    // written after `bytes` if `last`
+  std::shared_ptr<CheckedApart> apart = nullptr;  // if set, reads the range; see CheckStage
 };
 
 using Batch = BatchOf<LayoutRange>;
@@ -105,6 +106,17 @@ class ReadStage final : public StageOf<Batch> {
       : source_(source), layout_(layout), pool_(pool), shared_(source, layout, shared_bytes) {}
   StageOrder order() const override { return StageOrder::kIfOrdered; }
 
+  // How to read a piece whose digest needs its bytes in order; null if it is to be read in order. A
+  // piece that is changed passes its digest before that, as it is read.
+  std::shared_ptr<CheckedApart> ApartOf(std::uint32_t index) const {
+    const LayoutPiece& piece = layout_.pieces[index];
+    const Object& object = source_.objects()[piece.source.object];
+    const bool whole = piece.bytes == object.components[piece.source.component].bytes;
+    if (!whole || piece.change || shared_.Has(index) || !source_.sequential(piece.source))
+      return nullptr;
+    return source_.checked_apart(piece.source);
+  }
+
   Status Process(Batch& batch) override {
     batch.input = pool_.Take(batch.bytes);
     std::span<std::byte> free = batch.input.bytes();
@@ -128,6 +140,7 @@ class ReadStage final : public StageOf<Batch> {
  private:
   Status ReadRange(const LayoutRange& range, std::span<std::byte> out) {
     const ComponentId id = layout_.pieces[range.piece].source;
+    if (range.apart != nullptr) return AtTensor(source_, id, range.apart->Read(range.offset, out));
     return AtTensor(source_, id,
                     shared_.Has(range.piece) ? shared_.Read(range.piece, range.offset, out)
                                              : source_.Read(id, range.offset, out));
@@ -137,6 +150,25 @@ class ReadStage final : public StageOf<Batch> {
   const FileLayout& layout_;
   BufferPool& pool_;
   SharedBlobs shared_;
+};
+
+// Passes ranges that were read apart to the digest of their component, in order.
+class CheckStage final : public StageOf<Batch> {
+ public:
+  CheckStage(TensorSource& source, const FileLayout& layout) : source_(source), layout_(layout) {}
+  StageOrder order() const override { return StageOrder::kInChain; }
+  Status Process(Batch& batch) override {
+    for (const LayoutRange& range : batch.ranges) {
+      if (range.apart == nullptr) continue;
+      ZT_RETURN_IF_ERROR(AtTensor(source_, layout_.pieces[range.piece].source,
+                                  range.apart->Check(range.offset, range.bytes)));
+    }
+    return OkStatus();
+  }
+
+ private:
+  TensorSource& source_;
+  const FileLayout& layout_;
 };
 
 // Combines the CRCs of the ranges of a piece and gets the bytes that follow it.
@@ -202,6 +234,8 @@ class LayoutWriter {
       : source_(source),
         layout_(layout),
         pool_(MemoryFor(options.memory_bytes, options.threads) / 2),
+        read_(std::make_shared<ReadStage>(source, layout, pool_,
+                                          MemoryFor(options.memory_bytes, options.threads) / 4)),
         write_(std::make_shared<WriteStage>(layout, sink)),
         pipeline_(Stages(options), {.threads = options.threads,
                                     .memory_bytes = options.memory_bytes,
@@ -215,8 +249,7 @@ class LayoutWriter {
 
  private:
   PipelineOf<Batch>::Stages Stages(const LayoutOptions& options) {
-    PipelineOf<Batch>::Stages stages = {std::make_shared<ReadStage>(
-        source_, layout_, pool_, MemoryFor(options.memory_bytes, options.threads) / 4)};
+    PipelineOf<Batch>::Stages stages = {read_, std::make_shared<CheckStage>(source_, layout_)};
     if (layout_.trailer != nullptr) {
       stages.push_back(std::make_shared<TrailerStage>(*layout_.trailer));
     }
@@ -231,7 +264,8 @@ class LayoutWriter {
 
   Status AddPiece(std::uint32_t index) {
     const LayoutPiece& piece = layout_.pieces[index];
-    const bool ordered = source_.sequential(piece.source);
+    const std::shared_ptr<CheckedApart> apart = read_->ApartOf(index);
+    const bool ordered = apart == nullptr && source_.sequential(piece.source);
     const std::optional<Extent> extent = source_.extent(piece.source);
     // Ranges are whole units if the piece is changed, else whole frames if the source has them.
     const std::uint64_t preferred =
@@ -257,8 +291,11 @@ class LayoutWriter {
       if (range.first) at_ += piece.before.size() + piece.zeros;
       at_ += range.count;
       if (range.last && layout_.trailer != nullptr) at_ += layout_.trailer->BytesAfter(index);
-      const RangeCost cost = {
-          .bytes = range.count, .weight = range.count + sizeof(LayoutRange), .ordered = ordered};
+      range.apart = apart;
+      const RangeCost cost = {.bytes = range.count,
+                              .weight = range.count + sizeof(LayoutRange),
+                              .ordered = ordered,
+                              .continues = !range.first};
       ZT_RETURN_IF_ERROR(pipeline_.Add(std::move(range), cost));
     } while (at < end);
     return OkStatus();
@@ -268,6 +305,7 @@ class LayoutWriter {
   const FileLayout& layout_;
   BufferPool pool_;
   std::uint64_t at_ = 0;  // offset of the next range in the file
+  std::shared_ptr<ReadStage> read_;
   std::shared_ptr<WriteStage> write_;
   RangePipeline<Batch> pipeline_;
 };
