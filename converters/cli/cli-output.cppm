@@ -51,7 +51,7 @@ void AppendJson(const Value& value, std::string& out, std::size_t most = std::st
 void AppendJson(const Value::Map& map, std::string& out, std::size_t most = std::string::npos);
 
 // A value as JSON, printable, cut after 200 bytes.
-std::string ValueText(const Value& value);
+std::string ValueText(const Value& value, std::size_t most = 200);
 
 // For people: "1.50 GiB", "12.30 MiB/s".
 std::string HumanBytes(std::uint64_t bytes);

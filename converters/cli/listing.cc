@@ -107,11 +107,30 @@ std::string Aligned(Rows& lines, std::size_t columns,
   return out;
 }
 
+// The metadata of GGUF, a line for each key; empty if it is not the record of a GGUF file.
+std::string GgufKeysText(const Value& record) {
+  constexpr std::size_t kMost = 80;
+  const Value::Map* const map = record.AsMap();
+  const Value* const kv = map == nullptr ? nullptr : FindMember(*map, "kv");
+  if (kv == nullptr || kv->AsArray() == nullptr) return {};
+  std::string out = "  gguf: " + Counted(kv->AsArray()->size(), "key") + "\n";
+  for (const Value& entry : *kv->AsArray()) {  // [key, type, ..., value]
+    const Value::Array* const parts = entry.AsArray();
+    const std::string* const key =
+        parts == nullptr || parts->size() < 3 ? nullptr : parts->front().AsString();
+    if (key == nullptr) return {};
+    out += "    " + Printable(*key) + ": " + ValueText(parts->back(), kMost) + "\n";
+  }
+  return out;
+}
+
 std::string AttributesText(const Value::Map& attributes) {
   std::string out;
   for (const auto& [key, value] : attributes) {
     if (key == kFolderAttribute) continue;  // headers, which are for programs
-    out += "  " + Printable(key) + ": " + ValueText(value) + "\n";
+    std::string text = key == "gguf" ? GgufKeysText(value) : "";
+    if (text.empty()) text = "  " + Printable(key) + ": " + ValueText(value) + "\n";
+    out += text;
   }
   return out;
 }

@@ -158,12 +158,11 @@ Status PrintJson(const Common& common, const Json& json) {
   return OkStatus();
 }
 
-std::string ValueText(const Value& value) {
-  constexpr std::size_t kMost = 200;
+std::string ValueText(const Value& value, std::size_t most) {
   std::string text;
-  AppendJson(value, text, kMost);
-  if (text.size() > kMost) {
-    std::size_t end = kMost - 3;  // the end of a character
+  AppendJson(value, text, most);
+  if (text.size() > most) {
+    std::size_t end = most - 3;  // the end of a character
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
     text = text.substr(0, end) + "...";
   }
