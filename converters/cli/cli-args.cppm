@@ -28,6 +28,8 @@ struct InputArgs : InputOptions {
   // The words of --files: "all", "none", "dense" or patterns of paths. Empty: the files of a single
   // input, and no files of several inputs.
   std::vector<std::string> files;
+  // If not empty, all files are left out, for this reason: the output cannot hold them.
+  std::string no_files = {};
   // If set, opening an input appends the files that it leaves out.
   std::shared_ptr<std::vector<LeftOut>> left_out = nullptr;
 };

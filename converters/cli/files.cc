@@ -193,13 +193,28 @@ StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderList
   return Value::Map{{std::string(kFolderAttribute), ToValue(weights)}};
 }
 
+// A folder's path without trailing slashes, as in the file names of sources.
+std::string WithoutSlashes(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder;
+}
+
+// Appends all files to options.left_out, for an output that cannot hold any.
+Status LeaveOutAll(const std::string& folder, const TensorSource& source, const FileChoice& choice,
+                   const InputArgs& options) {
+  FolderListing listing(WithoutSlashes(folder), source, choice, options);
+  ZT_RETURN_IF_ERROR(listing.Run());
+  for (const FolderEntry& file : listing.files()) {
+    if (options.left_out != nullptr) options.left_out->push_back({file.path, options.no_files});
+  }
+  return OkStatus();
+}
+
 StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSource> source,
                                                        const std::string& given,
                                                        const FileChoice& choice,
                                                        const InputArgs& options) {
-  // Without trailing slashes, as in the file names of sources.
-  std::string folder = given;
-  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  const std::string folder = WithoutSlashes(given);
   FolderListing listing(folder, *source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
   Value::Map attributes;
@@ -243,15 +258,20 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
                                                   const std::string& path, bool only,
                                                   const InputArgs& options) {
   ZT_ASSIGN_OR_RETURN(const FileChoice choice, ChoiceOf(options.files));
-  const bool none = choice.none || (!only && !choice.all && choice.patterns.empty());
+  const bool refused = !choice.none && !options.no_files.empty();
+  const bool none = choice.none || refused || (!only && !choice.all && choice.patterns.empty());
   std::error_code error;
-  if (!none && only && path != "-" && fs::is_directory(path, error) && source->format() != "zt") {
-    ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, choice, options));
+  if (only && path != "-" && fs::is_directory(path, error) && source->format() != "zt") {
+    if (refused) ZT_RETURN_IF_ERROR(LeaveOutAll(path, *source, choice, options));
+    if (!none) {
+      ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, choice, options));
+    }
   }
   const auto keep = [&](const std::string& file) {
     const bool stays = !none && (choice.patterns.empty() || Matches(choice, file));
     if (!stays && options.left_out != nullptr) {
       options.left_out->push_back({file, choice.none ? "--files none"
+                                         : refused   ? options.no_files
                                          : choice.patterns.empty()
                                              ? "there are several inputs; --files all takes them"
                                              : "--files does not name it"});

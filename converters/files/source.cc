@@ -132,11 +132,14 @@ StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
     std::unique_ptr<TensorSource> source, const std::function<bool(const std::string& path)>& keep,
     bool dense) {
   ZT_ASSIGN_OR_RETURN(const std::vector<FileEntry> files, ListFiles(source->objects()));
-  const auto stays = [&](const FileEntry& file) {
-    const bool is_dense = source->objects()[file.object].format == "dense";
-    return keep(file.path) && (is_dense || !dense);
-  };
-  if (std::ranges::all_of(files, stays)) return source;
+  std::vector<bool> kept;  // keep is asked once for each file
+  bool changed = false;
+  for (const FileEntry& file : files) {
+    kept.push_back(keep(file.path));
+    changed =
+        changed || !kept.back() || (dense && source->objects()[file.object].format != "dense");
+  }
+  if (!changed) return source;
   auto selected = std::make_unique<SelectedSource>(std::move(source));
   const std::vector<Object>& objects = selected->inner().objects();
   auto next = files.begin();
@@ -146,7 +149,7 @@ StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
       continue;
     }
     const FileEntry& file = *next++;
-    if (!keep(file.path)) continue;
+    if (!kept[static_cast<std::size_t>(next - files.begin()) - 1]) continue;
     Object object = objects[i];
     if (dense) {
       object = FileObject(file.path, file.bytes, file.executable, true);

@@ -125,8 +125,14 @@ class Folders(support.EndToEnd):
         self.fail_with(USAGE, "convert", model, "-o", self.path("n.zt"), "-f", "--files", "none", "--files", "all")
         # Versions without the profile, and several inputs, have none.
         for spec in ("1.1", "0.1"):
-            self.succeed("convert", model, "-o", self.path("n.zt"), "-f", "--spec", spec, "--no-metadata")
-            self.assertEqual(self.paths(self.path("n.zt")), [])
+            for source, count in ((model, b"7"), (folder, b"8")):  # .gitattributes as well
+                words = ("convert", source, "-o", self.path("n.zt"), "-f", "--spec", spec, "--no-metadata")
+                process = self.run_program(*words, "-v")
+                self.assertEqual(process.returncode, 0, process.stderr)
+                self.assertEqual(self.paths(self.path("n.zt")), [])
+                why = f"config.json: left out: version {spec} cannot hold it; --spec 1.2 and 2.0 can\n"
+                self.assertIn(why.encode(), process.stderr)
+                self.assertIn(count + b" files are left out; -v tells", self.run_program(*words).stderr)
         self.put("g/model.safetensors", make_safetensors.encode(make_safetensors.sample()))
         self.put("g/config.json", b"{}")
         self.succeed("convert", folder, self.path("g"), "-o", self.path("n.zt"), "-f")
