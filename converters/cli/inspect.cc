@@ -266,21 +266,50 @@ Operands Divide(const Args& args) {
   return operands;
 }
 
-// Leaves the tensors that the words mean, and counts them for each word.
-Status Select(Listing& listing, std::span<const std::string> words,
-              std::vector<std::uint64_t>& used) {
-  if (words.empty()) return OkStatus();
-  std::erase_if(listing.objects, [](const ListedObject& each) { return !each.path.empty(); });
-  std::vector<std::string> names;  // the listing's own move as others are left out
-  for (const ListedObject& each : listing.objects) names.push_back(each.name);
+// A file as it is listed, and its source if the listing needed it.
+struct Listed {
+  Listing listing;
+  std::unique_ptr<TensorSource> source = nullptr;
+};
+
+// Leaves the tensors that the words, --include and --exclude select; the words leave no files.
+Status Select(const Args& args, const Operands& operands, std::vector<Listed>& opened) {
+  Selector selector(args);
+  Patterns words("", operands.words);
+  if (words.empty() && !selector.active()) return OkStatus();
+  std::vector<std::string> names;  // the listings' own move as others are left out
+  for (const auto& [listing, source] : opened) {
+    for (const ListedObject& each : listing.objects) {
+      if (each.path.empty()) names.push_back(each.name);
+    }
+  }
   std::vector<std::string_view> sorted(names.begin(), names.end());
   std::ranges::sort(sorted);
-  Patterns patterns("", words);
-  ZT_RETURN_IF_ERROR(patterns.Resolve(sorted));
-  std::erase_if(listing.objects,
-                [&](const ListedObject& each) { return !patterns.Match(each.name); });
-  for (std::size_t i = 0; i < words.size(); ++i) used[i] += patterns.uses()[i].tensors;
-  return OkStatus();
+  const std::string& file = operands.files.front();
+  ZT_RETURN_IF_ERROR(WithFile(words.Resolve(sorted), file));
+  ZT_RETURN_IF_ERROR(WithFile(selector.Resolve(sorted), file));
+  std::size_t left = 0;
+  for (auto& [listing, source] : opened) {
+    std::erase_if(listing.objects, [&](const ListedObject& each) {
+      if (!each.path.empty()) return !words.empty();
+      const bool meant = words.empty() || words.Match(each.name);
+      return !selector.Selects(each.name) || !meant;
+    });
+    left += static_cast<std::size_t>(
+        std::ranges::count(listing.objects, std::string(), &ListedObject::path));
+  }
+  for (const auto& [pattern, tensors] : words.uses()) {
+    if (tensors > 0) continue;
+    return WithFile(InvalidArgument(pattern.text() + " is no file, and means no tensor of " +
+                                    (opened.size() == 1 ? "this one" : "these") +
+                                    "; without it ztstream inspect lists them"),
+                    file);
+  }
+  WarnAll(args, selector.Warnings());
+  if (left > 0 || !selector.active()) return OkStatus();
+  return WithFile(InvalidArgument("--include and --exclude leave no tensor; without them ztstream "
+                                  "inspect lists the names"),
+                  file);
 }
 
 // Reads what is listed. `source` is null where the listing did not need it.
@@ -305,27 +334,25 @@ Status AddStats(const Args& args, std::unique_ptr<TensorSource> source, Listing&
 }
 
 StatusOr<std::vector<Listing>> ListAll(const Args& args) {
-  const auto [files, words] = Divide(args);
-  std::vector<std::uint64_t> used(words.size());
-  std::vector<Listing> listings;
-  for (const std::string& file : files) {
+  const Operands operands = Divide(args);
+  const auto of = [&](const std::string& file) {
     Args one = args;
     one.inputs = {file};
-    std::unique_ptr<TensorSource> source;
-    ZT_ASSIGN_OR_RETURN(Listing listing, List(one, source));
-    listing.file = file;
-    WarnAll(args, listing.warnings);
-    ZT_RETURN_IF_ERROR(WithFile(Select(listing, words, used), file));
-    if (args.stats) ZT_RETURN_IF_ERROR(AddStats(one, std::move(source), listing));
+    return one;
+  };
+  std::vector<Listed> opened;
+  for (const std::string& file : operands.files) {
+    Listed& each = opened.emplace_back();
+    ZT_ASSIGN_OR_RETURN(each.listing, List(of(file), each.source));
+    each.listing.file = file;
+    WarnAll(args, each.listing.warnings);
+  }
+  ZT_RETURN_IF_ERROR(Select(args, operands, opened));
+  std::vector<Listing> listings;
+  for (auto& [listing, source] : opened) {
+    if (args.stats) ZT_RETURN_IF_ERROR(AddStats(of(listing.file), std::move(source), listing));
     Sort(listing, args.sort);
     listings.push_back(std::move(listing));
-  }
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (used[i] > 0) continue;
-    return WithFile(InvalidArgument(Quote(words[i]) + " is no file, and means no tensor of " +
-                                    (files.size() == 1 ? "this one" : "these") +
-                                    "; without it ztstream inspect lists them"),
-                    files.front());
   }
   return listings;
 }
@@ -352,6 +379,10 @@ Status Inspect(const Args& args) {
   const bool page = !args.output.empty();
   if (args.stats && args.tree)
     return InvalidArgument("--tree folds tensors, and --stats is of each; choose one");
+  if (args.tree && (args.json || page)) {
+    return InvalidArgument(std::string("--tree is text for people, and ") +
+                           (page ? "--html" : "--json") + " lists each tensor; choose one");
+  }
   if (page) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::vector<Listing> listings, ListAll(args));
   if (page && listings.size() > 1) return InvalidArgument("--html takes one file");

@@ -181,6 +181,13 @@ class Stats(support.EndToEnd):
     def test_stats_and_tree_are_one_or_the_other(self):
         self.fail_with(USAGE, "inspect", "--stats", "--tree", self.safetensors("a.safetensors"), says="choose one")
 
+    def test_the_tree_is_text(self):
+        source = self.safetensors("a.safetensors")
+        process = self.run_program("inspect", "--tree", "--json", source)
+        self.assertEqual(process.returncode, USAGE)
+        self.assertIn(b"--json lists each tensor; choose one", process.stdout)
+        self.fail_with(USAGE, "inspect", "--tree", "--html", self.path("p.html"), source, says="--html lists each tensor")
+
 
 class Selection(support.EndToEnd):
 
@@ -214,6 +221,28 @@ class Selection(support.EndToEnd):
     def test_a_word_that_means_nothing(self):
         self.fail_with(USAGE, "inspect", self.a, "none", says=("a.safetensors", "'none' is no file, and means no tensor"))
         self.fail_with(IO, "inspect", self.path("none.zt"), says="none.zt")
+
+    def test_include_and_exclude(self):
+        for options, wanted in ((["--include", "layers"], ["layers.0.w", "layers.0.b", "layers.1.w"]),
+                                (["--exclude", "layers", "--quiet"], ["head"]), (["--exclude", "glob:*.b"], ["layers.0.w", "layers.1.w", "head"]),
+                                (["--include", "head", "--include", "glob:*.0.*", "--exclude", "w"], ["layers.0.b", "head"]),
+                                (["--exclude", "glob:*.1.*", "w"], ["layers.0.w"])):
+            self.assertEqual(self.names(self.json("inspect", "--json", self.a, *options)), wanted)
+        both = self.json("inspect", "--json", self.a, self.b, "--include", "norm")
+        self.assertEqual([self.names(each) for each in both["inputs"]], [[], ["norm"]])
+        process = self.run_program("inspect", self.a, "--exclude", "norm")
+        self.assertEqual((process.returncode, process.stderr),
+                         (0, b"ztstream: warning: --exclude 'norm' matches the name of no tensor\n"))
+        self.fail_with(USAGE, "inspect", self.a, "-q", "--include", "norm", says=("a.safetensors", "leave no tensor"))
+        self.fail_with(USAGE, "inspect", self.a, "--include", "(", says="is not a tensor's name")
+
+    def test_selected_tensors_leave_the_files_of_the_model(self):
+        self.put("m/model.safetensors", self.a.read_bytes())
+        self.put("m/config.json", b"{}")
+        for words, files in ((["--include", "head"], ["config.json"]), (["head"], [])):
+            listing = self.json("inspect", "--json", self.path("m"), *words)
+            self.assertEqual(self.names(listing), ["head"])
+            self.assertEqual([entry["name"].removeprefix("__meta__/files/") for entry in listing.get("files", [])], files)
 
     def test_several_files(self):
         listing = self.json("inspect", "--json", self.a, self.b)
