@@ -53,6 +53,35 @@ TEST(Zip, EntriesAndTheirBytes) {
   EXPECT_EQ(Text(*deflated, 2, 6), "flated");
 }
 
+// Counts the bytes that are read.
+class Counted final : public ByteSource {
+ public:
+  explicit Counted(std::string_view bytes) : bytes_(MemoryBytes(BytesOf(bytes), "f.zip")) {}
+  const std::string& name() const override { return bytes_->name(); }
+  std::optional<std::uint64_t> size() const override { return bytes_->size(); }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    read += out.size();
+    return bytes_->ReadAt(offset, out);
+  }
+  std::uint64_t read = 0;
+
+ private:
+  std::shared_ptr<ByteSource> bytes_;
+};
+
+// A distributed checkpoint has an archive for each chunk.
+TEST(Zip, OpeningReadsLittleMoreThanTheDirectory) {
+  const std::vector<Entry> entries = {{.name = "a", .content = std::string(1 << 20, 'x')}};
+  for (const std::size_t comment : {0, 900, 1000, 1001, 65535}) {
+    const std::string archive = Zip(entries, {.comment = std::string(comment, ' ')});
+    auto bytes = std::make_shared<Counted>(archive);
+    auto opened = Must(ZipArchive::Open(bytes));
+    EXPECT_EQ(opened->entries().size(), 1u);
+    EXPECT_LT(bytes->read, comment <= 1000 ? 1200u : 67000u) << comment;
+  }
+}
+
 TEST(Zip, ADamagedEntryReadInPartIsFoundByVerify) {
   const std::string archive = Zip({{.name = "a", .content = "0123456789", .bad_crc = true}});
   auto zip = Must(Open(archive));

@@ -21,7 +21,7 @@ constexpr std::uint32_t kEnd64Magic = 0x06064b50;
 constexpr std::uint32_t kLocator64Magic = 0x07064b50;
 constexpr std::size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22, kEnd64Size = 56,
                       kLocator64Size = 20;
-constexpr std::size_t kMaxComment = 65535;
+constexpr std::size_t kMaxComment = 65535, kShortComment = 1000;
 constexpr std::uint64_t kMaxDirectory = std::uint64_t{1} << 30;
 constexpr std::uint16_t kZip64Extra = 1;
 // The value is in the zip64 field.
@@ -74,9 +74,9 @@ Status FollowLocator(ByteSource& bytes, std::uint64_t end, Directory& directory)
   return OkStatus();
 }
 
-StatusOr<Directory> FindDirectory(ByteSource& bytes, std::uint64_t size) {
-  if (size < kEndSize) return Damaged("it is too short for one");
-  const auto tail_size = std::min<std::uint64_t>(size, kEndSize + kMaxComment);
+// Looks for the end record in the last `tail_size` bytes; nothing if it is not there.
+StatusOr<std::optional<Directory>> FindDirectory(ByteSource& bytes, std::uint64_t size,
+                                                 std::uint64_t tail_size) {
   std::vector<std::byte> tail(tail_size);
   ZT_RETURN_IF_ERROR(bytes.ReadAt(size - tail_size, tail));
   for (std::size_t at = tail.size() - kEndSize + 1; at-- > 0;) {
@@ -93,7 +93,19 @@ StatusOr<Directory> FindDirectory(ByteSource& bytes, std::uint64_t size) {
     if (directory.offset > end_offset || directory.size > end_offset - directory.offset) {
       return Damaged("the directory lies outside it");
     }
-    return directory;
+    return std::optional(directory);
+  }
+  return std::optional<Directory>();
+}
+
+// The end record is followed by a comment, which few archives have, and few of these a long one.
+StatusOr<Directory> FindDirectory(ByteSource& bytes, std::uint64_t size) {
+  if (size < kEndSize) return Damaged("it is too short for one");
+  for (const std::size_t comment : {kShortComment, kMaxComment}) {
+    ZT_ASSIGN_OR_RETURN(
+        const std::optional<Directory> directory,
+        FindDirectory(bytes, size, std::min<std::uint64_t>(size, kEndSize + comment)));
+    if (directory) return *directory;
   }
   return Damaged("its end record is missing; the file is truncated");
 }
