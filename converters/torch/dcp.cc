@@ -2,6 +2,7 @@
 // assembled from chunks.
 module;
 
+#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -503,10 +504,27 @@ class Metadata {
     }
     const auto bytes = std::make_shared<SubSource>(file->bytes, location.offset, location.length);
     auto chunk = OpenArchive(bytes, stem, options_.memory_limit, memory_, root);
+    if (chunk.status().code() == StatusCode::kDataLoss) {
+      ZT_RETURN_IF_ERROR(CheckForm(*file->bytes, location.offset));
+    }
     // Do not use the error's own context, which names the chunk's tensor.
     if (!chunk.ok())
       return MakeStatus(chunk.status().code(), name + ": " + Message(chunk.status()));
     return chunk;
+  }
+  // OK unless there is the head of a safetensors file: of a writer whose SerializationFormat is
+  // SAFETENSORS, all tensors of a file are one.
+  Status CheckForm(ByteSource& file, std::uint64_t offset) const {
+    constexpr std::uint64_t kMostHeader = 100'000'000;
+    std::array<std::byte, 9> head{};
+    if (*file.size() - offset < head.size()) return OkStatus();
+    ZT_RETURN_IF_ERROR(file.ReadAt(offset, head));
+    if (zt::internal::LoadLittle(head.data(), 8) > kMostHeader || head[8] != std::byte{'{'}) {
+      return OkStatus();
+    }
+    return Unsupported(
+        "its chunks are in safetensors' format (SerializationFormat.SAFETENSORS), and torch.save's "
+        "is read; files of whole tensors can be read by themselves (--from safetensors)");
   }
   StatusOr<OpenedFile*> FileOf(NodeId path, const std::string& name) {
     OpenedFile& file = files_[texts_.Number(path)];

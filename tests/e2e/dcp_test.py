@@ -5,6 +5,7 @@ import shutil
 import struct
 import zipfile
 
+import make_safetensors
 from dcp_assembler import METADATA, Checkpoint, floats, grid, instance, listed, members
 from pickle_assembler import (FLOATS, call, dictionary, glob, number, numbers, pickled, tensor, text, tup)
 from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
@@ -178,6 +179,16 @@ class Dcp(EndToEnd):
         checkpoint.value("v", call("collections", "OrderedDict"))
         checkpoint.files["__0_0.distcp"] = checkpoint.files["__0_0.distcp"][:-4] + b"    "
         self.fail_with(INVALID, "convert", checkpoint.write(), "-o", self.path("x.zt"), says=("tensor 'v'", "__0_0.distcp"))
+
+    def test_chunks_in_the_format_of_safetensors_are_called_so(self):
+        checkpoint = Checkpoint(self.path("dcp"))
+        checkpoint.value("epoch", number(3))
+        epoch = len(checkpoint.files["__0_0.distcp"])
+        checkpoint.add("w", (2, 3), [((0, 0), (2, 3))], floats(6))
+        archive = checkpoint.files["__0_0.distcp"]
+        header = make_safetensors.raw(b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}', floats(6))
+        checkpoint.files["__0_0.distcp"] = archive[:epoch] + header.ljust(len(archive) - epoch, b" ")
+        self.fail_with(UNSUPPORTED, "convert", checkpoint.write(), "-o", self.path("x.zt"), says=("tensor 'w'", "--from safetensors"))
 
     def metadata(self, tensors, places):
         folder = self.path("hostile")
