@@ -466,19 +466,21 @@ TEST(Scipy, UnsortedRowsAreSortedAndDuplicatesStay) {
 }
 
 TEST(Scipy, WhatIsSortedFitsTheMemoryLimit) {
-  for (const std::string format : {"csr", "csc"}) {
-    const std::vector<std::int32_t> shape = format == "csr" ? std::vector{2, 3} : std::vector{3, 2};
-    const std::string archive =
-        Zip(Compressed(format, shape, {0, 3, 6}, {2, 1, 0, 0, 1, 2}, "abcdef"));
-    EXPECT_TRUE(OpenText(archive, {.memory_limit = 102}).ok());
-    auto source = OpenText(archive, {.memory_limit = 101});
-    EXPECT_EQ(source.status().code(), StatusCode::kUnimplemented);
-    EXPECT_EQ(Message(source.status()),
-              "tensor 'stem': its 6 entries " +
-                  std::string(format == "csc" ? "lie by columns" : "are unsorted") +
-                  ", and to sort them in memory takes 17 bytes each, more than the memory limit; "
-                  "raise it (--memory), or save it with tocsr() and sort_indices()");
-  }
+  const auto refused = [](const std::vector<Entry>& entries, std::uint64_t limit,
+                          std::string what) {
+    const std::string archive = Zip(entries);
+    EXPECT_TRUE(OpenText(archive, {.memory_limit = limit}).ok());
+    EXPECT_THAT(OpenText(archive, {.memory_limit = limit - 1}),
+                Fails(StatusCode::kUnimplemented,
+                      "tensor 'stem': its " + what +
+                          " bytes each, more than the memory limit; "
+                          "raise it (--memory), or save it with tocsr() and sort_indices()"));
+  };
+  refused(Compressed("csr", {2, 3}, {0, 3, 6}, {2, 1, 0, 0, 1, 2}, "abcdef"), 102,
+          "6 entries are unsorted, and to sort them in memory takes 17");
+  refused(
+      Compressed("csc", {3, 2}, {0, 6, 12}, {2, 1, 0, 0, 1, 2, 2, 1, 0, 0, 1, 2}, "abcdefghijkl"),
+      108, "12 entries lie by columns, and to sort them in memory takes 9");
 }
 
 TEST(Scipy, ColumnsBecomeRows) {
@@ -509,6 +511,18 @@ TEST(Scipy, CooKeepsItsOrderAndMayHaveAnyRank) {
   EXPECT_EQ(*ReadAll(*source, {0, 1}, 5), U64s({1, 0, 2, 1, 0, 3}));
   EXPECT_THAT(source->warnings(),
               ElementsAre("entries that are not part of the sparse matrix left out: 'extra'"));
+}
+
+TEST(Scipy, ARowOfOneDimensionBecomesCoordinates) {
+  const std::string archive = Zip(Compressed("csr", {5}, {0, 3}, {4, 0, 2, 99}, "abcd"));
+  auto source = Must(OpenText(archive));
+  const Object& object = source->objects()[0];
+  EXPECT_EQ(object.format, "sparse_coo");
+  EXPECT_EQ(object.shape, (Shape{5}));
+  EXPECT_EQ(*ReadAll(*source, {0, 0}), "abc");
+  EXPECT_EQ(*ReadAll(*source, {0, 1}), U64s({4, 0, 2}));
+  EXPECT_EQ(source->warnings().size(), 1u);
+  EXPECT_OK(source->Finish());
 }
 
 TEST(Scipy, ArraysAndMatricesAreToldApart) {
@@ -558,8 +572,10 @@ TEST(Scipy, WhatIsWrongIsAnError) {
         "entries 'indices' and 'data' differ in their number of elements");
   fails(Compressed("csr", {2, -3}, {0, 1, 2}, {0, 1}, "ab"), bad,
         "entry 'shape': index 1 is negative: -3");
-  fails(Compressed("csr", {2}, {0, 1, 2}, {0, 1}, "ab"), StatusCode::kUnimplemented,
+  fails(Compressed("csc", {2}, {0, 1, 2}, {0, 1}, "ab"), StatusCode::kUnimplemented,
         "a sparse matrix of shape [2] is not supported, two dimensions are needed");
+  fails(Compressed("csr", {2}, {0, 1, 2}, {0, 1}, "ab"), bad,
+        "entry 'indptr' has 3 elements, the shape needs one more than 1");
   fails(Compressed("csc", {2147483647, 1}, {0, 1}, {0}, "a"), StatusCode::kUnimplemented,
         "the row pointers of shape [2147483647, 1] take more than half the memory limit; raise it");
   for (const std::string format : {"bsr", "dia"}) {
@@ -573,7 +589,9 @@ TEST(Scipy, WhatIsWrongIsAnError) {
   floats[1] = Named("indptr", Vector("<f4", 3, "abcdefghijkl"));
   fails(floats, bad, "entry 'indptr' holds f32, integers were expected");
   floats.erase(floats.begin() + 1);
-  fails(floats, bad, "the sparse matrix lacks entry 'indptr'");
+  fails(floats, StatusCode::kUnimplemented,
+        "the sparse matrix lacks entry 'indptr'; if it is none, but arrays that are named as scipy "
+        "names those of a matrix, keep them as they are (--sparse keep)");
 }
 
 TEST(Scipy, SpareElementsBeyondTheLastRow) {

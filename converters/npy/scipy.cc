@@ -67,18 +67,21 @@ class SortedEntries {
         width_(width) {}
 
   // Bytes of memory per entry.
-  static std::uint64_t Cost(std::size_t width) { return 2 * sizeof(std::uint64_t) + width; }
+  static std::uint64_t Cost(bool columns, std::size_t width) {
+    return (columns ? 1 : 2) * sizeof(std::uint64_t) + width;
+  }
   bool sequential() const { return indices_.sequential() || data_->sequential(); }
 
   Status Read(bool values, std::uint64_t offset, std::span<std::byte> out) {
     const std::lock_guard lock(mutex_);
-    if (order_.empty()) ZT_RETURN_IF_ERROR(Load());
+    if (minor_.empty()) ZT_RETURN_IF_ERROR(columns_ ? LoadColumns() : LoadRows());
     const std::size_t width = values ? width_ : sizeof(std::uint64_t);
     const auto from =
         values ? std::span<const std::byte>(values_) : std::as_bytes(std::span(minor_));
     return ReadUnits(offset, out, width, [&](std::uint64_t at, std::span<std::byte> whole) {
       for (std::size_t i = 0; i < whole.size() / width; ++i) {
-        const std::uint64_t entry = order_[at / width + i];
+        const std::uint64_t served = at / width + i;
+        const std::uint64_t entry = columns_ ? served : order_[served];
         std::memcpy(whole.data() + i * width, from.data() + entry * width, width);
       }
       if (!values) LittleEndian(whole, width);
@@ -87,33 +90,48 @@ class SortedEntries {
   }
 
  private:
-  Status Load() {
+  // Puts each entry of a column at the end of its row so far: columns ascend.
+  Status LoadColumns() {
     const std::uint64_t count = rows_->back();
-    minor_.resize(count);
-    values_.resize(count * width_);
+    std::vector<std::uint64_t> minor(count), next = *rows_, some;
+    std::vector<std::byte> values(count * width_), raw;
+    std::uint64_t column = 0;
+    for (std::uint64_t at = 0; at < count; at += some.size()) {
+      some.resize(std::min<std::uint64_t>(kScan, count - at));
+      raw.resize(some.size() * width_);
+      ZT_RETURN_IF_ERROR(indices_.Get(at, some));
+      ZT_RETURN_IF_ERROR(data_->Read(at * width_, raw));
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        while ((*pointers_)[column + 1] <= at + i) ++column;
+        const std::uint64_t place = next[some[i]]++;
+        minor[place] = column;
+        std::memcpy(values.data() + place * width_, raw.data() + i * width_, width_);
+      }
+    }
+    minor_ = std::move(minor);
+    values_ = std::move(values);
+    return OkStatus();
+  }
+  // Reads all entries, and sorts the numbers of those of each row.
+  Status LoadRows() {
+    const std::uint64_t count = rows_->back();
+    std::vector<std::uint64_t> minor(count), order(count);
     for (std::uint64_t at = 0; at < count; at += kScan) {
       const auto step = std::min<std::uint64_t>(kScan, count - at);
-      ZT_RETURN_IF_ERROR(indices_.Get(at, std::span(minor_).subspan(at, step)));
+      ZT_RETURN_IF_ERROR(indices_.Get(at, std::span(minor).subspan(at, step)));
     }
-    ZT_RETURN_IF_ERROR(data_->Read(0, values_));
-    std::vector<std::uint64_t> order(count);
-    if (columns_) {  // they ascend, so each row fills in order
-      std::vector<std::uint64_t> next = *rows_;
-      for (std::uint64_t column = 0; column + 1 < pointers_->size(); ++column) {
-        for (std::uint64_t i = (*pointers_)[column]; i < (*pointers_)[column + 1]; ++i) {
-          order[next[std::exchange(minor_[i], column)]++] = i;
-        }
-      }
-    } else {
-      std::iota(order.begin(), order.end(), std::uint64_t{0});
-      for (std::size_t row = 0; row + 1 < rows_->size(); ++row) {
-        std::sort(order.begin() + static_cast<std::ptrdiff_t>((*rows_)[row]),
-                  order.begin() + static_cast<std::ptrdiff_t>((*rows_)[row + 1]),
-                  [&](std::uint64_t a, std::uint64_t b) {
-                    return std::pair(minor_[a], a) < std::pair(minor_[b], b);
-                  });
-      }
+    std::vector<std::byte> values(count * width_);
+    ZT_RETURN_IF_ERROR(data_->Read(0, values));
+    std::iota(order.begin(), order.end(), std::uint64_t{0});
+    for (std::size_t row = 0; row + 1 < rows_->size(); ++row) {
+      std::sort(order.begin() + static_cast<std::ptrdiff_t>((*rows_)[row]),
+                order.begin() + static_cast<std::ptrdiff_t>((*rows_)[row + 1]),
+                [&](std::uint64_t a, std::uint64_t b) {
+                  return std::pair(minor[a], a) < std::pair(minor[b], b);
+                });
     }
+    minor_ = std::move(minor);
+    values_ = std::move(values);
     order_ = std::move(order);
     return OkStatus();
   }
@@ -124,9 +142,9 @@ class SortedEntries {
   const std::unique_ptr<ArrayReader> data_;
   const std::size_t width_;
   std::mutex mutex_;
-  std::vector<std::uint64_t> minor_;  // column indices (csc: row indices), in the file's order
-  std::vector<std::byte> values_;     // in the file's order
-  std::vector<std::uint64_t> order_;  // maps served position to file position; empty before Load
+  std::vector<std::uint64_t> minor_;  // column indices, in the order of values_; empty before Load
+  std::vector<std::byte> values_;     // of csc as served, of csr in the file's order
+  std::vector<std::uint64_t> order_;  // of csr: maps served position to file position
 };
 
 // `count` indices of each array, one array after the other; those of array i begin
@@ -254,6 +272,12 @@ class ScipySource final : public TensorSource {
     return nullptr;
   }
 
+  static Status Lacks(std::string_view name) {
+    return Unsupported("the sparse matrix lacks entry " + Quote(name) +
+                       "; if it is none, but arrays that are named as scipy names those of a "
+                       "matrix, keep them as they are (--sparse keep)");
+  }
+
   struct Opened {
     std::unique_ptr<ArrayReader> reader;
     ArrayType type;
@@ -263,7 +287,7 @@ class ScipySource final : public TensorSource {
   // Opens an array of the archive; each call has its own read position.
   StatusOr<Opened> Open(std::string_view name, std::size_t rank = 1) {
     const EntryArray* const array = Find(name);
-    if (array == nullptr) return InvalidData("the sparse matrix lacks entry " + Quote(name));
+    if (array == nullptr) return Lacks(name);
     auto opened = OpenEntry(*array, rank);
     if (!opened.ok()) return Annotate(opened.status(), "entry " + Quote(name));
     return opened;
@@ -369,7 +393,43 @@ class ScipySource final : public TensorSource {
     return scan;
   }
 
+  // What csr and csc have in common. `majors`: rows of csr, columns of csc.
+  struct Compressed {
+    Opened data;
+    PointerArray pointers;
+    std::uint64_t entries = 0;
+  };
+  StatusOr<Compressed> OpenCompressed(std::uint64_t majors) {
+    Compressed matrix;
+    ZT_ASSIGN_OR_RETURN(matrix.data, Open("data"));
+    const EntryArray* const indices = Find("indices");
+    if (indices == nullptr) return Lacks("indices");
+    if (indices->header.shape != matrix.data.shape) {
+      return InvalidData("entries 'indices' and 'data' differ in their number of elements");
+    }
+    ZT_ASSIGN_OR_RETURN(matrix.pointers, ReadPointers(majors, matrix.data.count));
+    matrix.entries = matrix.pointers->back();
+    if (matrix.entries < matrix.data.count) {
+      warnings_.push_back(std::to_string(matrix.data.count - matrix.entries) +
+                          " elements of 'indices' and 'data' lie beyond the last row and are left "
+                          "out");
+    }
+    return matrix;
+  }
+
+  // A csr array of one dimension is one row: its column indices are coordinates.
+  Status InitLine(const Shape& shape) {
+    ZT_ASSIGN_OR_RETURN(Compressed line, OpenCompressed(1));
+    ZT_ASSIGN_OR_RETURN(IndexArray indices, OpenIndices("indices", shape[0]));
+    auto widened = std::make_shared<WidenedIndices>();
+    widened->arrays.push_back(std::move(indices));
+    widened->first = {0};
+    widened->count = line.entries;
+    return ServeCoo(shape, std::move(line.data), std::move(widened));
+  }
+
   Status InitCompressed(bool columns, const Shape& shape) {
+    if (shape.size() == 1 && !columns) return InitLine(shape);
     if (shape.size() != 2) {
       return Unsupported("a sparse matrix of shape " + ToString(shape) +
                          " is not supported, two dimensions are needed");
@@ -380,19 +440,8 @@ class ScipySource final : public TensorSource {
       return Unsupported("the row pointers of shape " + ToString(shape) +
                          " take more than half the memory limit; raise it");
     }
-    ZT_ASSIGN_OR_RETURN(Opened data, Open("data"));
-    const EntryArray* const indices = Find("indices");
-    if (indices == nullptr) return InvalidData("the sparse matrix lacks entry 'indices'");
-    if (indices->header.shape != data.shape) {
-      return InvalidData("entries 'indices' and 'data' differ in their number of elements");
-    }
-    ZT_ASSIGN_OR_RETURN(const PointerArray pointers, ReadPointers(majors, data.count));
-    const std::uint64_t entries = pointers->back();
-    if (entries < data.count) {
-      warnings_.push_back(std::to_string(data.count - entries) +
-                          " elements of 'indices' and 'data' lie beyond the last row and are left "
-                          "out");
-    }
+    ZT_ASSIGN_OR_RETURN(Compressed matrix, OpenCompressed(majors));
+    auto& [data, pointers, entries] = matrix;
     ZT_ASSIGN_OR_RETURN(const Scan scan, ScanIndices(columns, pointers, shape[0], minors));
     Declare("sparse_csr", shape, data.type, entries);
     objects_.front().components.push_back({"indices", {DType::kU64, ""}, entries * 8});
@@ -405,11 +454,11 @@ class ScipySource final : public TensorSource {
       widened->first = {0};
       widened->count = entries;
       components_.push_back(Serve(std::move(widened)));
-    } else if (entries > memory_limit_ / SortedEntries::Cost(data.type.width)) {
+    } else if (const std::uint64_t cost = SortedEntries::Cost(columns, data.type.width);
+               entries > memory_limit_ / cost) {
       return Unsupported("its " + std::to_string(entries) + " entries " +
                          (columns ? "lie by columns" : "are unsorted") +
-                         ", and to sort them in memory takes " +
-                         std::to_string(SortedEntries::Cost(data.type.width)) +
+                         ", and to sort them in memory takes " + std::to_string(cost) +
                          " bytes each, more than the memory limit; raise it (--memory), or save "
                          "it with tocsr() and sort_indices()");
     } else {
@@ -429,7 +478,7 @@ class ScipySource final : public TensorSource {
     ZT_ASSIGN_OR_RETURN(Opened data, Open("data"));
     const bool together = Find("coords") != nullptr;
     if (!together && shape.size() != 2) {
-      return InvalidData("a coo array of shape " + ToString(shape) + " lacks entry 'coords'");
+      return Lacks("coords");
     }
     auto widened = std::make_shared<WidenedIndices>();
     widened->count = data.count;
@@ -445,9 +494,13 @@ class ScipySource final : public TensorSource {
       widened->arrays.push_back(std::move(array));
       widened->first.push_back(together ? k * data.count : 0);
     }
-    const auto coords = CheckedMul(data.count, shape.size() * 8);
+    return ServeCoo(shape, std::move(data), std::move(widened));
+  }
+
+  Status ServeCoo(const Shape& shape, Opened data, std::shared_ptr<WidenedIndices> widened) {
+    const auto coords = CheckedMul(widened->count, shape.size() * 8);
     if (!coords) return InvalidData("coords overflow 64 bits");
-    Declare("sparse_coo", shape, data.type, data.count);
+    Declare("sparse_coo", shape, data.type, widened->count);
     objects_.front().components.push_back({"coords", {DType::kU64, ""}, *coords});
     components_.push_back(Serve(std::shared_ptr(std::move(data.reader))));
     components_.push_back(Serve(std::move(widened)));
