@@ -143,8 +143,9 @@ class LiteralParser {
       char c = text_[at_++];
       if (c == '\n') return Malformed("a line break within a string");
       if (c == '\\') {
+        // Other escapes are in names of fields alone, which are not used.
         c = at_ < text_.size() ? text_[at_++] : kEnd;
-        if (c != '\\' && c != '\'' && c != '"') return Malformed("an unknown escape");
+        if (c != '\\' && c != '\'' && c != '"') value.text += '\\';
       }
       value.text += c;
     }
@@ -198,6 +199,24 @@ Status NoDescr(std::string_view text) {
   return InvalidData("the header's descr " + Quote(text) + " is not a numpy type");
 }
 
+// numpy's other names of types. The size of 'l' and 'L' differs from system to system.
+std::string_view CanonicalDescr(std::string_view name) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"?", "b1"},         {"bool", "b1"},        {"b", "i1"},           {"int8", "i1"},
+      {"B", "u1"},         {"uint8", "u1"},       {"h", "i2"},           {"int16", "i2"},
+      {"H", "u2"},         {"uint16", "u2"},      {"i", "i4"},           {"int32", "i4"},
+      {"I", "u4"},         {"uint32", "u4"},      {"q", "i8"},           {"int64", "i8"},
+      {"Q", "u8"},         {"uint64", "u8"},      {"e", "f2"},           {"float16", "f2"},
+      {"f", "f4"},         {"float32", "f4"},     {"d", "f8"},           {"float64", "f8"},
+      {"float", "f8"},     {"F", "c8"},           {"complex64", "c8"},   {"D", "c16"},
+      {"complex", "c16"},  {"complex128", "c16"}, {"g", "f16"},          {"longdouble", "f16"},
+      {"float128", "f16"}, {"G", "c32"},          {"complex256", "c32"}, {"S", "S0"},
+      {"U", "U0"},         {"object", "O"}};
+  const auto* const known =
+      std::ranges::find(kNames, name, &std::pair<std::string_view, std::string_view>::first);
+  return known == std::end(kNames) ? name : known->second;
+}
+
 StatusOr<Descr> ParseDescr(const Literal& literal) {
   Descr descr;
   if (literal.kind == Literal::Kind::kList || literal.kind == Literal::Kind::kTuple) {
@@ -214,6 +233,7 @@ StatusOr<Descr> ParseDescr(const Literal& literal) {
     rest.remove_prefix(1);
   }
   if (rest.empty()) return NoDescr(descr.text);
+  rest = CanonicalDescr(rest);
   descr.kind = rest.front() == 'a' ? 'S' : rest.front();
   rest.remove_prefix(1);
   if (std::string_view("biufcVSUMmO").find(descr.kind) == std::string_view::npos) {
@@ -344,10 +364,14 @@ StatusOr<Header> ReadHeader(ByteSource& bytes) {
     text_size |= std::uint64_t{byte(10)} << 16 | std::uint64_t{byte(11)} << 24;
     header.size = 12;
   }
+  if (const auto size = bytes.size(); size && text_size > *size - std::min(*size, header.size)) {
+    return InvalidData("its header ends at byte " + std::to_string(header.size + text_size) +
+                       ", the file at byte " + std::to_string(*size) + "; it is truncated");
+  }
   if (text_size > kMaxHeader) {
-    return InvalidData("the npy header has " + std::to_string(text_size) +
+    return Unsupported("the npy header has " + std::to_string(text_size) +
                        " characters; as in numpy, at most " + std::to_string(kMaxHeader) +
-                       " are read");
+                       " are read: save each field as an array");
   }
   std::string text(text_size, ' ');
   ZT_RETURN_IF_ERROR(
@@ -385,8 +409,7 @@ StatusOr<ArrayType> TypeOf(const Descr& descr, const std::optional<ElementType>&
   ArrayType type{*ParseElementType(row->name), row->width, 1};
   const std::uint64_t storage = ByteWidth(type.element.dtype);
   if (storage > 1 && descr.order != '<' && descr.order != '>') {
-    return Unsupported("dtype " + Quote(descr.text) +
-                       " does not say its byte order: it is the writer's own");
+    type.guessed = true;
   }
   if (descr.order == '>') type.swap = storage;
   return type;

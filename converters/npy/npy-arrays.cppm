@@ -88,6 +88,8 @@ class ArraySource : public TensorSource {
 
  private:
   std::map<std::uint32_t, std::string> unreadable_;  // file names, by object
+  NameList guessed_;                                 // arrays of guessed byte order
+  std::size_t guess_ = 0;                            // the warning that names them
   const ArrayMemory memory_;
 };
 

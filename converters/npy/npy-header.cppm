@@ -35,6 +35,7 @@ struct ArrayType {
   std::uint64_t width = 1;  // bytes per element: 8 for complex64
   // Size of the units whose bytes are reversed; 1 if little-endian.
   std::uint64_t swap = 1;
+  bool guessed = false;  // the file does not say the byte order: little-endian, as on most machines
 };
 // kUnimplemented, naming the dtype, if a descr is no tensor element type.
 StatusOr<ArrayType> TypeOf(const Descr& descr, const std::optional<ElementType>& void_type);

@@ -22,6 +22,15 @@ Status ArraySource::Add(std::string name, std::shared_ptr<ByteSource> bytes, con
   ZT_ASSIGN_OR_RETURN(Object object, DenseObject(std::move(name), header.shape, type.element));
   ZT_RETURN_IF_ERROR(ValidateObject(object));
   ZT_ASSIGN_OR_RETURN(auto reader, ArrayReader::Make(std::move(bytes), header, type, memory_));
+  if (type.guessed) {
+    if (guessed_.empty()) {
+      guess_ = warnings_.size();
+      AddWarning("");
+    }
+    guessed_.Add(Quote(object.name) + " (" + Quote(header.descr.text) + ")");
+    warnings_[guess_] =
+        "dtypes that do not say their byte order are read as little-endian: " + guessed_.ToString();
+  }
   objects_.push_back(std::move(object));
   readers_.push_back(std::move(reader));
   return OkStatus();

@@ -46,6 +46,28 @@ class Numpy(EndToEnd):
                 for tensor, want in tensors.items():
                     self.check(objects[tensor], want)
 
+    def test_an_array_of_fields_is_one_arrays_problem(self):
+        """Names of fields that numpy escapes, and headers that it does not read itself."""
+        kept = numpy.arange(3, dtype="<f4")
+        for name, fields in [("nbsp", ["a\xa0b"]), ("newline", ["a\nb"]), ("tab", ["a\tb"]), ("quotes", ["a'\"b"]), ("wide", ["\u20ac"]),
+                             ("control", ["\x01\x7f"]), ("many", [f"field_number_{i}" for i in range(400)])]:
+            with self.subTest(name):
+                source = self.path("s.npz")
+                numpy.savez(source, s=numpy.zeros(2, [(field, "<f4") for field in fields] + [("last", "<i2")]), kept=kept)
+                self.assertEqual({each["name"] for each in self.json("inspect", "--json", source)["objects"]}, {"s", "kept"})
+                self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("x.zt"), says=("tensor 's'", "save each field as an array"))
+                objects = self.converted(source, "--exclude", "s")["objects"]
+                self.assertEqual({name: entry["components"]["data"]["bytes"] for name, entry in objects.items()}, {"kept": kept.tobytes()})
+
+    def test_arrays_that_are_only_named_as_those_of_a_matrix(self):
+        source = self.path("k.npz")
+        arrays = {"shape": numpy.array([2, 3]), "data": numpy.ones(3), "weights": numpy.ones(4)}
+        numpy.savez(source, format="csr", **arrays)
+        self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("x.zt"), says=("lacks entry 'indices'", "--sparse keep"))
+        objects = self.converted(source, "--sparse", "keep")["objects"]
+        self.assertEqual({name: entry["components"]["data"]["bytes"] for name, entry in objects.items()},
+                         {name: array.tobytes() for name, array in arrays.items()})
+
     def test_a_folder_of_npy_is_one_file(self):
         folder = self.path("arrays")
         folder.mkdir()
