@@ -397,20 +397,8 @@ class Comparer::ReadStage final : public StageOf<Batch> {
     }
     return ReadRanges(ranges, [&](std::size_t i) {
       const ComparedRange& part = batch.ranges[i];
-      return Read(source, id_of(part), at(part), ranges[i].bytes);
+      return AtTensor(source, id_of(part), source.Read(id_of(part), at(part), ranges[i].bytes));
     });
-  }
-
-  // A pipe that holds two tensors in one place cannot serve both, where the other side has them
-  // apart.
-  static Status Read(TensorSource& source, ComponentId id, std::uint64_t offset,
-                     std::span<std::byte> out) {
-    Status status = source.Read(id, offset, out);
-    if (status.code() == StatusCode::kFailedPrecondition && source.sequential(id)) {
-      status = Unsupported(Fact(status) +
-                           ", where another tensor lies too; save the pipe as a file first");
-    }
-    return AtTensor(source, id, status);
   }
 
   Comparer& comparer_;

@@ -42,51 +42,31 @@ class FilesSource final : public TensorSource {
   }
   Status Finish() override {
     const MutexLock lock(mutex_);
-    for (const auto& [object, time] : read_) {
-      ZT_RETURN_IF_ERROR(WithFile(CheckTime(object, time), paths_[object]));
+    for (const auto& [object, bytes] : read_) {
+      ZT_RETURN_IF_ERROR(WithFile(bytes->CheckUnchanged(), paths_[object]));
     }
     return OkStatus();
   }
 
  private:
-  using Time = std::filesystem::file_time_type;
-
-  // When the file was last modified; Time::min() if that is not known.
-  Time TimeOf(std::uint32_t object) const {
-    std::error_code error;
-    const Time time = std::filesystem::last_write_time(paths_[object], error);
-    return error ? Time::min() : time;
-  }
-  Status CheckTime(std::uint32_t object, Time before) const {
-    if (TimeOf(object) == before) return OkStatus();
-    return InvalidData("the file was changed while the run read it");
-  }
-
-  // Files are usually read one after another, each in several ranges, so the last one stays open.
   StatusOr<std::shared_ptr<ByteSource>> Open(std::uint32_t object) {
     const MutexLock lock(mutex_);
-    if (last_ != nullptr && last_object_ == object) return last_;
+    if (const auto found = read_.find(object); found != read_.end()) return found->second;
     ZT_RETURN_IF_ERROR(CheckStaysInside(folder_, names_[object], options_));
-    const auto [read, first] = read_.emplace(object, TimeOf(object));
-    if (!first) ZT_RETURN_IF_ERROR(CheckTime(object, read->second));
-    ZT_ASSIGN_OR_RETURN(std::shared_ptr<ByteSource> bytes, OpenFile(paths_[object]));
+    ZT_ASSIGN_OR_RETURN(auto bytes, OpenFileForEachRead(paths_[object]));
     const std::uint64_t size = bytes->size().value_or(0);
     if (size != objects_[object].shape[0]) {
       return InvalidData("the file has " + std::to_string(size) + " bytes, it had " +
                          std::to_string(objects_[object].shape[0]) + " when the run began");
     }
-    last_ = std::move(bytes);
-    last_object_ = object;
-    return last_;
+    return read_.emplace(object, std::move(bytes)).first->second;
   }
 
   const std::string folder_;
   const InputOptions options_;
   std::vector<std::string> names_, paths_;  // relative to the folder, and with it
   Mutex mutex_;
-  std::unordered_map<std::uint32_t, Time> read_ ZT_GUARDED_BY(mutex_);  // when they were opened
-  std::shared_ptr<ByteSource> last_ ZT_GUARDED_BY(mutex_);
-  std::uint32_t last_object_ ZT_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::uint32_t, std::shared_ptr<ByteSource>> read_ ZT_GUARDED_BY(mutex_);
 };
 
 // Some objects of another source, which it owns, with new declarations.

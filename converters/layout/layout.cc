@@ -48,7 +48,8 @@ struct LayoutRange {
 using Batch = BatchOf<LayoutRange>;
 
 // Caches blobs that several pieces use (tied weights, aliases) and that the source does not store
-// unchanged, so that serving them costs more than a copy: each is read once. Thread-safe.
+// unchanged, so that serving them costs more than a copy, or that pass in a pipe: each is read once.
+// Thread-safe.
 class SharedBlobs {
  public:
   // Caches at most `most_bytes`.
@@ -57,7 +58,8 @@ class SharedBlobs {
     std::map<Identity, std::uint32_t> first;  // the first piece of each blob
     for (std::uint32_t i = 0; i < layout.pieces.size(); ++i) {
       const LayoutPiece& piece = layout.pieces[i];
-      if (piece.bytes == 0 || source.extent(piece.source)) continue;
+      if (piece.bytes == 0) continue;
+      if (source.extent(piece.source) && !source.sequential(piece.source)) continue;
       const auto identity = source.identity(piece.source);
       if (!identity || identity->length != piece.bytes) continue;
       const auto [found, fresh] = first.emplace(*identity, i);

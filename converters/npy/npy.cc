@@ -129,29 +129,6 @@ class NpySource final : public ArraySource {
   }
 };
 
-// A file that is open only during reads, so that a folder may have more files than
-// a process can open.
-class FolderFile final : public ByteSource {
- public:
-  FolderFile(std::string path, std::uint64_t size) : path_(std::move(path)), size_(size) {}
-  const std::string& name() const override { return path_; }
-  std::optional<std::uint64_t> size() const override { return size_; }
-  bool sequential() const override { return false; }
-  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    ZT_ASSIGN_OR_RETURN(const auto file, OpenFile(path_));
-    return file->ReadAt(offset, out);
-  }
-  Status CheckUnchanged() override {
-    ZT_ASSIGN_OR_RETURN(const auto file, OpenFile(path_));
-    return file->size() == size_ ? OkStatus()
-                                 : InvalidData("its size has changed since it was opened");
-  }
-
- private:
-  const std::string path_;
-  const std::uint64_t size_;
-};
-
 }  // namespace
 }  // namespace npy::internal
 
@@ -181,11 +158,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
     const std::string name = file.stem().string();
     const std::string leaf = file.filename().string();
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, leaf, options), leaf));
-    const auto opened = OpenFile(file.string());
-    if (!opened.ok()) return Annotate(WithTensor(opened.status(), name), leaf);
-    auto bytes = std::make_shared<npy::internal::FolderFile>(file.string(), *(*opened)->size());
+    const auto bytes = OpenFileForEachRead(file.string());
+    if (!bytes.ok()) return Annotate(WithTensor(bytes.status(), name), leaf);
     ZT_RETURN_IF_ERROR(
-        Annotate(WithTensor(source->AddFileOfFolder(name, bytes, options), name), leaf));
+        Annotate(WithTensor(source->AddFileOfFolder(name, *bytes, options), name), leaf));
   }
   return source;
 }

@@ -57,10 +57,7 @@ class StreamedBytes final : public ByteSource {
       offset += take;
     }
     if (out.empty()) return OkStatus();
-    if (offset < position_) {
-      return FailedPrecondition("a pipe cannot go back from byte " + std::to_string(position_) +
-                                " to " + std::to_string(offset));
-    }
+    if (offset < position_) return CannotGoBack(position_, offset);
     while (!out.empty()) {
       ZT_ASSIGN_OR_RETURN(const bool more, Fill());
       if (!more) {

@@ -1,5 +1,7 @@
-// Repeats system calls after EINTR.
+// Repeats system calls after EINTR, and waits for descriptors that do not.
 #pragma once
+
+#include <poll.h>
 
 #include <cerrno>
 
@@ -11,6 +13,18 @@ auto Retry(Call&& call) {
   auto result = call();
   while (result < 0 && errno == EINTR) result = call();
   return result;
+}
+
+// As Retry, and waits for `events` of poll(2) on `fd`, which whoever opened it may have made
+// non-blocking.
+template <typename Call>
+auto RetryWaiting(int fd, short events, Call&& call) {
+  for (;;) {
+    auto result = Retry(call);
+    if (result >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return result;
+    pollfd waiting = {fd, events, 0};
+    if (Retry([&] { return ::poll(&waiting, 1, -1); }) < 0) return result;
+  }
 }
 
 // As Retry, but returns 0 or errno.

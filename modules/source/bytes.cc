@@ -3,6 +3,7 @@ module;
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,10 +26,44 @@ Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t end) 
                      " were expected; the file is truncated");
 }
 
+// What shows that a file has been written to, or that another has taken its name. The time of the
+// last change of its inode shows neither: a link, a new name or other permissions, as a backup
+// makes them, set that as well.
+struct FileStamp {
+  explicit FileStamp(const struct stat& info)
+      : device(info.st_dev),
+        inode(info.st_ino),
+        size(static_cast<std::uint64_t>(info.st_size)),
+        seconds(info.st_mtim.tv_sec),
+        nanoseconds(info.st_mtim.tv_nsec) {}
+  bool operator==(const FileStamp&) const = default;
+
+  dev_t device;
+  ino_t inode;
+  std::uint64_t size;
+  time_t seconds;  // of the last modification
+  long nanoseconds;
+};
+
+// OK if `now` is the file that was `first` when it was opened, and nobody has written to it.
+Status CompareStamps(const FileStamp& first, const FileStamp& now) {
+  if (now == first) return OkStatus();
+  if (now.size != first.size) {
+    return InvalidData("its size has changed since it was opened, from " +
+                       std::to_string(first.size) + " to " + std::to_string(now.size) +
+                       " bytes; wait until it is written");
+  }
+  return InvalidData(now.inode == first.inode && now.device == first.device
+                         ? "it has been written to since it was opened; wait until it is written"
+                         : "another file has taken its name since it was opened");
+}
+
 class FileBytes final : public ByteSource {
  public:
-  FileBytes(int fd, bool owned, std::string name, std::uint64_t base, std::uint64_t size)
-      : fd_(fd), owned_(owned), name_(std::move(name)), base_(base), size_(size) {}
+  FileBytes(int fd, bool owned, std::string name, std::uint64_t base, const struct stat& info)
+      : fd_(fd), owned_(owned), name_(std::move(name)), base_(base), stamp_(info) {
+    size_ = stamp_.size > base ? stamp_.size - base : 0;
+  }
   ~FileBytes() override {
     if (owned_) ::close(fd_);
   }
@@ -60,11 +95,12 @@ class FileBytes final : public ByteSource {
   }
 
   Status CheckUnchanged() override {
-    const std::uint64_t now = SizeNow();
-    if (now == size_) return OkStatus();
-    return InvalidData("its size has changed since it was opened, from " + std::to_string(size_) +
-                       " to " + std::to_string(now) + " bytes; wait until it is written");
+    struct stat info;
+    if (::fstat(fd_, &info) != 0) return IoError(errno, "cannot stat");
+    return CompareStamps(stamp_, FileStamp(info));
   }
+
+  const FileStamp& stamp() const { return stamp_; }
 
  private:
   std::uint64_t SizeNow() const {
@@ -78,7 +114,45 @@ class FileBytes final : public ByteSource {
   bool owned_;
   std::string name_;
   std::uint64_t base_;
-  std::uint64_t size_;
+  FileStamp stamp_;     // when it was opened
+  std::uint64_t size_;  // from base_ on
+};
+
+// A file that is open only during reads.
+class ReopenedFile final : public ByteSource {
+ public:
+  ReopenedFile(std::string path, const ByteSource& first)
+      : path_(std::move(path)), size_(*first.size()), stamp_(StampOf(first)) {}
+  const std::string& name() const override { return path_; }
+  std::optional<std::uint64_t> size() const override { return size_; }
+  bool sequential() const override { return false; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    ZT_ASSIGN_OR_RETURN(const auto file, Reopen());
+    return file->ReadAt(offset, out);
+  }
+  Status CheckUnchanged() override { return Reopen().status(); }
+
+ private:
+  // Null of a URL.
+  static const FileStamp* FindStamp(const ByteSource& file) {
+    const auto* const regular = dynamic_cast<const FileBytes*>(&file);
+    return regular == nullptr ? nullptr : &regular->stamp();
+  }
+  static std::optional<FileStamp> StampOf(const ByteSource& file) {
+    const FileStamp* const stamp = FindStamp(file);
+    return stamp == nullptr ? std::nullopt : std::optional(*stamp);
+  }
+  StatusOr<std::shared_ptr<ByteSource>> Reopen() const {
+    ZT_ASSIGN_OR_RETURN(std::shared_ptr<ByteSource> file, OpenFile(path_));
+    const FileStamp* const now = FindStamp(*file);
+    if (stamp_ && now != nullptr) ZT_RETURN_IF_ERROR(CompareStamps(*stamp_, *now));
+    if (file->size() != size_) return InvalidData("its size has changed since it was opened");
+    return file;
+  }
+
+  const std::string path_;
+  const std::uint64_t size_;
+  const std::optional<FileStamp> stamp_;
 };
 
 // A pipe. Peek and AtEnd read bytes ahead into `ahead_`; those before `taken_` are consumed.
@@ -136,7 +210,8 @@ class StreamBytes final : public ByteSource {
   StatusOr<std::size_t> ReadSome(std::span<std::byte> out) {
     std::size_t done = 0;
     while (done < out.size()) {
-      const ssize_t got = Retry([&] { return ::read(fd_, out.data() + done, out.size() - done); });
+      const ssize_t got = internal::RetryWaiting(
+          fd_, POLLIN, [&] { return ::read(fd_, out.data() + done, out.size() - done); });
       if (got < 0) return IoError(errno, "cannot read");
       if (got == 0) break;
       done += static_cast<std::size_t>(got);
@@ -145,10 +220,7 @@ class StreamBytes final : public ByteSource {
   }
 
   Status SkipTo(std::uint64_t offset) {
-    if (offset < position_) {
-      return FailedPrecondition("a pipe cannot go back from byte " + std::to_string(position_) +
-                                " to " + std::to_string(offset));
-    }
+    if (offset < position_) return CannotGoBack(position_, offset);
     while (position_ < offset) {
       const std::uint64_t left = offset - position_;
       if (ahead().empty()) ZT_RETURN_IF_ERROR(Ahead(std::min<std::uint64_t>(left, 1 << 16)));
@@ -186,6 +258,11 @@ class SpanBytes final : public ByteSource {
 };
 
 }  // namespace
+
+Status CannotGoBack(std::uint64_t position, std::uint64_t offset) {
+  return Unsupported("a pipe cannot go back from byte " + std::to_string(position) + " to " +
+                     std::to_string(offset) + "; save it as a file, and name that");
+}
 
 StatusOr<bool> ByteSource::AtEnd(std::uint64_t offset) { return size() && offset >= *size(); }
 
@@ -236,7 +313,12 @@ StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
     return InvalidArgument("it is a " + KindOfFile(info.st_mode) +
                            ", a regular file is needed; give - and feed it to standard input");
   }
-  return std::make_shared<FileBytes>(fd, true, path, 0, static_cast<std::uint64_t>(info.st_size));
+  return std::make_shared<FileBytes>(fd, true, path, 0, info);
+}
+
+StatusOr<std::shared_ptr<ByteSource>> OpenFileForEachRead(const std::string& path) {
+  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> first, OpenFile(path));
+  return std::make_shared<ReopenedFile>(path, *first);
 }
 
 StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name) {
@@ -246,10 +328,8 @@ StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name) {
   if (S_ISREG(info.st_mode)) {
     const off_t at = ::lseek(fd, 0, SEEK_CUR);
     if (at >= 0) {
-      const auto base = static_cast<std::uint64_t>(at);
-      const auto size = static_cast<std::uint64_t>(info.st_size);
-      return std::make_shared<FileBytes>(fd, false, std::move(name), base,
-                                         size > base ? size - base : 0);
+      return std::make_shared<FileBytes>(fd, false, std::move(name), static_cast<std::uint64_t>(at),
+                                         info);
     }
   }
   return std::make_shared<StreamBytes>(fd, std::move(name));

@@ -31,7 +31,8 @@ class ByteSource {
   // system refuses. Errors do not name the source; callers add name().
   virtual Status ReadAt(std::uint64_t offset, std::span<std::byte> out) = 0;
 
-  // Fails with kDataLoss where a file has another size now than when it was opened: somebody writes to it.
+  // Fails with kDataLoss where a file has another size or time of modification now than when it was opened: somebody
+  // writes to it. Links, names and permissions may change. Not noticed is who writes and sets the time back.
   virtual Status CheckUnchanged() { return OkStatus(); }
 
   // The descriptor of an open regular file with exactly these bytes, for mmap and fadvise; nullopt
@@ -48,6 +49,10 @@ class ByteSource {
 // A regular file, read with pread (never mapped: a file that shrinks is an error, not a SIGBUS). Fails with
 // kUnavailable where it cannot be opened; a directory is kInvalidArgument.
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path);
+
+// As OpenFile, for folders of more files than a process may open: it is opened anew for each read, fails with kDataLoss
+// where that is not the file that was opened first, unchanged, and has no descriptor.
+StatusOr<std::shared_ptr<ByteSource>> OpenFileForEachRead(const std::string& path);
 
 // ---- names ---------------------------------------------------------------------------------------------------
 
@@ -83,6 +88,9 @@ StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
 // A file descriptor that may be a pipe. A regular file becomes a seekable source that begins at its current
 // offset; anything else is sequential. Does not close `fd`.
 StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name);
+
+// The error of a pipe that has served its bytes up to `position` and is asked for earlier ones: kUnimplemented.
+Status CannotGoBack(std::uint64_t position, std::uint64_t offset);
 
 // `bytes` stay the caller's and must outlive the source.
 std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::string name);
