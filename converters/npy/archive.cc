@@ -287,11 +287,24 @@ class ArchivePlan {
   }
 
  private:
+  // True if a part of the path is "..", on any system.
+  static bool LeadsOut(std::string_view name) {
+    for (std::size_t at = 0; at < name.size();) {
+      const std::size_t end = std::min(name.find_first_of("/\\", at), name.size());
+      if (name.substr(at, end - at) == "..") return true;
+      at = end + 1;
+    }
+    return false;
+  }
   Status CheckName(const std::string& name) {
     if (name.find('\0') != std::string::npos) {
       return Unsupported("a zip archive's names cannot hold a NUL");
     }
     if (name.size() > kMaxEntryName) return Unsupported("its name is too long for a zip archive");
+    if (LeadsOut(name)) {
+      return Unsupported(
+          "a zip archive with this name would be unpacked outside its folder; --rename it");
+    }
     return OkStatus();
   }
 
