@@ -17,7 +17,26 @@ namespace {
 std::atomic<int> g_write_back_error = 0;   // of the next sync_file_range that waits
 std::atomic<int> g_folder_sync_error = 0;  // of every fsync of a folder
 std::atomic<int> g_syncs = 0;              // how often fsync was called
+std::atomic<int> g_flags_error = 0;        // of every renameat2 with a flag
+std::atomic<int> g_link_error = 0;         // of every link
 }  // namespace
+
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                         unsigned flags) {
+  if (const int error = g_flags_error; error != 0 && flags != 0) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+
+extern "C" int link(const char* from, const char* to) noexcept {
+  if (const int error = g_link_error; error != 0) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
 
 extern "C" int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned flags) {
   if ((flags & SYNC_FILE_RANGE_WAIT_AFTER) != 0) {
@@ -165,26 +184,61 @@ TEST(FileSink, AnErrorOfWriteBackIsReportedWhateverItsNumber) {
   }
 }
 
-TEST(FileSink, WhereTheFolderCannotBeSyncedTheOutputIsAsItWas) {
+TEST(FileSink, WhereTheFolderCannotBeSyncedTheOutputIsThereAndTheErrorSaysSo) {
   const TempFolder folder;
   for (const bool overwrite : {false, true}) {
     SCOPED_TRACE(overwrite);
     auto sink = Create(folder / "o.zt", overwrite);
-    ASSERT_OK(Append(*sink, "new"));
+    ASSERT_OK(Append(*sink, overwrite ? "newer" : "new"));
     g_folder_sync_error = EIO;
-    const Status status = sink->Finish(3);
+    const Status status = sink->Finish(overwrite ? 5 : 3);
     g_folder_sync_error = 0;
-    EXPECT_THAT(status, Fails(StatusCode::kUnavailable, StartsWith("cannot sync ")));
-    EXPECT_THAT(folder.Entries(), IsEmpty());
+    EXPECT_THAT(status, Fails(StatusCode::kUnavailable,
+                              "it is complete and has its name, but a crash may undo that: cannot "
+                              "sync " +
+                                  folder.path() + ": Input/output error"));
+    sink->Abort();
+    EXPECT_EQ(ReadFile(folder / "o.zt"), overwrite ? "newer" : "new");
+    EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
   }
-  WriteFile(folder / "o.zt", "old");
-  auto sink = Create(folder / "o.zt", true);
-  ASSERT_OK(Append(*sink, "new"));
-  g_folder_sync_error = EIO;
-  EXPECT_EQ(sink->Finish(3).code(), StatusCode::kUnavailable);
-  g_folder_sync_error = 0;
-  EXPECT_EQ(ReadFile(folder / "o.zt"), "old");
-  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+}
+
+// What file systems without RENAME_NOREPLACE, and those without hard links too, make of it.
+TEST(FileSink, GetsItsNameWithoutFlagsAndLinks) {
+  for (const bool links : {true, false}) {
+    SCOPED_TRACE(links);
+    const TempFolder folder;
+    g_flags_error = EINVAL;
+    g_link_error = links ? 0 : EPERM;
+    auto first = Create(folder / "o.zt"), second = Create(folder / "o.zt");
+    ASSERT_OK(Append(*first, "first"));
+    ASSERT_OK(Append(*second, "second"));
+    EXPECT_OK(first->Finish(5));
+    EXPECT_EQ(second->Finish(6).code(), StatusCode::kAlreadyExists);
+    EXPECT_EQ(ReadFile(folder / "o.zt"), "first");
+    auto third = Create(folder / "o.zt", true);
+    ASSERT_OK(Append(*third, "third"));
+    EXPECT_OK(third->Finish(5));
+    g_flags_error = g_link_error = 0;
+    EXPECT_EQ(ReadFile(folder / "o.zt"), "third");
+    EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+  }
+}
+
+TEST(FileSink, AReplacedFileKeepsItsPermissions) {
+  const TempFolder folder;
+  for (const mode_t mode : {0600, 0640, 0444, 0755}) {
+    WriteFile(folder / "o.zt", "old");
+    ASSERT_EQ(::chmod((folder / "o.zt").c_str(), mode), 0);
+    auto sink = Create(folder / "o.zt", true);
+    struct stat info;
+    ASSERT_EQ(::stat((folder / folder.Entries().at(0)).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, mode);
+    ASSERT_OK(sink->Finish(0));
+    ASSERT_EQ(::stat((folder / "o.zt").c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, mode);
+    ::unlink((folder / "o.zt").c_str());
+  }
 }
 
 TEST(FileSink, AFolderThatAppearsMeanwhileIsKept) {
@@ -423,12 +477,110 @@ TEST(FileSink, AbandonedTemporaryFilesGoAndTheirFinishFails) {
   auto over = Create(folder / "p.zt", true);
   auto done = Create(folder / "q.zt");
   ASSERT_OK(done->Finish(0));
-  AbandonTemporaryFiles();
+  auto files = Must(FolderSink::Create(folder / "d", {}));
+  WriteFile(files->Staged("a"), "x");
+  {
+    const Publication publication;
+    EXPECT_FALSE(AbandonTemporaryFiles(Publication::Begun()));
+  }
+  EXPECT_FALSE(AbandonTemporaryFiles(Publication::Begun() - 1));
+  EXPECT_EQ(folder.Entries().size(), 5u);
+  EXPECT_TRUE(AbandonTemporaryFiles(Publication::Begun()));
   EXPECT_THAT(folder.Entries(), ElementsAre("p.zt", "q.zt"));
   EXPECT_EQ(fresh->Finish(0).code(), StatusCode::kUnavailable);
   EXPECT_EQ(over->Finish(0).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(files->Finish().code(), StatusCode::kUnavailable);
   EXPECT_THAT(folder.Entries(), ElementsAre("p.zt", "q.zt"));
   EXPECT_EQ(ReadFile(folder / "p.zt"), "old");
+}
+
+std::unique_ptr<FolderSink> CreateFolder(const std::string& path, FolderSinkOptions options = {}) {
+  auto sink = FolderSink::Create(path, options);
+  EXPECT_OK(sink);
+  return sink.ok() ? *std::move(sink) : nullptr;
+}
+
+TEST(FolderSink, ANewFolderAppearsWhole) {
+  const TempFolder folder;
+  for (const bool whole : {false, true}) {
+    const std::string name = whole ? "whole" : "d";
+    if (whole) ASSERT_EQ(::mkdir((folder / name).c_str(), 0700), 0);  // empty: replaced
+    auto sink = CreateFolder(folder / name + "///", {.whole = whole});
+    for (const std::string file : {"a", "b"}) WriteFile(sink->Staged(file), file);
+    const std::string hidden = folder.Entries().at(0);
+    EXPECT_THAT(hidden, StartsWith("." + name + "." + std::to_string(::getpid()) + "-"));
+    EXPECT_THAT(hidden, EndsWith(".ztstream-tmp"));
+    struct stat info;
+    ASSERT_EQ(::stat((folder / hidden).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u);
+    const mode_t before = ::umask(027);
+    ASSERT_OK(sink->Finish());
+    ::umask(before);
+    ASSERT_EQ(::stat((folder / name).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0750u);
+    EXPECT_EQ(ReadFile(folder / name + "/b"), "b");
+  }
+  EXPECT_THAT(folder.Entries(), ElementsAre("d", "whole"));
+  EXPECT_EQ(FolderSink::CheckNew(folder / "d").code(), StatusCode::kAlreadyExists);
+  EXPECT_OK(FolderSink::CheckNew(folder / "none"));
+}
+
+TEST(FolderSink, FilesMoveIntoAFolderThatIsThere) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkdir((folder / "d").c_str(), 0777), 0);
+  WriteFile(folder / "d/a", "old");
+  WriteFile(folder / "d/other", "other");
+  {
+    auto sink = CreateFolder(folder / "d");
+    WriteFile(sink->Staged("c"), "new");
+    WriteFile(sink->Staged("a"), "new");
+    EXPECT_THAT(sink->Finish(),
+                Fails(StatusCode::kAlreadyExists, HasSubstr("d/a: the output exists already")));
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 2);
+  EXPECT_EQ(ReadFile(folder / "d/a"), "old");
+  auto sink = CreateFolder(folder / "d", {.overwrite = true});
+  WriteFile(sink->Staged("c"), "new");
+  WriteFile(sink->Staged("a"), "new");
+  ASSERT_OK(sink->Finish());
+  EXPECT_EQ(ReadFile(folder / "d/a") + ReadFile(folder / "d/c"), "newnew");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 3);
+  EXPECT_THAT(folder.Entries(), ElementsAre("d"));
+}
+
+TEST(FolderSink, OfTwoForTheSameFilesOneIsRefused) {
+  for (const bool exists : {false, true}) {
+    SCOPED_TRACE(exists);
+    const TempFolder folder;
+    if (exists) ASSERT_EQ(::mkdir((folder / "d").c_str(), 0777), 0);
+    auto first = CreateFolder(folder / "d"), second = CreateFolder(folder / "d");
+    auto third = CreateFolder(folder / "d");
+    WriteFile(first->Staged("a"), "first");
+    WriteFile(second->Staged("a"), "second");
+    WriteFile(third->Staged("b"), "third");
+    EXPECT_OK(first->Finish());
+    EXPECT_EQ(second->Finish().code(), StatusCode::kAlreadyExists);
+    EXPECT_OK(third->Finish());
+    for (auto* const sink : {&first, &second, &third}) sink->reset();
+    EXPECT_EQ(ReadFile(folder / "d/a") + ReadFile(folder / "d/b"), "firstthird");
+    EXPECT_THAT(folder.Entries(), ElementsAre("d"));
+  }
+}
+
+TEST(FolderSink, WhatAKilledRunLeftIsRemoved) {
+  const TempFolder folder;
+  for (const std::string left :
+       {".d.7-0.ztstream-tmp", "d/.extract.7.ztstream-tmp", ".d.8-0.ztstream-tmp"}) {
+    std::filesystem::create_directories(folder / left + "/below");
+    WriteFile(folder / left + "/below/a", "left");
+  }
+  const int live = ::open((folder / ".d.8-0.ztstream-tmp").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(live, LOCK_EX | LOCK_NB), 0);
+  CreateFolder(folder / "d");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 0);
+  CreateFolder(folder / "d", {.whole = true});
+  EXPECT_THAT(folder.Entries(), ElementsAre(".d.8-0.ztstream-tmp", "d"));
+  ::close(live);
 }
 
 TEST(DirectSink, DevicesAreWrittenTo) {

@@ -30,9 +30,13 @@ void WarnAll(const Common& common, std::span<const std::string> messages);
 // While it is locked, no line is printed on standard error.
 std::mutex& Lines();
 
-// Prints and flushes standard output. A closed pipe is not an error: the rest of the output is
-// dropped.
+// Prints on standard output. A closed pipe is not an error: the rest of the output is dropped.
+// kCancelled, and nothing is printed, after a signal.
 Status Print(std::string_view text);
+// Writes `lines` and that the program was interrupted on standard error, and with --json the
+// envelope with that error, unless something else is there already or nobody reads it. For the
+// thread that ends the program; Lines() is locked.
+void SayInterrupted(const Common& common, std::string_view lines);
 
 // The first members of every result under --json: {"schema": "ztstream/1", "cmd": ..., "ok": ...}.
 // `ok` is true if the exit status is 0.

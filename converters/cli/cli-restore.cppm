@@ -7,9 +7,6 @@ import :changed;
 
 namespace zt::cli::internal {
 
-// kAlreadyExists where `path` is there and is no empty folder.
-Status CheckNewFolder(const std::string& path);
-
 // Writes these objects of the source, and its files, as a folder: byte for byte the one that the model came from, where its
 // attribute says how that was and nothing changes it, else with new files of weights. All is written beside it, below a folder
 // that nobody else can write to, and renamed once it is whole. Prints what came of it. `changed` is the source, or null.

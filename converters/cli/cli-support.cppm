@@ -60,15 +60,14 @@ class CancelsWriter {
   CancelsWriter& operator=(const CancelsWriter&) = delete;
 };
 
-// As long as it exists, a signal does not end the program. Otherwise a signal ends it within two
-// seconds. Used to publish several files together, so that all of them appear or none.
-class Publishing {
- public:
-  Publishing();
-  ~Publishing();
-  Publishing(const Publishing&) = delete;
-  Publishing& operator=(const Publishing&) = delete;
-};
+// Says that the command's output has its name: from now on a signal does not end the run, which
+// reports and ends by itself.
+void Completed();
+// True if a signal has asked the program to end before Completed was called: nothing is printed any
+// more but that.
+bool Ended();
+// What the program says after a signal depends on these options.
+void SetCommon(const Common& common);
 
 // ---- one .zt file of a conversion, written and published ----------------------------------------
 

@@ -10,6 +10,7 @@ module zt.cli;
 
 import zt.std;
 import :options;
+import :support;
 import :output;
 import :rules;
 import zt.remote;
@@ -429,6 +430,11 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
   return nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?";
 }
 
+// True for the names that systems give standard output.
+bool IsStandardOutput(std::string_view path) {
+  return path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
+}
+
 Status Parse(std::vector<std::string> words, Args& args) {
   args.json = std::ranges::find(words, "--json") != words.end();
   if (!words.empty() && !words.front().starts_with('-')) args.command = Shown(words.front());
@@ -455,6 +461,7 @@ Status Parse(std::vector<std::string> words, Args& args) {
   if (args.memory != 0) args.memory_limit = args.memory;
   args.keep_sparse = args.sparse == "keep";
   args.left_out = std::make_shared<std::vector<LeftOut>>();
+  if (IsStandardOutput(args.output)) args.output = "-";
   args.product_on_output = args.output == "-";
   return OkStatus();
 }
@@ -480,6 +487,7 @@ void UseUrls(const Args& args) {
 int Run(std::vector<std::string> words) {
   Args args;
   if (const Status parsed = Parse(std::move(words), args); !parsed.ok()) return Fail(args, parsed);
+  SetCommon(args);
   if (args.version) return Done(args, Print(VersionText() + "\n"));
   const Command* const command = FindCommand(args.command);
   UseUrls(args);

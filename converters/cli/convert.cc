@@ -323,6 +323,7 @@ Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOpt
   };
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
                       WriteFile(std::move(sink), source, plan, std::move(options)));
+  Completed();
   bar.End();
   Json json = args.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
   Report(args, writer->numeric_findings(), plan, json["warnings"]);
@@ -351,7 +352,7 @@ Status DryRun(const Args& args, TensorSource& source, const Plan& plan,
   Json json = SummaryJson(args, source, plan, warnings);
   if (estimated) json["output"]["bytes_estimated"] = *estimated;
   json["plan"] = PlanJson(source, plan);
-  return Print(Dump(json));
+  return PrintJson(args, json);
 }
 
 Status Convert(const Args& args) {

@@ -1,16 +1,10 @@
 // zt.cli — extract: tensors of any input as safetensors, npz, npy or GGUF, in one pass.
 module;
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/name_table.h"
-#include "core/retry.h"
 #include "core/status_macros.h"
-#include "sink/sync.h"
 
 module zt.cli;
 
@@ -25,8 +19,6 @@ import zt.convert.npy;
 
 namespace zt::cli::internal {
 namespace {
-
-namespace fs = std::filesystem;
 
 // The output: a file of a format, or a folder of such files, one for each tensor.
 struct Target {
@@ -168,138 +160,6 @@ StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> t
   return names;
 }
 
-// Files that are written to a hidden folder within the output folder and moved into it together.
-// The destructor removes all files that Publish has not moved.
-class OutputFolder {
- public:
-  // The folder `path`, which Create makes if it does not exist. Its parent folder must exist.
-  OutputFolder(std::string path, bool force) : path_(std::move(path)), force_(force) {}
-  ~OutputFolder() {
-    if (folder_ >= 0) ::close(folder_);
-    std::error_code ignored;
-    if (!staging_.empty()) fs::remove_all(staging_, ignored);
-    // Fails if the folder is not empty.
-    if (made_) ::rmdir(path_.c_str());
-  }
-  OutputFolder(const OutputFolder&) = delete;
-  OutputFolder& operator=(const OutputFolder&) = delete;
-
-  // kAlreadyExists if one of `files` exists and may not be replaced. Writes nothing.
-  Status Check(std::span<const std::string> files) const {
-    std::error_code error;
-    if (force_ || !fs::is_directory(path_, error)) return OkStatus();
-    for (const std::string& file : files) {
-      const std::string path = (fs::path(path_) / file).string();
-      if (fs::exists(fs::symlink_status(path, error))) {
-        return WithFile(AlreadyExists("the output exists already; use -f to replace it"), path);
-      }
-    }
-    return OkStatus();
-  }
-
-  Status Create() {
-    while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
-    if (::mkdir(path_.c_str(), 0777) == 0) {
-      made_ = true;
-    } else if (errno == ENOENT) {
-      return IoError("the folder it would lie in is missing; make that first");
-    } else if (errno != EEXIST) {
-      return IoError(errno, "cannot make the folder");
-    }
-    const std::string staging = path_ + "/.extract." + std::to_string(::getpid()) + ".ztstream-tmp";
-    if (::mkdir(staging.c_str(), 0777) != 0) {
-      return IoError(errno, "cannot make a folder in it");
-    }
-    staging_ = staging;
-    folder_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder_ < 0) return IoError(errno, "cannot open the folder");
-    return OkStatus();
-  }
-
-  const std::string& path() const { return path_; }
-  // The path at which to write the file.
-  std::string Staged(const std::string& file) const { return staging_ + "/" + file; }
-
-  // Moves the staged files into the folder, after syncing them if `sync`. An existing file is
-  // exchanged with its replacement. On an error the moves are undone; on a file system that cannot
-  // exchange files, replaced files stay replaced.
-  Status Publish(std::span<const std::string> files, bool sync) {
-    ZT_RETURN_IF_ERROR(Check(files));
-    const Publishing publishing;
-    if (sync) {
-      const int error = sink_io::SyncError([&] { return ::syncfs(folder_); });
-      if (error != 0)
-        return WithFile(IoError(error, "cannot sync the file system it is on"), path_);
-    }
-    if (Interrupted()) return Cancelled("interrupted");
-    std::vector<Moved> moved;
-    moved.reserve(files.size());
-    Status status = OkStatus();
-    for (const std::string& name : files) {
-      Moved file{.staged = Staged(name), .path = path_ + "/" + name};
-      if (const int error = Move(file); error != 0) {
-        status = WithFile(IoError(error, "cannot move the file into place"), file.path);
-        break;
-      }
-      moved.push_back(std::move(file));
-    }
-    if (status.ok() && sync) {
-      const int error = sink_io::SyncError([&] { return ::fsync(folder_); });
-      if (error != 0) status = WithFile(IoError(error, "cannot sync the folder"), path_);
-    }
-    if (!status.ok()) {
-      Undo(moved);
-    } else {
-      made_ = false;
-    }
-    return status;
-  }
-
- private:
-  // A file that was moved into place, and how.
-  struct Moved {
-    std::string staged, path;
-    enum class How { kCreated, kExchanged, kReplaced } how = How::kCreated;
-  };
-  // Moves a staged file into place. Returns 0 or errno.
-  static int Move(Moved& file) {
-    const auto rename = [&](unsigned flags) {
-      return zt::internal::ErrorOf([&] {
-        return ::renameat2(AT_FDCWD, file.staged.c_str(), AT_FDCWD, file.path.c_str(), flags);
-      });
-    };
-    struct stat older;
-    file.how = Moved::How::kCreated;
-    if (::lstat(file.path.c_str(), &older) != 0) return rename(0);
-    file.how = Moved::How::kExchanged;
-    int error = rename(RENAME_EXCHANGE);
-    // The file system cannot exchange files.
-    if (error == EINVAL || error == ENOSYS) {
-      file.how = Moved::How::kReplaced;
-      return rename(0);
-    }
-    if (error != 0) return error;
-    if (::lstat(file.staged.c_str(), &older) != 0 || !S_ISDIR(older.st_mode)) return 0;
-    // A folder is not replaced: it is moved back.
-    error = rename(RENAME_EXCHANGE);
-    return error == 0 ? EISDIR : error;
-  }
-
-  static void Undo(std::span<const Moved> files) {
-    for (const Moved& file : files | std::views::reverse) {
-      if (file.how == Moved::How::kCreated) ::unlink(file.path.c_str());
-      if (file.how == Moved::How::kExchanged)
-        (void)::renameat2(AT_FDCWD, file.staged.c_str(), AT_FDCWD, file.path.c_str(),
-                          RENAME_EXCHANGE);
-    }
-  }
-
-  std::string path_, staging_;
-  // Opened before anything is written, so that a sync reports all write errors of the disk.
-  int folder_ = -1;
-  bool force_ = false, made_ = false;
-};
-
 // ---- what is written ----------------------------------------------------------------------------
 
 struct Output {
@@ -377,6 +237,7 @@ class Extraction {
     const Status status = target_.folder ? WriteFolder() : WriteFile();
     bar_->End();
     ZT_RETURN_IF_ERROR(status);
+    Completed();
     if (changed_ != nullptr) ReportChanges(args_, *changed_, warnings_);
     return OkStatus();
   }
@@ -431,19 +292,20 @@ class Extraction {
     std::vector<std::string> files;
     files.reserve(outputs_.size());
     for (const Output& output : outputs_) files.push_back(output.file);
-    OutputFolder folder(args_.output, args_.force);
-    ZT_RETURN_IF_ERROR(folder.Check(files));
-    const Status created = folder.Create();
-    ZT_RETURN_IF_ERROR(WithFile(created, folder.path()));
+    ZT_RETURN_IF_ERROR(FolderSink::CheckFiles(args_.output, files, args_.force));
+    ZT_ASSIGN_OR_RETURN(
+        const std::unique_ptr<FolderSink> folder,
+        FolderSink::Create(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
+    ZT_RETURN_IF_ERROR(folder->Reserve(file_bytes_));
     for (const auto& [file, layout] : outputs_) {
       ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                          OpenSink(folder.Staged(file), {.sync = false, .new_folder = true}));
+                          OpenSink(folder->Staged(file), {.sync = false, .new_folder = true}));
       ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink));
       ZT_RETURN_IF_ERROR(WithFile(sink->Finish(layout.bytes), sink->name()));
       if (Interrupted()) return Cancelled("interrupted");
     }
     ZT_RETURN_IF_ERROR(source_.Finish());
-    return folder.Publish(files, !args_.no_sync);
+    return folder->Finish();
   }
 
   Json ResultJson() const {
@@ -483,7 +345,7 @@ Status Extract(const Args& args) {
   if (args.shard_size != 0 && wanted.ok() && !wanted->checkpoint) {
     return InvalidArgument("--shard-size cuts the weights of a folder: -o DIR/ --to safetensors");
   }
-  if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(CheckNewFolder(args.output));
+  if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(FolderSink::CheckNew(args.output));
   if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenUngrouped({args.file()}, args));
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));

@@ -362,6 +362,7 @@ Status WritePage(const Listing& listing, const Args& args) {
   const std::string page = PageText(ListingJson(std::span(&listing, 1), args));
   ZT_RETURN_IF_ERROR(
       WriteText(args.output, page, {.overwrite = args.force, .sync = !args.no_sync}));
+  Completed();
   if (args.json) {
     Json json = Envelope(args, true);
     json["file"] = listing.file;

@@ -82,7 +82,10 @@ Status AddShard(const std::string& path, std::map<std::uint64_t, ShardFile>& sha
 // Reads all shards of one plan, by number. An error names the file that is wrong.
 StatusOr<std::map<std::uint64_t, ShardFile>> ReadShards(const std::vector<std::string>& paths) {
   std::map<std::uint64_t, ShardFile> shards;
-  for (const std::string& path : paths) ZT_RETURN_IF_ERROR(WithFile(AddShard(path, shards), path));
+  for (const std::string& path : paths) {
+    if (Interrupted()) return Cancelled("interrupted");
+    ZT_RETURN_IF_ERROR(WithFile(AddShard(path, shards), path));
+  }
   return shards;
 }
 
@@ -290,7 +293,7 @@ Status Join(const Args& args) {
     json["plan_digest"] = joined.plan;
     json["missing"] = joined.missing;
     json["array"] = array;
-    return Print(Dump(json));
+    return PrintJson(args, json);
   }
   if (!args.output.ends_with(".zt"))
     return WithFile(
@@ -299,6 +302,7 @@ Status Join(const Args& args) {
   ZT_ASSIGN_OR_RETURN(
       const JoinResult joined,
       WriteShardIndex(args.inputs, args.output, {.overwrite = args.force, .sync = !args.no_sync}));
+  Completed();
   if (args.json) {
     Json json = Envelope(args, true);
     json["output"] = {{"path", joined.path}};
@@ -306,7 +310,7 @@ Status Join(const Args& args) {
     json["plan_digest"] = joined.plan;
     json["tensors"] = joined.tensors;
     json["bytes_decoded"] = joined.bytes;
-    return Print(Dump(json));
+    return PrintJson(args, json);
   }
   if (!args.quiet) {
     Note(joined.path + ": " + Counted(joined.shards, "shard") + ", " +

@@ -2,14 +2,21 @@
 module;
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
+#include <sys/uio.h>
+#include <unistd.h>
 #include <utf8proc.h>
+
+#include "core/retry.h"
+#include "sink/write_all.h"
 
 module zt.cli;
 
 import zt.std;
 import :library;
 import :output;
+import :support;
 
 namespace zt::cli::internal {
 namespace {
@@ -31,11 +38,12 @@ Decoded Decode(std::string_view text) {
   return {static_cast<std::size_t>(length), static_cast<std::uint32_t>(point)};
 }
 
+// False for control characters, line breaks, and what formats text and is not seen itself: marks of
+// direction, joiners, the byte order mark, tags.
 bool IsHarmless(std::uint32_t point) {
-  if (point < 0x20 || (point >= 0x7f && point < 0xa0)) return false;  // control characters
-  if (point >= 0x2028 && point <= 0x202e) return false;               // line breaks, directions
-  if (point >= 0x2066 && point <= 0x2069) return false;               // directions
-  return point != 0xfeff;  // the invisible byte order mark
+  const utf8proc_category_t category = ::utf8proc_category(static_cast<utf8proc_int32_t>(point));
+  return category != UTF8PROC_CATEGORY_CC && category != UTF8PROC_CATEGORY_CF &&
+         category != UTF8PROC_CATEGORY_ZL && category != UTF8PROC_CATEGORY_ZP;
 }
 
 void AppendHex(std::string& out, std::uint32_t value, int digits) {
@@ -43,7 +51,7 @@ void AppendHex(std::string& out, std::uint32_t value, int digits) {
 }
 
 // Dumps JSON in one line and escapes the characters that are not harmless. They occur only within
-// strings, where JSON allows an escape; all of them are below U+10000.
+// strings, where JSON allows an escape: of two halves from U+10000 on.
 std::string OneLine(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string out;
@@ -59,8 +67,13 @@ std::string OneLine(const Json& json) {
     const Decoded next = Decode(std::string_view(text).substr(at));
     if (!IsHarmless(next.point)) {
       out.append(text, copied, at - copied);
+      const bool halves = next.point > 0xffff;
+      if (halves) {
+        out += "\\u";
+        AppendHex(out, 0xd7c0 + (next.point >> 10), 4);
+      }
       out += "\\u";
-      AppendHex(out, next.point, 4);
+      AppendHex(out, halves ? 0xdc00 + (next.point & 0x3ff) : next.point, 4);
       copied = at + next.length;
     }
     at += std::max<std::size_t>(next.length, 1);
@@ -69,9 +82,42 @@ std::string OneLine(const Json& json) {
   return out;
 }
 
+// Returns 0 or errno.
+int WriteTo(int fd, std::string_view text) {
+  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
+  return sink_io::WriteAll(std::span(&piece, 1), 0, [&](const iovec* v, int n, std::uint64_t) {
+    return zt::internal::RetryWaiting(fd, POLLOUT, [&] { return ::writev(fd, v, n); });
+  });
+}
+
 void WriteLine(const std::string& line) {
   const std::lock_guard lock(Lines());
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  (void)WriteTo(STDERR_FILENO, line);
+}
+
+// Guarded by Lines().
+bool g_printed = false;                 // something is on standard output
+std::atomic<bool> g_line_open = false;  // its last line has no end yet
+
+Status WriteOutput(std::string_view text) {
+  if (text.empty()) return OkStatus();
+  const std::lock_guard lock(Lines());
+  g_printed = true;
+  g_line_open = !text.ends_with('\n');
+  const int error = WriteTo(STDOUT_FILENO, text);
+  // EPIPE: `| head`, a pager that was quit.
+  if (error == 0 || error == EPIPE) return OkStatus();
+  return WithFile(IoError(error, "cannot write"), "standard output");
+}
+
+Json ErrorJson(const Common& common, const Status& status) {
+  Json error = {{"exit_status", ExitStatus(status)}};
+  if (const auto file = FileOf(status)) error["file"] = *file;
+  if (const auto tensor = TensorOf(status)) error["tensor"] = *tensor;
+  error["message"] = Message(status);
+  Json json = Envelope(common, false);
+  json["error"] = std::move(error);
+  return json;
 }
 
 }  // namespace
@@ -90,8 +136,8 @@ std::string Printable(std::string_view text) {
     } else if (byte == '\n') {
       out += "\\n";
     } else {
-      out += next.length == 1 ? "\\x" : "\\u";
-      AppendHex(out, next.point, next.length == 1 ? 2 : 4);
+      out += next.length == 1 ? "\\x" : next.length < 4 ? "\\u" : "\\U";
+      AppendHex(out, next.point, next.length == 1 ? 2 : next.length < 4 ? 4 : 8);
     }
     text.remove_prefix(std::max<std::size_t>(next.length, 1));
   }
@@ -121,18 +167,25 @@ void WarnAll(const Common& common, std::span<const std::string> messages) {
 }
 
 int Fail(const Common& common, const Status& status) {
-  const int exit = ExitStatus(status);
   Note(Message(status));
   if (common.json) {
-    Json error = {{"exit_status", exit}};
-    if (const auto file = FileOf(status)) error["file"] = *file;
-    if (const auto tensor = TensorOf(status)) error["tensor"] = *tensor;
-    error["message"] = Message(status);
-    Json json = Envelope(common, false);
-    json["error"] = std::move(error);
-    (void)PrintJson(common, json);
+    const std::string text = Dump(ErrorJson(common, status));
+    if (common.product_on_output) {
+      WriteLine(text);
+    } else if (!g_line_open) {
+      (void)WriteOutput(text);
+    }
   }
-  return exit;
+  return ExitStatus(status);
+}
+
+void SayInterrupted(const Common& common, std::string_view lines) {
+  const Status status = Cancelled("interrupted");
+  (void)WriteTo(STDERR_FILENO, std::string(lines) + "ztstream: " + Message(status) + "\n");
+  if (!common.json || g_printed) return;
+  const int fd = common.product_on_output ? STDERR_FILENO : STDOUT_FILENO;
+  pollfd ready = {fd, POLLOUT, 0};
+  if (::poll(&ready, 1, 0) > 0) (void)WriteTo(fd, Dump(ErrorJson(common, status)));
 }
 
 int Done(const Common& common, const Status& status) {
@@ -140,10 +193,8 @@ int Done(const Common& common, const Status& status) {
 }
 
 Status Print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
-    return OkStatus();
-  if (errno == EPIPE) return OkStatus();  // `| head`, a pager that was quit
-  return WithFile(IoError(errno, "cannot write"), "standard output");
+  // What is begun is not left half.
+  return Ended() && !g_line_open ? Cancelled("interrupted") : WriteOutput(text);
 }
 
 Json Envelope(const Common& common, bool ok) {

@@ -5,16 +5,12 @@ module;
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/name_table.h"
-#include "core/retry.h"
 #include "core/status_macros.h"
-#include "sink/sync.h"
 
 module zt.cli;
 
@@ -34,8 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".safetensors", kIndexSuffix = ".safetensors.index.json";
-constexpr std::string_view kTemporary = ".ztstream-tmp";  // ends the name of what is not yet whole
-constexpr std::uint64_t kStep = std::uint64_t{1} << 20;   // of a file, at once
+constexpr std::uint64_t kStep = std::uint64_t{1} << 20;  // of a file, at once
 
 using Selection = std::vector<std::uint32_t>;
 
@@ -252,147 +247,27 @@ class Descriptor {
   int fd_;
 };
 
-// A folder that appears whole: made under a hidden name beside it, for its owner alone, and renamed. Paths in it are opened
-// below its descriptor, and the kernel follows no link on the way.
-class NewFolder {
- public:
-  explicit NewFolder(std::string path) : path_(std::move(path)) {
-    while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
-  }
-  ~NewFolder() {
-    std::error_code ignored;
-    if (fd_ >= 0) ::close(fd_);
-    if (!staging_.empty()) fs::remove_all(staging_, ignored);
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
+// A descriptor of a file or folder below `folder`, or -1 and errno. The kernel follows no link on
+// the way.
+int OpenBeneath(int folder, const std::string& path, int flags, unsigned mode) {
+  open_how how{};
+  how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC | O_NOFOLLOW);
+  how.mode = mode;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  return static_cast<int>(::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how));
+}
 
-  Status Create() {
-    const fs::path path(path_);
-    const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    const std::string prefix = "." + path.filename().string().substr(0, 200) + ".";
-    RemoveLeftovers(parent, prefix);
-    int error = EEXIST;
-    for (int attempt = 0; error == EEXIST && attempt < 100; ++attempt) {
-      error = Stage((parent / (prefix + std::to_string(::getpid()) + "-" + std::to_string(attempt) +
-                               std::string(kTemporary)))
-                        .string());
-    }
-    if (error == 0) return OkStatus();
-    return error == ENOENT ? WithFile(IoError("the folder it would lie in is missing; make that "
-                                              "first"),
-                                      path_)
-                           : WithFile(IoError(error, "cannot make a folder beside it"), path_);
-  }
-
-  // Fails if fewer bytes are free.
-  Status Reserve(std::uint64_t bytes) const {
-    struct statvfs info;
-    if (::fstatvfs(fd_, &info) != 0) return OkStatus();
-    const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
-    if (bytes <= free) return OkStatus();
-    return WithFile(IoError(ENOSPC, std::to_string(bytes) + " bytes are needed, " +
-                                        std::to_string(free) + " are free"),
-                    path_);
-  }
-
-  // Where a file of the folder lies until it is renamed.
-  std::string Staged(const std::string& file) const { return staging_ + "/" + file; }
-
-  // Makes the folders that a path leads through.
-  Status MakeParents(const std::string& path) const {
-    for (auto at = path.find('/'); at != path.npos; at = path.find('/', at + 1)) {
-      const std::string folder = path.substr(0, at);
-      const auto before = folder.rfind('/');
-      const Descriptor parent(before == folder.npos
-                                  ? ::dup(fd_)
-                                  : Open(folder.substr(0, before), O_RDONLY | O_DIRECTORY, 0));
-      const std::string name = before == folder.npos ? folder : folder.substr(before + 1);
-      if (parent.get() < 0 ||
-          (::mkdirat(parent.get(), name.c_str(), 0777) != 0 && errno != EEXIST)) {
-        return WithFile(IoError(errno, "cannot make the folder"), Staged(folder));
-      }
-    }
-    return OkStatus();
-  }
-
-  // A descriptor of a file or folder below, or -1 and errno.
-  int Open(const std::string& path, int flags, unsigned mode) const {
-    open_how how{};
-    how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC | O_NOFOLLOW);
-    how.mode = mode;
-    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-    return static_cast<int>(::syscall(SYS_openat2, fd_, path.c_str(), &how, sizeof how));
-  }
-
-  Status Publish(bool sync) {
-    ZT_RETURN_IF_ERROR(CheckNewFolder(path_));
-    const Publishing publishing;
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    if (::fchmod(fd_, 0777 & ~mask) != 0)
-      return WithFile(IoError(errno, "cannot set the folder's mode"), path_);
-    if (sync) {
-      const int error = sink_io::SyncError([&] { return ::syncfs(fd_); });
-      if (error != 0)
-        return WithFile(IoError(error, "cannot sync the file system it is on"), path_);
-    }
-    if (Interrupted()) return Cancelled("interrupted");
-    // An empty folder is replaced, anything else is in the way.
-    if (::rename(staging_.c_str(), path_.c_str()) != 0) {
-      const int error = errno;
-      ZT_RETURN_IF_ERROR(CheckNewFolder(path_));
-      return WithFile(IoError(error, "cannot move the folder into place"), path_);
-    }
-    staging_.clear();
-    return OkStatus();
-  }
-
- private:
-  // Creates the hidden folder and locks it. Returns 0 or errno; EEXIST also if another run took the
-  // folder for a leftover.
-  int Stage(const std::string& path) {
-    if (::mkdir(path.c_str(), 0700) != 0) return errno;
-    fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    const int error = fd_ >= 0 || errno == ENOENT ? EEXIST : errno;
-    struct stat info;
-    if (fd_ >= 0 && (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
-        ::fstat(fd_, &info) == 0 && info.st_nlink > 0) {
-      staging_ = path;
-      return 0;
-    }
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-    ::rmdir(path.c_str());
-    return error;
-  }
-
-  // Removes the hidden folders that killed runs for the same output left: those without a lock.
-  static void RemoveLeftovers(const fs::path& parent, std::string_view prefix) {
-    std::error_code error;
-    for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
-      const std::string name = it->path().filename().string();
-      if (!name.starts_with(prefix) || !name.ends_with(kTemporary)) continue;
-      const std::string_view pid = std::string_view(name).substr(
-          prefix.size(), name.size() - prefix.size() - kTemporary.size());
-      if (pid.empty() || pid.find_first_not_of("0123456789-") != pid.npos) continue;
-      const Descriptor folder(
-          ::open(it->path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-      if (folder.get() < 0 || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) continue;
-      std::error_code ignored;
-      fs::remove_all(it->path(), ignored);
-    }
-  }
-
-  std::string path_, staging_;
-  int fd_ = -1;
-};
-
-Status WriteAll(int fd, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t done = ::write(fd, bytes.data(), bytes.size());
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return IoError(errno, "cannot write");
-    bytes = bytes.subspan(static_cast<std::size_t>(done));
+// Makes the folders below `folder` that a path leads through.
+Status MakeParents(int folder, const std::string& path) {
+  for (auto at = path.find('/'); at != path.npos; at = path.find('/', at + 1)) {
+    const std::string made = path.substr(0, at);
+    const auto before = made.rfind('/');
+    const Descriptor parent(before == made.npos ? ::dup(folder)
+                                                : OpenBeneath(folder, made.substr(0, before),
+                                                              O_RDONLY | O_DIRECTORY, 0));
+    const std::string name = before == made.npos ? made : made.substr(before + 1);
+    if (parent.get() < 0 || (::mkdirat(parent.get(), name.c_str(), 0777) != 0 && errno != EEXIST))
+      return IoError(errno, "cannot make the folder " + Quote(made));
   }
   return OkStatus();
 }
@@ -418,7 +293,7 @@ Status ReadFile(TensorSource& source, const FileEntry& file,
 class Restoration {
  public:
   Restoration(const Args& args, TensorSource& source, const FolderPlan& plan)
-      : args_(args), source_(source), plan_(plan), folder_(args.output), bar_(args, "extract") {
+      : args_(args), source_(source), plan_(plan), bar_(args, "extract") {
     for (const Weights& each : plan.weights) {
       bytes += each.layout.bytes;
       for (const LayoutPiece& piece : each.layout.pieces) total_ += piece.bytes;
@@ -428,17 +303,20 @@ class Restoration {
   }
 
   Status Run() {
-    ZT_RETURN_IF_ERROR(folder_.Create());
-    ZT_RETURN_IF_ERROR(folder_.Reserve(bytes));
+    ZT_ASSIGN_OR_RETURN(folder_,
+                        FolderSink::Create(args_.output, {.whole = true, .sync = !args_.no_sync}));
+    ZT_RETURN_IF_ERROR(folder_->Reserve(bytes));
     for (const FileEntry& file : plan_.files) ZT_RETURN_IF_ERROR(WriteFile(file));
     for (const Weights& each : plan_.weights) ZT_RETURN_IF_ERROR(WriteWeights(each));
     for (const auto& [path, text] : plan_.indices) {
       ZT_RETURN_IF_ERROR(
-          WriteText(folder_.Staged(path), text, {.sync = false, .new_folder = true}));
+          WriteText(folder_->Staged(path), text, {.sync = false, .new_folder = true}));
     }
     ZT_RETURN_IF_ERROR(source_.Finish());
     bar_.End();
-    return folder_.Publish(!args_.no_sync);
+    ZT_RETURN_IF_ERROR(folder_->Finish());
+    Completed();
+    return OkStatus();
   }
 
   double seconds() const { return bar_.seconds(); }
@@ -447,10 +325,10 @@ class Restoration {
 
  private:
   Status WriteWeights(const Weights& weights) {
-    ZT_RETURN_IF_ERROR(folder_.MakeParents(weights.path));
+    ZT_RETURN_IF_ERROR(WithFile(MakeParents(folder_->descriptor(), weights.path), args_.output));
     ZT_ASSIGN_OR_RETURN(
         const std::unique_ptr<Sink> sink,
-        OpenSink(folder_.Staged(weights.path), {.sync = false, .new_folder = true}));
+        OpenSink(folder_->Staged(weights.path), {.sync = false, .new_folder = true}));
     LayoutOptions options;
     options.threads = args_.threads;
     options.memory_bytes = args_.memory;
@@ -464,20 +342,21 @@ class Restoration {
   Status WriteFile(const FileEntry& file) {
     if (Interrupted()) return Cancelled("interrupted");
     ZT_RETURN_IF_ERROR(CheckFilePath(file.path));
-    ZT_RETURN_IF_ERROR(folder_.MakeParents(file.path));
-    const Descriptor out(
-        folder_.Open(file.path, O_WRONLY | O_CREAT | O_EXCL, file.executable ? 0755 : 0644));
-    if (out.get() < 0)
-      return WithFile(IoError(errno, "cannot make the file"), folder_.Staged(file.path));
+    ZT_RETURN_IF_ERROR(WithFile(MakeParents(folder_->descriptor(), file.path), args_.output));
+    const Descriptor out(OpenBeneath(folder_->descriptor(), file.path, O_WRONLY | O_CREAT | O_EXCL,
+                                     file.executable ? 0755 : 0644));
+    const std::string staged = folder_->Staged(file.path);
+    if (out.get() < 0) return WithFile(IoError(errno, "cannot make the file"), staged);
+    const std::unique_ptr<Sink> sink = DescriptorSink(out.get(), staged);
     return ReadFile(source_, file, [&](std::span<const std::byte> piece) {
-      return WithFile(WriteAll(out.get(), piece), folder_.Staged(file.path));
+      return WithFile(sink->Append(std::span(&piece, 1)), staged);
     });
   }
 
   const Args& args_;
   TensorSource& source_;
   const FolderPlan& plan_;
-  NewFolder folder_;
+  std::unique_ptr<FolderSink> folder_;
   ProgressBar bar_;
   std::uint64_t total_ = 0, done_ = 0;
 };
@@ -504,17 +383,6 @@ Json ResultJson(const Args& args, const TensorSource& source, const Selection& s
 }
 
 }  // namespace
-
-Status CheckNewFolder(const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(fs::symlink_status(path, error))) return OkStatus();
-  if (fs::is_directory(fs::symlink_status(path, error)) && fs::is_empty(path, error)) {
-    return OkStatus();
-  }
-  return WithFile(AlreadyExists("the output exists already; a folder is never replaced: name "
-                                "another, or remove it"),
-                  path);
-}
 
 Status RestoreFolder(const Args& args, TensorSource& source, const Selection& selected,
                      const ChangedSource* changed) {
@@ -545,7 +413,9 @@ Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file
     return WithFile(sink->Append(pieces), sink->name());
   }));
   ZT_RETURN_IF_ERROR(source.Finish());
-  return WithFile(sink->Finish(file.bytes), sink->name());
+  ZT_RETURN_IF_ERROR(WithFile(sink->Finish(file.bytes), sink->name()));
+  Completed();
+  return OkStatus();
 }
 
 }  // namespace zt::cli::internal

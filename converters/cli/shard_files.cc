@@ -42,8 +42,9 @@ Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind
   if (*found != stamp) return InvalidData("it is shard " + std::to_string(found->number));
   ZT_ASSIGN_OR_RETURN(const std::string listed, ReadDigestFile(path));
   if (listed.empty()) {
-    ZT_ASSIGN_OR_RETURN(const VerifyReport report,
-                        Verify(**reader, {.threads = args.threads, .memory_bytes = args.memory}));
+    ZT_ASSIGN_OR_RETURN(const VerifyReport report, Verify(**reader, {.threads = args.threads,
+                                                                     .memory_bytes = args.memory,
+                                                                     .cancelled = &Interrupted()}));
     if (!report.problems.empty()) return damaged(InvalidData(report.problems.front().message));
     if (report.digests < report.components)
       return InvalidData(
@@ -120,12 +121,14 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
   const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
   std::vector<std::byte> buffer(1 << 18);
   for (std::uint64_t at = 0; at < *bytes->size();) {
+    if (Interrupted()) return Cancelled("interrupted");
     const auto piece =
         std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), *bytes->size() - at));
     ZT_RETURN_IF_ERROR(bytes->ReadAt(at, piece));
     hasher->Update(piece);
     at += piece.size();
   }
+  ZT_RETURN_IF_ERROR(bytes->CheckUnchanged());
   return hasher->Finish();
 }
 

@@ -1,6 +1,8 @@
 // zt.cli:shards — converts shards one after another, and keeps complete ones.
 module;
 
+#include <sys/stat.h>
+
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -14,11 +16,11 @@ namespace zt::cli::internal {
 namespace {
 
 // The file of a shard. The digest file of a replaced shard is removed just before the shard is
-// replaced, and restored if that fails. From then on `publishing` is set, so that a signal waits
+// replaced, and written again if the older shard is still there in the end. From then on `publishing` is set, so that a signal waits
 // until the caller has written the new digest.
 class ShardSink final : public Sink {
  public:
-  ShardSink(std::unique_ptr<Sink> file, std::string path, std::optional<Publishing>& publishing)
+  ShardSink(std::unique_ptr<Sink> file, std::string path, std::optional<Publication>& publishing)
       : file_(std::move(file)), path_(std::move(path)), publishing_(publishing) {}
 
   const std::string& name() const override { return file_->name(); }
@@ -27,19 +29,25 @@ class ShardSink final : public Sink {
   Status Finish(std::uint64_t total) override {
     publishing_.emplace();
     if (Interrupted()) return Cancelled("interrupted");
-    const StatusOr<std::string> before = ReadDigestFile(path_);
+    const StatusOr<std::string> digest = ReadDigestFile(path_);
+    const std::optional<ino_t> older = Inode();
     RemoveDigestFiles(path_);
     const Status status = file_->Finish(total);
-    if (!status.ok() && before.ok() && !before->empty())
-      (void)WriteDigestFile(path_, *before, false);
+    if (!status.ok() && digest.ok() && !digest->empty() && Inode() == older)
+      (void)WriteDigestFile(path_, *digest, false);
     return status;
   }
   void Abort() override { file_->Abort(); }
 
  private:
+  std::optional<ino_t> Inode() const {
+    struct stat info;
+    return ::stat(path_.c_str(), &info) == 0 ? std::optional(info.st_ino) : std::nullopt;
+  }
+
   const std::unique_ptr<Sink> file_;
   const std::string path_;
-  std::optional<Publishing>& publishing_;
+  std::optional<Publication>& publishing_;
 };
 
 std::uint64_t TensorsIn(const Plan& shard) { return shard.objects.size() - CountFiles(shard); }
@@ -135,7 +143,7 @@ struct ShardRun {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> file,
                         OpenSink(path, {.overwrite = args.force, .sync = !args.no_sync}));
     std::string digest;
-    std::optional<Publishing> publishing;
+    std::optional<Publication> publishing;
     WriterOptions own = options;
     own.progress = [&](const Progress& p) {
       bar.Update(bytes + p.bytes, bytes_all, tensors + p.tensors, tensors_all);
@@ -206,7 +214,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
     }
     if (!args.json) return Print(text + "\n");
     json["files"] = std::move(run.rows);
-    return Print(Dump(json));
+    return PrintJson(args, json);
   }
   ZT_RETURN_IF_ERROR(place);
   ZT_RETURN_IF_ERROR(run.Write(first, last));
@@ -220,6 +228,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   } else {
     json["output"]["path"] = run.PathOf(request.only);
   }
+  Completed();
   if (args.json) {
     json["output"]["bytes"] = run.bytes_out;
     json["files"] = std::move(run.rows);

@@ -2,7 +2,6 @@
 module;
 
 #include <signal.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
@@ -20,15 +19,32 @@ using namespace internal;
 
 namespace {
 
-// The state that a signal changes.
-std::atomic<bool> g_interrupted = false, g_publishing = false;
+// The state that a signal changes, and that tells it what to do.
+std::atomic<bool> g_interrupted = false, g_complete = false;
 std::mutex g_mutex;
 Writer* g_writer = nullptr;
+
+// The options of the command, which outlive the end of main. Guarded by g_mutex.
+Common& CommonOptions() {
+  static Common* const options = new Common;
+  return *options;
+}
 
 void Cancel(Writer* writer) {
   if (writer != nullptr && g_interrupted) writer->Cancel(Cancelled("interrupted"));
 }
 
+// Locks Lines(), unless somebody is stuck while writing one.
+bool LockLines() {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    if (Lines().try_lock()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+// Ends the program where it does not end itself within two seconds: a worker may block forever in a
+// read or write. What is being published ends first.
 void Catch(const sigset_t& set) {
   int signal = 0;
   ::sigwait(&set, &signal);
@@ -37,21 +53,28 @@ void Catch(const sigset_t& set) {
     g_interrupted = true;
     Cancel(g_writer);
   }
-  // A worker may block forever in a read or write, so the process is ended. A publication in
-  // progress ends the run itself.
-  bool publishing = false;
-  do {
-    publishing = g_publishing;
+  for (;;) {
+    const std::uint64_t begun = Publication::Begun();
     std::this_thread::sleep_for(std::chrono::seconds(2));
-  } while (publishing || g_publishing);
-  // Never unlocked: errors that follow from the removed temporary files are not printed.
-  Lines().lock();
-  AbandonTemporaryFiles();
-  for (const std::string& line : AbandonUploads())
-    std::fputs(("ztstream: warning: " + Printable(line) + "\n").c_str(), stderr);
-  constexpr std::string_view kMessage = "ztstream: interrupted\n";
-  [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
-  ::_exit(130);
+    if (g_complete) break;
+    // From here on errors that follow from the removed temporary files are not printed.
+    const bool locked = LockLines();
+    if (AbandonTemporaryFiles(begun)) {
+      std::string lines;
+      for (const std::string& line : AbandonUploads())
+        lines += "ztstream: warning: " + Printable(line) + "\n";
+      if (locked) {
+        const std::lock_guard lock(g_mutex);
+        SayInterrupted(CommonOptions(), lines);
+      }
+      ::_exit(130);
+    }
+    if (locked) Lines().unlock();
+  }
+  // The output is complete, and nobody reads what is to be said about it. The next signal ends the
+  // program at once.
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
 }  // namespace
@@ -92,8 +115,14 @@ CancelsWriter::~CancelsWriter() {
   g_writer = nullptr;
 }
 
-Publishing::Publishing() { g_publishing = true; }
-Publishing::~Publishing() { g_publishing = false; }
+bool Ended() { return g_interrupted && !g_complete; }
+
+void Completed() { g_complete = true; }
+
+void SetCommon(const Common& common) {
+  const std::lock_guard lock(g_mutex);
+  CommonOptions() = common;
+}
 
 StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
                                          const FileSinkOptions& options) {

@@ -48,14 +48,13 @@ std::string ProblemText(const VerifyProblem& problem) {
 int Refuse(const Args& args, const Status& cause) {
   const Status status = WithFile(cause, args.file());
   if (cause.code() != StatusCode::kDataLoss) return Fail(args, status);
-  if (args.json) {
-    Json json = Envelope(args, false);
-    json["file"] = args.file();
-    json["problems"] = Json::array({{{"message", Message(cause)}}});
-    (void)Print(Dump(json));
-  }
   Note(Message(status));
-  return 1;
+  if (!args.json) return 1;
+  Json json = Envelope(args, false);
+  json["file"] = args.file();
+  json["problems"] = Json::array({{{"message", Message(cause)}}});
+  const Status printed = PrintJson(args, json);
+  return printed.ok() ? 1 : Fail(args, printed);
 }
 
 // The sources as convert would write them to a file of this version.
@@ -265,6 +264,7 @@ class Verification {
     options.threads = args_.threads;
     options.memory_bytes = args_.memory;
     options.canonical = args_.canonical;
+    options.cancelled = &Interrupted();
     options.progress = [&](std::uint64_t done, std::uint64_t total) {
       bar_.Update(before_ + done, std::max(all_, total), 0, 0);
     };

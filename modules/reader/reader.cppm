@@ -201,6 +201,8 @@ struct VerifyOptions {
   // Called with the stored bytes verified so far, in ascending order, by one thread at a time.
   std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress = {};
   bool canonical = false;  // require the canonical form of the version (2.0 §6.3)
+  // If it becomes true, Verify returns kCancelled soon.
+  const std::atomic<bool>* cancelled = nullptr;
 };
 
 // A finding about a file: an error, or a check that was not made. Names are raw: quote them when

@@ -322,6 +322,7 @@ class Verifier {
     for (std::string& each : wrong) findings_.Add({}, "", "", std::move(each));
     ZT_RETURN_IF_ERROR(Gather());
     RangeOptions options = {.threads = options_.threads, .memory_bytes = options_.memory_bytes};
+    options.cancelled = options_.cancelled;
     if (options_.progress) {
       options.progress = [this](std::uint64_t done) { options_.progress(done, total_); };
     }
@@ -347,6 +348,7 @@ class Verifier {
       ZT_RETURN_IF_ERROR(
           reader::internal::CheckCanonical(reader_, report_.unreferenced_bytes, report_.problems));
     }
+    ZT_RETURN_IF_ERROR(reader_.bytes().CheckUnchanged());
     return std::move(report_);
   }
 

@@ -1,18 +1,14 @@
 // zt.sink — files that get their name only when complete.
 module;
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "core/retry.h"
 #include "core/status_macros.h"
-#include "core/thread_annotations.h"
 #include "sink/sync.h"
 #include "sink/write_all.h"
 
@@ -23,53 +19,15 @@ import zt.std;
 namespace zt {
 
 using internal::ErrorOf;
-using internal::Mutex;
-using internal::MutexLock;
 using internal::Retry;
 
 namespace {
-
-constexpr std::string_view kSuffix = ".ztstream-tmp";
 
 // Splits `path` into the folder and the last component.
 std::pair<std::string, std::string> SplitPath(const std::string& path) {
   const auto slash = path.rfind('/');
   if (slash == std::string::npos) return {".", path};
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
-}
-
-// ".NAME.", the prefix of temporary siblings. Cut if the name is too long for the file system; then
-// leftovers of names with the same beginning match too.
-std::string TemporaryPrefix(const std::string& base) { return "." + base.substr(0, 200) + "."; }
-
-// Removes the temporary siblings that killed runs for the same output left: those without a lock.
-void RemoveLeftovers(const std::string& folder, const std::string& prefix) {
-  DIR* dir = ::opendir(folder.c_str());
-  if (dir == nullptr) return;
-  while (const dirent* entry = ::readdir(dir)) {
-    const std::string_view name = entry->d_name;
-    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
-    const std::string_view middle =
-        name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size());
-    if (middle.empty() || middle.find_first_not_of("0123456789-") != std::string_view::npos) {
-      continue;
-    }
-    const int fd = ::openat(::dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlinkat(::dirfd(dir), entry->d_name, 0);
-    ::close(fd);
-  }
-  ::closedir(dir);
-}
-
-// Names of the existing temporary files.
-struct Temporaries {
-  Mutex mutex;
-  std::set<std::string> names ZT_GUARDED_BY(mutex);
-};
-Temporaries& LiveTemporaries() {
-  static Temporaries* const live = new Temporaries;  // outlives every sink
-  return *live;
 }
 
 Status WriteAllAt(int fd, std::uint64_t offset, Pieces pieces) {
@@ -91,39 +49,16 @@ class FileSink final : public Sink {
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
 
-  Status Open(const std::string& prefix) {
-    // No name is used twice, so that no sink removes the file of another.
-    static std::atomic<unsigned> next = 0;
-    for (int attempt = 0; attempt < 100; ++attempt) {
-      temporary_ = folder_ + "/" + prefix + std::to_string(::getpid()) + "-" +
-                   std::to_string(next++) + std::string(kSuffix);
-      fd_ = Retry(
-          [&] { return ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
-      if (fd_ < 0) {
-        if (errno == EEXIST) continue;
-        const int error = errno;
-        temporary_.clear();
-        struct stat info;
-        if (error == ENOENT && ::stat(folder_.c_str(), &info) != 0)
-          return IoError("there is no folder " + folder_ + "; make the folder first");
-        return IoError(error, "cannot create a file in " + folder_);
-      }
-      // Between creation and lock, another run may take the file for a leftover, lock it and remove
-      // it: then try again. On a file system without locks no run removes leftovers.
-      const int locked = Retry([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); });
-      struct stat info;
-      if ((locked == 0 || errno != EWOULDBLOCK) &&
-          (::fstat(fd_, &info) != 0 || info.st_nlink == 1)) {
-        Temporaries& live = LiveTemporaries();
-        const MutexLock lock(live.mutex);
-        live.names.insert(temporary_);
-        return OkStatus();
-      }
-      ::close(fd_);
-      fd_ = -1;
-    }
-    temporary_.clear();
-    return IoError("cannot create a temporary file in " + folder_);
+  // `older`: the file that is replaced, or null.
+  Status Open(const std::string& base, const struct stat* older) {
+    const int error = temporary_.Make(folder_, base, false, older == nullptr ? 0666 : 0600);
+    struct stat info;
+    if (error == ENOENT && ::stat(folder_.c_str(), &info) != 0)
+      return IoError("there is no folder " + folder_ + "; make the folder first");
+    if (error != 0) return IoError(error, "cannot create a file in " + folder_);
+    // Where the file system has no such permissions, it keeps its own.
+    if (older != nullptr) (void)::fchmod(temporary_.fd(), older->st_mode & 0777);
+    return OkStatus();
   }
 
   const std::string& name() const override { return name_; }
@@ -137,38 +72,28 @@ class FileSink final : public Sink {
     return OkStatus();
   }
   Status WriteAt(std::uint64_t offset, Pieces pieces) override {
-    ZT_RETURN_IF_ERROR(WriteAllAt(fd_, offset, pieces));
+    ZT_RETURN_IF_ERROR(WriteAllAt(temporary_.fd(), offset, pieces));
     return WriteBack(pieces);
   }
 
   Status Reserve(std::uint64_t bytes) override {
     // Checks free space instead of preallocating: writing into preallocated extents takes nearly
     // twice as long on ext4.
-    struct statvfs info;
-    if (::fstatvfs(fd_, &info) != 0) return OkStatus();
-    const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
     // Space that the file already occupies is not needed again.
     struct stat file;
     const std::uint64_t taken =
-        ::fstat(fd_, &file) == 0 ? static_cast<std::uint64_t>(file.st_blocks) * 512 : 0;
-    if (bytes <= taken || bytes - taken <= free) return OkStatus();
-    return IoError(ENOSPC, std::to_string(bytes - taken) + " bytes are needed, " +
-                               std::to_string(free) + " are free");
+        ::fstat(temporary_.fd(), &file) == 0 ? static_cast<std::uint64_t>(file.st_blocks) * 512 : 0;
+    return sink::internal::CheckSpace(temporary_.fd(), bytes - std::min(bytes, taken));
   }
 
   Status Finish(std::uint64_t total) override {
-    if (fd_ < 0) return FailedPrecondition("the file was finished or aborted already");
+    if (temporary_.fd() < 0) return FailedPrecondition("the file was finished or aborted already");
     Status status = Publish(total);
     if (!status.ok()) Abort();
     return status;
   }
 
-  void Abort() override {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
-    Forget();
-  }
+  void Abort() override { temporary_.Remove(); }
 
  private:
   // Writes data back to the disk in steps and then drops it from the page cache, so that a large
@@ -199,8 +124,8 @@ class FileSink final : public Sink {
           begin - kBehind, end - begin,
           SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER));
     }
-    (void)::posix_fadvise(fd_, static_cast<off_t>(begin - kBehind), static_cast<off_t>(end - begin),
-                          POSIX_FADV_DONTNEED);
+    (void)::posix_fadvise(temporary_.fd(), static_cast<off_t>(begin - kBehind),
+                          static_cast<off_t>(end - begin), POSIX_FADV_DONTNEED);
     return OkStatus();
   }
 
@@ -208,123 +133,60 @@ class FileSink final : public Sink {
   // errors that mean "cannot write back by range" are ignored.
   Status SyncRange(std::uint64_t begin, std::uint64_t bytes, unsigned how) {
     const int error = ErrorOf([&] {
-      return ::sync_file_range(fd_, static_cast<off_t>(begin), static_cast<off_t>(bytes), how);
+      return ::sync_file_range(temporary_.fd(), static_cast<off_t>(begin),
+                               static_cast<off_t>(bytes), how);
     });
     const bool unable =
         error == ENOSYS || error == EOPNOTSUPP || error == EINVAL || error == ESPIPE;
     return error == 0 || unable ? OkStatus() : IoError(error, "cannot write");
   }
 
-  void Forget() {
-    Temporaries& live = LiveTemporaries();
-    const MutexLock lock(live.mutex);
-    live.names.erase(temporary_);
-    temporary_.clear();
-  }
-
-  // Everything that can fail comes before the rename, except for making it durable: if that fails,
-  // the rename is undone.
+  // Everything that can fail comes before the rename, except for making it durable.
   Status Publish(std::uint64_t total) {
+    const int fd = temporary_.fd();
     // Sets the size in case the end was never written, and frees space beyond it.
-    int error = ErrorOf([&] { return ::ftruncate(fd_, static_cast<off_t>(total)); });
+    int error = ErrorOf([&] { return ::ftruncate(fd, static_cast<off_t>(total)); });
     if (error != 0) return IoError(error, "cannot set the size");
-    int folder = -1;
-    if (options_.sync) {
-      error = ErrorOf([&] { return ::fsync(fd_); });
-      if (error != 0) return IoError(error, "cannot sync");
-      folder = Retry([&] { return ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-      if (folder < 0) return IoError(errno, "cannot open " + folder_);
-    }
+    error = options_.sync ? ErrorOf([&] { return ::fsync(fd); }) : CloseCopy(fd);
+    if (error != 0) return IoError(error, options_.sync ? "cannot sync" : "cannot close");
+    const int folder = options_.sync ? sink::internal::OpenFolder(folder_) : -1;
+    if (options_.sync && folder < 0) return IoError(errno, "cannot open " + folder_);
+    const Publication publication;
     Status status = Rename();
-    if (status.ok()) {
-      if (options_.sync) status = SyncFolder(folder);
-      error = ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno;
-      if (error != 0 && error != EINTR && status.ok()) status = IoError(error, "cannot close");
-      if (!status.ok()) Undo();
-    }
+    if (status.ok()) temporary_.Release();
+    if (status.ok() && options_.sync) status = SyncFolder(folder);
     if (folder >= 0) ::close(folder);
-    if (!status.ok()) return status;
-    if (exchanged_) ::unlink(temporary_.c_str());  // the previous output
-    Forget();
-    return OkStatus();
+    return status;
   }
 
-  int RenameTo(unsigned flags) {
-    return ErrorOf([&] {
-      return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), flags);
-    });
+  // A close reports what could not be written back (NFS, quotas). That of a copy leaves the file
+  // locked. Returns 0 or errno.
+  static int CloseCopy(int fd) {
+    const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) return errno;
+    return ::close(copy) == 0 || errno == EINTR ? 0 : errno;
   }
 
   // Gives the finished file its name.
   Status Rename() {
-    const int error = options_.overwrite ? Replace() : Create();
+    const int error = sink::internal::Rename(temporary_.path(), target_, options_.overwrite);
     if (error == 0) return OkStatus();
     if (error == EEXIST) return AlreadyExists("the output exists already");
     if (error == EISDIR) return InvalidArgument("the output is a folder; name a file");
     return IoError(error, "cannot rename the finished file");
   }
 
-  // Renames only if the name is free. Returns 0 or errno.
-  int Create() {
-    int error = RenameTo(RENAME_NOREPLACE);
-    if (error == EINVAL) {  // the file system cannot rename without replacing: link and unlink
-      error = ::link(temporary_.c_str(), target_.c_str()) == 0 ? 0 : errno;
-      if (error == 0) ::unlink(temporary_.c_str());
-    }
-    created_ = error == 0;
-    return error;
-  }
-
-  // Renames over an existing file. Where the file system can, it exchanges the two, so that this
-  // can be undone. Returns 0 or errno.
-  int Replace() {
-    for (int attempt = 0; attempt < 100; ++attempt) {
-      int error = RenameTo(RENAME_EXCHANGE);
-      if (error == 0) return CheckExchanged();
-      if (error != ENOENT) {
-        struct stat older;
-        const bool existed = ::lstat(target_.c_str(), &older) == 0;
-        error = RenameTo(0);
-        created_ = error == 0 && !existed;
-        return error;
-      }
-      error = Create();
-      if (error != EEXIST) return error;  // another output has appeared since: exchange with it
-    }
-    return EEXIST;
-  }
-
-  // If a folder has appeared at the target since, it was exchanged too: exchange it back.
-  int CheckExchanged() {
-    struct stat older;
-    if (::lstat(temporary_.c_str(), &older) == 0 && S_ISDIR(older.st_mode)) {
-      const int error = RenameTo(RENAME_EXCHANGE);
-      return error == 0 ? EISDIR : error;
-    }
-    exchanged_ = true;
-    return 0;
-  }
-
-  // Restores the previous output. If that no longer exists, keeps the new one, which is complete.
-  void Undo() {
-    if (exchanged_) {
-      (void)RenameTo(RENAME_EXCHANGE);
-    } else if (created_) {
-      ::unlink(target_.c_str());
-    }
-  }
-
   Status SyncFolder(int folder) {
     const int error = sink_io::SyncError([&] { return ::fsync(folder); });
-    return error == 0 ? OkStatus() : IoError(error, "cannot sync " + folder_);
+    if (error == 0) return OkStatus();
+    return IoError(
+        error,
+        "it is complete and has its name, but a crash may undo that: cannot sync " + folder_);
   }
 
   std::string name_, folder_, target_;
   FileSinkOptions options_;
-  std::string temporary_;
-  int fd_ = -1;
-  bool exchanged_ = false;  // temporary_ is the previous output
-  bool created_ = false;    // the name was free before
+  sink::internal::Temporary temporary_;
   std::uint64_t position_ = 0;
   std::atomic<std::uint64_t> written_ = 0;
   std::atomic<unsigned> slow_steps_ = 0;  // of WriteBack
@@ -373,24 +235,24 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
     std::free(resolved);
   }
   struct stat info;
-  if (::stat(target.c_str(), &info) == 0) {
-    if (S_ISDIR(info.st_mode)) return InvalidArgument("the output is a folder; name a file");
-    if (!S_ISREG(info.st_mode)) {
-      const int fd = Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC); });
-      if (fd < 0) return IoError(errno, "cannot open for writing");
-      return std::make_unique<DirectSink>(fd, path, options.sync && S_ISBLK(info.st_mode));
-    }
+  const bool exists = ::stat(target.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode))
+    return InvalidArgument("the output is a folder; name a file");
+  if (exists && !S_ISREG(info.st_mode)) {
+    const int fd = Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC); });
+    if (fd < 0) return IoError(errno, "cannot open for writing");
+    return std::make_unique<DirectSink>(fd, path, options.sync && S_ISBLK(info.st_mode));
   }
   // lstat: a dangling symbolic link has the name too.
-  if (!options.overwrite && ::lstat(target.c_str(), &info) == 0) {
+  struct stat link;
+  if (!options.overwrite && ::lstat(target.c_str(), &link) == 0) {
     return AlreadyExists("the output exists already");
   }
   auto [folder, base] = SplitPath(target);
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");
-  const std::string prefix = TemporaryPrefix(base);
-  if (!options.new_folder) RemoveLeftovers(folder, prefix);
+  if (!options.new_folder) sink::internal::RemoveLeftovers(folder, base);
   auto sink = std::make_unique<FileSink>(path, folder, target, options);
-  ZT_RETURN_IF_ERROR(sink->Open(prefix));
+  ZT_RETURN_IF_ERROR(sink->Open(base, exists ? &info : nullptr));
   return sink;
 }
 
@@ -399,12 +261,6 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
 void SetUrlSinks(StatusOr<std::unique_ptr<Sink>> (*create)(const std::string& url,
                                                            const FileSinkOptions& options)) {
   g_create_url = create;
-}
-
-void AbandonTemporaryFiles() {
-  Temporaries& live = LiveTemporaries();
-  const MutexLock lock(live.mutex);
-  for (const std::string& name : live.names) ::unlink(name.c_str());
 }
 
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,

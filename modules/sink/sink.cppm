@@ -5,6 +5,48 @@ import zt.std;
 import zt.core;
 import zt.digest;
 
+// Shared by the units of the module, not exported.
+namespace zt::sink::internal {
+
+// A file or folder under a hidden name, locked, so that another run does not take it for a leftover.
+// The destructor removes it.
+class Temporary {
+ public:
+  Temporary() = default;
+  ~Temporary() { Remove(); }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+
+  // Makes and locks ".NAME.PID-NUMBER.ztstream-tmp" in `folder`. Returns 0 or errno.
+  int Make(const std::string& folder, const std::string& name, bool is_folder, unsigned mode);
+  const std::string& path() const { return path_; }
+  int fd() const { return fd_; }
+  // Closes it and removes it from the disk.
+  void Remove();
+  // Closes it. It has got its name.
+  void Release();
+
+ private:
+  int MakeFile(const std::string& path, unsigned mode);
+  int MakeFolder(const std::string& path, unsigned mode);
+  int Lock();
+  void Forget();
+
+  std::string path_;  // empty: there is none
+  int fd_ = -1;
+};
+
+// Removes what killed runs for the output `name` left in `folder`: what is not locked.
+void RemoveLeftovers(const std::string& folder, const std::string& name);
+// Renames, and replaces a file there if `overwrite`; else that is EEXIST. Returns 0 or errno.
+int Rename(const std::string& from, const std::string& to, bool overwrite);
+// Fails if fewer bytes are free for this user on the file system of `fd`.
+Status CheckSpace(int fd, std::uint64_t bytes);
+// A descriptor of a folder, or -1 and errno.
+int OpenFolder(const std::string& path);
+
+}  // namespace zt::sink::internal
+
 export namespace zt {
 
 // Spans to write one after another; not copied.
@@ -38,7 +80,8 @@ class Sink {
   virtual void Expect(std::uint64_t /*bytes*/) {}
 
   // Makes the `total` bytes durable and visible. On error there is no output, and an existing one
-  // is intact.
+  // is intact; except where the output has its name already and the folder cannot be synced: the
+  // error says so.
   virtual Status Finish(std::uint64_t total) = 0;
   // Discards everything. Idempotent.
   virtual void Abort() = 0;
@@ -46,7 +89,8 @@ class Sink {
 
 // Options of CreateFileSink.
 struct FileSinkOptions {
-  // Replaces an existing file; otherwise CreateFileSink and Finish return kAlreadyExists.
+  // Replaces an existing file, whose permissions the new one gets; otherwise CreateFileSink and
+  // Finish return kAlreadyExists.
   bool overwrite = false;
   // Syncs the file and its folder before Finish returns. In any case most of a large file has left
   // the page cache by then: all beyond the first 256 MiB with a sync; without one, all beyond 1
@@ -71,9 +115,23 @@ StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
 void SetUrlSinks(StatusOr<std::unique_ptr<Sink>> (*create)(const std::string& url,
                                                            const FileSinkOptions& options));
 
-// Unlinks the temporary files of all unfinished file sinks of this process; their Finish then
-// fails. For a program that must exit at once. Thread-safe.
-void AbandonTemporaryFiles();
+// As long as one exists, outputs get their names, and AbandonTemporaryFiles does nothing. File and
+// folder sinks make one for the moment of a rename; whoever publishes several outputs that belong
+// together makes one around them. They nest. Thread-safe.
+class Publication {
+ public:
+  Publication();
+  ~Publication();
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
+  // The number that this process has made.
+  static std::uint64_t Begun();
+};
+
+// Removes the temporary files and folders of all unfinished sinks of this process; their Finish
+// then fails. For a program that must exit at once. Does nothing and returns false if a Publication
+// exists, or if one has been made since Publication::Begun returned `begun`. Thread-safe.
+bool AbandonTemporaryFiles(std::uint64_t begun);
 
 // An open descriptor, written in order and not closed. For standard output and pipes.
 std::unique_ptr<Sink> DescriptorSink(int fd, std::string name);
@@ -92,5 +150,58 @@ std::unique_ptr<Sink> TeeSink(std::vector<std::unique_ptr<Sink>> sinks);
 // all bytes, in the format of Hasher::Finish, so that a checksum of the file costs no second read.
 // `digest` must outlive the sink. Null if `to` is null or `kind` is DigestKind::kNone.
 std::unique_ptr<Sink> HashingSink(std::unique_ptr<Sink> to, DigestKind kind, std::string& digest);
+
+// ---- folders ------------------------------------------------------------------------------------
+
+// Options of FolderSink.
+struct FolderSinkOptions {
+  bool overwrite = false;  // of files in the folder
+  bool whole = false;      // the folder must be new, or empty
+  bool sync = true;        // as FileSinkOptions::sync
+};
+
+// Files of a folder that get their names together, when all are complete. A folder that is not
+// there appears whole, by one rename. Into one that is there files are moved one after another, each
+// replaced at once: only a crash or kill -9 in that moment leaves old files among new ones. Until
+// then they lie in a locked hidden folder named ".NAME.PID-NUMBER.ztstream-tmp", which any failure
+// removes, as does the next run for the same output after a kill. Not thread-safe.
+class FolderSink {
+ public:
+  // The folder in which `path` lies must exist. Errors name the path.
+  static StatusOr<std::unique_ptr<FolderSink>> Create(std::string path,
+                                                      const FolderSinkOptions& options);
+  ~FolderSink();
+  FolderSink(const FolderSink&) = delete;
+  FolderSink& operator=(const FolderSink&) = delete;
+
+  // kAlreadyExists if one of these files is in the folder and may not be replaced, or is a folder.
+  static Status CheckFiles(const std::string& path, std::span<const std::string> files,
+                           bool overwrite);
+  // kAlreadyExists if `path` exists and is not an empty folder.
+  static Status CheckNew(const std::string& path);
+
+  // Fails if fewer bytes are free.
+  Status Reserve(std::uint64_t bytes) const;
+  // Where to write the file until Finish.
+  std::string Staged(const std::string& file);
+  // An open descriptor of the hidden folder, for its owner alone.
+  int descriptor() const;
+
+  // Syncs all files and gives them their names. On error the folder is as it was, unless the error
+  // says what is there.
+  Status Finish();
+
+ private:
+  FolderSink() = default;
+  Status Appear();
+  Status MoveFiles();
+
+  std::string path_;
+  FolderSinkOptions options_;
+  bool beside_ = false;  // the folder is not there yet
+  int holder_ = -1;      // the folder in which the hidden one lies
+  sink::internal::Temporary staging_;
+  std::vector<std::string> files_;
+};
 
 }  // namespace zt

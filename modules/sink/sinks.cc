@@ -1,8 +1,10 @@
 // zt.sink — sinks for descriptors, memory and nothing, and sinks over others: tee and hashing.
 module;
 
+#include <poll.h>
 #include <sys/uio.h>
 
+#include "core/retry.h"
 #include "core/status_macros.h"
 #include "sink/write_all.h"
 
@@ -28,7 +30,7 @@ class FdSink final : public Sink {
   const std::string& name() const override { return name_; }
   Status Append(Pieces pieces) override {
     const int error = sink_io::WriteAll(pieces, 0, [&](const iovec* v, int count, std::uint64_t) {
-      return ::writev(fd_, v, count);
+      return internal::RetryWaiting(fd_, POLLOUT, [&] { return ::writev(fd_, v, count); });
     });
     return error == 0 ? OkStatus() : IoError(error, "cannot write");
   }

@@ -1,15 +1,18 @@
-// Preloaded into the program by fault_test.py: makes the Nth call of chosen system calls fail.
+// Preloaded into the program by fault_test.py and signal_test.py: makes the Nth call of chosen system calls fail.
 //
 // FAULT_CALLS  the calls that count, as ",pread,preadv,"
 // FAULT_AT     which of them fails, from 1; 0: none
 // FAULT_KIND   an errno as a number, "short" (one byte is done) or "end" (a read finds the end of the file);
 //              "slow": none fails, and each of them takes FAULT_AT milliseconds longer
+//              "signal": none fails; at that call the process sends itself FAULT_SIGNAL, and the call takes
+//              FAULT_SLEEP milliseconds longer
 // FAULT_LOG    a file that gets one line for the fault, "CALL OFFSET PATH", and at the end one "calls COUNT"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -68,6 +71,11 @@ static enum Fault Decide(const char* call, int fd, const char* path, long long o
   }
   snprintf(line, sizeof line, "%s %lld %s\n", call, offset, name);
   Log(line);
+  if (strcmp(g_kind, "signal") == 0) {
+    kill(getpid(), atoi(getenv("FAULT_SIGNAL")));
+    usleep((useconds_t)atoi(getenv("FAULT_SLEEP")) * 1000);
+    return NONE;
+  }
   if (strcmp(g_kind, "short") == 0) return SHORT;
   if (strcmp(g_kind, "end") == 0) return END;
   errno = atoi(g_kind);

@@ -1,0 +1,212 @@
+// zt.sink — what is not yet complete: hidden names, locks, leftovers of killed runs, and publication.
+module;
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "core/retry.h"
+#include "core/thread_annotations.h"
+
+module zt.sink;
+
+import zt.std;
+
+namespace zt {
+
+using internal::ErrorOf;
+using internal::Mutex;
+using internal::MutexLock;
+using internal::Retry;
+
+namespace {
+
+constexpr std::string_view kSuffix = ".ztstream-tmp";
+
+// Unfinished outputs, and outputs that are being published.
+struct Unfinished {
+  Mutex mutex;
+  std::set<std::string> names ZT_GUARDED_BY(mutex);  // of temporary files and folders
+  unsigned publishing ZT_GUARDED_BY(mutex) = 0;
+  std::uint64_t begun ZT_GUARDED_BY(mutex) = 0;  // publications, ended ones too
+};
+Unfinished& Live() {
+  static Unfinished* const live = new Unfinished;  // outlives every sink
+  return *live;
+}
+
+// ".NAME.", the prefix of hidden names. Cut if the name is too long for the file system; then
+// leftovers of names with the same beginning match too.
+std::string PrefixOf(const std::string& name) { return "." + name.substr(0, 200) + "."; }
+
+void RemoveAll(const std::string& path) {
+  std::error_code error;
+  // Another thread may still make files in the folder.
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    std::filesystem::remove_all(path, error);
+    if (!error) return;
+  }
+}
+
+// Opens and locks a temporary file or folder. Returns a descriptor, or -1 if it is gone or another
+// run holds it.
+int OpenLocked(const std::string& path) {
+  int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
+}  // namespace
+
+Publication::Publication() {
+  Unfinished& live = Live();
+  const MutexLock lock(live.mutex);
+  ++live.publishing;
+  ++live.begun;
+}
+
+Publication::~Publication() {
+  Unfinished& live = Live();
+  const MutexLock lock(live.mutex);
+  --live.publishing;
+}
+
+std::uint64_t Publication::Begun() {
+  Unfinished& live = Live();
+  const MutexLock lock(live.mutex);
+  return live.begun;
+}
+
+bool AbandonTemporaryFiles(std::uint64_t begun) {
+  Unfinished& live = Live();
+  const MutexLock lock(live.mutex);
+  if (live.publishing > 0 || live.begun != begun) return false;
+  for (const std::string& name : live.names) RemoveAll(name);
+  return true;
+}
+
+namespace sink::internal {
+
+void RemoveLeftovers(const std::string& folder, const std::string& name) {
+  const std::string prefix = PrefixOf(name);
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string found = it->path().filename().string();
+    if (!found.starts_with(prefix) || !found.ends_with(kSuffix)) continue;
+    const std::string_view number = std::string_view(found).substr(
+        prefix.size(), found.size() - prefix.size() - kSuffix.size());
+    if (number.empty() || number.find_first_not_of("0123456789-") != number.npos) continue;
+    const std::string path = folder + "/" + found;
+    const int fd = OpenLocked(path);
+    if (fd < 0) continue;
+    RemoveAll(path);
+    ::close(fd);
+  }
+}
+
+int Temporary::Make(const std::string& folder, const std::string& name, bool is_folder,
+                    unsigned mode) {
+  // No name is used twice, so that no sink removes the file of another.
+  static std::atomic<unsigned> next = 0;
+  const std::string start = folder + "/" + PrefixOf(name) + std::to_string(::getpid()) + "-";
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    std::string path = start + std::to_string(next++) + std::string(kSuffix);
+    const int error = is_folder ? MakeFolder(path, mode) : MakeFile(path, mode);
+    if (error == EEXIST) continue;
+    if (error != 0) return error;
+    path_ = std::move(path);
+    Unfinished& live = Live();
+    const MutexLock lock(live.mutex);
+    live.names.insert(path_);
+    return 0;
+  }
+  return EEXIST;
+}
+
+int Temporary::MakeFile(const std::string& path, unsigned mode) {
+  fd_ = Retry([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode); });
+  return fd_ < 0 ? errno : Lock();
+}
+
+int Temporary::MakeFolder(const std::string& path, unsigned mode) {
+  if (::mkdir(path.c_str(), mode) != 0) return errno;
+  fd_ =
+      Retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
+  if (fd_ >= 0) return Lock();
+  const int error = errno == ENOENT ? EEXIST : errno;
+  ::rmdir(path.c_str());
+  return error;
+}
+
+// Between creation and lock, another run may take it for a leftover, lock it and remove it: EEXIST
+// then makes the caller try again. On a file system without locks no run removes leftovers.
+int Temporary::Lock() {
+  const int locked = Retry([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); });
+  struct stat info;
+  if ((locked == 0 || errno != EWOULDBLOCK) && (::fstat(fd_, &info) != 0 || info.st_nlink > 0)) {
+    return 0;
+  }
+  ::close(std::exchange(fd_, -1));
+  return EEXIST;
+}
+
+void Temporary::Forget() {
+  if (path_.empty()) return;
+  Unfinished& live = Live();
+  const MutexLock lock(live.mutex);
+  live.names.erase(path_);
+  path_.clear();
+}
+
+void Temporary::Remove() {
+  if (!path_.empty()) RemoveAll(path_);
+  Release();
+}
+
+void Temporary::Release() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  Forget();
+}
+
+int Rename(const std::string& from, const std::string& to, bool overwrite) {
+  const auto rename = [&](unsigned flags) {
+    return ErrorOf(
+        [&] { return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags); });
+  };
+  if (overwrite) return rename(0);
+  int error = rename(RENAME_NOREPLACE);
+  if (error != EINVAL && error != ENOSYS) return error;
+  // The file system (NFS) or the kernel cannot refuse to replace: a link does.
+  error = ErrorOf([&] { return ::link(from.c_str(), to.c_str()); });
+  if (error == 0) ::unlink(from.c_str());
+  if (error == 0 || error == EEXIST) return error;
+  // It has no hard links either (exFAT, FUSE). Two runs that publish in the same moment can replace
+  // each other's output.
+  struct stat older;
+  return ::lstat(to.c_str(), &older) == 0 ? EEXIST : rename(0);
+}
+
+Status CheckSpace(int fd, std::uint64_t bytes) {
+  struct statvfs info;
+  if (::fstatvfs(fd, &info) != 0) return OkStatus();
+  const std::uint64_t blocks = ::geteuid() == 0 ? info.f_bfree : info.f_bavail;
+  const std::uint64_t free = blocks * info.f_frsize;
+  if (bytes <= free) return OkStatus();
+  return IoError(
+      ENOSPC, std::to_string(bytes) + " bytes are needed, " + std::to_string(free) + " are free");
+}
+
+int OpenFolder(const std::string& path) {
+  return Retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+}
+
+}  // namespace sink::internal
+}  // namespace zt
