@@ -14,5 +14,5 @@ cmake --build --preset release --target ztstream
 mkdir -p "$(dirname "$output")"
 show() { echo; echo "\$ $*"; "$@"; }
 show $program convert $checkpoint -f -o $output
-show $program inspect $output
+show $program inspect $output conv2d_1
 show $program verify $output

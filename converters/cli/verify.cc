@@ -372,7 +372,7 @@ StatusOr<std::string> FileOf(const Args& args) {
     if (!found) {
       return InvalidArgument(
           "the folder holds no .zt.index.json and no root of shards; name the .zt file that is "
-          "meant");
+          "meant; 'ztstream inspect' lists checkpoints of other formats");
     }
     file = *std::move(found);
   }

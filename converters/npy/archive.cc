@@ -480,7 +480,7 @@ std::vector<std::string> NpyLosses(const TensorSource& source,
     const bool narrow = types.size() > (wide ? 1u : 0u);
     lines.push_back("numpy has no name for " + list + ": " + std::to_string(unnamed) +
                     (unnamed == 1 ? " array is" : " arrays are") + " written as '|V'" +
-                    (numbers ? "; for float32: 'ztstream convert --dtype f32' first" : "") +
+                    (numbers ? "; --dtype f32 makes them float32" : "") +
                     "; in numpy: " + (wide ? ".view('<u2')" : "") + (wide && narrow ? " or " : "") +
                     (narrow ? ".view('u1')" : "") + " is the bits");
   }

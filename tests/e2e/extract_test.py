@@ -223,7 +223,7 @@ class Numpy(support.EndToEnd):
         warnings = [line for line in process.stderr.decode().splitlines() if "warning" in line]
         self.assertEqual(len(warnings), 1)
         self.assertIn("bf16, f8_e4m3fn: 2 arrays are written as '|V'", warnings[0])
-        self.assertTrue(warnings[0].endswith("; for float32: 'ztstream convert --dtype f32' first; in numpy: .view('<u2') or "
+        self.assertTrue(warnings[0].endswith("; --dtype f32 makes them float32; in numpy: .view('<u2') or "
                                              ".view('u1') is the bits"), warnings[0])
         got = numpy.load(self.path("out.npz"))
         # README.md says how bf16 becomes float32.
