@@ -19,6 +19,8 @@ std::optional<SpecVersion> ParseSpecVersion(std::string_view text);
 
 // The declaration of a stored object.
 Object Declare(const StoredObject& object);
+// The same without the attributes, which may be large.
+Object DeclareWithoutAttributes(const StoredObject& object);
 
 // ---- finding and decoding -----------------------------------------------------------------------
 

@@ -117,11 +117,16 @@ std::vector<std::byte> EncodeFooter(std::uint64_t manifest_offset,
 }
 
 Object Declare(const StoredObject& stored) {
+  Object object = DeclareWithoutAttributes(stored);
+  object.attributes = stored.attributes;
+  return object;
+}
+
+Object DeclareWithoutAttributes(const StoredObject& stored) {
   Object object;
   object.name = stored.name;
   object.format = stored.format;
   object.shape = stored.shape;
-  object.attributes = stored.attributes;
   object.components.reserve(stored.components.size());
   for (const StoredComponent& component : stored.components) {
     object.components.push_back({component.role, component.element, component.decoded_bytes});

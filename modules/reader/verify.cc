@@ -435,16 +435,16 @@ class Verifier {
     return status.ok();
   }
 
-  // The declaration of an object with every size known, shared by its components.
+  // The declaration of an object with every size known, shared by its components. Blobs come in
+  // any order, so those of several components are kept, without the attributes, which no rule of
+  // theirs asks for.
   std::shared_ptr<const Object> Declared(std::uint32_t index) {
     if (const auto found = sized_.find(index); found != sized_.end()) return found->second;
-    if (declared_ == nullptr || declared_index_ != index) {
-      Object object = Declare(reader_.manifest().objects[index]);
-      if (object.components.size() > 1) object.attributes.clear();
-      declared_ = std::make_shared<const Object>(std::move(object));
-      declared_index_ = index;
-    }
-    return declared_;
+    const StoredObject& stored = reader_.manifest().objects[index];
+    if (stored.components.size() == 1) return std::make_shared<const Object>(Declare(stored));
+    const auto [place, fresh] = declared_.try_emplace(index);
+    if (fresh) place->second = std::make_shared<const Object>(DeclareWithoutAttributes(stored));
+    return place->second;
   }
 
   std::uint64_t SizeOf(ComponentId id) const {
@@ -580,8 +580,7 @@ class Verifier {
   std::set<std::uint32_t> missing_;  // shards that cannot be read
   // Objects whose sizes the manifest leaves open.
   std::map<std::uint32_t, std::shared_ptr<const Object>> sized_;
-  std::shared_ptr<const Object> declared_;  // of the object declared_index_
-  std::uint32_t declared_index_ = 0;
+  std::unordered_map<std::uint32_t, std::shared_ptr<const Object>> declared_;
   VerifyReport report_;
   Findings findings_;  // by the submitting thread
   Findings in_order_;  // by the pipeline
