@@ -196,6 +196,23 @@ TEST(Status, ALongNameIsCutAfterACharacter) {
   EXPECT_EQ(Quote(std::string(300, 'a')), "'" + std::string(300, 'a') + "'");
 }
 
+TEST(Status, ARepeatedNameIsCutAfterACharacter) {
+  for (std::size_t before = 0; before < 8; ++before) {
+    for (const std::string_view character : {"x", "é", "路", "\U0001f600"}) {
+      std::string name(before, 'a');
+      while (name.size() <= 256) name += character;
+      const std::string cut = Repeated(name);
+      EXPECT_TRUE(IsUtf8(cut)) << before << character;
+      EXPECT_TRUE(cut.ends_with("...")) << cut;
+      EXPECT_TRUE(name.starts_with(cut.substr(0, cut.size() - 3))) << cut;
+      EXPECT_LE(cut.size(), 259u);
+      EXPECT_GE(cut.size(), 256u);
+    }
+  }
+  EXPECT_EQ(Repeated(std::string(5000, '\x80')).size(), 255u);  // no characters at all
+  EXPECT_EQ(Repeated(std::string(256, 'a')), std::string(256, 'a'));
+}
+
 TEST(Utf8, AcceptsAndRefuses) {
   EXPECT_TRUE(IsUtf8("ünïcødé/路径"));
   EXPECT_FALSE(IsUtf8("\xc0\x80"));

@@ -24,7 +24,7 @@ enum class DifferenceKind {
 // and elements are numbers on both sides.
 struct Difference {
   DifferenceKind kind = DifferenceKind::kValues;
-  std::string tensor = {};     // empty: kFileAttribute
+  std::string tensor = {};     // empty: kFileAttribute; by Repeated where one may have many
   std::string component = {};  // kDType and kValues: its role
   std::string attribute = {};  // kAttribute and kFileAttribute: its key
   // What each says of format, shape, the attribute (empty: it has none), components or type.

@@ -175,7 +175,7 @@ class Comparer {
       const Component& mine = a.components[c];
       const std::uint32_t d = roles.at(mine.role);
       const Component& other = b.components[d];
-      Difference difference = {.tensor = b.name, .component = std::string(mine.role)};
+      Difference difference = {.tensor = Repeated(b.name), .component = std::string(mine.role)};
       if (!(mine.element == other.element)) {
         difference.kind = DifferenceKind::kDType;
         difference.first = Name(mine.element);
@@ -245,7 +245,7 @@ class Comparer {
       if (bytes(first) == bytes(second)) continue;
       found_.push_back({i,
                         {.kind = kind,
-                         .tensor = tensor,
+                         .tensor = Repeated(tensor),
                          .attribute = std::string(key),
                          .first = first == nullptr ? "" : ValueText(*first),
                          .second = second == nullptr ? "" : ValueText(*second)}});
@@ -312,7 +312,7 @@ class Comparer {
     const std::uint64_t elements = pair.comparer.elements();
     const Shape shape = IsDenseOrBlocks(*pair.object) ? pair.object->shape : Shape{elements};
     Add(pair.first.object, {.kind = DifferenceKind::kValues,
-                            .tensor = name,
+                            .tensor = Repeated(name),
                             .component = std::string(pair.component->role),
                             .elements = elements,
                             .at = PlaceOf(*counts.first, shape, elements),

@@ -124,12 +124,12 @@ void AddObjects(const Manifest& manifest, const std::string& file, Listing& list
       row.file = file;
       if (c.shard > 0) {
         const StoredShard& shard = manifest.shards[c.shard - 1];
-        row.file = shard.name;
+        row.file = Repeated(shard.name);
         row.offset -= shard.begin;
       }
       const auto index = static_cast<std::uint32_t>(listing.objects.size() - 1);
       const auto [blob, added] = blobs.emplace(std::pair(c.offset, c.length), index);
-      if (!added && c.length > 0) row.shares = listing.objects[blob->second].name;
+      if (!added && c.length > 0) row.shares = Repeated(listing.objects[blob->second].name);
       listed.components.push_back(std::move(row));
     }
   }
@@ -220,7 +220,7 @@ Listing ListSource(const TensorSource& source) {
       if (row.located) row.offset = extent->offset;
       if (const auto identity = source.identity({o, i}); identity && c.bytes > 0) {
         const auto [first, added] = known.emplace(*identity, o);
-        if (!added) row.shares = listing.objects[first->second].name;
+        if (!added) row.shares = Repeated(listing.objects[first->second].name);
       }
       listed.components.push_back(std::move(row));
     }

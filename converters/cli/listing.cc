@@ -306,9 +306,11 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
   Rows lines;
   for (const ListedObject& object : TensorsOf(listing)) {
     const bool one = object.components.size() == 1;
+    const std::string name = one ? object.name : Repeated(object.name) + "/";
+    const std::string format =
+        one ? object.format : Repeated(object.format + " " + ToString(object.shape));
     for (const ListedComponent& c : object.components) {
-      const std::string format = object.format + (one ? "" : " " + ToString(object.shape));
-      lines.push_back({one ? object.name : object.name + "/" + c.role, std::string(Name(c.element)),
+      lines.push_back({one ? name : name + c.role, std::string(Name(c.element)),
                        ShapeText(object, c), format, HumanBytes(c.length), EncodingText(c),
                        c.shares ? "= " + *c.shares : "",
                        options.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'))});

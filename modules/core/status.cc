@@ -170,6 +170,14 @@ std::string Quote(std::string_view name) {
   return out;
 }
 
+std::string Repeated(std::string_view name) {
+  constexpr std::size_t kMost = 256;
+  if (name.size() <= kMost) return std::string(name);
+  std::size_t end = kMost;
+  while (end > kMost - 4 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
+  return std::string(name.substr(0, end)) + "...";
+}
+
 void NameList::Add(std::string_view text) {
   if (count_++ >= kMostNamed) return;
   if (!first_.empty()) first_ += ", ";

@@ -208,7 +208,7 @@ struct VerifyOptions {
 // A finding about a file: an error, or a check that was not made. Names are raw: quote them when
 // printing.
 struct VerifyProblem {
-  std::string object;     // name; empty if it concerns the file
+  std::string object;     // name, cut by Repeated; empty if it concerns the file
   std::string component;  // role; empty if it concerns the object
   std::string message;    // one line
 };
@@ -275,25 +275,23 @@ Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::
                    std::set<std::uint32_t>& missing);
 
 // Turns an error into a finding about the component that it names, or else about `component`.
-VerifyProblem ProblemOf(const Status& status, std::string object, std::string component = "");
+VerifyProblem ProblemOf(const Status& status, std::string_view object, std::string component = "");
 
-// Finds what keeps a file from being canonical (2.0 §6.3), by comparing its bytes with the
-// canonical ones.
+// Finds what keeps a file from being canonical (2.0 §6.3), by its bytes.
 Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
                       std::vector<VerifyProblem>& wrong);
 
+using AddProblem = std::function<void(std::uint32_t object, VerifyProblem what)>;
+
 // Checks the components in the mixed blobs of sparse entries of 0.1.0; skips objects in `bad`.
 // Broken rules go to `wrong`, entries of unknown structure to `undecodable`.
-Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
-                  const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong,
+Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad, const AddProblem& wrong,
                   std::vector<VerifyProblem>& undecodable);
 
-// Checks the rules of SparseValidator; skips objects that are in `bad`, cannot be decoded, or lie
-// in a shard in `missing`. Broken rules go to `wrong`, objects that need too much memory to
-// `unchecked`.
+// Checks the rules of IndexChecker; skips objects in `bad`, undecodable ones, and those in a shard
+// in `missing`. Broken rules go to `wrong`, objects that need too much memory to `unchecked`.
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
-                   const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong,
-                   std::vector<VerifyProblem>& unchecked);
+                   const AddProblem& wrong, std::vector<VerifyProblem>& unchecked);
 
 }  // namespace zt::reader::internal

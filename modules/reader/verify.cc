@@ -219,8 +219,8 @@ class HashStage final : public StageOf<Batch> {
 // Collects the problems found.
 class Findings {
  public:
-  void Add(ComponentId id, std::string object, std::string role, std::string message) {
-    found_.emplace(id, VerifyProblem{std::move(object), std::move(role), std::move(message)});
+  void Add(ComponentId id, std::string_view object, std::string role, std::string message) {
+    found_.emplace(id, VerifyProblem{Repeated(object), std::move(role), std::move(message)});
   }
   void Append(Findings other) { found_.merge(other.found_); }
   // The objects with problems.
@@ -336,8 +336,7 @@ class Verifier {
     ZT_RETURN_IF_ERROR(pipeline.Drain(added));
     findings_.Append(std::move(in_order_));
     const auto add = [this](std::uint32_t o, VerifyProblem what) {
-      findings_.Add({o, 0}, std::move(what.object), std::move(what.component),
-                    std::move(what.message));
+      findings_.Add({o, 0}, what.object, std::move(what.component), std::move(what.message));
     };
     const std::set<std::uint32_t> bad = findings_.Objects();
     ZT_RETURN_IF_ERROR(
@@ -385,7 +384,8 @@ class Verifier {
       for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
         const StoredComponent& stored = objects[o].components[c];
         if (!stored.undecodable.empty()) {
-          report_.undecodable.push_back({objects[o].name, stored.role, stored.undecodable});
+          report_.undecodable.push_back(
+              {Repeated(objects[o].name), stored.role, stored.undecodable});
         }
         const bool hashed = stored.unknown_encoding.empty() &&
                             DigestOrUnknown(stored.digest).kind != DigestKind::kNone;
@@ -505,7 +505,7 @@ class Verifier {
     const StoredComponent& stored = reader_.component(id);
     const DigestText digest = DigestOrUnknown(stored.digest);
     if (digest.kind == DigestKind::kNone) {
-      report_.unverified.push_back({NameOf(reader_, id), stored.role, digest.algorithm});
+      report_.unverified.push_back({Repeated(NameOf(reader_, id)), stored.role, digest.algorithm});
     } else if (digest.kind == DigestKind::kCrc32c && !blob.decoded) {
       blob.crc = true;
     } else {

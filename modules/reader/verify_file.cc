@@ -45,8 +45,8 @@ StatusOr<std::uint64_t> NonzeroBytes(const Reader& reader, std::uint64_t begin, 
 
 }  // namespace
 
-VerifyProblem ProblemOf(const Status& status, std::string object, std::string component) {
-  return {std::move(object), ComponentOf(status).value_or(std::move(component)), Fact(status)};
+VerifyProblem ProblemOf(const Status& status, std::string_view object, std::string component) {
+  return {Repeated(object), ComponentOf(status).value_or(std::move(component)), Fact(status)};
 }
 
 // Gaps between header, blobs and manifest must be zero; in versions that do not require it, nonzero
