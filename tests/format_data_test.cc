@@ -215,6 +215,50 @@ TEST(SparseValidator, WantRowsThatAscendWhicheverComponentComesFirst) {
   EXPECT_EQ(Judged(empty, {{}, Bytes(8 << 20)}, 100, random), "");
 }
 
+// Matrices of the same indices under row pointers of their own, and the other way round: each part
+// is added once, and every matrix is judged as by itself.
+TEST(SparseValidator, ShareTheirParts) {
+  const std::vector<std::uint64_t> kIndices = {1, 5, 2, 3, 3};
+  const Object object = Csr(DType::kU64, 3, 9);  // components: indices, then indptr
+  const auto validator = [&](std::uint64_t memory) {
+    return SparseValidator::Make(object, SpecVersion::k2_0, memory);
+  };
+  const auto first = validator(1000);
+  first->Add(0, Words(kIndices, 8));
+  first->Add(1, Words({0, 2, 4, 5}, 8));
+  const auto indices = first->part(0), pointers = first->part(1);
+  ASSERT_NE(indices, nullptr);
+  EXPECT_EQ(Why(first->Check(object)), "");
+  EXPECT_EQ(first->part(0), nullptr);
+  const std::string bad =
+      " is not more than the one before in its row (zTensor 2.0 §5.2, "
+      "zt.sparse_csr/1)";
+  for (const auto& [words, says] : std::vector<std::pair<std::vector<std::uint64_t>, std::string>>{
+           {{0, 2, 4, 5}, ""}, {{0, 2, 5, 5}, "index 4" + bad}, {{0, 3, 4, 5}, "index 2" + bad}}) {
+    const auto other = validator(1000);
+    other->SetPart(0, indices);
+    other->Add(0, Words({9, 8, 7}, 8));  // ignored
+    other->Add(1, Words(words, 8));
+    EXPECT_EQ(Why(other->Check(object)), says);
+  }
+  const auto last = validator(1000);
+  last->SetPart(1, pointers);
+  last->Add(0, Words({1, 2, 1, 1, 2}, 8));
+  EXPECT_EQ(Why(last->Check(object)), "index 3" + bad);
+  // A part that is not whole decides nothing, and neither do two that are too large together.
+  const auto small = validator(2);
+  small->Add(0, Words({5, 4, 3, 2}, 8));
+  small->Add(1, Words({0, 4}, 8));
+  const auto taker = validator(1000);
+  taker->SetPart(0, small->part(0));
+  taker->Add(1, Words({0, 1, 2, 3}, 8));
+  EXPECT_THAT(Why(taker->Check(object)), testing::EndsWith(kTooMuch));
+  const auto tight = validator(3);
+  tight->SetPart(0, indices);
+  tight->SetPart(1, pointers);
+  EXPECT_THAT(Why(tight->Check(object)), testing::EndsWith(kTooMuch));
+}
+
 TEST(SparseValidator, AreForVersionsThatAskAndForCoordinatesOfUnknownNumber) {
   Object coo{
       .name = "m", .format = "sparse_coo", .shape = {4}, .components = {{"coords", {DType::kU64}}}};

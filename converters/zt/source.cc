@@ -277,7 +277,8 @@ class ZtSource final : public TensorSource {
     const zt::internal::MutexLock lock(looking_);
     std::optional<Status>& verdict = found->second;
     if (!verdict || verdict->code() == StatusCode::kUnavailable) {
-      verdict = CheckIndices(*reader_, stored, cell_bytes_);
+      if (indices_ == nullptr) indices_ = std::make_unique<IndexChecker>(*reader_, cell_bytes_);
+      verdict = indices_->Check(stored);
     }
     // Indices that need too much memory are served without this check; `verify` reports them as
     // unchecked.
@@ -559,6 +560,7 @@ class ZtSource final : public TensorSource {
   std::map<ServedKey, ComponentId> others_;  // served with other bytes than the first
   std::uint64_t cell_bytes_ = 0;             // memory limit for comparing the cells of an object
   zt::internal::Mutex looking_;
+  std::unique_ptr<IndexChecker> indices_ ZT_GUARDED_BY(looking_);
   std::unordered_map<std::uint32_t, std::optional<Status>> sparse_;  // Init fixes the keys
   std::unordered_map<std::uint32_t, Status> empty_refusals_;         // by index in the manifest
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;

@@ -97,6 +97,14 @@ class SparseValidator {
   // Adds the next bytes of component number `component`; they may end inside an element. Bytes of
   // components that are not indices are ignored.
   void Add(std::size_t component, std::span<const std::byte> bytes);
+  // What is kept of component number `component` of a sparse_csr object, filled by Add; null for
+  // other components and objects, and after Check. Validators of objects that share the component's
+  // bytes can share it: with SetPart one takes another's, and Add ignores the component. All bytes
+  // have to be added to the one that fills it before any of them checks; not thread-safe.
+  struct Part;
+  std::shared_ptr<Part> part(std::size_t component) const;
+  void SetPart(std::size_t component, std::shared_ptr<Part> part);
+
   // The result after the last bytes, for an object of the same format and rank with these indices,
   // whose components satisfy their own rules. kDataLoss if a rule is broken, kUnimplemented if the
   // memory limit is too small to decide.

@@ -60,40 +60,25 @@ class Queue {
   }
   std::uint64_t bytes() const { return bytes_.size(); }
 
+  // Goes over the numbers without taking them.
+  class Walk {
+   public:
+    explicit Walk(const Queue& queue) : bytes_(queue.bytes_) {}
+    bool ended() const { return at_ == bytes_.size(); }
+    std::uint64_t Next() {
+      number_ += internal::TakeVarint([this] { return bytes_[at_++]; });
+      return number_;
+    }
+
+   private:
+    const std::deque<std::byte>& bytes_;
+    std::size_t at_ = 0;
+    std::uint64_t number_ = 0;
+  };
+
  private:
   std::deque<std::byte> bytes_;
   std::uint64_t pushed_ = 0, popped_ = 0;  // the last number
-};
-
-// Checks that columns ascend in each row: where an index is not above the previous one, a row must
-// begin. Keeps the positions of such indices, and the row pointers that differ from the previous
-// pointer, and compares them at the end.
-class Rows {
- public:
-  void AddIndex(std::uint64_t index) {
-    if (count_ > 0 && index <= index_) descents_.Push(count_);
-    index_ = index;
-    ++count_;
-  }
-  void AddPointer(std::uint64_t pointer) {
-    if (pointers_.empty() || pointer != pointer_) pointers_.Push(pointer);
-    pointer_ = pointer;
-  }
-  std::uint64_t bytes() const { return descents_.bytes() + pointers_.bytes(); }
-  // The position of the first index that is not above the previous one in its row.
-  std::optional<std::uint64_t> FindBad() {
-    std::uint64_t begin = 0;  // of a row
-    while (!descents_.empty()) {
-      const std::uint64_t descent = descents_.Pop();
-      while (begin < descent && !pointers_.empty()) begin = pointers_.Pop();
-      if (begin != descent) return descent;
-    }
-    return std::nullopt;
-  }
-
- private:
-  std::uint64_t count_ = 0, index_ = 0, pointer_ = 0;
-  Queue descents_, pointers_;
 };
 
 // Finds a cell that two elements name. Coordinates come one dimension after the other: dimension 0
@@ -197,6 +182,44 @@ class UniqueCells {
 
 }  // namespace
 
+// What the rule of rows asks of one component: that columns ascend in each row means that a row
+// begins wherever an index is not above the previous one. So the positions of such indices are
+// kept, and of the row pointers those that differ from the previous one.
+struct SparseValidator::Part {
+  explicit Part(bool are_pointers) : pointers(are_pointers) {}
+
+  void Add(std::uint64_t number) {
+    if (pointers) {
+      if (count == 0 || number != last) kept.Push(number);
+    } else if (count > 0 && number <= last) {
+      kept.Push(count);
+    }
+    last = number;
+    ++count;
+  }
+
+  bool pointers;
+  bool complete = true;  // false: the memory limit was reached
+  Queue kept = {};
+  std::uint64_t count = 0, last = 0;
+};
+
+namespace {
+
+// The position of the first index that is not above the previous one in its row.
+std::optional<std::uint64_t> FindBad(const Queue& descents, const Queue& pointers) {
+  std::uint64_t begin = 0;  // of a row
+  Queue::Walk rows(pointers);
+  for (Queue::Walk walk(descents); !walk.ended();) {
+    const std::uint64_t descent = walk.Next();
+    while (begin < descent && !rows.ended()) begin = rows.Next();
+    if (begin != descent) return descent;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 struct SparseValidator::State {
   std::uint64_t most_bytes = 0;
   bool unique = false;  // the version requires it
@@ -204,11 +227,11 @@ struct SparseValidator::State {
   // Each component's width and kind. Components that are not indices have width 0.
   struct Index {
     std::size_t width = 0;
-    bool pointers = false;
     Numbers numbers = {};
+    std::shared_ptr<Part> part = {};  // of sparse_csr, until the check
+    bool shared = false;              // another validator fills the part
   };
   std::vector<Index> indices;
-  Rows rows;                         // of sparse_csr
   std::optional<UniqueCells> cells;  // of sparse_coo, once the number of elements is known
   std::vector<std::byte> held;       // coordinates, until the number of elements is known
   bool too_many = false, done = false;
@@ -221,6 +244,28 @@ struct SparseValidator::State {
   Status TooMuch(const std::string& what) const {
     return Unsupported(what + " takes more than " + std::to_string(most_bytes) +
                        " bytes of memory; allow more");
+  }
+
+  // True if the parts of a sparse_csr object, its own or shared ones, do not fit the memory limit.
+  bool HasTooManyRows() const {
+    return RowBytes() > most_bytes || std::ranges::any_of(indices, [](const Index& each) {
+             return each.part != nullptr && !each.part->complete;
+           });
+  }
+  std::uint64_t RowBytes() const {
+    std::uint64_t bytes = 0;
+    for (const Index& each : indices) bytes += each.part == nullptr ? 0 : each.part->kept.bytes();
+    return bytes;
+  }
+
+  void CheckRows() {
+    const Queue none;
+    const Queue *descents = &none, *pointers = &none;
+    for (const Index& each : indices) {
+      if (each.part != nullptr) (each.part->pointers ? pointers : descents) = &each.part->kept;
+    }
+    bad = FindBad(*descents, *pointers);
+    for (Index& each : indices) each.part.reset();
   }
 
   // Validates and feeds the held coordinates, now that their size is known.
@@ -254,7 +299,8 @@ std::shared_ptr<SparseValidator> SparseValidator::Make(const Object& object, Spe
     if (object.shape.empty()) return nullptr;
     const DType dtype = component.element.dtype;
     if (!IsSignedInt(dtype) && !IsUnsignedInt(dtype)) return nullptr;
-    state->indices[c] = {.width = ByteWidth(dtype), .pointers = component.role == "indptr"};
+    state->indices[c].width = ByteWidth(dtype);
+    if (state->csr) state->indices[c].part = std::make_shared<Part>(component.role == "indptr");
     any = true;
     if (component.role != "coords") continue;
     open = component.bytes == kUnknownSize;
@@ -273,14 +319,15 @@ SparseValidator::~SparseValidator() = default;
 void SparseValidator::Add(std::size_t component, std::span<const std::byte> bytes) {
   State& s = *state_;
   State::Index& index = s.indices[component];
-  if (index.width == 0 || s.too_many) return;
+  if (index.width == 0 || index.shared) return;
+  if (s.too_many && index.part != nullptr) index.part->complete = false;
+  if (s.too_many) return;
   if (s.cells) {
     index.numbers.Add(bytes, index.width, [&s](std::uint64_t value) { s.cells->Add(value); });
   } else if (s.csr) {
-    index.numbers.Add(bytes, index.width, [&](std::uint64_t value) {
-      index.pointers ? s.rows.AddPointer(value) : s.rows.AddIndex(value);
-    });
-    s.too_many = s.rows.bytes() > s.most_bytes;
+    index.numbers.Add(bytes, index.width, [&](std::uint64_t value) { index.part->Add(value); });
+    s.too_many = s.RowBytes() > s.most_bytes;
+    index.part->complete = !s.too_many;
   } else if (bytes.size() > s.most_bytes - s.held.size()) {
     s.too_many = true;
   } else {
@@ -288,15 +335,25 @@ void SparseValidator::Add(std::size_t component, std::span<const std::byte> byte
   }
 }
 
+std::shared_ptr<SparseValidator::Part> SparseValidator::part(std::size_t component) const {
+  return state_->indices[component].part;
+}
+
+void SparseValidator::SetPart(std::size_t component, std::shared_ptr<Part> part) {
+  state_->indices[component].part = std::move(part);
+  state_->indices[component].shared = true;
+}
+
 Status SparseValidator::Check(const Object& object) {
   State& s = *state_;
+  s.too_many = s.too_many || s.HasTooManyRows();
   if (s.too_many) {
     return s.TooMuch(s.csr ? "finding whether the indices of each row ascend"
                            : "checking coordinates whose number is not declared");
   }
   if (!s.done) {
     s.done = true;
-    s.bad = s.rows.FindBad();
+    s.CheckRows();
     for (std::size_t c = 0; c < s.indices.size() && !s.held.empty(); ++c) {
       if (s.indices[c].width == 0) continue;
       ZT_RETURN_IF_ERROR(WithComponent(s.Release(object, c), object.components[c].role));

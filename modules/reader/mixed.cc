@@ -230,8 +230,7 @@ Status CheckParts(const Reader& reader, std::uint32_t index) {
 
 }  // namespace
 
-Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad,
-                  const std::function<void(std::uint32_t, VerifyProblem)>& wrong,
+Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad, const AddProblem& wrong,
                   std::vector<VerifyProblem>& undecodable) {
   for (std::uint32_t o = 0; o < reader.manifest().objects.size(); ++o) {
     const StoredObject& object = reader.manifest().objects[o];

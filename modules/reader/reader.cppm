@@ -17,11 +17,9 @@ struct Access {
   std::uint64_t frame_bytes = 0;
 };
 
-// Finds the file that a root names as a shard (2.0 §7). Its size must match, and it must have a 2.0
-// footer.
+// Finds the file that a root names as a shard (2.0 §7), of its size and with a footer of 2.0.
 using ShardFinder = std::function<StatusOr<std::shared_ptr<ByteSource>>(const StoredShard& shard)>;
-// Looks in the folder of the root `path`, ROOT.zt: first for ROOT-NAME.zt, then for any file with
-// the size and digest of the shard.
+// Looks beside the root, ROOT.zt: for ROOT-NAME.zt, then for a file of the shard's size and digest.
 ShardFinder ShardsBeside(const std::string& path, const InputOptions& options = {});
 
 // Options for opening a Reader.
@@ -158,11 +156,20 @@ class Reader {
 
 // ---- rules of data ------------------------------------------------------------------------------
 
-// Checks the rules of 2.0 that concern the indices of a sparse object together: the indices of a
-// row ascend, and no cell occurs twice. OK for versions without these rules and for other objects.
-// kDataLoss if a rule is broken; kUnimplemented if checking would exceed `memory_bytes`. Other
-// errors are those of Reader::Read. Assumes that indices are in range.
-Status CheckIndices(const Reader& reader, std::uint32_t object, std::uint64_t memory_bytes);
+// Checks the rules of 2.0 about the indices of sparse objects: those of a row ascend, no cell occurs
+// twice. Indices and row pointers that objects share are read once. Takes at most about twice
+// `memory_bytes`; `reader` must outlive it. Not thread-safe.
+class IndexChecker {
+ public:
+  IndexChecker(const Reader& reader, std::uint64_t memory_bytes);
+  // OK for other versions and objects. kDataLoss if a rule is broken, kUnimplemented if the memory
+  // is too little, else an error of Reader::Read. Assumes that indices are in range.
+  Status Check(std::uint32_t object);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
 
 // ---- sparse entries of 0.1.0 --------------------------------------------------------------------
 
@@ -237,11 +244,10 @@ struct VerifyReport {
   std::vector<VerifyProblem> unchecked;
 };
 
-// Reads every byte and checks: padding is zero, digests match, zstd streams decode to exactly the
-// declared size, bool bytes are 0 or 1, sparse indices are in range, row pointers ascend, shards
-// have their size and digest. Damage to data without a digest may go unnoticed: see
-// VerifyReport::unhashed. Returns an error only if the file cannot be read, or kInvalidArgument if
-// options are out of range; errors of the file are in the report.
+// Reads every byte and checks: padding is zero, digests match, streams decode to exactly the declared
+// size, bool bytes are 0 or 1, sparse indices are in range, row pointers ascend, shards have their
+// size and digest. Damage to data without a digest may go unnoticed: see VerifyReport::unhashed.
+// Returns an error only if the file cannot be read, or kInvalidArgument if options are out of range.
 StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options = {});
 
 }  // namespace zt
@@ -249,10 +255,9 @@ StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options
 // Shared by the units of the module, not exported.
 namespace zt::reader::internal {
 
-// True if the frames can be decoded one by one. A seek table may declare frames of up to 4 GiB. A
-// stream with a frame of more than 16 MiB of content, or of more stored bytes than that much
-// content can need, is decoded in order instead: so a forged table costs no memory, and the memory
-// of a reader with several threads stays bounded.
+// True if the frames can be decoded one by one. A stream with a frame of more than 16 MiB of
+// content, or of more stored bytes than that much can need, is decoded in order instead: so a forged
+// table costs no memory, and the memory of a reader with several threads stays bounded.
 bool CanReadByFrame(const Codec& codec, std::span<const Frame> frames);
 
 // True for the layouts of 0.1.0 that store values and indices in one blob.

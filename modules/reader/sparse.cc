@@ -6,6 +6,7 @@ module;
 module zt.reader;
 
 import zt.std;
+import :recent;
 import zt.core;
 import zt.format;
 import zt.source;
@@ -13,67 +14,23 @@ import zt.source;
 namespace zt::reader::internal {
 namespace {
 
-// A key that is equal for objects with the same indices: the same stored bytes, decoded in the same
-// way.
-std::vector<std::uint64_t> KeyOf(const StoredObject& object) {
-  std::vector<std::uint64_t> key = {object.format == "sparse_csr", object.shape.size()};
-  for (const StoredComponent& c : object.components) {
-    if (!IsIndexRole(object.format, c.role)) continue;
-    const CodecParameters& with = c.parameters;
-    key.insert(key.end(), {c.role.size(), c.shard, c.offset, c.length, c.decoded_bytes,
-                           static_cast<std::uint64_t>(c.encoding), with.frame_content, with.group,
-                           with.width, with.rotate, ByteWidth(c.element.dtype)});
-  }
-  return key;
-}
-
 bool CanBeRead(const StoredObject& object, const std::set<std::uint32_t>& missing) {
   return std::ranges::none_of(object.components, [&](const StoredComponent& c) {
     return !c.undecodable.empty() || missing.contains(c.shard);
   });
 }
 
-// Feeds all indices of an object to `validator`, one block at a time: at least a whole frame, which
-// is decoded as a whole anyway.
-Status Feed(const Reader& reader, std::uint32_t index, SparseValidator& validator) {
-  constexpr std::uint64_t kBlockBytes = 256 << 10;
-  const StoredObject& object = reader.manifest().objects[index];
-  std::vector<std::byte> block;
-  for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-    if (!IsIndexRole(object.format, object.components[c].role)) continue;
-    const ComponentId id{index, c};
-    ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, reader.DecodedBytes(id));
-    ZT_ASSIGN_OR_RETURN(const Access access, reader.FindAccess(id));
-    for (std::uint64_t at = 0; at < bytes; at += block.size()) {
-      block.resize(std::min(std::max(kBlockBytes, access.frame_bytes), bytes - at));
-      ZT_RETURN_IF_ERROR(reader.Read(id, at, block));
-      validator.Add(c, block);
-    }
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
-                   const std::function<void(std::uint32_t, VerifyProblem)>& wrong,
-                   std::vector<VerifyProblem>& unchecked) {
+                   const AddProblem& wrong, std::vector<VerifyProblem>& unchecked) {
   const Manifest& manifest = reader.manifest();
-  if (!Traits(manifest.version).unique_indices) return OkStatus();
-  // Objects with the same indices share a validator.
-  std::map<std::vector<std::uint64_t>, std::shared_ptr<SparseValidator>> seen;
+  IndexChecker checker(reader, memory_bytes);
   for (std::uint32_t o = 0; o < manifest.objects.size(); ++o) {
     const StoredObject& object = manifest.objects[o];
     if (!IsSparse(object.format) || bad.contains(o) || !CanBeRead(object, missing)) continue;
-    const Object declared = Declare(object);
-    const auto [found, fresh] = seen.try_emplace(KeyOf(object));
-    if (fresh) found->second = SparseValidator::Make(declared, manifest.version, memory_bytes);
-    if (found->second == nullptr) continue;
-    Status status;
-    if (fresh) status = Feed(reader, o, *found->second);
-    if (!status.ok()) found->second = nullptr;
-    if (status.ok()) status = found->second->Check(declared);
+    const Status status = checker.Check(o);
     if (status.code() == StatusCode::kDataLoss) {
       wrong(o, ProblemOf(status, object.name));
     } else if (status.code() == StatusCode::kUnimplemented) {
@@ -88,13 +45,89 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
 }  // namespace zt::reader::internal
 
 namespace zt {
+namespace {
 
-Status CheckIndices(const Reader& reader, std::uint32_t object, std::uint64_t memory_bytes) {
-  const Object declared = Declare(reader.manifest().objects[object]);
-  const auto validator = SparseValidator::Make(declared, reader.manifest().version, memory_bytes);
-  if (validator == nullptr) return OkStatus();
-  ZT_RETURN_IF_ERROR(reader::internal::Feed(reader, object, *validator));
-  return validator->Check(declared);
+// Equal for components with the same stored bytes, decoded in the same way.
+using BytesKey = std::vector<std::uint64_t>;
+
+void AppendKey(const StoredComponent& c, BytesKey& key) {
+  const CodecParameters& with = c.parameters;
+  key.insert(key.end(), {c.role.size(), c.shard, c.offset, c.length, c.decoded_bytes,
+                         static_cast<std::uint64_t>(c.encoding), with.frame_content, with.group,
+                         with.width, with.rotate, ByteWidth(c.element.dtype)});
+}
+
+}  // namespace
+
+struct IndexChecker::State {
+  State(const Reader& of, std::uint64_t most_bytes)
+      : reader(of), memory_bytes(most_bytes), parts(most_bytes) {}
+
+  const Reader& reader;
+  const std::uint64_t memory_bytes;
+  struct Seen {
+    std::shared_ptr<SparseValidator> validator;  // null if there is no rule
+    Status fed;                                  // what adding the indices said
+  };
+  std::map<BytesKey, Seen> seen;  // by all indices of an object, and its rank
+  reader::internal::Recent<BytesKey, SparseValidator::Part> parts;  // of rows
+
+  // Adds all indices of an object to `validator`, except those that another one has read.
+  Status Feed(std::uint32_t index, SparseValidator& validator) {
+    const StoredObject& object = reader.manifest().objects[index];
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      const StoredComponent& stored = object.components[c];
+      if (!IsIndexRole(object.format, stored.role)) continue;
+      ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, reader.DecodedBytes({index, c}));
+      BytesKey key;
+      AppendKey(stored, key);
+      if (auto known = parts.Find(key)) {
+        validator.SetPart(c, std::move(known));
+        continue;
+      }
+      ZT_RETURN_IF_ERROR(FeedOne({index, c}, bytes, validator));
+      if (auto part = validator.part(c)) parts.Add(key, std::move(part), bytes);
+    }
+    return OkStatus();
+  }
+
+  // One block at a time: at least a whole frame, which is decoded as a whole anyway.
+  Status FeedOne(ComponentId id, std::uint64_t bytes, SparseValidator& validator) {
+    constexpr std::uint64_t kBlockBytes = 256 << 10;
+    ZT_ASSIGN_OR_RETURN(const Access access, reader.FindAccess(id));
+    std::vector<std::byte> block;
+    for (std::uint64_t at = 0; at < bytes; at += block.size()) {
+      block.resize(std::min(std::max(kBlockBytes, access.frame_bytes), bytes - at));
+      ZT_RETURN_IF_ERROR(reader.Read(id, at, block));
+      validator.Add(id.component, block);
+    }
+    return OkStatus();
+  }
+};
+
+IndexChecker::IndexChecker(const Reader& reader, std::uint64_t memory_bytes)
+    : state_(std::make_shared<State>(reader, memory_bytes)) {}
+
+Status IndexChecker::Check(std::uint32_t object) {
+  const Manifest& manifest = state_->reader.manifest();
+  const StoredObject& stored = manifest.objects[object];
+  if (!Traits(manifest.version).unique_indices || !IsSparse(stored.format)) return OkStatus();
+  BytesKey key = {stored.format == "sparse_csr", stored.shape.size()};
+  for (const StoredComponent& c : stored.components) {
+    if (IsIndexRole(stored.format, c.role)) AppendKey(c, key);
+  }
+  const Object declared = DeclareWithoutAttributes(stored);
+  auto found = state_->seen.find(key);
+  if (found == state_->seen.end()) {
+    std::shared_ptr<SparseValidator> validator =
+        SparseValidator::Make(declared, manifest.version, state_->memory_bytes);
+    Status fed = validator == nullptr ? OkStatus() : state_->Feed(object, *validator);
+    if (fed.code() == StatusCode::kUnavailable) return fed;  // another try may succeed
+    found = state_->seen.emplace(std::move(key), State::Seen{std::move(validator), fed}).first;
+  }
+  const State::Seen& known = found->second;
+  if (!known.fed.ok() || known.validator == nullptr) return known.fed;
+  return known.validator->Check(declared);
 }
 
 }  // namespace zt

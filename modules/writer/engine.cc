@@ -443,10 +443,11 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
   return OkStatus();
 }
 
-// Creates the validators of sparse indices; objects of equal rank with the same index blobs share
-// them.
+// Creates the validators of sparse indices. Objects of equal rank with the same index blobs share
+// one; those with one such blob in common share what is kept of it.
 void Engine::MakeSparseValidators(PlanState& run) const {
   std::map<std::vector<std::uint64_t>, std::shared_ptr<SparseValidator>> known;
+  std::map<std::vector<std::uint64_t>, std::shared_ptr<SparseValidator::Part>> parts;
   const std::vector<PlannedObject>& objects = run.plan.objects;
   for (std::uint32_t i = 0; i < objects.size(); ++i) {
     const Object& object = *objects[i].object;
@@ -457,8 +458,11 @@ void Engine::MakeSparseValidators(PlanState& run) const {
       const Component& component = object.components[c];
       if (component.role == "values") continue;
       const ComponentId blob = objects[i].components[c].shared_with.value_or(ComponentId{i, c});
-      key.insert(key.end(), {component.role.size(), ByteWidth(component.element.dtype), blob.object,
-                             blob.component});
+      const std::vector<std::uint64_t> one = {
+          component.role.size(), ByteWidth(component.element.dtype), blob.object, blob.component};
+      key.insert(key.end(), one.begin(), one.end());
+      const auto [part, first] = parts.emplace(one, validator->part(c));
+      if (!first && part->second != nullptr) validator->SetPart(c, part->second);
     }
     const auto [found, fresh] = known.emplace(std::move(key), std::move(validator));
     run.sparse.emplace(i, PlanState::SparseObject{found->second, fresh});
