@@ -251,7 +251,13 @@ TEST_F(UngroupTest, RefusesWhatContradictsItself) {
   Refuses(Value::Map{{"packed_weight", weight}, {"zeros", scales}},
           "component 'scales' has no entry");
   Refuses(with(4), "component 'packed_weight': its entry is not a map");
-  Refuses(with(Value::Map{{"name", "a"}}), "lacks a name, dtype or shape");
+  const Value name("m.qweight"), type("i32"), shape(Dims(2, 8));
+  for (const Value::Map& entry :
+       {Value::Map{{"name", name}}, Value::Map{{"name", name}, {"dtype", type}},
+        Value::Map{{"name", name}, {"shape", shape}}, Value::Map{{"dtype", type}, {"shape", shape}},
+        Value::Map{{"name", name}, {"dtype", type}, {"shape", Value(4)}}}) {
+    Refuses(with(entry), "lacks a name, dtype or shape");
+  }
   Refuses(with(Entry("m.qweight", "f32", Dims(2, 8))), "its entry says f32, it is i32");
   Refuses(with(Entry("m.qweight", "i32", Dims(2, 9))),
           "it has 64 bytes, shape [2, 9] of its entry needs 72");

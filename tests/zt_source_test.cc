@@ -430,6 +430,34 @@ std::string ErrorOf(const Bytes& file, unsigned threads = 2) {
   return Why(ConvertAll(std::make_shared<WatchedBytes>(file), threads, &out));
 }
 
+TEST(ZtSource, ConvertedDataIsReadInWholeElements) {
+  const Object object{
+      "m",
+      "sparse_csr",
+      {2, 9},
+      {},
+      {{"values", {DType::kF32}, 8}, {"indices", {DType::kU32}, 8}, {"indptr", {DType::kU32}, 12}}};
+  Bytes file;
+  auto writer = *Writer::Create(MemorySink(file), {.spec = SpecVersion::k2_0});
+  const Bytes values(8), indices = Words({3, 4}, 4), pointers = Words({0, 1, 2}, 4);
+  ASSERT_OK(writer->Add(object, {values, indices, pointers}));
+  ASSERT_OK(writer->Finish());
+  const auto source = MustOpen(file);
+  ASSERT_EQ(source->objects()[0].components[1].bytes, 16u);  // widened to u64
+  Bytes out(16);
+  const auto read = [&](std::uint32_t component, std::uint64_t offset, std::size_t bytes) {
+    return Read(*source, {0, component}, offset, std::span(out).first(bytes));
+  };
+  for (const auto& [offset, bytes] : {std::pair(8, 4), std::pair(4, 8), std::pair(4, 4)}) {
+    EXPECT_THAT(read(1, offset, bytes),
+                Fails(StatusCode::kInvalidArgument, "converted data is read in whole elements"));
+  }
+  EXPECT_OK(read(1, 8, 0));
+  EXPECT_OK(read(0, 1, 2));  // as it is stored: any bytes
+  EXPECT_THAT(read(1, 8, 16),
+              Fails(StatusCode::kInvalidArgument, "a range beyond the component's 16 bytes"));
+}
+
 TEST(ZtSource, ADigestIsCheckedHoweverLongTheSeekTableIs) {
   // 560,000 frames of one byte: a seek table of 4.5 MB, which is read before the frames.
   const Codec& zstd = *FindCodec(Encoding::kZstd);

@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import time
@@ -195,6 +196,14 @@ class Together(Shards):
         for command in ("inspect", "verify", "id"):
             self.fail_with(support.IO, command, self.model, says=f"{self.model}: cannot open: No such file or directory; its "
                            "shards are there: name their index, model.zt.index.json")
+
+    def test_a_file_that_is_there_is_not_looked_for_in_shards(self):
+        with socket.socket(socket.AF_UNIX) as server:  # a file that nobody can open
+            server.bind(str(self.model))
+            self.path("model.zt.index.json").write_text("{}")
+            for command in ("inspect", "verify", "id"):
+                self.fail_with(support.IO, command, self.model, says=f"{self.model}: cannot open: No such device or address\n")
+        self.fail_with(support.IO, "inspect", self.path("other.zt"), says="other.zt: cannot open: No such file or directory\n")
 
     def test_root(self):
         self.convert("--shards", "4", "--spec", "2.0")
