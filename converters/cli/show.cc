@@ -81,8 +81,14 @@ StatusOr<std::optional<Wanted>> FindComponent(const Input& input, const std::str
   if (const auto found = input.Find(name)) {
     const Object object = input.Get(*found);
     if (object.components.size() == 1) return Wanted{name, {*found, 0}, ""};
+    constexpr std::size_t kMostNamed = 20;
     std::vector<std::string> names;
-    for (const Component& each : object.components) names.push_back(name + "/" + each.role);
+    for (const Component& each : object.components) {
+      if (names.size() == kMostNamed) break;
+      names.push_back(Repeated(name) + "/" + Repeated(each.role));
+    }
+    if (const std::size_t more = object.components.size() - names.size(); more > 0)
+      names.push_back("one of " + std::to_string(more) + " more");
     return Unsupported("it is " + object.format +
                        ", several arrays; name one: " + Joined(names, "or"));
   }
