@@ -46,16 +46,17 @@ BufferPool& SegmentPool() {
 
 // A range whose bytes have arrived or are in flight.
 struct Segment {
-  Segment(std::uint64_t from, std::uint64_t to)
-      : range{from, to}, data(SegmentPool().Take(to - from)) {
-    g_held += to - from;
+  Segment(ByteRange bytes, std::uint64_t reads)
+      : range(bytes), wanted(reads), data(SegmentPool().Take(bytes.end - bytes.begin)) {
+    g_held += size();
   }
-  ~Segment() { g_held -= range.end - range.begin; }
+  ~Segment() { g_held -= size(); }
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
   std::uint64_t size() const { return range.end - range.begin; }
 
   const ByteRange range;
+  const std::uint64_t wanted;  // the bytes that will be read; then it is dropped
   const Buffer data;
   // Guarded by the mutex of the source that holds the segment.
   std::uint64_t have = 0, taken = 0, used = 0;
@@ -217,7 +218,8 @@ class RangedBytes final : public ByteSource {
     if (missed) {
       const ByteRange demand = DemandLocked(at, end);
       MakeRoomLocked(demand.end - demand.begin);
-      found = AddLocked(demand.begin, demand.end, fresh);
+      found = AddLocked(demand, demand.end - demand.begin, fresh);
+      StrikeLocked(demand);
     }
     AheadLocked(at, end, missed, fresh);
     return OkStatus();
@@ -266,45 +268,56 @@ class RangedBytes final : public ByteSource {
     return next == shelf_->segments.begin() ? head_.size() : std::prev(next)->second->range.end;
   }
 
-  SharedSegment AddLocked(std::uint64_t begin, std::uint64_t end, std::vector<SharedSegment>& fresh)
+  SharedSegment AddLocked(ByteRange range, std::uint64_t wanted, std::vector<SharedSegment>& fresh)
       ZT_REQUIRES(shelf_->mutex) {
     fresh.reserve(fresh.size() + 1);
-    auto segment = std::make_shared<Segment>(begin, end);
+    auto segment = std::make_shared<Segment>(range, wanted);
     segment->used = ++g_uses;
-    shelf_->segments.emplace(begin, segment);
+    shelf_->segments.emplace(range.begin, segment);
     ++shelf_->under_way;
     fresh.push_back(segment);
     return segment;
   }
 
-  // Sorts the announced ranges, together with the remaining ones of earlier announcements, and
-  // merges neighbour ranges.
+  // Adds the announced ranges to the plan. They are read about in the order of the announcement;
+  // those that are read soon after one another are sorted, so that neighbours are one request.
   void PlanLocked() ZT_REQUIRES(shelf_->mutex) {
     if (announced_.empty()) return;
-    announced_.insert(announced_.end(),
-                      planned_.begin() + static_cast<std::ptrdiff_t>(next_planned_),
-                      planned_.end());
-    std::ranges::sort(announced_, {}, &ByteRange::begin);
-    planned_.clear();
+    planned_.erase(planned_.begin(), planned_.begin() + static_cast<std::ptrdiff_t>(next_planned_));
     next_planned_ = 0;
+    const std::uint64_t soon = g_read_ahead / 2;
+    std::size_t first = planned_.size();
+    std::uint64_t bytes = 0;
+    const auto sort_from = [&](std::size_t from) {
+      std::ranges::sort(std::span(planned_).subspan(from), {}, &ByteRange::begin);
+    };
     for (const ByteRange& range : announced_) {
       const ByteRange kept = {std::max<std::uint64_t>(range.begin, head_.size()),
                               std::min(range.end, pinned_.size)};
       if (kept.begin >= kept.end) continue;
-      if (!planned_.empty() && kept.begin <= planned_.back().end + kGap) {
-        planned_.back().end = std::max(planned_.back().end, kept.end);
-      } else {
-        planned_.push_back(kept);
+      if (bytes > 0 && bytes + (kept.end - kept.begin) > soon) {
+        sort_from(first);
+        first = planned_.size();
+        bytes = 0;
       }
+      planned_.push_back(kept);
+      bytes += kept.end - kept.begin;
     }
+    sort_from(first);
     announced_.clear();
+    ascending_ = std::ranges::is_sorted(planned_, {}, &ByteRange::begin);
   }
 
   // Requests ahead: announced ranges, or else the following bytes if reads are sequential.
   void AheadLocked(std::uint64_t at, std::uint64_t end, bool missed,
                    std::vector<SharedSegment>& fresh) ZT_REQUIRES(shelf_->mutex) {
-    DropBehindLocked(at);
-    if (next_planned_ < planned_.size()) return PlannedAheadLocked(fresh);
+    // A read that the plan does not have ends it.
+    if (missed && next_planned_ == planned_.size()) {
+      planned_.clear();
+      next_planned_ = 0;
+    }
+    if (planned_.empty() || ascending_) DropBehindLocked(at);
+    if (!planned_.empty()) return PlannedAheadLocked(fresh);
     if (!dense_) return;
     if (missed) window_ = std::clamp(window_ * 2, kMiB, std::max(kMiB, g_read_ahead.load()));
     const std::uint64_t until = std::min(pinned_.size, end + window_);
@@ -315,7 +328,7 @@ class RangedBytes final : public ByteSource {
       const ByteRange next = FreeLocked(from, until);
       if (next.begin >= next.end) break;
       from = std::min(next.end, next.begin + segment_);
-      AddLocked(next.begin, from, fresh);
+      AddLocked({next.begin, from}, from - next.begin, fresh);
       asked_ = from;
     }
   }
@@ -323,13 +336,44 @@ class RangedBytes final : public ByteSource {
   void PlannedAheadLocked(std::vector<SharedSegment>& fresh) ZT_REQUIRES(shelf_->mutex) {
     while (next_planned_ < planned_.size() && HasRoomLocked()) {
       ByteRange& range = planned_[next_planned_];
-      const ByteRange next = FreeLocked(range.begin, range.end);
+      ByteRange next = FreeLocked(range.begin, range.end);
       if (next.begin >= next.end) {
         ++next_planned_;
         continue;
       }
-      range.begin = std::min(next.end, next.begin + segment_);
-      AddLocked(next.begin, range.begin, fresh);
+      next.end = std::min(next.end, next.begin + segment_);
+      range.begin = next.end;
+      std::uint64_t wanted = next.end - next.begin;
+      const bool whole = range.begin == range.end;
+      while (whole && ++next_planned_ < planned_.size() &&
+             JoinLocked(planned_[next_planned_], next, wanted)) {
+      }
+      AddLocked(next, wanted, fresh);
+    }
+  }
+
+  // Takes `more`, a range of the plan, into a request if it is near and fits.
+  bool JoinLocked(const ByteRange& more, ByteRange& request, std::uint64_t& wanted)
+      ZT_REQUIRES(shelf_->mutex) {
+    const std::uint64_t end = std::max(request.end, more.end);
+    if (more.begin < request.begin || more.begin > request.end + kGap ||
+        end - request.begin > segment_)
+      return false;
+    const ByteRange free = FreeLocked(request.end, end);
+    if (end > request.end && (free.begin != request.end || free.end != end)) return false;
+    wanted += more.end - more.begin;
+    request.end = end;
+    return true;
+  }
+
+  // Removes what is requested now from the next ranges of the plan.
+  void StrikeLocked(ByteRange demand) ZT_REQUIRES(shelf_->mutex) {
+    constexpr std::size_t kNear = 256;
+    const std::size_t until = std::min(planned_.size(), next_planned_ + kNear);
+    for (std::size_t i = next_planned_; i < until; ++i) {
+      ByteRange& range = planned_[i];
+      if (range.begin >= demand.begin && range.begin < demand.end)
+        range.begin = std::min(range.end, demand.end);
     }
   }
 
@@ -413,7 +457,7 @@ class RangedBytes final : public ByteSource {
       if (segment->have > begin) {
         take = std::min<std::uint64_t>(out.size(), segment->have - begin);
         segment->taken += take;
-        if (segment->ended && segment->taken >= segment->size()) ForgetLocked(segment);
+        if (segment->ended && segment->taken >= segment->wanted) ForgetLocked(segment);
       }
     }
     if (take == 0) return Failed(segment, refreshed);
@@ -456,10 +500,11 @@ class RangedBytes final : public ByteSource {
   std::uint64_t frontier_ ZT_GUARDED_BY(shelf_->mutex) = 0;
   std::uint64_t window_ ZT_GUARDED_BY(shelf_->mutex) = 0;
   std::uint64_t asked_ ZT_GUARDED_BY(shelf_->mutex) = 0;
-  // The ranges that will be read: new announcements, and all others in order from next_planned_ on.
+  // The ranges that will be read: new announcements, and the plan from next_planned_ on.
   std::vector<ByteRange> announced_ ZT_GUARDED_BY(shelf_->mutex);
   std::vector<ByteRange> planned_ ZT_GUARDED_BY(shelf_->mutex);
   std::size_t next_planned_ ZT_GUARDED_BY(shelf_->mutex) = 0;
+  bool ascending_ ZT_GUARDED_BY(shelf_->mutex) = true;  // the plan is in the order of the object
 };
 
 }  // namespace

@@ -85,6 +85,21 @@ class Reading(remote_server.Remote):
             read = sum(int(last) + 1 - int(first) for first, last in (r.removeprefix("bytes=").split("-") for r in self.ranges()))
             self.assertLess(read, 600 * 600 * 4 * 1.1 + (1 << 20), (name, self.ranges()))
 
+    def test_an_output_in_another_order_reads_nothing_twice(self):
+        """safetensors are sorted by name: layer.10 before layer.2. More bytes than are held at once; and many small tensors."""
+        small = {f"t{number}": ("U8", [2000], os.urandom(2000)) for number in range(3000)}
+        for file, most in ((remote_server.big_file(self.path("big.safetensors"), tensors=32), 40), (self.safetensors("small.safetensors", small), 8)):
+            self.convert(file, "x.zt", "-f")
+            url = self.serve("x.zt", self.path("x.zt"))
+            self.server.requests.clear()
+            for memory in ("16MiB", "64MiB"):
+                self.server.requests.clear()
+                self.succeed("extract", url, "-o", self.path("back.safetensors"), "-f", "--memory", memory)
+                read = sum(int(last) + 1 - int(first) for first, last in (r.removeprefix("bytes=").split("-") for r in self.ranges()))
+                self.assertLess(read, 1.05 * len(self.server.files["x.zt"]), self.ranges())
+                self.assertLess(len(self.server.requests), most, self.ranges())
+            self.succeed("diff", self.path("back.safetensors"), file)
+
     def test_every_command(self):
         file = remote_server.big_file(self.path("big.safetensors"), tensors=2)
         url = self.serve("big.safetensors", file)
