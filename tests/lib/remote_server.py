@@ -520,7 +520,14 @@ class Remote(support.EndToEnd):
         self.environment = self.server.environment()
 
     def run_program(self, *arguments, stdin=None, timeout=support.PATIENCE, env=None):
-        return super().run_program(*arguments, stdin=stdin, timeout=timeout, env={**self.environment, **(env or {})})
+        done = super().run_program(*arguments, stdin=stdin, timeout=timeout, env={**self.environment, **(env or {})})
+        self.no_secret(done.stdout + done.stderr)
+        return done
+
+    def no_secret(self, said):
+        """In nothing that a run says, whatever else a test looks for."""
+        for secret in (SECRET, TOKEN, HUB_TOKEN, "secretsignature"):
+            self.assertNotIn(secret.encode(), said)
 
     def serve(self, name, path):
         self.server.files[name] = pathlib.Path(path).read_bytes()

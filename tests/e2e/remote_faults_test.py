@@ -1,0 +1,280 @@
+"""Every fault of a server, as a table: which request it strikes and how often, and what the run then does, says and leaves.
+
+Prints a line for each: the exit status, what became of the output, what is left in the store, the message.
+"""
+import dataclasses
+import itertools
+import json
+import unittest
+
+import make_safetensors
+import remote_server
+import support
+from remote_server import Answer, Change, Cut, Drop, error
+from support import DONE, EXISTS, INVALID, IO
+
+MIB = 1 << 20
+ALWAYS = 10**6
+OLDER = (b"older", '"x"', {})
+REFUSED = Answer(200, {}, b'<?xml version="1.0"?>\n <Error><Code>InternalError</Code><Message>try again</Message></Error>')
+
+# Which requests a fault strikes, by the way that the run goes.
+OPEN = ("read", lambda request: request.headers.get("range", "").startswith("bytes=0-"))
+RANGE = ("read", lambda request: not OPEN[1](request))
+OBJECT = ("object", lambda request: request.method == "GET")
+LIST = ("folder", lambda request: "list-type" in request.query)
+HEAD = ("write", lambda request: request.method == "HEAD")
+BEGIN = ("write", lambda request: "uploads=" in request.query)
+PART = ("write", lambda request: "partNumber=2" in request.query)
+COMPLETE = ("write", lambda request: request.method == "POST" and "uploadId" in request.query)
+PUT = ("small", lambda request: request.method == "PUT")
+REVISION = ("hub", lambda request: "/revision/" in request.path)
+TREE = ("hub", lambda request: "/tree/" in request.path)
+RESOLVE = ("hub", lambda request: "/resolve/" in request.path)
+CDN = ("hub", lambda request: "/cdn/" in request.path)
+
+
+@dataclasses.dataclass
+class Row:
+    name: str
+    place: tuple
+    fault: object           # an Answer, or a function that is given the test and the request
+    times: int = 1
+    status: int = DONE
+    says: str = ""
+    output: str = "whole"   # whole, older or absent
+    left: int = 0           # uploads
+    before: bool = False    # an older object is there, and -f is given
+    environment: dict = dataclasses.field(default_factory=dict)
+
+
+def fails(name, place, fault, status, says, times=ALWAYS, **more):
+    return Row(name, place, fault, times, status, says, more.pop("output", "absent"), **more)
+
+
+def changed(how):
+    """The answer as usual, after `how` has changed it."""
+    return lambda test, request: Change(how)
+
+
+def header(**fields):
+    return changed(lambda answer: answer.headers.update({name.replace("_", "-"): value for name, value in fields.items()}))
+
+
+def without(name):
+    return changed(lambda answer: answer.headers.pop(name, None))
+
+
+def shifted(answer):
+    first, rest = answer.headers["Content-Range"].removeprefix("bytes ").split("-")
+    last, size = rest.split("/")
+    answer.headers["Content-Range"] = f"bytes {int(first) - 1}-{int(last) - 1}/{size}"
+
+
+def larger(answer):
+    answer.headers["Content-Range"] = answer.headers["Content-Range"].replace("/", "/1")
+
+
+def whole(answer):
+    answer.status = 200
+    answer.headers.pop("Content-Range")
+
+
+def longer(answer):
+    answer.body += b"x"
+
+
+def replaced(test, request):
+    test.server.files["big.safetensors"] = bytes(len(test.server.files["big.safetensors"]))
+
+
+def removed(test, request):
+    test.server.files.clear()
+
+
+def others(test, request):
+    test.objects.setdefault("m.zt", OLDER)
+
+
+def spoiled(test, request):
+    def change(answer):
+        content, etag, meta = test.objects["m.zt"]
+        test.objects["m.zt"] = (content[:-1] + b"x", etag, meta)
+    return Change(change)
+
+
+def nowhere(test, request):
+    return Answer(302, {"Location": request.path})
+
+
+TABLE = [
+    # what is tried again
+    *(Row(f"a range is answered {answer.status}{what}", RANGE, answer, 2) for answer, what in (
+        (Answer(503), ""), (Answer(500), ""), (Answer(502, {}, b"<html>"), " with a page"), (Answer(504), ""), (Answer(408), ""),
+        (Answer(429, {"Retry-After": "1"}), ", to come back in a second"))),
+    Row("the connection ends before an answer", RANGE, Answer(drop=True), 2),
+    Row("a body ends midway", RANGE, lambda test, request: Cut(300_000), 3),
+    Row("a body ends before its first byte", RANGE, lambda test, request: Cut(0), 2),
+    Row("opening is answered 503", OPEN, Answer(503), 2),
+    fails("503 without an end", RANGE, Answer(503, {}, b"busy"), IO, "503"),
+    # refusals
+    fails("404", OPEN, Answer(404), IO, "no such file"),
+    fails("403", OPEN, Answer(403), IO, "may not be read"),
+    fails("401", OPEN, Answer(401), IO, "may not be read"),
+    fails("a status of its own", OPEN, Answer(451), IO, "451"),
+    # another object
+    fails("another ETag", RANGE, header(ETag='"other"'), INVALID, "changed while it was read"),
+    fails("another size", RANGE, changed(larger), INVALID, "changed while it was read"),
+    fails("the object is replaced", RANGE, replaced, INVALID, "changed while it was read", 1),
+    fails("the object is removed", RANGE, removed, INVALID, "changed while it was read", 1),
+    # lies
+    fails("all of it in place of a range", RANGE, changed(whole), INVALID, "all of it"),
+    fails("another range", RANGE, changed(shifted), INVALID, "were asked for"),
+    fails("no Content-Range", RANGE, without("Content-Range"), INVALID, "Content-Range"),
+    fails("a byte too many", RANGE, changed(longer), INVALID, "more bytes"),
+    fails("a range, compressed", RANGE, header(Content_Encoding="gzip"), INVALID, "compressed"),
+    # redirects
+    fails("redirects in a circle", OPEN, nowhere, IO, "too many places"),
+    fails("a redirect to a file", OPEN, Answer(302, {"Location": "file:///etc/passwd"}), IO, "not an http URL"),
+    fails("a redirect that says not where", OPEN, Answer(302), IO, "without saying where"),
+    # S3
+    Row("the bucket is in another region", OBJECT, error(400, "AuthorizationHeaderMalformed", "", **{"x-amz-bucket-region": "eu-west-1"}),
+        environment={"AWS_REGION": "eu-central-1"}),
+    fails("expired credentials", OBJECT, error(400, "ExpiredToken"), IO, "log in again"),
+    fails("a wrong signature", OBJECT, error(403, "SignatureDoesNotMatch"), IO, "secret key"),
+    fails("a wrong clock", OBJECT, error(403, "RequestTimeTooSkewed"), IO, "clock"),
+    fails("no bucket", OBJECT, error(404, "NoSuchBucket"), IO, "no such bucket"),
+    fails("an archived object", OBJECT, error(403, "InvalidObjectState"), IO, "archived"),
+    fails("403 without a word", OBJECT, Answer(403), IO, "do not allow it"),
+    Row("a listing is answered 503", LIST, Answer(503), 2),
+    fails("a listing that is a page", LIST, Answer(200, {}, b"<html><body>"), INVALID, "listing is not the XML"),
+    fails("a listing that is cut", LIST, lambda test, request: Change(lambda answer: setattr(answer, "body", answer.body[:-9])), INVALID, "listing is not the XML"),
+    # writing: before anything is sent
+    Row("looking for the object is answered 503", HEAD, Answer(503), 2),
+    Row("looking for it is not allowed", HEAD, Answer(403), 1),
+    Row("the upload is begun at the second try", BEGIN, error(503, "SlowDown"), 2),
+    fails("the upload may not be begun", BEGIN, error(403, "AccessDenied"), IO, "do not allow it"),
+    fails("the upload has no id", BEGIN, Answer(200, {}, b"<InitiateMultipartUploadResult/>"), INVALID, "no UploadId"),
+    # parts
+    Row("a part is answered 503", PART, error(503, "SlowDown", "", **{"Retry-After": "1"}), 2),
+    Row("a part is answered 500", PART, error(500, "InternalError"), 2),
+    Row("the connection of a part ends", PART, Answer(drop=True), 2),
+    Row("a part is stored, its answer is lost", PART, lambda test, request: Drop(), 1),
+    fails("a part is denied", PART, error(403, "AccessDenied"), IO, "do not allow it", output="older", before=True),
+    fails("a part has another digest", PART, error(400, "BadDigest"), IO, "BadDigest", output="older", before=True),
+    fails("no room for a part", PART, Answer(507), IO, "507", output="older", before=True),
+    fails("a part without an ETag", PART, without("ETag"), INVALID, "no ETag"),
+    fails("checksums are not known", PART, error(501, "NotImplemented"), IO, "NotImplemented",
+          environment={"AWS_REQUEST_CHECKSUM_CALCULATION": "when_supported"}),
+    # completion
+    Row("200 with an error inside", COMPLETE, REFUSED),
+    fails("200 with an error inside, for ever", COMPLETE, REFUSED, IO, "InternalError"),
+    Row("200 and no word", COMPLETE, Answer(200)),
+    fails("200 and no word, for ever", COMPLETE, Answer(200), IO, "is not known", left=1),
+    Row("200 and blanks", COMPLETE, Answer(200, {}, b'<?xml version="1.0"?>\n \n')),
+    Row("the completion is answered 503", COMPLETE, error(503, "SlowDown"), 2),
+    fails("the completion is denied", COMPLETE, error(403, "AccessDenied"), IO, "do not allow it"),
+    Row("completed, the answer is lost", COMPLETE, lambda test, request: Drop()),
+    Row("not completed, the connection ends", COMPLETE, Answer(drop=True)),
+    Row("completed, then the upload is gone", COMPLETE, lambda test, request: Change(lambda answer: (
+        setattr(answer, "status", 404), setattr(answer, "body", error(404, "NoSuchUpload").body)))),
+    fails("a conflict", COMPLETE, error(409, "ConditionalRequestConflict"), IO, "another run"),
+    fails("parts of unequal size", COMPLETE, error(400, "InvalidPart"), IO, "--part-size"),
+    fails("the object has come meanwhile", COMPLETE, others, EXISTS, "exists already", output="older"),
+    Row("If-None-Match is not known", COMPLETE, error(501, "NotImplemented"), says="If-None-Match"),
+    fails("the store has other bytes", COMPLETE, spoiled, INVALID, "other bytes than were sent", output="other"),
+    # a small object
+    Row("a PUT is answered 503", PUT, Answer(503), 2),
+    Row("a PUT is done, its answer is lost", PUT, lambda test, request: Drop()),
+    fails("a PUT finds an object", PUT, others, EXISTS, "exists already", output="older"),
+    fails("a PUT is denied", PUT, error(403, "AccessDenied"), IO, "do not allow it"),
+    # the Hub
+    Row("the Hub is busy", RESOLVE, Answer(429, {"RateLimit": '"api";r=0;t=0'}), 2),
+    fails("the repository is gated", REVISION, Answer(401, {"X-Error-Code": "GatedRepo", "X-Error-Message": "restricted"}), IO, "gated"),
+    fails("no such revision", REVISION, Answer(404, {"X-Error-Code": "RevisionNotFound"}), IO, "no such revision"),
+    fails("a revision without a commit", REVISION, Answer(200, {}, b'{"sha": "main"}'), INVALID, "gave no commit"),
+    fails("a listing that is no JSON", TREE, Answer(200, {}, b"<html>"), INVALID, "not the JSON"),
+    fails("a listing that goes on elsewhere", TREE, Answer(200, {"Link": '<http://other/x>; rel="next"'}, b"[]"), INVALID, "another server"),
+    Row("a signed redirect has expired", CDN, Answer(403, {}, b"expired")),
+]
+
+
+class Faults(remote_server.Remote):
+    def setUp(self):
+        super().setUp()
+        self.store, self.objects = self.server.store, {}
+        self.store.buckets.update({"in": {}, "out": self.objects})
+        self.file = remote_server.big_file(self.path("big.safetensors"))
+        self.content = self.file.read_bytes()
+        self.want = self.convert(self.file, "want.zt")
+        names = {f"t{number}": f"model-0000{number}-of-00002.safetensors" for number in (1, 2)}
+        self.folder_files = {file: make_safetensors.encode({name: ("F32", [300, 300], bytes([number]) * 360_000)})
+                             for number, (name, file) in enumerate(names.items())}
+        self.folder_files["model.safetensors.index.json"] = json.dumps({"weight_map": names}).encode()
+        for name, content in self.folder_files.items():
+            self.put("folder/" + name, content)
+            self.store.buckets["in"]["f/" + name] = (content, '"x"', {})
+        self.want_folder = self.convert(self.path("folder"), "folder.zt", "--files", "none")
+        self.store.buckets["in"]["big.safetensors"] = (self.content, '"etag"', {})
+        self.server.hub.repositories["org/name"] = self.folder_files
+        self.cdn = remote_server.Server()
+        self.cdn.__enter__()
+        self.addCleanup(self.cdn.__exit__, None, None, None)
+        self.cdn.hub.shared, self.server.hub.cdn = self.server.hub.shared, self.cdn.origin
+
+    def words(self, way):
+        """The arguments of the run, and whether its output is an object."""
+        local = ["-o", self.path("out.zt"), "--no-sync", "--files", "none"]
+        return {"read": (self.server.url("big.safetensors"), *local), "object": ("s3://in/big.safetensors", *local),
+                "folder": ("s3://in/f/", *local), "hub": ("hf://org/name", *local),
+                "write": ("s3://in/big.safetensors", "-o", "s3://out/m.zt", "--part-size", "5MiB"),
+                "small": ("s3://in/big.safetensors", "-o", "s3://out/m.zt")}[way]
+
+    def set_up_row(self, row):
+        way, strikes = row.place
+        left = itertools.count()
+
+        def fault(request):
+            if not strikes(request) or next(left) >= row.times:
+                return None
+            return row.fault(self, request) if callable(row.fault) else row.fault
+        self.server.files["big.safetensors"] = self.content
+        self.store.uploads.clear()
+        self.objects.clear()
+        if row.before:
+            self.objects["m.zt"] = OLDER
+        self.path("out.zt").unlink(missing_ok=True)
+        self.server.requests.clear()
+        self.cdn.requests.clear()
+        (self.cdn if row.place is CDN else self.server).fault = fault
+
+    def outcome(self, way):
+        content = self.objects.get("m.zt", (None,))[0] if way in ("write", "small") else (
+            self.path("out.zt").read_bytes() if self.path("out.zt").exists() else None)
+        names = {None: "absent", OLDER[0]: "older", self.want_folder if way in ("folder", "hub") else self.want: "whole"}
+        return names.get(content, "other")
+
+    def test_table(self):
+        self.assertGreaterEqual(len(TABLE), 40)
+        self.assertEqual(len({row.name for row in TABLE}), len(TABLE))
+        before = self.entries()
+        for number, row in enumerate(TABLE, 1):
+            with self.subTest(row.name):
+                self.set_up_row(row)
+                way = row.place[0]
+                done = self.run_program("convert", *self.words(way), *["-f"] * row.before, env=row.environment)
+                self.server.fault = self.cdn.fault = None
+                said = done.stderr.decode().strip()
+                print(f"{number:3} {way:6} {row.name:50} {done.returncode}  {self.outcome(way):6}  {len(self.store.uploads)} left  {said[-150:]}")
+                self.assertEqual((done.returncode, self.outcome(way), len(self.store.uploads)), (row.status, row.output, row.left), said)
+                self.assertIn(row.says, said)
+                if row.status != DONE:
+                    self.assertEqual(len(said.splitlines()), 1, said)
+                if row.left:
+                    self.assertIn("aws s3api abort-multipart-upload --bucket out --key 'm.zt' --upload-id", said)
+                self.assertEqual([name for name in self.entries() if name != "out.zt"], before)
+                self.assertFalse([request for request in self.cdn.requests if "authorization" in request.headers])
+
+
+if __name__ == "__main__":
+    unittest.main()
