@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import random
 import re
 import shlex
 import shutil
@@ -13,7 +14,7 @@ import unittest
 import make_safetensors
 import remote_server
 import support
-from remote_server import ACCESS, Answer, Change, Cut, Drop, SECRET, TOKEN
+from remote_server import ACCESS, Answer, Change, SECRET, TOKEN
 
 MIB = 1 << 20
 
@@ -332,50 +333,6 @@ class Sink(S3):
         process = self.run_program("inspect", "s3://out/m.zt")
         self.assertEqual((process.returncode, len(self.server.requests)), (support.IO, 1), process.stderr)
 
-    def test_what_is_tried_again(self):
-        for method, query in (("POST", "uploads="), ("PUT", "partNumber=2"), ("POST", "uploadId"), ("HEAD", "")):
-            for name, fault in {"503": lambda _: Answer(503), "500": lambda _: remote_server.error(500, "InternalError"), "drop": lambda _: Answer(drop=True),
-                                "SlowDown": lambda _: remote_server.error(503, "SlowDown", **{"Retry-After": "1"})}.items():
-                with self.subTest(method=method, query=query, fault=name):
-                    self.strike(method, query, fault, 2)
-                    process = self.upload("-f") if method != "HEAD" else self.upload(name="h" + name)
-                    self.assertEqual(process.returncode, support.DONE, process.stderr)
-                    self.assertEqual(self.content() if method != "HEAD" else self.content("h" + name), self.want)
-                    self.store.uploads.clear()
-
-    def test_complete(self):
-        """Answers that are lost, hold an error, or say that the upload is gone."""
-        internal = b'<?xml version="1.0"?>\n  <Error><Code>InternalError</Code><Message>try again</Message></Error>'
-        good = {"200 with an error": lambda _: Answer(200, {}, internal), "applied, answer lost": lambda _: Drop(),
-                "lost before": lambda _: Answer(drop=True), "applied, then 404": None,
-                "200 that says nothing": lambda _: Answer(200), "200 and blanks": lambda _: Answer(200, {}, b'<?xml version="1.0"?>\n \n')}
-        for name, fault in good.items():
-            with self.subTest(name):
-                if fault is None:
-                    times = []
-
-                    def lost_then_gone(request):
-                        times.append(1)
-                        return Drop()
-                    fault = lost_then_gone
-                self.objects.clear()
-                self.strike("POST", "uploadId", fault)
-                process = self.upload()
-                self.assertEqual(process.returncode, support.DONE, process.stderr)
-                self.assertEqual(self.content(), self.want)
-                self.nothing_left()
-        bad = {"invalid": (lambda _: remote_server.error(400, "InvalidPart"), support.IO), "denied": (lambda _: remote_server.error(403, "AccessDenied"), support.IO),
-               "200 with an error for ever": (lambda _: Answer(200, {}, internal), support.IO),
-               "conflict": (lambda _: remote_server.error(409, "ConditionalRequestConflict"), support.IO)}
-        for name, (fault, status) in bad.items():
-            with self.subTest(name):
-                self.objects.clear()
-                self.strike("POST", "uploadId", fault, -1)
-                process = self.upload()
-                self.assertEqual(process.returncode, status, process.stderr)
-                self.assertIsNone(self.content())
-                self.nothing_left()
-
     def test_a_completion_that_never_says_what_came_of_it(self):
         self.strike("POST", "uploadId", lambda _: Answer(200), -1)
         process = self.upload(name="it's.zt")
@@ -385,17 +342,6 @@ class Sink(S3):
         self.assertIn(b"is not known", process.stderr)
         command = process.stderr.decode().split("remove them with: ")[1]
         self.assertEqual(shlex.split(command), ["aws", "s3api", "abort-multipart-upload", "--bucket", "out", "--key", "it's.zt", "--upload-id", upload])
-
-    def test_a_part_that_fails(self):
-        for fault in (lambda _: remote_server.error(403, "AccessDenied"), lambda _: remote_server.error(400, "BadDigest"), lambda _: Answer(507)):
-            self.objects["m.zt"] = (b"older", '"x"', {})
-            self.strike("PUT", "partNumber=2", fault, -1)
-            process = self.upload("-f")
-            self.assertEqual(process.returncode, support.IO, process.stderr)
-            self.assertEqual(self.content(), b"older")
-            self.nothing_left()
-            self.assertEqual(len(self.store.aborted), 1)
-            self.store.aborted.clear()
 
     def test_an_abort_that_fails_is_told(self):
         def fault(request):
@@ -536,6 +482,60 @@ class Sink(S3):
         self.assertEqual(process.returncode, support.IO, process.stderr)
         self.assertIn(b"EntityTooSmall", process.stderr)
         self.nothing_left()
+
+
+class Kills(S3):
+    """kill -9 at random moments of uploads and shards, in turn, and the same run again. ZT_KILLS sets how many, ZT_SEED the moments."""
+
+    def start(self, *words):
+        return subprocess.Popen([support.PROGRAM, "convert", "-v", *words], env=dict(os.environ, **self.environment), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def finish(self, words):
+        started = self.start(*words)
+        self.no_secret(started.communicate()[0])
+        self.assertEqual(started.returncode, support.DONE)
+
+    def test_kills_at_random_moments(self):
+        url, moments = self.put_object("m.safetensors", self.file), random.Random(int(os.environ.get("ZT_SEED", "1")))
+        self.environment["AWS_SESSION_TOKEN"] = self.store.token = TOKEN
+        ways = [(url, "-o", "s3://out/m.zt", "--part-size", "5MiB", "-f"), (url, "-o", "s3://out/s.zt", "--part-size", "5MiB", "--shards", "3"),
+                (url, "-o", "s3://out/m.zt", "-f", "--zstd=1", "--min-gain=-100"), (url, "-o", "s3://out/s.zt", "--shards", "3", "--zstd=planes")]
+        want, took = {}, {}
+        for words in ways:
+            begin = time.monotonic()
+            self.finish(words)
+            took[words] = time.monotonic() - begin
+            want[words] = {name: content for name, (content, _, _) in self.objects.items()}
+            self.objects.clear()
+        found = {"killed": 0, "absent": 0, "older": 0, "complete": 0, "whole shards": 0, "parts left": 0}
+        for number in range(int(os.environ.get("ZT_KILLS", "16"))):
+            words, older = ways[number % len(ways)], number % 3 == 0
+            if older and "-f" in words:
+                self.objects["m.zt"] = (support.OLD, '"old"', {})
+            started = self.start(*words)
+            time.sleep(moments.uniform(0, took[words]))
+            try:
+                self.no_secret(pathlib.Path(f"/proc/{started.pid}/cmdline").read_bytes())
+            except OSError:
+                pass
+            started.kill()
+            self.no_secret(started.communicate()[0])
+            found["killed"] += started.returncode == -signal.SIGKILL
+            time.sleep(0.1)  # the server ends what it was about
+            for name, (content, _, _) in self.objects.items():
+                if content == support.OLD:
+                    found["older"] += 1
+                    continue
+                self.assertEqual(content, want[words][name], f"{name} is partial")
+                found["whole shards" if "--shards" in words else "complete"] += 1
+            found["absent"] += "-f" in words and "m.zt" not in self.objects
+            found["parts left"] += bool(self.store.uploads)
+            self.finish(words)
+            self.assertEqual({name: content for name, (content, _, _) in self.objects.items()}, want[words])
+            self.objects.clear()
+            self.store.uploads.clear()
+        print(f"{number + 1} runs: {found}; each again, the same objects")
 
 
 if __name__ == "__main__":
