@@ -299,8 +299,8 @@ class Sizes(Agreement):
         file.add("t", [8], "x.y/1", data=part)
         path = self.put("in.zt", file.finish())
         for command in ("verify", "inspect", "id"):
-            self.expect((DIFFERS, INVALID), command, path, says="is more than any part has")
-        self.refused(path, says="is more than any part has")
+            self.expect((DIFFERS, INVALID), command, path, says="is more than any component has")
+        self.refused(path, says="is more than any component has")
 
     def test_frames_longer_than_their_content_takes(self):
         noise = numpy.random.default_rng(3).integers(0, 256, 1 << 17, numpy.uint8).tobytes()

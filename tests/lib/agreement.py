@@ -56,6 +56,7 @@ CANNOT = [
      "numpy could not read its bytes", UNSUPPORTED,
      "numpy's arrays and scipy's matrices are what an .npz holds"),
     ("npz", "a zip archive's names", UNSUPPORTED, "names in a zip archive end at a zero"),
+    ("npz", "would be unpacked outside its folder", UNSUPPORTED, "an archive must not write outside its folder"),
     ("2.0|canonical|id", "§3[.]5|has no empty names|names of at most 1024|holds U.0000", USAGE,
      "names of 2.0 have 1 to 1,024 bytes and no zero"),
     ("1[.]2", "keeps the format .* for itself", USAGE, "1.2 keeps byte planes under a format of that name"),
