@@ -257,9 +257,10 @@ class GraphReader {
     if (!attributes) return OkStatus();
     const bool standard = domain.empty() || domain == "ai.onnx";
     Node node;
+    const bool learning = domain == "ai.onnx.ml" || (standard && type == "TfIdfVectorizer");
     node.kind = standard && type == "Constant"          ? Kind::kConstant
                 : standard && type == "ConstantOfShape" ? Kind::kConstantOfShape
-                : domain == "ai.onnx.ml"                ? Kind::kLearning
+                : learning                              ? Kind::kLearning
                                                         : Kind::kOther;
     node.label = !output.empty() ? std::move(output) : !name.empty() ? std::move(name) : type;
     if (node.kind != Kind::kConstant) node.label += '/';

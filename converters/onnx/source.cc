@@ -56,8 +56,8 @@ constexpr std::array kTypes = std::to_array<DataType>({
     {"u8", 5, "", "onnx.int2/1", 2},
 });
 constexpr std::uint64_t kI64 = 7;
-// Limit on the dimensions of a sparse tensor whose indices are not those of cells: they are read
-// once for each.
+// Limit on the dimensions of a sparse tensor: its indices are read once for each, and may grow as
+// many times.
 constexpr std::size_t kMaxSparseRank = 8;
 
 StatusOr<DataType> TypeOf(std::uint64_t number) {
@@ -68,21 +68,6 @@ StatusOr<DataType> TypeOf(std::uint64_t number) {
   if (!kTypes[number].element.empty()) return kTypes[number];
   return Unsupported("its elements are " + std::string(kTypes[number].name) +
                      ", which are not converted");
-}
-
-// The text, with what is not UTF-8 as it would be written in C.
-std::string Escaped(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x80) {
-      out += c;
-    } else {
-      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-    }
-  }
-  return out;
 }
 
 // Opens a file in the model's folder or below it.
@@ -179,7 +164,7 @@ class OnnxSource final : public TensorSource, public ModelTaker {
 
   Status TakeTensor(TensorProto tensor) override {
     if (!IsUtf8(tensor.name)) {
-      tensor.name = Escaped(tensor.name);
+      tensor.name = EscapeUnlessUtf8(tensor.name);
       tensor.problem = InvalidData("its name is not UTF-8");
     }
     const auto name_of = [this](std::uint64_t i) -> std::string_view { return objects_[i].name; };
@@ -315,9 +300,8 @@ class OnnxSource final : public TensorSource, public ModelTaker {
     const std::size_t rank = tensor.dims.size();
     const bool linear = indices.dims.size() == 1;
     if (!type.packed.empty() || values.dims.size() != 1 || indices.type != kI64 || rank == 0 ||
-        indices.dims.empty() || indices.dims[0] != values.dims[0] ||
-        (!linear &&
-         (indices.dims.size() != 2 || indices.dims[1] != rank || rank > kMaxSparseRank))) {
+        rank > kMaxSparseRank || indices.dims.empty() || indices.dims[0] != values.dims[0] ||
+        (!linear && (indices.dims.size() != 2 || indices.dims[1] != rank))) {
       return Unsupported(
           "it is sparse, and its values and indices are not such as can be converted; save it "
           "dense");

@@ -77,4 +77,19 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
+std::string EscapeUnlessUtf8(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  if (IsUtf8(text)) return std::string(text);
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80) {
+      out += c;
+    } else {
+      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return out;
+}
+
 }  // namespace zt
