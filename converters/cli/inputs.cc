@@ -122,8 +122,6 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, const St
 
 StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const InputArgs& options);
 
-bool OpensFolders(const FolderFiles& files) { return files.format->open_folder != nullptr; }
-
 // Opens the checkpoint whose files are in the folder itself.
 StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
                                                        const InputArgs& options) {
@@ -144,9 +142,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
     std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "zt"; });
   }
   // Formats that cannot be a checkpoint folder hold the same weights again, or other data.
-  if (std::ranges::any_of(found, [](const auto& files) { return OpensFolders(files); })) {
-    std::erase_if(found, [](const FolderFiles& files) { return !OpensFolders(files); });
-  }
+  const bool empty = found.empty();
+  std::erase_if(found, [](const auto& files) { return files.format->open_folder == nullptr; });
   // Repositories hold the same weights as *.safetensors and *.bin, and other data as *.bin.
   if (found.size() > 1) {
     std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "torch"; });
@@ -157,7 +154,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
     return InvalidArgument("the folder holds files of several formats: " + Joined(examples, "and") +
                            "; name the files that are meant, or choose with --from");
   }
-  if (found.empty() || found.front().format->open_folder == nullptr) {
+  if (found.empty()) {
     std::vector<std::string> suffixes;
     for (const Format& format : Formats()) {
       if (format.open_folder == nullptr) continue;
@@ -165,7 +162,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
           "*" + std::string(format.name == "zt" ? format.index : Words(format.suffixes)[0]));
     }
     return InvalidArgument("the folder holds no checkpoint: no " + Joined(suffixes, "or") +
-                           " file" + (found.empty() ? "" : "; name the files in it"));
+                           " file" + (empty ? "" : "; name the files in it"));
   }
   const FolderFiles& files = found.front();
   auto source = files.format->open_folder(path, files.names, options);

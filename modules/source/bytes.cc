@@ -274,6 +274,18 @@ std::string KindOfFile(mode_t mode) {
   return "socket";
 }
 
+// True if `target` is a blob of the cache of Hugging Face's hub in which `folder` is a snapshot, or
+// lies in one: REPOSITORY/snapshots/REVISION/... and REPOSITORY/blobs/HASH. Both are canonical.
+bool IsBlobOfSnapshot(const std::filesystem::path& folder, const std::filesystem::path& target) {
+  for (std::filesystem::path revision = folder; revision.has_relative_path();
+       revision = revision.parent_path()) {
+    const std::filesystem::path snapshots = revision.parent_path();
+    if (snapshots.filename() == "snapshots")
+      return target.parent_path() == snapshots.parent_path() / "blobs";
+  }
+  return false;
+}
+
 }  // namespace
 
 Status CheckStaysInside(const std::string& folder, const std::string& name,
@@ -286,7 +298,7 @@ Status CheckStaysInside(const std::string& folder, const std::string& name,
   if (error) return IoError(error.value(), "cannot resolve the folder");
   const fs::path target = fs::canonical(fs::path(folder) / name, error);
   if (error) return OkStatus();  // opening it will report the error
-  if (*target.lexically_relative(root).begin() == "..") {
+  if (*target.lexically_relative(root).begin() == ".." && !IsBlobOfSnapshot(root, target)) {
     return InvalidData("it is a symbolic link that leaves the folder; --follow-links allows that");
   }
   return OkStatus();

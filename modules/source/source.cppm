@@ -20,7 +20,7 @@ struct ComponentId {
 // Options for opening an input. Every converter takes all, and ignores those that do not apply.
 struct InputOptions {
   // Allows shards, parts of a set, files of a folder and external data to be symbolic links that
-  // leave the folder, as in the Hugging Face cache.
+  // leave the folder. Those of a snapshot in the Hugging Face cache may lead to its blobs anyway.
   bool follow_links = false;
   // Memory budget for data that has to be re-sorted, transposed, decoded as a whole or read from a
   // pipe. Each converter documents what it counts.
@@ -37,7 +37,7 @@ struct InputOptions {
 };
 
 // kDataLoss if `name`, a file below `folder`, is or lies behind a symbolic link that leaves the
-// folder, unless `options` allow it. For names from an index or a listing.
+// folder, unless `options` allow it or it is a blob of the hub's cache. For names from an index or a listing.
 Status CheckStaysInside(const std::string& folder, const std::string& name,
                         const InputOptions& options);
 

@@ -28,7 +28,7 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: 
     threads: how many read and decode; 0 is all that can run at once.
     format: "zt", "safetensors", ...; by content where it is not given.
     npy_void: what the elements of numpy's void arrays are ("bf16"); without it they are refused.
-    follow_links: files of a folder may be symbolic links that lead out of it, as in the Hugging Face cache.
+    follow_links: files of a folder may be symbolic links that lead out of it; those of the Hugging Face cache may anyway.
     keep_sparse: a scipy sparse archive as the arrays that it holds.
     """
     options = {"threads": threads, "format": format, "npy_void": npy_void, "follow_links": follow_links,

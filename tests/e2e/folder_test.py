@@ -13,7 +13,7 @@ import make_folders
 import make_safetensors
 import support
 import ztread
-from support import DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, USAGE
+from support import DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, UNSUPPORTED, USAGE
 
 
 class Folders(support.EndToEnd):
@@ -57,8 +57,21 @@ class Folders(support.EndToEnd):
         for i, file in enumerate(sorted(plain.iterdir())):
             shutil.copy(file, blobs / str(i))
             (snapshot / file.name).symlink_to(pathlib.Path("../../blobs") / str(i))
-        self.fail_with(INVALID, "convert", snapshot, "-o", self.path("m.zt"), says="--follow-links")
+        self.there_and_back(snapshot)
+        # But no link to anything else: below the blobs, beside them, or where the folders have other names.
+        for target, linked in (("blobs/sub/x", "blobs/sub/x"), ("other/x", "other/x"), ("../x", "../x")):
+            (self.path("hub") / target).parent.mkdir(exist_ok=True)
+            shutil.copy(plain / "config.json", self.path("hub") / target)
+            (snapshot / "more.json").symlink_to(pathlib.Path("../..") / linked)
+            self.assertEqual(self.left_out(snapshot), {"more.json": "leaves the folder"})
+            (snapshot / "more.json").unlink()
+        self.path("hub/blobs").rename(self.path("hub/elsewhere"))
+        self.path("hub/blobs").symlink_to("elsewhere")
+        self.fail_with(INVALID, "convert", "-f", snapshot, "-o", self.path("m.zt"), says="--follow-links")
         self.there_and_back(snapshot, "--follow-links")
+        shutil.copytree(self.path("hub/elsewhere"), self.path("plain2/blobs"))
+        shutil.copytree(snapshot, self.path("plain2/revisions/abc"), symlinks=True)
+        self.fail_with(INVALID, "convert", "-f", self.path("plain2/revisions/abc"), "-o", self.path("m.zt"), says="--follow-links")
         # A link within the folder is a file like others; one that leaves it is left out, as one to a folder is.
         (plain / "inside.json").symlink_to("config.json")
         self.there_and_back(plain)
@@ -66,6 +79,21 @@ class Folders(support.EndToEnd):
         (plain / "leaves").symlink_to(outside)
         (plain / "folder").symlink_to(blobs)
         self.assertEqual(self.left_out(plain), {"folder": "leaves the folder", "leaves": "leaves the folder"})
+
+    def test_the_same_weights_in_other_formats(self):
+        """bert-base and gpt2 on the hub: what cannot be a checkpoint folder does not compete with what is one."""
+        folder = self.put_sharded("m")
+        for name in ("tf_model.h5", "flax_model.msgpack", "rust_model.ot", "model.onnx", "onnx/model.onnx", "onnx/model.onnx_data",
+                     "pytorch_model.bin", "coreml/model.mlpackage/Data/weights.bin", "tf_model.keras", "vocab.npz"):
+            self.put(f"m/{name}", b"no weights that are read")
+        tensors = self.json("inspect", "--json", folder)["objects"]
+        self.assertEqual([t["name"] for t in tensors if t["format"] == "dense"],
+                         [t["name"] for t in self.json("inspect", "--json", self.put_sharded("n"))["objects"] if t["format"] == "dense"])
+        for file in folder.glob("*.safetensors*"):
+            file.unlink()
+        self.fail_with(UNSUPPORTED, "convert", folder, "-o", self.path("m.zt"), says="pytorch_model.bin")
+        (folder / "pytorch_model.bin").unlink()
+        self.fail_with(USAGE, "convert", folder, "-o", self.path("m.zt"), says="name the files in it")
 
     def left_out(self, folder, *options):
         plan = json.loads(self.succeed("convert", folder, "--dry-run", "--json", "--from", "safetensors", *options))
