@@ -23,6 +23,9 @@ constexpr std::string_view kAnswer =
 constexpr std::string_view kHtml =
     "an HTML page instead of the file; download it again, after logging in if necessary";
 
+constexpr std::string_view kOnnxText =
+    "the text of an ONNX model; save it with onnx as .onnx (onnx.save(onnx.load(FILE), OUT))";
+
 constexpr Magic kMagics[] = {
     {0, "version https://git-lfs.github.com/spec/"sv,
      "a Git LFS pointer instead of the file; run 'git lfs pull' in the clone"},
@@ -47,6 +50,8 @@ constexpr Magic kTexts[] = {
     {0, "<!doctype html", kHtml},
     {0, "<html", kHtml},
     {0, "<?xml", "an XML document; download the file again"},
+    {0, "ir_version: ", kOnnxText},
+    {0, "<\n   ir_version: ", kOnnxText},
     {0, "entry not found", kAnswer},
     {0, "repository not found", kAnswer},
     {0, "invalid username or password", kAnswer},

@@ -179,7 +179,8 @@ class NotAModel(support.EndToEnd):
             (b'{"a": [1, 2]}', "JSON"),
             (b"\x08\x01\x12\xa3\xc2\x0c\x0a" + bytes(50), "TensorFlow"),
             (b"\x82\xa6params\x81\xa5dense" + bytes(20), "msgpack"), (bytes(257) + b"ustar\0" + bytes(300), "tar"),
-            (b"tjgg" + bytes(50), "GGML")]
+            (b"tjgg" + bytes(50), "GGML"), (b'ir_version: 13\ngraph {\n  name: "g"\n', "text of an ONNX model"),
+            (b"<\n   ir_version: 13,\n>\ng () => ()", "text of an ONNX model")]
         cases += [(pickle.dumps({"a": [1.0]}, protocol), "pickle") for protocol in (2, 3, 4, 5)]
         for content, says in cases:
             file = self.put("model.safetensors", content)
