@@ -12,6 +12,7 @@ struct Dataset {
   std::string name;           // path without the leading slash
   std::uint64_t address = 0;  // offset of its object header, equal for all its names
   std::string problem;        // why it cannot be converted; empty if it can
+  bool damaged = false;       // the problem is one of the file, not of this program
   std::string element;        // name of the element type
   Shape shape;
   std::uint64_t swap = 1;    // size of the units whose bytes are reversed; 1: none
@@ -26,5 +27,11 @@ struct Index {
   Value::Map attributes;
   std::vector<std::string> warnings;
 };
+
+// Serializes an index: numbers as eight bytes in host order, strings and lists preceded by their
+// size.
+std::string Encode(const Index& index);
+// Accepts any bytes: kDataLoss if they are no index.
+StatusOr<Index> Decode(std::string_view text);
 
 }  // namespace zt::hdf5::internal

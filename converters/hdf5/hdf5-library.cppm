@@ -37,7 +37,7 @@ class Handle {
 };
 
 // The error of a failed libhdf5 call: "it is damaged: `what` cannot be read
-// (libhdf5: its message)".
+// (libhdf5: its message)". kUnimplemented if the message is about a version.
 Status Damaged(std::string_view what);
 
 // Everything that is reachable from the root group of `file`, which has `size` bytes. Each group is

@@ -14,7 +14,7 @@ namespace zt::hdf5::internal {
 
 // A child process with limits on memory (beyond what it has at the fork) and on processor time per
 // answer, so that no file makes libhdf5 exhaust the machine. If a damaged file kills the process,
-// that is an error here.
+// that is an error here. The thread that starts it must outlive it: the process ends with the thread.
 class Worker {
  public:
   // Forks the process, which reads `bytes`; they must outlive the worker. `block`: limit on
@@ -37,6 +37,13 @@ class Worker {
   Worker() = default;
   StatusOr<std::string> Answer(std::uint64_t most);
   Status Ended();
+  // How a process ended: by a signal, or with a status.
+  struct End {
+    bool killed = false;
+    int status = 0;
+  };
+  // Waits for the end of the process; nullopt if the system does not tell how it ended.
+  std::optional<End> Wait();
   // Runs in a thread of its own: answers the process's requests for bytes that it
   // cannot read itself.
   void GiveBytes(ByteSource& bytes);
@@ -44,6 +51,8 @@ class Worker {
   Status Why(const Status& status);
 
   pid_t process_ = -1;
+  // Of the process, because its number may become another one's; -1 if the kernel has none.
+  int descriptor_ = -1;
   int socket_ = -1;
   std::span<std::byte> shared_;  // memory shared with the process, for blocks
   std::uint64_t file_size_ = 0;

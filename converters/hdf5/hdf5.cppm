@@ -39,3 +39,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> byt
                                                  const InputOptions& options = {});
 
 }  // namespace zt
+
+// Exported for tests/fuzz.
+export namespace zt::hdf5::internal {
+
+// The source that OpenHdf5 makes of what the process sent about a file; reading what the process
+// would decode fails. kDataLoss for bytes that it cannot have sent.
+StatusOr<std::unique_ptr<TensorSource>> OpenSent(std::string_view sent,
+                                                 std::shared_ptr<ByteSource> bytes,
+                                                 std::uint64_t memory_limit);
+
+}  // namespace zt::hdf5::internal

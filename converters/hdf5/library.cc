@@ -99,6 +99,14 @@ Status Damaged(std::string_view what) {
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, &words);
   if (words.size() > 200) words.resize(200);
+  if (words.find("version") != words.npos) {
+    unsigned major = 0, minor = 0, release = 0;
+    H5get_libversion(&major, &minor, &release);
+    return Unsupported(std::string(what) + " cannot be read by libhdf5 " + std::to_string(major) +
+                       "." + std::to_string(minor) + "." + std::to_string(release) + " (" + words +
+                       "): a newer library wrote it, whose h5repack can write it in an older form; "
+                       "or it is damaged");
+  }
   return InvalidData("it is damaged: " + std::string(what) + " cannot be read" +
                      (words.empty() ? "" : " (libhdf5: " + words + ")"));
 }

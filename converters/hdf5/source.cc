@@ -73,6 +73,14 @@ class Hdf5Source final : public TensorSource {
   Status Init() {
     ZT_ASSIGN_OR_RETURN(worker_, Worker::Start(*bytes_, block_));
     ZT_ASSIGN_OR_RETURN(Index index, worker_->ReadIndex());
+    ZT_RETURN_IF_ERROR(Declare(std::move(index)));
+    const auto decoded = [](const DatasetAccess& access) { return access.decoded; };
+    if (std::ranges::none_of(accesses_, decoded)) worker_.reset();
+    return OkStatus();
+  }
+
+  // Declares what the process has found.
+  Status Declare(Index index) {
     attributes_ = std::move(index.attributes);
     warnings_ = std::move(index.warnings);
     // Sorted by position in the file.
@@ -81,15 +89,12 @@ class Hdf5Source final : public TensorSource {
                        std::string_view(dataset.name));
     });
     std::unordered_set<std::string_view, zt::internal::NameHash> names;
-    bool decodes = false;
     for (Dataset& dataset : index.datasets) {
       if (!names.insert(dataset.name).second)
         return WithTensor(InvalidData("it is in the file twice"), dataset.name);
       ZT_RETURN_IF_ERROR(WithTensor(Add(dataset), dataset.name));
-      decodes = decodes || accesses_.back().decoded;
     }
-    if (!decodes) worker_.reset();
-    return CheckExpansion();
+    return OkStatus();
   }
 
   // Adds what a .keras archive holds beside its weights: config.json as an attribute, a
@@ -155,11 +160,12 @@ class Hdf5Source final : public TensorSource {
     if (dataset.problem.empty() && size > 0) {
       ZT_RETURN_IF_ERROR(dataset.contiguous ? AddContiguous(size, *element, access)
                                             : AddDecoded(dataset, size, access));
-      const bool fresh = counted_.insert(access.address).second;
-      if (fresh) declared_ = CheckedAdd(declared_, size).value_or(~std::uint64_t{0});
+      Count(dataset, size);
     }
     if (!dataset.problem.empty()) {
-      problems_.emplace(static_cast<std::uint32_t>(objects_.size()), Unsupported(dataset.problem));
+      problems_.emplace(
+          static_cast<std::uint32_t>(objects_.size()),
+          dataset.damaged ? InvalidData(dataset.problem) : Unsupported(dataset.problem));
     }
     objects_.push_back(std::move(object));
     accesses_.push_back(std::move(access));
@@ -194,8 +200,9 @@ class Hdf5Source final : public TensorSource {
       most = std::min(most, CheckedMul(*elements, kMostChunks).value_or(most));
       touched = kMostTouched;
     }
-    if (chunk.size() != dataset.shape.size() || access.swap > width)
-      return InvalidData("its chunks are not known");
+    if (chunk.size() != dataset.shape.size()) return InvalidData("its chunks are not known");
+    if (access.swap != 1 && access.swap != width && 2 * access.swap != width)
+      return InvalidData("its elements are not known");
     access.decoded = true;
     access.blocks = Cut(dataset.shape, chunk, most, touched);
     if (access.blocks.decoded > kMostDecoded) {
@@ -208,12 +215,20 @@ class Hdf5Source final : public TensorSource {
     return OkStatus();
   }
 
-  Status CheckExpansion() const {
+  // Counts the bytes of a dataset that has not been counted by another name; those that are too
+  // many for the file become its problem.
+  void Count(Dataset& dataset, std::uint64_t size) {
+    if (counted_.contains(dataset.address)) return;
     const std::uint64_t have = *bytes_->size();
-    if (!ExceedsExpansion(declared_, have)) return OkStatus();
-    return Unsupported("its datasets have " + std::to_string(declared_) + " bytes, more than " +
-                       std::to_string(kMaxExpansion) + " times the " + std::to_string(have) +
-                       " of the file");
+    const std::uint64_t all = CheckedAdd(declared_, size).value_or(~std::uint64_t{0});
+    if (!ExceedsExpansion(all, have)) {
+      counted_.insert(dataset.address);
+      declared_ = all;
+    } else if (dataset.problem.empty()) {
+      dataset.problem = "with its " + std::to_string(size) + " bytes the datasets have more than " +
+                        std::to_string(kMaxExpansion) + " times the " + std::to_string(have) +
+                        " of the file, as if it had never been written; --exclude leaves it out";
+    }
   }
 
   Status ReadBlocks(std::uint32_t object, std::uint64_t offset, std::span<std::byte> out) {
@@ -258,6 +273,7 @@ class Hdf5Source final : public TensorSource {
       count[split] = std::min(access.blocks.indices, count[split] - first);
     }
     held_object_ = ~std::uint32_t{0};
+    if (worker_ == nullptr) return FailedPrecondition("there is no process that decodes it");
     ZT_ASSIGN_OR_RETURN(held_, worker_->ReadBlock(access.address, start, count, size));
     SwapBytes(held_, access.swap);
     return OkStatus();
@@ -294,6 +310,15 @@ StatusOr<bool> BeginsBehind(ByteSource& bytes, std::uint64_t seen) {
 }  // namespace hdf5::internal
 
 bool ReadsHdf5() { return true; }
+
+StatusOr<std::unique_ptr<TensorSource>> hdf5::internal::OpenSent(std::string_view sent,
+                                                                 std::shared_ptr<ByteSource> bytes,
+                                                                 std::uint64_t memory_limit) {
+  ZT_ASSIGN_OR_RETURN(Index index, Decode(sent));
+  auto source = std::make_unique<Hdf5Source>(std::move(bytes), memory_limit);
+  ZT_RETURN_IF_ERROR(source->Declare(std::move(index)));
+  return source;
+}
 
 StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> bytes,
                                                  const InputOptions& options) {

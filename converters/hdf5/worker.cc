@@ -3,11 +3,10 @@
 module;
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@ module;
 module zt.convert.hdf5;
 
 import zt.std;
+import :confine;
 import :index;
 import :library;
 import :worker;
@@ -27,132 +27,6 @@ namespace zt::hdf5::internal {
 namespace {
 
 using zt::internal::Retry;
-
-// ---- serialization of an index ------------------------------------------------------------------
-
-// Calls `wire`, an Encoder or a Decoder, for each field in order.
-template <class Wire, class... Fields>
-void Each(Wire& wire, Fields&... fields) {
-  (wire(fields), ...);
-}
-template <class Wire, class ADataset>
-void FieldsOf(Wire& wire, ADataset& dataset) {
-  Each(wire, dataset.name, dataset.address, dataset.problem, dataset.element, dataset.shape,
-       dataset.swap, dataset.contiguous, dataset.offset, dataset.chunk, dataset.attributes);
-}
-
-class Encoder {
- public:
-  void operator()(std::uint64_t number) {
-    out_.append(reinterpret_cast<const char*>(&number), sizeof number);
-  }
-  void operator()(const std::string& text) {
-    (*this)(text.size());
-    out_ += text;
-  }
-  template <std::ranges::range Items>
-  void operator()(const Items& items) {
-    (*this)(items.size());
-    for (const auto& item : items) (*this)(item);
-  }
-  void operator()(const Value::Member& member) { Each(*this, member.first, member.second); }
-  void operator()(const Value& value) {
-    (*this)(static_cast<std::uint64_t>(value.kind()));
-    if (const auto* flag = value.AsBool()) return (*this)(*flag);
-    if (const auto* whole = value.AsUint()) return (*this)(*whole);
-    if (const auto* below = value.AsInt()) return (*this)(static_cast<std::uint64_t>(*below));
-    if (const auto* real = value.AsDouble()) return (*this)(std::bit_cast<std::uint64_t>(*real));
-    if (const auto* text = value.AsString()) return (*this)(*text);
-    if (const auto* array = value.AsArray()) return (*this)(*array);
-  }
-  void operator()(const Dataset& dataset) { FieldsOf(*this, dataset); }
-  std::string Take() { return std::move(out_); }
-
- private:
-  std::string out_;
-};
-
-// After malformed input, done() is false and the remaining fields are zero or empty.
-class Decoder {
- public:
-  explicit Decoder(std::string_view in) : in_(in) {}
-  bool done() const { return ok_ && in_.empty(); }
-
-  void operator()(std::uint64_t& number) {
-    const std::string_view bytes = Take(sizeof number);
-    if (ok_) std::memcpy(&number, bytes.data(), sizeof number);
-  }
-  void operator()(bool& flag) { flag = Number() != 0; }
-  void operator()(std::string& text) { text = Take(Number()); }
-  template <std::ranges::range Items>
-  void operator()(Items& items) {
-    for (std::uint64_t left = Number(); left > 0 && ok_; --left) (*this)(items.emplace_back());
-  }
-  void operator()(Value::Member& member) { Each(*this, member.first, member.second); }
-  void operator()(Value& value) {
-    switch (static_cast<Value::Kind>(Number())) {
-      case Value::Kind::kBool:
-        value = Value(Number() != 0);
-        return;
-      case Value::Kind::kUint:
-        value = Value(Number());
-        return;
-      case Value::Kind::kInt:
-        value = Value(static_cast<std::int64_t>(Number()));
-        return;
-      case Value::Kind::kDouble:
-        value = Value(std::bit_cast<double>(Number()));
-        return;
-      case Value::Kind::kString:
-        value = Value(std::string(Take(Number())));
-        return;
-      case Value::Kind::kArray: {
-        ok_ = ok_ && !std::exchange(nested_, true);
-        Value::Array array;
-        if (ok_) (*this)(array);
-        nested_ = false;
-        value = Value(std::move(array));
-        return;
-      }
-      default:
-        ok_ = false;
-    }
-  }
-  void operator()(Dataset& dataset) { FieldsOf(*this, dataset); }
-
- private:
-  std::uint64_t Number() {
-    std::uint64_t number = 0;
-    (*this)(number);
-    return number;
-  }
-  std::string_view Take(std::uint64_t size) {
-    ok_ = ok_ && size <= in_.size();
-    const std::string_view taken = in_.substr(0, ok_ ? size : 0);
-    in_.remove_prefix(taken.size());
-    return taken;
-  }
-
-  std::string_view in_;
-  bool ok_ = true;
-  bool nested_ = false;  // within an array: attributes nest one level deep
-};
-
-// Serializes an index: numbers as eight bytes in host order, strings and lists preceded by their
-// size. Decode accepts any bytes: kDataLoss if they are no index.
-std::string Encode(const Index& index) {
-  Encoder out;
-  Each(out, index.datasets, index.attributes, index.warnings);
-  return out.Take();
-}
-
-StatusOr<Index> Decode(std::string_view text) {
-  Decoder in(text);
-  Index index;
-  Each(in, index.datasets, index.attributes, index.warnings);
-  if (!in.done()) return InvalidData("libhdf5 failed on it; the file is damaged");
-  return index;
-}
 
 // ---- limits, requests and answers ---------------------------------------------------------------
 
@@ -263,61 +137,18 @@ Status Give(int socket, ByteSource& bytes) {
 
 // ---- the process --------------------------------------------------------------------------------
 
-// The shadow memory of a sanitizer exceeds any limit, and sanitizers use a pipe to test whether
-// memory can be read.
-#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer) || \
-    __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
-void LimitMemory(std::uint64_t more) {
-  if (kSanitized) return;
-  unsigned long long pages = 0;
-  std::FILE* const file = std::fopen("/proc/self/statm", "r");
-  const bool known = file != nullptr && std::fscanf(file, "%llu", &pages) == 1;
-  if (file != nullptr) std::fclose(file);
-  if (!known) return;
-  const rlim_t limit = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + more;
-  const rlimit both{limit, limit};
-  ::setrlimit(RLIMIT_AS, &both);
-}
-
-void LimitTime(std::uint64_t seconds) {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  rlimit limit{};
-  ::getrlimit(RLIMIT_CPU, &limit);
-  limit.rlim_cur = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1 + seconds;
-  ::setrlimit(RLIMIT_CPU, &limit);
-}
-
-// Gives up everything that the process does not need: signals from the terminal, which the parent
-// handles; output on standard error, as the parent reports failures better; core dumps; writing
-// files and opening more of them.
-void Retire() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGXCPU}) ::signal(signal, SIG_DFL);
-  // Standard input stays open: it may be the input file.
-  const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (nowhere >= 0) ::dup2(nowhere, descriptor);
-  }
-  const rlimit none{0, 0};
-  for (const auto resource : {RLIMIT_CORE, RLIMIT_FSIZE, RLIMIT_NPROC})
-    ::setrlimit(resource, &none);
-  if (!kSanitized) ::setrlimit(RLIMIT_NOFILE, &none);
-}
-
 // The answer to one request. The content of a block is in `shared`.
 StatusOr<std::string> Respond(Library& library, const Request& request, std::uint64_t file_size,
-                              std::span<std::byte> shared) {
+                              std::span<std::byte> shared, bool limited) {
   const std::uint64_t more =
       request.bytes == 0 ? file_size / kFilePerSecond : request.bytes / kBlockPerSecond;
   LimitTime(kSeconds + std::min(more, kMostSeconds));
   if (request.bytes == 0) {
-    ZT_ASSIGN_OR_RETURN(const Index index, library.ReadIndex());
+    ZT_ASSIGN_OR_RETURN(Index index, library.ReadIndex());
+    if (!limited) {
+      index.warnings.emplace_back(
+          "this system sets no limit on the memory of the process that runs libhdf5");
+    }
     return Encode(index);
   }
   ZT_RETURN_IF_ERROR(
@@ -326,14 +157,14 @@ StatusOr<std::string> Respond(Library& library, const Request& request, std::uin
   return std::string();
 }
 
-// Answers requests until the other end is closed.
-void Serve(int socket, ByteSource& bytes, std::span<std::byte> shared) {
+// Answers requests until the other end is closed. `limited`: there is a limit on memory.
+void Serve(int socket, ByteSource& bytes, std::span<std::byte> shared, bool limited) {
   const std::uint64_t file_size = bytes.size().value_or(0);
   LimitTime(kSeconds);
   auto library = Library::Open(bytes, shared.size());
   Request request;
   while (Receive(socket, std::as_writable_bytes(std::span(&request, 1)))) {
-    auto answer = library.ok() ? Respond(**library, request, file_size, shared)
+    auto answer = library.ok() ? Respond(**library, request, file_size, shared, limited)
                                : StatusOr<std::string>(library.status());
     const std::string name = TensorOf(answer.status()).value_or("");
     const auto code = static_cast<std::uint64_t>(answer.status().code());
@@ -377,17 +208,19 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t parent = ::getpid();
   worker->process_ = ::fork();
   if (worker->process_ == 0) {
     ::close(ends[0]);
     if (asks) ::close(asked[0]);
-    LimitMemory(kFreeMemory + kBlocksOfMemory * block +
-                std::min(kMostIndexMemory, kMemoryPerByte * worker->file_size_));
-    Retire();
+    const bool limited =
+        LimitMemory(kFreeMemory + kBlocksOfMemory * block +
+                    std::min(kMostIndexMemory, kMemoryPerByte * worker->file_size_));
+    Retire(parent);
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     try {
       AskedBytes from_there(asked[1], bytes);
-      Serve(ends[1], asks ? from_there : bytes, worker->shared_);
+      Serve(ends[1], asks ? from_there : bytes, worker->shared_, limited);
       // Out of memory, or a ByteSource that throws.
     } catch (...) {
       ::_exit(kOutOfMemory);
@@ -395,6 +228,8 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
     ::_exit(0);
   }
   const int error = errno;
+  if (worker->process_ > 0)
+    worker->descriptor_ = static_cast<int>(::syscall(SYS_pidfd_open, worker->process_, 0));
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::close(ends[1]);
   if (asks) ::close(asked[1]);
@@ -412,9 +247,14 @@ StatusOr<std::unique_ptr<Worker>> Worker::Start(ByteSource& bytes, std::uint64_t
 Worker::~Worker() {
   if (socket_ >= 0) ::close(socket_);
   if (process_ > 0) {
-    ::kill(process_, SIGKILL);
-    Retry([&] { return ::waitpid(process_, nullptr, 0); });
+    if (descriptor_ < 0) {
+      ::kill(process_, SIGKILL);
+    } else {
+      ::syscall(SYS_pidfd_send_signal, descriptor_, SIGKILL, nullptr, 0);
+    }
+    Wait();
   }
+  if (descriptor_ >= 0) ::close(descriptor_);
   if (giver_.joinable()) {
     ::shutdown(asked_, SHUT_RDWR);
     giver_.join();
@@ -437,20 +277,29 @@ Status Worker::Why(const Status& status) {
   return failed_.ok() ? status : failed_;
 }
 
+std::optional<Worker::End> Worker::Wait() {
+  siginfo_t info{};
+  const int waited = Retry([&] {
+    return descriptor_ < 0 ? ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED)
+                           : ::waitid(P_PIDFD, static_cast<id_t>(descriptor_), &info, WEXITED);
+  });
+  process_ = -1;
+  if (waited != 0) return std::nullopt;
+  return End{info.si_code != CLD_EXITED, info.si_status};
+}
+
 // The error when no answer has come.
 Status Worker::Ended() {
-  int how = 0;
   if (process_ < 0) return InvalidData("libhdf5 failed on it before");
-  const pid_t ended = Retry([&] { return ::waitpid(process_, &how, 0); });
-  process_ = -1;
-  if (ended > 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU) {
+  const End end = Wait().value_or(End{});
+  if (end.killed && end.status == SIGXCPU) {
     return InvalidData(
         "libhdf5 took more processor time than a file of this size needs; the file is damaged");
   }
-  if (ended > 0 && WIFEXITED(how) && WEXITSTATUS(how) == kOutOfMemory)
+  if (!end.killed && end.status == kOutOfMemory)
     return InvalidData(
         "libhdf5 needs more memory than a file of this size should; the file is damaged");
-  if (ended > 0 && WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL)
+  if (end.killed && end.status == SIGKILL)
     return IoError("the process that runs libhdf5 was killed");
   return InvalidData("libhdf5 failed on it; the file is damaged");
 }
