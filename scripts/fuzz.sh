@@ -12,7 +12,7 @@ seconds=$1
 shift
 cmake --preset fuzz --log-level=WARNING >/dev/null
 if [ $# = 0 ]; then
-  mapfile -t targets < <(sed -n 's/^zt_fuzz(\([a-z_]*\) SEEDS.*/\1/p' tests/fuzz/CMakeLists.txt)
+  mapfile -t targets < <(sed -n 's/^ *zt_fuzz(\([a-z_]*\) SEEDS.*/\1/p' tests/fuzz/CMakeLists.txt)
 else
   targets=("$@")
 fi
@@ -22,7 +22,7 @@ status=0
 printf '%-14s %14s %9s  %s\n' target executions seconds result
 for target in "${targets[@]}"; do
   program=build/fuzz/bin/${target}_fuzz
-  mapfile -t seeds < <(sed -n "s/^zt_fuzz($target SEEDS \(.*\) DEPS.*/\1/p" tests/fuzz/CMakeLists.txt | tr ' ' '\n' |
+  mapfile -t seeds < <(sed -n "s/^ *zt_fuzz($target SEEDS \(.*\) DEPS.*/\1/p" tests/fuzz/CMakeLists.txt | tr ' ' '\n' |
     sed 's|^|tests/data/|')
   begin=$SECONDS
   result=good
