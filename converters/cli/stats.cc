@@ -12,10 +12,11 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-constexpr std::uint64_t kRange = std::uint64_t{2}
-                                 << 20;  // stored bytes, where frames ask for no more
+// Stored bytes of a range, where frames ask for no more. Of bytes that lie in a file as they are it
+// is longer, for it is read in pieces that stay in cache until they are scanned.
+constexpr std::uint64_t kRange = 2 << 20, kLongRange = 4 << 20, kPiece = 256 << 10;
 // Memory that a range takes beside its bytes, roughly: its figures, its table of counts.
-constexpr std::uint64_t kRangeWeight = 4 << 10;
+constexpr std::uint64_t kRangeWeight = 4 << 10, kLongWeight = kPiece + (256 << 10);
 
 // A component that is read.
 struct Tensor {
@@ -30,7 +31,8 @@ struct Tensor {
 struct Range {
   std::uint32_t tensor = 0;
   std::uint64_t offset = 0, count = 0;    // in bytes
-  std::span<const std::byte> bytes = {};  // in the batch's buffer, once read
+  bool in_pieces = false;                 // read by the scan stage
+  std::span<const std::byte> bytes = {};  // in the batch's buffer, once read, if not in pieces
   NumberStats stats = {};
 };
 using Batch = BatchOf<Range>;
@@ -132,6 +134,7 @@ class Measurer::ReadStage final : public StageOf<Batch> {
   Status Process(Batch& batch) override {
     TensorSource& source = measurer_.source_;
     const auto id_of = [&](const Range& range) { return measurer_.tensors_[range.tensor].id; };
+    if (batch.ranges.front().in_pieces) return OkStatus();
     batch.input = measurer_.pool_.Take(batch.bytes);
     std::span<std::byte> free = batch.input.bytes();
     std::vector<RangeToRead> ranges;
@@ -153,11 +156,13 @@ class Measurer::ReadStage final : public StageOf<Batch> {
 
 class Measurer::ScanStage final : public StageOf<Batch> {
  public:
-  explicit ScanStage(const Measurer& measurer) : measurer_(measurer) {}
+  explicit ScanStage(Measurer& measurer) : measurer_(measurer) {}
   Status Process(Batch& batch) override {
     for (Range& range : batch.ranges) {
       const Tensor& tensor = measurer_.tensors_[range.tensor];
-      if (!tensor.decoded) {
+      if (range.in_pieces) {
+        ZT_RETURN_IF_ERROR(ReadPieces(tensor, range));
+      } else if (!tensor.decoded) {
         tensor.scan->Add(range.bytes, range.stats);
       } else {
         Decode(tensor, range);
@@ -167,6 +172,19 @@ class Measurer::ScanStage final : public StageOf<Batch> {
   }
 
  private:
+  Status ReadPieces(const Tensor& tensor, Range& range) {
+    const auto run = tensor.scan->Begin(range.count);
+    Buffer buffer = measurer_.pool_.Take(kPiece);
+    for (std::uint64_t at = 0; at < range.count; at += kPiece) {
+      const auto piece = buffer.bytes().first(std::min(kPiece, range.count - at));
+      ZT_RETURN_IF_ERROR(AtTensor(measurer_.source_, tensor.id,
+                                  measurer_.source_.Read(tensor.id, range.offset + at, piece)));
+      run->Add(piece);
+    }
+    run->End(range.stats);
+    return OkStatus();
+  }
+
   // In pieces that stay in cache. Where the last unit has more numbers than the tensor, they are
   // padding.
   static void Decode(const Tensor& tensor, Range& range) {
@@ -185,7 +203,7 @@ class Measurer::ScanStage final : public StageOf<Batch> {
     }
   }
 
-  const Measurer& measurer_;
+  Measurer& measurer_;
 };
 
 // Ranges are cut by the source alone, so that figures are the same for any number of threads: whole
@@ -194,13 +212,17 @@ Status Measurer::AddRanges(RangePipeline<Batch>& pipeline, std::uint32_t index) 
   const Tensor& tensor = tensors_[index];
   const std::uint64_t unit = tensor.form.unit_bytes, frame = source_.preferred_read(tensor.id);
   const std::uint64_t step = frame == 0 || frame % unit != 0 ? unit : frame;
-  const std::uint64_t range = std::max<std::uint64_t>(kRange / step, 1) * step;
   const bool ordered = source_.sequential(tensor.id);
+  const bool in_place = !ordered && !tensor.decoded && source_.extent(tensor.id).has_value();
+  const std::uint64_t most = in_place ? kLongRange : kRange;
+  const std::uint64_t range = std::max<std::uint64_t>(most / step, 1) * step;
   for (std::uint64_t at = 0; at < tensor.bytes;) {
     const std::uint64_t count = std::min(range, tensor.bytes - at);
+    const bool in_pieces = in_place && count > kPiece;  // more than a batch: it is alone in its own
+    const std::uint64_t weight = (in_pieces ? kLongWeight : count) + kRangeWeight;
     ZT_RETURN_IF_ERROR(
-        pipeline.Add({.tensor = index, .offset = at, .count = count},
-                     {.bytes = count, .weight = count + kRangeWeight, .ordered = ordered}));
+        pipeline.Add({.tensor = index, .offset = at, .count = count, .in_pieces = in_pieces},
+                     {.bytes = count, .weight = weight, .ordered = ordered}));
     at += count;
   }
   return OkStatus();

@@ -19,7 +19,7 @@ static_assert(NumberStats::kLeastExponent == kernel::kLeastExponent &&
 constexpr std::size_t kBlock = 2048;  // numbers: 16 KiB of f64
 // Fewer elements of two bytes are not worth a table of 65,536 counts.
 constexpr std::size_t kWorthCounting = 16 << 10;
-// A part whose counts fit 32 bits.
+// A number of elements whose counts fit 32 bits.
 constexpr std::size_t kPart = std::size_t{1} << 28;
 
 // Numbers of one kind are compared as what they are.
@@ -48,12 +48,10 @@ class Scan final : public NumberScan {
     Convert(patterns, values_);
   }
 
-  void Add(std::span<const std::byte> in, NumberStats& stats) const override {
-    for (std::size_t at = 0; at < in.size(); at += kPart * width_) {
-      const auto part = in.subspan(at, std::min(kPart * width_, in.size() - at));
-      const bool table = width_ == 1 || (width_ == 2 && part.size() / width_ >= kWorthCounting);
-      table ? AddPatterns(part, stats) : AddBlocks(part, stats);
-    }
+  std::unique_ptr<Run> Begin(std::uint64_t bytes) const override {
+    const bool table = width_ == 1 || (width_ == 2 && bytes / width_ >= kWorthCounting);
+    if (table) return std::make_unique<PatternRun>(*this);
+    return std::make_unique<BlockRun>(*this);
   }
 
  private:
@@ -63,10 +61,58 @@ class Scan final : public NumberScan {
     LittleEndian(std::as_writable_bytes(out), sizeof(double));
   }
 
-  void AddPatterns(std::span<const std::byte> in, NumberStats& stats) const {
-    std::vector<std::uint32_t> counts(values_.size());
-    kernel::CountPatterns(reinterpret_cast<const std::uint8_t*>(in.data()), in.size() / width_,
-                          width_, counts.data());
+  // Counts elements by their pattern.
+  class PatternRun final : public Run {
+   public:
+    explicit PatternRun(const Scan& scan) : scan_(scan), counts_(scan.values_.size()) {}
+
+    void Add(std::span<const std::byte> in) override {
+      while (!in.empty()) {
+        if (counted_ == kPart) Flush();
+        const auto part = in.first(std::min((kPart - counted_) * scan_.width_, in.size()));
+        const std::size_t count = part.size() / scan_.width_;
+        kernel::CountPatterns(reinterpret_cast<const std::uint8_t*>(part.data()), count,
+                              scan_.width_, counts_.data());
+        counted_ += count;
+        in = in.subspan(part.size());
+      }
+    }
+    void End(NumberStats& stats) override {
+      Flush();
+      stats.Merge(figures_);
+    }
+
+   private:
+    void Flush() {
+      figures_.Merge(scan_.FiguresOf(counts_));
+      std::ranges::fill(counts_, 0u);
+      counted_ = 0;
+    }
+
+    const Scan& scan_;
+    std::vector<std::uint32_t> counts_;
+    std::size_t counted_ = 0;  // their sum
+    NumberStats figures_;
+  };
+
+  // Converts elements to f64 by blocks.
+  class BlockRun final : public Run {
+   public:
+    explicit BlockRun(const Scan& scan) : scan_(scan) {}
+
+    void Add(std::span<const std::byte> in) override {
+      const std::size_t most = kPart * scan_.width_;
+      for (std::size_t at = 0; at < in.size(); at += most)
+        scan_.AddBlocks(in.subspan(at, std::min(most, in.size() - at)), figures_);
+    }
+    void End(NumberStats& stats) override { stats.Merge(figures_); }
+
+   private:
+    const Scan& scan_;
+    NumberStats figures_;
+  };
+
+  NumberStats FiguresOf(std::span<const std::uint32_t> counts) const {
     NumberStats part;
     double least = 0, most = 0;
     std::vector<std::pair<double, double>> found;  // values and how many there are
@@ -93,7 +139,7 @@ class Scan final : public NumberScan {
     const double mean = part.mean();
     for (const auto& [value, count] : found)
       part.squares += (value - mean) * (value - mean) * count;
-    stats.Merge(part);
+    return part;
   }
 
   void AddBlocks(std::span<const std::byte> in, NumberStats& stats) const {
@@ -193,6 +239,12 @@ void NumberStats::Merge(const NumberStats& next) {
   const double rounded = whole - sum;  // Knuth's two-sum: what `whole` took of next.sum
   sum_lost += next.sum_lost + ((sum - (whole - rounded)) + (next.sum - rounded));
   sum = whole;
+}
+
+void NumberScan::Add(std::span<const std::byte> in, NumberStats& stats) const {
+  const std::unique_ptr<Run> run = Begin(in.size());
+  run->Add(in);
+  run->End(stats);
 }
 
 StatusOr<std::shared_ptr<const NumberScan>> MakeNumberScan(const ElementType& element) {

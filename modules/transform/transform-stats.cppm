@@ -41,7 +41,19 @@ class NumberScan {
  public:
   virtual ~NumberScan() = default;
   // Adds the elements of `in`, a whole number of them. No alignment is required.
-  virtual void Add(std::span<const std::byte> in, NumberStats& stats) const = 0;
+  void Add(std::span<const std::byte> in, NumberStats& stats) const;
+
+  // A run of elements that comes in pieces. Used by one thread, and valid as long as the scan.
+  class Run {
+   public:
+    virtual ~Run() = default;
+    // Adds the next elements, a whole number of them.
+    virtual void Add(std::span<const std::byte> in) = 0;
+    // Adds the figures of the whole run to `stats`. Called once, at the end.
+    virtual void End(NumberStats& stats) = 0;
+  };
+  // Begins a run of so many bytes.
+  virtual std::unique_ptr<Run> Begin(std::uint64_t bytes) const = 0;
 };
 
 // Of any type that converts to f64 (see MakeConversion): floats of 8 to 64 bits, integers, bool as

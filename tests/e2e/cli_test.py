@@ -150,6 +150,19 @@ class OutputOfTheProgram(support.EndToEnd):
         listed = self.json("inspect", "--json", file)
         self.assertEqual((listed["attributes"], listed["objects"][0]["attributes"]), (want, want))
 
+    def test_metadata_of_gguf_is_listed_a_key_a_line(self):
+        model = self.path("m.zt")
+        self.succeed("convert", DATA / "gguf/little.gguf", "-o", model)
+        for file in (DATA / "gguf/little.gguf", model):
+            lines = self.succeed("inspect", file).decode().splitlines()
+            self.assertEqual(lines[1:5], ["  gguf: 7 keys", '    general.architecture: "llama"', '    general.name: "tiny"',
+                                          "    tiny.block_count: 3"])
+            self.assertEqual(lines[7], '    tiny.list: ["string",["a","bb","ccc"]]')
+        # Attributes that only look like it are listed as others are.
+        for value in (1, {"kv": 1}, {"kv": [["a"]]}, {"kv": [[1, 2, 3]]}):
+            file = self.put("v.zt", make_zt.encode_1({}, attributes={"gguf": value}))
+            self.assertIn("  gguf: " + json.dumps(value, separators=(",", ":")), self.succeed("inspect", file).decode())
+
     def test_a_reader_that_goes_away_is_no_error(self):
         tensors = {f"tensor.{i:06d}": ("U8", [0], b"") for i in range(20_000)}
         source = self.safetensors("many.safetensors", tensors)
