@@ -1,9 +1,13 @@
-"""Twice as much of anything that can be counted costs about twice as much: of time and of memory, for every command.
+"""Nothing multiplies: twice as much of anything that can be counted costs twice as much, and all of it stays below a multiple
+of the input, for every command: processor time, memory, and the bytes that are printed.
 
 Each case makes a file with n and with 2n of one thing. A command fails that takes more than 2.6 times the processor time
-(the program's own, so a busy machine does not matter) or memory, and more than a floor that noise does not reach: what is
-quadratic shows at these sizes. A failure is measured again before it counts. ZT_COST_TABLE=1 prints all that is measured;
-ZT_COST_ONLY=NAME tries the cases whose name holds NAME.
+(the program's own, so a busy machine does not matter), memory or output, and more than a floor that noise does not reach: what
+is quadratic shows at these sizes. It fails, too, where memory or output is more than docs/SECURITY.md states for the format,
+and where the exit status is not the one of the case: 0, for the inputs are sound. A failure is measured again before it counts.
+
+Each case names the commands that met it once; ZT_COST=all tries every command that reads the format, with one thread and with
+eight (half an hour). ZT_COST_TABLE=1 prints all that is measured; ZT_COST_ONLY=NAME tries the cases whose name holds NAME.
 """
 import concurrent.futures
 import io
@@ -11,11 +15,13 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import typing
 import unittest
 import zipfile
 
@@ -28,11 +34,24 @@ import make_zt
 import make_zt2
 import onnx_assembler as onnx
 import pickle_assembler as pickles
-from support import PROGRAM, STARTER
+from support import HERE, PROGRAM
 
 MOST = 2.6
-TIME_FLOOR = 0.35      # seconds: less is never a failure
+TIME_FLOOR = 0.7       # seconds: less is never a failure
 MEMORY_FLOOR = 64      # MiB
+OUTPUT_FLOOR = 65536   # bytes
+
+# What a command with -T 1 and with -T 8 may take whatever the input: buffers, in MiB.
+BASE = {1: 96, 8: 224}
+
+# Prints exit status, seconds of processor time and MiB of a command whose texts go to two files.
+STARTER = """
+import resource, subprocess, sys
+with open(sys.argv[1], "wb") as out, open(sys.argv[2], "wb") as err:
+    status = subprocess.run(sys.argv[3:], stdin=0, stdout=out, stderr=err, timeout=300, check=False).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(status, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
 
 
 # ---- names that collide --------------------------------------------------------------------------------------------
@@ -157,8 +176,51 @@ def components(path, n):
         f"c{i:06}": {"dtype": "u8", "data": b""} for i in range(n)}}})
 
 
+def components_of_a_long_name(path, n):
+    """What repeats the name for each component multiplies."""
+    return zt(path, {"x" * 32 * n: {"shape": [1], "format": "own/1", "components": {
+        f"c{i:06}": {"dtype": "u8", "data": b"", "digest": f"own{i % 8}:00"} for i in range(n)}}})
+
+
+def damaged_components_of_a_long_name(path, n):
+    return zt(path, {"x" * 32 * n: {"shape": [1], "format": "own/1", "components": {
+        f"c{i:06}": {"dtype": "u8", "data": b"", "digest": "crc32c:0x12345678"} for i in range(n)}}})
+
+
+def aliases_of_a_long_name(path, n):
+    """Every other tensor says whose bytes it shares."""
+    return alias(path, b"abcdefgh", {"dtype": "u8"}, 8, n, first="a" * 32 * n)
+
+
+def shared_components(path, n):
+    """Two tensors that share the bytes of each component, one of them with attributes."""
+    out = bytearray(make_zt.HEADER_1)
+    parts = {f"c{i:05}": {"dtype": "bool", "offset": make_zt.place(out, b"\1"), "length": 1} for i in range(n)}
+    listed = {name: {"shape": [1], "format": "own/1", "components": parts} for name in "ab"}
+    listed["a"]["attributes"] = {"q": [0] * (400 * n)}
+    (path / "a.zt").write_bytes(make_zt.finish_1(out, listed))
+    return "a.zt"
+
+
+def rows_of_one_index(path, n):
+    """Twice the matrices over indices that are twice as many, each with row pointers of its own."""
+    file, count = make_zt2.File(), 1000 * n
+    values = file.part(bytes(count))
+    indices = file.part(numpy.arange(count, dtype="<u4").tobytes(), "u32")
+    for i in range(n):
+        pointers = file.part(numpy.array([0, i, count], "<u4").tobytes(), "u32")
+        file.add(f"c{i:06}", [2, count + i], "zt.sparse_csr/1", values=values, indices=indices, indptr=pointers)
+    (path / "a.zt").write_bytes(file.finish())
+    return "a.zt"
+
+
 def attributes(path, n):
     return zt(path, {"x": dense(attributes={f"k{i:07}": i for i in range(n)})}, attributes={f"r{i:07}": "x" for i in range(n)})
+
+
+def attribute_numbers(path, n):
+    """A byte each in the file, and what memory multiplies most."""
+    return zt(path, {"x": dense(attributes={"a": [0] * n})})
 
 
 def attributed(path, n):
@@ -177,10 +239,10 @@ def frames_with_table(path, n):
         "dtype": "u8", "data": blob, "encoding": "zstd", "uncompressed_length": 8 * n}}}})
 
 
-def alias(path, blob, fields, shape, n):
+def alias(path, blob, fields, shape, n, first="x"):
     out = bytearray(make_zt.HEADER_1)
     part = {"offset": make_zt.place(out, blob), "length": len(blob), **fields}
-    listed = {f"x{i:06}": {"format": "dense", "shape": [shape], "components": {"data": part}} for i in range(n)}
+    listed = {f"x{i:06}" if i else first: {"format": "dense", "shape": [shape], "components": {"data": part}} for i in range(n)}
     (path / "a.zt").write_bytes(make_zt.finish_1(out, listed))
     return "a.zt"
 
@@ -315,16 +377,21 @@ def warnings(path, n):
         "dtype": "u8", "data": b"x", "digest": f"own{i}:00"}}} for i in range(n)})
 
 
-INSPECT, VERIFY = ["inspect", "{}"], ["verify", "{}"]
-LITTLE = ["verify", "{}", "--memory", "4MiB"]
-SHARDED = ["convert", "{}", "--shards", "1", "--spec", "2.0", "-o", "o.zt", "-f", "--no-sync"]
-DIFF, AGAINST = ["diff", "{}", "{}"], ["verify", "a.zt", "--against", "a.zt"]
-CONVERT, PACK = ["convert", "{}", "-o", "o.zt", "-f", "--no-sync"], ["convert", "{}", "--zstd", "-o", "o.zt", "-f", "--no-sync"]
-AS_2_0 = ["convert", "{}", "--spec", "2.0", "-o", "o.zt", "-f", "--no-sync"]
-CANONICAL, ID = ["convert", "{}", "--canonical", "-o", "o.zt", "-f", "--no-sync"], ["id", "{}"]
-PIPED = ["convert", "-", "-o", "o.zt", "-f", "--no-sync"]
-RENAME = ["convert", "{}", "--rename", "s/^/a/", "--include", ".", "--dtype", "f16", "-o", "o.zt", "-f", "--no-sync"]
-JSON = ["convert", "{}", "--json", "-o", "o.zt", "-f", "--no-sync"]
+# ---- commands, and the table -------------------------------------------------------------------------------------
+
+INSPECT, STATS = ["inspect", "{}"], ["inspect", "--stats", "{}"]
+LISTED, JSON_VERIFY = ["inspect", "--json", "{}"], ["verify", "--json", "{}"]
+VERIFY, LITTLE = ["verify", "{}"], ["verify", "{}", "--memory", "4MiB"]
+DIFF, AGAINST, ID, SHOW = ["diff", "{}", "{}"], ["verify", "a.zt", "--against", "a.zt"], ["id", "{}"], ["show", "{}", "{tensor}"]
+
+
+def convert(*options, source="{}"):
+    return ["convert", source, *options, "-o", "o.zt", "-f", "--no-sync"]
+
+
+CONVERT, PACK, AS_2_0, CANONICAL = convert(), convert("--zstd"), convert("--spec", "2.0"), convert("--canonical")
+SHARDED, PIPED, JSON = convert("--shards", "1", "--spec", "2.0"), convert(source="-"), convert("--json")
+RENAME = convert("--rename", "s/^/a/", "--include", ".", "--dtype", "f16")
 
 
 def extract(to):
@@ -332,11 +399,28 @@ def extract(to):
 
 
 FOLDER = ["extract", "{}", "-o", "back/", "-f", "--no-sync"]
-STATS = ["inspect", "--stats", "{}"]
 ZT = [INSPECT, STATS, VERIFY, AGAINST, DIFF, CONVERT, PACK, RENAME]
 FOREIGN = [INSPECT, STATS, DIFF, CONVERT, RENAME]
+# What else reads a format, tried where all is.
+MORE = {"zt": [LISTED, JSON_VERIFY, ID, SHOW, AS_2_0, CANONICAL, SHARDED, FOLDER], None: [LISTED, SHOW, AS_2_0, SHARDED, FOLDER]}
 
-# what is counted, how many of it, and the commands that meet it
+# Commands that do not take a case, sound as it is: the exit status.
+REFUSED = {
+    # what the tensors share would be written with each of them
+    torch_tensors_of_one_dict: {5: [CONVERT, AS_2_0, SHARDED, FOLDER]},
+    # several arrays; a name beyond 2.0's limit; formats of others hold no such layout
+    components: {5: [SHOW, FOLDER]},
+    components_of_a_long_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
+    aliases_of_a_long_name: {5: [FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
+    shared_components: {5: [SHOW, FOLDER]},
+    # damaged, it is
+    damaged_components_of_a_long_name: {5: [SHOW], 4: [ID, AS_2_0, CANONICAL, SHARDED, FOLDER], 1: [VERIFY, JSON_VERIFY]},
+}
+
+# Tensors that share bytes: written or shown one by one, they are as many times larger than the input.
+MULTIPLIED = (cells_of_one_index, rows_of_one_index, growing_aliases, aliases_of_frames)
+
+# What is counted, how many of it, and the commands that met it.
 CASES = [
     (colliding_keys, 8192, [*FOREIGN, extract("safetensors")]), (colliding_tensors, 8192, [*FOREIGN, extract("npz")]),
     (colliding_objects, 8192, [*ZT, AS_2_0]), (logical_shape, 100000, [DIFF]),
@@ -354,33 +438,93 @@ CASES = [
     (torch_tensors, 15000, FOREIGN), (torch_storages, 15000, FOREIGN), (torch_values, 50000, FOREIGN),
     (onnx_tensors, 30000, FOREIGN), (onnx_numbers, 300000, FOREIGN),
     (hdf5_datasets, 5000, FOREIGN), (hdf5_links, 10000, FOREIGN), (hdf5_chunks, 20000, FOREIGN),
+    (components_of_a_long_name, 2000, [INSPECT, LISTED, VERIFY, JSON_VERIFY, CONVERT, DIFF]),
+    (damaged_components_of_a_long_name, 2000, [VERIFY, JSON_VERIFY]), (aliases_of_a_long_name, 4000, [INSPECT, LISTED, VERIFY, DIFF]),
+    (attribute_numbers, 500000, [INSPECT, DIFF, CONVERT, VERIFY]), (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),
     (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
 
 
-def measure(command, folder, name):
-    """(exit status, seconds of processor time, MiB at most, what it said last)."""
-    words = [name if word == "{}" else word for word in command]
-    with open(folder / name if "-" in words[1:2] else os.devnull, "rb") as source:
-        done = subprocess.run([sys.executable, "-SEc", STARTER, PROGRAM, *words, "-T", "1", "-q"], cwd=folder, stdin=source,
-                              capture_output=True, check=True)
+def promised():
+    """{format: (memory, output)}: how often the input's bytes, as docs/SECURITY.md has it."""
+    page = (HERE.parents[1] / "docs/SECURITY.md").read_text()
+    rows = re.findall(r"^\| ([a-z, 0-9.]+) \| (\d+) × \| (\d+) × \|$", page, re.M)
+    return {name: (int(memory), int(output)) for names, memory, output in rows for name in names.split(", ")}
+
+
+class Measured(typing.NamedTuple):
+    status: int
+    seconds: float  # of processor time
+    memory: float   # MiB at most
+    output: int     # bytes of both texts
+    said: str       # last
+
+
+def measure(command, threads, folder, words):
+    command = [words.get(word, word) for word in command]
+    out, err = folder / "stdout", folder / "stderr"
+    with open(folder / words["{}"] if "-" in command[1:2] else os.devnull, "rb") as source:
+        done = subprocess.run([sys.executable, "-SEc", STARTER, out, err, PROGRAM, *command, "-T", str(threads), "--progress", "never"],
+                              cwd=folder, stdin=source, stdout=subprocess.PIPE, check=True)
     status, seconds, memory = done.stdout.split()
-    return int(status), float(seconds), float(memory), done.stderr[-200:]
+    output = out.stat().st_size + err.stat().st_size
+    with open(err, "rb") as file:
+        file.seek(max(0, err.stat().st_size - 200))
+        return Measured(int(status), float(seconds), float(memory), output, file.read().decode(errors="replace"))
 
 
-def least(*measured):
-    """The last one's status and words, with the least that any took: other programs can only add to what one takes."""
-    return (measured[-1][0], min(each[1] for each in measured), min(each[2] for each in measured), measured[-1][3])
+def least(measured):
+    """The last, with the least that any took: other programs can only add to what one takes."""
+    return measured[-1]._replace(seconds=min(each.seconds for each in measured), memory=min(each.memory for each in measured))
 
 
-def excess(small, large):
-    """What grew by too much from n to 2n."""
+def excess(small, large, sizes, multiples, threads):
+    """What grew by too much from n to 2n, or is more than promised."""
     found = []
-    if large[1] > MOST * max(small[1], TIME_FLOOR / MOST):
-        found.append(f"{small[1]:.2f} s became {large[1]:.2f}")
-    if large[2] > MOST * max(small[2], MEMORY_FLOOR / MOST):
-        found.append(f"{small[2]:.0f} MiB became {large[2]:.0f}")
+    if large.seconds > MOST * max(small.seconds, TIME_FLOOR / MOST):
+        found.append(f"{small.seconds:.2f} s became {large.seconds:.2f}")
+    if large.memory > MOST * max(small.memory, MEMORY_FLOOR / MOST):
+        found.append(f"{small.memory:.0f} MiB became {large.memory:.0f}")
+    if large.output > MOST * max(small.output, OUTPUT_FLOOR / MOST):
+        found.append(f"{small.output} bytes of output became {large.output}")
+    for took, size in zip((small, large), sizes):
+        if took.memory > BASE[threads] + multiples[0] * size / 2 ** 20:
+            found.append(f"{took.memory:.0f} MiB for {size} bytes, {multiples[0]} times are promised")
+        if took.output > OUTPUT_FLOOR + multiples[1] * size:
+            found.append(f"{took.output} bytes of output for {size}, {multiples[1]} times are promised")
     return found
+
+
+def format_of(path):
+    """The format of a file, or of what a folder holds."""
+    if path.is_dir():
+        path = min(each for each in path.iterdir() if each.suffix != ".json")
+    return {".safetensors": "safetensors", ".zt": "zt", ".npz": "npz", ".npy": "npy", ".gguf": "gguf", ".pt": "torch",
+            ".onnx": "onnx", ".h5": "hdf5"}[path.suffix]
+
+
+def bytes_of(path):
+    return sum(each.stat().st_size for each in (path.rglob("*") if path.is_dir() else [path]) if each.is_file())
+
+
+def try_command(label, command, threads, folders, words, sizes, multiples, status):
+    """What is wrong with a command in a case, a list of texts."""
+    tries = [], []
+    for _ in range(4):
+        for measured, folder, each in zip(tries, folders, words):
+            measured.append(measure(command, threads, folder, each))
+        small, large = map(least, tries)
+        found = excess(small, large, sizes, multiples, threads)
+        if not found or large.seconds > 10 * TIME_FLOOR:  # beyond all noise
+            break
+    for each in (small, large):
+        if each.status != status:
+            found.append(f"exit status {each.status}: {each.said}")
+    if os.environ.get("ZT_COST_TABLE"):
+        times = [took.memory * 2 ** 20 / size for took, size in zip((small, large), sizes)]
+        print(f"{label:90} {small.status} {small.seconds:6.2f} s {large.seconds:6.2f} s {small.memory:6.0f} MiB {large.memory:6.0f} MiB"
+              f" {times[1]:6.1f} x {large.output / sizes[1]:6.1f} x", flush=True)
+    return [f"{label}: {text}" for text in found]
 
 
 def try_case(make, count, commands):
@@ -392,21 +536,22 @@ def try_case(make, count, commands):
         for folder, n in zip(folders, (count, 2 * count)):
             folder.mkdir()
             name = make(folder, n)
+        kind = format_of(folders[0] / name)
+        sizes = [bytes_of(folder / name) for folder in folders]
+        words = [{"{}": name}, {"{}": name}]
+        thorough = os.environ.get("ZT_COST") == "all"
+        if thorough:
+            for each, folder in zip(words, folders):
+                listed = subprocess.run([PROGRAM, "inspect", "--json", name], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
+                each["{tensor}"] = json.loads(listed)["objects"][-1]["name"]
+            commands = [*commands, *(each for each in MORE["zt" if kind == "zt" else None] if each not in commands)]
         for command in commands:
-            label = f"{make.__name__}, {' '.join(command)}"
-            tries = [], []
-            for _ in range(4):
-                for measured, folder in zip(tries, folders):
-                    measured.append(measure(command, folder, name))
-                small, large = (least(*measured) for measured in tries)
-                found = excess(small, large)
-                if not found or large[1] > 10 * TIME_FLOOR:  # beyond all noise
-                    break
-            if small[0] not in (0, 4, 5) or large[0] != small[0]:
-                found.append(f"exit status {small[0]}, then {large[0]}: {large[3]}")
-            wrong += [f"{label}: {text}" for text in found]
-            if os.environ.get("ZT_COST_TABLE"):
-                print(f"{label:90} {small[0]} {small[1]:6.2f} s {large[1]:6.2f} s {small[2]:6.0f} MiB {large[2]:6.0f} MiB", flush=True)
+            if make in MULTIPLIED and command in (FOLDER, STATS, SHOW):
+                continue
+            for threads in (1, 8) if thorough or command in (CONVERT, VERIFY) else (1,):
+                label = f"{make.__name__}, {' '.join(command)} -T {threads}"
+                status = next((each for each, refused in REFUSED.get(make, {}).items() if command in refused), 0)
+                wrong += try_command(label, command, threads, folders, words, sizes, promised()[kind], status)
     finally:
         shutil.rmtree(home)
     return wrong
