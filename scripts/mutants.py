@@ -332,7 +332,7 @@ def meet(state, number, tests):
     """Tries one mutant with the tests that it has not met: (those that it passed, the one that noticed it or None, how)."""
     met = []
     for name in unmet(state, number, tests):
-        wrong, _ = run_test(tests[name], 10 * state["tests"][name]["seconds"] + 30, ZT_MUTANT=str(number))
+        wrong, _ = run_test(tests[name], 5 * state["tests"][name]["seconds"] + 30, ZT_MUTANT=str(number))
         if wrong:
             return met, name, wrong
         met.append(name)
@@ -411,7 +411,9 @@ def main():
                 print(f"{name}: {found['seconds']:.1f} s, reaches {len(found['reaches'])} {found['wrong']}", flush=True)
             left = [number for number, each in enumerate(state["mutants"])
                     if not each.get("dropped") and not each.get("noticed") and unmet(state, number, tests)]
-            for number, (met, name, how) in zip(left, pool.map(lambda each: meet(state, each, tests), left)):
+            tried = {pool.submit(meet, state, number, tests): number for number in left}
+            for future in concurrent.futures.as_completed(tried):
+                number, (met, name, how) = tried[future], future.result()
                 mutant = state["mutants"][number]
                 mutant["met"] = [*mutant.get("met", []), *met]
                 if name:

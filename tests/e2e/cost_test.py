@@ -29,6 +29,7 @@ import h5py
 import numpy
 import zstandard
 
+import dcp_assembler as dcp
 import make_safetensors
 import make_zt
 import make_zt2
@@ -220,7 +221,7 @@ def attributes(path, n):
 
 def attribute_numbers(path, n):
     """A byte each in the file, and what memory multiplies most."""
-    return zt(path, {"x": dense(attributes={"a": [0] * n})})
+    return zt(path, {"x": {"shape": [1], "components": {"data": {"dtype": "f32", "data": bytes(4)}}}}, attributes={"a": [0] * n})
 
 
 def attributed(path, n):
@@ -274,6 +275,14 @@ def entries(path, n, compression=zipfile.ZIP_STORED):
 
 def deflated_entries(path, n):
     return entries(path, n, zipfile.ZIP_DEFLATED)
+
+
+def columns(path, n):
+    """A csc matrix, which is turned into rows."""
+    cells = numpy.sort(numpy.random.default_rng(1).choice(n * 64, n, replace=False))
+    numpy.savez(path / "a.npz", format=numpy.array(b"csc"), shape=numpy.array([64, n]), data=numpy.ones(n, "<f4"),
+                indices=(cells % 64).astype("<i4"), indptr=numpy.searchsorted(cells, numpy.arange(n + 1) * 64).astype("<i4"))
+    return "a.npz"
 
 
 def arrays(path, n):
@@ -330,6 +339,25 @@ def torch_values(path, n):
     return "a.pt"
 
 
+def torch_nothings(path, n):
+    values = b"](" + b"N" * n + b"e"
+    (path / "a.pt").write_bytes(pickles.archive(pickles.dictionary(w=pickles.tensor(), v=values)))
+    return "a.pt"
+
+
+def torch_lists(path, n):
+    values = b"](" + b"]Na" * n + b"e"
+    (path / "a.pt").write_bytes(pickles.archive(pickles.dictionary(w=pickles.tensor(), v=values)))
+    return "a.pt"
+
+
+def distributed_chunks(path, n):
+    checkpoint = dcp.Checkpoint(path / "m")
+    checkpoint.add("w", (n,), [((i,), (1,)) for i in range(n)], numpy.arange(n, dtype="<f4").tobytes())
+    checkpoint.write()
+    return "m"
+
+
 def torch_tensors_of_one_dict(path, n):
     """Twice the tensors that share metadata of twice as many members."""
     share = pickles.dictionary(**{f"k{i:06}": pickles.number(i) for i in range(n)}) + b"r" + struct.pack("<I", 9)
@@ -347,6 +375,19 @@ def onnx_tensors(path, n):
 def onnx_numbers(path, n):
     """Numbers that are not packed."""
     (path / "a.onnx").write_bytes(onnx.model(onnx.tensor("w", 1, (n,), b"\x25\0\0\0\0" * n)))
+    return "a.onnx"
+
+
+def onnx_external_entries(path, n):
+    """Entries that say nothing of where the bytes are."""
+    (path / "d.bin").write_bytes(bytes(4))
+    more = onnx.external(location="d.bin") + b"\x6a\0" * 60
+    (path / "a.onnx").write_bytes(onnx.model(*(onnx.tensor(f"t{i:06}", 1, (1,), more) for i in range(n))))
+    return "a.onnx"
+
+
+def onnx_packed_numbers(path, n):
+    (path / "a.onnx").write_bytes(onnx.model(onnx.tensor("w", 7, (n,), onnx.field(7, bytes(n)))))
     return "a.onnx"
 
 
@@ -436,11 +477,13 @@ CASES = [
     (gguf_tensors, 30000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_keys, 60000, [*FOREIGN, extract("gguf")]),
     (gguf_strings, 200000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_large_header, 100000, [CONVERT, PIPED]),
     (torch_tensors, 15000, FOREIGN), (torch_storages, 15000, FOREIGN), (torch_values, 50000, FOREIGN),
+    (torch_nothings, 500000, [INSPECT, CONVERT, DIFF]), (torch_lists, 200000, [INSPECT, CONVERT, DIFF]), (distributed_chunks, 2000, [INSPECT, CONVERT]),
+    (columns, 200000, [INSPECT, CONVERT, DIFF]), (onnx_external_entries, 10000, [INSPECT, CONVERT]), (onnx_packed_numbers, 1000000, FOREIGN),
     (onnx_tensors, 30000, FOREIGN), (onnx_numbers, 300000, FOREIGN),
     (hdf5_datasets, 5000, FOREIGN), (hdf5_links, 10000, FOREIGN), (hdf5_chunks, 20000, FOREIGN),
     (components_of_a_long_name, 2000, [INSPECT, LISTED, VERIFY, JSON_VERIFY, CONVERT, DIFF]),
     (damaged_components_of_a_long_name, 2000, [VERIFY, JSON_VERIFY]), (aliases_of_a_long_name, 4000, [INSPECT, LISTED, VERIFY, DIFF]),
-    (attribute_numbers, 500000, [INSPECT, DIFF, CONVERT, VERIFY]), (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),
+    (attribute_numbers, 500000, [INSPECT, DIFF, CONVERT, VERIFY, extract("gguf")]), (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),
     (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
 
@@ -498,9 +541,9 @@ def excess(small, large, sizes, multiples, threads):
 def format_of(path):
     """The format of a file, or of what a folder holds."""
     if path.is_dir():
-        path = min(each for each in path.iterdir() if each.suffix != ".json")
+        path = min(each for each in path.iterdir() if each.suffix not in ("", ".json"))
     return {".safetensors": "safetensors", ".zt": "zt", ".npz": "npz", ".npy": "npy", ".gguf": "gguf", ".pt": "torch",
-            ".onnx": "onnx", ".h5": "hdf5"}[path.suffix]
+            ".distcp": "torch", ".onnx": "onnx", ".h5": "hdf5"}[path.suffix]
 
 
 def bytes_of(path):
