@@ -361,14 +361,15 @@ std::string StatsTableText(const Listing& listing, const TextOptions& options) {
          FilesText(listing);
 }
 
-// ---- the tree: names folded by their dots ------------------------------------------------------------------------
+// ---- the tree: names folded by their dots and slashes ------------------------------------------------------------
 
 namespace {
 
-constexpr std::size_t kDeepest = 32;  // what has more dots stays together: names come from files
+constexpr std::size_t kDeepest = 32;  // what has more parts stays together: names come from files
 
 struct Node {
-  std::string_view part;                 // of the name; its parents' come before, joined by dots
+  std::string_view part;                 // of the name; its parents' come before
+  std::string_view joint;                // "." or "/", which joins it to its parent's
   const ListedObject* object = nullptr;  // a tensor, if it ends here
   std::vector<std::unique_ptr<Node>> children;
   std::unordered_map<std::string_view, Node*, zt::internal::NameHash> by_part;
@@ -376,12 +377,14 @@ struct Node {
   std::uint64_t tensors = 0, tied = 0, parameters = 0, bytes = 0;
   std::size_t likeness = 0;  // equal for nodes whose tensors have equal names, types and shapes
 
-  Node& Child(std::string_view name) {
-    Node*& found = by_part[name];
+  // `joined`: the part with the `joint` characters before it.
+  Node& Child(std::string_view joined, std::size_t joint) {
+    Node*& found = by_part[joined];
     if (found == nullptr) {
       children.push_back(std::make_unique<Node>());
       found = children.back().get();
-      found->part = name;
+      found->joint = joined.substr(0, joint);
+      found->part = joined.substr(joint);
     }
     return *found;
   }
@@ -389,12 +392,13 @@ struct Node {
 
 void Insert(Node& root, const ListedObject& object) {
   Node* node = &root;
-  std::string_view rest = object.name;
+  std::string_view rest = object.name;  // from the joint on, after the first part
   for (std::size_t depth = 0;; ++depth) {
-    const std::size_t dot = depth < kDeepest ? rest.find('.') : rest.npos;
-    node = &node->Child(rest.substr(0, dot));
-    if (dot == rest.npos) break;
-    rest.remove_prefix(dot + 1);
+    const std::size_t joint = depth == 0 ? 0 : 1;
+    const std::size_t end = depth < kDeepest ? rest.find_first_of("./", joint) : rest.npos;
+    node = &node->Child(rest.substr(0, end), joint);
+    if (end == rest.npos) break;
+    rest.remove_prefix(end);
   }
   node->object = &object;
 }
@@ -510,7 +514,7 @@ void Draw(const Node& node, std::size_t depth, Rows& out) {
     while (chain && child->object == nullptr &&
            child->children.size() == 1) {  // no line for each of a chain
       child = child->children.front().get();
-      name += "." + std::string(child->part);
+      name += std::string(child->joint) + std::string(child->part);
     }
     std::string right;
     if (child->object != nullptr && child->children.empty() && group.size() == 1) {

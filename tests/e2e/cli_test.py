@@ -594,6 +594,19 @@ class Inspect(support.EndToEnd):
                 self.assertEqual("byte planes" in lines[0], columns == 140)
                 self.assertTrue(lines[1].endswith("  = head" + ("  crc32c" if columns == 140 else "")), lines[1])
 
+    def test_the_tree_folds_slashes_too(self):
+        names = ("net/a", "net/b.w", "net/b/w", "x.0/w", "x.1/w")
+        source = self.safetensors("n.safetensors", {name: ("F32", [1], bytes(4)) for name in names})
+        self.assertEqual(self.succeed("inspect", "--tree", source).decode().splitlines()[1:], [
+            "net     3 tensors, 3 parameters, 12 B",
+            "  a     f32 [1]  4 B",
+            "  b     2 tensors, 2 parameters, 8 B",
+            "    w   f32 [1]  4 B",
+            "    w   f32 [1]  4 B",
+            "x       2 tensors, 2 parameters, 8 B",
+            "  0, 1  2 alike, each 1 tensor, 1 parameter, 4 B",
+            "    w   f32 [1]  4 B"])
+
     def test_tied_tensors_count_once(self):
         text = self.succeed("inspect", DATA / "torch/tied.pt").decode()
         self.assertIn(": torch, 4 tensors, 36 parameters (84 with tied ones), 144 B\n", text)
